@@ -1,0 +1,20 @@
+import { z } from 'zod';
+import { host, integer, logLevel, port, readSettings, token } from '../shared/env.ts';
+
+const databaseUrl = z.string().regex(/^sqlite:.+$/, 'must be sqlite:<path>');
+
+/** The core's settings: name, check and default, a line each. */
+const CoreSettings = z.object({
+  HOST: host.default('127.0.0.1').describe('address to listen on'),
+  PORT: port().default(7001).describe('port to listen on; 0 takes a free one'),
+  DATABASE_URL: databaseUrl.default('sqlite:.data/store.db').describe('where animals and orders are kept'),
+  CORE_TOKEN: token.optional().describe('bearer token that every caller must carry; none when unset'),
+  BODY_LIMIT_BYTES: integer(1, 16_777_216).default(65_536).describe('largest request body'),
+  LOG_LEVEL: logLevel.default('info').describe('fatal, error, warn, info, debug, trace or silent'),
+});
+
+export type CoreSettings = z.infer<typeof CoreSettings>;
+
+/** @throws {SettingsError} naming every fault */
+export const readCoreSettings = (environment: NodeJS.ProcessEnv): CoreSettings =>
+  readSettings(CoreSettings, environment);

@@ -1,0 +1,47 @@
+import { full, type Level, refill } from './bucket.ts';
+import { type Clock, systemClock } from './clock.ts';
+import { MINUTE, type Standing } from './verdict.ts';
+
+const LIMIT = 60;
+const MAX_ADDRESSES = 10_000;
+
+/**
+ * What a client address may send without a key that opens something: 60 requests a minute, kept in this process for the
+ * addresses that came last.
+ */
+export class AddressAllowance {
+  readonly #clock: Clock;
+  readonly #entries = new Map<string, { level: Level; asOf: number }>();
+
+  constructor(clock: Clock = systemClock) {
+    this.#clock = clock;
+  }
+
+  /** Takes one request from the allowance, if one is left, and tells where the address then stands. */
+  charge(address: string): Standing {
+    const standing = this.look(address);
+    const [bucket] = standing.buckets;
+    if (bucket === undefined || bucket.tokens < 1) return { ...standing, outcome: 'refused' };
+    const level = { tokens: bucket.tokens - 1, parts: bucket.parts };
+    this.#keep(address, level, standing.now);
+    return { ...standing, buckets: [{ ...bucket, ...level }] };
+  }
+
+  /** Where the address stands, at no cost. */
+  look(address: string): Standing {
+    const now = this.#clock();
+    const entry = this.#entries.get(address);
+    // A clock that was set back is no reason to refuse anyone.
+    const fresh = entry === undefined || entry.asOf > now;
+    const level = fresh ? full(LIMIT) : refill(entry.level, LIMIT, MINUTE, now - entry.asOf);
+    const bucket = { name: 'address' as const, limit: LIMIT, window: MINUTE, ...level };
+    return { outcome: 'admitted', now, buckets: [bucket], bannedUntil: 0 };
+  }
+
+  /** A Map lists its oldest entry first; taking an entry out and in again makes it the newest. */
+  #keep(address: string, level: Level, asOf: number): void {
+    this.#entries.delete(address);
+    if (this.#entries.size >= MAX_ADDRESSES) this.#entries.delete(this.#entries.keys().next().value as string);
+    this.#entries.set(address, { level, asOf });
+  }
+}

@@ -1,0 +1,114 @@
+import { type Level, refill } from './bucket.ts';
+import type { KeyRecord, KeyState, Patience } from './keys.ts';
+import type { Plan, PlanTable } from './plans.ts';
+import { type BucketState, DAY, type Decision, MINUTE, SECOND, type Unauthorized, type Verdict } from './verdict.ts';
+
+/**
+ * The rules of decide.lua for one request, as a pure function: the embedded limiter lives by it, and a property test holds
+ * the two together. Read them side by side; they keep the same order and the same names.
+ */
+
+/** A clock that is ahead by no more than this has jittered; one further ahead was wrong, and is not waited for. */
+const JITTER = SECOND;
+const LONGEST_BAN = DAY;
+const SERIES = DAY;
+const MAX_DOUBLINGS = 17;
+const DECIMALS = 1e12;
+
+export interface Decided {
+  readonly verdict: Verdict;
+  /** The state to keep; undefined when nothing changed. */
+  readonly state?: KeyState;
+}
+
+export function decide(record: KeyRecord, state: KeyState, digest: string, plans: PlanTable, clock: number): Decided {
+  const asOf = state.asOf !== undefined && state.asOf > clock + JITTER ? clock : state.asOf;
+  const now = Math.max(clock, asOf ?? 0);
+  const reason = unauthorized(record, digest, now);
+  if (reason !== undefined) return { verdict: { outcome: 'unauthorized', reason } };
+
+  const limits = limitsOf(record, plans[record.plan]);
+  if (limits === undefined) return { verdict: { outcome: 'undecided', reason: 'misconfigured' } };
+
+  const elapsed = asOf === undefined ? DAY : now - asOf;
+  const levels = {
+    minute: refill(state.minute, limits.minute, MINUTE, elapsed),
+    day: refill(state.day, limits.day, DAY, elapsed),
+  };
+  const answer = (outcome: Decision['outcome'], { minute, day }: Levels, bannedUntil: number): Decision => ({
+    outcome,
+    plan: record.plan,
+    now,
+    buckets: [bucket('minute', limits.minute, MINUTE, minute), bucket('day', limits.day, DAY, day)],
+    bannedUntil,
+    rejected: '',
+  });
+  if (state.bannedUntil > now) return { verdict: answer('banned', levels, state.bannedUntil) };
+
+  const patience = refillPatience(state, limits, asOf, now);
+  if (levels.minute.tokens >= 1 && levels.day.tokens >= 1) {
+    const left = { minute: take(levels.minute), day: take(levels.day) };
+    const admitted = { ...state, ...left, patience, asOf: now, admitted: state.admitted + 1 };
+    return { verdict: answer('admitted', left, state.bannedUntil), state: admitted };
+  }
+
+  const refused = { ...state, ...levels, patience: strike(patience), asOf: now, refused: state.refused + 1 };
+  if (refused.patience.tokens >= 1) return { verdict: answer('refused', levels, state.bannedUntil), state: refused };
+  const banned = { ...refused, ...nextBan(state, limits, now) };
+  return { verdict: answer('banned', levels, banned.bannedUntil), state: banned };
+}
+
+interface Levels {
+  readonly minute: Level;
+  readonly day: Level;
+}
+
+type Limits = Required<Plan>;
+
+function limitsOf(record: KeyRecord, plan: Plan): Limits | undefined {
+  const { minute = plan.minute, day = plan.day } = record;
+  const { ban_after, ban_within_seconds, ban_seconds } = plan;
+  if (!minute || !day || !ban_after || !ban_within_seconds || !ban_seconds) return undefined;
+  return { minute, day, ban_after, ban_within_seconds, ban_seconds };
+}
+
+/** Each ban within a day of the last one's end is twice as long. */
+function nextBan(state: KeyState, limits: Limits, now: number): Pick<KeyState, 'bans' | 'bannedUntil'> {
+  const bans = state.bannedUntil > 0 && now < state.bannedUntil + SERIES ? state.bans + 1 : 1;
+  const length = limits.ban_seconds * SECOND * 2 ** Math.min(bans - 1, MAX_DOUBLINGS);
+  return { bans, bannedUntil: now + Math.min(length, LONGEST_BAN) };
+}
+
+function unauthorized(record: KeyRecord, digest: string, now: number): Unauthorized['reason'] | undefined {
+  const isOld = digest === record.oldSecret && (record.oldSecretUntil ?? 0) > now;
+  if (digest !== record.secret && !isOld) return 'unknown';
+  if (record.disabled) return 'disabled';
+  if (record.expiresAt !== undefined && record.expiresAt <= now) return 'expired';
+  return undefined;
+}
+
+const bucket = (name: BucketState['name'], limit: number, window: number, level: Level): BucketState => ({
+  name,
+  limit,
+  window,
+  tokens: level.tokens,
+  parts: level.parts,
+});
+
+const take = ({ tokens, parts }: Level): Level => ({ tokens: tokens - 1, parts });
+
+const strike = ({ tokens, window, parts }: Patience): Patience => ({ tokens: Math.max(tokens - 1, 0), window, parts });
+
+/** Patience counts whole seconds, the unit in which it is set. */
+function refillPatience({ patience }: KeyState, limits: Limits, asOf: number | undefined, now: number): Patience {
+  const window = limits.ban_within_seconds;
+  const seconds = asOf === undefined ? window : Math.floor(now / SECOND) - Math.floor(asOf / SECOND);
+  return { ...refill(rescale(patience, window), limits.ban_after, window, seconds), window };
+}
+
+/** A level read in another window keeps its decimal value, with the twelve digits that decide.lua stores. */
+function rescale({ tokens, parts, window: old }: Patience, window: number): Level {
+  if (old === window) return { tokens, parts };
+  const decimals = Math.floor((parts / old) * DECIMALS + 0.5);
+  return { tokens, parts: Math.floor((decimals / DECIMALS) * window + 0.5) };
+}

@@ -1,0 +1,59 @@
+import type { Level } from './bucket.ts';
+import type { PlanName } from './plans.ts';
+
+/** What is known of an API key. Times are Unix time in microseconds. */
+export interface KeyRecord {
+  readonly plan: PlanName;
+  readonly name: string;
+  /** SHA-256 of the secret, in hex. */
+  readonly secret: string;
+  /** The secret before a rotation, good until `oldSecretUntil`. */
+  readonly oldSecret?: string | undefined;
+  readonly oldSecretUntil?: number | undefined;
+  readonly createdAt: number;
+  readonly expiresAt?: number | undefined;
+  readonly disabled?: boolean | undefined;
+  /** Requests per minute and per day that override the plan's. */
+  readonly minute?: number | undefined;
+  readonly day?: number | undefined;
+}
+
+/** How many more refusals are borne. Its window, in seconds, is set by people and can change under it. */
+export interface Patience extends Level {
+  readonly window: number;
+}
+
+/** What decisions leave behind of a key. */
+export interface KeyState {
+  readonly minute: Level;
+  readonly day: Level;
+  readonly patience: Patience;
+  /** When the levels above were true; undefined for a key that was never decided on, whose buckets are all full. */
+  readonly asOf: number | undefined;
+  readonly bannedUntil: number;
+  /** Bans in the running series: each is twice as long as the one before. */
+  readonly bans: number;
+  readonly admitted: number;
+  readonly refused: number;
+}
+
+/** The state of a key before its first decision, which fills its buckets. */
+export const FRESH: KeyState = {
+  minute: { tokens: 0, parts: 0 },
+  day: { tokens: 0, parts: 0 },
+  patience: { tokens: 0, parts: 0, window: 1 },
+  asOf: undefined,
+  bannedUntil: 0,
+  bans: 0,
+  admitted: 0,
+  refused: 0,
+};
+
+/** A key as operators see it. */
+export interface KeyEntry {
+  readonly id: string;
+  readonly record: Omit<KeyRecord, 'secret' | 'oldSecret'>;
+  readonly bannedUntil: number;
+  readonly admitted: number;
+  readonly refused: number;
+}

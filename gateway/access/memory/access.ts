@@ -1,0 +1,17 @@
+import { join } from 'node:path';
+import type { Access } from '../limiter.ts';
+import type { PlanTable } from '../plans.ts';
+import { FileKeys } from './keys.ts';
+import { MemoryLimiter } from './limiter.ts';
+import { FilePlans } from './plans.ts';
+
+/** Keys, plans and decisions of a gateway on its own, with nothing else to install. */
+export async function memoryAccess(directory: string, plans: () => PlanTable): Promise<Access> {
+  const keys = await FileKeys.open(join(directory, 'keys.json'));
+  return {
+    limiter: new MemoryLimiter(keys, plans),
+    keys,
+    plans: new FilePlans(join(directory, 'plans.json')),
+    async close() {},
+  };
+}

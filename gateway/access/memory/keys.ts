@@ -1,0 +1,89 @@
+import { z } from 'zod';
+import { FRESH, type KeyEntry, type KeyRecord, type KeyState } from '../keys.ts';
+import type { KeyStore } from '../limiter.ts';
+import { MAX_LIMIT, PLAN_NAMES } from '../plans.ts';
+import { readJsonFile, writeJsonFile } from './file.ts';
+
+const limit = z.int().min(1).max(MAX_LIMIT);
+const time = z.int().nonnegative();
+
+const Records = z.record(
+  z.string(),
+  z.strictObject({
+    plan: z.enum(PLAN_NAMES),
+    name: z.string(),
+    secret: z.string(),
+    oldSecret: z.string().optional(),
+    oldSecretUntil: time.optional(),
+    createdAt: time,
+    expiresAt: time.optional(),
+    disabled: z.boolean().optional(),
+    minute: limit.optional(),
+    day: limit.optional(),
+  }),
+);
+
+/** API keys of a gateway on its own: records in a file, so that they survive a restart; bucket levels in memory. */
+export class FileKeys implements KeyStore {
+  readonly #path: string;
+  readonly #records: Map<string, KeyRecord>;
+  readonly #states = new Map<string, KeyState>();
+  #writing: Promise<void> = Promise.resolve();
+
+  private constructor(path: string, records: Map<string, KeyRecord>) {
+    this.#path = path;
+    this.#records = records;
+  }
+
+  /** @throws when the file is there and does not hold key records */
+  static async open(path: string): Promise<FileKeys> {
+    const result = Records.safeParse((await readJsonFile(path)) ?? {});
+    if (!result.success) throw new Error(`${path} does not hold API keys:\n${z.prettifyError(result.error)}`);
+    return new FileKeys(path, new Map(Object.entries(result.data)));
+  }
+
+  record(id: string): KeyRecord | undefined {
+    return this.#records.get(id);
+  }
+
+  state(id: string): KeyState | undefined {
+    return this.#states.get(id);
+  }
+
+  keep(id: string, state: KeyState): void {
+    this.#states.set(id, state);
+  }
+
+  async create(id: string, record: KeyRecord): Promise<void> {
+    this.#records.set(id, record);
+    await this.#save();
+  }
+
+  async get(id: string): Promise<KeyEntry | undefined> {
+    const found = this.#records.get(id);
+    if (found === undefined) return undefined;
+    const { secret: _secret, oldSecret: _oldSecret, ...record } = found;
+    const { bannedUntil, admitted, refused } = this.#states.get(id) ?? FRESH;
+    return { id, record, bannedUntil, admitted, refused };
+  }
+
+  async list(offset: number, limit: number): Promise<{ total: number; keys: KeyEntry[] }> {
+    const newestFirst = [...this.#records].sort(([, a], [, b]) => b.createdAt - a.createdAt).map(([id]) => id);
+    const entries = await Promise.all(newestFirst.slice(offset, offset + limit).map((id) => this.get(id)));
+    return { total: newestFirst.length, keys: entries.filter((entry) => entry !== undefined) };
+  }
+
+  async remove(id: string): Promise<boolean> {
+    const removed = this.#records.delete(id);
+    this.#states.delete(id);
+    if (removed) await this.#save();
+    return removed;
+  }
+
+  /** One write at a time, each with the records as they are when its turn comes. */
+  #save(): Promise<void> {
+    const write = () => writeJsonFile(this.#path, Object.fromEntries(this.#records));
+    this.#writing = this.#writing.then(write, write);
+    return this.#writing;
+  }
+}

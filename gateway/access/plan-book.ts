@@ -1,0 +1,71 @@
+import type { Logger } from '../../shared/logger.ts';
+import type { PlanStore } from './limiter.ts';
+import { DEFAULT_PLANS, type PlanTable, type RejectedValue, readPlans, storedPlans } from './plans.ts';
+
+/** Twice a second, so that an edit is live within one. */
+const REFRESH_MS = 500;
+
+/**
+ * The plan table in force. It is read again and again from where people edit it; a value that cannot be used raises an
+ * alarm and the last good one stays, and so does the whole table while it cannot be read.
+ */
+export class PlanBook {
+  #table: PlanTable = DEFAULT_PLANS;
+  #seeded = false;
+  #alarmed = '';
+  #readable = true;
+  #timer: NodeJS.Timeout | undefined;
+  #stopped = false;
+  readonly #store: PlanStore;
+  readonly #logger: Logger;
+
+  constructor(store: PlanStore, logger: Logger) {
+    this.#store = store;
+    this.#logger = logger;
+  }
+
+  get table(): PlanTable {
+    return this.#table;
+  }
+
+  /** Seeds what is missing, reads the table, and goes on reading it. */
+  async start(): Promise<void> {
+    await this.refresh();
+    if (!this.#stopped) this.#timer = setTimeout(() => void this.start(), REFRESH_MS).unref();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+  }
+
+  /** Reads the table now. A store that does not answer leaves the table as it is. */
+  async refresh(): Promise<void> {
+    try {
+      if (!this.#seeded) await this.#store.seed(storedPlans(DEFAULT_PLANS));
+      this.#seeded = true;
+      const { table, rejected } = readPlans(await this.#store.read(), this.#table);
+      if (JSON.stringify(table) !== JSON.stringify(this.#table)) this.#adopt(table);
+      this.#alarm(rejected);
+      this.#readable = true;
+    } catch (cause) {
+      if (this.#readable) this.#logger.error({ err: cause }, 'plan table cannot be read; the last good one stays');
+      this.#readable = false;
+    }
+  }
+
+  #adopt(table: PlanTable): void {
+    this.#logger.info({ from: this.#table, to: table }, 'plan table changed');
+    this.#table = table;
+  }
+
+  /** Once per set of bad values, not once per reading. */
+  #alarm(rejected: readonly RejectedValue[]): void {
+    const fingerprint = JSON.stringify(rejected);
+    if (fingerprint === this.#alarmed) return;
+    this.#alarmed = fingerprint;
+    for (const { field, value, kept } of rejected) {
+      this.#logger.error({ field, value: value?.slice(0, 100), kept }, 'plan value rejected; the last good one stays');
+    }
+  }
+}

@@ -1,0 +1,54 @@
+import { readFileSync } from 'node:fs';
+import { Redis, type Result } from 'ioredis';
+import type { Logger } from '../../../shared/logger.ts';
+
+/** The one place that knows ioredis: how to connect, and the script that every connection carries. */
+
+declare module 'ioredis' {
+  interface RedisCommander<Context> {
+    decide(keyCount: number, ...keysAndArguments: string[]): Result<(string | number)[][], Context>;
+  }
+}
+
+export type RedisConnection = Redis;
+
+const CONNECT_TIMEOUT_MS = 300;
+const SOCKET_TIMEOUT_MS = 1_000;
+const LONGEST_RETRY_MS = 500;
+
+const DECIDE = readFileSync(new URL('../decide.lua', import.meta.url), 'utf8');
+
+/**
+ * Connects, or goes on trying in the background: a gateway starts without its Redis. Everything about it fails fast, and
+ * nothing is ever queued or sent twice, because a decision that is repeated is a request that is charged twice.
+ * @param timeoutMs after which a command is given up; it may still run
+ */
+export async function connectRedis(url: string, timeoutMs: number, logger: Logger): Promise<RedisConnection> {
+  const redis = new Redis(url, {
+    lazyConnect: true,
+    enableOfflineQueue: false,
+    autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: 0,
+    commandTimeout: timeoutMs,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    socketTimeout: Math.max(SOCKET_TIMEOUT_MS, 2 * timeoutMs),
+    retryStrategy: (attempt) => Math.min(50 * attempt, LONGEST_RETRY_MS),
+    scripts: { decide: { lua: DECIDE } },
+  });
+  tellOnce(redis, logger);
+  await redis.connect().catch(() => undefined);
+  return redis;
+}
+
+/** ioredis reports every failed attempt; a person wants to know that it went away and that it came back. */
+function tellOnce(redis: Redis, logger: Logger): void {
+  let away = false;
+  redis.on('error', (error: Error) => {
+    if (!away) logger.error({ reason: error.message }, 'redis is away');
+    away = true;
+  });
+  redis.on('ready', () => {
+    if (away) logger.info('redis is back');
+    away = false;
+  });
+}

@@ -1,0 +1,109 @@
+import type { Clock } from '../clock.ts';
+import type { Credential } from '../credential.ts';
+import { type Limiter, LimiterUnavailable } from '../limiter.ts';
+import { isPlanName, PLAN_FIELDS, PLAN_NAMES, type PlanTable } from '../plans.ts';
+import { DAY, MINUTE, type Verdict } from '../verdict.ts';
+import type { RedisConnection } from './connection.ts';
+import { keyOf } from './key-hash.ts';
+
+const MAX_BATCH = 256;
+
+interface Waiting {
+  readonly credential: Credential;
+  resolve(verdict: Verdict): void;
+  reject(fault: Error): void;
+}
+
+/**
+ * Decides in Redis, with decide.lua. The decisions of one turn of the event loop go out together: one call for as many as
+ * arrived in it. A batch is sent once and never again; what fails may have been charged and is not admitted.
+ */
+export class RedisLimiter implements Limiter {
+  readonly #redis: RedisConnection;
+  readonly #plans: () => PlanTable;
+  readonly #clock: Clock | undefined;
+  #waiting: Waiting[] = [];
+  #table: PlanTable | undefined;
+  #tableText = '';
+
+  /** @param clock for tests; Redis' own clock decides otherwise */
+  constructor(redis: RedisConnection, plans: () => PlanTable, clock?: Clock) {
+    this.#redis = redis;
+    this.#plans = plans;
+    this.#clock = clock;
+  }
+
+  decide(credential: Credential): Promise<Verdict> {
+    const { promise, resolve, reject } = Promise.withResolvers<Verdict>();
+    if (this.#waiting.push({ credential, resolve, reject }) === 1) setImmediate(() => this.#flush());
+    return promise;
+  }
+
+  #flush(): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (let from = 0; from < waiting.length; from += MAX_BATCH) void this.#send(waiting.slice(from, from + MAX_BATCH));
+  }
+
+  async #send(batch: readonly Waiting[]): Promise<void> {
+    const keys = batch.map(({ credential }) => keyOf(credential.id));
+    const digests = batch.map(({ credential }) => credential.digest);
+    const clock = this.#clock === undefined ? '' : String(this.#clock());
+    try {
+      const replies = await this.#redis.decide(batch.length, ...keys, clock, this.#planText(), ...digests);
+      for (const [index, { resolve }] of batch.entries()) resolve(readVerdict(replies[index] ?? []));
+    } catch (cause) {
+      const fault = new LimiterUnavailable('Redis gave no decision.', { cause });
+      for (const { reject } of batch) reject(fault);
+    }
+  }
+
+  /** The table in the script's form, made anew only when the table is another. */
+  #planText(): string {
+    const table = this.#plans();
+    if (table !== this.#table) {
+      this.#table = table;
+      this.#tableText = PLAN_NAMES.map((name) =>
+        [name, ...PLAN_FIELDS.map((field) => table[name][field] ?? '-')].join(' '),
+      ).join('\n');
+    }
+    return this.#tableText;
+  }
+}
+
+/** One verdict of decide.lua's reply; its head describes the fields. */
+function readVerdict(reply: readonly (string | number)[]): Verdict {
+  const [outcome, plan, now, minute, minuteTokens, minuteParts, day, dayTokens, dayParts, bannedUntil, rejected] =
+    reply;
+  switch (outcome) {
+    case 'admitted':
+    case 'refused':
+    case 'banned':
+      if (!isPlanName(String(plan))) break;
+      return {
+        outcome,
+        plan: plan as keyof PlanTable,
+        now: now as number,
+        buckets: [
+          {
+            name: 'minute',
+            limit: minute as number,
+            window: MINUTE,
+            tokens: minuteTokens as number,
+            parts: minuteParts as number,
+          },
+          { name: 'day', limit: day as number, window: DAY, tokens: dayTokens as number, parts: dayParts as number },
+        ],
+        bannedUntil: bannedUntil as number,
+        rejected: rejected as string,
+      };
+    case 'unknown':
+    case 'disabled':
+    case 'expired':
+      return { outcome: 'unauthorized', reason: outcome };
+    case 'misconfigured':
+    case 'unreadable':
+      return { outcome: 'undecided', reason: outcome };
+  }
+  throw new Error(`decide.lua answered what it never says: ${JSON.stringify(reply)}`);
+}

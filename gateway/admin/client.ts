@@ -1,0 +1,62 @@
+import { readFile } from 'node:fs/promises';
+import { request } from 'undici';
+import { tokenFile } from './token.ts';
+
+/** Talks to a gateway's admin listener, for the command line and for `npm start`. */
+
+/** A fault that its reader can do something about. */
+export class AdminError extends Error {}
+
+export interface AdminAddress {
+  readonly url: string;
+  readonly token: string;
+}
+
+/**
+ * Finds the listener and its token as the gateway on this machine would: ADMIN_HOST, ADMIN_PORT, ADMIN_TOKEN, or the
+ * token kept in DATA_DIR.
+ * @throws {AdminError} when there is no token to be found
+ */
+export async function findAdmin(environment: NodeJS.ProcessEnv): Promise<AdminAddress> {
+  const { ADMIN_HOST = '127.0.0.1', ADMIN_PORT = '9090', DATA_DIR = '.data', ADMIN_TOKEN } = environment;
+  const url = `http://${ADMIN_HOST.includes(':') ? `[${ADMIN_HOST}]` : ADMIN_HOST}:${ADMIN_PORT}`;
+  return { url, token: ADMIN_TOKEN ?? (await readToken(tokenFile(DATA_DIR))) };
+}
+
+async function readToken(path: string): Promise<string> {
+  try {
+    return (await readFile(path, 'utf8')).trim();
+  } catch (cause) {
+    throw new AdminError(
+      `No admin token: ${path} cannot be read, and ADMIN_TOKEN is not set. Has the gateway been started here?`,
+      { cause },
+    );
+  }
+}
+
+/**
+ * One call of the admin API; the answer's body, or undefined where it has none.
+ * @throws {AdminError} saying what the listener said, or that it did not answer
+ */
+export async function callAdmin(
+  admin: AdminAddress,
+  method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
+  path: string,
+  body?: unknown,
+): Promise<unknown> {
+  const headers = { authorization: `Bearer ${admin.token}`, 'content-type': 'application/json' };
+  const { statusCode, body: answer } = await request(admin.url + path, {
+    method,
+    headers,
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  }).catch((cause: unknown) => {
+    throw new AdminError(
+      `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT say where it is.`,
+      { cause },
+    );
+  });
+  const text = await answer.text();
+  const value: unknown = text === '' ? undefined : JSON.parse(text);
+  if (statusCode >= 400) throw new AdminError((value as { message: string }).message);
+  return value;
+}

@@ -1,0 +1,15 @@
+import type { Operation } from '../../shared/service.ts';
+import type { KeyStore, PlanStore } from '../access/limiter.ts';
+import type { PlanBook } from '../access/plan-book.ts';
+
+/** What the operators' operations work with. */
+export interface AdminParts {
+  readonly keys: KeyStore;
+  readonly plans: PlanStore;
+  readonly planBook: PlanBook;
+}
+
+export type AdminOperation = Operation<AdminParts>;
+
+/** No body that an operator sends is larger. */
+export const ADMIN_BODY_LIMIT_BYTES = 16_384;

@@ -1,0 +1,50 @@
+import { z } from 'zod';
+import { host, httpUrl, integer, isLoopback, logLevel, port, readSettings, token } from '../shared/env.ts';
+
+const redisUrl = z.url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' });
+
+const coreUrls = z
+  .string()
+  .transform((text) => text.split(',').map((url) => url.trim()))
+  .pipe(z.array(httpUrl.refine(isOrigin, 'must be origins like http://127.0.0.1:7001, without a path')).min(1));
+
+function isOrigin(url: string): boolean {
+  return URL.canParse(url) && new URL(url).href === `${new URL(url).origin}/`;
+}
+
+/** The gateway's settings: name, check and default, a line each. */
+const GatewaySettings = z
+  .object({
+    HOST: host.default('127.0.0.1').describe('address to listen on'),
+    PORT: port().default(8080).describe('port to listen on; 0 takes a free one'),
+    CORE_URL: coreUrls
+      .default(['http://127.0.0.1:7001'])
+      .describe('where the core answers; several with commas between'),
+    CORE_TOKEN: token.optional().describe('bearer token that the core asks for; none when unset'),
+    REDIS_URL: redisUrl.optional().describe('where limits are shared; embedded in this process when unset'),
+    REDIS_TIMEOUT_MS: integer(1, 60_000).default(50).describe('after which a decision is given up'),
+    CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('after which an answer of the core is given up'),
+    BODY_LIMIT_BYTES: integer(1, 16_777_216).default(65_536).describe('largest request body'),
+    ADMIN_HOST: host.default('127.0.0.1').describe("the operators' address"),
+    ADMIN_PORT: port().default(9090).describe("the operators' port; 0 takes a free one"),
+    ADMIN_TOKEN: token
+      .optional()
+      .describe('bearer token of the operators; on loopback one is made and kept in DATA_DIR/admin-token'),
+    RATELIMIT_FIELDS: z
+      .enum(['on', 'off'], { error: 'must be on or off' })
+      .default('on')
+      .describe("whether the IETF draft's RateLimit fields are sent"),
+    DATA_DIR: z.string().default('.data').describe('where an embedded limiter keeps keys and plans'),
+    LOG_LEVEL: logLevel.default('info').describe('fatal, error, warn, info, debug, trace or silent'),
+  })
+  .refine(({ ADMIN_HOST, ADMIN_TOKEN }) => ADMIN_TOKEN !== undefined || isLoopback(ADMIN_HOST), {
+    path: ['ADMIN_TOKEN'],
+    error: 'is required when ADMIN_HOST is not a loopback address',
+    when: () => true,
+  });
+
+export type GatewaySettings = z.infer<typeof GatewaySettings>;
+
+/** @throws {SettingsError} naming every fault */
+export const readGatewaySettings = (environment: NodeJS.ProcessEnv): GatewaySettings =>
+  readSettings(GatewaySettings, environment);

@@ -1,0 +1,37 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { HttpError } from '../shared/errors.ts';
+import { isRequestId } from '../shared/headers.ts';
+import type { Standing } from './access/verdict.ts';
+import type { GatewayRoute } from './routes.ts';
+
+/** One request and its answer, and what is learned on the way: the only state that a request has. */
+export class Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly id: string;
+  readonly address: string;
+  readonly startedAt = performance.now();
+
+  /** The path, once it is known to be canonical; never the query. */
+  path: string | undefined;
+  route: GatewayRoute | undefined;
+  /** The public part of a key that was presented, whether it opened anything or not. */
+  keyId: string | undefined;
+  plan: string | undefined;
+  /** How the decision went, or why there was none. */
+  outcome: string | undefined;
+  standing: Standing | undefined;
+  /** Fields of the key that hold no usable limit. */
+  rejectedOverrides: string | undefined;
+  /** The error that was answered; what really happened is its cause. */
+  error: HttpError | undefined;
+
+  constructor(request: IncomingMessage, response: ServerResponse, address: string) {
+    this.request = request;
+    this.response = response;
+    this.address = address;
+    const given = request.headers['x-request-id'];
+    this.id = typeof given === 'string' && isRequestId(given) ? given : randomUUID();
+  }
+}

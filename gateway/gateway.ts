@@ -1,0 +1,124 @@
+import type { RequestListener } from 'node:http';
+import { bearerToken } from '../shared/bearer.ts';
+import { readJsonBytes } from '../shared/body.ts';
+import { HttpError, toHttpError } from '../shared/errors.ts';
+import type { Logger } from '../shared/logger.ts';
+import { createRouter, type Router } from '../shared/routes.ts';
+import type { AddressAllowance } from './access/address-allowance.ts';
+import { parseApiKey } from './access/credential.ts';
+import { type Limiter, LimiterUnavailable } from './access/limiter.ts';
+import type { Standing, Verdict } from './access/verdict.ts';
+import { type CanonicalRequest, canonicalRequest } from './edge/canonical-request.ts';
+import { clientAddress } from './edge/client-address.ts';
+import { Exchange } from './exchange.ts';
+import { logExchange } from './respond/access-log.ts';
+import { limitHeaders } from './respond/limit-headers.ts';
+import { sendError } from './respond/send-error.ts';
+import { type GatewayRoute, ROUTES } from './routes.ts';
+import type { Forwarder } from './upstream/forward.ts';
+import { requestHeaders } from './upstream/headers.ts';
+
+export interface GatewayParts {
+  readonly limiter: Limiter;
+  readonly allowance: AddressAllowance;
+  readonly forwarder: Forwarder;
+  readonly logger: Logger;
+  readonly bodyLimitBytes: number;
+  /** Whether the IETF draft's RateLimit fields are sent. */
+  readonly draftFields: boolean;
+  readonly coreToken: string | undefined;
+}
+
+/** The gateway: what happens to a request, from top to bottom. Each step returns what it learned or throws the answer. */
+export function createGateway(parts: GatewayParts): RequestListener {
+  const router = createRouter(ROUTES);
+
+  async function serve(exchange: Exchange): Promise<void> {
+    const request = canonicalRequest(exchange.request);
+    exchange.path = request.path;
+    const verdict = await decide(parts.limiter, exchange, request);
+    admit(parts.allowance, exchange, verdict);
+    exchange.route = findRoute(router, request);
+    const body = await readBody(exchange, request, parts.bodyLimitBytes);
+    await parts.forwarder.forward(
+      { method: request.method, target: request.target, headers: headersForCore(exchange, parts.coreToken), body },
+      exchange.response,
+      headersForClient(exchange, parts.draftFields),
+    );
+  }
+
+  function fail(exchange: Exchange, thrown: unknown): void {
+    const error = toHttpError(thrown);
+    // Who is refused before a decision pays from its address's allowance; who meets a fault of ours does not.
+    exchange.standing ??=
+      error.status < 500 ? parts.allowance.charge(exchange.address) : parts.allowance.look(exchange.address);
+    sendError(exchange, error, limitHeaders(exchange.standing, parts.draftFields));
+  }
+
+  return (request, response) => {
+    const exchange = new Exchange(request, response, clientAddress(request.socket.remoteAddress));
+    response.once('close', () => logExchange(parts.logger, exchange));
+    serve(exchange).catch((thrown: unknown) => fail(exchange, thrown));
+  };
+}
+
+async function decide(limiter: Limiter, exchange: Exchange, { authorization }: CanonicalRequest): Promise<Verdict> {
+  const token = bearerToken(authorization);
+  const credential = token === undefined ? undefined : parseApiKey(token);
+  if (credential === undefined) return { outcome: 'unauthorized', reason: 'malformed' };
+  exchange.keyId = credential.id;
+  try {
+    return await limiter.decide(credential);
+  } catch (cause) {
+    if (!(cause instanceof LimiterUnavailable)) throw cause;
+    throw unavailable(cause);
+  }
+}
+
+/** @throws {HttpError} 401, 429 or 503, unless the verdict lets the request through */
+function admit(allowance: AddressAllowance, exchange: Exchange, verdict: Verdict): void {
+  exchange.outcome = verdict.outcome;
+  switch (verdict.outcome) {
+    case 'undecided':
+      throw unavailable(new Error(`The key's data is ${verdict.reason}.`));
+    case 'unauthorized':
+      exchange.outcome = verdict.reason;
+      exchange.standing = allowance.charge(exchange.address);
+      throw new HttpError(exchange.standing.outcome === 'refused' ? 'rate_limit_exceeded' : 'unauthorized');
+    default:
+      exchange.standing = verdict;
+      exchange.plan = verdict.plan;
+      exchange.rejectedOverrides = verdict.rejected;
+      if (verdict.outcome === 'banned') throw new HttpError('key_banned');
+      if (verdict.outcome === 'refused') throw new HttpError('rate_limit_exceeded');
+  }
+}
+
+const unavailable = (cause: unknown) =>
+  new HttpError('unavailable', undefined, { cause, headers: ['Retry-After', '1'] });
+
+function findRoute(router: Router<GatewayRoute>, { method, path }: CanonicalRequest): GatewayRoute {
+  const match = router.find(method, path);
+  if (match !== undefined) return match.route;
+  const allowed = router.allowed(path);
+  if (allowed.length === 0) throw new HttpError('not_found');
+  throw new HttpError('method_not_allowed', undefined, { headers: ['Allow', allowed.join(', ')] });
+}
+
+/** The body, whole, where the operation takes one. */
+async function readBody(exchange: Exchange, request: CanonicalRequest, limit: number): Promise<Buffer | undefined> {
+  if (exchange.route?.takesBody) return await readJsonBytes(exchange.request, exchange.response, limit);
+  if (request.hasBody) throw new HttpError('invalid_request', 'This operation takes no body.');
+  return undefined;
+}
+
+function headersForCore(exchange: Exchange, coreToken: string | undefined): string[] {
+  const ours = ['X-Request-Id', exchange.id, 'X-Forwarded-For', exchange.request.socket.remoteAddress ?? 'unknown'];
+  if (coreToken !== undefined) ours.push('Authorization', `Bearer ${coreToken}`);
+  return requestHeaders(exchange.request.rawHeaders, ours);
+}
+
+function headersForClient(exchange: Exchange, draftFields: boolean): string[] {
+  const limits = limitHeaders(exchange.standing as Standing, draftFields);
+  return ['X-Request-Id', exchange.id, ...limits, ...(exchange.route?.deprecation ?? [])];
+}

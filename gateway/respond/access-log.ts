@@ -1,0 +1,39 @@
+import type { Logger } from '../../shared/logger.ts';
+import type { Exchange } from '../exchange.ts';
+
+/** nginx's number for a client that left before its answer was complete; never sent, so nobody is blamed for it. */
+const CLIENT_CLOSED_REQUEST = 499;
+
+/** The one line that every request leaves: these fields and no others, so that no key can get into a log. */
+export function logExchange(logger: Logger, exchange: Exchange): void {
+  const { request, error } = exchange;
+  const line = {
+    requestId: exchange.id,
+    method: request.method,
+    path: exchange.path,
+    operation: exchange.route?.operation,
+    status: statusOf(exchange),
+    code: error?.code,
+    keyId: exchange.keyId,
+    plan: exchange.plan,
+    outcome: exchange.outcome,
+    rejectedOverrides: exchange.rejectedOverrides || undefined,
+    address: exchange.address,
+    durationMs: Math.round((performance.now() - exchange.startedAt) * 1_000) / 1_000,
+  };
+  if (error?.code === 'internal_error') logger.error({ ...line, err: error.cause }, 'request');
+  else if (error?.cause !== undefined) logger.warn({ ...line, reason: reasonOf(error.cause) }, 'request');
+  else if (line.rejectedOverrides !== undefined) logger.error(line, 'request');
+  else logger.info(line, 'request');
+}
+
+function statusOf({ response, error }: Exchange): number {
+  if (response.writableFinished) return response.statusCode;
+  return error?.status ?? CLIENT_CLOSED_REQUEST;
+}
+
+/** A known fault in one line, down to its root; a stack would tell nothing more. */
+function reasonOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return String(cause);
+  return cause.cause instanceof Error ? `${cause.message} ${reasonOf(cause.cause)}` : cause.message;
+}

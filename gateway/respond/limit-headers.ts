@@ -1,0 +1,58 @@
+import { ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../access/bucket.ts';
+import { type BucketState, SECOND, type Standing } from '../access/verdict.ts';
+
+/**
+ * All that a client is told about its limits, derived from where it stands: X-RateLimit-*, Retry-After where it was
+ * refused, and the fields of draft-ietf-httpapi-ratelimit-headers-10 unless they are switched off.
+ */
+export function limitHeaders(standing: Standing, draftFields: boolean): string[] {
+  const bucket = describedBucket(standing);
+  const headers = [
+    'X-RateLimit-Limit',
+    String(bucket.limit),
+    'X-RateLimit-Remaining',
+    String(standing.outcome === 'banned' ? 0 : bucket.tokens),
+    'X-RateLimit-Reset',
+    String(resetAt(standing, bucket)),
+  ];
+  const retryAfter = retryAfterSeconds(standing);
+  if (draftFields) headers.push(...rateLimitFields(standing, retryAfter));
+  if (retryAfter !== undefined) headers.push('Retry-After', String(retryAfter));
+  return headers;
+}
+
+/**
+ * Seconds after which a request will be admitted, if none comes in between; undefined where this one was. All that
+ * refuses is counted in: both buckets, and a ban.
+ */
+export function retryAfterSeconds({ outcome, now, buckets, bannedUntil }: Standing): number | undefined {
+  if (outcome === 'admitted') return undefined;
+  const waits = buckets.map((bucket) => ticksUntilToken(bucket, bucket.limit, bucket.window));
+  if (outcome === 'banned') waits.push(bannedUntil - now);
+  return Math.max(1, Math.ceil(Math.max(...waits) / SECOND));
+}
+
+/** The bucket with the fewest requests left; for a refused request the one that waits longest. */
+function describedBucket({ outcome, buckets }: Standing): BucketState {
+  const refused = outcome !== 'admitted';
+  const tighter = (a: BucketState, b: BucketState) =>
+    refused ? ticksUntilToken(b, b.limit, b.window) > ticksUntilToken(a, a.limit, a.window) : b.tokens < a.tokens;
+  return buckets.reduce((tightest, bucket) => (tighter(tightest, bucket) ? bucket : tightest));
+}
+
+/** The Unix second at which the bucket is full again, or the ban over. */
+function resetAt({ outcome, now, bannedUntil }: Standing, bucket: BucketState): number {
+  const at = outcome === 'banned' ? bannedUntil : now + ticksUntilFull(bucket, bucket.limit, bucket.window);
+  return Math.ceil(at / SECOND);
+}
+
+/** Two lists of strings with parameters (RFC 9651): q quota, w window in seconds; r remaining, t seconds until more. */
+function rateLimitFields({ outcome, buckets }: Standing, retryAfter: number | undefined): string[] {
+  const policies = buckets.map(({ name, limit, window }) => `"${name}";q=${limit};w=${window / SECOND}`);
+  const states = buckets.map((bucket) => {
+    if (outcome === 'banned') return `"${bucket.name}";r=0;t=${retryAfter}`;
+    const wait = Math.ceil(ticksUntilNextToken(bucket, bucket.limit, bucket.window) / SECOND);
+    return `"${bucket.name}";r=${bucket.tokens};t=${wait}`;
+  });
+  return ['RateLimit-Policy', policies.join(', '), 'RateLimit', states.join(', ')];
+}

@@ -1,0 +1,68 @@
+import type { Socket } from 'node:net';
+import { type ErrorCode, errorBody, HttpError } from '../../shared/errors.ts';
+import type { Exchange } from '../exchange.ts';
+
+/** Answers with an error in the Error shape; `limits` says where the caller stands. */
+export function sendError(exchange: Exchange, error: HttpError, limits: readonly string[]): void {
+  const { request, response } = exchange;
+  if (response.closed) return;
+  exchange.error = error;
+  if (response.headersSent) {
+    // Half an answer cannot be taken back; cut off, it at least cannot pass for a whole one.
+    response.destroy();
+    return;
+  }
+  // What is left of a body would be taken for the next request. A short one Node reads and drops; the rest ends here.
+  if (!request.complete && mayBeLong(exchange)) response.shouldKeepAlive = false;
+  const body = errorBody(error);
+  const challenge = error.status === 401 ? ['WWW-Authenticate', 'Bearer'] : [];
+  const deprecation = exchange.route?.deprecation ?? [];
+  response.writeHead(error.status, [
+    ...head(body, exchange.id),
+    ...limits,
+    ...challenge,
+    ...deprecation,
+    ...error.headers,
+  ]);
+  response.end(request.method === 'HEAD' ? undefined : body);
+}
+
+const SHORT_BODY_BYTES = 65_536;
+
+function mayBeLong({ request: { headers } }: Exchange): boolean {
+  const isAwaited = headers.expect !== undefined || headers['transfer-encoding'] !== undefined;
+  return isAwaited || Number(headers['content-length'] ?? 0) > SHORT_BODY_BYTES;
+}
+
+/** Answers bytes that Node's parser did not take for a request: there is no request to answer, only a connection. */
+export function sendParserError(
+  fault: NodeJS.ErrnoException,
+  socket: Socket,
+  requestId: string,
+  limits: string[],
+): void {
+  if (!socket.writable || fault.code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  const error = new HttpError(PARSER_ERRORS[fault.code ?? ''] ?? 'invalid_request');
+  const body = errorBody(error);
+  const headers = [...head(body, requestId), ...limits, 'Connection', 'close'];
+  const lines = headers.flatMap((name, at) => (at % 2 === 0 ? [`${name}: ${headers[at + 1]}`] : []));
+  socket.end([`HTTP/1.1 ${error.status} `, ...lines, '', body].join('\r\n'));
+}
+
+const PARSER_ERRORS: Readonly<Record<string, ErrorCode>> = {
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 'payload_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+};
+
+const head = (body: string, requestId: string): string[] => [
+  'Content-Type',
+  'application/json',
+  'Content-Length',
+  String(Buffer.byteLength(body)),
+  'X-Request-Id',
+  requestId,
+];

@@ -1,0 +1,76 @@
+import { randomUUID } from 'node:crypto';
+import type { Socket } from 'node:net';
+import type { Logger } from '../shared/logger.ts';
+import type { Running } from '../shared/run.ts';
+import { startServer } from '../shared/server.ts';
+import { createService } from '../shared/service.ts';
+import { AddressAllowance } from './access/address-allowance.ts';
+import type { Access } from './access/limiter.ts';
+import { memoryAccess } from './access/memory/access.ts';
+import { PlanBook } from './access/plan-book.ts';
+import type { PlanTable } from './access/plans.ts';
+import { redisAccess } from './access/redis/access.ts';
+import { connectRedis } from './access/redis/connection.ts';
+import { ROUTES as ADMIN_ROUTES } from './admin/routes.ts';
+import { keptToken } from './admin/token.ts';
+import type { GatewaySettings } from './config.ts';
+import { clientAddress } from './edge/client-address.ts';
+import { createGateway } from './gateway.ts';
+import { limitHeaders } from './respond/limit-headers.ts';
+import { sendParserError } from './respond/send-error.ts';
+import { createForwarder } from './upstream/forward.ts';
+
+/** Wires the gateway in order of need: access, plans, upstream, gateway, operators; stops in reverse. */
+export async function startGateway(settings: GatewaySettings, logger: Logger): Promise<Running> {
+  const access = await openAccess(settings, logger, () => planBook.table);
+  const planBook = new PlanBook(access.plans, logger);
+  await planBook.start();
+  const forwarder = createForwarder(settings.CORE_URL, settings.CORE_TIMEOUT_MS);
+  const allowance = new AddressAllowance();
+  const draftFields = settings.RATELIMIT_FIELDS === 'on';
+
+  const server = await startServer({
+    host: settings.HOST,
+    port: settings.PORT,
+    onRequest: createGateway({
+      limiter: access.limiter,
+      allowance,
+      forwarder,
+      logger,
+      bodyLimitBytes: settings.BODY_LIMIT_BYTES,
+      draftFields,
+      coreToken: settings.CORE_TOKEN,
+    }),
+    onClientError(fault: NodeJS.ErrnoException, socket: Socket) {
+      const standing = allowance.charge(clientAddress(socket.remoteAddress));
+      sendParserError(fault, socket, randomUUID(), limitHeaders(standing, draftFields));
+    },
+  });
+  const admin = await startServer({
+    host: settings.ADMIN_HOST,
+    port: settings.ADMIN_PORT,
+    onRequest: createService({
+      routes: ADMIN_ROUTES,
+      parts: { keys: access.keys, plans: access.plans, planBook },
+      logger,
+      token: settings.ADMIN_TOKEN ?? (await keptToken(settings.DATA_DIR)),
+      ready: () => !server.stopping,
+    }),
+  });
+
+  return {
+    addresses: { gateway: server.url, admin: admin.url },
+    async stop() {
+      await server.stop();
+      await admin.stop();
+      await forwarder.close();
+      planBook.stop();
+      await access.close();
+    },
+  };
+}
+
+async function openAccess(settings: GatewaySettings, logger: Logger, plans: () => PlanTable): Promise<Access> {
+  if (settings.REDIS_URL === undefined) return await memoryAccess(settings.DATA_DIR, plans);
+  return redisAccess(await connectRedis(settings.REDIS_URL, settings.REDIS_TIMEOUT_MS, logger), plans);
+}

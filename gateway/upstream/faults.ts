@@ -1,0 +1,18 @@
+import { HttpError } from '../../shared/errors.ts';
+
+/** What the client is told when the core fails, by the code of what happened; everything else is a bad gateway. */
+export function upstreamFault(cause: unknown): HttpError {
+  if (cause instanceof HttpError) return cause;
+  const code = (cause as { code?: string }).code ?? '';
+  return new HttpError(TOO_SLOW.has(code) ? 'gateway_timeout' : 'bad_gateway', undefined, { cause });
+}
+
+const TOO_SLOW: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT']);
+
+/** Whether the request certainly never reached the core, so that another may be asked. */
+export function neverArrived(cause: unknown): boolean {
+  const code = (cause as { code?: string }).code ?? '';
+  return (
+    code === 'ECONNREFUSED' || code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'EHOSTUNREACH' || code === 'ENOTFOUND'
+  );
+}

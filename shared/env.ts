@@ -1,0 +1,44 @@
+import { z } from 'zod';
+
+/** Every fault in the environment at once, a line each. */
+export class SettingsError extends Error {}
+
+/**
+ * A deployable's settings, read from the environment. An empty variable counts as unset. Values are not repeated in the
+ * message: some are secret.
+ * @throws {SettingsError} naming every setting that is missing or bad
+ */
+export function readSettings<S extends z.ZodObject>(schema: S, environment: NodeJS.ProcessEnv): z.infer<S> {
+  const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
+  const result = schema.safeParse(given);
+  if (result.success) return result.data;
+  const lines = result.error.issues.map((issue) => `  ${issue.path.join('.')}: ${issue.message}`);
+  throw new SettingsError(`The settings have ${lines.length === 1 ? 'a fault' : 'faults'}:\n${lines.join('\n')}`);
+}
+
+/** A whole number written in plain digits. */
+export function integer(minimum: number, maximum: number) {
+  const error = `must be a whole number from ${minimum} to ${maximum}`;
+  return z
+    .string()
+    .regex(/^\d{1,15}$/, error)
+    .transform(Number)
+    .refine((value) => value >= minimum && value <= maximum, error);
+}
+
+export const port = () => integer(0, 65_535);
+
+export const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' });
+
+export const host = z.string().regex(/^[\w.:-]+$/, 'must be a host name or an IP address');
+
+/** A bearer token that one of our services asks of another. */
+export const token = z.string().regex(/^[\w.~+/=-]{16,}$/, 'must be a token of at least 16 characters, without spaces');
+
+export const logLevel = z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], {
+  error: 'must be one of fatal, error, warn, info, debug, trace, silent',
+});
+
+const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
+
+export const isLoopback = (name: string): boolean => LOOPBACK.has(name);

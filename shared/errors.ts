@@ -1,0 +1,57 @@
+/** Every error either service answers with: its code, its HTTP status and what it says when nothing better is known. */
+const ERRORS = {
+  invalid_request: { status: 400, message: 'The request is malformed.' },
+  invalid_parameter: { status: 400, message: 'A parameter has an invalid value.' },
+  unauthorized: { status: 401, message: 'A valid API key is required.' },
+  not_found: { status: 404, message: 'The requested resource could not be found.' },
+  method_not_allowed: { status: 405, message: 'The method is not allowed here.' },
+  request_timeout: { status: 408, message: 'The request took too long to arrive.' },
+  conflict: { status: 409, message: 'The request conflicts with the current state.' },
+  payload_too_large: { status: 413, message: 'The request body is too large.' },
+  uri_too_long: { status: 414, message: 'The request target is too long.' },
+  unsupported_media_type: { status: 415, message: 'The body must be uncompressed application/json.' },
+  rate_limit_exceeded: { status: 429, message: 'Rate limit exceeded. Retry after the time in the Retry-After header.' },
+  key_banned: { status: 429, message: 'This API key is banned for a while. Retry after the time in Retry-After.' },
+  headers_too_large: { status: 431, message: 'The request headers are too large.' },
+  internal_error: { status: 500, message: 'Something went wrong on our side.' },
+  bad_gateway: { status: 502, message: 'The store could not be reached or gave no usable answer.' },
+  unavailable: { status: 503, message: 'The service is unavailable for the moment.' },
+  gateway_timeout: { status: 504, message: 'The store took too long to answer.' },
+} as const satisfies Record<string, { status: number; message: string }>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+interface HttpErrorOptions {
+  /** What really happened; logged, never sent. */
+  cause?: unknown;
+  /** Response headers that belong to this answer, as a flat list of names and values. */
+  headers?: readonly string[];
+}
+
+/** An answer other than success. `message` is public; the internal detail is the `cause`. */
+export class HttpError extends Error {
+  readonly code: ErrorCode;
+  readonly status: number;
+  readonly headers: readonly string[];
+
+  constructor(code: ErrorCode, message: string = ERRORS[code].message, options: HttpErrorOptions = {}) {
+    // A refusal is an everyday answer: where it was thrown tells nobody anything, and walking the stack is what costs.
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    Error.stackTraceLimit = stackTraceLimit;
+    this.code = code;
+    this.status = ERRORS[code].status;
+    this.headers = options.headers ?? [];
+  }
+}
+
+/** Whatever was thrown, as the answer to send: an unknown fault becomes a 500 that says nothing about itself. */
+export function toHttpError(thrown: unknown): HttpError {
+  return thrown instanceof HttpError ? thrown : new HttpError('internal_error', undefined, { cause: thrown });
+}
+
+/** The Error shape on the wire: exactly `code`, `message` and `status`. */
+export function errorBody(error: HttpError): string {
+  return JSON.stringify({ code: error.code, message: error.message, status: error.status });
+}

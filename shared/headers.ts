@@ -1,0 +1,20 @@
+/** Header rules that every hop of ours keeps. Names are lower case. */
+
+/** Meant for one connection only, so never passed on (RFC 9110 §7.6.1; the older names from RFC 2616 §13.5.1). */
+export const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authentication-info',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+const REQUEST_ID = /^[\w.-]{1,64}$/;
+
+/** Whether a caller's X-Request-Id is fit for our logs and headers. */
+export const isRequestId = (text: string | undefined): text is string => text !== undefined && REQUEST_ID.test(text);

@@ -1,0 +1,96 @@
+/**
+ * JSON that keeps every int64 exact and takes nothing ambiguous: integers beyond 2^53 are read as bigint from their source
+ * text and written from bigint digit by digit (ECMAScript's JSON.parse source text access); invalid UTF-8, a byte order
+ * mark, duplicate members and deep nesting are refused.
+ */
+
+declare global {
+  interface JSON {
+    rawJSON(text: string): { readonly rawJSON: string };
+    parse(text: string, reviver: (key: string, value: unknown, context: { source?: string }) => unknown): unknown;
+  }
+}
+
+/** What is wrong with a JSON text, in words for its sender. */
+export class JsonError extends Error {}
+
+const MAX_DEPTH = 32;
+const MAX_INT64_DIGITS = 19;
+const LONG_INTEGER = /[:[,\s]-?\d{16}/;
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/**
+ * The value of a JSON text. Integers that a number holds exactly are numbers; larger ones of up to 19 digits are bigints.
+ * @throws {JsonError} for anything that is not one unambiguous JSON text in UTF-8
+ */
+export function parseJson(bytes: Uint8Array): unknown {
+  const text = decode(bytes);
+  const value = parse(text);
+  refuseDuplicatesAndDepth(text);
+  return value;
+}
+
+/** JSON text of a value that may hold bigints. */
+export function toJson(value: unknown): string {
+  return JSON.stringify(value, (_key, member) =>
+    typeof member === 'bigint' ? JSON.rawJSON(member.toString()) : member,
+  );
+}
+
+function decode(bytes: Uint8Array): string {
+  try {
+    return utf8.decode(bytes);
+  } catch (cause) {
+    throw new JsonError('The body is not valid UTF-8.', { cause });
+  }
+}
+
+function parse(text: string): unknown {
+  try {
+    // Reading through a reviver costs six times as much, and only a long run of digits needs it.
+    return LONG_INTEGER.test(text) ? JSON.parse(text, exactInteger) : JSON.parse(text);
+  } catch (cause) {
+    throw new JsonError('The body is not valid JSON.', { cause });
+  }
+}
+
+function exactInteger(_key: string, value: unknown, { source = '' }: { source?: string }): unknown {
+  if (typeof value !== 'number' || Number.isSafeInteger(value)) return value;
+  return /^-?\d+$/.test(source) && source.length <= MAX_INT64_DIGITS + 1 ? BigInt(source) : value;
+}
+
+/** One pass over a text that JSON.parse has accepted. Names are compared as they read, so "a" and "\u0061" are the same. */
+function refuseDuplicatesAndDepth(text: string): void {
+  const open: (Set<string> | undefined)[] = [];
+  for (let at = 0; at < text.length; at++) {
+    const character = text[at];
+    if (character === '"') {
+      const end = endOfString(text, at);
+      if (isMemberName(text, end)) rememberName(open.at(-1), JSON.parse(text.slice(at, end)));
+      at = end - 1;
+    } else if (character === '{' || character === '[') {
+      if (open.push(character === '{' ? new Set() : undefined) > MAX_DEPTH) {
+        throw new JsonError(`The body is nested more than ${MAX_DEPTH} levels deep.`);
+      }
+    } else if (character === '}' || character === ']') {
+      open.pop();
+    }
+  }
+}
+
+function endOfString(text: string, start: number): number {
+  let at = start + 1;
+  while (text[at] !== '"') at += text[at] === '\\' ? 2 : 1;
+  return at + 1;
+}
+
+function isMemberName(text: string, from: number): boolean {
+  let at = from;
+  while (text[at] === ' ' || text[at] === '\n' || text[at] === '\r' || text[at] === '\t') at++;
+  return text[at] === ':';
+}
+
+function rememberName(names: Set<string> | undefined, name: string): void {
+  if (names?.has(name)) throw new JsonError(`The body has the member ${JSON.stringify(name)} twice.`);
+  names?.add(name);
+}

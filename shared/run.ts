@@ -1,0 +1,52 @@
+import type { Logger } from './logger.ts';
+
+/** What a deployable's main hands over once it serves. */
+export interface Running {
+  /** Where it can be reached, by name; told to the parent process, if there is one, and logged. */
+  readonly addresses: Readonly<Record<string, string>>;
+  stop(): Promise<void>;
+}
+
+/**
+ * Runs a deployable until it is told to stop: by SIGTERM or SIGINT, or by the end of the parent process that started it
+ * with a message channel. A fault at the start is told in words and ends with exit status 1; a second signal ends at once.
+ */
+export async function run(start: () => Promise<{ running: Running; logger: Logger }>): Promise<void> {
+  const { running, logger } = await start().catch(failedToStart);
+  logger.info(running.addresses, 'listening');
+  process.send?.(running.addresses);
+
+  const stop = (reason: string) => {
+    if (stopped) process.exit(1);
+    stopped = true;
+    logger.info({ reason }, 'stopping');
+    running.stop().then(
+      () => process.exit(0),
+      (cause) => {
+        logger.fatal({ err: cause }, 'did not stop cleanly');
+        process.exit(1);
+      },
+    );
+  };
+  let stopped = false;
+  process.once('disconnect', () => stop('parent gone'));
+  process.on('SIGTERM', stop);
+  process.on('SIGINT', stop);
+  process.on('uncaughtException', (error) => {
+    logger.fatal({ err: error }, 'uncaught exception');
+    process.exit(1);
+  });
+}
+
+function failedToStart(fault: unknown): never {
+  process.stderr.write(`${explain(fault)}\n`);
+  process.exit(1);
+}
+
+function explain(fault: unknown): string {
+  if (!(fault instanceof Error)) return String(fault);
+  const { code, address, port } = fault as NodeJS.ErrnoException & { address?: string; port?: number };
+  if (code === 'EADDRINUSE') return `Cannot listen on ${address}:${port}: another program has this address.`;
+  if (code === 'EACCES' && port !== undefined) return `Cannot listen on ${address}:${port}: not permitted.`;
+  return fault.message;
+}
