@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { type AdminAddress, callAdmin, findAdmin } from '../gateway/admin/client.ts';
 
 /**
@@ -10,7 +10,7 @@ import { type AdminAddress, callAdmin, findAdmin } from '../gateway/admin/client
  */
 
 const ROOT = new URL('..', import.meta.url).pathname;
-const DATA_DIR = process.env.DATA_DIR ?? '.data';
+const DATA_DIR = resolve(process.env.DATA_DIR ?? '.data');
 const DEMO_KEYS_FILE = join(DATA_DIR, 'demo-keys.json');
 
 const DEMO_KEYS = [
@@ -21,7 +21,8 @@ const DEMO_KEYS = [
 ];
 
 /** Each service reads its own PORT; here they share one environment, so the core's goes by another name. */
-const { HOST, PORT, CORE_HOST = '127.0.0.1', CORE_PORT = '7001', ...shared } = process.env;
+const { HOST, PORT, CORE_HOST = '127.0.0.1', CORE_PORT = '7001', ...given } = process.env;
+const shared = { DATABASE_URL: `sqlite:${join(DATA_DIR, 'store.db')}`, ...given, DATA_DIR };
 
 const children: { name: string; child: ChildProcess }[] = [];
 let stopping = false;
@@ -38,7 +39,7 @@ printWelcome(await demoKeys(admin));
 async function launch(name: 'core' | 'gateway', own: NodeJS.ProcessEnv): Promise<Record<string, string>> {
   const child = spawn(process.execPath, [`${name}/main.ts`], {
     cwd: ROOT,
-    env: { ...shared, DATA_DIR, ...own },
+    env: { ...shared, ...own },
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });
   children.push({ name, child });

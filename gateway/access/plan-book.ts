@@ -45,7 +45,7 @@ export class PlanBook {
       if (!this.#seeded) await this.#store.seed(storedPlans(DEFAULT_PLANS));
       this.#seeded = true;
       const { table, rejected } = readPlans(await this.#store.read(), this.#table);
-      if (JSON.stringify(table) !== JSON.stringify(this.#table)) this.#adopt(table);
+      this.#adopt(table);
       this.#alarm(rejected);
       this.#readable = true;
     } catch (cause) {
@@ -55,7 +55,13 @@ export class PlanBook {
   }
 
   #adopt(table: PlanTable): void {
-    this.#logger.info({ from: this.#table, to: table }, 'plan table changed');
+    const [before, after] = [storedPlans(this.#table), storedPlans(table)];
+    const changes = Object.keys(after).filter((field) => before[field] !== after[field]);
+    if (changes.length === 0) return;
+    this.#logger.info(
+      { changes: changes.map((field) => `${field}: ${before[field]} -> ${after[field]}`) },
+      'plans changed',
+    );
     this.#table = table;
   }
 

@@ -1,0 +1,182 @@
+import { expect, test } from 'vitest';
+import { post, send } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+const stack = await startStack();
+const key = await stack.issueKey({ plan: 'enterprise', minute: 10_000, day: 10_000 });
+const pets = `${stack.gateway}/v1/pets`;
+
+const good = '{"name":"Rex","categoryId":1}';
+const bytes = (...parts: (string | number[])[]) => Buffer.concat(parts.map((part) => Buffer.from(part as string)));
+
+const badBodies: [name: string, body: string | Buffer, status: number, message: RegExp][] = [
+  ['missing', '', 400, /body is required/],
+  ['not JSON', '{"name"', 400, /not valid JSON/],
+  ['an array', '[]', 400, /JSON object is expected/],
+  ['null', 'null', 400, /JSON object is expected/],
+  ['a string', '"Rex"', 400, /JSON object is expected/],
+  ['an unknown member', '{"name":"Rex","categoryId":1,"colour":"red"}', 400, /"colour" is not known/],
+  ['an id of its own', '{"id":7,"name":"Rex","categoryId":1}', 400, /"id" is not known/],
+  ['__proto__', '{"name":"Rex","categoryId":1,"__proto__":{}}', 400, /"__proto__" is not known/],
+  ['no name', '{"categoryId":1}', 400, /name is required/],
+  ['no categoryId', '{"name":"Rex"}', 400, /categoryId is required/],
+  ['an empty name', '{"name":"","categoryId":1}', 400, /name must have 1 to 200/],
+  ['a name of 201 characters', `{"name":"${'a'.repeat(201)}","categoryId":1}`, 400, /name must have 1 to 200/],
+  ['a name that is a number', '{"name":1,"categoryId":1}', 400, /name must be a string/],
+  ['a lone surrogate in the name', '{"name":"\\ud800","categoryId":1}', 400, /well-formed Unicode/],
+  ['NUL in the name', '{"name":"a\\u0000b","categoryId":1}', 400, /control characters/],
+  ['a line break in the name', '{"name":"a\\nb","categoryId":1}', 400, /control characters/],
+  ['categoryId "1"', '{"name":"Rex","categoryId":"1"}', 400, /categoryId must be an integer/],
+  ['categoryId 1.5', '{"name":"Rex","categoryId":1.5}', 400, /categoryId must be an integer/],
+  ['categoryId 1e400', '{"name":"Rex","categoryId":1e400}', 400, /categoryId must be an integer/],
+  ['categoryId 2^63', '{"name":"Rex","categoryId":9223372036854775808}', 400, /categoryId must be an integer/],
+  ['categoryId -2^63-1', '{"name":"Rex","categoryId":-9223372036854775809}', 400, /categoryId must be an integer/],
+  [
+    'categoryId of 50,000 digits',
+    `{"name":"Rex","categoryId":${'9'.repeat(50_000)}}`,
+    400,
+    /categoryId must be an integer/,
+  ],
+  ['categoryId null', '{"name":"Rex","categoryId":null}', 400, /categoryId must be an integer/],
+  [
+    'status "gone"',
+    '{"name":"Rex","categoryId":1,"status":"gone"}',
+    400,
+    /status must be one of available, pending, sold/,
+  ],
+  ['invalid UTF-8', bytes('{"name":"', [0xff], '","categoryId":1}'), 400, /not valid UTF-8/],
+  ['an overlong UTF-8 form', bytes('{"name":"', [0xc0, 0xaf], '","categoryId":1}'), 400, /not valid UTF-8/],
+  ['a byte order mark', bytes([0xef, 0xbb, 0xbf], good), 400, /not valid JSON/],
+  ['a member twice', '{"name":"Rex","name":"Max","categoryId":1}', 400, /member "name" twice/],
+  [
+    'a member twice, spelled differently',
+    '{"name":"Rex","n\\u0061me":"Max","categoryId":1}',
+    400,
+    /member "name" twice/,
+  ],
+  ['nesting without end', '['.repeat(30_000) + ']'.repeat(30_000), 400, /nested more than/],
+  ['70 kB', `{"name":"${'a'.repeat(70_000)}","categoryId":1}`, 413, /too large/],
+];
+
+test.for(badBodies)('a body with %s is refused in words', async ([, body, status, message]) => {
+  const answer = await post(pets, body, { key });
+  expect(answer.json).toEqual({
+    code: expect.stringMatching(/^(invalid_request|payload_too_large)$/),
+    message: expect.stringMatching(message),
+    status,
+  });
+  expect(answer.status).toBe(status);
+  expect(answer.headers['x-ratelimit-limit']).toBe('10000');
+});
+
+test('70 kB in chunks, its length untold, are refused too', async () => {
+  const headers = { 'transfer-encoding': 'chunked', 'content-type': 'application/json' };
+  const { status, json } = await send(pets, {
+    method: 'POST',
+    key,
+    headers: { ...headers, 'content-length': [] },
+    body: 'a'.repeat(70_000),
+  });
+  expect([status, json]).toEqual([413, expect.objectContaining({ code: 'payload_too_large' })]);
+});
+
+test.for([
+  ['text/plain', { 'content-type': 'text/plain' }],
+  ['no type', { 'content-type': [] as string[] }],
+  ['a compressed body', { 'content-encoding': 'gzip' }],
+] as const)('%s is 415', async ([, headers]) => {
+  const { status, json } = await post(pets, good, { key, headers: headers as Record<string, string> });
+  expect([status, json]).toEqual([415, expect.objectContaining({ code: 'unsupported_media_type' })]);
+});
+
+test.for([
+  'limit=0',
+  'limit=101',
+  'limit=abc',
+  'limit=1.5',
+  'limit=',
+  'limit=-1',
+  'limit=1&limit=2',
+  'limit=%31%30%31',
+  'status=gone',
+  'status=',
+  'status=sold&status=sold',
+  'after=abc',
+  'after=9223372036854775808',
+])('?%s is 400 and named', async (query) => {
+  const { status, json } = await send(`${pets}?${query}`, { key });
+  expect([status, json]).toEqual([
+    400,
+    {
+      code: 'invalid_parameter',
+      message: expect.stringMatching(new RegExp(`^${query.split('=', 1)[0]} `)),
+      status: 400,
+    },
+  ]);
+});
+
+test('parameters that nobody knows are ignored', async () => {
+  expect((await send(`${pets}?limit=1&colour=red`, { key })).status).toBe(200);
+});
+
+test.for([
+  ['0', 404],
+  ['-1', 404],
+  ['9223372036854775807', 404],
+  ['-9223372036854775808', 404],
+  ['abc', 400],
+  ['1.0', 400],
+  ['9223372036854775808', 400],
+  ['-9223372036854775809', 400],
+  ['1e1', 400],
+  ['+1', 400],
+  ['%31', 400],
+] as const)('the id %s is %i', async ([id, expected]) => {
+  const { status, json } = await send(`${pets}/${id}`, { key });
+  expect([status, json]).toEqual([
+    expected,
+    { code: expected === 404 ? 'not_found' : 'invalid_parameter', message: expect.any(String), status: expected },
+  ]);
+});
+
+test.for([
+  '/',
+  '/v1',
+  '/v1/pets/',
+  '/v1/pets/1/',
+  '/v1/pets/1/2',
+  '/v1/store',
+  '/v1/store/orders/',
+  '/v1/store/orders/1',
+  '/v2/pets',
+  '/V1/pets',
+  '/livez',
+  '/metrics',
+])('the path %s is 404', async (path) => {
+  const { status, json } = await send(`${stack.gateway}${path}`, { key });
+  expect([status, json]).toEqual([404, expect.objectContaining({ code: 'not_found', status: 404 })]);
+});
+
+test.for([
+  ['DELETE', '/v1/pets', 'GET, HEAD, POST'],
+  ['PUT', '/v1/pets', 'GET, HEAD, POST'],
+  ['PATCH', '/v1/pets/1', 'GET, HEAD'],
+  ['DELETE', '/v1/pets/1', 'GET, HEAD'],
+  ['POST', '/v1/store/orders', 'GET, HEAD'],
+  ['OPTIONS', '/v1/pets', 'GET, HEAD, POST'],
+  ['TRACE', '/v1/pets', 'GET, HEAD, POST'],
+  ['PROPFIND', '/v1/pets', 'GET, HEAD, POST'],
+] as const)('%s %s is 405 and says what is allowed', async ([method, path, allow]) => {
+  const { status, json, headers } = await send(`${stack.gateway}${path}`, { method, key });
+  expect([status, json]).toEqual([405, expect.objectContaining({ code: 'method_not_allowed', status: 405 })]);
+  expect(headers.allow).toBe(allow);
+});
+
+test('a body where the operation takes none is 400', async () => {
+  const { status } = await send(pets, { method: 'GET', key, body: '{}' });
+  expect(status).toBe(400);
+});
+
+test('after all of that, nothing was added', async () => {
+  expect((await send(pets, { key })).text).toBe('[]');
+});

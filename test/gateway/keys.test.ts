@@ -1,0 +1,115 @@
+import { describe, expect, test } from 'vitest';
+import { parseApiKey } from '../../gateway/access/credential.ts';
+import { type Answer, send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+
+const { url: redisUrl, redis } = await emptyDatabase();
+
+const limiters: [name: string, environment: Record<string, string>][] = [
+  ['the embedded limiter', {}],
+  ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' }],
+];
+
+describe.for(limiters)('with %s', async ([, environment]) => {
+  const stack = await startStack(environment);
+  const good = await stack.issueKey();
+  const other = await stack.issueKey();
+  const revoked = await stack.issueKey();
+  await stack.admin('DELETE', `/keys/${parseApiKey(revoked)?.id}`);
+  const expired = await stack.issueKey({ expiresAt: '2020-01-01T00:00:00Z' });
+  const wrongSecret = withCheck(`${good.slice(0, 16)}${other.slice(16, 48)}`);
+
+  const refused: [name: string, headers: Record<string, string | string[]>][] = [
+    ['no Authorization', {}],
+    ['Basic', { authorization: 'Basic dXNlcjpwYXNz' }],
+    ['an empty bearer', { authorization: 'Bearer ' }],
+    ['the scheme alone', { authorization: 'Bearer' }],
+    ['two Authorization headers', { Authorization: [`Bearer ${good}`, `Bearer ${good}`] }],
+    ['a key with spaces', { authorization: `Bearer ${good.slice(0, 20)} ${good.slice(20)}` }],
+    ['two spaces before the key', { authorization: `Bearer  ${good}` }],
+    ['a word behind the key', { authorization: `Bearer ${good} more` }],
+    ['a key of 10 kB', { authorization: `Bearer as_${'a'.repeat(10_000)}` }],
+    ['a wrong check', { authorization: `Bearer ${good.slice(0, -1)}${good.endsWith('a') ? 'b' : 'a'}` }],
+    [
+      'an unknown id with a right check',
+      { authorization: `Bearer ${withCheck(`as_000000000000_${good.slice(16, 48)}`)}` },
+    ],
+    ['a wrong secret with a right check', { authorization: `Bearer ${wrongSecret}` }],
+    ['a revoked key', { authorization: `Bearer ${revoked}` }],
+    ['an expired key', { authorization: `Bearer ${expired}` }],
+    ['the key in the query', { 'x-api-key': good }],
+  ];
+
+  test.for(refused)('%s is 401, and nobody is told why', async ([, headers]) => {
+    const answer = await send(`${stack.gateway}/v1/pets`, { headers });
+    expect(answer.status).toBe(401);
+    expect(answer.text).toBe('{"code":"unauthorized","message":"A valid API key is required.","status":401}');
+    expect(answer.headers['www-authenticate']).toBe('Bearer');
+    expect(answer.headers['x-ratelimit-limit']).toBe('60');
+    expect(varying(answer)).toEqual(varying(await send(`${stack.gateway}/v1/pets`)));
+  });
+
+  test.for(['Bearer', 'bearer', 'BEARER'])('the scheme may be written %s', async (scheme) => {
+    const answer = await send(`${stack.gateway}/v1/pets`, { headers: { authorization: `${scheme} ${good}` } });
+    expect(answer.status).toBe(200);
+  });
+
+  test('a wrong secret takes nothing from the key whose id it bears', async () => {
+    const before = await send(`${stack.gateway}/v1/pets`, { key: good });
+    for (let sent = 0; sent < 5; sent++) await send(`${stack.gateway}/v1/pets`, { key: wrongSecret });
+    const after = await send(`${stack.gateway}/v1/pets`, { key: good });
+    expect(Number(after.headers['x-ratelimit-remaining'])).toBeGreaterThanOrEqual(
+      Number(before.headers['x-ratelimit-remaining']) - 1,
+    );
+  });
+});
+
+test('an address without a key gets 429 past its 60 requests a minute, and a good key from there still works', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey();
+  const statuses: number[] = [];
+  for (let sent = 0; sent < 62; sent++) statuses.push((await send(`${stack.gateway}/v1/pets`)).status);
+  expect(statuses.filter((status) => status === 401).length).toBeGreaterThanOrEqual(60);
+  expect(statuses.at(-1)).toBe(429);
+  expect((await send(`${stack.gateway}/v1/pets`)).headers['retry-after']).toBe('1');
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+});
+
+test('what is kept of a key in Redis opens nothing: digests, never a secret', async () => {
+  const stack = await startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' });
+  const key = await stack.issueKey();
+  const kept = JSON.stringify(await redis.hgetall(`gateway:key:{${key.slice(3, 15)}}`));
+  expect(kept).toContain(parseApiKey(key)?.digest);
+  expect(kept).not.toContain(key.slice(16, 48));
+});
+
+/** A made-up key with the check that it should have, by the definition: CRC-32 in six base-62 digits. */
+function withCheck(unchecked: string): string {
+  const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+  let crc = 0xffff_ffff;
+  for (const character of unchecked) {
+    crc ^= character.charCodeAt(0);
+    for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb8_8320 : crc >>> 1;
+  }
+  let rest = BigInt((crc ^ 0xffff_ffff) >>> 0);
+  let check = '';
+  while (check.length < 6) {
+    check = digits[Number(rest % 62n)] + check;
+    rest /= 62n;
+  }
+  return unchecked + check;
+}
+
+/** What an answer says, less what differs from one request to the next anyway. */
+function varying({ status, text, headers }: Answer) {
+  const {
+    date: _date,
+    'x-request-id': _id,
+    'x-ratelimit-remaining': _r,
+    'x-ratelimit-reset': _s,
+    ratelimit: _f,
+    ...rest
+  } = headers;
+  return { status, text, headers: rest };
+}

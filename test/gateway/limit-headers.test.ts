@@ -1,0 +1,138 @@
+import { describe, expect, test } from 'vitest';
+import { faultyCore } from '../support/faulty-core.ts';
+import { type Answer, post, send, sendBytes } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+
+const { url: redisUrl } = await emptyDatabase();
+
+const limiters: [name: string, environment: Record<string, string>][] = [
+  ['the embedded limiter', {}],
+  ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' }],
+];
+
+/** The Unix second that it is, give or take the time a request takes. */
+const nowSeconds = () => Date.now() / 1_000;
+
+function expectLimits({ headers }: Answer, limit: number): void {
+  expect(headers['x-ratelimit-limit']).toBe(String(limit));
+  expect(headers['x-ratelimit-remaining']).toMatch(/^\d+$/);
+  expect(Number(headers['x-ratelimit-remaining'])).toBeLessThanOrEqual(limit);
+  const untilReset = Number(headers['x-ratelimit-reset']) - nowSeconds();
+  expect(untilReset).toBeGreaterThan(-2);
+  expect(untilReset).toBeLessThan(86_402);
+}
+
+describe.for(limiters)('with %s', ([, environment]) => {
+  test('every answer to a key carries its limits, whatever its status', async () => {
+    const stack = await startStack(environment);
+    const key = await stack.issueKey({ plan: 'pro' });
+    const pets = `${stack.gateway}/v1/pets`;
+    const answers = [
+      await send(pets, { key }),
+      await send(pets, { key, method: 'HEAD' }),
+      await post(pets, { name: 'Rex', categoryId: 1 }, { key }),
+      await post(pets, '{', { key }),
+      await send(`${pets}/99`, { key }),
+      await send(`${stack.gateway}/nowhere`, { key }),
+      await send(pets, { key, method: 'DELETE' }),
+      await post(pets, 'a'.repeat(70_000), { key }),
+      await post(pets, 'x', { key, headers: { 'content-type': 'text/plain' } }),
+    ];
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 201, 400, 404, 404, 405, 413, 415]);
+    for (const answer of answers) expectLimits(answer, 300);
+    const remaining = answers.map(({ headers }) => Number(headers['x-ratelimit-remaining']));
+    for (const [index, left] of remaining.entries()) expect([299 - index, 300 - index]).toContain(left);
+  });
+
+  test('a refused request is told when to come back, and then is let in', async () => {
+    const stack = await startStack(environment);
+    const key = await stack.issueKey({ minute: 30, day: 1_000 });
+    const pets = `${stack.gateway}/v1/pets`;
+    let answer = await send(pets, { key });
+    while (answer.status === 200) answer = await send(pets, { key });
+    expect(answer.json).toEqual({ code: 'rate_limit_exceeded', message: expect.any(String), status: 429 });
+    expectLimits(answer, 30);
+    expect(answer.headers['x-ratelimit-remaining']).toBe('0');
+    expect(answer.headers['retry-after']).toMatch(/^[12]$/);
+    await new Promise((resolve) => setTimeout(resolve, Number(answer.headers['retry-after']) * 1_000));
+    expect((await send(pets, { key })).status).toBe(200);
+  });
+
+  test('a banned key is told for how long', async () => {
+    const stack = await startStack(environment);
+    await stack.admin('PATCH', '/plans/free', { minute: 2, ban_after: 3, ban_seconds: 100 });
+    const key = await stack.issueKey();
+    const codes: string[] = [];
+    let last: Answer | undefined;
+    for (let sent = 0; sent < 8; sent++) {
+      last = await send(`${stack.gateway}/v1/pets`, { key });
+      codes.push((last.json as { code?: string }).code ?? 'ok');
+    }
+    const refused = 'rate_limit_exceeded';
+    expect(codes).toEqual(['ok', 'ok', refused, refused, 'key_banned', 'key_banned', 'key_banned', 'key_banned']);
+    expect(last?.status).toBe(429);
+    expect(Number(last?.headers['retry-after'])).toBeGreaterThan(97);
+    expect(Number(last?.headers['retry-after'])).toBeLessThanOrEqual(100);
+    expect(last?.headers['x-ratelimit-remaining']).toBe('0');
+    expect(Math.abs(Number(last?.headers['x-ratelimit-reset']) - nowSeconds() - 100)).toBeLessThan(3);
+    await stack.admin('PATCH', '/plans/free', { minute: 60, ban_after: 60, ban_seconds: 300 });
+  });
+
+  test('the bucket that is tighter is the one that is told of', async () => {
+    const stack = await startStack(environment);
+    const key = await stack.issueKey({ minute: 10, day: 5 });
+    const answer = await send(`${stack.gateway}/v1/pets`, { key });
+    expectLimits(answer, 5);
+    expect(answer.headers['ratelimit-policy']).toBe('"minute";q=10;w=60, "day";q=5;w=86400');
+    expect(answer.headers.ratelimit).toBe('"minute";r=9;t=6, "day";r=4;t=17280');
+  });
+});
+
+test('where the core fails, the limits are told all the same', async () => {
+  const silent = await faultyCore(() => {});
+  const garbage = await faultyCore((socket) => socket.end('garbage\r\n\r\n'));
+  for (const [core, status, code] of [
+    [silent, 504, 'gateway_timeout'],
+    [garbage, 502, 'bad_gateway'],
+    ['http://127.0.0.1:1', 502, 'bad_gateway'],
+  ] as const) {
+    const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '300' });
+    const key = await stack.issueKey();
+    const answer = await send(`${stack.gateway}/v1/pets`, { key });
+    expect([answer.status, answer.json]).toEqual([status, { code, message: expect.any(String), status }]);
+    expectLimits(answer, 60);
+  }
+});
+
+test('without a key, the allowance of the address is told, on malformed requests too', async () => {
+  const stack = await startStack();
+  expectLimits(await send(`${stack.gateway}/v1/pets`), 60);
+  expectLimits(await send(`${stack.gateway}//`), 60);
+  const raw = await sendBytes(stack.gateway, 'GET / HTTP/1.1\r\nbroken\r\n\r\n');
+  expect(raw).toMatch(/^HTTP\/1.1 400 [\s\S]*\r\nX-RateLimit-Limit: 60\r\n[\s\S]*\r\n\r\n\{"code":"invalid_request"/);
+  const long = await sendBytes(stack.gateway, `GET / HTTP/1.1\r\nhost: a\r\nx: ${'a'.repeat(20_000)}\r\n\r\n`);
+  expect(long).toMatch(/^HTTP\/1.1 431 [\s\S]*X-RateLimit-Limit: 60\r\n[\s\S]*"code":"headers_too_large"/);
+});
+
+test('the draft fields can be switched off', async () => {
+  const stack = await startStack({ RATELIMIT_FIELDS: 'off' });
+  const answer = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() });
+  expect(answer.headers['ratelimit-policy']).toBeUndefined();
+  expect(answer.headers.ratelimit).toBeUndefined();
+  expectLimits(answer, 60);
+});
+
+test('what the core says of limits and identity does not get through', async () => {
+  const body = '[]';
+  const core = await faultyCore((socket) =>
+    socket.end(
+      `HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\nx-ratelimit-limit: 999\r\nretry-after: 7\r\nkeep-alive: timeout=9\r\nx-request-id: core\r\nx-own: kept\r\n\r\n${body}`,
+    ),
+  );
+  const stack = await startStack({ CORE_URL: core });
+  const answer = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() });
+  expect(answer.headers).toMatchObject({ 'x-ratelimit-limit': '60', 'x-own': 'kept' });
+  expect(answer.headers['retry-after']).toBeUndefined();
+  expect(answer.headers['x-request-id']).not.toBe('core');
+});

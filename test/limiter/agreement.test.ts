@@ -1,0 +1,116 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Credential } from '../../gateway/access/credential.ts';
+import type { KeyRecord } from '../../gateway/access/keys.ts';
+import { PLAN_NAMES } from '../../gateway/access/plans.ts';
+import type { Verdict } from '../../gateway/access/verdict.ts';
+import { BEGIN, type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+
+const { url } = await emptyDatabase();
+const KEYS = 3;
+
+/** Small limits make things happen, large ones test the arithmetic. */
+const limit = fc.oneof(
+  { weight: 4, arbitrary: fc.integer({ min: 1, max: 5 }) },
+  fc.integer({ min: 1, max: 1_000_000_000 }),
+);
+const key = fc.nat({ max: KEYS - 1 });
+const duration = fc.oneof(
+  fc.constantFrom(0, 1, SECOND - 1, SECOND, 60 * SECOND, 3_600 * SECOND, 86_400 * SECOND),
+  fc.integer({ min: 0, max: 3 * SECOND }),
+  fc.integer({ min: -90_000 * SECOND, max: 90_000 * SECOND }),
+);
+
+const event = fc.oneof(
+  {
+    weight: 10,
+    arbitrary: fc.record({ type: fc.constant('requests' as const), key, count: fc.integer({ min: 1, max: 6 }) }),
+  },
+  { weight: 4, arbitrary: fc.record({ type: fc.constant('time' as const), duration }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      type: fc.constant('plan' as const),
+      plan: fc.constantFrom(...PLAN_NAMES),
+      changes: fc.record(
+        { minute: limit, day: limit, ban_after: limit, ban_within_seconds: limit, ban_seconds: limit },
+        { requiredKeys: [] },
+      ),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant('override' as const), key, minute: limit, day: limit }) },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant('disable' as const), key, disabled: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant('wrong secret' as const), key }) },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant('old secret' as const), key }) },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant('revoke' as const), key }) },
+);
+
+type Event = typeof event extends fc.Arbitrary<infer E> ? E : never;
+
+const OLD_SECRET = 'b'.repeat(64);
+const WRONG_SECRET = 'c'.repeat(64);
+
+/** One history on one limiter: everything it said, and what operators would see in the end. */
+async function live(under: LimiterUnderTest, credentials: readonly Credential[], history: readonly Event[]) {
+  const records: KeyRecord[] = credentials.map(({ digest }, index) => ({
+    name: `key ${index}`,
+    plan: index === 0 ? 'free' : 'enterprise',
+    secret: digest,
+    oldSecret: OLD_SECRET,
+    oldSecretUntil: BEGIN + 120 * SECOND,
+    createdAt: BEGIN,
+    expiresAt: BEGIN + 400_000 * SECOND,
+    ...(index === 0 ? {} : { minute: index, day: 1_000_000_000 }),
+  }));
+  for (const [index, { id }] of credentials.entries()) await under.keys.create(id, records[index] as KeyRecord);
+
+  const said: Verdict[] = [];
+  for (const happening of history) {
+    const { id, digest } = credentials['key' in happening ? happening.key : 0] as Credential;
+    const ask = async (secret: string) => void said.push(await under.limiter.decide({ id, digest: secret }));
+    if (happening.type === 'requests') for (let sent = 0; sent < happening.count; sent++) await ask(digest);
+    if (happening.type === 'wrong secret') await ask(WRONG_SECRET);
+    if (happening.type === 'old secret') await ask(OLD_SECRET);
+    if (happening.type === 'time') under.now = Math.max(SECOND, under.now + happening.duration);
+    if (happening.type === 'plan') under.setPlan(happening.plan, happening.changes);
+    if (happening.type === 'revoke') await under.keys.remove(id);
+    if (happening.type === 'override' || happening.type === 'disable') {
+      const { type: _type, key: index, ...changes } = happening;
+      records[index] = { ...(records[index] as KeyRecord), ...changes };
+      if ((await under.keys.get(id)) !== undefined) await change(under, id, records[index] as KeyRecord);
+    }
+  }
+  const entries = await Promise.all(credentials.map(({ id }) => under.keys.get(id)));
+  return { said, counts: entries.map((entry) => entry && [entry.admitted, entry.refused, entry.bannedUntil]) };
+}
+
+/** Writes a record over another; a key that is enabled again loses its mark. */
+async function change(
+  under: LimiterUnderTest & { redis?: { hdel(key: string, field: string): Promise<unknown> } },
+  id: string,
+  record: KeyRecord,
+) {
+  await under.keys.create(id, record);
+  if (!record.disabled) await under.redis?.hdel(`gateway:key:{${id}}`, 'disabled');
+}
+
+test('the embedded limiter and decide.lua say the same over random histories', async () => {
+  const redis = await redisUnderTest(url);
+  let decisions = 0;
+  const outcomes = new Set<string>();
+  await fc.assert(
+    fc.asyncProperty(fc.array(event, { minLength: 10, maxLength: 60 }), async (history) => {
+      const memory = await memoryUnderTest();
+      const credentials = await Promise.all(Array.from({ length: KEYS }, () => memory.createKey()));
+      Object.assign(redis, { now: memory.now, plans: memory.plans });
+      const expected = await live(memory, credentials, history);
+      expect(await live(redis, credentials, history)).toEqual(expected);
+      decisions += expected.said.length;
+      for (const { outcome } of expected.said) outcomes.add(outcome);
+    }),
+    { numRuns: 300 },
+  );
+  expect(decisions).toBeGreaterThan(5_000);
+  expect([...outcomes].sort()).toEqual(['admitted', 'banned', 'refused', 'unauthorized']);
+}, 120_000);

@@ -1,0 +1,216 @@
+import { describe, expect, test } from 'vitest';
+import type { Decision } from '../../gateway/access/verdict.ts';
+import { retryAfterSeconds } from '../../gateway/respond/limit-headers.ts';
+import { type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+
+const { url } = await emptyDatabase();
+const HOUR = 3_600 * SECOND;
+const DAY = 24 * HOUR;
+
+const limiters: [name: string, open: () => Promise<LimiterUnderTest>][] = [
+  ['the embedded limiter', memoryUnderTest],
+  ['decide.lua', () => redisUnderTest(url)],
+];
+
+describe.for(limiters)('%s', ([, open]) => {
+  /** Outcomes of requests sent at once, as 'admitted×3 refused×2'. */
+  async function burst(
+    under: LimiterUnderTest,
+    credential: { id: string; digest: string },
+    count: number,
+  ): Promise<string> {
+    const outcomes: string[] = [];
+    for (let sent = 0; sent < count; sent++) outcomes.push((await under.limiter.decide(credential)).outcome);
+    const runs = [...new Set(outcomes)].map(
+      (outcome) => `${outcome}×${outcomes.filter((other) => other === outcome).length}`,
+    );
+    return runs.join(' ');
+  }
+
+  const decision = async (under: LimiterUnderTest, credential: { id: string; digest: string }) =>
+    (await under.limiter.decide(credential)) as Decision;
+
+  test('admits a full bucket at once, then one request per refilled token', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 3 });
+    const credential = await under.createKey();
+    expect(await burst(under, credential, 4)).toBe('admitted×3 refused×1');
+    under.now += 20 * SECOND - 1;
+    expect(await burst(under, credential, 1)).toBe('refused×1');
+    under.now += 1;
+    expect(await burst(under, credential, 2)).toBe('admitted×1 refused×1');
+    under.now += HOUR;
+    expect(await burst(under, credential, 4)).toBe('admitted×3 refused×1');
+  });
+
+  test('takes from both buckets or from neither', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 2, day: 3 });
+    const credential = await under.createKey();
+    await burst(under, credential, 2);
+    const refused = await decision(under, credential);
+    expect(refused.buckets.map(({ tokens }) => tokens)).toEqual([0, 1]);
+    under.now += 60 * SECOND;
+    expect(await burst(under, credential, 2)).toBe('admitted×1 refused×1');
+    expect((await decision(under, credential)).buckets.map(({ tokens }) => tokens)).toEqual([1, 0]);
+  });
+
+  test('bans at exactly the refusal that empties patience, and writes nothing while the ban runs', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 1, ban_after: 3, ban_within_seconds: 60, ban_seconds: 10 });
+    const credential = await under.createKey();
+    expect(await burst(under, credential, 3)).toBe('admitted×1 refused×2');
+    const ban = await decision(under, credential);
+    expect([ban.outcome, ban.bannedUntil - under.now]).toEqual(['banned', 10 * SECOND]);
+    const before = await under.keys.get(credential.id);
+    under.now += 9 * SECOND;
+    expect(await burst(under, credential, 50)).toBe('banned×50');
+    expect(await under.keys.get(credential.id)).toEqual(before);
+  });
+
+  test('a ban ends on time and the next one within a day is twice as long, up to a day', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 1, ban_after: 1, ban_within_seconds: 1, ban_seconds: 30_000 });
+    const credential = await under.createKey();
+    const lengths: number[] = [];
+    for (let round = 0; round < 4; round++) {
+      expect((await decision(under, credential)).outcome).toBe('admitted');
+      const ban = await decision(under, credential);
+      lengths.push((ban.bannedUntil - under.now) / SECOND);
+      under.now = ban.bannedUntil - 1;
+      expect((await decision(under, credential)).outcome).toBe('banned');
+      under.now = ban.bannedUntil;
+    }
+    expect(lengths).toEqual([30_000, 60_000, 86_400, 86_400]);
+    under.now += 2 * DAY;
+    await decision(under, credential);
+    expect((await decision(under, credential)).bannedUntil - under.now).toBe(30_000 * SECOND);
+  });
+
+  test('patience comes back with time', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 1, ban_after: 3, ban_within_seconds: 3, ban_seconds: 10 });
+    const credential = await under.createKey({ minute: 1, day: 1 });
+    await decision(under, credential);
+    for (let refusal = 0; refusal < 20; refusal++) {
+      expect((await decision(under, credential)).outcome).toBe('refused');
+      under.now += SECOND;
+    }
+  });
+
+  test('a wrong secret opens nothing and touches neither buckets nor ban', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 1, ban_after: 1 });
+    const credential = await under.createKey();
+    const wrong = { id: credential.id, digest: '0'.repeat(64) };
+    expect(await burst(under, wrong, 20)).toBe('unauthorized×20');
+    expect(await burst(under, credential, 2)).toBe('admitted×1 banned×1');
+    expect(await burst(under, wrong, 1)).toBe('unauthorized×1');
+  });
+
+  test('a revoked key is refused at its next decision', async () => {
+    const under = await open();
+    const credential = await under.createKey();
+    await decision(under, credential);
+    await under.keys.remove(credential.id);
+    expect(await under.limiter.decide(credential)).toEqual({ outcome: 'unauthorized', reason: 'unknown' });
+    expect(await under.keys.get(credential.id)).toBeUndefined();
+  });
+
+  test.for([
+    ['disabled', { disabled: true }],
+    ['expired', { expiresAt: 1 }],
+  ] as const)('a key that is %s is refused', async ([reason, record]) => {
+    const under = await open();
+    const credential = await under.createKey(record);
+    expect(await under.limiter.decide(credential)).toEqual({ outcome: 'unauthorized', reason });
+  });
+
+  test('the secret before a rotation works until its grace ends, on the same buckets', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 2 });
+    const oldSecret = 'a'.repeat(64);
+    const credential = await under.createKey({ oldSecret, oldSecretUntil: under.now + 20 * SECOND });
+    const old = { id: credential.id, digest: oldSecret };
+    expect(await burst(under, old, 1)).toBe('admitted×1');
+    expect((await decision(under, credential)).buckets[0]?.tokens).toBe(0);
+    under.now += 20 * SECOND;
+    expect(await burst(under, old, 1)).toBe('unauthorized×1');
+  });
+
+  test('an enterprise key has limits of its own, and none to be found is no decision', async () => {
+    const under = await open();
+    const credential = await under.createKey({ plan: 'enterprise', minute: 5, day: 7 });
+    expect((await decision(under, credential)).buckets.map(({ limit }) => limit)).toEqual([5, 7]);
+    const without = await under.createKey({ plan: 'enterprise' });
+    expect(await under.limiter.decide(without)).toEqual({ outcome: 'undecided', reason: 'misconfigured' });
+  });
+
+  test('a raised limit frees a refused key within its new refill time, and nothing is reset', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 1 });
+    const credential = await under.createKey();
+    expect(await burst(under, credential, 2)).toBe('admitted×1 refused×1');
+    under.setPlan('free', { minute: 60 });
+    expect(await burst(under, credential, 1)).toBe('refused×1');
+    under.now += SECOND;
+    expect(await burst(under, credential, 2)).toBe('admitted×1 refused×1');
+  });
+
+  test('a cut limit clamps what is left', async () => {
+    const under = await open();
+    const credential = await under.createKey();
+    under.setPlan('free', { minute: 2 });
+    expect(await burst(under, credential, 3)).toBe('admitted×2 refused×1');
+  });
+
+  test.for([
+    [HOUR * 24, 'a day ahead'],
+    [-HOUR * 24, 'a day back'],
+    [HOUR, 'an hour ahead'],
+  ] as const)('a clock that was %2$s costs at most one capacity and stalls nobody', async ([step]) => {
+    const under = await open();
+    under.setPlan('free', { minute: 2 });
+    const credential = await under.createKey();
+    const right = under.now;
+    under.now = right + step;
+    await burst(under, credential, 3);
+    under.now = right;
+    const atOnce = await burst(under, credential, 10);
+    expect(['admitted×2 refused×8', 'refused×10']).toContain(atOnce);
+    under.now += 30 * SECOND;
+    expect(await burst(under, credential, 1)).toBe('admitted×1');
+  });
+
+  test('Retry-After is enough, and a second less is not', async () => {
+    const under = await open();
+    for (const [minute, day] of [
+      [60, 1_000],
+      [7, 1_000],
+      [1_000, 3],
+      [1, 1],
+    ] as const) {
+      const credential = await under.createKey({ minute, day });
+      let last = await decision(under, credential);
+      while (last.outcome === 'admitted') last = await decision(under, credential);
+      const seconds = retryAfterSeconds(last) ?? 0;
+      under.now += (seconds - 1) * SECOND;
+      expect((await decision(under, credential)).outcome).toBe('refused');
+      under.now += SECOND;
+      expect((await decision(under, credential)).outcome).toBe('admitted');
+    }
+  });
+
+  test('who waits for Retry-After finishes 500 requests on a plan of 60 a minute without one ban', async () => {
+    const under = await open();
+    const credential = await under.createKey();
+    const outcomes = { admitted: 0, refused: 0, banned: 0 };
+    while (outcomes.admitted < 500 && outcomes.banned === 0) {
+      const verdict = await decision(under, credential);
+      outcomes[verdict.outcome] += 1;
+      under.now += (retryAfterSeconds(verdict) ?? 0) * SECOND;
+    }
+    expect(outcomes).toEqual({ admitted: 500, refused: 440, banned: 0 });
+  });
+});

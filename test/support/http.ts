@@ -1,0 +1,82 @@
+import http from 'node:http';
+import net from 'node:net';
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: http.IncomingHttpHeaders;
+  readonly text: string;
+  /** The body as JSON; undefined where there is none. */
+  readonly json: unknown;
+}
+
+export interface Sent {
+  readonly method?: string;
+  readonly key?: string | undefined;
+  readonly headers?: Record<string, string | string[]>;
+  readonly body?: string | Buffer;
+  readonly agent?: http.Agent;
+}
+
+/** One request, sent as it is told, on a connection of its own unless an agent says otherwise. */
+export function send(url: string, { method = 'GET', key, headers = {}, body, agent }: Sent = {}): Promise<Answer> {
+  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+  const { hostname, port } = new URL(url);
+  const path = url.slice(url.indexOf('/', 'http://'.length));
+  const authorization = key === undefined ? {} : { authorization: `Bearer ${key}` };
+  const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
+  const request = http.request({
+    hostname,
+    port,
+    path,
+    method,
+    agent: agent ?? false,
+    headers: { ...authorization, ...length, ...headers },
+  });
+  request.once('error', reject);
+  request.once('response', async (response) => {
+    const chunks: Buffer[] = [];
+    try {
+      for await (const chunk of response) chunks.push(chunk as Buffer);
+    } catch (fault) {
+      reject(fault);
+      return;
+    }
+    const text = Buffer.concat(chunks).toString();
+    const isJson = response.headers['content-type']?.startsWith('application/json') && text !== '';
+    resolve({
+      status: response.statusCode ?? 0,
+      headers: response.headers,
+      text,
+      json: isJson ? JSON.parse(text) : undefined,
+    });
+  });
+  request.end(body);
+  return promise;
+}
+
+/** A POST of a value, or of a text as it stands, as JSON. */
+export function post(url: string, body: unknown, sent: Sent = {}): Promise<Answer> {
+  const text = typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body);
+  return send(url, {
+    method: 'POST',
+    ...sent,
+    body: text,
+    headers: { 'content-type': 'application/json', ...sent.headers },
+  });
+}
+
+/** Bytes sent as they are, and all the bytes that come back until the other side closes. */
+export function sendBytes(url: string, bytes: string | Buffer, waitMs = 2_000): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const { hostname, port } = new URL(url);
+  const socket = net.connect(Number(port), hostname);
+  let received = '';
+  socket.on('data', (chunk) => {
+    received += chunk.toString('latin1');
+  });
+  socket.on('error', () => {});
+  socket.once('close', () => resolve(received));
+  socket.write(bytes);
+  setTimeout(() => socket.destroy(), waitMs).unref();
+  return promise;
+}

@@ -1,0 +1,73 @@
+import type { Redis } from 'ioredis';
+import { type Credential, createApiKey } from '../../gateway/access/credential.ts';
+import type { KeyRecord } from '../../gateway/access/keys.ts';
+import type { KeyStore, Limiter } from '../../gateway/access/limiter.ts';
+import { FileKeys } from '../../gateway/access/memory/keys.ts';
+import { MemoryLimiter } from '../../gateway/access/memory/limiter.ts';
+import { DEFAULT_PLANS, type Plan, type PlanName, type PlanTable } from '../../gateway/access/plans.ts';
+import { connectRedis } from '../../gateway/access/redis/connection.ts';
+import { RedisKeys } from '../../gateway/access/redis/keys.ts';
+import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
+import { cleanUp } from './clean-up.ts';
+import { readableLog } from './log.ts';
+import { temporaryFolder } from './stack.ts';
+
+export const SECOND = 1_000_000;
+/** A moment for tests to begin at, off the whole second. */
+export const BEGIN = 1_795_132_800_123_457;
+
+/** A limiter with its keys, on a clock and a plan table that the test holds. */
+export interface LimiterUnderTest {
+  readonly limiter: Limiter;
+  readonly keys: KeyStore;
+  now: number;
+  plans: PlanTable;
+  setPlan(name: PlanName, changes: Plan): void;
+  createKey(record?: Partial<KeyRecord>): Promise<Credential>;
+}
+
+function underTest(open: (under: LimiterUnderTest) => { limiter: Limiter; keys: KeyStore }): LimiterUnderTest {
+  const under = {
+    now: BEGIN,
+    plans: DEFAULT_PLANS,
+    setPlan(name: PlanName, changes: Plan) {
+      this.plans = { ...this.plans, [name]: { ...this.plans[name], ...changes } };
+    },
+    async createKey(record: Partial<KeyRecord> = {}) {
+      const { credential } = createApiKey();
+      const given = { plan: 'free', name: 'test', createdAt: this.now, ...record } as const;
+      await this.keys.create(credential.id, { ...given, secret: credential.digest });
+      return credential;
+    },
+  } as LimiterUnderTest;
+  return Object.assign(under, open(under));
+}
+
+/** The embedded limiter. */
+export async function memoryUnderTest(): Promise<LimiterUnderTest> {
+  const keys = await FileKeys.open(`${await temporaryFolder()}/keys.json`);
+  return underTest((under) => ({
+    keys,
+    limiter: new MemoryLimiter(
+      keys,
+      () => under.plans,
+      () => under.now,
+    ),
+  }));
+}
+
+/** decide.lua on a real Redis. */
+export async function redisUnderTest(url: string): Promise<LimiterUnderTest & { redis: Redis }> {
+  const redis = await connectRedis(url, 5_000, readableLog().logger);
+  cleanUp(() => redis.disconnect());
+  const keys = new RedisKeys(redis);
+  const under = underTest((self) => ({
+    keys,
+    limiter: new RedisLimiter(
+      redis,
+      () => self.plans,
+      () => self.now,
+    ),
+  }));
+  return Object.assign(under, { redis });
+}

@@ -1,0 +1,103 @@
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import type { TestProject } from 'vitest/node';
+import { freePort } from './port.ts';
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    redisUrl: string;
+  }
+}
+
+/** A real Redis for a run of tests, from wherever one can be had. */
+interface RedisForTests {
+  readonly url: string;
+  stop(): Promise<void>;
+}
+
+export default async function provideRedis(project: TestProject): Promise<() => Promise<void>> {
+  const redis = await findRedis();
+  project.provide('redisUrl', redis.url);
+  return redis.stop;
+}
+
+/** REDIS_URL; else a container, where an engine runs; else a server on PATH; else, as root on Debian, one is installed. */
+async function findRedis(): Promise<RedisForTests> {
+  const { REDIS_URL } = process.env;
+  if (REDIS_URL !== undefined) return { url: REDIS_URL, stop: async () => {} };
+  return (await inContainer()) ?? (await startRedisServer());
+}
+
+async function inContainer(): Promise<RedisForTests | undefined> {
+  const { GenericContainer, getContainerRuntimeClient, Wait } = await import('testcontainers');
+  try {
+    await getContainerRuntimeClient();
+  } catch {
+    return undefined;
+  }
+  const container = await new GenericContainer('redis:7')
+    .withExposedPorts(6379)
+    .withWaitStrategy(Wait.forListeningPorts())
+    .start();
+  const url = `redis://${container.getHost()}:${container.getMappedPort(6379)}`;
+  return { url, stop: async () => void (await container.stop()) };
+}
+
+/** A redis-server process that keeps nothing on disk. */
+export async function startRedisServer(...options: string[]): Promise<RedisForTests> {
+  const binary = findServer() ?? installServer();
+  const port = await freePort();
+  const server = spawn(
+    binary,
+    ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', ...options],
+    {
+      stdio: 'ignore',
+    },
+  );
+  const url = `redis://127.0.0.1:${port}`;
+  await answers(url, server);
+  return { url, stop: () => stopProcess(server) };
+}
+
+function findServer(): string | undefined {
+  return ['redis-server', 'valkey-server'].find((name) => spawnSync(name, ['--version']).status === 0);
+}
+
+function installServer(): string {
+  const isRoot = process.getuid?.() === 0;
+  if (!isRoot || spawnSync('apt-get', ['--version']).status !== 0) {
+    throw new Error('The tests need a Redis: set REDIS_URL, start a container engine, or put redis-server on PATH.');
+  }
+  process.stdout.write('No Redis found; installing redis-server from the Debian packages.\n');
+  const environment = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };
+  execFileSync('apt-get', ['update', '-qq'], { env: environment, stdio: 'ignore' });
+  execFileSync('apt-get', ['install', '-y', '-qq', '--no-install-recommends', 'redis-server'], {
+    env: environment,
+    stdio: 'ignore',
+  });
+  return 'redis-server';
+}
+
+async function answers(url: string, server: ChildProcess): Promise<void> {
+  for (let attempt = 0; attempt < 200; attempt++) {
+    if (server.exitCode !== null) break;
+    const probe = new Redis(url, { lazyConnect: true, retryStrategy: () => null });
+    probe.on('error', () => {});
+    const isUp = await probe.connect().then(
+      () => probe.ping().then(Boolean),
+      () => false,
+    );
+    probe.disconnect();
+    if (isUp) return;
+    await sleep(25);
+  }
+  throw new Error(`redis-server did not come up at ${url}.`);
+}
+
+async function stopProcess(server: ChildProcess): Promise<void> {
+  if (server.exitCode !== null) return;
+  server.kill('SIGKILL');
+  await once(server, 'exit');
+}

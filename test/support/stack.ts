@@ -1,0 +1,73 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { readCoreSettings } from '../../core/config.ts';
+import { startCore } from '../../core/core.ts';
+import { readGatewaySettings } from '../../gateway/config.ts';
+import { startGateway } from '../../gateway/start.ts';
+import { cleanUp } from './clean-up.ts';
+import { type Answer, post, send } from './http.ts';
+import { type LogLine, readableLog } from './log.ts';
+
+export interface Stack {
+  /** Base URL of the gateway, without /v1. */
+  readonly gateway: string;
+  readonly core: string;
+  readonly directory: string;
+  readonly log: readonly LogLine[];
+  /** A call of the admin API. */
+  admin(method: string, path: string, body?: unknown): Promise<Answer>;
+  /** Issues a key and gives the whole of it. */
+  issueKey(key?: Record<string, unknown>): Promise<string>;
+  stop(): Promise<void>;
+}
+
+const ADMIN_TOKEN = 'token-of-the-tests';
+
+/** A folder that is gone after the test, or after its file. */
+export async function temporaryFolder(): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'animal-store-'));
+  cleanUp(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+/** A core and a gateway, wired as their mains wire them, on ports of their own. Gone after the test, or after its file. */
+export async function startStack(environment: Record<string, string> = {}): Promise<Stack> {
+  const directory = environment.DATA_DIR ?? (await temporaryFolder());
+  const { logger, lines } = readableLog();
+  const core = await startCore(
+    readCoreSettings({ DATABASE_URL: `sqlite:${directory}/store.db`, ...environment, PORT: '0' }),
+    logger,
+  );
+  const settings = {
+    CORE_URL: core.addresses.core,
+    ADMIN_TOKEN,
+    DATA_DIR: directory,
+    ...environment,
+    PORT: '0',
+    ADMIN_PORT: '0',
+  };
+  const gateway = await startGateway(readGatewaySettings(settings), logger);
+  const { gateway: url = '', admin: adminUrl = '' } = gateway.addresses;
+
+  async function admin(method: string, path: string, body?: unknown): Promise<Answer> {
+    const sent = { method, key: ADMIN_TOKEN };
+    return body === undefined ? await send(adminUrl + path, sent) : await post(adminUrl + path, body, sent);
+  }
+
+  let stopped: Promise<void> | undefined;
+  const stop = () => (stopped ??= gateway.stop().then(() => core.stop()));
+  cleanUp(stop);
+  return {
+    gateway: url,
+    core: core.addresses.core ?? '',
+    directory,
+    log: lines,
+    admin,
+    async issueKey(key = {}) {
+      const created = await admin('POST', '/keys', { name: 'test', plan: 'free', ...key });
+      return (created.json as { key: string }).key;
+    },
+    stop,
+  };
+}
