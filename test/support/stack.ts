@@ -13,6 +13,7 @@ export interface Stack {
   /** Base URL of the gateway, without /v1. */
   readonly gateway: string;
   readonly core: string;
+  readonly adminUrl: string;
   readonly directory: string;
   readonly log: readonly LogLine[];
   /** A call of the admin API. */
@@ -61,6 +62,7 @@ export async function startStack(environment: Record<string, string> = {}): Prom
   return {
     gateway: url,
     core: core.addresses.core ?? '',
+    adminUrl,
     directory,
     log: lines,
     admin,

@@ -1,0 +1,103 @@
+import { describe, expect, test } from 'vitest';
+import { send } from '../support/http.ts';
+import { type Ended, startProcess } from '../support/process.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+
+const { url: redisUrl } = await emptyDatabase();
+
+const limiters: [name: string, environment: Record<string, string>][] = [
+  ['the embedded limiter', {}],
+  ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' }],
+];
+
+/** Runs the command line as an operator does on the gateway's machine: with the token that the gateway made. */
+function ctl(environment: NodeJS.ProcessEnv, ...args: string[]): Promise<Ended> {
+  return startProcess(process.execPath, ['gateway/admin/cli.ts', ...args], environment).ended;
+}
+
+describe.for(limiters)('with %s', async ([, environment]) => {
+  const stack = await startStack({ ...environment, ADMIN_TOKEN: '' });
+  const operator = { ADMIN_PORT: new URL(stack.adminUrl).port, DATA_DIR: stack.directory };
+
+  test('a key is issued, listed, used, and revoked', async () => {
+    const created = await ctl(operator, 'keys', 'create', '--plan', 'pro', '--name', 'acme');
+    expect(created).toMatchObject({ code: 0, err: '' });
+    const key = /^as_\w+$/m.exec(created.out)?.[0] ?? '';
+    const id = key.slice(3, 15);
+    expect((await send(`${stack.gateway}/v1/pets`, { key })).headers['x-ratelimit-limit']).toBe('300');
+
+    const listed = await ctl(operator, 'keys', 'list');
+    expect(listed.out).toMatch(new RegExp(`^${id}  acme  pro  +active .* 1 +0 `, 'm'));
+    expect(listed.out).not.toContain(key);
+
+    expect(await ctl(operator, 'keys', 'revoke', id)).toMatchObject({ code: 0, out: `Revoked ${id}.\n` });
+    expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(401);
+    expect(await ctl(operator, 'keys', 'revoke', id)).toMatchObject({ code: 1, err: 'There is no such key.\n' });
+  });
+
+  test('plans are shown and set', async () => {
+    const set = await ctl(operator, 'plans', 'set', 'business', '--minute', '2000', '--ban-after', '5');
+    expect(set).toMatchObject({ code: 0, err: '' });
+    expect((await ctl(operator, 'plans', 'show')).out).toMatch(/^business +2000 +100000 +5 +60 +300$/m);
+    const asJson = await ctl(operator, '--json', 'plans', 'show');
+    expect(JSON.parse(asJson.out)).toMatchObject({ business: { minute: 2_000, day: 100_000, ban_after: 5 } });
+    await ctl(operator, 'plans', 'set', 'business', '--minute', '1000', '--ban-after', '1000');
+  });
+
+  test('an enterprise key needs limits of its own', async () => {
+    const refused = await ctl(operator, 'keys', 'create', '--plan', 'enterprise', '--name', 'big');
+    expect(refused).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('an enterprise key carries its own limits'),
+    });
+    const created = await ctl(
+      operator,
+      '--json',
+      'keys',
+      'create',
+      '--plan',
+      'enterprise',
+      '--name',
+      'big',
+      '--minute',
+      '5',
+      '--day',
+      '50',
+    );
+    expect(JSON.parse(created.out)).toMatchObject({ plan: 'enterprise', minute: 5, day: 50, state: 'active' });
+  });
+
+  test.for([
+    [['plans', 'set', 'free', '--minute', 'nan'], 'It must be a whole number from 1 to 1000000000.'],
+    [['plans', 'set', 'gold', '--minute', '5'], 'There is no such plan.'],
+    [['plans', 'set', 'free'], 'The body changes nothing.'],
+    [['plans', 'set', 'enterprise', '--minute', '5'], '"minute" is not known'],
+    [['keys', 'create', '--plan', 'gold', '--name', 'a'], 'Allowed choices are free, pro, business, enterprise.'],
+    [['keys', 'create', '--plan', 'free', '--name', ''], 'name must not be empty'],
+    [['keys', 'create', '--plan', 'free', '--name', 'a', '--expires', 'soon'], 'expiresAt must be an RFC 3339 time'],
+    [['keys', 'revoke', '../plans'], 'There is no such key.'],
+    [['fly'], "unknown command 'fly'"],
+  ] as const)('%j is refused in words', async ([args, message]) => {
+    const { code, out, err } = await ctl(operator, ...args);
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toContain(message);
+  });
+});
+
+test('where no gateway is, the command line says so', async () => {
+  const { code, err } = await ctl({ ADMIN_PORT: '1', ADMIN_TOKEN: 'token-of-the-tests' }, 'plans', 'show');
+  expect(code).toBe(1);
+  expect(err).toBe(
+    'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT say where it is.\n',
+  );
+});
+
+test('the admin listener asks for its token, on everything but probes', async () => {
+  const stack = await startStack();
+  for (const key of [undefined, 'wrong-token-of-tests', 'token-of-the-test']) {
+    expect((await send(`${stack.adminUrl}/keys`, { key })).status).toBe(401);
+  }
+  expect((await send(`${stack.adminUrl}/livez`)).status).toBe(200);
+  expect((await send(`${stack.adminUrl}/readyz`)).status).toBe(200);
+});

@@ -1,0 +1,82 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { expect, test } from 'vitest';
+import { ROOT } from './support/process.ts';
+
+/** The house rules of the layout, as the README tells them. */
+
+interface Source {
+  readonly path: string;
+  readonly text: string;
+  /** Our files by path from the root, packages by name. */
+  readonly imports: readonly string[];
+}
+
+const sources = ['shared', 'gateway', 'core', 'deploy', 'test'].flatMap((folder) =>
+  readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts') || file.endsWith('.lua'))
+    .map((file) => read(join(folder, file))),
+);
+const inFolder = (folder: string) => sources.filter(({ path }) => path.startsWith(`${folder}/`));
+const product = sources.filter(({ path }) => !path.startsWith('test/'));
+
+function read(path: string): Source {
+  const text = readFileSync(join(ROOT, path), 'utf8');
+  const specifiers = [...text.matchAll(/^(?:import|export)\b[^;]*?from '([^']+)';$/gms)].map(
+    (match) => match[1] as string,
+  );
+  const imports = specifiers.map((name) =>
+    name.startsWith('.') ? relative(ROOT, join(ROOT, dirname(path), name)) : name,
+  );
+  return { path, text, imports };
+}
+
+/** Every import from `folder` of something that `forbidden` names, as 'importer -> imported'. */
+function importsOf(folder: string, forbidden: RegExp): string[] {
+  return inFolder(folder).flatMap(({ path, imports }) =>
+    imports.filter((name) => forbidden.test(name)).map((name) => `${path} -> ${name}`),
+  );
+}
+
+test.for([
+  ['shared', /^(gateway|core|deploy|test)\//, 'imports nothing else of ours'],
+  ['core', /^(gateway|deploy|test)\//, 'knows no gateway'],
+  ['gateway', /^(core|deploy|test)\//, 'knows no core'],
+  ['gateway/access', /^node:https?$|^gateway\/(edge|respond|upstream|admin|gateway|exchange|start)/, 'knows no HTTP'],
+  [
+    'gateway/upstream',
+    /^ioredis$|^gateway\/(access|edge|respond|admin|gateway|exchange|start)/,
+    'knows no Redis and no other step',
+  ],
+  ['gateway/edge', /^gateway\/(access|respond|upstream|admin|gateway|exchange|start)/, 'knows no other step'],
+  ['gateway/respond', /^gateway\/(edge|upstream|admin|gateway|start)/, 'knows no other step'],
+  ['gateway/admin', /^gateway\/(edge|respond|upstream|gateway|exchange|start)/, 'knows no step of a request'],
+] as const)('%s %3$s', ([folder, forbidden]) => {
+  expect(importsOf(folder, forbidden)).toEqual([]);
+});
+
+test.for([
+  ['ioredis', ['gateway/access/redis/connection.ts']],
+  ['undici', ['gateway/upstream/forward.ts', 'gateway/upstream/relay.ts', 'gateway/admin/client.ts']],
+  ['pino', ['shared/logger.ts']],
+  ['commander', ['gateway/admin/cli.ts']],
+  ['node:sqlite', ['core/store/sqlite.ts']],
+] as const)('%s is known in its own place only', ([name, places]) => {
+  const users = product.filter(({ imports }) => imports.includes(name)).map(({ path }) => path);
+  expect(users.sort()).toEqual([...places].sort());
+});
+
+test('only mains, the command line and npm start read the environment', () => {
+  const readers = product.filter(({ text }) => text.includes('process.env')).map(({ path }) => path);
+  expect(readers.sort()).toEqual(['core/main.ts', 'deploy/local.ts', 'gateway/admin/cli.ts', 'gateway/main.ts']);
+});
+
+test('no file has more than 250 lines', () => {
+  const long = sources.filter(({ text }) => text.split('\n').length > 251).map(({ path }) => path);
+  expect(long).toEqual([]);
+});
+
+test('the rules above read real imports', () => {
+  expect(sources.length).toBeGreaterThan(80);
+  expect(sources.find(({ path }) => path === 'core/core.ts')?.imports).toContain('core/store/sqlite.ts');
+});

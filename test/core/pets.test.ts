@@ -1,0 +1,87 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { INT64_MAX, INT64_MIN } from '../../shared/int64.ts';
+import { post, send } from '../support/http.ts';
+import { startStack, temporaryFolder } from '../support/stack.ts';
+
+const stack = await startStack();
+const pets = `${stack.core}/v1/pets`;
+
+test('an animal that was added is given back as it is, with its id', async () => {
+  const added = await post(pets, { name: 'Zoë 🐈', categoryId: 3, status: 'sold' });
+  expect(added.status).toBe(201);
+  const { id } = added.json as { id: number };
+  expect(added.json).toEqual({ id, name: 'Zoë 🐈', categoryId: 3, status: 'sold' });
+  expect((await send(`${pets}/${id}`)).json).toEqual(added.json);
+});
+
+test('an animal without a status is available', async () => {
+  expect((await post(pets, { name: 'Rex', categoryId: 1 })).json).toMatchObject({ status: 'available' });
+});
+
+test('a name of 200 characters is taken, counted as a reader counts them', async () => {
+  expect((await post(pets, { name: '🐈'.repeat(200), categoryId: 1 })).status).toBe(201);
+});
+
+test('every int64 survives the way to disk and back, digit for digit', async () => {
+  const ids = fc.oneof(
+    fc.constantFrom(INT64_MIN, INT64_MAX, 0n, 2n ** 53n, 2n ** 53n + 1n, -(2n ** 53n) - 1n),
+    fc.bigInt(INT64_MIN, INT64_MAX),
+  );
+  await fc.assert(
+    fc.asyncProperty(ids, async (categoryId) => {
+      const added = await post(pets, `{"name":"Rex","categoryId":${categoryId}}`);
+      expect(added.text).toContain(`"categoryId":${categoryId},`);
+      const { id } = added.json as { id: number };
+      expect((await send(`${pets}/${id}`)).text).toBe(added.text);
+      expect((await send(`${pets}?after=${id - 1}&limit=1`)).text).toBe(`[${added.text}]`);
+    }),
+    { numRuns: 60 },
+  );
+});
+
+test('the list ascends, obeys limit and status, and links to the page behind it', async () => {
+  const fresh = await startStack();
+  const list = `${fresh.core}/v1/pets`;
+  for (let at = 1; at <= 25; at++)
+    await post(list, { name: `pet ${at}`, categoryId: at, status: at % 2 ? 'sold' : 'pending' });
+  const ids = (answer: { json: unknown }) => (answer.json as { id: number }[]).map(({ id }) => id);
+  const first = await send(list);
+  expect(ids(first)).toEqual(Array.from({ length: 20 }, (_, at) => at + 1));
+  expect(first.headers.link).toBe('</v1/pets?after=20>; rel="next"');
+  const second = await send(`${list}?after=20`);
+  expect(ids(second)).toEqual([21, 22, 23, 24, 25]);
+  expect(second.headers.link).toBeUndefined();
+  const sold = await send(`${list}?status=sold&limit=3&after=4`);
+  expect(ids(sold)).toEqual([5, 7, 9]);
+  expect(sold.headers.link).toBe('</v1/pets?status=sold&limit=3&after=9>; rel="next"');
+  expect(ids(await send(`${list}?limit=100`))).toHaveLength(25);
+});
+
+test('orders are listed', async () => {
+  expect(await send(`${stack.core}/v1/store/orders?status=placed&limit=5`)).toMatchObject({ status: 200, text: '[]' });
+  expect((await send(`${stack.core}/v1/store/orders?status=sold`)).status).toBe(400);
+});
+
+test('animals survive a restart', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const before = await startStack({ DATA_DIR });
+  const added = await post(`${before.core}/v1/pets`, { name: 'Rex', categoryId: 1 });
+  await before.stop();
+  const after = await startStack({ DATA_DIR });
+  expect((await send(`${after.core}/v1/pets`)).text).toBe(`[${added.text}]`);
+});
+
+test('with a token set, the core answers probes without it and nothing else', async () => {
+  const guarded = await startStack({ CORE_TOKEN: 'token-of-the-core' });
+  expect((await send(`${guarded.core}/livez`)).status).toBe(200);
+  expect((await send(`${guarded.core}/readyz`)).status).toBe(200);
+  const refused = await send(`${guarded.core}/v1/pets`);
+  expect([refused.status, refused.json]).toEqual([
+    401,
+    { code: 'unauthorized', message: expect.any(String), status: 401 },
+  ]);
+  expect((await send(`${guarded.core}/v1/pets`, { key: 'token-of-the-cor' })).status).toBe(401);
+  expect((await send(`${guarded.core}/v1/pets`, { key: 'token-of-the-core' })).status).toBe(200);
+  expect((await send(`${guarded.gateway}/v1/pets`, { key: await guarded.issueKey() })).status).toBe(200);
+});

@@ -1,0 +1,241 @@
+import http from 'node:http';
+import net from 'node:net';
+import { expect, test } from 'vitest';
+import { parseApiKey } from '../../gateway/access/credential.ts';
+import { faultyCore } from '../support/faulty-core.ts';
+import { post, send, sendBytes } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+const OK = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n[]';
+
+/** A core that keeps the heads of the requests that reached it. */
+async function listeningCore(): Promise<{ url: string; heads: string[] }> {
+  const heads: string[] = [];
+  const url = await faultyCore((socket, head) => {
+    heads.push(head);
+    socket.write(OK);
+  });
+  return { url, heads };
+}
+
+test('the key stays at the gateway, and only what the gateway says of the client reaches the core', async () => {
+  const core = await listeningCore();
+  const stack = await startStack({ CORE_URL: core.url, CORE_TOKEN: 'token-of-the-core' });
+  const key = await stack.issueKey();
+  const claims = {
+    'X-Forwarded-For': '6.6.6.6',
+    'X-Forwarded-Host': 'evil',
+    X_Forwarded_For: '6.6.6.6',
+    Forwarded: 'for=6.6.6.6',
+    'X-Real-IP': '6.6.6.6',
+    'Proxy-Authorization': 'Basic eA==',
+    'Keep-Alive': 'timeout=9',
+    TE: 'trailers',
+    Connection: 'keep-alive, x-secret, X-Request-Id, Authorization',
+    'X-Secret': 'hop',
+    Accept: 'application/json',
+  };
+  expect((await send(`${stack.gateway}/v1/pets?limit=5&x=%41`, { key, headers: claims })).status).toBe(200);
+  const [head = ''] = core.heads;
+  expect(head).toMatch(/^GET \/v1\/pets\?limit=5&x=%41 HTTP\/1.1\r\n/);
+  expect(head).toMatch(/\r\nX-Forwarded-For: 127.0.0.1\r\n/);
+  expect(head).toMatch(/\r\nAuthorization: Bearer token-of-the-core\r\n/);
+  expect(head).toMatch(/\r\nAccept: application\/json\r\n/);
+  expect(head).not.toMatch(/6\.6\.6\.6|evil|x-secret|proxy-authorization|timeout=9|\r\nte:/i);
+  expect(head).not.toContain(key);
+  expect(head.match(/\r\n(x-forwarded-for|authorization|host|x-request-id):/gi)).toHaveLength(4);
+});
+
+test('a request id is continued when it is fit to be logged, made anew otherwise, and told to both sides', async () => {
+  const core = await listeningCore();
+  const stack = await startStack({ CORE_URL: core.url });
+  const key = await stack.issueKey();
+  const own = await send(`${stack.gateway}/v1/pets`, { key, headers: { 'x-request-id': 'abc-1.2_3' } });
+  expect(own.headers['x-request-id']).toBe('abc-1.2_3');
+  expect(core.heads[0]).toContain('\r\nX-Request-Id: abc-1.2_3\r\n');
+  for (const unfit of ['a'.repeat(65), 'a b', '"', 'a;b']) {
+    const made = await send(`${stack.gateway}/v1/pets`, { key, headers: { 'x-request-id': unfit } });
+    expect(made.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+    expect(core.heads.at(-1)).toContain(`\r\nX-Request-Id: ${made.headers['x-request-id']}\r\n`);
+  }
+});
+
+test('every request leaves one line in the log, without its key or query', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey();
+  await send(`${stack.gateway}/v1/pets?limit=7`, { key, headers: { 'x-request-id': 'r1' } });
+  await send(`${stack.gateway}/v1/pets/5`, { key, headers: { 'x-request-id': 'r2' } });
+  await send(`${stack.gateway}/v1/pets?key=${key}`, { headers: { 'x-request-id': 'r3' } });
+  const lines = stack.log.filter(({ msg }) => msg === 'request');
+  expect(lines).toHaveLength(3);
+  const common = { method: 'GET', address: '127.0.0.1', durationMs: expect.any(Number) };
+  const known = { keyId: parseApiKey(key)?.id, plan: 'free', outcome: 'admitted' };
+  expect(lines).toMatchObject([
+    { ...common, ...known, requestId: 'r1', path: '/v1/pets', operation: 'listPets', status: 200 },
+    { ...common, ...known, requestId: 'r2', path: '/v1/pets/5', operation: 'getPet', status: 404 },
+    { ...common, requestId: 'r3', path: '/v1/pets', status: 401, code: 'unauthorized', outcome: 'malformed' },
+  ]);
+  expect(JSON.stringify(stack.log)).not.toContain(key.slice(16));
+});
+
+test('the deprecated operation says so, on its 404 too, and the others do not', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey();
+  const pet = await post(`${stack.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key });
+  const { id } = pet.json as { id: number };
+  for (const path of [`/v1/pets/${id}`, '/v1/pets/404404', '/v1/pets/abc']) {
+    expect((await send(stack.gateway + path, { key })).headers).toMatchObject({
+      deprecation: '@1795132800',
+      sunset: 'Thu, 05 Dec 2030 00:00:00 GMT',
+      link: '</v1/pets>; rel="successor-version"',
+    });
+  }
+  expect(pet.headers.deprecation).toBeUndefined();
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).headers.sunset).toBeUndefined();
+});
+
+test('a large answer arrives whole, whether its length is told or it comes in chunks', async () => {
+  const large = Buffer.alloc(3_000_000, 'abcdefg');
+  const told = await faultyCore((socket) => {
+    socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${large.length}\r\n\r\n`);
+    socket.write(large);
+  });
+  const chunked = await faultyCore((socket) => {
+    socket.write('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n');
+    for (let at = 0; at < large.length; at += 100_000) {
+      socket.write(`${(100_000).toString(16)}\r\n`);
+      socket.write(large.subarray(at, at + 100_000));
+      socket.write('\r\n');
+    }
+    socket.write('0\r\n\r\n');
+  });
+  for (const core of [told, chunked]) {
+    const stack = await startStack({ CORE_URL: core });
+    const answer = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() });
+    expect(answer.text === large.toString()).toBe(true);
+  }
+});
+
+test.for([
+  ['with its length told', 'content-length: 100\r\n\r\nhalf'],
+  ['in chunks', 'transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n'],
+])('an answer that breaks off, %s, is cut off and never passed off as whole', async ([, half]) => {
+  const core = await faultyCore((socket) => {
+    socket.write(`HTTP/1.1 200 OK\r\n${half}`);
+    setTimeout(() => socket.destroy(), 50);
+  });
+  const stack = await startStack({ CORE_URL: core });
+  await expect(send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() })).rejects.toThrow(/aborted|hang up/);
+  await expect
+    .poll(() => stack.log.find(({ msg }) => msg === 'request'))
+    .toMatchObject({ status: 502, code: 'bad_gateway' });
+});
+
+test('a client that leaves is logged as 499, its request to the core given up, and nobody blamed', async () => {
+  const gone = Promise.withResolvers<void>();
+  const core = await faultyCore((socket) => void socket.once('close', gone.resolve));
+  const stack = await startStack({ CORE_URL: core });
+  const key = await stack.issueKey();
+  const request = http.get(`${stack.gateway}/v1/pets`, { headers: { authorization: `Bearer ${key}` } });
+  request.on('error', () => {});
+  setTimeout(() => request.destroy(), 100);
+  await gone.promise;
+  await expect.poll(() => stack.log.find(({ msg }) => msg === 'request')).toMatchObject({ status: 499 });
+  expect(stack.log.find(({ msg }) => msg === 'request')?.code).toBeUndefined();
+});
+
+test('a core that does not answer costs its client no more than the time limit, and the next request nothing', async () => {
+  let silent = true;
+  const core = await faultyCore((socket) => void (silent || socket.write(OK)));
+  const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '300' });
+  const key = await stack.issueKey();
+  const before = performance.now();
+  const late = await Promise.all(Array.from({ length: 50 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  expect(new Set(late.map(({ status }) => status))).toEqual(new Set([504]));
+  expect(performance.now() - before).toBeLessThan(1_500);
+  silent = false;
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+});
+
+test('with several cores, a GET that one of them cannot take goes to the next, and a POST does not', async () => {
+  const core = await listeningCore();
+  const stack = await startStack({ CORE_URL: `http://127.0.0.1:1,${core.url}` });
+  const key = await stack.issueKey();
+  for (let sent = 0; sent < 6; sent++) expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  const posts = new Set<number>();
+  for (let sent = 0; sent < 2; sent++) posts.add((await post(`${stack.gateway}/v1/pets`, { a: 1 }, { key })).status);
+  expect([...posts].sort()).toEqual([200, 502]);
+});
+
+test.for([
+  ['a dot segment', '/v1/../v1/pets'],
+  ['an encoded dot segment', '/v1/%2e%2e/v1/pets'],
+  ['an empty segment', '//v1/pets'],
+  ['a backslash', '/v1\\pets'],
+  ['an encoded slash', '/v1%2fpets'],
+  ['an encoded backslash', '/v1/pets%5c1'],
+  ['an encoded NUL', '/v1/pets/%00'],
+  ['a broken encoding', '/v1/pets/%zz'],
+  ['a fragment', '/v1/pets#x'],
+  ['the absolute form', 'http://evil/v1/pets'],
+  ['an asterisk', '*'],
+  ['a quote', '/v1/pets?x="'],
+])('%s in the target is refused, and forwarded to nobody', async ([, target]) => {
+  const core = await listeningCore();
+  const stack = await startStack({ CORE_URL: core.url });
+  const key = await stack.issueKey();
+  const raw = await sendBytes(
+    stack.gateway,
+    `GET ${target} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${key}\r\n\r\n`,
+  );
+  expect(raw).toMatch(/^HTTP\/1.1 400 [\s\S]*"code":"invalid_request"/);
+  expect(raw).toMatch(/\r\nConnection: close\r\n/i);
+  expect(core.heads).toEqual([]);
+});
+
+test.for([
+  ['two Host headers', 'GET /v1/pets HTTP/1.1\r\nhost: a\r\nhost: b\r\n'],
+  ['a Host that is none', 'GET /v1/pets HTTP/1.1\r\nhost: x/../@y\r\n'],
+  ['a coding that is not chunked', 'POST /v1/pets HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n'],
+  ['chunks in HTTP/1.0', 'POST /v1/pets HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n'],
+  ['another version', 'GET /v1/pets HTTP/2.0\r\nhost: a\r\n'],
+])('%s is refused, and forwarded to nobody', async ([, head]) => {
+  const core = await listeningCore();
+  const stack = await startStack({ CORE_URL: core.url });
+  const key = await stack.issueKey();
+  const raw = await sendBytes(stack.gateway, `${head}authorization: Bearer ${key}\r\n\r\n0\r\n\r\n`);
+  expect(raw).toMatch(/^HTTP\/1.1 400 [\s\S]*"code":"invalid_request"/);
+  expect(core.heads).toEqual([]);
+});
+
+test.for(['DELETE', 'OPTIONS', 'GET'])('a second request hidden in the body of a %s reaches nobody', async (method) => {
+  const core = await listeningCore();
+  const stack = await startStack({ CORE_URL: core.url });
+  const key = await stack.issueKey();
+  const hidden = 'GET /v1/smuggled HTTP/1.1\r\nhost: a\r\n\r\n';
+  const chunk = `${hidden.length.toString(16)}\r\n${hidden}\r\n0\r\n\r\n`;
+  await sendBytes(
+    stack.gateway,
+    `${method} /v1/pets HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${key}\r\ntransfer-encoding: chunked\r\n\r\n${chunk}`,
+    500,
+  );
+  expect(core.heads.filter((head) => head.includes('smuggled'))).toEqual([]);
+});
+
+test('Expect: 100-continue is answered once the body would be taken', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey();
+  const body = '{"name":"Rex","categoryId":1}';
+  const head = `POST /v1/pets HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\nexpect: 100-continue\r\nconnection: close\r\n\r\n`;
+  const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1');
+  let received = '';
+  socket.on('data', (chunk) => {
+    received += chunk;
+  });
+  socket.write(head);
+  await expect.poll(() => received).toMatch(/^HTTP\/1.1 100 Continue\r\n\r\n$/);
+  socket.write(body);
+  await expect.poll(() => received).toMatch(/HTTP\/1.1 201 Created/);
+  const refused = await sendBytes(stack.gateway, head.replace(key, 'x'));
+  expect(refused).toMatch(/^HTTP\/1.1 401 /);
+});

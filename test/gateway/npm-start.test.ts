@@ -1,0 +1,55 @@
+import { readFile, stat } from 'node:fs/promises';
+import { expect, test } from 'vitest';
+import { send } from '../support/http.ts';
+import { type Started, startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+/** `npm start` in a process group of its own, as a terminal does it, so that Ctrl-C can be pressed. */
+async function npmStart(DATA_DIR: string): Promise<Started & { keys: string[]; gateway: string; curl: string }> {
+  const environment = { DATA_DIR, PORT: '0', CORE_PORT: '0', ADMIN_PORT: '0' };
+  const started = startProcess('npm', ['start', '--silent'], environment, { detached: true });
+  await expect.poll(started.out, { timeout: 15_000 }).toContain('Ctrl-C stops both.');
+  const keys = started.out().match(/as_\w{12}_\w{38}/g) ?? [];
+  const curl = /^ {2}(curl .*)$/m.exec(started.out())?.[1] ?? '';
+  return { ...started, keys: keys.slice(0, 4), gateway: /gateway +(\S+)/.exec(started.out())?.[1] ?? '', curl };
+}
+
+const pressCtrlC = ({ child }: Started) => process.kill(-(child.pid as number), 'SIGINT');
+
+/** Processes of ours that work in this folder. */
+async function leftOver(DATA_DIR: string): Promise<string[]> {
+  const { ended } = startProcess('sh', ['-c', `grep -lsz "^DATA_DIR=${DATA_DIR}$" /proc/[0-9]*/environ; true`], {});
+  return (await ended).out.split('\n').filter((line) => line !== '');
+}
+
+test('npm start opens the store: a key per plan, a curl line that works, and all of it there after a restart', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const first = await npmStart(DATA_DIR);
+  const limits = await Promise.all(
+    first.keys.map(async (key) => (await send(`${first.gateway}/v1/pets`, { key })).headers['x-ratelimit-limit']),
+  );
+  expect(limits).toEqual(['60', '300', '1000', '5000']);
+  const pasted = await startProcess('sh', ['-c', first.curl], {}).ended;
+  expect(pasted.out).toMatch(/^HTTP\/1.1 200 OK\r\n[\s\S]*\r\n\r\n\[\]$/);
+  const added = await send(`${first.gateway}/v1/pets`, {
+    method: 'POST',
+    key: first.keys[0],
+    headers: { 'content-type': 'application/json' },
+    body: '{"name":"Rex","categoryId":1}',
+  });
+  expect(added.status).toBe(201);
+  expect((await stat(`${DATA_DIR}/demo-keys.json`)).mode & 0o777).toBe(0o600);
+  expect(await readFile(`${DATA_DIR}/keys.json`, 'utf8')).not.toContain(first.keys[0]?.slice(16, 48));
+
+  pressCtrlC(first);
+  await first.ended;
+  expect(await leftOver(DATA_DIR)).toEqual([]);
+
+  const second = await npmStart(DATA_DIR);
+  expect(second.keys).toEqual(first.keys);
+  expect((await send(`${second.gateway}/v1/pets`, { key: second.keys[0] })).text).toBe(`[${added.text}]`);
+
+  // npm may be killed without a word to what it started.
+  process.kill(second.child.pid as number, 'SIGKILL');
+  await expect.poll(() => leftOver(DATA_DIR), { timeout: 10_000 }).toEqual([]);
+}, 60_000);

@@ -1,0 +1,110 @@
+import { expect, test } from 'vitest';
+import { DEFAULT_PLANS, parseLimit, readPlans, storedPlans } from '../../gateway/access/plans.ts';
+import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+
+const { url, redis } = await emptyDatabase();
+const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' };
+
+async function limitOf(gateway: string, key: string): Promise<string | undefined> {
+  return (await send(`${gateway}/v1/pets`, { key })).headers['x-ratelimit-limit'] as string | undefined;
+}
+
+test('the gateway seeds what is missing and leaves what a person has set', async () => {
+  await redis.flushdb();
+  await redis.hset('gateway:plans', 'free.minute', '77');
+  await startStack(withRedis);
+  expect(await redis.hgetall('gateway:plans')).toEqual({ ...storedPlans(DEFAULT_PLANS), 'free.minute': '77' });
+});
+
+test('an edit by redis-cli is live within a second, on every gateway', async () => {
+  await redis.flushdb();
+  const stacks = [await startStack(withRedis), await startStack(withRedis)];
+  const key = await stacks[0]?.issueKey();
+  await redis.hset('gateway:plans', 'free.minute', '42');
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  for (const stack of stacks) expect(await limitOf(stack.gateway, key as string)).toBe('42');
+});
+
+test('a bad value raises an alarm, once, and the last good one stays until a good one comes', async () => {
+  await redis.flushdb();
+  const stack = await startStack(withRedis);
+  const key = await stack.issueKey();
+  await redis.hset('gateway:plans', 'free.minute', '50');
+  await expect.poll(() => limitOf(stack.gateway, key), { timeout: 2_000 }).toBe('50');
+  for (const bad of ['nan', 'inf', '0x3C', '6e1', '-5', '0', '', ' 60 ', '60abc', '１００', '1000000001']) {
+    await redis.hset('gateway:plans', 'free.minute', bad);
+    const alarm = () => stack.log.filter((line) => line.field === 'free.minute' && line.value === bad);
+    await expect.poll(alarm, { timeout: 2_000 }).toMatchObject([{ level: 50, kept: 50 }]);
+    expect(await limitOf(stack.gateway, key)).toBe('50');
+  }
+  await redis.hset('gateway:plans', 'free.minute', '51');
+  await expect.poll(() => limitOf(stack.gateway, key), { timeout: 2_000 }).toBe('51');
+});
+
+test('a table that is gone leaves the last good one in force, with an alarm', async () => {
+  await redis.flushdb();
+  const stack = await startStack(withRedis);
+  const key = await stack.issueKey();
+  await redis.del('gateway:plans');
+  await expect
+    .poll(() => stack.log.filter(({ msg }) => msg.startsWith('plan value rejected')).length, { timeout: 2_000 })
+    .toBeGreaterThan(0);
+  expect(await limitOf(stack.gateway, key)).toBe('60');
+});
+
+test('an override of a key that is no limit is held to the plan, and logged as an alarm', async () => {
+  await redis.flushdb();
+  const stack = await startStack(withRedis);
+  const key = await stack.issueKey();
+  await redis.hset(`gateway:key:{${key.slice(3, 15)}}`, 'minute', 'nan');
+  expect(await limitOf(stack.gateway, key)).toBe('60');
+  expect(stack.log.find(({ rejectedOverrides }) => rejectedOverrides !== undefined)).toMatchObject({
+    level: 50,
+    rejectedOverrides: 'minute',
+  });
+});
+
+test('a plan set through the admin listener is live at once on this gateway, on the embedded limiter too', async () => {
+  for (const environment of [{}, withRedis]) {
+    const stack = await startStack(environment);
+    const key = await stack.issueKey();
+    const changed = await stack.admin('PATCH', '/plans/free', { minute: 33 });
+    expect(changed.json).toEqual({ ...DEFAULT_PLANS.free, minute: 33 });
+    expect(await limitOf(stack.gateway, key)).toBe('33');
+    await stack.admin('PATCH', '/plans/free', { minute: 60 });
+  }
+});
+
+test('a limit is plain digits from 1 to 10^9, and nothing else', () => {
+  expect(['1', '60', '0060', '1000000000'].map(parseLimit)).toEqual([1, 60, 60, 1_000_000_000]);
+  for (const bad of [
+    '',
+    '0',
+    '-1',
+    '+1',
+    '1.0',
+    '1e3',
+    '0x1',
+    'NaN',
+    'Infinity',
+    '1000000001',
+    '99999999999',
+    ' 1',
+    '1 ',
+    '1\n',
+    '١',
+  ]) {
+    expect(parseLimit(bad)).toBeUndefined();
+  }
+});
+
+test('a field that no plan has is reported, for a misspelt one would change nothing without a word', () => {
+  const { table, rejected } = readPlans(
+    { ...storedPlans(DEFAULT_PLANS), 'free.minutes': '1', 'enterprise.minute': '5' },
+    DEFAULT_PLANS,
+  );
+  expect(table).toEqual(DEFAULT_PLANS);
+  expect(rejected.map(({ field }) => field)).toEqual(['free.minutes', 'enterprise.minute']);
+});

@@ -1,0 +1,69 @@
+import { expect, test } from 'vitest';
+import { readCoreSettings } from '../../core/config.ts';
+import { readGatewaySettings } from '../../gateway/config.ts';
+import { startProcess, startService } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+test('a start with bad settings names every fault at once, repeats no value, and ends with 1', async () => {
+  const environment = {
+    PORT: '99999',
+    CORE_URL: 'ftp://core,http://core/path',
+    REDIS_URL: 'secret-in-the-wrong-place',
+    REDIS_TIMEOUT_MS: '5s',
+    ADMIN_HOST: '0.0.0.0',
+    RATELIMIT_FIELDS: 'yes',
+    LOG_LEVEL: 'loud',
+  };
+  const { code, err, out } = await startProcess(process.execPath, ['gateway/main.ts'], environment).ended;
+  expect({ code, out }).toEqual({ code: 1, out: '' });
+  expect(err).toBe(`The settings have faults:
+  PORT: must be a whole number from 0 to 65535
+  CORE_URL.0: must be an http:// or https:// URL
+  CORE_URL.1: must be origins like http://127.0.0.1:7001, without a path
+  REDIS_URL: must be a redis:// or rediss:// URL
+  REDIS_TIMEOUT_MS: must be a whole number from 1 to 60000
+  RATELIMIT_FIELDS: must be on or off
+  LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
+  ADMIN_TOKEN: is required when ADMIN_HOST is not a loopback address
+`);
+});
+
+test('an address that is taken is said in words', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const taken = await startService('core/main.ts', { PORT: '0', DATABASE_URL: `sqlite:${DATA_DIR}/a.db` });
+  const { port } = new URL(taken.addresses.core ?? '');
+  const { code, err } = await startProcess(process.execPath, ['core/main.ts'], {
+    PORT: port,
+    DATABASE_URL: `sqlite:${DATA_DIR}/b.db`,
+  }).ended;
+  expect({ code, err }).toEqual({
+    code: 1,
+    err: `Cannot listen on 127.0.0.1:${port}: another program has this address.\n`,
+  });
+});
+
+test('unset and empty settings have their defaults', () => {
+  expect(readGatewaySettings({ PORT: '', REDIS_URL: '' })).toMatchObject({
+    HOST: '127.0.0.1',
+    PORT: 8080,
+    CORE_URL: ['http://127.0.0.1:7001'],
+    REDIS_TIMEOUT_MS: 50,
+  });
+  expect(readCoreSettings({})).toEqual({
+    HOST: '127.0.0.1',
+    PORT: 7001,
+    DATABASE_URL: 'sqlite:.data/store.db',
+    BODY_LIMIT_BYTES: 65_536,
+    LOG_LEVEL: 'info',
+  });
+});
+
+test('a token that the gateway made is for its owner only, and stays', async () => {
+  const { keptToken, tokenFile } = await import('../../gateway/admin/token.ts');
+  const { stat } = await import('node:fs/promises');
+  const folder = await temporaryFolder();
+  const token = await keptToken(folder);
+  expect(token).toMatch(/^[\w-]{43}$/);
+  expect(await keptToken(folder)).toBe(token);
+  expect((await stat(tokenFile(folder))).mode & 0o777).toBe(0o600);
+});

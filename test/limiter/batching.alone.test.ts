@@ -1,0 +1,83 @@
+import http from 'node:http';
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { startStack } from '../support/stack.ts';
+
+/** Script calls that Redis has run since `CONFIG RESETSTAT`. */
+async function scriptCalls(redis: Redis): Promise<number> {
+  const stats = await redis.info('commandstats');
+  const calls = [...stats.matchAll(/^cmdstat_(?:evalsha|eval):calls=(\d+)/gm)].map((match) => Number(match[1]));
+  return calls.reduce((sum, count) => sum + count, 0);
+}
+
+async function setUp() {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  cleanUp(() => redis.disconnect());
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
+  const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000_000, day: 3_000 });
+  await send(`${stack.gateway}/v1/pets`, { key });
+  await redis.config('RESETSTAT');
+  return { redis, stack, key };
+}
+
+test('32 connections cost fewer script calls than requests; each request is decided all the same', async () => {
+  const { redis, stack, key } = await setUp();
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 32 });
+  cleanUp(() => agent.destroy());
+  const answers = await Promise.all(
+    Array.from({ length: 2_000 }, () => send(`${stack.gateway}/v1/store/orders`, { key, agent })),
+  );
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+  const remaining = new Set(answers.map(({ headers }) => headers.ratelimit?.toString().match(/"day";r=(\d+)/)?.[1]));
+  expect(remaining.size).toBe(2_000);
+  const calls = await scriptCalls(redis);
+  expect(calls).toBeGreaterThan(0);
+  expect(calls).toBeLessThan(1_000);
+  process.stdout.write(
+    `2000 requests on 32 connections: ${calls} script calls, ${(2_000 / calls).toFixed(1)} decisions a call\n`,
+  );
+}, 60_000);
+
+test('a key with a wrong check costs Redis nothing', async () => {
+  const { redis, stack, key } = await setUp();
+  for (let sent = 0; sent < 20; sent++) {
+    const wrong = `${key.slice(0, -1)}${key.endsWith('a') ? 'b' : 'a'}`;
+    expect((await send(`${stack.gateway}/v1/pets`, { key: wrong })).status).toBe(401);
+  }
+  expect(await scriptCalls(redis)).toBe(0);
+});
+
+test('made-up keys with a right check leave nothing behind', async () => {
+  const { redis, stack } = await setUp();
+  const { createApiKey } = await import('../../gateway/access/credential.ts');
+  const before = await redis.dbsize();
+  for (let sent = 0; sent < 50; sent++) await send(`${stack.gateway}/v1/pets`, { key: createApiKey().apiKey });
+  expect(await scriptCalls(redis)).toBeGreaterThan(0);
+  expect(await redis.dbsize()).toBe(before);
+});
+
+test('a banned key that keeps hammering costs one script call a second', async () => {
+  const { redis, stack } = await setUp();
+  await redis.hset('gateway:plans', { 'free.minute': '1', 'free.ban_after': '1' });
+  await expect
+    .poll(async () => ((await stack.admin('GET', '/plans')).json as { free: object }).free)
+    .toMatchObject({ minute: 1, ban_after: 1 });
+  const key = await stack.issueKey();
+  await send(`${stack.gateway}/v1/pets`, { key });
+  await send(`${stack.gateway}/v1/pets`, { key });
+  await redis.config('RESETSTAT');
+  const started = performance.now();
+  let sent = 0;
+  for (; performance.now() - started < 2_500; sent++) {
+    const answer = await send(`${stack.gateway}/v1/pets`, { key });
+    expect(answer.json).toMatchObject({ code: 'key_banned' });
+    expect(Math.abs(Number(answer.headers['retry-after']) - 300)).toBeLessThan(5);
+  }
+  expect(sent).toBeGreaterThan(50);
+  expect(await scriptCalls(redis)).toBeLessThanOrEqual(3);
+}, 30_000);

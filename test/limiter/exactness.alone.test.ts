@@ -1,0 +1,72 @@
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { createApiKey } from '../../gateway/access/credential.ts';
+import { toHash } from '../../gateway/access/redis/key-hash.ts';
+import { judge } from '../support/allowance-checker.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { hammer } from '../support/load.ts';
+import { startService } from '../support/process.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+const GATEWAYS = 4;
+const CONNECTIONS = 50;
+const KEYS = 200;
+const DURATION_MS = 15_000;
+const MINUTE_LIMIT = 40;
+
+test(`${GATEWAYS} gateways on one Redis: no key gets more than its allowance, and each gets all of it`, async () => {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  cleanUp(() => redis.disconnect());
+  await redis.hset('gateway:plans', {
+    'free.minute': MINUTE_LIMIT,
+    'free.day': 100_000,
+    'free.ban_after': 1_000_000_000,
+  });
+  const keys = await Promise.all(
+    Array.from({ length: KEYS }, async () => {
+      const { apiKey, credential } = createApiKey();
+      await redis.hset(
+        `gateway:key:{${credential.id}}`,
+        toHash({ plan: 'free', name: 'test', secret: credential.digest, createdAt: 0 }),
+      );
+      return apiKey;
+    }),
+  );
+  const folder = await temporaryFolder();
+  const core = await startService('core/main.ts', { PORT: '0', DATABASE_URL: `sqlite:${folder}/store.db` });
+  const environment = {
+    PORT: '0',
+    ADMIN_PORT: '0',
+    CORE_URL: core.addresses.core,
+    REDIS_URL: server.url,
+    REDIS_TIMEOUT_MS: '10000',
+    DATA_DIR: folder,
+    LOG_LEVEL: 'warn',
+  };
+  const gateways = await Promise.all(
+    Array.from({ length: GATEWAYS }, () => startService('gateway/main.ts', environment)),
+  );
+
+  const loads = gateways.map(({ addresses }) => hammer(addresses.gateway ?? '', keys, CONNECTIONS, DURATION_MS));
+  const observed = (await Promise.all(loads)).flat();
+  const { violations, usedShare } = judge(observed, { capacity: MINUTE_LIMIT, windowMs: 60_000 });
+  const admitted = observed.filter((request) => request.admitted).length;
+  process.stdout.write(
+    `${observed.length} requests, ${admitted} admitted, ${(usedShare * 100).toFixed(3)} % of the allowance used\n`,
+  );
+
+  expect(violations).toEqual([]);
+  expect(usedShare).toBeGreaterThanOrEqual(0.999);
+  expect(observed.length).toBeGreaterThan(2 * admitted);
+}, 120_000);
+
+test('the checker finds one request too many, and an allowance that is held back', () => {
+  const request = (at: number, admitted: boolean) => ({ key: 'k', sentAt: at, answeredAt: at + 1, admitted });
+  const allowance = { capacity: 2, windowMs: 1_000 };
+  expect(judge([request(0, true), request(1, true), request(499, true)], allowance).violations).toEqual([]);
+  expect(judge([request(0, true), request(1, true), request(498, true)], allowance).violations).toHaveLength(1);
+  expect(judge([request(0, true), request(1, true), request(2_000, false)], allowance).usedShare).toBeLessThan(0.5);
+});
