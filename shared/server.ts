@@ -45,8 +45,11 @@ const DEFAULT_GRACE_MS = 10_000;
  */
 export async function startServer({ host, port, onRequest, onClientError }: Listening): Promise<RunningServer> {
   const server = http.createServer(LIMITS);
+  const unanswered = new Set<http.ServerResponse>();
   let stopping = false;
   const answer: http.RequestListener = (request, response) => {
+    unanswered.add(response);
+    response.once('close', () => unanswered.delete(response));
     if (stopping) response.shouldKeepAlive = false;
     onRequest(request, response);
   };
@@ -65,6 +68,7 @@ export async function startServer({ host, port, onRequest, onClientError }: List
     },
     stop(graceMs = DEFAULT_GRACE_MS) {
       stopping = true;
+      for (const response of unanswered) response.shouldKeepAlive = false;
       return close(server, graceMs);
     },
   };

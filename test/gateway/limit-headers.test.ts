@@ -87,6 +87,18 @@ describe.for(limiters)('with %s', ([, environment]) => {
     expect(answer.headers['ratelimit-policy']).toBe('"minute";q=10;w=60, "day";q=5;w=86400');
     expect(answer.headers.ratelimit).toBe('"minute";r=9;t=6, "day";r=4;t=17280');
   });
+}
+  });
+
+  test('a refused request is told of the bucket that waits longest', async () => {
+    const stack = await startStack(environment);
+    const key = await stack.issueKey({ minute: 2, day: 2 });
+    for (let sent = 0; sent < 2; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+    const { status, headers } = await send(`${stack.gateway}/v1/pets`, { key });
+    expect(status).toBe(429);
+    expect(Number(headers['retry-after'])).toBeGreaterThan(43_000);
+    expect(Number(headers['x-ratelimit-reset']) - nowSeconds()).toBeGreaterThan(86_000);
+  });
 });
 
 test('where the core fails, the limits are told all the same', async () => {

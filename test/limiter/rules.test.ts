@@ -99,6 +99,18 @@ describe.for(limiters)('%s', ([, open]) => {
     }
   });
 
+  test('patience that is left, down to its fraction, survives a change of its window', async () => {
+    const under = await open();
+    under.setPlan('free', { ban_after: 3, ban_within_seconds: 10 });
+    const credential = await under.createKey({ minute: 1, day: 1 });
+    expect(await burst(under, credential, 3)).toBe('admitted×1 refused×2');
+    under.now += 5 * SECOND;
+    expect(await burst(under, credential, 1)).toBe('refused×1');
+    under.setPlan('free', { ban_within_seconds: 20 });
+    under.now += 4 * SECOND;
+    expect(await burst(under, credential, 2)).toBe('refused×1 banned×1');
+  });
+
   test('a wrong secret opens nothing and touches neither buckets nor ban', async () => {
     const under = await open();
     under.setPlan('free', { minute: 1, ban_after: 1 });

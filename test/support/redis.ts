@@ -45,17 +45,13 @@ async function inContainer(): Promise<RedisForTests | undefined> {
   return { url, stop: async () => void (await container.stop()) };
 }
 
-/** A redis-server process that keeps nothing on disk. */
-export async function startRedisServer(...options: string[]): Promise<RedisForTests> {
+/** A redis-server process that keeps nothing on disk, on a free port unless one is named. */
+export async function startRedisServer(named?: string): Promise<RedisForTests> {
   const binary = findServer() ?? installServer();
-  const port = await freePort();
-  const server = spawn(
-    binary,
-    ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', ...options],
-    {
-      stdio: 'ignore',
-    },
-  );
+  const port = named ?? String(await freePort());
+  const server = spawn(binary, ['--port', port, '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'], {
+    stdio: 'ignore',
+  });
   const url = `redis://127.0.0.1:${port}`;
   await answers(url, server);
   return { url, stop: () => stopProcess(server) };

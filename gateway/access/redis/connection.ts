@@ -43,10 +43,12 @@ export async function connectRedis(url: string, timeoutMs: number, logger: Logge
 /** ioredis reports every failed attempt; a person wants to know that it went away and that it came back. */
 function tellOnce(redis: Redis, logger: Logger): void {
   let away = false;
-  redis.on('error', (error: Error) => {
-    if (!away) logger.error({ reason: error.message }, 'redis is away');
+  const isAway = (reason: string) => {
+    if (!away) logger.error({ reason }, 'redis is away');
     away = true;
-  });
+  };
+  redis.on('error', (error: Error) => isAway(error.message));
+  redis.on('reconnecting', () => isAway('The connection was closed.'));
   redis.on('ready', () => {
     if (away) logger.info('redis is back');
     away = false;

@@ -1,0 +1,48 @@
+import http from 'node:http';
+import { expect, test } from 'vitest';
+import { faultyCore } from '../support/faulty-core.ts';
+import { send } from '../support/http.ts';
+import { startService } from '../support/process.ts';
+import { startStack, temporaryFolder } from '../support/stack.ts';
+
+test('on SIGTERM what is in flight ends, its answer closes the connection, and the process ends with 0', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const arrived = Promise.withResolvers<() => void>();
+  const core = await faultyCore((socket) =>
+    arrived.resolve(
+      () => void socket.write('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n[]'),
+    ),
+  );
+  const environment = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN: 'token-of-the-tests', CORE_URL: core, DATA_DIR };
+  const gateway = await startService('gateway/main.ts', environment);
+  const { gateway: url, admin } = gateway.addresses;
+  const created = await send(`${admin}/keys`, {
+    method: 'POST',
+    key: 'token-of-the-tests',
+    headers: { 'content-type': 'application/json' },
+    body: '{"name":"a","plan":"free"}',
+  });
+  const { key } = created.json as { key: string };
+
+  const agent = new http.Agent({ keepAlive: true });
+  const inFlight = send(`${url}/v1/pets`, { key, agent });
+  const answer = await arrived.promise;
+  gateway.child.kill('SIGTERM');
+  await expect.poll(() => send(`${url}/v1/pets`, { key }).catch(({ code }) => code)).toBe('ECONNREFUSED');
+  answer();
+  expect(await inFlight).toMatchObject({ status: 200, headers: { connection: 'close' } });
+  const { code, out } = await gateway.ended;
+  expect(code).toBe(0);
+  expect(out).toMatch(/"status":200,/);
+  agent.destroy();
+});
+
+test('a stop with an idle connection open does not wait for it', async () => {
+  const stack = await startStack();
+  const agent = new http.Agent({ keepAlive: true });
+  await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(), agent });
+  const before = performance.now();
+  await stack.stop();
+  expect(performance.now() - before).toBeLessThan(1_000);
+  agent.destroy();
+});

@@ -1,0 +1,91 @@
+import { expect, test } from 'vitest';
+import { AddressAllowance } from '../../gateway/access/address-allowance.ts';
+import { createApiKey } from '../../gateway/access/credential.ts';
+import { send } from '../support/http.ts';
+import { SECOND } from '../support/limiters.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+
+const { url, redis } = await emptyDatabase();
+
+test('without Redis the gateway starts, and a key that it does not know is told to come back, not sent away', async () => {
+  const stack = await startStack({ REDIS_URL: 'redis://127.0.0.1:1' });
+  const { apiKey } = createApiKey();
+  const answer = await send(`${stack.gateway}/v1/pets`, { key: apiKey });
+  expect([answer.status, answer.json]).toEqual([
+    503,
+    { code: 'unavailable', message: expect.any(String), status: 503 },
+  ]);
+  expect(answer.headers).toMatchObject({ 'retry-after': '1', 'x-ratelimit-limit': '60' });
+  expect((await send(`${stack.gateway}/v1/pets`)).status).toBe(401);
+  expect(stack.log.filter(({ msg }) => msg === 'redis is away')).toHaveLength(1);
+});
+
+test('decisions come back with Redis', async () => {
+  const server = await startRedisServer();
+  const { port } = new URL(server.url);
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
+  const key = await stack.issueKey();
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  await server.stop();
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(503);
+  const again = await startRedisServer(port);
+  await expect.poll(async () => (await send(`${stack.gateway}/v1/pets`, { key })).status, { timeout: 5_000 }).toBe(401);
+  await again.stop();
+  expect(stack.log.some(({ msg }) => msg === 'redis is back')).toBe(true);
+});
+
+test("a key whose data is not a key's is no decision, for it alone", async () => {
+  const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
+  const [broken, whole] = [await stack.issueKey(), await stack.issueKey()];
+  const name = `gateway:key:{${broken.slice(3, 15)}}`;
+  await redis.del(name);
+  await redis.set(name, 'a string');
+  const [first, second] = await Promise.all([
+    send(`${stack.gateway}/v1/pets`, { key: broken }),
+    send(`${stack.gateway}/v1/pets`, { key: whole }),
+  ]);
+  expect([first.status, second.status]).toEqual([503, 200]);
+});
+
+test('state that is half there, or not what it should be, costs one capacity at the most and no error', async () => {
+  const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
+  const key = await stack.issueKey();
+  const name = `gateway:key:{${key.slice(3, 15)}}`;
+  for (const state of [
+    {
+      minute_left: 'nan',
+      day_left: '-5',
+      patience_left: 'inf',
+      as_of: 'yesterday',
+      banned_until: 'never',
+      bans: 'x',
+      admitted: '',
+      refused: '1e9',
+    },
+    { minute_left: '3', day_left: '5.5' },
+    { minute_left: '99999999999', as_of: '99999999999.5' },
+  ]) {
+    await redis.hset(name, state);
+    const answer = await send(`${stack.gateway}/v1/pets`, { key });
+    expect(answer.status).toBe(200);
+    expect(Number(answer.headers['x-ratelimit-remaining'])).toBeLessThan(60);
+  }
+});
+
+test('an address is allowed 60 requests a minute, exactly, and the table of addresses is bounded', () => {
+  let now = 1_000 * SECOND;
+  const allowance = new AddressAllowance(() => now);
+  const outcomes = Array.from({ length: 61 }, () => allowance.charge('a').outcome);
+  expect(outcomes.lastIndexOf('admitted')).toBe(59);
+  now += SECOND - 1;
+  expect(allowance.charge('a').outcome).toBe('refused');
+  now += 1;
+  expect([allowance.charge('a').outcome, allowance.charge('a').outcome]).toEqual(['admitted', 'refused']);
+  now -= 3_600 * SECOND;
+  expect(allowance.charge('a').outcome).toBe('admitted');
+  for (let at = 0; at < 10_000; at++) allowance.charge(`address ${at}`);
+  expect(allowance.look('a').buckets[0]?.tokens).toBe(60);
+  expect(allowance.look('address 9999').buckets[0]?.tokens).toBe(59);
+});
