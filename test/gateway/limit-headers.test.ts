@@ -87,8 +87,6 @@ describe.for(limiters)('with %s', ([, environment]) => {
     expect(answer.headers['ratelimit-policy']).toBe('"minute";q=10;w=60, "day";q=5;w=86400');
     expect(answer.headers.ratelimit).toBe('"minute";r=9;t=6, "day";r=4;t=17280');
   });
-}
-  });
 
   test('a refused request is told of the bucket that waits longest', async () => {
     const stack = await startStack(environment);
