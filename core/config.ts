@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { host, integer, logLevel, port, readSettings, token } from '../shared/env.ts';
 
-const databaseUrl = z.string().regex(/^sqlite:.+$/, 'must be sqlite:<path>');
+const databaseUrl = z.string().regex(/^(?:sqlite:|postgres(?:ql)?:\/\/).+$/, 'must be sqlite:<path> or postgres://…');
 
 /** The core's settings: name, check and default, a line each. */
 const CoreSettings = z.object({

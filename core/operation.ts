@@ -1,3 +1,4 @@
+import { HttpError } from '../shared/errors.ts';
 import type { Answer, Call, Operation } from '../shared/service.ts';
 import type { Store } from './store/store.ts';
 
@@ -7,15 +8,24 @@ export interface CoreParts {
   readonly bodyLimitBytes: number;
 }
 
+export type CoreCall = Call<CoreParts>;
 export type CoreOperation = Operation<CoreParts>;
+
+/** What was found, or 404. */
+export function found(what: string, id: bigint, value: unknown): Answer {
+  if (value === undefined) throw notFound(what, id);
+  return { status: 200, body: value };
+}
+
+export const notFound = (what: string, id: bigint) => new HttpError('not_found', `There is no ${what} ${id}.`);
 
 /**
  * A page of a list as an answer. One entry more than the page was asked of the store: where it came, there is a next page,
  * and the Link header says where (RFC 8288).
  */
-export function pageAnswer({ query, path }: Call<CoreParts>, limit: number, found: readonly { id: bigint }[]): Answer {
-  if (found.length <= limit) return { status: 200, body: found };
-  const body = found.slice(0, limit);
+export function pageAnswer({ query, path }: CoreCall, limit: number, entries: readonly { id: bigint }[]): Answer {
+  if (entries.length <= limit) return { status: 200, body: entries };
+  const body = entries.slice(0, limit);
   const next = new URLSearchParams(query);
   next.set('after', String(body.at(-1)?.id));
   return { status: 200, body, headers: ['Link', `<${path}?${next}>; rel="next"`] };

@@ -1,22 +1,34 @@
-import { HttpError } from '../shared/errors.ts';
-import { NewPet, PetStatus } from '../shared/pet.ts';
+import { NewPet, PetChanges, PetStatus } from '../shared/pet.ts';
 import { readBody } from '../shared/typed-body.ts';
-import { type CoreOperation, pageAnswer } from './operation.ts';
+import { createOnce } from './create-once.ts';
+import { type CoreOperation, found, notFound, pageAnswer } from './operation.ts';
 import { pageOf, pathId } from './request.ts';
+import { deletePet, insertPet, selectPet, selectPets, updatePet } from './store/pets.ts';
 
 export const listPets: CoreOperation = async (call) => {
   const page = pageOf(call.query, PetStatus);
-  return pageAnswer(call, page.limit, await call.parts.store.listPets({ ...page, limit: page.limit + 1 }));
+  const entries = await call.parts.store.read(() => selectPets({ ...page, limit: page.limit + 1 }));
+  return pageAnswer(call, page.limit, entries);
 };
 
-export const createPet: CoreOperation = async ({ parts: { store, bodyLimitBytes }, request, response }) => {
-  const pet = await readBody(NewPet, request, response, bodyLimitBytes);
-  return { status: 201, body: await store.createPet(pet) };
+export const createPet: CoreOperation = async (call) => {
+  const pet = await readBody(NewPet, call.request, call.response, call.parts.bodyLimitBytes);
+  return await createOnce(call, pet, () => insertPet(pet));
 };
 
 export const getPet: CoreOperation = async ({ parts: { store }, params }) => {
   const id = pathId(params[0], 'petId');
-  const pet = await store.getPet(id);
-  if (pet === undefined) throw new HttpError('not_found', `There is no pet ${id}.`);
-  return { status: 200, body: pet };
+  return found('pet', id, await store.read(() => selectPet(id)));
+};
+
+export const changePet: CoreOperation = async ({ parts, params, request, response }) => {
+  const id = pathId(params[0], 'petId');
+  const changes = await readBody(PetChanges, request, response, parts.bodyLimitBytes);
+  return found('pet', id, await parts.store.write(() => updatePet(id, changes)));
+};
+
+export const removePet: CoreOperation = async ({ parts: { store }, params }) => {
+  const id = pathId(params[0], 'petId');
+  if (!(await store.write(() => deletePet(id)))) throw notFound('pet', id);
+  return { status: 204 };
 };

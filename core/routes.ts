@@ -1,11 +1,16 @@
 import type { ServiceRoute } from '../shared/service.ts';
 import type { CoreParts } from './operation.ts';
-import { listOrders } from './orders.ts';
-import { createPet, getPet, listPets } from './pets.ts';
+import { changeOrder, createOrder, getOrder, listOrders } from './orders.ts';
+import { changePet, createPet, getPet, listPets, removePet } from './pets.ts';
 
 export const ROUTES: readonly ServiceRoute<CoreParts>[] = [
-  { method: 'GET', path: '/v1/pets', operation: listPets },
-  { method: 'POST', path: '/v1/pets', operation: createPet },
-  { method: 'GET', path: '/v1/pets/{petId}', operation: getPet },
-  { method: 'GET', path: '/v1/store/orders', operation: listOrders },
+  { name: 'listPets', method: 'GET', path: '/v1/pets', operation: listPets },
+  { name: 'createPet', method: 'POST', path: '/v1/pets', operation: createPet },
+  { name: 'getPet', method: 'GET', path: '/v1/pets/{petId}', operation: getPet },
+  { name: 'changePet', method: 'PATCH', path: '/v1/pets/{petId}', operation: changePet },
+  { name: 'removePet', method: 'DELETE', path: '/v1/pets/{petId}', operation: removePet },
+  { name: 'listOrders', method: 'GET', path: '/v1/store/orders', operation: listOrders },
+  { name: 'createOrder', method: 'POST', path: '/v1/store/orders', operation: createOrder },
+  { name: 'getOrder', method: 'GET', path: '/v1/store/orders/{orderId}', operation: getOrder },
+  { name: 'changeOrder', method: 'PATCH', path: '/v1/store/orders/{orderId}', operation: changeOrder },
 ];

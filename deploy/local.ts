@@ -57,7 +57,7 @@ async function launch(name: 'core' | 'gateway', own: NodeJS.ProcessEnv): Promise
 
 function stop(): void {
   stopping = true;
-  for (const { child } of children) child.kill('SIGTERM');
+  for (const { child } of children) child.kill('SIGINT');
 }
 
 /** npm does not always pass a signal on. Whoever starts this is gone when its process id changes. */

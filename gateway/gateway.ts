@@ -113,7 +113,8 @@ async function readBody(exchange: Exchange, request: CanonicalRequest, limit: nu
 }
 
 function headersForCore(exchange: Exchange, coreToken: string | undefined): string[] {
-  const ours = ['X-Request-Id', exchange.id, 'X-Forwarded-For', exchange.request.socket.remoteAddress ?? 'unknown'];
+  const peer = exchange.request.socket.remoteAddress ?? 'unknown';
+  const ours = ['X-Request-Id', exchange.id, 'X-Forwarded-For', peer, 'X-Caller-Id', exchange.keyId ?? ''];
   if (coreToken !== undefined) ours.push('Authorization', `Bearer ${coreToken}`);
   return requestHeaders(exchange.request.rawHeaders, ours);
 }

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
+import { HttpError } from '../shared/errors.ts';
 import type { Logger } from '../shared/logger.ts';
+import { createMetrics } from '../shared/metrics.ts';
 import type { Running } from '../shared/run.ts';
 import { startServer } from '../shared/server.ts';
 import { createService } from '../shared/service.ts';
@@ -54,14 +56,17 @@ export async function startGateway(settings: GatewaySettings, logger: Logger): P
       parts: { keys: access.keys, plans: access.plans, planBook },
       logger,
       token: settings.ADMIN_TOKEN ?? (await keptToken(settings.DATA_DIR)),
-      ready: () => !server.stopping,
+      metrics: createMetrics('gateway_admin'),
+      async check() {
+        if (server.stopping) throw new HttpError('unavailable', 'The service is stopping.');
+      },
     }),
   });
 
   return {
     addresses: { gateway: server.url, admin: admin.url },
-    async stop() {
-      await server.stop();
+    async stop(lameDuckMs) {
+      await server.stop({ lameDuckMs });
       await admin.stop();
       await forwarder.close();
       planBook.stop();

@@ -18,3 +18,9 @@ const REQUEST_ID = /^[\w.-]{1,64}$/;
 
 /** Whether a caller's X-Request-Id is fit for our logs and headers. */
 export const isRequestId = (text: string | undefined): text is string => text !== undefined && REQUEST_ID.test(text);
+
+/** A key that its sender gives to a POST, so that it may send it again (draft-ietf-httpapi-idempotency-key-header). */
+export const IDEMPOTENCY_KEY = 'idempotency-key';
+
+/** Whose request it is, as the gateway tells the core: the public part of an API key. Never taken from a client. */
+export const CALLER_ID = 'x-caller-id';

@@ -6,6 +6,12 @@ export const OrderStatus = z.enum(['placed', 'approved', 'delivered', 'cancelled
   error: must('be one of placed, approved, delivered, cancelled'),
 });
 
+/** What an internal service sends to order a pet. */
+export const NewOrder = z.strictObject({ petId: int64 });
+
+/** What it sends to move an order on. */
+export const OrderMove = z.strictObject({ status: OrderStatus });
+
 /** An order for one pet. `createdAt` is an RFC 3339 time in UTC. */
 export const Order = z.strictObject({
   id: int64,
@@ -15,4 +21,6 @@ export const Order = z.strictObject({
 });
 
 export type OrderStatus = z.infer<typeof OrderStatus>;
+export type NewOrder = z.infer<typeof NewOrder>;
+export type OrderMove = z.infer<typeof OrderMove>;
 export type Order = z.infer<typeof Order>;

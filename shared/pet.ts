@@ -17,16 +17,21 @@ const petName = z
   .refine((text) => text.isWellFormed(), { error: 'must be well-formed Unicode' })
   .refine((text) => !/\p{Cc}/u.test(text), { error: 'must not have control characters' });
 
+const fields = { name: petName, categoryId: int64, status: PetStatus };
+
 /** What a client sends to add an animal. */
-export const NewPet = z.strictObject({
-  name: petName,
-  categoryId: int64,
-  status: PetStatus.default('available'),
-});
+export const NewPet = z.strictObject({ ...fields, status: PetStatus.default('available') });
+
+/** What an internal service sends to change one: what is left out stays as it is. */
+export const PetChanges = z
+  .strictObject(fields)
+  .partial()
+  .refine((changes) => Object.keys(changes).length > 0, { error: 'it changes nothing' });
 
 /** An animal as the store gives it out. */
-export const Pet = NewPet.extend({ id: int64 });
+export const Pet = z.strictObject({ id: int64, ...fields });
 
 export type PetStatus = z.infer<typeof PetStatus>;
 export type NewPet = z.infer<typeof NewPet>;
+export type PetChanges = z.infer<typeof PetChanges>;
 export type Pet = z.infer<typeof Pet>;

@@ -4,8 +4,14 @@ import type { Logger } from './logger.ts';
 export interface Running {
   /** Where it can be reached, by name; told to the parent process, if there is one, and logged. */
   readonly addresses: Readonly<Record<string, string>>;
-  stop(): Promise<void>;
+  /** @param lameDuckMs how long to go on serving, telling everyone that this ends */
+  stop(lameDuckMs: number): Promise<void>;
 }
+
+/**
+ * An operator's or an orchestrator's SIGTERM leaves time to whoever balances between several of us; Ctrl-C does not.
+ */
+const LAME_DUCK_MS = 1_000;
 
 /**
  * Runs a deployable until it is told to stop: by SIGTERM or SIGINT, or by the end of the parent process that started it
@@ -20,7 +26,7 @@ export async function run(start: () => Promise<{ running: Running; logger: Logge
     if (stopped) process.exit(1);
     stopped = true;
     logger.info({ reason }, 'stopping');
-    running.stop().then(
+    running.stop(reason === 'SIGTERM' ? LAME_DUCK_MS : 0).then(
       () => process.exit(0),
       (cause) => {
         logger.fatal({ err: cause }, 'did not stop cleanly');

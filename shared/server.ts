@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import http from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
  * What every HTTP server of ours allows a connection (milliseconds and bytes). Node's own defaults leave a slow client
@@ -19,13 +20,22 @@ const LIMITS: http.ServerOptions = {
 
 const SILENCE_MS = 30_000;
 
+export interface StopOptions {
+  /**
+   * How long to go on taking requests while readiness is red and answers close their connections, so that who balances
+   * between servers can turn away first. 0 stops taking them at once.
+   */
+  lameDuckMs?: number | undefined;
+  /** How long what is in flight may then take to end. */
+  graceMs?: number;
+}
+
 export interface RunningServer {
   /** Base URL with the port that was really taken. */
   readonly url: string;
   /** True from the moment `stop` is called: readiness probes turn red and answers carry `Connection: close`. */
   readonly stopping: boolean;
-  /** Stops accepting, lets what is in flight end for up to `graceMs`, then closes whatever is left. */
-  stop(graceMs?: number): Promise<void>;
+  stop(options?: StopOptions): Promise<void>;
 }
 
 export interface Listening {
@@ -66,10 +76,11 @@ export async function startServer({ host, port, onRequest, onClientError }: List
     get stopping() {
       return stopping;
     },
-    stop(graceMs = DEFAULT_GRACE_MS) {
+    async stop({ lameDuckMs = 0, graceMs = DEFAULT_GRACE_MS } = {}) {
       stopping = true;
       for (const response of unanswered) response.shouldKeepAlive = false;
-      return close(server, graceMs);
+      await sleep(lameDuckMs);
+      await close(server, graceMs);
     },
   };
 }

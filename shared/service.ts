@@ -5,6 +5,7 @@ import { errorBody, HttpError, toHttpError } from './errors.ts';
 import { isRequestId } from './headers.ts';
 import { toJson } from './json.ts';
 import type { Logger } from './logger.ts';
+import type { Metrics } from './metrics.ts';
 import { createRouter, type Route } from './routes.ts';
 
 /** A JSON service: a table of operations, each of them typed in and typed out, and one answer for every request. */
@@ -20,16 +21,19 @@ export interface Call<Parts> {
   readonly query: URLSearchParams;
 }
 
-/** What an operation answers: a status and a value to be written as JSON; no body where the value is undefined. */
+/** What an operation answers: a status, and a value to be written as JSON or a text that is JSON already, or neither. */
 export interface Answer {
   readonly status: number;
-  readonly body: unknown;
+  readonly body?: unknown;
+  readonly json?: string;
   readonly headers?: readonly string[];
 }
 
 export type Operation<Parts> = (call: Call<Parts>) => Promise<Answer>;
 
 export interface ServiceRoute<Parts> extends Route {
+  /** Stands for the operation in metrics. */
+  readonly name: string;
   readonly operation: Operation<Parts>;
 }
 
@@ -37,41 +41,74 @@ export interface ServiceOptions<Parts> {
   readonly routes: readonly ServiceRoute<Parts>[];
   readonly parts: Parts;
   readonly logger: Logger;
-  /** When set, every request but a probe's must carry it as its bearer token. */
+  readonly metrics: Metrics;
+  /** When set, every request but probes and metrics must carry it as its bearer token. */
   readonly token: string | undefined;
-  /** False while the service is going down. */
-  ready(): boolean;
+  /** Throws when the service cannot work; tells `/readyz`. */
+  check(): Promise<void>;
 }
 
-export function createService<Parts>({ routes, parts, logger, token, ready }: ServiceOptions<Parts>): RequestListener {
-  const router = createRouter(routes);
+/** What is answered without a token. */
+const OPEN = ['/livez', '/readyz', '/metrics'];
 
-  async function answer(request: IncomingMessage, response: ServerResponse): Promise<Answer> {
+export function createService<Parts>(options: ServiceOptions<Parts>): RequestListener {
+  const { parts, logger, metrics, token, check } = options;
+  const router = createRouter<ServiceRoute<Parts>>([...options.routes, ...ownRoutes(metrics, check)]);
+
+  async function answer(
+    request: IncomingMessage,
+    response: ServerResponse,
+    told: { operation: string },
+  ): Promise<Answer> {
     const [path, search] = splitTarget(request.url ?? '');
-    if (path === '/livez') return { status: 200, body: { status: 'alive' } };
-    if (path === '/readyz') return readiness(ready());
-    if (token !== undefined && !carriesToken(request.headers.authorization, token))
+    const isOpen = token === undefined || OPEN.includes(path);
+    if (!isOpen && !carriesToken(request.headers.authorization, token)) {
       throw new HttpError('unauthorized', 'The token of this service is required.');
+    }
     const match = router.find(request.method ?? '', path);
     if (match === undefined) throw noRoute(router.allowed(path));
+    told.operation = match.route.name;
     const query = new URLSearchParams(search);
     return await match.route.operation({ parts, request, response, params: match.params, path, query });
   }
 
+  function refusal(thrown: unknown, request: IncomingMessage, response: ServerResponse, requestId: string): Answer {
+    const error = toHttpError(thrown);
+    if (error.code === 'internal_error') logger.error({ requestId, err: error.cause }, 'request failed');
+    if (!request.complete) response.shouldKeepAlive = false;
+    const challenge = error.status === 401 ? ['WWW-Authenticate', 'Bearer'] : [];
+    return { status: error.status, json: errorBody(error), headers: [...challenge, ...error.headers] };
+  }
+
   return async (request, response) => {
+    const startedAt = performance.now();
     const given = request.headers['x-request-id'];
     const requestId = typeof given === 'string' && isRequestId(given) ? given : randomUUID();
-    try {
-      const { status, body, headers = [] } = await answer(request, response);
-      send(response, status, body === undefined ? '' : toJson(body), requestId, headers);
-    } catch (thrown) {
-      const error = toHttpError(thrown);
-      if (error.code === 'internal_error') logger.error({ requestId, err: error.cause }, 'request failed');
-      if (!request.complete) response.shouldKeepAlive = false;
-      const challenge = error.status === 401 ? ['WWW-Authenticate', 'Bearer'] : [];
-      send(response, error.status, errorBody(error), requestId, [...challenge, ...error.headers]);
-    }
+    const told = { operation: 'none' };
+    const result = await answer(request, response, told).catch((thrown) =>
+      refusal(thrown, request, response, requestId),
+    );
+    send(response, result, requestId);
+    metrics.answered(told.operation, result.status, (performance.now() - startedAt) / 1_000);
   };
+}
+
+/** What every service answers about itself. */
+function ownRoutes<Parts>(metrics: Metrics, check: () => Promise<void>): ServiceRoute<Parts>[] {
+  const livez: Operation<Parts> = async () => ({ status: 200, body: { status: 'alive' } });
+  const readyz: Operation<Parts> = async () => {
+    await check();
+    return { status: 200, body: { status: 'ready' } };
+  };
+  const exposition: Operation<Parts> = async () => {
+    const { text, type } = await metrics.expose();
+    return { status: 200, json: text, headers: ['Content-Type', type] };
+  };
+  return [
+    { name: 'livez', method: 'GET', path: '/livez', operation: livez },
+    { name: 'readyz', method: 'GET', path: '/readyz', operation: readyz },
+    { name: 'metrics', method: 'GET', path: '/metrics', operation: exposition },
+  ];
 }
 
 function splitTarget(target: string): [path: string, search: string] {
@@ -79,25 +116,15 @@ function splitTarget(target: string): [path: string, search: string] {
   return mark === -1 ? [target, ''] : [target.slice(0, mark), target.slice(mark + 1)];
 }
 
-function readiness(ready: boolean): Answer {
-  if (!ready) throw new HttpError('unavailable', 'The service is stopping.');
-  return { status: 200, body: { status: 'ready' } };
-}
-
 function noRoute(allowed: readonly string[]): HttpError {
   if (allowed.length === 0) return new HttpError('not_found');
   return new HttpError('method_not_allowed', undefined, { headers: ['Allow', allowed.join(', ')] });
 }
 
-function send(
-  response: ServerResponse,
-  status: number,
-  body: string,
-  requestId: string,
-  headers: readonly string[],
-): void {
-  const about =
-    body === '' ? [] : ['Content-Type', 'application/json', 'Content-Length', String(Buffer.byteLength(body))];
-  response.writeHead(status, [...about, 'X-Request-Id', requestId, ...headers]);
-  response.end(response.req.method === 'HEAD' ? undefined : body);
+function send(response: ServerResponse, answer: Answer, requestId: string): void {
+  const { status, body, json: text = body === undefined ? '' : toJson(body), headers = [] } = answer;
+  const type = text === '' || headers.includes('Content-Type') ? [] : ['Content-Type', 'application/json'];
+  const length = text === '' ? [] : ['Content-Length', String(Buffer.byteLength(text))];
+  response.writeHead(status, [...type, ...length, 'X-Request-Id', requestId, ...headers]);
+  response.end(response.req.method === 'HEAD' ? undefined : text);
 }

@@ -34,7 +34,7 @@ function describe(error: z.ZodError): string {
   const faults = error.issues.map((issue) => {
     if (issue.code === 'unrecognized_keys') return `${issue.keys.map(quoted).join(', ')} is not known`;
     if (issue.code === 'invalid_type' && issue.path.length === 0) return 'a JSON object is expected';
-    return `${issue.path.join('.')} ${issue.message}`;
+    return `${issue.path.join('.')} ${issue.message}`.trimStart();
   });
   return `The body is not valid: ${faults.join('; ')}.`;
 }

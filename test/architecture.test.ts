@@ -57,7 +57,18 @@ test.for([
 
 test.for([
   ['ioredis', ['gateway/access/redis/connection.ts']],
-  ['undici', ['gateway/upstream/forward.ts', 'gateway/upstream/relay.ts', 'gateway/admin/client.ts']],
+  [
+    'undici',
+    [
+      'gateway/upstream/cores.ts',
+      'gateway/upstream/forward.ts',
+      'gateway/upstream/relay.ts',
+      'gateway/admin/client.ts',
+      'shared/client.ts',
+    ],
+  ],
+  ['pg', ['core/store/postgres.ts']],
+  ['@prometheus-io/client', ['shared/metrics.ts']],
   ['pino', ['shared/logger.ts']],
   ['commander', ['gateway/admin/cli.ts']],
   ['node:sqlite', ['core/store/sqlite.ts']],

@@ -1,88 +1,161 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
-import type { Order, OrderStatus } from '../../shared/order.ts';
-import type { NewPet, Pet, PetStatus } from '../../shared/pet.ts';
-import type { Page, Store } from './store.ts';
+import { HttpError } from '../../shared/errors.ts';
+import { MIGRATIONS_TABLE, readMigrations } from './migrations.ts';
+import type { Store } from './store.ts';
+import type { Row, Statement, Transaction } from './transaction.ts';
 
-const SCHEMA = `
-  CREATE TABLE IF NOT EXISTS pets (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    name TEXT NOT NULL,
-    category_id INTEGER NOT NULL,
-    status TEXT NOT NULL
-  ) STRICT;
-  CREATE INDEX IF NOT EXISTS pets_by_status ON pets (status, id);
-  CREATE TABLE IF NOT EXISTS orders (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    pet_id INTEGER NOT NULL REFERENCES pets (id),
-    status TEXT NOT NULL,
-    created_at TEXT NOT NULL
-  ) STRICT;
-  CREATE INDEX IF NOT EXISTS orders_by_status ON orders (status, id);
-`;
+/** Waiting for another process's lock holds up every request, so not for long. */
+const LOCK_TIMEOUT_MS = 1_000;
+const SQLITE_BUSY = 5;
 
-const PET = 'id, name, category_id AS categoryId, status';
-const ORDER = 'id, pet_id AS petId, status, created_at AS createdAt';
-const BEFORE_ALL_IDS = -(2n ** 63n);
-const BUSY_TIMEOUT_MS = 5_000;
+/** Told of every commit: how many writes it held, and how many seconds it took. */
+export type CommitObserver = (writes: number, seconds: number) => void;
 
-/** One SQLite file. Integers are read as bigints, so that every int64 survives the way to disk and back. */
+export interface SqliteOptions {
+  readonly onCommit?: CommitObserver;
+  /** Most writes in one commit; 1 gives each write a commit of its own. */
+  readonly maxGroup?: number;
+}
+
+interface Waiting {
+  run(): unknown;
+  resolve(result: unknown): void;
+  reject(fault: unknown): void;
+}
+
+type Outcome = { readonly result: unknown } | { readonly fault: unknown };
+
+/**
+ * One SQLite file. The writes of one turn of the event loop are committed together – one fsync for all of them – and
+ * answered after that; one that fails is undone alone.
+ */
 export class SqliteStore implements Store {
   readonly #database: DatabaseSync;
-  readonly #insertPet: StatementSync;
-  readonly #selectPet: StatementSync;
-  readonly #pets: ListStatements;
-  readonly #orders: ListStatements;
+  readonly #statements = new Map<string, StatementSync>();
+  readonly #onCommit: CommitObserver;
+  readonly #maxGroup: number;
+  #waiting: Waiting[] = [];
 
-  /** @param path the file, made with its folder when missing; ':memory:' for none */
-  constructor(path: string) {
-    if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true });
-    this.#database = new DatabaseSync(path, { readBigInts: true, timeout: BUSY_TIMEOUT_MS });
+  /** @param path the file, made with its folder when missing */
+  constructor(path: string, { onCommit = () => {}, maxGroup = Number.POSITIVE_INFINITY }: SqliteOptions = {}) {
+    mkdirSync(dirname(path), { recursive: true });
+    this.#onCommit = onCommit;
+    this.#maxGroup = maxGroup;
+    this.#database = new DatabaseSync(path, { readBigInts: true, timeout: LOCK_TIMEOUT_MS });
     // FULL: a commit has reached the disk before it is acknowledged, so it survives a power cut as well as a crash.
     this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;');
-    this.#database.exec(SCHEMA);
-    this.#insertPet = this.#database.prepare(
-      `INSERT INTO pets (name, category_id, status) VALUES (?, ?, ?) RETURNING ${PET}`,
-    );
-    this.#selectPet = this.#database.prepare(`SELECT ${PET} FROM pets WHERE id = ?`);
-    this.#pets = listStatements(this.#database, PET, 'pets');
-    this.#orders = listStatements(this.#database, ORDER, 'orders');
+    this.#migrate();
   }
 
-  async listPets(page: Page<PetStatus>): Promise<Pet[]> {
-    return list(this.#pets, page) as unknown as Pet[];
+  async read<T>(transaction: () => Transaction<T>): Promise<T> {
+    return this.#run(transaction());
   }
 
-  async createPet(pet: NewPet): Promise<Pet> {
-    return this.#insertPet.get(pet.name, pet.categoryId, pet.status) as unknown as Pet;
+  write<T>(transaction: () => Transaction<T>): Promise<T> {
+    const { promise, resolve, reject } = Promise.withResolvers<T>();
+    const waiting = { run: () => this.#run(transaction()), resolve: resolve as (result: unknown) => void, reject };
+    if (this.#waiting.push(waiting) === 1) setImmediate(() => this.#commitWaiting());
+    return promise;
   }
 
-  async getPet(id: bigint): Promise<Pet | undefined> {
-    return this.#selectPet.get(id) as Pet | undefined;
-  }
-
-  async listOrders(page: Page<OrderStatus>): Promise<Order[]> {
-    return list(this.#orders, page) as unknown as Order[];
+  async check(): Promise<void> {
+    this.#database.exec('SELECT 1');
   }
 
   async close(): Promise<void> {
+    this.#commitWaiting();
     this.#database.close();
+  }
+
+  #commitWaiting(): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (let from = 0; from < waiting.length; from += this.#maxGroup)
+      this.#commit(waiting.slice(from, from + this.#maxGroup));
+  }
+
+  #commit(group: readonly Waiting[]): void {
+    const startedAt = performance.now();
+    try {
+      this.#execute('BEGIN IMMEDIATE');
+      const outcomes = group.map((waiting) => this.#attempt(waiting));
+      this.#execute('COMMIT');
+      this.#onCommit(group.length, (performance.now() - startedAt) / 1_000);
+      for (const [index, outcome] of outcomes.entries()) settle(group[index] as Waiting, outcome);
+    } catch (cause) {
+      if (this.#database.isTransaction) this.#execute('ROLLBACK');
+      for (const { reject } of group) reject(storeFault(cause));
+    }
+  }
+
+  /** One write of a group, undone alone when it fails. */
+  #attempt({ run }: Waiting): Outcome {
+    this.#execute('SAVEPOINT one_write');
+    try {
+      return { result: run() };
+    } catch (fault) {
+      this.#execute('ROLLBACK TO one_write');
+      return { fault };
+    } finally {
+      this.#execute('RELEASE one_write');
+    }
+  }
+
+  #run<T>(transaction: Transaction<T>): T {
+    let step = transaction.next();
+    while (!step.done) step = this.#step(transaction, step.value);
+    return step.value;
+  }
+
+  /** A statement that fails is the transaction's to handle, as it would be its caller's. */
+  #step<T>(transaction: Transaction<T>, { sql, values }: Statement): IteratorResult<Statement, T> {
+    let rows: Row[];
+    try {
+      rows = this.#prepared(sql).all(...values) as Row[];
+    } catch (fault) {
+      return transaction.throw(storeFault(fault));
+    }
+    return transaction.next(rows);
+  }
+
+  #execute(sql: string): void {
+    this.#prepared(sql).run();
+  }
+
+  /** A writer has the whole file to itself: there is nothing that FOR UPDATE could add. */
+  #prepared(sql: string): StatementSync {
+    const known = this.#statements.get(sql);
+    if (known !== undefined) return known;
+    const statement = this.#database.prepare(sql.replaceAll(/\$(\d)/g, '?$1').replace(' FOR UPDATE', ''));
+    this.#statements.set(sql, statement);
+    return statement;
+  }
+
+  #migrate(): void {
+    this.#database.exec('BEGIN IMMEDIATE');
+    this.#database.exec(MIGRATIONS_TABLE);
+    const taken = this.#database
+      .prepare('SELECT version FROM migrations')
+      .all()
+      .map(({ version }) => Number(version));
+    for (const { version, name, sql } of readMigrations('sqlite').filter((step) => !taken.includes(step.version))) {
+      this.#database.exec(sql);
+      this.#database.prepare('INSERT INTO migrations VALUES (?, ?, ?)').run(version, name, new Date().toISOString());
+    }
+    this.#database.exec('COMMIT');
   }
 }
 
-interface ListStatements {
-  readonly all: StatementSync;
-  readonly byStatus: StatementSync;
+function settle({ resolve, reject }: Waiting, outcome: Outcome): void {
+  if ('fault' in outcome) reject(outcome.fault);
+  else resolve(outcome.result);
 }
 
-function listStatements(database: DatabaseSync, columns: string, table: string): ListStatements {
-  return {
-    all: database.prepare(`SELECT ${columns} FROM ${table} WHERE id > ? ORDER BY id LIMIT ?`),
-    byStatus: database.prepare(`SELECT ${columns} FROM ${table} WHERE status = ? AND id > ? ORDER BY id LIMIT ?`),
-  };
-}
-
-function list({ all, byStatus }: ListStatements, { limit, after = BEFORE_ALL_IDS, status }: Page<string>) {
-  return status === undefined ? all.all(after, limit) : byStatus.all(status, after, limit);
+/** A file that another process keeps locked is away, not broken. */
+function storeFault(fault: unknown): unknown {
+  const { errcode } = fault as { errcode?: number };
+  if (errcode !== SQLITE_BUSY) return fault;
+  return new HttpError('unavailable', undefined, { cause: fault, headers: ['Retry-After', '1'] });
 }

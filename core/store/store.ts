@@ -1,21 +1,22 @@
-import type { Order, OrderStatus } from '../../shared/order.ts';
-import type { NewPet, Pet, PetStatus } from '../../shared/pet.ts';
+import type { Transaction } from './transaction.ts';
+
+/**
+ * Where animals and orders are kept. A write that resolves is on disk. A store that cannot be reached throws an HttpError
+ * `unavailable` at once; what a transaction throws undoes all of it, and comes through as it is.
+ */
+export interface Store {
+  /** Runs statements that change nothing. */
+  read<T>(transaction: () => Transaction<T>): Promise<T>;
+  /** Runs all of a transaction or nothing of it. It may be run again from the start where databases ask for that. */
+  write<T>(transaction: () => Transaction<T>): Promise<T>;
+  /** @throws when the store cannot be reached */
+  check(): Promise<void>;
+  close(): Promise<void>;
+}
 
 /** Which part of a list is wanted: up to `limit` entries whose ids come after `after`, in ascending order of id. */
 export interface Page<Status> {
   readonly limit: number;
   readonly after?: bigint | undefined;
   readonly status?: Status | undefined;
-}
-
-/**
- * The animals and orders, wherever they are kept. A promise that resolves is a promise kept: what `createPet` has
- * returned is on disk. Ids ascend and are never used twice.
- */
-export interface Store {
-  listPets(page: Page<PetStatus>): Promise<Pet[]>;
-  createPet(pet: NewPet): Promise<Pet>;
-  getPet(id: bigint): Promise<Pet | undefined>;
-  listOrders(page: Page<OrderStatus>): Promise<Order[]>;
-  close(): Promise<void>;
 }

@@ -4,10 +4,10 @@ import type { AdminParts } from './parts.ts';
 import { changePlan, showPlans } from './plans.ts';
 
 export const ROUTES: readonly ServiceRoute<AdminParts>[] = [
-  { method: 'GET', path: '/plans', operation: showPlans },
-  { method: 'PATCH', path: '/plans/{plan}', operation: changePlan },
-  { method: 'GET', path: '/keys', operation: listKeys },
-  { method: 'POST', path: '/keys', operation: createKey },
-  { method: 'GET', path: '/keys/{id}', operation: getKey },
-  { method: 'DELETE', path: '/keys/{id}', operation: revokeKey },
+  { name: 'showPlans', method: 'GET', path: '/plans', operation: showPlans },
+  { name: 'changePlan', method: 'PATCH', path: '/plans/{plan}', operation: changePlan },
+  { name: 'listKeys', method: 'GET', path: '/keys', operation: listKeys },
+  { name: 'createKey', method: 'POST', path: '/keys', operation: createKey },
+  { name: 'getKey', method: 'GET', path: '/keys/{id}', operation: getKey },
+  { name: 'revokeKey', method: 'DELETE', path: '/keys/{id}', operation: revokeKey },
 ];

@@ -1,4 +1,4 @@
-import { HOP_BY_HOP } from '../../shared/headers.ts';
+import { CALLER_ID, HOP_BY_HOP } from '../../shared/headers.ts';
 
 /** Which headers cross the gateway. One pass each way; names and values in a flat list, as they come and go. */
 
@@ -13,6 +13,7 @@ const OURS: ReadonlySet<string> = new Set([
   'via',
   'x-real-ip',
   'x-request-id',
+  CALLER_ID,
 ]);
 
 /** Never from the core: the gateway's own word on them is final, and `date` and framing are made anew. */

@@ -28,7 +28,9 @@ test('on SIGTERM what is in flight ends, its answer closes the connection, and t
   const inFlight = send(`${url}/v1/pets`, { key, agent });
   const answer = await arrived.promise;
   gateway.child.kill('SIGTERM');
-  await expect.poll(() => send(`${url}/v1/pets`, { key }).catch(({ code }) => code)).toBe('ECONNREFUSED');
+  await expect.poll(async () => (await send(`${admin}/readyz`)).status).toBe(503);
+  expect((await send(`${url}/v1/pets`)).headers.connection).toBe('close');
+  await expect.poll(() => send(`${url}/v1/pets`).catch(({ code }) => code), { timeout: 3_000 }).toBe('ECONNREFUSED');
   answer();
   expect(await inFlight).toMatchObject({ status: 200, headers: { connection: 'close' } });
   const { code, out } = await gateway.ended;

@@ -57,7 +57,7 @@ export async function startStack(environment: Record<string, string> = {}): Prom
   }
 
   let stopped: Promise<void> | undefined;
-  const stop = () => (stopped ??= gateway.stop().then(() => core.stop()));
+  const stop = () => (stopped ??= gateway.stop(0).then(() => core.stop(0)));
   cleanUp(stop);
   return {
     gateway: url,

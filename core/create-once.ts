@@ -1,0 +1,37 @@
+import { hash } from 'node:crypto';
+import { HttpError } from '../shared/errors.ts';
+import { CALLER_ID, IDEMPOTENCY_KEY } from '../shared/headers.ts';
+import { toJson } from '../shared/json.ts';
+import type { Answer } from '../shared/service.ts';
+import type { CoreCall } from './operation.ts';
+import { once } from './store/idempotency.ts';
+import type { Transaction } from './store/transaction.ts';
+
+const MAX_KEY_LENGTH = 255;
+
+/**
+ * Runs the transaction of a POST, and answers 201 with what it made. With an Idempotency-Key, the same key and the same
+ * `body` get the first answer again, for a day.
+ * @throws {HttpError} 400 for a key that is none, 409 for one that was used for another request
+ */
+export async function createOnce<T>(call: CoreCall, body: unknown, transaction: () => Transaction<T>): Promise<Answer> {
+  const { store } = call.parts;
+  const key = idempotencyKey(call);
+  if (key === undefined) return { status: 201, body: await store.write(transaction) };
+  const fingerprint = hash('sha256', `${call.path}\n${toJson(body)}`);
+  return await store.write(() => once({ key, fingerprint, now: Date.now() }, transaction));
+}
+
+/** The key with its caller in front. A structured-field string is what the draft asks for; a bare word means the same. */
+function idempotencyKey({ request: { headersDistinct } }: CoreCall): string | undefined {
+  const given = headersDistinct[IDEMPOTENCY_KEY];
+  if (given === undefined) return undefined;
+  const key = /^"(.*)"$/.exec(given[0] ?? '')?.[1] ?? given[0] ?? '';
+  if (given.length > 1 || key === '' || key.length > MAX_KEY_LENGTH) {
+    throw new HttpError(
+      'invalid_request',
+      `Idempotency-Key must be given once and have 1 to ${MAX_KEY_LENGTH} characters.`,
+    );
+  }
+  return `${headersDistinct[CALLER_ID]?.[0] ?? ''}:${key}`;
+}

@@ -1,0 +1,51 @@
+import { HttpError } from '../../shared/errors.ts';
+import type { NewPet, Pet, PetChanges, PetStatus } from '../../shared/pet.ts';
+import { list } from './list.ts';
+import type { Page } from './store.ts';
+import { query, queryOne, type Transaction } from './transaction.ts';
+
+/** What is done to pets, each function one transaction or a part of one. */
+
+const PET = 'id, name, category_id AS "categoryId", status';
+
+export const selectPets = (page: Page<PetStatus>): Transaction<readonly Pet[]> => list<Pet>('pets', PET, page);
+
+export const selectPet = (id: bigint): Transaction<Pet | undefined> =>
+  queryOne<Pet>(`SELECT ${PET} FROM pets WHERE id = $1`, id);
+
+/** The pet, held until the transaction ends: nobody else changes it meanwhile. */
+export const holdPet = (id: bigint): Transaction<Pet | undefined> =>
+  queryOne<Pet>(`SELECT ${PET} FROM pets WHERE id = $1 FOR UPDATE`, id);
+
+export function* insertPet({ name, categoryId, status }: NewPet): Transaction<Pet> {
+  const sql = `INSERT INTO pets (name, category_id, status) VALUES ($1, $2, $3) RETURNING ${PET}`;
+  return (yield* queryOne<Pet>(sql, name, categoryId, status)) as Pet;
+}
+
+/** @throws {HttpError} 409 when an open order decides the status */
+export function* updatePet(id: bigint, changes: PetChanges): Transaction<Pet | undefined> {
+  const pet = yield* holdPet(id);
+  if (pet === undefined) return undefined;
+  const { name = pet.name, categoryId = pet.categoryId, status = pet.status } = changes;
+  if (status !== pet.status) yield* refuseWhileOrdered(id, 'its status follows the order');
+  const sql = `UPDATE pets SET name = $1, category_id = $2, status = $3 WHERE id = $4 RETURNING ${PET}`;
+  return yield* queryOne<Pet>(sql, name, categoryId, status, id);
+}
+
+/** False when there is no such pet. @throws {HttpError} 409 while an order for it is open */
+export function* deletePet(id: bigint): Transaction<boolean> {
+  if ((yield* holdPet(id)) === undefined) return false;
+  yield* refuseWhileOrdered(id, 'it cannot be deleted');
+  yield* query('DELETE FROM pets WHERE id = $1', id);
+  return true;
+}
+
+export function* setPetStatus(id: bigint, status: PetStatus): Transaction<void> {
+  yield* query('UPDATE pets SET status = $1 WHERE id = $2', status, id);
+}
+
+function* refuseWhileOrdered(id: bigint, consequence: string): Transaction<void> {
+  const sql = `SELECT id FROM orders WHERE pet_id = $1 AND status IN ('placed', 'approved') LIMIT 1`;
+  const order = yield* queryOne<{ id: bigint }>(sql, id);
+  if (order !== undefined) throw new HttpError('conflict', `Pet ${id} has the open order ${order.id}: ${consequence}.`);
+}

@@ -1,0 +1,79 @@
+import { Client, type Dispatcher, Pool, request } from 'undici';
+
+/** The cores behind the gateway: a pool of connections each, and which of them are ready. */
+
+const CONNECTIONS = 64;
+const CONNECT_TIMEOUT_MS = 1_000;
+/** Below the core's own 5 s, so that a connection is never used in the moment in which the core closes it. */
+const KEEP_ALIVE_MS = 4_000;
+/** Several times within the second in which a core that is going down still serves. */
+const PROBE_EVERY_MS = 250;
+
+/**
+ * A client that stays available when a request is refused before it is sent: undici's own then reports itself busy, with
+ * nothing in flight that could ever make it free again.
+ */
+class SafeClient extends Client {
+  override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
+    return super.dispatch(options, handler) || this.stats.size === 0;
+  }
+}
+
+export interface Core {
+  readonly origin: string;
+  readonly pool: Pool;
+  ready: boolean;
+}
+
+export interface Cores {
+  readonly count: number;
+  /** The next core in turn that is ready; the next one at all where none is. */
+  next(): Core;
+  close(): Promise<void>;
+}
+
+/** Opens the pools. Several cores are probed, so that one that is going down gets no more requests; one alone needs none. */
+export function openCores(origins: readonly string[], timeoutMs: number): Cores {
+  const cores: Core[] = origins.map((origin) => ({ origin, pool: openPool(origin, timeoutMs), ready: true }));
+  const probing = cores.length > 1 ? setInterval(() => cores.forEach(probe), PROBE_EVERY_MS).unref() : undefined;
+  let turn = 0;
+
+  return {
+    count: cores.length,
+    next() {
+      for (let tried = 0; tried < cores.length; tried++) {
+        const core = cores[turn++ % cores.length] as Core;
+        if (core.ready) return core;
+      }
+      return cores[turn++ % cores.length] as Core;
+    },
+    async close() {
+      clearInterval(probing);
+      await Promise.all(cores.map(({ pool }) => pool.destroy()));
+    },
+  };
+}
+
+/** On a connection of its own: a busy pool would answer for itself, not for the core. */
+async function probe(core: Core): Promise<void> {
+  const timeouts = { headersTimeout: CONNECT_TIMEOUT_MS, bodyTimeout: CONNECT_TIMEOUT_MS };
+  try {
+    const { statusCode, body } = await request(`${core.origin}/readyz`, { ...timeouts, reset: true });
+    await body.dump();
+    core.ready = statusCode === 200;
+  } catch {
+    core.ready = false;
+  }
+}
+
+function openPool(origin: string, timeoutMs: number): Pool {
+  return new Pool(origin, {
+    connections: CONNECTIONS,
+    pipelining: 1,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    headersTimeout: timeoutMs,
+    bodyTimeout: timeoutMs,
+    factory: (url, options) => new SafeClient(url, options as Client.Options),
+  });
+}
