@@ -12,6 +12,8 @@ import { SqliteStore } from './store/sqlite.ts';
 import type { Store } from './store/store.ts';
 
 const FORGET_EVERY_MS = 3_600_000;
+/** Twice the gateway's, which adds headers of its own to what it has taken. */
+const MAX_HEADER_BYTES = 32_768;
 
 /** Wires the core: store, then operations, then server; stops in reverse. */
 export async function startCore(settings: CoreSettings, logger: Logger): Promise<Running> {
@@ -29,7 +31,12 @@ export async function startCore(settings: CoreSettings, logger: Logger): Promise
       await store.check();
     },
   });
-  const server = await startServer({ host: settings.HOST, port: settings.PORT, onRequest });
+  const server = await startServer({
+    host: settings.HOST,
+    port: settings.PORT,
+    onRequest,
+    maxHeaderBytes: MAX_HEADER_BYTES,
+  });
   return {
     addresses: { core: server.url },
     async stop(lameDuckMs) {

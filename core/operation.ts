@@ -26,7 +26,8 @@ export const notFound = (what: string, id: bigint) => new HttpError('not_found',
 export function pageAnswer({ query, path }: CoreCall, limit: number, entries: readonly { id: bigint }[]): Answer {
   if (entries.length <= limit) return { status: 200, body: entries };
   const body = entries.slice(0, limit);
-  const next = new URLSearchParams(query);
+  const next = new URLSearchParams();
+  for (const name of ['limit', 'status']) if (query.has(name)) next.set(name, query.get(name) as string);
   next.set('after', String(body.at(-1)?.id));
   return { status: 200, body, headers: ['Link', `<${path}?${next}>; rel="next"`] };
 }

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { type AdminAddress, callAdmin, findAdmin } from '../gateway/admin/client.ts';
 
 /**
@@ -9,7 +9,7 @@ import { type AdminAddress, callAdmin, findAdmin } from '../gateway/admin/client
  * paste. Ends them both when it ends, however it ends: they watch the message channel to this process.
  */
 
-const ROOT = new URL('..', import.meta.url).pathname;
+const ROOT = dirname(import.meta.dirname);
 const DATA_DIR = resolve(process.env.DATA_DIR ?? '.data');
 const DEMO_KEYS_FILE = join(DATA_DIR, 'demo-keys.json');
 
@@ -24,8 +24,10 @@ const DEMO_KEYS = [
 const { HOST, PORT, CORE_HOST = '127.0.0.1', CORE_PORT = '7001', ...given } = process.env;
 const shared = { DATABASE_URL: `sqlite:${join(DATA_DIR, 'store.db')}`, ...given, DATA_DIR };
 
-const children: { name: string; child: ChildProcess }[] = [];
+/** The services that run, the one that was started last in front. */
+const children: ChildProcess[] = [];
 let stopping = false;
+const forever = new Promise<never>(() => {});
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, stop);
 stopWithParent();
@@ -35,35 +37,50 @@ const gateway = await launch('gateway', { ...(HOST && { HOST }), ...(PORT && { P
 const admin: AdminAddress = { ...(await findAdmin({ ...process.env, DATA_DIR })), url: gateway.admin ?? '' };
 printWelcome(await demoKeys(admin));
 
-/** Starts a service and waits until it tells where it listens. */
+/**
+ * Starts a service and waits until it tells where it listens. In a process group of its own: Ctrl-C reaches this process
+ * alone, which then stops the gateway before the core that it still needs.
+ */
 async function launch(name: 'core' | 'gateway', own: NodeJS.ProcessEnv): Promise<Record<string, string>> {
   const child = spawn(process.execPath, [`${name}/main.ts`], {
     cwd: ROOT,
     env: { ...shared, ...own },
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    detached: true,
   });
-  children.push({ name, child });
-  child.once('exit', (code) => {
-    if (!stopping) process.stderr.write(`The ${name} has ended (exit code ${code}); ending the other too.\n`);
-    if (!stopping) process.exitCode = 1;
-    stop();
-  });
-  const [addresses] = (await Promise.race([
-    once(child, 'message'),
-    once(child, 'exit').then(() => process.exit(1)),
-  ])) as [Record<string, string>];
+  children.unshift(child);
+  const ended = once(child, 'exit').then(([code]) => hasEnded(name, child, code));
+  const [addresses] = (await Promise.race([once(child, 'message'), ended.then(() => forever)])) as [
+    Record<string, string>,
+  ];
   return addresses;
 }
 
-function stop(): void {
+function hasEnded(name: string, child: ChildProcess, code: number | null): void {
+  children.splice(children.indexOf(child), 1);
+  if (!stopping) {
+    process.stderr.write(`The ${name} has ended (exit code ${code}); so does the rest.\n`);
+    process.exitCode = 1;
+  }
   stopping = true;
-  for (const { child } of children) child.kill('SIGINT');
+  children[0]?.kill('SIGINT');
+  if (children.length === 0) process.exit();
 }
 
-/** npm does not always pass a signal on. Whoever starts this is gone when its process id changes. */
+/** Ends the services one after the other, the one that was started last first; the second time, at once. */
+function stop(): void {
+  for (const child of stopping ? children : children.slice(0, 1)) child.kill(stopping ? 'SIGKILL' : 'SIGINT');
+  stopping = true;
+}
+
+/** npm does not always pass a signal on. Whoever started this is gone when its process id changes. */
 function stopWithParent(): void {
   const parent = process.ppid;
-  setInterval(() => process.ppid === parent || stop(), 500).unref();
+  const watch = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(watch);
+    stop();
+  }, 500).unref();
 }
 
 /** One key per plan, made at the first start and kept, for the owner's eyes only, so that they stay the same. */

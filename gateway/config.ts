@@ -1,7 +1,12 @@
 import { z } from 'zod';
 import { host, httpUrl, integer, isLoopback, logLevel, port, readSettings, token } from '../shared/env.ts';
 
-const redisUrl = z.url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' });
+const redisUrl = z
+  .url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' })
+  .refine(
+    (url) => !URL.canParse(url) || /^\/?\d*$/.test(new URL(url).pathname),
+    'must name a database by its number, as in redis://host:6379/0',
+  );
 
 const coreUrls = z
   .string()

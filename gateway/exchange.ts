@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpError } from '../shared/errors.ts';
 import { isRequestId } from '../shared/headers.ts';
+import { redactApiKeys } from './access/credential.ts';
 import type { Standing } from './access/verdict.ts';
 import type { GatewayRoute } from './routes.ts';
 
@@ -32,6 +33,7 @@ export class Exchange {
     this.response = response;
     this.address = address;
     const given = request.headers['x-request-id'];
-    this.id = typeof given === 'string' && isRequestId(given) ? given : randomUUID();
+    const isFit = typeof given === 'string' && isRequestId(given) && redactApiKeys(given) === given;
+    this.id = isFit ? given : randomUUID();
   }
 }

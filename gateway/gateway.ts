@@ -6,7 +6,7 @@ import type { Logger } from '../shared/logger.ts';
 import { createRouter, type Router } from '../shared/routes.ts';
 import type { AddressAllowance } from './access/address-allowance.ts';
 import { parseApiKey } from './access/credential.ts';
-import { type Limiter, LimiterUnavailable } from './access/limiter.ts';
+import { AccessUnavailable, type Limiter } from './access/limiter.ts';
 import type { Standing, Verdict } from './access/verdict.ts';
 import { type CanonicalRequest, canonicalRequest } from './edge/canonical-request.ts';
 import { clientAddress } from './edge/client-address.ts';
@@ -50,8 +50,8 @@ export function createGateway(parts: GatewayParts): RequestListener {
   function fail(exchange: Exchange, thrown: unknown): void {
     const error = toHttpError(thrown);
     // Who is refused before a decision pays from its address's allowance; who meets a fault of ours does not.
-    exchange.standing ??=
-      error.status < 500 ? parts.allowance.charge(exchange.address) : parts.allowance.look(exchange.address);
+    if (exchange.standing === undefined && error.status < 500) parts.allowance.charge(exchange.address);
+    exchange.standing ??= parts.allowance.look(exchange.address);
     sendError(exchange, error, limitHeaders(exchange.standing, parts.draftFields));
   }
 
@@ -67,12 +67,7 @@ async function decide(limiter: Limiter, exchange: Exchange, { authorization }: C
   const credential = token === undefined ? undefined : parseApiKey(token);
   if (credential === undefined) return { outcome: 'unauthorized', reason: 'malformed' };
   exchange.keyId = credential.id;
-  try {
-    return await limiter.decide(credential);
-  } catch (cause) {
-    if (!(cause instanceof LimiterUnavailable)) throw cause;
-    throw unavailable(cause);
-  }
+  return await limiter.decide(credential);
 }
 
 /** @throws {HttpError} 401, 429 or 503, unless the verdict lets the request through */
@@ -80,7 +75,7 @@ function admit(allowance: AddressAllowance, exchange: Exchange, verdict: Verdict
   exchange.outcome = verdict.outcome;
   switch (verdict.outcome) {
     case 'undecided':
-      throw unavailable(new Error(`The key's data is ${verdict.reason}.`));
+      throw new AccessUnavailable(`The key's data is ${verdict.reason}.`);
     case 'unauthorized':
       exchange.outcome = verdict.reason;
       exchange.standing = allowance.charge(exchange.address);
@@ -93,9 +88,6 @@ function admit(allowance: AddressAllowance, exchange: Exchange, verdict: Verdict
       if (verdict.outcome === 'refused') throw new HttpError('rate_limit_exceeded');
   }
 }
-
-const unavailable = (cause: unknown) =>
-  new HttpError('unavailable', undefined, { cause, headers: ['Retry-After', '1'] });
 
 function findRoute(router: Router<GatewayRoute>, { method, path }: CanonicalRequest): GatewayRoute {
   const match = router.find(method, path);

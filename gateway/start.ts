@@ -19,7 +19,7 @@ import type { GatewaySettings } from './config.ts';
 import { clientAddress } from './edge/client-address.ts';
 import { createGateway } from './gateway.ts';
 import { limitHeaders } from './respond/limit-headers.ts';
-import { sendParserError } from './respond/send-error.ts';
+import { connectionError, sendRawError } from './respond/send-error.ts';
 import { createForwarder } from './upstream/forward.ts';
 
 /** Wires the gateway in order of need: access, plans, upstream, gateway, operators; stops in reverse. */
@@ -43,10 +43,9 @@ export async function startGateway(settings: GatewaySettings, logger: Logger): P
       draftFields,
       coreToken: settings.CORE_TOKEN,
     }),
-    onClientError(fault: NodeJS.ErrnoException, socket: Socket) {
-      const standing = allowance.charge(clientAddress(socket.remoteAddress));
-      sendParserError(fault, socket, randomUUID(), limitHeaders(standing, draftFields));
-    },
+    onUnusable: (fault, socket) => answerConnection({ fault, socket, allowance, draftFields, logger }),
+    // The longest wait for the core must not look like silence.
+    silenceMs: Math.max(35_000, settings.CORE_TIMEOUT_MS + 5_000),
   });
   const admin = await startServer({
     host: settings.ADMIN_HOST,
@@ -73,6 +72,28 @@ export async function startGateway(settings: GatewaySettings, logger: Logger): P
       await access.close();
     },
   };
+}
+
+interface UnusableConnection {
+  readonly fault: NodeJS.ErrnoException;
+  readonly socket: Socket;
+  readonly allowance: AddressAllowance;
+  readonly draftFields: boolean;
+  readonly logger: Logger;
+}
+
+/** A connection that brought no request gets its answer and its line in the log all the same, unless it is gone. */
+function answerConnection({ fault, socket, allowance, draftFields, logger }: UnusableConnection): void {
+  if (!socket.writable || fault.code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  const address = clientAddress(socket.remoteAddress);
+  allowance.charge(address);
+  const error = connectionError(fault);
+  const requestId = randomUUID();
+  sendRawError(socket, error, requestId, limitHeaders(allowance.look(address), draftFields));
+  logger.info({ requestId, status: error.status, code: error.code, address, reason: fault.code }, 'request');
 }
 
 async function openAccess(settings: GatewaySettings, logger: Logger, plans: () => PlanTable): Promise<Access> {

@@ -14,7 +14,8 @@ export async function readJsonBytes(
 ): Promise<Buffer> {
   if (!isPlainJson(request)) throw new HttpError('unsupported_media_type');
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw new HttpError('payload_too_large');
-  if (request.headers.expect !== undefined) response.writeContinue();
+  // HTTP/1.0 has no interim answers, whatever its client expects (RFC 9110 §10.1.1).
+  if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
   return await collect(request, maxBytes);
 }
 

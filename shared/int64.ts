@@ -14,7 +14,7 @@ export const int64 = z
 
 /** An int64 in a path or a query: plain decimal digits, as the service itself writes them, or nothing. */
 export function parseInt64(text: string): bigint | undefined {
-  if (!/^-?\d{1,19}$/.test(text)) return undefined;
+  if (!/^(?:0|-?[1-9]\d{0,18})$/.test(text)) return undefined;
   const value = BigInt(text);
   return value >= INT64_MIN && value <= INT64_MAX ? value : undefined;
 }

@@ -16,7 +16,7 @@ export class JsonError extends Error {}
 
 const MAX_DEPTH = 32;
 const MAX_INT64_DIGITS = 19;
-const LONG_INTEGER = /[:[,\s]-?\d{16}/;
+const LONG_NUMBER = /\d{15}/;
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
@@ -48,16 +48,21 @@ function decode(bytes: Uint8Array): string {
 function parse(text: string): unknown {
   try {
     // Reading through a reviver costs six times as much, and only a long run of digits needs it.
-    return LONG_INTEGER.test(text) ? JSON.parse(text, exactInteger) : JSON.parse(text);
+    return LONG_NUMBER.test(text) ? JSON.parse(text, exactNumber) : JSON.parse(text);
   } catch (cause) {
     throw new JsonError('The body is not valid JSON.', { cause });
   }
 }
 
-function exactInteger(_key: string, value: unknown, { source = '' }: { source?: string }): unknown {
-  if (typeof value !== 'number' || Number.isSafeInteger(value)) return value;
-  return /^-?\d+$/.test(source) && source.length <= MAX_INT64_DIGITS + 1 ? BigInt(source) : value;
+function exactNumber(_key: string, value: unknown, { source = '' }: { source?: string }): unknown {
+  if (typeof value !== 'number') return value;
+  if (/^-?\d+$/.test(source)) return isExact(value, source) ? value : BigInt(source);
+  // 1.00000000000000000001 reads as 1; a fraction that only seems to be an integer is none.
+  return Number.isInteger(value) && /\.\d*[1-9]/.test(source) && !/e/i.test(source) ? Number.NaN : value;
 }
+
+const isExact = (value: number, source: string): boolean =>
+  Number.isSafeInteger(value) || source.length > MAX_INT64_DIGITS + 1;
 
 /** One pass over a text that JSON.parse has accepted. Names are compared as they read, so "a" and "\u0061" are the same. */
 function refuseDuplicatesAndDepth(text: string): void {

@@ -15,33 +15,31 @@ const LAME_DUCK_MS = 1_000;
 
 /**
  * Runs a deployable until it is told to stop: by SIGTERM or SIGINT, or by the end of the parent process that started it
- * with a message channel. A fault at the start is told in words and ends with exit status 1; a second signal ends at once.
+ * with a message channel. A fault at the start is told in words and ends with exit status 1; so does a second signal.
  */
 export async function run(start: () => Promise<{ running: Running; logger: Logger }>): Promise<void> {
   const { running, logger } = await start().catch(failedToStart);
   logger.info(running.addresses, 'listening');
   process.send?.(running.addresses);
 
+  let stopping = false;
   const stop = (reason: string) => {
-    if (stopped) process.exit(1);
-    stopped = true;
+    stopping = true;
     logger.info({ reason }, 'stopping');
     running.stop(reason === 'SIGTERM' ? LAME_DUCK_MS : 0).then(
       () => process.exit(0),
-      (cause) => {
-        logger.fatal({ err: cause }, 'did not stop cleanly');
-        process.exit(1);
-      },
+      (fault) => die(fault, 'did not stop cleanly'),
     );
   };
-  let stopped = false;
-  process.once('disconnect', () => stop('parent gone'));
-  process.on('SIGTERM', stop);
-  process.on('SIGINT', stop);
-  process.on('uncaughtException', (error) => {
-    logger.fatal({ err: error }, 'uncaught exception');
+  const die = (fault: unknown, what: string) => {
+    logger.fatal({ err: fault }, what);
     process.exit(1);
-  });
+  };
+  const onSignal = (signal: string) => (stopping ? process.exit(1) : stop(signal));
+  process.on('SIGTERM', onSignal);
+  process.on('SIGINT', onSignal);
+  process.on('disconnect', () => stopping || stop('parent gone'));
+  process.on('uncaughtException', (fault) => die(fault, 'uncaught exception'));
 }
 
 function failedToStart(fault: unknown): never {

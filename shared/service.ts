@@ -85,11 +85,12 @@ export function createService<Parts>(options: ServiceOptions<Parts>): RequestLis
     const given = request.headers['x-request-id'];
     const requestId = typeof given === 'string' && isRequestId(given) ? given : randomUUID();
     const told = { operation: 'none' };
-    const result = await answer(request, response, told).catch((thrown) =>
-      refusal(thrown, request, response, requestId),
-    );
-    send(response, result, requestId);
-    metrics.answered(told.operation, result.status, (performance.now() - startedAt) / 1_000);
+    try {
+      send(response, await answer(request, response, told), requestId);
+    } catch (thrown) {
+      send(response, refusal(thrown, request, response, requestId), requestId);
+    }
+    metrics.answered(told.operation, response.statusCode, (performance.now() - startedAt) / 1_000);
   };
 }
 

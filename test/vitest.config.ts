@@ -2,7 +2,7 @@ import { defineConfig } from 'vitest/config';
 
 const shared = {
   pool: 'forks' as const,
-  globalSetup: ['test/support/redis.ts'],
+  globalSetup: ['test/support/redis.ts', 'test/support/postgres.ts'],
   testTimeout: 20_000,
   hookTimeout: 120_000,
 };

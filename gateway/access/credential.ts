@@ -13,6 +13,7 @@ const CHECK_LENGTH = 6;
 const SECRET_START = 'as_'.length + ID_LENGTH + '_'.length;
 const CHECK_START = SECRET_START + SECRET_LENGTH;
 const API_KEY = new RegExp(`^as_[0-9A-Za-z]{${ID_LENGTH}}_[0-9A-Za-z]{${SECRET_LENGTH + CHECK_LENGTH}}$`);
+const API_KEY_IN_TEXT = new RegExp(`as_([0-9A-Za-z]{${ID_LENGTH}})_[0-9A-Za-z]+`, 'g');
 const KEY_ID = new RegExp(`^[0-9A-Za-z]{${ID_LENGTH}}$`);
 
 /** What a presented key says of itself; whether it opens anything is for the limiter to say. */
@@ -27,6 +28,9 @@ export function parseApiKey(text: string): Credential | undefined {
   if (!API_KEY.test(text) || text.slice(CHECK_START) !== checkOf(text.slice(0, CHECK_START))) return undefined;
   return { id: text.slice('as_'.length, SECRET_START - 1), digest: digestOf(text.slice(SECRET_START, CHECK_START)) };
 }
+
+/** A text for the log in which every key that somebody put there is cut down to its public part. */
+export const redactApiKeys = (text: string): string => text.replaceAll(API_KEY_IN_TEXT, 'as_$1_…');
 
 /** A new key: the whole of it, for its owner and for this once, and what is kept of it. */
 export function createApiKey(): { apiKey: string; credential: Credential } {

@@ -17,7 +17,7 @@
 
 local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
 local JITTER, LONGEST_BAN, SERIES, MAX_DOUBLINGS = SECOND, DAY, DAY, 17
-local MAX_LIMIT, HALF, DECIMALS = 1000000000, 32768, 1000000000000
+local MAX_LIMIT, HALF, DECIMALS, LATEST = 1000000000, 32768, 1000000000000, 10000000000
 local FIELDS = { 'plan', 'secret', 'old_secret', 'old_secret_until', 'disabled', 'expires_at', 'minute', 'day',
   'minute_left', 'day_left', 'patience_left', 'as_of', 'banned_until', 'bans', 'admitted', 'refused' }
 
@@ -31,7 +31,8 @@ local function read_limit(text)
 end
 
 local function read_time(text)
-  return text and #text <= 24 and find(text, '^%d+%.?%d*$') and floor(tonumber(text) * SECOND + 0.5) or nil
+  local seconds = text and #text <= 24 and find(text, '^%d+%.?%d*$') and tonumber(text)
+  return seconds and seconds < LATEST and floor(seconds * SECOND + 0.5) or nil
 end
 
 local function write_time(time)
@@ -147,17 +148,20 @@ local function decide(key, digest)
     end
   end
 
-  local changes = { 'as_of', write_time(now),
-    'minute_left', write_level(minute_tokens, minute_parts, MINUTE),
-    'day_left', write_level(day_tokens, day_parts, DAY),
-    'patience_left', write_level(patience_tokens, patience_parts, plan.ban_within) }
+  local changes = {}
+  local function put(field, value) changes[#changes + 1], changes[#changes + 2] = field, value end
+  put('as_of', write_time(now))
+  put('minute_left', write_level(minute_tokens, minute_parts, MINUTE))
+  put('day_left', write_level(day_tokens, day_parts, DAY))
+  put('patience_left', write_level(patience_tokens, patience_parts, plan.ban_within))
   if outcome == 'admitted' then
-    changes[9], changes[10] = 'admitted', format('%d', read_count(admitted) + 1)
+    put('admitted', format('%d', read_count(admitted) + 1))
   else
-    changes[9], changes[10] = 'refused', format('%d', read_count(refused) + 1)
+    put('refused', format('%d', read_count(refused) + 1))
   end
   if outcome == 'banned' then
-    changes[11], changes[12], changes[13], changes[14] = 'banned_until', write_time(banned_until), 'bans', format('%d', bans)
+    put('banned_until', write_time(banned_until))
+    put('bans', format('%d', bans))
   end
   redis.call('HSET', key, unpack(changes))
   return answer(outcome, banned_until)

@@ -52,7 +52,9 @@ export const FRESH: KeyState = {
 /** A key as operators see it. */
 export interface KeyEntry {
   readonly id: string;
-  readonly record: Omit<KeyRecord, 'secret' | 'oldSecret'>;
+  /** False for data that no decision can be taken on, as a hand on the data can leave it. */
+  readonly isReadable: boolean;
+  readonly record: Omit<KeyRecord, 'secret' | 'oldSecret' | 'plan'> & { readonly plan: string };
   readonly bannedUntil: number;
   readonly admitted: number;
   readonly refused: number;

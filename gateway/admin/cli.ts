@@ -1,4 +1,5 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { SettingsError } from '../../shared/env.ts';
 import { PLAN_FIELDS, PLAN_NAMES, type Plan, type PlanName, type PlanTable, parseLimit } from '../access/plans.ts';
 import { AdminError, callAdmin, findAdmin } from './client.ts';
 import { table } from './table.ts';
@@ -89,7 +90,7 @@ const set = plans
 for (const field of PLAN_FIELDS) set.option(`--${field.replaceAll('_', '-')} <number>`, helpFor(field), limit);
 
 await program.parseAsync().catch((fault: unknown) => {
-  if (!(fault instanceof AdminError)) throw fault;
+  if (!(fault instanceof AdminError || fault instanceof SettingsError)) throw fault;
   process.stderr.write(`${fault.message}\n`);
   process.exitCode = 1;
 });

@@ -1,5 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { request } from 'undici';
+import { z } from 'zod';
+import { host, port, readSettings, token } from '../../shared/env.ts';
 import { tokenFile } from './token.ts';
 
 /** Talks to a gateway's admin listener, for the command line and for `npm start`. */
@@ -12,13 +14,20 @@ export interface AdminAddress {
   readonly token: string;
 }
 
+const AdminSettings = z.object({
+  ADMIN_HOST: host.default('127.0.0.1'),
+  ADMIN_PORT: port().default(9090),
+  ADMIN_TOKEN: token.optional(),
+  DATA_DIR: z.string().default('.data'),
+});
+
 /**
  * Finds the listener and its token as the gateway on this machine would: ADMIN_HOST, ADMIN_PORT, ADMIN_TOKEN, or the
  * token kept in DATA_DIR.
- * @throws {AdminError} when there is no token to be found
+ * @throws {SettingsError} for bad settings, {AdminError} when there is no token to be found
  */
 export async function findAdmin(environment: NodeJS.ProcessEnv): Promise<AdminAddress> {
-  const { ADMIN_HOST = '127.0.0.1', ADMIN_PORT = '9090', DATA_DIR = '.data', ADMIN_TOKEN } = environment;
+  const { ADMIN_HOST, ADMIN_PORT, DATA_DIR, ADMIN_TOKEN } = readSettings(AdminSettings, environment);
   const url = `http://${ADMIN_HOST.includes(':') ? `[${ADMIN_HOST}]` : ADMIN_HOST}:${ADMIN_PORT}`;
   return { url, token: ADMIN_TOKEN ?? (await readToken(tokenFile(DATA_DIR))) };
 }
@@ -56,7 +65,15 @@ export async function callAdmin(
     );
   });
   const text = await answer.text();
-  const value: unknown = text === '' ? undefined : JSON.parse(text);
+  const value = parse(text, admin.url);
   if (statusCode >= 400) throw new AdminError((value as { message: string }).message);
   return value;
+}
+
+function parse(text: string, url: string): unknown {
+  try {
+    return text === '' ? undefined : JSON.parse(text);
+  } catch (cause) {
+    throw new AdminError(`What answers at ${url} is no gateway's admin listener.`, { cause });
+  }
 }

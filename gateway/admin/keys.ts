@@ -11,6 +11,8 @@ import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './parts.ts';
 
 const MAX_NAME_CHARACTERS = 100;
 const PAGE = 100;
+/** Times are counted in microseconds, exactly; past this they would not be. */
+const LATEST = '2255-01-01T00:00:00Z';
 
 const NewKey = z
   .strictObject({
@@ -21,12 +23,20 @@ const NewKey = z
     plan: z.enum(PLAN_NAMES, { error: must(`be one of ${PLAN_NAMES.join(', ')}`) }),
     minute: limitValue.optional(),
     day: limitValue.optional(),
-    expiresAt: z.iso.datetime({ offset: true, error: must('be an RFC 3339 time') }).optional(),
+    expiresAt: z.iso
+      .datetime({ offset: true, error: must('be an RFC 3339 time') })
+      .refine(isWithinReach, `must lie in the future, before ${LATEST}`)
+      .optional(),
   })
   .refine(({ plan, minute, day }) => plan !== 'enterprise' || (minute !== undefined && day !== undefined), {
     path: ['minute'],
     error: 'and day are required: an enterprise key carries its own limits',
   });
+
+function isWithinReach(time: string): boolean {
+  const at = Date.parse(time);
+  return at > Date.now() && at < Date.parse(LATEST);
+}
 
 /** Issues a key. The answer is the only time that the whole key is ever shown. */
 export const createKey: AdminOperation = async ({ parts, request, response }) => {
@@ -68,7 +78,8 @@ async function find(keys: { get(id: string): Promise<KeyEntry | undefined> }, id
   return entry;
 }
 
-function describe({ id, record, bannedUntil, admitted, refused }: KeyEntry) {
+function describe(entry: KeyEntry) {
+  const { id, record, bannedUntil, admitted, refused } = entry;
   const isBanned = bannedUntil > systemClock();
   return {
     id,
@@ -76,7 +87,7 @@ function describe({ id, record, bannedUntil, admitted, refused }: KeyEntry) {
     plan: record.plan,
     minute: record.minute,
     day: record.day,
-    state: record.disabled ? 'disabled' : isExpired(record) ? 'expired' : isBanned ? 'banned' : 'active',
+    state: stateOf(entry),
     createdAt: toTime(record.createdAt),
     expiresAt: record.expiresAt === undefined ? undefined : toTime(record.expiresAt),
     bannedUntil: isBanned ? toTime(bannedUntil) : undefined,
@@ -85,6 +96,13 @@ function describe({ id, record, bannedUntil, admitted, refused }: KeyEntry) {
   };
 }
 
-const isExpired = ({ expiresAt }: KeyEntry['record']): boolean => expiresAt !== undefined && expiresAt <= systemClock();
+/** In the order in which a decision asks. */
+function stateOf({ isReadable, record: { disabled, expiresAt }, bannedUntil }: KeyEntry): string {
+  const now = systemClock();
+  if (!isReadable) return 'unreadable';
+  if (disabled) return 'disabled';
+  if (expiresAt !== undefined && expiresAt <= now) return 'expired';
+  return bannedUntil > now ? 'banned' : 'active';
+}
 
 const toTime = (microseconds: number): string => new Date(microseconds / 1_000).toISOString();

@@ -31,7 +31,7 @@ export function canonicalRequest(request: IncomingMessage): CanonicalRequest {
   const { method = '', url: target = '', httpVersion } = request;
   if (httpVersion !== '1.1' && httpVersion !== '1.0') refuse('Only HTTP/1.1 and HTTP/1.0 are spoken here.');
   if (target.length > MAX_TARGET_LENGTH) throw new HttpError('uri_too_long');
-  const heads = singleHeaders(request.rawHeaders);
+  const heads = singleHeaders(request);
   checkFraming(request);
   const path = canonicalPath(target);
   if (!METHODS.has(method))
@@ -39,25 +39,30 @@ export function canonicalRequest(request: IncomingMessage): CanonicalRequest {
   return { method, path, target, authorization: heads.authorization, hasBody: announcesBody(request) };
 }
 
+const ONE_HOST = 'Exactly one well-formed Host header is required.';
+
 /** Node takes the first of several Host or Authorization headers, others take the last: only one is taken here. */
-function singleHeaders(rawHeaders: readonly string[]): { authorization: string | undefined } {
+function singleHeaders({ rawHeaders, httpVersion }: IncomingMessage): { authorization: string | undefined } {
   let hosts = 0;
   let authorization: string | undefined;
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at]?.toLowerCase();
     const value = rawHeaders[at + 1] ?? '';
     if (name === 'host') {
-      if (++hosts > 1 || !HOST.test(value)) refuse('Exactly one well-formed Host header is required.');
+      if (++hosts > 1 || !HOST.test(value)) refuse(ONE_HOST);
     } else if (name === 'authorization') {
       // Two of them are no credential at all: an empty one, which opens nothing.
       authorization = authorization === undefined ? value : '';
     }
   }
+  if (hosts === 0 && httpVersion === '1.1') refuse(ONE_HOST);
   return { authorization };
 }
 
 /** Node refuses Content-Length beside Transfer-Encoding; a coding other than chunked and chunks in HTTP/1.0 it takes. */
 function checkFraming({ headers, httpVersion }: IncomingMessage): void {
+  const { expect = '100-continue' } = headers;
+  if (expect.toLowerCase() !== '100-continue') refuse('The only expectation taken is 100-continue.');
   const coding = headers['transfer-encoding'];
   if (coding === undefined) return;
   if (coding.toLowerCase() !== 'chunked' || httpVersion === '1.0') refuse('The only transfer coding taken is chunked.');

@@ -1,4 +1,5 @@
 import type { Logger } from '../../shared/logger.ts';
+import { redactApiKeys } from '../access/credential.ts';
 import type { Exchange } from '../exchange.ts';
 
 /** nginx's number for a client that left before its answer was complete; never sent, so nobody is blamed for it. */
@@ -10,7 +11,7 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
   const line = {
     requestId: exchange.id,
     method: request.method,
-    path: exchange.path,
+    path: exchange.path && redactApiKeys(exchange.path),
     operation: exchange.route?.operation,
     status: statusOf(exchange),
     code: error?.code,

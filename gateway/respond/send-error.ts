@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { type ErrorCode, errorBody, HttpError } from '../../shared/errors.ts';
 import type { Exchange } from '../exchange.ts';
@@ -34,25 +35,21 @@ function mayBeLong({ request: { headers } }: Exchange): boolean {
   return isAwaited || Number(headers['content-length'] ?? 0) > SHORT_BODY_BYTES;
 }
 
-/** Answers bytes that Node's parser did not take for a request: there is no request to answer, only a connection. */
-export function sendParserError(
-  fault: NodeJS.ErrnoException,
-  socket: Socket,
-  requestId: string,
-  limits: string[],
-): void {
-  if (!socket.writable || fault.code === 'ECONNRESET') {
-    socket.destroy();
-    return;
-  }
-  const error = new HttpError(PARSER_ERRORS[fault.code ?? ''] ?? 'invalid_request');
+/** What to answer when there is no request to answer, only a connection. */
+export function connectionError({ code = '' }: NodeJS.ErrnoException): HttpError {
+  return new HttpError(CONNECTION_ERRORS[code] ?? 'invalid_request');
+}
+
+/** Answers on a bare connection, and closes it. */
+export function sendRawError(socket: Socket, error: HttpError, requestId: string, limits: readonly string[]): void {
   const body = errorBody(error);
   const headers = [...head(body, requestId), ...limits, 'Connection', 'close'];
   const lines = headers.flatMap((name, at) => (at % 2 === 0 ? [`${name}: ${headers[at + 1]}`] : []));
-  socket.end([`HTTP/1.1 ${error.status} `, ...lines, '', body].join('\r\n'));
+  socket.end([`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`, ...lines, '', body].join('\r\n'));
 }
 
-const PARSER_ERRORS: Readonly<Record<string, ErrorCode>> = {
+const CONNECTION_ERRORS: Readonly<Record<string, ErrorCode>> = {
+  CONNECT: 'method_not_allowed',
   HPE_HEADER_OVERFLOW: 'headers_too_large',
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 'payload_too_large',
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',

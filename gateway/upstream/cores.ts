@@ -23,29 +23,35 @@ export interface Core {
   readonly origin: string;
   readonly pool: Pool;
   ready: boolean;
+  /** Requests that were handed to the pool and that it has not let go of: sent, or waiting their turn. */
+  inFlight: number;
 }
 
 export interface Cores {
   readonly count: number;
-  /** The next core in turn that is ready; the next one at all where none is. */
-  next(): Core;
+  /** The next core in turn, past those that are not ready or are `except`, as long as there is another. */
+  next(except?: Core): Core;
   close(): Promise<void>;
 }
 
 /** Opens the pools. Several cores are probed, so that one that is going down gets no more requests; one alone needs none. */
 export function openCores(origins: readonly string[], timeoutMs: number): Cores {
-  const cores: Core[] = origins.map((origin) => ({ origin, pool: openPool(origin, timeoutMs), ready: true }));
+  const cores: Core[] = origins.map((origin) => ({
+    origin,
+    pool: openPool(origin, timeoutMs),
+    ready: true,
+    inFlight: 0,
+  }));
   const probing = cores.length > 1 ? setInterval(() => cores.forEach(probe), PROBE_EVERY_MS).unref() : undefined;
   let turn = 0;
 
   return {
     count: cores.length,
-    next() {
-      for (let tried = 0; tried < cores.length; tried++) {
-        const core = cores[turn++ % cores.length] as Core;
-        if (core.ready) return core;
-      }
-      return cores[turn++ % cores.length] as Core;
+    next(except) {
+      const first = turn++;
+      const inTurn = cores.map((_, at) => cores[(first + at) % cores.length] as Core);
+      const others = inTurn.filter((core) => core !== except);
+      return others.find((core) => core.ready) ?? others[0] ?? (inTurn[0] as Core);
     },
     async close() {
       clearInterval(probing);

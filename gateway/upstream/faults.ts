@@ -1,10 +1,12 @@
 import { HttpError } from '../../shared/errors.ts';
+import { CoreTooSlow } from './relay.ts';
 
 /** What the client is told when the core fails, by the code of what happened; everything else is a bad gateway. */
 export function upstreamFault(cause: unknown): HttpError {
   if (cause instanceof HttpError) return cause;
   const code = (cause as { code?: string }).code ?? '';
-  return new HttpError(TOO_SLOW.has(code) ? 'gateway_timeout' : 'bad_gateway', undefined, { cause });
+  const tooSlow = cause instanceof CoreTooSlow || TOO_SLOW.has(code);
+  return new HttpError(tooSlow ? 'gateway_timeout' : 'bad_gateway', undefined, { cause });
 }
 
 const TOO_SLOW: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT']);

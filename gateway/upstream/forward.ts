@@ -1,9 +1,9 @@
 import type { ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { HttpError } from '../../shared/errors.ts';
-import { openCores } from './cores.ts';
+import { type Core, openCores } from './cores.ts';
 import { neverArrived, upstreamFault } from './faults.ts';
-import { Relay } from './relay.ts';
+import { ClientGone, Relay } from './relay.ts';
 
 /** What goes to the core. */
 export interface UpstreamRequest {
@@ -25,56 +25,47 @@ export interface Forwarder {
   close(): Promise<void>;
 }
 
+/** Past this, an answer would come too late for anyone: a core answers a request in a millisecond, or it is in trouble. */
 const MAX_IN_FLIGHT = 1_024;
 
-/** Forwards to one core or to several in turn. A GET or HEAD that certainly never arrived goes to the next one, once. */
+/** Forwards to one core or to several in turn. A GET or HEAD that certainly never arrived goes to another one, once. */
 export function createForwarder(origins: readonly string[], timeoutMs: number): Forwarder {
   const cores = openCores(origins, timeoutMs);
-  let inFlight = 0;
 
   async function attempt(
+    core: Core,
     request: UpstreamRequest,
     response: ServerResponse,
     extraHeaders: readonly string[],
-  ): Promise<void> {
-    const core = cores.next();
-    const relay = new Relay(response, extraHeaders, timeoutMs);
+  ) {
+    if (response.destroyed) throw new ClientGone();
+    if (core.inFlight >= MAX_IN_FLIGHT)
+      throw new HttpError('unavailable', undefined, { headers: ['Retry-After', '1'] });
+    core.inFlight += 1;
+    const relay = new Relay(response, extraHeaders, timeoutMs, () => {
+      core.inFlight -= 1;
+    });
     const { method, target: path, headers, body = null } = request;
     try {
       core.pool.dispatch({ method: method as Dispatcher.HttpMethod, path, headers, body }, relay);
     } catch (fault) {
-      relay.abort(fault as Error);
+      relay.onResponseError(undefined, fault as Error);
     }
-    await relay.done.catch((fault: unknown) => {
-      if (neverArrived(fault)) core.ready = false;
-      throw fault;
-    });
-  }
-
-  async function attemptTwice(
-    request: UpstreamRequest,
-    response: ServerResponse,
-    extraHeaders: readonly string[],
-  ): Promise<void> {
-    try {
-      await attempt(request, response, extraHeaders);
-    } catch (fault) {
-      const another = cores.count > 1 && request.body === undefined && neverArrived(fault);
-      if (!another) throw fault;
-      await attempt(request, response, extraHeaders);
-    }
+    await relay.done;
   }
 
   return {
     async forward(request, response, extraHeaders) {
-      if (inFlight >= MAX_IN_FLIGHT) throw new HttpError('unavailable', undefined, { headers: ['Retry-After', '1'] });
-      inFlight += 1;
+      const core = cores.next();
       try {
-        await attemptTwice(request, response, extraHeaders);
+        await attempt(core, request, response, extraHeaders).catch((fault: unknown) => {
+          if (!neverArrived(fault)) throw fault;
+          core.ready = false;
+          if (cores.count === 1 || request.body !== undefined) throw fault;
+          return attempt(cores.next(core), request, response, extraHeaders);
+        });
       } catch (fault) {
         throw upstreamFault(fault);
-      } finally {
-        inFlight -= 1;
       }
     },
     close: () => cores.close(),

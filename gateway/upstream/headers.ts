@@ -44,13 +44,15 @@ export function requestHeaders(rawHeaders: readonly string[], ours: readonly str
 }
 
 /** What goes to the client: the core's headers less hop-by-hop ones and those on which the gateway has the last word. */
-export function responseHeaders(rawHeaders: readonly Buffer[]): string[] {
+export function responseHeaders(rawHeaders: readonly string[]): string[] {
+  const named = namedInConnection(rawHeaders);
   const kept: string[] = [];
   for (let at = 0; at < rawHeaders.length; at += 2) {
-    const header = (rawHeaders[at] as Buffer).toString('latin1');
+    const header = rawHeaders[at] as string;
     const name = header.toLowerCase();
-    if (HOP_BY_HOP.has(name) || NOT_THE_CORES.has(name) || name.startsWith('x-ratelimit-')) continue;
-    kept.push(header, (rawHeaders[at + 1] as Buffer).toString('latin1'));
+    if (HOP_BY_HOP.has(name) || named?.has(name) || NOT_THE_CORES.has(name) || name.startsWith('x-ratelimit-'))
+      continue;
+    kept.push(header, rawHeaders[at + 1] as string);
   }
   return kept;
 }
@@ -58,7 +60,7 @@ export function responseHeaders(rawHeaders: readonly Buffer[]): string[] {
 /** X-Forwarded-For spelled x_forwarded_for passes for it in every CGI-like environment. */
 const isLookAlike = (name: string): boolean => name.startsWith('x-forwarded-') || name.includes('_');
 
-/** The connection-specific headers that a client declares (RFC 9110 §7.6.1). */
+/** The connection-specific headers that a sender declares (RFC 9110 §7.6.1). */
 function namedInConnection(rawHeaders: readonly string[]): ReadonlySet<string> | undefined {
   let named: Set<string> | undefined;
   for (let at = 0; at < rawHeaders.length; at += 2) {

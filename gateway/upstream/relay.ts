@@ -13,16 +13,21 @@ export class Relay implements Dispatcher.DispatchHandler {
   readonly #deadline: NodeJS.Timeout;
   readonly #resolve: () => void;
   readonly #reject: (fault: unknown) => void;
+  readonly #release: () => void;
   #controller: Dispatcher.DispatchController | undefined;
   #aborted: Error | undefined;
   #status = 0;
   #headers: string[] = [];
   #length: number | undefined;
 
-  /** @param timeoutMs for the head of the answer to come; the time in our own queue counts, undici's timers skip it */
-  constructor(response: ServerResponse, extraHeaders: readonly string[], timeoutMs: number) {
+  /**
+   * @param timeoutMs for the head of the answer to come, the time that the request waits its turn counted in
+   * @param release called once undici has let go of the request, which can be later than its client has
+   */
+  constructor(response: ServerResponse, extraHeaders: readonly string[], timeoutMs: number, release: () => void) {
     this.#response = response;
     this.#extraHeaders = extraHeaders;
+    this.#release = release;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.done = promise;
     this.#resolve = resolve;
@@ -47,9 +52,12 @@ export class Relay implements Dispatcher.DispatchHandler {
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
     if (status < 200) return;
     clearTimeout(this.#deadline);
-    const raw = controller.rawHeaders as Buffer[];
+    if (status === 401 || status === 403) {
+      this.abort(new CoreRefusedUs(status));
+      return;
+    }
     this.#status = status;
-    this.#headers = responseHeaders(raw);
+    this.#headers = responseHeaders((controller.rawHeaders as Buffer[]).map((text) => text.toString('latin1')));
     this.#length = contentLength(this.#headers);
   }
 
@@ -67,11 +75,13 @@ export class Relay implements Dispatcher.DispatchHandler {
   onResponseEnd(): void {
     this.#sendHead();
     if (!this.#response.writableEnded) this.#response.end();
+    this.#release();
     this.#settle();
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController, fault: Error): void {
+  onResponseError(_controller: Dispatcher.DispatchController | undefined, fault: Error): void {
     if (this.#response.headersSent) this.#response.destroy();
+    this.#release();
     this.#settle(this.#aborted ?? fault);
   }
 
@@ -93,14 +103,20 @@ export class Relay implements Dispatcher.DispatchHandler {
 }
 
 /** No answer in time, by our own clock: undici's is coarse and does not run while a request waits its turn. */
-class CoreTooSlow extends Error {
-  readonly code = 'UND_ERR_HEADERS_TIMEOUT';
+export class CoreTooSlow extends Error {
   override readonly message = 'No answer in time.';
 }
 
 /** The client left before its answer was complete. Nobody else is to blame. */
 export class ClientGone extends Error {
   override readonly message = 'The client went away.';
+}
+
+/** Clients' keys are settled before anything is forwarded; what the core refuses is our own token. */
+class CoreRefusedUs extends Error {
+  constructor(status: number) {
+    super(`The core answered ${status}: CORE_TOKEN is not the one that it asks for.`);
+  }
 }
 
 function contentLength(headers: readonly string[]): number | undefined {

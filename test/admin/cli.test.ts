@@ -71,8 +71,8 @@ describe.for(limiters)('with %s', async ([, environment]) => {
   test.for([
     [['plans', 'set', 'free', '--minute', 'nan'], 'It must be a whole number from 1 to 1000000000.'],
     [['plans', 'set', 'gold', '--minute', '5'], 'There is no such plan.'],
-    [['plans', 'set', 'free'], 'The body changes nothing.'],
-    [['plans', 'set', 'enterprise', '--minute', '5'], '"minute" is not known'],
+    [['plans', 'set', 'free'], 'Nothing to change was given.'],
+    [['plans', 'set', 'enterprise', '--minute', '5'], 'enterprise has no minute of its own: its keys carry them.'],
     [['keys', 'create', '--plan', 'gold', '--name', 'a'], 'Allowed choices are free, pro, business, enterprise.'],
     [['keys', 'create', '--plan', 'free', '--name', ''], 'name must not be empty'],
     [['keys', 'create', '--plan', 'free', '--name', 'a', '--expires', 'soon'], 'expiresAt must be an RFC 3339 time'],

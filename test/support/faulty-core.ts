@@ -29,3 +29,15 @@ export async function faultyCore(onRequest: (socket: Socket, head: string) => vo
   });
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
+
+export const OK = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n[]';
+
+/** A core that answers every request with an empty list, and keeps the heads of those that reached it. */
+export async function listeningCore(): Promise<{ url: string; heads: string[] }> {
+  const heads: string[] = [];
+  const url = await faultyCore((socket, head) => {
+    heads.push(head);
+    socket.write(OK);
+  });
+  return { url, heads };
+}

@@ -1,8 +1,9 @@
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { join } from 'node:path';
 import { cleanUp } from './clean-up.ts';
 
-export const ROOT = new URL('../..', import.meta.url).pathname;
+export const ROOT = join(import.meta.dirname, '../..');
 
 export interface Ended {
   readonly code: number | null;

@@ -1,8 +1,9 @@
-import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import type { TestProject } from 'vitest/node';
+import { installPackage, isOnPath } from './install.ts';
 import { freePort } from './port.ts';
 
 declare module 'vitest' {
@@ -57,22 +58,10 @@ export async function startRedisServer(named?: string): Promise<RedisForTests> {
   return { url, stop: () => stopProcess(server) };
 }
 
-function findServer(): string | undefined {
-  return ['redis-server', 'valkey-server'].find((name) => spawnSync(name, ['--version']).status === 0);
-}
+const findServer = (): string | undefined => ['redis-server', 'valkey-server'].find(isOnPath);
 
 function installServer(): string {
-  const isRoot = process.getuid?.() === 0;
-  if (!isRoot || spawnSync('apt-get', ['--version']).status !== 0) {
-    throw new Error('The tests need a Redis: set REDIS_URL, start a container engine, or put redis-server on PATH.');
-  }
-  process.stdout.write('No Redis found; installing redis-server from the Debian packages.\n');
-  const environment = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };
-  execFileSync('apt-get', ['update', '-qq'], { env: environment, stdio: 'ignore' });
-  execFileSync('apt-get', ['install', '-y', '-qq', '--no-install-recommends', 'redis-server'], {
-    env: environment,
-    stdio: 'ignore',
-  });
+  installPackage('redis-server', 'set REDIS_URL, start a container engine, or put redis-server on PATH');
   return 'redis-server';
 }
 

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { FRESH, type KeyEntry, type KeyRecord, type KeyState } from '../keys.ts';
-import type { KeyStore } from '../limiter.ts';
+import type { KeyList, KeyStore } from '../limiter.ts';
 import { MAX_LIMIT, PLAN_NAMES } from '../plans.ts';
-import { readJsonFile, writeJsonFile } from './file.ts';
+import { JsonFile } from './file.ts';
 
 const limit = z.int().min(1).max(MAX_LIMIT);
 const time = z.int().nonnegative();
@@ -25,21 +25,21 @@ const Records = z.record(
 
 /** API keys of a gateway on its own: records in a file, so that they survive a restart; bucket levels in memory. */
 export class FileKeys implements KeyStore {
-  readonly #path: string;
+  readonly #file: JsonFile;
   readonly #records: Map<string, KeyRecord>;
   readonly #states = new Map<string, KeyState>();
-  #writing: Promise<void> = Promise.resolve();
 
-  private constructor(path: string, records: Map<string, KeyRecord>) {
-    this.#path = path;
+  private constructor(file: JsonFile, records: Map<string, KeyRecord>) {
+    this.#file = file;
     this.#records = records;
   }
 
   /** @throws when the file is there and does not hold key records */
   static async open(path: string): Promise<FileKeys> {
-    const result = Records.safeParse((await readJsonFile(path)) ?? {});
+    const file = new JsonFile(path);
+    const result = Records.safeParse((await file.read()) ?? {});
     if (!result.success) throw new Error(`${path} does not hold API keys:\n${z.prettifyError(result.error)}`);
-    return new FileKeys(path, new Map(Object.entries(result.data)));
+    return new FileKeys(file, new Map(Object.entries(result.data)));
   }
 
   record(id: string): KeyRecord | undefined {
@@ -64,10 +64,10 @@ export class FileKeys implements KeyStore {
     if (found === undefined) return undefined;
     const { secret: _secret, oldSecret: _oldSecret, ...record } = found;
     const { bannedUntil, admitted, refused } = this.#states.get(id) ?? FRESH;
-    return { id, record, bannedUntil, admitted, refused };
+    return { id, isReadable: true, record, bannedUntil, admitted, refused };
   }
 
-  async list(offset: number, limit: number): Promise<{ total: number; keys: KeyEntry[] }> {
+  async list(offset: number, limit: number): Promise<KeyList> {
     const newestFirst = [...this.#records].sort(([, a], [, b]) => b.createdAt - a.createdAt).map(([id]) => id);
     const entries = await Promise.all(newestFirst.slice(offset, offset + limit).map((id) => this.get(id)));
     return { total: newestFirst.length, keys: entries.filter((entry) => entry !== undefined) };
@@ -80,10 +80,7 @@ export class FileKeys implements KeyStore {
     return removed;
   }
 
-  /** One write at a time, each with the records as they are when its turn comes. */
   #save(): Promise<void> {
-    const write = () => writeJsonFile(this.#path, Object.fromEntries(this.#records));
-    this.#writing = this.#writing.then(write, write);
-    return this.#writing;
+    return this.#file.replace(() => Object.fromEntries(this.#records));
   }
 }

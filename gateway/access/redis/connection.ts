@@ -37,7 +37,16 @@ export async function connectRedis(url: string, timeoutMs: number, logger: Logge
   });
   tellOnce(redis, logger);
   await redis.connect().catch(() => undefined);
+  if (redis.status === 'ready') await checkDatabase(redis);
   return redis;
+}
+
+/** Where a server has no such database, ioredis says so in passing and goes on with database 0, which is somebody else's. */
+async function checkDatabase(redis: Redis): Promise<void> {
+  const wanted = redis.options.db ?? 0;
+  if (wanted === 0 || (await redis.client('INFO')).includes(` db=${wanted} `)) return;
+  redis.disconnect();
+  throw new Error(`REDIS_URL: this Redis has no database ${wanted}.`);
 }
 
 /** ioredis reports every failed attempt; a person wants to know that it went away and that it came back. */

@@ -23,22 +23,24 @@ export function toHash(record: KeyRecord): Record<string, string> {
   );
 }
 
-/** A hash as an entry for people; undefined where it is not an API key's. */
-export function toEntry(id: string, hash: Record<string, string>): KeyEntry | undefined {
+/** A hash as an entry for people. What decide.lua could make nothing of is shown as unreadable. */
+export function toEntry(id: string, hash: Record<string, string>): KeyEntry {
   const plan = hash.plan ?? '';
-  if (hash.secret === undefined || !isPlanName(plan)) return undefined;
+  const expiresAt = fromSeconds(hash.expires_at);
+  const isReadable = hash.secret !== undefined && isPlanName(plan) && (expiresAt !== undefined || !hash.expires_at);
   const record = {
     plan,
     name: hash.name ?? '',
     createdAt: fromSeconds(hash.created_at) ?? 0,
     oldSecretUntil: fromSeconds(hash.old_secret_until),
-    expiresAt: fromSeconds(hash.expires_at),
-    disabled: (hash.disabled ?? '0') !== '0',
+    expiresAt,
+    disabled: !['', '0'].includes(hash.disabled ?? ''),
     minute: parseLimit(hash.minute ?? ''),
     day: parseLimit(hash.day ?? ''),
   };
   return {
     id,
+    isReadable,
     record,
     bannedUntil: fromSeconds(hash.banned_until) ?? 0,
     admitted: Number(hash.admitted ?? 0) || 0,
@@ -51,5 +53,5 @@ function toSeconds(time: number | undefined): string | undefined {
 }
 
 function fromSeconds(text: string | undefined): number | undefined {
-  return text === undefined || !/^\d+\.?\d*$/.test(text) ? undefined : Math.round(Number(text) * 1e6);
+  return text === undefined || !/^\d{1,10}(?:\.\d*)?$/.test(text) ? undefined : Math.round(Number(text) * 1e6);
 }

@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts';
 import type { Credential } from '../credential.ts';
-import { type Limiter, LimiterUnavailable } from '../limiter.ts';
+import { AccessUnavailable, type Limiter } from '../limiter.ts';
 import { isPlanName, PLAN_FIELDS, PLAN_NAMES, type PlanTable } from '../plans.ts';
 import { DAY, MINUTE, type Verdict } from '../verdict.ts';
 import type { RedisConnection } from './connection.ts';
@@ -53,7 +53,7 @@ export class RedisLimiter implements Limiter {
       const replies = await this.#redis.decide(batch.length, ...keys, clock, this.#planText(), ...digests);
       for (const [index, { resolve }] of batch.entries()) resolve(readVerdict(replies[index] ?? []));
     } catch (cause) {
-      const fault = new LimiterUnavailable('Redis gave no decision.', { cause });
+      const fault = new AccessUnavailable(`Redis gave no decision: ${(cause as Error).message}`);
       for (const { reject } of batch) reject(fault);
     }
   }

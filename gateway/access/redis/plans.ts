@@ -1,6 +1,7 @@
 import type { PlanStore } from '../limiter.ts';
 import type { StoredPlans } from '../plans.ts';
 import type { RedisConnection } from './connection.ts';
+import { reach } from './reach.ts';
 
 const TABLE = 'gateway:plans';
 
@@ -13,14 +14,14 @@ export class RedisPlans implements PlanStore {
   }
 
   read(): Promise<StoredPlans> {
-    return this.#redis.hgetall(TABLE);
+    return reach(this.#redis.hgetall(TABLE));
   }
 
   async seed(plans: StoredPlans): Promise<void> {
-    await Promise.all(Object.entries(plans).map(([field, value]) => this.#redis.hsetnx(TABLE, field, value)));
+    await Promise.all(Object.entries(plans).map(([field, value]) => reach(this.#redis.hsetnx(TABLE, field, value))));
   }
 
   async write(plans: StoredPlans): Promise<void> {
-    await this.#redis.hset(TABLE, plans);
+    await reach(this.#redis.hset(TABLE, plans));
   }
 }

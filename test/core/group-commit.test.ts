@@ -1,0 +1,62 @@
+import { expect, test } from 'vitest';
+import { insertPet } from '../../core/store/pets.ts';
+import { SqliteStore } from '../../core/store/sqlite.ts';
+import { query, type Transaction } from '../../core/store/transaction.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+async function openStore(): Promise<{ store: SqliteStore; commits: number[]; count: () => Promise<number> }> {
+  const commits: number[] = [];
+  const store = new SqliteStore(`${await temporaryFolder()}/store.db`, { onCommit: (writes) => commits.push(writes) });
+  const count = async () =>
+    Number((await store.read(() => query<{ n: bigint }>('SELECT COUNT(*) AS n FROM pets')))[0]?.n);
+  return { store, commits, count };
+}
+
+const rex = { name: 'Rex', categoryId: 1n, status: 'available' } as const;
+
+function* insertThenFail(): Transaction<void> {
+  yield* insertPet(rex);
+  throw new Error('on purpose');
+}
+
+test('the writes of one turn are one commit, and one that fails is undone alone', async () => {
+  const { store, commits, count } = await openStore();
+  const writes = [
+    ...Array.from({ length: 10 }, () => store.write(() => insertPet(rex))),
+    store.write(insertThenFail),
+    store.write(() => query('INSERT INTO pets (name) VALUES ($1)', 'incomplete')),
+    ...Array.from({ length: 10 }, () => store.write(() => insertPet(rex))),
+  ];
+  const results = await Promise.allSettled(writes);
+  expect(commits).toEqual([22]);
+  expect(results.filter(({ status }) => status === 'rejected')).toMatchObject([
+    { reason: { message: 'on purpose' } },
+    { reason: { code: 'ERR_SQLITE_ERROR' } },
+  ]);
+  expect(await count()).toBe(20);
+  await store.close();
+});
+
+test('a commit that fails is acknowledged to nobody, and the next one works', async () => {
+  const folder = await temporaryFolder();
+  const store = new SqliteStore(`${folder}/store.db`);
+  const other = new SqliteStore(`${folder}/store.db`);
+  const { DatabaseSync } = await import('node:sqlite');
+  const locking = new DatabaseSync(`${folder}/store.db`);
+  locking.exec('BEGIN IMMEDIATE');
+  const refused = await Promise.allSettled([store.write(() => insertPet(rex)), store.write(() => insertPet(rex))]);
+  expect(refused).toMatchObject(Array(2).fill({ status: 'rejected', reason: { code: 'unavailable', status: 503 } }));
+  locking.exec('COMMIT');
+  locking.close();
+  expect(await store.write(() => insertPet(rex))).toEqual({ id: 1n, ...rex });
+  expect(await other.read(() => query('SELECT id FROM pets'))).toEqual([{ id: 1n }]);
+  await store.close();
+  await other.close();
+});
+
+test('what was waiting when the store closes is still written', async () => {
+  const { store } = await openStore();
+  const writing = store.write(() => insertPet(rex));
+  await store.close();
+  expect(await writing).toMatchObject({ id: 1n });
+});

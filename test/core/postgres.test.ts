@@ -1,0 +1,80 @@
+import pg from 'pg';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { emptyPostgres } from '../support/databases.ts';
+import { post, send } from '../support/http.ts';
+import { startPostgres } from '../support/postgres.ts';
+import { startService } from '../support/process.ts';
+import { startStack } from '../support/stack.ts';
+
+test('two cores that start at the same moment on an empty database make its schema once, and serve one gateway', async () => {
+  const url = await emptyPostgres();
+  const environment = { PORT: '0', DATABASE_URL: url, LOG_LEVEL: 'warn' };
+  const cores = await Promise.all(Array.from({ length: 2 }, () => startService('core/main.ts', environment)));
+  const client = new pg.Client(url);
+  await client.connect();
+  const { rows } = await client.query('SELECT version FROM migrations ORDER BY version');
+  expect(rows).toEqual([{ version: '1' }, { version: '2' }]);
+  await client.end();
+
+  const stack = await startStack({ CORE_URL: cores.map(({ addresses }) => addresses.core).join(',') });
+  const key = await stack.issueKey();
+  const added = await Promise.all(
+    Array.from({ length: 20 }, () => post(`${stack.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key })),
+  );
+  expect(new Set(added.map(({ json }) => (json as { id: number }).id)).size).toBe(20);
+  for (const { addresses } of cores) expect((await send(`${addresses.core}/v1/pets?limit=100`)).json).toHaveLength(20);
+  for (const { child } of cores) child.kill('SIGINT');
+  await Promise.all(cores.map(({ ended }) => ended));
+});
+
+test('without PostgreSQL the core answers 503 at once, and works again when it is back', async () => {
+  const postgres = await startPostgres();
+  cleanUp(postgres.stop);
+  const stack = await startStack({ DATABASE_URL: postgres.url });
+  const pets = `${stack.core}/v1/pets`;
+  expect((await post(pets, { name: 'Rex', categoryId: 1 })).status).toBe(201);
+
+  postgres.server?.kill('SIGSTOP');
+  const stoppedAt = performance.now();
+  const stalled = new Set(
+    (await Promise.all(Array.from({ length: 30 }, () => send(pets)))).map(({ status }) => status),
+  );
+  expect([...stalled].filter((status) => status !== 200 && status !== 503)).toEqual([]);
+  expect(performance.now() - stoppedAt).toBeLessThan(2_000);
+  postgres.server?.kill('SIGCONT');
+  await expect.poll(async () => (await send(pets)).status, { timeout: 5_000 }).toBe(200);
+
+  const client = new pg.Client(postgres.url);
+  await client.connect();
+  client.on('error', () => {});
+  await client.query(
+    `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'`,
+  );
+  await client.end();
+  await expect.poll(async () => (await send(pets)).status, { timeout: 2_000 }).toBe(200);
+
+  await postgres.stop();
+  const before = performance.now();
+  const answer = await send(pets);
+  expect([answer.status, answer.json]).toEqual([
+    503,
+    { code: 'unavailable', message: expect.any(String), status: 503 },
+  ]);
+  expect(answer.headers['retry-after']).toBe('1');
+  expect((await post(pets, { name: 'Rex', categoryId: 1 })).status).toBe(503);
+  expect((await send(`${stack.core}/readyz`)).status).toBe(503);
+  expect((await send(`${stack.core}/livez`)).status).toBe(200);
+  expect(performance.now() - before).toBeLessThan(500);
+}, 60_000);
+
+test('the schema of PostgreSQL is described once: the same tables and columns as in SQLite', async () => {
+  const { readMigrations } = await import('../../core/store/migrations.ts');
+  const shape = (database: 'sqlite' | 'postgres') =>
+    readMigrations(database).map(({ version, name, sql }) => [
+      version,
+      name,
+      [...sql.matchAll(/^ {2}(\w+) |(?:TABLE|INDEX) (\w+)/gm)].map(([, column, object]) => column ?? object),
+    ]);
+  expect(shape('postgres')).toEqual(shape('sqlite'));
+});

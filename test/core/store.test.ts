@@ -1,0 +1,194 @@
+import http from 'node:http';
+import { describe, expect, test } from 'vitest';
+import { DATABASES } from '../support/databases.ts';
+import { post, send } from '../support/http.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+describe.for(DATABASES)('on %s', async ([, empty]) => {
+  const stack = await startStack({ DATABASE_URL: await empty() });
+  const pets = `${stack.core}/v1/pets`;
+  const orders = `${stack.core}/v1/store/orders`;
+
+  const patch = (url: string, body: unknown) => post(url, body, { method: 'PATCH' });
+  const newPet = async (status?: string) =>
+    ((await post(pets, { name: 'Rex', categoryId: 1, ...(status && { status }) })).json as { id: number }).id;
+  const newOrder = async (petId: number) => ((await post(orders, { petId })).json as { id: number }).id;
+  const statusOf = async (petId: number) => ((await send(`${pets}/${petId}`)).json as { status: string }).status;
+  const conflict = (message: string) => ({ status: 409, json: { code: 'conflict', message, status: 409 } });
+
+  test('a pet is changed in what is named, and the rest stays', async () => {
+    const id = await newPet();
+    expect((await patch(`${pets}/${id}`, { name: 'Max' })).json).toEqual({
+      id,
+      name: 'Max',
+      categoryId: 1,
+      status: 'available',
+    });
+    expect((await patch(`${pets}/${id}`, { categoryId: 7, status: 'sold' })).json).toEqual({
+      id,
+      name: 'Max',
+      categoryId: 7,
+      status: 'sold',
+    });
+    expect((await patch(`${pets}/${id}`, {})).json).toMatchObject({
+      code: 'invalid_request',
+      message: 'The body is not valid: it changes nothing.',
+    });
+    expect((await patch(`${pets}/${id}`, { id: 5 })).status).toBe(400);
+    expect((await patch(`${pets}/404404`, { name: 'Max' })).status).toBe(404);
+  });
+
+  test('a pet is deleted, once, and its id never given again', async () => {
+    const id = await newPet();
+    expect(await send(`${pets}/${id}`, { method: 'DELETE' })).toMatchObject({ status: 204, text: '' });
+    expect((await send(`${pets}/${id}`)).status).toBe(404);
+    expect((await send(`${pets}/${id}`, { method: 'DELETE' })).status).toBe(404);
+    expect(await newPet()).toBeGreaterThan(id);
+  });
+
+  test('an order holds its pet, and its end decides what becomes of it', async () => {
+    const petId = await newPet();
+    const placed = await post(orders, { petId });
+    const { id, createdAt } = placed.json as { id: number; createdAt: string };
+    expect([placed.status, placed.json]).toEqual([201, { id, petId, status: 'placed', createdAt }]);
+    expect(Math.abs(Date.parse(createdAt) - Date.now())).toBeLessThan(5_000);
+    expect(await statusOf(petId)).toBe('pending');
+    expect((await send(`${orders}/${id}`)).json).toEqual(placed.json);
+    expect((await patch(`${orders}/${id}`, { status: 'approved' })).json).toEqual({
+      id,
+      petId,
+      status: 'approved',
+      createdAt,
+    });
+    expect(await statusOf(petId)).toBe('pending');
+    expect((await patch(`${orders}/${id}`, { status: 'delivered' })).status).toBe(200);
+    expect(await statusOf(petId)).toBe('sold');
+    expect((await send(`${orders}?status=delivered&limit=100`)).json).toContainEqual({
+      id,
+      petId,
+      status: 'delivered',
+      createdAt,
+    });
+  });
+
+  test('a cancelled order lets its pet go', async () => {
+    const petId = await newPet();
+    const id = await newOrder(petId);
+    expect((await patch(`${orders}/${id}`, { status: 'cancelled' })).status).toBe(200);
+    expect(await statusOf(petId)).toBe('available');
+    expect((await post(orders, { petId })).status).toBe(201);
+  });
+
+  test('every rule that is broken is named', async () => {
+    const petId = await newPet();
+    const id = await newOrder(petId);
+    const sold = await newPet('sold');
+    expect(await post(orders, { petId })).toMatchObject(
+      conflict(`Pet ${petId} is pending; only an available pet can be ordered.`),
+    );
+    expect(await post(orders, { petId: sold })).toMatchObject(
+      conflict(`Pet ${sold} is sold; only an available pet can be ordered.`),
+    );
+    expect(await post(orders, { petId: 404404 })).toMatchObject(conflict('There is no pet 404404 to order.'));
+    expect(await patch(`${orders}/${id}`, { status: 'delivered' })).toMatchObject(
+      conflict(`Order ${id} is placed and cannot become delivered, only approved or cancelled.`),
+    );
+    expect(await patch(`${pets}/${petId}`, { status: 'sold' })).toMatchObject(
+      conflict(`Pet ${petId} has the open order ${id}: its status follows the order.`),
+    );
+    expect(await send(`${pets}/${petId}`, { method: 'DELETE' })).toMatchObject(
+      conflict(`Pet ${petId} has the open order ${id}: it cannot be deleted.`),
+    );
+    expect((await patch(`${pets}/${petId}`, { name: 'Max', status: 'pending' })).status).toBe(200);
+    await patch(`${orders}/${id}`, { status: 'cancelled' });
+    expect(await patch(`${orders}/${id}`, { status: 'approved' })).toMatchObject(
+      conflict(`Order ${id} is cancelled and cannot become approved.`),
+    );
+    expect((await patch(`${orders}/404404`, { status: 'approved' })).status).toBe(404);
+    expect((await send(`${pets}/${petId}`, { method: 'DELETE' })).status).toBe(204);
+    expect((await send(`${orders}/${id}`)).status).toBe(200);
+  });
+
+  test.for(['{}', '{"petId":"1"}', '{"petId":1.5}', '{"petId":1,"status":"placed"}', '[]', ''])(
+    'the order %s is 400',
+    async (body) => {
+      expect((await post(orders, body)).status).toBe(400);
+    },
+  );
+
+  test.for(['{}', '{"status":"gone"}', '{"status":"approved","petId":1}'])(
+    'the step %s of an order is 400',
+    async (body) => {
+      expect((await patch(`${orders}/1`, body)).status).toBe(400);
+    },
+  );
+
+  test('of many who order one pet at once, one gets it', async () => {
+    const petId = await newPet();
+    const statuses = (await Promise.all(Array.from({ length: 20 }, () => post(orders, { petId })))).map(
+      ({ status }) => status,
+    );
+    expect(statuses.sort()).toEqual([201, ...Array<number>(19).fill(409)]);
+  });
+
+  test('every int64 is kept, digit for digit', async () => {
+    for (const categoryId of ['-9223372036854775808', '9223372036854775807', '9007199254740993']) {
+      const added = await post(pets, `{"name":"Rex","categoryId":${categoryId}}`);
+      expect(added.text).toContain(`"categoryId":${categoryId},`);
+      expect((await send(`${pets}/${(added.json as { id: number }).id}`)).text).toBe(added.text);
+    }
+  });
+
+  test('text that is SQL stays text', async () => {
+    const name = `Robert'); DROP TABLE pets;-- $1 ?1`;
+    const { json } = await post(pets, { name, categoryId: 1 });
+    expect(json).toMatchObject({ name });
+  });
+
+  test('requests are counted by operation and status, with their time', async () => {
+    await send(`${pets}?limit=0`);
+    const text = await metricsOf(stack);
+    expect(text).toMatch(/^core_requests_total\{operation="listPets",status="400"\} [1-9]/m);
+    expect(text).toMatch(/^core_requests_total\{operation="createOrder",status="409"\} [1-9]/m);
+    expect(text).toMatch(/^core_request_duration_seconds_bucket\{le="0.1",operation="createPet"\} [1-9]/m);
+  });
+});
+
+async function metricsOf(stack: Stack): Promise<string> {
+  return (await send(`${stack.core}/metrics`)).text;
+}
+
+test('none of what internal services may do can be done through the gateway', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey({ plan: 'business' });
+  await post(`${stack.core}/v1/pets`, { name: 'Rex', categoryId: 1 });
+  for (const [method, path, body] of [
+    ['PATCH', '/v1/pets/1', '{"name":"Max"}'],
+    ['DELETE', '/v1/pets/1', undefined],
+    ['POST', '/v1/store/orders', '{"petId":1}'],
+  ] as const) {
+    const headers = { 'content-type': 'application/json' };
+    const answer = await send(stack.gateway + path, { method, key, headers, ...(body && { body }) });
+    expect([method, answer.status]).toEqual([method, 405]);
+  }
+  for (const path of ['/v1/store/orders/1', '/readyz', '/livez', '/metrics']) {
+    expect((await send(stack.gateway + path, { key })).status).toBe(404);
+  }
+  expect((await send(`${stack.core}/v1/pets/1`)).json).toMatchObject({ name: 'Rex' });
+  expect((await send(`${stack.core}/v1/store/orders`)).text).toBe('[]');
+});
+
+test('commits are counted, with their writes and time', async () => {
+  const stack = await startStack();
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 32 });
+  await Promise.all(
+    Array.from({ length: 500 }, () => post(`${stack.core}/v1/pets`, { name: 'Rex', categoryId: 1 }, { agent })),
+  );
+  agent.destroy();
+  const text = await metricsOf(stack);
+  const writes = Number(/^core_commit_writes_sum (\d+)$/m.exec(text)?.[1]);
+  const commits = Number(/^core_commit_writes_count (\d+)$/m.exec(text)?.[1]);
+  expect(writes).toBeGreaterThanOrEqual(500);
+  expect(commits).toBeLessThan(writes / 2);
+  expect(text).toMatch(/^core_commit_seconds_count \d+$/m);
+});

@@ -1,0 +1,128 @@
+import net from 'node:net';
+import { expect, test } from 'vitest';
+import { listeningCore } from '../support/faulty-core.ts';
+import { send, sendBytes } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+test.for([
+  ['a dot segment', '/v1/../v1/pets'],
+  ['an encoded dot segment', '/v1/%2e%2e/v1/pets'],
+  ['an empty segment', '//v1/pets'],
+  ['a backslash', '/v1\\pets'],
+  ['an encoded slash', '/v1%2fpets'],
+  ['an encoded backslash', '/v1/pets%5c1'],
+  ['an encoded NUL', '/v1/pets/%00'],
+  ['a broken encoding', '/v1/pets/%zz'],
+  ['a fragment', '/v1/pets#x'],
+  ['the absolute form', 'http://evil/v1/pets'],
+  ['an asterisk', '*'],
+  ['a quote', '/v1/pets?x="'],
+])('%s in the target is refused, and forwarded to nobody', async ([, target]) => {
+  const core = await listeningCore();
+  const stack = await startStack({ CORE_URL: core.url });
+  const key = await stack.issueKey();
+  const raw = await sendBytes(
+    stack.gateway,
+    `GET ${target} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${key}\r\n\r\n`,
+  );
+  expect(raw).toMatch(/^HTTP\/1.1 400 [\s\S]*"code":"invalid_request"/);
+  expect(raw).toMatch(/\r\nConnection: close\r\n/i);
+  expect(core.heads).toEqual([]);
+});
+
+test.for([
+  ['two Host headers', 'GET /v1/pets HTTP/1.1\r\nhost: a\r\nhost: b\r\n'],
+  ['a Host that is none', 'GET /v1/pets HTTP/1.1\r\nhost: x/../@y\r\n'],
+  ['a coding that is not chunked', 'POST /v1/pets HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n'],
+  ['chunks in HTTP/1.0', 'POST /v1/pets HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n'],
+  ['another version', 'GET /v1/pets HTTP/2.0\r\nhost: a\r\n'],
+])('%s is refused, and forwarded to nobody', async ([, head]) => {
+  const core = await listeningCore();
+  const stack = await startStack({ CORE_URL: core.url });
+  const key = await stack.issueKey();
+  const raw = await sendBytes(stack.gateway, `${head}authorization: Bearer ${key}\r\n\r\n0\r\n\r\n`);
+  expect(raw).toMatch(/^HTTP\/1.1 400 [\s\S]*"code":"invalid_request"/);
+  expect(core.heads).toEqual([]);
+});
+
+test.for(['DELETE', 'OPTIONS', 'GET'])('a second request hidden in the body of a %s reaches nobody', async (method) => {
+  const core = await listeningCore();
+  const stack = await startStack({ CORE_URL: core.url });
+  const key = await stack.issueKey();
+  const hidden = 'GET /v1/smuggled HTTP/1.1\r\nhost: a\r\n\r\n';
+  const chunk = `${hidden.length.toString(16)}\r\n${hidden}\r\n0\r\n\r\n`;
+  await sendBytes(
+    stack.gateway,
+    `${method} /v1/pets HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${key}\r\ntransfer-encoding: chunked\r\n\r\n${chunk}`,
+    500,
+  );
+  expect(core.heads.filter((head) => head.includes('smuggled'))).toEqual([]);
+});
+
+test('Expect: 100-continue is answered once the body would be taken', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey();
+  const body = '{"name":"Rex","categoryId":1}';
+  const head = `POST /v1/pets HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\nexpect: 100-continue\r\nconnection: close\r\n\r\n`;
+  const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1');
+  let received = '';
+  socket.on('data', (chunk) => {
+    received += chunk;
+  });
+  socket.write(head);
+  await expect.poll(() => received).toMatch(/^HTTP\/1.1 100 Continue\r\n\r\n$/);
+  socket.write(body);
+  await expect.poll(() => received).toMatch(/HTTP\/1.1 201 Created/);
+  const refused = await sendBytes(stack.gateway, head.replace(key, 'x'));
+  expect(refused).toMatch(/^HTTP\/1.1 401 /);
+});
+
+test.for([
+  ['no Host', 'GET /v1/pets HTTP/1.1\r\n', 400, 'invalid_request'],
+  [
+    'an expectation that nobody knows',
+    'GET /v1/pets HTTP/1.1\r\nhost: a\r\nexpect: banana\r\n',
+    400,
+    'invalid_request',
+  ],
+  ['CONNECT', 'CONNECT a:1 HTTP/1.1\r\nhost: a\r\n', 405, 'method_not_allowed'],
+  ['a line that is no header', 'GET /v1/pets HTTP/1.1\r\nhost: a\r\nbroken\r\n', 400, 'invalid_request'],
+] as const)('%s is answered in the Error shape, with limits, and closed', async ([, head, status, code]) => {
+  const stack = await startStack();
+  const raw = await sendBytes(stack.gateway, `${head}\r\n`);
+  expect(raw).toMatch(
+    new RegExp(
+      `^HTTP/1.1 ${status} \\w[\\s\\S]*X-RateLimit-Limit: 60\r\n[\\s\\S]*Connection: close\r\n[\\s\\S]*"code":"${code}"`,
+      'i',
+    ),
+  );
+});
+
+test('garbage behind a request cuts nothing of its answer, and is no answer to it', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey();
+  const raw = await sendBytes(
+    stack.gateway,
+    `GET /v1/pets HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${key}\r\n\r\ngarbage\r\n\r\n`,
+  );
+  expect(raw).toMatch(/^HTTP\/1.1 200 [\s\S]*\r\n\r\n\[\]$/);
+});
+
+test('garbage in the middle of a body is 400, and nothing is added', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey();
+  const head = `POST /v1/pets HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`;
+  expect(await sendBytes(stack.gateway, `${head}5\r\n{"nam\r\nxyz\r\n`)).toMatch(
+    /^HTTP\/1.1 400 [\s\S]*"code":"invalid_request"/,
+  );
+  expect((await send(`${stack.core}/v1/pets`)).text).toBe('[]');
+});
+
+test('a key in the path or in the request id does not reach the log', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey();
+  const answer = await send(`${stack.gateway}/v1/pets/${key}`, { headers: { 'x-request-id': key } });
+  expect(answer.headers['x-request-id']).not.toBe(key);
+  expect(JSON.stringify(stack.log)).not.toContain(key.slice(16, 48));
+  expect(stack.log.find(({ msg }) => msg === 'request')?.path).toBe(`/v1/pets/as_${key.slice(3, 15)}_…`);
+});

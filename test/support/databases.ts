@@ -1,0 +1,28 @@
+import pg from 'pg';
+import { inject } from 'vitest';
+import { cleanUp } from './clean-up.ts';
+import { temporaryFolder } from './stack.ts';
+
+/** Both kinds of database, and how to get an empty one of each: its DATABASE_URL. */
+export const DATABASES: readonly [name: string, empty: () => Promise<string>][] = [
+  ['SQLite', async () => `sqlite:${await temporaryFolder()}/store.db`],
+  ['PostgreSQL', emptyPostgres],
+];
+
+/** A database of its own on the run's PostgreSQL, dropped after the test. */
+export async function emptyPostgres(): Promise<string> {
+  const administrator = inject('postgresUrl');
+  const url = new URL(administrator);
+  const name = `test_${process.pid}_${Math.trunc(performance.now() * 1_000)}`;
+  await administer(administrator, `CREATE DATABASE ${name}`);
+  cleanUp(() => administer(administrator, `DROP DATABASE ${name} WITH (FORCE)`));
+  url.pathname = `/${name}`;
+  return url.href;
+}
+
+async function administer(url: string, sql: string): Promise<void> {
+  const client = new pg.Client(url);
+  await client.connect();
+  await client.query(sql);
+  await client.end();
+}
