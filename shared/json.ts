@@ -16,6 +16,8 @@ export class JsonError extends Error {}
 
 const MAX_DEPTH = 32;
 const MAX_INT64_DIGITS = 19;
+/** Shorter numbers are exact as they are, and so is what they stand for. */
+const LONG = 16;
 const LONG_NUMBER = /\d{15}/;
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
@@ -55,7 +57,7 @@ function parse(text: string): unknown {
 }
 
 function exactNumber(_key: string, value: unknown, { source = '' }: { source?: string }): unknown {
-  if (typeof value !== 'number') return value;
+  if (typeof value !== 'number' || source.length < LONG) return value;
   if (/^-?\d+$/.test(source)) return isExact(value, source) ? value : BigInt(source);
   // 1.00000000000000000001 reads as 1; a fraction that only seems to be an integer is none.
   return Number.isInteger(value) && /\.\d*[1-9]/.test(source) && !/e/i.test(source) ? Number.NaN : value;
@@ -71,7 +73,7 @@ function refuseDuplicatesAndDepth(text: string): void {
     const character = text[at];
     if (character === '"') {
       const end = endOfString(text, at);
-      if (isMemberName(text, end)) rememberName(open.at(-1), JSON.parse(text.slice(at, end)));
+      if (isMemberName(text, end)) rememberName(open.at(-1), nameOf(text.slice(at + 1, end - 1)));
       at = end - 1;
     } else if (character === '{' || character === '[') {
       if (open.push(character === '{' ? new Set() : undefined) > MAX_DEPTH) {
@@ -84,9 +86,16 @@ function refuseDuplicatesAndDepth(text: string): void {
 }
 
 function endOfString(text: string, start: number): number {
-  let at = start + 1;
-  while (text[at] !== '"') at += text[at] === '\\' ? 2 : 1;
-  return at + 1;
+  let end = text.indexOf('"', start + 1);
+  while (isEscaped(text, end)) end = text.indexOf('"', end + 1);
+  return end + 1;
+}
+
+/** Whether the character is behind an odd number of backslashes. */
+function isEscaped(text: string, at: number): boolean {
+  let backslashes = 0;
+  while (text[at - 1 - backslashes] === '\\') backslashes++;
+  return backslashes % 2 === 1;
 }
 
 function isMemberName(text: string, from: number): boolean {
@@ -94,6 +103,8 @@ function isMemberName(text: string, from: number): boolean {
   while (text[at] === ' ' || text[at] === '\n' || text[at] === '\r' || text[at] === '\t') at++;
   return text[at] === ':';
 }
+
+const nameOf = (source: string): string => (source.includes('\\') ? JSON.parse(`"${source}"`) : source);
 
 function rememberName(names: Set<string> | undefined, name: string): void {
   if (names?.has(name)) throw new JsonError(`The body has the member ${JSON.stringify(name)} twice.`);

@@ -1,0 +1,49 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { insertPet } from '../../core/store/pets.ts';
+import { SqliteStore } from '../../core/store/sqlite.ts';
+
+/**
+ * What group commit gives: writes a second and µs a write, with a commit a write and with a commit a turn, at 1, 32 and
+ * 128 writers that each wait for their last write. Interleaved rounds, medians, and the spread of the ratio.
+ *
+ *     node test/bench/group-commit.ts
+ */
+
+const ROUNDS = 9;
+const ROUND_MS = 400;
+const WRITERS = [1, 32, 128];
+
+async function round(store: SqliteStore, writers: number): Promise<number> {
+  const end = performance.now() + ROUND_MS;
+  let writes = 0;
+  const writer = async () => {
+    for (; performance.now() < end; writes++)
+      await store.write(() => insertPet({ name: 'Rex', categoryId: 1n, status: 'available' }));
+  };
+  const start = performance.now();
+  await Promise.all(Array.from({ length: writers }, writer));
+  return ((performance.now() - start) * 1_000) / writes;
+}
+
+const median = (values: number[]): number => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+
+const folder = mkdtempSync(join(tmpdir(), 'group-commit-'));
+const alone = new SqliteStore(join(folder, 'alone.db'), { maxGroup: 1 });
+const grouped = new SqliteStore(join(folder, 'grouped.db'));
+process.stdout.write('writers   a commit a write   a commit a turn   ratio (spread)\n');
+for (const writers of WRITERS) {
+  const rounds: { alone: number; grouped: number }[] = [];
+  for (let at = 0; at < ROUNDS; at++)
+    rounds.push({ alone: await round(alone, writers), grouped: await round(grouped, writers) });
+  const ratios = rounds.map((times) => times.alone / times.grouped);
+  const [slow, fast] = [median(rounds.map((times) => times.alone)), median(rounds.map((times) => times.grouped))];
+  const spread = `${Math.min(...ratios).toFixed(1)}–${Math.max(...ratios).toFixed(1)}`;
+  process.stdout.write(
+    `${String(writers).padStart(7)}   ${slow.toFixed(1).padStart(10)} µs/write ${fast.toFixed(1).padStart(10)} µs/write   ${median(ratios).toFixed(1)}× (${spread})\n`,
+  );
+}
+await alone.close();
+await grouped.close();
+rmSync(folder, { recursive: true });

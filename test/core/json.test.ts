@@ -1,0 +1,58 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { JsonError, parseJson, toJson } from '../../shared/json.ts';
+
+const read = (text: string): unknown => parseJson(Buffer.from(text));
+
+test('whatever JSON.parse reads without loss, parseJson reads alike', () => {
+  fc.assert(
+    fc.property(fc.jsonValue({ maxDepth: 5, noUnicodeString: false }), (value) => {
+      const text = JSON.stringify(value);
+      expect(JSON.parse(toJson(read(text)))).toEqual(JSON.parse(text));
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+test('integers of up to 19 digits are exact', () => {
+  fc.assert(
+    fc.property(fc.bigInt(-(10n ** 19n) + 1n, 10n ** 19n - 1n), (value) => {
+      const { a } = read(`{"a":${value}}`) as { a: number | bigint };
+      expect(BigInt(a)).toBe(value);
+      expect(toJson({ a: value })).toBe(`{"a":${value}}`);
+    }),
+  );
+});
+
+test.for([
+  ['{"a":1,"a":1}', '"a" twice'],
+  ['{"a":{"b":1,"b":2}}', '"b" twice'],
+  ['{"a\\"":1,"a\\u0022":2}', '"a\\"" twice'],
+  ['{"\\\\":1,"\\\\":2}', '"\\\\" twice'],
+  ['[{"a":1},{"x":[{"c":1,"d":{},"c":1}]}]', '"c" twice'],
+] as const)('%s is refused for its member', ([text, message]) => {
+  expect(() => read(text)).toThrow(new JsonError(`The body has the member ${message}.`));
+});
+
+test.for([
+  '{"a":{"a":{"a":1}}}',
+  '[{"a":1},{"a":1}]',
+  '{"a":"b","b":"a"}',
+  '{"a":"\\"a\\":","b":["a","a"]}',
+  '"a:\\\\"',
+])('%s is not', (text) => {
+  expect(read(text)).toEqual(JSON.parse(text));
+});
+
+test('32 levels are taken, 33 are not', () => {
+  const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
+  expect(read(nested(32))).toBeDefined();
+  expect(() => read(nested(33))).toThrow(JsonError);
+});
+
+test.for(['1.00000000000000000001', '-0.99999999999999999999999', '9007199254740993.5'])(
+  '%s, which only seems to be an integer, is none',
+  (text) => {
+    expect(Number.isInteger(read(text))).toBe(false);
+  },
+);
