@@ -63,9 +63,9 @@ export class RedisLimiter implements Limiter {
     const table = this.#plans();
     if (table !== this.#table) {
       this.#table = table;
-      this.#tableText = PLAN_NAMES.map((name) =>
-        [name, ...PLAN_FIELDS.map((field) => table[name][field] ?? '-')].join(' '),
-      ).join('\n');
+      this.#tableText = PLAN_NAMES.map(
+        (name) => `\n${name} ${PLAN_FIELDS.map((field) => table[name][field] ?? '-').join(' ')}`,
+      ).join('');
     }
     return this.#tableText;
   }
@@ -95,7 +95,7 @@ function readVerdict(reply: readonly (string | number)[]): Verdict {
           { name: 'day', limit: day as number, window: DAY, tokens: dayTokens as number, parts: dayParts as number },
         ],
         bannedUntil: bannedUntil as number,
-        rejected: rejected as string,
+        rejected: (rejected as string).trimStart(),
       };
     case 'unknown':
     case 'disabled':
