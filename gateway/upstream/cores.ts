@@ -1,4 +1,5 @@
 import { Client, type Dispatcher, Pool, request } from 'undici';
+import { SharedLine } from './shared-line.ts';
 
 /** The cores behind the gateway: a pool of connections each, and which of them are ready. */
 
@@ -21,7 +22,10 @@ class SafeClient extends Client {
 
 export interface Core {
   readonly origin: string;
+  /** Connections with one request at a time. */
   readonly pool: Pool;
+  /** The connection that small reads share. */
+  readonly line: SharedLine;
   ready: boolean;
   /** Requests that were handed to the pool and that it has not let go of: sent, or waiting their turn. */
   inFlight: number;
@@ -36,12 +40,7 @@ export interface Cores {
 
 /** Opens the pools. Several cores are probed, so that one that is going down gets no more requests; one alone needs none. */
 export function openCores(origins: readonly string[], timeoutMs: number): Cores {
-  const cores: Core[] = origins.map((origin) => ({
-    origin,
-    pool: openPool(origin, timeoutMs),
-    ready: true,
-    inFlight: 0,
-  }));
+  const cores: Core[] = origins.map((origin) => openCore(origin, timeoutMs));
   const probing = cores.length > 1 ? setInterval(() => cores.forEach(probe), PROBE_EVERY_MS).unref() : undefined;
   let turn = 0;
 
@@ -55,7 +54,7 @@ export function openCores(origins: readonly string[], timeoutMs: number): Cores 
     },
     async close() {
       clearInterval(probing);
-      await Promise.all(cores.map(({ pool }) => pool.destroy()));
+      await Promise.all(cores.flatMap(({ pool, line }) => [pool.destroy(), line.close()]));
     },
   };
 }
@@ -70,6 +69,11 @@ async function probe(core: Core): Promise<void> {
   } catch {
     core.ready = false;
   }
+}
+
+function openCore(origin: string, timeoutMs: number): Core {
+  const line = new SharedLine(origin, { connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS, timeoutMs });
+  return { origin, pool: openPool(origin, timeoutMs), line, ready: true, inFlight: 0 };
 }
 
 function openPool(origin: string, timeoutMs: number): Pool {

@@ -1,5 +1,6 @@
 import { HttpError } from '../../shared/errors.ts';
 import { CoreTooSlow } from './relay.ts';
+import { AnswerTooLarge } from './whole-relay.ts';
 
 /** What the client is told when the core fails, by the code of what happened; everything else is a bad gateway. */
 export function upstreamFault(cause: unknown): HttpError {
@@ -17,4 +18,14 @@ export function neverArrived(cause: unknown): boolean {
   return (
     code === 'ECONNREFUSED' || code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'EHOSTUNREACH' || code === 'ENOTFOUND'
   );
+}
+
+/**
+ * Whether a shared connection failed a request for no fault of its own: it broke under the answer of another, or the answer
+ * was one to be streamed. A core that is slow, a client that left and a token that is wrong would be the same anywhere.
+ */
+export function isLineFault(cause: unknown): boolean {
+  if (cause instanceof AnswerTooLarge) return true;
+  const { code = '' } = cause as { code?: string };
+  return code.startsWith('UND_ERR_') || code.startsWith('HPE_') || code === 'ECONNRESET' || code === 'EPIPE';
 }

@@ -1,9 +1,12 @@
 import type { ServerResponse } from 'node:http';
-import type { Dispatcher } from 'undici';
+import type { Dispatcher, Pool } from 'undici';
 import { HttpError } from '../../shared/errors.ts';
 import { type Core, openCores } from './cores.ts';
-import { neverArrived, upstreamFault } from './faults.ts';
-import { ClientGone, Relay } from './relay.ts';
+import { isLineFault, neverArrived, upstreamFault } from './faults.ts';
+import { ClientGone, type Relay, type RelayOptions } from './relay.ts';
+import type { SharedLine } from './shared-line.ts';
+import { StreamRelay } from './stream-relay.ts';
+import { WholeRelay } from './whole-relay.ts';
 
 /** What goes to the core. */
 export interface UpstreamRequest {
@@ -28,41 +31,64 @@ export interface Forwarder {
 /** Past this, an answer would come too late for anyone: a core answers a request in a millisecond, or it is in trouble. */
 const MAX_IN_FLIGHT = 1_024;
 
-/** Forwards to one core or to several in turn. A GET or HEAD that certainly never arrived goes to another one, once. */
+/** A forwarded request and where its answer goes. */
+interface Forwarding {
+  readonly request: UpstreamRequest;
+  readonly response: ServerResponse;
+  readonly extraHeaders: readonly string[];
+}
+
+/**
+ * Forwards to one core or to several in turn. What reads and has no body shares a connection, and is asked for once more
+ * where that connection fails it; a GET or HEAD that never arrived goes to another core, once.
+ */
 export function createForwarder(origins: readonly string[], timeoutMs: number): Forwarder {
   const cores = openCores(origins, timeoutMs);
 
-  async function attempt(
-    core: Core,
-    request: UpstreamRequest,
-    response: ServerResponse,
-    extraHeaders: readonly string[],
-  ) {
+  async function attempt(core: Core, forwarding: Forwarding): Promise<void> {
+    if (isRead(forwarding.request) && core.line.isFree) return await attemptShared(core, forwarding);
+    return await attemptAlone(core, forwarding);
+  }
+
+  async function attemptShared(core: Core, forwarding: Forwarding): Promise<void> {
+    const relay = new WholeRelay(begin(core, forwarding, () => core.line.released()));
+    send(core.line, forwarding.request, relay);
+    try {
+      await relay.done;
+    } catch (fault) {
+      if (neverArrived(fault) || !isLineFault(fault)) throw fault;
+      await attemptAlone(core, forwarding);
+    }
+  }
+
+  async function attemptAlone(core: Core, forwarding: Forwarding): Promise<void> {
+    const relay = new StreamRelay(begin(core, forwarding, () => {}));
+    send(core.pool, forwarding.request, relay);
+    await relay.done;
+  }
+
+  function begin(core: Core, { response, extraHeaders }: Forwarding, released: () => void): RelayOptions {
     if (response.destroyed) throw new ClientGone();
     if (core.inFlight >= MAX_IN_FLIGHT)
       throw new HttpError('unavailable', undefined, { headers: ['Retry-After', '1'] });
     core.inFlight += 1;
-    const relay = new Relay(response, extraHeaders, timeoutMs, () => {
+    const release = () => {
       core.inFlight -= 1;
-    });
-    const { method, target: path, headers, body = null } = request;
-    try {
-      core.pool.dispatch({ method: method as Dispatcher.HttpMethod, path, headers, body }, relay);
-    } catch (fault) {
-      relay.onResponseError(undefined, fault as Error);
-    }
-    await relay.done;
+      released();
+    };
+    return { response, extraHeaders, timeoutMs, release };
   }
 
   return {
     async forward(request, response, extraHeaders) {
+      const forwarding = { request, response, extraHeaders };
       const core = cores.next();
       try {
-        await attempt(core, request, response, extraHeaders).catch((fault: unknown) => {
+        await attempt(core, forwarding).catch((fault: unknown) => {
           if (!neverArrived(fault)) throw fault;
           core.ready = false;
-          if (cores.count === 1 || request.body !== undefined) throw fault;
-          return attempt(cores.next(core), request, response, extraHeaders);
+          if (cores.count === 1 || !isRead(request)) throw fault;
+          return attempt(cores.next(core), forwarding);
         });
       } catch (fault) {
         throw upstreamFault(fault);
@@ -70,4 +96,17 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
     },
     close: () => cores.close(),
   };
+}
+
+const isRead = ({ method, body }: UpstreamRequest): boolean =>
+  (method === 'GET' || method === 'HEAD') && body === undefined;
+
+/** undici throws at once what it will not send; that is an end like any other. */
+function send(way: Pick<SharedLine, 'dispatch'> | Pool, request: UpstreamRequest, relay: Relay): void {
+  const { method, target: path, headers, body = null } = request;
+  try {
+    way.dispatch({ method: method as Dispatcher.HttpMethod, path, headers, body }, relay);
+  } catch (fault) {
+    relay.onResponseError(undefined, fault as Error);
+  }
 }

@@ -2,52 +2,47 @@ import type { ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { responseHeaders } from './headers.ts';
 
-/**
- * Passes one answer of the core on to one client, as undici's dispatcher delivers it. An answer that came in one piece
- * leaves in one write. Once its head is sent, an answer that breaks off is cut off, never ended as if it were whole.
- */
-export class Relay implements Dispatcher.DispatchHandler {
+/** The client's side of a forwarded request. */
+export interface RelayOptions {
+  readonly response: ServerResponse;
+  /** Put behind the core's own headers, as a flat list. */
+  readonly extraHeaders: readonly string[];
+  /** For the head of the answer to come, the time that the request waits its turn counted in. */
+  readonly timeoutMs: number;
+  /** Called once undici has let go of the request, which can be later than its client has. */
+  readonly release: () => void;
+}
+
+/** What every way of passing an answer on has in common: its deadline, its client that may leave, and its one end. */
+export abstract class Relay implements Dispatcher.DispatchHandler {
+  /** Ends when the answer was handed over; fails with what kept it from that. */
   readonly done: Promise<void>;
-  readonly #response: ServerResponse;
+  protected readonly response: ServerResponse;
+  protected status = 0;
+  protected headers: string[] = [];
   readonly #extraHeaders: readonly string[];
   readonly #deadline: NodeJS.Timeout;
   readonly #resolve: () => void;
   readonly #reject: (fault: unknown) => void;
   readonly #release: () => void;
-  #controller: Dispatcher.DispatchController | undefined;
-  #aborted: Error | undefined;
-  #status = 0;
-  #headers: string[] = [];
-  #length: number | undefined;
 
-  /**
-   * @param timeoutMs for the head of the answer to come, the time that the request waits its turn counted in
-   * @param release called once undici has let go of the request, which can be later than its client has
-   */
-  constructor(response: ServerResponse, extraHeaders: readonly string[], timeoutMs: number, release: () => void) {
-    this.#response = response;
+  constructor({ response, extraHeaders, timeoutMs, release }: RelayOptions) {
+    this.response = response;
     this.#extraHeaders = extraHeaders;
     this.#release = release;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.done = promise;
     this.#resolve = resolve;
     this.#reject = reject;
+    // Our own clock: undici's is coarse, and does not run while a request waits its turn.
     this.#deadline = setTimeout(() => this.abort(new CoreTooSlow()), timeoutMs);
     response.once('close', this.#onClientGone);
   }
 
   /** Gives the request up, wherever it is. */
-  abort(reason: Error): void {
-    this.#aborted ??= reason;
-    this.#controller?.abort(reason);
-    // A request that waits its turn is told of an abort only when the turn comes; its client need not wait for that.
-    this.#settle(reason);
-  }
-
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.#controller = controller;
-    if (this.#aborted !== undefined) controller.abort(this.#aborted);
-  }
+  abstract abort(reason: Error): void;
+  abstract onRequestStart(controller: Dispatcher.DispatchController): void;
+  abstract onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void;
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
     if (status < 200) return;
@@ -56,53 +51,38 @@ export class Relay implements Dispatcher.DispatchHandler {
       this.abort(new CoreRefusedUs(status));
       return;
     }
-    this.#status = status;
-    this.#headers = responseHeaders((controller.rawHeaders as Buffer[]).map((text) => text.toString('latin1')));
-    this.#length = contentLength(this.#headers);
-  }
-
-  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    const response = this.#response;
-    const isWhole = !response.headersSent && chunk.length === this.#length;
-    this.#sendHead();
-    if (isWhole) response.end(chunk);
-    else if (!response.write(chunk)) {
-      controller.pause();
-      response.once('drain', () => controller.resume());
-    }
+    this.status = status;
+    this.headers = responseHeaders((controller.rawHeaders as Buffer[]).map((text) => text.toString('latin1')));
   }
 
   onResponseEnd(): void {
-    this.#sendHead();
-    if (!this.#response.writableEnded) this.#response.end();
     this.#release();
-    this.#settle();
+    this.settle();
   }
 
   onResponseError(_controller: Dispatcher.DispatchController | undefined, fault: Error): void {
-    if (this.#response.headersSent) this.#response.destroy();
     this.#release();
-    this.#settle(this.#aborted ?? fault);
+    this.settle(fault);
   }
 
-  #sendHead(): void {
-    if (this.#response.headersSent) return;
-    this.#response.writeHead(this.#status, [...this.#headers, ...this.#extraHeaders]);
+  protected sendHead(): void {
+    this.response.writeHead(this.status, this.headers.concat(this.#extraHeaders));
   }
 
-  readonly #onClientGone = (): void => {
-    if (!this.#response.writableFinished) this.abort(new ClientGone());
-  };
-
-  #settle(fault?: unknown): void {
+  /** The client's end of it; undici's may come later. */
+  protected settle(fault?: unknown): void {
     clearTimeout(this.#deadline);
-    this.#response.removeListener('close', this.#onClientGone);
+    this.response.removeListener('close', this.#onClientGone);
     if (fault === undefined) this.#resolve();
     else this.#reject(fault);
   }
+
+  readonly #onClientGone = (): void => {
+    if (!this.response.writableFinished) this.abort(new ClientGone());
+  };
 }
 
-/** No answer in time, by our own clock: undici's is coarse and does not run while a request waits its turn. */
+/** No answer in time. */
 export class CoreTooSlow extends Error {
   override readonly message = 'No answer in time.';
 }
@@ -117,11 +97,4 @@ class CoreRefusedUs extends Error {
   constructor(status: number) {
     super(`The core answered ${status}: CORE_TOKEN is not the one that it asks for.`);
   }
-}
-
-function contentLength(headers: readonly string[]): number | undefined {
-  for (let at = 0; at < headers.length; at += 2) {
-    if (headers[at]?.toLowerCase() === 'content-length') return Number(headers[at + 1]);
-  }
-  return undefined;
 }

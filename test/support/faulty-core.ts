@@ -3,8 +3,8 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import { cleanUp } from './clean-up.ts';
 
 /**
- * A core as it is when it fails, byte for byte as the test says. `onRequest` is called once a connection has sent the head
- * of a request, with that head and whatever came with it.
+ * A core as it is when it fails, byte for byte as the test says. `onRequest` is called with each whole request, head
+ * and body; a connection can bring many, some before the one in front is answered.
  */
 export async function faultyCore(onRequest: (socket: Socket, head: string) => void): Promise<string> {
   const sockets = new Set<Socket>();
@@ -15,10 +15,11 @@ export async function faultyCore(onRequest: (socket: Socket, head: string) => vo
     socket.on('close', () => sockets.delete(socket));
     socket.on('data', (chunk) => {
       received += chunk.toString('latin1');
-      if (!received.includes('\r\n\r\n')) return;
-      const head = received;
-      received = '';
-      onRequest(socket, head);
+      for (let end = endOfRequest(received); end !== undefined; end = endOfRequest(received)) {
+        const request = received.slice(0, end);
+        received = received.slice(end);
+        onRequest(socket, request);
+      }
     });
   });
   server.listen(0, '127.0.0.1');
@@ -28,6 +29,15 @@ export async function faultyCore(onRequest: (socket: Socket, head: string) => vo
     server.close();
   });
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** Where the first request in a text ends; undefined while it is not all there. */
+function endOfRequest(received: string): number | undefined {
+  const head = received.indexOf('\r\n\r\n');
+  if (head === -1) return undefined;
+  const length = Number(/\r\ncontent-length: *(\d+)/i.exec(received.slice(0, head))?.[1] ?? 0);
+  const end = head + 4 + length;
+  return end <= received.length ? end : undefined;
 }
 
 export const OK = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n[]';

@@ -1,0 +1,59 @@
+import { Relay } from './relay.ts';
+
+/** More than this is better streamed. */
+const MAX_BYTES = 262_144;
+
+/**
+ * Takes a whole answer before any of it is passed on, then passes it on in one write. For connections that requests share:
+ * there an answer must never wait for its client, and one that nobody wants any more is still taken, for those behind it.
+ */
+export class WholeRelay extends Relay {
+  readonly #chunks: Buffer[] = [];
+  #length = 0;
+  #isOver = false;
+
+  override abort(reason: Error): void {
+    this.#isOver = true;
+    this.settle(reason);
+  }
+
+  override onRequestStart(): void {}
+
+  override onResponseData(_controller: unknown, chunk: Buffer): void {
+    if (this.#isOver) return;
+    this.#length += chunk.length;
+    this.#chunks.push(chunk);
+    if (this.#length > MAX_BYTES) this.abort(new AnswerTooLarge());
+  }
+
+  override onResponseEnd(): void {
+    if (!this.#isOver) this.#send();
+    super.onResponseEnd();
+  }
+
+  #send(): void {
+    if (this.response.req.method === 'HEAD' || this.status === 204 || this.status === 304) {
+      this.sendHead();
+      this.response.end();
+      return;
+    }
+    const body = this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks);
+    this.#tellLength(body.length);
+    this.sendHead();
+    // Head and body leave in one write where both are text of one encoding; latin1 keeps every byte as it is.
+    this.response.end(body.toString('latin1'), 'latin1');
+  }
+
+  /** An answer that came in chunks gets the length that it turned out to have. */
+  #tellLength(length: number): void {
+    for (let at = 0; at < this.headers.length; at += 2) {
+      if (this.headers[at]?.toLowerCase() === 'content-length') return;
+    }
+    this.headers.push('Content-Length', String(length));
+  }
+}
+
+/** The answer is one to be streamed: nothing of it was passed on, so it can be asked for again. */
+export class AnswerTooLarge extends Error {
+  override readonly message = `The answer has more than ${MAX_BYTES} bytes.`;
+}

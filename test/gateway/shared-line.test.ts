@@ -1,0 +1,128 @@
+import http from 'node:http';
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { faultyCore, OK } from '../support/faulty-core.ts';
+import { post, send } from '../support/http.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+
+/** A core that counts the connections it is asked on, and answers as the test says. */
+async function core(answer: (socket: Socket, head: string, connection: number) => void) {
+  const connections: Socket[] = [];
+  const url = await faultyCore((socket, head) => {
+    if (!connections.includes(socket)) connections.push(socket);
+    answer(socket, head, connections.indexOf(socket));
+  });
+  return { url, connections };
+}
+
+const many = (stack: Stack, key: string, count: number, path = '/v1/pets') =>
+  Promise.all(Array.from({ length: count }, (_, at) => send(`${stack.gateway}${path}?limit=${at + 1}`, { key })));
+
+test('reads share one connection, and each gets its own answer', async () => {
+  const echo = await core((socket, head) => {
+    const limit = /limit=(\d+)/.exec(head)?.[1] ?? '';
+    socket.write(
+      `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${limit.length}\r\n\r\n${limit}`,
+    );
+  });
+  const stack = await startStack({ CORE_URL: echo.url });
+  const key = await stack.issueKey(big);
+  await send(`${stack.gateway}/v1/pets?limit=0`, { key });
+  const answers = await many(stack, key, 100);
+  expect(answers.map(({ text }) => Number(text))).toEqual(Array.from({ length: 100 }, (_, at) => at + 1));
+  expect(echo.connections.length).toBe(1);
+});
+
+test('a write has a connection to itself', async () => {
+  const ok = await core((socket) => void socket.write(OK));
+  const stack = await startStack({ CORE_URL: ok.url });
+  const key = await stack.issueKey(big);
+  await send(`${stack.gateway}/v1/pets`, { key });
+  await post(`${stack.gateway}/v1/pets`, {}, { key });
+  expect(ok.connections.length).toBe(2);
+});
+
+test('reads that are lost with their connection are asked for once more, each on its own', async () => {
+  const breaking = await core((socket, _head, connection) => {
+    if (connection === 0) socket.destroy();
+    else socket.write(OK);
+  });
+  const stack = await startStack({ CORE_URL: breaking.url });
+  const key = await stack.issueKey(big);
+  const answers = await many(stack, key, 40);
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+});
+
+test('a core that breaks every connection is asked twice, and then it is a bad gateway', async () => {
+  const asked: string[] = [];
+  const broken = await core((socket, head) => {
+    asked.push(head);
+    socket.destroy();
+  });
+  const stack = await startStack({ CORE_URL: broken.url });
+  expect((await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() })).status).toBe(502);
+  expect(asked).toHaveLength(2);
+});
+
+test('an answer too large to be taken whole is streamed, from a connection of its own', async () => {
+  const large = 'x'.repeat(1_000_000);
+  const mixed = await core((socket, head) => {
+    if (!head.includes('limit=1 ')) socket.write(OK);
+    else socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${large.length}\r\n\r\n${large}`);
+  });
+  const stack = await startStack({ CORE_URL: mixed.url });
+  const answers = await many(stack, await stack.issueKey(big), 10);
+  expect(answers.map(({ text }) => text.length)).toEqual([1_000_000, ...Array<number>(9).fill(2)]);
+});
+
+test('an answer in chunks gets the length that it has; one without a body keeps what it says', async () => {
+  const chunked = await core((socket, head) => {
+    if (head.startsWith('HEAD')) socket.write('HTTP/1.1 200 OK\r\ncontent-length: 12345\r\n\r\n');
+    else socket.write('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\na\u00e9\r\n1\r\nb\r\n0\r\n\r\n');
+  });
+  const stack = await startStack({ CORE_URL: chunked.url });
+  const key = await stack.issueKey();
+  expect(await send(`${stack.gateway}/v1/pets`, { key })).toMatchObject({
+    text: 'aéb',
+    headers: { 'content-length': '4' },
+  });
+  expect(await send(`${stack.gateway}/v1/pets`, { key, method: 'HEAD' })).toMatchObject({
+    text: '',
+    headers: { 'content-length': '12345' },
+  });
+});
+
+test('clients that leave do not hold up those behind them', async () => {
+  const slow = await core((socket) => void setTimeout(() => socket.write(OK), 30));
+  const stack = await startStack({ CORE_URL: slow.url });
+  const key = await stack.issueKey(big);
+  for (let round = 0; round < 5; round++) {
+    const leaving = Array.from({ length: 20 }, () =>
+      http
+        .get(`${stack.gateway}/v1/pets`, { agent: false, headers: { authorization: `Bearer ${key}` } })
+        .on('error', () => {}),
+    );
+    const staying = many(stack, key, 5);
+    await sleep(15);
+    for (const request of leaving) request.destroy();
+    expect(new Set((await staying).map(({ status }) => status))).toEqual(new Set([200]));
+  }
+});
+
+test('where the answer in front is late, others do not wait behind it', async () => {
+  const late = await core(
+    (socket, head) => void (head.includes('limit=99') ? setTimeout(() => socket.write(OK), 1_000) : socket.write(OK)),
+  );
+  const stack = await startStack({ CORE_URL: late.url });
+  const key = await stack.issueKey(big);
+  await send(`${stack.gateway}/v1/pets`, { key });
+  const first = send(`${stack.gateway}/v1/pets?limit=99`, { key });
+  await sleep(100);
+  const before = performance.now();
+  await many(stack, key, 10);
+  expect(performance.now() - before).toBeLessThan(500);
+  expect((await first).status).toBe(200);
+});
