@@ -22,6 +22,8 @@ export class Exchange {
   plan: string | undefined;
   /** How the decision went, or why there was none. */
   outcome: string | undefined;
+  /** Set where the decision was not taken in Redis. */
+  mode: 'local' | undefined;
   standing: Standing | undefined;
   /** Fields of the key that hold no usable limit. */
   rejectedOverrides: string | undefined;

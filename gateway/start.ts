@@ -98,5 +98,5 @@ function answerConnection({ fault, socket, allowance, draftFields, logger }: Unu
 
 async function openAccess(settings: GatewaySettings, logger: Logger, plans: () => PlanTable): Promise<Access> {
   if (settings.REDIS_URL === undefined) return await memoryAccess(settings.DATA_DIR, plans);
-  return redisAccess(await connectRedis(settings.REDIS_URL, settings.REDIS_TIMEOUT_MS, logger), plans);
+  return redisAccess(await connectRedis(settings.REDIS_URL, settings.REDIS_TIMEOUT_MS, logger), plans, logger);
 }

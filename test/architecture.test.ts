@@ -57,16 +57,7 @@ test.for([
 
 test.for([
   ['ioredis', ['gateway/access/redis/connection.ts']],
-  [
-    'undici',
-    [
-      'gateway/upstream/cores.ts',
-      'gateway/upstream/forward.ts',
-      'gateway/upstream/relay.ts',
-      'gateway/admin/client.ts',
-      'shared/client.ts',
-    ],
-  ],
+  ['undici', ['gateway/upstream/', 'gateway/admin/client.ts', 'shared/client-transport.ts']],
   ['pg', ['core/store/postgres.ts']],
   ['@prometheus-io/client', ['shared/metrics.ts']],
   ['pino', ['shared/logger.ts']],
@@ -74,7 +65,8 @@ test.for([
   ['node:sqlite', ['core/store/sqlite.ts']],
 ] as const)('%s is known in its own place only', ([name, places]) => {
   const users = product.filter(({ imports }) => imports.includes(name)).map(({ path }) => path);
-  expect(users.sort()).toEqual([...places].sort());
+  expect(users.filter((user) => !places.some((place) => user.startsWith(place)))).toEqual([]);
+  expect(places.filter((place) => !users.some((user) => user.startsWith(place)))).toEqual([]);
 });
 
 test('only mains, the command line and npm start read the environment', () => {

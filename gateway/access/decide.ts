@@ -41,6 +41,7 @@ export function decide(record: KeyRecord, state: KeyState, digest: string, plans
     now,
     buckets: [bucket('minute', limits.minute, MINUTE, minute), bucket('day', limits.day, DAY, day)],
     bannedUntil,
+    mode: 'shared',
     rejected: '',
   });
   if (state.bannedUntil > now) return { verdict: answer('banned', levels, state.bannedUntil) };

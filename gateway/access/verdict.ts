@@ -25,6 +25,8 @@ export interface Standing {
 /** The decision about a request whose key is known. */
 export interface Decision extends Standing {
   readonly plan: PlanName;
+  /** Local: Redis was away, and the decision was taken here from what it last said. */
+  readonly mode: 'shared' | 'local';
   /** Fields of the key that hold no usable number; the plan's own limits took their place. */
   readonly rejected: string;
 }

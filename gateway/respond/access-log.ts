@@ -18,6 +18,7 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
     keyId: exchange.keyId,
     plan: exchange.plan,
     outcome: exchange.outcome,
+    mode: exchange.mode,
     rejectedOverrides: exchange.rejectedOverrides || undefined,
     address: exchange.address,
     durationMs: Math.round((performance.now() - exchange.startedAt) * 1_000) / 1_000,

@@ -26,6 +26,6 @@ export function neverArrived(cause: unknown): boolean {
  */
 export function isLineFault(cause: unknown): boolean {
   if (cause instanceof AnswerTooLarge) return true;
-  const { code = '' } = cause as { code?: string };
-  return code.startsWith('UND_ERR_') || code.startsWith('HPE_') || code === 'ECONNRESET' || code === 'EPIPE';
+  const { code = '', name } = cause as { code?: string; name?: string };
+  return code.startsWith('UND_ERR_') || name === 'HTTPParserError' || code === 'ECONNRESET' || code === 'EPIPE';
 }

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { AddressAllowance } from '../../gateway/access/address-allowance.ts';
 import { createApiKey } from '../../gateway/access/credential.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { SECOND } from '../support/limiters.ts';
 import { startRedisServer } from '../support/redis.ts';
@@ -22,17 +23,19 @@ test('without Redis the gateway starts, and a key that it does not know is told 
   expect(stack.log.filter(({ msg }) => msg === 'redis is away')).toHaveLength(1);
 });
 
-test('decisions come back with Redis', async () => {
+test('who Redis knows no more is told so when it is back', async () => {
   const server = await startRedisServer();
-  const { port } = new URL(server.url);
+  cleanUp(server.stop);
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
-  const key = await stack.issueKey();
-  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  const [seen, unseen] = [await stack.issueKey(), await stack.issueKey()];
+  expect((await send(`${stack.gateway}/v1/pets`, { key: seen })).status).toBe(200);
   await server.stop();
-  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(503);
-  const again = await startRedisServer(port);
-  await expect.poll(async () => (await send(`${stack.gateway}/v1/pets`, { key })).status, { timeout: 5_000 }).toBe(401);
-  await again.stop();
+  expect((await send(`${stack.gateway}/v1/pets`, { key: seen })).status).toBe(200);
+  expect((await send(`${stack.gateway}/v1/pets`, { key: unseen })).status).toBe(503);
+  await server.restart();
+  await expect
+    .poll(async () => (await send(`${stack.gateway}/v1/pets`, { key: seen })).status, { timeout: 5_000 })
+    .toBe(401);
   expect(stack.log.some(({ msg }) => msg === 'redis is back')).toBe(true);
 });
 

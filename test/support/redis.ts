@@ -46,16 +46,37 @@ async function inContainer(): Promise<RedisForTests | undefined> {
   return { url, stop: async () => void (await container.stop()) };
 }
 
-/** A redis-server process that keeps nothing on disk, on a free port unless one is named. */
-export async function startRedisServer(named?: string): Promise<RedisForTests> {
+/** A redis-server process of a test's own, to be treated badly. */
+export interface RedisServer extends RedisForTests {
+  /** Stops it in its tracks, connections and all, until `resume`. */
+  pause(): void;
+  resume(): void;
+  /** Starts it again on the same port, empty, after it was stopped. */
+  restart(): Promise<void>;
+}
+
+/** A redis-server process that keeps nothing on disk. */
+export async function startRedisServer(): Promise<RedisServer> {
   const binary = findServer() ?? installServer();
-  const port = named ?? String(await freePort());
-  const server = spawn(binary, ['--port', port, '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'], {
-    stdio: 'ignore',
-  });
+  const port = String(await freePort());
   const url = `redis://127.0.0.1:${port}`;
-  await answers(url, server);
-  return { url, stop: () => stopProcess(server) };
+  const start = async () => {
+    const child = spawn(binary, ['--port', port, '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'], {
+      stdio: 'ignore',
+    });
+    await answers(url, child);
+    return child;
+  };
+  let server = await start();
+  return {
+    url,
+    stop: () => stopProcess(server),
+    pause: () => void server.kill('SIGSTOP'),
+    resume: () => void server.kill('SIGCONT'),
+    async restart() {
+      server = await start();
+    },
+  };
 }
 
 const findServer = (): string | undefined => ['redis-server', 'valkey-server'].find(isOnPath);
@@ -82,7 +103,7 @@ async function answers(url: string, server: ChildProcess): Promise<void> {
 }
 
 async function stopProcess(server: ChildProcess): Promise<void> {
-  if (server.exitCode !== null) return;
+  if (server.exitCode !== null || server.signalCode !== null) return;
   server.kill('SIGKILL');
   await once(server, 'exit');
 }

@@ -1,5 +1,7 @@
+import type { Logger } from '../../../shared/logger.ts';
 import { rememberBans } from '../ban-memory.ts';
 import type { Access } from '../limiter.ts';
+import { surviveOutages } from '../outage.ts';
 import type { PlanTable } from '../plans.ts';
 import type { RedisConnection } from './connection.ts';
 import { RedisKeys } from './keys.ts';
@@ -7,12 +9,14 @@ import { RedisLimiter } from './limiter.ts';
 import { RedisPlans } from './plans.ts';
 
 /** Keys, plans and decisions in Redis, shared by any number of gateways. */
-export function redisAccess(redis: RedisConnection, plans: () => PlanTable): Access {
+export function redisAccess(redis: RedisConnection, plans: () => PlanTable, logger: Logger): Access {
+  const limiter = surviveOutages(new RedisLimiter(redis, plans), logger);
   return {
-    limiter: rememberBans(new RedisLimiter(redis, plans)),
+    limiter: rememberBans(limiter),
     keys: new RedisKeys(redis),
     plans: new RedisPlans(redis),
     async close() {
+      limiter.stop();
       redis.disconnect();
     },
   };

@@ -95,6 +95,7 @@ function readVerdict(reply: readonly (string | number)[]): Verdict {
           { name: 'day', limit: day as number, window: DAY, tokens: dayTokens as number, parts: dayParts as number },
         ],
         bannedUntil: bannedUntil as number,
+        mode: 'shared',
         rejected: (rejected as string).trimStart(),
       };
     case 'unknown':

@@ -1,0 +1,183 @@
+import { randomUUID } from 'node:crypto';
+import { z } from 'zod';
+import { type CallOptions, openTransport, readAnswer, type StoreAnswer, StoreError } from './client-transport.ts';
+import { int64, parseInt64 } from './int64.ts';
+import { NewOrder, Order, OrderMove, type OrderStatus } from './order.ts';
+import { NewPet, Pet, PetChanges, type PetStatus } from './pet.ts';
+
+/** The store's typed client, with which internal services call the core directly. */
+
+export { type CallOptions, StoreError, type StoreErrorCode } from './client-transport.ts';
+
+export interface StoreClientOptions {
+  /** The core's origin, http://127.0.0.1:7001 for instance. */
+  readonly url: string;
+  /** The core's CORE_TOKEN, where it has one. */
+  readonly token?: string | undefined;
+  /** For each call, repetitions included. */
+  readonly timeoutMs?: number;
+  /** At most so many to the core; more calls wait their turn. */
+  readonly connections?: number;
+}
+
+export interface CreateOptions extends CallOptions {
+  /** Names this creation for a day: the same key gives the same answer again. Made anew for each call when left out. */
+  readonly idempotencyKey?: string | undefined;
+}
+
+/** An id is a bigint when it is read; when it is given, a number that is exact will do. */
+export type Id = z.input<typeof int64>;
+
+export interface Filter<Status> {
+  readonly status?: Status | undefined;
+}
+
+export interface PageOptions<Status> extends Filter<Status> {
+  /** 1 to 100; the core's own is 20. */
+  readonly limit?: number | undefined;
+  /** Begins behind this id: the `next` of the page before. */
+  readonly after?: Id | undefined;
+}
+
+/** `next` is there when there is more. */
+export interface PetPage {
+  readonly pets: readonly Pet[];
+  readonly next?: bigint | undefined;
+}
+
+export interface OrderPage {
+  readonly orders: readonly Order[];
+  readonly next?: bigint | undefined;
+}
+
+export type StoreClient = ReturnType<typeof createStoreClient>;
+
+const PETS = '/v1/pets';
+const ORDERS = '/v1/store/orders';
+const LARGEST_PAGE = 100;
+
+/** A newer core may tell more than this client knows of; that is no fault. */
+const KnownPet = Pet.strip();
+const KnownOrder = Order.strip();
+
+const IdempotencyKey = z.string().regex(/^[ !#-[\]-~]{1,255}$/, {
+  error: 'idempotencyKey must have 1 to 255 printable ASCII characters other than " and \\',
+});
+
+/**
+ * Opens a client of the core at `url`, with connections of its own: one per process will do. Every method throws a
+ * `StoreError` and nothing else. GETs and POSTs are repeated when the connection breaks and after 502, 503 and 504, up to
+ * twice; the others only when nothing can have reached the core.
+ * @throws at once for a URL that is no plain origin, and for a token that no header can hold
+ */
+export function createStoreClient({ url, token, timeoutMs = 5_000, connections = 16 }: StoreClientOptions) {
+  const { call, close } = openTransport({ url, token, timeoutMs, connections });
+
+  async function create<S extends z.ZodType>(schema: S, path: string, body: unknown, options: CreateOptions = {}) {
+    const idempotencyKey = checked(IdempotencyKey, options.idempotencyKey ?? randomUUID());
+    return readAnswer(schema, await call({ method: 'POST', path, body, idempotencyKey }, options));
+  }
+
+  async function list<S extends z.ZodType>(schema: S, path: string, page: PageOptions<string>, options?: CallOptions) {
+    const answer = await call({ method: 'GET', path: path + queryOf(page) }, options);
+    return { entries: readAnswer(z.array(schema), answer), next: nextOf(answer) };
+  }
+
+  async function* walk<S extends z.ZodType>(schema: S, path: string, filter: Filter<string>, options?: CallOptions) {
+    let after: bigint | undefined;
+    do {
+      const { entries, next } = await list(schema, path, { ...filter, after, limit: LARGEST_PAGE }, options);
+      yield* entries;
+      after = next;
+    } while (after !== undefined);
+  }
+
+  return {
+    /** A page of the pets, by ascending id. */
+    async listPets(page: PageOptions<PetStatus> = {}, options?: CallOptions): Promise<PetPage> {
+      const { entries: pets, next } = await list(KnownPet, PETS, page, options);
+      return { pets, next };
+    },
+
+    /** All pets, by ascending id, read page by page; the time limit is for each page. */
+    pets(filter: Filter<PetStatus> = {}, options?: CallOptions): AsyncGenerator<Pet, void, undefined> {
+      return walk(KnownPet, PETS, filter, options);
+    },
+
+    async createPet(pet: z.input<typeof NewPet>, options?: CreateOptions): Promise<Pet> {
+      return await create(KnownPet, PETS, checked(NewPet, pet), options);
+    },
+
+    /** @throws {StoreError} `not_found` */
+    async getPet(id: Id, options?: CallOptions): Promise<Pet> {
+      return readAnswer(KnownPet, await call({ method: 'GET', path: pathOf(PETS, id) }, options));
+    },
+
+    /** Changes what is given and leaves the rest. @throws {StoreError} `not_found`; `conflict` while an order is open */
+    async changePet(id: Id, changes: z.input<typeof PetChanges>, options?: CallOptions): Promise<Pet> {
+      const body = checked(PetChanges, changes);
+      return readAnswer(KnownPet, await call({ method: 'PATCH', path: pathOf(PETS, id), body }, options));
+    },
+
+    /** @throws {StoreError} `not_found`; `conflict` while an order is open */
+    async removePet(id: Id, options?: CallOptions): Promise<void> {
+      await call({ method: 'DELETE', path: pathOf(PETS, id) }, options);
+    },
+
+    /** A page of the orders, by ascending id. */
+    async listOrders(page: PageOptions<OrderStatus> = {}, options?: CallOptions): Promise<OrderPage> {
+      const { entries: orders, next } = await list(KnownOrder, ORDERS, page, options);
+      return { orders, next };
+    },
+
+    /** All orders, by ascending id, read page by page; the time limit is for each page. */
+    orders(filter: Filter<OrderStatus> = {}, options?: CallOptions): AsyncGenerator<Order, void, undefined> {
+      return walk(KnownOrder, ORDERS, filter, options);
+    },
+
+    /** Orders a pet, which becomes pending. @throws {StoreError} `conflict` unless the pet is available */
+    async createOrder(order: z.input<typeof NewOrder>, options?: CreateOptions): Promise<Order> {
+      return await create(KnownOrder, ORDERS, checked(NewOrder, order), options);
+    },
+
+    /** @throws {StoreError} `not_found` */
+    async getOrder(id: Id, options?: CallOptions): Promise<Order> {
+      return readAnswer(KnownOrder, await call({ method: 'GET', path: pathOf(ORDERS, id) }, options));
+    },
+
+    /** Moves an order on. @throws {StoreError} `not_found`; `conflict` for a step that it cannot take */
+    async changeOrder(id: Id, move: z.input<typeof OrderMove>, options?: CallOptions): Promise<Order> {
+      const body = checked(OrderMove, move);
+      return readAnswer(KnownOrder, await call({ method: 'PATCH', path: pathOf(ORDERS, id), body }, options));
+    },
+
+    /** Lets the calls in flight end and closes the connections; later calls are `aborted`. */
+    close,
+  };
+}
+
+/** Checked before it is sent, because a number past 2^53 is another number before the core can tell. */
+function checked<S extends z.ZodType>(schema: S, value: z.input<S>): z.output<S> {
+  const { success, data, error } = schema.safeParse(value);
+  if (success) return data;
+  throw new StoreError('invalid_request', `The request is not valid: ${z.prettifyError(error)}`, { cause: error });
+}
+
+const pathOf = (path: string, id: Id): string => `${path}/${checked(int64, id)}`;
+
+function queryOf({ limit, after, status }: PageOptions<string>): string {
+  const query = new URLSearchParams();
+  if (limit !== undefined) query.set('limit', String(limit));
+  if (after !== undefined) query.set('after', String(checked(int64, after)));
+  if (status !== undefined) query.set('status', status);
+  return query.size === 0 ? '' : `?${query}`;
+}
+
+/** Where the next page begins, as the Link header has it (RFC 8288). */
+function nextOf({ status, headers: { link } }: StoreAnswer): bigint | undefined {
+  const target = /<([^>]*)>\s*;\s*rel="?next"?/.exec(String(link))?.[1];
+  if (target === undefined) return undefined;
+  const after = parseInt64(new URLSearchParams(target.split('?')[1]).get('after') ?? '');
+  if (after === undefined) throw new StoreError('invalid_answer', `The next page cannot be: ${target}`, { status });
+  return after;
+}

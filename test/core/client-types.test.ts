@@ -1,0 +1,83 @@
+import { expect, expectTypeOf, test } from 'vitest';
+import { type CreateOptions, type StoreClient, StoreError, type StoreErrorCode } from '../../shared/client.ts';
+import type { Order } from '../../shared/order.ts';
+import type { Pet } from '../../shared/pet.ts';
+
+/**
+ * What tsc has to say of calls of the client, as `npm test` runs it over this file: a wrong call that compiles makes its
+ * `@ts-expect-error` an error. Nothing here is run.
+ */
+
+async function wrongCalls(store: StoreClient): Promise<void> {
+  // @ts-expect-error a category is required
+  await store.createPet({ name: 'x' });
+  // @ts-expect-error a category is no text
+  await store.createPet({ name: 'x', categoryId: '1' });
+  // @ts-expect-error a name that is misspelt
+  await store.createPet({ nam: 'x', categoryId: 1 });
+  // @ts-expect-error the store gives the id
+  await store.createPet({ id: 1n, name: 'x', categoryId: 1 });
+  // @ts-expect-error no status of a pet
+  await store.createPet({ name: 'x', categoryId: 1, status: 'placed' });
+  // @ts-expect-error an id cannot be changed
+  await store.changePet(1n, { id: 2n });
+  // @ts-expect-error an id is no text
+  await store.getPet('1');
+  // @ts-expect-error pets cannot be filtered by name
+  await store.listPets({ name: 'x' });
+  // @ts-expect-error no status of a pet
+  store.pets({ status: 'placed' });
+  // @ts-expect-error no status of an order
+  await store.listOrders({ status: 'sold' });
+  // @ts-expect-error a pet is ordered by its id
+  await store.createOrder({ pet: 1n });
+  // @ts-expect-error no status of an order
+  await store.changeOrder(1n, { status: 'gone' });
+  // @ts-expect-error only a creation has an idempotency key
+  await store.changeOrder(1n, { status: 'approved' }, { idempotencyKey: 'x' });
+  const pet = await store.getPet(1n);
+  // @ts-expect-error a name that is misspelt
+  pet.nmae;
+  // @ts-expect-error ids are bigint, which do not mix with numbers
+  pet.id + 1;
+  // @ts-expect-error no code of a StoreError
+  new StoreError('gone', 'It is gone.').code === 'lost';
+}
+
+async function rightCalls(store: StoreClient, options: CreateOptions): Promise<void> {
+  await store.createPet({ name: 'x', categoryId: 1 });
+  await store.createPet({ name: 'x', categoryId: 1n, status: 'sold' }, options);
+  await store.changePet(1, { status: 'available' }, { signal: AbortSignal.abort(), timeoutMs: 100 });
+  await store.listPets();
+  await store.listOrders({ limit: 1, after: 1n, status: 'placed' }, { timeoutMs: 100 });
+  await store.createOrder({ petId: 1 }, { idempotencyKey: 'x' });
+}
+
+test('what comes back is typed by the schemas', () => {
+  expectTypeOf<Pet>().toEqualTypeOf<{
+    id: bigint;
+    name: string;
+    categoryId: bigint;
+    status: 'available' | 'pending' | 'sold';
+  }>();
+  expectTypeOf<Awaited<ReturnType<StoreClient['getPet']>>>().toEqualTypeOf<Pet>();
+  expectTypeOf<Awaited<ReturnType<StoreClient['createPet']>>>().toEqualTypeOf<Pet>();
+  expectTypeOf<Awaited<ReturnType<StoreClient['changePet']>>>().toEqualTypeOf<Pet>();
+  expectTypeOf<Awaited<ReturnType<StoreClient['removePet']>>>().toEqualTypeOf<void>();
+  expectTypeOf<Awaited<ReturnType<StoreClient['listPets']>>['pets']>().toEqualTypeOf<readonly Pet[]>();
+  expectTypeOf<Awaited<ReturnType<StoreClient['listPets']>>['next']>().toEqualTypeOf<bigint | undefined>();
+  expectTypeOf<ReturnType<StoreClient['pets']>>().toExtend<AsyncIterable<Pet>>();
+  expectTypeOf<Awaited<ReturnType<StoreClient['createOrder']>>>().toEqualTypeOf<Order>();
+  expectTypeOf<Awaited<ReturnType<StoreClient['listOrders']>>['orders']>().toEqualTypeOf<readonly Order[]>();
+  expectTypeOf<ReturnType<StoreClient['orders']>>().toExtend<AsyncIterable<Order>>();
+});
+
+test('a wrong call does not compile, a right one does', () => {
+  expect([wrongCalls, rightCalls]).toHaveLength(2);
+});
+
+test('an error tells by its type what can go wrong', () => {
+  expectTypeOf<StoreErrorCode>().toExtend<string>();
+  expectTypeOf<'conflict' | 'unreachable' | 'timeout' | 'aborted' | 'invalid_answer'>().toExtend<StoreErrorCode>();
+  expectTypeOf<StoreError['code']>().not.toEqualTypeOf<string>();
+});
