@@ -1,4 +1,4 @@
-import { type Level, refill } from './bucket.ts';
+import { full, type Level, refill } from './bucket.ts';
 import type { KeyRecord, KeyState, Patience } from './keys.ts';
 import type { Plan, PlanTable } from './plans.ts';
 import { type BucketState, DAY, type Decision, MINUTE, SECOND, type Unauthorized, type Verdict } from './verdict.ts';
@@ -46,15 +46,16 @@ export function decide(record: KeyRecord, state: KeyState, digest: string, plans
   });
   if (state.bannedUntil > now) return { verdict: answer('banned', levels, state.bannedUntil) };
 
-  const patience = refillPatience(state, limits, asOf, now);
   if (levels.minute.tokens >= 1 && levels.day.tokens >= 1) {
     const left = { minute: take(levels.minute), day: take(levels.day) };
+    const patience = state.patience && refillPatience(state.patience, limits, asOf, now);
     const admitted = { ...state, ...left, patience, asOf: now, admitted: state.admitted + 1 };
     return { verdict: answer('admitted', left, state.bannedUntil), state: admitted };
   }
 
-  const refused = { ...state, ...levels, patience: strike(patience), asOf: now, refused: state.refused + 1 };
-  if (refused.patience.tokens >= 1) return { verdict: answer('refused', levels, state.bannedUntil), state: refused };
+  const patience = strike(refillPatience(state.patience, limits, asOf, now));
+  const refused = { ...state, ...levels, patience, asOf: now, refused: state.refused + 1 };
+  if (patience.tokens >= 1) return { verdict: answer('refused', levels, state.bannedUntil), state: refused };
   const banned = { ...refused, ...nextBan(state, limits, now) };
   return { verdict: answer('banned', levels, banned.bannedUntil), state: banned };
 }
@@ -101,8 +102,14 @@ const take = ({ tokens, parts }: Level): Level => ({ tokens: tokens - 1, parts }
 const strike = ({ tokens, window, parts }: Patience): Patience => ({ tokens: Math.max(tokens - 1, 0), window, parts });
 
 /** Patience counts whole seconds, the unit in which it is set. */
-function refillPatience({ patience }: KeyState, limits: Limits, asOf: number | undefined, now: number): Patience {
+function refillPatience(
+  patience: Patience | undefined,
+  limits: Limits,
+  asOf: number | undefined,
+  now: number,
+): Patience {
   const window = limits.ban_within_seconds;
+  if (patience === undefined) return { ...full(limits.ban_after), window };
   const seconds = asOf === undefined ? window : Math.floor(now / SECOND) - Math.floor(asOf / SECOND);
   return { ...refill(rescale(patience, window), limits.ban_after, window, seconds), window };
 }

@@ -27,7 +27,8 @@ export interface Patience extends Level {
 export interface KeyState {
   readonly minute: Level;
   readonly day: Level;
-  readonly patience: Patience;
+  /** Undefined for a key that was never refused: it has all of it. */
+  readonly patience: Patience | undefined;
   /** When the levels above were true; undefined for a key that was never decided on, whose buckets are all full. */
   readonly asOf: number | undefined;
   readonly bannedUntil: number;
@@ -41,7 +42,7 @@ export interface KeyState {
 export const FRESH: KeyState = {
   minute: { tokens: 0, parts: 0 },
   day: { tokens: 0, parts: 0 },
-  patience: { tokens: 0, parts: 0, window: 1 },
+  patience: undefined,
   asOf: undefined,
   bannedUntil: 0,
   bans: 0,

@@ -61,11 +61,10 @@ export class KnownKeys {
 
   #fromDecision({ digest }: Credential, { plan, now, buckets, bannedUntil }: Decision): KnownKey {
     const [minute, day] = buckets as [Decision['buckets'][number], Decision['buckets'][number]];
-    const patience = { tokens: MAX_LIMIT, parts: 0, window: 1 };
     const record = { plan, name: '', secret: digest, createdAt: 0, minute: minute.limit, day: day.limit };
     return {
       record,
-      state: { ...FRESH, minute, day, patience, asOf: now, bannedUntil },
+      state: { ...FRESH, minute, day, asOf: now, bannedUntil },
       redisClock: now,
       ownClock: this.#monotonic(),
     };

@@ -109,7 +109,7 @@ test('the embedded limiter and decide.lua say the same over random histories', a
       decisions += expected.said.length;
       for (const { outcome } of expected.said) outcomes.add(outcome);
     }),
-    { numRuns: 300 },
+    { numRuns: 400 },
   );
   expect(decisions).toBeGreaterThan(5_000);
   expect([...outcomes].sort()).toEqual(['admitted', 'banned', 'refused', 'unauthorized']);

@@ -99,6 +99,15 @@ describe.for(limiters)('%s', ([, open]) => {
     }
   });
 
+  test('who was never refused has all the patience of the plan as it is now', async () => {
+    const under = await open();
+    under.setPlan('free', { ban_after: 1 });
+    const credential = await under.createKey({ minute: 1, day: 1 });
+    expect(await burst(under, credential, 1)).toBe('admitted×1');
+    under.setPlan('free', { ban_after: 4 });
+    expect(await burst(under, credential, 4)).toBe('refused×3 banned×1');
+  });
+
   test('patience that is left, down to its fraction, survives a change of its window', async () => {
     const under = await open();
     under.setPlan('free', { ban_after: 3, ban_within_seconds: 10 });

@@ -15,14 +15,16 @@ interface Waiting {
 }
 
 /**
- * Decides in Redis, with decide.lua. The decisions of one turn of the event loop go out together: one call for as many as
- * arrived in it. A batch is sent once and never again; what fails may have been charged and is not admitted.
+ * Decides in Redis, with decide.lua. One call is under way at a time; what arrives meanwhile, and in the turn of the event
+ * loop in which it ends, goes out together in the next one: the busier it is, the cheaper a decision becomes. A batch is
+ * sent once and never again; what fails may have been charged and is not admitted.
  */
 export class RedisLimiter implements Limiter {
   readonly #redis: RedisConnection;
   readonly #plans: () => PlanTable;
   readonly #clock: Clock | undefined;
   #waiting: Waiting[] = [];
+  #isUnderWay = false;
   #table: PlanTable | undefined;
   #tableText = '';
 
@@ -35,27 +37,31 @@ export class RedisLimiter implements Limiter {
 
   decide(credential: Credential): Promise<Verdict> {
     const { promise, resolve, reject } = Promise.withResolvers<Verdict>();
-    if (this.#waiting.push({ credential, resolve, reject }) === 1) setImmediate(() => this.#flush());
+    if (this.#waiting.push({ credential, resolve, reject }) === 1 && !this.#isUnderWay)
+      setImmediate(() => this.#flush());
     return promise;
   }
 
-  #flush(): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (let from = 0; from < waiting.length; from += MAX_BATCH) void this.#send(waiting.slice(from, from + MAX_BATCH));
+  async #flush(): Promise<void> {
+    const batch = this.#waiting.splice(0, MAX_BATCH);
+    this.#isUnderWay = true;
+    try {
+      const replies = await this.#ask(batch);
+      for (const [index, { resolve }] of batch.entries()) resolve(readVerdict(replies[index] ?? []));
+    } catch (cause) {
+      // Those who waited for this call have waited long enough: they are not made to wait for another one.
+      const fault = new AccessUnavailable(`Redis gave no decision: ${(cause as Error).message}`);
+      for (const { reject } of [...batch, ...this.#waiting.splice(0)]) reject(fault);
+    }
+    this.#isUnderWay = false;
+    if (this.#waiting.length > 0) setImmediate(() => this.#flush());
   }
 
-  async #send(batch: readonly Waiting[]): Promise<void> {
+  #ask(batch: readonly Waiting[]): Promise<(string | number)[][]> {
     const keys = batch.map(({ credential }) => keyOf(credential.id));
     const digests = batch.map(({ credential }) => credential.digest);
     const clock = this.#clock === undefined ? '' : String(this.#clock());
-    try {
-      const replies = await this.#redis.decide(batch.length, ...keys, clock, this.#planText(), ...digests);
-      for (const [index, { resolve }] of batch.entries()) resolve(readVerdict(replies[index] ?? []));
-    } catch (cause) {
-      const fault = new AccessUnavailable(`Redis gave no decision: ${(cause as Error).message}`);
-      for (const { reject } of batch) reject(fault);
-    }
+    return this.#redis.decide(batch.length, ...keys, clock, this.#planText(), ...digests);
   }
 
   /** The table in the script's form, made anew only when the table is another. */
