@@ -31,42 +31,37 @@ const NOT_THE_CORES: ReadonlySet<string> = new Set([
 
 /** What goes to the core: the client's headers less all that is not its to say, then `ours`. */
 export function requestHeaders(rawHeaders: readonly string[], ours: readonly string[]): string[] {
-  const named = namedInConnection(rawHeaders);
-  const kept: string[] = [];
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const header = rawHeaders[at] as string;
-    const name = header.toLowerCase();
-    if (HOP_BY_HOP.has(name) || named?.has(name) || OURS.has(name) || isLookAlike(name)) continue;
-    kept.push(header, rawHeaders[at + 1] as string);
-  }
+  const kept = filter(rawHeaders, (name) => !OURS.has(name) && !isLookAlike(name));
   kept.push(...ours);
   return kept;
 }
 
-/** What goes to the client: the core's headers less hop-by-hop ones and those on which the gateway has the last word. */
+/** What goes to the client: the core's headers less those on which the gateway has the last word. */
 export function responseHeaders(rawHeaders: readonly string[]): string[] {
-  const named = namedInConnection(rawHeaders);
-  const kept: string[] = [];
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const header = rawHeaders[at] as string;
-    const name = header.toLowerCase();
-    if (HOP_BY_HOP.has(name) || named?.has(name) || NOT_THE_CORES.has(name) || name.startsWith('x-ratelimit-'))
-      continue;
-    kept.push(header, rawHeaders[at + 1] as string);
-  }
-  return kept;
+  return filter(rawHeaders, (name) => !NOT_THE_CORES.has(name) && !name.startsWith('x-ratelimit-'));
 }
 
 /** X-Forwarded-For spelled x_forwarded_for passes for it in every CGI-like environment. */
 const isLookAlike = (name: string): boolean => name.startsWith('x-forwarded-') || name.includes('_');
 
-/** The connection-specific headers that a sender declares (RFC 9110 §7.6.1). */
-function namedInConnection(rawHeaders: readonly string[]): ReadonlySet<string> | undefined {
+/** Drops what is meant for one connection only: the fixed list, and what the sender names (RFC 9110 §7.6.1). */
+function filter(rawHeaders: readonly string[], isWanted: (name: string) => boolean): string[] {
+  const kept: string[] = [];
   let named: Set<string> | undefined;
   for (let at = 0; at < rawHeaders.length; at += 2) {
-    if (rawHeaders[at]?.toLowerCase() !== 'connection') continue;
-    named ??= new Set();
-    for (const option of rawHeaders[at + 1]?.split(',') ?? []) named.add(option.trim().toLowerCase());
+    const header = rawHeaders[at] as string;
+    const name = header.toLowerCase();
+    if (name === 'connection') named = addNamed(named, rawHeaders[at + 1] as string);
+    else if (!HOP_BY_HOP.has(name) && isWanted(name)) kept.push(header, rawHeaders[at + 1] as string);
   }
-  return named;
+  return named === undefined ? kept : without(kept, named);
 }
+
+function addNamed(named: Set<string> | undefined, connection: string): Set<string> | undefined {
+  const options = connection.toLowerCase();
+  if (options === 'keep-alive' || options === 'close') return named;
+  return new Set([...(named ?? []), ...options.split(',').map((option) => option.trim())]);
+}
+
+const without = (headers: readonly string[], named: ReadonlySet<string>): string[] =>
+  headers.filter((_, at) => !named.has((headers[at - (at % 2)] as string).toLowerCase()));
