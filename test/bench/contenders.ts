@@ -1,0 +1,80 @@
+import { join } from 'node:path';
+import { folder, type Service, startNode } from './machine/processes.ts';
+import { startBareNginx, startNginxLua } from './peers/nginx.ts';
+import { issueEmbeddedKeys, issueKeys, type Keys } from './setup/keys.ts';
+import type { Stage } from './setup/stage.ts';
+
+/** Who is compared: one worker each, in a process or processes of its own. */
+export interface Contender {
+  readonly name: ContenderName;
+  readonly url: string;
+  /** Whose CPU time counts as the proxy's; undefined for the core, which is its own. */
+  readonly pid: number | undefined;
+  /** Where its access log goes. */
+  readonly log: string;
+  readonly keys: Keys;
+  readonly counts: 'redis' | 'memory' | 'nowhere';
+}
+
+export type ContenderName = keyof typeof DESCRIPTIONS;
+
+/** Every contender, in the order of the tables. */
+export const DESCRIPTIONS = {
+  gateway: 'this gateway as shipped, access log on',
+  'gateway-quiet': 'this gateway, access log off',
+  'gateway-embedded': 'this gateway without Redis, access log on',
+  'nginx-lua': 'nginx + ngx_lua + Redis, one EVALSHA a request, access log on',
+  fastify: 'fastify + @fastify/rate-limit + @fastify/http-proxy, one window, no log',
+  express: 'express + express-rate-limit + http-proxy-middleware, one window, no log',
+  'http-proxy-3': "this gateway's decision, http-proxy-3 as forwarder, no log",
+  nginx: 'nginx proxy_pass alone: no key, no limit, no log',
+  core: 'the core called directly: no proxy at all',
+} as const;
+
+/** What all others are measured against. */
+export const BASELINE: ContenderName = 'nginx-lua';
+
+const ADMIN_TOKEN = 'token-of-the-benchmark';
+
+type Launch = (stage: Stage) => Promise<Omit<Contender, 'name' | 'keys'> & { readonly adminUrl?: string | undefined }>;
+
+const LAUNCHES: Record<ContenderName, Launch> = {
+  gateway: (stage) => launchGateway('gateway', stage, { REDIS_URL: stage.redisUrl }),
+  'gateway-quiet': (stage) => launchGateway('gateway-quiet', stage, { REDIS_URL: stage.redisUrl, LOG_LEVEL: 'warn' }),
+  'gateway-embedded': (stage) => launchGateway('gateway-embedded', stage, {}),
+  'nginx-lua': async ({ coreUrl, redisUrl }) => launched(await startNginxLua(coreUrl, redisUrl), 'redis'),
+  fastify: (stage) => launchPeer('fastify', stage),
+  express: (stage) => launchPeer('express', stage),
+  'http-proxy-3': (stage) => launchPeer('http-proxy-3', stage),
+  nginx: async ({ coreUrl }) => launched(await startBareNginx(coreUrl), 'nowhere'),
+  core: async ({ core }) => ({ ...launched(core, 'nowhere'), pid: undefined }),
+};
+
+export async function startContender(name: ContenderName, stage: Stage): Promise<Contender> {
+  const { adminUrl, ...contender } = await LAUNCHES[name](stage);
+  const keys = await issueKeys(stage.client);
+  if (contender.counts !== 'memory') return { name, ...contender, keys };
+  return { name, ...contender, keys: { ...keys, ...(await issueEmbeddedKeys(adminUrl ?? '', ADMIN_TOKEN)) } };
+}
+
+async function launchGateway(name: ContenderName, { coreUrl }: Stage, env: NodeJS.ProcessEnv) {
+  const service = await startNode(name, 'gateway/main.ts', {
+    PORT: '0',
+    ADMIN_PORT: '0',
+    ADMIN_TOKEN,
+    CORE_URL: coreUrl,
+    DATA_DIR: join(folder, name),
+    ...env,
+  });
+  const { gateway: url = '', admin: adminUrl } = service.urls;
+  return { ...launched(service, env.REDIS_URL === undefined ? 'memory' : 'redis'), url, adminUrl };
+}
+
+async function launchPeer(name: 'fastify' | 'express' | 'http-proxy-3', { coreUrl, redisUrl }: Stage) {
+  const script = join(import.meta.dirname, 'peers', `${name}.ts`);
+  return launched(await startNode(name, script, { CORE_URL: coreUrl, REDIS_URL: redisUrl }), 'redis');
+}
+
+function launched({ name, urls, pid, log }: Service, counts: Contender['counts']) {
+  return { url: urls[name] ?? '', pid, log, counts };
+}

@@ -1,0 +1,85 @@
+import { type Credential, parseApiKey } from '../../gateway/access/credential.ts';
+import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
+import { connectRedis } from '../../gateway/access/redis/connection.ts';
+import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
+import { createLogger } from '../../shared/logger.ts';
+import { installPrograms } from './machine/programs.ts';
+import { describeMachine, usageOf } from './machine/usage.ts';
+import { median } from './results/statistics.ts';
+import { issueKeys } from './setup/keys.ts';
+import { scriptCalls, startRedis } from './setup/stage.ts';
+
+/**
+ * What a decision alone costs, without HTTP: decisions a second, and µs of CPU a decision in this process and in Redis, with
+ * so many in flight, each of them followed by the next one when it is answered. 1,000 keys in turn, interleaved rounds,
+ * medians.
+ *
+ *     node test/bench/decision.ts
+ */
+
+const IN_FLIGHT = [1, 8, 32, 128, 512];
+const ROUNDS = 9;
+const ROUND_MS = 500;
+
+interface Round {
+  readonly perSecond: number;
+  readonly clientCpu: number;
+  readonly redisCpu: number;
+  readonly decisionsPerCall: number;
+}
+
+installPrograms();
+const { redis, redisUrl, client } = await startRedis();
+const connection = await connectRedis(redisUrl, 5_000, createLogger('bench', 'warn'));
+const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS);
+const { many: keys } = await issueKeys(client);
+const credentials = keys.map((key) => parseApiKey(key) as Credential);
+let turn = 0;
+
+async function round(inFlight: number): Promise<Round> {
+  const end = performance.now() + ROUND_MS;
+  let decisions = 0;
+  const caller = async () => {
+    for (; performance.now() < end; decisions++) {
+      const { outcome } = await limiter.decide(credentials[turn++ % credentials.length] as Credential);
+      if (outcome !== 'admitted') throw new Error(`A key without limits was ${outcome}.`);
+    }
+  };
+  const callsBefore = await scriptCalls(client);
+  const [startedAt, ownBefore, redisBefore] = [performance.now(), process.cpuUsage(), usageOf(redis.pid)];
+  await Promise.all(Array.from({ length: inFlight }, caller));
+  const [seconds, own] = [(performance.now() - startedAt) / 1_000, process.cpuUsage(ownBefore)];
+  const redisCpu = usageOf(redis.pid).cpuMicroseconds - redisBefore.cpuMicroseconds;
+  return {
+    perSecond: decisions / seconds,
+    clientCpu: (own.user + own.system) / decisions,
+    redisCpu: redisCpu / decisions,
+    decisionsPerCall: decisions / ((await scriptCalls(client)) - callsBefore),
+  };
+}
+
+const rounds = new Map<number, Round[]>(IN_FLIGHT.map((inFlight) => [inFlight, []]));
+for (const inFlight of IN_FLIGHT) await round(inFlight);
+for (let at = 0; at < ROUNDS; at++) {
+  for (let step = 0; step < IN_FLIGHT.length; step++) {
+    const inFlight = IN_FLIGHT[(at + step) % IN_FLIGHT.length] as number;
+    rounds.get(inFlight)?.push(await round(inFlight));
+  }
+}
+
+const line = (cells: readonly string[]): string => `${cells.map((cell) => cell.padStart(12)).join('')}\n`;
+process.stdout.write(`${describeMachine()}; µs of CPU a decision\n\n`);
+process.stdout.write(line(['in flight', 'decisions/s', 'client µs', 'Redis µs', 'both µs', 'a call']));
+for (const [inFlight, taken] of rounds) {
+  const figure = (of: (round: Round) => number) => median(taken.map(of));
+  const cpu = [figure(({ clientCpu }) => clientCpu), figure(({ redisCpu }) => redisCpu)];
+  const both = figure(({ clientCpu, redisCpu }) => clientCpu + redisCpu);
+  process.stdout.write(
+    line([
+      String(inFlight),
+      Math.round(figure(({ perSecond }) => perSecond)).toLocaleString('en'),
+      ...[...cpu, both, figure(({ decisionsPerCall }) => decisionsPerCall)].map((value) => value.toFixed(1)),
+    ]),
+  );
+}
+process.exit(0);

@@ -1,0 +1,126 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { programPath } from './programs.ts';
+
+/**
+ * The processes of a run. Each leads a process group of its own, which is ended by its id when the run ends, however it
+ * ends; and the kernel ends them where the run itself is killed (setpriv --pdeathsig).
+ */
+
+export const ROOT = join(import.meta.dirname, '../../..');
+
+/** What a run leaves on disk, gone with it. */
+export const folder = mkdtempSync(join(tmpdir(), 'animal-store-bench-'));
+
+export interface Service {
+  readonly name: string;
+  readonly pid: number;
+  /** Where it listens, by name. */
+  readonly urls: Readonly<Record<string, string>>;
+  /** The file that its standard output goes to. */
+  readonly log: string;
+}
+
+const running = new Map<ChildProcess, string>();
+let ending = false;
+
+process.once('exit', () => {
+  ending = true;
+  for (const child of running.keys()) killGroup(child);
+  rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 });
+});
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+  process.once(signal, () => {
+    process.stderr.write(`\n${signal}: stopping.\n`);
+    process.exit(130);
+  });
+}
+
+/** A Node program of ours; it is up when it tells where it listens. */
+export async function startNode(name: string, script: string, env: NodeJS.ProcessEnv): Promise<Service> {
+  const { child, pid, log } = launch(name, process.execPath, [script], env);
+  const [urls] = (await once(child, 'message')) as [Record<string, string>];
+  return { name, pid, urls, log };
+}
+
+/** Another's program that listens at `url`; it is up when it takes connections there. */
+export async function startProgram(
+  name: string,
+  args: readonly string[],
+  url: string,
+  isUp: () => Promise<unknown>,
+): Promise<Service> {
+  const { pid, log } = launch(name, programPath(args[0] as string), args.slice(1), {});
+  for (let attempt = 0; attempt < 200; attempt++) {
+    const isAnswering = await isUp().then(
+      () => true,
+      () => false,
+    );
+    if (isAnswering) return { name, pid, urls: { [name]: url }, log };
+    await sleep(25);
+  }
+  throw new Error(`${name} did not come up at ${url}. ${errorsOf(name)}`);
+}
+
+/** A program that runs to its end: what it wrote to standard output. */
+export async function runProgram(command: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {
+  const child = spawnInGroup(command, args, env, ['ignore', 'pipe', 'pipe']);
+  running.set(child, command);
+  let out = '';
+  let errors = '';
+  child.stdout?.on('data', (chunk) => {
+    out += chunk;
+  });
+  child.stderr?.on('data', (chunk) => {
+    errors += chunk;
+  });
+  const [code] = await once(child, 'close');
+  running.delete(child);
+  if (code !== 0) throw new Error(`${command} ended with ${code}: ${errors}${out}`);
+  return out;
+}
+
+/** Starts a process that stays until the run ends. Where it ends before, so does the run. */
+function launch(name: string, command: string, args: readonly string[], env: NodeJS.ProcessEnv) {
+  const log = join(folder, `${name}.log`);
+  mkdirSync(folder, { recursive: true });
+  const errors = openSync(join(folder, `${name}.err`), 'a');
+  const child = spawnInGroup(command, args, env, ['ignore', openSync(log, 'a'), errors, 'ipc']);
+  running.set(child, name);
+  child.once('exit', (code, signal) => {
+    running.delete(child);
+    if (ending) return;
+    process.stderr.write(`\n${name} ended (${signal ?? code}). ${errorsOf(name)}\n`);
+    process.exit(1);
+  });
+  return { child, pid: child.pid as number, log };
+}
+
+type Stdio = ('ignore' | 'pipe' | 'ipc' | number)[];
+
+function spawnInGroup(command: string, args: readonly string[], env: NodeJS.ProcessEnv, stdio: Stdio): ChildProcess {
+  return spawn('setpriv', ['--pdeathsig', 'TERM', '--', command, ...args], {
+    cwd: ROOT,
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, NODE_ENV: 'production', ...env },
+    detached: true,
+    stdio,
+  });
+}
+
+function killGroup({ pid }: ChildProcess): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch {
+    // It has ended by itself.
+  }
+}
+
+/** The last that a process had to say. */
+function errorsOf(name: string): string {
+  return readFileSync(join(folder, `${name}.err`), 'utf8').slice(-2_000);
+}

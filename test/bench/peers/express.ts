@@ -1,0 +1,55 @@
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import express, { type Request, type Response } from 'express';
+import { rateLimit } from 'express-rate-limit';
+import { createProxyMiddleware } from 'http-proxy-middleware';
+import { Redis } from 'ioredis';
+import { type RedisReply, RedisStore } from 'rate-limit-redis';
+import { type KnownKey, KnownKeys } from './known-keys.ts';
+
+/**
+ * express + express-rate-limit + rate-limit-redis + http-proxy-middleware. Of the job it does a part: one fixed window a
+ * minute, no day limit, no ban, no access log, no draft fields.
+ */
+
+const { CORE_URL = '', REDIS_URL = '' } = process.env;
+
+const redis = new Redis(REDIS_URL, { enableAutoPipelining: true, maxRetriesPerRequest: 1, connectTimeout: 500 });
+const knownKeys = new KnownKeys(redis);
+const app = express();
+app.disable('x-powered-by');
+app.disable('etag');
+
+app.use(async (request, response, next) => {
+  const key = await knownKeys.find(request.headers.authorization);
+  if (key === undefined) {
+    response.set('WWW-Authenticate', 'Bearer').status(401);
+    response.json({ code: 'unauthorized', message: 'A valid API key is required.', status: 401 });
+    return;
+  }
+  response.locals.key = key;
+  delete request.headers.authorization;
+  request.headers['x-caller-id'] = key.id;
+  next();
+});
+const keyOf = (response: Response): KnownKey => response.locals.key as KnownKey;
+app.use(
+  rateLimit({
+    windowMs: 60_000,
+    limit: (_request, response) => keyOf(response).minute,
+    keyGenerator: (_request, response) => keyOf(response).id,
+    legacyHeaders: true,
+    standardHeaders: false,
+    validate: false,
+    store: new RedisStore({
+      sendCommand: (command: string, ...args: string[]) => redis.call(command, ...args) as Promise<RedisReply>,
+    }),
+  }),
+);
+// Node's own agent would close what it holds beyond 256 idle connections.
+const agent = new http.Agent({ keepAlive: true, maxFreeSockets: 1_024 });
+app.use(createProxyMiddleware<Request, Response>({ target: CORE_URL, agent }));
+
+const server = app.listen(0, '127.0.0.1', () => {
+  process.send?.({ express: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
+});

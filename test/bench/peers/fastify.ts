@@ -1,0 +1,49 @@
+import proxy from '@fastify/http-proxy';
+import rateLimit from '@fastify/rate-limit';
+import Fastify from 'fastify';
+import { Redis } from 'ioredis';
+import { type KnownKey, KnownKeys } from './known-keys.ts';
+
+/**
+ * fastify + @fastify/rate-limit + @fastify/http-proxy. Of the job it does a part: one fixed window a minute, no day limit,
+ * no ban, no access log, no draft fields.
+ */
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    knownKey: KnownKey | null;
+  }
+}
+
+const { CORE_URL = '', REDIS_URL = '' } = process.env;
+
+const redis = new Redis(REDIS_URL, { enableAutoPipelining: true, maxRetriesPerRequest: 1, connectTimeout: 500 });
+const knownKeys = new KnownKeys(redis);
+const app = Fastify({ logger: false });
+
+app.decorateRequest('knownKey', null);
+app.addHook('onRequest', async (request, reply) => {
+  request.knownKey = (await knownKeys.find(request.headers.authorization)) ?? null;
+  if (request.knownKey !== null) return;
+  reply.code(401).header('WWW-Authenticate', 'Bearer');
+  return await reply.send({ code: 'unauthorized', message: 'A valid API key is required.', status: 401 });
+});
+await app.register(rateLimit, {
+  redis,
+  timeWindow: 60_000,
+  keyGenerator: (request) => request.knownKey?.id ?? '',
+  max: (request) => request.knownKey?.minute ?? 0,
+});
+await app.register(proxy, {
+  upstream: CORE_URL,
+  undici: { connections: 128, pipelining: 1, keepAliveTimeout: 4_000 },
+  replyOptions: {
+    rewriteRequestHeaders: (request, { authorization: _withheld, ...headers }) => ({
+      ...headers,
+      'x-caller-id': (request as unknown as { knownKey: KnownKey }).knownKey.id,
+    }),
+  },
+});
+
+const url = await app.listen({ host: '127.0.0.1', port: 0 });
+process.send?.({ fastify: url });

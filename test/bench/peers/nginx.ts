@@ -1,0 +1,117 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { send } from '../../support/http.ts';
+import { freePort } from '../../support/port.ts';
+import { folder, type Service, startProgram } from '../machine/processes.ts';
+
+/**
+ * nginx as its documentation would have a fast proxy: one worker, kept-alive connections on both sides that are never worn
+ * out, compiled regular expressions, buffered log. A load generator that stops leaves requests behind in mid-air; they end, so
+ * that their connections to the core are there for the next round.
+ */
+
+const LUA_FOLDER = join(import.meta.dirname, 'nginx-lua');
+
+/** nginx and nothing else: the least that a proxy can cost. Without an access log. */
+export async function startBareNginx(core: string): Promise<Service> {
+  return await start('nginx', core, { modules: '', http: 'access_log off;', location: '' });
+}
+
+/** nginx with ngx_lua, taking each decision with one EVALSHA; log line and headers as the gateway has them. */
+export async function startNginxLua(core: string, redis: string): Promise<Service> {
+  const { hostname, port } = new URL(redis);
+  const modules = ['ndk_http_module', 'ngx_http_lua_module']
+    .map((name) => `load_module /usr/lib/nginx/modules/${name}.so;`)
+    .join('\n');
+  const http = `
+    log_format gate escape=json '{"time":"$time_iso8601","requestId":"$request_id","method":"$request_method","path":"$uri",'
+      '"status":$status,"keyId":"$key_id","plan":"$plan","outcome":"$outcome","address":"$remote_addr",'
+      '"durationMs":$request_time,"msg":"request"}';
+    access_log ${join(folder, 'nginx-lua.log')} gate buffer=64k flush=1s;
+    lua_package_path '${LUA_FOLDER}/?.lua;;';
+    lua_code_cache on;
+    lua_socket_log_errors off;
+    lua_shared_dict allowances 10m;
+    init_by_lua_block {
+      gate = require 'gate'
+      gate.configure{ redis_host = '${hostname}', redis_port = ${port}, script = '${LUA_FOLDER}/decide-one.lua' }
+    }`;
+  const location = `
+        set $key_id '';
+        set $plan '';
+        set $outcome '';
+        access_by_lua_block { gate.pass() }
+        proxy_set_header Authorization '';
+        proxy_set_header X-Request-Id $request_id;
+        proxy_set_header X-Forwarded-For $remote_addr;
+        proxy_set_header X-Caller-Id $key_id;
+        proxy_hide_header X-Request-Id;
+        add_header X-Request-Id $request_id always;`;
+  return await start('nginx-lua', core, { modules, http, location });
+}
+
+interface Parts {
+  readonly modules: string;
+  readonly http: string;
+  readonly location: string;
+}
+
+async function start(name: string, core: string, parts: Parts): Promise<Service> {
+  const port = await freePort();
+  const prefix = join(folder, name);
+  mkdirSync(prefix, { recursive: true });
+  const file = join(prefix, 'nginx.conf');
+  writeFileSync(file, configuration(name, port, core, parts));
+  const url = `http://127.0.0.1:${port}`;
+  return await startProgram(name, ['nginx', '-p', prefix, '-c', file, '-e', `${prefix}.err`], url, () =>
+    send(`${url}/v1/pets`),
+  );
+}
+
+function configuration(name: string, port: number, core: string, { modules, http, location }: Parts): string {
+  const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
+    .map((kind) => `${kind}_temp_path ${folder}/${name}/${kind};`)
+    .join(' ');
+  return `
+${modules}
+${process.getuid?.() === 0 ? 'user root;' : ''}
+daemon off;
+worker_processes 1;
+worker_rlimit_nofile 16384;
+pcre_jit on;
+pid ${folder}/${name}/pid;
+error_log ${folder}/${name}.err warn;
+events {
+    worker_connections 8192;
+    multi_accept on;
+}
+http {
+    ${paths}
+    sendfile on;
+    tcp_nodelay on;
+    server_tokens off;
+    keepalive_timeout 60s;
+    keepalive_requests 1000000000;
+    client_max_body_size 64k;
+    client_body_buffer_size 64k;
+    default_type application/json;
+    ${http}
+    upstream core {
+        server ${new URL(core).host};
+        keepalive 1024;
+        keepalive_requests 1000000000;
+        keepalive_timeout 4s;
+    }
+    server {
+        listen 127.0.0.1:${port} backlog=4096;
+        location / {
+            ${location}
+            proxy_http_version 1.1;
+            proxy_set_header Connection '';
+            proxy_ignore_client_abort on;
+            proxy_pass http://core;
+        }
+    }
+}
+`;
+}

@@ -1,0 +1,98 @@
+import { type ContenderName, DESCRIPTIONS } from './contenders.ts';
+import { SCENARIOS, type Scenario } from './scenarios.ts';
+
+/** How long a run takes, and what for. */
+export interface Plan {
+  readonly parts: readonly PlannedScenario[];
+  /** Of a round. wrk knows whole seconds only. */
+  readonly seconds: number;
+}
+
+export interface PlannedScenario {
+  readonly scenario: Scenario;
+  readonly contenders: readonly ContenderName[];
+  readonly rounds: number;
+}
+
+export interface Wishes {
+  readonly mode: 'quick' | 'default' | 'full';
+  readonly only?: readonly string[] | undefined;
+  readonly scenario?: readonly string[] | undefined;
+  readonly rounds?: number | undefined;
+  readonly seconds?: number | undefined;
+}
+
+/** The two scenarios that the comparison stands on; the others show one side of it each. */
+const MAIN_SCENARIOS = ['list-32', 'list-128'];
+const MAIN_CONTENDERS: readonly ContenderName[] = ['gateway', 'nginx-lua', 'nginx', 'core'];
+
+const MODES = {
+  quick: { main: 5, side: 0, mainContenders: MAIN_CONTENDERS, sideContenders: [] },
+  default: {
+    main: 5,
+    side: 3,
+    mainContenders: Object.keys(DESCRIPTIONS),
+    sideContenders: ['gateway', 'nginx-lua', 'gateway-embedded'],
+  },
+  full: { main: 15, side: 3, mainContenders: Object.keys(DESCRIPTIONS), sideContenders: Object.keys(DESCRIPTIONS) },
+};
+
+const SECONDS = 2;
+/** Contenders that are far off take part in every third round only: their ratio needs no finer measure. */
+const EVERY_THIRD: readonly ContenderName[] = ['fastify', 'express', 'http-proxy-3'];
+/** What a run takes beside its rounds: to start, to warm up before a scenario, and around each round. */
+const START_SECONDS = 25;
+const WARM_UP_SECONDS = 1.1;
+const OVERHEAD_SECONDS = 0.15;
+
+/** @throws naming what there is when a wish names what there is not */
+export function makePlan({ mode, only, scenario: named, rounds, seconds = SECONDS }: Wishes): Plan {
+  check(only, Object.keys(DESCRIPTIONS), 'contender');
+  check(
+    named,
+    SCENARIOS.map(({ name }) => name),
+    'scenario',
+  );
+  const parts = SCENARIOS.filter(({ name }) => named?.includes(name) ?? true).map((scenario) => {
+    const isMain = MAIN_SCENARIOS.includes(scenario.name);
+    const { main, side, mainContenders, sideContenders } = MODES[named !== undefined && !isMain ? 'full' : mode];
+    const wanted: readonly string[] = only ?? (isMain ? mainContenders : sideContenders);
+    return {
+      scenario,
+      contenders: scenario.contenders.filter((name) => wanted.includes(name)),
+      rounds: rounds ?? (isMain ? main : side),
+    };
+  });
+  return { parts: parts.filter((part) => part.rounds > 0 && part.contenders.length > 0), seconds };
+}
+
+function check(names: readonly string[] | undefined, known: readonly string[], what: string): void {
+  const unknown = names?.filter((name) => !known.includes(name)) ?? [];
+  if (unknown.length > 0) throw new Error(`There is no ${what} ${unknown.join(', ')}; there are ${known.join(', ')}.`);
+}
+
+/**
+ * From so many connections on, a round is led in by a second that is not counted. Between its rounds a proxy lets its
+ * connections to the core go. Node accepts a connection or so a turn, so opening all of them beside the load takes up to a
+ * second: a matter of starting, not of serving.
+ */
+const CROWD = 64;
+const LEAD_IN_SECONDS = 1;
+
+export const leadInSeconds = ({ connections }: Scenario): number => (connections >= CROWD ? LEAD_IN_SECONDS : 0);
+
+/** Whether a contender takes part in a round. */
+export const takesPart = (name: ContenderName, round: number): boolean =>
+  round % 3 === 0 || !EVERY_THIRD.includes(name);
+
+export function estimateSeconds({ parts, seconds }: Plan): number {
+  const turns = parts.map(({ scenario, contenders, rounds }) => {
+    const all = Array.from(
+      { length: rounds },
+      (_, round) => contenders.filter((name) => takesPart(name, round)).length,
+    );
+    const count = all.reduce((sum, taking) => sum + taking, 0);
+    return count * (leadInSeconds(scenario) + seconds + OVERHEAD_SECONDS) + contenders.length * WARM_UP_SECONDS;
+  });
+  return turns.reduce((sum, turn) => sum + turn, START_SECONDS);
+}

@@ -1,0 +1,23 @@
+/** The value at a share of the way through the sorted values, between two of them where it falls between; NaN of none. */
+export function quantile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  const at = (sorted.length - 1) * share;
+  const below = sorted[Math.floor(at)] ?? Number.NaN;
+  const above = sorted[Math.ceil(at)] ?? Number.NaN;
+  return below + (above - below) * (at - Math.floor(at));
+}
+
+export const median = (values: readonly number[]): number => quantile(values, 0.5);
+
+/** The median, and the quartiles around it. */
+export interface Spread {
+  readonly median: number;
+  readonly low: number;
+  readonly high: number;
+}
+
+export const spreadOf = (values: readonly number[]): Spread => ({
+  median: median(values),
+  low: quantile(values, 0.25),
+  high: quantile(values, 0.75),
+});

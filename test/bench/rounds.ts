@@ -1,0 +1,148 @@
+import { truncateSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Contender, ContenderName } from './contenders.ts';
+import type { LoadResult } from './load/load.ts';
+import { runOpenLoop } from './load/run-open-loop.ts';
+import { runWrk } from './load/wrk.ts';
+import { usageOf } from './machine/usage.ts';
+import { leadInSeconds, takesPart } from './plan.ts';
+import { median } from './results/statistics.ts';
+import type { Scenario } from './scenarios.ts';
+import { type Stage, scriptCalls } from './setup/stage.ts';
+
+/** What one round of one contender came to. CPU time is in µs a request. */
+export interface Sample {
+  readonly requestsPerSecond: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly proxyCpu: number;
+  readonly redisCpu: number;
+  readonly coreCpu: number;
+  /** Scripts that Redis ran, a second. */
+  readonly redisCallsPerSecond: number;
+  /** Of the proxy, at the end of the round. */
+  readonly residentMegabytes: number;
+}
+
+/** The samples of each contender by round; none where it did not take part or its round was not valid. */
+export type Samples = Map<ContenderName, (Sample | undefined)[]>;
+
+export interface Measured {
+  readonly scenario: Scenario;
+  readonly samples: Samples;
+  readonly rounds: number;
+  readonly invalid: readonly string[];
+  /** Requests a second that were sent, where the rate was fixed. */
+  readonly rate?: number | undefined;
+}
+
+export interface Measuring {
+  readonly stage: Stage;
+  readonly scenario: Scenario;
+  readonly contenders: readonly Contender[];
+  readonly rounds: number;
+  readonly seconds: number;
+  /** What the first contender can do at most, where that is known. */
+  readonly capacity?: number | undefined;
+  tell(progress: string): void;
+}
+
+const SETTLE_MS = 100;
+const WARM_UP_SECONDS = 1;
+/** Before anything is measured: what a just-in-time compiler makes of a program takes a while. */
+const FIRST_WARM_UP_SECONDS = 3;
+
+export async function warmUp(contender: Contender): Promise<void> {
+  const load = { url: `${contender.url}/v1/pets`, connections: 32, seconds: FIRST_WARM_UP_SECONDS };
+  await runWrk({ ...load, keys: [contender.keys.hot] });
+}
+
+/**
+ * Many short rounds in turn: what the machine does meanwhile hits all alike, and the contenders of one round can be
+ * compared with each other. Who goes first is another one each round. A round before the first warms up and is forgotten.
+ */
+export async function measure(measuring: Measuring): Promise<Measured> {
+  const { stage, scenario, contenders, rounds, seconds, tell } = measuring;
+  const samples: Samples = new Map(contenders.map(({ name }) => [name, []]));
+  const invalid: string[] = [];
+  for (const contender of contenders) await load(contender, scenario, WARM_UP_SECONDS, undefined);
+  const rate = scenario.isHalfLoad ? await halfOfCapacity(measuring) : undefined;
+
+  for (let round = 0; round < rounds; round++) {
+    for (let turn = 0; turn < contenders.length; turn++) {
+      const contender = contenders[(turn + round) % contenders.length] as Contender;
+      if (!takesPart(contender.name, round)) continue;
+      const { sample, result } = await sampleOf(contender, scenario, seconds, stage, rate);
+      const fault = faultOf(result, scenario);
+      tell(
+        `${scenario.name} ${round + 1}/${rounds} ${contender.name} ${Math.round(sample.requestsPerSecond)}/s${fault ?? ''}`,
+      );
+      if (fault !== undefined) invalid.push(`${contender.name}, round ${round + 1}:${fault}`);
+      else (samples.get(contender.name) as (Sample | undefined)[])[round] = sample;
+    }
+  }
+  return { scenario, samples, rounds, invalid, rate };
+}
+
+async function halfOfCapacity({ scenario, contenders, seconds, capacity }: Measuring): Promise<number> {
+  const first = contenders[0] as Contender;
+  const known = capacity ?? perSecond(await load(first, scenario, seconds, undefined));
+  return Math.round(known / 2);
+}
+
+async function sampleOf(
+  contender: Contender,
+  scenario: Scenario,
+  seconds: number,
+  stage: Stage,
+  rate: number | undefined,
+): Promise<{ sample: Sample; result: LoadResult }> {
+  const lead = leadInSeconds(scenario);
+  if (lead > 0) await load(contender, scenario, lead, undefined);
+  truncateSync(contender.log);
+  await sleep(SETTLE_MS);
+  const pids = [contender.pid, stage.redis.pid, stage.core.pid];
+  const cpu = () => pids.map((pid) => (pid === undefined ? 0 : usageOf(pid).cpuMicroseconds));
+  const callsBefore = await scriptCalls(stage.client);
+  const before = cpu();
+  const result = await load(contender, scenario, seconds, rate);
+  const after = cpu();
+  const calls = (await scriptCalls(stage.client)) - callsBefore;
+  const [proxyCpu = 0, redisCpu = 0, coreCpu = 0] = after.map(
+    (total, at) => (total - (before[at] as number)) / result.requests,
+  );
+  const sample = {
+    requestsPerSecond: perSecond(result),
+    p50Ms: result.p50Ms,
+    p99Ms: result.p99Ms,
+    proxyCpu,
+    redisCpu,
+    coreCpu,
+    redisCallsPerSecond: calls / result.seconds,
+    residentMegabytes: contender.pid === undefined ? 0 : usageOf(contender.pid).residentMegabytes,
+  };
+  return { sample, result };
+}
+
+async function load(contender: Contender, scenario: Scenario, seconds: number, rate: number | undefined) {
+  const { connections, body } = scenario;
+  const wanted = { url: `${contender.url}/v1/pets`, connections, seconds, keys: scenario.keys(contender), body };
+  return rate === undefined ? await runWrk(wanted) : await runOpenLoop(wanted, rate);
+}
+
+/** Why a round does not count. */
+function faultOf({ requests, refused, failures }: LoadResult, { expect }: Scenario): string | undefined {
+  if (requests === 0) return ' no answers';
+  if (failures > 0) return ` ${failures} requests without an answer`;
+  if (expect === 'served' && refused > 0) return ` ${refused} of ${requests} refused`;
+  // A key over its limit is let through once a minute.
+  if (expect === 'refused' && refused < requests * 0.99) return ` ${requests - refused} of ${requests} not refused`;
+  return undefined;
+}
+
+const perSecond = ({ requests, seconds }: LoadResult): number => requests / seconds;
+
+/** The median of one figure over the rounds that counted. */
+export function medianOf(samples: readonly (Sample | undefined)[], figure: (sample: Sample) => number): number {
+  return median(samples.filter((sample) => sample !== undefined).map(figure));
+}

@@ -1,0 +1,133 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { type Contender, type ContenderName, DESCRIPTIONS, startContender } from './contenders.ts';
+import { ROOT } from './machine/processes.ts';
+import { installPrograms, programPath } from './machine/programs.ts';
+import { describeMachine } from './machine/usage.ts';
+import { estimateSeconds, makePlan, type Wishes } from './plan.ts';
+import { pictureOf } from './results/picture.ts';
+import { type Summary, summarize } from './results/summary.ts';
+import { tableOf } from './results/table.ts';
+import { type Measured, measure, medianOf, warmUp } from './rounds.ts';
+import { type Stage, setStage } from './setup/stage.ts';
+import { verify } from './setup/verify.ts';
+
+/**
+ * The side-by-side benchmark: this gateway and its peers on one machine, in one run, interleaved, in front of one core and
+ * one Redis, with one worker each.
+ *
+ *     npm run bench                        about six minutes
+ *     npm run bench -- --quick             about two; --full about fifteen
+ *     npm run bench -- --scenario list-32,banned-32 --only gateway,nginx-lua --rounds 9
+ */
+
+const OUTPUT = join(ROOT, '.bench');
+
+function readWishes(): Wishes {
+  const { values } = parseArgs({
+    options: {
+      quick: { type: 'boolean' },
+      full: { type: 'boolean' },
+      only: { type: 'string' },
+      scenario: { type: 'string' },
+      rounds: { type: 'string' },
+      seconds: { type: 'string' },
+    },
+  });
+  return {
+    mode: values.quick ? 'quick' : values.full ? 'full' : 'default',
+    only: values.only?.split(','),
+    scenario: values.scenario?.split(','),
+    rounds: values.rounds === undefined ? undefined : positive('rounds', values.rounds),
+    seconds: values.seconds === undefined ? undefined : positive('seconds', values.seconds),
+  };
+}
+
+function positive(name: string, text: string): number {
+  if (!/^[1-9]\d{0,3}$/.test(text)) throw new Error(`--${name} must be a whole number of at least 1.`);
+  return Number(text);
+}
+
+/** One line that is written over where there is a terminal; a line a step where there is none. */
+function tell(text: string): void {
+  const elapsed = Math.round(performance.now() / 1_000);
+  const clock = `${Math.floor(elapsed / 60)}:${String(elapsed % 60).padStart(2, '0')}`;
+  process.stdout.write(process.stdout.isTTY ? `\r\x1b[K${clock} ${text}` : `${clock} ${text}\n`);
+}
+
+async function startAll(names: readonly ContenderName[], stage: Stage): Promise<Map<ContenderName, Contender>> {
+  const contenders = new Map<ContenderName, Contender>();
+  for (const name of names) {
+    tell(`${name}: starting, checking, warming up`);
+    const contender = await startContender(name, stage);
+    await verify(contender, stage);
+    await warmUp(contender);
+    contenders.set(name, contender);
+  }
+  return contenders;
+}
+
+function versions(): Record<string, string> {
+  const first = (command: string, args: string[]) =>
+    execFileSync(programPath(command), args, { stdio: ['ignore', 'pipe', 'pipe'] })
+      .toString()
+      .split('\n', 1)[0] ?? '';
+  const debian = (name: string) => first('dpkg-query', ['-W', '-f', `\${Version}`, name]);
+  const names = ['nginx', 'libnginx-mod-http-lua', 'lua-nginx-redis', 'redis-server', 'wrk'];
+  return Object.fromEntries(names.map((name) => [name, tryOr('not of Debian', () => debian(name))]));
+}
+
+function tryOr<T>(otherwise: T, act: () => T): T {
+  try {
+    return act();
+  } catch {
+    return otherwise;
+  }
+}
+
+/** What the first contender of a scenario did in list-32, if that has been measured. */
+function capacityOf(name: ContenderName | undefined, measured: readonly Measured[]): number | undefined {
+  const samples = measured.find(({ scenario }) => scenario.name === 'list-32')?.samples.get(name as ContenderName);
+  return samples && medianOf(samples, ({ requestsPerSecond }) => requestsPerSecond);
+}
+
+function write(summaries: readonly Summary[], measured: readonly Measured[], command: string): void {
+  const date = new Date().toISOString();
+  const machine = describeMachine();
+  const rounds = Object.fromEntries(
+    measured.map(({ scenario, samples }) => [scenario.name, Object.fromEntries(samples)]),
+  );
+  const report = { date, machine, command, versions: versions(), contenders: DESCRIPTIONS, summaries, rounds };
+  mkdirSync(OUTPUT, { recursive: true });
+  writeFileSync(join(OUTPUT, 'last.json'), `${JSON.stringify(report, undefined, 1)}\n`);
+  writeFileSync(join(OUTPUT, 'last.svg'), pictureOf(summaries, `${date.slice(0, 10)}, ${machine}`));
+}
+
+const wishes = readWishes();
+const plan = makePlan(wishes);
+installPrograms();
+tell(`about ${Math.ceil(estimateSeconds(plan) / 60)} minutes; ${describeMachine()}`);
+const stage = await setStage();
+const names = (Object.keys(DESCRIPTIONS) as ContenderName[]).filter((name) =>
+  plan.parts.some(({ contenders }) => contenders.includes(name)),
+);
+const contenders = await startAll(names, stage);
+
+const measured: Measured[] = [];
+for (const { scenario, contenders: taking, rounds } of plan.parts) {
+  const own = taking.map((name) => contenders.get(name) as Contender);
+  const capacity = capacityOf(taking[0], measured);
+  measured.push(await measure({ stage, scenario, contenders: own, rounds, seconds: plan.seconds, capacity, tell }));
+}
+
+const command = ['npm run bench', ...(process.argv.length > 2 ? ['--'] : []), ...process.argv.slice(2)].join(' ');
+const summaries = measured.map(summarize);
+const legend = names.map((name) => `  ${name.padEnd(18)}${DESCRIPTIONS[name]}`).join('\n');
+process.stdout.write(`\n\n${command}, ${describeMachine()}\n\n${legend}\n
+Medians over rounds of ${plan.seconds} s; CPU in µs a request; ratios to nginx-lua in the same round, median (quartiles).\n\n`);
+process.stdout.write(`${summaries.map(tableOf).join('\n')}\n`);
+write(summaries, measured, command);
+process.stdout.write('Written: .bench/last.json, .bench/last.svg\n');
+process.exit(summaries.some(({ rows }) => rows.some(({ rounds }) => rounds === 0)) ? 1 : 0);

@@ -1,0 +1,54 @@
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { DEFAULT_PLANS, storedPlans } from '../../../gateway/access/plans.ts';
+import { post } from '../../support/http.ts';
+import { freePort } from '../../support/port.ts';
+import { folder, type Service, startNode, startProgram } from '../machine/processes.ts';
+
+/** What all contenders share: one core, one Redis. */
+export interface Stage {
+  readonly core: Service;
+  readonly coreUrl: string;
+  readonly redis: Service;
+  readonly redisUrl: string;
+  /** The run's own connection. */
+  readonly client: Redis;
+}
+
+/** One more than a page holds, so that every list is a full one with a link to the next. */
+const PETS = 21;
+
+export async function setStage(): Promise<Stage> {
+  const { redis, redisUrl, client } = await startRedis();
+  // A scenario is about a key that is refused for ever; it is not to be banned for it.
+  await client.hset('gateway:plans', { ...storedPlans(DEFAULT_PLANS), 'free.ban_after': '1000000000' });
+  const core = await startNode('core', 'core/main.ts', {
+    PORT: '0',
+    DATABASE_URL: `sqlite:${join(folder, 'store.db')}`,
+  });
+  const coreUrl = core.urls.core ?? '';
+  for (let number = 1; number <= PETS; number++) {
+    const pet = { name: `Rex the ${number}th`, categoryId: number, status: 'available' };
+    const { status } = await post(`${coreUrl}/v1/pets`, pet);
+    if (status !== 201) throw new Error(`The core answered ${status} to a new pet.`);
+  }
+  return { core, coreUrl, redis, redisUrl, client };
+}
+
+/** A Redis of its own, which keeps nothing on disk. */
+export async function startRedis(): Promise<{ redis: Service; redisUrl: string; client: Redis }> {
+  const port = String(await freePort());
+  const redisUrl = `redis://127.0.0.1:${port}`;
+  const client = new Redis(redisUrl, { lazyConnect: true, retryStrategy: () => null });
+  client.on('error', () => {});
+  const args = ['redis-server', '--port', port, '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
+  const redis = await startProgram('redis', args, redisUrl, () => client.connect());
+  return { redis, redisUrl, client };
+}
+
+/** How many scripts Redis has run: one a decision, or one for many. */
+export async function scriptCalls(client: Redis): Promise<number> {
+  const statistics = await client.info('commandstats');
+  const calls = [...statistics.matchAll(/^cmdstat_(?:eval|evalsha|fcall):calls=(\d+)/gm)];
+  return calls.reduce((total, [, count]) => total + Number(count), 0);
+}

@@ -1,0 +1,44 @@
+import { type Answer, post, send } from '../../support/http.ts';
+import type { Contender } from '../contenders.ts';
+import { type Stage, scriptCalls } from './stage.ts';
+
+/** Holds a contender to its job before anything is measured: what does not do it is not compared. */
+
+const LIST = '/v1/pets';
+export const NEW_PET = '{"name":"Rex","categoryId":1234,"status":"available"}';
+/** What the key `few` allows in a minute, and how many more are tried. */
+const ALLOWED = 3;
+const TOO_MANY = 2;
+
+export async function verify(contender: Contender, stage: Stage): Promise<void> {
+  const { url, keys, counts } = contender;
+  const fault = (what: string) => new Error(`${contender.name} is not fit to be compared: ${what}.`);
+
+  const { text: expected } = await send(stage.coreUrl + LIST);
+  const list = await send(url + LIST, { key: keys.hot });
+  if (list.status !== 200) throw fault(`GET answers ${list.status}`);
+  if (list.text !== expected) throw fault(`GET answers another body than the core: ${list.text.slice(0, 200)}`);
+  const created = await post(url + LIST, NEW_PET, { key: keys.hot });
+  if (created.status !== 201) throw fault(`POST answers ${created.status}`);
+  if (counts === 'nowhere') return;
+
+  if (!hasLimitHeaders(list) || !hasLimitHeaders(created)) throw fault('X-RateLimit headers are missing');
+  const anonymous = await send(url + LIST);
+  if (anonymous.status !== 401) throw fault(`GET without a key answers ${anonymous.status}`);
+
+  const before = await scriptCalls(stage.client);
+  const answers = [];
+  for (let request = 0; request < ALLOWED + TOO_MANY; request++)
+    answers.push(await send(url + LIST, { key: keys.few }));
+  const calls = (await scriptCalls(stage.client)) - before;
+  const admitted = answers.filter(({ status }) => status === 200).length;
+  const refused = answers.filter(({ status }) => status === 429).length;
+  if (admitted !== ALLOWED || refused !== TOO_MANY) throw fault(`it admits ${admitted} and refuses ${refused}`);
+  if (answers.at(-1)?.headers['retry-after'] === undefined) throw fault('a 429 carries no Retry-After');
+  const asked = counts === 'redis' ? answers.length : 0;
+  if (calls !== asked) throw fault(`it asked Redis ${calls} times for ${answers.length} decisions`);
+}
+
+function hasLimitHeaders({ headers }: Answer): boolean {
+  return ['limit', 'remaining', 'reset'].every((name) => /^\d+$/.test(String(headers[`x-ratelimit-${name}`])));
+}
