@@ -2,8 +2,11 @@ import { type Level, type Logger, pino } from 'pino';
 
 export type { Logger };
 
-/** Lines leave together: at so many bytes, and at the latest after so long. A write for each would cost as much as the line. */
-const MIN_BYTES = 32_768;
+/**
+ * Lines leave together: at so many bytes, and at the latest after so long. A write for each would cost as much as the line;
+ * so would a larger buffer, whose length pino's destination counts anew with every line.
+ */
+const MIN_BYTES = 4_096;
 const FLUSH_EVERY_MS = 500;
 
 /**
@@ -12,7 +15,7 @@ const FLUSH_EVERY_MS = 500;
  * whole request: no header, no key.
  */
 export function createLogger(service: string, level: Level | 'silent'): Logger {
-  const destination = pino.destination({ fd: 1, sync: false, minLength: MIN_BYTES, maxWrite: 2 * MIN_BYTES });
+  const destination = pino.destination({ fd: 1, sync: false, minLength: MIN_BYTES });
   setInterval(() => destination.flush(), FLUSH_EVERY_MS).unref();
   process.once('exit', () => flush(destination));
   return pino({ level, base: { service }, timestamp: pino.stdTimeFunctions.isoTime }, destination);

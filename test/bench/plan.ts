@@ -12,6 +12,8 @@ export interface PlannedScenario {
   readonly scenario: Scenario;
   readonly contenders: readonly ContenderName[];
   readonly rounds: number;
+  /** Those of them that take part in every third round only. */
+  readonly seldom: readonly ContenderName[];
 }
 
 export interface Wishes {
@@ -38,8 +40,8 @@ const MODES = {
 };
 
 const SECONDS = 2;
-/** Contenders that are far off take part in every third round only: their ratio needs no finer measure. */
-const EVERY_THIRD: readonly ContenderName[] = ['fastify', 'express', 'http-proxy-3'];
+/** Who stands beside the point takes part less often, unless asked for: the ratio needs no finer measure. */
+const SELDOM: readonly ContenderName[] = ['fastify', 'express', 'http-proxy-3'];
 /** What a run takes beside its rounds: to start, to warm up before a scenario, and around each round. */
 const START_SECONDS = 25;
 const WARM_UP_SECONDS = 1.1;
@@ -61,6 +63,7 @@ export function makePlan({ mode, only, scenario: named, rounds, seconds = SECOND
       scenario,
       contenders: scenario.contenders.filter((name) => wanted.includes(name)),
       rounds: rounds ?? (isMain ? main : side),
+      seldom: only === undefined ? SELDOM : [],
     };
   });
   return { parts: parts.filter((part) => part.rounds > 0 && part.contenders.length > 0), seconds };
@@ -81,18 +84,16 @@ const LEAD_IN_SECONDS = 1;
 
 export const leadInSeconds = ({ connections }: Scenario): number => (connections >= CROWD ? LEAD_IN_SECONDS : 0);
 
-/** Whether a contender takes part in a round. */
-export const takesPart = (name: ContenderName, round: number): boolean =>
-  round % 3 === 0 || !EVERY_THIRD.includes(name);
+/** Who takes part in a round. */
+export const takingPart = ({ contenders, seldom }: PlannedScenario, round: number): readonly ContenderName[] =>
+  contenders.filter((name) => round % 3 === 0 || !seldom.includes(name));
 
 export function estimateSeconds({ parts, seconds }: Plan): number {
-  const turns = parts.map(({ scenario, contenders, rounds }) => {
-    const all = Array.from(
-      { length: rounds },
-      (_, round) => contenders.filter((name) => takesPart(name, round)).length,
-    );
-    const count = all.reduce((sum, taking) => sum + taking, 0);
-    return count * (leadInSeconds(scenario) + seconds + OVERHEAD_SECONDS) + contenders.length * WARM_UP_SECONDS;
+  const durations = parts.map((part) => {
+    const turns = Array.from({ length: part.rounds }, (_, round) => takingPart(part, round).length);
+    const count = turns.reduce((sum, taking) => sum + taking, 0);
+    const turn = leadInSeconds(part.scenario) + seconds + OVERHEAD_SECONDS;
+    return count * turn + part.contenders.length * WARM_UP_SECONDS;
   });
-  return turns.reduce((sum, turn) => sum + turn, START_SECONDS);
+  return durations.reduce((sum, duration) => sum + duration, START_SECONDS);
 }

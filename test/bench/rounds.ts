@@ -5,7 +5,7 @@ import type { LoadResult } from './load/load.ts';
 import { runOpenLoop } from './load/run-open-loop.ts';
 import { runWrk } from './load/wrk.ts';
 import { usageOf } from './machine/usage.ts';
-import { leadInSeconds, takesPart } from './plan.ts';
+import { leadInSeconds, type PlannedScenario, takingPart } from './plan.ts';
 import { median } from './results/statistics.ts';
 import type { Scenario } from './scenarios.ts';
 import { type Stage, scriptCalls } from './setup/stage.ts';
@@ -30,7 +30,6 @@ export type Samples = Map<ContenderName, (Sample | undefined)[]>;
 export interface Measured {
   readonly scenario: Scenario;
   readonly samples: Samples;
-  readonly rounds: number;
   readonly invalid: readonly string[];
   /** Requests a second that were sent, where the rate was fixed. */
   readonly rate?: number | undefined;
@@ -38,9 +37,8 @@ export interface Measured {
 
 export interface Measuring {
   readonly stage: Stage;
-  readonly scenario: Scenario;
-  readonly contenders: readonly Contender[];
-  readonly rounds: number;
+  readonly part: PlannedScenario;
+  readonly contenders: ReadonlyMap<ContenderName, Contender>;
   readonly seconds: number;
   /** What the first contender can do at most, where that is known. */
   readonly capacity?: number | undefined;
@@ -62,31 +60,32 @@ export async function warmUp(contender: Contender): Promise<void> {
  * compared with each other. Who goes first is another one each round. A round before the first warms up and is forgotten.
  */
 export async function measure(measuring: Measuring): Promise<Measured> {
-  const { stage, scenario, contenders, rounds, seconds, tell } = measuring;
-  const samples: Samples = new Map(contenders.map(({ name }) => [name, []]));
+  const { stage, part, contenders, seconds, tell } = measuring;
+  const { scenario, rounds } = part;
+  const samples: Samples = new Map(part.contenders.map((name) => [name, []]));
   const invalid: string[] = [];
-  for (const contender of contenders) await load(contender, scenario, WARM_UP_SECONDS, undefined);
+  const contender = (name: ContenderName) => contenders.get(name) as Contender;
+  for (const name of part.contenders) await load(contender(name), scenario, WARM_UP_SECONDS, undefined);
   const rate = scenario.isHalfLoad ? await halfOfCapacity(measuring) : undefined;
 
   for (let round = 0; round < rounds; round++) {
-    for (let turn = 0; turn < contenders.length; turn++) {
-      const contender = contenders[(turn + round) % contenders.length] as Contender;
-      if (!takesPart(contender.name, round)) continue;
-      const { sample, result } = await sampleOf(contender, scenario, seconds, stage, rate);
+    const names = takingPart(part, round);
+    for (let turn = 0; turn < names.length; turn++) {
+      const name = names[(turn + round) % names.length] as ContenderName;
+      const { sample, result } = await sampleOf(contender(name), scenario, seconds, stage, rate);
       const fault = faultOf(result, scenario);
-      tell(
-        `${scenario.name} ${round + 1}/${rounds} ${contender.name} ${Math.round(sample.requestsPerSecond)}/s${fault ?? ''}`,
-      );
-      if (fault !== undefined) invalid.push(`${contender.name}, round ${round + 1}:${fault}`);
-      else (samples.get(contender.name) as (Sample | undefined)[])[round] = sample;
+      const outcome = fault ?? `${Math.round(sample.requestsPerSecond)}/s`;
+      tell(`${scenario.name} ${round + 1}/${rounds} ${name} ${outcome}`);
+      if (fault === undefined) (samples.get(name) as (Sample | undefined)[])[round] = sample;
+      else invalid.push(`${name}, round ${round + 1}: ${fault}`);
     }
   }
-  return { scenario, samples, rounds, invalid, rate };
+  return { scenario, samples, invalid, rate };
 }
 
-async function halfOfCapacity({ scenario, contenders, seconds, capacity }: Measuring): Promise<number> {
-  const first = contenders[0] as Contender;
-  const known = capacity ?? perSecond(await load(first, scenario, seconds, undefined));
+async function halfOfCapacity({ part, contenders, seconds, capacity }: Measuring): Promise<number> {
+  const first = contenders.get(part.contenders[0] as ContenderName) as Contender;
+  const known = capacity ?? perSecond(await load(first, part.scenario, seconds, undefined));
   return Math.round(known / 2);
 }
 
@@ -132,11 +131,11 @@ async function load(contender: Contender, scenario: Scenario, seconds: number, r
 
 /** Why a round does not count. */
 function faultOf({ requests, refused, failures }: LoadResult, { expect }: Scenario): string | undefined {
-  if (requests === 0) return ' no answers';
-  if (failures > 0) return ` ${failures} requests without an answer`;
-  if (expect === 'served' && refused > 0) return ` ${refused} of ${requests} refused`;
+  if (requests === 0) return 'no answers';
+  if (failures > 0) return `${failures} requests without an answer`;
+  if (expect === 'served' && refused > 0) return `${refused} of ${requests} refused`;
   // A key over its limit is let through once a minute.
-  if (expect === 'refused' && refused < requests * 0.99) return ` ${requests - refused} of ${requests} not refused`;
+  if (expect === 'refused' && refused < requests * 0.99) return `${requests - refused} of ${requests} not refused`;
   return undefined;
 }
 

@@ -116,17 +116,17 @@ const names = (Object.keys(DESCRIPTIONS) as ContenderName[]).filter((name) =>
 const contenders = await startAll(names, stage);
 
 const measured: Measured[] = [];
-for (const { scenario, contenders: taking, rounds } of plan.parts) {
-  const own = taking.map((name) => contenders.get(name) as Contender);
-  const capacity = capacityOf(taking[0], measured);
-  measured.push(await measure({ stage, scenario, contenders: own, rounds, seconds: plan.seconds, capacity, tell }));
+for (const part of plan.parts) {
+  const capacity = capacityOf(part.contenders[0], measured);
+  measured.push(await measure({ stage, part, contenders, seconds: plan.seconds, capacity, tell }));
 }
 
 const command = ['npm run bench', ...(process.argv.length > 2 ? ['--'] : []), ...process.argv.slice(2)].join(' ');
 const summaries = measured.map(summarize);
 const legend = names.map((name) => `  ${name.padEnd(18)}${DESCRIPTIONS[name]}`).join('\n');
 process.stdout.write(`\n\n${command}, ${describeMachine()}\n\n${legend}\n
-Medians over rounds of ${plan.seconds} s; CPU in µs a request; ratios to nginx-lua in the same round, median (quartiles).\n\n`);
+Medians over rounds of ${plan.seconds} s; CPU in µs a request, its ratio that of proxy and Redis together;
+calls/s: scripts that Redis ran; ratios to nginx-lua in the same round, median (quartiles).\n\n`);
 process.stdout.write(`${summaries.map(tableOf).join('\n')}\n`);
 write(summaries, measured, command);
 process.stdout.write('Written: .bench/last.json, .bench/last.svg\n');

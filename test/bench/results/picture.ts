@@ -4,8 +4,8 @@ import type { Row, Summary } from './summary.ts';
 /** The results as a picture: a bar a contender, as long as its requests a second against the baseline's. */
 
 const WIDTH = 920;
-const LABEL = 150;
-const NOTE = 250;
+const LABEL = 160;
+const NOTE = 220;
 const BAR = 18;
 const GAP = 6;
 const HEAD = 40;
@@ -77,7 +77,7 @@ function barOf({ name, ratio, requestsPerSecond }: Row, y: number, scale: number
     label,
     `<rect class="${kind}" x="${LABEL}" y="${y}" width="${(ratio.median * scale).toFixed(1)}" height="${BAR}" rx="2"/>`,
     `<line class="spread" x1="${low.toFixed(1)}" x2="${high.toFixed(1)}" y1="${middle}" y2="${middle}"/>`,
-    `<text class="quiet" x="${(Math.max(high, LABEL + ratio.median * scale) + 8).toFixed(1)}" y="${y + 13}">${note}</text>`,
+    `<text class="quiet" x="${WIDTH - NOTE + 12}" y="${y + 13}">${note}</text>`,
   ].join('\n');
 }
 
