@@ -58,7 +58,9 @@ export function makePlan({ mode, only, scenario: named, rounds, seconds = SECOND
   const parts = SCENARIOS.filter(({ name }) => named?.includes(name) ?? true).map((scenario) => {
     const isMain = MAIN_SCENARIOS.includes(scenario.name);
     const { main, side, mainContenders, sideContenders } = MODES[named !== undefined && !isMain ? 'full' : mode];
-    const wanted: readonly string[] = only ?? (isMain ? mainContenders : sideContenders);
+    // What a proxy adds to the latency of the core takes the core to tell.
+    const atSide = scenario.isHalfLoad ? [...sideContenders, 'core'] : sideContenders;
+    const wanted: readonly string[] = only ?? (isMain ? mainContenders : atSide);
     return {
       scenario,
       contenders: scenario.contenders.filter((name) => wanted.includes(name)),
