@@ -1,7 +1,6 @@
-import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpError } from '../shared/errors.ts';
-import { isRequestId } from '../shared/headers.ts';
+import { requestIdOf } from '../shared/headers.ts';
 import { redactApiKeys } from './access/credential.ts';
 import type { Standing } from './access/verdict.ts';
 import type { GatewayRoute } from './routes.ts';
@@ -34,8 +33,6 @@ export class Exchange {
     this.request = request;
     this.response = response;
     this.address = address;
-    const given = request.headers['x-request-id'];
-    const isFit = typeof given === 'string' && isRequestId(given) && redactApiKeys(given) === given;
-    this.id = isFit ? given : randomUUID();
+    this.id = requestIdOf(request, (id) => redactApiKeys(id) === id);
   }
 }

@@ -3,7 +3,7 @@ import { bearerToken } from '../shared/bearer.ts';
 import { readJsonBytes } from '../shared/body.ts';
 import { HttpError, toHttpError } from '../shared/errors.ts';
 import type { Logger } from '../shared/logger.ts';
-import { createRouter, type Router } from '../shared/routes.ts';
+import { createRouter } from '../shared/routes.ts';
 import type { AddressAllowance } from './access/address-allowance.ts';
 import { parseApiKey } from './access/credential.ts';
 import { AccessUnavailable, type Limiter } from './access/limiter.ts';
@@ -14,7 +14,7 @@ import { Exchange } from './exchange.ts';
 import { logExchange } from './respond/access-log.ts';
 import { limitHeaders } from './respond/limit-headers.ts';
 import { sendError } from './respond/send-error.ts';
-import { type GatewayRoute, ROUTES } from './routes.ts';
+import { ROUTES } from './routes.ts';
 import type { Forwarder } from './upstream/forward.ts';
 import { requestHeaders } from './upstream/headers.ts';
 
@@ -38,7 +38,7 @@ export function createGateway(parts: GatewayParts): RequestListener {
     exchange.path = request.path;
     const verdict = await decide(parts.limiter, exchange, request);
     admit(parts.allowance, exchange, verdict);
-    exchange.route = findRoute(router, request);
+    exchange.route = router.find(request.method, request.path).route;
     const body = await readBody(exchange, request, parts.bodyLimitBytes);
     await parts.forwarder.forward(
       { method: request.method, target: request.target, headers: headersForCore(exchange, parts.coreToken), body },
@@ -88,14 +88,6 @@ function admit(allowance: AddressAllowance, exchange: Exchange, verdict: Verdict
       if (verdict.outcome === 'banned') throw new HttpError('key_banned');
       if (verdict.outcome === 'refused') throw new HttpError('rate_limit_exceeded');
   }
-}
-
-function findRoute(router: Router<GatewayRoute>, { method, path }: CanonicalRequest): GatewayRoute {
-  const match = router.find(method, path);
-  if (match !== undefined) return match.route;
-  const allowed = router.allowed(path);
-  if (allowed.length === 0) throw new HttpError('not_found');
-  throw new HttpError('method_not_allowed', undefined, { headers: ['Allow', allowed.join(', ')] });
 }
 
 /** The body, whole, where the operation takes one. */

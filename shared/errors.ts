@@ -46,6 +46,10 @@ export class HttpError extends Error {
   }
 }
 
+/** Something that we need is away: worth another try in a second. */
+export const unavailable = (cause?: unknown): HttpError =>
+  new HttpError('unavailable', undefined, { cause, headers: ['Retry-After', '1'] });
+
 /** Whatever was thrown, as the answer to send: an unknown fault becomes a 500 that says nothing about itself. */
 export function toHttpError(thrown: unknown): HttpError {
   return thrown instanceof HttpError ? thrown : new HttpError('internal_error', undefined, { cause: thrown });

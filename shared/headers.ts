@@ -1,3 +1,6 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+
 /** Header rules that every hop of ours keeps. Names are lower case. */
 
 /** Meant for one connection only, so never passed on (RFC 9110 §7.6.1; the older names from RFC 2616 §13.5.1). */
@@ -16,8 +19,11 @@ export const HOP_BY_HOP: ReadonlySet<string> = new Set([
 
 const REQUEST_ID = /^[\w.-]{1,64}$/;
 
-/** Whether a caller's X-Request-Id is fit for our logs and headers. */
-export const isRequestId = (text: string | undefined): text is string => text !== undefined && REQUEST_ID.test(text);
+/** The request's id: its caller's X-Request-Id where that is fit for our logs and headers, a new one otherwise. */
+export function requestIdOf({ headers }: IncomingMessage, isFit: (id: string) => boolean = () => true): string {
+  const given = headers['x-request-id'];
+  return typeof given === 'string' && REQUEST_ID.test(given) && isFit(given) ? given : randomUUID();
+}
 
 /** A key that its sender gives to a POST, so that it may send it again (draft-ietf-httpapi-idempotency-key-header). */
 export const IDEMPOTENCY_KEY = 'idempotency-key';

@@ -1,3 +1,5 @@
+import { HttpError } from './errors.ts';
+
 /**
  * A route table: which operation a method and a path mean. Path templates are written as OpenAPI writes them; a `{name}`
  * stands for one non-empty segment. Paths are compared as they arrive, so each has exactly one spelling.
@@ -15,9 +17,8 @@ export interface Match<R extends Route> {
 }
 
 export interface Router<R extends Route> {
-  find(method: string, path: string): Match<R> | undefined;
-  /** The methods a path allows, as the Allow header lists them (RFC 9110 §10.2.1); empty for an unknown path. */
-  allowed(path: string): string[];
+  /** @throws {HttpError} 404 for an unknown path, 405 with what is allowed (RFC 9110 §10.2.1) for another method */
+  find(method: string, path: string): Match<R>;
 }
 
 /** Builds the router once, so that finding costs one lookup for fixed paths and a few comparisons for the others. */
@@ -27,7 +28,7 @@ export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
     routes.filter((route) => !route.path.includes('{')).map((route) => [nameOf(route), { route, params: [] }]),
   );
 
-  function find(method: string, path: string): Match<R> | undefined {
+  function find(method: string, path: string): Match<R> {
     const wanted = method === 'HEAD' ? 'GET' : method;
     const exact = fixed.get(`${wanted} ${path}`);
     if (exact !== undefined) return exact;
@@ -35,15 +36,17 @@ export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
       const found = route.method === wanted ? pattern.exec(path) : null;
       if (found !== null) return { route, params: found.slice(1) };
     }
-    return undefined;
+    throw refusal(path);
   }
 
-  function allowed(path: string): string[] {
+  function refusal(path: string): HttpError {
     const methods = compiled.filter(({ pattern }) => pattern.test(path)).map(({ route }) => route.method);
-    return methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
+    if (methods.length === 0) return new HttpError('not_found');
+    const allowed = methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
+    return new HttpError('method_not_allowed', undefined, { headers: ['Allow', allowed.join(', ')] });
   }
 
-  return { find, allowed };
+  return { find };
 }
 
 const nameOf = (route: Route): string => `${route.method} ${route.path}`;

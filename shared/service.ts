@@ -1,8 +1,7 @@
-import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { carriesToken } from './bearer.ts';
 import { errorBody, HttpError, toHttpError } from './errors.ts';
-import { isRequestId } from './headers.ts';
+import { requestIdOf } from './headers.ts';
 import { toJson } from './json.ts';
 import type { Logger } from './logger.ts';
 import type { Metrics } from './metrics.ts';
@@ -66,7 +65,6 @@ export function createService<Parts>(options: ServiceOptions<Parts>): RequestLis
       throw new HttpError('unauthorized', 'The token of this service is required.');
     }
     const match = router.find(request.method ?? '', path);
-    if (match === undefined) throw noRoute(router.allowed(path));
     told.operation = match.route.name;
     const query = new URLSearchParams(search);
     return await match.route.operation({ parts, request, response, params: match.params, path, query });
@@ -82,8 +80,7 @@ export function createService<Parts>(options: ServiceOptions<Parts>): RequestLis
 
   return async (request, response) => {
     const startedAt = performance.now();
-    const given = request.headers['x-request-id'];
-    const requestId = typeof given === 'string' && isRequestId(given) ? given : randomUUID();
+    const requestId = requestIdOf(request);
     const told = { operation: 'none' };
     try {
       send(response, await answer(request, response, told), requestId);
@@ -115,11 +112,6 @@ function ownRoutes<Parts>(metrics: Metrics, check: () => Promise<void>): Service
 function splitTarget(target: string): [path: string, search: string] {
   const mark = target.indexOf('?');
   return mark === -1 ? [target, ''] : [target.slice(0, mark), target.slice(mark + 1)];
-}
-
-function noRoute(allowed: readonly string[]): HttpError {
-  if (allowed.length === 0) return new HttpError('not_found');
-  return new HttpError('method_not_allowed', undefined, { headers: ['Allow', allowed.join(', ')] });
 }
 
 function send(response: ServerResponse, answer: Answer, requestId: string): void {

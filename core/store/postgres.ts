@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { HttpError } from '../../shared/errors.ts';
+import { HttpError, unavailable } from '../../shared/errors.ts';
 import { MIGRATIONS_TABLE, readMigrations } from './migrations.ts';
 import type { Store } from './store.ts';
 import type { Row, Statement, Transaction } from './transaction.ts';
@@ -70,14 +70,15 @@ export class PostgresStore implements Store {
   /** @throws {HttpError} 503 when there is no connection to be had, or it broke */
   async #withConnection<T>(use: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     let broken = false;
-    const client = await this.#pool.connect().catch(unavailable);
+    const client = await this.#pool.connect().catch((cause: unknown) => {
+      throw unavailable(cause);
+    });
     client.on('error', ignore);
     try {
       return await use(client);
     } catch (fault) {
       broken = isConnectionFault(fault);
-      if (broken) unavailable(fault);
-      throw fault;
+      throw broken ? unavailable(fault) : fault;
     } finally {
       client.off('error', ignore);
       client.release(broken);
@@ -144,10 +145,6 @@ function isConnectionFault(fault: unknown): boolean {
   const { code } = fault as { code?: string };
   if (code !== undefined && /^[0-9A-Z]{5}$/.test(code)) return code.startsWith('57P') || code.startsWith('08');
   return fault instanceof Error && !(fault instanceof TypeError || fault instanceof RangeError);
-}
-
-function unavailable(cause: unknown): never {
-  throw new HttpError('unavailable', undefined, { cause, headers: ['Retry-After', '1'] });
 }
 
 const ignore = (): void => {};

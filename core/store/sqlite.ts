@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
-import { HttpError } from '../../shared/errors.ts';
+import { unavailable } from '../../shared/errors.ts';
 import { MIGRATIONS_TABLE, readMigrations } from './migrations.ts';
 import type { Store } from './store.ts';
 import type { Row, Statement, Transaction } from './transaction.ts';
@@ -156,6 +156,5 @@ function settle({ resolve, reject }: Waiting, outcome: Outcome): void {
 /** A file that another process keeps locked is away, not broken. */
 function storeFault(fault: unknown): unknown {
   const { errcode } = fault as { errcode?: number };
-  if (errcode !== SQLITE_BUSY) return fault;
-  return new HttpError('unavailable', undefined, { cause: fault, headers: ['Retry-After', '1'] });
+  return errcode === SQLITE_BUSY ? unavailable(fault) : fault;
 }

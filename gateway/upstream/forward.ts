@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Dispatcher, Pool } from 'undici';
-import { HttpError } from '../../shared/errors.ts';
+import { unavailable } from '../../shared/errors.ts';
 import { type Core, openCores } from './cores.ts';
 import { isLineFault, neverArrived, upstreamFault } from './faults.ts';
 import { ClientGone, type Relay, type RelayOptions } from './relay.ts';
@@ -69,8 +69,7 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
 
   function begin(core: Core, { response, extraHeaders }: Forwarding, released: () => void): RelayOptions {
     if (response.destroyed) throw new ClientGone();
-    if (core.inFlight >= MAX_IN_FLIGHT)
-      throw new HttpError('unavailable', undefined, { headers: ['Retry-After', '1'] });
+    if (core.inFlight >= MAX_IN_FLIGHT) throw unavailable();
     core.inFlight += 1;
     const release = () => {
       core.inFlight -= 1;

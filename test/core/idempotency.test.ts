@@ -1,17 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { forgetAnswers } from '../../core/store/idempotency.ts';
-import { PostgresStore } from '../../core/store/postgres.ts';
-import { SqliteStore } from '../../core/store/sqlite.ts';
-import type { Store } from '../../core/store/store.ts';
 import { query } from '../../core/store/transaction.ts';
-import { DATABASES } from '../support/databases.ts';
+import { DATABASES, openStore } from '../support/databases.ts';
 import { post, send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 const DAY_MS = 24 * 3_600 * 1_000;
-
-const openStore = async (url: string): Promise<Store> =>
-  url.startsWith('sqlite:') ? new SqliteStore(url.slice('sqlite:'.length)) : await PostgresStore.open(url);
 
 describe.for(DATABASES)('on %s', async ([, empty]) => {
   const url = await empty();

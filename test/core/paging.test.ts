@@ -1,18 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { deletePet, insertPet, selectPets } from '../../core/store/pets.ts';
-import { PostgresStore } from '../../core/store/postgres.ts';
-import { SqliteStore } from '../../core/store/sqlite.ts';
 import type { Store } from '../../core/store/store.ts';
 import { query, type Statement } from '../../core/store/transaction.ts';
 import type { Pet, PetStatus } from '../../shared/pet.ts';
-import { DATABASES } from '../support/databases.ts';
+import { DATABASES, openStore } from '../support/databases.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 const PETS = 10_000;
-
-const openStore = async (url: string): Promise<Store> =>
-  url.startsWith('sqlite:') ? new SqliteStore(url.slice('sqlite:'.length)) : await PostgresStore.open(url);
 
 const add = (store: Store, name: string, status: PetStatus = 'available') =>
   store.write(() => insertPet({ name, categoryId: 1n, status }));

@@ -1,5 +1,8 @@
 import pg from 'pg';
 import { inject } from 'vitest';
+import { PostgresStore } from '../../core/store/postgres.ts';
+import { SqliteStore } from '../../core/store/sqlite.ts';
+import type { Store } from '../../core/store/store.ts';
 import { cleanUp } from './clean-up.ts';
 import { temporaryFolder } from './stack.ts';
 
@@ -8,6 +11,10 @@ export const DATABASES: readonly [name: string, empty: () => Promise<string>][] 
   ['SQLite', async () => `sqlite:${await temporaryFolder()}/store.db`],
   ['PostgreSQL', emptyPostgres],
 ];
+
+/** The store of a DATABASE_URL, as the core opens it. */
+export const openStore = async (url: string): Promise<Store> =>
+  url.startsWith('sqlite:') ? new SqliteStore(url.slice('sqlite:'.length)) : await PostgresStore.open(url);
 
 /** A database of its own on the run's PostgreSQL, dropped after the test. */
 export async function emptyPostgres(): Promise<string> {

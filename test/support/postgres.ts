@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import type { TestProject } from 'vitest/node';
+import { containerEngine } from './container-engine.ts';
 import { installPackage, isOnPath } from './install.ts';
 import { freePort } from './port.ts';
 
@@ -37,12 +38,9 @@ async function findPostgres(): Promise<PostgresForTests> {
 }
 
 async function inContainer(): Promise<PostgresForTests | undefined> {
-  const { GenericContainer, getContainerRuntimeClient, Wait } = await import('testcontainers');
-  try {
-    await getContainerRuntimeClient();
-  } catch {
-    return undefined;
-  }
+  const engine = await containerEngine();
+  if (engine === undefined) return undefined;
+  const { GenericContainer, Wait } = engine;
   const container = await new GenericContainer('postgres:17')
     .withEnvironment({ POSTGRES_PASSWORD: 'test' })
     .withExposedPorts(5432)

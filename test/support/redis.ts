@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import type { TestProject } from 'vitest/node';
+import { containerEngine } from './container-engine.ts';
 import { installPackage, isOnPath } from './install.ts';
 import { freePort } from './port.ts';
 
@@ -32,12 +33,9 @@ async function findRedis(): Promise<RedisForTests> {
 }
 
 async function inContainer(): Promise<RedisForTests | undefined> {
-  const { GenericContainer, getContainerRuntimeClient, Wait } = await import('testcontainers');
-  try {
-    await getContainerRuntimeClient();
-  } catch {
-    return undefined;
-  }
+  const engine = await containerEngine();
+  if (engine === undefined) return undefined;
+  const { GenericContainer, Wait } = engine;
   const container = await new GenericContainer('redis:7')
     .withExposedPorts(6379)
     .withWaitStrategy(Wait.forListeningPorts())
