@@ -5,14 +5,15 @@
 -- ARGV[2]       plan table, a line a plan, each begun by a line feed: name minute day ban_after ban_within_seconds ban_seconds ('-' = has none)
 -- ARGV[2 + i]   SHA-256, in hex, of the secret that request i presents
 --
--- reply         { verdict 1, verdict 2, ... }, a verdict being one of
---   { 'unknown' | 'disabled' | 'expired' | 'misconfigured' | 'unreadable' }
---   { 'admitted' | 'refused' | 'banned', plan, now in microseconds, minute limit, tokens, parts, day limit, tokens, parts,
---     banned_until in microseconds, names of override fields that hold no limit }
+-- reply         { verdict 1, verdict 2, ... }, each a text of words with a space between, because one text costs both sides
+--               less than the same as a list:
+--   unknown | disabled | expired | misconfigured | unreadable
+--   admitted | refused | banned, plan, now in microseconds, minute limit, tokens, parts, day limit, tokens, parts,
+--     banned_until in microseconds, names of override fields that hold no limit
 --
 -- In the hash, times are decimal Unix seconds and levels decimal tokens, as a person would write them. In here they are
 -- integers: microseconds, and whole tokens with parts, a part being 1/window of a token. Nothing rounds (bucket.ts says
--- why), and replies are integers and strings because Redis truncates Lua's floats. Everything is checked before anything
+-- why), and replies are texts because Redis truncates Lua's floats. Everything is checked before anything
 -- is written: Redis does not roll back.
 
 local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
@@ -92,10 +93,16 @@ local function is_old_secret(key, digest, now)
   return old[1] == digest and (read_time(old[2]) or 0) > now
 end
 
+local function describe(outcome, plan, now, minute_limit, minute_tokens, minute_parts, day_limit, day_tokens, day_parts,
+    banned_until, rejected)
+  return format('%s %s %d %d %d %d %d %d %d %d%s', outcome, plan, now, minute_limit, minute_tokens, minute_parts,
+    day_limit, day_tokens, day_parts, banned_until, rejected)
+end
+
 local function decide(key, digest)
   local fields = pcall('HMGET', key, 'secret', 'disabled', 'expires_at', 'plan', 'minute', 'day',
     'as_of', 'minute_left', 'day_left', 'patience_left', 'banned_until', 'admitted', 'refused')
-  if fields.err then return { 'unreadable' } end
+  if fields.err then return 'unreadable' end
   local secret, disabled, expires_at, plan_name, own_minute, own_day, as_of, minute_left, day_left, patience_left,
     banned_until, admitted, refused = unpack(fields)
 
@@ -104,9 +111,9 @@ local function decide(key, digest)
   local now = as_of and as_of > clock and as_of or clock
 
   -- Who is it?
-  if not secret or (digest ~= secret and not is_old_secret(key, digest, now)) then return { 'unknown' } end
-  if disabled and disabled ~= '' and disabled ~= '0' then return { 'disabled' } end
-  if expires_at and (read_time(expires_at) or 0) <= now then return { 'expired' } end
+  if not secret or (digest ~= secret and not is_old_secret(key, digest, now)) then return 'unknown' end
+  if disabled and disabled ~= '' and disabled ~= '0' then return 'disabled' end
+  if expires_at and (read_time(expires_at) or 0) <= now then return 'expired' end
 
   -- What may it?
   local plan = plan_of(plan_name or '')
@@ -115,7 +122,7 @@ local function decide(key, digest)
   if own_day and not day_limit then rejected = rejected .. ' day' end
   minute_limit, day_limit = minute_limit or plan.minute, day_limit or plan.day
   local ban_after, ban_within = plan.ban_after, plan.ban_within
-  if not (minute_limit and day_limit and ban_after and ban_within and plan.ban_seconds) then return { 'misconfigured' } end
+  if not (minute_limit and day_limit and ban_after and ban_within and plan.ban_seconds) then return 'misconfigured' end
 
   -- What is left of it?
   local elapsed = as_of and now - as_of or DAY
@@ -123,8 +130,8 @@ local function decide(key, digest)
   local day_tokens, day_parts = refill(day_left, day_limit, DAY, elapsed)
   banned_until = read_time(banned_until) or 0
   if banned_until > now then
-    return { 'banned', plan_name, now, minute_limit, minute_tokens, minute_parts, day_limit, day_tokens, day_parts,
-      banned_until, rejected }
+    return describe('banned', plan_name, now, minute_limit, minute_tokens, minute_parts, day_limit, day_tokens, day_parts,
+      banned_until, rejected)
   end
 
   -- Both buckets or neither.
@@ -152,8 +159,8 @@ local function decide(key, digest)
     end
   end
   call('HSET', key, unpack(changes))
-  return { outcome, plan_name, now, minute_limit, minute_tokens, minute_parts, day_limit, day_tokens, day_parts,
-    banned_until, rejected }
+  return describe(outcome, plan_name, now, minute_limit, minute_tokens, minute_parts, day_limit, day_tokens, day_parts,
+    banned_until, rejected)
 end
 
 local verdicts = {}

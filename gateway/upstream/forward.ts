@@ -51,8 +51,12 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
   }
 
   async function attemptShared(core: Core, forwarding: Forwarding): Promise<void> {
-    const relay = new WholeRelay(begin(core, forwarding, () => core.line.released()));
-    send(core.line, forwarding.request, relay);
+    const { line } = core;
+    const relay = new WholeRelay(
+      begin(core, forwarding, () => line.released()),
+      () => line.writing(),
+    );
+    send(line, forwarding.request, relay);
     try {
       await relay.done;
     } catch (fault) {

@@ -42,8 +42,22 @@ export class SharedLine {
   dispatch(request: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
     if (this.#inFlight === 0) this.#lastAnswerAt = performance.now();
     this.#inFlight += 1;
-    this.#cork();
     this.#client.dispatch({ ...request, blocking: false }, handler);
+  }
+
+  /**
+   * To be called when undici is about to write a request. That can be a turn after it was dispatched: on a connection that
+   * was idle undici first looks whether it still stands.
+   */
+  writing(): void {
+    const socket = this.#socket;
+    if (this.#isCorked || socket === undefined) return;
+    this.#isCorked = true;
+    socket.cork();
+    process.nextTick(() => {
+      this.#isCorked = false;
+      socket.uncork();
+    });
   }
 
   /** To be called when undici has let go of a request. */
@@ -54,17 +68,6 @@ export class SharedLine {
 
   close(): Promise<void> {
     return this.#client.destroy();
-  }
-
-  #cork(): void {
-    const socket = this.#socket;
-    if (this.#isCorked || socket === undefined) return;
-    this.#isCorked = true;
-    socket.cork();
-    process.nextTick(() => {
-      this.#isCorked = false;
-      socket.uncork();
-    });
   }
 }
 

@@ -1,4 +1,4 @@
-import { Relay } from './relay.ts';
+import { Relay, type RelayOptions } from './relay.ts';
 
 /** More than this is better streamed. */
 const MAX_BYTES = 262_144;
@@ -11,13 +11,22 @@ export class WholeRelay extends Relay {
   readonly #chunks: Buffer[] = [];
   #length = 0;
   #isOver = false;
+  readonly #writing: () => void;
+
+  /** @param writing called when the request is about to be written */
+  constructor(options: RelayOptions, writing: () => void) {
+    super(options);
+    this.#writing = writing;
+  }
 
   override abort(reason: Error): void {
     this.#isOver = true;
     this.settle(reason);
   }
 
-  override onRequestStart(): void {}
+  override onRequestStart(): void {
+    this.#writing();
+  }
 
   override onResponseData(_controller: unknown, chunk: Buffer): void {
     if (this.#isOver) return;

@@ -6,7 +6,7 @@ import type { Logger } from '../../../shared/logger.ts';
 
 declare module 'ioredis' {
   interface RedisCommander<Context> {
-    decide(keyCount: number, ...keysAndArguments: string[]): Result<(string | number)[][], Context>;
+    decide(keyCount: number, ...keysAndArguments: string[]): Result<string[], Context>;
   }
 }
 

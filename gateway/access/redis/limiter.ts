@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts';
 import type { Credential } from '../credential.ts';
 import { AccessUnavailable, type Limiter } from '../limiter.ts';
 import { isPlanName, PLAN_FIELDS, PLAN_NAMES, type PlanTable } from '../plans.ts';
-import { DAY, MINUTE, type Verdict } from '../verdict.ts';
+import { type BucketState, DAY, MINUTE, type Verdict } from '../verdict.ts';
 import type { RedisConnection } from './connection.ts';
 import { keyOf } from './key-hash.ts';
 
@@ -47,7 +47,7 @@ export class RedisLimiter implements Limiter {
     this.#isUnderWay = true;
     try {
       const replies = await this.#ask(batch);
-      for (const [index, { resolve }] of batch.entries()) resolve(readVerdict(replies[index] ?? []));
+      for (const [index, { resolve }] of batch.entries()) resolve(readVerdict(replies[index] ?? ''));
     } catch (cause) {
       // Those who waited for this call have waited long enough: they are not made to wait for another one.
       const fault = new AccessUnavailable(`Redis gave no decision: ${(cause as Error).message}`);
@@ -57,7 +57,7 @@ export class RedisLimiter implements Limiter {
     if (this.#waiting.length > 0) setImmediate(() => this.#flush());
   }
 
-  #ask(batch: readonly Waiting[]): Promise<(string | number)[][]> {
+  #ask(batch: readonly Waiting[]): Promise<string[]> {
     const keys = batch.map(({ credential }) => keyOf(credential.id));
     const digests = batch.map(({ credential }) => credential.digest);
     const clock = this.#clock === undefined ? '' : String(this.#clock());
@@ -77,33 +77,28 @@ export class RedisLimiter implements Limiter {
   }
 }
 
-/** One verdict of decide.lua's reply; its head describes the fields. */
-function readVerdict(reply: readonly (string | number)[]): Verdict {
-  const [outcome, plan, now, minute, minuteTokens, minuteParts, day, dayTokens, dayParts, bannedUntil, rejected] =
-    reply;
+/** One verdict of decide.lua's reply; its head describes the words. */
+function readVerdict(reply: string): Verdict {
+  const [outcome, plan = '', now, ...rest] = reply.split(' ');
   switch (outcome) {
     case 'admitted':
     case 'refused':
-    case 'banned':
-      if (!isPlanName(String(plan))) break;
+    case 'banned': {
+      if (!isPlanName(plan)) break;
+      const [minute, minuteTokens, minuteParts, day, dayTokens, dayParts, bannedUntil] = rest;
       return {
         outcome,
-        plan: plan as keyof PlanTable,
-        now: now as number,
+        plan,
+        now: Number(now),
         buckets: [
-          {
-            name: 'minute',
-            limit: minute as number,
-            window: MINUTE,
-            tokens: minuteTokens as number,
-            parts: minuteParts as number,
-          },
-          { name: 'day', limit: day as number, window: DAY, tokens: dayTokens as number, parts: dayParts as number },
+          bucket('minute', MINUTE, minute, minuteTokens, minuteParts),
+          bucket('day', DAY, day, dayTokens, dayParts),
         ],
-        bannedUntil: bannedUntil as number,
+        bannedUntil: Number(bannedUntil),
         mode: 'shared',
-        rejected: (rejected as string).trimStart(),
+        rejected: rest.slice(7).join(' '),
       };
+    }
     case 'unknown':
     case 'disabled':
     case 'expired':
@@ -112,5 +107,11 @@ function readVerdict(reply: readonly (string | number)[]): Verdict {
     case 'unreadable':
       return { outcome: 'undecided', reason: outcome };
   }
-  throw new Error(`decide.lua answered what it never says: ${JSON.stringify(reply)}`);
+  throw new Error(`decide.lua answered what it never says: ${reply}`);
 }
+
+const bucket = (
+  name: BucketState['name'],
+  window: number,
+  ...[limit, tokens, parts]: readonly (string | undefined)[]
+): BucketState => ({ name, window, limit: Number(limit), tokens: Number(tokens), parts: Number(parts) });
