@@ -1,0 +1,134 @@
+import { openSync } from 'node:fs';
+import type { IncomingMessage } from 'node:http';
+import { join } from 'node:path';
+import { pino } from 'pino';
+import { Client } from 'undici';
+import { type Credential, parseApiKey } from '../../gateway/access/credential.ts';
+import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
+import { connectRedis } from '../../gateway/access/redis/connection.ts';
+import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
+import { DAY, MINUTE, type Standing } from '../../gateway/access/verdict.ts';
+import { canonicalRequest } from '../../gateway/edge/canonical-request.ts';
+import { limitHeaders } from '../../gateway/respond/limit-headers.ts';
+import { requestHeaders, responseHeaders } from '../../gateway/upstream/headers.ts';
+import { createLogger } from '../../shared/logger.ts';
+import { runWrk } from './load/wrk.ts';
+import { folder, startNode } from './machine/processes.ts';
+import { installPrograms } from './machine/programs.ts';
+import { describeMachine, usageOf } from './machine/usage.ts';
+import { median } from './results/statistics.ts';
+import { timeEach } from './results/timing.ts';
+import { issueKeys } from './setup/keys.ts';
+import { setStage } from './setup/stage.ts';
+
+/**
+ * What one admitted GET costs the gateway's process, step by step, in µs of CPU: steps that only compute are timed in a
+ * loop, hops are measured with 32 requests in flight, and the whole gateway beside them, so that the rest shows too.
+ *
+ *     node test/bench/steps.ts
+ */
+
+const IN_FLIGHT = 32;
+const ROUNDS = 7;
+const ROUND_SECONDS = 1;
+
+installPrograms();
+const stage = await setStage();
+const { hot } = await issueKeys(stage.client);
+const credential = parseApiKey(hot) as Credential;
+const rawHeaders = ['Host', '127.0.0.1:8080', 'Authorization', `Bearer ${hot}`];
+const request = {
+  method: 'GET',
+  url: '/v1/pets',
+  httpVersion: '1.1',
+  headers: { host: '127.0.0.1:8080', authorization: `Bearer ${hot}` },
+  rawHeaders,
+} as unknown as IncomingMessage;
+const standing: Standing = {
+  outcome: 'admitted',
+  now: 1_795_236_994_000_000,
+  buckets: [
+    { name: 'minute', limit: 300, window: MINUTE, tokens: 299, parts: 1_234 },
+    { name: 'day', limit: 10_000, window: DAY, tokens: 9_999, parts: 5_678 },
+  ],
+  bannedUntil: 0,
+};
+const fromCore = ['Content-Type', 'application/json', 'Content-Length', '1234', 'X-Request-Id', 'id', 'Date', 'now'];
+const log = pino(pino.destination({ fd: openSync('/dev/null', 'w'), sync: false, minLength: 4_096 }));
+const line = {
+  requestId: '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
+  method: 'GET',
+  path: '/v1/pets',
+  operation: 'listPets',
+  status: 200,
+  keyId: credential.id,
+  plan: 'pro',
+  outcome: 'admitted',
+  address: '127.0.0.1',
+  durationMs: 1.234,
+};
+
+const computed = timeEach({
+  'canonical request': () => canonicalRequest(request),
+  'key: form, CRC-32, SHA-256': () => parseApiKey(hot),
+  'limit headers': () => limitHeaders(standing, true),
+  'headers to the core and back': () => [requestHeaders(rawHeaders, []), responseHeaders(fromCore)],
+  'access log line': () => log.info(line, 'request'),
+});
+
+/** µs of this process's CPU for one call of many, so many of them in flight. */
+async function inFlight(call: () => Promise<unknown>): Promise<number> {
+  const end = performance.now() + ROUND_SECONDS * 1_000;
+  let calls = 0;
+  const before = process.cpuUsage();
+  const caller = async () => {
+    for (; performance.now() < end; calls++) await call();
+  };
+  await Promise.all(Array.from({ length: IN_FLIGHT }, caller));
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / calls;
+}
+
+/** µs of a server's CPU for one request of many. */
+async function served(server: { readonly pid: number; readonly url: string }): Promise<number> {
+  const before = usageOf(server.pid).cpuMicroseconds;
+  const load = { url: `${server.url}/v1/pets`, connections: IN_FLIGHT, seconds: ROUND_SECONDS, keys: [hot] };
+  const { requests } = await runWrk(load);
+  return (usageOf(server.pid).cpuMicroseconds - before) / requests;
+}
+
+const limiter = new RedisLimiter(
+  await connectRedis(stage.redisUrl, 5_000, createLogger('bench', 'warn')),
+  () => DEFAULT_PLANS,
+);
+const core = new Client(stage.coreUrl, { pipelining: IN_FLIGHT });
+const bare = await startNode('bare-node', join(import.meta.dirname, 'peers/bare-node.ts'), {});
+const gateway = await startNode('gateway', 'gateway/main.ts', {
+  PORT: '0',
+  ADMIN_PORT: '0',
+  REDIS_URL: stage.redisUrl,
+  CORE_URL: stage.coreUrl,
+  DATA_DIR: join(folder, 'gateway'),
+});
+
+const hops: Record<string, () => Promise<number>> = {
+  'node:http, request in and answer out': () => served({ pid: bare.pid, url: bare.urls['bare-node'] ?? '' }),
+  'decision, asked of Redis': () => inFlight(() => limiter.decide(credential)),
+  'core, asked by undici': () =>
+    inFlight(async () => (await core.request({ path: '/v1/pets', method: 'GET', blocking: false })).body.text()),
+  'the gateway as a whole': () => served({ pid: gateway.pid, url: gateway.urls.gateway ?? '' }),
+};
+const measured = new Map<string, number[]>(Object.keys(hops).map((name) => [name, []]));
+for (const measure of Object.values(hops)) await measure();
+for (let round = 0; round < ROUNDS; round++)
+  for (const [name, measure] of Object.entries(hops)) measured.get(name)?.push(await measure());
+
+const figures = new Map([...measured].map(([name, values]) => [name, median(values)]));
+const whole = figures.get('the gateway as a whole') as number;
+figures.delete('the gateway as a whole');
+for (const [name, { µs }] of computed) figures.set(name, µs);
+const rest = whole - [...figures.values()].reduce((total, µs) => total + µs, 0);
+const rows: [string, number][] = [...figures, ['the rest: promises, timers, garbage', rest], ['the whole', whole]];
+process.stdout.write(`${describeMachine()}\n\n`);
+for (const [name, µs] of rows) process.stdout.write(`${name.padEnd(40)} ${µs.toFixed(1).padStart(6)} µs\n`);
+process.exit(0);
