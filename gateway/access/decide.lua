@@ -1,3 +1,4 @@
+#!lua
 -- Decides a batch of requests, each in its turn, all in one atomic step.
 --
 -- KEYS[i]       hash of the API key that request i presents
@@ -14,7 +15,8 @@
 -- In the hash, times are decimal Unix seconds and levels decimal tokens, as a person would write them. In here they are
 -- integers: microseconds, and whole tokens with parts, a part being 1/window of a token. Nothing rounds (bucket.ts says
 -- why), and replies are texts because Redis truncates Lua's floats. Everything is checked before anything
--- is written: Redis does not roll back.
+-- is written: Redis does not roll back. The first line (Redis 7) has Redis itself check first: where a write would be
+-- refused, for want of memory or replicas or on a replica, the script does not start.
 
 local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
 local JITTER, LONGEST_BAN, SERIES, MAX_DOUBLINGS = SECOND, DAY, DAY, 17
@@ -67,12 +69,13 @@ local function refill(text, limit, window, elapsed)
   return tokens, parts
 end
 
--- Read on first use and kept for the rest of the batch.
+-- Read on first use and kept for the rest of the batch. A name is one word: one with spaces or line feeds could be made up
+-- to read as lines of the table, or of the reply.
 local plans = {}
 local function plan_of(name)
   local plan = plans[name]
   if not plan then
-    local _, ends = find(ARGV[2], '\n' .. name .. ' ', 1, true)
+    local ends = find(name, '^%l+$') and select(2, find(ARGV[2], '\n' .. name .. ' ', 1, true))
     local minute, day, after, within, length = match(ARGV[2], '^(%S+) (%S+) (%S+) (%S+) (%S+)', (ends or #ARGV[2]) + 1)
     plan = { minute = read_limit(minute), day = read_limit(day), ban_after = read_limit(after),
       ban_within = read_limit(within), ban_seconds = read_limit(length) }
@@ -111,9 +114,14 @@ local function decide(key, digest)
   local now = as_of and as_of > clock and as_of or clock
 
   -- Who is it?
-  if not secret or (digest ~= secret and not is_old_secret(key, digest, now)) then return 'unknown' end
+  if not secret then return call('EXISTS', key) == 1 and 'unreadable' or 'unknown' end
+  if digest ~= secret and not is_old_secret(key, digest, now) then return 'unknown' end
   if disabled and disabled ~= '' and disabled ~= '0' then return 'disabled' end
-  if expires_at and (read_time(expires_at) or 0) <= now then return 'expired' end
+  if expires_at and expires_at ~= '' then
+    local expiry = read_time(expires_at)
+    if not expiry then return 'unreadable' end
+    if expiry <= now then return 'expired' end
+  end
 
   -- What may it?
   local plan = plan_of(plan_name or '')

@@ -1,8 +1,9 @@
+import type { Level } from './bucket.ts';
 import type { Credential } from './credential.ts';
 import { decide } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from './keys.ts';
 import { MAX_LIMIT, PLAN_NAMES, type PlanTable } from './plans.ts';
-import { type BucketState, type Decision, SECOND, type Verdict } from './verdict.ts';
+import { type BucketState, type Decision, SECOND, type Unauthorized, type Verdict } from './verdict.ts';
 
 /** For so long a key that Redis knew of is still believed; a key that is revoked while Redis is away works on as long. */
 const BELIEVED = 15 * 60 * SECOND;
@@ -12,7 +13,7 @@ interface KnownKey {
   /** What Redis last said, and when that was by our clock. */
   readonly decision: Decision;
   readonly saidAt: number;
-  /** What is left after the decisions that were taken here since. */
+  /** What is left after the decisions that were taken here; undefined once that is no less than what Redis said. */
   readonly state: KeyState | undefined;
 }
 
@@ -35,13 +36,15 @@ export class KnownKeys {
   }
 
   /** Notes what Redis said. A key that opens nothing is forgotten. */
-  note(credential: Credential, verdict: Verdict): void {
+  note(credential: Credential, verdict: Decision | Unauthorized): void {
     const name = nameOf(credential);
-    if (verdict.outcome === 'unauthorized' || verdict.outcome === 'undecided') {
+    if (verdict.outcome === 'unauthorized') {
       this.#keys.delete(name);
       return;
     }
-    this.#keys.set(name, { decision: verdict, saidAt: this.#monotonic(), state: undefined });
+    const state = this.#keys.get(name)?.state;
+    const owing = state && stillOwing(credential, state, verdict);
+    this.#keys.set(name, { decision: verdict, saidAt: this.#monotonic(), state: owing });
     if (this.#keys.size > MAX_KEYS) this.#keys.delete(this.#keys.keys().next().value as string);
   }
 
@@ -57,6 +60,22 @@ export class KnownKeys {
     return 'buckets' in decided.verdict ? { ...decided.verdict, mode: 'local' } : decided.verdict;
   }
 }
+
+/**
+ * Redis was never charged for what was decided here. Until that has refilled, the levels that are kept here go on beside
+ * those in Redis: a Redis that comes and goes must not hand out at each going what was spent at the one before.
+ */
+function stillOwing(credential: Credential, state: KeyState, said: Decision): KeyState | undefined {
+  const levels = { ...state, bannedUntil: said.bannedUntil };
+  const decided = decide(recordOf(credential, said), levels, credential.digest, NO_BANS, said.now);
+  const here = stateAfter(decided.verdict as Decision);
+  const there = stateAfter(said);
+  const owing = { ...there, minute: lower(here.minute, there.minute), day: lower(here.day, there.day) };
+  return owing.minute === there.minute && owing.day === there.day ? undefined : owing;
+}
+
+const lower = (a: Level, b: Level): Level =>
+  a.tokens < b.tokens || (a.tokens === b.tokens && a.parts < b.parts) ? a : b;
 
 const stateAfter = ({ now, buckets: [minute, day], bannedUntil }: Decision): KeyState => ({
   ...FRESH,

@@ -5,7 +5,7 @@ import { AccessUnavailable, type Limiter } from './limiter.ts';
 import type { Verdict } from './verdict.ts';
 
 /** While the breaker is open, Redis is asked so often whether it is back; clients are not made to try it out. */
-const PROBE_EVERY_MS = 200;
+const PROBE_EVERY_MS = 100;
 /** An outage that comes back within this time is the same one. */
 const SETTLED_AFTER_MS = 1_000;
 

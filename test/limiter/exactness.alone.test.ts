@@ -1,12 +1,11 @@
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { createApiKey } from '../../gateway/access/credential.ts';
-import { toHash } from '../../gateway/access/redis/key-hash.ts';
 import { judge } from '../support/allowance-checker.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { hammer } from '../support/load.ts';
 import { startService } from '../support/process.ts';
 import { startRedisServer } from '../support/redis.ts';
+import { createKey } from '../support/redis-keys.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 const GATEWAYS = 4;
@@ -25,16 +24,7 @@ test(`${GATEWAYS} gateways on one Redis: no key gets more than its allowance, an
     'free.day': 100_000,
     'free.ban_after': 1_000_000_000,
   });
-  const keys = await Promise.all(
-    Array.from({ length: KEYS }, async () => {
-      const { apiKey, credential } = createApiKey();
-      await redis.hset(
-        `gateway:key:{${credential.id}}`,
-        toHash({ plan: 'free', name: 'test', secret: credential.digest, createdAt: 0 }),
-      );
-      return apiKey;
-    }),
-  );
+  const keys = await Promise.all(Array.from({ length: KEYS }, async () => (await createKey(redis)).apiKey));
   const folder = await temporaryFolder();
   const core = await startService('core/main.ts', { PORT: '0', DATABASE_URL: `sqlite:${folder}/store.db` });
   const environment = {

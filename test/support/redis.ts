@@ -44,35 +44,38 @@ async function inContainer(): Promise<RedisForTests | undefined> {
   return { url, stop: async () => void (await container.stop()) };
 }
 
+/** Directives of redis.conf, by name. */
+type Directives = Readonly<Record<string, string>>;
+
 /** A redis-server process of a test's own, to be treated badly. */
 export interface RedisServer extends RedisForTests {
   /** Stops it in its tracks, connections and all, until `resume`. */
   pause(): void;
   resume(): void;
-  /** Starts it again on the same port, empty, after it was stopped. */
-  restart(): Promise<void>;
+  /** Starts it again on the same port after it was stopped, with what it kept on disk. */
+  restart(directives?: Directives): Promise<void>;
 }
 
-/** A redis-server process that keeps nothing on disk. */
-export async function startRedisServer(): Promise<RedisServer> {
+/** A redis-server process that keeps nothing on disk, unless it is told to. */
+export async function startRedisServer(directives: Directives = {}): Promise<RedisServer> {
   const binary = findServer() ?? installServer();
   const port = String(await freePort());
   const url = `redis://127.0.0.1:${port}`;
-  const start = async () => {
-    const child = spawn(binary, ['--port', port, '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'], {
-      stdio: 'ignore',
-    });
-    await answers(url, child);
-    return child;
+  const start = (more: Directives) => {
+    const all = { port, bind: '127.0.0.1', save: '', appendonly: 'no', ...directives, ...more };
+    const args = Object.entries(all).flatMap(([name, value]) => [`--${name}`, value]);
+    return spawn(binary, args, { stdio: 'ignore' });
   };
-  let server = await start();
+  let server = start({});
+  await answers(url, server);
   return {
     url,
     stop: () => stopProcess(server),
     pause: () => void server.kill('SIGSTOP'),
     resume: () => void server.kill('SIGCONT'),
-    async restart() {
-      server = await start();
+    async restart(more = {}) {
+      server = start(more);
+      await answers(url, server);
     },
   };
 }
@@ -87,7 +90,7 @@ function installServer(): string {
 async function answers(url: string, server: ChildProcess): Promise<void> {
   for (let attempt = 0; attempt < 200; attempt++) {
     if (server.exitCode !== null) break;
-    const probe = new Redis(url, { lazyConnect: true, retryStrategy: () => null });
+    const probe = new Redis(url, { lazyConnect: true, maxLoadingRetryTime: 25, retryStrategy: () => null });
     probe.on('error', () => {});
     const isUp = await probe.connect().then(
       () => probe.ping().then(Boolean),

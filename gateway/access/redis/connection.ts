@@ -13,8 +13,11 @@ declare module 'ioredis' {
 export type RedisConnection = Redis;
 
 const CONNECT_TIMEOUT_MS = 300;
-const SOCKET_TIMEOUT_MS = 1_000;
-const LONGEST_RETRY_MS = 500;
+/** A connection that owes an answer for so long is dead, whatever TCP says of it. */
+const SOCKET_TIMEOUT_MS = 500;
+const LONGEST_RETRY_MS = 250;
+/** ioredis would wait for as long as Redis guesses that its loading still takes, which is whole seconds. */
+const LOADING_RETRY_MS = 100;
 
 const DECIDE = readFileSync(new URL('../decide.lua', import.meta.url), 'utf8');
 
@@ -32,6 +35,7 @@ export async function connectRedis(url: string, timeoutMs: number, logger: Logge
     commandTimeout: timeoutMs,
     connectTimeout: CONNECT_TIMEOUT_MS,
     socketTimeout: Math.max(SOCKET_TIMEOUT_MS, 2 * timeoutMs),
+    maxLoadingRetryTime: LOADING_RETRY_MS,
     retryStrategy: (attempt) => Math.min(50 * attempt, LONGEST_RETRY_MS),
     scripts: { decide: { lua: DECIDE } },
   });

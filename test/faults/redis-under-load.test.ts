@@ -1,0 +1,123 @@
+import { describe, expect, test } from 'vitest';
+import { judge } from '../support/allowance-checker.ts';
+import { inTurn } from '../support/in-turn.ts';
+import { startService } from '../support/process.ts';
+import { BAN_AFTER, type Decided, type Observation, observe, SPENT_BEFORE, TIGHT } from '../support/redis-fault.ts';
+import { flushedScripts, HALF_OPEN, OUTAGES } from '../support/redis-outages.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+/** What the gateway promises while its Redis misbehaves: every fault under load, with a gateway and a Redis that are processes. */
+
+/** The gateway's own deadline, and what a busy machine may add to it. */
+const DEADLINE_MS = 50;
+const NOISE_MS = 450;
+
+const core = await startService('core/main.ts', {
+  PORT: '0',
+  DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db`,
+  LOG_LEVEL: 'warn',
+});
+const observed = await inTurn([HALF_OPEN, flushedScripts(100), ...OUTAGES], 3, async (fault) => {
+  return { name: fault.name, seen: await observe(fault, core.addresses.core ?? '') };
+});
+const [halfOpen, flushed, ...outages] = observed as [Observed, Observed, ...Observed[]];
+
+interface Observed {
+  readonly name: string;
+  readonly seen: Observation;
+}
+
+const sentFrom =
+  (from: number, to = Infinity) =>
+  (answer: Decided) =>
+    answer.sentAt >= from && answer.sentAt < to;
+const codesOf = (answers: readonly Decided[]) =>
+  new Set(answers.map(({ json }) => (json as { code?: string }).code ?? 'none'));
+const inMode = (mode: Decided['mode']) => (answer: Decided) => answer.mode === mode;
+const admitted = (answer: Decided) => answer.admitted;
+
+/** How long after `from` the first request was sent that Redis decided on again. */
+function sharedAgainAfter({ roomy }: Observation, from: number): number {
+  return (roomy.filter(sentFrom(from)).find(inMode('shared'))?.sentAt ?? Infinity) - from;
+}
+
+function quantile(answers: readonly Decided[], share: number): number {
+  const times = answers.map(({ ms }) => ms).sort((a, b) => a - b);
+  return times[Math.min(times.length - 1, Math.floor(times.length * share))] as number;
+}
+
+/** The allowance held, whoever decided; late answers of Redis charge, and admit nobody. */
+function expectNothingTwice(answers: readonly Decided[], hash: Record<string, string>): void {
+  const shared = answers.filter(inMode('shared')).filter(admitted).length;
+  expect(Number(hash.admitted)).toBeGreaterThanOrEqual(shared);
+  expect(Number(hash.admitted)).toBeLessThanOrEqual(answers.length);
+}
+
+describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
+  const { causedAt, healedAt, roomy, tight, unseen, tightHash } = seen;
+  const during = roomy.filter(sentFrom(causedAt, healedAt));
+
+  test('takes no decision, and no key that was seen before is the worse for it', () => {
+    expect(during.length).toBeGreaterThan(50);
+    expect(new Set(during.filter(sentFrom(causedAt + DEADLINE_MS)).map(({ mode }) => mode))).toEqual(
+      new Set(['local']),
+    );
+    expect(new Set(roomy.map(({ status }) => status))).toEqual(new Set([200]));
+  });
+
+  test('leaves a key what it had left and what refills, and not one request more', () => {
+    expect(judge(tight, { capacity: TIGHT, windowMs: 60_000 }).violations).toEqual([]);
+    expect(tight.filter(admitted).length).toBeGreaterThan(TIGHT - 5);
+    expect(codesOf(tight)).toEqual(new Set(['none', 'rate_limit_exceeded']));
+  });
+
+  test('strikes and bans nobody for a local refusal', () => {
+    expect(tight.filter(({ status }) => status === 429).length).toBeGreaterThan(BAN_AFTER);
+    expect(tightHash).not.toHaveProperty('refused');
+    expect(tightHash).not.toHaveProperty('patience_left');
+    expect(tightHash).not.toHaveProperty('banned_until');
+  });
+
+  test('has keys that were never seen come back, and knows them when it is back', () => {
+    expect(unseen.during.length).toBeGreaterThan(5);
+    for (const { status, headers, json } of unseen.during) {
+      expect([status, headers['retry-after'], (json as { code: string }).code]).toEqual([503, '1', 'unavailable']);
+    }
+    expect(unseen.after.status).toBe(200);
+  });
+
+  test('holds up who meets it first for no longer than the deadline, and nobody after', () => {
+    expect(quantile(during, 1)).toBeLessThan(DEADLINE_MS + NOISE_MS);
+    expect(quantile(during, 0.5)).toBeLessThan(DEADLINE_MS);
+  });
+
+  test('decides again within a second of answering, and has charged nobody twice', () => {
+    const after = sharedAgainAfter(seen, healedAt);
+    const ms = (share: number) => quantile(during, share).toFixed(1);
+    process.stdout.write(
+      `${name}: ${during.length} requests, p50 ${ms(0.5)} ms, p99 ${ms(0.99)}, p99.9 ${ms(0.999)}; shared again after ${after.toFixed(0)} ms\n`,
+    );
+    expect(after).toBeLessThan(1_000);
+    expectNothingTwice(roomy, seen.roomyHash);
+    expectNothingTwice(tight, seen.tightHash);
+    expect(Number(tightHash.admitted)).toBeLessThan(SPENT_BEFORE + 10);
+  });
+});
+
+test('connections that are dead without a word are given up within a second', () => {
+  const { seen } = halfOpen;
+  const after = sharedAgainAfter(seen, seen.causedAt + DEADLINE_MS);
+  process.stdout.write(`half-open: shared again after ${after.toFixed(0)} ms\n`);
+  expect(seen.roomy.filter(sentFrom(seen.causedAt)).some(inMode('local'))).toBe(true);
+  expect(after).toBeLessThan(1_000);
+  expect(new Set(seen.roomy.map(({ status }) => status))).toEqual(new Set([200]));
+  expect(judge(seen.tight, { capacity: 2 * TIGHT, windowMs: 60_000 }).violations).toEqual([]);
+  expectNothingTwice(seen.roomy, seen.roomyHash);
+});
+
+test('scripts flushed ten times a second cost nobody a request or a decision', () => {
+  const { seen } = flushed;
+  expect(new Set(seen.roomy.map(({ status, mode }) => `${status} ${mode}`))).toEqual(new Set(['200 shared']));
+  expect(Number(seen.roomyHash.admitted)).toBe(seen.roomy.length);
+  expect(judge(seen.tight, { capacity: TIGHT, windowMs: 60_000 }).violations).toEqual([]);
+});

@@ -1,0 +1,158 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { cleanUp } from './clean-up.ts';
+import { type FaultProxy, startFaultProxy } from './fault-proxy.ts';
+import type { LogLine } from './log.ts';
+import { type Answered, ask, startLoad } from './paced-load.ts';
+import { type Started, startService } from './process.ts';
+import { type RedisServer, startRedisServer } from './redis.ts';
+import { createKey } from './redis-keys.ts';
+import { temporaryFolder } from './stack.ts';
+
+/** A Redis that is a process, a gateway that is one, and a network between them that does as it is told. */
+export interface Rig {
+  readonly server: RedisServer;
+  /** Past the proxy. A command fails at once where Redis is away. */
+  readonly redis: Redis;
+  readonly proxy: FaultProxy;
+}
+
+export interface RedisFault {
+  readonly name: string;
+  /** Of the gateway. */
+  readonly settings?: Record<string, string>;
+  /** Returns once the fault is there. */
+  cause(rig: Rig): unknown;
+  /** Returns once it is over, or will be over by itself. */
+  heal?(rig: Rig): unknown;
+}
+
+/** An answer, and where the gateway says that it was decided. */
+export interface Decided extends Answered {
+  readonly mode: 'shared' | 'local';
+}
+
+/** What was seen of one fault; times are milliseconds of one clock. */
+export interface Observation {
+  readonly causedAt: number;
+  /** When Redis answered again, to a client past the gateway. */
+  readonly healedAt: number;
+  /** A key with more allowance than it uses, from before the fault to after it. */
+  readonly roomy: Decided[];
+  /** A key that asks for more than it has, from before the fault to its end. */
+  readonly tight: Decided[];
+  /** Keys that the gateway had not seen before, each asked with once: during the fault, and after it. */
+  readonly unseen: { readonly during: Answered[]; readonly after: Answered };
+  /** The hashes at the end. */
+  readonly roomyHash: Record<string, string>;
+  readonly tightHash: Record<string, string>;
+}
+
+export const TIGHT = 60;
+export const BAN_AFTER = 10;
+export const SPENT_BEFORE = 40;
+const WARM_MS = 400;
+const FAULT_MS = 1_500;
+const AFTER_MS = 1_100;
+
+/** Brings up a rig of its own, lets the fault happen under load, and takes everything down again. */
+export async function observe(fault: RedisFault, core: string): Promise<Observation> {
+  const rig = await setUp();
+  const { redis, server } = rig;
+  await redis.hset('gateway:plans', { 'free.ban_after': BAN_AFTER });
+  const [roomy, tight] = [await createKey(redis, { minute: 1e6, day: 1e6 }), await createKey(redis, { minute: TIGHT })];
+  const unseen = await Promise.all(Array.from({ length: 30 }, () => createKey(redis)));
+  const gateway = await startGatewayProcess({ CORE_URL: core, REDIS_URL: rig.proxy.url, ...fault.settings });
+
+  const steady = startLoad(gateway.url, () => roomy.apiKey, { clients: 4, pauseMs: 10 });
+  const before: Answered[] = [];
+  for (let spent = 0; spent < SPENT_BEFORE; spent++) before.push(await ask(gateway.url, tight.apiKey));
+  await sleep(WARM_MS);
+
+  await fault.cause(rig);
+  const causedAt = performance.now();
+  const hammering = startLoad(gateway.url, () => tight.apiKey, { clients: 2, pauseMs: 5 });
+  const strangers = startLoad(gateway.url, () => nextOf(unseen), { clients: 1, pauseMs: 100 });
+  await sleep(FAULT_MS);
+  await Promise.all([hammering.stop(), strangers.stop()]);
+  await fault.heal?.(rig);
+  const healedAt = await answering(redis);
+  await sleep(AFTER_MS);
+  const after = await ask(gateway.url, nextOf(unseen));
+  await steady.stop();
+
+  const log = await gateway.stop();
+  const observation = {
+    causedAt,
+    healedAt,
+    roomy: withModes(steady.answers, log),
+    tight: withModes([...before, ...hammering.answers], log),
+    unseen: { during: [...strangers.answers], after },
+    roomyHash: await redis.hgetall(roomy.hash),
+    tightHash: await redis.hgetall(tight.hash),
+  };
+  redis.disconnect();
+  await server.stop();
+  return observation;
+}
+
+const nextOf = (keys: { apiKey: string }[]): string => (keys.pop() as { apiKey: string }).apiKey;
+
+async function setUp(): Promise<Rig> {
+  const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
+  cleanUp(server.stop);
+  const redis = new Redis(server.url, {
+    retryStrategy: () => 20,
+    maxLoadingRetryTime: 20,
+    maxRetriesPerRequest: 0,
+    commandTimeout: 500,
+  });
+  redis.on('error', () => {});
+  cleanUp(() => redis.disconnect());
+  return { server, redis, proxy: await startFaultProxy(server.url) };
+}
+
+/** The time at which Redis answers. */
+async function answering(redis: Redis): Promise<number> {
+  const isUp = () =>
+    redis.hlen('gateway:plans').then(
+      () => true,
+      () => false,
+    );
+  while (!(await isUp())) await sleep(5);
+  return performance.now();
+}
+
+export interface GatewayProcess {
+  readonly url: string;
+  readonly process: Started;
+  /** Stops it as Ctrl-C does, and gives its log. */
+  stop(): Promise<LogLine[]>;
+}
+
+/** A gateway as containers run it, with the log that it writes. */
+export async function startGatewayProcess(settings: Record<string, string>): Promise<GatewayProcess> {
+  const environment = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN: 'token-of-the-tests', ...settings };
+  const process = await startService('gateway/main.ts', environment);
+  return {
+    url: process.addresses.gateway ?? '',
+    process,
+    async stop() {
+      process.child.kill('SIGINT');
+      const { out } = await process.ended;
+      return out
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line) => JSON.parse(line) as LogLine);
+    },
+  };
+}
+
+/** Answers with what the gateway's log says of each. */
+export function withModes(answers: readonly Answered[], log: readonly LogLine[]): Decided[] {
+  const modes = new Map(log.filter(({ msg }) => msg === 'request').map(({ requestId, mode }) => [requestId, mode]));
+  return answers.map((answer) => {
+    if (!modes.has(answer.id)) throw new Error(`The log has no line of request ${answer.id}.`);
+    return { ...answer, mode: modes.get(answer.id) === 'local' ? 'local' : 'shared' };
+  });
+}

@@ -1,0 +1,80 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Fault } from './fault-proxy.ts';
+import type { RedisFault, Rig } from './redis-fault.ts';
+
+/** All the ways in which one Redis takes every decision away, by what one would say of it: 'a Redis that is …'. */
+export const OUTAGES: readonly RedisFault[] = [
+  { name: 'killed', cause: ({ server }) => server.stop(), heal: ({ server }) => server.restart() },
+  { name: 'loading after a restart', cause: restartSlowly },
+  { name: 'stopped in its tracks', cause: ({ server }) => server.pause(), heal: ({ server }) => server.resume() },
+  { name: 'paused', cause: ({ redis }) => redis.client('PAUSE', 1_500) },
+  { name: "busy with somebody's script", cause: runEndlessScript, heal: ({ redis }) => redis.script('KILL') },
+  { name: 'a replica, which takes no writes', cause: follow('127.0.0.1', 1), heal: follow('NO', 'ONE') },
+  { name: 'out of memory', cause: set('maxmemory', '1'), heal: set('maxmemory', '0') },
+  {
+    name: 'without enough replicas',
+    cause: set('min-replicas-to-write', '1'),
+    heal: set('min-replicas-to-write', '0'),
+  },
+  { name: 'reset at every connection', cause: network({ kind: 'reset' }), heal: network({ kind: 'pass' }) },
+  {
+    name: 'cut off in mid-reply',
+    cause: network({ kind: 'cut-reply', afterBytes: 20 }),
+    heal: network({ kind: 'pass' }),
+  },
+  { name: 'slower than the deadline', cause: network({ kind: 'delay', ms: 200 }), heal: network({ kind: 'pass' }) },
+  { name: 'swallowed by the network', cause: network({ kind: 'black-hole' }), heal: network({ kind: 'pass' }) },
+  {
+    name: 'heard a byte at a time',
+    cause: network({ kind: 'trickle', bytes: 1, everyMs: 10 }),
+    heal: network({ kind: 'pass' }),
+  },
+];
+
+/** Its connections are dead and nobody was told; whoever connects anew is served. */
+export const HALF_OPEN: RedisFault = { name: 'half-open', cause: network({ kind: 'half-open' }) };
+
+/** Scripts are gone again and again, and nothing else is wrong. */
+export function flushedScripts(everyMs: number): RedisFault {
+  let flushing: NodeJS.Timeout;
+  return {
+    name: `rid of its scripts every ${everyMs} ms`,
+    // A deadline that a busy machine does not miss: whatever is decided locally is the fault's doing.
+    settings: { REDIS_TIMEOUT_MS: '2000' },
+    cause({ redis }) {
+      flushing = setInterval(() => void redis.script('FLUSH'), everyMs);
+    },
+    heal: () => clearInterval(flushing),
+  };
+}
+
+function set(name: string, value: string) {
+  return ({ redis }: Rig) => redis.config('SET', name, value);
+}
+
+function follow(host: string, port: string | number) {
+  return ({ redis }: Rig) => redis.replicaof(host, port);
+}
+
+function network(fault: Fault) {
+  return ({ proxy }: Rig) => proxy.set(fault);
+}
+
+/** Silence at first, and then BUSY for an answer. */
+async function runEndlessScript({ redis }: Rig): Promise<void> {
+  await redis.config('SET', 'busy-reply-threshold', '500');
+  const somebody = redis.duplicate();
+  somebody.on('error', () => {});
+  const run = somebody.eval('while true do end', 0).catch(() => {});
+  void run.then(() => somebody.disconnect());
+  await sleep(50);
+}
+
+/** Loads for as long as the fault is to last: silence, with LOADING for an answer now and then. */
+async function restartSlowly({ server, redis }: Rig): Promise<void> {
+  const fill = redis.pipeline();
+  for (let at = 0; at < 8_000; at++) fill.set(`filler:${at}`, '');
+  await fill.exec();
+  await server.stop();
+  void server.restart({ 'key-load-delay': '200' });
+}
