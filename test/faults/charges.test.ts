@@ -1,0 +1,51 @@
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { type Fault, startFaultProxy } from '../support/fault-proxy.ts';
+import { ask } from '../support/paced-load.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { withModes } from '../support/redis-fault.ts';
+import { createKey } from '../support/redis-keys.ts';
+import { startStack } from '../support/stack.ts';
+
+const ROUNDS = 4;
+
+async function setUp() {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  cleanUp(() => redis.disconnect());
+  const proxy = await startFaultProxy(server.url);
+  const stack = await startStack({ REDIS_URL: proxy.url });
+  const limits = { minute: 1e6, day: 1e6 };
+  const [key, probe] = [await createKey(redis, limits), await createKey(redis, limits)];
+  const askWith = async (apiKey: string) => withModes([await ask(stack.gateway, apiKey)], stack.log)[0];
+  return { redis, proxy, key, probe, askWith };
+}
+
+/** A decision is sent and its answer is lost, in each of these ways. */
+const losses: [name: string, fault: Fault][] = [
+  ['comes after the deadline', { kind: 'delay', ms: 120 }],
+  ['is cut off', { kind: 'cut-reply', afterBytes: 5 }],
+  ['waits for the network to come back', { kind: 'black-hole' }],
+];
+
+test.for(losses)('a decision whose answer %s is charged once, and its request is admitted once', async ([, fault]) => {
+  const { redis, proxy, key, probe, askWith } = await setUp();
+  const isShared = async () => (await askWith(probe.apiKey))?.mode === 'shared';
+  let sent = 0;
+  for (let round = 0; round < ROUNDS; round++) {
+    proxy.set({ kind: 'pass' });
+    await expect.poll(isShared, { interval: 20, timeout: 5_000 }).toBe(true);
+    expect(await askWith(key.apiKey)).toMatchObject({ status: 200, mode: 'shared' });
+    proxy.set(fault);
+    expect(await askWith(key.apiKey)).toMatchObject({ status: 200, mode: 'local' });
+    sent += 2;
+  }
+  proxy.set({ kind: 'pass' });
+  await expect.poll(isShared, { interval: 20, timeout: 5_000 }).toBe(true);
+  // What was on its way has arrived by now: a connection delivers in order, and a new one comes after it.
+  await expect.poll(() => redis.hget(key.hash, 'admitted'), { timeout: 2_000 }).toBe(String(sent));
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  expect(await redis.hget(key.hash, 'admitted')).toBe(String(sent));
+});

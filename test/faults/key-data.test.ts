@@ -1,0 +1,73 @@
+import type { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { ask } from '../support/paced-load.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { withModes } from '../support/redis-fault.ts';
+import { createKey } from '../support/redis-keys.ts';
+import { startStack } from '../support/stack.ts';
+
+const { url, redis } = await emptyDatabase();
+// A deadline that a busy machine does not miss: what is decided locally here is so for the sake of one key's data.
+const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
+const bystander = await createKey(redis, { minute: 1_000_000, day: 1_000_000 });
+
+const MINUTE = 10;
+const SPENT = 3;
+
+const askWith = async (key: string) => withModes([await ask(stack.gateway, key)], stack.log)[0];
+
+/** What a hand on the data, or half a restore, can leave of a key's hash. */
+const spoils: [name: string, spoil: (redis: Redis, hash: string) => unknown][] = [
+  ['a string', (redis, hash) => redis.multi().del(hash).set(hash, 'text').exec()],
+  ['a list', (redis, hash) => redis.multi().del(hash).rpush(hash, 'plan', 'free').exec()],
+  ['nothing but its state', (redis, hash) => redis.hdel(hash, 'plan', 'secret', 'minute', 'day', 'created_at')],
+  ['without its secret', (redis, hash) => redis.hdel(hash, 'secret')],
+  ['without its plan', (redis, hash) => redis.hdel(hash, 'plan')],
+  ['of a plan that there is not', (redis, hash) => redis.hset(hash, 'plan', 'platinum')],
+  ['of a plan with a line feed', (redis, hash) => redis.hset(hash, 'plan', 'free 60 1000 60 60 300\npro')],
+  ['to expire some day', (redis, hash) => redis.hset(hash, 'expires_at', 'some day')],
+  [
+    'an enterprise key with half its limits',
+    (redis, hash) => redis.multi().hset(hash, 'plan', 'enterprise').hdel(hash, 'day').exec(),
+  ],
+];
+
+test.for(spoils)(
+  'a key that has become %s goes on from what was last known of it; others do not notice',
+  async ([, spoil]) => {
+    const [seen, unseen] = [await createKey(redis, { minute: MINUTE }), await createKey(redis, { minute: MINUTE })];
+    for (let sent = 0; sent < SPENT; sent++) await askWith(seen.apiKey);
+    const whole = await redis.hgetall(seen.hash);
+    const spoiledAt = performance.now();
+    await spoil(redis, seen.hash);
+    await spoil(redis, unseen.hash);
+
+    const answers = [];
+    for (let sent = 0; sent < 3 * MINUTE; sent++) {
+      const [answer, stranger, other] = await Promise.all(
+        [seen, unseen, bystander].map(({ apiKey }) => askWith(apiKey)),
+      );
+      expect([other?.status, other?.mode]).toEqual([200, 'shared']);
+      expect([stranger?.status, stranger?.headers['retry-after']]).toEqual([503, '1']);
+      answers.push(answer);
+    }
+    expect(new Set(answers.map((answer) => `${answer?.status} ${answer?.mode}`))).toEqual(
+      new Set(['200 local', '429 local']),
+    );
+    const admitted = answers.filter((answer) => answer?.admitted).length;
+    expect(admitted).toBeGreaterThanOrEqual(MINUTE - SPENT);
+    expect(admitted).toBeLessThanOrEqual(MINUTE - SPENT + Math.ceil((performance.now() - spoiledAt) / 6_000));
+
+    await redis.multi().del(seen.hash).hset(seen.hash, whole).exec();
+    expect(await askWith(seen.apiKey)).toMatchObject({ status: 200, mode: 'shared' });
+  },
+);
+
+test('a key that is gone is unknown, and what was known of it is forgotten', async () => {
+  const key = await createKey(redis);
+  await askWith(key.apiKey);
+  await redis.del(key.hash);
+  expect((await askWith(key.apiKey))?.status).toBe(401);
+  await redis.hset(key.hash, 'minute', '5');
+  expect((await askWith(key.apiKey))?.status).toBe(503);
+});

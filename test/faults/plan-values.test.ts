@@ -1,0 +1,145 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { describe, expect, test } from 'vitest';
+import { DEFAULT_PLANS, storedPlans } from '../../gateway/access/plans.ts';
+import { judge } from '../support/allowance-checker.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import { NAUGHTY_VALUES } from '../support/naughty-values.ts';
+import { type Answered, ask, startLoad } from '../support/paced-load.ts';
+import { startService } from '../support/process.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { ADMIN_TOKEN, startGatewayProcess } from '../support/redis-fault.ts';
+import { createKey } from '../support/redis-keys.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+/** What people can do to the plan table of four gateways under load, and what comes of it. */
+
+const TIGHT = 5;
+/** Values that are in force while others are typed over them: not the defaults, so that falling back to those would show. */
+const GOOD = {
+  'free.minute': '900000',
+  'pro.minute': String(TIGHT),
+  'pro.ban_after': '1000000000',
+  'business.day': '99999',
+};
+
+const server = await startRedisServer();
+cleanUp(server.stop);
+const redis = new Redis(server.url);
+cleanUp(() => redis.disconnect());
+await redis.hset('gateway:plans', { ...storedPlans(DEFAULT_PLANS), ...GOOD });
+const core = await startService('core/main.ts', {
+  PORT: '0',
+  DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db`,
+  LOG_LEVEL: 'warn',
+});
+// A deadline that a busy machine does not miss: every decision is Redis' own.
+const settings = { CORE_URL: core.addresses.core ?? '', REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' };
+const gateways = await Promise.all(Array.from({ length: 4 }, () => startGatewayProcess(settings)));
+
+const free = await createKey(redis, { day: 1_000_000_000 });
+const pro = await createKey(redis, { plan: 'pro' });
+const overridden = await createKey(redis, { plan: 'pro' });
+
+/** One key of each kind, over all the gateways, for as long as the task takes. */
+async function underLoad<T>(task: () => Promise<T>): Promise<{ result: T; answers: readonly Answered[] }> {
+  const keys = [free, pro, overridden].map(({ apiKey }) => apiKey);
+  let turn = 0;
+  const load = { clients: 2, pauseMs: 10 };
+  const loads = gateways.map(({ url }) => startLoad(url, () => keys[turn++ % keys.length] as string, load));
+  const result = await task();
+  await Promise.all(loads.map((each) => each.stop()));
+  return { result, answers: loads.flatMap(({ answers }) => answers) };
+}
+
+/** The table in force on each gateway, after it was read anew. */
+const tablesInForce = () =>
+  Promise.all(gateways.map(async ({ adminUrl }) => (await send(`${adminUrl}/plans`, { key: ADMIN_TOKEN })).json));
+
+/** Every field of every plan, and the overrides of a key, are `value`. */
+const typeEverywhere = (value: string) =>
+  redis
+    .multi()
+    .hset('gateway:plans', Object.fromEntries(Object.keys(storedPlans(DEFAULT_PLANS)).map((field) => [field, value])))
+    .hset(overridden.hash, { minute: value, day: value })
+    .exec();
+
+const inForce = (await tablesInForce())[0];
+const typed = await underLoad(async () => {
+  const tables: unknown[] = [];
+  for (const value of NAUGHTY_VALUES) {
+    await typeEverywhere(value);
+    tables.push(...(await tablesInForce()));
+  }
+  return tables;
+});
+const removed = await underLoad(async () => {
+  await redis.del('gateway:plans');
+  const gone = await tablesInForce();
+  await sleep(300);
+  await redis.set('gateway:plans', 'a string');
+  await sleep(300);
+  return [...gone, ...(await tablesInForce())];
+});
+await redis.del('gateway:plans');
+await redis.hset('gateway:plans', { ...storedPlans(DEFAULT_PLANS), ...GOOD });
+const changedAt = performance.now();
+await redis.hset('gateway:plans', 'free.minute', '900001');
+const liveAfterMs = await Promise.all(gateways.map(({ url }) => timeUntilLimit(url, '900001')));
+const logs = await Promise.all(gateways.map((gateway) => gateway.stop()));
+
+async function timeUntilLimit(gateway: string, limit: string): Promise<number> {
+  for (;;) {
+    const { headers } = await ask(gateway, free.apiKey);
+    if (headers['ratelimit-policy']?.includes(`"minute";q=${limit};`)) return performance.now() - changedAt;
+    if (performance.now() - changedAt > 10_000) return Number.POSITIVE_INFINITY;
+  }
+}
+
+describe.for([
+  [`${NAUGHTY_VALUES.length} values that are no limits`, typed],
+  ['a table that is gone, and then a string', removed],
+] as const)('%s', ([, { result, answers }]) => {
+  test('leave the last good table in force on every gateway', () => {
+    expect(inForce).toMatchObject({ free: { minute: 900_000 }, pro: { minute: TIGHT }, business: { day: 99_999 } });
+    for (const table of result) expect(table).toEqual(inForce);
+  });
+
+  test('cost nobody a request who has some left', () => {
+    const ofFree = answers.filter(({ key }) => key === free.apiKey);
+    expect(ofFree.length).toBeGreaterThan(10);
+    expect(new Set(ofFree.map(({ status }) => status))).toEqual(new Set([200]));
+    expect(answers.filter(({ status }) => status !== 200 && status !== 429)).toEqual([]);
+  });
+});
+
+test('nobody is let off its limit by them: not its plan, and not a key that has them for overrides', () => {
+  const answers = [...typed.answers, ...removed.answers].filter(({ key }) => key !== free.apiKey);
+  const { violations } = judge(answers, { capacity: TIGHT, windowMs: 60_000 });
+  expect(violations).toEqual([]);
+  expect(answers.filter(({ admitted }) => admitted).length).toBeGreaterThanOrEqual(2 * TIGHT);
+  expect(answers.length).toBeGreaterThan(20 * TIGHT);
+});
+
+test('every gateway raises an alarm for every one of them, in every field, and for a table that is gone or no table', () => {
+  for (const log of logs) {
+    const alarms = log.filter(({ msg }) => msg === 'plan value rejected; the last good one stays');
+    const told = new Set(alarms.map(({ field, value }) => JSON.stringify([field, value])));
+    for (const field of Object.keys(storedPlans(DEFAULT_PLANS))) {
+      for (const value of [...NAUGHTY_VALUES.map((text) => text.slice(0, 100)), undefined])
+        expect(told).toContain(JSON.stringify([field, value]));
+    }
+    expect(alarms.every(({ level }) => level === 50)).toBe(true);
+    const unreadable = log.filter(({ msg }) => msg === 'plan table cannot be read; the last good one stays');
+    expect(unreadable).toMatchObject([{ level: 50 }]);
+    expect(log.some(({ keyId, rejectedOverrides }) => keyId !== undefined && rejectedOverrides === 'minute day')).toBe(
+      true,
+    );
+  }
+});
+
+test('a good value is live on all of them within a second', () => {
+  process.stdout.write(`a good value is live after ${liveAfterMs.map((ms) => ms.toFixed(0)).join(', ')} ms\n`);
+  expect(Math.max(...liveAfterMs)).toBeLessThan(1_000);
+});
