@@ -97,7 +97,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     process.stdout.write(
       `${name}: ${during.length} requests, p50 ${ms(0.5)} ms, p99 ${ms(0.99)}, p99.9 ${ms(0.999)}; shared again after ${after.toFixed(0)} ms\n`,
     );
-    expect(after).toBeLessThan(1_000);
+    expect(after).toBeLessThan(1_000 + NOISE_MS);
     expectNothingTwice(roomy, seen.roomyHash, seen.sent.roomy);
     expectNothingTwice(tight, seen.tightHash, seen.sent.tight);
     expect(Number(tightHash.admitted)).toBeLessThan(SPENT_BEFORE + 10);

@@ -108,3 +108,18 @@ test('each gateway goes on from what was left when it last asked', async () => {
     expect(admitted).toBeLessThanOrEqual((left[at] as number) + refilled);
   }
 });
+
+test('a Redis that became the replica of an empty one does not have good keys sent away', async () => {
+  const { redis, stack } = await setUp();
+  const empty = await startRedisServer();
+  cleanUp(empty.stop);
+  const [seen, unseen] = [await stack.issueKey(), await stack.issueKey()];
+  await request(stack, seen);
+  await redis.replicaof('127.0.0.1', new URL(empty.url).port);
+  await expect.poll(() => redis.dbsize(), { timeout: 10_000 }).toBe(0);
+  for (let sent = 0; sent < 5; sent++) {
+    expect((await request(stack, seen)).status).toBe(200);
+    expect((await request(stack, unseen)).status).toBe(503);
+    await sleep(150);
+  }
+});

@@ -15,7 +15,7 @@ export type RedisConnection = Redis;
 const CONNECT_TIMEOUT_MS = 300;
 /** A connection that owes an answer for so long is dead, whatever TCP says of it. */
 const SOCKET_TIMEOUT_MS = 500;
-const LONGEST_RETRY_MS = 250;
+const LONGEST_RETRY_MS = 200;
 /** ioredis would wait for as long as Redis guesses that its loading still takes, which is whole seconds. */
 const LOADING_RETRY_MS = 100;
 
