@@ -6,14 +6,14 @@ import { type Answer, send } from '../support/http.ts';
 import { type Answered, ask } from '../support/paced-load.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { withModes } from '../support/redis-fault.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 /** What an outage leaves to decide on; redis-under-load.test.ts has the faults themselves. */
 
 const MINUTE = 60;
 
 async function setUp() {
-  const server = await startRedisServer();
+  const server = await startRedisServer({ dir: await temporaryFolder() });
   cleanUp(server.stop);
   const redis = new Redis(server.url, { retryStrategy: () => 50 });
   redis.on('error', () => {});
@@ -111,7 +111,7 @@ test('each gateway goes on from what was left when it last asked', async () => {
 
 test('a Redis that became the replica of an empty one does not have good keys sent away', async () => {
   const { redis, stack } = await setUp();
-  const empty = await startRedisServer();
+  const empty = await startRedisServer({ dir: await temporaryFolder() });
   cleanUp(empty.stop);
   const [seen, unseen] = [await stack.issueKey(), await stack.issueKey()];
   await request(stack, seen);
