@@ -12,13 +12,14 @@ import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 const MINUTE = 60;
 
-async function setUp() {
+/** @param settings a deadline that a busy machine does not miss, where the fault is not silence */
+async function setUp(settings: Record<string, string> = { REDIS_TIMEOUT_MS: '2000' }) {
   const server = await startRedisServer({ dir: await temporaryFolder() });
   cleanUp(server.stop);
   const redis = new Redis(server.url, { retryStrategy: () => 50 });
   redis.on('error', () => {});
   cleanUp(() => redis.disconnect());
-  const stack = await startStack({ REDIS_URL: server.url });
+  const stack = await startStack({ REDIS_URL: server.url, ...settings });
   return { server, redis, stack };
 }
 
@@ -32,17 +33,17 @@ async function ask60(stack: Stack, key: string): Promise<Answered[]> {
 
 const admittedOf = (answers: readonly { status: number }[]) => answers.filter(({ status }) => status === 200).length;
 
-test('an outage is told when it begins and when it is over, once', async () => {
-  const { server, redis, stack } = await setUp();
-  const key = await stack.issueKey();
+test('an outage is told once, though it pauses, and so is its end', async () => {
+  const { redis, stack } = await setUp();
+  const key = await stack.issueKey({ minute: 1_000_000 });
   await request(stack, key);
-  await redis.config('SET', 'min-replicas-to-write', '1');
-  await ask60(stack, key);
-  server.pause();
-  await sleep(300);
-  server.resume();
-  await redis.config('SET', 'min-replicas-to-write', '0');
   const told = (what: string) => stack.log.filter(({ msg }) => msg === what);
+  for (let outage = 0; outage < 2; outage++) {
+    await redis.config('SET', 'min-replicas-to-write', '1');
+    await expect.poll(() => isShared(stack, key)).toBe(false);
+    await redis.config('SET', 'min-replicas-to-write', '0');
+    await expect.poll(() => isShared(stack, key), { interval: 20 }).toBe(true);
+  }
   await expect.poll(() => told('decisions are shared again').length, { timeout: 5_000 }).toBe(1);
   expect(told('decisions are local')).toMatchObject([{ level: 50, reason: expect.stringContaining('NOREPLICAS') }]);
 });
@@ -67,7 +68,7 @@ test('local refusals are no strikes, and a ban that runs goes on without Redis',
 });
 
 test('a Redis that comes and goes hands out one allowance more, not one at each going', async () => {
-  const { server, stack } = await setUp();
+  const { server, stack } = await setUp({});
   const [key, other] = [await stack.issueKey({ minute: MINUTE }), await stack.issueKey({ minute: 1_000_000 })];
   const begun = performance.now();
   const answers = [await ask(stack.gateway, key)];
@@ -92,7 +93,7 @@ async function isShared(stack: Stack, key: string): Promise<boolean> {
 
 test('each gateway goes on from what was left when it last asked', async () => {
   const { server, stack } = await setUp();
-  const second = await startStack({ REDIS_URL: server.url });
+  const second = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '2000' });
   const key = await stack.issueKey({ minute: MINUTE });
   const left: number[] = [];
   const begun = performance.now();
@@ -111,7 +112,7 @@ test('each gateway goes on from what was left when it last asked', async () => {
 
 test('a Redis that became the replica of an empty one does not have good keys sent away', async () => {
   const { redis, stack } = await setUp();
-  const empty = await startRedisServer({ dir: await temporaryFolder() });
+  const empty = await startRedisServer({ dir: await temporaryFolder(), 'repl-diskless-sync-delay': '0' });
   cleanUp(empty.stop);
   const [seen, unseen] = [await stack.issueKey(), await stack.issueKey()];
   await request(stack, seen);

@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
 import type { Fault } from './fault-proxy.ts';
 import type { RedisFault, Rig } from './redis-fault.ts';
 
 /** All the ways in which one Redis takes every decision away, by what one would say of it: 'a Redis that is …'. */
 export const OUTAGES: readonly RedisFault[] = [
   { name: 'killed', cause: ({ server }) => server.stop(), heal: ({ server }) => server.restart() },
-  { name: 'loading after a restart', cause: restartSlowly },
+  { name: 'loading after a restart', cause: restartSlowly, heal: endLoading },
   { name: 'stopped in its tracks', cause: ({ server }) => server.pause(), heal: ({ server }) => server.resume() },
   { name: 'paused', cause: ({ redis }) => redis.client('PAUSE', 1_500) },
   { name: "busy with somebody's script", cause: runEndlessScript, heal: ({ redis }) => redis.script('KILL') },
@@ -70,11 +71,17 @@ async function runEndlessScript({ redis }: Rig): Promise<void> {
   await sleep(50);
 }
 
-/** Loads for as long as the fault is to last: silence, with LOADING for an answer now and then. */
+/** Loads for longer than the fault lasts: silence, with LOADING and a guess of seconds for an answer now and then. */
 async function restartSlowly({ server, redis }: Rig): Promise<void> {
   const fill = redis.pipeline();
-  for (let at = 0; at < 8_000; at++) fill.set(`filler:${at}`, '');
+  for (let at = 0; at < 20_000; at++) fill.set(`filler:${at}`, '');
   await fill.exec();
   await server.stop();
-  void server.restart({ 'key-load-delay': '200' });
+  void server.restart({ 'key-load-delay': '300' });
+}
+
+async function endLoading({ server }: Rig): Promise<void> {
+  const operator = new Redis(server.url, { enableReadyCheck: false });
+  await operator.config('SET', 'key-load-delay', '0');
+  operator.disconnect();
 }
