@@ -1,12 +1,11 @@
 import { HttpError } from '../../shared/errors.ts';
 import { CoreTooSlow } from './relay.ts';
-import { AnswerTooLarge } from './whole-relay.ts';
 
 /** What the client is told when the core fails, by the code of what happened; everything else is a bad gateway. */
 export function upstreamFault(cause: unknown): HttpError {
   if (cause instanceof HttpError) return cause;
   const code = (cause as { code?: string }).code ?? '';
-  const tooSlow = cause instanceof CoreTooSlow || TOO_SLOW.has(code);
+  const tooSlow = cause instanceof CoreTooSlow || TOO_SLOW.has(code) || code === 'UND_ERR_CONNECT_TIMEOUT';
   return new HttpError(tooSlow ? 'gateway_timeout' : 'bad_gateway', undefined, { cause });
 }
 
@@ -21,11 +20,14 @@ export function neverArrived(cause: unknown): boolean {
 }
 
 /**
- * Whether a shared connection failed a request for no fault of its own: it broke under the answer of another, or the answer
- * was one to be streamed. A core that is slow, a client that left and a token that is wrong would be the same anywhere.
+ * Whether a connection failed a request: it broke, or brought what is no answer. Another may do better. A core that is slow,
+ * a client that left and a token that is wrong would be the same anywhere.
  */
-export function isLineFault(cause: unknown): boolean {
-  if (cause instanceof AnswerTooLarge) return true;
+export function isConnectionFault(cause: unknown): boolean {
+  if (cause instanceof HttpError) return false;
   const { code = '', name } = cause as { code?: string; name?: string };
-  return code.startsWith('UND_ERR_') || name === 'HTTPParserError' || code === 'ECONNRESET' || code === 'EPIPE';
+  if (TOO_SLOW.has(code)) return false;
+  return neverArrived(cause) || code.startsWith('UND_ERR_') || BROKEN.has(code) || name === 'HTTPParserError';
 }
+
+const BROKEN: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);

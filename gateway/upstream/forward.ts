@@ -2,11 +2,11 @@ import type { ServerResponse } from 'node:http';
 import type { Dispatcher, Pool } from 'undici';
 import { unavailable } from '../../shared/errors.ts';
 import { type Core, openCores } from './cores.ts';
-import { isLineFault, neverArrived, upstreamFault } from './faults.ts';
+import { isConnectionFault, neverArrived, upstreamFault } from './faults.ts';
 import { ClientGone, type Relay, type RelayOptions } from './relay.ts';
 import type { SharedLine } from './shared-line.ts';
 import { StreamRelay } from './stream-relay.ts';
-import { WholeRelay } from './whole-relay.ts';
+import { AnswerTooLarge, WholeRelay } from './whole-relay.ts';
 
 /** What goes to the core. */
 export interface UpstreamRequest {
@@ -36,33 +36,27 @@ interface Forwarding {
   readonly request: UpstreamRequest;
   readonly response: ServerResponse;
   readonly extraHeaders: readonly string[];
+  /** Until when it is waited for, both attempts counted in; of performance.now(). */
+  readonly deadline: number;
 }
 
 /**
- * Forwards to one core or to several in turn. What reads and has no body shares a connection, and is asked for once more
- * where that connection fails it; a GET or HEAD that never arrived goes to another core, once.
+ * Forwards to one core or to several in turn. What reads and has no body shares a connection. Where its connection fails it
+ * before anything of an answer was passed on, it is asked for once more: of another core, if there is one, and of the same
+ * one only on a connection that it has to itself.
  */
 export function createForwarder(origins: readonly string[], timeoutMs: number): Forwarder {
   const cores = openCores(origins, timeoutMs);
 
   async function attempt(core: Core, forwarding: Forwarding): Promise<void> {
-    if (isRead(forwarding.request) && core.line.isFree) return await attemptShared(core, forwarding);
-    return await attemptAlone(core, forwarding);
-  }
-
-  async function attemptShared(core: Core, forwarding: Forwarding): Promise<void> {
+    if (!isRead(forwarding.request) || !core.line.isFree) return await attemptAlone(core, forwarding);
     const { line } = core;
     const relay = new WholeRelay(
       begin(core, forwarding, () => line.released()),
       () => line.writing(),
     );
     send(line, forwarding.request, relay);
-    try {
-      await relay.done;
-    } catch (fault) {
-      if (neverArrived(fault) || !isLineFault(fault)) throw fault;
-      await attemptAlone(core, forwarding);
-    }
+    await relay.done;
   }
 
   async function attemptAlone(core: Core, forwarding: Forwarding): Promise<void> {
@@ -71,7 +65,17 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
     await relay.done;
   }
 
-  function begin(core: Core, { response, extraHeaders }: Forwarding, released: () => void): RelayOptions {
+  /** @throws the fault again where another attempt could do harm, or no good */
+  async function attemptAgain(failed: Core, forwarding: Forwarding, fault: unknown): Promise<void> {
+    if (neverArrived(fault)) failed.ready = false;
+    if (fault instanceof AnswerTooLarge) return await attemptAlone(failed, forwarding);
+    if (!isRead(forwarding.request) || forwarding.response.headersSent || !isConnectionFault(fault)) throw fault;
+    const core = cores.next(failed);
+    if (core === failed && neverArrived(fault)) throw fault;
+    await attemptAlone(core, forwarding);
+  }
+
+  function begin(core: Core, { response, extraHeaders, deadline }: Forwarding, released: () => void): RelayOptions {
     if (response.destroyed) throw new ClientGone();
     if (core.inFlight >= MAX_IN_FLIGHT) throw unavailable();
     core.inFlight += 1;
@@ -79,20 +83,15 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
       core.inFlight -= 1;
       released();
     };
-    return { response, extraHeaders, timeoutMs, release };
+    return { response, extraHeaders, timeoutMs: deadline - performance.now(), release };
   }
 
   return {
     async forward(request, response, extraHeaders) {
-      const forwarding = { request, response, extraHeaders };
+      const forwarding = { request, response, extraHeaders, deadline: performance.now() + timeoutMs };
       const core = cores.next();
       try {
-        await attempt(core, forwarding).catch((fault: unknown) => {
-          if (!neverArrived(fault)) throw fault;
-          core.ready = false;
-          if (cores.count === 1 || !isRead(request)) throw fault;
-          return attempt(cores.next(core), forwarding);
-        });
+        await attempt(core, forwarding).catch((fault: unknown) => attemptAgain(core, forwarding, fault));
       } catch (fault) {
         throw upstreamFault(fault);
       }

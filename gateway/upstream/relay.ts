@@ -7,7 +7,7 @@ export interface RelayOptions {
   readonly response: ServerResponse;
   /** Put behind the core's own headers, as a flat list. */
   readonly extraHeaders: readonly string[];
-  /** For the head of the answer to come, the time that the request waits its turn counted in. */
+  /** For the answer to begin to be passed on, the time that the request waits its turn counted in. */
   readonly timeoutMs: number;
   /** Called once undici has let go of the request, which can be later than its client has. */
   readonly release: () => void;
@@ -46,13 +46,14 @@ export abstract class Relay implements Dispatcher.DispatchHandler {
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
     if (status < 200) return;
-    clearTimeout(this.#deadline);
     if (status === 401 || status === 403) {
       this.abort(new CoreRefusedUs(status));
       return;
     }
     this.status = status;
-    this.headers = responseHeaders((controller.rawHeaders as Buffer[]).map((text) => text.toString('latin1')));
+    const rawHeaders = (controller.rawHeaders as Buffer[]).map((text) => text.toString('latin1'));
+    this.headers = responseHeaders(rawHeaders);
+    if (this.hasBody && !tellsItsEnd(rawHeaders)) this.abort(new EndUnknown());
   }
 
   onResponseEnd(): void {
@@ -65,7 +66,12 @@ export abstract class Relay implements Dispatcher.DispatchHandler {
     this.settle(fault);
   }
 
+  protected get hasBody(): boolean {
+    return this.response.req.method !== 'HEAD' && this.status !== 204 && this.status !== 304;
+  }
+
   protected sendHead(): void {
+    clearTimeout(this.#deadline);
     this.response.writeHead(this.status, this.headers.concat(this.#extraHeaders));
   }
 
@@ -80,6 +86,20 @@ export abstract class Relay implements Dispatcher.DispatchHandler {
   readonly #onClientGone = (): void => {
     if (!this.response.writableFinished) this.abort(new ClientGone());
   };
+}
+
+/** Whether it can be told where an answer ends other than by the end of its connection (RFC 9112 §6.3). */
+function tellsItsEnd(rawHeaders: readonly string[]): boolean {
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = (rawHeaders[at] as string).toLowerCase();
+    if (name === 'content-length' || name === 'transfer-encoding') return true;
+  }
+  return false;
+}
+
+/** An answer that ends where its connection does: one that broke off would look whole. */
+class EndUnknown extends Error {
+  override readonly message = 'The core answered with neither a length nor chunks.';
 }
 
 /** No answer in time. */

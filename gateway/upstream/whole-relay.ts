@@ -41,7 +41,7 @@ export class WholeRelay extends Relay {
   }
 
   #send(): void {
-    if (this.response.req.method === 'HEAD' || this.status === 204 || this.status === 304) {
+    if (!this.hasBody) {
       this.sendHead();
       this.response.end();
       return;

@@ -6,13 +6,9 @@ import { cleanUp } from './clean-up.ts';
  * A core as it is when it fails, byte for byte as the test says. `onRequest` is called with each whole request, head
  * and body; a connection can bring many, some before the one in front is answered.
  */
-export async function faultyCore(onRequest: (socket: Socket, head: string) => void): Promise<string> {
-  const sockets = new Set<Socket>();
-  const server = net.createServer((socket) => {
-    sockets.add(socket);
+export function faultyCore(onRequest: (socket: Socket, head: string) => void): Promise<string> {
+  return bareCore((socket) => {
     let received = '';
-    socket.on('error', () => {});
-    socket.on('close', () => sockets.delete(socket));
     socket.on('data', (chunk) => {
       received += chunk.toString('latin1');
       for (let end = endOfRequest(received); end !== undefined; end = endOfRequest(received)) {
@@ -21,6 +17,17 @@ export async function faultyCore(onRequest: (socket: Socket, head: string) => vo
         onRequest(socket, request);
       }
     });
+  });
+}
+
+/** A core that reads nothing by itself: the test has the connections. */
+export async function bareCore(onConnection: (socket: Socket) => void): Promise<string> {
+  const sockets = new Set<Socket>();
+  const server = net.createServer((socket) => {
+    sockets.add(socket);
+    socket.on('error', () => {});
+    socket.on('close', () => sockets.delete(socket));
+    onConnection(socket);
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -1,0 +1,78 @@
+import http from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { misbehavingStack, type Outcome } from '../support/ask.ts';
+import { goodAnswer } from '../support/misbehaving-core.ts';
+
+/** A core that dies in an answer, at every byte of it, and in the midst of others. */
+
+const ID = 'an id has 36 characters, as this has';
+
+const deaths = ['content-length', 'chunked'].flatMap((framing) =>
+  ['closes', 'resets'].map((fault) => ({ framing, fault })),
+);
+
+test.for(deaths)(
+  'an answer with $framing whose core $fault the connection, at any byte: never passed off as whole',
+  async ({ framing, fault }) => {
+    const { ask } = await misbehavingStack({});
+    const { length } = goodAnswer(ID, framing === 'chunked');
+    const seen = new Map<string, number>();
+    for (let at = 0; at < length; at++) {
+      const query = `fault=${fault}&at=${at}&framing=${framing}`;
+      const [healed, read, write] = await Promise.all([
+        ask('GET', `${query}&times=1`),
+        ask('GET', query),
+        ask('POST', query),
+      ]);
+      expect(healed, `healed, ${at}`).toMatchObject({ seen: 200, isOwn: true, asked: [0, 0] });
+      expect(read, `GET, ${at}`).toMatchObject({ seen: expect.toBeOneOf([502, 'cut']), asked: [0, 0] });
+      expect(write, `POST, ${at}`).toMatchObject({ seen: expect.toBeOneOf([502, 'cut']), asked: [0] });
+      for (const outcome of [read, write]) seen.set(String(outcome.seen), (seen.get(String(outcome.seen)) ?? 0) + 1);
+    }
+    // Cut in the head it is a bad gateway; in the body, where something was passed on, only the cut can tell.
+    expect(seen.get('502')).toBeGreaterThan(100);
+    if (fault === 'closes') expect(seen.get('cut')).toBeGreaterThan(30);
+    const whole = await ask('POST', `fault=closes&at=${length}&framing=${framing}`);
+    expect(whole).toMatchObject({ seen: 200, isOwn: true });
+  },
+);
+
+const FAULTS = ['closes&at=0', 'closes&at=80', 'resets&at=20', 'garbage', 'both-framings', 'too-long', 'late&at=20'];
+const ANY = [200, 502, 'cut'];
+
+test('good requests in the midst of bad ones all get their own answers, while clients leave', async () => {
+  const { ask, stack } = await misbehavingStack({ LOG_LEVEL: 'silent' });
+  const outcomes: { query: string; outcome: Outcome }[] = [];
+  const client = async (number: number) => {
+    for (let sent = 0; sent < 60; sent++) {
+      const at = number + sent;
+      const query = at % 3 === 0 ? `fault=${FAULTS[Math.floor(at / 3) % FAULTS.length]}` : '';
+      outcomes.push({ query, outcome: await ask(at % 5 === 0 ? 'POST' : 'GET', query) });
+    }
+  };
+  let isOver = false;
+  const leaving = async () => {
+    while (!isOver) {
+      const request = http.get(`${stack.gateway}/v1/pets?fault=late&at=15`, {
+        agent: false,
+        headers: { authorization: `Bearer ${await stack.issueKey()}` },
+      });
+      request.on('error', () => {});
+      await sleep(8);
+      request.destroy();
+    }
+  };
+  const left = leaving();
+  await Promise.all(Array.from({ length: 32 }, (_, number) => client(number)));
+  isOver = true;
+  await left;
+
+  const good = outcomes.filter(({ query }) => query === '');
+  expect(good.filter(({ outcome }) => outcome.seen !== 200 || !outcome.isOwn)).toEqual([]);
+  const bad = outcomes.filter(({ query }) => query !== '');
+  expect(bad.filter(({ outcome }) => !ANY.includes(outcome.seen) || (outcome.seen === 200 && !outcome.isOwn))).toEqual(
+    [],
+  );
+  expect(new Set(bad.map(({ outcome }) => outcome.seen)).size).toBeGreaterThan(1);
+});

@@ -1,0 +1,42 @@
+import { randomUUID } from 'node:crypto';
+import { type Answer, post, send } from './http.ts';
+import { type Asked, goodBody, misbehavingCore } from './misbehaving-core.ts';
+import { type Stack, startStack } from './stack.ts';
+
+/** What came of one request to a gateway whose core misbehaves. */
+export interface Outcome {
+  /** The status, or that the connection was cut. */
+  readonly seen: number | 'cut';
+  readonly answer: Answer | undefined;
+  /** Whether it is the whole answer to this very request. */
+  readonly isOwn: boolean;
+  /** The cores that were asked, by number. */
+  readonly asked: readonly number[];
+  readonly ms: number;
+}
+
+export interface MisbehavingStack {
+  readonly stack: Stack;
+  ask(method: string, query?: string): Promise<Outcome>;
+}
+
+/** A gateway in front of cores that misbehave as they are asked to. */
+export async function misbehavingStack(env: Record<string, string>, count = 1): Promise<MisbehavingStack> {
+  const asked: Asked = new Map();
+  const cores = await Promise.all(Array.from({ length: count }, (_, number) => misbehavingCore(asked, number)));
+  const stack = await startStack({ ...env, CORE_URL: cores.join(',') });
+  const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000_000, day: 1_000_000 });
+  return {
+    stack,
+    async ask(method, query = '') {
+      const id = randomUUID();
+      const url = `${stack.gateway}/v1/pets?${query}`;
+      const sent = { method, key, headers: { 'x-request-id': id } };
+      const before = performance.now();
+      const answer = await (method === 'POST' ? post(url, {}, sent) : send(url, sent)).catch(() => undefined);
+      const ms = performance.now() - before;
+      const isOwn = answer?.text === (method === 'HEAD' ? '' : goodBody(id)) && answer.headers['x-request-id'] === id;
+      return { seen: answer?.status ?? 'cut', answer, isOwn, asked: asked.get(id) ?? [], ms };
+    },
+  };
+}

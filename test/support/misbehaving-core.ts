@@ -1,0 +1,80 @@
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { faultyCore } from './faulty-core.ts';
+
+/** Which cores were asked for a request, in order, by the request's id. */
+export type Asked = Map<string, number[]>;
+
+type Misbehaviour = (socket: Socket, answer: string, at: number) => unknown;
+
+const hang = () => new Promise<never>(() => {});
+
+const MISBEHAVIOURS: Readonly<Record<string, Misbehaviour>> = {
+  none: (socket, answer) => socket.write(answer),
+  closes: (socket, answer, at) => socket.end(answer.slice(0, at)),
+  resets: (socket, answer, at) => socket.write(answer.slice(0, at), () => socket.resetAndDestroy()),
+  stalls(socket, answer, at) {
+    socket.write(answer.slice(0, at));
+    return hang();
+  },
+  async late(socket, answer, at) {
+    await sleep(at);
+    socket.write(answer);
+  },
+  garbage: (socket) => socket.write('SSH-2.0-OpenSSH_9.6\r\n\r\n'),
+  'both-framings': (socket, answer) =>
+    socket.write(answer.replace('\r\n\r\n', '\r\nTransfer-Encoding: chunked\r\n\r\n')),
+  'two-lengths': (socket, answer) => socket.write(answer.replace('\r\n\r\n', '\r\nContent-Length: 3\r\n\r\n')),
+  'no-framing': (socket, answer) => socket.end(answer.replace(/\r\ncontent-length: \d+/, '')),
+  'long-head': (socket, answer) => socket.write(answer.replace('\r\n\r\n', `\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`)),
+  'too-long': (socket, answer) => socket.write(`${answer}more`),
+  'too-long-by-an-answer': (socket, answer) => socket.write(answer + answer.replace('{', '!')),
+  continue: (socket, answer) => socket.write(`HTTP/1.1 100 Continue\r\n\r\n${answer}`),
+  'early-hints': (socket, answer) => socket.write(`HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n${answer}`),
+  'switching-protocols': (socket) =>
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n'),
+};
+
+/**
+ * A core that does to a request what its query asks for, and answers everything else well:
+ *
+ *     ?fault=<name>&at=<bytes>&times=<attempts>&framing=chunked
+ *
+ * Requests of one connection are served in order. A good answer holds the id of its own request, so that one that went
+ * to another's is seen.
+ * @param asked is added to; several cores can share one, and then count a request's attempts together
+ */
+export function misbehavingCore(asked: Asked = new Map(), number = 0): Promise<string> {
+  const turns = new WeakMap<Socket, Promise<unknown>>();
+  return faultyCore((socket, head) => {
+    const id = /\r\nX-Request-Id: (\S+)/i.exec(head)?.[1] ?? '';
+    const attempts = [...(asked.get(id) ?? []), number];
+    asked.set(id, attempts);
+    const turn = turns.get(socket) ?? Promise.resolve();
+    turns.set(
+      socket,
+      turn.then(() => serve(socket, head, id, attempts.length)),
+    );
+  });
+}
+
+function serve(socket: Socket, head: string, id: string, attempt: number): unknown {
+  const { searchParams: query } = new URL(head.split(' ', 2)[1] ?? '', 'http://core');
+  const isOver = attempt > Number(query.get('times') ?? Number.POSITIVE_INFINITY);
+  const misbehave = MISBEHAVIOURS[isOver ? 'none' : (query.get('fault') ?? 'none')] as Misbehaviour;
+  const answer = goodAnswer(id, query.get('framing') === 'chunked');
+  return misbehave(socket, head.startsWith('HEAD') ? headOf(answer) : answer, Number(query.get('at') ?? 0));
+}
+
+/** The whole of a good answer, as it goes over the wire. */
+export function goodAnswer(id: string, isChunked: boolean): string {
+  const head = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n';
+  const body = goodBody(id);
+  if (!isChunked) return `${head}content-length: ${body.length}\r\n\r\n${body}`;
+  const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
+  return `${head}transfer-encoding: chunked\r\n\r\n${chunk(body.slice(0, 4))}${chunk(body.slice(4))}${chunk('')}`;
+}
+
+export const goodBody = (id: string): string => JSON.stringify({ id });
+
+const headOf = (answer: string): string => answer.slice(0, answer.indexOf('\r\n\r\n') + 4);
