@@ -18,6 +18,8 @@ export class Exchange {
   route: GatewayRoute | undefined;
   /** The public part of a key that was presented, whether it opened anything or not. */
   keyId: string | undefined;
+  /** Whose share of the gateway's capacity it takes, while it does. */
+  client: string | undefined;
   plan: string | undefined;
   /** How the decision went, or why there was none. */
   outcome: string | undefined;

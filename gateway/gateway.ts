@@ -1,13 +1,14 @@
 import type { RequestListener } from 'node:http';
 import { bearerToken } from '../shared/bearer.ts';
 import { readJsonBytes } from '../shared/body.ts';
-import { HttpError, toHttpError } from '../shared/errors.ts';
+import { HttpError, toHttpError, unavailable } from '../shared/errors.ts';
 import type { Logger } from '../shared/logger.ts';
 import { createRouter } from '../shared/routes.ts';
 import type { AddressAllowance } from './access/address-allowance.ts';
 import { parseApiKey } from './access/credential.ts';
 import { AccessUnavailable, type Limiter } from './access/limiter.ts';
 import type { Standing, Verdict } from './access/verdict.ts';
+import { Admission } from './admission.ts';
 import { type CanonicalRequest, canonicalRequest } from './edge/canonical-request.ts';
 import { clientAddress } from './edge/client-address.ts';
 import { Exchange } from './exchange.ts';
@@ -32,11 +33,12 @@ export interface GatewayParts {
 /** The gateway: what happens to a request, from top to bottom. Each step returns what it learned or throws the answer. */
 export function createGateway(parts: GatewayParts): RequestListener {
   const router = createRouter(ROUTES);
+  const admission = new Admission(() => parts.forwarder.limit);
 
   async function serve(exchange: Exchange): Promise<void> {
     const request = canonicalRequest(exchange.request);
     exchange.path = request.path;
-    const verdict = await decide(parts.limiter, exchange, request);
+    const verdict = await decide(parts.limiter, admission, exchange, request);
     admit(parts.allowance, exchange, verdict);
     exchange.route = router.find(request.method, request.path).route;
     const body = await readBody(exchange, request, parts.bodyLimitBytes);
@@ -58,15 +60,31 @@ export function createGateway(parts: GatewayParts): RequestListener {
   return (request, response) => {
     const exchange = new Exchange(request, response, clientAddress(request.socket.remoteAddress));
     response.once('close', () => logExchange(parts.logger, exchange));
-    serve(exchange).catch((thrown: unknown) => fail(exchange, thrown));
+    serve(exchange)
+      .catch((thrown: unknown) => fail(exchange, thrown))
+      .finally(() => {
+        if (exchange.client !== undefined) admission.leave(exchange.client);
+      });
   };
 }
 
-async function decide(limiter: Limiter, exchange: Exchange, { authorization }: CanonicalRequest): Promise<Verdict> {
+/** @throws {HttpError} 503, before the decision has cost anything, where the gateway has too much to do */
+async function decide(
+  limiter: Limiter,
+  admission: Admission,
+  exchange: Exchange,
+  { authorization }: CanonicalRequest,
+): Promise<Verdict> {
   const token = bearerToken(authorization);
   const credential = token === undefined ? undefined : parseApiKey(token);
   if (credential === undefined) return { outcome: 'unauthorized', reason: 'malformed' };
   exchange.keyId = credential.id;
+  // By its secret: an id alone is no secret, and who knows it could use up another's share.
+  if (!admission.enter(credential.digest)) {
+    exchange.outcome = 'shed';
+    throw unavailable();
+  }
+  exchange.client = credential.digest;
   return await limiter.decide(credential);
 }
 

@@ -1,4 +1,5 @@
 import { Client, type Dispatcher, Pool, request } from 'undici';
+import { ConcurrencyLimit } from './concurrency-limit.ts';
 import { SharedLine } from './shared-line.ts';
 
 /** The cores behind the gateway: a pool of connections each, and which of them are ready. */
@@ -26,14 +27,14 @@ export interface Core {
   readonly pool: Pool;
   /** The connection that small reads share. */
   readonly line: SharedLine;
+  readonly limit: ConcurrencyLimit;
   ready: boolean;
-  /** Requests that were handed to the pool and that it has not let go of: sent, or waiting their turn. */
-  inFlight: number;
 }
 
 export interface Cores {
-  readonly count: number;
-  /** The next core in turn, past those that are not ready or are `except`, as long as there is another. */
+  /** How many requests the cores that are ready may be asked at once. */
+  readonly limit: number;
+  /** The next core in turn, past those that are not ready, are busy or are `except`, as long as there is another. */
   next(except?: Core): Core;
   close(): Promise<void>;
 }
@@ -45,12 +46,16 @@ export function openCores(origins: readonly string[], timeoutMs: number): Cores 
   let turn = 0;
 
   return {
-    count: cores.length,
+    get limit() {
+      const ready = cores.filter((core) => core.ready);
+      return (ready.length > 0 ? ready : cores).reduce((total, { limit }) => total + limit.value, 0);
+    },
     next(except) {
       const first = turn++;
       const inTurn = cores.map((_, at) => cores[(first + at) % cores.length] as Core);
       const others = inTurn.filter((core) => core !== except);
-      return others.find((core) => core.ready) ?? others[0] ?? (inTurn[0] as Core);
+      const ready = others.filter((core) => core.ready);
+      return ready.find(({ limit }) => limit.hasRoom) ?? ready[0] ?? others[0] ?? (inTurn[0] as Core);
     },
     async close() {
       clearInterval(probing);
@@ -73,7 +78,8 @@ async function probe(core: Core): Promise<void> {
 
 function openCore(origin: string, timeoutMs: number): Core {
   const line = new SharedLine(origin, { connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS, timeoutMs });
-  return { origin, pool: openPool(origin, timeoutMs), line, ready: true, inFlight: 0 };
+  const limit = new ConcurrencyLimit(timeoutMs, CONNECTIONS);
+  return { origin, pool: openPool(origin, timeoutMs), line, limit, ready: true };
 }
 
 function openPool(origin: string, timeoutMs: number): Pool {

@@ -1,10 +1,9 @@
 import type { ServerResponse } from 'node:http';
-import type { Dispatcher, Pool } from 'undici';
+import type { Dispatcher } from 'undici';
 import { unavailable } from '../../shared/errors.ts';
 import { type Core, openCores } from './cores.ts';
 import { isConnectionFault, neverArrived, upstreamFault } from './faults.ts';
 import { ClientGone, type Relay, type RelayOptions } from './relay.ts';
-import type { SharedLine } from './shared-line.ts';
 import { StreamRelay } from './stream-relay.ts';
 import { AnswerTooLarge, WholeRelay } from './whole-relay.ts';
 
@@ -25,11 +24,13 @@ export interface Forwarder {
    * @throws {HttpError} 502, 503 or 504, while nothing has been sent; once something has, the client's connection is cut
    */
   forward(request: UpstreamRequest, response: ServerResponse, extraHeaders: readonly string[]): Promise<void>;
+  /** How many requests the cores may be asked at once, as things stand. */
+  readonly limit: number;
   close(): Promise<void>;
 }
 
-/** Past this, an answer would come too late for anyone: a core answers a request in a millisecond, or it is in trouble. */
-const MAX_IN_FLIGHT = 1_024;
+/** Requests that their clients have left can wait their turn with a core still, beyond its limit; here that ends too. */
+const MAX_IN_FLIGHT = 4_096;
 
 /** A forwarded request and where its answer goes. */
 interface Forwarding {
@@ -51,8 +52,8 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
   async function attempt(core: Core, forwarding: Forwarding): Promise<void> {
     if (!isRead(forwarding.request) || !core.line.isFree) return await attemptAlone(core, forwarding);
     const { line } = core;
-    const relay = new WholeRelay(
-      begin(core, forwarding, () => line.released()),
+    const relay: WholeRelay = new WholeRelay(
+      begin(core, forwarding, () => line.released(relay)),
       () => line.writing(),
     );
     send(line, forwarding.request, relay);
@@ -77,13 +78,15 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
 
   function begin(core: Core, { response, extraHeaders, deadline }: Forwarding, released: () => void): RelayOptions {
     if (response.destroyed) throw new ClientGone();
-    if (core.inFlight >= MAX_IN_FLIGHT) throw unavailable();
-    core.inFlight += 1;
+    if (core.limit.inFlight >= MAX_IN_FLIGHT) throw unavailable();
+    const askedAt = performance.now();
+    core.limit.inFlight += 1;
     const release = () => {
-      core.inFlight -= 1;
+      core.limit.inFlight -= 1;
       released();
     };
-    return { response, extraHeaders, timeoutMs: deadline - performance.now(), release };
+    const onAnswer = () => core.limit.learn(askedAt, performance.now());
+    return { response, extraHeaders, timeoutMs: deadline - askedAt, onAnswer, release };
   }
 
   return {
@@ -96,6 +99,9 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
         throw upstreamFault(fault);
       }
     },
+    get limit() {
+      return cores.limit;
+    },
     close: () => cores.close(),
   };
 }
@@ -103,8 +109,12 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
 const isRead = ({ method, body }: UpstreamRequest): boolean =>
   (method === 'GET' || method === 'HEAD') && body === undefined;
 
+interface Way<R extends Relay> {
+  dispatch(request: Dispatcher.DispatchOptions, relay: R): unknown;
+}
+
 /** undici throws at once what it will not send; that is an end like any other. */
-function send(way: Pick<SharedLine, 'dispatch'> | Pool, request: UpstreamRequest, relay: Relay): void {
+function send<R extends Relay>(way: Way<R>, request: UpstreamRequest, relay: R): void {
   const { method, target: path, headers, body = null } = request;
   try {
     way.dispatch({ method: method as Dispatcher.HttpMethod, path, headers, body }, relay);

@@ -9,6 +9,8 @@ export interface RelayOptions {
   readonly extraHeaders: readonly string[];
   /** For the answer to begin to be passed on, the time that the request waits its turn counted in. */
   readonly timeoutMs: number;
+  /** Called when the answer begins, or is given up. */
+  readonly onAnswer: () => void;
   /** Called once undici has let go of the request, which can be later than its client has. */
   readonly release: () => void;
 }
@@ -24,18 +26,20 @@ export abstract class Relay implements Dispatcher.DispatchHandler {
   readonly #deadline: NodeJS.Timeout;
   readonly #resolve: () => void;
   readonly #reject: (fault: unknown) => void;
+  readonly #onAnswer: () => void;
   readonly #release: () => void;
 
-  constructor({ response, extraHeaders, timeoutMs, release }: RelayOptions) {
+  constructor({ response, extraHeaders, timeoutMs, onAnswer, release }: RelayOptions) {
     this.response = response;
     this.#extraHeaders = extraHeaders;
+    this.#onAnswer = onAnswer;
     this.#release = release;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.done = promise;
     this.#resolve = resolve;
     this.#reject = reject;
     // Our own clock: undici's is coarse, and does not run while a request waits its turn.
-    this.#deadline = setTimeout(() => this.abort(new CoreTooSlow()), timeoutMs);
+    this.#deadline = setTimeout(() => this.#giveUp(), timeoutMs);
     response.once('close', this.#onClientGone);
   }
 
@@ -46,6 +50,7 @@ export abstract class Relay implements Dispatcher.DispatchHandler {
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
     if (status < 200) return;
+    this.#onAnswer();
     if (status === 401 || status === 403) {
       this.abort(new CoreRefusedUs(status));
       return;
@@ -81,6 +86,11 @@ export abstract class Relay implements Dispatcher.DispatchHandler {
     this.response.removeListener('close', this.#onClientGone);
     if (fault === undefined) this.#resolve();
     else this.#reject(fault);
+  }
+
+  #giveUp(): void {
+    this.#onAnswer();
+    this.abort(new CoreTooSlow());
   }
 
   readonly #onClientGone = (): void => {

@@ -1,7 +1,8 @@
 import type { Socket } from 'node:net';
 import { buildConnector, Client, type Dispatcher } from 'undici';
+import type { WholeRelay } from './whole-relay.ts';
 
-/** How deep requests may be pipelined: as many answers are lost, and asked for again, when the connection breaks. */
+/** How deep requests may be pipelined: as many answers are lost when the connection breaks. */
 const DEPTH = 128;
 /** Answers come in order. When the one in front is slow, others had better not queue up behind it. */
 const STALLED_AFTER_MS = 50;
@@ -13,9 +14,9 @@ const STALLED_AFTER_MS = 50;
  */
 export class SharedLine {
   readonly #client: Client;
+  readonly #relays = new Set<WholeRelay>();
   #socket: Socket | undefined;
   #isCorked = false;
-  #inFlight = 0;
   #lastAnswerAt = 0;
 
   constructor(origin: string, { connectTimeoutMs, keepAliveMs, timeoutMs }: LineOptions) {
@@ -31,18 +32,22 @@ export class SharedLine {
           callback(...result);
         }),
     });
+    // undici fails the request in front and sends all others again, as often as it takes: the last of n up to n times.
+    this.#client.on('disconnect', (_origin, _targets, fault) => {
+      for (const relay of this.#relays) relay.lose(fault);
+    });
   }
 
   /** Whether a request would be answered about as soon as it is sent. */
   get isFree(): boolean {
-    if (this.#inFlight === 0) return true;
-    return this.#inFlight < DEPTH && performance.now() - this.#lastAnswerAt < STALLED_AFTER_MS;
+    if (this.#relays.size === 0) return true;
+    return this.#relays.size < DEPTH && performance.now() - this.#lastAnswerAt < STALLED_AFTER_MS;
   }
 
-  dispatch(request: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
-    if (this.#inFlight === 0) this.#lastAnswerAt = performance.now();
-    this.#inFlight += 1;
-    this.#client.dispatch({ ...request, blocking: false }, handler);
+  dispatch(request: Dispatcher.DispatchOptions, relay: WholeRelay): void {
+    if (this.#relays.size === 0) this.#lastAnswerAt = performance.now();
+    this.#relays.add(relay);
+    this.#client.dispatch({ ...request, blocking: false }, relay);
   }
 
   /**
@@ -61,8 +66,8 @@ export class SharedLine {
   }
 
   /** To be called when undici has let go of a request. */
-  released(): void {
-    this.#inFlight -= 1;
+  released(relay: WholeRelay): void {
+    this.#relays.delete(relay);
     this.#lastAnswerAt = performance.now();
   }
 

@@ -1,3 +1,4 @@
+import type { Dispatcher } from 'undici';
 import { Relay, type RelayOptions } from './relay.ts';
 
 /** More than this is better streamed. */
@@ -12,6 +13,7 @@ export class WholeRelay extends Relay {
   #length = 0;
   #isOver = false;
   readonly #writing: () => void;
+  #controller: Dispatcher.DispatchController | undefined;
 
   /** @param writing called when the request is about to be written */
   constructor(options: RelayOptions, writing: () => void) {
@@ -24,7 +26,13 @@ export class WholeRelay extends Relay {
     this.settle(reason);
   }
 
-  override onRequestStart(): void {
+  /** The connection that it was sent on is gone. */
+  lose(fault: Error): void {
+    this.#controller?.abort(fault);
+  }
+
+  override onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
     this.#writing();
   }
 

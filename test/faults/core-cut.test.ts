@@ -20,11 +20,9 @@ test.for(deaths)(
     const seen = new Map<string, number>();
     for (let at = 0; at < length; at++) {
       const query = `fault=${fault}&at=${at}&framing=${framing}`;
-      const [healed, read, write] = await Promise.all([
-        ask('GET', `${query}&times=1`),
-        ask('GET', query),
-        ask('POST', query),
-      ]);
+      const healed = await ask('GET', `${query}&times=1`);
+      const read = await ask('GET', query);
+      const write = await ask('POST', query);
       expect(healed, `healed, ${at}`).toMatchObject({ seen: 200, isOwn: true, asked: [0, 0] });
       expect(read, `GET, ${at}`).toMatchObject({ seen: expect.toBeOneOf([502, 'cut']), asked: [0, 0] });
       expect(write, `POST, ${at}`).toMatchObject({ seen: expect.toBeOneOf([502, 'cut']), asked: [0] });
@@ -45,7 +43,7 @@ test('good requests in the midst of bad ones all get their own answers, while cl
   const { ask, stack } = await misbehavingStack({ LOG_LEVEL: 'silent' });
   const outcomes: { query: string; outcome: Outcome }[] = [];
   const client = async (number: number) => {
-    for (let sent = 0; sent < 60; sent++) {
+    for (let sent = 0; sent < 30; sent++) {
       const at = number + sent;
       const query = at % 3 === 0 ? `fault=${FAULTS[Math.floor(at / 3) % FAULTS.length]}` : '';
       outcomes.push({ query, outcome: await ask(at % 5 === 0 ? 'POST' : 'GET', query) });
@@ -64,7 +62,7 @@ test('good requests in the midst of bad ones all get their own answers, while cl
     }
   };
   const left = leaving();
-  await Promise.all(Array.from({ length: 32 }, (_, number) => client(number)));
+  await Promise.all(Array.from({ length: 24 }, (_, number) => client(number)));
   isOver = true;
   await left;
 

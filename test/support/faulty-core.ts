@@ -58,3 +58,18 @@ export async function listeningCore(): Promise<{ url: string; heads: string[] }>
   });
   return { url, heads };
 }
+
+/** A core that answers so many requests a second, in the order in which they came, and lets all others wait. */
+export async function slowCore(ratePerSecond: number): Promise<string> {
+  const waiting: Socket[] = [];
+  let answered = 0;
+  const startedAt = performance.now();
+  const serving = setInterval(() => {
+    const due = Math.floor(((performance.now() - startedAt) / 1_000) * ratePerSecond);
+    for (const socket of waiting.splice(0, due - answered)) socket.write(OK);
+    // Time in which nobody asked is not made up for.
+    answered = due;
+  }, 5);
+  cleanUp(() => clearInterval(serving));
+  return await faultyCore((socket) => void waiting.push(socket));
+}

@@ -12,7 +12,10 @@ const hang = () => new Promise<never>(() => {});
 const MISBEHAVIOURS: Readonly<Record<string, Misbehaviour>> = {
   none: (socket, answer) => socket.write(answer),
   closes: (socket, answer, at) => socket.end(answer.slice(0, at)),
-  resets: (socket, answer, at) => socket.write(answer.slice(0, at), () => socket.resetAndDestroy()),
+  resets(socket, answer, at) {
+    socket.write(answer.slice(0, at), () => socket.resetAndDestroy());
+    return hang();
+  },
   stalls(socket, answer, at) {
     socket.write(answer.slice(0, at));
     return hang();

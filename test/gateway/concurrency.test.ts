@@ -1,0 +1,101 @@
+import { expect, test } from 'vitest';
+import { Admission } from '../../gateway/admission.ts';
+import { ConcurrencyLimit } from '../../gateway/upstream/concurrency-limit.ts';
+
+const TIMEOUT_MS = 5_000;
+const CONNECTIONS = 64;
+
+/** How many requests of a client are let in at once. */
+function fill(admission: Admission, client: string): number {
+  let count = 0;
+  while (admission.enter(client)) count += 1;
+  return count;
+}
+
+test('a client alone gets half, and each that comes on top as much as is then left for others', () => {
+  const admission = new Admission(() => 1_000);
+  expect(fill(admission, 'first')).toBe(500);
+  expect(fill(admission, 'second')).toBe(250);
+  expect(fill(admission, 'third')).toBe(125);
+  for (let left = 0; left < 500; left++) admission.leave('first');
+  expect(fill(admission, 'third')).toBeGreaterThan(150);
+});
+
+test('who has none gets one even where the limit fell below what is there, up to twice the limit in all', () => {
+  let limit = 1_000;
+  const admission = new Admission(() => limit);
+  fill(admission, 'first');
+  limit = 400;
+  expect(admission.enter('first')).toBe(false);
+  const others = Array.from({ length: 400 }, (_, at) => admission.enter(`other ${at}`));
+  expect(others.indexOf(false)).toBe(300);
+  admission.leave('first');
+  expect(admission.enter('other 399')).toBe(true);
+});
+
+test('what has left leaves nothing behind', () => {
+  const admission = new Admission(() => 10);
+  for (let round = 0; round < 1_000; round++) {
+    expect(admission.enter('one')).toBe(true);
+    expect(admission.enter('another')).toBe(true);
+    admission.leave('one');
+    admission.leave('another');
+  }
+  expect(fill(admission, 'one')).toBe(5);
+});
+
+/** A limit with so much under way. */
+function limitWith(inFlight: number): ConcurrencyLimit {
+  const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
+  limit.inFlight = inFlight;
+  return limit;
+}
+
+test('answers in time leave the limit where it is; a late one lowers it to three quarters of what is under way', () => {
+  const limit = limitWith(1_000);
+  const most = limit.value;
+  limit.learn(0, 499);
+  expect(limit.value).toBe(most);
+  limit.learn(1, 501);
+  expect(limit.value).toBe(750);
+});
+
+test('what was asked before the limit was lowered does not lower it again; what was asked since does', () => {
+  const limit = limitWith(1_000);
+  limit.learn(0, 600);
+  for (let asked = 1; asked <= 600; asked++) limit.learn(asked, 1_200);
+  expect(limit.value).toBe(750);
+  limit.inFlight = 700;
+  limit.learn(601, 1_201);
+  expect(limit.value).toBe(525);
+});
+
+test('a core that takes its time, with no queue in front of it, is not held back until answers take half the time limit', () => {
+  const limit = limitWith(20);
+  for (let at = 0; at < 100_000; at += 1_000) limit.learn(at, at + 2_000);
+  expect(limit.value).toBe(2 * CONNECTIONS);
+  limit.learn(200_000, 202_500);
+  expect(limit.value).toBe(15);
+  limit.inFlight = 2;
+  for (let at = 300_000; at < 400_000; at += 5_000) limit.learn(at, at + 2_499);
+  expect(limit.value).toBe(15);
+  limit.learn(500_000, 505_000);
+  expect(limit.value).toBe(8);
+});
+
+test('a limit that holds requests back grows with every answer in time, up to what it was; another one does not', () => {
+  const limit = limitWith(8);
+  const most = limit.value;
+  limit.learn(0, 5_000);
+  limit.inFlight = 8;
+  limit.learn(6_000, 11_000);
+  expect(limit.value).toBe(8);
+  limit.inFlight = 3;
+  limit.learn(12_000, 12_001);
+  expect(limit.value).toBe(8);
+  for (let answers = 0; answers < 10_000; answers++) {
+    limit.inFlight = limit.value;
+    limit.learn(20_000, 20_001);
+  }
+  expect(limit.value).toBe(most);
+});
