@@ -1,8 +1,10 @@
+const OVERSHOOT = 2;
+
 /**
  * Load shedding: a request that would only wait, and make others wait, is turned away before anything is spent on it. How
  * many may be in the gateway at once is for the cores to say. Nobody may take all of it: a client holds at most as many as
- * are left for others, which leaves half where one comes alone, a third where two do (dynamic thresholds, Choudhury and
- * Hahne 1998). Who holds none at all finds room even where others have filled it.
+ * are left for others, which leaves half where one comes alone (dynamic thresholds, Choudhury and Hahne 1998), or an equal
+ * share where that is more. Who holds less than that finds room even where the limit has fallen below what is there.
  */
 export class Admission {
   readonly #limit: () => number;
@@ -18,7 +20,8 @@ export class Admission {
   enter(client: string): boolean {
     const own = this.#perClient.get(client) ?? 0;
     const limit = this.#limit();
-    if (own === 0 ? this.#total >= 2 * limit : own >= limit - this.#total) return false;
+    const share = Math.max(limit - this.#total, limit / (this.#perClient.size + 1));
+    if (own >= share || this.#total >= OVERSHOOT * limit) return false;
     this.#perClient.set(client, own + 1);
     this.#total += 1;
     return true;

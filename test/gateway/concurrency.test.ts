@@ -12,23 +12,31 @@ function fill(admission: Admission, client: string): number {
   return count;
 }
 
-test('a client alone gets half, and each that comes on top as much as is then left for others', () => {
+test('a client alone gets half; one that comes on top as much as is then left for others, or an equal share', () => {
   const admission = new Admission(() => 1_000);
   expect(fill(admission, 'first')).toBe(500);
-  expect(fill(admission, 'second')).toBe(250);
-  expect(fill(admission, 'third')).toBe(125);
+  expect(fill(admission, 'second')).toBe(334);
+  expect(fill(admission, 'third')).toBe(250);
+  expect(admission.enter('first')).toBe(false);
   for (let left = 0; left < 500; left++) admission.leave('first');
-  expect(fill(admission, 'third')).toBeGreaterThan(150);
+  expect(fill(admission, 'third')).toBeGreaterThan(80);
 });
 
-test('who has none gets one even where the limit fell below what is there, up to twice the limit in all', () => {
+test('many who hold little keep nobody from what is free', () => {
+  const admission = new Admission(() => 1_000);
+  for (let at = 0; at < 500; at++) admission.enter(`small ${at}`);
+  expect(fill(admission, 'large')).toBe(250);
+});
+
+test('who holds less than a share finds room even where the limit fell, up to twice the limit in all', () => {
   let limit = 1_000;
   const admission = new Admission(() => limit);
   fill(admission, 'first');
   limit = 400;
   expect(admission.enter('first')).toBe(false);
+  expect(fill(admission, 'second')).toBe(134);
   const others = Array.from({ length: 400 }, (_, at) => admission.enter(`other ${at}`));
-  expect(others.indexOf(false)).toBe(300);
+  expect(others.indexOf(false)).toBe(800 - 500 - 134);
   admission.leave('first');
   expect(admission.enter('other 399')).toBe(true);
 });
