@@ -1,5 +1,5 @@
 /** A core gets at least so many at once, or it could never show that it is well again. */
-const FEWEST = 8;
+const FEWEST = 32;
 /** With a healthy core, at several thousand a second, the last of these waits for a fraction of a second. */
 const MOST = 2_048;
 
@@ -12,7 +12,7 @@ const LOWERED_TO = 0.75;
  * How many requests a core may be asked at once. A queue of a fixed length is good for a fixed speed only: in front of a
  * core that has become slow, all who wait in it would wait until their time is over, and their answers be of use to nobody.
  * So the limit follows the answers: one that is late lowers it to less than what is under way, every other one raises it by
- * one while it is what holds requests back (additive increase and multiplicative decrease, as in RFC 5681).
+ * one (additive increase and multiplicative decrease, as in RFC 5681).
  */
 export class ConcurrencyLimit {
   /** Requests that were handed to a connection and not let go of: sent, or waiting their turn. */
@@ -46,13 +46,10 @@ export class ConcurrencyLimit {
    */
   learn(askedAt: number, now: number): void {
     const isQueue = this.#value > this.#unqueued;
-    if (now - askedAt < this.#timeoutMs * (isQueue ? LATE_QUEUED : LATE_UNQUEUED)) this.#raise();
+    if (now - askedAt < this.#timeoutMs * (isQueue ? LATE_QUEUED : LATE_UNQUEUED))
+      this.#value = Math.min(this.#value + 1, MOST);
     // What was asked before the limit was lowered tells nothing of what that did.
     else if (askedAt > this.#loweredAt) this.#lower(isQueue ? this.#unqueued : FEWEST, now);
-  }
-
-  #raise(): void {
-    if (2 * this.inFlight >= this.#value) this.#value = Math.min(this.#value + 1, MOST);
   }
 
   #lower(least: number, now: number): void {

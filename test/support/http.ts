@@ -34,21 +34,20 @@ export function send(url: string, { method = 'GET', key, headers = {}, body, age
   });
   request.once('error', reject);
   request.once('response', async (response) => {
-    const chunks: Buffer[] = [];
     try {
+      const chunks: Buffer[] = [];
       for await (const chunk of response) chunks.push(chunk as Buffer);
+      const text = Buffer.concat(chunks).toString();
+      const isJson = response.headers['content-type']?.startsWith('application/json') && text !== '';
+      resolve({
+        status: response.statusCode ?? 0,
+        headers: response.headers,
+        text,
+        json: isJson ? JSON.parse(text) : undefined,
+      });
     } catch (fault) {
       reject(fault);
-      return;
     }
-    const text = Buffer.concat(chunks).toString();
-    const isJson = response.headers['content-type']?.startsWith('application/json') && text !== '';
-    resolve({
-      status: response.statusCode ?? 0,
-      headers: response.headers,
-      text,
-      json: isJson ? JSON.parse(text) : undefined,
-    });
   });
   request.end(body);
   return promise;

@@ -87,7 +87,8 @@ function installServer(): string {
   return 'redis-server';
 }
 
-async function answers(url: string, server: ChildProcess): Promise<void> {
+/** Ends when a server that was started takes commands. */
+export async function answers(url: string, server: ChildProcess): Promise<void> {
   for (let attempt = 0; attempt < 200; attempt++) {
     if (server.exitCode !== null) break;
     const probe = new Redis(url, { lazyConnect: true, maxLoadingRetryTime: 25, retryStrategy: () => null });

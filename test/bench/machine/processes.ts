@@ -100,7 +100,15 @@ function launch(name: string, command: string, args: readonly string[], env: Nod
   return { child, pid: child.pid as number, log };
 }
 
-type Stdio = ('ignore' | 'pipe' | 'ipc' | number)[];
+type Stdio = ('ignore' | 'inherit' | 'pipe' | 'ipc' | number)[];
+
+/** Starts a process that may end before the run does. */
+export function spawnForRun(name: string, args: readonly string[], env: NodeJS.ProcessEnv, stdio: Stdio): ChildProcess {
+  const child = spawnInGroup(args[0] as string, args.slice(1), env, stdio);
+  running.set(child, name);
+  child.once('exit', () => running.delete(child));
+  return child;
+}
 
 function spawnInGroup(command: string, args: readonly string[], env: NodeJS.ProcessEnv, stdio: Stdio): ChildProcess {
   return spawn('setpriv', ['--pdeathsig', 'TERM', '--', command, ...args], {

@@ -1,0 +1,209 @@
+import http from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createApiKey } from '../../gateway/access/credential.ts';
+import { type Answer, post, send } from '../support/http.ts';
+import type { SoakRecord } from './record.ts';
+import { CORE_TIMEOUT_MS, type Stage } from './stage.ts';
+
+/** A kind of client: what it sends, and which answers are promised to it, whatever is broken. */
+interface Kind {
+  readonly name: string;
+  readonly clients: number;
+  readonly pauseMs: number;
+  readonly promised: readonly number[];
+  /** Promised to it, besides, while Redis is away. */
+  readonly withoutRedis?: readonly number[];
+  ask(url: string, agent: http.Agent, requestId: string): Promise<Answer>;
+}
+
+/** The metered keys' allowance, and how often they are banned: never, they are here to be counted. */
+export const METERED = { capacity: 60, windowMs: 60_000 };
+const METERED_KEYS = 6;
+const BOUNDLESS = { plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 };
+
+/** Nothing takes longer: an answer of the core has its time limit, and a decision its own. */
+const LONGEST_MS = CORE_TIMEOUT_MS + 1_500;
+
+/** Well below the gateway's own 5 s: a connection is not to be used in the moment in which it is closed. */
+const IDLE_MS = 2_000;
+
+export interface Load {
+  /** The names of all pets that were acknowledged. */
+  readonly acknowledged: ReadonlySet<string>;
+  /** Cuts every connection of every client. */
+  cutClients(): void;
+  stop(): Promise<void>;
+}
+
+/** Keeps the gateways busy with everything that clients do. */
+export async function startLoad(stage: Stage, record: SoakRecord): Promise<Load> {
+  const acknowledged = new Set<string>();
+  const kinds = await kindsOf(stage, record, acknowledged);
+  const leaversKey = await stage.issueKey(BOUNDLESS);
+  let agents: http.Agent[] = [];
+  const renewAgents = () => {
+    const old = agents;
+    agents = stage.urls.map(() => new http.Agent({ keepAlive: true, maxSockets: 128, timeout: IDLE_MS }));
+    cuts += 1;
+    for (const agent of old) agent.destroy();
+  };
+  let cuts = 0;
+  let number = 0;
+  let running = true;
+  renewAgents();
+
+  const client = async (kind: Kind, at: number) => {
+    for (let turn = at; running; turn++) {
+      const gateway = turn % stage.urls.length;
+      const cutsBefore = cuts;
+      const outcome = await observe(
+        kind,
+        stage.urls[gateway] as string,
+        agents[gateway] as http.Agent,
+        `soak-${++number}`,
+      );
+      if (outcome.answer !== undefined || cuts === cutsBefore) check(record, kind, outcome);
+      await sleep(kind.pauseMs * (0.5 + Math.random()));
+    }
+  };
+  const leaver = async () => {
+    while (running) {
+      await leave(stage.urls[0] as string, leaversKey);
+      record.count('left');
+    }
+  };
+  const clients = kinds.flatMap((kind) => Array.from({ length: kind.clients }, (_, at) => client(kind, at)));
+  clients.push(leaver());
+
+  return {
+    acknowledged,
+    cutClients: renewAgents,
+    async stop() {
+      running = false;
+      await Promise.all(clients);
+      for (const agent of agents) agent.destroy();
+    },
+  };
+}
+
+async function kindsOf(stage: Stage, record: SoakRecord, acknowledged: Set<string>): Promise<Kind[]> {
+  const boundless = await stage.issueKey(BOUNDLESS);
+  const banned = await stage.issueKey({ plan: 'pro', minute: 10 });
+  const metered = await Promise.all(Array.from({ length: METERED_KEYS }, () => stage.issueKey({ plan: 'free' })));
+  const get = (url: string, key: string, agent: http.Agent, id: string, path = '/v1/pets?limit=10') =>
+    send(url + path, { key, agent, headers: { 'x-request-id': id } });
+  let turn = 0;
+  return [
+    {
+      name: 'read',
+      clients: 12,
+      pauseMs: 40,
+      promised: [200],
+      ask: (url, agent, id) => get(url, boundless, agent, id),
+    },
+    {
+      name: 'write',
+      clients: 6,
+      pauseMs: 60,
+      promised: [201],
+      async ask(url, agent, id) {
+        const pet = { name: id, categoryId: 1 };
+        const answer = await post(`${url}/v1/pets`, pet, { key: boundless, agent, headers: { 'x-request-id': id } });
+        if (answer.status === 201) acknowledged.add(id);
+        return answer;
+      },
+    },
+    {
+      name: 'over its limit',
+      clients: 6,
+      pauseMs: 60,
+      promised: [200, 429],
+      async ask(url, agent, id) {
+        const key = metered[turn++ % metered.length] as string;
+        const sentAt = performance.now();
+        const answer = await get(url, key, agent, id, '/v1/store/orders');
+        record.metered({
+          key: key.slice(3, 15),
+          sentAt,
+          answeredAt: performance.now(),
+          admitted: answer.status === 200,
+        });
+        return answer;
+      },
+    },
+    {
+      name: 'banned',
+      clients: 2,
+      pauseMs: 60,
+      promised: [200, 429],
+      ask: (url, agent, id) => get(url, banned, agent, id),
+    },
+    {
+      name: 'unknown',
+      clients: 2,
+      pauseMs: 60,
+      promised: [401, 429],
+      withoutRedis: [503],
+      ask: (url, agent, id) => get(url, createApiKey().apiKey, agent, id),
+    },
+  ];
+}
+
+interface Seen {
+  readonly answer: Answer | undefined;
+  readonly fault: unknown;
+  readonly id: string;
+  readonly sentAt: number;
+  readonly endedAt: number;
+}
+
+async function observe(kind: Kind, url: string, agent: http.Agent, id: string): Promise<Seen> {
+  const sentAt = performance.now();
+  let fault: unknown;
+  const answer = await kind.ask(url, agent, id).catch((thrown: unknown) => {
+    fault = thrown;
+    return undefined;
+  });
+  return { answer, fault, id, sentAt, endedAt: performance.now() };
+}
+
+/** Counts what was seen, and holds it against what is promised. */
+function check(record: SoakRecord, kind: Kind, { answer, fault, id, sentAt, endedAt }: Seen): void {
+  const seen = answer?.status ?? `${(fault as NodeJS.ErrnoException).code ?? (fault as Error).message}`;
+  const isError = typeof seen === 'string' || seen >= 500;
+  record.count('requests');
+  record.count(`${isError ? 'error' : 'status'} ${kind.name}: ${seen}`);
+  record.count(isError ? 'errors' : seen === 200 || seen === 201 ? 'admitted' : 'refused');
+  record.took(endedAt - sentAt);
+  const complain = (what: string) => record.broke(`${what}: ${kind.name}, ${id}, ${seen}`);
+
+  if (endedAt - sentAt > LONGEST_MS) complain(`answered after ${Math.round(endedAt - sentAt)} ms`);
+  const isPromised = typeof seen === 'number' && kind.promised.includes(seen);
+  const byRedis = typeof seen === 'number' && kind.withoutRedis?.includes(seen);
+  // The core can answer wrongly, too late or not at all; never may the gateway do so by itself.
+  const byCore = seen === 502 || seen === 504 || seen === 'ECONNRESET' || seen === 'aborted';
+  const isExcused =
+    (byRedis && record.wasDisturbed('redis', sentAt, endedAt)) ||
+    (byCore && record.wasDisturbed('core', sentAt, endedAt));
+  if (!isPromised && !isExcused) complain('not promised');
+  if (answer !== undefined) checkHeaders(answer, id, complain);
+}
+
+function checkHeaders({ status, headers, json }: Answer, id: string, complain: (what: string) => void): void {
+  for (const name of ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset']) {
+    if (!/^\d+$/.test(String(headers[name]))) complain(`${name} is ${headers[name]}`);
+  }
+  if ((status === 429 || status === 503) && !/^\d+$/.test(String(headers['retry-after']))) complain('no Retry-After');
+  if (headers['x-request-id'] !== id) complain(`the answer to ${headers['x-request-id']}`);
+  const isWhole = status === 200 ? Array.isArray(json) : typeof json === 'object' && json !== null;
+  if (!isWhole) complain('a body that is none');
+}
+
+/** Asks for something and leaves before it can have all of it. */
+async function leave(url: string, key: string): Promise<void> {
+  const headers = { authorization: `Bearer ${key}` };
+  const request = http.get(`${url}/v1/pets?limit=100`, { agent: false, headers }).on('error', () => {});
+  await sleep(Math.random() * 20);
+  request.destroy();
+  await sleep(50);
+}

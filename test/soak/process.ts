@@ -1,0 +1,75 @@
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { spawnForRun } from '../bench/machine/processes.ts';
+import { usageOf } from '../bench/machine/usage.ts';
+
+/** What a process holds of the machine. */
+export interface Holding {
+  readonly megabytes: number;
+  readonly fileHandles: number;
+}
+
+/** A process of the soak that can be ended and started again. One that ends by itself is a broken promise. */
+export class SoakProcess {
+  readonly name: string;
+  readonly #args: readonly string[];
+  readonly #env: NodeJS.ProcessEnv;
+  readonly #isUp: ((child: ChildProcess) => Promise<unknown>) | undefined;
+  /** Told each line of its standard output. */
+  readonly #onLine: (line: string) => void;
+  readonly #onSelfEnded: (what: string) => void;
+  #child: ChildProcess | undefined;
+  #isMeantToEnd = false;
+
+  constructor(options: SoakProcessOptions) {
+    this.name = options.name;
+    this.#args = options.args;
+    this.#env = options.env ?? {};
+    this.#isUp = options.isUp;
+    this.#onLine = options.onLine ?? (() => {});
+    this.#onSelfEnded = options.onSelfEnded;
+  }
+
+  /** Ends when it serves. */
+  async start(): Promise<void> {
+    this.#isMeantToEnd = false;
+    const child = spawnForRun(this.name, this.#args, this.#env, ['ignore', 'pipe', 'inherit', 'ipc']);
+    this.#child = child;
+    if (child.stdout !== null) createInterface({ input: child.stdout }).on('line', this.#onLine);
+    child.once('exit', (code, signal) => {
+      if (!this.#isMeantToEnd) this.#onSelfEnded(`${this.name} ended by itself (${signal ?? code})`);
+    });
+    await (this.#isUp?.(child) ?? once(child, 'message'));
+  }
+
+  signal(signal: 'SIGSTOP' | 'SIGCONT'): void {
+    this.#child?.kill(signal);
+  }
+
+  /** Ends it, and waits until it has. */
+  async end(signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
+    this.#isMeantToEnd = true;
+    const child = this.#child;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = once(child, 'exit');
+    child.kill(signal);
+    await ended;
+  }
+
+  holding(): Holding {
+    const pid = this.#child?.pid as number;
+    return { megabytes: usageOf(pid).residentMegabytes, fileHandles: readdirSync(`/proc/${pid}/fd`).length };
+  }
+}
+
+export interface SoakProcessOptions {
+  readonly name: string;
+  readonly args: readonly string[];
+  readonly env?: NodeJS.ProcessEnv;
+  /** Services of ours tell by themselves. */
+  readonly isUp?: (child: ChildProcess) => Promise<unknown>;
+  readonly onLine?: (line: string) => void;
+  readonly onSelfEnded: (what: string) => void;
+}

@@ -1,0 +1,124 @@
+import { type Allowance, judge, type Observed } from '../support/allowance-checker.ts';
+
+/** What went wrong for a while, and how long it may be felt: times of performance.now(). */
+export interface Disturbance {
+  readonly kind: 'redis' | 'core' | 'none';
+  readonly name: string;
+  readonly from: number;
+  to: number;
+}
+
+/** After a fault has ended, requests that were caught in it may still be answered for so long. */
+const AFTERMATH_MS = 3_000;
+const MAX_TOLD = 20;
+
+/** Everything that a soak saw, and every promise that it saw broken. */
+export class SoakRecord {
+  readonly #counts = new Map<string, number>();
+  readonly #broken: string[] = [];
+  readonly #metered: Observed[] = [];
+  readonly #disturbances: Disturbance[] = [];
+  readonly #outages = new Map<string, Disturbance>();
+  #brokenCount = 0;
+  #longestMs = 0;
+
+  count(what: string): void {
+    this.#counts.set(what, this.counted(what) + 1);
+  }
+
+  counted(what: string): number {
+    return this.#counts.get(what) ?? 0;
+  }
+
+  /** All that was counted under names that begin so, without that beginning. */
+  countedUnder(beginning: string): [name: string, count: number][] {
+    return [...this.#counts]
+      .filter(([name]) => name.startsWith(beginning))
+      .map(([name, count]) => [name.slice(beginning.length), count]);
+  }
+
+  broke(promise: string): void {
+    this.#brokenCount += 1;
+    if (this.#broken.length < MAX_TOLD) this.#broken.push(promise);
+  }
+
+  get broken(): readonly string[] {
+    const more = this.#brokenCount - this.#broken.length;
+    return more > 0 ? [...this.#broken, `and ${more} more`] : this.#broken;
+  }
+
+  get brokenCount(): number {
+    return this.#brokenCount;
+  }
+
+  took(ms: number): void {
+    this.#longestMs = Math.max(this.#longestMs, ms);
+  }
+
+  get longestMs(): number {
+    return this.#longestMs;
+  }
+
+  metered(observed: Observed): void {
+    this.#metered.push(observed);
+  }
+
+  disturb(kind: Disturbance['kind'], name: string): Disturbance {
+    const disturbance = { kind, name, from: performance.now(), to: Number.POSITIVE_INFINITY };
+    this.#disturbances.push(disturbance);
+    return disturbance;
+  }
+
+  /** Whether a request that was under way then may have met such a fault. */
+  wasDisturbed(kind: Disturbance['kind'], sentAt: number, endedAt: number): boolean {
+    return this.#disturbances.some((one) => one.kind === kind && one.from < endedAt && sentAt < one.to + AFTERMATH_MS);
+  }
+
+  /** A line of a gateway's log. What it decided by itself for a while is an outage of Redis, whoever caused it. */
+  logged(gateway: string, line: string): void {
+    if (line.includes('"mode":"local"')) this.count('local decisions');
+    if (line.includes('"outcome":"shed"')) this.count('shed');
+    if (line.includes('"code":"internal_error"') || line.includes('"level":60')) this.broke(`in the log: ${line}`);
+    if (line.includes('"msg":"decisions are local"')) this.#outages.set(gateway, this.disturb('redis', gateway));
+    if (line.includes('"msg":"decisions are shared again"')) this.#endOutage(gateway);
+  }
+
+  #endOutage(gateway: string): void {
+    const outage = this.#outages.get(gateway);
+    if (outage !== undefined) outage.to = performance.now();
+  }
+
+  /**
+   * Holds what the metered keys were admitted against their allowance: exactly while decisions were shared. Around one
+   * outage every gateway may go on with what was left, and so may Redis when it is back.
+   */
+  judgeAllowances(allowance: Allowance, gateways: number): void {
+    const outages = merged(this.#disturbances.filter(({ kind }) => kind === 'redis'));
+    const edges = [Number.NEGATIVE_INFINITY, ...outages.flatMap(({ from, to }) => [from, to])];
+    edges.push(Number.POSITIVE_INFINITY);
+    for (let at = 0; at + 1 < edges.length; at += 2) {
+      this.#judge(allowance, edges[at] as number, edges[at + 1] as number, 'while decisions were shared');
+      if (at + 3 >= edges.length) continue;
+      const { capacity, windowMs } = allowance;
+      const loose = { capacity: capacity * (gateways + 1), windowMs };
+      this.#judge(loose, edges[at] as number, edges[at + 3] as number, 'around an outage');
+    }
+  }
+
+  #judge(allowance: Allowance, from: number, to: number, when: string): void {
+    const between = this.#metered.filter(({ sentAt, answeredAt }) => sentAt >= from && answeredAt <= to);
+    for (const violation of judge(between, allowance).violations) this.broke(`allowance ${when}: ${violation}`);
+  }
+}
+
+/** The stretches of time that any of them lasted or was still felt. */
+function merged(disturbances: readonly Disturbance[]): { from: number; to: number }[] {
+  const stretches: { from: number; to: number }[] = [];
+  for (const { from, to } of disturbances.toSorted((a, b) => a.from - b.from)) {
+    const last = stretches.at(-1);
+    const felt = to + AFTERMATH_MS;
+    if (last !== undefined && from <= last.to) last.to = Math.max(last.to, felt);
+    else stretches.push({ from, to: felt });
+  }
+  return stretches;
+}

@@ -1,0 +1,46 @@
+import type { Holding, SoakProcess } from './process.ts';
+import type { SoakRecord } from './record.ts';
+
+/** One line on where the soak is. */
+export function progressLine(record: SoakRecord, holdings: readonly Holding[], event: string): string {
+  const counted = (what: string) => record.counted(what);
+  const memory = holdings.map(({ megabytes }) => megabytes.toFixed(0)).join('/');
+  return (
+    `${counted('requests')} requests, ${counted('admitted')} admitted, ${counted('refused')} refused, ` +
+    `${counted('errors')} errors, ${record.brokenCount} broken; MB ${memory}; ${event}`
+  );
+}
+
+/** What a soak has to say at its end. */
+export function summaryTable(
+  record: SoakRecord,
+  processes: readonly SoakProcess[],
+  before: readonly Holding[],
+  after: readonly Holding[],
+): string {
+  const rows: [string, string][] = [
+    ...['requests', 'admitted', 'refused', 'errors', 'local decisions', 'shed', 'left', 'faults'].map(
+      (what): [string, string] => [what, String(record.counted(what))],
+    ),
+    ...record
+      .countedUnder('status ')
+      .sort()
+      .map(([name, count]): [string, string] => [`  ${name}`, String(count)]),
+    ...record
+      .countedUnder('error ')
+      .sort()
+      .map(([name, count]): [string, string] => [`  error, ${name}`, String(count)]),
+    ['longest stall', `${record.longestMs.toFixed(0)} ms`],
+    ...processes.map(({ name }, at): [string, string] => [name, `${change(before[at], after[at])}`]),
+    ['broken promises', String(record.brokenCount)],
+  ];
+  const width = Math.max(...rows.map(([name]) => name.length));
+  return [
+    ...rows.map(([name, value]) => `${name.padEnd(width)}  ${value}`),
+    ...record.broken.map((text) => `  ${text}`),
+  ].join('\n');
+}
+
+const change = (before?: Holding, after?: Holding): string =>
+  `${before?.megabytes.toFixed(0)} → ${after?.megabytes.toFixed(0)} MB, ` +
+  `${before?.fileHandles} → ${after?.fileHandles} file handles`;

@@ -1,0 +1,115 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { send } from '../support/http.ts';
+import { FAULTS } from './faults.ts';
+import { METERED, startLoad } from './load.ts';
+import type { Holding } from './process.ts';
+import { SoakRecord } from './record.ts';
+import { progressLine, summaryTable } from './report.ts';
+import { CORE_TIMEOUT_MS, setStage } from './stage.ts';
+
+const HELP = `npm run soak -- [--minutes <n>] [--every <seconds>]
+
+Runs the real thing – Redis, PostgreSQL, two cores, two gateways, each a process – under mixed load, while something
+fails every so often, and holds every answer against what is promised to clients.
+
+  --minutes <n>      how long: 10 unless told
+  --every <seconds>  from one fault to the next: 20 unless told, at least 10
+  --help             this
+
+Load: reads, writes, keys over their limit, a banned key, keys that nobody has, clients that leave.
+Faults, in turn: ${FAULTS.map(({ name }) => name).join(', ')}.
+Ends with a table, and with exit status 1 when a promise was broken.
+`;
+
+/** After a broken core or Redis, everything has what it needs again within this. */
+const SETTLE_MS = 4_000;
+const PROGRESS_EVERY_MS = 5_000;
+/** What a process may have grown by, once the load is over. */
+const MAX_MORE_HANDLES = 32;
+const MAX_MORE_MEGABYTES = 250;
+
+const { values } = parseArgs({
+  options: { minutes: { type: 'string' }, every: { type: 'string' }, help: { type: 'boolean' } },
+});
+if (values.help) {
+  process.stdout.write(HELP);
+  process.exit(0);
+}
+const durationMs = number('minutes', values.minutes ?? '10', 0.1, 10_000) * 60_000;
+const everyMs = number('every', values.every ?? '20', 10, 3_600) * 1_000;
+
+function number(name: string, text: string, least: number, most: number): number {
+  const value = /^\d{1,5}(\.\d+)?$/.test(text) ? Number(text) : Number.NaN;
+  if (value >= least && value <= most) return value;
+  process.stderr.write(`--${name} must be a number from ${least} to ${most}.\n`);
+  process.exit(2);
+}
+
+const startedAt = performance.now();
+function tell(text: string): void {
+  const seconds = Math.round((performance.now() - startedAt) / 1_000);
+  process.stdout.write(`${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')} ${text}\n`);
+}
+
+const record = new SoakRecord();
+const stage = await setStage(record);
+// Who is over its limit is here to be counted for as long as this lasts.
+await stage.client.hset('gateway:plans', { 'free.ban_after': '1000000000', 'free.day': '1000000000' });
+await sleep(1_500);
+const load = await startLoad(stage, record);
+tell(`${stage.processes.map(({ name }) => name).join(', ')} are up; ${durationMs / 60_000} minutes`);
+const holdings = (): Holding[] => stage.processes.map((one) => one.holding());
+await sleep(SETTLE_MS);
+const before = holdings();
+
+let event = 'no fault yet';
+const progress = setInterval(() => tell(progressLine(record, holdings(), event)), PROGRESS_EVERY_MS);
+const endAt = performance.now() + durationMs;
+for (let at = 0; performance.now() + everyMs < endAt; at++) {
+  await sleep(everyMs - SETTLE_MS);
+  const fault = FAULTS[at % FAULTS.length] as (typeof FAULTS)[number];
+  event = fault.name;
+  const disturbance = record.disturb(fault.kind, fault.name);
+  await fault.strike(stage, load);
+  disturbance.to = performance.now();
+  record.count('faults');
+  await sleep(SETTLE_MS);
+  event = `after: ${fault.name}`;
+}
+await sleep(Math.max(0, endAt - performance.now()));
+clearInterval(progress);
+
+await load.stop();
+await sleep(CORE_TIMEOUT_MS + SETTLE_MS);
+const after = holdings();
+record.judgeAllowances(METERED, stage.gateways.length);
+await checkLedger();
+checkHoldings();
+process.stdout.write(`\n${summaryTable(record, stage.processes, before, after)}\n`);
+await stage.stop();
+process.exit(record.brokenCount > 0 ? 1 : 0);
+
+/** Every pet that was acknowledged is there, and none is there twice. */
+async function checkLedger(): Promise<void> {
+  const names: string[] = [];
+  for (let path = '/v1/pets?limit=100'; path !== ''; ) {
+    const { json, headers } = await send(stage.coreUrls[0] + path);
+    for (const { name } of json as { name: string }[]) names.push(name);
+    path = /^<([^>]+)>; rel="next"$/.exec(String(headers.link ?? ''))?.[1] ?? '';
+  }
+  const there = new Set(names);
+  for (const name of load.acknowledged)
+    if (!there.has(name)) record.broke(`a pet that was acknowledged is lost: ${name}`);
+  if (there.size !== names.length) record.broke(`${names.length - there.size} pets are there twice`);
+}
+
+function checkHoldings(): void {
+  for (const [at, { name }] of stage.processes.entries()) {
+    const [was, is] = [before[at] as Holding, after[at] as Holding];
+    if (is.fileHandles - was.fileHandles > MAX_MORE_HANDLES)
+      record.broke(`${name} has ${is.fileHandles} file handles, and had ${was.fileHandles}`);
+    if (is.megabytes - was.megabytes > MAX_MORE_MEGABYTES)
+      record.broke(`${name} has ${is.megabytes.toFixed(0)} MB, and had ${was.megabytes.toFixed(0)}`);
+  }
+}

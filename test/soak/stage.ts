@@ -1,0 +1,115 @@
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { folder } from '../bench/machine/processes.ts';
+import { programPath } from '../bench/machine/programs.ts';
+import { post } from '../support/http.ts';
+import { freePort } from '../support/port.ts';
+import { type PostgresForTests, startPostgres } from '../support/postgres.ts';
+import { answers } from '../support/redis.ts';
+import { SoakProcess } from './process.ts';
+import type { SoakRecord } from './record.ts';
+
+/** Everything that a soak runs: a Redis that keeps what it is told, a PostgreSQL, two cores, two gateways. */
+export interface Stage {
+  readonly redis: SoakProcess;
+  readonly cores: readonly SoakProcess[];
+  readonly gateways: readonly SoakProcess[];
+  readonly processes: readonly SoakProcess[];
+  /** Where clients reach the gateways. */
+  readonly urls: readonly string[];
+  readonly coreUrls: readonly string[];
+  /** The run's own connection. */
+  readonly client: Redis;
+  issueKey(limits: object): Promise<string>;
+  stop(): Promise<void>;
+}
+
+const COUNT = 2;
+const ADMIN_TOKEN = 'token-of-the-soak';
+export const CORE_TIMEOUT_MS = 2_000;
+
+export async function setStage(record: SoakRecord): Promise<Stage> {
+  const onSelfEnded = (what: string) => record.broke(what);
+  const ports = await Promise.all(Array.from({ length: 1 + 3 * COUNT }, freePort));
+  const [redisPort = 0, ...others] = ports;
+  const redisUrl = `redis://127.0.0.1:${redisPort}`;
+  const client = new Redis(redisUrl, { lazyConnect: true, retryStrategy: () => 100, maxRetriesPerRequest: null });
+  client.on('error', () => {});
+  const redis = new SoakProcess({
+    name: 'redis',
+    args: redisArgs(redisPort),
+    isUp: (child) => answers(redisUrl, child),
+    onSelfEnded,
+  });
+  const postgres = await startPostgres();
+  process.once('exit', () => postgres.server?.kill('SIGQUIT'));
+
+  const cores = others.slice(0, COUNT).map(
+    (port, at) =>
+      new SoakProcess({
+        name: `core ${at + 1}`,
+        args: [process.execPath, 'core/main.ts'],
+        env: { PORT: String(port), DATABASE_URL: postgres.url, LOG_LEVEL: 'warn' },
+        onSelfEnded,
+      }),
+  );
+  const coreUrls = others.slice(0, COUNT).map((port) => `http://127.0.0.1:${port}`);
+  const gateways = others.slice(COUNT, 2 * COUNT).map(
+    (port, at) =>
+      new SoakProcess({
+        name: `gateway ${at + 1}`,
+        args: [process.execPath, 'gateway/main.ts'],
+        env: {
+          PORT: String(port),
+          ADMIN_PORT: String(others[2 * COUNT + at]),
+          ADMIN_TOKEN,
+          REDIS_URL: redisUrl,
+          // Seven processes share the machine; one that had no turn for 50 ms is not away.
+          REDIS_TIMEOUT_MS: '200',
+          CORE_URL: coreUrls.join(','),
+          CORE_TIMEOUT_MS: String(CORE_TIMEOUT_MS),
+        },
+        onLine: (line) => record.logged(`gateway ${at + 1}`, line),
+        onSelfEnded,
+      }),
+  );
+  const processes = [redis, ...cores, ...gateways];
+  for (const one of processes) await one.start();
+  await client.connect();
+  const admin = `http://127.0.0.1:${others[2 * COUNT]}`;
+  const urls = others.slice(COUNT, 2 * COUNT).map((port) => `http://127.0.0.1:${port}`);
+  return {
+    redis,
+    cores,
+    gateways,
+    processes,
+    urls,
+    coreUrls,
+    client,
+    issueKey: issuer(admin),
+    stop: stopper(processes, client, postgres),
+  };
+}
+
+function issuer(admin: string) {
+  return async (limits: object): Promise<string> => {
+    const { status, json } = await post(`${admin}/keys`, { name: 'soak', ...limits }, { key: ADMIN_TOKEN });
+    if (status !== 201) throw new Error(`The gateway answered ${status} to a new key.`);
+    return (json as { key: string }).key;
+  };
+}
+
+function stopper(processes: readonly SoakProcess[], client: Redis, postgres: PostgresForTests) {
+  return async (): Promise<void> => {
+    client.disconnect();
+    for (const one of processes.toReversed()) await one.end('SIGTERM');
+    await postgres.stop();
+  };
+}
+
+/** What is written is with the kernel before it is answered, so that kill -9 loses nothing. */
+const redisArgs = (port: number): string[] => [
+  programPath('redis-server'),
+  ...['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', '', '--appendonly', 'yes'],
+  ...['--logfile', join(folder, 'redis.log')],
+];
