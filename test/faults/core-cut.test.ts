@@ -36,6 +36,16 @@ test.for(deaths)(
   },
 );
 
+test('reads that are pipelined when their connection breaks are asked for once more, each, however many they are', async () => {
+  const { ask } = await misbehavingStack({});
+  await ask('GET');
+  const failed = await Promise.all(Array.from({ length: 60 }, () => ask('GET', 'fault=closes')));
+  expect(new Set(failed.map(({ seen }) => seen))).toEqual(new Set([502]));
+  expect(Math.max(...failed.map(({ asked }) => asked.length))).toBe(2);
+  const healed = await Promise.all(Array.from({ length: 60 }, () => ask('GET', 'fault=closes&times=1')));
+  expect(healed.filter(({ isOwn }) => !isOwn)).toEqual([]);
+});
+
 const FAULTS = ['closes&at=0', 'closes&at=80', 'resets&at=20', 'garbage', 'both-framings', 'too-long', 'late&at=20'];
 const ANY = [200, 502, 'cut'];
 

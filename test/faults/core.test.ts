@@ -7,7 +7,7 @@ import { unreachableServer } from '../support/unreachable-server.ts';
 
 /** What a client sees of a core that misbehaves. */
 
-const CORE_TIMEOUT_MS = 250;
+const CORE_TIMEOUT_MS = 400;
 const timeout = { CORE_TIMEOUT_MS: String(CORE_TIMEOUT_MS) };
 const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 
@@ -15,12 +15,13 @@ const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const misbehaviours: [does: string, query: string, get: number, post: number | 'cut', asked: number][] = [
   ['closes the connection', 'fault=closes', 502, 502, 2],
   ['resets the connection', 'fault=resets', 502, 502, 2],
+  ['resets the connection when time is nearly over', 'fault=resets-late&at=320', 504, 502, 2],
   ['is silent', 'fault=stalls', 504, 504, 1],
   ['stops in the head', 'fault=stalls&at=40', 504, 504, 1],
   ['stops after the head', 'fault=stalls&at=71', 504, 504, 1],
   ['stops in the body', 'fault=stalls&at=100', 504, 'cut', 1],
   ['stops in a chunk', 'fault=stalls&at=110&framing=chunked', 504, 'cut', 1],
-  ['answers too late', 'fault=late&at=400', 504, 504, 1],
+  ['answers too late', 'fault=late&at=600', 504, 504, 1],
   ['answers just in time', 'fault=late&at=100', 200, 200, 1],
   ['speaks another protocol', 'fault=garbage', 502, 502, 2],
   ['sends a length and chunks', 'fault=both-framings', 502, 502, 2],
@@ -46,7 +47,7 @@ test.for(cases)(
     expect(await ask(method)).toMatchObject({ seen: 200, isOwn: true });
     const outcome = await ask(method, query);
     expect(outcome).toMatchObject({ seen, asked: Array(attempts).fill(0), isOwn: seen === 200 });
-    if (seen === 504) expect(outcome.ms).toBeLessThan(CORE_TIMEOUT_MS + 250);
+    if (seen === 504) expect(outcome.ms).toBeLessThan(CORE_TIMEOUT_MS + 300);
     if (seen !== 'cut') expect(outcome.answer?.headers['x-ratelimit-limit']).toBe('1000000');
     for (const next of ['GET', 'POST', method]) expect(await ask(next)).toMatchObject({ seen: 200, isOwn: true });
     expect(stack.log.filter(({ level }) => level >= 50)).toEqual([]);
@@ -69,7 +70,7 @@ test('a core that refuses connections is 502 at once', async () => {
 });
 
 test('a core that nothing comes back from, not even a connection, is 504 in time', async () => {
-  const stack = await startStack({ CORE_URL: await unreachableServer(), CORE_TIMEOUT_MS: '400' });
+  const stack = await startStack({ CORE_URL: await unreachableServer(), CORE_TIMEOUT_MS: '4000' });
   const key = await stack.issueKey(big);
   const before = performance.now();
   const answers = await Promise.all([
@@ -77,7 +78,7 @@ test('a core that nothing comes back from, not even a connection, is 504 in time
     post(`${stack.gateway}/v1/pets`, {}, { key }),
   ]);
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([504]));
-  expect(performance.now() - before).toBeLessThan(1_500);
+  expect(performance.now() - before).toBeLessThan(3_500);
 });
 
 test('an answer that comes before the body has been read is passed on, and the connection not used again', async () => {

@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { spawnForRun } from '../bench/machine/processes.ts';
 import { usageOf } from '../bench/machine/usage.ts';
@@ -58,8 +58,10 @@ export class SoakProcess {
     await ended;
   }
 
+  /** Nothing, while it is ended. */
   holding(): Holding {
-    const pid = this.#child?.pid as number;
+    const pid = this.#child?.pid;
+    if (pid === undefined || !existsSync(`/proc/${pid}/task`)) return { megabytes: 0, fileHandles: 0 };
     return { megabytes: usageOf(pid).residentMegabytes, fileHandles: readdirSync(`/proc/${pid}/fd`).length };
   }
 }

@@ -16,6 +16,11 @@ const MISBEHAVIOURS: Readonly<Record<string, Misbehaviour>> = {
     socket.write(answer.slice(0, at), () => socket.resetAndDestroy());
     return hang();
   },
+  async 'resets-late'(socket, _answer, at) {
+    await sleep(at);
+    socket.resetAndDestroy();
+    return hang();
+  },
   stalls(socket, answer, at) {
     socket.write(answer.slice(0, at));
     return hang();
