@@ -1,5 +1,15 @@
 import { z } from 'zod';
-import { host, httpUrl, integer, isLoopback, logLevel, port, readSettings, token } from '../shared/env.ts';
+import {
+  addressBlock,
+  host,
+  httpUrl,
+  integer,
+  isLoopback,
+  logLevel,
+  port,
+  readSettings,
+  token,
+} from '../shared/env.ts';
 
 const redisUrl = z
   .url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' })
@@ -12,6 +22,11 @@ const coreUrls = z
   .string()
   .transform((text) => text.split(',').map((url) => url.trim()))
   .pipe(z.array(httpUrl.refine(isOrigin, 'must be origins like http://127.0.0.1:7001, without a path')).min(1));
+
+const addressBlocks = z
+  .string()
+  .transform((text) => text.split(',').map((block) => block.trim()))
+  .pipe(z.array(addressBlock));
 
 function isOrigin(url: string): boolean {
   return URL.canParse(url) && new URL(url).href === `${new URL(url).origin}/`;
@@ -30,6 +45,9 @@ const GatewaySettings = z
     REDIS_TIMEOUT_MS: integer(1, 60_000).default(50).describe('after which a decision is given up'),
     CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('after which an answer of the core is given up'),
     BODY_LIMIT_BYTES: integer(1, 16_777_216).default(65_536).describe('largest request body'),
+    TRUSTED_PROXIES: addressBlocks
+      .default([])
+      .describe('addresses and CIDR blocks, with commas between, whose X-Forwarded-* are believed'),
     ADMIN_HOST: host.default('127.0.0.1').describe("the operators' address"),
     ADMIN_PORT: port().default(9090).describe("the operators' port; 0 takes a free one"),
     ADMIN_TOKEN: token

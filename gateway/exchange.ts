@@ -10,6 +10,9 @@ export class Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly id: string;
+  /** The client's address. */
+  readonly client: string;
+  /** Whose allowance pays for what no key pays for: the client's address, or its network. */
   readonly address: string;
   readonly startedAt = performance.now();
 
@@ -19,7 +22,7 @@ export class Exchange {
   /** The public part of a key that was presented, whether it opened anything or not. */
   keyId: string | undefined;
   /** Whose share of the gateway's capacity it takes, while it does. */
-  client: string | undefined;
+  shareOf: string | undefined;
   plan: string | undefined;
   /** How the decision went, or why there was none. */
   outcome: string | undefined;
@@ -31,9 +34,10 @@ export class Exchange {
   /** The error that was answered; what really happened is its cause. */
   error: HttpError | undefined;
 
-  constructor(request: IncomingMessage, response: ServerResponse, address: string) {
+  constructor(request: IncomingMessage, response: ServerResponse, client: string, address: string) {
     this.request = request;
     this.response = response;
+    this.client = client;
     this.address = address;
     this.id = requestIdOf(request, (id) => redactApiKeys(id) === id);
   }

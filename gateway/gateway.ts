@@ -2,15 +2,16 @@ import type { RequestListener } from 'node:http';
 import { bearerToken } from '../shared/bearer.ts';
 import { readJsonBytes } from '../shared/body.ts';
 import { HttpError, toHttpError, unavailable } from '../shared/errors.ts';
+import { CALLER_ID } from '../shared/headers.ts';
 import type { Logger } from '../shared/logger.ts';
 import { createRouter } from '../shared/routes.ts';
 import type { AddressAllowance } from './access/address-allowance.ts';
-import { parseApiKey } from './access/credential.ts';
+import { holdsApiKey, parseApiKey } from './access/credential.ts';
 import { AccessUnavailable, type Limiter } from './access/limiter.ts';
 import type { Standing, Verdict } from './access/verdict.ts';
 import { Admission } from './admission.ts';
 import { type CanonicalRequest, canonicalRequest } from './edge/canonical-request.ts';
-import { clientAddress } from './edge/client-address.ts';
+import { clientAddress, forwardedHeaders, networkOf, type TrustedProxies } from './edge/client-address.ts';
 import { Exchange } from './exchange.ts';
 import { logExchange } from './respond/access-log.ts';
 import { limitHeaders } from './respond/limit-headers.ts';
@@ -24,6 +25,7 @@ export interface GatewayParts {
   readonly allowance: AddressAllowance;
   readonly forwarder: Forwarder;
   readonly logger: Logger;
+  readonly trustedProxies: TrustedProxies;
   readonly bodyLimitBytes: number;
   /** Whether the IETF draft's RateLimit fields are sent. */
   readonly draftFields: boolean;
@@ -41,9 +43,10 @@ export function createGateway(parts: GatewayParts): RequestListener {
     const verdict = await decide(parts.limiter, admission, exchange, request);
     admit(parts.allowance, exchange, verdict);
     exchange.route = router.find(request.method, request.path).route;
+    if (holdsApiKey(request.target)) throw keyInTarget();
     const body = await readBody(exchange, request, parts.bodyLimitBytes);
     await parts.forwarder.forward(
-      { method: request.method, target: request.target, headers: headersForCore(exchange, parts.coreToken), body },
+      { method: request.method, target: request.target, headers: headersForCore(exchange, request, parts), body },
       exchange.response,
       headersForClient(exchange, parts.draftFields),
     );
@@ -58,15 +61,20 @@ export function createGateway(parts: GatewayParts): RequestListener {
   }
 
   return (request, response) => {
-    const exchange = new Exchange(request, response, clientAddress(request.socket.remoteAddress));
+    const client = clientAddress(request, parts.trustedProxies);
+    const exchange = new Exchange(request, response, client, networkOf(client));
     response.once('close', () => logExchange(parts.logger, exchange));
     serve(exchange)
       .catch((thrown: unknown) => fail(exchange, thrown))
       .finally(() => {
-        if (exchange.client !== undefined) admission.leave(exchange.client);
+        if (exchange.shareOf !== undefined) admission.leave(exchange.shareOf);
       });
   };
 }
+
+/** What stands in a URL stands in histories, Referers and other people's logs too (RFC 6750 §5.3), and would in the core's. */
+const keyInTarget = (): HttpError =>
+  new HttpError('invalid_request', 'An API key belongs in the Authorization header, never in the URL.');
 
 /** @throws {HttpError} 503, before the decision has cost anything, where the gateway has too much to do */
 async function decide(
@@ -84,7 +92,7 @@ async function decide(
     exchange.outcome = 'shed';
     throw unavailable();
   }
-  exchange.client = credential.digest;
+  exchange.shareOf = credential.digest;
   return await limiter.decide(credential);
 }
 
@@ -115,11 +123,15 @@ async function readBody(exchange: Exchange, request: CanonicalRequest, limit: nu
   return undefined;
 }
 
-function headersForCore(exchange: Exchange, coreToken: string | undefined): string[] {
-  const peer = exchange.request.socket.remoteAddress ?? 'unknown';
-  const ours = ['X-Request-Id', exchange.id, 'X-Forwarded-For', peer, 'X-Caller-Id', exchange.keyId ?? ''];
+function headersForCore(
+  { id, keyId = '', client, request }: Exchange,
+  { host }: CanonicalRequest,
+  { coreToken, trustedProxies }: GatewayParts,
+): string[] {
+  const ours = forwardedHeaders(request, trustedProxies, client, host);
+  ours.push('X-Request-Id', id, CALLER_ID, keyId);
   if (coreToken !== undefined) ours.push('Authorization', `Bearer ${coreToken}`);
-  return requestHeaders(exchange.request.rawHeaders, ours);
+  return requestHeaders(request.rawHeaders, ours);
 }
 
 function headersForClient(exchange: Exchange, draftFields: boolean): string[] {

@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
+import type { ConnectionLimit } from '../shared/connections.ts';
 import { HttpError } from '../shared/errors.ts';
 import type { Logger } from '../shared/logger.ts';
-import { createMetrics } from '../shared/metrics.ts';
+import { createMetrics, type Metrics } from '../shared/metrics.ts';
 import type { Running } from '../shared/run.ts';
 import { startServer } from '../shared/server.ts';
+import type { ServerLimits } from '../shared/server-limits.ts';
 import { createService } from '../shared/service.ts';
 import { AddressAllowance } from './access/address-allowance.ts';
 import type { Access } from './access/limiter.ts';
@@ -16,19 +18,29 @@ import { connectRedis } from './access/redis/connection.ts';
 import { ROUTES as ADMIN_ROUTES } from './admin/routes.ts';
 import { keptToken } from './admin/token.ts';
 import type { GatewaySettings } from './config.ts';
-import { clientAddress } from './edge/client-address.ts';
+import { MAX_HEAD_LENGTH } from './edge/canonical-request.ts';
+import { countedAs, networkOf, plainAddress, TrustedProxies } from './edge/client-address.ts';
 import { createGateway } from './gateway.ts';
 import { limitHeaders } from './respond/limit-headers.ts';
 import { connectionError, sendRawError } from './respond/send-error.ts';
 import { createForwarder } from './upstream/forward.ts';
 
-/** Wires the gateway in order of need: access, plans, upstream, gateway, operators; stops in reverse. */
-export async function startGateway(settings: GatewaySettings, logger: Logger): Promise<Running> {
+/**
+ * Wires the gateway in order of need: access, plans, upstream, gateway, operators; stops in reverse.
+ * @param limits what clients are allowed, where it is not what every server allows
+ */
+export async function startGateway(
+  settings: GatewaySettings,
+  logger: Logger,
+  limits: Partial<ServerLimits> = {},
+): Promise<Running> {
   const access = await openAccess(settings, logger, () => planBook.table);
   const planBook = new PlanBook(access.plans, logger);
   await planBook.start();
   const forwarder = createForwarder(settings.CORE_URL, settings.CORE_TIMEOUT_MS);
   const allowance = new AddressAllowance();
+  const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
+  const metrics = createMetrics('gateway_admin');
   const draftFields = settings.RATELIMIT_FIELDS === 'on';
 
   const server = await startServer({
@@ -39,13 +51,18 @@ export async function startGateway(settings: GatewaySettings, logger: Logger): P
       allowance,
       forwarder,
       logger,
+      trustedProxies,
       bodyLimitBytes: settings.BODY_LIMIT_BYTES,
       draftFields,
       coreToken: settings.CORE_TOKEN,
     }),
     onUnusable: (fault, socket) => answerConnection({ fault, socket, allowance, draftFields, logger }),
+    // What is too long is answered like any other refusal, so the server lets somewhat more through.
+    maxHeaderBytes: 2 * MAX_HEAD_LENGTH,
     // The longest wait for the core must not look like silence.
-    silenceMs: Math.max(35_000, settings.CORE_TIMEOUT_MS + 5_000),
+    limits: { silenceMs: Math.max(35_000, settings.CORE_TIMEOUT_MS + 5_000), ...limits },
+    countedAs: (remoteAddress) => countedAs(remoteAddress, trustedProxies),
+    onRefused: countRefusals(metrics, logger),
   });
   const admin = await startServer({
     host: settings.ADMIN_HOST,
@@ -55,7 +72,7 @@ export async function startGateway(settings: GatewaySettings, logger: Logger): P
       parts: { keys: access.keys, plans: access.plans, planBook },
       logger,
       token: settings.ADMIN_TOKEN ?? (await keptToken(settings.DATA_DIR)),
-      metrics: createMetrics('gateway_admin'),
+      metrics,
       async check() {
         if (server.stopping) throw new HttpError('unavailable', 'The service is stopping.');
       },
@@ -88,12 +105,24 @@ function answerConnection({ fault, socket, allowance, draftFields, logger }: Unu
     socket.destroy();
     return;
   }
-  const address = clientAddress(socket.remoteAddress);
+  const address = networkOf(plainAddress(socket.remoteAddress));
   allowance.charge(address);
   const error = connectionError(fault);
   const requestId = randomUUID();
   sendRawError(socket, error, requestId, limitHeaders(allowance.look(address), draftFields));
   logger.info({ requestId, status: error.status, code: error.code, address, reason: fault.code }, 'request');
+}
+
+/** Counts connections that were one too many, and says so in the log, once a second at the most: they come in floods. */
+function countRefusals(metrics: Metrics, logger: Logger): (limit: ConnectionLimit) => void {
+  const count = metrics.counter('gateway_connections_refused_total', 'Connections over a limit.', 'limit');
+  let toldAt = Number.NEGATIVE_INFINITY;
+  return (limit) => {
+    count(limit);
+    if (performance.now() - toldAt < 1_000) return;
+    toldAt = performance.now();
+    logger.warn({ limit }, 'too many connections');
+  };
 }
 
 async function openAccess(settings: GatewaySettings, logger: Logger, plans: () => PlanTable): Promise<Access> {

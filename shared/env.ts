@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { z } from 'zod';
 
 /** Every fault in the environment at once, a line each. */
@@ -31,6 +32,16 @@ export const port = () => integer(0, 65_535);
 export const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' });
 
 export const host = z.string().regex(/^[\w.:-]+$/, 'must be a host name or an IP address');
+
+/** One address, or a block of them in CIDR notation (RFC 4632 §3.1, RFC 4291 §2.3). */
+export const addressBlock = z.string().refine(isAddressBlock, 'must be an IP address or a block like 10.0.0.0/8');
+
+function isAddressBlock(text: string): boolean {
+  const [address = '', prefix] = text.split('/');
+  const bits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
+  const isPrefix = prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= bits);
+  return bits > 0 && isPrefix && text.split('/').length <= 2;
+}
 
 /** A bearer token that one of our services asks of another. */
 export const token = z.string().regex(/^[\w.~+/=-]{16,}$/, 'must be a token of at least 16 characters, without spaces');

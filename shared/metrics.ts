@@ -7,6 +7,8 @@ export interface Metrics {
   answered(operation: string, status: number, seconds: number): void;
   /** A histogram of the service's own; gives the function that takes a value. */
   histogram(name: string, help: string, buckets: number[]): (value: number) => void;
+  /** A counter by its whole name; gives the function that counts one under a value of its label. */
+  counter(name: string, help: string, label: string): (value: string) => void;
   /** Everything, in the text exposition format, and its media type. */
   expose(): Promise<{ text: string; type: string }>;
 }
@@ -39,6 +41,10 @@ export function createMetrics(service: string): Metrics {
     histogram(name, help, buckets) {
       const histogram = new Histogram({ name: `${service}_${name}`, help, buckets, registers });
       return (value) => histogram.observe(value);
+    },
+    counter(name, help, label) {
+      const counter = new Counter({ name, help, labelNames: [label], registers });
+      return (value) => counter.inc({ [label]: value });
     },
     async expose() {
       return { text: await registry.metrics(), type: registry.contentType };

@@ -2,16 +2,10 @@ import { once } from 'node:events';
 import http from 'node:http';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { type ConnectionCaps, Connections } from './connections.ts';
+import { DEFAULT_LIMITS, type ServerLimits } from './server-limits.ts';
 
-/**
- * What every HTTP server of ours allows a connection (milliseconds and bytes). Node's own defaults leave a slow client
- * minutes (headersTimeout 60 s, checked every 30 s) and never drop one that does not read.
- */
-const LIMITS: http.ServerOptions = {
-  headersTimeout: 10_000,
-  requestTimeout: 30_000,
-  connectionsCheckingInterval: 1_000,
-  keepAliveTimeout: 5_000,
+const STRICT: http.ServerOptions = {
   insecureHTTPParser: false,
   joinDuplicateHeaders: false,
   noDelay: true,
@@ -20,8 +14,6 @@ const LIMITS: http.ServerOptions = {
 };
 
 const DEFAULT_HEADER_BYTES = 16_384;
-/** Above requestTimeout, which has an answer to give. */
-const DEFAULT_SILENCE_MS = 35_000;
 
 export interface StopOptions {
   /**
@@ -42,7 +34,7 @@ export interface RunningServer {
   stop(options?: StopOptions): Promise<void>;
 }
 
-export interface Listening {
+export interface Listening extends ConnectionCaps {
   host: string;
   /** 0 takes a free port. */
   port: number;
@@ -53,8 +45,8 @@ export interface Listening {
    */
   onUnusable?: (fault: NodeJS.ErrnoException, socket: Socket) => void;
   maxHeaderBytes?: number;
-  /** After which a connection is cut on which nothing moves in either direction. */
-  silenceMs?: number;
+  /** What differs from the defaults. */
+  limits?: Partial<ServerLimits> | undefined;
 }
 
 const DEFAULT_GRACE_MS = 10_000;
@@ -64,16 +56,10 @@ const DEFAULT_GRACE_MS = 10_000;
  * @throws the system's error, EADDRINUSE for instance, when the address cannot be taken
  */
 export async function startServer(listening: Listening): Promise<RunningServer> {
-  const {
-    host,
-    port,
-    onRequest,
-    onUnusable,
-    maxHeaderBytes = DEFAULT_HEADER_BYTES,
-    silenceMs = DEFAULT_SILENCE_MS,
-  } = listening;
-  const server = http.createServer({ ...LIMITS, maxHeaderSize: maxHeaderBytes });
-  const connections = new Connections();
+  const { host, port, onRequest, onUnusable } = listening;
+  const limits = { ...DEFAULT_LIMITS, ...listening.limits };
+  const server = http.createServer(optionsOf(limits, listening.maxHeaderBytes));
+  const connections = new Connections(server, limits, listening);
   let stopping = false;
 
   const answer: http.RequestListener = (request, response) => {
@@ -91,8 +77,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   server.on('connect', (_request, socket) =>
     unusable(Object.assign(new Error('CONNECT'), { code: 'CONNECT' }), socket as Socket),
   );
-  server.on('connection', (socket) => connections.add(socket));
-  server.setTimeout(silenceMs);
+  server.setTimeout(limits.silenceMs);
   server.listen(port, host);
   await once(server, 'listening');
 
@@ -113,60 +98,17 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   };
 }
 
-function urlOf({ address, family, port }: AddressInfo): string {
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+function optionsOf(limits: ServerLimits, maxHeaderSize = DEFAULT_HEADER_BYTES): http.ServerOptions {
+  return {
+    ...STRICT,
+    maxHeaderSize,
+    headersTimeout: limits.headersMs,
+    requestTimeout: limits.requestMs,
+    keepAliveTimeout: limits.keepAliveMs,
+    connectionsCheckingInterval: limits.checkEveryMs,
+  };
 }
 
-/** The connections of a server, and what is being answered on each. */
-class Connections {
-  readonly #answering = new Map<Socket, Set<http.ServerResponse>>();
-
-  add(socket: Socket): void {
-    this.#answering.set(socket, new Set());
-    socket.once('close', () => this.#answering.delete(socket));
-  }
-
-  answering(response: http.ServerResponse): void {
-    const answers = this.#answering.get(response.req.socket);
-    answers?.add(response);
-    response.once('close', () => answers?.delete(response));
-  }
-
-  isBusy(socket: Socket): boolean {
-    return (this.#answering.get(socket)?.size ?? 0) > 0;
-  }
-
-  /**
-   * Whether an error may be written on a connection whose bytes make no sense any more. Only the request that they belong
-   * to may be waiting for an answer, with nothing of it sent: anything else would take the error for its own.
-   */
-  mayWriteError(socket: Socket): boolean {
-    const [first, second] = this.#answering.get(socket) ?? [];
-    return first === undefined || (second === undefined && !first.req.complete && !first.headersSent);
-  }
-
-  /** Lets the answers to whole requests end, and closes the connection then; half a request ends it at once. */
-  finish(socket: Socket): void {
-    const answers = [...(this.#answering.get(socket) ?? [])];
-    const last = answers.at(-1);
-    if (last === undefined || !last.req.complete) socket.destroy();
-    else last.once('close', () => socket.destroySoon());
-  }
-
-  closeAfterAnswers(): void {
-    for (const answers of this.#answering.values()) for (const response of answers) response.shouldKeepAlive = false;
-  }
-
-  /** Ends every connection once it is idle, and all that are left when the time is over. */
-  async end(graceMs: number): Promise<void> {
-    const deadline = performance.now() + graceMs;
-    while (this.#answering.size > 0) {
-      const isOver = performance.now() > deadline;
-      for (const socket of this.#answering.keys()) {
-        if (isOver) socket.destroy();
-        else if (!this.isBusy(socket) && socket.writableLength === 0) socket.destroySoon();
-      }
-      await sleep(10);
-    }
-  }
+function urlOf({ address, family, port }: AddressInfo): string {
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
 }

@@ -32,6 +32,9 @@ export function parseApiKey(text: string): Credential | undefined {
 /** A text for the log in which every key that somebody put there is cut down to its public part. */
 export const redactApiKeys = (text: string): string => text.replaceAll(API_KEY_IN_TEXT, 'as_$1_…');
 
+/** Whether somebody put a key into a text in which none belongs. */
+export const holdsApiKey = (text: string): boolean => text.includes('as_') && text.search(API_KEY_IN_TEXT) !== -1;
+
 /** A new key: the whole of it, for its owner and for this once, and what is kept of it. */
 export function createApiKey(): { apiKey: string; credential: Credential } {
   const id = randomText(ID_LENGTH);

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { announcesBody } from '../../shared/body.ts';
-import { HttpError } from '../../shared/errors.ts';
+import { type ErrorCode, HttpError } from '../../shared/errors.ts';
 
 /**
  * The one form in which a request is checked, decided on and forwarded. What Node's parser lets through and a second
@@ -11,52 +11,81 @@ export interface CanonicalRequest {
   readonly path: string;
   /** Path and query, exactly as they arrived: this very text goes upstream. */
   readonly target: string;
+  readonly host: string;
   readonly authorization: string | undefined;
   readonly hasBody: boolean;
 }
 
 const MAX_TARGET_LENGTH = 8_192;
+/** Of the target and all names and values together. The server takes twice that, so that what is too long is refused here. */
+export const MAX_HEAD_LENGTH = 16_384;
+/** Each that can be routed, or that a client may reasonably try; the route table says which are allowed where. */
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 /** Segments of unreserved characters, sub-delimiters and percent-encodings (RFC 3986 §3.3), none of them empty. */
 const PATH = /^(?:\/(?:[\w.~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)*\/?$/;
-/** A dot segment in any spelling, and the encodings that a second decoder would take for a slash or an end of text. */
-const AMBIGUOUS = /\/(?:\.|%2e){1,2}(?:\/|$)|%(?:2f|5c|00)/i;
+/** A dot segment in any spelling, with parameters too, and the encodings that a second decoder would take for a slash or an end of text. */
+const AMBIGUOUS = /\/(?:\.|%2e){1,2}(?:\/|;|%3b|$)|%(?:2f|5c|00)/i;
 const QUERY = /^(?:[\w.~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*$/;
-/** host [ ":" port ], with an IP literal in brackets (RFC 9110 §7.2). */
-const HOST = /^(?:[\w.~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
+/** host [ ":" port ], with an IP literal in brackets (RFC 9110 §7.2), of the length that DNS allows. */
+const HOST = /^(?=.{1,259}$)(?:[\w.~!$&'()*+,;=-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
 
-/** @throws {HttpError} 400, 405 or 414 */
+/** @throws {HttpError} 400, 405, 414 or 431; each of them ends the connection */
 export function canonicalRequest(request: IncomingMessage): CanonicalRequest {
   const { method = '', url: target = '', httpVersion } = request;
   if (httpVersion !== '1.1' && httpVersion !== '1.0') refuse('Only HTTP/1.1 and HTTP/1.0 are spoken here.');
-  if (target.length > MAX_TARGET_LENGTH) throw new HttpError('uri_too_long');
-  const heads = singleHeaders(request);
+  if (target.length > MAX_TARGET_LENGTH) throw new HttpError('uri_too_long', undefined, CLOSE);
+  const { host, authorization } = singleHeaders(request, target.length);
   checkFraming(request);
   const path = canonicalPath(target);
-  if (!METHODS.has(method))
-    throw new HttpError('method_not_allowed', undefined, { headers: ['Allow', 'GET, HEAD, POST'] });
-  return { method, path, target, authorization: heads.authorization, hasBody: announcesBody(request) };
+  if (!METHODS.has(method)) {
+    throw new HttpError('method_not_allowed', undefined, { headers: ['Allow', 'GET, HEAD, POST', ...CLOSE.headers] });
+  }
+  return { method, path, target, host, authorization, hasBody: announcesBody(request) };
 }
 
-const ONE_HOST = 'Exactly one well-formed Host header is required.';
+/** Whether a text can stand in Host. */
+export const isHost = (text: string): boolean => HOST.test(text);
 
-/** Node takes the first of several Host or Authorization headers, others take the last: only one is taken here. */
-function singleHeaders({ rawHeaders, httpVersion }: IncomingMessage): { authorization: string | undefined } {
-  let hosts = 0;
+/**
+ * Headers that something is decided by. Node takes the first of two or joins them, others take the last: where there is
+ * more than one of any of them, there is no telling what the request says.
+ */
+const SINGLE: ReadonlySet<string> = new Set([
+  'content-encoding',
+  'content-length',
+  'content-type',
+  'expect',
+  'host',
+  'idempotency-key',
+  'transfer-encoding',
+]);
+
+/** What stands in the headers of which there is one; refuses doubles, and more of everything together than we take. */
+function singleHeaders(
+  { rawHeaders }: IncomingMessage,
+  targetLength: number,
+): { host: string; authorization: string | undefined } {
+  let host: string | undefined;
   let authorization: string | undefined;
+  let length = targetLength;
+  let seen: string[] | undefined;
   for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at]?.toLowerCase();
-    const value = rawHeaders[at + 1] ?? '';
-    if (name === 'host') {
-      if (++hosts > 1 || !HOST.test(value)) refuse(ONE_HOST);
-    } else if (name === 'authorization') {
-      // Two of them are no credential at all: an empty one, which opens nothing.
-      authorization = authorization === undefined ? value : '';
+    const name = (rawHeaders[at] as string).toLowerCase();
+    const value = rawHeaders[at + 1] as string;
+    length += name.length + value.length;
+    // Two credentials are no credential at all: an empty one, which opens nothing.
+    if (name === 'authorization') authorization = authorization === undefined ? value : '';
+    else if (SINGLE.has(name)) {
+      seen ??= [];
+      if (seen.includes(name)) refuse(`More than one ${name} header.`);
+      seen.push(name);
+      if (name === 'host') host = value;
     }
   }
-  if (hosts === 0 && httpVersion === '1.1') refuse(ONE_HOST);
-  return { authorization };
+  if (length > MAX_HEAD_LENGTH) refuse(undefined, 'headers_too_large');
+  if (host === undefined || !isHost(host)) refuse('Exactly one well-formed Host header is required.');
+  return { host, authorization };
 }
 
 /** Node refuses Content-Length beside Transfer-Encoding; a coding other than chunked and chunks in HTTP/1.0 it takes. */
@@ -66,6 +95,7 @@ function checkFraming({ headers, httpVersion }: IncomingMessage): void {
   const coding = headers['transfer-encoding'];
   if (coding === undefined) return;
   if (coding.toLowerCase() !== 'chunked' || httpVersion === '1.0') refuse('The only transfer coding taken is chunked.');
+  if (headers['content-length'] !== undefined) refuse('A body has one length or chunks, not both.');
 }
 
 function canonicalPath(target: string): string {
@@ -78,6 +108,9 @@ function canonicalPath(target: string): string {
   return path;
 }
 
-function refuse(message: string): never {
-  throw new HttpError('invalid_request', message, { headers: ['Connection', 'close'] });
+/** What has no canonical form has no certain end either: whatever follows on the connection is not looked at. */
+const CLOSE = { headers: ['Connection', 'close'] };
+
+function refuse(message: string | undefined, code: ErrorCode = 'invalid_request'): never {
+  throw new HttpError(code, message, CLOSE);
 }

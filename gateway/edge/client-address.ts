@@ -1,18 +1,93 @@
-import { isIPv6 } from 'node:net';
+import type { IncomingMessage } from 'node:http';
+import { BlockList, isIP, isIPv6 } from 'node:net';
+import type { TLSSocket } from 'node:tls';
+import { isLoopback } from '../../shared/env.ts';
+import { isHost } from './canonical-request.ts';
+
+/** Who a client is and how it came here, which only our own proxies may say for it (RFC 7239 §8.1). */
+
+/** The peers whose X-Forwarded-* are believed. */
+export class TrustedProxies {
+  readonly #blocks = new BlockList();
+  readonly #isEmpty: boolean;
+
+  /** @param blocks addresses, or blocks in CIDR notation */
+  constructor(blocks: readonly string[]) {
+    this.#isEmpty = blocks.length === 0;
+    for (const block of blocks) {
+      const [address = '', prefix] = block.split('/');
+      const family = isIPv6(address) ? 'ipv6' : 'ipv4';
+      if (prefix === undefined) this.#blocks.addAddress(address, family);
+      else this.#blocks.addSubnet(address, Number(prefix), family);
+    }
+  }
+
+  has(address: string): boolean {
+    if (this.#isEmpty) return false;
+    const family = isIP(address);
+    return family !== 0 && this.#blocks.check(address, family === 6 ? 'ipv6' : 'ipv4');
+  }
+}
 
 /**
- * Whose allowance a caller without a key draws on: the peer's address. An IPv6 host picks freely among the addresses of
- * its /64, so the /64 stands for it; an IPv4 address mapped into IPv6 stands for itself.
+ * The client's address: the peer's, unless that is a proxy of ours. Each proxy appends whom it was asked by, so the list
+ * is read from its end, up to the first address that is none of ours; what is in front of it anybody could have written.
  */
-export function clientAddress(remoteAddress: string | undefined): string {
-  if (remoteAddress === undefined) return 'unknown';
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(remoteAddress)?.[1];
-  if (mapped !== undefined) return mapped;
-  return isIPv6(remoteAddress) ? prefix64(remoteAddress) : remoteAddress;
+export function clientAddress({ socket, headers }: IncomingMessage, proxies: TrustedProxies): string {
+  let client = plainAddress(socket.remoteAddress);
+  const forwarded = headers['x-forwarded-for'];
+  if (forwarded === undefined || !proxies.has(client)) return client;
+  for (const entry of String(forwarded).split(',').reverse()) {
+    const address = plainAddress(entry.trim());
+    if (isIP(address) === 0) break;
+    client = address;
+    if (!proxies.has(client)) break;
+  }
+  return client;
+}
+
+/** X-Forwarded-* for the core, as a flat list: ours, or those of a proxy that is trusted and says something usable. */
+export function forwardedHeaders(
+  { socket, headers }: IncomingMessage,
+  proxies: TrustedProxies,
+  client: string,
+  host: string,
+): string[] {
+  const isTrusted = proxies.has(plainAddress(socket.remoteAddress));
+  const proto = isTrusted ? headers['x-forwarded-proto'] : undefined;
+  const asked = isTrusted ? String(headers['x-forwarded-host'] ?? '') : '';
+  const ownProto = (socket as TLSSocket).encrypted ? 'https' : 'http';
+  return [
+    'X-Forwarded-For',
+    client,
+    'X-Forwarded-Proto',
+    proto === 'http' || proto === 'https' ? proto : ownProto,
+    'X-Forwarded-Host',
+    isHost(asked) ? asked : host,
+  ];
+}
+
+/**
+ * Under which name a peer's connections are counted; undefined for those that bring other people's: our proxies, and this
+ * very machine.
+ */
+export function countedAs(remoteAddress: string | undefined, proxies: TrustedProxies): string | undefined {
+  const address = plainAddress(remoteAddress);
+  return isLoopback(address) || proxies.has(address) ? undefined : networkOf(address);
+}
+
+/** An IPv6 host picks freely among the addresses of its /64, so the /64 stands for it; an IPv4 address for itself. */
+export const networkOf = (address: string): string => (isIPv6(address) ? prefix64(address) : address);
+
+/** Without a zone, and without the IPv6 form in which a dual-stack socket tells IPv4 addresses. */
+export function plainAddress(address: string | undefined): string {
+  if (address === undefined) return 'unknown';
+  if (!address.includes(':')) return address;
+  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? (address.split('%', 1)[0] as string);
 }
 
 function prefix64(address: string): string {
-  const [head = '', tail] = (address.split('%', 1)[0] ?? '').split('::');
+  const [head = '', tail] = address.split('::');
   const groups = head === '' ? [] : head.split(':');
   const behind = tail === undefined || tail === '' ? [] : tail.split(':');
   const missing = tail === undefined ? 0 : 8 - groups.length - behind.length;

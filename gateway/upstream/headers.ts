@@ -2,17 +2,29 @@ import { CALLER_ID, HOP_BY_HOP } from '../../shared/headers.ts';
 
 /** Which headers cross the gateway. One pass each way; names and values in a flat list, as they come and go. */
 
-/** Never from a client: ours to set, or the core's to trust. */
+/** Never from a client: ours to set, or what some server takes for the caller, its address, the method or the target. */
 const OURS: ReadonlySet<string> = new Set([
   'authorization',
+  'client-ip',
   'content-length',
   'cookie',
   'expect',
   'forwarded',
   'host',
+  'true-client-ip',
   'via',
+  'x-api-key',
+  'x-client-ip',
+  'x-cluster-client-ip',
+  'x-host',
+  'x-http-method',
+  'x-http-method-override',
+  'x-method-override',
+  'x-original-host',
+  'x-original-url',
   'x-real-ip',
   'x-request-id',
+  'x-rewrite-url',
   CALLER_ID,
 ]);
 
@@ -31,7 +43,7 @@ const NOT_THE_CORES: ReadonlySet<string> = new Set([
 
 /** What goes to the core: the client's headers less all that is not its to say, then `ours`. */
 export function requestHeaders(rawHeaders: readonly string[], ours: readonly string[]): string[] {
-  const kept = filter(rawHeaders, (name) => !OURS.has(name) && !isLookAlike(name));
+  const kept = filter(rawHeaders, (name) => !OURS.has(name) && isPlain(name));
   kept.push(...ours);
   return kept;
 }
@@ -41,8 +53,12 @@ export function responseHeaders(rawHeaders: readonly string[]): string[] {
   return filter(rawHeaders, (name) => !NOT_THE_CORES.has(name) && !name.startsWith('x-ratelimit-'));
 }
 
-/** X-Forwarded-For spelled x_forwarded_for passes for it in every CGI-like environment. */
-const isLookAlike = (name: string): boolean => name.startsWith('x-forwarded-') || name.includes('_');
+/**
+ * Where headers become variables, as in every CGI-like environment, x_caller_id and x.caller.id pass for X-Caller-Id: so
+ * names are letters, digits and hyphens here, whatever else HTTP allows.
+ */
+const isPlain = (name: string): boolean => PLAIN.test(name) && !name.startsWith('x-forwarded');
+const PLAIN = /^[a-z0-9-]+$/;
 
 /** Drops what is meant for one connection only: the fixed list, and what the sender names (RFC 9110 §7.6.1). */
 function filter(rawHeaders: readonly string[], isWanted: (name: string) => boolean): string[] {

@@ -10,6 +10,7 @@ test('a start with bad settings names every fault at once, repeats no value, and
     CORE_URL: 'ftp://core,http://core/path',
     REDIS_URL: 'secret-in-the-wrong-place',
     REDIS_TIMEOUT_MS: '5s',
+    TRUSTED_PROXIES: '10.0.0.0/8,10.0.0.0/33, 300.0.0.1,2001:db8::/32/1,::1/129,10/8,proxy.local',
     ADMIN_HOST: '0.0.0.0',
     RATELIMIT_FIELDS: 'yes',
     LOG_LEVEL: 'loud',
@@ -22,6 +23,12 @@ test('a start with bad settings names every fault at once, repeats no value, and
   CORE_URL.1: must be origins like http://127.0.0.1:7001, without a path
   REDIS_URL: must be a redis:// or rediss:// URL
   REDIS_TIMEOUT_MS: must be a whole number from 1 to 60000
+  TRUSTED_PROXIES.1: must be an IP address or a block like 10.0.0.0/8
+  TRUSTED_PROXIES.2: must be an IP address or a block like 10.0.0.0/8
+  TRUSTED_PROXIES.3: must be an IP address or a block like 10.0.0.0/8
+  TRUSTED_PROXIES.4: must be an IP address or a block like 10.0.0.0/8
+  TRUSTED_PROXIES.5: must be an IP address or a block like 10.0.0.0/8
+  TRUSTED_PROXIES.6: must be an IP address or a block like 10.0.0.0/8
   RATELIMIT_FIELDS: must be on or off
   LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
   ADMIN_TOKEN: is required when ADMIN_HOST is not a loopback address

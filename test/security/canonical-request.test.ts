@@ -7,6 +7,7 @@ import { startStack } from '../support/stack.ts';
 test.for([
   ['a dot segment', '/v1/../v1/pets'],
   ['an encoded dot segment', '/v1/%2e%2e/v1/pets'],
+  ['a dot segment with a parameter', '/v1/..;x=1/v1/pets'],
   ['an empty segment', '//v1/pets'],
   ['a backslash', '/v1\\pets'],
   ['an encoded slash', '/v1%2fpets'],
@@ -30,18 +31,25 @@ test.for([
   expect(core.heads).toEqual([]);
 });
 
+const POST = 'POST /v1/pets HTTP/1.1\r\nhost: a\r\n';
+
 test.for([
   ['two Host headers', 'GET /v1/pets HTTP/1.1\r\nhost: a\r\nhost: b\r\n'],
   ['a Host that is none', 'GET /v1/pets HTTP/1.1\r\nhost: x/../@y\r\n'],
   ['a coding that is not chunked', 'POST /v1/pets HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n'],
   ['chunks in HTTP/1.0', 'POST /v1/pets HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n'],
+  ['no Host in HTTP/1.0', 'GET /v1/pets HTTP/1.0\r\n'],
+  ['a Host longer than any', `GET /v1/pets HTTP/1.1\r\nhost: ${'a'.repeat(260)}\r\n`],
+  ['two of one Content-Type', `${POST}content-type: application/json\r\nContent-Type: text/plain\r\n`],
+  ['two of one Idempotency-Key', `${POST}idempotency-key: a\r\nidempotency-key: b\r\n`],
+  ['a coding in front of nothing', `${POST}transfer-encoding: ,chunked\r\n`],
   ['another version', 'GET /v1/pets HTTP/2.0\r\nhost: a\r\n'],
 ])('%s is refused, and forwarded to nobody', async ([, head]) => {
   const core = await listeningCore();
   const stack = await startStack({ CORE_URL: core.url });
   const key = await stack.issueKey();
   const raw = await sendBytes(stack.gateway, `${head}authorization: Bearer ${key}\r\n\r\n0\r\n\r\n`);
-  expect(raw).toMatch(/^HTTP\/1.1 400 [\s\S]*"code":"invalid_request"/);
+  expect(raw).toMatch(/^HTTP\/1.1 400 [\s\S]*\r\nConnection: close\r\n[\s\S]*"code":"invalid_request"/i);
   expect(core.heads).toEqual([]);
 });
 
@@ -85,6 +93,17 @@ test.for([
     400,
     'invalid_request',
   ],
+  ['TRACE', 'TRACE /v1/pets HTTP/1.1\r\nhost: a\r\n', 405, 'method_not_allowed'],
+  ['a target of 9 kB', `GET /${'a'.repeat(9_000)} HTTP/1.1\r\nhost: a\r\n`, 414, 'uri_too_long'],
+  ['a target of 20 kB', `GET /${'a'.repeat(20_000)} HTTP/1.1\r\nhost: a\r\n`, 414, 'uri_too_long'],
+  ['20 kB in one header', `GET / HTTP/1.1\r\nhost: a\r\nx: ${'a'.repeat(20_000)}\r\n`, 431, 'headers_too_large'],
+  [
+    '20 kB in many headers',
+    `GET / HTTP/1.1\r\nhost: a\r\n${'x: abcdefgh\r\n'.repeat(1_600)}`,
+    431,
+    'headers_too_large',
+  ],
+  ['200 kB of headers', `GET / HTTP/1.1\r\nhost: a\r\nx: ${'a'.repeat(200_000)}\r\n`, 431, 'headers_too_large'],
   ['CONNECT', 'CONNECT a:1 HTTP/1.1\r\nhost: a\r\n', 405, 'method_not_allowed'],
   ['a line that is no header', 'GET /v1/pets HTTP/1.1\r\nhost: a\r\nbroken\r\n', 400, 'invalid_request'],
 ] as const)('%s is answered in the Error shape, with limits, and closed', async ([, head, status, code]) => {

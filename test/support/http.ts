@@ -15,10 +15,15 @@ export interface Sent {
   readonly headers?: Record<string, string | string[]>;
   readonly body?: string | Buffer;
   readonly agent?: http.Agent;
+  /** The address to connect from. */
+  readonly from?: string;
 }
 
 /** One request, sent as it is told, on a connection of its own unless an agent says otherwise. */
-export function send(url: string, { method = 'GET', key, headers = {}, body, agent }: Sent = {}): Promise<Answer> {
+export function send(
+  url: string,
+  { method = 'GET', key, headers = {}, body, agent, from }: Sent = {},
+): Promise<Answer> {
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
   const { hostname, port } = new URL(url);
   const path = url.slice(url.indexOf('/', 'http://'.length));
@@ -30,6 +35,7 @@ export function send(url: string, { method = 'GET', key, headers = {}, body, age
     path,
     method,
     agent: agent ?? false,
+    ...(from !== undefined && { localAddress: from }),
     headers: { ...authorization, ...length, ...headers },
   });
   request.once('error', reject);

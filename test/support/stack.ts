@@ -5,6 +5,7 @@ import { readCoreSettings } from '../../core/config.ts';
 import { startCore } from '../../core/core.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
 import { startGateway } from '../../gateway/start.ts';
+import type { ServerLimits } from '../../shared/server-limits.ts';
 import { cleanUp } from './clean-up.ts';
 import { type Answer, post, send } from './http.ts';
 import { type LogLine, readableLog } from './log.ts';
@@ -32,8 +33,14 @@ export async function temporaryFolder(): Promise<string> {
   return directory;
 }
 
-/** A core and a gateway, wired as their mains wire them, on ports of their own. Gone after the test, or after its file. */
-export async function startStack(environment: Record<string, string> = {}): Promise<Stack> {
+/**
+ * A core and a gateway, wired as their mains wire them, on ports of their own. Gone after the test, or after its file.
+ * @param limits what the gateway allows its clients, where the defaults would take too long
+ */
+export async function startStack(
+  environment: Record<string, string> = {},
+  limits: Partial<ServerLimits> = {},
+): Promise<Stack> {
   const directory = environment.DATA_DIR ?? (await temporaryFolder());
   const { logger, lines } = readableLog();
   const core = await startCore(
@@ -48,7 +55,7 @@ export async function startStack(environment: Record<string, string> = {}): Prom
     PORT: '0',
     ADMIN_PORT: '0',
   };
-  const gateway = await startGateway(readGatewaySettings(settings), logger);
+  const gateway = await startGateway(readGatewaySettings(settings), logger, limits);
   const { gateway: url = '', admin: adminUrl = '' } = gateway.addresses;
 
   async function admin(method: string, path: string, body?: unknown): Promise<Answer> {

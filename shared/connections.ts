@@ -1,0 +1,123 @@
+import type { Server, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ServerLimits } from './server-limits.ts';
+
+/** Which limit a connection was over. */
+export type ConnectionLimit = 'total' | 'address';
+
+export interface ConnectionCaps {
+  /**
+   * Under which name a peer's connections are counted together; undefined where they are not, as for a proxy that brings
+   * everyone's. Without it there is only the limit for all.
+   */
+  readonly countedAs?: ((remoteAddress: string | undefined) => string | undefined) | undefined;
+  /** Told of every connection that was closed because there were too many. */
+  readonly onRefused?: ((limit: ConnectionLimit) => void) | undefined;
+}
+
+interface Connection {
+  /** What is being answered on it, in the order in which it was asked. */
+  readonly answers: Set<ServerResponse>;
+  /** The answer that was seen waiting for its reader, and since when. */
+  slow?: { readonly answer: ServerResponse; readonly since: number };
+}
+
+/** The connections of a server, how many there may be, and what is being answered on each. */
+export class Connections {
+  readonly #connections = new Map<Socket, Connection>();
+  readonly #perAddress = new Map<string, number>();
+  readonly #limits: ServerLimits;
+  readonly #caps: ConnectionCaps;
+
+  constructor(server: Server, limits: ServerLimits, caps: ConnectionCaps) {
+    this.#limits = limits;
+    this.#caps = caps;
+    // Past this Node closes a connection as it is accepted, which is as cheap as it gets.
+    server.maxConnections = limits.connections;
+    server.on('drop', () => caps.onRefused?.('total'));
+    server.on('connection', (socket) => this.#add(socket));
+    const sweeping = setInterval(() => this.#cutSlowReaders(), limits.checkEveryMs / 2).unref();
+    server.once('close', () => clearInterval(sweeping));
+  }
+
+  #add(socket: Socket): void {
+    const name = this.#caps.countedAs?.(socket.remoteAddress);
+    const count = name === undefined ? 0 : (this.#perAddress.get(name) ?? 0);
+    if (count >= this.#limits.connectionsPerAddress) {
+      socket.destroy();
+      this.#caps.onRefused?.('address');
+      return;
+    }
+    this.#connections.set(socket, { answers: new Set() });
+    if (name !== undefined) this.#perAddress.set(name, count + 1);
+    socket.once('close', () => {
+      this.#connections.delete(socket);
+      if (name !== undefined) this.#release(name);
+    });
+  }
+
+  #release(name: string): void {
+    const left = (this.#perAddress.get(name) ?? 1) - 1;
+    if (left === 0) this.#perAddress.delete(name);
+    else this.#perAddress.set(name, left);
+  }
+
+  answering(response: ServerResponse): void {
+    const answers = this.#answersOn(response.req.socket);
+    answers?.add(response);
+    response.once('close', () => answers?.delete(response));
+  }
+
+  #answersOn(socket: Socket): Set<ServerResponse> | undefined {
+    return this.#connections.get(socket)?.answers;
+  }
+
+  /**
+   * Whether an error may be written on a connection whose bytes make no sense any more. Only the request that they belong
+   * to may be waiting for an answer, with nothing of it sent: anything else would take the error for its own.
+   */
+  mayWriteError(socket: Socket): boolean {
+    const [first, second] = this.#answersOn(socket) ?? [];
+    return first === undefined || (second === undefined && !first.req.complete && !first.headersSent);
+  }
+
+  /** Lets the answers to whole requests end, and closes the connection then; half a request ends it at once. */
+  finish(socket: Socket): void {
+    const last = [...(this.#answersOn(socket) ?? [])].at(-1);
+    if (last === undefined || !last.req.complete) socket.destroy();
+    else last.once('close', () => socket.destroySoon());
+  }
+
+  closeAfterAnswers(): void {
+    for (const { answers } of this.#connections.values())
+      for (const response of answers) response.shouldKeepAlive = false;
+  }
+
+  /** Ends every connection once it is idle, and all that are left when the time is over. */
+  async end(graceMs: number): Promise<void> {
+    const deadline = performance.now() + graceMs;
+    while (this.#connections.size > 0) {
+      const isOver = performance.now() > deadline;
+      for (const [socket, { answers }] of this.#connections) {
+        if (isOver) socket.destroy();
+        else if (answers.size === 0 && socket.writableLength === 0) socket.destroySoon();
+      }
+      await sleep(10);
+    }
+  }
+
+  /**
+   * Node's own timeout sees silence only: a client that takes a byte now and then is never silent. Here an answer has a
+   * time in which it must be taken whole. Looked at twice per check, so that none is cut more than one check late.
+   */
+  #cutSlowReaders(): void {
+    const now = performance.now();
+    for (const [socket, connection] of this.#connections) {
+      const [answer] = connection.answers;
+      if (answer === undefined || socket.writableLength === 0) delete connection.slow;
+      else if (connection.slow?.answer !== answer) connection.slow = { answer, since: now };
+      else if (now - connection.slow.since >= this.#limits.answerMs) socket.destroy();
+    }
+  }
+}

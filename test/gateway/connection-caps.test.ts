@@ -1,0 +1,60 @@
+import { once } from 'node:events';
+import net, { type Socket } from 'node:net';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+/** A connection that brings nothing. Linux has all of 127.0.0.0/8, so tests can come from several addresses. */
+async function connect(url: string, from: string): Promise<Socket> {
+  const socket = net.connect({ port: Number(new URL(url).port), host: '127.0.0.1', localAddress: from });
+  cleanUp(() => socket.destroy());
+  socket.on('error', () => {});
+  await once(socket, 'connect');
+  return socket;
+}
+
+const isClosedAtOnce = (socket: Socket): Promise<boolean> =>
+  Promise.race([
+    once(socket, 'close').then(() => true),
+    new Promise<boolean>((resolve) => setTimeout(() => resolve(false), 500)),
+  ]);
+
+const refused = async (stack: Awaited<ReturnType<typeof startStack>>, limit: string): Promise<number> => {
+  const { text } = await send(`${stack.adminUrl}/metrics`);
+  return Number(
+    new RegExp(`^gateway_connections_refused_total\\{limit="${limit}"\\} (\\d+)$`, 'm').exec(text)?.[1] ?? 0,
+  );
+};
+
+test('an address has so many connections; one more is closed at once and counted, and others are not concerned', async () => {
+  const stack = await startStack({}, { connectionsPerAddress: 3 });
+  const held = await Promise.all(Array.from({ length: 3 }, () => connect(stack.gateway, '127.0.0.2')));
+  const over = await Promise.all(Array.from({ length: 2 }, () => connect(stack.gateway, '127.0.0.2')));
+  expect(await Promise.all(over.map(isClosedAtOnce))).toEqual([true, true]);
+  expect((await send(`${stack.gateway}/v1/pets`, { from: '127.0.0.3' })).status).toBe(401);
+  expect(await refused(stack, 'address')).toBe(2);
+  expect(stack.log.filter(({ msg }) => msg === 'too many connections')).toEqual([
+    expect.objectContaining({ level: 40, limit: 'address' }),
+  ]);
+  held[0]?.destroy();
+  await expect
+    .poll(() =>
+      send(`${stack.gateway}/v1/pets`, { from: '127.0.0.2' }).then(
+        ({ status }) => status,
+        () => 0,
+      ),
+    )
+    .toBe(401);
+});
+
+test('connections of trusted proxies and of this machine are counted in the total only', async () => {
+  const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.2/32' }, { connectionsPerAddress: 1, connections: 6 });
+  for (const from of ['127.0.0.2', '127.0.0.1']) {
+    const sockets = await Promise.all(Array.from({ length: 3 }, () => connect(stack.gateway, from)));
+    expect(await Promise.all(sockets.map(isClosedAtOnce))).toEqual([false, false, false]);
+  }
+  expect(await isClosedAtOnce(await connect(stack.gateway, '127.0.0.3'))).toBe(true);
+  expect(await refused(stack, 'total')).toBe(1);
+  expect(await refused(stack, 'address')).toBe(0);
+});
