@@ -1,0 +1,82 @@
+/**
+ * Judges the bytes that a core got: they must be whole requests in one strict form, each of which the gateway decided on,
+ * and nothing else. Knows nothing of how the gateway works.
+ */
+
+/** A request that was decided on and let through, as it is logged. */
+export interface Decided {
+  readonly id: string;
+  readonly method: string;
+  readonly path: string;
+}
+
+const REQUEST_LINE = /^(GET|HEAD|POST) (\/v1(?:\/[A-Za-z0-9-]+)+)(?:\?[A-Za-z0-9=&?/.%]*)? HTTP\/1\.1$/;
+const HEADER = /^([A-Za-z0-9-]+): ?([\t\x20-\x7e\x80-\xff]*)$/;
+const NEVER = /^(transfer-encoding|expect|upgrade|te|trailer|keep-alive|proxy-.*|cookie|forwarded|http2-settings-?)$/;
+const ONCE = ['host', 'connection', 'x-request-id', 'x-caller-id', 'x-forwarded-for', 'x-forwarded-host'];
+
+export interface Judgement {
+  /** How many requests the bytes are. */
+  requests: number;
+  /** What is wrong with them, a line each; none where every byte belongs to a request that was decided on. */
+  readonly faults: string[];
+}
+
+export function judge(received: readonly string[], decided: readonly Decided[]): Judgement {
+  const open = new Map<string, number>();
+  for (const { id, method, path } of decided) {
+    const name = `${id} ${method} ${path}`;
+    open.set(name, (open.get(name) ?? 0) + 1);
+  }
+  const judgement: Judgement = { requests: 0, faults: [] };
+  for (const bytes of received) judgeConnection(bytes, open, judgement);
+  return judgement;
+}
+
+function judgeConnection(bytes: string, open: Map<string, number>, judgement: Judgement): void {
+  const { faults } = judgement;
+  let rest = bytes;
+  while (rest !== '') {
+    const end = rest.indexOf('\r\n\r\n');
+    if (end === -1) {
+      faults.push(`bytes that are no request: ${JSON.stringify(rest.slice(0, 200))}`);
+      return;
+    }
+    judgement.requests += 1;
+    const [line = '', ...lines] = rest.slice(0, end).split('\r\n');
+    const headers = lines.map((text): [string, string] => [
+      HEADER.exec(text)?.[1]?.toLowerCase() ?? '',
+      HEADER.exec(text)?.[2] ?? '',
+    ]);
+    faults.push(...faultsOfHead(line, headers), ...faultsOfDecision(line, headers, open));
+    const length = Number(headers.find(([name]) => name === 'content-length')?.[1] ?? 0);
+    if (end + 4 + length > rest.length) faults.push(`a body that is cut short: ${line}`);
+    rest = rest.slice(end + 4 + length);
+  }
+}
+
+function faultsOfHead(line: string, headers: readonly [string, string][]): string[] {
+  const names = headers.map(([name]) => name);
+  const faults: string[] = [];
+  if (!REQUEST_LINE.test(line)) faults.push(`not canonical: ${JSON.stringify(line)}`);
+  if (names.includes('')) faults.push(`a line that is no header: ${line}`);
+  if (names.some((name) => NEVER.test(name))) faults.push(`a header of the client's connection: ${line}`);
+  if (new Set(names).size < names.length) {
+    const twice = names.filter((name, at) => names.indexOf(name) !== at && name !== 'x');
+    if (twice.length > 0) faults.push(`${twice.join(', ')} more than once: ${line}`);
+  }
+  if (ONCE.some((name) => !names.includes(name))) faults.push(`without what the gateway says of it: ${line}`);
+  if (!line.startsWith('POST') && names.includes('content-length')) faults.push(`a body of a ${line}`);
+  return faults;
+}
+
+/** Strikes a request off the list of those that were decided on. */
+function faultsOfDecision(line: string, headers: readonly [string, string][], open: Map<string, number>): string[] {
+  const [method = '', target = ''] = line.split(' ');
+  const id = headers.find(([name]) => name === 'x-request-id')?.[1];
+  const name = `${id} ${method} ${target.split('?', 1)[0]}`;
+  const left = open.get(name) ?? 0;
+  if (left === 0) return [`never decided on: ${name}`];
+  open.set(name, left - 1);
+  return [];
+}

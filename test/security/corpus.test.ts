@@ -1,0 +1,116 @@
+import { once } from 'node:events';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { createProxyServer } from 'http-proxy-3';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { startStack } from '../support/stack.ts';
+import { type Decided, judge } from './core-bytes.ts';
+import { CORPUS, METHODS, streamsOf } from './corpus/corpus.ts';
+import { play } from './play.ts';
+import { recordingCore } from './recording-core.ts';
+
+const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+
+test('the corpus is large, and every case of it is another', () => {
+  expect(CORPUS.length).toBeGreaterThanOrEqual(300);
+  expect(new Set(CORPUS.map(({ name }) => name)).size).toBe(CORPUS.length);
+  expect(new Set(CORPUS.map(({ writes, cut }) => [cut, ...writes].join('|'))).size).toBe(CORPUS.length);
+});
+
+test('of all hostile byte streams, the core gets the requests that were decided on, and not a byte besides', async () => {
+  const core = await recordingCore();
+  const stack = await startStack({ CORE_URL: core.url });
+  const answers = await play(stack.gateway, streamsOf(CORPUS, await stack.issueKey(unlimited)));
+  expect(answers.size).toBe(CORPUS.length * METHODS.length);
+
+  const requests = stack.log.filter(({ msg }) => msg === 'request');
+  const decided = requests.filter(({ outcome }) => outcome === 'admitted');
+  const received = core.received();
+  const { faults, requests: forwarded } = judge(received, decided.map(toDecided));
+  expect(faults).toEqual([]);
+  expect(received.join('')).not.toMatch(/admin|6\.6\.6\.6|evil/);
+  // Nor is one missing that was answered; of a client that left, the core may have heard or not.
+  const withStatus = (wanted: number) => decided.filter(({ status }) => status === wanted).length;
+  expect(forwarded).toBeGreaterThanOrEqual(withStatus(200));
+  expect(forwarded).toBeLessThanOrEqual(withStatus(200) + withStatus(499));
+  // The check is about something: many of them are forwarded, and many more are not.
+  expect(forwarded).toBeGreaterThan(150);
+  expect(requests.length - decided.length).toBeGreaterThan(3_000);
+  expect(requests.filter(({ status }) => Number(status) >= 500)).toEqual([]);
+  expect([...answers.values()].filter((answer) => answer !== '' && !ANSWER.test(answer))).toEqual([]);
+}, 120_000);
+
+/** An interim answer or none, then a good one or one in the Error shape, with limits either way. */
+const ANSWER =
+  /^(?:HTTP\/1\.1 100 Continue\r\n\r\n)?HTTP\/1\.1 (?:200 OK|4\d\d [\w ]+)\r\n(?=[\s\S]*X-RateLimit-Limit: \d+\r\n)[\s\S]*\r\n\r\n(?:\[\]|\{"code":"\w+","message":"[^"]+","status":4\d\d\})/;
+
+const toDecided = ({ requestId, method, path }: Record<string, unknown>): Decided => ({
+  id: String(requestId),
+  method: String(method),
+  path: String(path),
+});
+
+/** What http-proxy-3 does with what Node's parser shows it, every request of which counts as decided on. */
+async function plainProxy(target: string, decided: Decided[]): Promise<string> {
+  const proxy = createProxyServer({ target, agent: new http.Agent({ keepAlive: true }) });
+  proxy.on('error', (_fault, _request, response) => void response.destroy());
+  const server = http.createServer((request, response) => {
+    const { method = '', url = '', headers } = request;
+    decided.push({ id: String(headers['x-request-id']), method, path: url.split('?', 1)[0] as string });
+    proxy.web(request, response);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  cleanUp(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+test('the same check catches a forwarder that passes on what it was given', async () => {
+  const core = await recordingCore();
+  const decided: Decided[] = [];
+  const url = await plainProxy(core.url, decided);
+  await play(
+    url,
+    streamsOf(
+      CORPUS.filter(({ name }) => name.startsWith('no length and chunks')),
+      'k',
+    ),
+  );
+  expect(judge(core.received(), decided).faults).toContain('never decided on: undefined GET /v1/smuggled');
+});
+
+const ID =
+  'host: a\r\nconnection: keep-alive\r\nx-caller-id: k\r\nx-forwarded-for: c\r\nx-forwarded-host: a\r\nx-request-id';
+const decidedOnce = [{ id: '1', method: 'GET', path: '/v1/pets' }];
+
+test.for([
+  ['a request twice', `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\n\r\n`.repeat(2), 'never decided on: 1 GET /v1/pets'],
+  ['another path', `GET /v1/pets/1 HTTP/1.1\r\n${ID}: 1\r\n\r\n`, 'never decided on: 1 GET /v1/pets/1'],
+  ['a spelling', `GET /v1/x/../pets HTTP/1.1\r\n${ID}: 1\r\n\r\n`, 'not canonical: "GET /v1/x/../pets HTTP/1.1"'],
+  ['bytes behind', `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\n\r\nabc`, 'bytes that are no request: "abc"'],
+  ['a body', `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\ncontent-length: 1\r\n\r\na`, 'a body of a GET /v1/pets HTTP/1.1'],
+  [
+    'chunks',
+    `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\ntransfer-encoding: chunked\r\n\r\n`,
+    "a header of the client's connection: GET /v1/pets HTTP/1.1",
+  ],
+  ['two hosts', `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\nhost: b\r\n\r\n`, 'host more than once: GET /v1/pets HTTP/1.1'],
+  [
+    'nobody’s word',
+    'GET /v1/pets HTTP/1.1\r\nx-request-id: 1\r\n\r\n',
+    'without what the gateway says of it: GET /v1/pets HTTP/1.1',
+  ],
+] as const)('the check catches %s', ([, bytes, fault]) => {
+  expect(judge([bytes], decidedOnce).faults).toContain(fault);
+});
+
+test('the check has nothing to say about a decided request', () => {
+  expect(judge([`GET /v1/pets?limit=1 HTTP/1.1\r\n${ID}: 1\r\n\r\n`], decidedOnce)).toEqual({
+    requests: 1,
+    faults: [],
+  });
+});

@@ -1,0 +1,24 @@
+import { CONNECTIONS } from './connections.ts';
+import { FRAMING } from './framing.ts';
+import { HEADS } from './heads.ts';
+import type { Case } from './parts.ts';
+
+/** Hostile byte streams: each is sent once with each method. */
+export const CORPUS: readonly Case[] = [...FRAMING, ...HEADS, ...CONNECTIONS];
+export const METHODS = ['GET', 'POST', 'DELETE', 'OPTIONS'] as const;
+
+/** A case as it goes out: with a method, a key, and an id by which it is known again. */
+export interface Stream extends Case {
+  readonly id: string;
+}
+
+export function streamsOf(cases: readonly Case[], key: string): Stream[] {
+  return METHODS.flatMap((method) =>
+    cases.map(({ name, writes, cut }, at) => {
+      const id = `${method}-${at}`;
+      const fill = (text: string) =>
+        text.replaceAll('{method}', method).replaceAll('{id}', id).replaceAll('{key}', key);
+      return { id, name: `${method}: ${name}`, writes: writes.map(fill), ...(cut && { cut }) };
+    }),
+  );
+}

@@ -1,0 +1,35 @@
+import { once } from 'node:events';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { cleanUp } from '../support/clean-up.ts';
+
+/** A core that reads HTTP as any server of today does, answers everything, and keeps every byte that it gets. */
+export interface RecordingCore {
+  readonly url: string;
+  /** What came, a text of bytes for each connection. */
+  received(): string[];
+}
+
+export async function recordingCore(): Promise<RecordingCore> {
+  const connections: Buffer[][] = [];
+  const server = http.createServer((request, response) => {
+    request.resume();
+    response.writeHead(200, { 'Content-Type': 'application/json', 'Content-Length': '2' });
+    response.end('[]');
+  });
+  server.on('connection', (socket) => {
+    const chunks: Buffer[] = [];
+    connections.push(chunks);
+    socket.on('data', (chunk: Buffer) => void chunks.push(chunk));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  cleanUp(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    received: () => connections.map((chunks) => Buffer.concat(chunks).toString('latin1')),
+  };
+}
