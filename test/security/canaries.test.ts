@@ -1,0 +1,132 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { post, send, sendBytes } from '../support/http.ts';
+import { startService } from '../support/process.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { recordingCore } from './recording-core.ts';
+
+const REDIS_PASSWORD = 'canary-password-of-redis';
+const ADMIN_TOKEN = 'canary-token-of-the-operators';
+const CORE_TOKEN = 'canary-token-of-the-core';
+
+/** Everything that a Redis is told from now on. */
+async function monitored(url: string): Promise<string[]> {
+  const lines: string[] = [];
+  const monitor = await new Redis(url).monitor();
+  monitor.on('monitor', (_time: string, command: string[]) => void lines.push(command.join(' ')));
+  cleanUp(() => monitor.disconnect());
+  return lines;
+}
+
+/** The command lines of all processes that can be seen. */
+const commandLines = (): string =>
+  readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map((id) => {
+      try {
+        return readFileSync(`/proc/${id}/cmdline`, 'utf8').replaceAll('\0', ' ');
+      } catch {
+        return '';
+      }
+    })
+    .join('\n');
+
+/** Every place in which clients put keys, rightly or not; `other` is one that opens nothing. */
+async function useEverywhere(gateway: string, key: string, other: string): Promise<string[]> {
+  const pets = `${gateway}/v1/pets`;
+  const line = 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n';
+  const misplaced = {
+    'X-Api-Key': key,
+    'Proxy-Authorization': `Bearer ${key}`,
+    Cookie: `key=${key}`,
+    X_Authorization: key,
+    'X-Request-Id': key,
+    'X-Forwarded-For': key,
+    Connection: `close, ${key}`,
+  };
+  const answers = await Promise.all([
+    send(pets, { key }),
+    send(pets, { key, headers: misplaced }),
+    post(pets, { name: 'Rex' }, { key }),
+    send(`${pets}?key=${key}`, { key }),
+    send(`${pets}/${key}`, { key }),
+    send(`${pets}/${key}`),
+    send(`${gateway}/${key}`, { key }),
+    send(pets, { key: other }),
+    send(pets, { key: `${key}x` }),
+    send(pets, { key: key.slice(0, -1) }),
+    send(pets, { headers: { authorization: `Basic ${key}` } }),
+    send(pets, { headers: { authorization: [`Bearer ${key}`, `Bearer ${other}`] as unknown as string } }),
+    send(pets, { method: 'DELETE', key }),
+    send(pets, { method: 'POST', key, body: key, headers: { 'content-type': 'text/plain' } }),
+    send(`${gateway}/v1/../${key}`, { key }),
+  ]);
+  const broken = await Promise.all([
+    sendBytes(gateway, `${line}Authorization: Bearer ${key}\r\nnonsense ${key}\r\n\r\n`),
+    sendBytes(gateway, `${line}Authorization : Bearer ${key}\r\n\r\n`),
+    sendBytes(gateway, `${key} /v1/pets HTTP/1.1\r\n\r\n`),
+    sendBytes(gateway, `${line}Authorization: Bearer ${key}\r\nX: ${key.repeat(1_000)}\r\n\r\n`),
+  ]);
+  return [...answers.map(({ headers, text }) => JSON.stringify(headers) + text), ...broken];
+}
+
+test('keys and secrets are nowhere outside the gateway: answers, log, metrics, core, process list, Redis', async () => {
+  const redisServer = await startRedisServer();
+  cleanUp(redisServer.stop);
+  const url = redisServer.url.replace('//', `//:${REDIS_PASSWORD}@`);
+  const redis = new Redis(redisServer.url);
+  cleanUp(() => redis.disconnect());
+  await redis.config('SET', 'requirepass', REDIS_PASSWORD);
+  const commands = await monitored(url);
+  const core = await recordingCore();
+  const gateway = await startService('gateway/main.ts', {
+    PORT: '0',
+    ADMIN_PORT: '0',
+    CORE_URL: `${core.url},http://127.0.0.1:1`,
+    DATA_DIR: await temporaryFolder(),
+    LOG_LEVEL: 'trace',
+    REDIS_URL: url,
+    REDIS_TIMEOUT_MS: '2000',
+    ADMIN_TOKEN,
+    CORE_TOKEN,
+  });
+  const { gateway: clients = '', admin = '' } = gateway.addresses;
+  const issued = await Promise.all(
+    ['free', 'pro'].map((plan) => post(`${admin}/keys`, { name: plan, plan }, { key: ADMIN_TOKEN })),
+  );
+  const [key, revoked] = issued.map(({ json }) => (json as { key: string }).key) as [string, string];
+  await send(`${admin}/keys/${revoked.slice(3, 15)}`, { method: 'DELETE', key: ADMIN_TOKEN });
+
+  const answers = await useEverywhere(clients, key, revoked);
+  const running = commandLines();
+  for (const target of ['/keys', '/plans', `/keys/${key}`, `/?${ADMIN_TOKEN}`]) {
+    for (const bearer of [ADMIN_TOKEN, key, `${ADMIN_TOKEN}x`]) {
+      const { headers, text } = await send(admin + target, { key: bearer });
+      answers.push(JSON.stringify(headers) + text);
+    }
+  }
+  const metrics = (await send(`${admin}/metrics`)).text;
+  await redisServer.stop();
+  answers.push(...(await useEverywhere(clients, key, revoked)));
+  gateway.child.kill('SIGINT');
+  const { out, err } = await gateway.ended;
+
+  const secrets = [key.slice(16), key.slice(16, 48), revoked.slice(16), REDIS_PASSWORD, ADMIN_TOKEN, CORE_TOKEN];
+  const received = core.received().join('').replaceAll(`Authorization: Bearer ${CORE_TOKEN}\r\n`, '');
+  const places = { answers: answers.join('\n'), out, err, metrics, received, running, commands: commands.join('\n') };
+  const leaks = Object.entries(places).flatMap(([place, text]) =>
+    secrets.filter((secret) => text.includes(secret)).map((secret) => `${place}: ${secret}`),
+  );
+  expect(leaks).toEqual([]);
+  // Each of these places was looked at while it held something.
+  const id = key.slice(3, 15);
+  expect(out.split('\n').filter((line) => line.includes(id)).length).toBeGreaterThan(10);
+  expect(places.answers).toContain('"code":"unauthorized"');
+  expect(received).toContain(id);
+  expect(running).toContain('gateway/main.ts');
+  expect(places.commands).toMatch(new RegExp(`gateway:key:\\{${id}\\}.* [0-9a-f]{64}`));
+  expect(metrics).toContain('gateway_admin_requests_total');
+}, 60_000);
