@@ -1,0 +1,12 @@
+import { readGatewaySettings } from '../../gateway/config.ts';
+import { startGateway } from '../../gateway/start.ts';
+import { createLogger } from '../../shared/logger.ts';
+import { run } from '../../shared/run.ts';
+
+/** The gateway's main, with the limits that a test has no time to wait for; as JSON in LIMITS. */
+await run(async () => {
+  const { LIMITS = '{}', ...environment } = process.env;
+  const settings = readGatewaySettings(environment);
+  const logger = createLogger('gateway', settings.LOG_LEVEL);
+  return { running: await startGateway(settings, logger, JSON.parse(LIMITS)), logger };
+});

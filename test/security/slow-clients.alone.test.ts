@@ -1,0 +1,169 @@
+import { once } from 'node:events';
+import http from 'node:http';
+import net, { type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { faultyCore, OK } from '../support/faulty-core.ts';
+import { post } from '../support/http.ts';
+import { startService } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+const CLIENTS = 1_000;
+const LIMIT_MS = 2_000;
+const LIMITS = {
+  headersMs: LIMIT_MS,
+  requestMs: LIMIT_MS,
+  answerMs: LIMIT_MS,
+  keepAliveMs: LIMIT_MS,
+  checkEveryMs: 250,
+};
+/** Node gives a connection that was promised a time a second more, in which a request may cross its end. */
+const LATE_MS = 1_000;
+/** For a machine that is busy with two thousand ends of connections, on either side of the wire. */
+const EARLY_MS = 500;
+const NOISE_MS = 1_500;
+/** Below this, twice is not worth telling from once: a moment's work of somebody else takes as long. */
+const P99_FLOOR_MS = 100;
+
+interface Gateway {
+  readonly url: string;
+  readonly key: string;
+  /** What its log says of the path that slow clients ask for. */
+  slow(): Record<string, unknown>[];
+}
+
+/** A gateway in a process of its own, so that the clients' work is not taken for its own. */
+async function limitedGateway(core: string): Promise<Gateway> {
+  const ADMIN_TOKEN = 'token-of-the-tests';
+  const gateway = await startService('test/security/limited-gateway.ts', {
+    PORT: '0',
+    ADMIN_PORT: '0',
+    ADMIN_TOKEN,
+    CORE_URL: core,
+    DATA_DIR: await temporaryFolder(),
+    LIMITS: JSON.stringify(LIMITS),
+  });
+  const { gateway: url = '', admin = '' } = gateway.addresses;
+  const unlimited = { name: 'test', plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+  const { json } = await post(`${admin}/keys`, unlimited, { key: ADMIN_TOKEN });
+  const lines = () => gateway.out().split('\n').slice(0, -1);
+  return {
+    url,
+    key: (json as { key: string }).key,
+    slow: () => lines().flatMap((line) => (line.includes('"path":"/v1/pets"') ? [JSON.parse(line)] : [])),
+  };
+}
+
+async function connect(url: string, first: string): Promise<Socket> {
+  const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
+  socket.on('error', () => {});
+  cleanUp(() => socket.destroy());
+  await once(socket, 'connect');
+  socket.write(first);
+  return socket;
+}
+
+/** A connection on which something is written now and then until it is cut; gives the milliseconds that this took. */
+async function untilCut(url: string, first: string, write: (socket: Socket) => void): Promise<number> {
+  const socket = await connect(url, first);
+  const startedAt = performance.now();
+  socket.resume();
+  const trickle = setInterval(() => socket.writable && write(socket), 500);
+  await once(socket, 'close');
+  clearInterval(trickle);
+  return performance.now() - startedAt;
+}
+
+/**
+ * The 99th percentile of a healthy client's waits in milliseconds: in the best of four moments, since what slow clients
+ * cost is there in each of them, and what else the machine does is not.
+ */
+async function healthyP99(to: Gateway): Promise<number> {
+  const moments: number[] = [];
+  for (let at = 0; at < 4; at++) moments.push(await p99Within(to, 300));
+  return Math.min(...moments);
+}
+
+/** Eight requests at a time, for so many milliseconds. */
+async function p99Within({ url, key }: Gateway, forMs: number): Promise<number> {
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 8 });
+  const waits: number[] = [];
+  const end = performance.now() + forMs;
+  const client = async () => {
+    while (performance.now() < end) {
+      const startedAt = performance.now();
+      await askOnce(url, key, agent);
+      waits.push(performance.now() - startedAt);
+    }
+  };
+  await Promise.all(Array.from({ length: 8 }, client));
+  agent.destroy();
+  return waits.sort((a, b) => a - b)[Math.floor(waits.length * 0.99)] as number;
+}
+
+async function askOnce(url: string, key: string, agent: http.Agent): Promise<void> {
+  const request = http.get(`${url}/v1/store/orders`, { agent, headers: { authorization: `Bearer ${key}` } });
+  const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+  expect(response.statusCode).toBe(200);
+  response.resume();
+  await once(response, 'end');
+}
+
+const GET = 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n';
+const ORDERS = 'GET /v1/store/orders HTTP/1.1\r\nHost: a\r\n';
+const POST = 'POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n';
+const bearer = (key: string): string => `Authorization: Bearer ${key}\r\n\r\n`;
+const oneByte = (socket: Socket): void => void socket.write('x');
+const nothing = (): void => {};
+const kinds: [name: string, first: (key: string) => string, write: (socket: Socket) => void][] = [
+  ['send a header byte by byte', () => `${GET}X: `, oneByte],
+  ['send a body byte by byte', (key) => POST + bearer(key), oneByte],
+  ['send nothing', () => '', nothing],
+  ['send nothing after a request', (key) => ORDERS + bearer(key), nothing],
+];
+
+const answering = (answer: string) => (socket: Socket, head: string) =>
+  void socket.write(head.includes('/pets') ? answer : OK);
+const answerOf = (size: number): string => `HTTP/1.1 200 OK\r\ncontent-length: ${size}\r\n\r\n${'x'.repeat(size)}`;
+
+const gateway = await limitedGateway(await faultyCore(answering(answerOf(100_000))));
+await healthyP99(gateway);
+const baseline = await healthyP99(gateway);
+
+test.for(kinds)('1,000 clients that %s are cut in time, and a healthy one hardly notices', async ([, first, write]) => {
+  const cuts = Array.from({ length: CLIENTS }, () => untilCut(gateway.url, first(gateway.key), write));
+  const p99 = await healthyP99(gateway);
+  const lasted = await Promise.all(cuts);
+  expect(Math.min(...lasted)).toBeGreaterThan(LIMIT_MS - EARLY_MS);
+  expect(Math.max(...lasted)).toBeLessThan(LIMIT_MS + LATE_MS + NOISE_MS);
+  expect(p99).toBeLessThan(Math.max(2 * baseline, P99_FLOOR_MS));
+});
+
+test('1,000 clients that never read are cut in time, and a healthy one hardly notices', async () => {
+  const request = GET + bearer(gateway.key);
+  const sockets = await Promise.all(Array.from({ length: CLIENTS }, () => connect(gateway.url, request)));
+  for (const socket of sockets) socket.pause();
+  const p99 = await healthyP99(gateway);
+  await sleep(LIMIT_MS + LATE_MS + NOISE_MS - 1_200);
+  // What they were sent is theirs to read, and behind it the connection has long ended.
+  const resumedAt = performance.now();
+  await Promise.all(sockets.map((socket) => once(socket.resume(), 'end')));
+  expect(performance.now() - resumedAt).toBeLessThan(LIMIT_MS - EARLY_MS);
+  expect(p99).toBeLessThan(Math.max(2 * baseline, P99_FLOOR_MS));
+});
+
+test('an answer that its client will not take is given up, also where the client takes a byte now and then', async () => {
+  // More than the kernel keeps for two connections.
+  const other = await limitedGateway(await faultyCore(answering(answerOf(20_000_000))));
+  const sockets = await Promise.all(Array.from({ length: 4 }, () => connect(other.url, GET + bearer(other.key))));
+  for (const socket of sockets) socket.pause();
+  const sip = setInterval(() => void sockets.slice(0, 2).map((socket) => socket.read(1_024)), 100);
+  cleanUp(() => clearInterval(sip));
+  await expect.poll(() => other.slow().length, { timeout: 10_000 }).toBe(4);
+  for (const { status, durationMs } of other.slow()) {
+    expect(status).toBe(499);
+    expect(durationMs).toBeGreaterThan(LIMIT_MS - EARLY_MS);
+    expect(durationMs).toBeLessThan(LIMIT_MS + LATE_MS + NOISE_MS);
+  }
+});
