@@ -16,7 +16,7 @@ export interface Stack {
   readonly core: string;
   readonly adminUrl: string;
   readonly directory: string;
-  readonly log: readonly LogLine[];
+  readonly log: LogLine[];
   /** A call of the admin API. */
   admin(method: string, path: string, body?: unknown): Promise<Answer>;
   /** Issues a key and gives the whole of it. */
