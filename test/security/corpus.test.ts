@@ -35,7 +35,7 @@ test('of all hostile byte streams, the core gets the requests that were decided 
   expect(forwarded).toBeGreaterThanOrEqual(withStatus(200));
   expect(forwarded).toBeLessThanOrEqual(withStatus(200) + withStatus(499));
   // The check is about something: many of them are forwarded, and many more are not.
-  expect(forwarded).toBeGreaterThan(150);
+  expect(forwarded).toBeGreaterThan(100);
   expect(requests.length - decided.length).toBeGreaterThan(3_000);
   expect(requests.filter(({ status }) => Number(status) >= 500)).toEqual([]);
   expect([...answers.values()].filter((answer) => answer !== '' && !ANSWER.test(answer))).toEqual([]);
@@ -70,7 +70,7 @@ async function plainProxy(target: string, decided: Decided[]): Promise<string> {
 }
 
 test('the same check catches a forwarder that passes on what it was given', async () => {
-  const core = await recordingCore();
+  const core = await recordingCore(200);
   const decided: Decided[] = [];
   const url = await plainProxy(core.url, decided);
   await play(

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { cleanUp } from '../support/clean-up.ts';
 
 /** A core that reads HTTP as any server of today does, answers everything, and keeps every byte that it gets. */
@@ -10,10 +11,12 @@ export interface RecordingCore {
   received(): string[];
 }
 
-export async function recordingCore(): Promise<RecordingCore> {
+/** @param answerAfterMs time for a forwarder to send what it has not sent yet */
+export async function recordingCore(answerAfterMs = 0): Promise<RecordingCore> {
   const connections: Buffer[][] = [];
-  const server = http.createServer((request, response) => {
+  const server = http.createServer(async (request, response) => {
     request.resume();
+    if (answerAfterMs > 0) await sleep(answerAfterMs);
     response.writeHead(200, { 'Content-Type': 'application/json', 'Content-Length': '2' });
     response.end('[]');
   });
