@@ -44,6 +44,7 @@ const GatewaySettings = z
     REDIS_URL: redisUrl.optional().describe('where limits are shared; embedded in this process when unset'),
     REDIS_TIMEOUT_MS: integer(1, 60_000).default(50).describe('after which a decision is given up'),
     CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('after which an answer of the core is given up'),
+    WORKERS: integer(1, 64).default(1).describe('processes that serve clients; more than one need a REDIS_URL'),
     BODY_LIMIT_BYTES: integer(1, 16_777_216).default(65_536).describe('largest request body'),
     TRUSTED_PROXIES: addressBlocks
       .default([])
@@ -63,6 +64,11 @@ const GatewaySettings = z
   .refine(({ ADMIN_HOST, ADMIN_TOKEN }) => ADMIN_TOKEN !== undefined || isLoopback(ADMIN_HOST), {
     path: ['ADMIN_TOKEN'],
     error: 'is required when ADMIN_HOST is not a loopback address',
+    when: () => true,
+  })
+  .refine(({ WORKERS, REDIS_URL }) => !(WORKERS > 1) || REDIS_URL !== undefined, {
+    path: ['WORKERS'],
+    error: 'must be 1 without REDIS_URL: what is embedded in one process is not shared',
     when: () => true,
   });
 

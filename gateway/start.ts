@@ -5,9 +5,9 @@ import { HttpError } from '../shared/errors.ts';
 import type { Logger } from '../shared/logger.ts';
 import { createMetrics, type Metrics } from '../shared/metrics.ts';
 import type { Running } from '../shared/run.ts';
-import { startServer } from '../shared/server.ts';
+import { type RunningServer, startServer } from '../shared/server.ts';
 import type { ServerLimits } from '../shared/server-limits.ts';
-import { createService } from '../shared/service.ts';
+import { createService, type ServiceOptions } from '../shared/service.ts';
 import { AddressAllowance } from './access/address-allowance.ts';
 import type { Access } from './access/limiter.ts';
 import { memoryAccess } from './access/memory/access.ts';
@@ -15,6 +15,7 @@ import { PlanBook } from './access/plan-book.ts';
 import type { PlanTable } from './access/plans.ts';
 import { redisAccess } from './access/redis/access.ts';
 import { connectRedis } from './access/redis/connection.ts';
+import type { AdminParts } from './admin/parts.ts';
 import { ROUTES as ADMIN_ROUTES } from './admin/routes.ts';
 import { keptToken } from './admin/token.ts';
 import type { GatewaySettings } from './config.ts';
@@ -26,7 +27,7 @@ import { connectionError, sendRawError } from './respond/send-error.ts';
 import { createForwarder } from './upstream/forward.ts';
 
 /**
- * Wires the gateway in order of need: access, plans, upstream, gateway, operators; stops in reverse.
+ * The gateway in one process: what it decides by, clients, operators; stops in reverse.
  * @param limits what clients are allowed, where it is not what every server allows
  */
 export async function startGateway(
@@ -34,20 +35,62 @@ export async function startGateway(
   logger: Logger,
   limits: Partial<ServerLimits> = {},
 ): Promise<Running> {
-  const access = await openAccess(settings, logger, () => planBook.table);
+  const metrics = createMetrics('gateway_admin');
+  const access = await openAccess(settings, logger);
+  const clients = await serveClients(settings, access, logger, metrics, limits);
+  const operators = await serveOperators(settings, access, logger, {
+    metrics,
+    async check() {
+      if (clients.stopping) throw new HttpError('unavailable', 'The service is stopping.');
+    },
+  });
+  return {
+    addresses: { gateway: clients.url, admin: operators.url },
+    async stop(lameDuckMs, lingerMs) {
+      await clients.stop({ lameDuckMs, lingerMs });
+      await operators.stop();
+      await access.close();
+    },
+  };
+}
+
+/** Access, with the plans in force. */
+export interface PlannedAccess extends Access {
+  readonly planBook: PlanBook;
+}
+
+/** Opens what decisions are made by: keys, and plans that are read again and again. */
+export async function openAccess(settings: GatewaySettings, logger: Logger): Promise<PlannedAccess> {
+  const access = await accessOf(settings, logger, () => planBook.table);
   const planBook = new PlanBook(access.plans, logger);
   await planBook.start();
+  return {
+    ...access,
+    planBook,
+    async close() {
+      planBook.stop();
+      await access.close();
+    },
+  };
+}
+
+/** Takes clients' requests: upstream, then gateway. */
+export async function serveClients(
+  settings: GatewaySettings,
+  { limiter }: Access,
+  logger: Logger,
+  metrics: Metrics,
+  limits: Partial<ServerLimits> = {},
+): Promise<RunningServer> {
   const forwarder = createForwarder(settings.CORE_URL, settings.CORE_TIMEOUT_MS);
   const allowance = new AddressAllowance();
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
-  const metrics = createMetrics('gateway_admin');
   const draftFields = settings.RATELIMIT_FIELDS === 'on';
-
   const server = await startServer({
     host: settings.HOST,
     port: settings.PORT,
     onRequest: createGateway({
-      limiter: access.limiter,
+      limiter,
       allowance,
       forwarder,
       logger,
@@ -64,31 +107,36 @@ export async function startGateway(
     countedAs: (remoteAddress) => countedAs(remoteAddress, trustedProxies),
     onRefused: countRefusals(metrics, logger),
   });
-  const admin = await startServer({
+  return {
+    url: server.url,
+    get stopping() {
+      return server.stopping;
+    },
+    async stop(options) {
+      await server.stop(options);
+      await forwarder.close();
+    },
+  };
+}
+
+/** Opens the operators' listener. */
+export async function serveOperators(
+  settings: GatewaySettings,
+  { keys, plans, planBook }: PlannedAccess,
+  logger: Logger,
+  about: Pick<ServiceOptions<AdminParts>, 'metrics' | 'check'>,
+): Promise<RunningServer> {
+  return await startServer({
     host: settings.ADMIN_HOST,
     port: settings.ADMIN_PORT,
     onRequest: createService({
       routes: ADMIN_ROUTES,
-      parts: { keys: access.keys, plans: access.plans, planBook },
+      parts: { keys, plans, planBook },
       logger,
       token: settings.ADMIN_TOKEN ?? (await keptToken(settings.DATA_DIR)),
-      metrics,
-      async check() {
-        if (server.stopping) throw new HttpError('unavailable', 'The service is stopping.');
-      },
+      ...about,
     }),
   });
-
-  return {
-    addresses: { gateway: server.url, admin: admin.url },
-    async stop(lameDuckMs) {
-      await server.stop({ lameDuckMs });
-      await admin.stop();
-      await forwarder.close();
-      planBook.stop();
-      await access.close();
-    },
-  };
 }
 
 interface UnusableConnection {
@@ -125,7 +173,7 @@ function countRefusals(metrics: Metrics, logger: Logger): (limit: ConnectionLimi
   };
 }
 
-async function openAccess(settings: GatewaySettings, logger: Logger, plans: () => PlanTable): Promise<Access> {
+async function accessOf(settings: GatewaySettings, logger: Logger, plans: () => PlanTable): Promise<Access> {
   if (settings.REDIS_URL === undefined) return await memoryAccess(settings.DATA_DIR, plans);
   return redisAccess(await connectRedis(settings.REDIS_URL, settings.REDIS_TIMEOUT_MS, logger), plans, logger);
 }

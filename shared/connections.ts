@@ -94,6 +94,12 @@ export class Connections {
       for (const response of answers) response.shouldKeepAlive = false;
   }
 
+  /** Waits until every connection has ended by itself, as long as there is time. */
+  async gone(withinMs: number): Promise<void> {
+    const deadline = performance.now() + withinMs;
+    while (this.#connections.size > 0 && performance.now() < deadline) await sleep(10);
+  }
+
   /** Ends every connection once it is idle, and all that are left when the time is over. */
   async end(graceMs: number): Promise<void> {
     const deadline = performance.now() + graceMs;

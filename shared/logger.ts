@@ -7,18 +7,25 @@ export type { Logger };
  * than ten lines.
  */
 const MIN_CHARACTERS = 32_768;
+/** Where several processes write to one pipe: up to PIPE_BUF, which is 4,096 bytes, a write is one piece (pipe(7)). */
+const SHARED_MIN_CHARACTERS = 3_072;
+const PIPE_BUF = 4_096;
 const FLUSH_EVERY_MS = 500;
 
 /**
  * The service's log: JSON lines on standard output, written in the background so that a slow reader never holds up a
  * request, and flushed when the process ends; kill -9 costs the last half second. Callers log named fields only, never a
  * whole request: no header, no key.
+ * @param worker which of several processes of the service this is
  */
-export function createLogger(service: string, level: Level | 'silent'): Logger {
-  const lines = new JoinedLines();
-  setInterval(() => lines.flush(), FLUSH_EVERY_MS).unref();
-  process.once('exit', () => lines.flushSync());
-  return pino({ level, base: { service }, timestamp: pino.stdTimeFunctions.isoTime }, lines);
+export function createLogger(service: string, level: Level | 'silent', worker?: number): Logger {
+  const destination =
+    worker === undefined
+      ? new JoinedLines()
+      : pino.destination({ fd: 1, sync: false, minLength: SHARED_MIN_CHARACTERS, maxWrite: PIPE_BUF });
+  setInterval(() => destination.flush(), FLUSH_EVERY_MS).unref();
+  process.once('exit', () => flushAtExit(destination));
+  return pino({ level, base: { service, worker }, timestamp: pino.stdTimeFunctions.isoTime }, destination);
 }
 
 /** Joins lines before they reach pino's destination, which would count its whole buffer anew with every one of them. */
@@ -28,21 +35,31 @@ class JoinedLines {
 
   write(line: string): void {
     this.#waiting += line;
-    if (this.#waiting.length >= MIN_CHARACTERS) this.flush();
+    if (this.#waiting.length >= MIN_CHARACTERS) this.#pass();
   }
 
-  flush(): void {
+  /** @param done called when all has been written */
+  flush(done?: (fault?: Error | null) => void): void {
+    this.#pass();
+    this.#destination.flush(done);
+  }
+
+  flushSync(): void {
+    this.#pass();
+    this.#destination.flushSync();
+  }
+
+  #pass(): void {
     if (this.#waiting === '') return;
     this.#destination.write(this.#waiting);
     this.#waiting = '';
   }
+}
 
-  flushSync(): void {
-    this.flush();
-    try {
-      this.#destination.flushSync();
-    } catch {
-      // The reader went away, or nothing was ever written: there is nobody left to tell.
-    }
+function flushAtExit(destination: { flushSync(): void }): void {
+  try {
+    destination.flushSync();
+  } catch {
+    // The reader went away, or nothing was ever written: there is nobody left to tell.
   }
 }

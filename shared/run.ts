@@ -1,11 +1,23 @@
 import type { Logger } from './logger.ts';
 
+/** How a deployable stops. */
+export interface Stopping {
+  /** How long to go on serving, telling everyone that this ends. */
+  readonly lameDuckMs: number;
+  /** How long open connections may be used after that; as long again unless told otherwise. */
+  readonly lingerMs?: number | undefined;
+}
+
+/** Sent over the message channel: what SIGTERM and SIGINT tell, in the sender's own measure. */
+export interface StopMessage {
+  readonly stop: Stopping;
+}
+
 /** What a deployable's main hands over once it serves. */
 export interface Running {
   /** Where it can be reached, by name; told to the parent process, if there is one, and logged. */
   readonly addresses: Readonly<Record<string, string>>;
-  /** @param lameDuckMs how long to go on serving, telling everyone that this ends */
-  stop(lameDuckMs: number): Promise<void>;
+  stop(lameDuckMs: number, lingerMs?: number): Promise<void>;
 }
 
 /**
@@ -14,19 +26,25 @@ export interface Running {
 const LAME_DUCK_MS = 1_000;
 
 /**
- * Runs a deployable until it is told to stop: by SIGTERM or SIGINT, or by the end of the parent process that started it
- * with a message channel. A fault at the start is told in words and ends with exit status 1; so does a second signal.
+ * Runs a deployable until it is told to stop: by SIGTERM or SIGINT, or by a message or the end of the parent process that
+ * started it with a message channel. A fault at the start is told in words and ends with exit status 1; so does a second
+ * signal, unless this is a worker: what a terminal or a supervisor sends to all processes at once then comes twice, once
+ * from the primary, and it is the primary that ends what does not end.
  */
-export async function run(start: () => Promise<{ running: Running; logger: Logger }>): Promise<void> {
+export async function run(
+  start: () => Promise<{ running: Running; logger: Logger }>,
+  { isWorker = false } = {},
+): Promise<void> {
   const { running, logger } = await start().catch(failedToStart);
   logger.info(running.addresses, 'listening');
   process.send?.(running.addresses);
 
   let stopping = false;
-  const stop = (reason: string) => {
+  const stop = (reason: string, { lameDuckMs, lingerMs }: Stopping) => {
+    if (stopping) return;
     stopping = true;
     logger.info({ reason }, 'stopping');
-    running.stop(reason === 'SIGTERM' ? LAME_DUCK_MS : 0).then(
+    running.stop(lameDuckMs, lingerMs).then(
       () => process.exit(0),
       (fault) => die(fault, 'did not stop cleanly'),
     );
@@ -35,10 +53,14 @@ export async function run(start: () => Promise<{ running: Running; logger: Logge
     logger.fatal({ err: fault }, what);
     process.exit(1);
   };
-  const onSignal = (signal: string) => (stopping ? process.exit(1) : stop(signal));
+  const onSignal = (signal: string) => {
+    if (stopping && !isWorker) process.exit(1);
+    stop(signal, { lameDuckMs: signal === 'SIGTERM' ? LAME_DUCK_MS : 0 });
+  };
   process.on('SIGTERM', onSignal);
   process.on('SIGINT', onSignal);
-  process.on('disconnect', () => stopping || stop('parent gone'));
+  process.on('message', (message: Partial<StopMessage>) => message?.stop && stop('asked to', message.stop));
+  process.on('disconnect', () => stop('parent gone', { lameDuckMs: 0 }));
   process.on('uncaughtException', (fault) => die(fault, 'uncaught exception'));
 }
 

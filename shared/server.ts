@@ -5,6 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type ConnectionCaps, Connections } from './connections.ts';
 import { DEFAULT_LIMITS, type ServerLimits } from './server-limits.ts';
 
+/** How long a connection can stay open without a request: Node waits a second longer than it says. */
+export const LONGEST_IDLE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500;
+
 const STRICT: http.ServerOptions = {
   insecureHTTPParser: false,
   joinDuplicateHeaders: false,
@@ -17,11 +20,15 @@ const DEFAULT_HEADER_BYTES = 16_384;
 
 export interface StopOptions {
   /**
-   * How long to go on taking requests while readiness is red and answers close their connections, so that who balances
-   * between servers can turn away first; and as long again for connections that were taken to be used. 0 ends at once
-   * what is idle.
+   * How long to go on taking connections while readiness is red and answers close theirs, so that who balances between
+   * servers can turn away first.
    */
   lameDuckMs?: number | undefined;
+  /**
+   * How long open connections may then still be used, for one answer each, before those are ended on which nothing is
+   * asked; as long as the lame duck lasts unless told otherwise. 0 ends at once what is idle.
+   */
+  lingerMs?: number | undefined;
   /** How long what is in flight may then take to end. */
   graceMs?: number;
 }
@@ -86,13 +93,13 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     get stopping() {
       return stopping;
     },
-    async stop({ lameDuckMs = 0, graceMs = DEFAULT_GRACE_MS } = {}) {
+    async stop({ lameDuckMs = 0, lingerMs = lameDuckMs, graceMs = DEFAULT_GRACE_MS } = {}) {
       stopping = true;
       connections.closeAfterAnswers();
       await sleep(lameDuckMs);
       // http's own close would cut connections whose first request is still on its way.
       net.Server.prototype.close.call(server);
-      await sleep(lameDuckMs);
+      await connections.gone(lingerMs);
       await connections.end(graceMs);
     },
   };

@@ -5,13 +5,16 @@ import type { Exchange } from '../exchange.ts';
 /** nginx's number for a client that left before its answer was complete; never sent, so nobody is blamed for it. */
 const CLIENT_CLOSED_REQUEST = 499;
 
+/** A longer path is none of ours, and would make a line too long to be written in one piece. */
+const MAX_PATH_LENGTH = 1_024;
+
 /** The one line that every request leaves: these fields and no others, so that no key can get into a log. */
 export function logExchange(logger: Logger, exchange: Exchange): void {
   const { request, error } = exchange;
   const line = {
     requestId: exchange.id,
     method: request.method,
-    path: exchange.path && redactApiKeys(exchange.path),
+    path: exchange.path && redactApiKeys(exchange.path).slice(0, MAX_PATH_LENGTH),
     operation: exchange.route?.operation,
     status: statusOf(exchange),
     code: error?.code,

@@ -1,0 +1,123 @@
+import type { ChildProcess } from 'node:child_process';
+import cluster from 'node:cluster';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { MetricsSnapshot } from '../../shared/metrics.ts';
+import type { StopMessage, Stopping } from '../../shared/run.ts';
+import type { FromWorker, MetricsRequest } from './worker.ts';
+
+/** A worker as its primary sees it. */
+export interface WorkerProcess {
+  /** Its place among the workers: the one that replaces it bears the same number. */
+  readonly number: number;
+  readonly pid: number | undefined;
+  /** Where it serves clients, once it does. Rejects with what it said when it ended before. */
+  readonly serving: Promise<string>;
+  readonly ended: Promise<WorkerEnd>;
+  /** Lets it end what it has begun, and ends it where that takes too long. Resolves when it is gone. */
+  stop(how: Stopping): Promise<void>;
+  kill(): void;
+  /** What it has counted; undefined when it does not say in time. */
+  metrics(): Promise<MetricsSnapshot | undefined>;
+}
+
+export interface WorkerEnd {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  /** The last that it wrote to standard error. */
+  readonly said: string;
+}
+
+const START_WITHIN_MS = 30_000;
+/** Above what a server takes at most to stop: lame duck, lingering, grace. */
+const STOP_WITHIN_MS = 30_000;
+const METRICS_WITHIN_MS = 1_000;
+/** Of its standard error. */
+const MAX_SAID = 4_000;
+
+/** What only the primary needs: where operators reach it, and their token. */
+const NOT_FOR_WORKERS = { ADMIN_HOST: undefined, ADMIN_PORT: undefined, ADMIN_TOKEN: undefined };
+
+/**
+ * The workers take connections from one socket as they have time. Handed out in turn by the primary, they are spread more
+ * evenly, but each costs it 60 µs, and one on its way to a worker that is killed would never be answered.
+ */
+cluster.schedulingPolicy = cluster.SCHED_NONE;
+
+/** Starts a worker: this program once more, with its number as the argument. */
+export function forkWorker(number: number): WorkerProcess {
+  cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'] });
+  const worker = cluster.fork(NOT_FOR_WORKERS);
+  const child = worker.process;
+  const stderr = keepErrors(child);
+  const ended = endOf(child, stderr.said);
+  // What cannot be sent to a worker or done to it shows in its end.
+  worker.on('error', () => {});
+  let serves = false;
+
+  async function untilServing(): Promise<string> {
+    const timer = setTimeout(() => child.kill('SIGKILL'), START_WITHIN_MS);
+    const { promise: served, resolve, reject } = Promise.withResolvers<string>();
+    worker.on('message', (message: FromWorker) => 'gateway' in message && resolve(message.gateway));
+    void ended.then((end) => reject(new Error(describe(end))));
+    try {
+      const address = await served;
+      serves = true;
+      stderr.passOn();
+      return address;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  const send = (message: StopMessage | MetricsRequest) => worker.isConnected() && worker.send(message, () => {});
+  const kill = () => void child.kill('SIGKILL');
+  return {
+    number,
+    pid: child.pid,
+    serving: untilServing(),
+    ended,
+    async stop(how) {
+      const timer = setTimeout(kill, STOP_WITHIN_MS);
+      if (serves) send({ stop: how });
+      else kill();
+      await ended;
+      clearTimeout(timer);
+    },
+    kill,
+    async metrics() {
+      const { promise, resolve } = Promise.withResolvers<MetricsSnapshot>();
+      const listener = (message: FromWorker) => 'metrics' in message && resolve(message.metrics);
+      worker.on('message', listener);
+      send({ ask: 'metrics' });
+      const snapshot = await Promise.race([promise, ended.then(() => undefined), sleep(METRICS_WITHIN_MS)]);
+      worker.off('message', listener);
+      return snapshot ?? undefined;
+    },
+  };
+}
+
+/** Keeps the end of what a process writes to standard error: its last words. From when it serves, they are passed on too. */
+function keepErrors({ stderr }: ChildProcess) {
+  let said = '';
+  stderr?.setEncoding('utf8');
+  stderr?.on('data', (text: string) => {
+    said = (said + text).slice(-MAX_SAID);
+  });
+  return {
+    said: () => said.trim(),
+    passOn: () => void stderr?.on('data', (text: string) => process.stderr.write(text)),
+  };
+}
+
+function endOf(child: ChildProcess, said: () => string): Promise<WorkerEnd> {
+  const { promise, resolve } = Promise.withResolvers<WorkerEnd>();
+  child.once('close', (code, signal) => resolve({ code, signal, said: said() }));
+  child.once('error', (fault) => {
+    if (child.pid === undefined) resolve({ code: null, signal: null, said: fault.message });
+  });
+  return promise;
+}
+
+function describe({ code, signal, said }: WorkerEnd): string {
+  return said || `A worker ended before it served: ${signal ?? `exit status ${code}`}.`;
+}

@@ -1,0 +1,46 @@
+import cluster from 'node:cluster';
+import type { Logger } from '../../shared/logger.ts';
+import { createMetrics, type MetricsSnapshot } from '../../shared/metrics.ts';
+import type { Running } from '../../shared/run.ts';
+import type { GatewaySettings } from '../config.ts';
+import { openAccess, serveClients } from '../start.ts';
+
+/** Told to the primary: where clients are served, once they are; and what was counted, each time it asks. */
+export type FromWorker = { readonly gateway: string } | { readonly metrics: MetricsSnapshot };
+
+export interface MetricsRequest {
+  readonly ask: 'metrics';
+}
+
+/** The number that the primary gave this worker; undefined in any other process. */
+export const workerNumber = (): number | undefined => (cluster.isWorker ? Number(process.argv[2]) : undefined);
+
+/** A worker: serves clients on the port that all workers share. Operators talk to the primary. */
+export async function startWorker(settings: GatewaySettings, logger: Logger): Promise<Running> {
+  outliveThePrimary();
+  // A terminal that is closed tells all its processes; it is the primary's to act on it.
+  process.on('SIGHUP', () => {});
+  const access = await openAccess(settings, logger);
+  const metrics = createMetrics('gateway', workerNumber());
+  const clients = await serveClients(settings, access, logger, metrics);
+  process.on('message', async (message: Partial<MetricsRequest>) => {
+    if (message?.ask === 'metrics') tell({ metrics: await metrics.snapshot() });
+  });
+  return {
+    addresses: { gateway: clients.url },
+    async stop(lameDuckMs, lingerMs) {
+      await clients.stop({ lameDuckMs, lingerMs });
+      await access.close();
+    },
+  };
+}
+
+/** Without this mark, node:cluster ends a worker at once where its primary is gone; ours ends what it has begun. */
+function outliveThePrimary(): void {
+  if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;
+}
+
+/** A primary that is gone is not told. */
+function tell(message: FromWorker): void {
+  if (process.connected) process.send?.(message, undefined, undefined, () => {});
+}
