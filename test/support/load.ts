@@ -1,5 +1,7 @@
 import http from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Observed } from './allowance-checker.ts';
+import { post, send } from './http.ts';
 
 /** Keeps `connections` connections to a gateway busy until the time is over, with the keys in a turn of their own each. */
 export async function hammer(
@@ -37,4 +39,45 @@ function ask(gateway: string, key: string, agent: http.Agent): Promise<Observed>
     });
   });
   return promise;
+}
+
+/** Reads and writes that go on until they are told to end. */
+export interface EverydayLoad {
+  /** How often each outcome was seen: `GET 200`, or the code of a fault. */
+  readonly outcomes: ReadonlyMap<string, number>;
+  /** Ends once what was sent is answered. */
+  end(): Promise<void>;
+}
+
+/**
+ * Keeps so many kept-alive connections busy, three requests of ten adding a pet and the others listing them.
+ * @param pauseMs at most so long is none sent on a connection after an answer
+ */
+export function readAndWrite(gateway: string, key: string, connections: number, pauseMs = 0): EverydayLoad {
+  const agent = new http.Agent({ keepAlive: true, maxSockets: connections });
+  const outcomes = new Map<string, number>();
+  let running = true;
+  const client = async () => {
+    while (running) {
+      const isPost = Math.random() < 0.3;
+      const sent = isPost
+        ? post(`${gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key, agent })
+        : send(`${gateway}/v1/pets`, { key, agent });
+      const outcome = await sent.then(
+        ({ status }) => `${isPost ? 'POST' : 'GET'} ${status}`,
+        ({ code }) => `${code}`,
+      );
+      outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+      if (pauseMs > 0) await sleep(Math.random() * pauseMs);
+    }
+  };
+  const clients = Array.from({ length: connections }, client);
+  return {
+    outcomes,
+    async end() {
+      running = false;
+      await Promise.all(clients);
+      agent.destroy();
+    },
+  };
 }

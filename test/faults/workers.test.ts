@@ -1,0 +1,155 @@
+import http from 'node:http';
+import net from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test, vi } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { faultyCore, OK } from '../support/faulty-core.ts';
+import { send } from '../support/http.ts';
+import { freePort } from '../support/port.ts';
+import { childrenOf, eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const kill = (pid: number | undefined, signal: NodeJS.Signals = 'SIGKILL') => process.kill(pid as number, signal);
+const list = (workers: Workers, key: string, agent?: http.Agent) =>
+  send(`${workers.gateway}/v1/pets`, agent === undefined ? { key } : { key, agent });
+
+/** The process that a gateway starts next, apart from those that are there. */
+async function nextChild({ child }: Workers, known: readonly number[]): Promise<number> {
+  const fresh = () => childrenOf(child.pid as number).find((pid) => !known.includes(pid));
+  await expect.poll(fresh, { interval: 2, timeout: 5_000 }).toBeDefined();
+  return fresh() as number;
+}
+
+/** A core whose one answer waits to be let go. */
+async function slowCore() {
+  const arrived = Promise.withResolvers<() => void>();
+  const url = await faultyCore((socket) => arrived.resolve(() => void socket.write(OK)));
+  return { url, arrived: arrived.promise };
+}
+
+test('a worker that is killed is replaced, later each time, and the service goes on', async () => {
+  const workers = await startWorkers();
+  const key = await workers.issueKey();
+  for (let crash = 1; crash <= 3; crash++) {
+    const [first, second] = workers.pids();
+    kill(first);
+    await eventually(() => workers.logged('worker ended').length).toBe(crash);
+    for (let sent = 0; sent < 20; sent++) expect((await list(workers, key)).status).toBe(200);
+    await eventually(() => workers.pids()[0]).not.toBe(first);
+    expect(workers.pids()[1]).toBe(second);
+  }
+  expect(workers.logged('worker ended')[0]).toMatchObject({ level: 50, worker: 1, code: null, signal: 'SIGKILL' });
+  expect(workers.logged('worker starts again').map(({ waitMs }) => waitMs)).toEqual([100, 200, 400]);
+  expect((await workers.admin('/metrics')).text).toMatch(/^gateway_worker_crashes_total 3$/m);
+});
+
+test('workers that cannot start are tried again ever more slowly, with the reason; readiness tells that none serves', async () => {
+  const port = await freePort();
+  const workers = await startWorkers({ PORT: String(port) });
+  expect((await workers.admin('/readyz')).status).toBe(200);
+  for (const pid of workers.pids()) kill(pid);
+  const thief = net.createServer();
+  thief.on('error', () => setTimeout(() => thief.listen(port, '127.0.0.1'), 1));
+  thief.listen(port, '127.0.0.1');
+  cleanUp(() => thief.close());
+  await untilServing(workers, 0);
+  expect(await workers.admin('/readyz')).toMatchObject({ status: 503, json: { message: 'No worker serves.' } });
+  await eventually(() => workers.logged('worker ended').length).toBeGreaterThanOrEqual(2 + 3);
+  expect(workers.logged('worker ended').at(-1)).toMatchObject({
+    code: 1,
+    said: `Cannot listen on 127.0.0.1:${port}: another program has this address.`,
+  });
+  const waits = Map.groupBy(workers.logged('worker starts again'), ({ worker }) => worker);
+  for (const of of waits.values())
+    expect(of.map(({ waitMs }) => waitMs)).toEqual([100, 200, 400, 800, 1_600, 3_200].slice(0, of.length));
+  thief.close();
+  await untilServing(workers, 2);
+  expect((await workers.admin('/readyz')).status).toBe(200);
+  expect((await list(workers, await workers.issueKey())).status).toBe(200);
+});
+
+test('a rolling restart whose new worker does not start is given up, and the old ones go on', async () => {
+  const workers = await startWorkers();
+  const before = workers.pids();
+  workers.child.kill('SIGHUP');
+  kill(await nextChild(workers, before));
+  await eventually(() => workers.logged('rolling restart given up: the new worker did not start').length).toBe(1);
+  expect(childrenOf(workers.child.pid as number)).toEqual(before);
+  expect(workers.logged('worker starts again')).toEqual([]);
+  expect((await list(workers, await workers.issueKey())).status).toBe(200);
+});
+
+test('restarts asked for while one is under way are done once more after it', async () => {
+  const workers = await startWorkers();
+  workers.child.kill('SIGHUP');
+  await eventually(() => workers.logged('rolling restart begins').length).toBe(1);
+  for (let more = 0; more < 3; more++) {
+    workers.child.kill('SIGHUP');
+    await sleep(20);
+  }
+  await eventually(() => workers.logged('rolling restart done').length).toBe(2);
+  await sleep(300);
+  expect(workers.logged('rolling restart begins')).toHaveLength(2);
+});
+
+test('a connection that is idle when its worker is replaced can be used once more, and is closed then', async () => {
+  const workers = await startWorkers();
+  const key = await workers.issueKey();
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+  cleanUp(() => agent.destroy());
+  expect((await list(workers, key, agent)).headers.connection).toBe('keep-alive');
+  const served = workers.pids();
+  workers.child.kill('SIGHUP');
+  // The worker that does not have the connection is gone at once; the other one waits for it.
+  await eventually(() => workers.logged('stopping').length).toBeGreaterThanOrEqual(1);
+  await eventually(() => workers.logged('worker serves').length).toBeGreaterThanOrEqual(3);
+  await sleep(1_000);
+  const last = await list(workers, key, agent);
+  expect([last.status, last.headers.connection]).toEqual([200, 'close']);
+  await eventually(() => served.some(isAlive)).toBe(false);
+});
+
+test('what is in flight outlives the primary, and no worker is left behind', async () => {
+  const core = await slowCore();
+  const workers = await startWorkers({ CORE_URL: core.url });
+  const pids = workers.pids();
+  const inFlight = list(workers, await workers.issueKey());
+  const answer = await core.arrived;
+  workers.child.kill('SIGKILL');
+  await eventually(() => pids.filter(isAlive).length).toBe(1);
+  answer();
+  expect(await inFlight).toMatchObject({ status: 200, text: '[]' });
+  await eventually(() => pids.some(isAlive)).toBe(false);
+});
+
+test('Ctrl-C reaches every process and lets what is in flight end; the second time it does not', async () => {
+  const core = await slowCore();
+  const workers = await startWorkers({ CORE_URL: core.url });
+  const pids = workers.pids();
+  const pressCtrlC = () => {
+    for (const pid of [...pids, workers.child.pid as number].filter(isAlive)) kill(pid, 'SIGINT');
+  };
+  const inFlight = list(workers, await workers.issueKey()).catch(({ code }) => code);
+  const answer = await core.arrived;
+  pressCtrlC();
+  await eventually(() => pids.filter(isAlive).length).toBe(1);
+  expect(isAlive(workers.child.pid as number)).toBe(true);
+  pressCtrlC();
+  expect((await workers.ended).code).toBe(1);
+  expect(await inFlight).toBe('ECONNRESET');
+  await eventually(() => pids.some(isAlive)).toBe(false);
+  answer();
+});
+
+test('a SIGTERM that a supervisor sends to every process lets what is in flight end', async () => {
+  const core = await slowCore();
+  const workers = await startWorkers({ CORE_URL: core.url });
+  const inFlight = list(workers, await workers.issueKey());
+  const answer = await core.arrived;
+  for (const pid of [...workers.pids(), workers.child.pid]) kill(pid, 'SIGTERM');
+  await eventually(async () => (await workers.admin('/readyz')).status).toBe(503);
+  answer();
+  expect(await inFlight).toMatchObject({ status: 200, headers: { connection: 'close' } });
+  expect((await workers.ended).code).toBe(0);
+});

@@ -1,0 +1,68 @@
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, constants, openSync, readSync } from 'node:fs';
+import http from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import { startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { workersEnvironment } from '../support/workers.ts';
+
+const REQUESTS = 1_500;
+const CONNECTIONS = 8;
+const LONG_PATH = `/v1/${'x'.repeat(8_000)}`;
+
+/** A pipe as a shell makes it, with a reader that is slower than those who write. */
+async function slowPipe(): Promise<{ end: number; text: () => string; drained: () => Promise<void> }> {
+  const path = `${await temporaryFolder()}/log`;
+  execFileSync('mkfifo', [path]);
+  const end = openSync(path, constants.O_RDWR);
+  const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  const chunk = Buffer.alloc(2_000);
+  const chunks: Buffer[] = [];
+  let empty = 0;
+  const read = () => {
+    try {
+      const length = readSync(reader, chunk);
+      chunks.push(Buffer.from(chunk.subarray(0, length)));
+      empty = 0;
+    } catch {
+      empty += 1;
+    }
+  };
+  const timer = setInterval(read, 1);
+  cleanUp(() => {
+    clearInterval(timer);
+    closeSync(reader);
+  });
+  return {
+    end,
+    text: () => Buffer.concat(chunks).toString(),
+    async drained() {
+      while (empty < 5) await sleep(10);
+    },
+  };
+}
+
+test('several workers write whole lines to one pipe, whatever clients ask for and however slowly it is read', async () => {
+  const pipe = await slowPipe();
+  const environment = await workersEnvironment();
+  const { child, ended } = startProcess(process.execPath, ['gateway/main.ts'], environment, {
+    stdio: ['ignore', pipe.end, 'pipe', 'ipc'],
+  });
+  const [{ gateway }] = (await once(child, 'message')) as [{ gateway: string }];
+  const agent = new http.Agent({ keepAlive: true, maxSockets: CONNECTIONS });
+  const path = (request: number) => (request % 10 === 0 ? LONG_PATH : '/v1/pets');
+  await Promise.all(Array.from({ length: REQUESTS }, (_, request) => send(gateway + path(request), { agent })));
+  agent.destroy();
+  child.kill('SIGINT');
+  expect((await ended).code).toBe(0);
+  await pipe.drained();
+  closeSync(pipe.end);
+  const lines = pipe.text().trim().split('\n');
+  const requests = lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'request');
+  expect(requests).toHaveLength(REQUESTS);
+  expect(new Set(requests.map(({ worker }) => worker))).toEqual(new Set([1, 2]));
+});

@@ -1,0 +1,97 @@
+import { readFileSync } from 'node:fs';
+import { expect } from 'vitest';
+import { listeningCore } from './faulty-core.ts';
+import { type Answer, post, send } from './http.ts';
+import type { LogLine } from './log.ts';
+import { type Started, startService } from './process.ts';
+import { emptyDatabase } from './redis-database.ts';
+import { temporaryFolder } from './stack.ts';
+
+/** A gateway in several processes, as a person or a container starts it. */
+export interface Workers extends Started {
+  readonly gateway: string;
+  readonly adminUrl: string;
+  /** The process ids of the workers that serve, or did last, as far as the log tells yet: the first one's first. */
+  pids(): number[];
+  /** Lines of the log with this message, so far. */
+  logged(msg: string): LogLine[];
+  admin(path: string): Promise<Answer>;
+  issueKey(limits?: Record<string, unknown>): Promise<string>;
+}
+
+export const ADMIN_TOKEN = 'token-of-the-tests';
+export const BOUNDLESS = { plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 };
+
+/** What a gateway with two workers is started with, on a Redis database of the test's own and a core with empty lists. */
+export async function workersEnvironment(environment: NodeJS.ProcessEnv = {}): Promise<NodeJS.ProcessEnv> {
+  return {
+    WORKERS: '2',
+    PORT: '0',
+    ADMIN_PORT: '0',
+    ADMIN_TOKEN,
+    REDIS_URL: (await emptyDatabase()).url,
+    REDIS_TIMEOUT_MS: '5000',
+    CORE_URL: environment.CORE_URL ?? (await listeningCore()).url,
+    DATA_DIR: await temporaryFolder(),
+    ...environment,
+  };
+}
+
+export async function startWorkers(environment: NodeJS.ProcessEnv = {}): Promise<Workers> {
+  const started = await startService('gateway/main.ts', await workersEnvironment(environment));
+  const { gateway = '', admin: adminUrl = '' } = started.addresses;
+  const lines = parsedLines(started.out);
+  const logged = (msg: string) => lines().filter((line) => line.msg === msg);
+  const pids = () => {
+    const latest = new Map(logged('worker serves').map(({ worker, pid }) => [worker, pid as number]));
+    return [...latest].sort(([a], [b]) => Number(a) - Number(b)).map(([, pid]) => pid);
+  };
+  await eventually(pids).toHaveLength(2);
+  return {
+    ...started,
+    gateway,
+    adminUrl,
+    pids,
+    logged,
+    admin: (path) => send(adminUrl + path, { key: ADMIN_TOKEN }),
+    async issueKey(limits = BOUNDLESS) {
+      const { json } = await post(`${adminUrl}/keys`, { name: 'test', ...limits }, { key: ADMIN_TOKEN });
+      return (json as { key: string }).key;
+    },
+  };
+}
+
+/** What a log that grows says, but for a line that is not all there yet. Fails where a line is none. */
+function parsedLines(out: () => string): () => LogLine[] {
+  const lines: LogLine[] = [];
+  let read = 0;
+  return () => {
+    const text = out();
+    for (let end = text.indexOf('\n', read); end !== -1; end = text.indexOf('\n', read)) {
+      lines.push(JSON.parse(text.slice(read, end)) as LogLine);
+      read = end + 1;
+    }
+    return lines;
+  };
+}
+
+/** The processes that a process has started and that are still there. */
+export const childrenOf = (pid: number): number[] =>
+  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
+
+export function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
+
+/** Waits until so many workers serve. */
+export const untilServing = (workers: Workers, count: number): Promise<void> =>
+  eventually(async () => (await workers.admin('/metrics')).text).toMatch(
+    new RegExp(`^gateway_workers_serving ${count}$`, 'm'),
+  );
+
+/** What processes do, and when their logs tell it, takes its time on a busy machine. */
+export const eventually = <T>(read: () => T) => expect.poll(read, { timeout: 15_000, interval: 20 });
