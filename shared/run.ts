@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from './logger.ts';
 
 /** How a deployable stops. */
@@ -24,6 +25,7 @@ export interface Running {
  * An operator's or an orchestrator's SIGTERM leaves time to whoever balances between several of us; Ctrl-C does not.
  */
 const LAME_DUCK_MS = 1_000;
+const LAST_LINES_MS = 2_000;
 
 /**
  * Runs a deployable until it is told to stop: by SIGTERM or SIGINT, or by a message or the end of the parent process that
@@ -44,10 +46,13 @@ export async function run(
     if (stopping) return;
     stopping = true;
     logger.info({ reason }, 'stopping');
-    running.stop(lameDuckMs, lingerMs).then(
-      () => process.exit(0),
-      (fault) => die(fault, 'did not stop cleanly'),
-    );
+    running
+      .stop(lameDuckMs, lingerMs)
+      .then(() => lastLines(logger))
+      .then(
+        () => process.exit(0),
+        (fault) => die(fault, 'did not stop cleanly'),
+      );
   };
   const die = (fault: unknown, what: string) => {
     logger.fatal({ err: fault }, what);
@@ -62,6 +67,13 @@ export async function run(
   process.on('message', (message: Partial<StopMessage>) => message?.stop && stop('asked to', message.stop));
   process.on('disconnect', () => stop('parent gone', { lameDuckMs: 0 }));
   process.on('uncaughtException', (fault) => die(fault, 'uncaught exception'));
+}
+
+/** Waits for what is being written; the end of the process would cut it. A log that nobody reads holds up nothing. */
+async function lastLines(logger: Logger): Promise<void> {
+  const { promise: written, resolve } = Promise.withResolvers<void>();
+  logger.flush(() => resolve());
+  await Promise.race([written, sleep(LAST_LINES_MS)]);
 }
 
 function failedToStart(fault: unknown): never {
