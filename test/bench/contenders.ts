@@ -4,7 +4,7 @@ import { startBareNginx, startNginxLua } from './peers/nginx.ts';
 import { issueEmbeddedKeys, issueKeys, type Keys } from './setup/keys.ts';
 import type { Stage } from './setup/stage.ts';
 
-/** Who is compared: one worker each, in a process or processes of its own. */
+/** Who is compared: one worker each unless its name says two, in a process or processes of its own. */
 export interface Contender {
   readonly name: ContenderName;
   readonly url: string;
@@ -23,7 +23,9 @@ export const DESCRIPTIONS = {
   gateway: 'this gateway as shipped, access log on',
   'gateway-quiet': 'this gateway, access log off',
   'gateway-embedded': 'this gateway without Redis, access log on',
+  'gateway-2': 'this gateway with WORKERS=2, access log on',
   'nginx-lua': 'nginx + ngx_lua + Redis, one EVALSHA a request, access log on',
+  'nginx-lua-2': 'the same with two worker processes',
   fastify: 'fastify + @fastify/rate-limit + @fastify/http-proxy, one window, no log',
   express: 'express + express-rate-limit + http-proxy-middleware, one window, no log',
   'http-proxy-3': "this gateway's decision, http-proxy-3 as forwarder, no log",
@@ -42,7 +44,9 @@ const LAUNCHES: Record<ContenderName, Launch> = {
   gateway: (stage) => launchGateway('gateway', stage, { REDIS_URL: stage.redisUrl }),
   'gateway-quiet': (stage) => launchGateway('gateway-quiet', stage, { REDIS_URL: stage.redisUrl, LOG_LEVEL: 'warn' }),
   'gateway-embedded': (stage) => launchGateway('gateway-embedded', stage, {}),
-  'nginx-lua': async ({ coreUrl, redisUrl }) => launched(await startNginxLua(coreUrl, redisUrl), 'redis'),
+  'gateway-2': (stage) => launchGateway('gateway-2', stage, { REDIS_URL: stage.redisUrl, WORKERS: '2' }),
+  'nginx-lua': (stage) => launchNginxLua('nginx-lua', stage, 1),
+  'nginx-lua-2': (stage) => launchNginxLua('nginx-lua-2', stage, 2),
   fastify: (stage) => launchPeer('fastify', stage),
   express: (stage) => launchPeer('express', stage),
   'http-proxy-3': (stage) => launchPeer('http-proxy-3', stage),
@@ -68,6 +72,10 @@ async function launchGateway(name: ContenderName, { coreUrl }: Stage, env: NodeJ
   });
   const { gateway: url = '', admin: adminUrl } = service.urls;
   return { ...launched(service, env.REDIS_URL === undefined ? 'memory' : 'redis'), url, adminUrl };
+}
+
+async function launchNginxLua(name: ContenderName, { coreUrl, redisUrl }: Stage, workers: number) {
+  return launched(await startNginxLua(name, coreUrl, redisUrl, workers), 'redis');
 }
 
 async function launchPeer(name: 'fastify' | 'express' | 'http-proxy-3', { coreUrl, redisUrl }: Stage) {

@@ -34,7 +34,7 @@ const MODES = {
     main: 5,
     side: 3,
     mainContenders: Object.keys(DESCRIPTIONS),
-    sideContenders: ['gateway', 'nginx-lua', 'gateway-embedded'],
+    sideContenders: ['gateway', 'gateway-2', 'nginx-lua', 'nginx-lua-2', 'gateway-embedded'],
   },
   full: { main: 15, side: 3, mainContenders: Object.keys(DESCRIPTIONS), sideContenders: Object.keys(DESCRIPTIONS) },
 };

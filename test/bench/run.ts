@@ -16,7 +16,7 @@ import { verify } from './setup/verify.ts';
 
 /**
  * The side-by-side benchmark: this gateway and its peers on one machine, in one run, interleaved, in front of one core and
- * one Redis, with one worker each.
+ * one Redis, with one worker each, and two where the scenario is about that.
  *
  *     npm run bench                        about six minutes
  *     npm run bench -- --quick             about two; --full about fifteen

@@ -78,6 +78,12 @@ export const SCENARIOS: readonly Scenario[] = [
     expect: 'refused',
     contenders: LIMITERS,
   },
+  {
+    ...list(128),
+    name: 'workers-128',
+    title: 'GET a list of 20, 128 connections, one and two worker processes',
+    contenders: ['gateway', 'gateway-2', 'nginx-lua', 'nginx-lua-2'],
+  },
   { ...list(32), name: 'embedded-32', contenders: ['gateway-embedded', 'gateway', 'nginx-lua'] },
   {
     ...list(32),

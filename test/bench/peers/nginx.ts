@@ -5,7 +5,7 @@ import { freePort } from '../../support/port.ts';
 import { folder, type Service, startProgram } from '../machine/processes.ts';
 
 /**
- * nginx as its documentation would have a fast proxy: one worker, kept-alive connections on both sides that are never worn
+ * nginx as its documentation would have a fast proxy: one worker unless told otherwise, kept-alive connections on both sides that are never worn
  * out, compiled regular expressions, buffered log. A load generator that stops leaves requests behind in mid-air; they end, so
  * that their connections to the core are there for the next round.
  */
@@ -14,11 +14,11 @@ const LUA_FOLDER = join(import.meta.dirname, 'nginx-lua');
 
 /** nginx and nothing else: the least that a proxy can cost. Without an access log. */
 export async function startBareNginx(core: string): Promise<Service> {
-  return await start('nginx', core, { modules: '', http: 'access_log off;', location: '' });
+  return await start('nginx', core, { modules: '', http: 'access_log off;', location: '', workers: 1 });
 }
 
 /** nginx with ngx_lua, taking each decision with one EVALSHA; log line and headers as the gateway has them. */
-export async function startNginxLua(core: string, redis: string): Promise<Service> {
+export async function startNginxLua(name: string, core: string, redis: string, workers: number): Promise<Service> {
   const { hostname, port } = new URL(redis);
   const modules = ['ndk_http_module', 'ngx_http_lua_module']
     .map((name) => `load_module /usr/lib/nginx/modules/${name}.so;`)
@@ -27,7 +27,7 @@ export async function startNginxLua(core: string, redis: string): Promise<Servic
     log_format gate escape=json '{"time":"$time_iso8601","requestId":"$request_id","method":"$request_method","path":"$uri",'
       '"status":$status,"keyId":"$key_id","plan":"$plan","outcome":"$outcome","address":"$remote_addr",'
       '"durationMs":$request_time,"msg":"request"}';
-    access_log ${join(folder, 'nginx-lua.log')} gate buffer=64k flush=1s;
+    access_log ${join(folder, `${name}.log`)} gate buffer=64k flush=1s;
     lua_package_path '${LUA_FOLDER}/?.lua;;';
     lua_code_cache on;
     lua_socket_log_errors off;
@@ -47,13 +47,14 @@ export async function startNginxLua(core: string, redis: string): Promise<Servic
         proxy_set_header X-Caller-Id $key_id;
         proxy_hide_header X-Request-Id;
         add_header X-Request-Id $request_id always;`;
-  return await start('nginx-lua', core, { modules, http, location });
+  return await start(name, core, { modules, http, location, workers });
 }
 
 interface Parts {
   readonly modules: string;
   readonly http: string;
   readonly location: string;
+  readonly workers: number;
 }
 
 async function start(name: string, core: string, parts: Parts): Promise<Service> {
@@ -68,7 +69,8 @@ async function start(name: string, core: string, parts: Parts): Promise<Service>
   );
 }
 
-function configuration(name: string, port: number, core: string, { modules, http, location }: Parts): string {
+function configuration(name: string, port: number, core: string, parts: Parts): string {
+  const { modules, http, location, workers } = parts;
   const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
     .map((kind) => `${kind}_temp_path ${folder}/${name}/${kind};`)
     .join(' ');
@@ -76,7 +78,7 @@ function configuration(name: string, port: number, core: string, { modules, http
 ${modules}
 ${process.getuid?.() === 0 ? 'user root;' : ''}
 daemon off;
-worker_processes 1;
+worker_processes ${workers};
 worker_rlimit_nofile 16384;
 pcre_jit on;
 pid ${folder}/${name}/pid;
