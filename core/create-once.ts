@@ -1,13 +1,11 @@
 import { hash } from 'node:crypto';
 import { HttpError } from '../shared/errors.ts';
-import { CALLER_ID, IDEMPOTENCY_KEY } from '../shared/headers.ts';
+import { CALLER_ID, IDEMPOTENCY_KEY, MAX_IDEMPOTENCY_KEY_LENGTH } from '../shared/headers.ts';
 import { toJson } from '../shared/json.ts';
 import type { Answer } from '../shared/service.ts';
 import type { CoreCall } from './operation.ts';
 import { once } from './store/idempotency.ts';
 import type { Transaction } from './store/transaction.ts';
-
-const MAX_KEY_LENGTH = 255;
 
 /**
  * Runs the transaction of a POST, and answers 201 with what it made. With an Idempotency-Key, the same key and the same
@@ -27,10 +25,10 @@ function idempotencyKey({ request: { headersDistinct } }: CoreCall): string | un
   const given = headersDistinct[IDEMPOTENCY_KEY];
   if (given === undefined) return undefined;
   const key = /^"(.*)"$/.exec(given[0] ?? '')?.[1] ?? given[0] ?? '';
-  if (given.length > 1 || key === '' || key.length > MAX_KEY_LENGTH) {
+  if (given.length > 1 || key === '' || key.length > MAX_IDEMPOTENCY_KEY_LENGTH) {
     throw new HttpError(
       'invalid_request',
-      `Idempotency-Key must be given once and have 1 to ${MAX_KEY_LENGTH} characters.`,
+      `Idempotency-Key must be given once and have 1 to ${MAX_IDEMPOTENCY_KEY_LENGTH} characters.`,
     );
   }
   return `${headersDistinct[CALLER_ID]?.[0] ?? ''}:${key}`;

@@ -1,12 +1,10 @@
 import type { z } from 'zod';
 import { HttpError } from '../shared/errors.ts';
 import { parseInt64 } from '../shared/int64.ts';
+import { DEFAULT_LIMIT, MAX_LIMIT } from '../shared/page.ts';
 import type { Page } from './store/store.ts';
 
 /** Reads the parameters of a request, typed, or refuses it with a message that names the fault. */
-
-const MAX_LIMIT = 100;
-const DEFAULT_LIMIT = 20;
 
 /** The id that stands in the path. */
 export function pathId(text: string | undefined, name: string): bigint {

@@ -13,6 +13,8 @@ import { Admission } from './admission.ts';
 import { type CanonicalRequest, canonicalRequest } from './edge/canonical-request.ts';
 import { clientAddress, forwardedHeaders, networkOf, type TrustedProxies } from './edge/client-address.ts';
 import { Exchange } from './exchange.ts';
+import type { Reference } from './reference/files.ts';
+import { serveReference } from './reference/serve.ts';
 import { logExchange } from './respond/access-log.ts';
 import { limitHeaders } from './respond/limit-headers.ts';
 import { sendError } from './respond/send-error.ts';
@@ -24,6 +26,7 @@ export interface GatewayParts {
   readonly limiter: Limiter;
   readonly allowance: AddressAllowance;
   readonly forwarder: Forwarder;
+  readonly reference: Reference;
   readonly logger: Logger;
   readonly trustedProxies: TrustedProxies;
   readonly bodyLimitBytes: number;
@@ -40,6 +43,8 @@ export function createGateway(parts: GatewayParts): RequestListener {
   async function serve(exchange: Exchange): Promise<void> {
     const request = canonicalRequest(exchange.request);
     exchange.path = request.path;
+    const file = parts.reference.get(request.path);
+    if (file !== undefined) return await serveReference(exchange, request, file, parts);
     const verdict = await decide(parts.limiter, admission, exchange, request);
     admit(parts.allowance, exchange, verdict);
     exchange.route = router.find(request.method, request.path).route;

@@ -22,6 +22,7 @@ import type { GatewaySettings } from './config.ts';
 import { MAX_HEAD_LENGTH } from './edge/canonical-request.ts';
 import { countedAs, networkOf, plainAddress, TrustedProxies } from './edge/client-address.ts';
 import { createGateway } from './gateway.ts';
+import { loadReference } from './reference/files.ts';
 import { limitHeaders } from './respond/limit-headers.ts';
 import { connectionError, sendRawError } from './respond/send-error.ts';
 import { createForwarder } from './upstream/forward.ts';
@@ -93,6 +94,7 @@ export async function serveClients(
       limiter,
       allowance,
       forwarder,
+      reference: loadReference(),
       logger,
       trustedProxies,
       bodyLimitBytes: settings.BODY_LIMIT_BYTES,

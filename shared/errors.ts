@@ -1,5 +1,5 @@
 /** Every error either service answers with: its code, its HTTP status and what it says when nothing better is known. */
-const ERRORS = {
+export const ERRORS = {
   invalid_request: { status: 400, message: 'The request is malformed.' },
   invalid_parameter: { status: 400, message: 'A parameter has an invalid value.' },
   unauthorized: { status: 401, message: 'A valid API key is required.' },

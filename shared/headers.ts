@@ -17,7 +17,8 @@ export const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-const REQUEST_ID = /^[\w.-]{1,64}$/;
+/** What an id must look like to be continued. */
+export const REQUEST_ID = /^[\w.-]{1,64}$/;
 
 /** The request's id: its caller's X-Request-Id where that is fit for our logs and headers, a new one otherwise. */
 export function requestIdOf({ headers }: IncomingMessage, isFit: (id: string) => boolean = () => true): string {
@@ -27,6 +28,7 @@ export function requestIdOf({ headers }: IncomingMessage, isFit: (id: string) =>
 
 /** A key that its sender gives to a POST, so that it may send it again (draft-ietf-httpapi-idempotency-key-header). */
 export const IDEMPOTENCY_KEY = 'idempotency-key';
+export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
 
 /** Whose request it is, as the gateway tells the core: the public part of an API key. Never taken from a client. */
 export const CALLER_ID = 'x-caller-id';

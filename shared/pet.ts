@@ -8,14 +8,18 @@ export const PetStatus = z.enum(['available', 'pending', 'sold'], {
 
 const MAX_NAME_CHARACTERS = 200;
 
-/** A pet's name: characters are Unicode code points, as a reader would count them. */
+/**
+ * A pet's name: characters are Unicode code points, as a reader would count them. `meta` says in JSON Schema what the
+ * refinements say in code.
+ */
 const petName = z
   .string({ error: must('be a string') })
   .refine((text) => text !== '' && [...text].length <= MAX_NAME_CHARACTERS, {
     error: `must have 1 to ${MAX_NAME_CHARACTERS} characters`,
   })
   .refine((text) => text.isWellFormed(), { error: 'must be well-formed Unicode' })
-  .refine((text) => !/\p{Cc}/u.test(text), { error: 'must not have control characters' });
+  .refine((text) => !/\p{Cc}/u.test(text), { error: 'must not have control characters' })
+  .meta({ minLength: 1, maxLength: MAX_NAME_CHARACTERS, pattern: '^[^\\p{Cc}\\p{Cs}]*$' });
 
 const fields = { name: petName, categoryId: int64, status: PetStatus };
 

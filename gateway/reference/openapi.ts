@@ -1,0 +1,129 @@
+import { type GatewayRoute, ROUTES } from '../routes.ts';
+import { type Document, type Operation, type Ref, type Response, type Responses, refTo } from './document.ts';
+import { deprecationHeaders, EVERYWHERE, HEADERS } from './headers.ts';
+import { type About, COMMON_ERRORS, OPERATIONS, PARAMETERS } from './operations.ts';
+import { ERROR_RESPONSES, type ErrorResponse } from './responses.ts';
+import { schemas } from './schemas.ts';
+
+/** The version in every path: what the description gives as its server. */
+const PREFIX = '/v1';
+
+const DESCRIPTION = `Lists, adds and gets animals.
+
+**Authentication.** Send an API key as a bearer token: \`Authorization: Bearer <API_KEY>\`. A key that is missing,
+malformed, unknown, expired or revoked gets 401, always the same.
+
+**Limits.** A plan allows so many requests a minute and so many a day, refilled continuously. Every answer says in
+\`X-RateLimit-*\` where its caller stands. A refused request costs nothing and gets 429 with \`Retry-After\`: wait as long,
+then try again. A key that goes on sending after 429 is banned for a while.
+
+**Numbers.** Ids are 64-bit integers. Some are beyond 2^53, where JavaScript's JSON.parse rounds.
+
+**HEAD** is answered wherever GET is, with the same headers and no body.`;
+
+/** The description of the public API in OpenAPI 3.1, made from the route table, the core's schemas and the error table. */
+export function describeApi(): Document {
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Animal store',
+      version: '1.0.0',
+      description: DESCRIPTION,
+      license: { name: 'MIT', identifier: 'MIT' },
+    },
+    servers: [{ url: PREFIX, description: 'The gateway that this description comes from.' }],
+    security: [{ apiKey: [] }],
+    tags: [
+      { name: 'pets', description: 'The animals.' },
+      { name: 'store', description: 'Orders for them.' },
+    ],
+    paths: pathsOf(ROUTES),
+    components: {
+      schemas: schemas(),
+      headers: HEADERS,
+      parameters: PARAMETERS,
+      responses: sharedResponses(),
+      securitySchemes: {
+        apiKey: { type: 'http', scheme: 'bearer', bearerFormat: 'API key', description: 'Your key.' },
+      },
+    },
+    'x-no-operation': {
+      ...errorsOf(COMMON_ERRORS),
+      ...Object.fromEntries(NO_OPERATION.map((status) => [status, errorOf(status).response])),
+    },
+  };
+}
+
+/** What an unknown path and a method that it does not have are answered with; no operation shares it. */
+const NO_OPERATION = [404, 405];
+
+function sharedResponses(): Document['components']['responses'] {
+  const shared = [...ERROR_RESPONSES].filter(([status]) => !NO_OPERATION.includes(status));
+  return Object.fromEntries(shared.map(([, { name, response }]) => [name, response]));
+}
+
+function pathsOf(routes: readonly GatewayRoute[]): Document['paths'] {
+  const paths: Record<string, Record<string, Operation>> = {};
+  for (const route of routes) {
+    const path = route.path.slice(PREFIX.length);
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operationOf(route) };
+  }
+  return paths;
+}
+
+function operationOf(route: GatewayRoute): Operation {
+  const about = OPERATIONS[route.operation];
+  if (about === undefined) throw new Error(`The operation ${route.operation} is not described.`);
+  const { tag, summary, description, parameters, body, canBeTried } = about;
+  return {
+    operationId: route.operation,
+    tags: [tag],
+    summary,
+    description,
+    ...(route.deprecation && { deprecated: true }),
+    parameters,
+    ...(body && { requestBody: { required: true, description: summary, content: body } }),
+    responses: responsesOf(route, about),
+    ...(!canBeTried && { 'x-try-it-out': false }),
+  };
+}
+
+function responsesOf({ deprecation }: GatewayRoute, { success, errors }: About): Responses {
+  const { status, description, content, headers = {} } = success;
+  const always = deprecation === undefined ? {} : deprecationHeaders(deprecation, true);
+  const responses = {
+    [status]: { description, headers: { ...EVERYWHERE, ...headers, ...always }, content },
+    ...errorsOf([...COMMON_ERRORS, ...errors]),
+  };
+  return deprecation === undefined ? responses : withDeprecation(responses, deprecation);
+}
+
+const errorsOf = (statuses: readonly number[]): Responses =>
+  Object.fromEntries(statuses.map((status) => [status, refTo('responses', errorOf(status).name)]));
+
+function errorOf(status: number): ErrorResponse {
+  const error = ERROR_RESPONSES.get(status);
+  if (error === undefined) throw new Error(`No error has the status ${status}.`);
+  return error;
+}
+
+/** Given once the operation is known, or before: where both are possible, an answer may tell of deprecation or not. */
+const AFTER_ROUTING: Readonly<Record<number, 'always' | 'sometimes'>> = {
+  400: 'sometimes',
+  404: 'always',
+  500: 'sometimes',
+  502: 'always',
+  503: 'sometimes',
+  504: 'always',
+};
+
+function withDeprecation(responses: Responses, deprecation: readonly string[]): Responses {
+  const entries = Object.entries(responses).map(([status, response]): [string, Response | Ref] => {
+    const when = AFTER_ROUTING[Number(status)];
+    const shared = ERROR_RESPONSES.get(Number(status))?.response;
+    if (when === undefined || shared === undefined) return [status, response];
+    const headers = { ...shared.headers, ...deprecationHeaders(deprecation, when === 'always') };
+    return [status, { ...shared, headers }];
+  });
+  return Object.fromEntries(entries);
+}

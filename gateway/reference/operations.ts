@@ -1,0 +1,132 @@
+import { IDEMPOTENCY_KEY, MAX_IDEMPOTENCY_KEY_LENGTH, REQUEST_ID } from '../../shared/headers.ts';
+import { DEFAULT_LIMIT, MAX_LIMIT } from '../../shared/page.ts';
+import { type Content, type Header, type Parameter, type Ref, refTo, type Schema } from './document.ts';
+import { nextPage } from './headers.ts';
+import { NEW_PET, ORDER, PET } from './schemas.ts';
+
+/** What the route table does not say of an operation. */
+export interface About {
+  readonly tag: 'pets' | 'store';
+  readonly summary: string;
+  readonly description: string;
+  readonly parameters: readonly (Parameter | Ref)[];
+  readonly body?: Content;
+  readonly success: {
+    readonly status: number;
+    readonly description: string;
+    readonly content: Content;
+    readonly headers?: Readonly<Record<string, Header>>;
+  };
+  /** Its errors, by status, beside those that every operation has. */
+  readonly errors: readonly number[];
+  /** The interface document has the panel of this operation switched off. */
+  readonly canBeTried: boolean;
+}
+
+/** What any operation can be answered with. */
+export const COMMON_ERRORS = [400, 401, 408, 414, 429, 431, 500, 502, 503, 504];
+
+const ID: Schema = { type: 'integer', format: 'int64' };
+
+/** Parameters of more than one operation. */
+export const PARAMETERS = {
+  limit: {
+    name: 'limit',
+    in: 'query',
+    required: false,
+    description: 'How many to give at most.',
+    schema: { type: 'integer', minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT },
+    example: 20,
+  },
+  after: {
+    name: 'after',
+    in: 'query',
+    required: false,
+    description: 'Only those with a greater id: the next page, as the Link header gives it.',
+    schema: ID,
+    example: 20,
+  },
+  requestId: {
+    name: 'X-Request-Id',
+    in: 'header',
+    required: false,
+    description: 'An id to find the request by, in the answer and in every log.',
+    schema: { type: 'string', pattern: REQUEST_ID.source },
+    example: 'order-4711',
+  },
+} satisfies Readonly<Record<string, Parameter>>;
+
+const json = (schema: string, example: unknown): Content => ({
+  'application/json': { schema: refTo('schemas', schema), example },
+});
+
+const statusFilter = (schema: string, description: string, example: string): Parameter => {
+  return { name: 'status', in: 'query', required: false, description, schema: refTo('schemas', schema), example };
+};
+
+const PAGE = [refTo('parameters', 'limit'), refTo('parameters', 'after')];
+const EVERY = [refTo('parameters', 'requestId')];
+
+/** By the operation's name. */
+export const OPERATIONS: Readonly<Record<string, About>> = {
+  listPets: {
+    tag: 'pets',
+    summary: 'List animals',
+    description: 'Animals by ascending id, a page at a time. Parameters that are not known are ignored.',
+    parameters: [...PAGE, statusFilter('PetStatus', 'Only animals of this status.', 'available'), ...EVERY],
+    success: {
+      status: 200,
+      description: 'A page of the animals.',
+      content: json('Pets', [PET]),
+      headers: { Link: nextPage('/v1/pets') },
+    },
+    errors: [],
+    canBeTried: true,
+  },
+  createPet: {
+    tag: 'pets',
+    summary: 'Add an animal',
+    description: 'Adds an animal. With an `Idempotency-Key` it can be sent again without adding it twice.',
+    parameters: [
+      {
+        name: IDEMPOTENCY_KEY,
+        in: 'header',
+        required: false,
+        description: 'The same key and the same body get the first answer again for 24 hours; another body gets 409.',
+        schema: { type: 'string', minLength: 1, maxLength: MAX_IDEMPOTENCY_KEY_LENGTH },
+        example: '8e03978e-40d5-43dd-bc93-6894a57f9324',
+      },
+      ...EVERY,
+    ],
+    body: json('NewPet', NEW_PET),
+    success: { status: 201, description: 'The animal was added.', content: json('Pet', PET) },
+    errors: [409, 413, 415],
+    canBeTried: true,
+  },
+  getPet: {
+    tag: 'pets',
+    summary: 'Get an animal',
+    description: 'To be removed on 5 December 2030. Use GET /pets with the status filter.',
+    parameters: [
+      { name: 'petId', in: 'path', required: true, description: "The animal's id.", schema: ID, example: 1 },
+      ...EVERY,
+    ],
+    success: { status: 200, description: 'The animal.', content: json('Pet', PET) },
+    errors: [404],
+    canBeTried: true,
+  },
+  listOrders: {
+    tag: 'store',
+    summary: 'List orders',
+    description: 'Orders by ascending id, a page at a time. Parameters that are not known are ignored.',
+    parameters: [...PAGE, statusFilter('OrderStatus', 'Only orders of this status.', 'placed'), ...EVERY],
+    success: {
+      status: 200,
+      description: 'A page of the orders.',
+      content: json('Orders', [ORDER]),
+      headers: { Link: nextPage('/v1/store/orders') },
+    },
+    errors: [],
+    canBeTried: false,
+  },
+};

@@ -1,0 +1,28 @@
+/** Shows the description of the API, with a panel to try each operation that does not have it switched off. */
+
+const operationOf = (state, path, method) => state.getIn(['json', 'paths', path, method]);
+
+const panelsPerOperation = () => ({
+  statePlugins: {
+    spec: {
+      wrapSelectors: {
+        allowTryItOutFor: () => (state, path, method) => operationOf(state, path, method).get('x-try-it-out') !== false,
+      },
+    },
+  },
+});
+
+const dark = matchMedia('(prefers-color-scheme: dark)');
+const followColourScheme = () => document.documentElement.classList.toggle('dark-mode', dark.matches);
+dark.addEventListener('change', followColourScheme);
+followColourScheme();
+
+window.SwaggerUIBundle({
+  url: '/v1/openapi.json',
+  dom_id: '#reference',
+  deepLinking: true,
+  displayRequestDuration: true,
+  plugins: [panelsPerOperation],
+  // Nothing leaves this origin: no badge of an outside validator.
+  validatorUrl: null,
+});

@@ -1,0 +1,51 @@
+import { STATUS_CODES } from 'node:http';
+import { ERRORS, type ErrorCode } from '../../shared/errors.ts';
+import { type Response, refTo } from './document.ts';
+import { ALLOW, EVERYWHERE, refsTo } from './headers.ts';
+
+/** The answers that are no success, one for each status; its errors are told apart by their code. */
+
+export interface ErrorResponse {
+  /** Its name among the components. */
+  readonly name: string;
+  readonly response: Response;
+}
+
+const HEADERS_OF: Readonly<Record<number, Response['headers']>> = {
+  401: refsTo(['WWW-Authenticate']),
+  405: { Allow: ALLOW },
+  429: refsTo(['Retry-After']),
+  503: refsTo(['Retry-After']),
+};
+
+/** Errors by status. */
+export const ERROR_RESPONSES: ReadonlyMap<number, ErrorResponse> = new Map(
+  [...new Set(Object.values(ERRORS).map(({ status }) => status))].map((status) => [status, errorResponse(status)]),
+);
+
+function errorResponse(status: number): ErrorResponse {
+  const codes = (Object.keys(ERRORS) as ErrorCode[]).filter((code) => ERRORS[code].status === status);
+  const examples = codes.map((code) => {
+    const value = { code, message: ERRORS[code].message, status };
+    return [code, { value }] as const;
+  });
+  const narrowed = { properties: { code: { enum: codes }, status: { const: status } } };
+  return {
+    name: nameOf(status),
+    response: {
+      description: codes.map((code) => `\`${code}\`: ${ERRORS[code].message}`).join('\n\n'),
+      headers: { ...EVERYWHERE, ...HEADERS_OF[status] },
+      content: {
+        'application/json': {
+          schema: { allOf: [refTo('schemas', 'Error'), narrowed] },
+          examples: Object.fromEntries(examples),
+        },
+      },
+    },
+  };
+}
+
+/** 'NotFound' for 404. */
+function nameOf(status: number): string {
+  return (STATUS_CODES[status] ?? String(status)).replaceAll(/[^A-Za-z]/g, '');
+}

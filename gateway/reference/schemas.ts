@@ -1,0 +1,96 @@
+import { z } from 'zod';
+import { ERRORS } from '../../shared/errors.ts';
+import { int64 } from '../../shared/int64.ts';
+import { Order, OrderStatus } from '../../shared/order.ts';
+import { NewPet, Pet, PetStatus } from '../../shared/pet.ts';
+import { refTo, type Schema } from './document.ts';
+
+/** The shapes of bodies as JSON Schema: those that the core checks with, and Error. */
+
+const CHECKED = z.registry<{ id: string }>();
+CHECKED.add(Pet, { id: 'Pet' })
+  .add(NewPet, { id: 'NewPet' })
+  .add(PetStatus, { id: 'PetStatus' })
+  .add(Order, { id: 'Order' })
+  .add(OrderStatus, { id: 'OrderStatus' });
+
+export const PET = { id: 1, name: 'Rex', categoryId: 1, status: 'available' };
+export const NEW_PET = { name: 'Rex', categoryId: 1, status: 'available' };
+export const ORDER = { id: 1, petId: 1, status: 'placed', createdAt: '2026-11-21T12:00:00.000Z' };
+
+const ABOUT: Readonly<Record<string, Schema>> = {
+  Pet: { description: 'An animal as the store gives it out.', examples: [PET] },
+  NewPet: { description: 'An animal to be added.', examples: [NEW_PET] },
+  PetStatus: { description: 'Whether an animal can be had.', examples: ['available'] },
+  Order: { description: 'An order for one animal.', examples: [ORDER] },
+  OrderStatus: { description: 'How far an order is.', examples: ['placed'] },
+};
+
+/** By the member's name, which means the same wherever it stands. */
+const ABOUT_MEMBERS: Readonly<Record<string, Schema>> = {
+  id: { description: 'Given by the service. All of int64 is used: read it exactly, or as text.', examples: [1] },
+  name: { description: "The animal's name, counted in Unicode code points.", examples: ['Rex'] },
+  categoryId: { description: 'The category that the animal belongs to.', examples: [1] },
+  petId: { description: 'The animal that is ordered.', examples: [1] },
+  status: {},
+  createdAt: { description: 'When it was placed, in UTC.', examples: [ORDER.createdAt] },
+};
+
+/** All schemas, by name. */
+export function schemas(): Readonly<Record<string, Schema>> {
+  const { schemas: checked } = z.toJSONSchema(CHECKED, {
+    io: 'input',
+    unrepresentable: 'any',
+    uri: (id) => refTo('schemas', id).$ref,
+    override: ({ zodSchema, jsonSchema }) => {
+      if (zodSchema !== int64) return;
+      delete jsonSchema.anyOf;
+      Object.assign(jsonSchema, { type: 'integer', format: 'int64' });
+    },
+  });
+  const described = Object.entries(checked).map(([name, schema]) => [name, describe(name, schema)] as const);
+  return {
+    ...Object.fromEntries(described),
+    Pets: listOf('Pet', 'Animals, by ascending id.', PET),
+    Orders: listOf('Order', 'Orders, by ascending id.', ORDER),
+    Error: errorSchema,
+  };
+}
+
+function describe(name: string, { $schema, $id, properties, ...schema }: Schema): Schema {
+  const about = ABOUT[name] ?? {};
+  if (properties === undefined) return { ...about, ...schema };
+  const members = Object.entries(properties as Record<string, Schema>).map(([member, inner]) => {
+    return [member, { ...inner, ...ABOUT_MEMBERS[member] }] as const;
+  });
+  return { ...about, ...schema, properties: Object.fromEntries(members) };
+}
+
+const listOf = (name: string, description: string, example: unknown): Schema => ({
+  description,
+  type: 'array',
+  items: refTo('schemas', name),
+  examples: [[example]],
+});
+
+const errorSchema: Schema = {
+  description: 'Every answer that is no success.',
+  type: 'object',
+  properties: {
+    code: {
+      description: 'What went wrong, for programs.',
+      type: 'string',
+      enum: Object.keys(ERRORS),
+      examples: ['not_found'],
+    },
+    message: {
+      description: 'What went wrong, for people; may change.',
+      type: 'string',
+      examples: [ERRORS.not_found.message],
+    },
+    status: { description: 'The HTTP status.', type: 'integer', examples: [404] },
+  },
+  required: ['code', 'message', 'status'],
+  additionalProperties: false,
+  examples: [{ code: 'not_found', message: ERRORS.not_found.message, status: 404 }],
+};
