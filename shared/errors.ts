@@ -50,6 +50,10 @@ export class HttpError extends Error {
 export const unavailable = (cause?: unknown): HttpError =>
   new HttpError('unavailable', undefined, { cause, headers: ['Retry-After', '1'] });
 
+/** A 405 names the methods that are allowed (RFC 9110 §15.5.6); `headers` go beside that. */
+export const methodNotAllowed = (allowed: string, headers: readonly string[] = []): HttpError =>
+  new HttpError('method_not_allowed', undefined, { headers: ['Allow', allowed, ...headers] });
+
 /** Whatever was thrown, as the answer to send: an unknown fault becomes a 500 that says nothing about itself. */
 export function toHttpError(thrown: unknown): HttpError {
   return thrown instanceof HttpError ? thrown : new HttpError('internal_error', undefined, { cause: thrown });

@@ -1,4 +1,4 @@
-import { HttpError } from './errors.ts';
+import { HttpError, methodNotAllowed } from './errors.ts';
 
 /**
  * A route table: which operation a method and a path mean. Path templates are written as OpenAPI writes them; a `{name}`
@@ -43,7 +43,7 @@ export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
     const methods = compiled.filter(({ pattern }) => pattern.test(path)).map(({ route }) => route.method);
     if (methods.length === 0) return new HttpError('not_found');
     const allowed = methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
-    return new HttpError('method_not_allowed', undefined, { headers: ['Allow', allowed.join(', ')] });
+    return methodNotAllowed(allowed.join(', '));
   }
 
   return { find };

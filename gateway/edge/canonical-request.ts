@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { announcesBody } from '../../shared/body.ts';
-import { type ErrorCode, HttpError } from '../../shared/errors.ts';
+import { type ErrorCode, HttpError, methodNotAllowed } from '../../shared/errors.ts';
 
 /**
  * The one form in which a request is checked, decided on and forwarded. What Node's parser lets through and a second
@@ -38,9 +38,7 @@ export function canonicalRequest(request: IncomingMessage): CanonicalRequest {
   const { host, authorization } = singleHeaders(request, target.length);
   checkFraming(request);
   const path = canonicalPath(target);
-  if (!METHODS.has(method)) {
-    throw new HttpError('method_not_allowed', undefined, { headers: ['Allow', 'GET, HEAD, POST', ...CLOSE.headers] });
-  }
+  if (!METHODS.has(method)) throw methodNotAllowed('GET, HEAD, POST', CLOSE.headers);
   return { method, path, target, host, authorization, hasBody: announcesBody(request) };
 }
 

@@ -18,8 +18,8 @@ export interface Parameter {
   readonly in: 'query' | 'path' | 'header';
   readonly required: boolean;
   readonly description: string;
+  /** Its example is the schema's: one beside it would be filled in by the panels that try an operation. */
   readonly schema: Schema;
-  readonly example: string | number;
 }
 
 export interface MediaType {

@@ -68,6 +68,14 @@ export const ALLOW: Header = {
   example: 'GET, HEAD, POST',
 };
 
+/** On 503. */
+export const RETRY_AFTER_UNAVAILABLE: Header = {
+  description: 'Seconds after which another try is worth it; not on every 503.',
+  required: false,
+  schema: { type: 'integer', minimum: 1 },
+  example: 1,
+};
+
 type HeaderName = keyof typeof HEADERS;
 
 /** References to these headers, by name. */

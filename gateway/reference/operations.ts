@@ -1,4 +1,4 @@
-import { IDEMPOTENCY_KEY, MAX_IDEMPOTENCY_KEY_LENGTH, REQUEST_ID } from '../../shared/headers.ts';
+import { MAX_IDEMPOTENCY_KEY_LENGTH, REQUEST_ID } from '../../shared/headers.ts';
 import { DEFAULT_LIMIT, MAX_LIMIT } from '../../shared/page.ts';
 import { type Content, type Header, type Parameter, type Ref, refTo, type Schema } from './document.ts';
 import { nextPage } from './headers.ts';
@@ -35,24 +35,21 @@ export const PARAMETERS = {
     in: 'query',
     required: false,
     description: 'How many to give at most.',
-    schema: { type: 'integer', minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT },
-    example: 20,
+    schema: { type: 'integer', minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT, examples: [DEFAULT_LIMIT] },
   },
   after: {
     name: 'after',
     in: 'query',
     required: false,
     description: 'Only those with a greater id: the next page, as the Link header gives it.',
-    schema: ID,
-    example: 20,
+    schema: { ...ID, examples: [20] },
   },
   requestId: {
     name: 'X-Request-Id',
     in: 'header',
     required: false,
     description: 'An id to find the request by, in the answer and in every log.',
-    schema: { type: 'string', pattern: REQUEST_ID.source },
-    example: 'order-4711',
+    schema: { type: 'string', pattern: REQUEST_ID.source, examples: ['order-4711'] },
   },
 } satisfies Readonly<Record<string, Parameter>>;
 
@@ -60,8 +57,8 @@ const json = (schema: string, example: unknown): Content => ({
   'application/json': { schema: refTo('schemas', schema), example },
 });
 
-const statusFilter = (schema: string, description: string, example: string): Parameter => {
-  return { name: 'status', in: 'query', required: false, description, schema: refTo('schemas', schema), example };
+const statusFilter = (schema: string, description: string): Parameter => {
+  return { name: 'status', in: 'query', required: false, description, schema: refTo('schemas', schema) };
 };
 
 const PAGE = [refTo('parameters', 'limit'), refTo('parameters', 'after')];
@@ -73,7 +70,7 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
     tag: 'pets',
     summary: 'List animals',
     description: 'Animals by ascending id, a page at a time. Parameters that are not known are ignored.',
-    parameters: [...PAGE, statusFilter('PetStatus', 'Only animals of this status.', 'available'), ...EVERY],
+    parameters: [...PAGE, statusFilter('PetStatus', 'Only animals of this status.'), ...EVERY],
     success: {
       status: 200,
       description: 'A page of the animals.',
@@ -89,12 +86,16 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
     description: 'Adds an animal. With an `Idempotency-Key` it can be sent again without adding it twice.',
     parameters: [
       {
-        name: IDEMPOTENCY_KEY,
+        name: 'Idempotency-Key',
         in: 'header',
         required: false,
         description: 'The same key and the same body get the first answer again for 24 hours; another body gets 409.',
-        schema: { type: 'string', minLength: 1, maxLength: MAX_IDEMPOTENCY_KEY_LENGTH },
-        example: '8e03978e-40d5-43dd-bc93-6894a57f9324',
+        schema: {
+          type: 'string',
+          minLength: 1,
+          maxLength: MAX_IDEMPOTENCY_KEY_LENGTH,
+          examples: ['8e03978e-40d5-43dd-bc93-6894a57f9324'],
+        },
       },
       ...EVERY,
     ],
@@ -108,7 +109,7 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
     summary: 'Get an animal',
     description: 'To be removed on 5 December 2030. Use GET /pets with the status filter.',
     parameters: [
-      { name: 'petId', in: 'path', required: true, description: "The animal's id.", schema: ID, example: 1 },
+      { name: 'petId', in: 'path', required: true, description: "The animal's id.", schema: { ...ID, examples: [1] } },
       ...EVERY,
     ],
     success: { status: 200, description: 'The animal.', content: json('Pet', PET) },
@@ -119,7 +120,7 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
     tag: 'store',
     summary: 'List orders',
     description: 'Orders by ascending id, a page at a time. Parameters that are not known are ignored.',
-    parameters: [...PAGE, statusFilter('OrderStatus', 'Only orders of this status.', 'placed'), ...EVERY],
+    parameters: [...PAGE, statusFilter('OrderStatus', 'Only orders of this status.'), ...EVERY],
     success: {
       status: 200,
       description: 'A page of the orders.',

@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import { ERRORS, type ErrorCode } from '../../shared/errors.ts';
 import { type Response, refTo } from './document.ts';
-import { ALLOW, EVERYWHERE, refsTo } from './headers.ts';
+import { ALLOW, EVERYWHERE, RETRY_AFTER_UNAVAILABLE, refsTo } from './headers.ts';
 
 /** The answers that are no success, one for each status; its errors are told apart by their code. */
 
@@ -15,7 +15,7 @@ const HEADERS_OF: Readonly<Record<number, Response['headers']>> = {
   401: refsTo(['WWW-Authenticate']),
   405: { Allow: ALLOW },
   429: refsTo(['Retry-After']),
-  503: refsTo(['Retry-After']),
+  503: { 'Retry-After': RETRY_AFTER_UNAVAILABLE },
 };
 
 /** Errors by status. */
@@ -29,7 +29,7 @@ function errorResponse(status: number): ErrorResponse {
     const value = { code, message: ERRORS[code].message, status };
     return [code, { value }] as const;
   });
-  const narrowed = { properties: { code: { enum: codes }, status: { const: status } } };
+  const narrowed = { type: 'object', properties: { code: { enum: codes }, status: { const: status } } };
   return {
     name: nameOf(status),
     response: {

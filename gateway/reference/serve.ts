@@ -1,4 +1,4 @@
-import { HttpError } from '../../shared/errors.ts';
+import { HttpError, methodNotAllowed } from '../../shared/errors.ts';
 import type { AddressAllowance } from '../access/address-allowance.ts';
 import type { Exchange } from '../exchange.ts';
 import { limitHeaders } from '../respond/limit-headers.ts';
@@ -27,9 +27,7 @@ export async function serveReference(
   exchange.standing = allowance.charge(exchange.address);
   exchange.outcome = exchange.standing.outcome;
   if (exchange.standing.outcome === 'refused') throw new HttpError('rate_limit_exceeded');
-  if (asked.method !== 'GET' && asked.method !== 'HEAD') {
-    throw new HttpError('method_not_allowed', undefined, { headers: ['Allow', 'GET, HEAD'] });
-  }
+  if (asked.method !== 'GET' && asked.method !== 'HEAD') throw methodNotAllowed('GET, HEAD');
   exchange.route = file;
   if (asked.hasBody) throw new HttpError('invalid_request', 'This operation takes no body.');
   const ours = ['X-Request-Id', exchange.id, ...limitHeaders(exchange.standing, draftFields)];

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import { type ErrorCode, errorBody, HttpError } from '../../shared/errors.ts';
+import { type ErrorCode, errorBody, HttpError, methodNotAllowed } from '../../shared/errors.ts';
 import type { Exchange } from '../exchange.ts';
 
 /** Answers with an error in the Error shape; `limits` says where the caller stands. */
@@ -37,19 +37,19 @@ function mayBeLong({ request: { headers } }: Exchange): boolean {
 
 /** What to answer when there is no request to answer, only a connection. */
 export function connectionError({ code = '' }: NodeJS.ErrnoException): HttpError {
+  if (code === 'CONNECT') return methodNotAllowed('GET, HEAD, POST');
   return new HttpError(CONNECTION_ERRORS[code] ?? 'invalid_request');
 }
 
 /** Answers on a bare connection, and closes it. */
 export function sendRawError(socket: Socket, error: HttpError, requestId: string, limits: readonly string[]): void {
   const body = errorBody(error);
-  const headers = [...head(body, requestId), ...limits, 'Connection', 'close'];
+  const headers = [...head(body, requestId), ...limits, ...error.headers, 'Connection', 'close'];
   const lines = headers.flatMap((name, at) => (at % 2 === 0 ? [`${name}: ${headers[at + 1]}`] : []));
   socket.end([`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`, ...lines, '', body].join('\r\n'));
 }
 
 const CONNECTION_ERRORS: Readonly<Record<string, ErrorCode>> = {
-  CONNECT: 'method_not_allowed',
   HPE_HEADER_OVERFLOW: 'headers_too_large',
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 'payload_too_large',
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',

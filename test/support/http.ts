@@ -1,5 +1,6 @@
 import http from 'node:http';
 import net from 'node:net';
+import { checkAnswer, checkBytes } from './described-answers.ts';
 
 export interface Answer {
   readonly status: number;
@@ -19,11 +20,17 @@ export interface Sent {
   readonly from?: string;
 }
 
-/** One request, sent as it is told, on a connection of its own unless an agent says otherwise. */
-export function send(
-  url: string,
-  { method = 'GET', key, headers = {}, body, agent, from }: Sent = {},
-): Promise<Answer> {
+/**
+ * One request, sent as it is told, on a connection of its own unless an agent says otherwise.
+ * @throws {Error} when a gateway's answer is not as the API is described
+ */
+export async function send(url: string, sent: Sent = {}): Promise<Answer> {
+  const answer = await exchange(url, sent);
+  checkAnswer({ url, method: sent.method ?? 'GET' }, answer);
+  return answer;
+}
+
+function exchange(url: string, { method = 'GET', key, headers = {}, body, agent, from }: Sent): Promise<Answer> {
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
   const { hostname, port } = new URL(url);
   const path = url.slice(url.indexOf('/', 'http://'.length));
@@ -70,8 +77,17 @@ export function post(url: string, body: unknown, sent: Sent = {}): Promise<Answe
   });
 }
 
-/** Bytes sent as they are, and all the bytes that come back until the other side closes. */
-export function sendBytes(url: string, bytes: string | Buffer, waitMs = 2_000): Promise<string> {
+/**
+ * Bytes sent as they are, and all the bytes that come back until the other side closes.
+ * @throws {Error} when one of a gateway's answers is not as the API is described
+ */
+export async function sendBytes(url: string, bytes: string | Buffer, waitMs = 2_000): Promise<string> {
+  const received = await exchangeBytes(url, bytes, waitMs);
+  checkBytes(url, received);
+  return received;
+}
+
+function exchangeBytes(url: string, bytes: string | Buffer, waitMs: number): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
   const { hostname, port } = new URL(url);
   const socket = net.connect(Number(port), hostname);

@@ -7,6 +7,7 @@ import { readGatewaySettings } from '../../gateway/config.ts';
 import { startGateway } from '../../gateway/start.ts';
 import type { ServerLimits } from '../../shared/server-limits.ts';
 import { cleanUp } from './clean-up.ts';
+import { knowCore, knowGateway } from './described-answers.ts';
 import { type Answer, post, send } from './http.ts';
 import { type LogLine, readableLog } from './log.ts';
 
@@ -57,6 +58,8 @@ export async function startStack(
   };
   const gateway = await startGateway(readGatewaySettings(settings), logger, limits);
   const { gateway: url = '', admin: adminUrl = '' } = gateway.addresses;
+  knowCore(core.addresses.core ?? '');
+  knowGateway(url, settings.CORE_URL ?? '');
 
   async function admin(method: string, path: string, body?: unknown): Promise<Answer> {
     const sent = { method, key: ADMIN_TOKEN };

@@ -12,6 +12,14 @@ const panelsPerOperation = () => ({
   },
 });
 
+/** Every answer has the same six headers: folded away, they do not hide the rest. The panel's own answer shows its headers. */
+const foldedHeaders = ({ React: { createElement } }) => ({
+  wrapComponents: {
+    headers: (Headers) => (props) =>
+      createElement('details', null, createElement('summary', null, 'Headers'), createElement(Headers, props)),
+  },
+});
+
 const dark = matchMedia('(prefers-color-scheme: dark)');
 const followColourScheme = () => document.documentElement.classList.toggle('dark-mode', dark.matches);
 dark.addEventListener('change', followColourScheme);
@@ -22,7 +30,7 @@ window.SwaggerUIBundle({
   dom_id: '#reference',
   deepLinking: true,
   displayRequestDuration: true,
-  plugins: [panelsPerOperation],
+  plugins: [panelsPerOperation, foldedHeaders],
   // Nothing leaves this origin: no badge of an outside validator.
   validatorUrl: null,
 });

@@ -1,0 +1,122 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { describeApi } from '../../gateway/reference/openapi.ts';
+import { schemas } from '../../gateway/reference/schemas.ts';
+import { parseJson } from '../../shared/json.ts';
+import { NewPet } from '../../shared/pet.ts';
+import { send } from '../support/http.ts';
+import { ROOT, startProcess } from '../support/process.ts';
+import { startStack } from '../support/stack.ts';
+
+const FILE = join(ROOT, 'gateway/reference/openapi.json');
+const api = describeApi();
+
+test('the committed description is current: npm run openapi writes it', () => {
+  expect(JSON.parse(readFileSync(FILE, 'utf8'))).toEqual(JSON.parse(JSON.stringify(api)));
+});
+
+test('redocly has nothing to say against it', async () => {
+  const env = { REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' };
+  const args = ['lint', '--extends', 'recommended-strict', FILE];
+  const { code, out, err } = await startProcess(join(ROOT, 'node_modules/.bin/redocly'), args, env).ended;
+  expect(`${out}${err}`).toContain('Your API description is valid');
+  expect(`${out}${err}`).not.toMatch(/warning|error/i);
+  expect(code).toBe(0);
+});
+
+test('it has the operations of the interface document, and says what that says of them', () => {
+  const operations = Object.entries(api.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ path, method, ...operation })),
+  );
+  expect(operations).toMatchObject([
+    { operationId: 'listPets', method: 'get', path: '/pets' },
+    { operationId: 'createPet', method: 'post', path: '/pets', requestBody: { required: true } },
+    { operationId: 'getPet', method: 'get', path: '/pets/{petId}', deprecated: true },
+    { operationId: 'listOrders', method: 'get', path: '/store/orders', 'x-try-it-out': false },
+  ]);
+  expect(operations.filter(({ deprecated }) => deprecated)).toHaveLength(1);
+  expect(operations.filter((operation) => operation['x-try-it-out'] === false)).toHaveLength(1);
+  expect(api.components.parameters.limit?.schema).toMatchObject({ minimum: 1, maximum: 100, default: 20 });
+  const { Pet, NewPet: NewPetSchema, Error: ErrorSchema } = api.components.schemas;
+  expect(NewPetSchema?.required).toEqual(['name', 'categoryId']);
+  expect(Pet?.properties).toMatchObject({ id: { type: 'integer', format: 'int64' }, name: { type: 'string' } });
+  expect(ErrorSchema?.required).toEqual(['code', 'message', 'status']);
+});
+
+/** Every object below a part of the document that `isOne` picks, with the path to it. */
+function parts(value: unknown, isOne: (part: Record<string, unknown>) => boolean, at = ''): string[] {
+  if (typeof value !== 'object' || value === null) return [];
+  const inner = Object.entries(value).flatMap(([name, member]) => parts(member, isOne, `${at}/${name}`));
+  return isOne(value as Record<string, unknown>) ? [at, ...inner] : inner;
+}
+
+test('everything has an example: each body, header, parameter and member', () => {
+  const has = (part: Record<string, unknown>) => 'example' in part || 'examples' in part;
+  const withoutExample = (part: Record<string, unknown>) =>
+    !has(part) &&
+    'schema' in part &&
+    !has(part.schema as Record<string, unknown>) &&
+    !('$ref' in (part.schema as object));
+  expect(parts(api, withoutExample)).toEqual([]);
+  expect(parts(api, (part) => 'schema' in part).length).toBeGreaterThan(30);
+  const members = Object.values(api.components.schemas).flatMap(({ properties = {} }) =>
+    Object.values(properties as object),
+  );
+  expect(members.filter((member) => !has(member) && !('$ref' in member))).toEqual([]);
+  expect(Object.values(api.components.schemas).filter((schema) => !has(schema))).toEqual([]);
+});
+
+const isInt64 = (value: number) => Number.isInteger(value) && value >= -(2 ** 63) && value < 2 ** 63;
+
+test('the schema of a new animal takes what the core takes, and refuses what it refuses', () => {
+  const ajv = new Ajv2020({ strictSchema: false, formats: { int64: isInt64 } });
+  ajv.addSchema({ $id: 'api', components: { schemas: schemas() } }, 'api', true, false);
+  const isDescribed = ajv.compile({ $ref: 'api#/components/schemas/NewPet' });
+  const name = fc.oneof(
+    fc.string({ unit: 'binary', maxLength: 220, size: 'max' }),
+    fc.constantFrom(
+      '',
+      'x'.repeat(200),
+      'x'.repeat(201),
+      '🐕'.repeat(200),
+      '🐕'.repeat(201),
+      'a\u0000',
+      'a\u0085',
+      '\ud800',
+    ),
+    fc.integer(),
+  );
+  const pet = fc.record(
+    {
+      name,
+      categoryId: fc.oneof(
+        fc.maxSafeInteger(),
+        fc.integer({ min: -20, max: 20 }).map((e) => e * 1e18),
+        fc.double(),
+        fc.string(),
+        fc.constant(null),
+      ),
+      status: fc.oneof(fc.constantFrom('available', 'pending', 'sold'), fc.string()),
+      extra: fc.boolean(),
+    },
+    { requiredKeys: [] },
+  );
+  fc.assert(
+    fc.property(fc.oneof(pet, fc.jsonValue()), (value) => {
+      const text = JSON.stringify(value);
+      expect(isDescribed(JSON.parse(text))).toBe(NewPet.safeParse(parseJson(Buffer.from(text))).success);
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+test('the gateway serves it to anyone, and tells the limits of the address', async () => {
+  const stack = await startStack();
+  const answer = await send(`${stack.gateway}/v1/openapi.json`);
+  expect(answer.status).toBe(200);
+  expect(answer.headers).toMatchObject({ 'content-type': 'application/json', 'x-ratelimit-limit': '60' });
+  expect(answer.text).toBe(readFileSync(FILE, 'utf8'));
+});
