@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { Document, Header, Ref, Response, Responses } from '../../gateway/reference/document.ts';
 import { describeApi } from '../../gateway/reference/openapi.ts';
 import { createRouter } from '../../shared/routes.ts';
+import { schemaValidator } from './json-schema.ts';
 
 /**
  * Holds what the tests see of a gateway against the API's description: its status, its headers – those that must be there,
@@ -25,11 +25,7 @@ const TRANSPORT = new Set(['connection', 'content-length', 'content-type', 'date
 
 /** References are written so that they can be followed from outside the document. */
 const api = JSON.parse(JSON.stringify(describeApi()).replaceAll('"#/', '"api#/')) as Document;
-const ajv = new Ajv2020({
-  allErrors: true,
-  strictSchema: false,
-  formats: { int64: Number.isInteger, 'date-time': true },
-});
+const ajv = schemaValidator();
 ajv.addSchema(api, 'api');
 
 const [{ url: prefix = '' } = {}] = api.servers;
@@ -145,7 +141,11 @@ const faultsOfNoBody = ({ text }: Seen): string[] => (text === '' ? [] : ['HEAD 
 
 function faultsOfBody({ headers, text }: Seen, schema: object): string[] {
   if (headers['content-type'] !== 'application/json') return [`its type is ${headers['content-type']}`];
-  return ajv.validate(schema, JSON.parse(text)) ? [] : [`the body: ${ajv.errorsText()}`];
+  try {
+    return ajv.validate(schema, JSON.parse(text)) ? [] : [`the body: ${ajv.errorsText()}`];
+  } catch {
+    return ['the body is no JSON'];
+  }
 }
 
 /** What a reference stands for, or the thing itself. */

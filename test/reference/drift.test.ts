@@ -1,0 +1,105 @@
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { knowCore, knowGateway } from '../support/described-answers.ts';
+import { send, sendBytes } from '../support/http.ts';
+
+/** What holds the tests' answers against the description is itself held to this: it must see every way to drift. */
+
+interface Given {
+  status: number;
+  headers: Record<string, string>;
+  body: string;
+}
+
+const LIMITS = { 'x-ratelimit-limit': '60', 'x-ratelimit-remaining': '59', 'x-ratelimit-reset': '1795262400' };
+const PAGE: Given = {
+  status: 200,
+  headers: { ...LIMITS, 'x-request-id': 'r1', 'content-type': 'application/json' },
+  body: '[{"id":9223372036854775807,"name":"Rex","categoryId":1,"status":"sold"}]',
+};
+const REFUSAL: Given = {
+  ...PAGE,
+  status: 429,
+  headers: { ...PAGE.headers, 'retry-after': '2' },
+  body: '{"code":"key_banned","message":"Wait.","status":429}',
+};
+const PET: Given = {
+  ...PAGE,
+  headers: {
+    ...PAGE.headers,
+    deprecation: '@1795132800',
+    sunset: 'Thu, 05 Dec 2030 00:00:00 GMT',
+    link: '</v1/pets>; rel="successor-version"',
+  },
+  body: '{"id":1,"name":"Rex","categoryId":1,"status":"sold"}',
+};
+
+/** A server that passes for a gateway with a core of ours. */
+async function gatewayThatAnswers(given: Given): Promise<string> {
+  const server = http.createServer((_request, response) => {
+    const length = { 'content-length': Buffer.byteLength(given.body) };
+    response.writeHead(given.status, { ...given.headers, ...length }).end(given.body);
+  });
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  cleanUp(() => server.close());
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  knowCore('http://core');
+  knowGateway(url, 'http://core');
+  return url;
+}
+
+test.for<[what: string, path: string, given: Given]>([
+  ['a page', '/v1/pets?limit=1', PAGE],
+  ['a refusal', '/v1/pets', REFUSAL],
+  ['a deprecated operation', '/v1/pets/1', PET],
+])('%s as described passes', async ([, path, given]) => {
+  const url = await gatewayThatAnswers(given);
+  expect((await send(url + path)).status).toBe(given.status);
+});
+
+function without(given: Given, name: string): Given {
+  const { [name]: _dropped, ...headers } = given.headers;
+  return { ...given, headers };
+}
+
+const withHeader = (given: Given, name: string, value: string): Given => {
+  return { ...given, headers: { ...given.headers, [name]: value } };
+};
+
+test.for<[what: string, path: string, given: Given, fault: RegExp]>([
+  ['a limit header that is missing', '/v1/pets', without(PAGE, 'x-ratelimit-reset'), /X-RateLimit-Reset is missing/],
+  ['a request id that is missing', '/nowhere', without(PAGE, 'x-request-id'), /no such status/],
+  ['a Retry-After that is missing', '/v1/pets', without(REFUSAL, 'retry-after'), /Retry-After is missing/],
+  ['a Retry-After that is a date', '/v1/pets', withHeader(REFUSAL, 'retry-after', 'soon'), /retry-after is soon/],
+  ['a limit given twice', '/v1/pets', withHeader(PAGE, 'x-ratelimit-limit', '60, 60'), /x-ratelimit-limit is 60, 60/],
+  ['a header that is not described', '/v1/pets', withHeader(PAGE, 'x-new', '1'), /x-new is not described/],
+  ['a missing sunset', '/v1/pets/1', without(PET, 'sunset'), /Sunset is missing/],
+  ['a deprecation where there is none', '/v1/pets', { ...PET, body: '[]' }, /deprecation is not described/],
+  ['a status that is not described', '/v1/pets', { ...PAGE, status: 418 }, /no such status/],
+  ['a success on an unknown path', '/v2/pets', PAGE, /no such status/],
+  ['a member too much', '/v1/pets/1', { ...PET, body: `${PET.body.slice(0, -1)},"age":1}` }, /additional properties/],
+  ['a member too little', '/v1/pets', { ...PAGE, body: '[{"id":1,"categoryId":1}]' }, /must have required property/],
+  ['half a body', '/v1/pets', { ...PAGE, body: '[{"id":1' }, /no JSON/],
+  ['a page in a wrapper', '/v1/pets', { ...PAGE, body: '{"pets":[]}' }, /must be array/],
+  ['an unknown code', '/v1/pets', { ...REFUSAL, body: REFUSAL.body.replace('key_banned', 'slow') }, /allowed values/],
+  [
+    'a code of another status',
+    '/v1/pets',
+    { ...REFUSAL, body: REFUSAL.body.replace('key_banned', 'conflict') },
+    /allowed/,
+  ],
+  ['another type', '/v1/pets', withHeader(PAGE, 'content-type', 'text/plain'), /type is text\/plain/],
+])('%s fails the test that sees it', async ([, path, given, fault]) => {
+  const url = await gatewayThatAnswers(given);
+  await expect(send(url + path)).rejects.toThrow(fault);
+  await expect(send(url + path)).rejects.toThrow('is not as described');
+});
+
+test('the bytes of a connection are held to it as well', async () => {
+  const bytes = 'GET /v1/pets HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n';
+  expect(await sendBytes(await gatewayThatAnswers(REFUSAL), bytes)).toContain('HTTP/1.1 429');
+  const bad = await gatewayThatAnswers(without(REFUSAL, 'retry-after'));
+  await expect(sendBytes(bad, bytes)).rejects.toThrow(/Retry-After is missing/);
+});
