@@ -31,7 +31,7 @@ export function describeApi(): Document {
       description: DESCRIPTION,
       license: { name: 'MIT', identifier: 'MIT' },
     },
-    servers: [{ url: PREFIX, description: 'The gateway that this description comes from.' }],
+    servers: [{ url: PREFIX, description: 'This gateway.' }],
     security: [{ apiKey: [] }],
     tags: [
       { name: 'pets', description: 'The animals.' },

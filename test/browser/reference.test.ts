@@ -1,0 +1,160 @@
+import type { Locator, Page } from 'playwright-core';
+import { expect, test, vi } from 'vitest';
+import { openBrowser } from '../support/browser.ts';
+import { startStack } from '../support/stack.ts';
+
+// A browser beside other tests takes its time.
+vi.setConfig({ testTimeout: 60_000 });
+
+const browser = await openBrowser();
+const stack = await startStack();
+
+interface Opened {
+  readonly page: Page;
+  /** What went wrong in it, and where it asked outside its origin. */
+  readonly faults: string[];
+}
+
+async function openReference(options: Parameters<typeof browser.newPage>[0] = {}): Promise<Opened> {
+  const page = await browser.newPage(options);
+  const faults: string[] = [];
+  page.on('pageerror', ({ message }) => faults.push(message));
+  page.on('console', (message) => void (message.type() === 'error' && faults.push(message.text())));
+  page.on('request', (request) => {
+    if (new URL(request.url()).origin !== stack.gateway && !request.url().startsWith('data:'))
+      faults.push(request.url());
+  });
+  await page.goto(`${stack.gateway}/docs`);
+  await page.locator('.opblock').first().waitFor();
+  return { page, faults };
+}
+
+async function pasteKey(page: Page, key: string): Promise<void> {
+  await page.locator('.btn.authorize').click();
+  await page.locator('.auth-container input').fill(key);
+  await page.locator('.auth-btn-wrapper .authorize').click();
+  await page.locator('.auth-btn-wrapper .btn-done').click();
+}
+
+async function openPanel(page: Page, operation: string): Promise<Locator> {
+  const panel = page.locator(`.opblock[id$="-${operation}"]`);
+  await panel.locator('.opblock-summary-control').click();
+  await panel.locator('.try-out__btn').click();
+  return panel;
+}
+
+interface Shown {
+  readonly status: string;
+  readonly body: string;
+  readonly headers: string;
+}
+
+/** Presses the button, and reads what the panel then shows. */
+async function execute(panel: Locator): Promise<Shown> {
+  const answered = panel.page().waitForResponse((response) => response.url().includes('/v1/'));
+  await panel.locator('.execute').click();
+  const { 'x-request-id': id = '' } = (await answered).headers();
+  const answer = panel.locator('.live-responses-table .response').first();
+  await answer.locator('.headerline', { hasText: id }).waitFor();
+  return {
+    status: await answer.locator('.response-col_status').innerText(),
+    body: await answer.locator('.response-col_description pre').first().innerText(),
+    headers: (await answer.locator('.headerline').allInnerTexts()).map((line) => line.trim()).join('\n'),
+  };
+}
+
+test('with a pasted key, the panels add an animal, list it and get it, and show the limits', async () => {
+  const key = await stack.issueKey();
+  const { page, faults } = await openReference();
+  const list = await openPanel(page, 'listPets');
+  const stranger = await execute(list);
+  expect(stranger.status).toMatch(/^401/);
+  expect(stranger.headers).toContain('www-authenticate: Bearer');
+  // The browser itself notes a 401, as it does whatever a page makes of it.
+  expect(faults.splice(0)).toEqual([expect.stringContaining('401')]);
+  await pasteKey(page, key);
+
+  const add = await openPanel(page, 'createPet');
+  await add.locator('textarea').fill('{"name":"Rex","categoryId":3}');
+  const added = await execute(add);
+  expect(added.status).toMatch(/^201/);
+  const { id } = JSON.parse(added.body) as { id: number };
+
+  const listed = await execute(list);
+  expect(listed.status).toMatch(/^200/);
+  expect(JSON.parse(listed.body)).toEqual([{ id, name: 'Rex', categoryId: 3, status: 'available' }]);
+  expect(listed.headers).toMatch(/^x-ratelimit-limit: 60$/m);
+  expect(listed.headers).toMatch(/^x-ratelimit-remaining: 5[89]$/m);
+  expect(listed.headers).toMatch(/^x-ratelimit-reset: \d+$/m);
+  expect(listed.headers).toMatch(/^ratelimit-policy: "minute";q=60;w=60/m);
+
+  const get = await openPanel(page, 'getPet');
+  await get.locator('tr[data-param-name="petId"] input').fill(String(id));
+  const got = await execute(get);
+  expect(JSON.parse(got.body)).toMatchObject({ id, name: 'Rex' });
+  expect(got.headers).toMatch(/^sunset: Thu, ?05 Dec 2030/m);
+
+  expect(
+    await page.evaluate('JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])'),
+  ).not.toContain(key);
+  expect(faults).toEqual([]);
+});
+
+test('a refusal is shown with its Retry-After', async () => {
+  const key = await stack.issueKey({ minute: 1, day: 100 });
+  const { page } = await openReference();
+  await pasteKey(page, key);
+  const list = await openPanel(page, 'listPets');
+  expect((await execute(list)).status).toMatch(/^200/);
+  const refused = await execute(list);
+  expect(refused.status).toMatch(/^429/);
+  expect(JSON.parse(refused.body)).toMatchObject({ code: 'rate_limit_exceeded', status: 429 });
+  expect(refused.headers).toMatch(/^retry-after: \d+$/m);
+  expect(refused.headers).toContain('x-ratelimit-remaining: 0');
+});
+
+test('every operation can be tried but the store orders, whose panel is switched off', async () => {
+  const { page } = await openReference();
+  const buttons: Record<string, number> = {};
+  for (const operation of ['listPets', 'createPet', 'getPet', 'listOrders']) {
+    const panel = page.locator(`.opblock[id$="-${operation}"]`);
+    await panel.locator('.opblock-summary-control').click();
+    await panel.locator('.responses-table').waitFor();
+    buttons[operation] = await panel.locator('.try-out__btn, .execute').count();
+  }
+  expect(buttons).toEqual({ listPets: 1, createPet: 1, getPet: 1, listOrders: 0 });
+  expect(await page.locator('.opblock-deprecated').count()).toBe(1);
+  expect(await page.locator('.opblock-deprecated').innerText()).toContain('/pets/{petId}');
+});
+
+test('it fits a telephone, and is readable in light and in dark colours', async () => {
+  const { page, faults } = await openReference({ viewport: { width: 375, height: 800 } });
+  await pasteKey(page, await stack.issueKey());
+  await execute(await openPanel(page, 'listPets'));
+  expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(375);
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme });
+    const dark = colorScheme === 'dark';
+    await expect.poll(() => colours(page)).toEqual({ textIsLight: dark, groundIsDark: dark });
+  }
+  expect(faults).toEqual([]);
+});
+
+/** Of a path in the list of operations, and of the page behind it. */
+async function colours(page: Page): Promise<{ textIsLight: boolean; groundIsDark: boolean }> {
+  const [text, ground] = (await page.evaluate(`[
+    getComputedStyle(document.querySelector('.opblock-summary-path')).color,
+    getComputedStyle(document.documentElement).backgroundColor,
+  ]`)) as [string, string];
+  // Where nothing is painted, the light scheme's white shows.
+  return {
+    textIsLight: brightness(text) > 128,
+    groundIsDark: ground !== 'rgba(0, 0, 0, 0)' && brightness(ground) < 128,
+  };
+}
+
+/** Of 'rgb(r, g, b)', from 0 to 255. */
+function brightness(colour: string): number {
+  const [red = 0, green = 0, blue = 0] = (colour.match(/[\d.]+/g) ?? []).map(Number);
+  return (red + green + blue) / 3;
+}
