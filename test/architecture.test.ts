@@ -14,7 +14,7 @@ interface Source {
 
 const sources = ['shared', 'gateway', 'core', 'deploy', 'test'].flatMap((folder) =>
   readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-    .filter((file) => file.endsWith('.ts') || file.endsWith('.lua'))
+    .filter((file) => /\.(ts|lua)$/.test(file) && !file.endsWith('.generated.d.ts'))
     .map((file) => read(join(folder, file))),
 );
 const inFolder = (folder: string) => sources.filter(({ path }) => path.startsWith(`${folder}/`));
@@ -50,6 +50,7 @@ test.for([
   ],
   ['gateway/edge', /^gateway\/(access|respond|upstream|admin|gateway|exchange|start)/, 'knows no other step'],
   ['gateway/respond', /^gateway\/(edge|upstream|admin|gateway|start)/, 'knows no other step'],
+  ['gateway/reference', /^gateway\/(edge|upstream|admin|gateway|start)/, 'knows no step before or behind it'],
   ['gateway/admin', /^gateway\/(edge|respond|upstream|gateway|exchange|start)/, 'knows no step of a request'],
 ] as const)('%s %3$s', ([folder, forbidden]) => {
   expect(importsOf(folder, forbidden)).toEqual([]);

@@ -1,0 +1,58 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { parseApiKey } from '../../gateway/access/credential.ts';
+import { post, send } from '../support/http.ts';
+import { type Ended, ROOT, startProcess } from '../support/process.ts';
+import { startStack } from '../support/stack.ts';
+
+const stack = await startStack();
+const pets = `${stack.gateway}/v1/pets`;
+
+/** A key whose next request is refused for about five seconds, and how many it took to get there. */
+async function exhaustedKey(): Promise<{ key: string; spent: number }> {
+  const key = await stack.issueKey({ minute: 12, day: 1_000 });
+  for (let spent = 1; ; spent++) {
+    if ((await send(pets, { key })).status === 429) return { key, spent };
+  }
+}
+
+const statusesOf = (key: string): unknown[] =>
+  stack.log.filter(({ keyId }) => keyId === parseApiKey(key)?.id).map(({ status }) => status);
+
+interface Run {
+  readonly ended: Ended;
+  /** What the gateway answered to it, in order. */
+  readonly statuses: () => unknown[];
+}
+
+async function run(command: string, example: string): Promise<Run> {
+  const { key, spent } = await exhaustedKey();
+  const ended = await startProcess(command, [example], { STORE_URL: stack.gateway, API_KEY: key }).ended;
+  return { ended, statuses: () => statusesOf(key).slice(spent) };
+}
+
+await post(pets, { name: 'Rex', categoryId: 1 }, { key: await stack.issueKey() });
+
+/** Side by side, because each of them waits. */
+const runs = await Promise.all([
+  run('sh', 'test/examples/curl.sh'),
+  run(process.execPath, 'test/examples/fetch.ts'),
+  run(process.execPath, 'test/examples/undici.ts'),
+  run(process.execPath, 'test/examples/generated-client.ts'),
+]);
+
+test.for(['curl', 'fetch', 'undici', 'a generated client'].map((name, at) => [name, runs[at] as Run] as const))(
+  '%s, refused, waits as long as it is told, and then has its answer',
+  async ([, { ended, statuses }]) => {
+    expect(ended).toMatchObject({ code: 0, out: expect.stringContaining('Rex') });
+    // One refusal and no second one: who came back too early would meet more.
+    await expect.poll(statuses).toEqual([429, 200]);
+  },
+);
+
+test('the generated types are current: npm run openapi writes them', async () => {
+  const { out, err } = await startProcess(process.execPath, ['test/examples/print-types.ts'], {}).ended;
+  expect(err).toBe('');
+  expect(out).toBe(readFileSync(join(ROOT, 'test/examples/store-api.generated.d.ts'), 'utf8'));
+});

@@ -1,0 +1,17 @@
+import createClient from 'openapi-fetch';
+import { patientFetch } from './patient-fetch.ts';
+import type { paths } from './store-api.generated.d.ts';
+
+/** Lists the animals that can be had, with a client whose types are generated from /v1/openapi.json. */
+
+const { STORE_URL, API_KEY } = process.env;
+
+const store = createClient<paths>({
+  baseUrl: `${STORE_URL}/v1`,
+  headers: { authorization: `Bearer ${API_KEY}` },
+  fetch: patientFetch,
+});
+
+const { data: pets, error } = await store.GET('/pets', { params: { query: { status: 'available' } } });
+if (error !== undefined) throw new Error(`${error.code}: ${error.message}`);
+for (const { id, name } of pets) process.stdout.write(`${id} ${name}\n`);

@@ -1,0 +1,18 @@
+import { registerHooks } from 'node:module';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+/**
+ * Prints the types that openapi-typescript makes of the API's description. It writes them with the compiler API of
+ * TypeScript 5, which TypeScript 7 has no more; @ts-morph/common brings that along.
+ */
+
+const COMPILER = new URL('./typescript-5.ts', import.meta.url).href;
+registerHooks({
+  resolve: (specifier, context, next) =>
+    specifier === 'typescript' ? { url: COMPILER, shortCircuit: true } : next(specifier, context),
+});
+const { default: openapiTypes, astToString } = await import('openapi-typescript');
+
+const description = join(import.meta.dirname, '../../gateway/reference/openapi.json');
+process.stdout.write(astToString(await openapiTypes(pathToFileURL(description))));
