@@ -10,13 +10,7 @@ import {
   readSettings,
   token,
 } from '../shared/env.ts';
-
-const redisUrl = z
-  .url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' })
-  .refine(
-    (url) => !URL.canParse(url) || /^\/?\d*$/.test(new URL(url).pathname),
-    'must name a database by its number, as in redis://host:6379/0',
-  );
+import { caFile, masterName, redisFaults, redisMode, redisUrls } from './redis-settings.ts';
 
 const coreUrls = z
   .string()
@@ -41,7 +35,14 @@ const GatewaySettings = z
       .default(['http://127.0.0.1:7001'])
       .describe('where the core answers; several with commas between'),
     CORE_TOKEN: token.optional().describe('bearer token that the core asks for; none when unset'),
-    REDIS_URL: redisUrl.optional().describe('where limits are shared; embedded in this process when unset'),
+    REDIS_URL: redisUrls
+      .optional()
+      .describe('where limits are shared; several with commas between; embedded in this process when unset'),
+    REDIS_MODE: redisMode.default('single').describe('single, cluster or sentinel: what REDIS_URL names'),
+    REDIS_MASTER_NAME: masterName.optional().describe('by which the sentinels know the primary'),
+    REDIS_SENTINEL_USERNAME: z.string().optional().describe('user at the sentinels; the one in REDIS_URL is for Redis'),
+    REDIS_SENTINEL_PASSWORD: z.string().optional().describe('password at the sentinels; none when unset'),
+    REDIS_CA_FILE: caFile.optional().describe('CA certificates for rediss://; those of Node when unset'),
     REDIS_TIMEOUT_MS: integer(1, 60_000).default(50).describe('after which a decision is given up'),
     CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('after which an answer of the core is given up'),
     WORKERS: integer(1, 64).default(1).describe('processes that serve clients; more than one need a REDIS_URL'),
@@ -70,7 +71,14 @@ const GatewaySettings = z
     path: ['WORKERS'],
     error: 'must be 1 without REDIS_URL: what is embedded in one process is not shared',
     when: () => true,
-  });
+  })
+  .superRefine(
+    (settings, context) => {
+      for (const [setting, message] of redisFaults(settings))
+        context.addIssue({ code: 'custom', path: [setting], message, input: undefined });
+    },
+    { when: () => true },
+  );
 
 export type GatewaySettings = z.infer<typeof GatewaySettings>;
 

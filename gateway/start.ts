@@ -14,7 +14,7 @@ import { memoryAccess } from './access/memory/access.ts';
 import { PlanBook } from './access/plan-book.ts';
 import type { PlanTable } from './access/plans.ts';
 import { redisAccess } from './access/redis/access.ts';
-import { connectRedis } from './access/redis/connection.ts';
+import { connect } from './access/redis/connect.ts';
 import type { AdminParts } from './admin/parts.ts';
 import { ROUTES as ADMIN_ROUTES } from './admin/routes.ts';
 import { keptToken } from './admin/token.ts';
@@ -177,5 +177,14 @@ function countRefusals(metrics: Metrics, logger: Logger): (limit: ConnectionLimi
 
 async function accessOf(settings: GatewaySettings, logger: Logger, plans: () => PlanTable): Promise<Access> {
   if (settings.REDIS_URL === undefined) return await memoryAccess(settings.DATA_DIR, plans);
-  return redisAccess(await connectRedis(settings.REDIS_URL, settings.REDIS_TIMEOUT_MS, logger), plans, logger);
+  const target = {
+    mode: settings.REDIS_MODE,
+    urls: settings.REDIS_URL,
+    masterName: settings.REDIS_MASTER_NAME,
+    sentinelUsername: settings.REDIS_SENTINEL_USERNAME,
+    sentinelPassword: settings.REDIS_SENTINEL_PASSWORD,
+    ca: settings.REDIS_CA_FILE,
+    timeoutMs: settings.REDIS_TIMEOUT_MS,
+  };
+  return redisAccess(await connect(target, logger), plans, logger);
 }

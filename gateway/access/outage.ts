@@ -9,18 +9,35 @@ const PROBE_EVERY_MS = 100;
 /** An outage that comes back within this time is the same one. */
 const SETTLED_AFTER_MS = 1_000;
 
-/** A key that nobody has: asking for it runs the script, and writes nothing. */
-const NOBODY: Credential = { id: '000000000000', digest: '' };
+/** A secret that no key has: asking with it runs the script, and writes nothing. */
+const NO_SECRET = '-';
 
 /**
- * A limiter that goes on without its Redis. The first decision that fails opens the breaker: from then on keys that were
+ * A limiter that goes on without its Redis. The first decision that fails opens a breaker: from then on keys that were
  * seen before are decided here, at once, and Redis is probed until it answers. Keys that were not are told to come back.
  * @param shared decides in Redis, and gives up after its deadline
+ * @param nodeOf which of several nodes decides on a key: each has a breaker of its own, so that one that is away takes no
+ *   other along. Empty where there is but one.
  */
-export function surviveOutages(shared: Limiter, logger: Logger, known = new KnownKeys()): Limiter & { stop(): void } {
-  const breaker = new Breaker(() => shared.decide(NOBODY), logger);
+export function surviveOutages(
+  shared: Limiter,
+  logger: Logger,
+  nodeOf: (credential: Credential) => string = () => '',
+): Limiter & { stop(): void } {
+  const known = new KnownKeys();
+  const breakers = new Map<string, Breaker>();
 
-  async function decideShared(credential: Credential): Promise<Verdict> {
+  function breakerOf(credential: Credential): Breaker {
+    const node = nodeOf(credential);
+    let breaker = breakers.get(node);
+    if (breaker === undefined) {
+      breaker = new Breaker(shared, node, logger);
+      breakers.set(node, breaker);
+    }
+    return breaker;
+  }
+
+  async function decideShared(credential: Credential, breaker: Breaker): Promise<Verdict> {
     try {
       const verdict = await shared.decide(credential);
       // Data that no decision can be taken on says nothing against Redis, and nothing against the key.
@@ -29,7 +46,7 @@ export function surviveOutages(shared: Limiter, logger: Logger, known = new Know
       return verdict;
     } catch (fault) {
       if (!(fault instanceof AccessUnavailable)) throw fault;
-      breaker.open(fault);
+      breaker.open(fault, credential);
       return decideLocally(credential);
     }
   }
@@ -42,41 +59,48 @@ export function surviveOutages(shared: Limiter, logger: Logger, known = new Know
 
   return {
     async decide(credential) {
-      return breaker.isOpen ? decideLocally(credential) : await decideShared(credential);
+      const breaker = breakerOf(credential);
+      return breaker.isOpen ? decideLocally(credential) : await decideShared(credential, breaker);
     },
-    stop: () => breaker.stop(),
+    stop() {
+      for (const breaker of breakers.values()) breaker.stop();
+    },
   };
 }
 
-/** Open while Redis is away. Tells once that it went, and once that it is back to stay. */
+/** Open while a node is away. Tells once that it went, and once that it is back to stay. */
 class Breaker {
   isOpen = false;
-  readonly #probe: () => Promise<unknown>;
+  readonly #shared: Limiter;
   readonly #logger: Logger;
+  readonly #names: { readonly node?: string };
   #isOutage = false;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(probe: () => Promise<unknown>, logger: Logger) {
-    this.#probe = probe;
+  constructor(shared: Limiter, node: string, logger: Logger) {
+    this.#shared = shared;
+    this.#names = node === '' ? {} : { node };
     this.#logger = logger;
   }
 
-  open(reason: AccessUnavailable): void {
+  /** @param id of the key that could not be decided on: it is asked for until an answer comes */
+  open(reason: AccessUnavailable, { id }: Credential): void {
     if (this.isOpen) return;
     this.isOpen = true;
-    if (!this.#isOutage) this.#logger.error({ reason: (reason.cause as Error).message }, 'decisions are local');
+    if (!this.#isOutage)
+      this.#logger.error({ ...this.#names, reason: (reason.cause as Error).message }, 'decisions are local');
     this.#isOutage = true;
-    this.#schedule(() => this.#tryAgain(), PROBE_EVERY_MS);
+    this.#schedule(() => this.#tryAgain(id), PROBE_EVERY_MS);
   }
 
   stop(): void {
     clearTimeout(this.#timer);
   }
 
-  #tryAgain(): void {
-    this.#probe().then(
+  #tryAgain(id: string): void {
+    this.#shared.decide({ id, digest: NO_SECRET }).then(
       () => this.#close(),
-      () => this.#schedule(() => this.#tryAgain(), PROBE_EVERY_MS),
+      () => this.#schedule(() => this.#tryAgain(id), PROBE_EVERY_MS),
     );
   }
 
@@ -84,7 +108,7 @@ class Breaker {
     this.isOpen = false;
     this.#schedule(() => {
       this.#isOutage = false;
-      this.#logger.info('decisions are shared again');
+      this.#logger.info(this.#names, 'decisions are shared again');
     }, SETTLED_AFTER_MS);
   }
 

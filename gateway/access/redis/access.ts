@@ -3,6 +3,8 @@ import { rememberBans } from '../ban-memory.ts';
 import type { Access } from '../limiter.ts';
 import { surviveOutages } from '../outage.ts';
 import type { PlanTable } from '../plans.ts';
+import { isCluster, nodeOf } from './cluster.ts';
+import { ClusterLimiter } from './cluster-limiter.ts';
 import type { RedisConnection } from './connection.ts';
 import { RedisKeys } from './keys.ts';
 import { RedisLimiter } from './limiter.ts';
@@ -10,7 +12,9 @@ import { RedisPlans } from './plans.ts';
 
 /** Keys, plans and decisions in Redis, shared by any number of gateways. */
 export function redisAccess(redis: RedisConnection, plans: () => PlanTable, logger: Logger): Access {
-  const limiter = surviveOutages(new RedisLimiter(redis, plans), logger);
+  const limiter = isCluster(redis)
+    ? surviveOutages(new ClusterLimiter(redis, plans), logger, nodeOf(redis))
+    : surviveOutages(new RedisLimiter(redis, plans), logger);
   return {
     limiter: rememberBans(limiter),
     keys: new RedisKeys(redis),

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
-import { Redis, type Result } from 'ioredis';
+import { type Cluster, Redis, type RedisOptions, type Result } from 'ioredis';
 import type { Logger } from '../../../shared/logger.ts';
 
-/** The one place that knows ioredis: how to connect, and the script that every connection carries. */
+/** How to connect to a Redis, and the script that every connection carries. */
 
 declare module 'ioredis' {
   interface RedisCommander<Context> {
@@ -10,7 +10,7 @@ declare module 'ioredis' {
   }
 }
 
-export type RedisConnection = Redis;
+export type RedisConnection = Redis | Cluster;
 
 const CONNECT_TIMEOUT_MS = 300;
 /** A connection that owes an answer for so long is dead, whatever TCP says of it. */
@@ -19,25 +19,40 @@ const LONGEST_RETRY_MS = 200;
 /** ioredis would wait for as long as Redis guesses that its loading still takes, which is whole seconds. */
 const LOADING_RETRY_MS = 100;
 
-const DECIDE = readFileSync(new URL('../decide.lua', import.meta.url), 'utf8');
+export const SCRIPTS = {
+  decide: { lua: readFileSync(new URL('../decide.lua', import.meta.url), 'utf8') },
+};
+
+export const retryDelayMs = (attempt: number): number => Math.min(50 * attempt, LONGEST_RETRY_MS);
 
 /**
- * Connects, or goes on trying in the background: a gateway starts without its Redis. Everything about it fails fast, and
- * nothing is ever queued or sent twice, because a decision that is repeated is a request that is charged twice.
+ * Options of every connection. Everything about it fails fast, and nothing is ever queued or sent twice, because a
+ * decision that is repeated is a request that is charged twice.
  * @param timeoutMs after which a command is given up; it may still run
  */
-export async function connectRedis(url: string, timeoutMs: number, logger: Logger): Promise<RedisConnection> {
-  const redis = new Redis(url, {
+export const failFast = (timeoutMs: number) =>
+  ({
     lazyConnect: true,
-    enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
     commandTimeout: timeoutMs,
     connectTimeout: CONNECT_TIMEOUT_MS,
     socketTimeout: Math.max(SOCKET_TIMEOUT_MS, 2 * timeoutMs),
     maxLoadingRetryTime: LOADING_RETRY_MS,
-    retryStrategy: (attempt) => Math.min(50 * attempt, LONGEST_RETRY_MS),
-    scripts: { decide: { lua: DECIDE } },
+  }) satisfies RedisOptions;
+
+/**
+ * Connects to one Redis, or goes on trying in the background: a gateway starts without its Redis.
+ * @param timeoutMs after which a command is given up; it may still run
+ * @param ca certificates for rediss:// in PEM; those of Node when undefined
+ */
+export async function connectRedis(url: string, timeoutMs: number, logger: Logger, ca?: string): Promise<Redis> {
+  const redis = new Redis(url, {
+    ...failFast(timeoutMs),
+    enableOfflineQueue: false,
+    retryStrategy: retryDelayMs,
+    scripts: SCRIPTS,
+    ...(ca !== undefined && { tls: { ca } }),
   });
   tellOnce(redis, logger);
   await redis.connect().catch(() => undefined);
@@ -46,7 +61,7 @@ export async function connectRedis(url: string, timeoutMs: number, logger: Logge
 }
 
 /** Where a server has no such database, ioredis says so in passing and goes on with database 0, which is somebody else's. */
-async function checkDatabase(redis: Redis): Promise<void> {
+export async function checkDatabase(redis: Redis): Promise<void> {
   const wanted = redis.options.db ?? 0;
   if (wanted === 0 || (await redis.client('INFO')).includes(` db=${wanted} `)) return;
   redis.disconnect();
@@ -54,13 +69,13 @@ async function checkDatabase(redis: Redis): Promise<void> {
 }
 
 /** ioredis reports every failed attempt; a person wants to know that it went away and that it came back. */
-function tellOnce(redis: Redis, logger: Logger): void {
+export function tellOnce(redis: RedisConnection, logger: Logger): void {
   let away = false;
   const isAway = (reason: string) => {
     if (!away) logger.error({ reason }, 'redis is away');
     away = true;
   };
-  redis.on('error', (error: Error) => isAway(error.message));
+  redis.on('error', (error: Error & { lastNodeError?: Error }) => isAway((error.lastNodeError ?? error).message));
   redis.on('reconnecting', () => isAway('The connection was closed.'));
   redis.on('ready', () => {
     if (away) logger.info('redis is back');

@@ -20,7 +20,7 @@ interface Waiting {
  * sent once and never again; what fails may have been charged and is not admitted.
  */
 export class RedisLimiter implements Limiter {
-  readonly #redis: RedisConnection;
+  readonly #redis: Pick<RedisConnection, 'decide'>;
   readonly #plans: () => PlanTable;
   readonly #clock: Clock | undefined;
   #waiting: Waiting[] = [];
@@ -29,7 +29,7 @@ export class RedisLimiter implements Limiter {
   #tableText = '';
 
   /** @param clock for tests; Redis' own clock decides otherwise */
-  constructor(redis: RedisConnection, plans: () => PlanTable, clock?: Clock) {
+  constructor(redis: Pick<RedisConnection, 'decide'>, plans: () => PlanTable, clock?: Clock) {
     this.#redis = redis;
     this.#plans = plans;
     this.#clock = clock;

@@ -1,0 +1,79 @@
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Cluster, type Redis } from 'ioredis';
+import type { Logger } from '../../../shared/logger.ts';
+import type { Credential } from '../credential.ts';
+import { failFast, type RedisConnection, retryDelayMs, SCRIPTS, tellOnce } from './connection.ts';
+import { slotOf } from './slot.ts';
+import { addresses, commonOptions, type RedisTarget } from './target.ts';
+
+/** How to connect to a Redis Cluster. */
+
+const DEFAULT_PORT = 6379;
+/** A start waits no longer than this for the nodes; they are connected to all the same. */
+const START_MS = 1_000;
+
+/**
+ * Connects to a cluster, or goes on trying in the background. A decision that a node redirects (MOVED, ASK) follows, since it
+ * was not taken there; one whose node hangs up, or that says CLUSTERDOWN, fails: the library would send it again.
+ */
+export async function connectCluster(target: RedisTarget, logger: Logger): Promise<Cluster> {
+  const { db: _db, ...common } = commonOptions(target);
+  const cluster = new Cluster(addresses(target, DEFAULT_PORT), {
+    lazyConnect: true,
+    enableOfflineQueue: false,
+    // It would ask a node that is not connected yet, and then begin anew; what cannot serve says CLUSTERDOWN by itself.
+    enableReadyCheck: false,
+    retryDelayOnFailover: 0,
+    retryDelayOnClusterDown: 0,
+    clusterRetryStrategy: retryDelayMs,
+    // Names stay names: certificates are checked against them.
+    dnsLookup: (name, done) => done(null, name),
+    scripts: SCRIPTS,
+    redisOptions: { ...failFast(target.timeoutMs), ...common },
+  });
+  tellOnce(cluster, logger);
+  tellOfNodes(cluster, logger);
+  cluster.on('+node', connectSoon);
+  await Promise.race([connectAll(cluster), sleep(START_MS, undefined, { ref: false })]);
+  return cluster;
+}
+
+/** The library connects to a node when it is first asked, and until then refuses whoever else asks. */
+function connectSoon(node: Redis): void {
+  setImmediate(() => {
+    if (node.status === 'wait' && !node.options.readOnly) node.connect().catch(() => undefined);
+  });
+}
+
+async function connectAll(cluster: Cluster): Promise<void> {
+  await cluster.connect().catch(() => undefined);
+  await Promise.all(cluster.nodes('master').map((node) => node.status === 'ready' || settled(node)));
+}
+
+const settled = (node: Redis): Promise<unknown> => once(node, 'ready').catch(() => undefined);
+
+/** The library reports every failed attempt at a node, and gives it up until the others name it again. */
+function tellOfNodes(cluster: Cluster, logger: Logger): void {
+  const away = new Set<string>();
+  cluster.on('node error', (error: Error, node: string) => {
+    if (!away.has(node)) logger.error({ node, reason: error.message }, 'redis node is away');
+    away.add(node);
+  });
+  cluster.on('+node', (redis: Redis) => {
+    const node = `${redis.options.host}:${redis.options.port}`;
+    redis.on('ready', () => {
+      if (away.delete(node)) logger.info({ node }, 'redis node is back');
+    });
+  });
+}
+
+export type ClusterConnection = Cluster;
+
+export const isCluster = (redis: RedisConnection): redis is ClusterConnection => redis instanceof Cluster;
+
+/** Which node decides on a key, as far as is known. */
+export const nodeOf =
+  (cluster: Cluster) =>
+  ({ id }: Credential): string =>
+    cluster.slots[slotOf(id)]?.[0] ?? 'unknown';

@@ -1,0 +1,87 @@
+import { X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { z } from 'zod';
+
+/** What the settings of a Redis must be, each for itself and all of them together. */
+
+const redisUrl = z
+  .url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' })
+  .refine((url) => !URL.canParse(url) || /^\/?\d*$/.test(new URL(url).pathname), {
+    error: 'must name a database by its number, as in redis://host:6379/0',
+  })
+  // The client library would take its own options from there, those that switch its safety off among them.
+  .refine((url) => !URL.canParse(url) || new URL(url).search + new URL(url).hash === '', {
+    error: 'must have no query and no fragment',
+  });
+
+/** One URL or several with commas between; what is wrong with any of them is said of the setting, once. */
+export const redisUrls = z.string().transform((text, context) => {
+  const urls = text.split(',').map((url) => url.trim());
+  const issues = urls.flatMap((url) => redisUrl.safeParse(url).error?.issues ?? []);
+  for (const message of new Set(issues.map((issue) => issue.message)))
+    context.addIssue({ code: 'custom', message, continue: true });
+  return urls;
+});
+
+export const redisMode = z.enum(['single', 'cluster', 'sentinel'], { error: 'must be single, cluster or sentinel' });
+
+export const masterName = z.string().regex(/^[\w.-]+$/, 'must be the name that the sentinels watch a primary by');
+
+/** Certificates in a file, read at the start: the text of it. */
+export const caFile = z.string().transform((path, context) => {
+  try {
+    const text = readFileSync(path, 'utf8');
+    new X509Certificate(text);
+    return text;
+  } catch {
+    context.addIssue({ code: 'custom', message: 'must be a file that holds certificates in PEM', continue: true });
+    return path;
+  }
+});
+
+/** As read so far: settings with faults of their own may be among them. */
+interface RedisSettings {
+  readonly REDIS_URL?: readonly string[] | undefined;
+  readonly REDIS_MODE?: z.infer<typeof redisMode> | undefined;
+  readonly REDIS_MASTER_NAME?: string | undefined;
+  readonly REDIS_SENTINEL_USERNAME?: string | undefined;
+  readonly REDIS_SENTINEL_PASSWORD?: string | undefined;
+  readonly REDIS_CA_FILE?: string | undefined;
+}
+
+type Fault = readonly [setting: keyof RedisSettings, isFault: boolean, error: string];
+
+/** What is wrong between the settings: which one, and in which words. */
+export function redisFaults(settings: RedisSettings): (readonly [setting: keyof RedisSettings, error: string])[] {
+  const { REDIS_MODE: mode, REDIS_URL: given } = settings;
+  const urls = (given ?? []).filter((url) => URL.canParse(url)).map((url) => new URL(url));
+  const faults: Fault[] = [
+    ['REDIS_URL', given === undefined && isOfMany(mode), `is required when REDIS_MODE is ${mode}`],
+    ['REDIS_URL', urls.length > 1 && mode === 'single', 'must be one when REDIS_MODE is single'],
+    ['REDIS_URL', new Set(urls.map(allButHost)).size > 1, 'must agree in protocol, user, password and database'],
+    ['REDIS_URL', mode === 'cluster' && urls.some(hasDatabase), 'must name no database: a cluster has number 0 only'],
+    [
+      'REDIS_MASTER_NAME',
+      mode === 'sentinel' && settings.REDIS_MASTER_NAME === undefined,
+      'is required when REDIS_MODE is sentinel',
+    ],
+    [
+      'REDIS_CA_FILE',
+      settings.REDIS_CA_FILE !== undefined && urls.some(({ protocol }) => protocol !== 'rediss:'),
+      'is of no use without rediss:// in REDIS_URL',
+    ],
+    [
+      'REDIS_SENTINEL_PASSWORD',
+      settings.REDIS_SENTINEL_USERNAME !== undefined && settings.REDIS_SENTINEL_PASSWORD === undefined,
+      'is required with REDIS_SENTINEL_USERNAME',
+    ],
+  ];
+  return faults.filter(([, isFault]) => isFault).map(([setting, , error]) => [setting, error]);
+}
+
+const isOfMany = (mode: RedisSettings['REDIS_MODE']): boolean => mode === 'cluster' || mode === 'sentinel';
+
+const allButHost = ({ protocol, username, password, pathname }: URL): string =>
+  [protocol, username, password, pathname].join(' ');
+
+const hasDatabase = ({ pathname }: URL): boolean => Number(pathname.slice(1)) !== 0;

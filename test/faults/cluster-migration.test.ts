@@ -1,0 +1,84 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { slotOf } from '../../gateway/access/redis/slot.ts';
+import { judge } from '../support/allowance-checker.ts';
+import { send } from '../support/http.ts';
+import { startLoad } from '../support/paced-load.ts';
+import { type ClusterNode, moveSlot, type RedisCluster, startRedisCluster } from '../support/redis-cluster.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+const KEYS = 24;
+const MINUTE_LIMIT = 30;
+
+const idOf = (key: string): string => key.slice(3, 15);
+
+async function setUp() {
+  const cluster = await startRedisCluster();
+  const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: '5000' });
+  await stack.admin('PATCH', '/plans/free', { minute: MINUTE_LIMIT, ban_after: 1_000_000_000 });
+  const keys = await Promise.all(Array.from({ length: KEYS }, () => stack.issueKey()));
+  return { cluster, stack, keys };
+}
+
+/** Moves the slots of these keys on and on, each to another node than it is on, until `isOver`. */
+async function reshard(cluster: RedisCluster, keys: readonly string[], isOver: () => boolean): Promise<number> {
+  let moved = 0;
+  for (; !isOver(); moved++) {
+    const slot = slotOf(idOf(keys[moved % keys.length] as string));
+    const from = await cluster.ownerOf(slot);
+    const to = cluster.nodes[(cluster.nodes.indexOf(from) + 1) % cluster.nodes.length] as ClusterNode;
+    await moveSlot(cluster, slot, to, { pauseMs: 5 });
+  }
+  return moved;
+}
+
+async function loadFor(stack: Stack, keys: readonly string[], durationMs: number) {
+  let turn = 0;
+  const load = startLoad(stack.gateway, () => keys[turn++ % keys.length] as string, { clients: 24, pauseMs: 1 });
+  await sleep(durationMs);
+  await load.stop();
+  return load.answers;
+}
+
+test('slots that migrate under load, and scripts that are flushed, cost nobody a request, and no request two', async () => {
+  const { cluster, stack, keys } = await setUp();
+  let isOver = false;
+  const flushing = setInterval(() => {
+    for (const { redis } of cluster.nodes) void redis.script('FLUSH');
+  }, 100);
+  const resharding = reshard(cluster, keys, () => isOver);
+  const answers = await loadFor(stack, keys, 5_000);
+  isOver = true;
+  const moved = await resharding;
+  clearInterval(flushing);
+  process.stdout.write(`${answers.length} requests while ${moved} slots moved\n`);
+
+  expect(moved).toBeGreaterThan(10);
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
+  expect(stack.log.filter(({ level }) => level > 30)).toEqual([]);
+  const { violations, usedShare } = judge(answers, { capacity: MINUTE_LIMIT, windowMs: 60_000 });
+  expect(violations).toEqual([]);
+  expect(usedShare).toBeGreaterThanOrEqual(0.999);
+  for (const key of keys) {
+    const own = answers.filter((answer) => answer.key === key);
+    const admitted = own.filter((answer) => answer.admitted).length;
+    const hash = await cluster.read(`gateway:key:{${idOf(key)}}`);
+    expect({ admitted: hash.admitted, refused: hash.refused }).toEqual({
+      admitted: String(admitted),
+      refused: String(own.length - admitted),
+    });
+  }
+}, 60_000);
+
+test('a node that joins under load and takes slots is found, and keys that were seen notice nothing', async () => {
+  const { cluster, stack, keys } = await setUp();
+  const loading = loadFor(stack, keys, 3_000);
+  const added = await cluster.join();
+  for (const key of keys) await moveSlot(cluster, slotOf(idOf(key)), added, { pauseMs: 5 });
+  const answers = await loading;
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
+  expect(await added.redis.dbsize()).toBe(KEYS);
+  const fresh = await Promise.all(keys.map(() => stack.issueKey()));
+  const first = await Promise.all(fresh.map((key) => send(`${stack.gateway}/v1/pets`, { key })));
+  expect(new Set(first.map(({ status }) => status))).toEqual(new Set([200]));
+}, 60_000);

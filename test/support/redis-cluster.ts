@@ -1,0 +1,130 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { cleanUp } from './clean-up.ts';
+import { freePort } from './port.ts';
+import { type RedisServer, startRedisServer } from './redis.ts';
+import { temporaryFolder } from './stack.ts';
+
+const SLOTS = 16_384;
+const NODES = 3;
+
+export interface ClusterNode {
+  readonly server: RedisServer;
+  /** To this node alone: what it does not serve, it redirects. */
+  readonly redis: Redis;
+  readonly id: string;
+  readonly port: number;
+}
+
+/** A Redis Cluster of three primaries, a third of the slots each. */
+export interface RedisCluster {
+  readonly nodes: readonly ClusterNode[];
+  /** For REDIS_URL. */
+  readonly urls: string;
+  /** The node that serves a slot, as the first one that answers knows it. */
+  ownerOf(slot: number): Promise<ClusterNode>;
+  /** The fields of a hash, wherever it is. */
+  read(key: string): Promise<Record<string, string>>;
+  /** Adds a node: a replica, or one that serves nothing yet. */
+  join(as?: { replicaOf: ClusterNode }): Promise<ClusterNode>;
+}
+
+export async function startRedisCluster(): Promise<RedisCluster> {
+  const nodes = await Promise.all(Array.from({ length: NODES }, startNode));
+  const share = SLOTS / NODES;
+  for (const [index, { redis }] of nodes.entries()) {
+    await redis.cluster('SET-CONFIG-EPOCH', index + 1);
+    await redis.cluster('ADDSLOTSRANGE', Math.ceil(index * share), Math.ceil((index + 1) * share) - 1);
+  }
+  await Promise.all(nodes.slice(1).map(({ redis }) => meet(redis, nodes[0] as ClusterNode)));
+  await agree(nodes);
+
+  async function ownerOf(slot: number): Promise<ClusterNode> {
+    const ranges = (await (nodes[0] as ClusterNode).redis.cluster('SLOTS')) as [
+      number,
+      number,
+      [string, number, string, unknown[]],
+    ][];
+    const port = ranges.find(([first, last]) => first <= slot && slot <= last)?.[2][1];
+    return nodes.find((node) => node.port === port) as ClusterNode;
+  }
+
+  return {
+    nodes,
+    urls: nodes.map(({ server }) => server.url).join(','),
+    ownerOf,
+    async read(key) {
+      const slot = await (nodes[0] as ClusterNode).redis.cluster('KEYSLOT', key);
+      return await (await ownerOf(slot)).redis.hgetall(key);
+    },
+    async join(as) {
+      const node = await startNode();
+      await meet(node.redis, nodes[0] as ClusterNode);
+      await agree([...nodes, node]);
+      if (as === undefined) nodes.push(node);
+      else await replicate(node, as.replicaOf);
+      return node;
+    },
+  };
+}
+
+async function startNode(): Promise<ClusterNode> {
+  const server = await startRedisServer({
+    'cluster-enabled': 'yes',
+    'cluster-port': String(await freePort()),
+    'cluster-node-timeout': '1000',
+    'cluster-require-full-coverage': 'no',
+    'repl-diskless-sync-delay': '0',
+    appendonly: 'yes',
+    dir: await temporaryFolder(),
+  });
+  cleanUp(server.stop);
+  const redis = new Redis(server.url, { retryStrategy: () => 50 });
+  redis.on('error', () => {});
+  cleanUp(() => redis.disconnect());
+  return { server, redis, id: (await redis.cluster('MYID')) as string, port: Number(new URL(server.url).port) };
+}
+
+async function meet(redis: Redis, { port, redis: known }: ClusterNode): Promise<void> {
+  const [, busPort = '0'] =
+    /cluster-port\n(\d+)/.exec(((await known.config('GET', 'cluster-port')) as string[]).join('\n')) ?? [];
+  await redis.cluster('MEET', '127.0.0.1', port, Number(busPort));
+}
+
+async function replicate({ redis }: ClusterNode, primary: ClusterNode): Promise<void> {
+  await redis.cluster('REPLICATE', primary.id);
+  while (!(await redis.info('replication')).includes('master_link_status:up')) await sleep(25);
+}
+
+/** Waits until every node knows all of them, and finds the cluster in order. */
+async function agree(nodes: readonly ClusterNode[]): Promise<void> {
+  const isIn = async ({ redis }: ClusterNode) => {
+    const info = String(await redis.cluster('INFO'));
+    return info.includes('cluster_state:ok') && info.includes(`cluster_known_nodes:${nodes.length}\r`);
+  };
+  for (let attempt = 0; attempt < 400; attempt++) {
+    if ((await Promise.all(nodes.map(isIn))).every(Boolean)) return;
+    await sleep(25);
+  }
+  throw new Error('The nodes found no cluster.');
+}
+
+/**
+ * Moves a slot with its keys to another node as `redis-cli --cluster reshard` does, the key by key part of it slowed down.
+ */
+export async function moveSlot(
+  cluster: RedisCluster,
+  slot: number,
+  to: ClusterNode,
+  { pauseMs }: { pauseMs: number },
+): Promise<void> {
+  const from = await cluster.ownerOf(slot);
+  await to.redis.cluster('SETSLOT', slot, 'IMPORTING', from.id);
+  await from.redis.cluster('SETSLOT', slot, 'MIGRATING', to.id);
+  await sleep(pauseMs);
+  for (const key of (await from.redis.cluster('GETKEYSINSLOT', slot, 100)) as string[]) {
+    await from.redis.migrate('127.0.0.1', to.port, key, 0, 2_000);
+    await sleep(pauseMs);
+  }
+  for (const { redis } of [to, from, ...cluster.nodes]) await redis.cluster('SETSLOT', slot, 'NODE', to.id);
+}

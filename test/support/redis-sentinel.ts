@@ -1,0 +1,127 @@
+import { writeFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { cleanUp } from './clean-up.ts';
+import { freePort } from './port.ts';
+import { type Started, startProcess } from './process.ts';
+import { type RedisServer, startRedisServer } from './redis.ts';
+import { temporaryFolder } from './stack.ts';
+
+export const MASTER_NAME = 'limits';
+const SENTINELS = 3;
+const QUORUM = 2;
+const DOWN_AFTER_MS = 300;
+
+export interface SentinelNode {
+  readonly server: RedisServer;
+  readonly redis: Redis;
+  readonly port: number;
+}
+
+export interface Sentinel extends Started {
+  readonly url: string;
+  readonly redis: Redis;
+}
+
+/** A primary, two replicas, and three sentinels that watch them. */
+export interface Watched {
+  /** For REDIS_URL. */
+  readonly urls: string;
+  readonly nodes: readonly SentinelNode[];
+  readonly sentinels: readonly Sentinel[];
+  /** The primary, as the sentinels see it. */
+  primary(): Promise<SentinelNode>;
+  /** Starts a node again as a replica of the primary of now, and waits until it follows. */
+  rejoin(node: SentinelNode): Promise<void>;
+  /** Makes another node the primary by hand, and tells the sentinels; no connection is closed. */
+  swap(): Promise<void>;
+}
+
+/** @param password that the sentinels ask for */
+export async function startSentinels({ password = '' } = {}): Promise<Watched> {
+  const first = await startNode({});
+  const nodes = [first, await startNode(replicaOf(first)), await startNode(replicaOf(first))];
+  await Promise.all(nodes.slice(1).map(follows));
+  const sentinels = await Promise.all(Array.from({ length: SENTINELS }, () => startSentinel(first.port, password)));
+  await Promise.all(sentinels.map(({ redis }) => knowsAll(redis)));
+
+  async function primary(): Promise<SentinelNode> {
+    const { redis } = sentinels[0] as { redis: Redis };
+    const [, port] = (await redis.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', MASTER_NAME)) as string[];
+    return nodes.find((node) => node.port === Number(port)) as SentinelNode;
+  }
+
+  return {
+    urls: sentinels.map(({ url }) => url).join(','),
+    nodes,
+    sentinels,
+    primary,
+    async rejoin(node) {
+      await node.server.restart(replicaOf(await primary()));
+      await follows(node);
+    },
+    async swap() {
+      const [was, next, other] = nodes as [SentinelNode, SentinelNode, SentinelNode];
+      for (const { redis } of sentinels) await redis.call('SENTINEL', 'REMOVE', MASTER_NAME);
+      await next.redis.replicaof('NO', 'ONE');
+      for (const { redis } of [was, other]) await redis.replicaof('127.0.0.1', next.port);
+      for (const { redis } of sentinels)
+        await redis.call('SENTINEL', 'MONITOR', MASTER_NAME, '127.0.0.1', next.port, QUORUM);
+    },
+  };
+}
+
+const replicaOf = ({ port }: { port: number }) => ({ replicaof: `127.0.0.1 ${port}` });
+
+async function startNode(directives: Record<string, string>): Promise<SentinelNode> {
+  const server = await startRedisServer({
+    ...directives,
+    'repl-diskless-sync-delay': '0',
+    'repl-ping-replica-period': '1',
+    dir: await temporaryFolder(),
+  });
+  cleanUp(server.stop);
+  return { server, redis: client(server.url), port: Number(new URL(server.url).port) };
+}
+
+function client(url: string, password = ''): Redis {
+  const redis = new Redis(url, { password, retryStrategy: () => 50 });
+  redis.on('error', () => {});
+  cleanUp(() => redis.disconnect());
+  return redis;
+}
+
+async function follows({ redis }: SentinelNode): Promise<void> {
+  while (!(await redis.info('replication')).includes('master_link_status:up')) await sleep(25);
+}
+
+/** A sentinel that looks often: its own periods are seconds. */
+async function startSentinel(primaryPort: number, password: string): Promise<Sentinel> {
+  const port = await freePort();
+  const directory = await temporaryFolder();
+  await writeFile(
+    `${directory}/sentinel.conf`,
+    [
+      `port ${port}`,
+      'bind 127.0.0.1',
+      `dir ${directory}`,
+      `sentinel monitor ${MASTER_NAME} 127.0.0.1 ${primaryPort} ${QUORUM}`,
+      `sentinel down-after-milliseconds ${MASTER_NAME} ${DOWN_AFTER_MS}`,
+      `sentinel failover-timeout ${MASTER_NAME} 1000`,
+      ...(password === '' ? [] : [`requirepass ${password}`, `sentinel sentinel-pass ${password}`]),
+    ].join('\n'),
+  );
+  const arguments_ = [`${directory}/sentinel.conf`, '--sentinel'];
+  const started = startProcess('redis-server', arguments_, {}, { stdio: 'ignore' });
+  const url = `redis://127.0.0.1:${port}`;
+  const redis = client(url, password);
+  const periods = ['info-period', 200, 'publish-period', 200, 'ask-period', 200, 'min-link-reconnect-period', 200];
+  await redis.call('SENTINEL', 'DEBUG', ...periods);
+  return { ...started, url, redis };
+}
+
+/** Waits until a sentinel knows the replicas and the other sentinels. */
+async function knowsAll(redis: Redis): Promise<void> {
+  const count = async (what: string) => ((await redis.call('SENTINEL', what, MASTER_NAME)) as unknown[]).length;
+  while ((await count('REPLICAS')) < 2 || (await count('SENTINELS')) < SENTINELS - 1) await sleep(50);
+}
