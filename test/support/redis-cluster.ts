@@ -10,6 +10,8 @@ const NODES = 3;
 
 export interface ClusterNode {
   readonly server: RedisServer;
+  /** For clients. */
+  readonly url: string;
   /** To this node alone: what it does not serve, it redirects. */
   readonly redis: Redis;
   readonly id: string;
@@ -29,8 +31,9 @@ export interface RedisCluster {
   join(as?: { replicaOf: ClusterNode }): Promise<ClusterNode>;
 }
 
-export async function startRedisCluster(): Promise<RedisCluster> {
-  const nodes = await Promise.all(Array.from({ length: NODES }, startNode));
+/** @param tls directives with which the nodes speak TLS as well, to clients and among themselves */
+export async function startRedisCluster(tls?: Record<string, string>): Promise<RedisCluster> {
+  const nodes = await Promise.all(Array.from({ length: NODES }, () => startNode(tls)));
   const share = SLOTS / NODES;
   for (const [index, { redis }] of nodes.entries()) {
     await redis.cluster('SET-CONFIG-EPOCH', index + 1);
@@ -51,14 +54,14 @@ export async function startRedisCluster(): Promise<RedisCluster> {
 
   return {
     nodes,
-    urls: nodes.map(({ server }) => server.url).join(','),
+    urls: nodes.map(({ url }) => url).join(','),
     ownerOf,
     async read(key) {
       const slot = await (nodes[0] as ClusterNode).redis.cluster('KEYSLOT', key);
       return await (await ownerOf(slot)).redis.hgetall(key);
     },
     async join(as) {
-      const node = await startNode();
+      const node = await startNode(tls);
       await meet(node.redis, nodes[0] as ClusterNode);
       await agree([...nodes, node]);
       if (as === undefined) nodes.push(node);
@@ -68,8 +71,10 @@ export async function startRedisCluster(): Promise<RedisCluster> {
   };
 }
 
-async function startNode(): Promise<ClusterNode> {
+async function startNode(tls: Record<string, string> | undefined): Promise<ClusterNode> {
+  const tlsPort = tls && String(await freePort());
   const server = await startRedisServer({
+    ...(tlsPort && { ...tls, 'tls-port': tlsPort, 'tls-cluster': 'yes' }),
     'cluster-enabled': 'yes',
     'cluster-port': String(await freePort()),
     'cluster-node-timeout': '1000',
@@ -82,13 +87,14 @@ async function startNode(): Promise<ClusterNode> {
   const redis = new Redis(server.url, { retryStrategy: () => 50 });
   redis.on('error', () => {});
   cleanUp(() => redis.disconnect());
-  return { server, redis, id: (await redis.cluster('MYID')) as string, port: Number(new URL(server.url).port) };
+  const url = tlsPort === undefined ? server.url : `rediss://127.0.0.1:${tlsPort}`;
+  return { server, url, redis, id: (await redis.cluster('MYID')) as string, port: Number(new URL(server.url).port) };
 }
 
-async function meet(redis: Redis, { port, redis: known }: ClusterNode): Promise<void> {
+async function meet(redis: Redis, { url, redis: known }: ClusterNode): Promise<void> {
   const [, busPort = '0'] =
     /cluster-port\n(\d+)/.exec(((await known.config('GET', 'cluster-port')) as string[]).join('\n')) ?? [];
-  await redis.cluster('MEET', '127.0.0.1', port, Number(busPort));
+  await redis.cluster('MEET', '127.0.0.1', Number(new URL(url).port), Number(busPort));
 }
 
 async function replicate({ redis }: ClusterNode, primary: ClusterNode): Promise<void> {

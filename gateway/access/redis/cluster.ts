@@ -6,6 +6,7 @@ import type { Credential } from '../credential.ts';
 import { failFast, type RedisConnection, retryDelayMs, SCRIPTS, tellOnce } from './connection.ts';
 import { slotOf } from './slot.ts';
 import { addresses, commonOptions, type RedisTarget } from './target.ts';
+import { TlsConnector } from './tls.ts';
 
 /** How to connect to a Redis Cluster. */
 
@@ -30,7 +31,7 @@ export async function connectCluster(target: RedisTarget, logger: Logger): Promi
     // Names stay names: certificates are checked against them.
     dnsLookup: (name, done) => done(null, name),
     scripts: SCRIPTS,
-    redisOptions: { ...failFast(target.timeoutMs), ...common },
+    redisOptions: { ...failFast(target.timeoutMs), ...common, ...(common.tls && { Connector: TlsConnector }) },
   });
   tellOnce(cluster, logger);
   tellOfNodes(cluster, logger);

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { type Cluster, Redis, type RedisOptions, type Result } from 'ioredis';
 import type { Logger } from '../../../shared/logger.ts';
+import { TlsConnector } from './tls.ts';
 
 /** How to connect to a Redis, and the script that every connection carries. */
 
@@ -12,7 +13,7 @@ declare module 'ioredis' {
 
 export type RedisConnection = Redis | Cluster;
 
-const CONNECT_TIMEOUT_MS = 300;
+export const CONNECT_TIMEOUT_MS = 300;
 /** A connection that owes an answer for so long is dead, whatever TCP says of it. */
 const SOCKET_TIMEOUT_MS = 500;
 const LONGEST_RETRY_MS = 200;
@@ -52,7 +53,7 @@ export async function connectRedis(url: string, timeoutMs: number, logger: Logge
     enableOfflineQueue: false,
     retryStrategy: retryDelayMs,
     scripts: SCRIPTS,
-    ...(ca !== undefined && { tls: { ca } }),
+    ...(url.startsWith('rediss:') && { tls: ca === undefined ? {} : { ca }, Connector: TlsConnector }),
   });
   tellOnce(redis, logger);
   await redis.connect().catch(() => undefined);

@@ -1,11 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { ConnectionOptions } from 'node:tls';
 import { Redis } from 'ioredis';
 import type { Logger } from '../../../shared/logger.ts';
-import { checkDatabase, failFast, retryDelayMs, SCRIPTS, tellOnce } from './connection.ts';
-import { addresses, commonOptions, type RedisTarget } from './target.ts';
+import { CONNECT_TIMEOUT_MS, checkDatabase, failFast, retryDelayMs, SCRIPTS, tellOnce } from './connection.ts';
+import { type Address, addresses, commonOptions, type RedisTarget } from './target.ts';
+import { SentinelTlsConnector, whyRefused } from './tls.ts';
 
 const DEFAULT_PORT = 26_379;
-const SENTINEL_TIMEOUT_MS = 300;
+/** Longer than a connection may take: the library must not end one in the middle of a handshake (tls.ts says why). */
+const SENTINEL_TIMEOUT_MS = 2 * CONNECT_TIMEOUT_MS;
 /** A start waits no longer than this for a primary; it is looked for all the same. */
 const START_MS = 2_000;
 
@@ -16,10 +19,11 @@ const START_MS = 2_000;
 export async function connectBySentinels(target: RedisTarget, logger: Logger): Promise<Redis> {
   const { sentinelUsername, sentinelPassword } = target;
   const common = commonOptions(target);
+  const sentinels = addresses(target, DEFAULT_PORT);
   const redis = new Redis({
     ...failFast(target.timeoutMs),
     ...common,
-    sentinels: addresses(target, DEFAULT_PORT),
+    sentinels,
     name: target.masterName ?? '',
     role: 'master',
     // Those that are given are asked, and no others: an address that a sentinel tells may mean nothing out here.
@@ -28,14 +32,30 @@ export async function connectBySentinels(target: RedisTarget, logger: Logger): P
     sentinelRetryStrategy: retryDelayMs,
     ...(sentinelUsername !== undefined && { sentinelUsername }),
     ...(sentinelPassword !== undefined && { sentinelPassword }),
-    ...(common.tls && { sentinelTLS: common.tls, enableTLSForSentinelMode: true }),
+    ...(common.tls && {
+      sentinelTLS: common.tls,
+      enableTLSForSentinelMode: true,
+      Connector: SentinelTlsConnector,
+    }),
     enableOfflineQueue: false,
     retryStrategy: retryDelayMs,
     reconnectOnError: ({ message }) => message.startsWith('READONLY '),
     scripts: SCRIPTS,
   });
   tellOnce(redis, logger);
+  if (common.tls !== undefined) tellWhyRefused(redis, sentinels, common.tls, logger);
   await Promise.race([redis.connect().catch(() => undefined), sleep(START_MS, undefined, { ref: false })]);
   if (redis.status === 'ready') await checkDatabase(redis);
   return redis;
+}
+
+/** The library tells that no sentinel can be reached, and keeps to itself that it refused their certificates. */
+function tellWhyRefused(redis: Redis, sentinels: Address[], tls: ConnectionOptions, logger: Logger): void {
+  redis.once('error', async () => {
+    for (const sentinel of sentinels) {
+      const reason = await whyRefused(sentinel, tls);
+      if (reason !== undefined)
+        logger.error({ sentinel: `${sentinel.host}:${sentinel.port}`, reason }, 'sentinel is away');
+    }
+  });
 }

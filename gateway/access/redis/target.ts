@@ -27,8 +27,12 @@ export function commonOptions({ urls: [url = ''], ca }: RedisTarget) {
   };
 }
 
-/** Hosts and ports of the URLs. */
-export function addresses({ urls }: RedisTarget, defaultPort: number): { host: string; port: number }[] {
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+export function addresses({ urls }: RedisTarget, defaultPort: number): Address[] {
   return urls.map((url) => {
     const { hostname, port } = new URL(url);
     return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || defaultPort) };
