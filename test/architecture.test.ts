@@ -57,7 +57,7 @@ test.for([
 });
 
 test.for([
-  ['ioredis', ['connection', 'cluster', 'sentinel'].map((name) => `gateway/access/redis/${name}.ts`)],
+  ['ioredis', ['connection', 'cluster', 'sentinel', 'tls'].map((name) => `gateway/access/redis/${name}.ts`)],
   ['undici', ['gateway/upstream/', 'gateway/admin/client.ts', 'shared/client-transport.ts']],
   ['pg', ['core/store/postgres.ts']],
   ['@prometheus-io/client', ['shared/metrics.ts']],

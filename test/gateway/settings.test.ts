@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
 import { readCoreSettings } from '../../core/config.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
+import { SettingsError } from '../../shared/env.ts';
+import { createAuthority } from '../support/certificates.ts';
 import { startProcess, startService } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
@@ -33,6 +35,41 @@ test('a start with bad settings names every fault at once, repeats no value, and
   LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
   ADMIN_TOKEN: is required when ADMIN_HOST is not a loopback address
 `);
+});
+
+test.for([
+  [{ REDIS_MODE: 'ring' }, 'REDIS_MODE: must be single, cluster or sentinel'],
+  [{ REDIS_MODE: 'cluster', REDIS_URL: '' }, 'REDIS_URL: is required when REDIS_MODE is cluster'],
+  [{ REDIS_MODE: 'sentinel' }, 'REDIS_MASTER_NAME: is required when REDIS_MODE is sentinel'],
+  [{ REDIS_URL: 'redis://a,redis://b' }, 'REDIS_URL: must be one when REDIS_MODE is single'],
+  [
+    { REDIS_MODE: 'cluster', REDIS_URL: 'redis://a/1' },
+    'REDIS_URL: must name no database: a cluster has number 0 only',
+  ],
+  [
+    { REDIS_MODE: 'cluster', REDIS_URL: 'redis://u:secret@a,redis://u:other@b' },
+    'REDIS_URL: must agree in protocol, user, password and database',
+  ],
+  [{ REDIS_URL: 'redis://a?enableOfflineQueue=true' }, 'REDIS_URL: must have no query and no fragment'],
+  [
+    { REDIS_URL: 'rediss://a', REDIS_CA_FILE: '/does/not/exist' },
+    'REDIS_CA_FILE: must be a file that holds certificates in PEM',
+  ],
+  [
+    { REDIS_URL: 'rediss://a', REDIS_CA_FILE: 'package.json' },
+    'REDIS_CA_FILE: must be a file that holds certificates in PEM',
+  ],
+  [{ REDIS_SENTINEL_USERNAME: 'gateway' }, 'REDIS_SENTINEL_PASSWORD: is required with REDIS_SENTINEL_USERNAME'],
+] as const)('%j is refused: %s', ([settings, fault]) => {
+  const read = () => readGatewaySettings({ REDIS_URL: 'redis://a', ...settings });
+  expect(read).toThrow(new SettingsError(`The settings have a fault:\n  ${fault}`));
+});
+
+test('a CA without rediss:// is refused: it would be of no use', async () => {
+  const { caFile } = await createAuthority();
+  expect(() => readGatewaySettings({ REDIS_URL: 'redis://a', REDIS_CA_FILE: caFile })).toThrow(
+    'REDIS_CA_FILE: is of no use without rediss:// in REDIS_URL',
+  );
 });
 
 test('an address that is taken is said in words', async () => {

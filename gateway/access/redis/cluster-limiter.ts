@@ -60,7 +60,7 @@ function withScript(cluster: ClusterConnection): Decider {
         return await cluster.decide(...parameters);
       } catch (fault) {
         if (!(fault as Error).message.startsWith('NOSCRIPT ')) throw fault;
-        return (await cluster.eval(SCRIPTS.decide.lua, ...parameters)) as (string | number)[][];
+        return (await cluster.eval(SCRIPTS.decide.lua, ...parameters)) as string[];
       }
     },
   };

@@ -6,7 +6,7 @@ import type { Credential } from '../credential.ts';
 import { failFast, type RedisConnection, retryDelayMs, SCRIPTS, tellOnce } from './connection.ts';
 import { slotOf } from './slot.ts';
 import { addresses, commonOptions, type RedisTarget } from './target.ts';
-import { TlsConnector } from './tls.ts';
+import { TlsConnector, tellWhyRefused } from './tls.ts';
 
 /** How to connect to a Redis Cluster. */
 
@@ -20,7 +20,8 @@ const START_MS = 1_000;
  */
 export async function connectCluster(target: RedisTarget, logger: Logger): Promise<Cluster> {
   const { db: _db, ...common } = commonOptions(target);
-  const cluster = new Cluster(addresses(target, DEFAULT_PORT), {
+  const nodes = addresses(target, DEFAULT_PORT);
+  const cluster = new Cluster(nodes, {
     lazyConnect: true,
     enableOfflineQueue: false,
     // It would ask a node that is not connected yet, and then begin anew; what cannot serve says CLUSTERDOWN by itself.
@@ -33,7 +34,7 @@ export async function connectCluster(target: RedisTarget, logger: Logger): Promi
     scripts: SCRIPTS,
     redisOptions: { ...failFast(target.timeoutMs), ...common, ...(common.tls && { Connector: TlsConnector }) },
   });
-  tellOnce(cluster, logger);
+  tellOnce(cluster, logger, () => tellWhyRefused(nodes, common.tls, logger));
   tellOfNodes(cluster, logger);
   cluster.on('+node', connectSoon);
   await Promise.race([connectAll(cluster), sleep(START_MS, undefined, { ref: false })]);

@@ -34,6 +34,7 @@ export const retryDelayMs = (attempt: number): number => Math.min(50 * attempt, 
 export const failFast = (timeoutMs: number) =>
   ({
     lazyConnect: true,
+    disableClientInfo: true,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
     commandTimeout: timeoutMs,
@@ -70,11 +71,13 @@ export async function checkDatabase(redis: Redis): Promise<void> {
 }
 
 /** ioredis reports every failed attempt; a person wants to know that it went away and that it came back. */
-export function tellOnce(redis: RedisConnection, logger: Logger): void {
+export function tellOnce(redis: RedisConnection, logger: Logger, onAway: () => unknown = () => undefined): void {
   let away = false;
   const isAway = (reason: string) => {
-    if (!away) logger.error({ reason }, 'redis is away');
+    if (away) return;
     away = true;
+    logger.error({ reason }, 'redis is away');
+    onAway();
   };
   redis.on('error', (error: Error & { lastNodeError?: Error }) => isAway((error.lastNodeError ?? error).message));
   redis.on('reconnecting', () => isAway('The connection was closed.'));

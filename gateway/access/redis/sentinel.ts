@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ConnectionOptions } from 'node:tls';
 import { Redis } from 'ioredis';
 import type { Logger } from '../../../shared/logger.ts';
 import { CONNECT_TIMEOUT_MS, checkDatabase, failFast, retryDelayMs, SCRIPTS, tellOnce } from './connection.ts';
-import { type Address, addresses, commonOptions, type RedisTarget } from './target.ts';
-import { SentinelTlsConnector, whyRefused } from './tls.ts';
+import { addresses, commonOptions, type RedisTarget } from './target.ts';
+import { SentinelTlsConnector, tellWhyRefused } from './tls.ts';
 
 const DEFAULT_PORT = 26_379;
 /** Longer than a connection may take: the library must not end one in the middle of a handshake (tls.ts says why). */
@@ -42,20 +41,8 @@ export async function connectBySentinels(target: RedisTarget, logger: Logger): P
     reconnectOnError: ({ message }) => message.startsWith('READONLY '),
     scripts: SCRIPTS,
   });
-  tellOnce(redis, logger);
-  if (common.tls !== undefined) tellWhyRefused(redis, sentinels, common.tls, logger);
+  tellOnce(redis, logger, () => tellWhyRefused(sentinels, common.tls, logger));
   await Promise.race([redis.connect().catch(() => undefined), sleep(START_MS, undefined, { ref: false })]);
   if (redis.status === 'ready') await checkDatabase(redis);
   return redis;
-}
-
-/** The library tells that no sentinel can be reached, and keeps to itself that it refused their certificates. */
-function tellWhyRefused(redis: Redis, sentinels: Address[], tls: ConnectionOptions, logger: Logger): void {
-  redis.once('error', async () => {
-    for (const sentinel of sentinels) {
-      const reason = await whyRefused(sentinel, tls);
-      if (reason !== undefined)
-        logger.error({ sentinel: `${sentinel.host}:${sentinel.port}`, reason }, 'sentinel is away');
-    }
-  });
 }

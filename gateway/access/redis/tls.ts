@@ -1,5 +1,7 @@
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { AbstractConnector, type RedisOptions, SentinelConnector } from 'ioredis';
+import type { Logger } from '../../../shared/logger.ts';
+import type { Address } from './target.ts';
 
 /**
  * Connections over TLS. The library hears the first error of a socket only; one that is ended in the middle of a handshake,
@@ -39,13 +41,22 @@ export class SentinelTlsConnector extends SentinelConnector {
   }
 }
 
-/** Why a TLS connection cannot be made, where the library does not tell; undefined when it can. */
-export function whyRefused(
-  address: { host: string; port: number },
-  options: ConnectionOptions,
-): Promise<string | undefined> {
+/** The library tells that none of several can be reached, and may keep to itself that it refused their certificates. */
+export async function tellWhyRefused(
+  addresses: readonly Address[],
+  options: ConnectionOptions | undefined,
+  logger: Logger,
+): Promise<void> {
+  if (options === undefined) return;
+  for (const { host, port } of addresses) {
+    const reason = await whyRefused({ host, port, ...options });
+    if (reason !== undefined) logger.error({ server: `${host}:${port}`, reason }, 'no TLS with redis');
+  }
+}
+
+function whyRefused(options: ConnectionOptions): Promise<string | undefined> {
   const { promise, resolve } = Promise.withResolvers<string | undefined>();
-  const socket = tls.connect({ ...address, ...options, timeout: PROBE_MS });
+  const socket = tls.connect({ ...options, timeout: PROBE_MS });
   const settle = (reason?: string) => {
     resolve(reason);
     socket.destroy();

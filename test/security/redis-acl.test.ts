@@ -1,0 +1,195 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import { ROOT } from '../support/process.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { startRedisCluster } from '../support/redis-cluster.ts';
+import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
+import { installUsers, passwordOf, refusals, USERS, urlOf } from '../support/redis-users.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+
+async function setUp() {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const root = new Redis(server.url);
+  cleanUp(() => root.disconnect());
+  await installUsers(root);
+  const as = (user: string) => {
+    const redis = new Redis(urlOf(user, server.url), { disableClientInfo: true });
+    cleanUp(() => redis.disconnect());
+    return redis;
+  };
+  return { server, root, as };
+}
+
+const ask = (stack: Stack, key: string) => send(`${stack.gateway}/v1/pets`, { key });
+
+/** All that a gateway does in Redis: keys, plans, admissions, refusals, bans, and keys that nobody has. */
+async function useAll(stack: Stack): Promise<void> {
+  expect((await stack.admin('PATCH', '/plans/free', { ban_after: 2, minute: 3 })).status).toBe(200);
+  const keys = await Promise.all(Array.from({ length: 6 }, () => stack.issueKey()));
+  for (const key of keys) {
+    const answers = [];
+    for (let sent = 0; sent < 6; sent++) answers.push(await ask(stack, key));
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 429, 429, 429]);
+    expect(answers.at(-1)?.json).toMatchObject({ code: 'key_banned' });
+  }
+  expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: 6 });
+  const id = keys[0]?.slice(3, 15);
+  expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
+  expect((await ask(stack, keys[0] as string)).status).toBe(429);
+  expect((await stack.admin('GET', `/keys/${id}`)).status).toBe(404);
+}
+
+test.for(['', '/2'])(
+  "the gateway's user may do all that the gateway does on one Redis%s, and was refused nothing",
+  async (database) => {
+    const { server, root } = await setUp();
+    await useAll(await startStack({ REDIS_URL: urlOf('gateway', server.url + database), REDIS_TIMEOUT_MS: '2000' }));
+    expect(await refusals(root)).toEqual([]);
+  },
+);
+
+test("the gateway's user may do all that the gateway does on a cluster, and was refused nothing", async () => {
+  const cluster = await startRedisCluster();
+  for (const { redis } of cluster.nodes) await installUsers(redis);
+  const urls = cluster.nodes.map(({ url }) => urlOf('gateway', url)).join(',');
+  await useAll(await startStack({ REDIS_MODE: 'cluster', REDIS_URL: urls, REDIS_TIMEOUT_MS: '2000' }));
+  for (const { redis } of cluster.nodes) expect(await refusals(redis)).toEqual([]);
+});
+
+test('sentinels and replicas have users that may do all that a failover needs', async () => {
+  const watched = await startSentinels();
+  for (const { redis } of watched.sentinels) {
+    await redis.call('SENTINEL', 'SET', MASTER_NAME, 'auth-user', 'sentinel', 'auth-pass', passwordOf('sentinel'));
+  }
+  for (const { redis } of watched.nodes) {
+    await redis.config('SET', 'masteruser', 'replica');
+    await redis.config('SET', 'masterauth', passwordOf('replica'));
+    await installUsers(redis);
+    await redis.call('CLIENT', 'KILL', 'SKIPME', 'yes');
+    await redis.acl('LOG', 'RESET');
+  }
+  const lost = await watched.primary();
+  const stack = await startStack({
+    REDIS_MODE: 'sentinel',
+    REDIS_URL: watched.sentinels.map(({ url }) => urlOf('gateway', url)).join(','),
+    REDIS_MASTER_NAME: MASTER_NAME,
+    REDIS_TIMEOUT_MS: '500',
+  });
+  await expect.poll(async () => (await stack.admin('GET', '/keys')).status, { timeout: 5_000 }).toBe(200);
+  const key = await stack.issueKey();
+  await expect.poll(() => lost.redis.wait(2, 1_000), { timeout: 5_000 }).toBe(2);
+  await lost.server.stop();
+  await expect.poll(() => watched.primary(), { timeout: 15_000 }).not.toBe(lost);
+  await expect.poll(async () => (await ask(stack, key)).status, { timeout: 5_000 }).toBe(200);
+  for (const { redis } of watched.nodes.filter((node) => node !== lost)) expect(await refusals(redis)).toEqual([]);
+});
+
+const FOREIGN = [
+  ['FLUSHALL'],
+  ['FLUSHDB'],
+  ['KEYS', '*'],
+  ['SCAN', '0'],
+  ['CONFIG', 'GET', '*'],
+  ['CONFIG', 'SET', 'maxmemory', '1'],
+  ['ACL', 'LIST'],
+  ['SCRIPT', 'FLUSH'],
+  ['CLIENT', 'KILL', 'TYPE', 'normal'],
+  ['REPLICAOF', 'NO', 'ONE'],
+  ['SHUTDOWN', 'NOSAVE'],
+  ['MONITOR'],
+  ['EXPIRE', 'gateway:plans', '1'],
+  ['HSET', 'somebody:else', 'field', 'value'],
+  ['HGETALL', 'gateway:key:without-braces'],
+  ['EVAL', "return redis.call('HSET', KEYS[1], 'a', 'b')", '1', 'somebody:else'],
+  ['EVAL', "return redis.call('HSET', 'somebody:else', 'a', 'b')", '0'],
+  ['EVAL', "return redis.call('FLUSHALL')", '0'],
+];
+
+const REFUSED = /^(NOPERM|ERR The user executing the script)/;
+const shared = await setUp();
+
+test.for(FOREIGN)("the gateway's user is refused %s %s %s", async ([name = '', ...rest]) => {
+  await expect(shared.as('gateway').call(name, ...rest)).rejects.toThrow(REFUSED);
+});
+
+test('SREs read and edit plans and keys, look at how Redis does, and can break nothing', async () => {
+  const { as, root } = shared;
+  const sre = as('sre');
+  expect(await sre.hset('gateway:plans', 'free.minute', '120')).toBe(1);
+  expect(await sre.hgetall('gateway:plans')).toEqual({ 'free.minute': '120' });
+  expect(await sre.hset('gateway:key:{abc}', 'disabled', '1')).toBe(1);
+  expect(await sre.zcard('gateway:keys')).toBe(0);
+  expect(await sre.info('memory')).toContain('used_memory');
+  expect(await sre.call('SLOWLOG', 'GET', '1')).toEqual(expect.any(Array));
+  for (const [name = '', ...rest] of [
+    ...FOREIGN.filter(([command]) => command !== 'SCAN' && command !== 'HGETALL'),
+    ['DEL', 'gateway:plans'],
+  ])
+    await expect(sre.call(name, ...rest), name).rejects.toThrow(REFUSED);
+  expect(await root.dbsize()).toBe(2);
+});
+
+/** A server that has read this text as its users. */
+async function serverWith(users: string): Promise<string> {
+  const aclfile = join(await temporaryFolder(), 'users.acl');
+  await writeFile(aclfile, '');
+  const server = await startRedisServer({ aclfile });
+  cleanUp(server.stop);
+  const operator = new Redis(server.url);
+  await operator.ping();
+  await writeFile(aclfile, users);
+  await operator.acl('LOAD');
+  operator.disconnect();
+  return server.url;
+}
+
+/** 'OK', or why this user was not let in. */
+async function logIn(url: string, username: string, password: string): Promise<string> {
+  const redis = new Redis(url, { username, password, retryStrategy: () => null, lazyConnect: true });
+  let reason = 'OK';
+  redis.on('error', ({ message }: Error) => {
+    reason = message;
+  });
+  await redis.connect().catch(() => undefined);
+  redis.disconnect();
+  return reason;
+}
+
+test('nobody gets in with the users as they are shipped; with the hash of a password in its line, one does', async () => {
+  const shipped = readFileSync(join(ROOT, 'deploy/redis/users.acl'), 'utf8');
+  const closed = await serverWith(shipped);
+  for (const user of ['', ...USERS.keys()]) expect(await logIn(closed, user, 'any')).toMatch(/^(WRONGPASS|NOAUTH)/);
+  const hash = createHash('sha256').update('secret').digest('hex');
+  const open = await serverWith(shipped.replace('user gateway on resetpass', `user gateway on #${hash}`));
+  expect(await logIn(open, 'gateway', 'secret')).toBe('OK');
+  expect(await logIn(open, 'gateway', 'any')).toMatch(/^WRONGPASS/);
+  expect(await logIn(open, 'sre', 'secret')).toMatch(/^WRONGPASS/);
+});
+
+test("the gateway's user may run the commands that its source names, and those of connections, and no others", () => {
+  const source = (path: string) => readFileSync(join(ROOT, 'gateway/access', path), 'utf8');
+  const typescript = ['redis/keys.ts', 'redis/plans.ts'].map(source).join('');
+  const called = [...typescript.matchAll(/#redis\.(\w+)\(/g), ...source('decide.lua').matchAll(/call\('(\w+)'/g)];
+  const connection = [
+    'asking',
+    'client|info',
+    'client|setname',
+    'cluster|slots',
+    'eval',
+    'evalsha',
+    'info',
+    'readonly',
+    'readwrite',
+    'select',
+  ];
+  const needed = new Set([...called.map(([, name = '']) => name.toLowerCase()), ...connection]);
+  const allowed = USERS.get('gateway')?.filter((rule) => rule.startsWith('+')) ?? [];
+  expect(allowed.map((rule) => rule.slice(1)).sort()).toEqual([...needed].sort());
+});
