@@ -111,6 +111,40 @@ test('a replica takes the place of a primary that died, with what it knew', asyn
   expect(hash.admitted).toBe(String(1 + 10 + 1));
 });
 
+/** Keeps the node busy, has it take a decision next, and closes the connections before the answer to it is written. */
+async function hangUpOn(node: ClusterNode, decision: () => Promise<Answer>): Promise<Answer> {
+  const other = node.redis.duplicate();
+  await other.ping();
+  const now = "local t = redis.call('TIME') return t[1] * 1000 + t[2] / 1000";
+  const busy = node.redis.eval(`local function now() ${now} end local e = now() + 150 while now() < e do end`, 0);
+  await sleep(30);
+  const answer = decision();
+  await sleep(60);
+  await Promise.all([busy, other.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes').catch(() => undefined)]);
+  other.disconnect();
+  return await answer;
+}
+
+test('a decision whose node hangs up before it answers was taken, and is not asked for again', async () => {
+  const { cluster, stack } = await setUp();
+  const node = cluster.nodes[0] as ClusterNode;
+  const { served } = await keysByNode({ cluster, stack });
+  const key = served.get(node) as string;
+  const charged = async () => Number((await cluster.read(`gateway:key:{${idOf(key)}}`)).admitted);
+  let unanswered = 0;
+  for (let round = 0; round < 5; round++) {
+    await expect.poll(async () => (await ask(stack, key)) && modeOfLast(stack), { timeout: 5_000 }).toBe('shared');
+    const before = await charged();
+    expect((await hangUpOn(node, () => ask(stack, key))).status).toBe(200);
+    const isLocal = modeOfLast(stack) === 'local';
+    await sleep(100);
+    const times = (await charged()) - before;
+    expect(times).toBeLessThanOrEqual(1);
+    if (isLocal && times === 1) unanswered += 1;
+  }
+  expect(unanswered).toBeGreaterThan(0);
+});
+
 test('a gateway starts without its cluster, and shares as soon as there is one', async () => {
   const cluster = await startRedisCluster();
   for (const { server } of cluster.nodes) server.pause();
