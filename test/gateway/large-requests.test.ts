@@ -89,5 +89,5 @@ test.for([
   const before = performance.now();
   const { status, json } = await post(pets, body, { key });
   expect([status, json]).toEqual([400, expect.objectContaining({ code: 'invalid_request' })]);
-  expect(performance.now() - before).toBeLessThan(500);
+  expect(performance.now() - before).toBeLessThan(2_000);
 });
