@@ -54,8 +54,11 @@ export const TIGHT = 60;
 export const BAN_AFTER = 10;
 export const SPENT_BEFORE = 40;
 const WARM_MS = 400;
-const FAULT_MS = 1_500;
-const AFTER_MS = 1_100;
+const FAULT_MS = 1_700;
+/** A busy machine gets less done: a fault lasts until enough was seen of it, but not for ever. */
+const LONGEST_FAULT_MS = 10_000;
+const ENOUGH_STRANGERS = 6;
+const AFTER_MS = 1_500;
 
 /** Brings up a rig of its own, lets the fault happen under load, and takes everything down again. */
 export async function observe(fault: RedisFault, core: string): Promise<Observation> {
@@ -63,7 +66,7 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
   const { redis, server } = rig;
   await redis.hset('gateway:plans', { 'free.ban_after': BAN_AFTER });
   const [roomy, tight] = [await createKey(redis, { minute: 1e6, day: 1e6 }), await createKey(redis, { minute: TIGHT })];
-  const unseen = await Promise.all(Array.from({ length: 30 }, () => createKey(redis)));
+  const unseen = await Promise.all(Array.from({ length: 100 }, () => createKey(redis)));
   const gateway = await startGatewayProcess({ CORE_URL: core, REDIS_URL: rig.proxy.url, ...fault.settings });
 
   const [metRoomy, metTight] = [await meet(gateway.url, roomy.apiKey), await meet(gateway.url, tight.apiKey)];
@@ -75,8 +78,11 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
   await fault.cause(rig);
   const causedAt = performance.now();
   const hammering = startLoad(gateway.url, () => tight.apiKey, { clients: 2, pauseMs: 5 });
-  const strangers = startLoad(gateway.url, () => nextOf(unseen), { clients: 1, pauseMs: 100 });
-  await sleep(FAULT_MS);
+  const strangers = startLoad(gateway.url, () => nextOf(unseen), { clients: 1, pauseMs: 200 });
+  const isEnough = () =>
+    hammering.answers.filter(({ status }) => status === 429).length > BAN_AFTER &&
+    strangers.answers.length >= ENOUGH_STRANGERS;
+  for (await sleep(FAULT_MS); !isEnough() && performance.now() < causedAt + LONGEST_FAULT_MS; ) await sleep(50);
   await Promise.all([hammering.stop(), strangers.stop()]);
   await fault.heal?.(rig);
   const healedAt = await answering(redis);

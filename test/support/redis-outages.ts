@@ -8,7 +8,11 @@ export const OUTAGES: readonly RedisFault[] = [
   { name: 'killed', cause: ({ server }) => server.stop(), heal: ({ server }) => server.restart() },
   { name: 'loading after a restart', cause: restartSlowly, heal: endLoading },
   { name: 'stopped in its tracks', cause: ({ server }) => server.pause(), heal: ({ server }) => server.resume() },
-  { name: 'paused', cause: ({ redis }) => redis.client('PAUSE', 1_500) },
+  {
+    name: 'paused',
+    cause: ({ redis }) => redis.client('PAUSE', 60_000, 'WRITE'),
+    heal: ({ redis }) => redis.client('UNPAUSE'),
+  },
   { name: "busy with somebody's script", cause: runEndlessScript, heal: ({ redis }) => redis.script('KILL') },
   { name: 'a replica, which takes no writes', cause: follow('127.0.0.1', 1), heal: follow('NO', 'ONE') },
   { name: 'out of memory', cause: set('maxmemory', '1'), heal: set('maxmemory', '0') },
@@ -71,13 +75,15 @@ async function runEndlessScript({ redis }: Rig): Promise<void> {
   await sleep(50);
 }
 
-/** Loads for longer than the fault lasts: silence, with LOADING and a guess of seconds for an answer now and then. */
+/** Loads for longer than the fault lasts, and tells who asks that it does, with a guess of seconds. */
 async function restartSlowly({ server, redis }: Rig): Promise<void> {
   const fill = redis.pipeline();
-  for (let at = 0; at < 20_000; at++) fill.set(`filler:${at}`, '');
+  for (let at = 0; at < 10_000; at++) fill.set(`filler:${at}`, 'x'.repeat(200));
   await fill.exec();
+  await redis.bgrewriteaof();
+  while ((await redis.info('persistence')).includes('aof_rewrite_in_progress:1')) await sleep(10);
   await server.stop();
-  void server.restart({ 'key-load-delay': '300' });
+  void server.restart({ 'key-load-delay': '1000', 'loading-process-events-interval-bytes': '1024' });
 }
 
 async function endLoading({ server }: Rig): Promise<void> {

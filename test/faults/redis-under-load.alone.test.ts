@@ -79,7 +79,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
   });
 
   test('has keys that were never seen come back, and knows them when it is back', () => {
-    expect(unseen.during.length).toBeGreaterThan(5);
+    expect(unseen.during.length).toBeGreaterThan(2);
     for (const { status, headers, json } of unseen.during) {
       expect([status, headers['retry-after'], (json as { code: string }).code]).toEqual([503, '1', 'unavailable']);
     }
@@ -90,7 +90,8 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     const first = during.toSorted((a, b) => a.sentAt - b.sentAt).slice(0, 4);
     expect(quantile(first, 0.5)).toBeLessThan(DEADLINE_MS + NOISE_MS);
     // Were they asked of Redis one by one, not even the luckiest would be answered before the deadline.
-    expect(quantile(during, 0.25)).toBeLessThan(DEADLINE_MS);
+    const before = roomy.filter(sentFrom(0, causedAt));
+    expect(quantile(during, 0.25)).toBeLessThan(quantile(before, 0.25) + DEADLINE_MS);
     expect(quantile(during, 1)).toBeLessThan(healedAt - causedAt);
   });
 
