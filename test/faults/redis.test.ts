@@ -5,7 +5,9 @@ import { cleanUp } from '../support/clean-up.ts';
 import { type Answer, send } from '../support/http.ts';
 import { type Answered, ask } from '../support/paced-load.ts';
 import { startRedisServer } from '../support/redis.ts';
-import { withModes } from '../support/redis-fault.ts';
+import { startRig, withModes } from '../support/redis-fault.ts';
+import { createKey } from '../support/redis-keys.ts';
+import { LOADING } from '../support/redis-outages.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 /** What an outage leaves to decide on; redis-under-load.test.ts has the faults themselves. */
@@ -108,6 +110,18 @@ test('each gateway goes on from what was left when it last asked', async () => {
     expect(admitted).toBeGreaterThanOrEqual(left[at] as number);
     expect(admitted).toBeLessThanOrEqual((left[at] as number) + refilled);
   }
+});
+
+test('a Redis that has loaded sooner than it guessed is not waited for', async () => {
+  const rig = await startRig();
+  const stack = await startStack({ REDIS_URL: rig.proxy.url, REDIS_TIMEOUT_MS: '2000' });
+  const { apiKey } = await createKey(rig.redis, { minute: 1_000_000 });
+  expect(await isShared(stack, apiKey)).toBe(true);
+  await LOADING.cause(rig);
+  await sleep(1_500);
+  expect(await isShared(stack, apiKey)).toBe(false);
+  await LOADING.heal?.(rig);
+  await expect.poll(() => isShared(stack, apiKey), { timeout: 4_000 }).toBe(true);
 });
 
 test('a Redis that became the replica of an empty one does not have good keys sent away', async () => {

@@ -62,7 +62,7 @@ const AFTER_MS = 1_500;
 
 /** Brings up a rig of its own, lets the fault happen under load, and takes everything down again. */
 export async function observe(fault: RedisFault, core: string): Promise<Observation> {
-  const rig = await setUp();
+  const rig = await startRig();
   const { redis, server } = rig;
   await redis.hset('gateway:plans', { 'free.ban_after': BAN_AFTER });
   const [roomy, tight] = [await createKey(redis, { minute: 1e6, day: 1e6 }), await createKey(redis, { minute: TIGHT })];
@@ -118,7 +118,7 @@ async function meet(gateway: string, key: string): Promise<Answered[]> {
 
 const nextOf = (keys: { apiKey: string }[]): string => (keys.pop() as { apiKey: string }).apiKey;
 
-async function setUp(): Promise<Rig> {
+export async function startRig(): Promise<Rig> {
   const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(server.stop);
   const redis = new Redis(server.url, {

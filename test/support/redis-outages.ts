@@ -3,10 +3,13 @@ import { Redis } from 'ioredis';
 import type { Fault } from './fault-proxy.ts';
 import type { RedisFault, Rig } from './redis-fault.ts';
 
+/** Loads its data for longer than anything is tested with, until it is healed: then it is done at once. */
+export const LOADING: RedisFault = { name: 'loading after a restart', cause: restartSlowly, heal: endLoading };
+
 /** All the ways in which one Redis takes every decision away, by what one would say of it: 'a Redis that is …'. */
 export const OUTAGES: readonly RedisFault[] = [
   { name: 'killed', cause: ({ server }) => server.stop(), heal: ({ server }) => server.restart() },
-  { name: 'loading after a restart', cause: restartSlowly, heal: endLoading },
+  LOADING,
   { name: 'stopped in its tracks', cause: ({ server }) => server.pause(), heal: ({ server }) => server.resume() },
   {
     name: 'paused',
@@ -68,14 +71,15 @@ function network(fault: Fault) {
 /** Silence at first, and then BUSY for an answer. */
 async function runEndlessScript({ redis }: Rig): Promise<void> {
   await redis.config('SET', 'busy-reply-threshold', '500');
-  const somebody = redis.duplicate();
+  const somebody = redis.duplicate({ commandTimeout: undefined });
   somebody.on('error', () => {});
+  await somebody.ping();
   const run = somebody.eval('while true do end', 0).catch(() => {});
   void run.then(() => somebody.disconnect());
   await sleep(50);
 }
 
-/** Loads for longer than the fault lasts, and tells who asks that it does, with a guess of seconds. */
+/** Tells who asks that it loads, with a guess of many seconds. */
 async function restartSlowly({ server, redis }: Rig): Promise<void> {
   const fill = redis.pipeline();
   for (let at = 0; at < 10_000; at++) fill.set(`filler:${at}`, 'x'.repeat(200));
