@@ -70,7 +70,7 @@ test('a core that refuses connections is 502 at once', async () => {
 });
 
 test('a core that nothing comes back from, not even a connection, is 504 in time', async () => {
-  const stack = await startStack({ CORE_URL: await unreachableServer(), CORE_TIMEOUT_MS: '4000' });
+  const stack = await startStack({ CORE_URL: await unreachableServer(), CORE_TIMEOUT_MS: '10000' });
   const key = await stack.issueKey(big);
   const before = performance.now();
   const answers = await Promise.all([
@@ -78,7 +78,7 @@ test('a core that nothing comes back from, not even a connection, is 504 in time
     post(`${stack.gateway}/v1/pets`, {}, { key }),
   ]);
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([504]));
-  expect(performance.now() - before).toBeLessThan(3_500);
+  expect(performance.now() - before).toBeLessThan(8_000);
 });
 
 test('an answer that comes before the body has been read is passed on, and the connection not used again', async () => {

@@ -52,7 +52,7 @@ test('what waits for a core that hangs is bounded; who comes on top is told at o
   const core = await faultyCore((socket) => void (silent || socket.write(OK)));
   const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '3000' });
   const key = await stack.issueKey(big);
-  const waiting = leave(stack.gateway, key, 1_024, 2_500);
+  const waiting = leave(stack.gateway, key, 1_200, 2_500);
   await sleep(1_500);
   const before = performance.now();
   const answer = await send(`${stack.gateway}/v1/pets`, { key });
