@@ -33,10 +33,16 @@ export async function misbehavingStack(env: Record<string, string>, count = 1): 
       const url = `${stack.gateway}/v1/pets?${query}`;
       const sent = { method, key, headers: { 'x-request-id': id } };
       const before = performance.now();
-      const answer = await (method === 'POST' ? post(url, {}, sent) : send(url, sent)).catch(() => undefined);
+      const answer = await (method === 'POST' ? post(url, {}, sent) : send(url, sent)).catch(isCut);
       const ms = performance.now() - before;
       const isOwn = answer?.text === (method === 'HEAD' ? '' : goodBody(id)) && answer.headers['x-request-id'] === id;
       return { seen: answer?.status ?? 'cut', answer, isOwn, asked: asked.get(id) ?? [], ms };
     },
   };
+}
+
+/** Undefined where the connection was cut. @throws whatever else it was */
+function isCut(fault: NodeJS.ErrnoException): undefined {
+  if (fault.code === 'ECONNRESET') return undefined;
+  throw fault;
 }

@@ -48,6 +48,9 @@ const gateways = new Map<string, string>();
 /** From now on this is a core of ours, whose answers are as described. */
 export const knowCore = (url: string): unknown => cores.add(url);
 
+/** From now on this is no core of ours, though one may have had its port before. */
+export const forgetCore = (url: string): unknown => cores.delete(url);
+
 /**
  * From now on, the answers of this gateway are checked. What it passes on from a core that is not ours is that core's, and
  * need only carry what the gateway adds to all.

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { cleanUp } from './clean-up.ts';
+import { forgetCore } from './described-answers.ts';
 
 /**
  * A core as it is when it fails, byte for byte as the test says. `onRequest` is called with each whole request, head
@@ -35,7 +36,9 @@ export async function bareCore(onConnection: (socket: Socket) => void): Promise<
     for (const socket of sockets) socket.destroy();
     server.close();
   });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  forgetCore(url);
+  return url;
 }
 
 /** Where the first request in a text ends; undefined while it is not all there. */
