@@ -11,6 +11,8 @@ export interface Disturbance {
 /** After a fault has ended, requests that were caught in it may still be answered for so long. */
 const AFTERMATH_MS = 3_000;
 const MAX_TOLD = 20;
+/** A gateway's log is buffered, and what it tells was so before. */
+export const LOG_LAG_MS = 1_000;
 
 /** Everything that a soak saw, and every promise that it saw broken. */
 export class SoakRecord {
@@ -63,8 +65,8 @@ export class SoakRecord {
     this.#metered.push(observed);
   }
 
-  disturb(kind: Disturbance['kind'], name: string): Disturbance {
-    const disturbance = { kind, name, from: performance.now(), to: Number.POSITIVE_INFINITY };
+  disturb(kind: Disturbance['kind'], name: string, from = performance.now()): Disturbance {
+    const disturbance = { kind, name, from, to: Number.POSITIVE_INFINITY };
     this.#disturbances.push(disturbance);
     return disturbance;
   }
@@ -79,7 +81,8 @@ export class SoakRecord {
     if (line.includes('"mode":"local"')) this.count('local decisions');
     if (line.includes('"outcome":"shed"')) this.count('shed');
     if (line.includes('"code":"internal_error"') || line.includes('"level":60')) this.broke(`in the log: ${line}`);
-    if (line.includes('"msg":"decisions are local"')) this.#outages.set(gateway, this.disturb('redis', gateway));
+    if (line.includes('"msg":"decisions are local"'))
+      this.#outages.set(gateway, this.disturb('redis', gateway, performance.now() - LOG_LAG_MS));
     if (line.includes('"msg":"decisions are shared again"')) this.#endOutage(gateway);
   }
 
