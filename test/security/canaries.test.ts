@@ -15,7 +15,10 @@ const CORE_TOKEN = 'canary-token-of-the-core';
 /** Everything that a Redis is told from now on. */
 async function monitored(url: string): Promise<string[]> {
   const lines: string[] = [];
-  const monitor = await new Redis(url).monitor();
+  const client = new Redis(url);
+  const monitor = await client.monitor();
+  client.disconnect();
+  monitor.on('error', () => {});
   monitor.on('monitor', (_time: string, command: string[]) => void lines.push(command.join(' ')));
   cleanUp(() => monitor.disconnect());
   return lines;
@@ -78,8 +81,8 @@ test('keys and secrets are nowhere outside the gateway: answers, log, metrics, c
   cleanUp(redisServer.stop);
   const url = redisServer.url.replace('//', `//:${REDIS_PASSWORD}@`);
   const redis = new Redis(redisServer.url);
-  cleanUp(() => redis.disconnect());
   await redis.config('SET', 'requirepass', REDIS_PASSWORD);
+  redis.disconnect();
   const commands = await monitored(url);
   const core = await recordingCore();
   const gateway = await startService('gateway/main.ts', {

@@ -73,14 +73,13 @@ test('the same check catches a forwarder that passes on what it was given', asyn
   const core = await recordingCore(200);
   const decided: Decided[] = [];
   const url = await plainProxy(core.url, decided);
-  await play(
-    url,
-    streamsOf(
-      CORPUS.filter(({ name }) => name.startsWith('no length and chunks')),
-      'k',
-    ),
-  );
-  expect(judge(core.received(), decided).faults).toContain('never decided on: undefined GET /v1/smuggled');
+  const chunked = CORPUS.filter(({ name }) => name === 'no length and chunks, hidden from chunks');
+  // Where the machine is slow, the client may be gone before its body is passed on.
+  const faults = async () => {
+    await play(url, streamsOf(chunked, 'k'));
+    return judge(core.received(), decided).faults;
+  };
+  await expect.poll(faults, { timeout: 15_000 }).toContain('never decided on: undefined GET /v1/smuggled');
 });
 
 const ID =
