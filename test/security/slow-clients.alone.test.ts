@@ -155,7 +155,7 @@ test('1,000 clients that never read are cut in time, and a healthy one hardly no
 
 test('an answer that its client will not take is given up, also where the client takes a byte now and then', async () => {
   // More than the kernel keeps for two connections.
-  const other = await limitedGateway(await faultyCore(answering(answerOf(20_000_000))));
+  const other = await limitedGateway(await faultyCore(answering(answerOf(8_000_000))));
   const sockets = await Promise.all(Array.from({ length: 4 }, () => connect(other.url, GET + bearer(other.key))));
   for (const socket of sockets) socket.pause();
   const sip = setInterval(() => void sockets.slice(0, 2).map((socket) => socket.read(1_024)), 100);
