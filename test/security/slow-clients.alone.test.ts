@@ -24,11 +24,14 @@ const LATE_MS = 1_000;
 const EARLY_MS = 500;
 const NOISE_MS = 1_500;
 /** Below this, twice is not worth telling from once: a moment's work of somebody else takes as long. */
-const P99_FLOOR_MS = 100;
+const P99_FLOOR_MS = 200;
 
 interface Gateway {
   readonly url: string;
+  /** The healthy client's. */
   readonly key: string;
+  /** Those of slow clients, who share them: what is fair to a key is not what is tested here. */
+  readonly slowKeys: readonly string[];
   /** What its log says of the path that slow clients ask for. */
   slow(): Record<string, unknown>[];
 }
@@ -46,11 +49,13 @@ async function limitedGateway(core: string): Promise<Gateway> {
   });
   const { gateway: url = '', admin = '' } = gateway.addresses;
   const unlimited = { name: 'test', plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
-  const { json } = await post(`${admin}/keys`, unlimited, { key: ADMIN_TOKEN });
+  const issued = Array.from({ length: 21 }, () => post(`${admin}/keys`, unlimited, { key: ADMIN_TOKEN }));
+  const [key = '', ...slowKeys] = (await Promise.all(issued)).map(({ json }) => (json as { key: string }).key);
   const lines = () => gateway.out().split('\n').slice(0, -1);
   return {
     url,
-    key: (json as { key: string }).key,
+    key,
+    slowKeys,
     slow: () => lines().flatMap((line) => (line.includes('"path":"/v1/pets"') ? [JSON.parse(line)] : [])),
   };
 }
@@ -130,9 +135,10 @@ const answerOf = (size: number): string => `HTTP/1.1 200 OK\r\ncontent-length: $
 const gateway = await limitedGateway(await faultyCore(answering(answerOf(100_000))));
 await healthyP99(gateway);
 const baseline = await healthyP99(gateway);
+const slowKey = (client: number): string => gateway.slowKeys[client % gateway.slowKeys.length] as string;
 
 test.for(kinds)('1,000 clients that %s are cut in time, and a healthy one hardly notices', async ([, first, write]) => {
-  const cuts = Array.from({ length: CLIENTS }, () => untilCut(gateway.url, first(gateway.key), write));
+  const cuts = Array.from({ length: CLIENTS }, (_, at) => untilCut(gateway.url, first(slowKey(at)), write));
   const p99 = await healthyP99(gateway);
   const lasted = await Promise.all(cuts);
   expect(Math.min(...lasted)).toBeGreaterThan(LIMIT_MS - EARLY_MS);
@@ -141,8 +147,8 @@ test.for(kinds)('1,000 clients that %s are cut in time, and a healthy one hardly
 });
 
 test('1,000 clients that never read are cut in time, and a healthy one hardly notices', async () => {
-  const request = GET + bearer(gateway.key);
-  const sockets = await Promise.all(Array.from({ length: CLIENTS }, () => connect(gateway.url, request)));
+  const crowd = Array.from({ length: CLIENTS }, (_, at) => connect(gateway.url, GET + bearer(slowKey(at))));
+  const sockets = await Promise.all(crowd);
   for (const socket of sockets) socket.pause();
   const p99 = await healthyP99(gateway);
   await sleep(LIMIT_MS + LATE_MS + NOISE_MS - 1_200);
