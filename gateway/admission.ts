@@ -22,9 +22,26 @@ export class Admission {
     const limit = this.#limit();
     const share = Math.max(limit - this.#total, limit / (this.#perClient.size + 1));
     if (own >= share || this.#total >= OVERSHOOT * limit) return false;
-    this.#perClient.set(client, own + 1);
-    this.#total += 1;
+    this.#take(client);
     return true;
+  }
+
+  /**
+   * Lets a request out for as long as it waits for its own client, who would else keep room from others for as long as it
+   * likes. It has been decided on by then, so it is let in again without a question.
+   */
+  async outside<T>(client: string, wait: () => Promise<T>): Promise<T> {
+    this.leave(client);
+    try {
+      return await wait();
+    } finally {
+      this.#take(client);
+    }
+  }
+
+  #take(client: string): void {
+    this.#perClient.set(client, (this.#perClient.get(client) ?? 0) + 1);
+    this.#total += 1;
   }
 
   leave(client: string): void {

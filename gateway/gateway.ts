@@ -49,7 +49,7 @@ export function createGateway(parts: GatewayParts): RequestListener {
     admit(parts.allowance, exchange, verdict);
     exchange.route = router.find(request.method, request.path).route;
     if (holdsApiKey(request.target)) throw keyInTarget();
-    const body = await readBody(exchange, request, parts.bodyLimitBytes);
+    const body = await readBody(exchange, request, admission, parts.bodyLimitBytes);
     await parts.forwarder.forward(
       { method: request.method, target: request.target, headers: headersForCore(exchange, request, parts), body },
       exchange.response,
@@ -122,9 +122,14 @@ function admit(allowance: AddressAllowance, exchange: Exchange, verdict: Verdict
 }
 
 /** The body, whole, where the operation takes one. */
-async function readBody(exchange: Exchange, request: CanonicalRequest, limit: number): Promise<Buffer | undefined> {
-  if (exchange.route?.takesBody) return await readJsonBytes(exchange.request, exchange.response, limit);
-  if (request.hasBody) throw new HttpError('invalid_request', 'This operation takes no body.');
+async function readBody(
+  { request, response, route, shareOf = '' }: Exchange,
+  { hasBody }: CanonicalRequest,
+  admission: Admission,
+  limit: number,
+): Promise<Buffer | undefined> {
+  if (route?.takesBody) return await admission.outside(shareOf, () => readJsonBytes(request, response, limit));
+  if (hasBody) throw new HttpError('invalid_request', 'This operation takes no body.');
   return undefined;
 }
 
