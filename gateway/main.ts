@@ -6,14 +6,9 @@ import { startWorker, workerNumber } from './cluster/worker.ts';
 import { readGatewaySettings } from './config.ts';
 import { startGateway } from './start.ts';
 
-const { isWorker } = cluster;
-
-await run(
-  async () => {
-    const settings = readGatewaySettings(process.env);
-    const logger = createLogger('gateway', settings.LOG_LEVEL, workerNumber());
-    const start = isWorker ? startWorker : settings.WORKERS > 1 ? startPrimary : startGateway;
-    return { running: await start(settings, logger), logger };
-  },
-  { isWorker },
-);
+await run(async () => {
+  const settings = readGatewaySettings(process.env);
+  const logger = createLogger('gateway', settings.LOG_LEVEL, workerNumber());
+  const start = cluster.isWorker ? startWorker : settings.WORKERS > 1 ? startPrimary : startGateway;
+  return { running: await start(settings, logger), logger };
+});

@@ -30,18 +30,16 @@ const LAST_LINES_MS = 2_000;
 /**
  * Runs a deployable until it is told to stop: by SIGTERM or SIGINT, or by a message or the end of the parent process that
  * started it with a message channel. A fault at the start is told in words and ends with exit status 1; so does a second
- * signal, unless this is a worker: what a terminal or a supervisor sends to all processes at once then comes twice, once
- * from the primary, and it is the primary that ends what does not end.
+ * signal, but not the first one after a message: what a terminal or a supervisor tells all processes at once, a parent may
+ * have told its own already.
  */
-export async function run(
-  start: () => Promise<{ running: Running; logger: Logger }>,
-  { isWorker = false } = {},
-): Promise<void> {
+export async function run(start: () => Promise<{ running: Running; logger: Logger }>): Promise<void> {
   const { running, logger } = await start().catch(failedToStart);
   logger.info(running.addresses, 'listening');
   process.send?.(running.addresses);
 
   let stopping = false;
+  let signalled = false;
   const stop = (reason: string, { lameDuckMs, lingerMs }: Stopping) => {
     if (stopping) return;
     stopping = true;
@@ -59,7 +57,8 @@ export async function run(
     process.exit(1);
   };
   const onSignal = (signal: string) => {
-    if (stopping && !isWorker) process.exit(1);
+    if (signalled) process.exit(1);
+    signalled = true;
     stop(signal, { lameDuckMs: signal === 'SIGTERM' ? LAME_DUCK_MS : 0 });
   };
   process.on('SIGTERM', onSignal);

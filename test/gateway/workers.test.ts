@@ -2,11 +2,12 @@ import { readFileSync } from 'node:fs';
 import { expect, test, vi } from 'vitest';
 import { readGatewaySettings } from '../../gateway/config.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { type Ended, startProcess } from '../support/process.ts';
 import { ADMIN_TOKEN, startWorkers, workersEnvironment } from '../support/workers.ts';
 
-vi.setConfig({ testTimeout: 60_000 });
+vi.setConfig({ testTimeout: 90_000 });
 
 const start = async (environment: NodeJS.ProcessEnv): Promise<Ended> =>
   await startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(environment)).ended;
@@ -31,7 +32,7 @@ test('a start without what workers need is told once and ends with 1', async () 
 test.for(['PORT', 'ADMIN_PORT'] as const)(
   'a %s that is taken is said once, in words, and the start ends',
   async (name) => {
-    const { port } = new URL((await startWorkers()).gateway);
+    const { port } = new URL((await listeningCore()).url);
     expect(await start({ [name]: port })).toEqual({
       code: 1,
       out: '',

@@ -94,4 +94,4 @@ export const untilServing = (workers: Workers, count: number): Promise<void> =>
   );
 
 /** What processes do, and when their logs tell it, takes its time on a busy machine. */
-export const eventually = <T>(read: () => T) => expect.poll(read, { timeout: 15_000, interval: 20 });
+export const eventually = <T>(read: () => T) => expect.poll(read, { timeout: 30_000, interval: 20 });
