@@ -8,7 +8,8 @@ import { startGateway } from './start.ts';
 
 await run(async () => {
   const settings = readGatewaySettings(process.env);
-  const logger = createLogger('gateway', settings.LOG_LEVEL, workerNumber());
-  const start = cluster.isWorker ? startWorker : settings.WORKERS > 1 ? startPrimary : startGateway;
+  const isShared = settings.WORKERS > 1;
+  const logger = createLogger('gateway', settings.LOG_LEVEL, { worker: workerNumber(), isShared });
+  const start = cluster.isWorker ? startWorker : isShared ? startPrimary : startGateway;
   return { running: await start(settings, logger), logger };
 });

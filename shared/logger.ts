@@ -17,12 +17,16 @@ const FLUSH_EVERY_MS = 500;
  * request, and flushed when the process ends; kill -9 costs the last half second. Callers log named fields only, never a
  * whole request: no header, no key.
  * @param worker which of several processes of the service this is
+ * @param isShared whether those write to the same output
  */
-export function createLogger(service: string, level: Level | 'silent', worker?: number): Logger {
-  const destination =
-    worker === undefined
-      ? new JoinedLines()
-      : pino.destination({ fd: 1, sync: false, minLength: SHARED_MIN_CHARACTERS, maxWrite: PIPE_BUF });
+export function createLogger(
+  service: string,
+  level: Level | 'silent',
+  { worker, isShared = false }: { worker?: number | undefined; isShared?: boolean } = {},
+): Logger {
+  const destination = !isShared
+    ? new JoinedLines()
+    : pino.destination({ fd: 1, sync: false, minLength: SHARED_MIN_CHARACTERS, maxWrite: PIPE_BUF });
   setInterval(() => destination.flush(), FLUSH_EVERY_MS).unref();
   process.once('exit', () => flushAtExit(destination));
   return pino({ level, base: { service, worker }, timestamp: pino.stdTimeFunctions.isoTime }, destination);

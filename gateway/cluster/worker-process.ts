@@ -31,8 +31,8 @@ const START_WITHIN_MS = 30_000;
 /** Above what a server takes at most to stop: lame duck, lingering, grace. */
 const STOP_WITHIN_MS = 30_000;
 const METRICS_WITHIN_MS = 1_000;
-/** Of its standard error. */
-const MAX_SAID = 4_000;
+/** Of its standard error: what a line of the log can hold that is still written in one piece. */
+const MAX_SAID = 2_000;
 
 /** What only the primary needs: where operators reach it, and their token. */
 const NOT_FOR_WORKERS = { ADMIN_HOST: undefined, ADMIN_PORT: undefined, ADMIN_TOKEN: undefined };
