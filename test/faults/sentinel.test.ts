@@ -113,6 +113,8 @@ test(`a primary that is killed ${KILLS} times: keys seen before get no 5xx, and 
     const stretches = localStretches(own);
     expect(stretches.length).toBeGreaterThanOrEqual(KILLS);
     for (const { taken, allowed } of stretches) expect(taken).toBeLessThanOrEqual(allowed);
+    const local = own.filter(({ mode }) => mode === 'local');
+    expect(admitted(local)).toBeLessThanOrEqual(MINUTE_LIMIT + elapsed * PER_MS + OVERLAP);
     const shared = own.filter(({ mode }) => mode === 'shared');
     const kept = Number(await redis.hget(`gateway:key:{${idOf(key)}}`, 'admitted'));
     expect(kept).toBeLessThanOrEqual(MINUTE_LIMIT + elapsed * PER_MS);
