@@ -64,6 +64,7 @@ const faults: [name: string, cause: (node: ClusterNode) => unknown, heal: (node:
 
 test.for(faults)(
   'a node that is %s takes no other along: its keys are local, theirs are shared',
+  { timeout: 60_000 },
   async ([, cause, heal]) => {
     const { cluster, stack } = await setUp();
     const { served, unseen } = await keysByNode({ cluster, stack });
@@ -86,7 +87,7 @@ test.for(faults)(
 
     await heal(lost);
     await expect
-      .poll(async () => (await ask(stack, unseen.get(lost) as string)).status, { timeout: 5_000, interval: 50 })
+      .poll(async () => (await ask(stack, unseen.get(lost) as string)).status, { timeout: 10_000, interval: 50 })
       .toBe(200);
     await ask(stack, served.get(lost) as string);
     expect(modeOfLast(stack)).toBe('shared');
@@ -109,7 +110,7 @@ test('a replica takes the place of a primary that died, with what it knew', asyn
   expect([answer.status, modeOfLast(stack)]).toEqual([200, 'shared']);
   const hash = await replica.redis.hgetall(`gateway:key:{${idOf(served.get(lost) as string)}}`);
   expect(hash.admitted).toBe(String(1 + 10 + 1));
-});
+}, 60_000);
 
 /** Keeps the node busy, has it take a decision next, and closes the connections before the answer to it is written. */
 async function hangUpOn(node: ClusterNode, decision: () => Promise<Answer>): Promise<Answer> {
@@ -133,7 +134,7 @@ test('a decision whose node hangs up before it answers was taken, and is not ask
   const charged = async () => Number((await cluster.read(`gateway:key:{${idOf(key)}}`)).admitted);
   let unanswered = 0;
   for (let round = 0; round < 5; round++) {
-    await expect.poll(async () => (await ask(stack, key)) && modeOfLast(stack), { timeout: 5_000 }).toBe('shared');
+    await expect.poll(async () => (await ask(stack, key)) && modeOfLast(stack), { timeout: 10_000 }).toBe('shared');
     const before = await charged();
     expect((await hangUpOn(node, () => ask(stack, key))).status).toBe(200);
     const isLocal = modeOfLast(stack) === 'local';
@@ -143,7 +144,7 @@ test('a decision whose node hangs up before it answers was taken, and is not ask
     if (isLocal && times === 1) unanswered += 1;
   }
   expect(unanswered).toBeGreaterThan(0);
-});
+}, 60_000);
 
 test('a gateway starts without its cluster, and shares as soon as there is one', async () => {
   const cluster = await startRedisCluster();
@@ -151,9 +152,9 @@ test('a gateway starts without its cluster, and shares as soon as there is one',
   const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls });
   expect((await stack.admin('GET', '/keys')).status).toBe(503);
   for (const { server } of cluster.nodes) server.resume();
-  await expect.poll(async () => (await stack.admin('GET', '/keys')).status, { timeout: 5_000 }).toBe(200);
+  await expect.poll(async () => (await stack.admin('GET', '/keys')).status, { timeout: 10_000 }).toBe(200);
   await expect
-    .poll(async () => (await ask(stack, await stack.issueKey())).status, { timeout: 5_000, interval: 100 })
+    .poll(async () => (await ask(stack, await stack.issueKey())).status, { timeout: 10_000, interval: 100 })
     .toBe(200);
   expect(stack.log.filter(({ msg }) => msg === 'redis is away')).toHaveLength(1);
-});
+}, 60_000);

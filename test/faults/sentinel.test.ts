@@ -133,10 +133,10 @@ test('a primary that became a replica and kept its connections is left for the o
   await watched.swap();
   expect((await ask(key)).status).toBe(200);
   expect(stack.log.findLast(({ msg }) => msg === 'decisions are local')?.reason).toContain('READONLY');
-  await expect.poll(async () => (await ask(unseen)).status, { timeout: 5_000, interval: 50 }).toBe(200);
+  await expect.poll(async () => (await ask(unseen)).status, { timeout: 10_000, interval: 50 }).toBe(200);
   await ask(key);
   expect(stack.log.findLast(({ msg }) => msg === 'request')?.mode).toBeUndefined();
-});
+}, 60_000);
 
 test('a gateway starts without its sentinels, and finds the primary when they are there', async () => {
   const watched = await startSentinels({ password: 'of-the-sentinels' });
@@ -151,4 +151,4 @@ test('a gateway starts without its sentinels, and finds the primary when they ar
   for (const sentinel of watched.sentinels) sentinel.child.kill('SIGCONT');
   await expect.poll(async () => (await stack.admin('GET', '/keys')).status, { timeout: 10_000 }).toBe(200);
   expect(JSON.stringify(stack.log)).not.toContain('of-the-sentinels');
-});
+}, 60_000);

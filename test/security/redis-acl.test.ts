@@ -82,14 +82,14 @@ test('sentinels and replicas have users that may do all that a failover needs', 
     REDIS_MASTER_NAME: MASTER_NAME,
     REDIS_TIMEOUT_MS: '500',
   });
-  await expect.poll(async () => (await stack.admin('GET', '/keys')).status, { timeout: 5_000 }).toBe(200);
+  await expect.poll(async () => (await stack.admin('GET', '/keys')).status, { timeout: 15_000 }).toBe(200);
   const key = await stack.issueKey();
-  await expect.poll(() => lost.redis.wait(2, 1_000), { timeout: 5_000 }).toBe(2);
+  await expect.poll(() => lost.redis.wait(2, 1_000), { timeout: 15_000 }).toBe(2);
   await lost.server.stop();
   await expect.poll(() => watched.primary(), { timeout: 15_000 }).not.toBe(lost);
-  await expect.poll(async () => (await ask(stack, key)).status, { timeout: 5_000 }).toBe(200);
+  await expect.poll(async () => (await ask(stack, key)).status, { timeout: 15_000 }).toBe(200);
   for (const { redis } of watched.nodes.filter((node) => node !== lost)) expect(await refusals(redis)).toEqual([]);
-});
+}, 60_000);
 
 const FOREIGN = [
   ['FLUSHALL'],

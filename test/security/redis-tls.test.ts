@@ -64,11 +64,11 @@ async function askWithNewKey(stack: Stack): Promise<number> {
 }
 
 const becomes200 = (stack: Stack) =>
-  expect.poll(() => askWithNewKey(stack), { timeout: 5_000, interval: 100 }).toBe(200);
+  expect.poll(() => askWithNewKey(stack), { timeout: 10_000, interval: 100 }).toBe(200);
 
 const tellsOfCertificate = (stack: Stack) =>
   expect
-    .poll(() => stack.log.find(({ msg }) => msg === 'no TLS with redis')?.reason, { timeout: 5_000 })
+    .poll(() => stack.log.find(({ msg }) => msg === 'no TLS with redis')?.reason, { timeout: 10_000 })
     .toMatch(/certificate/);
 
 test('a single Redis is spoken to over TLS, with the user and the password of the URL', async () => {
@@ -123,7 +123,7 @@ test('sentinels and the primary are spoken to over TLS', async () => {
   const wrong = await startStack({ ...settings, REDIS_CA_FILE: stranger.caFile });
   expect(await askWithNewKey(wrong)).toBe(503);
   await tellsOfCertificate(wrong);
-});
+}, 60_000);
 
 test('the nodes of a cluster are spoken to over TLS', async () => {
   const cluster = await startRedisCluster(tlsDirectives(authority));
@@ -134,7 +134,7 @@ test('the nodes of a cluster are spoken to over TLS', async () => {
   const wrong = await startStack({ ...settings, REDIS_CA_FILE: stranger.caFile });
   expect(await askWithNewKey(wrong)).toBe(503);
   await tellsOfCertificate(wrong);
-});
+}, 60_000);
 
 test('a connection that is ended in the middle of a handshake, and whose certificate is refused, ends nothing else', async () => {
   const port = await startTlsServer();
