@@ -10,6 +10,7 @@ import {
   readSettings,
   token,
 } from '../shared/env.ts';
+import { CertificateFault, readCertificate } from './edge/certificate.ts';
 import { caFile, masterName, redisFaults, redisMode, redisUrls } from './redis-settings.ts';
 
 const coreUrls = z
@@ -21,6 +22,22 @@ const addressBlocks = z
   .string()
   .transform((text) => text.split(',').map((block) => block.trim()))
   .pipe(z.array(addressBlock));
+
+const FILE_SETTINGS = { certFile: 'TLS_CERT_FILE', keyFile: 'TLS_KEY_FILE' } as const;
+
+/** What is wrong with the two settings of TLS: which one, and in which words. */
+function tlsFault(certFile?: string, keyFile?: string): [setting: string, error: string] | undefined {
+  if (certFile === undefined && keyFile === undefined) return undefined;
+  if (certFile === undefined) return ['TLS_CERT_FILE', 'is required with TLS_KEY_FILE'];
+  if (keyFile === undefined) return ['TLS_KEY_FILE', 'is required with TLS_CERT_FILE'];
+  try {
+    readCertificate({ certFile, keyFile });
+    return undefined;
+  } catch (fault) {
+    if (!(fault instanceof CertificateFault)) throw fault;
+    return [FILE_SETTINGS[fault.file], fault.message];
+  }
+}
 
 function isOrigin(url: string): boolean {
   return URL.canParse(url) && new URL(url).href === `${new URL(url).origin}/`;
@@ -50,6 +67,8 @@ const GatewaySettings = z
     TRUSTED_PROXIES: addressBlocks
       .default([])
       .describe('addresses and CIDR blocks, with commas between, whose X-Forwarded-* are believed'),
+    TLS_CERT_FILE: z.string().optional().describe('certificate and chain in PEM: clients then speak TLS'),
+    TLS_KEY_FILE: z.string().optional().describe('its private key in PEM'),
     ADMIN_HOST: host.default('127.0.0.1').describe("the operators' address"),
     ADMIN_PORT: port().default(9090).describe("the operators' port; 0 takes a free one"),
     ADMIN_TOKEN: token
@@ -74,7 +93,8 @@ const GatewaySettings = z
   })
   .superRefine(
     (settings, context) => {
-      for (const [setting, message] of redisFaults(settings))
+      const tls = tlsFault(settings.TLS_CERT_FILE, settings.TLS_KEY_FILE);
+      for (const [setting, message] of [...redisFaults(settings), ...(tls === undefined ? [] : [tls])])
         context.addIssue({ code: 'custom', path: [setting], message, input: undefined });
     },
     { when: () => true },

@@ -20,6 +20,7 @@ import { ROUTES as ADMIN_ROUTES } from './admin/routes.ts';
 import { keptToken } from './admin/token.ts';
 import type { GatewaySettings } from './config.ts';
 import { MAX_HEAD_LENGTH } from './edge/canonical-request.ts';
+import { type CertificateFiles, readCertificate, watchCertificate } from './edge/certificate.ts';
 import { countedAs, networkOf, plainAddress, TrustedProxies } from './edge/client-address.ts';
 import { createGateway } from './gateway.ts';
 import { loadReference } from './reference/files.ts';
@@ -87,6 +88,8 @@ export async function serveClients(
   const allowance = new AddressAllowance();
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
   const draftFields = settings.RATELIMIT_FIELDS === 'on';
+  const files = certificateFiles(settings);
+  const certificate = files && readCertificate(files);
   const server = await startServer({
     host: settings.HOST,
     port: settings.PORT,
@@ -102,6 +105,7 @@ export async function serveClients(
       coreToken: settings.CORE_TOKEN,
     }),
     onUnusable: (fault, socket) => answerConnection({ fault, socket, allowance, draftFields, logger }),
+    certificate,
     // What is too long is answered like any other refusal, so the server lets somewhat more through.
     maxHeaderBytes: 2 * MAX_HEAD_LENGTH,
     // The longest wait for the core must not look like silence.
@@ -109,12 +113,16 @@ export async function serveClients(
     countedAs: (remoteAddress) => countedAs(remoteAddress, trustedProxies),
     onRefused: countRefusals(metrics, logger),
   });
+  const stopWatching =
+    files && certificate && watchCertificate({ files, first: certificate, onRenewed: server.renew, logger });
   return {
     url: server.url,
     get stopping() {
       return server.stopping;
     },
+    renew: server.renew,
     async stop(options) {
+      stopWatching?.();
       await server.stop(options);
       await forwarder.close();
     },
@@ -139,6 +147,12 @@ export async function serveOperators(
       ...about,
     }),
   });
+}
+
+/** The two settings come together or not at all. */
+function certificateFiles({ TLS_CERT_FILE, TLS_KEY_FILE }: GatewaySettings): CertificateFiles | undefined {
+  if (TLS_CERT_FILE === undefined || TLS_KEY_FILE === undefined) return undefined;
+  return { certFile: TLS_CERT_FILE, keyFile: TLS_KEY_FILE };
 }
 
 interface UnusableConnection {

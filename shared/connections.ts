@@ -1,4 +1,5 @@
 import type { Server, ServerResponse } from 'node:http';
+import https from 'node:https';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ServerLimits } from './server-limits.ts';
@@ -26,6 +27,8 @@ interface Connection {
 /** The connections of a server, how many there may be, and what is being answered on each. */
 export class Connections {
   readonly #connections = new Map<Socket, Connection>();
+  /** Connections that still have to agree on TLS, by their peer. */
+  readonly #handshakes = new Map<string, Socket>();
   readonly #perAddress = new Map<string, number>();
   readonly #limits: ServerLimits;
   readonly #caps: ConnectionCaps;
@@ -36,25 +39,45 @@ export class Connections {
     // Past this Node closes a connection as it is accepted, which is as cheap as it gets.
     server.maxConnections = limits.connections;
     server.on('drop', () => caps.onRefused?.('total'));
-    server.on('connection', (socket) => this.#add(socket));
+    const isTls = server instanceof https.Server;
+    server.on('connection', (socket) => {
+      if (this.#count(socket)) isTls ? this.#shakeHands(socket) : this.#add(socket);
+    });
+    server.on('secureConnection', (socket: Socket) => this.#secured(socket));
     const sweeping = setInterval(() => this.#cutSlowReaders(), limits.checkEveryMs / 2).unref();
     server.once('close', () => clearInterval(sweeping));
   }
 
-  #add(socket: Socket): void {
+  /** False for one that is one too many, and is closed. A connection counts from its first packet on, also in its handshake. */
+  #count(socket: Socket): boolean {
     const name = this.#caps.countedAs?.(socket.remoteAddress);
-    const count = name === undefined ? 0 : (this.#perAddress.get(name) ?? 0);
+    if (name === undefined) return true;
+    const count = this.#perAddress.get(name) ?? 0;
     if (count >= this.#limits.connectionsPerAddress) {
       socket.destroy();
       this.#caps.onRefused?.('address');
-      return;
+      return false;
     }
+    this.#perAddress.set(name, count + 1);
+    socket.once('close', () => this.#release(name));
+    return true;
+  }
+
+  #add(socket: Socket): void {
     this.#connections.set(socket, { answers: new Set() });
-    if (name !== undefined) this.#perAddress.set(name, count + 1);
-    socket.once('close', () => {
-      this.#connections.delete(socket);
-      if (name !== undefined) this.#release(name);
-    });
+    socket.once('close', () => this.#connections.delete(socket));
+  }
+
+  #shakeHands(socket: Socket): void {
+    const peer = peerOf(socket);
+    this.#handshakes.set(peer, socket);
+    socket.once('close', () => this.#handshakes.get(peer) === socket && this.#handshakes.delete(peer));
+  }
+
+  /** From here on it is the TLS socket that stands for the connection. */
+  #secured(socket: Socket): void {
+    this.#handshakes.delete(peerOf(socket));
+    this.#add(socket);
   }
 
   #release(name: string): void {
@@ -78,7 +101,10 @@ export class Connections {
    * to may be waiting for an answer, with nothing of it sent: anything else would take the error for its own.
    */
   mayWriteError(socket: Socket): boolean {
-    const [first, second] = this.#answersOn(socket) ?? [];
+    const answers = this.#answersOn(socket);
+    // Whoever speaks no TLS, or has not finished its handshake, could not read it.
+    if (answers === undefined) return false;
+    const [first, second] = answers;
     return first === undefined || (second === undefined && !first.req.complete && !first.headersSent);
   }
 
@@ -103,6 +129,7 @@ export class Connections {
   /** Ends every connection once it is idle, and all that are left when the time is over. */
   async end(graceMs: number): Promise<void> {
     const deadline = performance.now() + graceMs;
+    for (const socket of this.#handshakes.values()) socket.destroy();
     while (this.#connections.size > 0) {
       const isOver = performance.now() > deadline;
       for (const [socket, { answers }] of this.#connections) {
@@ -127,3 +154,5 @@ export class Connections {
     }
   }
 }
+
+const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;

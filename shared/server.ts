@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import http from 'node:http';
+import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type ConnectionCaps, Connections } from './connections.ts';
@@ -15,6 +16,9 @@ const STRICT: http.ServerOptions = {
   // Node would answer by itself, in its own shape; who listens looks at Host anyway.
   requireHostHeader: false,
 };
+
+/** HTTP/1.1 is what is spoken here; a client that offers nothing else in ALPN is refused (RFC 7301 §3.2). */
+const TLS: https.ServerOptions = { minVersion: 'TLSv1.2', ALPNProtocols: ['http/1.1'] };
 
 const DEFAULT_HEADER_BYTES = 16_384;
 
@@ -38,7 +42,15 @@ export interface RunningServer {
   readonly url: string;
   /** True from the moment `stop` is called: readiness probes turn red and answers carry `Connection: close`. */
   readonly stopping: boolean;
+  /** Takes another certificate for connections to come; those that are open go on. Only of a server that has one. */
+  renew(certificate: Certificate): void;
   stop(options?: StopOptions): Promise<void>;
+}
+
+/** A certificate with its chain, and its private key, both in PEM. */
+export interface Certificate {
+  readonly cert: string;
+  readonly key: string;
 }
 
 export interface Listening extends ConnectionCaps {
@@ -51,6 +63,8 @@ export interface Listening extends ConnectionCaps {
    * Without it such connections are cut.
    */
   onUnusable?: (fault: NodeJS.ErrnoException, socket: Socket) => void;
+  /** With it, TLS is spoken, and nothing else. */
+  certificate?: Certificate | undefined;
   maxHeaderBytes?: number;
   /** What differs from the defaults. */
   limits?: Partial<ServerLimits> | undefined;
@@ -59,13 +73,13 @@ export interface Listening extends ConnectionCaps {
 const DEFAULT_GRACE_MS = 10_000;
 
 /**
- * Opens an HTTP/1.1 server with our limits.
+ * Opens an HTTP/1.1 server, over TLS where there is a certificate, with our limits.
  * @throws the system's error, EADDRINUSE for instance, when the address cannot be taken
  */
 export async function startServer(listening: Listening): Promise<RunningServer> {
-  const { host, port, onRequest, onUnusable } = listening;
+  const { host, port, onRequest, onUnusable, certificate } = listening;
   const limits = { ...DEFAULT_LIMITS, ...listening.limits };
-  const server = http.createServer(optionsOf(limits, listening.maxHeaderBytes));
+  const server = createServer(optionsOf(limits, listening.maxHeaderBytes), limits, certificate);
   const connections = new Connections(server, limits, listening);
   let stopping = false;
 
@@ -89,9 +103,12 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   await once(server, 'listening');
 
   return {
-    url: urlOf(server.address() as AddressInfo),
+    url: urlOf(certificate === undefined ? 'http' : 'https', server.address() as AddressInfo),
     get stopping() {
       return stopping;
+    },
+    renew(renewed) {
+      if (server instanceof https.Server) server.setSecureContext({ ...TLS, ...renewed });
     },
     async stop({ lameDuckMs = 0, lingerMs = lameDuckMs, graceMs = DEFAULT_GRACE_MS } = {}) {
       stopping = true;
@@ -105,6 +122,12 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   };
 }
 
+function createServer(options: http.ServerOptions, limits: ServerLimits, certificate?: Certificate) {
+  if (certificate === undefined) return http.createServer(options);
+  // Node's own default gives a handshake two minutes.
+  return https.createServer({ ...options, ...TLS, ...certificate, handshakeTimeout: limits.headersMs });
+}
+
 function optionsOf(limits: ServerLimits, maxHeaderSize = DEFAULT_HEADER_BYTES): http.ServerOptions {
   return {
     ...STRICT,
@@ -116,6 +139,6 @@ function optionsOf(limits: ServerLimits, maxHeaderSize = DEFAULT_HEADER_BYTES): 
   };
 }
 
-function urlOf({ address, family, port }: AddressInfo): string {
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
+  return `${scheme}://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
 }

@@ -1,4 +1,5 @@
 import http from 'node:http';
+import https from 'node:https';
 import net from 'node:net';
 import { checkAnswer, checkBytes } from './described-answers.ts';
 
@@ -18,6 +19,8 @@ export interface Sent {
   readonly agent?: http.Agent;
   /** The address to connect from. */
   readonly from?: string;
+  /** Certificates to believe, where the URL is https://. */
+  readonly ca?: Buffer | undefined;
 }
 
 /**
@@ -30,19 +33,20 @@ export async function send(url: string, sent: Sent = {}): Promise<Answer> {
   return answer;
 }
 
-function exchange(url: string, { method = 'GET', key, headers = {}, body, agent, from }: Sent): Promise<Answer> {
+function exchange(url: string, { method = 'GET', key, headers = {}, body, agent, from, ca }: Sent): Promise<Answer> {
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-  const { hostname, port } = new URL(url);
-  const path = url.slice(url.indexOf('/', 'http://'.length));
+  const { protocol, hostname, port } = new URL(url);
+  const path = url.slice(url.indexOf('/', url.indexOf('://') + 3));
   const authorization = key === undefined ? {} : { authorization: `Bearer ${key}` };
   const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
-  const request = http.request({
+  const request = (protocol === 'https:' ? https : http).request({
     hostname,
     port,
     path,
     method,
     agent: agent ?? false,
     ...(from !== undefined && { localAddress: from }),
+    ...(ca !== undefined && { ca }),
     headers: { ...authorization, ...length, ...headers },
   });
   request.once('error', reject);

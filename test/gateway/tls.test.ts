@@ -1,0 +1,194 @@
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFile, mkdir, readFile, rename, symlink, writeFile } from 'node:fs/promises';
+import https from 'node:https';
+import net, { type Socket } from 'node:net';
+import { join } from 'node:path';
+import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
+import { expect, test } from 'vitest';
+import { readGatewaySettings } from '../../gateway/config.ts';
+import { type Authority, createAuthority } from '../support/certificates.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { listeningCore } from '../support/faulty-core.ts';
+import { send, sendBytes } from '../support/http.ts';
+import { startStack, temporaryFolder } from '../support/stack.ts';
+
+const authority = await createAuthority();
+const ca = await readFile(authority.caFile);
+const settingsOf = ({ certFile, keyFile }: Authority) => ({ TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile });
+const withTls = settingsOf(authority);
+
+const portOf = (url: string): number => Number(new URL(url).port);
+
+/** A connection whose handshake went well, or the code of what was wrong with it. */
+async function handshake(url: string, options: ConnectionOptions = {}): Promise<TLSSocket | string> {
+  const socket = tls.connect({ host: '127.0.0.1', port: portOf(url), ca, ...options });
+  cleanUp(() => socket.destroy());
+  const fault = once(socket, 'error').then(([{ code }]) => code as string);
+  return await Promise.race([once(socket, 'secureConnect').then(() => socket), fault]);
+}
+
+const isRefused = async (url: string, options: ConnectionOptions): Promise<boolean> =>
+  typeof (await handshake(url, options)) === 'string';
+
+/** A connection that brings no byte. */
+async function silent(url: string, from: string): Promise<{ socket: Socket; closed: Promise<unknown> }> {
+  const socket = net.connect({ port: portOf(url), host: '127.0.0.1', localAddress: from });
+  cleanUp(() => socket.destroy());
+  socket.on('error', () => {});
+  const closed = once(socket, 'close');
+  await once(socket, 'connect');
+  return { socket, closed };
+}
+
+test('with a certificate clients speak TLS, and the core hears that they did', async () => {
+  const core = await listeningCore();
+  const stack = await startStack({ ...withTls, CORE_URL: core.url });
+  expect(stack.gateway).toMatch(/^https:/);
+  const answer = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(), ca });
+  expect([answer.status, answer.headers['x-ratelimit-remaining']]).toEqual([200, '59']);
+  expect(core.heads[0]).toMatch(/\r\nX-Forwarded-Proto: https\r\n/);
+});
+
+test('TLS 1.2 and 1.3 are spoken, nothing older', async () => {
+  const { gateway } = await startStack(withTls);
+  for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
+    const socket = await handshake(gateway, { minVersion: version, maxVersion: version });
+    expect((socket as TLSSocket).getProtocol()).toBe(version);
+  }
+  // A client that would take the old ciphers too: it is the version that is refused.
+  const ciphers = 'DEFAULT@SECLEVEL=0';
+  expect(await handshake(gateway, { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers })).toBe(
+    'ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION',
+  );
+});
+
+test('of the protocols that a client offers HTTP/1.1 is chosen; one that offers only others is refused', async () => {
+  const { gateway } = await startStack(withTls);
+  const socket = await handshake(gateway, { ALPNProtocols: ['h2', 'http/1.1'] });
+  expect((socket as TLSSocket).alpnProtocol).toBe('http/1.1');
+  expect(await isRefused(gateway, { ALPNProtocols: ['h2'] })).toBe(true);
+});
+
+test('plain HTTP on the TLS port, and bytes that are nothing, end the connection and harm nobody', async () => {
+  const stack = await startStack(withTls);
+  for (const bytes of ['GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n', Buffer.alloc(1_000, 7)]) {
+    expect(await sendBytes(stack.gateway, bytes)).not.toMatch(/HTTP|RateLimit/);
+  }
+  expect((await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(), ca })).status).toBe(200);
+  expect(stack.log.filter(({ level }) => level >= 50)).toEqual([]);
+});
+
+test('what is not HTTP inside of TLS is answered there, in the Error shape', async () => {
+  const { gateway } = await startStack(withTls);
+  const socket = (await handshake(gateway)) as TLSSocket;
+  socket.write('NONSENSE\r\n\r\n');
+  const chunks = await socket.toArray();
+  expect(Buffer.concat(chunks).toString()).toMatch(/^HTTP\/1.1 400 .*"code":"invalid_request"/s);
+});
+
+/** Two files under names that lead through a symbolic link, as Kubernetes mounts them. */
+async function mounted(first: Authority): Promise<{ files: Authority; renew(to: Authority): Promise<void> }> {
+  const folder = await temporaryFolder();
+  let version = 0;
+  async function renew({ certFile, keyFile }: Authority): Promise<void> {
+    const to = join(folder, `version-${++version}`);
+    await mkdir(to);
+    await Promise.all([copyFile(certFile, join(to, 'tls.crt')), copyFile(keyFile, join(to, 'tls.key'))]);
+    await symlink(to, join(folder, 'new'));
+    await rename(join(folder, 'new'), join(folder, 'data'));
+  }
+  await renew(first);
+  const files = { certFile: join(folder, 'data', 'tls.crt'), keyFile: join(folder, 'data', 'tls.key') };
+  return { files: { ...first, ...files }, renew };
+}
+
+test('a renewed certificate is served to new connections, while those that are open go on', async () => {
+  const next = await createAuthority();
+  const nextCa = await readFile(next.caFile);
+  const { files, renew } = await mounted(authority);
+  const stack = await startStack(settingsOf(files), { keepAliveMs: 20_000 });
+  const key = await stack.issueKey();
+  const agent = new https.Agent({ keepAlive: true, maxSockets: 1 });
+  cleanUp(() => agent.destroy());
+  const ask = async () => (await send(`${stack.gateway}/v1/pets`, { key, ca, agent })).status;
+  expect(await ask()).toBe(200);
+  const [open] = Object.values(agent.freeSockets).flat();
+
+  await renew(next);
+  await expect.poll(() => isRefused(stack.gateway, { ca: nextCa }), { timeout: 5_000 }).toBe(false);
+  expect(await isRefused(stack.gateway, { ca })).toBe(true);
+  expect(await ask()).toBe(200);
+  expect(Object.values(agent.freeSockets).flat()).toEqual([open]);
+  expect(await isRefused(stack.gateway, { ca: nextCa, maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' })).toBe(
+    true,
+  );
+});
+
+test('new files that are no good raise one alarm, and the last good ones stay until there are better', async () => {
+  const next = await createAuthority();
+  const { files, renew } = await mounted(authority);
+  const stack = await startStack(settingsOf(files));
+  const alarms = () => stack.log.filter(({ level }) => level === 50);
+
+  await renew({ ...next, keyFile: authority.keyFile });
+  await expect
+    .poll(alarms, { timeout: 5_000 })
+    .toEqual([expect.objectContaining({ reason: 'must be the key of the certificate' })]);
+  expect(await isRefused(stack.gateway, { ca })).toBe(false);
+  await renew(next);
+  const nextCa = await readFile(next.caFile);
+  await expect.poll(() => isRefused(stack.gateway, { ca: nextCa }), { timeout: 5_000 }).toBe(false);
+  expect(alarms()).toHaveLength(1);
+});
+
+test('a handshake has its time, and counts as a connection until then', async () => {
+  const stack = await startStack(withTls, { headersMs: 1_500, connectionsPerAddress: 2 });
+  const held = [await silent(stack.gateway, '127.0.0.2'), await silent(stack.gateway, '127.0.0.2')];
+  const over = await silent(stack.gateway, '127.0.0.2');
+  let isHeldOpen = true;
+  const allClosed = Promise.all(held.map(({ closed }) => closed)).then(() => {
+    isHeldOpen = false;
+  });
+  await over.closed;
+  expect(isHeldOpen).toBe(true);
+  await allClosed;
+  expect((await send(`${stack.gateway}/v1/pets`, { ca, from: '127.0.0.2' })).status).toBe(401);
+});
+
+test('a stop waits for no handshake', async () => {
+  const stack = await startStack(withTls);
+  const { closed } = await silent(stack.gateway, '127.0.0.1');
+  const before = performance.now();
+  await Promise.all([stack.stop(), closed]);
+  expect(performance.now() - before).toBeLessThan(3_000);
+});
+
+test('files that TLS cannot work with are faults of the settings, in words', async () => {
+  const folder = await temporaryFolder();
+  const [text, der, locked] = ['text', 'cert.der', 'locked.key'].map((name) => join(folder, name)) as [
+    string,
+    string,
+    string,
+  ];
+  await writeFile(text, 'no certificate');
+  execFileSync('openssl', ['x509', '-in', authority.certFile, '-outform', 'der', '-out', der]);
+  execFileSync('openssl', ['pkey', '-in', authority.keyFile, '-aes128', '-passout', 'pass:secret', '-out', locked]);
+  const { certFile, keyFile } = authority;
+  const noKey = 'TLS_KEY_FILE: must hold a private key in PEM, without a passphrase';
+  for (const [TLS_CERT_FILE, TLS_KEY_FILE, fault] of [
+    [certFile, '', 'TLS_KEY_FILE: is required with TLS_CERT_FILE'],
+    ['', keyFile, 'TLS_CERT_FILE: is required with TLS_KEY_FILE'],
+    [join(folder, 'none'), keyFile, 'TLS_CERT_FILE: must be a file that can be read'],
+    [certFile, folder, 'TLS_KEY_FILE: must be a file that can be read'],
+    [text, keyFile, 'TLS_CERT_FILE: must hold certificates in PEM'],
+    [der, keyFile, 'TLS_CERT_FILE: must hold certificates in PEM'],
+    [certFile, text, noKey],
+    [certFile, locked, noKey],
+    [certFile, (await createAuthority()).keyFile, 'TLS_KEY_FILE: must be the key of the certificate'],
+  ] as const) {
+    const read = () => readGatewaySettings({ PORT: 'x', TLS_CERT_FILE, TLS_KEY_FILE });
+    // Told with every other fault, at once.
+    expect(read).toThrow(`faults:\n  PORT: must be a whole number from 0 to 65535\n  ${fault}`);
+  }
+});
