@@ -15,18 +15,23 @@ import { PlanBook } from './access/plan-book.ts';
 import type { PlanTable } from './access/plans.ts';
 import { redisAccess } from './access/redis/access.ts';
 import { connect } from './access/redis/connect.ts';
+import { OperatorsGuard } from './admin/guard.ts';
 import type { AdminParts } from './admin/parts.ts';
 import { ROUTES as ADMIN_ROUTES } from './admin/routes.ts';
 import { keptToken } from './admin/token.ts';
 import type { GatewaySettings } from './config.ts';
 import { MAX_HEAD_LENGTH } from './edge/canonical-request.ts';
 import { type CertificateFiles, readCertificate, watchCertificate } from './edge/certificate.ts';
-import { countedAs, networkOf, plainAddress, TrustedProxies } from './edge/client-address.ts';
+import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './edge/client-address.ts';
 import { createGateway } from './gateway.ts';
 import { loadReference } from './reference/files.ts';
 import { limitHeaders } from './respond/limit-headers.ts';
 import { connectionError, sendRawError } from './respond/send-error.ts';
 import { createForwarder } from './upstream/forward.ts';
+
+/** A few people, the command line and Prometheus: nobody else has business there. */
+const OPERATORS_LIMITS: Partial<ServerLimits> = { connections: 200, connectionsPerAddress: 50 };
+const OPERATORS_HEAD_BYTES = 8_192;
 
 /**
  * The gateway in one process: what it decides by, clients, operators; stops in reverse.
@@ -136,6 +141,7 @@ export async function serveOperators(
   logger: Logger,
   about: Pick<ServiceOptions<AdminParts>, 'metrics' | 'check'>,
 ): Promise<RunningServer> {
+  const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
   return await startServer({
     host: settings.ADMIN_HOST,
     port: settings.ADMIN_PORT,
@@ -144,8 +150,12 @@ export async function serveOperators(
       parts: { keys, plans, planBook },
       logger,
       token: settings.ADMIN_TOKEN ?? (await keptToken(settings.DATA_DIR)),
+      guard: new OperatorsGuard(settings.ADMIN_HOST, (request) => networkOf(clientAddress(request, trustedProxies))),
       ...about,
     }),
+    maxHeaderBytes: OPERATORS_HEAD_BYTES,
+    limits: OPERATORS_LIMITS,
+    countedAs: (remoteAddress) => countedAs(remoteAddress, trustedProxies),
   });
 }
 

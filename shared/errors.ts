@@ -1,4 +1,4 @@
-/** Every error either service answers with: its code, its HTTP status and what it says when nothing better is known. */
+/** Every error that clients and internal services get: its code, its HTTP status and what it says when nothing better is known. */
 export const ERRORS = {
   invalid_request: { status: 400, message: 'The request is malformed.' },
   invalid_parameter: { status: 400, message: 'A parameter has an invalid value.' },
@@ -19,7 +19,15 @@ export const ERRORS = {
   gateway_timeout: { status: 504, message: 'The store took too long to answer.' },
 } as const satisfies Record<string, { status: number; message: string }>;
 
+/** What only the operators' listener answers with, beside those. */
+const OPERATORS_ERRORS = {
+  forbidden: { status: 403, message: 'This is not allowed from there.' },
+} as const;
+
+const ALL_ERRORS = { ...ERRORS, ...OPERATORS_ERRORS };
+
 export type ErrorCode = keyof typeof ERRORS;
+type AnyErrorCode = keyof typeof ALL_ERRORS;
 
 interface HttpErrorOptions {
   /** What really happened; logged, never sent. */
@@ -30,18 +38,18 @@ interface HttpErrorOptions {
 
 /** An answer other than success. `message` is public; the internal detail is the `cause`. */
 export class HttpError extends Error {
-  readonly code: ErrorCode;
+  readonly code: AnyErrorCode;
   readonly status: number;
   readonly headers: readonly string[];
 
-  constructor(code: ErrorCode, message: string = ERRORS[code].message, options: HttpErrorOptions = {}) {
+  constructor(code: AnyErrorCode, message: string = ALL_ERRORS[code].message, options: HttpErrorOptions = {}) {
     // A refusal is an everyday answer: where it was thrown tells nobody anything, and walking the stack is what costs.
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     Error.stackTraceLimit = stackTraceLimit;
     this.code = code;
-    this.status = ERRORS[code].status;
+    this.status = ALL_ERRORS[code].status;
     this.headers = options.headers ?? [];
   }
 }

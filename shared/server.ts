@@ -17,8 +17,8 @@ const STRICT: http.ServerOptions = {
   requireHostHeader: false,
 };
 
-/** HTTP/1.1 is what is spoken here; a client that offers nothing else in ALPN is refused (RFC 7301 §3.2). */
-const TLS: https.ServerOptions = { minVersion: 'TLSv1.2', ALPNProtocols: ['http/1.1'] };
+/** Whatever Node was told on its command line. In ALPN it chooses HTTP/1.1, and refuses who offers only others (RFC 7301 §3.2). */
+const TLS: https.ServerOptions = { minVersion: 'TLSv1.2' };
 
 const DEFAULT_HEADER_BYTES = 16_384;
 

@@ -43,15 +43,26 @@ export interface ServiceOptions<Parts> {
   readonly metrics: Metrics;
   /** When set, every request but probes and metrics must carry it as its bearer token. */
   readonly token: string | undefined;
+  readonly guard?: Guard | undefined;
   /** Throws when the service cannot work; tells `/readyz`. */
   check(): Promise<void>;
+}
+
+/** Who may ask at all, beside what the token says. What refuses throws an {HttpError}. */
+export interface Guard {
+  /** Sees every request first. */
+  admit(request: IncomingMessage): void;
+  /** Sees every request whose token is about to be looked at. */
+  beforeToken(request: IncomingMessage): void;
+  /** Is told of every request that came with a wrong token. */
+  wrongToken(request: IncomingMessage): void;
 }
 
 /** What is answered without a token. */
 const OPEN = ['/livez', '/readyz', '/metrics'];
 
 export function createService<Parts>(options: ServiceOptions<Parts>): RequestListener {
-  const { parts, logger, metrics, token, check } = options;
+  const { parts, logger, metrics, token, guard, check } = options;
   const router = createRouter<ServiceRoute<Parts>>([...options.routes, ...ownRoutes(metrics, check)]);
 
   async function answer(
@@ -59,11 +70,9 @@ export function createService<Parts>(options: ServiceOptions<Parts>): RequestLis
     response: ServerResponse,
     told: { operation: string },
   ): Promise<Answer> {
+    guard?.admit(request);
     const [path, search] = splitTarget(request.url ?? '');
-    const isOpen = token === undefined || OPEN.includes(path);
-    if (!isOpen && !carriesToken(request.headers.authorization, token)) {
-      throw new HttpError('unauthorized', 'The token of this service is required.');
-    }
+    if (token !== undefined && !OPEN.includes(path)) checkToken(request, token, guard);
     const match = router.find(request.method ?? '', path);
     told.operation = match.route.name;
     const query = new URLSearchParams(search);
@@ -89,6 +98,14 @@ export function createService<Parts>(options: ServiceOptions<Parts>): RequestLis
     }
     metrics.answered(told.operation, response.statusCode, (performance.now() - startedAt) / 1_000);
   };
+}
+
+function checkToken(request: IncomingMessage, token: string, guard: Guard | undefined): void {
+  guard?.beforeToken(request);
+  const { authorization } = request.headers;
+  if (carriesToken(authorization, token)) return;
+  if (authorization !== undefined) guard?.wrongToken(request);
+  throw new HttpError('unauthorized', 'The token of this service is required.');
 }
 
 /** What every service answers about itself. */

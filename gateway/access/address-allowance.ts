@@ -2,19 +2,21 @@ import { full, type Level, refill } from './bucket.ts';
 import { type Clock, systemClock } from './clock.ts';
 import { MINUTE, type Standing } from './verdict.ts';
 
-const LIMIT = 60;
+const REQUESTS = 60;
 const MAX_ADDRESSES = 10_000;
 
 /**
- * What a client address may send without a key that opens something: 60 requests a minute, kept in this process for the
- * addresses that came last.
+ * What an address may send a minute without a key or a token that opens something, kept in this process for the addresses
+ * that came last.
  */
 export class AddressAllowance {
   readonly #clock: Clock;
+  readonly #limit: number;
   readonly #entries = new Map<string, { level: Level; asOf: number }>();
 
-  constructor(clock: Clock = systemClock) {
+  constructor(clock: Clock = systemClock, limit = REQUESTS) {
     this.#clock = clock;
+    this.#limit = limit;
   }
 
   /** Takes one request from the allowance, if one is left, and tells where the address then stands. */
@@ -33,8 +35,8 @@ export class AddressAllowance {
     const entry = this.#entries.get(address);
     // A clock that was set back is no reason to refuse anyone.
     const fresh = entry === undefined || entry.asOf > now;
-    const level = fresh ? full(LIMIT) : refill(entry.level, LIMIT, MINUTE, now - entry.asOf);
-    const bucket = { name: 'address' as const, limit: LIMIT, window: MINUTE, ...level };
+    const level = fresh ? full(this.#limit) : refill(entry.level, this.#limit, MINUTE, now - entry.asOf);
+    const bucket = { name: 'address' as const, limit: this.#limit, window: MINUTE, ...level };
     return { outcome: 'admitted', now, buckets: [bucket], bannedUntil: 0 };
   }
 
