@@ -31,6 +31,8 @@ export class Exchange {
   standing: Standing | undefined;
   /** Fields of the key that hold no usable limit. */
   rejectedOverrides: string | undefined;
+  /** What went through a WebSocket, both ways in bytes, where one was opened. */
+  tunnel: { readonly bytesFromClient: number; readonly bytesFromCore: number } | undefined;
   /** The error that was answered; what really happened is its cause. */
   error: HttpError | undefined;
 

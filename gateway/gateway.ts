@@ -1,10 +1,11 @@
-import type { RequestListener } from 'node:http';
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { bearerToken } from '../shared/bearer.ts';
 import { readJsonBytes } from '../shared/body.ts';
 import { HttpError, toHttpError, unavailable } from '../shared/errors.ts';
 import { CALLER_ID } from '../shared/headers.ts';
 import type { Logger } from '../shared/logger.ts';
 import { createRouter } from '../shared/routes.ts';
+import type { Upgrades } from '../shared/upgrades.ts';
 import type { AddressAllowance } from './access/address-allowance.ts';
 import { holdsApiKey, parseApiKey } from './access/credential.ts';
 import { AccessUnavailable, type Limiter } from './access/limiter.ts';
@@ -12,35 +13,50 @@ import type { Standing, Verdict } from './access/verdict.ts';
 import { Admission } from './admission.ts';
 import { type CanonicalRequest, canonicalRequest } from './edge/canonical-request.ts';
 import { clientAddress, forwardedHeaders, networkOf, type TrustedProxies } from './edge/client-address.ts';
+import { asksForWebSocket, checkHandshake } from './edge/web-socket.ts';
 import { Exchange } from './exchange.ts';
 import type { Reference } from './reference/files.ts';
 import { serveReference } from './reference/serve.ts';
 import { logExchange } from './respond/access-log.ts';
 import { limitHeaders } from './respond/limit-headers.ts';
 import { sendError } from './respond/send-error.ts';
-import { ROUTES } from './routes.ts';
+import type { GatewayRoute } from './routes.ts';
+import type { Tunnels } from './tunnels.ts';
+import { upstreamFault } from './upstream/faults.ts';
 import type { Forwarder } from './upstream/forward.ts';
 import { requestHeaders } from './upstream/headers.ts';
+import { openTunnel, type Upgrade } from './upstream/tunnel.ts';
 
 export interface GatewayParts {
+  readonly routes: readonly GatewayRoute[];
   readonly limiter: Limiter;
   readonly allowance: AddressAllowance;
   readonly forwarder: Forwarder;
+  readonly tunnels: Tunnels;
   readonly reference: Reference;
   readonly logger: Logger;
   readonly trustedProxies: TrustedProxies;
   readonly bodyLimitBytes: number;
+  readonly coreTimeoutMs: number;
   /** Whether the IETF draft's RateLimit fields are sent. */
   readonly draftFields: boolean;
   readonly coreToken: string | undefined;
 }
 
+export interface Gateway {
+  readonly onRequest: RequestListener;
+  readonly upgrades: Upgrades;
+}
+
+/** The last step of a request that was admitted. */
+type PassOn = (exchange: Exchange, request: CanonicalRequest) => Promise<void>;
+
 /** The gateway: what happens to a request, from top to bottom. Each step returns what it learned or throws the answer. */
-export function createGateway(parts: GatewayParts): RequestListener {
-  const router = createRouter(ROUTES);
+export function createGateway(parts: GatewayParts): Gateway {
+  const router = createRouter(parts.routes);
   const admission = new Admission(() => parts.forwarder.limit);
 
-  async function serve(exchange: Exchange): Promise<void> {
+  async function serve(exchange: Exchange, passOn: PassOn): Promise<void> {
     const request = canonicalRequest(exchange.request);
     exchange.path = request.path;
     const file = parts.reference.get(request.path);
@@ -49,12 +65,34 @@ export function createGateway(parts: GatewayParts): RequestListener {
     admit(parts.allowance, exchange, verdict);
     exchange.route = router.find(request.method, request.path).route;
     if (holdsApiKey(request.target)) throw keyInTarget();
+    await passOn(exchange, request);
+  }
+
+  const forward: PassOn = async (exchange, request) => {
     const body = await readBody(exchange, request, admission, parts.bodyLimitBytes);
     await parts.forwarder.forward(
       { method: request.method, target: request.target, headers: headersForCore(exchange, request, parts), body },
       exchange.response,
       headersForClient(exchange, parts.draftFields),
     );
+  };
+
+  async function tunnel(exchange: Exchange, request: CanonicalRequest, upgrade: Upgrade): Promise<void> {
+    checkHandshake(exchange.request);
+    await readBody(exchange, request, admission, 0);
+    if (parts.tunnels.stopped) throw unavailable();
+    const asked = {
+      origin: parts.forwarder.nextOrigin(),
+      target: request.target,
+      headers: headersForCore(exchange, request, parts),
+      extraHeaders: headersForClient(exchange, parts.draftFields),
+      timeoutMs: parts.coreTimeoutMs,
+    };
+    const opened = await openTunnel(asked, upgrade).catch((fault: unknown) => {
+      throw upstreamFault(fault);
+    });
+    exchange.tunnel = opened;
+    parts.tunnels.add(opened, exchange.keyId as string);
   }
 
   function fail(exchange: Exchange, thrown: unknown): void {
@@ -65,15 +103,32 @@ export function createGateway(parts: GatewayParts): RequestListener {
     sendError(exchange, error, limitHeaders(exchange.standing, parts.draftFields));
   }
 
-  return (request, response) => {
+  function takesWebSocket({ url = '' }: IncomingMessage): boolean {
+    try {
+      return router.find('GET', url.split('?', 1)[0] as string).route.webSocket === true;
+    } catch {
+      return false;
+    }
+  }
+
+  function take(request: IncomingMessage, response: ServerResponse, passOn: PassOn): void {
     const client = clientAddress(request, parts.trustedProxies);
     const exchange = new Exchange(request, response, client, networkOf(client));
     response.once('close', () => logExchange(parts.logger, exchange));
-    serve(exchange)
+    serve(exchange, passOn)
       .catch((thrown: unknown) => fail(exchange, thrown))
       .finally(() => {
         if (exchange.shareOf !== undefined) admission.leave(exchange.shareOf);
       });
+  }
+
+  return {
+    onRequest: (request, response) => take(request, response, forward),
+    upgrades: {
+      areTaken: (request) => asksForWebSocket(request) && takesWebSocket(request),
+      take: (request, response, socket, head) =>
+        take(request, response, (exchange, canonical) => tunnel(exchange, canonical, { request, socket, head })),
+    },
   };
 }
 

@@ -6,6 +6,8 @@ export interface GatewayRoute extends Route {
   readonly operation: string;
   /** Whether the operation takes a body. Any other body is refused. */
   readonly takesBody: boolean;
+  /** Whether a client may go on as a WebSocket here, with an upgrade of its GET; anywhere else an upgrade is passed over. */
+  readonly webSocket?: boolean;
   /** Headers on every answer of a deprecated operation, as a flat list. */
   readonly deprecation?: readonly string[];
 }

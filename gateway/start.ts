@@ -6,7 +6,7 @@ import type { Logger } from '../shared/logger.ts';
 import { createMetrics, type Metrics } from '../shared/metrics.ts';
 import type { Running } from '../shared/run.ts';
 import { type RunningServer, startServer } from '../shared/server.ts';
-import type { ServerLimits } from '../shared/server-limits.ts';
+import { DEFAULT_LIMITS, type ServerLimits } from '../shared/server-limits.ts';
 import { createService, type ServiceOptions } from '../shared/service.ts';
 import { AddressAllowance } from './access/address-allowance.ts';
 import type { Access } from './access/limiter.ts';
@@ -27,6 +27,8 @@ import { createGateway } from './gateway.ts';
 import { loadReference } from './reference/files.ts';
 import { limitHeaders } from './respond/limit-headers.ts';
 import { connectionError, sendRawError } from './respond/send-error.ts';
+import { type GatewayRoute, ROUTES } from './routes.ts';
+import { Tunnels } from './tunnels.ts';
 import { createForwarder } from './upstream/forward.ts';
 
 /** A few people, the command line and Prometheus: nobody else has business there. */
@@ -36,15 +38,17 @@ const OPERATORS_HEAD_BYTES = 8_192;
 /**
  * The gateway in one process: what it decides by, clients, operators; stops in reverse.
  * @param limits what clients are allowed, where it is not what every server allows
+ * @param routes what clients may reach
  */
 export async function startGateway(
   settings: GatewaySettings,
   logger: Logger,
   limits: Partial<ServerLimits> = {},
+  routes: readonly GatewayRoute[] = ROUTES,
 ): Promise<Running> {
   const metrics = createMetrics('gateway_admin');
   const access = await openAccess(settings, logger);
-  const clients = await serveClients(settings, access, logger, metrics, limits);
+  const clients = await serveClients(settings, access, logger, metrics, limits, routes);
   const operators = await serveOperators(settings, access, logger, {
     metrics,
     async check() {
@@ -84,12 +88,16 @@ export async function openAccess(settings: GatewaySettings, logger: Logger): Pro
 /** Takes clients' requests: upstream, then gateway. */
 export async function serveClients(
   settings: GatewaySettings,
-  { limiter }: Access,
+  { limiter, keys }: Access,
   logger: Logger,
   metrics: Metrics,
-  limits: Partial<ServerLimits> = {},
+  given: Partial<ServerLimits> = {},
+  routes: readonly GatewayRoute[] = ROUTES,
 ): Promise<RunningServer> {
+  // The longest wait for the core must not look like silence.
+  const limits = { ...DEFAULT_LIMITS, silenceMs: Math.max(35_000, settings.CORE_TIMEOUT_MS + 5_000), ...given };
   const forwarder = createForwarder(settings.CORE_URL, settings.CORE_TIMEOUT_MS);
+  const tunnels = new Tunnels(keys, limits.webSocketIdleMs);
   const allowance = new AddressAllowance();
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
   const draftFields = settings.RATELIMIT_FIELDS === 'on';
@@ -98,14 +106,17 @@ export async function serveClients(
   const server = await startServer({
     host: settings.HOST,
     port: settings.PORT,
-    onRequest: createGateway({
+    ...createGateway({
+      routes,
       limiter,
       allowance,
       forwarder,
+      tunnels,
       reference: loadReference(),
       logger,
       trustedProxies,
       bodyLimitBytes: settings.BODY_LIMIT_BYTES,
+      coreTimeoutMs: settings.CORE_TIMEOUT_MS,
       draftFields,
       coreToken: settings.CORE_TOKEN,
     }),
@@ -113,8 +124,7 @@ export async function serveClients(
     certificate,
     // What is too long is answered like any other refusal, so the server lets somewhat more through.
     maxHeaderBytes: 2 * MAX_HEAD_LENGTH,
-    // The longest wait for the core must not look like silence.
-    limits: { silenceMs: Math.max(35_000, settings.CORE_TIMEOUT_MS + 5_000), ...limits },
+    limits,
     countedAs: (remoteAddress) => countedAs(remoteAddress, trustedProxies),
     onRefused: countRefusals(metrics, logger),
   });
@@ -128,6 +138,7 @@ export async function serveClients(
     renew: server.renew,
     async stop(options) {
       stopWatching?.();
+      tunnels.stop();
       await server.stop(options);
       await forwarder.close();
     },

@@ -96,6 +96,11 @@ export class Connections {
     return this.#connections.get(socket)?.answers;
   }
 
+  /** Whether nothing is being answered. */
+  isIdle(socket: Socket): boolean {
+    return this.#answersOn(socket)?.size === 0;
+  }
+
   /**
    * Whether an error may be written on a connection whose bytes make no sense any more. Only the request that they belong
    * to may be waiting for an answer, with nothing of it sent: anything else would take the error for its own.

@@ -10,6 +10,8 @@ export interface ServerLimits {
   readonly keepAliveMs: number;
   /** For nothing to move in either direction. Above requestMs, which has an answer to give. */
   readonly silenceMs: number;
+  /** For nothing to come from either side of a WebSocket; most clients and servers ping twice a minute. */
+  readonly webSocketIdleMs: number;
   /** How often all of these are looked at. */
   readonly checkEveryMs: number;
   readonly connections: number;
@@ -26,6 +28,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
   answerMs: 30_000,
   keepAliveMs: 5_000,
   silenceMs: 35_000,
+  webSocketIdleMs: 60_000,
   checkEveryMs: 1_000,
   connections: 10_000,
   connectionsPerAddress: 1_000,

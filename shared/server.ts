@@ -5,6 +5,7 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type ConnectionCaps, Connections } from './connections.ts';
 import { DEFAULT_LIMITS, type ServerLimits } from './server-limits.ts';
+import { takeUpgrades, type Upgrades } from './upgrades.ts';
 
 /** How long a connection can stay open without a request: Node waits a second longer than it says. */
 export const LONGEST_IDLE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500;
@@ -63,6 +64,7 @@ export interface Listening extends ConnectionCaps {
    * Without it such connections are cut.
    */
   onUnusable?: (fault: NodeJS.ErrnoException, socket: Socket) => void;
+  upgrades?: Upgrades | undefined;
   /** With it, TLS is spoken, and nothing else. */
   certificate?: Certificate | undefined;
   maxHeaderBytes?: number;
@@ -77,9 +79,16 @@ const DEFAULT_GRACE_MS = 10_000;
  * @throws the system's error, EADDRINUSE for instance, when the address cannot be taken
  */
 export async function startServer(listening: Listening): Promise<RunningServer> {
-  const { host, port, onRequest, onUnusable, certificate } = listening;
+  const { host, port, onRequest, onUnusable, upgrades, certificate } = listening;
   const limits = { ...DEFAULT_LIMITS, ...listening.limits };
-  const server = createServer(optionsOf(limits, listening.maxHeaderBytes), limits, certificate);
+  const options = {
+    ...optionsOf(limits, listening.maxHeaderBytes),
+    // Where answers are under way, what an upgrade has to say would get between them.
+    shouldUpgradeCallback: (request: http.IncomingMessage) =>
+      upgrades?.areTaken(request) === true && connections.isIdle(request.socket),
+  };
+  const server = createServer(options, limits, certificate);
+  if (upgrades !== undefined) takeUpgrades(server, upgrades);
   const connections = new Connections(server, limits, listening);
   let stopping = false;
 

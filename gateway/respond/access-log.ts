@@ -8,6 +8,8 @@ const CLIENT_CLOSED_REQUEST = 499;
 /** A longer path is none of ours, and would make a line too long to be written in one piece. */
 const MAX_PATH_LENGTH = 1_024;
 
+const SWITCHING_PROTOCOLS = 101;
+
 /** The one line that every request leaves: these fields and no others, so that no key can get into a log. */
 export function logExchange(logger: Logger, exchange: Exchange): void {
   const { request, error } = exchange;
@@ -24,6 +26,8 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
     mode: exchange.mode,
     rejectedOverrides: exchange.rejectedOverrides || undefined,
     address: exchange.address,
+    bytesFromClient: exchange.tunnel?.bytesFromClient,
+    bytesFromCore: exchange.tunnel?.bytesFromCore,
     durationMs: Math.round((performance.now() - exchange.startedAt) * 1_000) / 1_000,
   };
   if (error?.code === 'internal_error') logger.error({ ...line, err: error.cause }, 'request');
@@ -32,7 +36,8 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
   else logger.info(line, 'request');
 }
 
-function statusOf({ response, error }: Exchange): number {
+function statusOf({ response, error, tunnel }: Exchange): number {
+  if (tunnel !== undefined) return SWITCHING_PROTOCOLS;
   if (response.writableFinished) return response.statusCode;
   return error?.status ?? CLIENT_CLOSED_REQUEST;
 }

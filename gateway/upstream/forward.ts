@@ -24,6 +24,8 @@ export interface Forwarder {
    * @throws {HttpError} 502, 503 or 504, while nothing has been sent; once something has, the client's connection is cut
    */
   forward(request: UpstreamRequest, response: ServerResponse, extraHeaders: readonly string[]): Promise<void>;
+  /** The origin of the next core in turn, for what goes there by another way. */
+  nextOrigin(): string;
   /** How many requests the cores may be asked at once, as things stand. */
   readonly limit: number;
   close(): Promise<void>;
@@ -99,6 +101,7 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
         throw upstreamFault(fault);
       }
     },
+    nextOrigin: () => cores.next().origin,
     get limit() {
       return cores.limit;
     },

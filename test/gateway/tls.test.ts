@@ -4,6 +4,7 @@ import { copyFile, mkdir, readFile, rename, symlink, writeFile } from 'node:fs/p
 import https from 'node:https';
 import net, { type Socket } from 'node:net';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { expect, test } from 'vitest';
 import { readGatewaySettings } from '../../gateway/config.ts';
@@ -136,6 +137,7 @@ test('new files that are no good raise one alarm, and the last good ones stay un
     .poll(alarms, { timeout: 5_000 })
     .toEqual([expect.objectContaining({ reason: 'must be the key of the certificate' })]);
   expect(await isRefused(stack.gateway, { ca })).toBe(false);
+  await sleep(2_200);
   await renew(next);
   const nextCa = await readFile(next.caFile);
   await expect.poll(() => isRefused(stack.gateway, { ca: nextCa }), { timeout: 5_000 }).toBe(false);

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { readCoreSettings } from '../../core/config.ts';
 import { startCore } from '../../core/core.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
+import type { GatewayRoute } from '../../gateway/routes.ts';
 import { startGateway } from '../../gateway/start.ts';
 import type { ServerLimits } from '../../shared/server-limits.ts';
 import { cleanUp } from './clean-up.ts';
@@ -37,10 +38,12 @@ export async function temporaryFolder(): Promise<string> {
 /**
  * A core and a gateway, wired as their mains wire them, on ports of their own. Gone after the test, or after its file.
  * @param limits what the gateway allows its clients, where the defaults would take too long
+ * @param routes what clients may reach, where it is not the store's operations
  */
 export async function startStack(
   environment: Record<string, string> = {},
   limits: Partial<ServerLimits> = {},
+  routes?: readonly GatewayRoute[],
 ): Promise<Stack> {
   const directory = environment.DATA_DIR ?? (await temporaryFolder());
   const { logger, lines } = readableLog();
@@ -56,7 +59,7 @@ export async function startStack(
     PORT: '0',
     ADMIN_PORT: '0',
   };
-  const gateway = await startGateway(readGatewaySettings(settings), logger, limits);
+  const gateway = await startGateway(readGatewaySettings(settings), logger, limits, routes);
   const { gateway: url = '', admin: adminUrl = '' } = gateway.addresses;
   knowCore(core.addresses.core ?? '');
   knowGateway(url, settings.CORE_URL ?? '');

@@ -1,0 +1,54 @@
+import { randomBytes } from 'node:crypto';
+
+/**
+ * Follows the frames of one direction of a WebSocket (RFC 6455 §5.2), to know when one of ours may be put in: between
+ * two of them.
+ */
+export class FrameBoundary {
+  #head: number[] = [];
+  #payloadLeft = 0;
+
+  get isBetweenFrames(): boolean {
+    return this.#head.length === 0 && this.#payloadLeft === 0;
+  }
+
+  push(chunk: Buffer): void {
+    let at = 0;
+    while (at < chunk.length) {
+      if (this.#payloadLeft > 0) {
+        const skipped = Math.min(this.#payloadLeft, chunk.length - at);
+        this.#payloadLeft -= skipped;
+        at += skipped;
+      } else {
+        this.#head.push(chunk[at++] as number);
+        this.#readHead();
+      }
+    }
+  }
+
+  #readHead(): void {
+    const [, second] = this.#head;
+    if (second === undefined || this.#head.length < headLength(second)) return;
+    this.#payloadLeft = payloadLength(this.#head, second & 0x7f);
+    this.#head = [];
+  }
+}
+
+/** Two bytes, an extended length, and a mask. */
+function headLength(second: number): number {
+  const length = second & 0x7f;
+  return 2 + (length === 127 ? 8 : length === 126 ? 2 : 0) + (second & 0x80 ? 4 : 0);
+}
+
+function payloadLength(head: readonly number[], length: number): number {
+  if (length < 126) return length;
+  return head.slice(2, length === 126 ? 4 : 10).reduce((sum, byte) => sum * 256 + byte, 0);
+}
+
+/** @param isMasked as every frame of a client is (RFC 6455 §5.3) */
+export function closeFrame(code: number, isMasked: boolean): Buffer {
+  const payload = Buffer.from([code >> 8, code & 0xff]);
+  if (!isMasked) return Buffer.concat([Buffer.from([0x88, 2]), payload]);
+  const mask = randomBytes(4);
+  return Buffer.concat([Buffer.from([0x88, 0x82]), mask, payload.map((byte, at) => byte ^ (mask[at] as number))]);
+}

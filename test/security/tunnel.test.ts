@@ -1,0 +1,161 @@
+import { readFile } from 'node:fs/promises';
+import { expect, test } from 'vitest';
+import { createAuthority } from '../support/certificates.ts';
+import { send, sendBytes } from '../support/http.ts';
+import { echo, HANDSHAKE, headOf, open, opened, PATH, SLOW, startLive } from './web-socket.ts';
+import { webSocketCore } from './web-socket-core.ts';
+
+test('a WebSocket costs one request, and its 101 says where the client stands', async () => {
+  const core = await webSocketCore();
+  const stack = await startLive({ CORE_URL: core.url });
+  const key = await stack.issueKey(SLOW);
+  const tunnel = await opened(stack, key, PATH, { headers: { 'X-Request-Id': 'mine' } });
+  expect(tunnel.headers).toMatchObject({
+    'x-ratelimit-limit': '3',
+    'x-ratelimit-remaining': '2',
+    ratelimit: expect.any(String),
+    'x-request-id': 'mine',
+  });
+  expect((await echo(tunnel, 'hello')).toString()).toBe('hello');
+  const large = Buffer.alloc(3_000_000, 'x');
+  expect((await echo(tunnel, large)).equals(large)).toBe(true);
+  const next = await send(`${stack.gateway}/v1/pets`, { key });
+  expect(next.headers['x-ratelimit-remaining']).toBe('1');
+
+  tunnel.webSocket.close(4_000);
+  expect(await tunnel.closed).toBe(4_000);
+  await expect.poll(() => core.closeCodes).toEqual([4_000]);
+  const line = () => stack.log.find(({ requestId }) => requestId === 'mine');
+  await expect.poll(line).toMatchObject({ status: 101, operation: 'watchPets', keyId: key.slice(3, 15), path: PATH });
+  expect(line()?.bytesFromClient).toBeGreaterThan(3_000_000);
+  expect(line()?.bytesFromCore).toBeGreaterThan(3_000_000);
+  expect(line()?.durationMs).toBeGreaterThan(0);
+});
+
+test('the core hears what it hears with any request: no key, no claims of the client, the target as it was checked', async () => {
+  const core = await webSocketCore();
+  const stack = await startLive({ CORE_URL: core.url, CORE_TOKEN: 'token-for-the-core' });
+  const key = await stack.issueKey();
+  const claims = {
+    'X-Caller-Id': 'claim',
+    x_caller_id: 'claim',
+    'X-Forwarded-For': 'claim',
+    'X-Forwarded-Proto': 'claim',
+    Forwarded: 'for=claim',
+    Cookie: 'claim',
+    'X-Secret': 'claim',
+    Connection: 'Upgrade, X-Secret',
+    'Keep-Alive': 'claim',
+    'X-Fine': 'kept',
+    'Sec-WebSocket-Protocol': 'v1.pets',
+  };
+  const answer = await sendBytes(stack.gateway, headOf(key, claims, `${PATH}?a=%27'b&c=%2B//`), 500);
+  expect(answer).toMatch(/^HTTP\/1\.1 101 /);
+  const [{ headers = {}, url, rawHeaders = [] } = {}] = core.handshakes;
+  expect(url).toBe(`${PATH}?a=%27'b&c=%2B//`);
+  expect(headers).toMatchObject({
+    authorization: 'Bearer token-for-the-core',
+    connection: 'Upgrade',
+    upgrade: 'websocket',
+    'sec-websocket-protocol': 'v1.pets',
+    'x-caller-id': key.slice(3, 15),
+    'x-forwarded-for': '127.0.0.1',
+    'x-forwarded-proto': 'http',
+    'x-fine': 'kept',
+    host: new URL(core.url).host,
+  });
+  expect(rawHeaders.join()).not.toMatch(/claim/);
+  expect(rawHeaders.join()).not.toContain(key);
+});
+
+test('who has no good key, or no request left, gets no WebSocket, and the core hears nothing', async () => {
+  const core = await webSocketCore();
+  const stack = await startLive({ CORE_URL: core.url });
+  expect(await open(stack)).toBe(401);
+  expect(await open(stack, 'as_000000000000_00000000000000000000000000000000000000')).toBe(401);
+  const key = await stack.issueKey({ plan: 'enterprise', minute: 2, day: 100 });
+  await opened(stack, key);
+  await opened(stack, key);
+  const refused = await sendBytes(stack.gateway, headOf(key));
+  expect(refused).toMatch(/^HTTP\/1\.1 429 /);
+  expect(refused).toMatch(/\r\nX-RateLimit-Remaining: 0\r\n.*\r\nRetry-After: \d+\r\n.*"code":"rate_limit_exceeded"/s);
+  expect(refused).toMatch(/\r\nConnection: close\r\n/);
+  expect(core.handshakes).toHaveLength(2);
+  const wanted = stack.log.filter(({ path }) => path === PATH).map(({ status }) => status);
+  await expect.poll(() => wanted).toEqual([401, 401, 429]);
+});
+
+test('an upgrade to anything else, or anywhere else, is passed over', async () => {
+  const core = await webSocketCore();
+  const stack = await startLive({ CORE_URL: core.url });
+  const key = await stack.issueKey();
+  for (const [target, upgrade] of [
+    ['/v1/pets', 'websocket'],
+    [PATH, 'h2c'],
+    [PATH, 'websocket, h2c'],
+    [PATH, 'TLS/1.2'],
+  ]) {
+    const headers = { ...HANDSHAKE, Upgrade: upgrade as string };
+    expect((await send(stack.gateway + target, { key, headers })).status).toBe(200);
+  }
+  expect(core.requests.map(({ headers }) => headers.upgrade)).toEqual(Array(4).fill(undefined));
+  expect((await send(stack.gateway + PATH, { method: 'POST', key, headers: HANDSHAKE })).status).toBe(405);
+  expect(core.handshakes).toHaveLength(0);
+});
+
+test('an upgrade behind a request that is still being answered is passed over, so that answers keep their order', async () => {
+  const core = await webSocketCore();
+  const stack = await startLive({ CORE_URL: core.url });
+  const key = await stack.issueKey();
+  const first = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
+  const received = await sendBytes(stack.gateway, first + headOf(key));
+  expect(received.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200']);
+  expect(core.handshakes).toHaveLength(0);
+});
+
+test.for([
+  ['of another version', { 'Sec-WebSocket-Version': '8' }],
+  ['with a key that is none', { 'Sec-WebSocket-Key': 'short' }],
+  ['with two keys', { 'Sec-WebSocket-Key': `${HANDSHAKE['Sec-WebSocket-Key']}, ${HANDSHAKE['Sec-WebSocket-Key']}` }],
+  ['whose key would stay behind', { Connection: 'Upgrade, Sec-WebSocket-Key' }],
+  ['with a body', { 'Content-Length': '5' }],
+  ['with a body of chunks', { 'Transfer-Encoding': 'chunked' }],
+] as const)('a handshake %s is 400, and the core hears nothing', async ([, headers]) => {
+  const core = await webSocketCore();
+  const stack = await startLive({ CORE_URL: core.url });
+  const answer = await sendBytes(
+    stack.gateway,
+    `${headOf(await stack.issueKey(), headers)}GET /v1/pets HTTP/1.1\r\n\r\n`,
+  );
+  expect(answer).toMatch(/^HTTP\/1\.1 400 .*"code":"invalid_request"/s);
+  expect(answer.match(/HTTP\/1\.1/g)).toHaveLength(1);
+  expect(core.handshakes.length + core.requests.length).toBe(0);
+});
+
+test.for([
+  ['is not there', undefined, {}, 502, 'bad_gateway'],
+  ['never answers', () => {}, { CORE_TIMEOUT_MS: '300' }, 504, 'gateway_timeout'],
+  ['hangs up', (socket) => socket.destroy(), {}, 502, 'bad_gateway'],
+  ['knows no such room', (socket) => socket.end('HTTP/1.1 404 Not Found\r\n\r\n'), {}, 404, 'not_found'],
+  ['refuses our token', (socket) => socket.end('HTTP/1.1 403 Forbidden\r\n\r\n'), {}, 502, 'bad_gateway'],
+] as [string, ((socket: import('node:stream').Duplex) => void) | undefined, Record<string, string>, number, string][])(
+  'a core that %s is told in the Error shape',
+  async ([, onUpgrade, environment, status, code]) => {
+    const url = onUpgrade === undefined ? 'http://127.0.0.1:1' : (await webSocketCore(onUpgrade)).url;
+    const stack = await startLive({ CORE_URL: url, ...environment });
+    const answer = await sendBytes(stack.gateway, headOf(await stack.issueKey()));
+    expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} .*X-RateLimit-Remaining: 59.*"code":"${code}"`, 's'));
+    expect(stack.log.filter(({ level }) => level >= 50)).toEqual([]);
+  },
+);
+
+test('it works over TLS, and the core hears that it did', async () => {
+  const { certFile, keyFile, caFile } = await createAuthority();
+  const core = await webSocketCore();
+  const stack = await startLive({ CORE_URL: core.url, TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile });
+  const tunnel = await opened(stack, await stack.issueKey(), PATH, { ca: await readFile(caFile) });
+  expect((await echo(tunnel, 'hello')).toString()).toBe('hello');
+  expect(core.handshakes[0]?.headers['x-forwarded-proto']).toBe('https');
+  const [code] = await Promise.all([tunnel.closed, stack.stop()]);
+  expect(code).toBe(1_001);
+});
