@@ -23,7 +23,8 @@ export interface Stack {
   admin(method: string, path: string, body?: unknown): Promise<Answer>;
   /** Issues a key and gives the whole of it. */
   issueKey(key?: Record<string, unknown>): Promise<string>;
-  stop(): Promise<void>;
+  /** @param lameDuckMs how long to go on serving first */
+  stop(lameDuckMs?: number): Promise<void>;
 }
 
 const ADMIN_TOKEN = 'token-of-the-tests';
@@ -70,8 +71,8 @@ export async function startStack(
   }
 
   let stopped: Promise<void> | undefined;
-  const stop = () => (stopped ??= gateway.stop(0).then(() => core.stop(0)));
-  cleanUp(stop);
+  const stop = (lameDuckMs = 0) => (stopped ??= gateway.stop(lameDuckMs).then(() => core.stop(0)));
+  cleanUp(() => stop());
   return {
     gateway: url,
     core: core.addresses.core ?? '',
