@@ -63,7 +63,7 @@ test.for([
   ['pg', ['core/store/postgres.ts']],
   ['@prometheus-io/client', ['shared/metrics.ts']],
   ['pino', ['shared/logger.ts']],
-  ['commander', ['gateway/admin/cli.ts']],
+  ['commander', ['gateway/admin/cli.ts', 'gateway/admin/commands/']],
   ['node:sqlite', ['core/store/sqlite.ts']],
 ] as const)('%s is known in its own place only', ([name, places]) => {
   const users = product.filter(({ imports }) => imports.includes(name)).map(({ path }) => path);

@@ -35,9 +35,11 @@ export const redactApiKeys = (text: string): string => text.replaceAll(API_KEY_I
 /** Whether somebody put a key into a text in which none belongs. */
 export const holdsApiKey = (text: string): boolean => text.includes('as_') && text.search(API_KEY_IN_TEXT) !== -1;
 
-/** A new key: the whole of it, for its owner and for this once, and what is kept of it. */
-export function createApiKey(): { apiKey: string; credential: Credential } {
-  const id = randomText(ID_LENGTH);
+/**
+ * A new key: the whole of it, for its owner and for this once, and what is kept of it.
+ * @param id of the key that gets a new secret; a new key has an id of its own
+ */
+export function createApiKey(id = randomText(ID_LENGTH)): { apiKey: string; credential: Credential } {
   const secret = randomText(SECRET_LENGTH);
   const unchecked = `as_${id}_${secret}`;
   return { apiKey: unchecked + checkOf(unchecked), credential: { id, digest: digestOf(secret) } };

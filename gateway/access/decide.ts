@@ -22,24 +22,19 @@ export interface Decided {
 }
 
 export function decide(record: KeyRecord, state: KeyState, digest: string, plans: PlanTable, clock: number): Decided {
-  const asOf = state.asOf !== undefined && state.asOf > clock + JITTER ? clock : state.asOf;
-  const now = Math.max(clock, asOf ?? 0);
+  const { asOf, now } = timesOf(state, clock);
   const reason = unauthorized(record, digest, now);
   if (reason !== undefined) return { verdict: { outcome: 'unauthorized', reason } };
 
   const limits = limitsOf(record, plans[record.plan]);
   if (limits === undefined) return { verdict: { outcome: 'undecided', reason: 'misconfigured' } };
 
-  const elapsed = asOf === undefined ? DAY : now - asOf;
-  const levels = {
-    minute: refill(state.minute, limits.minute, MINUTE, elapsed),
-    day: refill(state.day, limits.day, DAY, elapsed),
-  };
+  const levels = levelsOf(state, limits, asOf, now);
   const answer = (outcome: Decision['outcome'], { minute, day }: Levels, bannedUntil: number): Decision => ({
     outcome,
     plan: record.plan,
     now,
-    buckets: [bucket('minute', limits.minute, MINUTE, minute), bucket('day', limits.day, DAY, day)],
+    buckets: bucketsOf(limits, { minute, day }),
     bannedUntil,
     mode: 'shared',
     rejected: '',
@@ -60,14 +55,42 @@ export function decide(record: KeyRecord, state: KeyState, digest: string, plans
   return { verdict: answer('banned', levels, banned.bannedUntil), state: banned };
 }
 
+/**
+ * Both buckets of a key as a decision would find them, for people to look at: nothing is taken. Undefined for a key that
+ * has no limits.
+ */
+export function look(
+  record: Pick<KeyRecord, 'minute' | 'day'>,
+  state: KeyState,
+  plan: Plan,
+  clock: number,
+): readonly [minute: BucketState, day: BucketState] | undefined {
+  const limits = limitsOf(record, plan);
+  const { asOf, now } = timesOf(state, clock);
+  return limits && bucketsOf(limits, levelsOf(state, limits, asOf, now));
+}
+
+function timesOf(state: KeyState, clock: number): { asOf: number | undefined; now: number } {
+  const asOf = state.asOf !== undefined && state.asOf > clock + JITTER ? clock : state.asOf;
+  return { asOf, now: Math.max(clock, asOf ?? 0) };
+}
+
 interface Levels {
   readonly minute: Level;
   readonly day: Level;
 }
 
+function levelsOf(state: KeyState, limits: Limits, asOf: number | undefined, now: number): Levels {
+  const elapsed = asOf === undefined ? DAY : now - asOf;
+  return {
+    minute: refill(state.minute, limits.minute, MINUTE, elapsed),
+    day: refill(state.day, limits.day, DAY, elapsed),
+  };
+}
+
 type Limits = Required<Plan>;
 
-function limitsOf(record: KeyRecord, plan: Plan): Limits | undefined {
+function limitsOf(record: Pick<KeyRecord, 'minute' | 'day'>, plan: Plan): Limits | undefined {
   const { minute = plan.minute, day = plan.day } = record;
   const { ban_after, ban_within_seconds, ban_seconds } = plan;
   if (!minute || !day || !ban_after || !ban_within_seconds || !ban_seconds) return undefined;
@@ -88,6 +111,11 @@ function unauthorized(record: KeyRecord, digest: string, now: number): Unauthori
   if (record.expiresAt !== undefined && record.expiresAt <= now) return 'expired';
   return undefined;
 }
+
+const bucketsOf = (limits: Limits, { minute, day }: Levels): readonly [BucketState, BucketState] => [
+  bucket('minute', limits.minute, MINUTE, minute),
+  bucket('day', limits.day, DAY, day),
+];
 
 const bucket = (name: BucketState['name'], limit: number, window: number, level: Level): BucketState => ({
   name,

@@ -36,6 +36,13 @@ export interface KeyState {
   readonly bans: number;
   readonly admitted: number;
   readonly refused: number;
+  /** Why an operator banned the key, until when; of no meaning for a ban that ends at another time. */
+  readonly banReason?: BanReason | undefined;
+}
+
+export interface BanReason {
+  readonly text: string;
+  readonly until: number;
 }
 
 /** The state of a key before its first decision, which fills its buckets. */
@@ -50,13 +57,20 @@ export const FRESH: KeyState = {
   refused: 0,
 };
 
-/** A key as operators see it. */
-export interface KeyEntry {
+/** A key as operators see it, with what decisions left behind of it. */
+export interface KeyEntry extends KeyState {
   readonly id: string;
   /** False for data that no decision can be taken on, as a hand on the data can leave it. */
   readonly isReadable: boolean;
   readonly record: Omit<KeyRecord, 'secret' | 'oldSecret' | 'plan'> & { readonly plan: string };
-  readonly bannedUntil: number;
-  readonly admitted: number;
-  readonly refused: number;
+}
+
+/**
+ * What an operator changes of a key. A member that is there and undefined is taken away. Bucket levels are no part of it:
+ * what was used stays used.
+ */
+export interface KeyChange {
+  readonly record?: Partial<KeyRecord>;
+  /** A ban to begin, or 'lift' for its end: with the strikes that led to it forgotten, lest the next one ban at once. */
+  readonly ban?: BanReason | 'lift';
 }

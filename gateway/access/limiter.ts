@@ -1,6 +1,7 @@
 import { HttpError } from '../../shared/errors.ts';
 import type { Credential } from './credential.ts';
-import type { KeyEntry, KeyRecord } from './keys.ts';
+import type { KeyChange, KeyEntry, KeyRecord } from './keys.ts';
+import type { PlanChange, RecordedChange } from './plan-history.ts';
 import type { StoredPlans } from './plans.ts';
 import type { Verdict } from './verdict.ts';
 
@@ -22,25 +23,62 @@ export class AccessUnavailable extends HttpError {
 
 /** Where API keys are kept. Every call throws {AccessUnavailable} when that cannot be reached. */
 export interface KeyStore {
+  /** The clock that decisions go by: Unix time in microseconds. */
+  now(): Promise<number>;
   create(id: string, record: KeyRecord): Promise<void>;
   get(id: string): Promise<KeyEntry | undefined>;
   /** Newest first. */
-  list(offset: number, limit: number): Promise<KeyList>;
+  list(query: KeyQuery): Promise<KeyList>;
+  /**
+   * Changes a key to what `make` makes of it; asks again when somebody else was quicker.
+   * @returns false when there is no such key
+   * @throws {Unreadable} for a key that is not what a key looks like
+   */
+  change(id: string, make: (record: KeyRecord) => KeyChange): Promise<boolean>;
   /** Revokes a key for good. False when there was none. */
   remove(id: string): Promise<boolean>;
 }
 
-export interface KeyList {
-  readonly total: number;
-  readonly keys: readonly KeyEntry[];
+/** The key's data is not what a key's data looks like, as a hand on the data can leave it. */
+export class Unreadable extends HttpError {
+  constructor() {
+    super('conflict', "The key's data cannot be read. Mend it by hand, or revoke the key.");
+  }
 }
 
-/** Where the plan table is kept. Every call throws {AccessUnavailable} when that cannot be reached. */
+export interface KeyQuery {
+  readonly offset: number;
+  readonly limit: number;
+  /** Part of the name, in any case. */
+  readonly name?: string | undefined;
+  /** Only keys that are banned beyond this time. */
+  readonly bannedAfter?: number | undefined;
+}
+
+export interface KeyList {
+  /** How many keys there are, wanted or not. */
+  readonly total: number;
+  readonly keys: readonly KeyEntry[];
+  /** Where to go on: the list was full, or enough keys were looked at for one time. Undefined at the end. */
+  readonly next: number | undefined;
+}
+
+/** Where the plan table and its history are kept. Every call throws {AccessUnavailable} when that cannot be reached. */
 export interface PlanStore {
   read(): Promise<StoredPlans>;
   /** Adds the fields that are missing; what a person has set stays. */
   seed(plans: StoredPlans): Promise<void>;
-  write(plans: StoredPlans): Promise<void>;
+  /**
+   * Sets fields, in one step with looking whether the table still is what the caller has seen.
+   * @param seen undefined to set them whatever is there
+   * @returns the table as it was; undefined when it is not `seen`, and then nothing was set
+   */
+  change(changes: StoredPlans, seen?: StoredPlans): Promise<StoredPlans | undefined>;
+  record(change: PlanChange): Promise<void>;
+  /** Records a change unless the newest record already leads to its version: every gateway that sees it reports it. */
+  recordOnce(change: PlanChange): Promise<void>;
+  /** Newest first. */
+  history(limit: number): Promise<RecordedChange[]>;
 }
 
 /** A limiter with its stores, and how to let go of them. */

@@ -1,6 +1,15 @@
 import type { Logger } from '../../shared/logger.ts';
 import type { PlanStore } from './limiter.ts';
-import { DEFAULT_PLANS, type PlanTable, type RejectedValue, readPlans, storedPlans } from './plans.ts';
+import { versionOf } from './plan-history.ts';
+import { PlanWatch } from './plan-watch.ts';
+import {
+  DEFAULT_PLANS,
+  type PlanTable,
+  type RejectedValue,
+  readPlans,
+  type StoredPlans,
+  storedPlans,
+} from './plans.ts';
 
 /** Twice a second, so that an edit is live within one. */
 const REFRESH_MS = 500;
@@ -11,16 +20,19 @@ const REFRESH_MS = 500;
  */
 export class PlanBook {
   #table: PlanTable = DEFAULT_PLANS;
+  #stored: StoredPlans | undefined;
   #seeded = false;
   #alarmed = '';
   #readable = true;
   #timer: NodeJS.Timeout | undefined;
   #stopped = false;
   readonly #store: PlanStore;
+  readonly #watch: PlanWatch;
   readonly #logger: Logger;
 
   constructor(store: PlanStore, logger: Logger) {
     this.#store = store;
+    this.#watch = new PlanWatch(store, logger);
     this.#logger = logger;
   }
 
@@ -28,9 +40,15 @@ export class PlanBook {
     return this.#table;
   }
 
+  /** Of the table as it was last read; undefined before that. */
+  get version(): string | undefined {
+    return this.#stored && versionOf(this.#stored);
+  }
+
   /** Seeds what is missing, reads the table, and goes on reading it. */
   async start(): Promise<void> {
     await this.refresh();
+    if (this.#stored !== undefined) await this.#watch.see(this.#stored);
     if (!this.#stopped) this.#timer = setTimeout(() => void this.start(), REFRESH_MS).unref();
   }
 
@@ -44,9 +62,11 @@ export class PlanBook {
     try {
       if (!this.#seeded) await this.#store.seed(storedPlans(DEFAULT_PLANS));
       this.#seeded = true;
-      const { table, rejected } = readPlans(await this.#store.read(), this.#table);
+      const stored = await this.#store.read();
+      const { table, rejected } = readPlans(stored, this.#table);
       this.#adopt(table);
       this.#alarm(rejected);
+      this.#stored = stored;
       this.#readable = true;
     } catch (cause) {
       if (this.#readable) this.#logger.error({ err: cause }, 'plan table cannot be read; the last good one stays');

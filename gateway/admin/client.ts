@@ -7,7 +7,15 @@ import { tokenFile } from './token.ts';
 /** Talks to a gateway's admin listener, for the command line and for `npm start`. */
 
 /** A fault that its reader can do something about. */
-export class AdminError extends Error {}
+export class AdminError extends Error {
+  /** What the listener answered; undefined when it did not. */
+  readonly status: number | undefined;
+
+  constructor(message: string, { status, cause }: { status?: number; cause?: unknown } = {}) {
+    super(message, { cause });
+    this.status = status;
+  }
+}
 
 export interface AdminAddress {
   readonly url: string;
@@ -43,20 +51,49 @@ async function readToken(path: string): Promise<string> {
   }
 }
 
-/**
- * One call of the admin API; the answer's body, or undefined where it has none.
- * @throws {AdminError} saying what the listener said, or that it did not answer
- */
+export interface AdminRequest {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  readonly path: string;
+  readonly body?: unknown;
+  /** ETag of what the sender has seen. */
+  readonly ifMatch?: string | undefined;
+}
+
+export interface AdminReply {
+  /** Undefined where the answer has none. */
+  readonly body: unknown;
+  readonly etag: string | undefined;
+}
+
+/** One call of the admin API; the answer's body, or undefined where it has none. @throws {AdminError} as `exchange` does */
 export async function callAdmin(
   admin: AdminAddress,
-  method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
+  method: AdminRequest['method'],
   path: string,
   body?: unknown,
 ): Promise<unknown> {
-  const headers = { authorization: `Bearer ${admin.token}`, 'content-type': 'application/json' };
-  const { statusCode, body: answer } = await request(admin.url + path, {
-    method,
+  return (await exchange(admin, { method, path, body })).body;
+}
+
+/**
+ * One call of the admin API.
+ * @throws {AdminError} saying what the listener said, or that it did not answer
+ */
+export async function exchange(
+  admin: AdminAddress,
+  { method, path, body, ifMatch }: AdminRequest,
+): Promise<AdminReply> {
+  const {
+    statusCode,
     headers,
+    body: answer,
+  } = await request(admin.url + path, {
+    method,
+    headers: {
+      authorization: `Bearer ${admin.token}`,
+      'content-type': 'application/json',
+      ...(ifMatch === undefined ? {} : { 'if-match': ifMatch }),
+    },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   }).catch((cause: unknown) => {
     throw new AdminError(
@@ -64,10 +101,9 @@ export async function callAdmin(
       { cause },
     );
   });
-  const text = await answer.text();
-  const value = parse(text, admin.url);
-  if (statusCode >= 400) throw new AdminError((value as { message: string }).message);
-  return value;
+  const value = parse(await answer.text(), admin.url);
+  if (statusCode >= 400) throw new AdminError((value as { message: string }).message, { status: statusCode });
+  return { body: value, etag: headers.etag as string | undefined };
 }
 
 function parse(text: string, url: string): unknown {

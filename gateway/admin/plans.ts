@@ -1,29 +1,79 @@
 import { z } from 'zod';
 import { HttpError } from '../../shared/errors.ts';
 import { readBody } from '../../shared/typed-body.ts';
-import { fieldsOf, isPlanName, PLAN_FIELDS } from '../access/plans.ts';
+import { changesBetween, type PlanChange, versionOf } from '../access/plan-history.ts';
+import { fieldsOf, isPlanName, PLAN_FIELDS, type PlanName, type StoredPlans } from '../access/plans.ts';
 import { limitValue } from './limit-value.ts';
-import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './parts.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation, type AdminParts } from './parts.ts';
+import { who } from './text.ts';
 
-const Changes = z.strictObject(Object.fromEntries(PLAN_FIELDS.map((field) => [field, limitValue.optional()])));
+const Changes = z.strictObject({
+  ...(Object.fromEntries(PLAN_FIELDS.map((field) => [field, limitValue.optional()])) as Record<
+    (typeof PLAN_FIELDS)[number],
+    z.ZodOptional<typeof limitValue>
+  >),
+  ...who,
+});
 
-/** The plan table in force on this gateway. */
+/** The plan table in force on this gateway. Its ETag is the version to send along with a change, as If-Match. */
 export const showPlans: AdminOperation = async ({ parts }) => {
   await parts.planBook.refresh();
-  return { status: 200, body: parts.planBook.table };
+  return { status: 200, body: parts.planBook.table, headers: etag(parts) };
 };
 
-/** Changes fields of one plan. Every gateway takes them within a second, this one at once. */
+/**
+ * Changes fields of one plan. Every gateway takes them within a second, this one at once. With If-Match (RFC 9110 §13.1.1)
+ * only while the table still is the one that the sender has seen.
+ */
 export const changePlan: AdminOperation = async ({ parts, params, request, response }) => {
   const plan = params[0] ?? '';
   if (!isPlanName(plan)) throw new HttpError('not_found', 'There is no such plan.');
-  const changes = await readBody(Changes, request, response, ADMIN_BODY_LIMIT_BYTES);
-  const alien = Object.keys(changes).filter((field) => !(fieldsOf(plan) as string[]).includes(field));
+  const { author, reason, ...fields } = await readBody(Changes, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const changes = storedFields(plan, fields);
+  const seen = await tableSeen(parts, request.headers['if-match']);
+  await applyChange(parts, changes, seen, { author, reason, action: 'set' });
+  return { status: 200, body: parts.planBook.table[plan], headers: etag(parts) };
+};
+
+function storedFields(plan: PlanName, fields: Readonly<Record<string, number | undefined>>): StoredPlans {
+  const alien = Object.keys(fields).filter((field) => !(fieldsOf(plan) as string[]).includes(field));
   if (alien.length > 0)
     throw new HttpError('invalid_request', `${plan} has no ${alien.join(' or ')} of its own: its keys carry them.`);
-  const stored = Object.entries(changes).map(([field, value]) => [`${plan}.${field}`, String(value)]);
+  const stored = Object.entries(fields).map(([field, value]) => [`${plan}.${field}`, String(value)]);
   if (stored.length === 0) throw new HttpError('invalid_request', 'Nothing to change was given.');
-  await parts.plans.write(Object.fromEntries(stored));
+  return Object.fromEntries(stored);
+}
+
+/** The table with the version that the sender has seen; undefined when it does not say which. */
+async function tableSeen({ plans }: AdminParts, ifMatch: string | undefined): Promise<StoredPlans | undefined> {
+  if (ifMatch === undefined || ifMatch.trim() === '*') return undefined;
+  const stored = await plans.read();
+  const versions = ifMatch.split(',').map((version) => version.trim());
+  if (!versions.includes(`"${versionOf(stored)}"`)) throw moved();
+  return stored;
+}
+
+/**
+ * Changes the table and tells the history.
+ * @param seen the table must still be this one; any will do when undefined
+ * @throws {HttpError} 409 when it is not
+ */
+export async function applyChange(
+  parts: AdminParts,
+  changes: StoredPlans,
+  seen: StoredPlans | undefined,
+  about: Pick<PlanChange, 'author' | 'reason' | 'action'>,
+): Promise<void> {
+  const before = await parts.plans.change(changes, seen);
+  if (before === undefined) throw moved();
+  const after = { ...before, ...changes };
+  const made = changesBetween(before, after);
+  if (made.length > 0) await parts.plans.record({ ...about, changes: made, version: versionOf(after) });
   await parts.planBook.refresh();
-  return { status: 200, body: parts.planBook.table[plan] };
-};
+}
+
+const moved = () => new HttpError('conflict', 'The plans have been changed meanwhile. Look again, and decide anew.');
+
+export function etag({ planBook: { version } }: AdminParts): string[] {
+  return version === undefined ? [] : ['ETag', `"${version}"`];
+}

@@ -1,13 +1,23 @@
 import type { ServiceRoute } from '../../shared/service.ts';
+import { liftBan, listBans, setBan } from './bans.ts';
+import { changeKey, rotateKey } from './key-changes.ts';
 import { createKey, getKey, listKeys, revokeKey } from './keys.ts';
 import type { AdminParts } from './parts.ts';
+import { rollBack, showHistory } from './plan-history.ts';
 import { changePlan, showPlans } from './plans.ts';
 
 export const ROUTES: readonly ServiceRoute<AdminParts>[] = [
   { name: 'showPlans', method: 'GET', path: '/plans', operation: showPlans },
+  { name: 'showHistory', method: 'GET', path: '/plans/history', operation: showHistory },
+  { name: 'rollBackPlans', method: 'POST', path: '/plans/rollback', operation: rollBack },
   { name: 'changePlan', method: 'PATCH', path: '/plans/{plan}', operation: changePlan },
   { name: 'listKeys', method: 'GET', path: '/keys', operation: listKeys },
   { name: 'createKey', method: 'POST', path: '/keys', operation: createKey },
   { name: 'getKey', method: 'GET', path: '/keys/{id}', operation: getKey },
+  { name: 'changeKey', method: 'PATCH', path: '/keys/{id}', operation: changeKey },
   { name: 'revokeKey', method: 'DELETE', path: '/keys/{id}', operation: revokeKey },
+  { name: 'rotateKey', method: 'POST', path: '/keys/{id}/rotate', operation: rotateKey },
+  { name: 'setBan', method: 'PUT', path: '/keys/{id}/ban', operation: setBan },
+  { name: 'liftBan', method: 'DELETE', path: '/keys/{id}/ban', operation: liftBan },
+  { name: 'listBans', method: 'GET', path: '/bans', operation: listBans },
 ];

@@ -11,7 +11,7 @@ export async function memoryAccess(directory: string, plans: () => PlanTable): P
   return {
     limiter: new MemoryLimiter(keys, plans),
     keys,
-    plans: new FilePlans(join(directory, 'plans.json')),
+    plans: new FilePlans(join(directory, 'plans.json'), join(directory, 'plans-history.json')),
     async close() {},
   };
 }

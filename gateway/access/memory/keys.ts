@@ -1,6 +1,8 @@
 import { z } from 'zod';
-import { FRESH, type KeyEntry, type KeyRecord, type KeyState } from '../keys.ts';
-import type { KeyList, KeyStore } from '../limiter.ts';
+import { systemClock } from '../clock.ts';
+import { isWanted } from '../key-query.ts';
+import { type BanReason, FRESH, type KeyChange, type KeyEntry, type KeyRecord, type KeyState } from '../keys.ts';
+import type { KeyList, KeyQuery, KeyStore } from '../limiter.ts';
 import { MAX_LIMIT, PLAN_NAMES } from '../plans.ts';
 import { JsonFile } from './file.ts';
 
@@ -42,6 +44,10 @@ export class FileKeys implements KeyStore {
     return new FileKeys(file, new Map(Object.entries(result.data)));
   }
 
+  async now(): Promise<number> {
+    return systemClock();
+  }
+
   record(id: string): KeyRecord | undefined {
     return this.#records.get(id);
   }
@@ -63,14 +69,32 @@ export class FileKeys implements KeyStore {
     const found = this.#records.get(id);
     if (found === undefined) return undefined;
     const { secret: _secret, oldSecret: _oldSecret, ...record } = found;
-    const { bannedUntil, admitted, refused } = this.#states.get(id) ?? FRESH;
-    return { id, isReadable: true, record, bannedUntil, admitted, refused };
+    return { id, isReadable: true, record, ...(this.#states.get(id) ?? FRESH) };
   }
 
-  async list(offset: number, limit: number): Promise<KeyList> {
+  async list(query: KeyQuery): Promise<KeyList> {
     const newestFirst = [...this.#records].sort(([, a], [, b]) => b.createdAt - a.createdAt).map(([id]) => id);
-    const entries = await Promise.all(newestFirst.slice(offset, offset + limit).map((id) => this.get(id)));
-    return { total: newestFirst.length, keys: entries.filter((entry) => entry !== undefined) };
+    const entries = await Promise.all(newestFirst.map((id) => this.get(id)));
+    const keys: KeyEntry[] = [];
+    for (const [at, entry] of entries.entries()) {
+      if (at < query.offset || entry === undefined || !isWanted(entry, query)) continue;
+      if (keys.length === query.limit) return { total: newestFirst.length, keys, next: at };
+      keys.push(entry);
+    }
+    return { total: newestFirst.length, keys, next: undefined };
+  }
+
+  /** A ban is a matter of the moment, as bucket levels are: it does not outlive the process. */
+  async change(id: string, make: (record: KeyRecord) => KeyChange): Promise<boolean> {
+    const before = this.#records.get(id);
+    if (before === undefined) return false;
+    const { record, ban } = make(before);
+    if (ban !== undefined) this.#states.set(id, withBan(this.#states.get(id) ?? FRESH, ban));
+    if (record !== undefined) {
+      this.#records.set(id, { ...before, ...record });
+      await this.#save();
+    }
+    return true;
   }
 
   async remove(id: string): Promise<boolean> {
@@ -83,4 +107,10 @@ export class FileKeys implements KeyStore {
   #save(): Promise<void> {
     return this.#file.replace(() => Object.fromEntries(this.#records));
   }
+}
+
+/** A lifted ban takes the strikes and the series with it: whoever is let in again begins anew. */
+function withBan(state: KeyState, ban: BanReason | 'lift'): KeyState {
+  if (ban !== 'lift') return { ...state, bannedUntil: ban.until, banReason: ban };
+  return { ...state, bannedUntil: 0, bans: 0, patience: undefined, banReason: undefined };
 }

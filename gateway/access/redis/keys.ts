@@ -1,10 +1,15 @@
-import type { KeyEntry, KeyRecord } from '../keys.ts';
-import type { KeyList, KeyStore } from '../limiter.ts';
+import { isWanted, LOOKED_AT_ONCE } from '../key-query.ts';
+import type { KeyChange, KeyEntry, KeyRecord } from '../keys.ts';
+import { AccessUnavailable, type KeyList, type KeyQuery, type KeyStore, Unreadable } from '../limiter.ts';
+import { changeHash } from './change-hash.ts';
 import type { RedisConnection } from './connection.ts';
-import { keyOf, toEntry, toHash } from './key-hash.ts';
+import { banFields, keyOf, recordFields, toEntry, toFields, toHash, toRecord } from './key-hash.ts';
 import { reach } from './reach.ts';
 
 const INDEX = 'gateway:keys';
+/** Keys that are asked for together; few enough to be answered in time by a Redis that has other work. */
+const PAGE = 100;
+const ATTEMPTS = 10;
 
 /** API keys in Redis: a hash each, and a sorted set of their ids by time of creation. */
 export class RedisKeys implements KeyStore {
@@ -14,29 +19,71 @@ export class RedisKeys implements KeyStore {
     this.#redis = redis;
   }
 
+  async now(): Promise<number> {
+    const [seconds, microseconds] = await reach(this.#redis.time());
+    return Number(seconds) * 1e6 + Number(microseconds);
+  }
+
   /** The hash first: an id that is listed always opens something. */
   async create(id: string, record: KeyRecord): Promise<void> {
     await reach(this.#redis.hset(keyOf(id), toHash(record)));
     await reach(this.#redis.zadd(INDEX, record.createdAt / 1e6, id));
   }
 
-  /** An id that holds something else than a key's hash is a key too: one that can be seen and removed. */
   async get(id: string): Promise<KeyEntry | undefined> {
-    const type = await reach(this.#redis.type(keyOf(id)));
-    if (type === 'none') return undefined;
-    return toEntry(id, type === 'hash' ? await reach(this.#redis.hgetall(keyOf(id))) : {});
+    const hash = await this.#read(id);
+    return hash && toEntry(id, hash);
   }
 
-  async list(offset: number, limit: number): Promise<KeyList> {
+  /**
+   * Goes through the index from the newest key on, a page at a time. Only so many keys are looked at in one call, so that
+   * a search in a large Redis holds up nobody: there is `next` to go on with.
+   */
+  async list(query: KeyQuery): Promise<KeyList> {
     const total = await reach(this.#redis.zcard(INDEX));
-    const ids = await reach(this.#redis.zrevrange(INDEX, offset, offset + limit - 1));
-    const entries = await Promise.all(ids.map((id) => this.get(id)));
-    return { total, keys: entries.filter((entry) => entry !== undefined) };
+    const keys: KeyEntry[] = [];
+    let at = query.offset;
+    while (at < total && at - query.offset < LOOKED_AT_ONCE) {
+      const page = await this.#page(at);
+      // Keys that were revoked meanwhile leave the end of the index nearer than it was.
+      if (page.length === 0) return { total, keys, next: undefined };
+      for (const entry of page) {
+        if (keys.length === query.limit) return { total, keys, next: at };
+        at += 1;
+        if (entry !== undefined && isWanted(entry, query)) keys.push(entry);
+      }
+    }
+    return { total, keys, next: at < total ? at : undefined };
+  }
+
+  async change(id: string, make: (record: KeyRecord) => KeyChange): Promise<boolean> {
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      const hash = await this.#read(id);
+      if (hash === undefined) return false;
+      const record = toRecord(id, hash);
+      if (record === undefined) throw new Unreadable();
+      const { record: changes = {}, ban } = make(record);
+      const fields = { ...toFields(changes), ...banFields(ban) };
+      if ((await changeHash(this.#redis, keyOf(id), recordFields(hash), fields)) !== undefined) return true;
+    }
+    throw new AccessUnavailable('The key was changed by others, again and again.');
   }
 
   async remove(id: string): Promise<boolean> {
     const removed = await reach(this.#redis.del(keyOf(id)));
     await reach(this.#redis.zrem(INDEX, id));
     return removed === 1;
+  }
+
+  async #page(offset: number): Promise<(KeyEntry | undefined)[]> {
+    const ids = await reach(this.#redis.zrevrange(INDEX, offset, offset + PAGE - 1));
+    return await Promise.all(ids.map((id) => this.get(id)));
+  }
+
+  /** An id that holds something else than a key's hash is a key too: one that can be seen and removed. */
+  async #read(id: string): Promise<Record<string, string> | undefined> {
+    const type = await reach(this.#redis.type(keyOf(id)));
+    if (type === 'none') return undefined;
+    return type === 'hash' ? await reach(this.#redis.hgetall(keyOf(id))) : {};
   }
 }

@@ -1,11 +1,20 @@
+import { readFileSync } from 'node:fs';
 import type { PlanStore } from '../limiter.ts';
+import { fieldsIn, HISTORY_LENGTH, type PlanChange, RecordedChange } from '../plan-history.ts';
 import type { StoredPlans } from '../plans.ts';
+import { changeHash, fromPairs } from './change-hash.ts';
 import type { RedisConnection } from './connection.ts';
 import { reach } from './reach.ts';
 
 const TABLE = 'gateway:plans';
+const HISTORY = 'gateway:plans:history';
 
-/** The plan table in Redis, where people edit it: `HSET gateway:plans free.minute 120`. */
+const RECORD_ONCE = readFileSync(new URL('./record-once.lua', import.meta.url), 'utf8');
+
+/**
+ * The plan table in Redis, where people edit it: `HSET gateway:plans free.minute 120`. Table and history are on different
+ * slots of a cluster, so no step can be one for both: the table is changed first, and then it is told.
+ */
 export class RedisPlans implements PlanStore {
   readonly #redis: RedisConnection;
 
@@ -21,7 +30,37 @@ export class RedisPlans implements PlanStore {
     await Promise.all(Object.entries(plans).map(([field, value]) => reach(this.#redis.hsetnx(TABLE, field, value))));
   }
 
-  async write(plans: StoredPlans): Promise<void> {
-    await reach(this.#redis.hset(TABLE, plans));
+  change(changes: StoredPlans, seen?: StoredPlans): Promise<StoredPlans | undefined> {
+    const expected = seen === undefined ? {} : Object.fromEntries(fieldsIn(seen));
+    return changeHash(this.#redis, TABLE, expected, changes);
+  }
+
+  async record(change: PlanChange): Promise<void> {
+    await reach(this.#redis.xadd(HISTORY, 'MAXLEN', '=', HISTORY_LENGTH, '*', ...toFields(change)));
+  }
+
+  async recordOnce(change: PlanChange): Promise<void> {
+    const fields = toFields(change);
+    await reach(this.#redis.eval(RECORD_ONCE, 1, HISTORY, change.version, HISTORY_LENGTH, ...fields));
+  }
+
+  /** A record that somebody's hand has made unreadable is left out. */
+  async history(limit: number): Promise<RecordedChange[]> {
+    const records = await reach(this.#redis.xrevrange(HISTORY, '+', '-', 'COUNT', limit));
+    return records.flatMap(([id, fields]) => fromFields(id, fromPairs(fields)) ?? []);
+  }
+}
+
+const toFields = ({ changes, ...rest }: PlanChange): string[] => [
+  ...Object.entries(rest).flat(),
+  'changes',
+  JSON.stringify(changes),
+];
+
+function fromFields(id: string, fields: Record<string, string>): RecordedChange | undefined {
+  try {
+    return RecordedChange.parse({ ...fields, id, changes: JSON.parse(fields.changes ?? '') });
+  } catch {
+    return undefined;
   }
 }

@@ -1,0 +1,33 @@
+import { readFileSync } from 'node:fs';
+import type { RedisConnection } from './connection.ts';
+import { reach } from './reach.ts';
+
+const CHANGE_HASH = readFileSync(new URL('./change-hash.lua', import.meta.url), 'utf8');
+
+export type Fields = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Changes fields of a hash in one step with looking whether it is as expected.
+ * @param expected a value for each field that matters, undefined where there must be none
+ * @param changes undefined takes a field away
+ * @returns the hash as it was before; undefined when it is not as expected, and then nothing was changed
+ */
+export async function changeHash(
+  redis: RedisConnection,
+  key: string,
+  expected: Fields,
+  changes: Fields,
+): Promise<Record<string, string> | undefined> {
+  const expect = Object.fromEntries(Object.entries(expected).map(([field, value]) => [field, value ?? false]));
+  const removed = Object.keys(changes).filter((field) => changes[field] === undefined);
+  // JSON leaves out what is undefined: those fields are in `remove`.
+  const change = { expect, set: changes, remove: Object.fromEntries(removed.map((field) => [field, true])) };
+  const before = await reach(redis.eval(CHANGE_HASH, 1, key, JSON.stringify(change)) as Promise<string[] | null>);
+  return before === null ? undefined : fromPairs(before);
+}
+
+/** What a script or a stream gives of a hash: fields and values in turn. */
+export function fromPairs(flat: readonly string[]): Record<string, string> {
+  const pairs = flat.flatMap((field, at) => (at % 2 === 0 ? [[field, flat[at + 1] ?? '']] : []));
+  return Object.fromEntries(pairs);
+}
