@@ -1,0 +1,128 @@
+import { userInfo } from 'node:os';
+import { stripVTControlCharacters } from 'node:util';
+import { expect, test } from 'vitest';
+import { send } from '../support/http.ts';
+import { type Ended, startProcess } from '../support/process.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+
+const TIMEOUT_MS = 60_000;
+
+const { url: redisUrl, redis } = await emptyDatabase();
+const stack = await startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' });
+
+const idOf = (key: string) => key.slice(3, 15);
+
+function ctl(...args: string[]): Promise<Ended> {
+  const environment = { ADMIN_PORT: new URL(stack.adminUrl).port, ADMIN_TOKEN: 'token-of-the-tests' };
+  return startProcess(process.execPath, ['gateway/admin/cli.ts', ...args], environment).ended;
+}
+
+const COMMANDS: readonly [words: readonly string[], shown: Record<string, unknown>][] = [
+  [['keys', 'create', '--plan', 'pro', '--name', 'made'], { name: 'made', plan: 'pro', key: expect.any(String) }],
+  [['keys', 'list', '--name', 'TES'], { total: expect.any(Number), keys: expect.any(Array) }],
+  [['keys', 'show', '<id>'], { state: 'active', buckets: { minute: { limit: 60 }, day: { limit: 1_000 } } }],
+  [['keys', 'set', '<id>', '--plan', 'business', '--minute', '77'], { plan: 'business', minute: 77 }],
+  [
+    ['keys', 'rotate', '<id>', '--grace', '15m', '--yes'],
+    { key: expect.any(String), oldSecretUntil: expect.any(String) },
+  ],
+  [['keys', 'expire', '<id>'], { state: 'expired' }],
+  [['keys', 'expire', '<id>', '2100-01-01T00:00:00Z'], { expiresAt: '2100-01-01T00:00:00.000Z' }],
+  [['keys', 'disable', '<id>'], { state: 'disabled' }],
+  [['keys', 'enable', '<id>'], { state: 'active' }],
+  [['keys', 'revoke', '<id>', '--yes'], { revoked: true }],
+  [['bans', 'list'], { bans: expect.any(Array) }],
+  [['bans', 'set', '<id>', '--for', '2h', '--reason', 'too much'], { state: 'banned', banReason: 'too much' }],
+  [['bans', 'lift', '<id>'], { state: 'active' }],
+  [['plans', 'show'], { free: { minute: expect.any(Number) } }],
+  [['plans', 'history'], { history: expect.any(Array) }],
+];
+
+test.concurrent.for(COMMANDS)(
+  '%j answers in JSON and in words',
+  { timeout: TIMEOUT_MS },
+  async ([words, shown], { expect }) => {
+    const run = async (...options: string[]) => {
+      const id = idOf(await stack.issueKey());
+      return await ctl(...words.map((word) => (word === '<id>' ? id : word)), ...options);
+    };
+    const [inJson, inWords] = await Promise.all([run('--json'), run()]);
+    expect([inJson.code, inWords.code, inJson.err, inWords.err]).toEqual([0, 0, '', '']);
+    expect(JSON.parse(inJson.out)).toMatchObject(shown);
+    expect(inWords.out).toMatch(/^[^{]+\n$/);
+    expect(inWords.out).toBe(stripVTControlCharacters(inWords.out));
+  },
+);
+
+test('what is set and taken back is told with its author and its reason', { timeout: TIMEOUT_MS }, async () => {
+  expect((await ctl('plans', 'set', 'pro', '--minute', '320', '--reason', 'more of it', '--json')).code).toBe(0);
+  const back = await ctl('plans', 'rollback', '--author', 'ada', '--json');
+  expect(back).toMatchObject({ code: 0, err: expect.stringMatching(/^pro\.minute {2}320 -> 300$/m) });
+  expect(JSON.parse(back.out)).toMatchObject({ pro: { minute: 300 } });
+  const { out } = await ctl('plans', 'history');
+  expect(out).toMatch(/^\S+Z {2}ada +rollback {2}pro\.minute 320 -> 300 {2}takes back \d+-\d+$/m);
+  expect(out).toMatch(new RegExp(`Z  ${userInfo().username} +set +pro\\.minute 300 -> 320  more of it$`, 'm'));
+});
+
+test('what is seldom meant is noted before it is done', { timeout: TIMEOUT_MS }, async () => {
+  const [less, strict] = await Promise.all([
+    ctl('plans', 'set', 'business', '--day', '999'),
+    ctl('plans', 'set', 'enterprise', '--ban-after', '1'),
+  ]);
+  expect(less.err).toContain('Note: the day allows 999 requests, fewer than the 1000 of a single minute.');
+  expect(strict.err).toContain('Note: a client that waits for Retry-After can be banned too');
+});
+
+test('what cannot be undone is refused without a terminal and without --yes', { timeout: TIMEOUT_MS }, async () => {
+  const key = await stack.issueKey();
+  for (const words of [
+    ['keys', 'revoke', idOf(key)],
+    ['keys', 'rotate', idOf(key), '--grace', '0'],
+  ]) {
+    const { code, out, err } = await ctl(...words);
+    expect({ code, out, err }).toEqual({ code: 5, out: '', err: expect.stringContaining('takes --yes') });
+  }
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+});
+
+test('exit codes tell what is not there from what somebody else holds, and both from a fault', {
+  timeout: TIMEOUT_MS,
+}, async () => {
+  const odd = idOf(await stack.issueKey());
+  await redis.hset(`gateway:key:{${odd}}`, 'plan', 'gold');
+  const [missing, unreadable, wrongToken] = await Promise.all([
+    ctl('keys', 'show', '000000000000', '--json'),
+    ctl('keys', 'disable', odd),
+    startProcess(process.execPath, ['gateway/admin/cli.ts', 'keys', 'list'], {
+      ADMIN_PORT: new URL(stack.adminUrl).port,
+      ADMIN_TOKEN: 'wrong-token-of-the-tests',
+    }).ended,
+  ]);
+  expect(missing).toEqual({ code: 3, out: '', err: '{"message":"There is no such key."}\n' });
+  expect(unreadable).toMatchObject({ code: 4, err: expect.stringContaining('cannot be read') });
+  expect(wrongToken.code).toBe(1);
+});
+
+test('a name with control characters, by hand in Redis, does nothing to a terminal', {
+  timeout: TIMEOUT_MS,
+}, async () => {
+  const id = idOf(await stack.issueKey());
+  await redis.hset(`gateway:key:{${id}}`, 'name', 'evil\u001b[2J\nname');
+  const [listed, shown] = await Promise.all([ctl('keys', 'list', '--name', 'evil'), ctl('keys', 'show', id)]);
+  for (const { out } of [listed, shown]) expect(out).toContain('evil\u{fffd}[2J\u{fffd}name');
+});
+
+test('--help teaches: examples, exit codes, and the same for every command', { timeout: TIMEOUT_MS }, async () => {
+  const whole = await ctl('--help');
+  expect([whole.code, whole.err]).toEqual([0, '']);
+  expect(whole.out).toMatch(/Examples:[^]*keys create --plan pro[^]*Exit codes:[^]*3 {2}not found/);
+  const groups = await Promise.all(
+    [
+      ['keys', 'rotate'],
+      ['bans', 'set'],
+      ['plans', 'set'],
+    ].map((words) => ctl(...words, '--help')),
+  );
+  for (const { code, out } of groups) expect([code, out]).toEqual([0, expect.stringContaining('Example')]);
+});

@@ -1,0 +1,137 @@
+import { describe, expect, test } from 'vitest';
+import { type Answer, send } from '../support/http.ts';
+import { startProcess } from '../support/process.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+/** What operators change is in force on every gateway within a second; half a second more is for the machine's noise. */
+const LIMIT_MS = 1_500;
+
+const { url, redis } = await emptyDatabase();
+const stacks = await Promise.all(
+  Array.from({ length: 4 }, () => startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' })),
+);
+const [first] = stacks as [Stack, ...Stack[]];
+// A test that asks again and again is no client to be banned.
+for (const plan of ['free', 'pro']) await first.admin('PATCH', `/plans/${plan}`, { ban_after: 1_000_000 });
+
+const ask = (stack: Stack, key: string): Promise<Answer> => send(`${stack.gateway}/v1/pets`, { key });
+const idOf = (key: string) => key.slice(3, 15);
+
+/** Milliseconds after which every gateway's answer to the key is the one that is waited for, and stays it. */
+async function spread(key: string, isThere: (answer: Answer) => boolean): Promise<number> {
+  const startedAt = performance.now();
+  const reached = await Promise.all(
+    stacks.map(async (stack) => {
+      while (!isThere(await ask(stack, key))) {
+        if (performance.now() - startedAt > 10_000) throw new Error('It never came.');
+      }
+      return performance.now() - startedAt;
+    }),
+  );
+  for (const stack of stacks) expect(isThere(await ask(stack, key))).toBe(true);
+  return Math.max(...reached);
+}
+
+function tell(what: string, ms: number): void {
+  process.stdout.write(`  ${what}: in force on four gateways after ${ms.toFixed(0)} ms\n`);
+  expect(ms).toBeLessThan(LIMIT_MS);
+}
+
+const hasLimit = (limit: number) => (answer: Answer) => answer.headers['x-ratelimit-limit'] === String(limit);
+
+describe('a plan edit is live everywhere within a second', () => {
+  test('by hand', async () => {
+    const key = await first.issueKey({ plan: 'pro' });
+    await redis.hset('gateway:plans', 'pro.minute', '5001');
+    tell('HSET by hand', await spread(key, hasLimit(5_001)));
+  });
+
+  test('through the admin listener of one of them', async () => {
+    const key = await first.issueKey({ plan: 'pro' });
+    await first.admin('PATCH', '/plans/pro', { minute: 5_002 });
+    expect(hasLimit(5_002)(await ask(first, key))).toBe(true);
+    tell('PATCH /plans/pro', await spread(key, hasLimit(5_002)));
+  });
+
+  test('with the command line', async () => {
+    const key = await first.issueKey({ plan: 'pro' });
+    const { ended } = startProcess(
+      process.execPath,
+      ['gateway/admin/cli.ts', 'plans', 'set', 'pro', '--minute', '5003'],
+      {
+        ADMIN_PORT: new URL(first.adminUrl).port,
+        ADMIN_TOKEN: 'token-of-the-tests',
+      },
+    );
+    expect((await ended).code).toBe(0);
+    tell('ctl plans set', await spread(key, hasLimit(5_003)));
+  });
+
+  test('with a rollback', async () => {
+    const key = await first.issueKey({ plan: 'pro' });
+    await first.admin('PATCH', '/plans/pro', { minute: 6_000 });
+    await spread(key, hasLimit(6_000));
+    await first.admin('POST', '/plans/rollback', {});
+    tell('rollback', await spread(key, (answer) => !hasLimit(6_000)(answer)));
+  });
+});
+
+test('what was used stays used: an edit hands out no fresh bucket, on any gateway', async () => {
+  const key = await first.issueKey({ plan: 'pro' });
+  for (let sent = 0; sent < 20; sent++) await ask(first, key);
+  const before = dayOf(await ask(first, key));
+  await redis.hset('gateway:plans', 'pro.day', '9000');
+  await spread(key, (answer) => /"day";q=9000;/.test(String(answer.headers['ratelimit-policy'])));
+  const after = dayOf(await ask(first, key));
+  expect(after).toBeLessThan(9_000);
+  await redis.hset('gateway:plans', 'pro.day', '10000');
+  await spread(key, (answer) => /"day";q=10000;/.test(String(answer.headers['ratelimit-policy'])));
+  expect(dayOf(await ask(first, key))).toBeLessThan(Math.min(before, 9_000));
+});
+
+/** What is left of the day, as the draft's field tells it. */
+const dayOf = (answer: Answer): number => Number(/"day";r=(\d+)/.exec(String(answer.headers.ratelimit))?.[1]);
+
+test('a raise frees a refused client at once, within its new refill time', async () => {
+  await first.admin('PATCH', '/plans/free', { minute: 1 });
+  const key = await first.issueKey({ plan: 'free' });
+  await spread(key, ({ status }) => status === 429);
+  const refused = await ask(first, key);
+  expect(Number(refused.headers['retry-after'])).toBeGreaterThan(30);
+  await redis.hset('gateway:plans', 'free.minute', '6000');
+  tell('a refused client freed by HSET', await spread(key, ({ status }) => status === 200));
+});
+
+test('a key that is issued works at once on every gateway, and a revoked one at once on none', async () => {
+  const key = await first.issueKey({ plan: 'pro' });
+  for (const stack of stacks) expect((await ask(stack, key)).status).toBe(200);
+  await first.admin('DELETE', `/keys/${idOf(key)}`);
+  for (const stack of stacks) expect((await ask(stack, key)).status).toBe(401);
+});
+
+test('a rotated key changes its secret at once on every gateway', async () => {
+  const old = await first.issueKey({ plan: 'pro' });
+  for (const stack of stacks) await ask(stack, old);
+  const answer = await first.admin('POST', `/keys/${idOf(old)}/rotate`, { graceSeconds: 0 });
+  const { key } = answer.json as { key: string };
+  for (const stack of stacks)
+    expect([(await ask(stack, old)).status, (await ask(stack, key)).status]).toEqual([401, 200]);
+});
+
+test('another plan, own limits and a disabling are in force at once on every gateway', async () => {
+  const key = await first.issueKey({ plan: 'pro' });
+  await first.admin('PATCH', `/keys/${idOf(key)}`, { plan: 'business', minute: 41 });
+  for (const stack of stacks) expect(hasLimit(41)(await ask(stack, key))).toBe(true);
+  await first.admin('PATCH', `/keys/${idOf(key)}`, { disabled: true });
+  for (const stack of stacks) expect((await ask(stack, key)).status).toBe(401);
+});
+
+test('a ban is in force at once on every gateway, and lifted on every one within a second', async () => {
+  const key = await first.issueKey({ plan: 'pro' });
+  for (const stack of stacks) await ask(stack, key);
+  await first.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+  for (const stack of stacks) expect((await ask(stack, key)).json).toMatchObject({ code: 'key_banned' });
+  await first.admin('DELETE', `/keys/${idOf(key)}/ban`);
+  tell('a ban lifted', await spread(key, ({ status }) => status === 200));
+});
