@@ -1,5 +1,6 @@
 import { Argument, type Command, Option } from 'commander';
 import { PLAN_FIELDS, PLAN_NAMES, type Plan, type PlanTable } from '../../access/plans.ts';
+import { harmless } from '../table.ts';
 import { describeChanges, describeHistory, describePlans, type HistoryEntry, warningsOf } from './plan-text.ts';
 import { operator, type Session } from './session.ts';
 import { limit } from './values.ts';
@@ -101,7 +102,8 @@ function addRollback(plans: Command, session: Session): void {
       const [last] = await historyOf(session, '1');
       const undone = last?.changes.map(({ field, from, to }) => ({ field, from: to, to: from })) ?? [];
       if (undone.length > 0) session.tell(describeChanges(undone, process.stderr));
-      if (last !== undefined) await session.confirmChange(`Take back the change by ${last.author} of ${last.at}?`);
+      if (last !== undefined)
+        await session.confirmChange(`Take back the change by ${harmless(last.author)} of ${last.at}?`);
       const body = { author, reason, ...(last && { id: last.id }) };
       const changed = (await session.call('POST', '/plans/rollback', body)) as PlanTable;
       session.print(changed, () => describePlans(changed));

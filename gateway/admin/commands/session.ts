@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { userInfo } from 'node:os';
 import { createInterface } from 'node:readline/promises';
 import { styleText } from 'node:util';
@@ -64,11 +63,8 @@ export class Session {
   async #ask(question: string): Promise<void> {
     if (this.#options().yes) return;
     const terminal = createInterface({ input: process.stdin, output: process.stderr });
-    // Ctrl-D closes the terminal and leaves the question open for ever.
-    const answer = await Promise.race([
-      terminal.question(`${question} [y/N] `),
-      once(terminal, 'close').then(() => ''),
-    ]);
+    // Ctrl-C and Ctrl-D reject the question, and are no yes.
+    const answer = await terminal.question(`${question} [y/N] `).catch(() => '');
     terminal.close();
     if (!/^y(es)?$/i.test(answer.trim())) throw new NotConfirmed('Not confirmed; nothing was changed.');
   }
