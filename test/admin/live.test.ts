@@ -57,7 +57,7 @@ describe('a plan edit is live everywhere within a second', () => {
     tell('PATCH /plans/pro', await spread(key, hasLimit(5_002)));
   });
 
-  test('with the command line', async () => {
+  test('with the command line', { timeout: 60_000 }, async () => {
     const key = await first.issueKey({ plan: 'pro' });
     const { ended } = startProcess(
       process.execPath,
@@ -99,6 +99,7 @@ const dayOf = (answer: Answer): number => Number(/"day";r=(\d+)/.exec(String(ans
 test('a raise frees a refused client at once, within its new refill time', async () => {
   await first.admin('PATCH', '/plans/free', { minute: 1 });
   const key = await first.issueKey({ plan: 'free' });
+  await spread(key, hasLimit(1));
   await spread(key, ({ status }) => status === 429);
   const refused = await ask(first, key);
   expect(Number(refused.headers['retry-after'])).toBeGreaterThan(30);
