@@ -1,8 +1,14 @@
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import type { PlanStore } from '../../gateway/access/limiter.ts';
+import { FilePlans } from '../../gateway/access/memory/plans.ts';
 import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
+import { connectRedis } from '../../gateway/access/redis/connection.ts';
+import { RedisPlans } from '../../gateway/access/redis/plans.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { type Answer, post } from '../support/http.ts';
+import { readableLog } from '../support/log.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
@@ -62,6 +68,18 @@ describe.for([
     const winner = answers.findIndex(({ status }) => status === 200);
     expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 100 + winner } });
     expect(await historyOf(stack)).toHaveLength(1);
+  });
+
+  test('the store itself sets under what was seen once, and tells whoever comes later', async () => {
+    const stack = await freshStack(environment);
+    const plans = await storeOf(stack);
+    const seen = await plans.read();
+    const made = await Promise.all(
+      Array.from({ length: 5 }, (_, at) => plans.change({ 'free.minute': String(100 + at) }, seen)),
+    );
+    expect(made.map((before) => before !== undefined)).toEqual([true, false, false, false, false]);
+    expect(await plans.read()).toMatchObject({ 'free.minute': '100' });
+    expect(await plans.change({ 'free.minute': '70' })).toMatchObject({ 'free.minute': '100' });
   });
 
   test('the history says who changed what, when and why, the newest first; what changes nothing is no change', async () => {
@@ -186,6 +204,15 @@ test('the history of the embedded limiter is there after a restart', async () =>
   await rm(`${DATA_DIR}/plans-history.json`);
   expect(await historyOf(second)).toEqual([]);
 });
+
+/** The stack's own plan store, opened once more. */
+async function storeOf(stack: Stack): Promise<PlanStore> {
+  if ((await redis.exists('gateway:plans')) === 0)
+    return new FilePlans(`${stack.directory}/plans.json`, `${stack.directory}/plans-history.json`);
+  const connection = await connectRedis(redisUrl, 5_000, readableLog().logger);
+  cleanUp(() => connection.disconnect());
+  return new RedisPlans(connection);
+}
 
 async function editByHand(stack: Stack, field: string, value: string): Promise<void> {
   if ((await redis.exists('gateway:plans')) === 1) {
