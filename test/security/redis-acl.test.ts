@@ -40,11 +40,27 @@ async function useAll(stack: Stack): Promise<void> {
     expect(answers.at(-1)?.json).toMatchObject({ code: 'key_banned' });
   }
   expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: 6 });
+  await operate(stack, keys[1]?.slice(3, 15));
   const id = keys[0]?.slice(3, 15);
   expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
   // A ban is remembered for a second.
   await expect.poll(async () => (await ask(stack, keys[0] as string)).status, { timeout: 5_000 }).toBe(401);
   expect((await stack.admin('GET', `/keys/${id}`)).status).toBe(404);
+}
+
+/** All that operators do besides. */
+async function operate(stack: Stack, id: string | undefined): Promise<void> {
+  for (const [status, method, path, body] of [
+    [200, 'PATCH', `/keys/${id}`, { disabled: true, expiresAt: '2100-01-01T00:00:00Z' }],
+    [200, 'PATCH', `/keys/${id}`, { disabled: false, expiresAt: null }],
+    [201, 'POST', `/keys/${id}/rotate`, { graceSeconds: 60 }],
+    [200, 'PUT', `/keys/${id}/ban`, { seconds: 60, reason: 'test' }],
+    [200, 'DELETE', `/keys/${id}/ban`],
+    [200, 'GET', '/bans'],
+    [200, 'GET', '/plans/history'],
+    [200, 'POST', '/plans/rollback', {}],
+  ] as const)
+    expect([(await stack.admin(method, path, body)).status, method, path]).toEqual([status, method, path]);
 }
 
 test.for(['', '/2'])(

@@ -1,3 +1,4 @@
+#!lua
 -- Changes fields of one hash, if it still is as it was read: in one step, so that two people cannot overwrite each other,
 -- and a key that was revoked meanwhile does not come back.
 --

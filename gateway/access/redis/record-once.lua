@@ -1,3 +1,4 @@
+#!lua
 -- Adds a record to the history, unless its newest record already leads to the same version of the table: every gateway
 -- reports a change that it sees, and one of them is enough.
 --
