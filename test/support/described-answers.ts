@@ -115,7 +115,7 @@ function faultsAgainst(response: Response | Ref, method: string, answer: Seen): 
 
 /** What the operation can answer; for a path or method that is none's, what is answered then. */
 function responsesTo(method: string, url: string): Responses {
-  const [path = ''] = url.slice(url.indexOf('/', 'http://'.length)).split('?');
+  const [path = ''] = url.slice(url.indexOf('/', url.indexOf('://') + 3)).split('?');
   try {
     return router.find(method, path).route.responses;
   } catch {
