@@ -8,9 +8,11 @@ import { temporaryFolder } from '../support/stack.ts';
 
 /** What the gateway promises while its Redis misbehaves: every fault under load, with a gateway and a Redis that are processes. */
 
-/** The gateway's own deadline, and what a busy machine may add to it. */
+/** The gateway's own deadline, and what a machine adds to it that has other things to do. */
 const DEADLINE_MS = 50;
 const NOISE_MS = 400;
+/** Half of the requests to a gateway that has nothing to suffer from take less on a machine that is not overloaded. */
+const USUAL_MS = 10;
 
 const core = await startService('core/main.ts', {
   PORT: '0',
@@ -36,6 +38,11 @@ const codesOf = (answers: readonly Decided[]) =>
 const inMode = (mode: Decided['mode']) => (answer: Decided) => answer.mode === mode;
 const admitted = (answer: Decided) => answer.admitted;
 
+/** How overloaded the machine is: 1 when it is not. Times are held to their bounds times this. */
+function strainOf({ roomy, causedAt }: Observation): number {
+  return Math.max(1, quantile(roomy.filter(sentFrom(0, causedAt)), 0.5) / USUAL_MS);
+}
+
 /** How long after `from` the first request was sent that Redis decided on again. */
 function sharedAgainAfter({ roomy }: Observation, from: number): number {
   return (roomy.filter(sentFrom(from)).find(inMode('shared'))?.sentAt ?? Infinity) - from;
@@ -56,6 +63,7 @@ function expectNothingTwice(answers: readonly Decided[], hash: Record<string, st
 describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
   const { causedAt, healedAt, roomy, tight, unseen, tightHash } = seen;
   const during = roomy.filter(sentFrom(causedAt, healedAt));
+  const strain = strainOf(seen);
 
   test('takes no decision, and no key that was seen before is the worse for it', () => {
     expect(during.length).toBeGreaterThan(20);
@@ -88,10 +96,10 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
 
   test('holds up who meets it first for no longer than the deadline, and nobody after', () => {
     const first = during.toSorted((a, b) => a.sentAt - b.sentAt).slice(0, 4);
-    expect(quantile(first, 0.5)).toBeLessThan(DEADLINE_MS + NOISE_MS);
+    expect(quantile(first, 0.5)).toBeLessThan(DEADLINE_MS + NOISE_MS * strain);
     // Were they asked of Redis one by one, not even the luckiest would be answered before the deadline.
     const before = roomy.filter(sentFrom(0, causedAt));
-    expect(quantile(during, 0.25)).toBeLessThan(quantile(before, 0.25) + DEADLINE_MS);
+    expect(quantile(during, 0.25)).toBeLessThan(quantile(before, 0.25) + DEADLINE_MS * strain);
     expect(quantile(during, 1)).toBeLessThan(healedAt - causedAt);
   });
 
@@ -101,7 +109,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     process.stdout.write(
       `${name}: ${during.length} requests, p50 ${ms(0.5)} ms, p99 ${ms(0.99)}, p99.9 ${ms(0.999)}; shared again after ${after.toFixed(0)} ms\n`,
     );
-    expect(after).toBeLessThan(1_000 + NOISE_MS);
+    expect(after).toBeLessThan((1_000 + NOISE_MS) * strain);
     expectNothingTwice(roomy, seen.roomyHash, seen.sent.roomy);
     expectNothingTwice(tight, seen.tightHash, seen.sent.tight);
     expect(Number(tightHash.admitted)).toBeLessThan(SPENT_BEFORE + 10);
@@ -113,7 +121,7 @@ test('connections that are dead without a word are given up within a second', ()
   const after = sharedAgainAfter(seen, seen.causedAt + DEADLINE_MS);
   process.stdout.write(`half-open: shared again after ${after.toFixed(0)} ms\n`);
   expect(seen.roomy.filter(sentFrom(seen.causedAt)).some(inMode('local'))).toBe(true);
-  expect(after).toBeLessThan(1_000);
+  expect(after).toBeLessThan(1_000 * strainOf(seen));
   expect(new Set(seen.roomy.map(({ status }) => status))).toEqual(new Set([200]));
   expect(judge(seen.tight, { capacity: 2 * TIGHT, windowMs: 60_000 }).violations).toEqual([]);
   expectNothingTwice(seen.roomy, seen.roomyHash, seen.sent.roomy);

@@ -58,7 +58,7 @@ const FAULT_MS = 1_700;
 /** A busy machine gets less done: a fault lasts until enough was seen of it, but not for ever. */
 const LONGEST_FAULT_MS = 10_000;
 const ENOUGH_STRANGERS = 6;
-const AFTER_MS = 1_500;
+const AFTER_MS = 500;
 
 /** Brings up a rig of its own, lets the fault happen under load, and takes everything down again. */
 export async function observe(fault: RedisFault, core: string): Promise<Observation> {
@@ -86,8 +86,8 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
   await Promise.all([hammering.stop(), strangers.stop()]);
   await fault.heal?.(rig);
   const healedAt = await answering(redis);
-  await sleep(AFTER_MS);
   const after = await meet(gateway.url, nextOf(unseen));
+  await sleep(AFTER_MS);
   await steady.stop();
 
   const log = await gateway.stop();
@@ -112,7 +112,7 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
 /** Asks until the gateway knows the key: on a machine this busy, a good Redis can miss the deadline too. */
 async function meet(gateway: string, key: string): Promise<Answered[]> {
   const answers = [await ask(gateway, key)];
-  for (; answers.at(-1)?.status !== 200 && answers.length < 20; await sleep(50)) answers.push(await ask(gateway, key));
+  for (; answers.at(-1)?.status !== 200 && answers.length < 200; await sleep(50)) answers.push(await ask(gateway, key));
   return answers;
 }
 
