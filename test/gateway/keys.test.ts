@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { parseApiKey } from '../../gateway/access/credential.ts';
+import { withCheck } from '../support/credentials.ts';
 import { type Answer, send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
@@ -84,23 +85,6 @@ test('what is kept of a key in Redis opens nothing: digests, never a secret', as
   expect(kept).toContain(parseApiKey(key)?.digest);
   expect(kept).not.toContain(key.slice(16, 48));
 });
-
-/** A made-up key with the check that it should have, by the definition: CRC-32 in six base-62 digits. */
-function withCheck(unchecked: string): string {
-  const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
-  let crc = 0xffff_ffff;
-  for (const character of unchecked) {
-    crc ^= character.charCodeAt(0);
-    for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb8_8320 : crc >>> 1;
-  }
-  let rest = BigInt((crc ^ 0xffff_ffff) >>> 0);
-  let check = '';
-  while (check.length < 6) {
-    check = digits[Number(rest % 62n)] + check;
-    rest /= 62n;
-  }
-  return unchecked + check;
-}
 
 /** What an answer says, less what differs from one request to the next anyway. */
 function varying({ status, text, headers }: Answer) {

@@ -1,0 +1,56 @@
+import http from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { AddressAllowance } from '../../gateway/access/address-allowance.ts';
+import { createApiKey, parseApiKey } from '../../gateway/access/credential.ts';
+import { median } from '../bench/results/statistics.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { withCheck } from '../support/credentials.ts';
+import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+
+const ROUNDS = 300;
+
+/** Of keys that are well-formed: what is wrong with the form or the check of any other, its sender can tell by himself. */
+test('why a key opens nothing cannot be told from the time that the 401 takes', async () => {
+  const { url } = await emptyDatabase();
+  const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000', TRUSTED_PROXIES: '127.0.0.1' });
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+  cleanUp(() => agent.destroy());
+  const [good, other, revoked] = [await stack.issueKey(), await stack.issueKey(), await stack.issueKey()];
+  await stack.admin('DELETE', `/keys/${parseApiKey(revoked)?.id}`);
+  const expired = await stack.issueKey({ expiresAt: new Date(Date.now() + 300).toISOString() });
+  await sleep(301);
+  const keys = {
+    unknown: createApiKey().apiKey,
+    revoked,
+    expired,
+    'wrong secret': withCheck(`${good.slice(0, 16)}${other.slice(16, 48)}`),
+  };
+
+  const times = new Map<string, number[]>(Object.keys(keys).map((name) => [name, []]));
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const [name, key] of Object.entries(keys)) {
+      // Each from an address of its own: none of them is ever past its allowance.
+      const headers = { 'x-forwarded-for': `10.${round >> 8}.${round & 255}.${Object.keys(keys).indexOf(name)}` };
+      const startedAt = performance.now();
+      const { status } = await send(`${stack.gateway}/v1/pets`, { key, agent, headers });
+      times.get(name)?.push(performance.now() - startedAt);
+      expect(status).toBe(401);
+    }
+  }
+  const medians = [...times.values()].map(median);
+  const middle = median(medians);
+  for (const each of medians) expect(Math.abs(each - middle)).toBeLessThan(0.2 * middle);
+}, 60_000);
+
+test('the table of addresses keeps the ten thousand that came last', () => {
+  const allowance = new AddressAllowance(() => 1_795_236_994_000_000);
+  for (let request = 0; request < 60; request++) allowance.charge('203.0.113.7');
+  const others = Array.from({ length: 9_999 }, (_, at) => `10.0.${at >> 8}.${at & 255}`);
+  for (const address of others) allowance.charge(address);
+  expect(allowance.charge('203.0.113.7').outcome).toBe('refused');
+  allowance.charge('10.1.0.0');
+  expect(allowance.look('203.0.113.7').buckets[0]?.tokens).toBe(60);
+});
