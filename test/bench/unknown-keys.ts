@@ -2,12 +2,16 @@ import { join } from 'node:path';
 import { Pool } from 'undici';
 import { createApiKey } from '../../gateway/access/credential.ts';
 import { folder, startNode } from './machine/processes.ts';
+import { installPrograms } from './machine/programs.ts';
 import { describeMachine, usageOf } from './machine/usage.ts';
-import { startRedis } from './setup/stage.ts';
+import { quantile } from './results/statistics.ts';
+import { issueKeys } from './setup/keys.ts';
+import { setStage } from './setup/stage.ts';
 
 /**
- * A million requests, each with another key that nobody issued and whose check is right: what the gateway's memory and
- * Redis' number of keys do meanwhile. A line each hundred thousand; ends with 1 where either grew.
+ * A million requests, each with another key that nobody issued and whose check is right: what they leave behind in the
+ * gateway's memory and in Redis, and what a good key's requests take after each hundred thousand. Ends with 1 where memory
+ * or the number of keys grew.
  *
  *     node test/bench/unknown-keys.ts
  */
@@ -18,35 +22,68 @@ const CONNECTIONS = 64;
 /** Resident memory may move by so much of what it was after the first steps, which warm everything up. */
 const TOLERANCE = 0.05;
 const WARM_UP_STEPS = 3;
+/** Requests of a good key after each step, one after the other. */
+const GOOD_REQUESTS = 1_000;
 
-const { redisUrl, client } = await startRedis();
+installPrograms();
+const { redisUrl, client, coreUrl } = await setStage();
+const { hot } = await issueKeys(client);
 const gateway = await startNode('gateway', 'gateway/main.ts', {
   PORT: '0',
   ADMIN_PORT: '0',
   REDIS_URL: redisUrl,
+  CORE_URL: coreUrl,
   DATA_DIR: join(folder, 'gateway'),
 });
 const pool = new Pool(gateway.urls.gateway ?? '', { connections: CONNECTIONS });
 const keysBefore = await client.dbsize();
 
+async function ask(key: string): Promise<number> {
+  const { statusCode, body } = await pool.request({
+    path: '/v1/pets',
+    method: 'GET',
+    headers: { authorization: `Bearer ${key}` },
+  });
+  await body.dump();
+  return statusCode;
+}
+
 async function askUntil(end: number, asked: { count: number }): Promise<void> {
   while (asked.count < end) {
     asked.count += 1;
-    const headers = { authorization: `Bearer ${createApiKey().apiKey}` };
-    const { statusCode, body } = await pool.request({ path: '/v1/pets', method: 'GET', headers });
-    await body.dump();
+    const statusCode = await ask(createApiKey().apiKey);
     if (statusCode !== 401 && statusCode !== 429) throw new Error(`A made-up key was answered ${statusCode}.`);
   }
 }
 
-process.stdout.write(`${describeMachine()}\n\n  requests   RSS in MB   keys in Redis\n`);
+/** In ms, of requests with a good key. */
+async function p99(): Promise<number> {
+  const times: number[] = [];
+  while (times.length < GOOD_REQUESTS) {
+    const startedAt = performance.now();
+    const statusCode = await ask(hot);
+    times.push(performance.now() - startedAt);
+    if (statusCode !== 200) throw new Error(`A good key was answered ${statusCode}.`);
+  }
+  return quantile(times, 0.99);
+}
+
+await p99();
+const before = await p99();
+process.stdout.write(`${describeMachine()}; p99 of a good key before: ${before.toFixed(2)} ms\n\n`);
+process.stdout.write('  requests      RSS MB   keys in Redis  p99 of a good key, ms\n');
 const asked = { count: 0 };
 const resident: number[] = [];
 while (asked.count < REQUESTS) {
   const end = asked.count + STEP;
   await Promise.all(Array.from({ length: CONNECTIONS }, () => askUntil(end, asked)));
   resident.push(usageOf(gateway.pid).residentMegabytes);
-  const cells = [asked.count.toLocaleString('en'), resident.at(-1)?.toFixed(0) ?? '', String(await client.dbsize())];
+  const cells = [
+    asked.count.toLocaleString('en'),
+    resident.at(-1)?.toFixed(0) ?? '',
+    String(await client.dbsize()),
+    (await p99()).toFixed(2),
+  ];
   process.stdout.write(`${cells.map((cell) => cell.padStart(11)).join(' ')}\n`);
 }
 const settled = resident.slice(WARM_UP_STEPS);
