@@ -17,7 +17,6 @@ export const workerNumber = (): number | undefined => (cluster.isWorker ? Number
 
 /** A worker: serves clients on the port that all workers share. Operators talk to the primary. */
 export async function startWorker(settings: GatewaySettings, logger: Logger): Promise<Running> {
-  outliveThePrimary();
   // A terminal that is closed tells all its processes; it is the primary's to act on it.
   process.on('SIGHUP', () => {});
   const access = await openAccess(settings, logger);
@@ -26,6 +25,7 @@ export async function startWorker(settings: GatewaySettings, logger: Logger): Pr
   process.on('message', async (message: Partial<MetricsRequest>) => {
     if (message?.ask === 'metrics') tell({ metrics: await metrics.snapshot() });
   });
+  outliveThePrimary();
   return {
     addresses: { gateway: clients.url },
     async stop(lameDuckMs, lingerMs) {
@@ -35,7 +35,10 @@ export async function startWorker(settings: GatewaySettings, logger: Logger): Pr
   };
 }
 
-/** Without this mark, node:cluster ends a worker at once where its primary is gone; ours ends what it has begun. */
+/**
+ * Without this mark, node:cluster ends a worker at once where its primary is gone. One that serves ends what it has begun;
+ * before that, at once is right.
+ */
 function outliveThePrimary(): void {
   if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;
 }

@@ -3,9 +3,11 @@ import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
 import { childrenOf, eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
 vi.setConfig({ testTimeout: 90_000 });
@@ -123,6 +125,21 @@ test('what is in flight outlives the primary, and no worker is left behind', asy
   answer();
   expect(await inFlight).toMatchObject({ status: 200, text: '[]' });
   await eventually(() => pids.some(isAlive)).toBe(false);
+});
+
+test('a primary that is gone while a worker starts leaves none behind', async () => {
+  const proxy = await startFaultProxy((await emptyDatabase()).url);
+  const workers = await startWorkers({ REDIS_URL: proxy.url });
+  const before = workers.pids();
+  const connections = proxy.connections;
+  proxy.set({ kind: 'black-hole' });
+  workers.child.kill('SIGHUP');
+  const starting = await nextChild(workers, before);
+  cleanUp(() => isAlive(starting) && kill(starting));
+  // It waits for Redis now, past its first lines and before it serves.
+  await expect.poll(() => proxy.connections, { interval: 5, timeout: 30_000 }).toBeGreaterThan(connections);
+  workers.child.kill('SIGKILL');
+  await eventually(() => [...before, starting].some(isAlive)).toBe(false);
 });
 
 test('Ctrl-C reaches every process and lets what is in flight end; the second time it does not', async () => {

@@ -29,7 +29,7 @@ export async function workersEnvironment(environment: NodeJS.ProcessEnv = {}): P
     PORT: '0',
     ADMIN_PORT: '0',
     ADMIN_TOKEN,
-    REDIS_URL: (await emptyDatabase()).url,
+    REDIS_URL: environment.REDIS_URL ?? (await emptyDatabase()).url,
     REDIS_TIMEOUT_MS: '5000',
     CORE_URL: environment.CORE_URL ?? (await listeningCore()).url,
     DATA_DIR: await temporaryFolder(),
