@@ -33,6 +33,7 @@ const ask = (stack: Stack, key: string) => send(`${stack.gateway}/v1/pets`, { ke
 async function useAll(stack: Stack): Promise<void> {
   expect((await stack.admin('PATCH', '/plans/free', { ban_after: 2, minute: 3 })).status).toBe(200);
   const keys = await Promise.all(Array.from({ length: 6 }, () => stack.issueKey()));
+  expect(stack.log.filter(({ level }) => level > 30)).toEqual([]);
   for (const key of keys) {
     const answers = [];
     for (let sent = 0; sent < 6; sent++) answers.push(await ask(stack, key));

@@ -12,7 +12,7 @@ import { TlsConnector, tellWhyRefused } from './tls.ts';
 
 const DEFAULT_PORT = 6379;
 /** A start waits no longer than this for the nodes; they are connected to all the same. */
-const START_MS = 1_000;
+const START_MS = 3_000;
 
 /**
  * Connects to a cluster, or goes on trying in the background. A decision that a node redirects (MOVED, ASK) follows, since it

@@ -9,7 +9,7 @@ const DEFAULT_PORT = 26_379;
 /** Longer than a connection may take: the library must not end one in the middle of a handshake (tls.ts says why). */
 const SENTINEL_TIMEOUT_MS = 2 * CONNECT_TIMEOUT_MS;
 /** A start waits no longer than this for a primary; it is looked for all the same. */
-const START_MS = 2_000;
+const START_MS = 3_000;
 
 /**
  * Connects to the primary that the sentinels name, or goes on asking them in the background. A primary that says READONLY is
