@@ -9,9 +9,10 @@ const idOf = (key: string): string => key.slice(3, 15);
 
 const sound = await startRedisCluster();
 
-async function setUp(cluster?: RedisCluster) {
+async function setUp(cluster?: RedisCluster, timeoutMs = 5_000) {
   cluster ??= await startRedisCluster();
-  const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: '500' });
+  const settings = { REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: String(timeoutMs) };
+  const stack = await startStack(settings);
   return { cluster, stack };
 }
 
@@ -66,7 +67,7 @@ test.for(faults)(
   'a node that is %s takes no other along: its keys are local, theirs are shared',
   { timeout: 60_000 },
   async ([, cause, heal]) => {
-    const { cluster, stack } = await setUp();
+    const { cluster, stack } = await setUp(undefined, 1_000);
     const { served, unseen } = await keysByNode({ cluster, stack });
     const [lost, ...others] = cluster.nodes as [ClusterNode, ...ClusterNode[]];
     await cause(lost);

@@ -134,8 +134,11 @@ test('a primary that became a replica and kept its connections is left for the o
   expect((await ask(key)).status).toBe(200);
   expect(stack.log.findLast(({ msg }) => msg === 'decisions are local')?.reason).toContain('READONLY');
   await expect.poll(async () => (await ask(unseen)).status, { timeout: 10_000, interval: 50 }).toBe(200);
-  await ask(key);
-  expect(stack.log.findLast(({ msg }) => msg === 'request')?.mode).toBeUndefined();
+  const mode = async () => {
+    await ask(key);
+    return stack.log.findLast(({ msg }) => msg === 'request')?.mode;
+  };
+  await expect.poll(mode, { timeout: 5_000 }).toBeUndefined();
 }, 60_000);
 
 test('a gateway starts without its sentinels, and finds the primary when they are there', async () => {

@@ -55,15 +55,18 @@ async function connectAll(cluster: Cluster): Promise<void> {
 
 const settled = (node: Redis): Promise<unknown> => once(node, 'ready').catch(() => undefined);
 
-/** The library reports every failed attempt at a node, and gives it up until the others name it again. */
+/**
+ * The library reports every failed attempt at a node, and gives it up until the others name it again. Its own questions to
+ * nodes, which it repeats elsewhere, are not heard here.
+ */
 function tellOfNodes(cluster: Cluster, logger: Logger): void {
   const away = new Set<string>();
-  cluster.on('node error', (error: Error, node: string) => {
-    if (!away.has(node)) logger.error({ node, reason: error.message }, 'redis node is away');
-    away.add(node);
-  });
   cluster.on('+node', (redis: Redis) => {
     const node = `${redis.options.host}:${redis.options.port}`;
+    redis.on('error', ({ message }: Error) => {
+      if (!away.has(node)) logger.error({ node, reason: message }, 'redis node is away');
+      away.add(node);
+    });
     redis.on('ready', () => {
       if (away.delete(node)) logger.info({ node }, 'redis node is back');
     });
