@@ -47,7 +47,7 @@ test('slots that migrate under load, and scripts that are flushed, cost nobody a
   const { cluster, stack, keys } = await setUp();
   const flushing = setInterval(() => {
     for (const { redis } of cluster.nodes) void redis.script('FLUSH');
-  }, 100);
+  }, 20);
   const load = loadWith(stack, keys);
   const moved = await reshard(cluster, keys, (slots) => slots >= MOVES && load.answers.length >= REQUESTS);
   await load.stop();
