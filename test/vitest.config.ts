@@ -31,7 +31,7 @@ export default defineConfig({
         },
       },
     ],
-    maxWorkers: 2,
+    maxWorkers: 3,
     reporters: ['default', './test/support/closing-line.ts'],
     coverage: {
       enabled: true,

@@ -168,7 +168,9 @@ function answersIn(received: string): Seen[] {
     const headers = Object.fromEntries(lines.split('\r\n').map(headerOf));
     const end = head.length + Number(headers['content-length'] ?? 0);
     if (end > rest.length) return answers;
-    if (Number(status) >= 200) answers.push({ status: Number(status), headers, text: rest.slice(head.length, end) });
+    // The bytes came as Latin-1; what they mean is UTF-8.
+    const text = Buffer.from(rest.slice(head.length, end), 'latin1').toString();
+    if (Number(status) >= 200) answers.push({ status: Number(status), headers, text });
     rest = rest.slice(end);
   }
 }

@@ -63,6 +63,7 @@ export async function startSentinels({ password = '' } = {}): Promise<Watched> {
     async swap() {
       const [was, next, other] = nodes as [SentinelNode, SentinelNode, SentinelNode];
       for (const { redis } of sentinels) await redis.call('SENTINEL', 'REMOVE', MASTER_NAME);
+      await hasCaughtUp(was, next);
       await next.redis.replicaof('NO', 'ONE');
       for (const { redis } of [was, other]) await redis.replicaof('127.0.0.1', next.port);
       for (const { redis } of sentinels)
@@ -72,6 +73,14 @@ export async function startSentinels({ password = '' } = {}): Promise<Watched> {
 }
 
 const replicaOf = ({ port }: { port: number }) => ({ replicaof: `127.0.0.1 ${port}` });
+
+/** Waits until a replica has all that its primary had written by now: what it has not would be lost with a swap. */
+async function hasCaughtUp(primary: SentinelNode, replica: SentinelNode): Promise<void> {
+  const offset = async ({ redis }: SentinelNode, name: string) =>
+    Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(await redis.info('replication'))?.[1]);
+  const written = await offset(primary, 'master_repl_offset');
+  while ((await offset(replica, 'slave_repl_offset')) < written) await sleep(10);
+}
 
 async function startNode(directives: Record<string, string>): Promise<SentinelNode> {
   const server = await startRedisServer({
