@@ -11,6 +11,8 @@ const RESTARTS = 20;
 const CONNECTIONS = 16;
 /** Connections that are idle when their worker goes are what a careless stop cuts. */
 const PAUSE_MS = 20;
+/** Within the lame duck's second. */
+const NOTICED_AFTER_MS = 400;
 const SERVED = ['GET 200', 'POST 201'];
 
 const MINUTE_LIMIT = 40;
@@ -36,9 +38,10 @@ test(`${RESTARTS} rolling restarts under load, and a stop at the end: no request
   expect(workers.logged('worker stopped').map(({ code }) => code)).toEqual(Array(2 * RESTARTS).fill(0));
   expect(workers.logged('worker ended')).toEqual([]);
 
-  // Who balances sees that it stops, and turns away.
+  // Who balances sees that it stops, and takes a moment to turn away.
   workers.child.kill('SIGTERM');
   while ((await send(`${workers.adminUrl}/readyz`)).status === 200) await sleep(20);
+  await sleep(NOTICED_AFTER_MS);
   await load.end();
   expect((await workers.ended).code).toBe(0);
   process.stdout.write(`${RESTARTS} rolling restarts: ${JSON.stringify(Object.fromEntries(load.outcomes))}\n`);
