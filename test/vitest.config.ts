@@ -31,7 +31,7 @@ export default defineConfig({
         },
       },
     ],
-    maxWorkers: 3,
+    maxWorkers: 2,
     reporters: ['default', './test/support/closing-line.ts'],
     coverage: {
       enabled: true,
