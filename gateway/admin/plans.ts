@@ -22,8 +22,8 @@ export const showPlans: AdminOperation = async ({ parts }) => {
 };
 
 /**
- * Changes fields of one plan. Every gateway takes them within a second, this one at once. With If-Match (RFC 9110 §13.1.1)
- * only while the table still is the one that the sender has seen.
+ * Changes fields of one plan. Every gateway takes them within a second, the process that answers at once. With If-Match
+ * (RFC 9110 §13.1.1) only while the table still is the one that the sender has seen.
  */
 export const changePlan: AdminOperation = async ({ parts, params, request, response }) => {
   const plan = params[0] ?? '';
