@@ -109,7 +109,7 @@ function printWelcome(keys: Record<string, string>): void {
   process.stdout.write(`
 The animal store is open.
 
-  gateway    ${gateway.gateway}   for clients, with a key
+  gateway    ${gateway.gateway}   for clients, with a key; /docs/ tells how, and tries it
   core       ${core.core}   for internal services
   admin      ${gateway.admin}   for operators: npm run -s ctl -- --help
 
