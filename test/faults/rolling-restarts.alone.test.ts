@@ -10,7 +10,7 @@ import { eventually, startWorkers, type Workers } from '../support/workers.ts';
 const RESTARTS = 20;
 const CONNECTIONS = 16;
 /** Connections that are idle when their worker goes are what a careless stop cuts. */
-const PAUSE_MS = 20;
+const PAUSE_MS = 60;
 /** Within the lame duck's second. */
 const NOTICED_AFTER_MS = 400;
 const SERVED = ['GET 200', 'POST 201'];
