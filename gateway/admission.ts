@@ -1,3 +1,5 @@
+import { Tally } from '../shared/tally.ts';
+
 const OVERSHOOT = 2;
 
 /**
@@ -8,7 +10,7 @@ const OVERSHOOT = 2;
  */
 export class Admission {
   readonly #limit: () => number;
-  readonly #perClient = new Map<string, number>();
+  readonly #perClient = new Tally();
   #total = 0;
 
   /** @param limit of requests at once, as things stand */
@@ -18,10 +20,9 @@ export class Admission {
 
   /** Takes a request of a client in, to be let out by `leave`; false where it is one too many. */
   enter(client: string): boolean {
-    const own = this.#perClient.get(client) ?? 0;
     const limit = this.#limit();
     const share = Math.max(limit - this.#total, limit / (this.#perClient.size + 1));
-    if (own >= share || this.#total >= OVERSHOOT * limit) return false;
+    if (this.#perClient.of(client) >= share || this.#total >= OVERSHOOT * limit) return false;
     this.#take(client);
     return true;
   }
@@ -40,14 +41,12 @@ export class Admission {
   }
 
   #take(client: string): void {
-    this.#perClient.set(client, (this.#perClient.get(client) ?? 0) + 1);
+    this.#perClient.add(client);
     this.#total += 1;
   }
 
   leave(client: string): void {
-    const left = (this.#perClient.get(client) ?? 1) - 1;
-    if (left === 0) this.#perClient.delete(client);
-    else this.#perClient.set(client, left);
+    this.#perClient.remove(client);
     this.#total -= 1;
   }
 }

@@ -5,6 +5,7 @@ import {
   httpUrl,
   integer,
   isLoopback,
+  listed,
   logLevel,
   port,
   readSettings,
@@ -15,13 +16,10 @@ import { caFile, masterName, redisFaults, redisMode, redisUrls } from './redis-s
 
 const coreUrls = z
   .string()
-  .transform((text) => text.split(',').map((url) => url.trim()))
+  .transform(listed)
   .pipe(z.array(httpUrl.refine(isOrigin, 'must be origins like http://127.0.0.1:7001, without a path')).min(1));
 
-const addressBlocks = z
-  .string()
-  .transform((text) => text.split(',').map((block) => block.trim()))
-  .pipe(z.array(addressBlock));
+const addressBlocks = z.string().transform(listed).pipe(z.array(addressBlock));
 
 const FILE_SETTINGS = { certFile: 'TLS_CERT_FILE', keyFile: 'TLS_KEY_FILE' } as const;
 

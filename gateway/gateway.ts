@@ -1,6 +1,6 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { bearerToken } from '../shared/bearer.ts';
-import { readJsonBytes } from '../shared/body.ts';
+import { readJsonBytes, takesNoBody } from '../shared/body.ts';
 import { HttpError, toHttpError, unavailable } from '../shared/errors.ts';
 import { CALLER_ID } from '../shared/headers.ts';
 import type { Logger } from '../shared/logger.ts';
@@ -184,7 +184,7 @@ async function readBody(
   limit: number,
 ): Promise<Buffer | undefined> {
   if (route?.takesBody) return await admission.outside(shareOf, () => readJsonBytes(request, response, limit));
-  if (hasBody) throw new HttpError('invalid_request', 'This operation takes no body.');
+  if (hasBody) throw takesNoBody();
   return undefined;
 }
 

@@ -1,6 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
+import { listed } from '../shared/env.ts';
 
 /** What the settings of a Redis must be, each for itself and all of them together. */
 
@@ -16,7 +17,7 @@ const redisUrl = z
 
 /** One URL or several with commas between; what is wrong with any of them is said of the setting, once. */
 export const redisUrls = z.string().transform((text, context) => {
-  const urls = text.split(',').map((url) => url.trim());
+  const urls = listed(text);
   const issues = urls.flatMap((url) => redisUrl.safeParse(url).error?.issues ?? []);
   for (const message of new Set(issues.map((issue) => issue.message)))
     context.addIssue({ code: 'custom', message, continue: true });

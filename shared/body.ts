@@ -24,6 +24,9 @@ export function announcesBody({ headers }: IncomingMessage): boolean {
   return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
 }
 
+/** Of a body where the operation has none: it would go unread, and what follows it be taken for the next request. */
+export const takesNoBody = (): HttpError => new HttpError('invalid_request', 'This operation takes no body.');
+
 function isPlainJson(request: IncomingMessage): boolean {
   if (!announcesBody(request) && request.headers['content-type'] === undefined) return true;
   const type = request.headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase();

@@ -3,6 +3,7 @@ import https from 'node:https';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ServerLimits } from './server-limits.ts';
+import { Tally } from './tally.ts';
 
 /** Which limit a connection was over. */
 export type ConnectionLimit = 'total' | 'address';
@@ -29,7 +30,7 @@ export class Connections {
   readonly #connections = new Map<Socket, Connection>();
   /** Connections that still have to agree on TLS, by their peer. */
   readonly #handshakes = new Map<string, Socket>();
-  readonly #perAddress = new Map<string, number>();
+  readonly #perAddress = new Tally();
   readonly #limits: ServerLimits;
   readonly #caps: ConnectionCaps;
 
@@ -52,14 +53,13 @@ export class Connections {
   #count(socket: Socket): boolean {
     const name = this.#caps.countedAs?.(socket.remoteAddress);
     if (name === undefined) return true;
-    const count = this.#perAddress.get(name) ?? 0;
-    if (count >= this.#limits.connectionsPerAddress) {
+    if (this.#perAddress.of(name) >= this.#limits.connectionsPerAddress) {
       socket.destroy();
       this.#caps.onRefused?.('address');
       return false;
     }
-    this.#perAddress.set(name, count + 1);
-    socket.once('close', () => this.#release(name));
+    this.#perAddress.add(name);
+    socket.once('close', () => this.#perAddress.remove(name));
     return true;
   }
 
@@ -78,12 +78,6 @@ export class Connections {
   #secured(socket: Socket): void {
     this.#handshakes.delete(peerOf(socket));
     this.#add(socket);
-  }
-
-  #release(name: string): void {
-    const left = (this.#perAddress.get(name) ?? 1) - 1;
-    if (left === 0) this.#perAddress.delete(name);
-    else this.#perAddress.set(name, left);
   }
 
   answering(response: ServerResponse): void {

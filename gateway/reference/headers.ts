@@ -1,4 +1,5 @@
 import { REQUEST_ID } from '../../shared/headers.ts';
+import { pairsOf } from '../../shared/pairs.ts';
 import { type Header, type Ref, refTo } from './document.ts';
 
 /** The headers of answers. */
@@ -112,8 +113,7 @@ const ABOUT_DEPRECATION: Readonly<Record<string, string>> = {
  * @param required whether all such answers carry them: those that are given before the operation is known do not
  */
 export function deprecationHeaders(flat: readonly string[], required: boolean): Readonly<Record<string, Header>> {
-  const pairs = flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] as string] as const] : []));
-  const headers = pairs.map(([name, value]) => {
+  const headers = pairsOf(flat).map(([name, value]) => {
     const schema = { type: 'string', const: value };
     return [name, { description: ABOUT_DEPRECATION[name] ?? name, required, schema, example: value }] as const;
   });

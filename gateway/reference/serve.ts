@@ -1,3 +1,4 @@
+import { takesNoBody } from '../../shared/body.ts';
 import { HttpError, methodNotAllowed } from '../../shared/errors.ts';
 import type { AddressAllowance } from '../access/address-allowance.ts';
 import type { Exchange } from '../exchange.ts';
@@ -29,7 +30,7 @@ export async function serveReference(
   if (exchange.standing.outcome === 'refused') throw new HttpError('rate_limit_exceeded');
   if (asked.method !== 'GET' && asked.method !== 'HEAD') throw methodNotAllowed('GET, HEAD');
   exchange.route = file;
-  if (asked.hasBody) throw new HttpError('invalid_request', 'This operation takes no body.');
+  if (asked.hasBody) throw takesNoBody();
   const ours = ['X-Request-Id', exchange.id, ...limitHeaders(exchange.standing, draftFields)];
   await send(exchange, file, ours);
 }

@@ -1,6 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { type ErrorCode, errorBody, HttpError, methodNotAllowed } from '../../shared/errors.ts';
+import { pairsOf } from '../../shared/pairs.ts';
 import type { Exchange } from '../exchange.ts';
 
 /** Answers with an error in the Error shape; `limits` says where the caller stands. */
@@ -45,7 +46,7 @@ export function connectionError({ code = '' }: NodeJS.ErrnoException): HttpError
 export function sendRawError(socket: Socket, error: HttpError, requestId: string, limits: readonly string[]): void {
   const body = errorBody(error);
   const headers = [...head(body, requestId), ...limits, ...error.headers, 'Connection', 'close'];
-  const lines = headers.flatMap((name, at) => (at % 2 === 0 ? [`${name}: ${headers[at + 1]}`] : []));
+  const lines = pairsOf(headers).map(([name, value]) => `${name}: ${value}`);
   socket.end([`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`, ...lines, '', body].join('\r\n'));
 }
 

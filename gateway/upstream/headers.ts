@@ -53,6 +53,11 @@ export function responseHeaders(rawHeaders: readonly string[]): string[] {
   return filter(rawHeaders, (name) => !NOT_THE_CORES.has(name) && !name.startsWith('x-ratelimit-'));
 }
 
+/** Whether one of the headers, in a flat list, has this name, in lower case. */
+export function hasHeader(headers: readonly string[], name: string): boolean {
+  return headers.some((header, at) => at % 2 === 0 && header.length === name.length && header.toLowerCase() === name);
+}
+
 /**
  * Where headers become variables, as in every CGI-like environment, x_caller_id and x.caller.id pass for X-Caller-Id: so
  * names are letters, digits and hyphens here, whatever else HTTP allows.

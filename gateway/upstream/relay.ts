@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
-import { responseHeaders } from './headers.ts';
+import { hasHeader, responseHeaders } from './headers.ts';
 
 /** The client's side of a forwarded request. */
 export interface RelayOptions {
@@ -99,13 +99,8 @@ export abstract class Relay implements Dispatcher.DispatchHandler {
 }
 
 /** Whether it can be told where an answer ends other than by the end of its connection (RFC 9112 §6.3). */
-function tellsItsEnd(rawHeaders: readonly string[]): boolean {
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = (rawHeaders[at] as string).toLowerCase();
-    if (name === 'content-length' || name === 'transfer-encoding') return true;
-  }
-  return false;
-}
+const tellsItsEnd = (rawHeaders: readonly string[]): boolean =>
+  hasHeader(rawHeaders, 'content-length') || hasHeader(rawHeaders, 'transfer-encoding');
 
 /** An answer that ends where its connection does: one that broke off would look whole. */
 class EndUnknown extends Error {

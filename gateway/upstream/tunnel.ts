@@ -2,6 +2,7 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
 import { type ErrorCode, HttpError } from '../../shared/errors.ts';
+import { pairsOf } from '../../shared/pairs.ts';
 import { closeFrame, FrameBoundary } from './frame-boundary.ts';
 import { responseHeaders } from './headers.ts';
 import { CoreTooSlow } from './relay.ts';
@@ -89,8 +90,7 @@ function tellClient(answer: IncomingMessage, extraHeaders: readonly string[]): v
 
 function byName(headers: readonly string[]): Map<string, string | string[]> {
   const values = new Map<string, string | string[]>();
-  for (let at = 0; at < headers.length; at += 2) {
-    const [name, value] = [headers[at] as string, headers[at + 1] as string];
+  for (const [name, value] of pairsOf(headers)) {
     const before = values.get(name);
     values.set(name, before === undefined ? value : [before, value].flat());
   }

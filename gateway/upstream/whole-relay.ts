@@ -1,4 +1,5 @@
 import type { Dispatcher } from 'undici';
+import { hasHeader } from './headers.ts';
 import { Relay, type RelayOptions } from './relay.ts';
 
 /** More than this is better streamed. */
@@ -55,18 +56,11 @@ export class WholeRelay extends Relay {
       return;
     }
     const body = this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks);
-    this.#tellLength(body.length);
+    // An answer that came in chunks gets the length that it turned out to have.
+    if (!hasHeader(this.headers, 'content-length')) this.headers.push('Content-Length', String(body.length));
     this.sendHead();
     // Head and body leave in one write where both are text of one encoding; latin1 keeps every byte as it is.
     this.response.end(body.toString('latin1'), 'latin1');
-  }
-
-  /** An answer that came in chunks gets the length that it turned out to have. */
-  #tellLength(length: number): void {
-    for (let at = 0; at < this.headers.length; at += 2) {
-      if (this.headers[at]?.toLowerCase() === 'content-length') return;
-    }
-    this.headers.push('Content-Length', String(length));
   }
 }
 

@@ -3,9 +3,9 @@ import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
 import { connectRedis } from '../../gateway/access/redis/connection.ts';
 import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
 import { createLogger } from '../../shared/logger.ts';
+import { median } from '../support/statistics.ts';
 import { installPrograms } from './machine/programs.ts';
 import { describeMachine, usageOf } from './machine/usage.ts';
-import { median } from './results/statistics.ts';
 import { issueKeys } from './setup/keys.ts';
 import { scriptCalls, startRedis } from './setup/stage.ts';
 

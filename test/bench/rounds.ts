@@ -1,12 +1,12 @@
 import { truncateSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { median } from '../support/statistics.ts';
 import type { Contender, ContenderName } from './contenders.ts';
 import type { LoadResult } from './load/load.ts';
 import { runOpenLoop } from './load/run-open-loop.ts';
 import { runWrk } from './load/wrk.ts';
 import { usageOf } from './machine/usage.ts';
 import { leadInSeconds, type PlannedScenario, takingPart } from './plan.ts';
-import { median } from './results/statistics.ts';
 import type { Scenario } from './scenarios.ts';
 import { type Stage, scriptCalls } from './setup/stage.ts';
 

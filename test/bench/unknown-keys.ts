@@ -1,10 +1,10 @@
 import { join } from 'node:path';
 import { Pool } from 'undici';
 import { createApiKey } from '../../gateway/access/credential.ts';
+import { quantile } from '../support/statistics.ts';
 import { folder, startNode } from './machine/processes.ts';
 import { installPrograms } from './machine/programs.ts';
 import { describeMachine, usageOf } from './machine/usage.ts';
-import { quantile } from './results/statistics.ts';
 import { issueKeys } from './setup/keys.ts';
 import { setStage } from './setup/stage.ts';
 

@@ -5,6 +5,7 @@ import { startService } from '../support/process.ts';
 import { BAN_AFTER, type Decided, type Observation, observe, SPENT_BEFORE, TIGHT } from '../support/redis-fault.ts';
 import { flushedScripts, HALF_OPEN, OUTAGES } from '../support/redis-outages.ts';
 import { temporaryFolder } from '../support/stack.ts';
+import { quantile } from '../support/statistics.ts';
 
 /** What the gateway promises while its Redis misbehaves: every fault under load, with a gateway and a Redis that are processes. */
 
@@ -40,7 +41,7 @@ const admitted = (answer: Decided) => answer.admitted;
 
 /** How overloaded the machine is: 1 when it is not. Times are held to their bounds times this. */
 function strainOf({ roomy, causedAt }: Observation): number {
-  return Math.max(1, quantile(roomy.filter(sentFrom(0, causedAt)), 0.5) / USUAL_MS);
+  return Math.max(1, waitOf(roomy.filter(sentFrom(0, causedAt)), 0.5) / USUAL_MS);
 }
 
 /** How long after `from` the first request was sent that Redis decided on again. */
@@ -48,10 +49,11 @@ function sharedAgainAfter({ roomy }: Observation, from: number): number {
   return (roomy.filter(sentFrom(from)).find(inMode('shared'))?.sentAt ?? Infinity) - from;
 }
 
-function quantile(answers: readonly Decided[], share: number): number {
-  const times = answers.map(({ ms }) => ms).sort((a, b) => a - b);
-  return times[Math.min(times.length - 1, Math.floor(times.length * share))] as number;
-}
+const waitOf = (answers: readonly Decided[], share: number): number =>
+  quantile(
+    answers.map(({ ms }) => ms),
+    share,
+  );
 
 /** What Redis charged is no less than what it admitted, and no more than was asked: a late decision charges, none is repeated. */
 function expectNothingTwice(answers: readonly Decided[], hash: Record<string, string>, sent: number): void {
@@ -96,16 +98,16 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
 
   test('holds up who meets it first for no longer than the deadline, and nobody after', () => {
     const first = during.toSorted((a, b) => a.sentAt - b.sentAt).slice(0, 4);
-    expect(quantile(first, 0.5)).toBeLessThan(DEADLINE_MS + NOISE_MS * strain);
+    expect(waitOf(first, 0.5)).toBeLessThan(DEADLINE_MS + NOISE_MS * strain);
     // Were they asked of Redis one by one, not even the luckiest would be answered before the deadline.
     const before = roomy.filter(sentFrom(0, causedAt));
-    expect(quantile(during, 0.25)).toBeLessThan(quantile(before, 0.25) + DEADLINE_MS * strain);
-    expect(quantile(during, 1)).toBeLessThan(healedAt - causedAt);
+    expect(waitOf(during, 0.25)).toBeLessThan(waitOf(before, 0.25) + DEADLINE_MS * strain);
+    expect(waitOf(during, 1)).toBeLessThan(healedAt - causedAt);
   });
 
   test('decides again within a second of answering, and has charged nobody twice', () => {
     const after = sharedAgainAfter(seen, healedAt);
-    const ms = (share: number) => quantile(during, share).toFixed(1);
+    const ms = (share: number) => waitOf(during, share).toFixed(1);
     process.stdout.write(
       `${name}: ${during.length} requests, p50 ${ms(0.5)} ms, p99 ${ms(0.99)}, p99.9 ${ms(0.999)}; shared again after ${after.toFixed(0)} ms\n`,
     );

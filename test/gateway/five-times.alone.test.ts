@@ -4,9 +4,10 @@ import { expect, test } from 'vitest';
 import { usageOf } from '../bench/machine/usage.ts';
 import { slowCore } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
-import { openLoop, percentile, type Sent } from '../support/open-loop.ts';
+import { openLoop, type Sent } from '../support/open-loop.ts';
 import { startService } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
+import { quantile } from '../support/statistics.ts';
 
 /** A gateway that is asked five times as much as its core can do. */
 
@@ -60,11 +61,11 @@ test('at five times capacity as much comes through as at its peak; the rest is t
   const good = goodput(sent, startedAt, 6);
   const shed = withStatus(sent, 503);
   const toClient = (share: number) =>
-    percentile(
+    quantile(
       shed.map(({ ms }) => ms),
       share,
     ).toFixed(1);
-  const inGateway = (share: number) => percentile(timesShed().slice(before.shed), share);
+  const inGateway = (share: number) => quantile(timesShed().slice(before.shed), share);
   const grown = residentMegabytes() - before.megabytes;
   process.stdout.write(
     `peak ${peak.toFixed(0)}/s; at ${5 * CAPACITY}/s: ${good.toFixed(0)}/s good; ${shed.length} shed, in the gateway for ` +

@@ -8,6 +8,7 @@ import { faultyCore, OK } from '../support/faulty-core.ts';
 import { post } from '../support/http.ts';
 import { startService } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
+import { quantile } from '../support/statistics.ts';
 
 const CLIENTS = 1_000;
 const LIMIT_MS = 2_000;
@@ -104,7 +105,7 @@ async function p99Within({ url, key }: Gateway, forMs: number): Promise<number> 
   };
   await Promise.all(Array.from({ length: 8 }, client));
   agent.destroy();
-  return waits.sort((a, b) => a - b)[Math.floor(waits.length * 0.99)] as number;
+  return quantile(waits, 0.99);
 }
 
 async function askOnce(url: string, key: string, agent: http.Agent): Promise<void> {

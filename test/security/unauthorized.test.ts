@@ -3,12 +3,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { AddressAllowance } from '../../gateway/access/address-allowance.ts';
 import { createApiKey, parseApiKey } from '../../gateway/access/credential.ts';
-import { median } from '../bench/results/statistics.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { withCheck } from '../support/credentials.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
+import { median } from '../support/statistics.ts';
 
 const ROUNDS = 300;
 

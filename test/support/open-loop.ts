@@ -38,7 +38,3 @@ function ask(url: string, key: string, agent: http.Agent, due: number): Promise<
   request.once('error', () => answered(0));
   return promise;
 }
-
-/** The value below which a share of the numbers lies. */
-export const percentile = (numbers: readonly number[], share: number): number =>
-  numbers.toSorted((a, b) => a - b)[Math.ceil(numbers.length * share) - 1] ?? 0;

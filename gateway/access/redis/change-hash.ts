@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { pairsOf } from '../../../shared/pairs.ts';
 import type { RedisConnection } from './connection.ts';
 import { reach } from './reach.ts';
 
@@ -23,11 +24,8 @@ export async function changeHash(
   // JSON leaves out what is undefined: those fields are in `remove`.
   const change = { expect, set: changes, remove: Object.fromEntries(removed.map((field) => [field, true])) };
   const before = await reach(redis.eval(CHANGE_HASH, 1, key, JSON.stringify(change)) as Promise<string[] | null>);
-  return before === null ? undefined : fromPairs(before);
+  return before === null ? undefined : fromFlat(before);
 }
 
 /** What a script or a stream gives of a hash: fields and values in turn. */
-export function fromPairs(flat: readonly string[]): Record<string, string> {
-  const pairs = flat.flatMap((field, at) => (at % 2 === 0 ? [[field, flat[at + 1] ?? '']] : []));
-  return Object.fromEntries(pairs);
-}
+export const fromFlat = (flat: readonly string[]): Record<string, string> => Object.fromEntries(pairsOf(flat));

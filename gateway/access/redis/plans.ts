@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { PlanStore } from '../limiter.ts';
 import { fieldsIn, HISTORY_LENGTH, type PlanChange, RecordedChange } from '../plan-history.ts';
 import type { StoredPlans } from '../plans.ts';
-import { changeHash, fromPairs } from './change-hash.ts';
+import { changeHash, fromFlat } from './change-hash.ts';
 import type { RedisConnection } from './connection.ts';
 import { reach } from './reach.ts';
 
@@ -47,7 +47,7 @@ export class RedisPlans implements PlanStore {
   /** A record that somebody's hand has made unreadable is left out. */
   async history(limit: number): Promise<RecordedChange[]> {
     const records = await reach(this.#redis.xrevrange(HISTORY, '+', '-', 'COUNT', limit));
-    return records.flatMap(([id, fields]) => fromFields(id, fromPairs(fields)) ?? []);
+    return records.flatMap(([id, fields]) => fromFields(id, fromFlat(fields)) ?? []);
   }
 }
 

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { type Dispatcher, Pool } from 'undici';
+import { quantile } from '../../support/statistics.ts';
 import type { Load, LoadResult } from './load.ts';
 
 /**
@@ -73,13 +74,11 @@ for (let sent = 0; sent < total; ) {
 const deadline = performance.now() + PATIENCE_MS;
 while (answered + failures < total && performance.now() < deadline) await sleep(5);
 
-latencies.sort((a, b) => a - b);
-const percentile = (share: number): number => latencies[Math.ceil(latencies.length * share) - 1] ?? 0;
 const result: LoadResult = {
   requests: answered,
   seconds: (performance.now() - startedAt) / 1_000,
-  p50Ms: percentile(0.5),
-  p99Ms: percentile(0.99),
+  p50Ms: quantile(latencies, 0.5),
+  p99Ms: quantile(latencies, 0.99),
   refused,
   failures: total - answered,
 };

@@ -1,6 +1,6 @@
+import { type Spread, spreadOf } from '../../support/statistics.ts';
 import { BASELINE, type ContenderName } from '../contenders.ts';
 import { type Measured, medianOf, type Sample } from '../rounds.ts';
-import { type Spread, spreadOf } from './statistics.ts';
 
 /** One contender in one scenario: medians over its rounds, and how it stands against the baseline. */
 export interface Row extends Sample {

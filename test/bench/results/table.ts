@@ -1,4 +1,4 @@
-import type { Spread } from './statistics.ts';
+import type { Spread } from '../../support/statistics.ts';
 import type { Row, Summary } from './summary.ts';
 
 /** The results as a person reads them in a terminal. */

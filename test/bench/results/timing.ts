@@ -1,4 +1,4 @@
-import { median } from './statistics.ts';
+import { median } from '../../support/statistics.ts';
 
 const ROUNDS = 15;
 const CALLS = 20_000;
