@@ -3,8 +3,10 @@ import { defineConfig } from 'vitest/config';
 const shared = {
   pool: 'forks' as const,
   globalSetup: ['test/support/redis.ts', 'test/support/postgres.ts'],
-  testTimeout: 20_000,
+  testTimeout: 60_000,
   hookTimeout: 120_000,
+  // What is waited for comes at once on a quiet machine; on a busy one it is given time.
+  expect: { poll: { timeout: 10_000 } },
 };
 
 /** Two kinds of tests: those that may run beside each other, and those that measure or fill the machine and run alone. */

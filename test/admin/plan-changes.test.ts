@@ -138,7 +138,7 @@ describe.for([
     await sleep(600);
     await editByHand(stack, 'free.minute', '77');
     expect((await patch(stack, 'free', { minute: 61 }, version)).status).toBe(409);
-    await expect.poll(() => historyOf(stack), { timeout: 8_000 }).toHaveLength(1);
+    await expect.poll(() => historyOf(stack)).toHaveLength(1);
     await sleep(1_200);
     expect(await historyOf(stack)).toMatchObject([
       { author: 'unknown', action: 'by hand', changes: [{ field: 'free.minute', from: '60', to: '77' }] },
@@ -179,7 +179,7 @@ test('four gateways that see one change by hand tell of it once, and of a change
   const stacks = await Promise.all(Array.from({ length: 4 }, () => startStack(withRedis)));
   await sleep(700);
   await redis.hset('gateway:plans', 'free.minute', '88');
-  await expect.poll(() => redis.xlen('gateway:plans:history'), { timeout: 8_000 }).toBe(1);
+  await expect.poll(() => redis.xlen('gateway:plans:history')).toBe(1);
   await patch(stacks[0] as Stack, 'free', { minute: 99, author: 'ada' });
   await sleep(2_000);
   expect((await historyOf(stacks[1] as Stack)).map(({ author }) => author)).toEqual(['ada', 'unknown']);

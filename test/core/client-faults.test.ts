@@ -8,8 +8,9 @@ import { faultyCore } from '../support/faulty-core.ts';
 import { freePort } from '../support/port.ts';
 import { startStack } from '../support/stack.ts';
 import { answer, clientOf, coreThatAnswers, faultOf, PET, timed, unavailable } from '../support/store-client.ts';
+import { TIMED } from '../support/timed.ts';
 
-test('the time limit holds for the whole call, in the queue for a connection too', async () => {
+test('the time limit holds for the whole call, in the queue for a connection too', TIMED, async () => {
   const store = clientOf(await faultyCore(() => {}), { timeoutMs: 300, connections: 1 });
   // Node's timers count from the beginning of the event loop's turn, which on a busy machine can be long ago.
   await sleep(1);
@@ -24,14 +25,14 @@ test('the time limit holds for the whole call, in the queue for a connection too
   expect(second.ms).toBeLessThan(280);
 });
 
-test('an answer that never ends is given up at the time limit', async () => {
+test('an answer that never ends is given up at the time limit', TIMED, async () => {
   const core = await coreThatAnswers('HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{');
   const { result, ms } = await timed(faultOf(clientOf(core.url).getPet(1n, { timeoutMs: 100 })));
   expect(result.code).toBe('timeout');
   expect(ms).toBeLessThan(400);
 });
 
-test('the caller can abort a call, before it is sent, on its way and between attempts', async () => {
+test('the caller can abort a call, before it is sent, on its way and between attempts', TIMED, async () => {
   const silent = clientOf(await faultyCore(() => {}));
   expect(await faultOf(silent.getPet(1n, { signal: AbortSignal.abort() }))).toMatchObject({ code: 'aborted' });
   const leaving = new AbortController();
@@ -64,7 +65,7 @@ test('a time limit of the caller is a timeout as well', async () => {
   expect(await faultOf(store.getPet(1n, { signal: AbortSignal.timeout(50) }))).toMatchObject({ code: 'timeout' });
 });
 
-test('calls that were given up leave the connections to others', async () => {
+test('calls that were given up leave the connections to others', TIMED, async () => {
   const heads: string[] = [];
   const url = await faultyCore((socket, head) => {
     if (heads.push(head) > 1) socket.write(answer('200 OK', PET));
@@ -77,7 +78,7 @@ test('calls that were given up leave the connections to others', async () => {
   expect(heads.filter((head) => head.includes('/pets/1 '))).toHaveLength(1);
 });
 
-test('a core that is not there is unreachable, after three attempts', async () => {
+test('a core that is not there is unreachable, after three attempts', TIMED, async () => {
   const store = clientOf(`http://127.0.0.1:${await freePort()}`);
   const { result, ms } = await timed(faultOf(store.getPet(1n)));
   expect(result).toMatchObject({ code: 'unreachable', status: 0, cause: { code: 'ECONNREFUSED' } });
@@ -164,7 +165,7 @@ test('what stays unavailable is told after three attempts; PATCH and other refus
   expect(broken.heads).toHaveLength(1);
 });
 
-test('Retry-After is waited for where the time limit allows, and told', async () => {
+test('Retry-After is waited for where the time limit allows, and told', TIMED, async () => {
   const core = await coreThatAnswers(unavailable('retry-after: 1\r\n'), answer('200 OK', PET));
   const { ms } = await timed(clientOf(core.url).getPet(7n));
   expect(ms).toBeGreaterThan(1_000);

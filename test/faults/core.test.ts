@@ -3,6 +3,7 @@ import { misbehavingStack } from '../support/ask.ts';
 import { bareCore } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
+import { TIMED } from '../support/timed.ts';
 import { unreachableServer } from '../support/unreachable-server.ts';
 
 /** What a client sees of a core that misbehaves. */
@@ -54,7 +55,7 @@ test.for(cases)(
   },
 );
 
-test('a core that refuses connections is 502 at once', async () => {
+test('a core that refuses connections is 502 at once', TIMED, async () => {
   const stack = await startStack({ CORE_URL: 'http://127.0.0.1:1' });
   const key = await stack.issueKey(big);
   const times: number[] = [];
@@ -69,7 +70,7 @@ test('a core that refuses connections is 502 at once', async () => {
   expect(times.sort((a, b) => a - b)[10]).toBeLessThan(50);
 });
 
-test('a core that nothing comes back from, not even a connection, is 504 in time', async () => {
+test('a core that nothing comes back from, not even a connection, is 504 in time', TIMED, async () => {
   const stack = await startStack({ CORE_URL: await unreachableServer(), CORE_TIMEOUT_MS: '10000' });
   const key = await stack.issueKey(big);
   const before = performance.now();

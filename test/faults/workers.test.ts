@@ -19,7 +19,7 @@ const list = (workers: Workers, key: string, agent?: http.Agent) =>
 /** The process that a gateway starts next, apart from those that are there. */
 async function nextChild({ child }: Workers, known: readonly number[]): Promise<number> {
   const fresh = () => childrenOf(child.pid as number).find((pid) => !known.includes(pid));
-  await expect.poll(fresh, { interval: 2, timeout: 5_000 }).toBeDefined();
+  await expect.poll(fresh, { interval: 2 }).toBeDefined();
   return fresh() as number;
 }
 

@@ -8,6 +8,7 @@ import { openLoop, type Sent } from '../support/open-loop.ts';
 import { startService } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { quantile } from '../support/statistics.ts';
+import { TIMED } from '../support/timed.ts';
 
 /** A gateway that is asked five times as much as its core can do. */
 
@@ -49,7 +50,10 @@ function goodput(sent: readonly Sent[], startedAt: number, seconds: number): num
   return withStatus(sent, 200).filter(({ at }) => at < startedAt + seconds * 1_000).length / seconds;
 }
 
-test('at five times capacity as much comes through as at its peak; the rest is told so at once, at no cost', async () => {
+test('at five times capacity as much comes through as at its peak; the rest is told so at once, at no cost', {
+  ...TIMED,
+  timeout: 60_000,
+}, async () => {
   const { url, issueKey, residentMegabytes, timesShed } = await setUp();
   const { key, admitted } = await issueKey();
   await openLoop(url, key, CAPACITY / 2, 1);
@@ -79,9 +83,12 @@ test('at five times capacity as much comes through as at its peak; the rest is t
   expect(inGateway(0.95)).toBeLessThan(20);
   expect(grown).toBeLessThan(100);
   expect((await admitted()) - before.admitted).toBe(sent.length - shed.length);
-}, 60_000);
+});
 
-test('a client that asks too much leaves others their share, on a thousand connections or on one', async () => {
+test('a client that asks too much leaves others their share, on a thousand connections or on one', {
+  ...TIMED,
+  timeout: 60_000,
+}, async () => {
   const { url, issueKey } = await setUp();
   const [greedy, modest] = [await issueKey(), await issueKey()];
   const flood = openLoop(url, greedy.key, 5 * CAPACITY, 4);
@@ -97,7 +104,7 @@ test('a client that asks too much leaves others their share, on a thousand conne
   const statuses = await answers;
   expect(statuses).toHaveLength(5_000);
   expect(new Set(statuses)).toEqual(new Set([200, 503]));
-}, 60_000);
+});
 
 /** Many requests on one connection, none of which waits for the answer to another. */
 async function pipeline(url: string, key: string, count: number): Promise<number[]> {

@@ -7,6 +7,7 @@ import { faultyCore, listeningCore, OK } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { startStack } from '../support/stack.ts';
+import { TIMED } from '../support/timed.ts';
 
 const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 
@@ -21,7 +22,7 @@ async function leave(url: string, key: string, count: number, afterMs: number): 
   for (const request of requests) request.destroy();
 }
 
-test('clients that leave while their request is decided wedge nothing, however many they are', async () => {
+test('clients that leave while their request is decided wedge nothing, however many they are', TIMED, async () => {
   const redisServer = await startRedisServer();
   cleanUp(redisServer.stop);
   const redis = new Redis(redisServer.url);
@@ -47,7 +48,10 @@ test('clients that leave while their request is decided wedge nothing, however m
   expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
 });
 
-test('what waits for a core that hangs is bounded; who comes on top is told at once to come back', async () => {
+test('what waits for a core that hangs is bounded; who comes on top is told at once to come back', {
+  ...TIMED,
+  timeout: 30_000,
+}, async () => {
   let silent = true;
   const core = await faultyCore((socket) => void (silent || socket.write(OK)));
   const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '3000' });
@@ -63,7 +67,7 @@ test('what waits for a core that hangs is bounded; who comes on top is told at o
   await expect
     .poll(async () => (await send(`${stack.gateway}/v1/pets`, { key })).status, { timeout: 10_000 })
     .toBe(200);
-}, 30_000);
+});
 
 test('with one of two cores dead, no GET fails, however many come at once', async () => {
   const alive = await listeningCore();

@@ -5,6 +5,7 @@ import { expect, test } from 'vitest';
 import { faultyCore, OK } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { type Stack, startStack } from '../support/stack.ts';
+import { TIMED } from '../support/timed.ts';
 
 const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 
@@ -21,7 +22,7 @@ async function core(answer: (socket: Socket, head: string, connection: number) =
 const many = (stack: Stack, key: string, count: number, path = '/v1/pets') =>
   Promise.all(Array.from({ length: count }, (_, at) => send(`${stack.gateway}${path}?limit=${at + 1}`, { key })));
 
-test('reads share one connection, and each gets its own answer', async () => {
+test('reads share one connection, and each gets its own answer', TIMED, async () => {
   const echo = await core((socket, head) => {
     const limit = /limit=(\d+)/.exec(head)?.[1] ?? '';
     socket.write(
@@ -95,7 +96,7 @@ test('an answer in chunks gets the length that it has; one without a body keeps 
   });
 });
 
-test('clients that leave do not hold up those behind them', async () => {
+test('clients that leave do not hold up those behind them', TIMED, async () => {
   const slow = await core((socket) => void setTimeout(() => socket.write(OK), 30));
   const stack = await startStack({ CORE_URL: slow.url });
   const key = await stack.issueKey(big);
@@ -112,7 +113,7 @@ test('clients that leave do not hold up those behind them', async () => {
   }
 });
 
-test('where the answer in front is late, others do not wait behind it', async () => {
+test('where the answer in front is late, others do not wait behind it', TIMED, async () => {
   const late = await core(
     (socket, head) => void (head.includes('limit=99') ? setTimeout(() => socket.write(OK), 1_000) : socket.write(OK)),
   );

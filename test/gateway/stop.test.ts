@@ -4,6 +4,7 @@ import { faultyCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { startService } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
+import { TIMED } from '../support/timed.ts';
 
 test('on SIGTERM what is in flight ends, its answer closes the connection, and the process ends with 0', async () => {
   const DATA_DIR = await temporaryFolder();
@@ -30,7 +31,7 @@ test('on SIGTERM what is in flight ends, its answer closes the connection, and t
   gateway.child.kill('SIGTERM');
   await expect.poll(async () => (await send(`${admin}/readyz`)).status).toBe(503);
   expect((await send(`${url}/v1/pets`)).headers.connection).toBe('close');
-  await expect.poll(() => send(`${url}/v1/pets`).catch(({ code }) => code), { timeout: 3_000 }).toBe('ECONNREFUSED');
+  await expect.poll(() => send(`${url}/v1/pets`).catch(({ code }) => code)).toBe('ECONNREFUSED');
   answer();
   expect(await inFlight).toMatchObject({ status: 200, headers: { connection: 'close' } });
   const { code, out } = await gateway.ended;
@@ -39,7 +40,7 @@ test('on SIGTERM what is in flight ends, its answer closes the connection, and t
   agent.destroy();
 });
 
-test('a stop with an idle connection open does not wait for it', async () => {
+test('a stop with an idle connection open does not wait for it', TIMED, async () => {
   const stack = await startStack();
   const agent = new http.Agent({ keepAlive: true });
   await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(), agent });

@@ -13,6 +13,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
+import { TIMED } from '../support/timed.ts';
 
 const authority = await createAuthority();
 const ca = await readFile(authority.caFile);
@@ -117,7 +118,7 @@ test('a renewed certificate is served to new connections, while those that are o
   const [open] = Object.values(agent.freeSockets).flat();
 
   await renew(next);
-  await expect.poll(() => isRefused(stack.gateway, { ca: nextCa }), { timeout: 5_000 }).toBe(false);
+  await expect.poll(() => isRefused(stack.gateway, { ca: nextCa })).toBe(false);
   expect(await isRefused(stack.gateway, { ca })).toBe(true);
   expect(await ask()).toBe(200);
   expect(Object.values(agent.freeSockets).flat()).toEqual([open]);
@@ -133,18 +134,16 @@ test('new files that are no good raise one alarm, and the last good ones stay un
   const alarms = () => stack.log.filter(({ level }) => level === 50);
 
   await renew({ ...next, keyFile: authority.keyFile });
-  await expect
-    .poll(alarms, { timeout: 5_000 })
-    .toEqual([expect.objectContaining({ reason: 'must be the key of the certificate' })]);
+  await expect.poll(alarms).toEqual([expect.objectContaining({ reason: 'must be the key of the certificate' })]);
   expect(await isRefused(stack.gateway, { ca })).toBe(false);
   await sleep(2_200);
   await renew(next);
   const nextCa = await readFile(next.caFile);
-  await expect.poll(() => isRefused(stack.gateway, { ca: nextCa }), { timeout: 5_000 }).toBe(false);
+  await expect.poll(() => isRefused(stack.gateway, { ca: nextCa })).toBe(false);
   expect(alarms()).toHaveLength(1);
 });
 
-test('a handshake has its time, and counts as a connection until then', async () => {
+test('a handshake has its time, and counts as a connection until then', TIMED, async () => {
   const stack = await startStack(withTls, { headersMs: 1_500, connectionsPerAddress: 2 });
   const held = [await silent(stack.gateway, '127.0.0.2'), await silent(stack.gateway, '127.0.0.2')];
   const over = await silent(stack.gateway, '127.0.0.2');
@@ -155,7 +154,7 @@ test('a handshake has its time, and counts as a connection until then', async ()
   expect((await send(`${stack.gateway}/v1/pets`, { ca, from: '127.0.0.2' })).status).toBe(401);
 });
 
-test('a stop waits for no handshake', async () => {
+test('a stop waits for no handshake', TIMED, async () => {
   const stack = await startStack(withTls);
   const { closed } = await silent(stack.gateway, '127.0.0.1');
   const before = performance.now();

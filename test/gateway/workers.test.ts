@@ -5,6 +5,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { type Ended, startProcess } from '../support/process.ts';
+import { TIMED } from '../support/timed.ts';
 import { ADMIN_TOKEN, startWorkers, workersEnvironment } from '../support/workers.ts';
 
 vi.setConfig({ testTimeout: 90_000 });
@@ -72,14 +73,18 @@ test("the operators' token is in no worker's environment", async () => {
   expect(environments.join()).not.toContain(ADMIN_TOKEN);
 });
 
-test('a worker that hangs is missing from the metrics, and holds up neither them nor the other one', async () => {
-  const workers = await startWorkers();
-  const [first = 0] = workers.pids();
-  process.kill(first, 'SIGSTOP');
-  cleanUp(() => void process.kill(first, 'SIGKILL'));
-  const before = performance.now();
-  const { status, text } = await workers.admin('/metrics');
-  expect(performance.now() - before).toBeLessThan(5_000);
-  expect([status, text.includes('worker="1"'), text.includes('worker="2"')]).toEqual([200, false, true]);
-  expect((await send(`${workers.gateway}/v1/pets`, { key: await workers.issueKey() })).status).toBe(200);
-});
+test(
+  'a worker that hangs is missing from the metrics, and holds up neither them nor the other one',
+  TIMED,
+  async () => {
+    const workers = await startWorkers();
+    const [first = 0] = workers.pids();
+    process.kill(first, 'SIGSTOP');
+    cleanUp(() => void process.kill(first, 'SIGKILL'));
+    const before = performance.now();
+    const { status, text } = await workers.admin('/metrics');
+    expect(performance.now() - before).toBeLessThan(5_000);
+    expect([status, text.includes('worker="1"'), text.includes('worker="2"')]).toEqual([200, false, true]);
+    expect((await send(`${workers.gateway}/v1/pets`, { key: await workers.issueKey() })).status).toBe(200);
+  },
+);

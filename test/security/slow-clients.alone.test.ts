@@ -9,6 +9,7 @@ import { post } from '../support/http.ts';
 import { startService } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { quantile } from '../support/statistics.ts';
+import { TIMED } from '../support/timed.ts';
 
 const CLIENTS = 1_000;
 const LIMIT_MS = 2_000;
@@ -138,16 +139,20 @@ await healthyP99(gateway);
 const baseline = await healthyP99(gateway);
 const slowKey = (client: number): string => gateway.slowKeys[client % gateway.slowKeys.length] as string;
 
-test.for(kinds)('1,000 clients that %s are cut in time, and a healthy one hardly notices', async ([, first, write]) => {
-  const cuts = Array.from({ length: CLIENTS }, (_, at) => untilCut(gateway.url, first(slowKey(at)), write));
-  const p99 = await healthyP99(gateway);
-  const lasted = await Promise.all(cuts);
-  expect(Math.min(...lasted)).toBeGreaterThan(LIMIT_MS - EARLY_MS);
-  expect(Math.max(...lasted)).toBeLessThan(LIMIT_MS + LATE_MS + NOISE_MS);
-  expect(p99).toBeLessThan(Math.max(2 * baseline, P99_FLOOR_MS));
-});
+test.for(kinds)(
+  '1,000 clients that %s are cut in time, and a healthy one hardly notices',
+  TIMED,
+  async ([, first, write]) => {
+    const cuts = Array.from({ length: CLIENTS }, (_, at) => untilCut(gateway.url, first(slowKey(at)), write));
+    const p99 = await healthyP99(gateway);
+    const lasted = await Promise.all(cuts);
+    expect(Math.min(...lasted)).toBeGreaterThan(LIMIT_MS - EARLY_MS);
+    expect(Math.max(...lasted)).toBeLessThan(LIMIT_MS + LATE_MS + NOISE_MS);
+    expect(p99).toBeLessThan(Math.max(2 * baseline, P99_FLOOR_MS));
+  },
+);
 
-test('1,000 clients that never read are cut in time, and a healthy one hardly notices', async () => {
+test('1,000 clients that never read are cut in time, and a healthy one hardly notices', TIMED, async () => {
   const crowd = Array.from({ length: CLIENTS }, (_, at) => connect(gateway.url, GET + bearer(slowKey(at))));
   const sockets = await Promise.all(crowd);
   for (const socket of sockets) socket.pause();
@@ -160,17 +165,21 @@ test('1,000 clients that never read are cut in time, and a healthy one hardly no
   expect(p99).toBeLessThan(Math.max(2 * baseline, P99_FLOOR_MS));
 });
 
-test('an answer that its client will not take is given up, also where the client takes a byte now and then', async () => {
-  // More than the kernel keeps for two connections.
-  const other = await limitedGateway(await faultyCore(answering(answerOf(8_000_000))));
-  const sockets = await Promise.all(Array.from({ length: 4 }, () => connect(other.url, GET + bearer(other.key))));
-  for (const socket of sockets) socket.pause();
-  const sip = setInterval(() => void sockets.slice(0, 2).map((socket) => socket.read(1_024)), 100);
-  cleanUp(() => clearInterval(sip));
-  await expect.poll(() => other.slow().length, { timeout: 10_000 }).toBe(4);
-  for (const { status, durationMs } of other.slow()) {
-    expect(status).toBe(499);
-    expect(durationMs).toBeGreaterThan(LIMIT_MS - EARLY_MS);
-    expect(durationMs).toBeLessThan(LIMIT_MS + LATE_MS + NOISE_MS);
-  }
-});
+test(
+  'an answer that its client will not take is given up, also where the client takes a byte now and then',
+  TIMED,
+  async () => {
+    // More than the kernel keeps for two connections.
+    const other = await limitedGateway(await faultyCore(answering(answerOf(8_000_000))));
+    const sockets = await Promise.all(Array.from({ length: 4 }, () => connect(other.url, GET + bearer(other.key))));
+    for (const socket of sockets) socket.pause();
+    const sip = setInterval(() => void sockets.slice(0, 2).map((socket) => socket.read(1_024)), 100);
+    cleanUp(() => clearInterval(sip));
+    await expect.poll(() => other.slow().length, { timeout: 10_000 }).toBe(4);
+    for (const { status, durationMs } of other.slow()) {
+      expect(status).toBe(499);
+      expect(durationMs).toBeGreaterThan(LIMIT_MS - EARLY_MS);
+      expect(durationMs).toBeLessThan(LIMIT_MS + LATE_MS + NOISE_MS);
+    }
+  },
+);

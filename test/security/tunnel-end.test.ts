@@ -4,6 +4,7 @@ import { WebSocket } from 'ws';
 import { cleanUp } from '../support/clean-up.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
+import { TIMED } from '../support/timed.ts';
 import { headOf, open, opened, PATH, SLOW, startLive } from './web-socket.ts';
 import { webSocketCore } from './web-socket-core.ts';
 
@@ -20,7 +21,7 @@ test('where one end goes, the other one is closed', async () => {
   await expect.poll(() => core.closeCodes).toEqual([1_006, 1_006]);
 });
 
-test('a stop in the middle of a handshake lets go of the core too', async () => {
+test('a stop in the middle of a handshake lets go of the core too', TIMED, async () => {
   const ended = Promise.withResolvers<void>();
   const core = await webSocketCore((socket) => void socket.resume().once('end', () => ended.resolve()));
   const stack = await startLive({ CORE_URL: core.url });
@@ -32,7 +33,7 @@ test('a stop in the middle of a handshake lets go of the core too', async () => 
   expect(stack.log.filter(({ msg }) => msg === 'request')).toMatchObject([{ status: 499 }]);
 });
 
-test('a WebSocket on which nothing moves is closed, one with pings is not', async () => {
+test('a WebSocket on which nothing moves is closed, one with pings is not', TIMED, async () => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url }, { webSocketIdleMs: 1_500 });
   const key = await stack.issueKey();

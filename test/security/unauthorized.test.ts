@@ -9,11 +9,15 @@ import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 import { median } from '../support/statistics.ts';
+import { TIMED } from '../support/timed.ts';
 
 const ROUNDS = 300;
 
 /** Of keys that are well-formed: what is wrong with the form or the check of any other, its sender can tell by himself. */
-test('why a key opens nothing cannot be told from the time that the 401 takes', async () => {
+test('why a key opens nothing cannot be told from the time that the 401 takes', {
+  ...TIMED,
+  timeout: 60_000,
+}, async () => {
   const { url } = await emptyDatabase();
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000', TRUSTED_PROXIES: '127.0.0.1' });
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
@@ -43,7 +47,7 @@ test('why a key opens nothing cannot be told from the time that the 401 takes', 
   const medians = [...times.values()].map(median);
   const middle = median(medians);
   for (const each of medians) expect(Math.abs(each - middle)).toBeLessThan(0.2 * middle);
-}, 60_000);
+});
 
 test('the table of addresses keeps the ten thousand that came last', () => {
   const allowance = new AddressAllowance(() => 1_795_236_994_000_000);
