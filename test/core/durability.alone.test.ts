@@ -4,8 +4,9 @@ import { expect, test } from 'vitest';
 import { post, send } from '../support/http.ts';
 import { startService } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
 
-const KILLS = 100;
+const KILLS = thoroughly(100, 25);
 const CLIENTS = 16;
 
 /** What clients were told, and what they sent again and again until they were told. */

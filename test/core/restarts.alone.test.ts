@@ -4,8 +4,9 @@ import { readAndWrite } from '../support/load.ts';
 import { freePort } from '../support/port.ts';
 import { startService } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
 
-const RESTARTS = 20;
+const RESTARTS = thoroughly(20, 6);
 const CLIENTS = 16;
 
 test(`${RESTARTS} restarts of cores under load behind the gateway: no request fails`, async () => {

@@ -5,9 +5,10 @@ import { send } from '../support/http.ts';
 import { hammer, readAndWrite } from '../support/load.ts';
 import { startService } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
 import { eventually, startWorkers, type Workers } from '../support/workers.ts';
 
-const RESTARTS = 20;
+const RESTARTS = thoroughly(20, 6);
 const CONNECTIONS = 16;
 /** Connections that are idle when their worker goes are what a careless stop cuts. */
 const PAUSE_MS = 60;

@@ -4,8 +4,9 @@ import { send } from '../support/http.ts';
 import { type Answered, startLoad } from '../support/paced-load.ts';
 import { MASTER_NAME, type SentinelNode, startSentinels, type Watched } from '../support/redis-sentinel.ts';
 import { type Stack, startStack } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
 
-const KILLS = 10;
+const KILLS = thoroughly(10, 4);
 const KEYS = 8;
 const MINUTE_LIMIT = 120;
 const PER_MS = MINUTE_LIMIT / 60_000;

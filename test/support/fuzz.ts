@@ -1,5 +1,7 @@
-/** How long each fuzzer runs, and from which seed: both can be given, to search for longer, as CI does, or to see a fault again. */
-export const FUZZ_SECONDS = Number(process.env.FUZZ_SECONDS ?? 15);
+import { thoroughly } from './thorough.ts';
+
+/** How long each fuzzer runs, and from which seed: both can be given, to search for longer, or to see a fault again. */
+export const FUZZ_SECONDS = Number(process.env.FUZZ_SECONDS ?? thoroughly(60, 15));
 export const FUZZ_SEED = Number(process.env.FUZZ_SEED ?? Math.floor(Math.random() * 2 ** 31));
 
 /** A number from 0 up to, but not including, `below`; the same for the same seed, in the same order. */
