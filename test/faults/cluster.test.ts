@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { slotOf } from '../../gateway/access/redis/slot.ts';
 import { type Answer, send } from '../support/http.ts';
 import { type ClusterNode, type RedisCluster, startRedisCluster } from '../support/redis-cluster.ts';
+import { replicated } from '../support/replicated.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
 const idOf = (key: string): string => key.slice(3, 15);
@@ -101,7 +102,7 @@ test('a replica takes the place of a primary that died, with what it knew', asyn
   const lost = cluster.nodes[0] as ClusterNode;
   const replica = await cluster.join({ replicaOf: lost });
   for (let spent = 0; spent < 10; spent++) await ask(stack, served.get(lost) as string);
-  expect(await lost.redis.wait(1, 2_000)).toBe(1);
+  await replicated(lost.redis, 1, idOf(served.get(lost) as string));
   await lost.server.stop();
   expect((await ask(stack, served.get(lost) as string)).status).toBe(200);
   await expect

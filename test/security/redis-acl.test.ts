@@ -11,6 +11,7 @@ import { startRedisServer } from '../support/redis.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
 import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
 import { installUsers, passwordOf, refusals, USERS, urlOf } from '../support/redis-users.ts';
+import { replicated } from '../support/replicated.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 async function setUp() {
@@ -102,7 +103,7 @@ test('sentinels and replicas have users that may do all that a failover needs', 
   });
   await expect.poll(async () => (await stack.admin('GET', '/keys')).status, { timeout: 15_000 }).toBe(200);
   const key = await stack.issueKey();
-  await expect.poll(() => lost.redis.wait(2, 1_000), { timeout: 15_000 }).toBe(2);
+  await replicated(lost.redis, 2);
   await lost.server.stop();
   await expect.poll(() => watched.primary(), { timeout: 15_000 }).not.toBe(lost);
   await expect.poll(async () => (await ask(stack, key)).status, { timeout: 15_000 }).toBe(200);
