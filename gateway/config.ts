@@ -41,41 +41,59 @@ function isOrigin(url: string): boolean {
   return URL.canParse(url) && new URL(url).href === `${new URL(url).origin}/`;
 }
 
-/** The gateway's settings: name, check and default, a line each. */
-const GatewaySettings = z
+/** The gateway's settings: name, check, default and, for the README's table, what it is; a line each. */
+export const GatewaySettings = z
   .object({
-    HOST: host.default('127.0.0.1').describe('address to listen on'),
-    PORT: port().default(8080).describe('port to listen on; 0 takes a free one'),
+    HOST: host.default('127.0.0.1').describe('address where clients reach it'),
+    PORT: port().default(8080).describe('their port; 0 takes a free one'),
     CORE_URL: coreUrls
       .default(['http://127.0.0.1:7001'])
       .describe('where the core answers; several with commas between'),
     CORE_TOKEN: token.optional().describe('bearer token that the core asks for; none when unset'),
     REDIS_URL: redisUrls
       .optional()
-      .describe('where limits are shared; several with commas between; embedded in this process when unset'),
-    REDIS_MODE: redisMode.default('single').describe('single, cluster or sentinel: what REDIS_URL names'),
-    REDIS_MASTER_NAME: masterName.optional().describe('by which the sentinels know the primary'),
-    REDIS_SENTINEL_USERNAME: z.string().optional().describe('user at the sentinels; the one in REDIS_URL is for Redis'),
+      .describe(
+        'where limits are shared; embedded in the process when unset. `rediss://` for TLS, user and password in it, special characters percent-encoded; for a cluster its nodes, for sentinels all of them, with commas between',
+      ),
+    REDIS_MODE: redisMode.default('single').describe('single, cluster or sentinel: what `REDIS_URL` names'),
+    REDIS_MASTER_NAME: masterName.optional().describe('by which the sentinels know the primary; required for them'),
+    REDIS_SENTINEL_USERNAME: z
+      .string()
+      .optional()
+      .describe('user at the sentinels; the one in `REDIS_URL` is for the Redis behind them'),
     REDIS_SENTINEL_PASSWORD: z.string().optional().describe('password at the sentinels; none when unset'),
-    REDIS_CA_FILE: caFile.optional().describe('CA certificates for rediss://; those of Node when unset'),
+    REDIS_CA_FILE: caFile
+      .optional()
+      .describe('CA certificates, in PEM, that `rediss://` is checked with; those of Node when unset'),
     REDIS_TIMEOUT_MS: integer(1, 60_000).default(50).describe('after which a decision is given up'),
     CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('after which an answer of the core is given up'),
-    WORKERS: integer(1, 64).default(1).describe('processes that serve clients; more than one need a REDIS_URL'),
+    WORKERS: integer(1, 64)
+      .default(1)
+      .describe('processes that serve clients on `PORT`; more than one need a `REDIS_URL`'),
     BODY_LIMIT_BYTES: integer(1, 16_777_216).default(65_536).describe('largest request body'),
     TRUSTED_PROXIES: addressBlocks
       .default([])
-      .describe('addresses and CIDR blocks, with commas between, whose X-Forwarded-* are believed'),
-    TLS_CERT_FILE: z.string().optional().describe('certificate and chain in PEM: clients then speak TLS'),
+      .describe(
+        'addresses and CIDR blocks of our own proxies, with commas between: theirs are the only `X-Forwarded-*` that are believed',
+      ),
+    TLS_CERT_FILE: z
+      .string()
+      .optional()
+      .describe(
+        'certificate with its chain, in PEM: clients then speak TLS 1.2 or 1.3 to `PORT`, and nothing else. Looked at once a second: renewed files are served to new connections, bad ones raise an alarm and change nothing',
+      ),
     TLS_KEY_FILE: z.string().optional().describe('its private key in PEM'),
-    ADMIN_HOST: host.default('127.0.0.1').describe("the operators' address"),
-    ADMIN_PORT: port().default(9090).describe("the operators' port; 0 takes a free one"),
+    ADMIN_HOST: host.default('127.0.0.1').describe('address where operators reach it'),
+    ADMIN_PORT: port().default(9090).describe('their port; 0 takes a free one'),
     ADMIN_TOKEN: token
       .optional()
-      .describe('bearer token of the operators; on loopback one is made and kept in DATA_DIR/admin-token'),
+      .describe(
+        "operators' bearer token; required when `ADMIN_HOST` is not loopback. When unset one is made, and kept in `DATA_DIR/admin-token`",
+      ),
     RATELIMIT_FIELDS: z
       .enum(['on', 'off'], { error: 'must be on or off' })
       .default('on')
-      .describe("whether the IETF draft's RateLimit fields are sent"),
+      .describe("on or off: whether the IETF draft's `RateLimit` fields are sent"),
     DATA_DIR: z.string().default('.data').describe('where an embedded limiter keeps keys and plans'),
     LOG_LEVEL: logLevel.default('info').describe('fatal, error, warn, info, debug, trace or silent'),
   })

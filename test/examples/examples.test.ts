@@ -51,7 +51,7 @@ test.for(['curl', 'fetch', 'undici', 'a generated client'].map((name, at) => [na
   },
 );
 
-test('the generated types are current: npm run openapi writes them', async () => {
+test('the generated types are current: npm run generate writes them', async () => {
   const { out, err } = await startProcess(process.execPath, ['test/examples/print-types.ts'], {}).ended;
   expect(err).toBe('');
   expect(out).toBe(readFileSync(join(ROOT, 'test/examples/store-api.generated.d.ts'), 'utf8'));

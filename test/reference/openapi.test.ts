@@ -14,7 +14,7 @@ import { startStack } from '../support/stack.ts';
 const FILE = join(ROOT, 'gateway/reference/openapi.json');
 const api = describeApi();
 
-test('the committed description is current: npm run openapi writes it', () => {
+test('the committed description is current: npm run generate writes it', () => {
   expect(JSON.parse(readFileSync(FILE, 'utf8'))).toEqual(JSON.parse(JSON.stringify(api)));
 });
 
