@@ -1,0 +1,186 @@
+import { once } from 'node:events';
+import net, { type Socket } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Credential, createApiKey, parseApiKey } from '../../../gateway/access/credential.ts';
+import { DEFAULT_PLANS } from '../../../gateway/access/plans.ts';
+import { connectRedis } from '../../../gateway/access/redis/connection.ts';
+import { keyOf, toHash } from '../../../gateway/access/redis/key-hash.ts';
+import { RedisLimiter } from '../../../gateway/access/redis/limiter.ts';
+import { createLogger } from '../../../shared/logger.ts';
+import { median } from '../../support/statistics.ts';
+import { runWrk } from '../load/wrk.ts';
+import { folder, startNode } from '../machine/processes.ts';
+import { installPrograms } from '../machine/programs.ts';
+import { describeMachine, usageOf } from '../machine/usage.ts';
+import { issueKeys } from '../setup/keys.ts';
+import { scriptCalls, setStage } from '../setup/stage.ts';
+import { calibrate } from './calibrate.ts';
+import { type Costs, sizeFor } from './model.ts';
+
+/**
+ * What a request, a decision, a key and a connection cost, and what a thousand, a hundred thousand and ten million requests
+ * a second need by the capacity model.
+ *
+ *     node test/bench/scale/costs.ts
+ */
+
+const ROUNDS = 7;
+const CONNECTIONS = 32;
+const IDLE_CONNECTIONS = 2_000;
+const SAMPLE_KEYS = 1_000;
+const DAY_MICROSECONDS = 86_400e6;
+const MINUTE_MICROSECONDS = 60e6;
+/** All that a key's usage holds: days, and the minutes of an hour. */
+const DAYS_USED = 36;
+const MINUTES_USED = 61;
+const LOADS = [1e3, 1e5, 1e7];
+const KEYS = 1e8;
+
+installPrograms();
+const stage = await setStage();
+const { hot } = await issueKeys(stage.client);
+const credential = parseApiKey(hot) as Credential;
+const gateway = await startNode('gateway', 'gateway/main.ts', {
+  PORT: '0',
+  ADMIN_PORT: '0',
+  REDIS_URL: stage.redisUrl,
+  CORE_URL: stage.coreUrl,
+  DATA_DIR: join(folder, 'gateway'),
+});
+const url = gateway.urls.gateway ?? '';
+const connection = await connectRedis(stage.redisUrl, 5_000, createLogger('bench', 'warn'));
+
+/** µs of CPU a request, of the gateway and of the core, and how many decisions share a call. */
+async function underLoad() {
+  const pids = [gateway.pid, stage.core.pid];
+  const cpus = () => pids.map((pid) => usageOf(pid).cpuMicroseconds);
+  const [before, callsBefore] = [cpus(), await scriptCalls(stage.client)];
+  const { requests } = await runWrk({ url: `${url}/v1/pets`, connections: CONNECTIONS, seconds: 1, keys: [hot] });
+  const [ofGateway = 0, ofCore = 0] = cpus().map((cpu, at) => (cpu - (before[at] ?? 0)) / requests);
+  return { ofGateway, ofCore, perCall: requests / ((await scriptCalls(stage.client)) - callsBefore) };
+}
+
+async function connect(): Promise<Socket> {
+  const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
+  await once(socket, 'connect');
+  return socket;
+}
+
+/** Of one request and its answer, without what TCP and IP add. */
+async function bytesPerRequest(): Promise<number> {
+  const socket = await connect();
+  socket.write(`GET /v1/pets HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nAuthorization: Bearer ${hot}\r\n\r\n`);
+  socket.resume();
+  await once(socket, 'close');
+  return socket.bytesWritten + socket.bytesRead;
+}
+
+/** Of a decision that has its call to itself. */
+async function bytesPerDecision(): Promise<number> {
+  const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS);
+  const traffic = async () => {
+    const statistics = await stage.client.info('stats');
+    return [...statistics.matchAll(/total_net_(?:in|out)put_bytes:(\d+)/g)].reduce(
+      (all, [, bytes]) => all + Number(bytes),
+      0,
+    );
+  };
+  const [first, second] = [await traffic(), await traffic()];
+  for (let at = 0; at < SAMPLE_KEYS; at++) await limiter.decide(credential);
+  return ((await traffic()) - second - (second - first)) / SAMPLE_KEYS;
+}
+
+/** Of keys that were used every day and every minute of the last hour, which is as much as a key ever holds. */
+async function bytesPerKey(): Promise<number> {
+  const memory = async () => Number(/used_memory:(\d+)/.exec(await stage.client.info('memory'))?.[1]);
+  const before = await memory();
+  let now = Date.now() * 1_000;
+  const limiter = new RedisLimiter(
+    connection,
+    () => DEFAULT_PLANS,
+    () => now,
+  );
+  const credentials = await Promise.all(Array.from({ length: SAMPLE_KEYS }, createKey));
+  const steps = [...Array(DAYS_USED).fill(DAY_MICROSECONDS), ...Array(MINUTES_USED).fill(MINUTE_MICROSECONDS)];
+  for (const step of steps) {
+    now += step;
+    await Promise.all(credentials.map((one) => limiter.decide(one)));
+  }
+  return ((await memory()) - before) / SAMPLE_KEYS;
+}
+
+async function createKey(): Promise<Credential> {
+  const { credential: made } = createApiKey();
+  const record = {
+    plan: 'pro',
+    name: 'a key with a name',
+    secret: made.digest,
+    createdAt: Date.now() * 1_000,
+  } as const;
+  await stage.client.hset(keyOf(made.id), toHash(record));
+  await stage.client.zadd('gateway:keys', record.createdAt / 1e6, made.id);
+  return made;
+}
+
+/** Of the gateway, for a connection that has nothing to do. */
+async function bytesPerConnection(): Promise<number> {
+  const resident = () => usageOf(gateway.pid).residentMegabytes * 2 ** 20;
+  const before = resident();
+  const sockets = await Promise.all(Array.from({ length: IDLE_CONNECTIONS }, connect));
+  await sleep(500);
+  const used = (resident() - before) / IDLE_CONNECTIONS;
+  for (const socket of sockets) socket.destroy();
+  return used;
+}
+
+const idleConnection = await bytesPerConnection();
+await underLoad();
+const rounds = [];
+for (let round = 0; round < ROUNDS; round++) rounds.push(await underLoad());
+const perCall = median(rounds.map((round) => round.perCall));
+const redis = await calibrate(new RedisLimiter(connection, () => DEFAULT_PLANS), credential, {
+  cpuMicroseconds: () => usageOf(stage.redis.pid).cpuMicroseconds,
+});
+const costs: Costs = {
+  gatewayMicroseconds: median(rounds.map(({ ofGateway }) => ofGateway)),
+  coreMicroseconds: median(rounds.map(({ ofCore }) => ofCore)),
+  redis,
+  bytesPerKey: await bytesPerKey(),
+  bytesPerConnection: idleConnection,
+  bytesPerRequest: await bytesPerRequest(),
+  bytesPerDecision: await bytesPerDecision(),
+};
+
+const say = (text: string) => process.stdout.write(`${text}\n`);
+const line = (cells: readonly unknown[]) => say(cells.map((cell) => String(cell).padStart(14)).join(''));
+say(`${describeMachine()}\n`);
+say(
+  `a request: ${costs.gatewayMicroseconds.toFixed(0)} µs of the gateway, ${costs.coreMicroseconds.toFixed(0)} of the core`,
+);
+say(
+  `a decision: ${redis.call.toFixed(1)} µs of Redis a call and ${redis.decision.toFixed(1)} each; ${perCall.toFixed(1)} a call on ${CONNECTIONS} connections`,
+);
+say(
+  `a key: ${costs.bytesPerKey.toFixed(0)} bytes of Redis at the most; a connection: ${(idleConnection / 1_024).toFixed(0)} kB of the gateway`,
+);
+say(
+  `on the wire: ${costs.bytesPerRequest} bytes a request and answer, ${costs.bytesPerDecision.toFixed(0)} a decision\n`,
+);
+line(['requests/s', 'a call', 'gateways', 'shards', 'cores', 'Gbit/s', `GB, ${KEYS.toExponential()} keys`]);
+for (const load of LOADS) {
+  // One Redis takes all decisions of a turn together; a cluster takes a call per key, and few keys come twice at once.
+  for (const shared of load <= 1e5 ? [perCall, 1] : [1]) {
+    const need = sizeFor(load, KEYS, shared, costs);
+    line([
+      load.toLocaleString('en'),
+      shared.toFixed(1),
+      need.gateways,
+      need.shards,
+      need.cores,
+      need.gigabitsPerSecond.toFixed(2),
+      need.redisGigabytes.toFixed(0),
+    ]);
+  }
+}
+process.exit(0);
