@@ -6,6 +6,7 @@ import { startServer } from '../shared/server.ts';
 import { createService } from '../shared/service.ts';
 import type { CoreSettings } from './config.ts';
 import { ROUTES } from './routes.ts';
+import { countFaults, STORE_FAULTS } from './store/count-faults.ts';
 import { forgetAnswers } from './store/idempotency.ts';
 import { PostgresStore } from './store/postgres.ts';
 import { SqliteStore } from './store/sqlite.ts';
@@ -48,6 +49,16 @@ export async function startCore(settings: CoreSettings, logger: Logger): Promise
 }
 
 async function openStore(url: string, metrics: Metrics): Promise<Store> {
+  const count = metrics.counter(
+    'core_store_errors_total',
+    'Transactions and checks that the store failed, by kind.',
+    'kind',
+    STORE_FAULTS,
+  );
+  return countFaults(await openDatabase(url, metrics), count);
+}
+
+async function openDatabase(url: string, metrics: Metrics): Promise<Store> {
   if (!url.startsWith('sqlite:')) return await PostgresStore.open(url);
   const observeWrites = metrics.histogram('commit_writes', 'Writes in one commit.', [1, 2, 4, 8, 16, 32, 64, 128, 256]);
   const observeSeconds = metrics.histogram(

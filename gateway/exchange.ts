@@ -5,6 +5,11 @@ import { redactApiKeys } from './access/credential.ts';
 import type { Standing } from './access/verdict.ts';
 import type { GatewayRoute } from './routes.ts';
 
+/** nginx's number for a client that left before its answer was complete; never sent, so nobody is blamed for it. */
+const CLIENT_CLOSED_REQUEST = 499;
+
+const SWITCHING_PROTOCOLS = 101;
+
 /** One request and its answer, and what is learned on the way: the only state that a request has. */
 export class Exchange {
   readonly request: IncomingMessage;
@@ -15,6 +20,8 @@ export class Exchange {
   /** Whose allowance pays for what no key pays for: the client's address, or its network. */
   readonly address: string;
   readonly startedAt = performance.now();
+  /** When the decision was there; of performance.now(), as startedAt. */
+  decidedAt: number | undefined;
 
   /** The path, once it is known to be canonical; never the query. */
   path: string | undefined;
@@ -42,5 +49,12 @@ export class Exchange {
     this.client = client;
     this.address = address;
     this.id = requestIdOf(request, (id) => redactApiKeys(id) === id);
+  }
+
+  /** What was answered; what was to be, where the client left before that. */
+  get status(): number {
+    if (this.tunnel !== undefined) return SWITCHING_PROTOCOLS;
+    if (this.response.writableFinished) return this.response.statusCode;
+    return this.error?.status ?? CLIENT_CLOSED_REQUEST;
   }
 }

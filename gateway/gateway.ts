@@ -21,6 +21,7 @@ import { logExchange } from './respond/access-log.ts';
 import { limitHeaders } from './respond/limit-headers.ts';
 import { sendError } from './respond/send-error.ts';
 import type { GatewayRoute } from './routes.ts';
+import type { Traffic } from './traffic/traffic.ts';
 import type { Tunnels } from './tunnels.ts';
 import { upstreamFault } from './upstream/faults.ts';
 import type { Forwarder } from './upstream/forward.ts';
@@ -35,6 +36,7 @@ export interface GatewayParts {
   readonly tunnels: Tunnels;
   readonly reference: Reference;
   readonly logger: Logger;
+  readonly traffic: Traffic;
   readonly trustedProxies: TrustedProxies;
   readonly bodyLimitBytes: number;
   readonly coreTimeoutMs: number;
@@ -97,6 +99,7 @@ export function createGateway(parts: GatewayParts): Gateway {
 
   function fail(exchange: Exchange, thrown: unknown): void {
     const error = toHttpError(thrown);
+    if (thrown instanceof AccessUnavailable) exchange.outcome = 'undecided';
     // Who is refused before a decision pays from its address's allowance; who meets a fault of ours does not.
     if (exchange.standing === undefined && error.status < 500) parts.allowance.charge(exchange.address);
     exchange.standing ??= parts.allowance.look(exchange.address);
@@ -114,7 +117,10 @@ export function createGateway(parts: GatewayParts): Gateway {
   function take(request: IncomingMessage, response: ServerResponse, passOn: PassOn): void {
     const client = clientAddress(request, parts.trustedProxies);
     const exchange = new Exchange(request, response, client, networkOf(client));
-    response.once('close', () => logExchange(parts.logger, exchange));
+    response.once('close', () => {
+      parts.traffic.answered(exchange);
+      logExchange(parts.logger, exchange);
+    });
     serve(exchange, passOn)
       .catch((thrown: unknown) => fail(exchange, thrown))
       .finally(() => {
@@ -158,6 +164,7 @@ async function decide(
 
 /** @throws {HttpError} 401, 429 or 503, unless the verdict lets the request through */
 function admit(allowance: AddressAllowance, exchange: Exchange, verdict: Verdict): void {
+  exchange.decidedAt = performance.now();
   exchange.outcome = verdict.outcome;
   switch (verdict.outcome) {
     case 'undecided':

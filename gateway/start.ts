@@ -16,7 +16,7 @@ import type { PlanTable } from './access/plans.ts';
 import { redisAccess } from './access/redis/access.ts';
 import { connect } from './access/redis/connect.ts';
 import { OperatorsGuard } from './admin/guard.ts';
-import type { AdminParts } from './admin/parts.ts';
+import type { AdminParts, TrafficSource } from './admin/parts.ts';
 import { ROUTES as ADMIN_ROUTES } from './admin/routes.ts';
 import { keptToken } from './admin/token.ts';
 import type { GatewaySettings } from './config.ts';
@@ -28,6 +28,8 @@ import { loadReference } from './reference/files.ts';
 import { limitHeaders } from './respond/limit-headers.ts';
 import { connectionError, sendRawError } from './respond/send-error.ts';
 import { type GatewayRoute, ROUTES } from './routes.ts';
+import { exposeState } from './traffic/state.ts';
+import { Traffic } from './traffic/traffic.ts';
 import { Tunnels } from './tunnels.ts';
 import { createForwarder } from './upstream/forward.ts';
 
@@ -51,6 +53,7 @@ export async function startGateway(
   const clients = await serveClients(settings, access, logger, metrics, limits, routes);
   const operators = await serveOperators(settings, access, logger, {
     metrics,
+    isLocal: () => access.nodesAway() > 0,
     async check() {
       if (clients.stopping) throw new HttpError('unavailable', 'The service is stopping.');
     },
@@ -88,7 +91,7 @@ export async function openAccess(settings: GatewaySettings, logger: Logger): Pro
 /** Takes clients' requests: upstream, then gateway. */
 export async function serveClients(
   settings: GatewaySettings,
-  { limiter, keys }: Access,
+  access: PlannedAccess,
   logger: Logger,
   metrics: Metrics,
   given: Partial<ServerLimits> = {},
@@ -97,7 +100,10 @@ export async function serveClients(
   // The longest wait for the core must not look like silence.
   const limits = { ...DEFAULT_LIMITS, silenceMs: Math.max(35_000, settings.CORE_TIMEOUT_MS + 5_000), ...given };
   const forwarder = createForwarder(settings.CORE_URL, settings.CORE_TIMEOUT_MS);
-  const tunnels = new Tunnels(keys, limits.webSocketIdleMs);
+  const traffic = new Traffic(routes.map(({ operation }) => operation));
+  metrics.counts(() => [...traffic.families(), ...access.counted(), ...forwarder.counted()]);
+  exposeState(metrics, access, forwarder);
+  const tunnels = new Tunnels(access.keys, limits.webSocketIdleMs);
   const allowance = new AddressAllowance();
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
   const draftFields = settings.RATELIMIT_FIELDS === 'on';
@@ -108,19 +114,20 @@ export async function serveClients(
     port: settings.PORT,
     ...createGateway({
       routes,
-      limiter,
+      limiter: access.limiter,
       allowance,
       forwarder,
       tunnels,
       reference: loadReference(),
       logger,
+      traffic,
       trustedProxies,
       bodyLimitBytes: settings.BODY_LIMIT_BYTES,
       coreTimeoutMs: settings.CORE_TIMEOUT_MS,
       draftFields,
       coreToken: settings.CORE_TOKEN,
     }),
-    onUnusable: (fault, socket) => answerConnection({ fault, socket, allowance, draftFields, logger }),
+    onUnusable: (fault, socket) => answerConnection({ fault, socket, allowance, draftFields, logger, traffic }),
     certificate,
     // What is too long is answered like any other refusal, so the server lets somewhat more through.
     maxHeaderBytes: 2 * MAX_HEAD_LENGTH,
@@ -150,7 +157,7 @@ export async function serveOperators(
   settings: GatewaySettings,
   { keys, plans, planBook }: PlannedAccess,
   logger: Logger,
-  about: Pick<ServiceOptions<AdminParts>, 'metrics' | 'check'>,
+  { isLocal, ...about }: Pick<ServiceOptions<AdminParts>, 'metrics' | 'check'> & Pick<TrafficSource, 'isLocal'>,
 ): Promise<RunningServer> {
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
   return await startServer({
@@ -158,7 +165,7 @@ export async function serveOperators(
     port: settings.ADMIN_PORT,
     onRequest: createService({
       routes: ADMIN_ROUTES,
-      parts: { keys, plans, planBook },
+      parts: { keys, plans, planBook, traffic: { since: new Date(), counted: about.metrics.counted, isLocal } },
       logger,
       token: settings.ADMIN_TOKEN ?? (await keptToken(settings.DATA_DIR)),
       guard: new OperatorsGuard(settings.ADMIN_HOST, (request) => networkOf(clientAddress(request, trustedProxies))),
@@ -182,10 +189,11 @@ interface UnusableConnection {
   readonly allowance: AddressAllowance;
   readonly draftFields: boolean;
   readonly logger: Logger;
+  readonly traffic: Traffic;
 }
 
 /** A connection that brought no request gets its answer and its line in the log all the same, unless it is gone. */
-function answerConnection({ fault, socket, allowance, draftFields, logger }: UnusableConnection): void {
+function answerConnection({ fault, socket, allowance, draftFields, logger, traffic }: UnusableConnection): void {
   if (!socket.writable || fault.code === 'ECONNRESET') {
     socket.destroy();
     return;
@@ -194,13 +202,17 @@ function answerConnection({ fault, socket, allowance, draftFields, logger }: Unu
   allowance.charge(address);
   const error = connectionError(fault);
   const requestId = randomUUID();
+  traffic.unusable(error.status);
   sendRawError(socket, error, requestId, limitHeaders(allowance.look(address), draftFields));
   logger.info({ requestId, status: error.status, code: error.code, address, reason: fault.code }, 'request');
 }
 
 /** Counts connections that were one too many, and says so in the log, once a second at the most: they come in floods. */
 function countRefusals(metrics: Metrics, logger: Logger): (limit: ConnectionLimit) => void {
-  const count = metrics.counter('gateway_connections_refused_total', 'Connections over a limit.', 'limit');
+  const count = metrics.counter('gateway_connections_refused_total', 'Connections over a limit.', 'limit', [
+    'address',
+    'total',
+  ]);
   let toldAt = Number.NEGATIVE_INFINITY;
   return (limit) => {
     count(limit);

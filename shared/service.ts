@@ -64,6 +64,7 @@ const OPEN = ['/livez', '/readyz', '/metrics'];
 export function createService<Parts>(options: ServiceOptions<Parts>): RequestListener {
   const { parts, logger, metrics, token, guard, check } = options;
   const router = createRouter<ServiceRoute<Parts>>([...options.routes, ...ownRoutes(metrics, check)]);
+  const answered = metrics.requests();
 
   async function answer(
     request: IncomingMessage,
@@ -96,7 +97,7 @@ export function createService<Parts>(options: ServiceOptions<Parts>): RequestLis
     } catch (thrown) {
       send(response, refusal(thrown, request, response, requestId), requestId);
     }
-    metrics.answered(told.operation, response.statusCode, (performance.now() - startedAt) / 1_000);
+    answered(told.operation, response.statusCode, (performance.now() - startedAt) / 1_000);
   };
 }
 

@@ -17,7 +17,10 @@ interface RememberedBan {
  * most one decision a second. It is remembered by id and digest: a wrong secret must not learn that the key is banned.
  * @param monotonic microseconds that only ever grow
  */
-export function rememberBans(limiter: Limiter, monotonic = () => Math.floor(performance.now() * 1_000)): Limiter {
+export function rememberBans(
+  limiter: Limiter,
+  monotonic = () => Math.floor(performance.now() * 1_000),
+): Limiter & { bans(): number } {
   const bans = new Map<string, RememberedBan>();
 
   function recall(name: string): Decision | undefined {
@@ -43,6 +46,12 @@ export function rememberBans(limiter: Limiter, monotonic = () => Math.floor(perf
       const verdict = await limiter.decide(credential);
       if (verdict.outcome === 'banned') remember(name, verdict);
       return verdict;
+    },
+    /** Those that would still run by what was last heard of them. */
+    bans() {
+      const now = monotonic();
+      const runs = ({ decision, since }: RememberedBan) => decision.bannedUntil > decision.now + now - since;
+      return [...bans.values()].filter(runs).length;
     },
   };
 }

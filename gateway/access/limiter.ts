@@ -1,3 +1,4 @@
+import type { Family } from '../../shared/counts.ts';
 import { HttpError } from '../../shared/errors.ts';
 import type { Credential } from './credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from './keys.ts';
@@ -86,5 +87,11 @@ export interface Access {
   readonly limiter: Limiter;
   readonly keys: KeyStore;
   readonly plans: PlanStore;
+  /** Bans that run, as far as this process has heard of them. */
+  bans(): number;
+  /** Nodes that are away, so that what they would decide is decided here. */
+  nodesAway(): number;
+  /** What was counted of the calls that decide. */
+  counted(): Family[];
   close(): Promise<void>;
 }

@@ -23,7 +23,7 @@ export function surviveOutages(
   shared: Limiter,
   logger: Logger,
   nodeOf: (credential: Credential) => string = () => '',
-): Limiter & { stop(): void } {
+): Limiter & { nodesAway(): number; stop(): void } {
   const known = new KnownKeys();
   const breakers = new Map<string, Breaker>();
 
@@ -62,6 +62,7 @@ export function surviveOutages(
       const breaker = breakerOf(credential);
       return breaker.isOpen ? decideLocally(credential) : await decideShared(credential, breaker);
     },
+    nodesAway: () => [...breakers.values()].filter(({ isOpen }) => isOpen).length,
     stop() {
       for (const breaker of breakers.values()) breaker.stop();
     },

@@ -22,6 +22,8 @@ export class PlanBook {
   #table: PlanTable = DEFAULT_PLANS;
   #stored: StoredPlans | undefined;
   #seeded = false;
+  #changedAt = new Date();
+  #rejected: readonly RejectedValue[] = [];
   #alarmed = '';
   #readable = true;
   #timer: NodeJS.Timeout | undefined;
@@ -45,6 +47,21 @@ export class PlanBook {
     return this.#stored && versionOf(this.#stored);
   }
 
+  /** When the table in force came to be so in this process. */
+  get changedAt(): Date {
+    return this.#changedAt;
+  }
+
+  /** What the table holds that cannot be used, as it was last read. */
+  get rejected(): readonly RejectedValue[] {
+    return this.#rejected;
+  }
+
+  /** Whether the last attempt to read it was good. */
+  get isReadable(): boolean {
+    return this.#readable;
+  }
+
   /** Seeds what is missing, reads the table, and goes on reading it. */
   async start(): Promise<void> {
     await this.refresh();
@@ -65,6 +82,7 @@ export class PlanBook {
       const stored = await this.#store.read();
       const { table, rejected } = readPlans(stored, this.#table);
       this.#adopt(table);
+      this.#rejected = rejected;
       this.#alarm(rejected);
       this.#stored = stored;
       this.#readable = true;
@@ -83,6 +101,7 @@ export class PlanBook {
       'plans changed',
     );
     this.#table = table;
+    this.#changedAt = new Date();
   }
 
   /** Once per set of bad values, not once per reading. */

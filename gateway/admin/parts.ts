@@ -1,3 +1,4 @@
+import type { Family } from '../../shared/counts.ts';
 import type { Operation } from '../../shared/service.ts';
 import type { KeyStore, PlanStore } from '../access/limiter.ts';
 import type { PlanBook } from '../access/plan-book.ts';
@@ -7,6 +8,15 @@ export interface AdminParts {
   readonly keys: KeyStore;
   readonly plans: PlanStore;
   readonly planBook: PlanBook;
+  readonly traffic: TrafficSource;
+}
+
+/** What the processes that serve clients have counted, and how they decide. */
+export interface TrafficSource {
+  readonly since: Date;
+  counted(): readonly Family[];
+  /** Whether any of them decides without a Redis that it should ask. */
+  isLocal(): boolean;
 }
 
 export type AdminOperation = Operation<AdminParts>;

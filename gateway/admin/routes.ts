@@ -5,6 +5,7 @@ import { createKey, getKey, listKeys, revokeKey } from './keys.ts';
 import type { AdminParts } from './parts.ts';
 import { rollBack, showHistory } from './plan-history.ts';
 import { changePlan, showPlans } from './plans.ts';
+import { showTraffic } from './traffic.ts';
 
 export const ROUTES: readonly ServiceRoute<AdminParts>[] = [
   { name: 'showPlans', method: 'GET', path: '/plans', operation: showPlans },
@@ -20,4 +21,5 @@ export const ROUTES: readonly ServiceRoute<AdminParts>[] = [
   { name: 'setBan', method: 'PUT', path: '/keys/{id}/ban', operation: setBan },
   { name: 'liftBan', method: 'DELETE', path: '/keys/{id}/ban', operation: liftBan },
   { name: 'listBans', method: 'GET', path: '/bans', operation: listBans },
+  { name: 'showTraffic', method: 'GET', path: '/traffic', operation: showTraffic },
 ];

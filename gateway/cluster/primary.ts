@@ -15,11 +15,13 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   const countCrash = metrics.counter('gateway_worker_crashes_total', 'Workers that ended without being asked to.');
   const workers = new Workers(settings.WORKERS, logger, countCrash);
   metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
+  metrics.counts(() => workers.counted());
   process.on('SIGHUP', () => workers.renew());
 
   const access = await openAccess(settings, logger);
   const operators = await serveOperators(settings, access, logger, {
     metrics: { ...metrics, expose: async () => await metrics.expose(await workers.metrics()) },
+    isLocal: () => workers.isLocal,
     async check() {
       if (workers.stopping) throw new HttpError('unavailable', 'The service is stopping.');
       if (workers.serving === 0) throw new HttpError('unavailable', 'No worker serves.');

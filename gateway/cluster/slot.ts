@@ -1,3 +1,4 @@
+import { type Family, sumOf } from '../../shared/counts.ts';
 import type { Logger } from '../../shared/logger.ts';
 import type { Stopping } from '../../shared/run.ts';
 import { LONGEST_IDLE_MS } from '../../shared/server.ts';
@@ -16,6 +17,8 @@ export class Slot {
   /** Every process of this place that has not ended: the one that serves, and those that come or go. */
   readonly #processes = new Set<WorkerProcess>();
   readonly #dismissed = new Set<WorkerProcess>();
+  /** What those counted that have ended, so that a total never falls. */
+  #past: readonly Family[] = [];
   #current: WorkerProcess | undefined;
   /** Of the one that serves or did last. Who never served is not replaced: that start was somebody else's to judge. */
   #servingSince: number | undefined;
@@ -32,6 +35,11 @@ export class Slot {
   /** The process that serves. */
   get current(): WorkerProcess | undefined {
     return this.#current;
+  }
+
+  /** What has been counted in this place since the start, by whoever was in it; the last half second may be missing. */
+  counted(): Family[] {
+    return sumOf([this.#past, ...[...this.#processes].map((process) => process.traffic()?.counted ?? [])]);
   }
 
   /**
@@ -85,6 +93,7 @@ export class Slot {
   }
 
   #hasEnded(process: WorkerProcess, end: WorkerEnd): void {
+    this.#past = sumOf([this.#past, process.traffic()?.counted ?? []]);
     this.#processes.delete(process);
     const told = { worker: this.#number, pid: process.pid, ...end, said: end.said || undefined };
     if (this.#stopping || this.#dismissed.delete(process)) {

@@ -3,7 +3,7 @@ import cluster from 'node:cluster';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { MetricsSnapshot } from '../../shared/metrics.ts';
 import type { StopMessage, Stopping } from '../../shared/run.ts';
-import type { FromWorker, MetricsRequest } from './worker.ts';
+import type { FromWorker, MetricsRequest, TrafficReport } from './worker.ts';
 
 /** A worker as its primary sees it. */
 export interface WorkerProcess {
@@ -16,8 +16,10 @@ export interface WorkerProcess {
   /** Lets it end what it has begun, and ends it where that takes too long. Resolves when it is gone. */
   stop(how: Stopping): Promise<void>;
   kill(): void;
-  /** What it has counted; undefined when it does not say in time. */
+  /** How it is; undefined when it does not say in time. */
   metrics(): Promise<MetricsSnapshot | undefined>;
+  /** What it last told of its clients; it goes on saying that when the process has ended. */
+  traffic(): TrafficReport | undefined;
 }
 
 export interface WorkerEnd {
@@ -53,6 +55,10 @@ export function forkWorker(number: number): WorkerProcess {
   // What cannot be sent to a worker or done to it shows in its end.
   worker.on('error', () => {});
   let serves = false;
+  let traffic: TrafficReport | undefined;
+  worker.on('message', (message: FromWorker) => {
+    if ('traffic' in message) traffic = message.traffic;
+  });
 
   async function untilServing(): Promise<string> {
     const timer = setTimeout(() => child.kill('SIGKILL'), START_WITHIN_MS);
@@ -93,6 +99,7 @@ export function forkWorker(number: number): WorkerProcess {
       worker.off('message', listener);
       return snapshot ?? undefined;
     },
+    traffic: () => traffic,
   };
 }
 

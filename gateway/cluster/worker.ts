@@ -1,12 +1,27 @@
 import cluster from 'node:cluster';
+import type { Family } from '../../shared/counts.ts';
 import type { Logger } from '../../shared/logger.ts';
 import { createMetrics, type MetricsSnapshot } from '../../shared/metrics.ts';
 import type { Running } from '../../shared/run.ts';
 import type { GatewaySettings } from '../config.ts';
 import { openAccess, serveClients } from '../start.ts';
 
-/** Told to the primary: where clients are served, once they are; and what was counted, each time it asks. */
-export type FromWorker = { readonly gateway: string } | { readonly metrics: MetricsSnapshot };
+/**
+ * Told to the primary: where clients are served, once they are; how this process is, each time it asks; and what was counted
+ * of its clients, again and again, so that it is not lost with the process.
+ */
+export type FromWorker =
+  | { readonly gateway: string }
+  | { readonly metrics: MetricsSnapshot }
+  | { readonly traffic: TrafficReport };
+
+export interface TrafficReport {
+  readonly counted: readonly Family[];
+  /** Whether decisions are taken here while Redis is away. */
+  readonly isLocal: boolean;
+}
+
+const REPORT_EVERY_MS = 500;
 
 export interface MetricsRequest {
   readonly ask: 'metrics';
@@ -25,11 +40,15 @@ export async function startWorker(settings: GatewaySettings, logger: Logger): Pr
   process.on('message', async (message: Partial<MetricsRequest>) => {
     if (message?.ask === 'metrics') tell({ metrics: await metrics.snapshot() });
   });
+  const report = () => tell({ traffic: { counted: metrics.counted(), isLocal: access.nodesAway() > 0 } });
+  const reporting = setInterval(report, REPORT_EVERY_MS).unref();
   outliveThePrimary();
   return {
     addresses: { gateway: clients.url },
     async stop(lameDuckMs, lingerMs) {
       await clients.stop({ lameDuckMs, lingerMs });
+      clearInterval(reporting);
+      report();
       await access.close();
     },
   };

@@ -1,3 +1,4 @@
+import { type Family, sumOf } from '../../shared/counts.ts';
 import type { Logger } from '../../shared/logger.ts';
 import type { MetricsSnapshot } from '../../shared/metrics.ts';
 import type { Stopping } from '../../shared/run.ts';
@@ -59,7 +60,17 @@ export class Workers {
     await Promise.all(this.#slots.map((slot) => slot.stop(how)));
   }
 
-  /** What those that serve have counted; a worker that does not say is left out. */
+  /** What all of them have counted since the start, those that are gone included: one sum over all. */
+  counted(): Family[] {
+    return sumOf(this.#slots.map((slot) => slot.counted()));
+  }
+
+  /** Whether one of those that serve decides in Redis' place. */
+  get isLocal(): boolean {
+    return this.#slots.some(({ current }) => current?.traffic()?.isLocal === true);
+  }
+
+  /** How those that serve are; a worker that does not say is left out. */
   async metrics(): Promise<MetricsSnapshot[]> {
     const serving = this.#slots.flatMap(({ current }) => current ?? []);
     const snapshots = await Promise.all(serving.map((worker) => worker.metrics()));

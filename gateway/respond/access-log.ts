@@ -2,13 +2,8 @@ import type { Logger } from '../../shared/logger.ts';
 import { redactApiKeys } from '../access/credential.ts';
 import type { Exchange } from '../exchange.ts';
 
-/** nginx's number for a client that left before its answer was complete; never sent, so nobody is blamed for it. */
-const CLIENT_CLOSED_REQUEST = 499;
-
 /** A longer path is none of ours, and would make a line too long to be written in one piece. */
 const MAX_PATH_LENGTH = 1_024;
-
-const SWITCHING_PROTOCOLS = 101;
 
 /** The one line that every request leaves: these fields and no others, so that no key can get into a log. */
 export function logExchange(logger: Logger, exchange: Exchange): void {
@@ -18,7 +13,7 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
     method: request.method,
     path: exchange.path && redactApiKeys(exchange.path).slice(0, MAX_PATH_LENGTH),
     operation: exchange.route?.operation,
-    status: statusOf(exchange),
+    status: exchange.status,
     code: error?.code,
     keyId: exchange.keyId,
     plan: exchange.plan,
@@ -34,12 +29,6 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
   else if (error?.cause !== undefined) logger.warn({ ...line, reason: reasonOf(error.cause) }, 'request');
   else if (line.rejectedOverrides !== undefined) logger.error(line, 'request');
   else logger.info(line, 'request');
-}
-
-function statusOf({ response, error, tunnel }: Exchange): number {
-  if (tunnel !== undefined) return SWITCHING_PROTOCOLS;
-  if (response.writableFinished) return response.statusCode;
-  return error?.status ?? CLIENT_CLOSED_REQUEST;
 }
 
 /** A known fault in one line, down to its root; a stack would tell nothing more. */

@@ -31,11 +31,26 @@ export interface Core {
   ready: boolean;
 }
 
+/** A core as it stands, for those who look after it. */
+export interface CoreState {
+  readonly origin: string;
+  /** What counts for one alone, which is not probed, is its last answer, or that it could not be reached. */
+  readonly ready: boolean;
+  /** Requests that were handed over and not let go of; and of these, those that wait for a connection. */
+  readonly inFlight: number;
+  readonly queued: number;
+  /** How many it may be asked at once. */
+  readonly limit: number;
+}
+
 export interface Cores {
   /** How many requests the cores that are ready may be asked at once. */
   readonly limit: number;
   /** The next core in turn, past those that are not ready, are busy or are `except`, as long as there is another. */
   next(except?: Core): Core;
+  /** To be called when a core begins to answer. */
+  answers(core: Core): void;
+  states(): CoreState[];
   close(): Promise<void>;
 }
 
@@ -57,6 +72,18 @@ export function openCores(origins: readonly string[], timeoutMs: number): Cores 
       const ready = others.filter((core) => core.ready);
       return ready.find(({ limit }) => limit.hasRoom) ?? ready[0] ?? others[0] ?? (inTurn[0] as Core);
     },
+    // One that goes down still answers: where there are several, only the probe tells.
+    answers(core) {
+      if (probing === undefined) core.ready = true;
+    },
+    states: () =>
+      cores.map(({ origin, ready, limit, pool }) => ({
+        origin,
+        ready,
+        inFlight: limit.inFlight,
+        queued: pool.stats.queued,
+        limit: limit.value,
+      })),
     async close() {
       clearInterval(probing);
       await Promise.all(cores.flatMap(({ pool, line }) => [pool.destroy(), line.close()]));

@@ -1,8 +1,10 @@
 import type { ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
+import type { Family } from '../../shared/counts.ts';
 import { unavailable } from '../../shared/errors.ts';
-import { type Core, openCores } from './cores.ts';
-import { isConnectionFault, neverArrived, upstreamFault } from './faults.ts';
+import { CoreCounts } from './core-counts.ts';
+import { type Core, type CoreState, openCores } from './cores.ts';
+import { faultKind, isConnectionFault, neverArrived, upstreamFault } from './faults.ts';
 import { ClientGone, type Relay, type RelayOptions } from './relay.ts';
 import { StreamRelay } from './stream-relay.ts';
 import { AnswerTooLarge, WholeRelay } from './whole-relay.ts';
@@ -28,6 +30,8 @@ export interface Forwarder {
   nextOrigin(): string;
   /** How many requests the cores may be asked at once, as things stand. */
   readonly limit: number;
+  states(): CoreState[];
+  counted(): Family[];
   close(): Promise<void>;
 }
 
@@ -50,6 +54,7 @@ interface Forwarding {
  */
 export function createForwarder(origins: readonly string[], timeoutMs: number): Forwarder {
   const cores = openCores(origins, timeoutMs);
+  const counts = new CoreCounts(origins);
 
   async function attempt(core: Core, forwarding: Forwarding): Promise<void> {
     if (!isRead(forwarding.request) || !core.line.isFree) return await attemptAlone(core, forwarding);
@@ -71,11 +76,21 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
   /** @throws the fault again where another attempt could do harm, or no good */
   async function attemptAgain(failed: Core, forwarding: Forwarding, fault: unknown): Promise<void> {
     if (neverArrived(fault)) failed.ready = false;
-    if (fault instanceof AnswerTooLarge) return await attemptAlone(failed, forwarding);
+    counts.failed(failed.origin, faultKind(fault));
+    if (fault instanceof AnswerTooLarge) return await attemptLast(failed, forwarding);
     if (!isRead(forwarding.request) || forwarding.response.headersSent || !isConnectionFault(fault)) throw fault;
     const core = cores.next(failed);
     if (core === failed && neverArrived(fault)) throw fault;
-    await attemptAlone(core, forwarding);
+    await attemptLast(core, forwarding);
+  }
+
+  async function attemptLast(core: Core, forwarding: Forwarding): Promise<void> {
+    try {
+      await attemptAlone(core, forwarding);
+    } catch (fault) {
+      counts.failed(core.origin, faultKind(fault));
+      throw fault;
+    }
   }
 
   function begin(core: Core, { response, extraHeaders, deadline }: Forwarding, released: () => void): RelayOptions {
@@ -87,7 +102,12 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
       core.limit.inFlight -= 1;
       released();
     };
-    const onAnswer = () => core.limit.learn(askedAt, performance.now());
+    const onAnswer = (began: boolean) => {
+      const now = performance.now();
+      core.limit.learn(askedAt, now);
+      counts.answered(core.origin, now - askedAt);
+      if (began) cores.answers(core);
+    };
     return { response, extraHeaders, timeoutMs: deadline - askedAt, onAnswer, release };
   }
 
@@ -105,6 +125,8 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
     get limit() {
       return cores.limit;
     },
+    states: () => cores.states(),
+    counted: () => counts.families(),
     close: () => cores.close(),
   };
 }

@@ -10,7 +10,7 @@ export interface RelayOptions {
   /** For the answer to begin to be passed on, the time that the request waits its turn counted in. */
   readonly timeoutMs: number;
   /** Called when the answer begins, or is given up. */
-  readonly onAnswer: () => void;
+  readonly onAnswer: (began: boolean) => void;
   /** Called once undici has let go of the request, which can be later than its client has. */
   readonly release: () => void;
 }
@@ -26,7 +26,7 @@ export abstract class Relay implements Dispatcher.DispatchHandler {
   readonly #deadline: NodeJS.Timeout;
   readonly #resolve: () => void;
   readonly #reject: (fault: unknown) => void;
-  readonly #onAnswer: () => void;
+  readonly #onAnswer: (began: boolean) => void;
   readonly #release: () => void;
 
   constructor({ response, extraHeaders, timeoutMs, onAnswer, release }: RelayOptions) {
@@ -50,7 +50,7 @@ export abstract class Relay implements Dispatcher.DispatchHandler {
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
     if (status < 200) return;
-    this.#onAnswer();
+    this.#onAnswer(true);
     if (status === 401 || status === 403) {
       this.abort(new CoreRefusedUs(status));
       return;
@@ -89,7 +89,7 @@ export abstract class Relay implements Dispatcher.DispatchHandler {
   }
 
   #giveUp(): void {
-    this.#onAnswer();
+    this.#onAnswer(false);
     this.abort(new CoreTooSlow());
   }
 
@@ -118,7 +118,7 @@ export class ClientGone extends Error {
 }
 
 /** Clients' keys are settled before anything is forwarded; what the core refuses is our own token. */
-class CoreRefusedUs extends Error {
+export class CoreRefusedUs extends Error {
   constructor(status: number) {
     super(`The core answered ${status}: CORE_TOKEN is not the one that it asks for.`);
   }

@@ -9,7 +9,11 @@ import { connectRedis } from '../../gateway/access/redis/connection.ts';
 import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
 import { DAY, MINUTE, type Standing } from '../../gateway/access/verdict.ts';
 import { canonicalRequest } from '../../gateway/edge/canonical-request.ts';
+import type { Exchange } from '../../gateway/exchange.ts';
 import { limitHeaders } from '../../gateway/respond/limit-headers.ts';
+import { ROUTES } from '../../gateway/routes.ts';
+import { Traffic } from '../../gateway/traffic/traffic.ts';
+import { CoreCounts } from '../../gateway/upstream/core-counts.ts';
 import { requestHeaders, responseHeaders } from '../../gateway/upstream/headers.ts';
 import { createLogger } from '../../shared/logger.ts';
 import { median } from '../support/statistics.ts';
@@ -68,12 +72,29 @@ const line = {
   durationMs: 1.234,
 };
 
+const traffic = new Traffic(ROUTES.map(({ operation }) => operation));
+const coreCounts = new CoreCounts([stage.coreUrl]);
+const answered = {
+  route: ROUTES[0],
+  plan: 'pro',
+  outcome: 'admitted',
+  mode: undefined,
+  standing,
+  status: 200,
+  startedAt: performance.now(),
+  decidedAt: performance.now(),
+} as unknown as Exchange;
+
 const computed = timeEach({
   'canonical request': () => canonicalRequest(request),
   'key: form, CRC-32, SHA-256': () => parseApiKey(hot),
   'limit headers': () => limitHeaders(standing, true),
   'headers to the core and back': () => [requestHeaders(rawHeaders, []), responseHeaders(fromCore)],
   'access log line': () => log.info(line, 'request'),
+  counters: () => {
+    traffic.answered(answered);
+    coreCounts.answered(stage.coreUrl, 1.2);
+  },
 });
 
 /** µs of this process's CPU for one call of many, so many of them in flight. */

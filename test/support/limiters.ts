@@ -63,11 +63,7 @@ export async function redisUnderTest(url: string): Promise<LimiterUnderTest & { 
   const keys = new RedisKeys(redis);
   const under = underTest((self) => ({
     keys,
-    limiter: new RedisLimiter(
-      redis,
-      () => self.plans,
-      () => self.now,
-    ),
+    limiter: new RedisLimiter(redis, () => self.plans, { clock: () => self.now }),
   }));
   return Object.assign(under, { redis });
 }

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { systemClock } from '../clock.ts';
 import type { Access } from '../limiter.ts';
 import type { PlanTable } from '../plans.ts';
 import { FileKeys } from './keys.ts';
@@ -12,6 +13,9 @@ export async function memoryAccess(directory: string, plans: () => PlanTable): P
     limiter: new MemoryLimiter(keys, plans),
     keys,
     plans: new FilePlans(join(directory, 'plans.json'), join(directory, 'plans-history.json')),
+    bans: () => keys.bans(systemClock()),
+    nodesAway: () => 0,
+    counted: () => [],
     async close() {},
   };
 }

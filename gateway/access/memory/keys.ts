@@ -56,6 +56,11 @@ export class FileKeys implements KeyStore {
     return this.#states.get(id);
   }
 
+  /** How many keys are banned beyond this time. */
+  bans(now: number): number {
+    return [...this.#states.values()].filter(({ bannedUntil }) => bannedUntil > now).length;
+  }
+
   keep(id: string, state: KeyState): void {
     this.#states.set(id, state);
   }

@@ -3,6 +3,7 @@ import { rememberBans } from '../ban-memory.ts';
 import type { Access } from '../limiter.ts';
 import { surviveOutages } from '../outage.ts';
 import type { PlanTable } from '../plans.ts';
+import { CallCounts } from './call-counts.ts';
 import { isCluster, nodeOf } from './cluster.ts';
 import { ClusterLimiter } from './cluster-limiter.ts';
 import type { RedisConnection } from './connection.ts';
@@ -12,13 +13,18 @@ import { RedisPlans } from './plans.ts';
 
 /** Keys, plans and decisions in Redis, shared by any number of gateways. */
 export function redisAccess(redis: RedisConnection, plans: () => PlanTable, logger: Logger): Access {
+  const calls = new CallCounts();
   const limiter = isCluster(redis)
-    ? surviveOutages(new ClusterLimiter(redis, plans), logger, nodeOf(redis))
-    : surviveOutages(new RedisLimiter(redis, plans), logger);
+    ? surviveOutages(new ClusterLimiter(redis, plans, calls), logger, nodeOf(redis))
+    : surviveOutages(new RedisLimiter(redis, plans, { calls }), logger);
+  const remembering = rememberBans(limiter);
   return {
-    limiter: rememberBans(limiter),
+    limiter: remembering,
     keys: new RedisKeys(redis),
     plans: new RedisPlans(redis),
+    bans: () => remembering.bans(),
+    nodesAway: () => limiter.nodesAway(),
+    counted: () => calls.families(),
     async close() {
       limiter.stop();
       redis.disconnect();

@@ -2,6 +2,7 @@ import type { Credential } from '../credential.ts';
 import type { Limiter } from '../limiter.ts';
 import type { PlanTable } from '../plans.ts';
 import type { Verdict } from '../verdict.ts';
+import type { CallCounts } from './call-counts.ts';
 import type { ClusterConnection } from './cluster.ts';
 import { SCRIPTS } from './connection.ts';
 import { RedisLimiter } from './limiter.ts';
@@ -21,12 +22,14 @@ interface Lane {
 export class ClusterLimiter implements Limiter {
   readonly #redis: Decider;
   readonly #plans: () => PlanTable;
+  readonly #calls: CallCounts | undefined;
   /** Of the keys that are being decided on. */
   readonly #lanes = new Map<string, Lane>();
 
-  constructor(cluster: ClusterConnection, plans: () => PlanTable) {
+  constructor(cluster: ClusterConnection, plans: () => PlanTable, calls?: CallCounts) {
     this.#redis = withScript(cluster);
     this.#plans = plans;
+    this.#calls = calls;
   }
 
   async decide(credential: Credential): Promise<Verdict> {
@@ -43,7 +46,7 @@ export class ClusterLimiter implements Limiter {
   #laneOf(id: string): Lane {
     const known = this.#lanes.get(id);
     if (known !== undefined) return known;
-    const lane = { limiter: new RedisLimiter(this.#redis, this.#plans), waiting: 0 };
+    const lane = { limiter: new RedisLimiter(this.#redis, this.#plans, { calls: this.#calls }), waiting: 0 };
     this.#lanes.set(id, lane);
     return lane;
   }

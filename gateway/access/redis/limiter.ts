@@ -3,6 +3,7 @@ import type { Credential } from '../credential.ts';
 import { AccessUnavailable, type Limiter } from '../limiter.ts';
 import { isPlanName, PLAN_FIELDS, PLAN_NAMES, type PlanTable } from '../plans.ts';
 import { type BucketState, DAY, MINUTE, type Verdict } from '../verdict.ts';
+import type { CallCounts } from './call-counts.ts';
 import type { RedisConnection } from './connection.ts';
 import { keyOf } from './key-hash.ts';
 
@@ -23,16 +24,25 @@ export class RedisLimiter implements Limiter {
   readonly #redis: Pick<RedisConnection, 'decide'>;
   readonly #plans: () => PlanTable;
   readonly #clock: Clock | undefined;
+  readonly #calls: CallCounts | undefined;
   #waiting: Waiting[] = [];
   #isUnderWay = false;
   #table: PlanTable | undefined;
   #tableText = '';
 
-  /** @param clock for tests; Redis' own clock decides otherwise */
-  constructor(redis: Pick<RedisConnection, 'decide'>, plans: () => PlanTable, clock?: Clock) {
+  /**
+   * @param clock for tests; Redis' own clock decides otherwise
+   * @param calls told of every call
+   */
+  constructor(
+    redis: Pick<RedisConnection, 'decide'>,
+    plans: () => PlanTable,
+    { clock, calls }: { clock?: Clock | undefined; calls?: CallCounts | undefined } = {},
+  ) {
     this.#redis = redis;
     this.#plans = plans;
     this.#clock = clock;
+    this.#calls = calls;
   }
 
   decide(credential: Credential): Promise<Verdict> {
@@ -45,6 +55,7 @@ export class RedisLimiter implements Limiter {
   async #flush(): Promise<void> {
     const batch = this.#waiting.splice(0, MAX_BATCH);
     this.#isUnderWay = true;
+    const askedAt = performance.now();
     try {
       const replies = await this.#ask(batch);
       for (const [index, { resolve }] of batch.entries()) resolve(readVerdict(replies[index] ?? ''));
@@ -53,6 +64,7 @@ export class RedisLimiter implements Limiter {
       const fault = new AccessUnavailable(`Redis gave no decision: ${(cause as Error).message}`);
       for (const { reject } of [...batch, ...this.#waiting.splice(0)]) reject(fault);
     }
+    this.#calls?.ended(batch.length, performance.now() - askedAt);
     this.#isUnderWay = false;
     if (this.#waiting.length > 0) setImmediate(() => this.#flush());
   }

@@ -1,0 +1,121 @@
+import { Distribution, type Family, Label, Tally } from '../../shared/counts.ts';
+import { PLAN_NAMES } from '../access/plans.ts';
+import type { Exchange } from '../exchange.ts';
+
+/**
+ * What clients asked and what became of it, as running totals. Every answer adds to a few numbers in place; no label can take
+ * a value that is not listed here, so neither keys nor paths nor addresses ever get into one.
+ */
+
+/** Of a decision; the first where none could be had. `shed` was turned away before one, the last four are no good key. */
+export const OUTCOMES = [
+  'undecided',
+  'admitted',
+  'refused_minute',
+  'refused_day',
+  'banned',
+  'shed',
+  'malformed',
+  'unknown',
+  'disabled',
+  'expired',
+] as const;
+export type Outcome = (typeof OUTCOMES)[number];
+
+/** Of a key whose plan is known. */
+const BY_PLAN = ['admitted', 'refused_minute', 'refused_day', 'banned'] as const;
+
+export const MODES = ['shared', 'local'] as const;
+
+/** Where no key was found, or no operation. */
+export const NONE = 'none';
+
+/** By the family's name, for whoever reads totals. */
+export const DECISIONS = 'gateway_decisions_total';
+
+const FIRST_STATUS = 100;
+/** RFC 9110 §15; what a core may say beyond that is `other`. */
+const LAST_STATUS = 599;
+const STATUSES = Array.from({ length: LAST_STATUS - FIRST_STATUS + 1 }, (_, at) => String(FIRST_STATUS + at));
+
+const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+const DECISION_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25];
+
+export class Traffic {
+  readonly #operation: Label;
+  readonly #plan = new Label('plan', [NONE, ...PLAN_NAMES]);
+  readonly #outcome = new Label('outcome', OUTCOMES);
+  readonly #mode = new Label('mode', MODES);
+  readonly #requests: Tally;
+  readonly #decisions: Tally;
+  readonly #requestSeconds: Distribution;
+  readonly #decisionSeconds: Distribution;
+
+  constructor(operations: readonly string[]) {
+    this.#operation = new Label('operation', [NONE, ...operations]);
+    this.#requests = new Tally(
+      { name: 'gateway_requests_total', help: 'Requests of clients, by operation, status and plan.' },
+      this.#operation,
+      new Label('status', ['other', ...STATUSES]),
+      this.#plan,
+    );
+    this.#decisions = new Tally(
+      { name: DECISIONS, help: 'Decisions on requests, by outcome, plan and whether Redis took them.' },
+      this.#outcome,
+      this.#plan,
+      this.#mode,
+    );
+    for (const outcome of OUTCOMES) {
+      if (!isByPlan(outcome)) this.#decisions.declare(outcome, NONE, 'shared');
+      else for (const plan of PLAN_NAMES) for (const mode of MODES) this.#decisions.declare(outcome, plan, mode);
+    }
+    this.#requestSeconds = new Distribution(
+      {
+        name: 'gateway_request_duration_seconds',
+        help: 'Time from the head of a request until its answer was handed over, by operation.',
+      },
+      REQUEST_SECONDS,
+      this.#operation,
+    );
+    this.#decisionSeconds = new Distribution(
+      {
+        name: 'gateway_decision_duration_seconds',
+        help: 'Time from the head of a request to the decision on it: what the gateway adds before the core is asked.',
+      },
+      DECISION_SECONDS,
+    );
+  }
+
+  /** To be called for every request, once its answer has ended. */
+  answered(exchange: Exchange): void {
+    const operation = this.#operation.positionOf(exchange.route?.operation);
+    const plan = this.#plan.positionOf(exchange.plan);
+    this.#requests.add(operation, positionOfStatus(exchange.status), plan);
+    this.#requestSeconds.observe((performance.now() - exchange.startedAt) / 1_000, operation);
+    if (exchange.decidedAt !== undefined)
+      this.#decisionSeconds.observe((exchange.decidedAt - exchange.startedAt) / 1_000);
+    if (exchange.outcome !== undefined)
+      this.#decisions.add(this.#outcome.positionOf(outcomeOf(exchange)), plan, this.#mode.positionOf(exchange.mode));
+  }
+
+  /** To be called for a connection that brought no request and was answered all the same. */
+  unusable(status: number): void {
+    this.#requests.add(0, positionOfStatus(status), 0);
+  }
+
+  families(): Family[] {
+    return [this.#requests, this.#decisions, this.#requestSeconds, this.#decisionSeconds].map((one) => one.family());
+  }
+}
+
+const isByPlan = (outcome: string): boolean => (BY_PLAN as readonly string[]).includes(outcome);
+
+/** A refusal, by the bucket that keeps the client waiting longest: that of the day, where it is empty. */
+function outcomeOf({ outcome, standing }: Exchange): string | undefined {
+  if (outcome !== 'refused') return outcome;
+  const day = standing?.buckets[1];
+  return day !== undefined && day.tokens < 1 ? 'refused_day' : 'refused_minute';
+}
+
+const positionOfStatus = (status: number): number =>
+  status >= FIRST_STATUS && status <= LAST_STATUS ? status - FIRST_STATUS + 1 : 0;

@@ -1,0 +1,96 @@
+import { describe, expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+const { url: REDIS_URL, redis } = await emptyDatabase();
+
+interface Traffic {
+  readonly since: string;
+  readonly mode: string;
+  readonly totals: Readonly<Record<string, number>>;
+  readonly plans: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  readonly planTable: {
+    readonly version: string;
+    readonly changedAt: string;
+    readonly rejectedValues: number;
+    readonly rejected: readonly { field: string; value?: string; kept?: number }[];
+  };
+}
+
+const NOTHING = { admitted: 0, refused: 0, banned: 0, unauthorized: 0, shed: 0, undecided: 0, local: 0 };
+
+const trafficOf = async (stack: Stack) => (await stack.admin('GET', '/traffic')).json as Traffic;
+
+const eventually = (stack: Stack, read: (traffic: Traffic) => unknown) =>
+  expect.poll(async () => read(await trafficOf(stack)), { timeout: 10_000 });
+
+describe.for([
+  ['the embedded limiter', {}],
+  ['Redis', { REDIS_URL, REDIS_TIMEOUT_MS: '5000' }],
+] as const)('with %s', async ([, environment]) => {
+  test('traffic tells what has been since the start, by outcome and plan, and how plans stand', async () => {
+    const begun = Date.now();
+    const stack = await startStack(environment);
+    const fresh = await trafficOf(stack);
+    expect(fresh).toMatchObject({ mode: 'shared', totals: NOTHING, plans: {} });
+    expect(Date.parse(fresh.since)).toBeGreaterThanOrEqual(begun);
+    const { headers } = await stack.admin('GET', '/plans');
+    expect(`"${fresh.planTable.version}"`).toBe(headers.etag);
+
+    const pro = await stack.issueKey({ plan: 'pro' });
+    const scarce = await stack.issueKey({ plan: 'free', minute: 1_000, day: 1 });
+    for (const key of [pro, pro, pro, scarce, scarce, `${scarce}x`, undefined])
+      await send(`${stack.gateway}/v1/pets`, { key });
+    await stack.admin('PUT', `/keys/${pro.slice(3, 15)}/ban`, { seconds: 60 });
+    await send(`${stack.gateway}/v1/pets`, { key: pro });
+    await eventually(stack, ({ totals, plans }) => ({ totals, plans })).toEqual({
+      totals: { ...NOTHING, admitted: 4, refused: 1, banned: 1, unauthorized: 2 },
+      plans: { pro: { admitted: 3, banned: 1 }, free: { admitted: 1, refused_day: 1 }, none: { malformed: 2 } },
+    });
+    await stack.admin('PATCH', '/plans/free', { minute: 61 });
+    const changed = (await trafficOf(stack)).planTable;
+    expect(changed.version).not.toBe(fresh.planTable.version);
+    expect(Date.parse(changed.changedAt)).toBeGreaterThanOrEqual(Date.parse(fresh.planTable.changedAt));
+  });
+});
+
+test('it is for operators only', async () => {
+  const stack = await startStack();
+  expect((await send(`${stack.adminUrl}/traffic`)).status).toBe(401);
+  expect((await send(`${stack.adminUrl}/traffic`, { key: 'another-token-of-no-use' })).status).toBe(401);
+  expect((await send(`${stack.gateway}/traffic`)).status).toBe(401);
+});
+
+test('rejected plan values are told, however long and many a hand made them', async () => {
+  await redis.flushdb();
+  const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
+  await redis.hset('gateway:plans', 'free.minute', 'x'.repeat(10_000));
+  await eventually(stack, ({ planTable }) => planTable.rejected).toEqual([
+    { field: 'free.minute', value: 'x'.repeat(100), kept: 60 },
+  ]);
+  const unknown = Array.from({ length: 500 }, (_, at) => [`made.up.${at}.${'y'.repeat(200)}`, '1']);
+  await redis.hset('gateway:plans', Object.fromEntries(unknown));
+  await eventually(stack, ({ planTable }) => planTable.rejectedValues).toBe(501);
+  const { rejected } = (await trafficOf(stack)).planTable;
+  expect(rejected).toHaveLength(100);
+  expect(Math.max(...rejected.map(({ field }) => field.length))).toBe(100);
+});
+
+test('it tells that decisions are local, and how many were', async () => {
+  const server = await startRedisServer();
+  cleanUp(() => server.stop());
+  const stack = await startStack({ REDIS_URL: server.url });
+  const key = await stack.issueKey();
+  const ask = async () => (await send(`${stack.gateway}/v1/pets`, { key })).status;
+  await expect.poll(ask, { timeout: 10_000 }).toBe(200);
+  await server.stop();
+  await ask();
+  await eventually(stack, ({ mode }) => mode).toBe('local');
+  expect(await ask()).toBe(200);
+  await eventually(stack, ({ totals }) => totals.local).toBeGreaterThan(0);
+  await server.restart();
+  await eventually(stack, ({ mode }) => mode).toBe('shared');
+});
