@@ -1,4 +1,4 @@
-import { Tally } from '../shared/tally.ts';
+import { HeadCount } from '../shared/head-count.ts';
 
 const OVERSHOOT = 2;
 
@@ -10,7 +10,7 @@ const OVERSHOOT = 2;
  */
 export class Admission {
   readonly #limit: () => number;
-  readonly #perClient = new Tally();
+  readonly #perClient = new HeadCount();
   #total = 0;
 
   /** @param limit of requests at once, as things stand */

@@ -2,8 +2,8 @@ import type { Server, ServerResponse } from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { HeadCount } from './head-count.ts';
 import type { ServerLimits } from './server-limits.ts';
-import { Tally } from './tally.ts';
 
 /** Which limit a connection was over. */
 export type ConnectionLimit = 'total' | 'address';
@@ -30,7 +30,7 @@ export class Connections {
   readonly #connections = new Map<Socket, Connection>();
   /** Connections that still have to agree on TLS, by their peer. */
   readonly #handshakes = new Map<string, Socket>();
-  readonly #perAddress = new Tally();
+  readonly #perAddress = new HeadCount();
   readonly #limits: ServerLimits;
   readonly #caps: ConnectionCaps;
 

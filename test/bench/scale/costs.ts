@@ -96,11 +96,7 @@ async function bytesPerKey(): Promise<number> {
   const memory = async () => Number(/used_memory:(\d+)/.exec(await stage.client.info('memory'))?.[1]);
   const before = await memory();
   let now = Date.now() * 1_000;
-  const limiter = new RedisLimiter(
-    connection,
-    () => DEFAULT_PLANS,
-    () => now,
-  );
+  const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS, { clock: () => now });
   const credentials = await Promise.all(Array.from({ length: SAMPLE_KEYS }, createKey));
   const steps = [...Array(DAYS_USED).fill(DAY_MICROSECONDS), ...Array(MINUTES_USED).fill(MINUTE_MICROSECONDS)];
   for (const step of steps) {
