@@ -1,0 +1,145 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test, vi } from 'vitest';
+import { readCoreSettings } from '../../core/config.ts';
+import { startCore } from '../../core/core.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { post, send } from '../support/http.ts';
+import { readableLog } from '../support/log.ts';
+import { Scrape, scrape } from '../support/metrics.ts';
+import { ROOT, startService } from '../support/process.ts';
+import { startPrometheus } from '../support/prometheus.ts';
+import { namedIn } from '../support/promql.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { ADMIN_TOKEN, BOUNDLESS, workersEnvironment } from '../support/workers.ts';
+
+vi.setConfig({ testTimeout: 90_000 });
+
+/** Both services as they run in production, two workers included, some traffic, and a Prometheus that looks at them. */
+const folder = await temporaryFolder();
+const core = await startCore(
+  readCoreSettings({ PORT: '0', DATABASE_URL: `sqlite:${folder}/store.db` }),
+  readableLog().logger,
+);
+cleanUp(() => core.stop(0));
+const { core: coreUrl = '' } = core.addresses;
+const { addresses } = await startService('gateway/main.ts', await workersEnvironment({ CORE_URL: coreUrl }));
+const gateway = { gateway: addresses.gateway ?? '', adminUrl: addresses.admin ?? '' };
+const issued = await post(`${gateway.adminUrl}/keys`, { name: 'test', ...BOUNDLESS }, { key: ADMIN_TOKEN });
+const { key } = issued.json as { key: string };
+const ask = async () => {
+  await send(`${gateway.gateway}/v1/pets`, { key });
+  await post(`${gateway.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key });
+};
+await ask();
+const asking = setInterval(() => void ask().catch(() => {}), 100);
+cleanUp(() => clearInterval(asking));
+const prometheus = await startPrometheus({
+  gateway: new URL(gateway.adminUrl).host,
+  core: new URL(coreUrl).host,
+});
+
+interface Dashboard {
+  readonly uid: string;
+  readonly annotations: { readonly list: readonly { readonly expr: string }[] };
+  readonly panels: readonly {
+    readonly id: number;
+    readonly type: string;
+    readonly title: string;
+    readonly targets?: readonly { readonly expr: string; readonly legendFormat: string }[];
+  }[];
+}
+
+interface Rule {
+  readonly name: string;
+  readonly query: string;
+  readonly health: string;
+  readonly type: 'recording' | 'alerting';
+  readonly state?: string;
+}
+
+const dashboard = JSON.parse(readFileSync(join(ROOT, 'deploy/grafana/dashboards/gateway.json'), 'utf8')) as Dashboard;
+const queries = dashboard.panels.flatMap(({ title, targets = [] }) =>
+  targets.map(({ expr, legendFormat }) => ({ title, expr, legendFormat })),
+);
+const annotations = dashboard.annotations.list.map(({ expr }) => expr);
+
+/** Put on every series by Prometheus itself. */
+const OF_TARGETS = ['job', 'instance'];
+
+async function rulesOf(): Promise<Rule[]> {
+  const { groups } = (await prometheus.api('/rules')) as { groups: { rules: Rule[] }[] };
+  return groups.flatMap(({ rules }) => rules);
+}
+
+/** What a query names that neither service has, nor Prometheus or a recording rule makes: `metric` or `metric{label}`. */
+function missing(expression: string, exposed: Scrape, recorded: ReadonlyMap<string, string>): string[] {
+  const { metrics, labels } = namedIn(expression);
+  const raw = metrics.flatMap((name) => (recorded.has(name) ? namedIn(recorded.get(name) as string).metrics : [name]));
+  const unknown = raw.filter((name) => name !== 'up' && exposed.series(name).length === 0);
+  const known = new Set(raw.flatMap((name) => exposed.series(name)).flatMap((sample) => Object.keys(sample.labels)));
+  return [...unknown, ...labels.filter((label) => !known.has(label) && !OF_TARGETS.includes(label))];
+}
+
+async function exposedByBoth(): Promise<Scrape> {
+  const texts = await Promise.all([gateway.adminUrl, coreUrl].map(async (url) => (await send(`${url}/metrics`)).text));
+  return new Scrape(texts.join('\n'));
+}
+
+describe('with a real Prometheus', () => {
+  test('both services are up', async () => {
+    const up = async () => (await prometheus.query('up == 1')).map(({ metric }) => metric.job).sort();
+    await expect.poll(up, { timeout: 30_000 }).toEqual(['core', 'gateway']);
+  });
+
+  test('every recording rule evaluates to numbers, and no alert that is quiet in a healthy system fires', async () => {
+    const recording = (await rulesOf()).filter(({ type }) => type === 'recording');
+    expect(recording.length).toBeGreaterThanOrEqual(10);
+    for (const { name } of recording)
+      await expect
+        .poll(async () => (await prometheus.query(name)).map(({ value }) => Number(value[1])).some(Number.isFinite), {
+          timeout: 30_000,
+          message: name,
+        })
+        .toBe(true);
+    const rules = await rulesOf();
+    expect(rules.filter(({ health }) => health !== 'ok')).toEqual([]);
+    expect(rules.filter(({ state }) => state === 'firing')).toEqual([]);
+  });
+
+  test.for(queries)('$title: $expr answers with numbers', async ({ expr, legendFormat }) => {
+    const answers = async () => await prometheus.query(expr);
+    await expect.poll(async () => (await answers()).length, { timeout: 30_000 }).toBeGreaterThan(0);
+    const [first] = await answers();
+    const inLegend = [...legendFormat.matchAll(/\{\{(\w+)\}\}/g)].map(([, label]) => label as string);
+    // The primary's own process is no worker; every other label of a legend is on every series.
+    for (const label of inLegend.filter((name) => name !== 'worker')) expect(first?.metric).toHaveProperty(label);
+  });
+
+  test('every name and label in queries and rules is one that a running gateway or core exposes', async () => {
+    await expect.poll(async () => (await scrape(gateway.adminUrl)).sum('gateway_workers_serving')).toBe(2);
+    const rules = await rulesOf();
+    const recorded = new Map(rules.filter(({ type }) => type === 'recording').map(({ name, query }) => [name, query]));
+    const exposed = await exposedByBoth();
+    const expressions = [...queries.map(({ expr }) => expr), ...annotations, ...rules.map(({ query }) => query)];
+    expect(expressions.length).toBeGreaterThan(40);
+    const faults = expressions.map((expr) => [expr, missing(expr, exposed, recorded)] as const);
+    expect(faults.filter(([, names]) => names.length > 0)).toEqual([]);
+  });
+});
+
+test('the dashboard has panels with ids of their own, and queries in each of them', () => {
+  const panels = dashboard.panels.filter(({ type }) => type !== 'row');
+  expect(panels.length).toBeGreaterThan(20);
+  expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
+  for (const { targets = [] } of panels) expect(targets.length).toBeGreaterThan(0);
+});
+
+test.for([
+  ['sum by (status) (rate(gateway_requests_total{plan="pro"}[1m]))', ['gateway_requests_total'], ['plan', 'status']],
+  ['a:b:c > 3 * (x offset 1h) and on (core) y', ['a:b:c', 'x', 'y'], ['core']],
+  ['histogram_quantile(0.99, sum by (le, core) (rate(d_bucket[5m])))', ['d_bucket'], ['core']],
+  ['changes(max(z)[1m:15s]) > 0 or vector(0)', ['z'], []],
+] as const)('the names in %s are found', ([expression, metrics, labels]) => {
+  expect(namedIn(expression)).toEqual({ metrics, labels });
+});
