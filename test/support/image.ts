@@ -1,0 +1,81 @@
+import { execFileSync } from 'node:child_process';
+import { chmod, cp, mkdir, readFile } from 'node:fs/promises';
+import { join, relative, resolve } from 'node:path';
+import { cleanUp } from './clean-up.ts';
+import { type Instruction, type Stage, stageOf } from './dockerfile.ts';
+import { ROOT } from './process.ts';
+import { temporaryFolder } from './stack.ts';
+
+/** What deploy/Dockerfile makes, made in a folder without a container engine, instruction by instruction. */
+
+/** The folder stands for an image's root. */
+export type Folders = ReadonlyMap<string, string>;
+
+/** Makes the stages in order, each in a folder of its own that can be read by anyone and written by nobody. */
+export async function replay(stages: readonly Stage[]): Promise<Folders> {
+  const all = await temporaryFolder();
+  cleanUp(() => void execFileSync('chmod', ['-R', 'u+w', all]));
+  await chmod(all, 0o755);
+  const folders = new Map<string, string>();
+  for (const { name } of stages) {
+    const folder = join(all, name);
+    await makeStage(stageOf(stages, name), folder, folders);
+    folders.set(name, folder);
+  }
+  execFileSync('chmod', ['-R', 'a-w,a+rX', all]);
+  return folders;
+}
+
+async function makeStage({ from, instructions }: Stage, folder: string, folders: Folders): Promise<void> {
+  const base = folders.get(from);
+  if (base === undefined) await mkdir(folder);
+  else execFileSync('cp', ['-al', base, folder]);
+  let workingFolder = base === undefined ? folder : join(folder, 'app');
+  for (const instruction of instructions) {
+    if (instruction.name === 'WORKDIR') workingFolder = join(folder, instruction.text);
+    await mkdir(workingFolder, { recursive: true });
+    if (instruction.name === 'COPY') await copy(instruction, workingFolder, folders);
+    if (instruction.name === 'RUN') run(instruction.text, workingFolder);
+  }
+}
+
+/** COPY: a folder's content goes into the place that is named; a file into it, where that ends with a slash. */
+async function copy({ text, flags }: Instruction, workingFolder: string, folders: Folders): Promise<void> {
+  const paths = text.split(' ');
+  const target = resolve(workingFolder, paths.at(-1) ?? '');
+  for (const path of paths.slice(0, -1)) {
+    const source = flags.from === undefined ? await contextPath(path) : join(folders.get(flags.from) ?? '', path);
+    const isInto = paths.at(-1)?.endsWith('/');
+    await cp(source, isInto ? join(target, path) : target, { recursive: true, verbatimSymlinks: true });
+  }
+}
+
+/** @throws {Error} when .dockerignore keeps it from the builder */
+async function contextPath(path: string): Promise<string> {
+  const source = join(ROOT, path);
+  if (!(await sentToBuilder()).includes(relative(ROOT, source))) throw new Error(`.dockerignore keeps ${path} out.`);
+  return source;
+}
+
+/** What .dockerignore lets through; it is a list of all that is, behind a line that lets nothing. */
+export async function sentToBuilder(): Promise<string[]> {
+  const lines = (await readFile(join(ROOT, '.dockerignore'), 'utf8')).trim().split('\n');
+  const [first, ...rest] = lines.filter((line) => !line.startsWith('#'));
+  if (first !== '*' || rest.some((line) => !/^![\w./-]+$/.test(line)))
+    throw new Error('.dockerignore is no list of what is let through.');
+  return rest.map((line) => line.slice(1));
+}
+
+/** As whoever runs the tests, with npm's cache, which holds what `npm ci` of the project has fetched. */
+function run(command: string, cwd: string): void {
+  execFileSync('sh', ['-c', command], {
+    cwd,
+    env: {
+      PATH: process.env.PATH,
+      HOME: process.env.HOME,
+      npm_config_prefer_offline: 'true',
+      npm_config_update_notifier: 'false',
+    },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+}
