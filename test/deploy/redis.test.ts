@@ -1,0 +1,87 @@
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { expect, test, vi } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { freshSecrets, readCompose } from '../support/compose.ts';
+import { send } from '../support/http.ts';
+import { freePort } from '../support/port.ts';
+import { ROOT, type Started, startProcess } from '../support/process.ts';
+import { startStack, temporaryFolder } from '../support/stack.ts';
+
+/** Redis as compose.yaml starts it: start.sh, redis.conf and users.acl, with the environment and the health check there. */
+
+const { redis: service } = readCompose(freshSecrets()).services;
+const environment = service?.environment ?? {};
+const password = (user: string) => environment[`REDIS_${user.toUpperCase()}_PASSWORD`] ?? '';
+
+const port = String(await freePort());
+const folder = await temporaryFolder();
+let server = await start();
+
+async function start(): Promise<Started> {
+  const place = ['--port', port, '--bind', '127.0.0.1'];
+  const script = join(ROOT, 'deploy/redis/start.sh');
+  const started = startProcess('sh', [script, ...place], { ...environment, RUN_FOLDER: folder, DATA_FOLDER: folder });
+  await vi.waitFor(() => expect(started.out()).toContain('Ready to accept connections'), { timeout: 30_000 });
+  return started;
+}
+
+async function as(username: string, secret: string): Promise<Redis> {
+  const redis = new Redis(`redis://127.0.0.1:${port}`, {
+    username,
+    password: secret,
+    retryStrategy: () => null,
+    lazyConnect: true,
+  });
+  redis.on('error', () => {});
+  cleanUp(() => redis.disconnect());
+  await redis.connect();
+  return redis;
+}
+
+/** The health check's shell command, on the port of the test. */
+function isHealthy(variables: NodeJS.ProcessEnv): boolean {
+  const [kind, command = ''] = service?.healthcheck?.test ?? [];
+  expect(kind).toBe('CMD-SHELL');
+  const onPort = command.replace('redis-cli', `redis-cli -p ${port}`);
+  try {
+    execFileSync('sh', ['-c', onPort], { env: { PATH: process.env.PATH, ...variables }, stdio: 'ignore' });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+test('it refuses to grow rather than to forget a key, and keeps what it has on disk', async () => {
+  const admin = await as('admin', password('admin'));
+  const kept = await admin.config('GET', 'maxmemory', 'maxmemory-policy', 'appendonly', 'appendfsync');
+  expect(kept).toEqual(expect.arrayContaining(['noeviction', 'yes', 'everysec', String(256 * 1024 * 1024)]));
+});
+
+test('users with a password come in, others do not, and nobody without a name', async () => {
+  for (const user of ['admin', 'gateway', 'sre']) {
+    await (await as(user, password(user))).disconnect();
+    await expect(as(user, 'another')).rejects.toThrow();
+  }
+  await expect(as('replica', '')).rejects.toThrow();
+  const nobody = await startProcess('redis-cli', ['-p', port, 'ping'], {}).ended;
+  expect(nobody.out + nobody.err).toContain('NOAUTH');
+});
+
+test('a gateway works with it as compose.yaml connects it, and what it issued outlives a restart', async () => {
+  const url = `redis://gateway:${password('gateway')}@127.0.0.1:${port}`;
+  const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '10000' });
+  const key = await stack.issueKey();
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  server.child.kill('SIGTERM');
+  await server.ended;
+  expect(isHealthy(environment)).toBe(false);
+  server = await start();
+  expect(isHealthy(environment)).toBe(true);
+  expect(isHealthy({ ...environment, REDISCLI_AUTH: 'another' })).toBe(false);
+  const again = async () => (await send(`${stack.gateway}/v1/pets`, { key })).headers['x-ratelimit-remaining'];
+  await expect.poll(again, { timeout: 30_000 }).toMatch(/^5[0-8]$/);
+  const hash = await (await as('sre', password('sre'))).hgetall(`gateway:key:{${key.slice(3, 15)}}`);
+  expect(Number(hash.admitted)).toBeGreaterThanOrEqual(1);
+});
