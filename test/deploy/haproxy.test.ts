@@ -99,9 +99,10 @@ test('haproxy finds no fault in the configuration, nor anything to warn of', () 
 });
 
 test('limits hold to the request across both gateways', async () => {
-  const capacity = 30;
+  // Few enough that the slowest machine asks for more than there is.
+  const capacity = 10;
   const limits = { plan: 'enterprise', minute: capacity, day: 1_000_000 };
-  const keys = await Promise.all(Array.from({ length: 12 }, () => issueKey(limits)));
+  const keys = await Promise.all(Array.from({ length: 6 }, () => issueKey(limits)));
   const before = [first, second].map((gateway) => requestsOf(gateway).length);
   const observed = await hammer(haproxy.url, keys, 12, HAMMERED_MS);
   const { violations, usedShare } = judge(observed, { capacity, windowMs: 60_000 });
