@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpError } from '../shared/errors.ts';
 import { requestIdOf } from '../shared/headers.ts';
+import { type Trace, traceOf } from '../shared/trace.ts';
 import { redactApiKeys } from './access/credential.ts';
 import type { Standing } from './access/verdict.ts';
 import type { GatewayRoute } from './routes.ts';
@@ -15,6 +16,7 @@ export class Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly id: string;
+  readonly trace: Trace;
   /** The client's address. */
   readonly client: string;
   /** Whose allowance pays for what no key pays for: the client's address, or its network. */
@@ -49,6 +51,7 @@ export class Exchange {
     this.client = client;
     this.address = address;
     this.id = requestIdOf(request, (id) => redactApiKeys(id) === id);
+    this.trace = traceOf(request);
   }
 
   /** What was answered; what was to be, where the client left before that. */

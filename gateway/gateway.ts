@@ -5,6 +5,7 @@ import { HttpError, toHttpError, unavailable } from '../shared/errors.ts';
 import { CALLER_ID } from '../shared/headers.ts';
 import type { Logger } from '../shared/logger.ts';
 import { createRouter } from '../shared/routes.ts';
+import { traceHeaders } from '../shared/trace.ts';
 import type { Upgrades } from '../shared/upgrades.ts';
 import type { AddressAllowance } from './access/address-allowance.ts';
 import { holdsApiKey, parseApiKey } from './access/credential.ts';
@@ -196,12 +197,12 @@ async function readBody(
 }
 
 function headersForCore(
-  { id, keyId = '', client, request }: Exchange,
+  { id, trace, keyId = '', client, request }: Exchange,
   { host }: CanonicalRequest,
   { coreToken, trustedProxies }: GatewayParts,
 ): string[] {
   const ours = forwardedHeaders(request, trustedProxies, client, host);
-  ours.push('X-Request-Id', id, CALLER_ID, keyId);
+  ours.push('X-Request-Id', id, CALLER_ID, keyId, ...traceHeaders(trace));
   if (coreToken !== undefined) ours.push('Authorization', `Bearer ${coreToken}`);
   return requestHeaders(request.rawHeaders, ours);
 }

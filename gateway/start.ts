@@ -8,6 +8,7 @@ import type { Running } from '../shared/run.ts';
 import { type RunningServer, startServer } from '../shared/server.ts';
 import { DEFAULT_LIMITS, type ServerLimits } from '../shared/server-limits.ts';
 import { createService, type ServiceOptions } from '../shared/service.ts';
+import { beginTrace } from '../shared/trace.ts';
 import { AddressAllowance } from './access/address-allowance.ts';
 import type { Access } from './access/limiter.ts';
 import { memoryAccess } from './access/memory/access.ts';
@@ -204,7 +205,10 @@ function answerConnection({ fault, socket, allowance, draftFields, logger, traff
   const requestId = randomUUID();
   traffic.unusable(error.status);
   sendRawError(socket, error, requestId, limitHeaders(allowance.look(address), draftFields));
-  logger.info({ requestId, status: error.status, code: error.code, address, reason: fault.code }, 'request');
+  logger.info(
+    { requestId, traceId: beginTrace().id, status: error.status, code: error.code, address, reason: fault.code },
+    'request',
+  );
 }
 
 /** Counts connections that were one too many, and says so in the log, once a second at the most: they come in floods. */

@@ -6,6 +6,7 @@ import { toJson } from './json.ts';
 import type { Logger } from './logger.ts';
 import type { Metrics } from './metrics.ts';
 import { createRouter, type Route } from './routes.ts';
+import { traceOf } from './trace.ts';
 
 /** A JSON service: a table of operations, each of them typed in and typed out, and one answer for every request. */
 
@@ -82,7 +83,9 @@ export function createService<Parts>(options: ServiceOptions<Parts>): RequestLis
 
   function refusal(thrown: unknown, request: IncomingMessage, response: ServerResponse, requestId: string): Answer {
     const error = toHttpError(thrown);
-    if (error.code === 'internal_error') logger.error({ requestId, err: error.cause }, 'request failed');
+    if (error.code === 'internal_error') {
+      logger.error({ requestId, traceId: traceOf(request).id, err: error.cause }, 'request failed');
+    }
     if (!request.complete) response.shouldKeepAlive = false;
     const challenge = error.status === 401 ? ['WWW-Authenticate', 'Bearer'] : [];
     return { status: error.status, json: errorBody(error), headers: [...challenge, ...error.headers] };

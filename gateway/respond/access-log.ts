@@ -10,6 +10,7 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
   const { request, error } = exchange;
   const line = {
     requestId: exchange.id,
+    traceId: exchange.trace.id,
     method: request.method,
     path: exchange.path && redactApiKeys(exchange.path).slice(0, MAX_PATH_LENGTH),
     operation: exchange.route?.operation,

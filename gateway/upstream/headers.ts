@@ -11,6 +11,8 @@ const OURS: ReadonlySet<string> = new Set([
   'expect',
   'forwarded',
   'host',
+  'traceparent',
+  'tracestate',
   'true-client-ip',
   'via',
   'x-api-key',

@@ -16,6 +16,7 @@ import { Traffic } from '../../gateway/traffic/traffic.ts';
 import { CoreCounts } from '../../gateway/upstream/core-counts.ts';
 import { requestHeaders, responseHeaders } from '../../gateway/upstream/headers.ts';
 import { createLogger } from '../../shared/logger.ts';
+import { traceHeaders, traceOf } from '../../shared/trace.ts';
 import { median } from '../support/statistics.ts';
 import { runWrk } from './load/wrk.ts';
 import { folder, startNode } from './machine/processes.ts';
@@ -95,6 +96,7 @@ const computed = timeEach({
     traffic.answered(answered);
     coreCounts.answered(stage.coreUrl, 1.2);
   },
+  'trace: begun here': () => traceHeaders(traceOf(request)),
 });
 
 /** µs of this process's CPU for one call of many, so many of them in flight. */

@@ -13,7 +13,15 @@ export interface Decided {
 const REQUEST_LINE = /^(GET|HEAD|POST) (\/v1(?:\/[A-Za-z0-9-]+)+)(?:\?[A-Za-z0-9=&?/.%]*)? HTTP\/1\.1$/;
 const HEADER = /^([A-Za-z0-9-]+): ?([\t\x20-\x7e\x80-\xff]*)$/;
 const NEVER = /^(transfer-encoding|expect|upgrade|te|trailer|keep-alive|proxy-.*|cookie|forwarded|http2-settings-?)$/;
-const ONCE = ['host', 'connection', 'x-request-id', 'x-caller-id', 'x-forwarded-for', 'x-forwarded-host'];
+const ONCE = [
+  'host',
+  'connection',
+  'x-request-id',
+  'x-caller-id',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'traceparent',
+];
 
 export interface Judgement {
   /** How many requests the bytes are. */

@@ -83,7 +83,7 @@ test('the same check catches a forwarder that passes on what it was given', asyn
 });
 
 const ID =
-  'host: a\r\nconnection: keep-alive\r\nx-caller-id: k\r\nx-forwarded-for: c\r\nx-forwarded-host: a\r\nx-request-id';
+  'host: a\r\nconnection: keep-alive\r\nx-caller-id: k\r\nx-forwarded-for: c\r\nx-forwarded-host: a\r\ntraceparent: t\r\nx-request-id';
 const decidedOnce = [{ id: '1', method: 'GET', path: '/v1/pets' }];
 
 test.for([
