@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { type AdminAddress, callAdmin, findAdmin } from '../gateway/admin/client.ts';
+import { tokenFile } from '../gateway/admin/token.ts';
 
 /**
  * `npm start`: core and gateway as two processes with their embedded defaults, a demo key per plan, and a curl line to
@@ -105,13 +106,14 @@ async function readKept(): Promise<Record<string, string>> {
 }
 
 function printWelcome(keys: Record<string, string>): void {
+  const tokenPlace = process.env.ADMIN_TOKEN === undefined ? tokenFile(DATA_DIR) : 'ADMIN_TOKEN';
   const lines = Object.entries(keys).map(([plan, key]) => `  ${plan.padEnd(11)}${key}`);
   process.stdout.write(`
 The animal store is open.
 
   gateway    ${gateway.gateway}   for clients, with a key; /docs/ tells how, and tries it
   core       ${core.core}   for internal services
-  admin      ${gateway.admin}   for operators: npm run -s ctl -- --help
+  admin      ${gateway.admin}/   the operators' console, with the token in ${tokenPlace}; or npm run -s ctl -- --help
 
 Demo keys, one per plan:
 ${lines.join('\n')}

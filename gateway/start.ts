@@ -16,6 +16,7 @@ import { PlanBook } from './access/plan-book.ts';
 import type { PlanTable } from './access/plans.ts';
 import { redisAccess } from './access/redis/access.ts';
 import { connect } from './access/redis/connect.ts';
+import { consoleRoutes } from './admin/console.ts';
 import { OperatorsGuard } from './admin/guard.ts';
 import type { AdminParts, TrafficSource } from './admin/parts.ts';
 import { ROUTES as ADMIN_ROUTES } from './admin/routes.ts';
@@ -165,7 +166,7 @@ export async function serveOperators(
     host: settings.ADMIN_HOST,
     port: settings.ADMIN_PORT,
     onRequest: createService({
-      routes: ADMIN_ROUTES,
+      routes: [...ADMIN_ROUTES, ...consoleRoutes()],
       parts: { keys, plans, planBook, traffic: { since: new Date(), counted: about.metrics.counted, isLocal } },
       logger,
       token: settings.ADMIN_TOKEN ?? (await keptToken(settings.DATA_DIR)),

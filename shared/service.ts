@@ -21,7 +21,7 @@ export interface Call<Parts> {
   readonly query: URLSearchParams;
 }
 
-/** What an operation answers: a status, and a value to be written as JSON or a text that is JSON already, or neither. */
+/** What an operation answers: a status, and a value to be written as JSON, or a text, JSON unless a header says otherwise. */
 export interface Answer {
   readonly status: number;
   readonly body?: unknown;
@@ -35,6 +35,8 @@ export interface ServiceRoute<Parts> extends Route {
   /** Stands for the operation in metrics. */
   readonly name: string;
   readonly operation: Operation<Parts>;
+  /** Whether it is answered without a token. */
+  readonly isOpen?: boolean;
 }
 
 export interface ServiceOptions<Parts> {
@@ -42,7 +44,7 @@ export interface ServiceOptions<Parts> {
   readonly parts: Parts;
   readonly logger: Logger;
   readonly metrics: Metrics;
-  /** When set, every request but probes and metrics must carry it as its bearer token. */
+  /** When set, every request but those for open routes must carry it as its bearer token. */
   readonly token: string | undefined;
   readonly guard?: Guard | undefined;
   /** Throws when the service cannot work; tells `/readyz`. */
@@ -59,12 +61,11 @@ export interface Guard {
   wrongToken(request: IncomingMessage): void;
 }
 
-/** What is answered without a token. */
-const OPEN = ['/livez', '/readyz', '/metrics'];
-
 export function createService<Parts>(options: ServiceOptions<Parts>): RequestListener {
   const { parts, logger, metrics, token, guard, check } = options;
-  const router = createRouter<ServiceRoute<Parts>>([...options.routes, ...ownRoutes(metrics, check)]);
+  const routes = [...options.routes, ...ownRoutes<Parts>(metrics, check)];
+  const router = createRouter(routes);
+  const open = new Set(routes.filter(({ isOpen }) => isOpen).map(({ path }) => path));
   const answered = metrics.requests();
 
   async function answer(
@@ -74,7 +75,7 @@ export function createService<Parts>(options: ServiceOptions<Parts>): RequestLis
   ): Promise<Answer> {
     guard?.admit(request);
     const [path, search] = splitTarget(request.url ?? '');
-    if (token !== undefined && !OPEN.includes(path)) checkToken(request, token, guard);
+    if (token !== undefined && !open.has(path)) checkToken(request, token, guard);
     const match = router.find(request.method ?? '', path);
     told.operation = match.route.name;
     const query = new URLSearchParams(search);
@@ -112,7 +113,7 @@ function checkToken(request: IncomingMessage, token: string, guard: Guard | unde
   throw new HttpError('unauthorized', 'The token of this service is required.');
 }
 
-/** What every service answers about itself. */
+/** What every service answers about itself, to anyone. */
 function ownRoutes<Parts>(metrics: Metrics, check: () => Promise<void>): ServiceRoute<Parts>[] {
   const livez: Operation<Parts> = async () => ({ status: 200, body: { status: 'alive' } });
   const readyz: Operation<Parts> = async () => {
@@ -124,9 +125,9 @@ function ownRoutes<Parts>(metrics: Metrics, check: () => Promise<void>): Service
     return { status: 200, json: text, headers: ['Content-Type', type] };
   };
   return [
-    { name: 'livez', method: 'GET', path: '/livez', operation: livez },
-    { name: 'readyz', method: 'GET', path: '/readyz', operation: readyz },
-    { name: 'metrics', method: 'GET', path: '/metrics', operation: exposition },
+    { name: 'livez', method: 'GET', path: '/livez', operation: livez, isOpen: true },
+    { name: 'readyz', method: 'GET', path: '/readyz', operation: readyz, isOpen: true },
+    { name: 'metrics', method: 'GET', path: '/metrics', operation: exposition, isOpen: true },
   ];
 }
 

@@ -5,7 +5,7 @@ import { readBody } from '../../shared/typed-body.ts';
 import { createApiKey, isKeyId } from '../access/credential.ts';
 import type { KeyEntry, KeyRecord } from '../access/keys.ts';
 import { PLAN_NAMES } from '../access/plans.ts';
-import { describeKey, describeKeyInFull } from './key-view.ts';
+import { describeKeyInFull } from './key-view.ts';
 import { limitValue } from './limit-value.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation, type AdminParts } from './parts.ts';
 import { wholeNumber } from './query.ts';
@@ -61,13 +61,14 @@ export async function answerWithKey(parts: AdminParts, id: string, apiKey: strin
 
 export const toMicroseconds = (text: string): number => Date.parse(text) * 1_000;
 
-/** The newest keys, those further back with `offset`, those whose name holds `name`. */
+/** The newest keys, those further back with `offset`, those whose name holds `name`; each with its buckets as they stand now. */
 export const listKeys: AdminOperation = async ({ parts, query }) => {
   const offset = wholeNumber(query, 'offset', { min: 0, max: 999_999_999, fallback: 0 });
   const limit = wholeNumber(query, 'limit', { min: 1, max: PAGE, fallback: PAGE });
   const { total, keys, next } = await parts.keys.list({ offset, limit, name: query.get('name') ?? undefined });
   const now = await parts.keys.now();
-  return { status: 200, body: { total, offset, keys: keys.map((entry) => describeKey(entry, now)), next } };
+  const shown = keys.map((entry) => describeKeyInFull(entry, parts.planBook.table, now));
+  return { status: 200, body: { total, offset, keys: shown, next } };
 };
 
 /** A key with its buckets as they stand now. */

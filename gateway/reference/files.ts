@@ -1,9 +1,9 @@
-import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
+import { etagOf, safetyHeaders } from '../../shared/static-file.ts';
 import type { GatewayRoute } from '../routes.ts';
 
 /** What the API reference consists of: these files under these paths and nothing else, read once and kept in memory. */
@@ -29,35 +29,8 @@ const FILES = [
   ].map(({ name, type }) => ({ path: `/docs/${name}`, type, from: join(SWAGGER_UI, name), keep: THEIRS })),
 ];
 
-/**
- * Scripts, styles and requests of this origin only, no inline script and no eval. Swagger UI puts its icons into its style
- * sheet as data: URLs.
- */
-const CONTENT_SECURITY_POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join('; ');
-
-const SAFETY = [
-  'Content-Security-Policy',
-  CONTENT_SECURITY_POLICY,
-  'X-Content-Type-Options',
-  'nosniff',
-  'X-Frame-Options',
-  'DENY',
-  'Referrer-Policy',
-  'no-referrer',
-  'Cross-Origin-Opener-Policy',
-  'same-origin',
-  'Cross-Origin-Resource-Policy',
-  'same-origin',
-];
+/** Swagger UI puts its icons into its style sheet as data: URLs. */
+const SAFETY = safetyHeaders("img-src 'self' data:");
 
 const gzipped = promisify(gzip);
 
@@ -69,7 +42,6 @@ export class ReferenceFile implements GatewayRoute {
   readonly path: string;
   readonly status: number;
   readonly body: Buffer;
-  /** Weak: one for the file and its compressed form. */
   readonly etag: string;
   /** On every answer with this file, 304 included. */
   readonly headers: readonly string[];
@@ -79,7 +51,7 @@ export class ReferenceFile implements GatewayRoute {
     this.path = path;
     this.status = status;
     this.body = body;
-    this.etag = `W/"${hash('sha256', body, 'base64url').slice(0, 22)}"`;
+    this.etag = etagOf(body);
     this.headers = ['ETag', this.etag, 'Vary', 'Accept-Encoding', ...SAFETY, ...headers];
   }
 

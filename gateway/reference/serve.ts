@@ -1,5 +1,6 @@
 import { takesNoBody } from '../../shared/body.ts';
 import { HttpError, methodNotAllowed } from '../../shared/errors.ts';
+import { isCurrent } from '../../shared/static-file.ts';
 import type { AddressAllowance } from '../access/address-allowance.ts';
 import type { Exchange } from '../exchange.ts';
 import { limitHeaders } from '../respond/limit-headers.ts';
@@ -46,13 +47,6 @@ async function send({ request, response }: Exchange, file: ReferenceFile, ours: 
   if (compress) headers.push('Content-Encoding', 'gzip');
   response.writeHead(file.status, [...headers, 'Content-Length', String(body.length)]);
   response.end(request.method === 'HEAD' ? undefined : body);
-}
-
-/** Weak comparison (RFC 9110 §13.1.2). */
-function isCurrent(ifNoneMatch: string | undefined, etag: string): boolean {
-  if (ifNoneMatch === undefined) return false;
-  const given = ifNoneMatch.split(',').map((one) => one.trim().replace(/^W\//, ''));
-  return given.includes('*') || given.includes(etag.slice('W/'.length));
 }
 
 /** Whether gzip is named and not refused with a weight of 0 (RFC 9110 §12.5.3). */

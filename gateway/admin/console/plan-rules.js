@@ -1,0 +1,19 @@
+/** What plans hold and what a limit may be: the rules that the gateway checks by, so that a slip is told while it is typed. */
+
+export const PLANS = ['free', 'pro', 'business', 'enterprise'];
+
+export const PLAN_FIELDS = [
+  { name: 'minute', label: 'Requests a minute' },
+  { name: 'day', label: 'Requests a day' },
+  { name: 'ban_after', label: 'Ban after refusals' },
+  { name: 'ban_within_seconds', label: 'within seconds' },
+  { name: 'ban_seconds', label: 'Ban for seconds' },
+];
+
+const MAX_LIMIT = 1_000_000_000;
+
+/** What is wrong with a limit as it was typed, in the gateway's words; undefined when nothing is. */
+export function faultOfLimit(name, text) {
+  const isLimit = /^\d{1,10}$/.test(text) && Number(text) >= 1 && Number(text) <= MAX_LIMIT;
+  return isLimit ? undefined : `${name} must be a whole number from 1 to ${MAX_LIMIT}`;
+}
