@@ -1,6 +1,6 @@
 import type { Locator, Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
-import { openBrowser } from '../support/browser.ts';
+import { openBrowser, type WatchedPage, watchedPage } from '../support/browser.ts';
 import { startStack } from '../support/stack.ts';
 
 // A browser beside other tests takes its time.
@@ -9,24 +9,11 @@ vi.setConfig({ testTimeout: 60_000 });
 const browser = await openBrowser();
 const stack = await startStack();
 
-interface Opened {
-  readonly page: Page;
-  /** What went wrong in it, and where it asked outside its origin. */
-  readonly faults: string[];
-}
-
-async function openReference(options: Parameters<typeof browser.newPage>[0] = {}): Promise<Opened> {
-  const page = await browser.newPage(options);
-  const faults: string[] = [];
-  page.on('pageerror', ({ message }) => faults.push(message));
-  page.on('console', (message) => void (message.type() === 'error' && faults.push(message.text())));
-  page.on('request', (request) => {
-    if (new URL(request.url()).origin !== stack.gateway && !request.url().startsWith('data:'))
-      faults.push(request.url());
-  });
-  await page.goto(`${stack.gateway}/docs`);
-  await page.locator('.opblock').first().waitFor();
-  return { page, faults };
+async function openReference(options: Parameters<typeof browser.newPage>[0] = {}): Promise<WatchedPage> {
+  const watched = await watchedPage(browser, stack.gateway, options);
+  await watched.page.goto(`${stack.gateway}/docs`);
+  await watched.page.locator('.opblock').first().waitFor();
+  return watched;
 }
 
 async function pasteKey(page: Page, key: string): Promise<void> {

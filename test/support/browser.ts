@@ -1,4 +1,4 @@
-import { type Browser, chromium } from 'playwright-core';
+import { type Browser, chromium, type Page } from 'playwright-core';
 import { cleanUp } from './clean-up.ts';
 import { installPackage, pathOf } from './install.ts';
 
@@ -17,4 +17,26 @@ const findChromium = (): string | undefined =>
 function installChromium(): string {
   installPackage('chromium', 'put chromium on PATH');
   return findChromium() as string;
+}
+
+export interface WatchedPage {
+  readonly page: Page;
+  /** What went wrong in it, refusals by its content security policy included, and where it asked outside its origin. */
+  readonly faults: string[];
+}
+
+/** A page in a session of its own, not yet anywhere. */
+export async function watchedPage(
+  browser: Browser,
+  origin: string,
+  options: Parameters<Browser['newPage']>[0] = {},
+): Promise<WatchedPage> {
+  const page = await browser.newPage(options);
+  const faults: string[] = [];
+  page.on('pageerror', ({ message }) => faults.push(message));
+  page.on('console', (message) => void (message.type() === 'error' && faults.push(message.text())));
+  page.on('request', (request) => {
+    if (new URL(request.url()).origin !== origin && !request.url().startsWith('data:')) faults.push(request.url());
+  });
+  return { page, faults };
 }

@@ -27,7 +27,7 @@ export interface Stack {
   stop(lameDuckMs?: number): Promise<void>;
 }
 
-const ADMIN_TOKEN = 'token-of-the-tests';
+export const ADMIN_TOKEN = 'token-of-the-tests';
 
 /** A folder that is gone after the test, or after its file. */
 export async function temporaryFolder(): Promise<string> {
