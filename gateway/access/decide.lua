@@ -20,11 +20,12 @@
 
 local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
 local JITTER, LONGEST_BAN, SERIES, MAX_DOUBLINGS = SECOND, DAY, DAY, 17
+local MINUTES_KEPT, DAYS_KEPT, LONGEST_MARKS = 61, 36, 4096
 local MAX_LIMIT, HALF, DECIMALS, LATEST = 1000000000, 32768, 1000000000000, 10000000000
 
 local call, pcall = redis.call, redis.pcall
 local floor, max, min = math.floor, math.max, math.min
-local find, match, format, tonumber = string.find, string.match, string.format, tonumber
+local find, match, gsub, format, tonumber = string.find, string.match, string.gsub, string.format, tonumber
 
 -- Numbers come from people: plain digits, 1 to 10^9, or nil. tonumber alone takes nan, inf, 0x3C and 6e1.
 local function read_limit(text)
@@ -41,9 +42,30 @@ local function write_time(time)
   return format('%d.%06d', floor(time / SECOND), time % SECOND)
 end
 
+local function read_count(text)
+  return text and #text <= 15 and find(text, '^%d+$') and tonumber(text) or 0
+end
+
 local function write_count(text)
-  local count = text and #text <= 15 and find(text, '^%d+$') and tonumber(text) or 0
-  return format('%d', count + 1)
+  return format('%d', read_count(text) + 1)
+end
+
+-- Usage (usage.ts): what the totals were before the first decision of a minute, or of a day, behind the marks of earlier
+-- ones. They are kept in the key's own hash: a second key would not always be at hand while a slot migrates.
+local function with_mark(key, field, at, totals, kept)
+  local marks = call('HGET', key, field) or ''
+  if #marks > LONGEST_MARKS then marks = '' end
+  local _, count = gsub(marks, '%S+', '')
+  if count >= kept then marks = match(marks, '%S+%s+(.*)$') end
+  return format('%s%s%d:%s', marks, marks == '' and '' or ' ', at, totals)
+end
+
+local function note_use(key, changes, last, minute, admitted, refused)
+  local totals = format('%d:%d', read_count(admitted), read_count(refused))
+  changes[9], changes[10] = 'usage_minutes', with_mark(key, 'usage_minutes', minute, totals, MINUTES_KEPT)
+  local day = floor(minute * MINUTE / DAY)
+  if last and floor(last / DAY) == day then return end
+  changes[11], changes[12] = 'usage_days', with_mark(key, 'usage_days', day, totals, DAYS_KEPT)
 end
 
 -- Twelve decimals tell any two parts apart, even of the longest window.
@@ -110,6 +132,7 @@ local function decide(key, digest)
     banned_until, admitted, refused = unpack(fields)
 
   as_of = read_time(as_of)
+  local last = as_of
   if as_of and as_of > clock + JITTER then as_of = clock end
   local now = as_of and as_of > clock and as_of or clock
 
@@ -150,6 +173,8 @@ local function decide(key, digest)
   end
   local changes = { 'as_of', write_time(now), 'minute_left', write_level(minute_tokens, minute_parts, MINUTE),
     'day_left', write_level(day_tokens, day_parts, DAY), counter, write_count(count) }
+  local minute = floor(now / MINUTE)
+  if not last or floor(last / MINUTE) ~= minute then note_use(key, changes, last, minute, admitted, refused) end
 
   -- Patience counts whole seconds, the unit in which it is set; who was never refused has all of it. A refusal is a
   -- strike, and the last one bans: for twice as long as the last time, if that is over for less than a day.
@@ -157,13 +182,15 @@ local function decide(key, digest)
     local seconds = as_of and floor(now / SECOND) - floor(as_of / SECOND) or ban_within
     local patience, parts = refill(patience_left, ban_after, ban_within, seconds)
     if outcome == 'refused' then patience = max(patience - 1, 0) end
-    changes[9], changes[10] = 'patience_left', write_level(patience, parts, ban_within)
+    local at = #changes
+    changes[at + 1], changes[at + 2] = 'patience_left', write_level(patience, parts, ban_within)
     if outcome == 'refused' and patience < 1 then
       outcome = 'banned'
       local in_series = banned_until > 0 and now < banned_until + SERIES
       local bans = in_series and write_count(call('HGET', key, 'bans')) or '1'
       banned_until = now + min(plan.ban_seconds * SECOND * 2 ^ min(bans - 1, MAX_DOUBLINGS), LONGEST_BAN)
-      changes[11], changes[12], changes[13], changes[14] = 'banned_until', write_time(banned_until), 'bans', bans
+      changes[at + 3], changes[at + 4] = 'banned_until', write_time(banned_until)
+      changes[at + 5], changes[at + 6] = 'bans', bans
     end
   end
   call('HSET', key, unpack(changes))

@@ -1,6 +1,7 @@
 import { full, type Level, refill } from './bucket.ts';
 import type { KeyRecord, KeyState, Patience } from './keys.ts';
 import type { Plan, PlanTable } from './plans.ts';
+import { marked } from './usage.ts';
 import { type BucketState, DAY, type Decision, MINUTE, SECOND, type Unauthorized, type Verdict } from './verdict.ts';
 
 /**
@@ -41,15 +42,16 @@ export function decide(record: KeyRecord, state: KeyState, digest: string, plans
   });
   if (state.bannedUntil > now) return { verdict: answer('banned', levels, state.bannedUntil) };
 
+  const counted = { ...state, asOf: now, usage: marked(state, now) };
   if (levels.minute.tokens >= 1 && levels.day.tokens >= 1) {
     const left = { minute: take(levels.minute), day: take(levels.day) };
     const patience = state.patience && refillPatience(state.patience, limits, asOf, now);
-    const admitted = { ...state, ...left, patience, asOf: now, admitted: state.admitted + 1 };
+    const admitted = { ...counted, ...left, patience, admitted: state.admitted + 1 };
     return { verdict: answer('admitted', left, state.bannedUntil), state: admitted };
   }
 
   const patience = strike(refillPatience(state.patience, limits, asOf, now));
-  const refused = { ...state, ...levels, patience, asOf: now, refused: state.refused + 1 };
+  const refused = { ...counted, ...levels, patience, refused: state.refused + 1 };
   if (patience.tokens >= 1) return { verdict: answer('refused', levels, state.bannedUntil), state: refused };
   const banned = { ...refused, ...nextBan(state, limits, now) };
   return { verdict: answer('banned', levels, banned.bannedUntil), state: banned };

@@ -1,5 +1,6 @@
 import type { Level } from './bucket.ts';
 import type { PlanName } from './plans.ts';
+import { UNUSED, type Usage } from './usage.ts';
 
 /** What is known of an API key. Times are Unix time in microseconds. */
 export interface KeyRecord {
@@ -36,6 +37,7 @@ export interface KeyState {
   readonly bans: number;
   readonly admitted: number;
   readonly refused: number;
+  readonly usage: Usage;
   /** Why an operator banned the key, until when; of no meaning for a ban that ends at another time. */
   readonly banReason?: BanReason | undefined;
 }
@@ -55,6 +57,7 @@ export const FRESH: KeyState = {
   bans: 0,
   admitted: 0,
   refused: 0,
+  usage: UNUSED,
 };
 
 /** A key as operators see it, with what decisions left behind of it. */
@@ -62,6 +65,8 @@ export interface KeyEntry extends KeyState {
   readonly id: string;
   /** False for data that no decision can be taken on, as a hand on the data can leave it. */
   readonly isReadable: boolean;
+  /** Of a key that is no more: all that is left of it is its name, its plan and its use. */
+  readonly isRevoked?: boolean;
   readonly record: Omit<KeyRecord, 'secret' | 'oldSecret' | 'plan'> & { readonly plan: string };
 }
 

@@ -1,6 +1,7 @@
 import type { Family } from '../../shared/counts.ts';
 import { HttpError } from '../../shared/errors.ts';
 import type { Credential } from './credential.ts';
+import type { Walked, WalkQuery } from './key-walk.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from './keys.ts';
 import type { PlanChange, RecordedChange } from './plan-history.ts';
 import type { StoredPlans } from './plans.ts';
@@ -36,7 +37,9 @@ export interface KeyStore {
    * @throws {Unreadable} for a key that is not what a key looks like
    */
   change(id: string, make: (record: KeyRecord) => KeyChange): Promise<boolean>;
-  /** Revokes a key for good. False when there was none. */
+  /** All keys, page by page, the oldest first; those that were revoked in the last 36 days too. */
+  walk(query: WalkQuery): Promise<Walked>;
+  /** Revokes a key for good; only what it has used is kept, for 36 days. False when there was none. */
   remove(id: string): Promise<boolean>;
 }
 

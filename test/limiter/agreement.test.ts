@@ -82,7 +82,10 @@ async function live(under: LimiterUnderTest, credentials: readonly Credential[],
     }
   }
   const entries = await Promise.all(credentials.map(({ id }) => under.keys.get(id)));
-  return { said, counts: entries.map((entry) => entry && [entry.admitted, entry.refused, entry.bannedUntil]) };
+  return {
+    said,
+    counts: entries.map((entry) => entry && [entry.admitted, entry.refused, entry.bannedUntil, entry.usage]),
+  };
 }
 
 /** Writes a record over another; a key that is enabled again loses its mark. */

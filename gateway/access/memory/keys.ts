@@ -1,9 +1,11 @@
 import { z } from 'zod';
 import { systemClock } from '../clock.ts';
 import { isWanted } from '../key-query.ts';
+import { comparePlaces, type Place, REVOKED_KEPT_SECONDS, type Walked, type WalkQuery } from '../key-walk.ts';
 import { type BanReason, FRESH, type KeyChange, type KeyEntry, type KeyRecord, type KeyState } from '../keys.ts';
 import type { KeyList, KeyQuery, KeyStore } from '../limiter.ts';
 import { MAX_LIMIT, PLAN_NAMES } from '../plans.ts';
+import { SECOND } from '../verdict.ts';
 import { JsonFile } from './file.ts';
 
 const limit = z.int().min(1).max(MAX_LIMIT);
@@ -25,11 +27,18 @@ const Records = z.record(
   }),
 );
 
-/** API keys of a gateway on its own: records in a file, so that they survive a restart; bucket levels in memory. */
+interface RevokedKey {
+  readonly entry: KeyEntry;
+  readonly revokedAt: number;
+}
+
+/** API keys of a gateway on its own: records in a file, so that they survive a restart; levels and use in memory. */
 export class FileKeys implements KeyStore {
   readonly #file: JsonFile;
   readonly #records: Map<string, KeyRecord>;
   readonly #states = new Map<string, KeyState>();
+  /** The first one was revoked first. */
+  readonly #revoked = new Map<string, RevokedKey>();
 
   private constructor(file: JsonFile, records: Map<string, KeyRecord>) {
     this.#file = file;
@@ -103,16 +112,43 @@ export class FileKeys implements KeyStore {
   }
 
   async remove(id: string): Promise<boolean> {
-    const removed = this.#records.delete(id);
+    const entry = await this.get(id);
+    if (entry === undefined) return false;
+    this.#records.delete(id);
     this.#states.delete(id);
-    if (removed) await this.#save();
-    return removed;
+    this.#revoked.set(id, { entry: { ...entry, isRevoked: true }, revokedAt: systemClock() });
+    this.#forgetOld();
+    await this.#save();
+    return true;
+  }
+
+  async walk({ after, limit }: WalkQuery): Promise<Walked> {
+    const live = await Promise.all([...this.#records.keys()].map((id) => this.get(id)));
+    const entries = [...live.filter((entry) => entry !== undefined), ...this.#revokedEntries()];
+    const inOrder = entries
+      .filter((entry) => after === undefined || comparePlaces(placeOf(entry), after) > 0)
+      .sort((a, b) => comparePlaces(placeOf(a), placeOf(b)));
+    const keys = inOrder.slice(0, limit);
+    const last = keys.at(-1);
+    return { keys, next: last !== undefined && inOrder.length > limit ? placeOf(last) : undefined };
+  }
+
+  #revokedEntries(): KeyEntry[] {
+    this.#forgetOld();
+    return [...this.#revoked.values()].map(({ entry }) => entry);
+  }
+
+  #forgetOld(): void {
+    const oldest = systemClock() - REVOKED_KEPT_SECONDS * SECOND;
+    for (const [id, { revokedAt }] of this.#revoked) if (revokedAt < oldest) this.#revoked.delete(id);
   }
 
   #save(): Promise<void> {
     return this.#file.replace(() => Object.fromEntries(this.#records));
   }
 }
+
+const placeOf = ({ id, record: { createdAt } }: KeyEntry): Place => ({ createdAt: createdAt / SECOND, id });
 
 /** A lifted ban takes the strikes and the series with it: whoever is let in again begins anew. */
 function withBan(state: KeyState, ban: BanReason | 'lift'): KeyState {

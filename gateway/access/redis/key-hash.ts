@@ -1,12 +1,16 @@
 import { full, type Level } from '../bucket.ts';
 import type { KeyChange, KeyEntry, KeyRecord, KeyState } from '../keys.ts';
 import { isPlanName, MAX_LIMIT, parseLimit } from '../plans.ts';
+import type { Mark } from '../usage.ts';
 import { DAY, MINUTE } from '../verdict.ts';
 import type { Fields } from './change-hash.ts';
 
 /** How an API key is written in its Redis hash: times as decimal Unix seconds, the rest as a person would type it. */
 
 export const keyOf = (id: string): string => `gateway:key:{${id}}`;
+
+/** What a key that was revoked has used, on the same slot. */
+export const usageOf = (id: string): string => `gateway:usage:{${id}}`;
 
 /** The fields of the record, each with the member that it holds. */
 const RECORD = {
@@ -99,8 +103,19 @@ function toState(hash: Record<string, string>): KeyState {
     bans: toCount(hash.bans),
     admitted: toCount(hash.admitted),
     refused: toCount(hash.refused),
+    usage: { minutes: toMarks(hash.usage_minutes), days: toMarks(hash.usage_days) },
     banReason: banReasonUntil === undefined ? undefined : { text: hash.ban_reason ?? '', until: banReasonUntil },
   };
+}
+
+/** What is no mark, as a hand on the data can leave it, is left out. */
+function toMarks(text = ''): Mark[] {
+  const marks = text.matchAll(/(?<!\S)(\d{1,8}):(\d{1,16}):(\d{1,16})(?!\S)/g);
+  return [...marks].map(([, at, admitted, refused]) => ({
+    at: Number(at),
+    admitted: Number(admitted),
+    refused: Number(refused),
+  }));
 }
 
 const toCount = (text = '0'): number => Number(text) || 0;

@@ -1,12 +1,13 @@
 import { isWanted, LOOKED_AT_ONCE } from '../key-query.ts';
+import type { Walked, WalkQuery } from '../key-walk.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../keys.ts';
 import { AccessUnavailable, type KeyList, type KeyQuery, type KeyStore, Unreadable } from '../limiter.ts';
 import { changeHash } from './change-hash.ts';
 import type { RedisConnection } from './connection.ts';
-import { banFields, keyOf, recordFields, toEntry, toFields, toHash, toRecord } from './key-hash.ts';
+import { banFields, keyOf, recordFields, toEntry, toFields, toHash, toRecord, usageOf } from './key-hash.ts';
+import { INDEX, placesAfter, revoke } from './key-index.ts';
 import { reach } from './reach.ts';
 
-const INDEX = 'gateway:keys';
 /** Keys that are asked for together; few enough to be answered in time by a Redis that has other work. */
 const PAGE = 100;
 const ATTEMPTS = 10;
@@ -69,15 +70,28 @@ export class RedisKeys implements KeyStore {
     throw new AccessUnavailable('The key was changed by others, again and again.');
   }
 
-  async remove(id: string): Promise<boolean> {
-    const removed = await reach(this.#redis.del(keyOf(id)));
-    await reach(this.#redis.zrem(INDEX, id));
-    return removed === 1;
+  /** @throws {AccessUnavailable} also while the key's slot moves from one node of a cluster to another */
+  remove(id: string): Promise<boolean> {
+    return revoke(this.#redis, id);
+  }
+
+  async walk({ after, limit }: WalkQuery): Promise<Walked> {
+    const places = await placesAfter(this.#redis, after, limit);
+    const keys = await Promise.all(places.map(async ({ id }) => (await this.get(id)) ?? (await this.#revoked(id))));
+    return {
+      keys: keys.filter((key) => key !== undefined),
+      next: places.length === limit ? places.at(-1) : undefined,
+    };
   }
 
   async #page(offset: number): Promise<(KeyEntry | undefined)[]> {
     const ids = await reach(this.#redis.zrevrange(INDEX, offset, offset + PAGE - 1));
     return await Promise.all(ids.map((id) => this.get(id)));
+  }
+
+  async #revoked(id: string): Promise<KeyEntry | undefined> {
+    const hash = await reach(this.#redis.hgetall(usageOf(id)));
+    return Object.keys(hash).length === 0 ? undefined : { ...toEntry(id, hash), isRevoked: true };
   }
 
   /** An id that holds something else than a key's hash is a key too: one that can be seen and removed. */

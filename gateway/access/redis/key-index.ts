@@ -1,0 +1,63 @@
+import { readFileSync } from 'node:fs';
+import { isKeyId } from '../credential.ts';
+import { comparePlaces, type Place, REVOKED_KEPT_SECONDS } from '../key-walk.ts';
+import type { RedisConnection } from './connection.ts';
+import { keyOf, usageOf } from './key-hash.ts';
+import { reach } from './reach.ts';
+
+/** Ids by time of creation: of the keys that there are, and of those that were revoked of late. */
+
+export const INDEX = 'gateway:keys';
+const REVOKED = 'gateway:keys:revoked';
+
+const REVOKE = readFileSync(new URL('./revoke.lua', import.meta.url), 'utf8');
+const FIELDS_KEPT = ['name', 'plan', 'created_at', 'admitted', 'refused', 'usage_days'];
+
+/** How many of the revoked ones each revocation looks at, for those whose use is not kept any more: more than it adds. */
+const LOOKED_AT = 10;
+
+/**
+ * Revokes a key. It has its place among the revoked ones before it is gone, and keeps the one that it had until then: a walk
+ * meets it in one of them at any moment.
+ */
+export async function revoke(redis: RedisConnection, id: string): Promise<boolean> {
+  await reach(redis.zadd(REVOKED, (await reach(redis.zscore(INDEX, id))) ?? 0, id));
+  const keys = [keyOf(id), usageOf(id)];
+  const removed = await reach(redis.eval(REVOKE, keys.length, ...keys, REVOKED_KEPT_SECONDS, ...FIELDS_KEPT));
+  await reach(redis.zrem(INDEX, id));
+  await Promise.all((await reach(redis.zrandmember(REVOKED, LOOKED_AT))).map((other) => forgetIfGone(redis, other)));
+  return removed === 1;
+}
+
+/** The key is asked for first: one that is being revoked is always one or the other. */
+async function forgetIfGone(redis: RedisConnection, id: string): Promise<void> {
+  if (await reach(redis.exists(keyOf(id)))) return;
+  if (await reach(redis.exists(usageOf(id)))) return;
+  await reach(redis.zrem(REVOKED, id));
+}
+
+/** The places that come after one, in order. Those that there are first: who is revoked in between is met among the others. */
+export async function placesAfter(redis: RedisConnection, after: Place | undefined, limit: number): Promise<Place[]> {
+  const places = [...(await inIndex(redis, INDEX, after, limit)), ...(await inIndex(redis, REVOKED, after, limit))];
+  const byId = new Map(places.map((place) => [place.id, place]));
+  return [...byId.values()].sort(comparePlaces).slice(0, limit);
+}
+
+async function inIndex(
+  redis: RedisConnection,
+  index: string,
+  after: Place | undefined,
+  limit: number,
+): Promise<Place[]> {
+  const found: Place[] = [];
+  for (let offset = 0; found.length < limit; offset += limit) {
+    const flat = await reach(
+      redis.zrangebyscore(index, after?.createdAt ?? '-inf', '+inf', 'WITHSCORES', 'LIMIT', offset, limit),
+    );
+    if (flat.length === 0) break;
+    const page = flat.flatMap((id, at) => (at % 2 === 0 ? [{ id, createdAt: Number(flat[at + 1]) }] : []));
+    const isNew = (place: Place) => after === undefined || comparePlaces(place, after) > 0;
+    found.push(...page.filter((place) => isKeyId(place.id) && isNew(place)));
+  }
+  return found;
+}

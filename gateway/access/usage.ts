@@ -1,0 +1,73 @@
+import type { KeyState } from './keys.ts';
+import { DAY, MINUTE } from './verdict.ts';
+
+/**
+ * How much a key was used, minute by minute and day by day (UTC), from the totals that every decision adds to anyway: the
+ * first decision of a minute notes what they were before it. So a decision costs no more than a comparison, and what is
+ * counted is exactly what was decided.
+ */
+
+/** An hour of whole minutes, and the one that runs. */
+export const MINUTES_KEPT = 61;
+/** 35 whole days, and the one that runs. */
+export const DAYS_KEPT = 36;
+
+/** The totals before the first decision of a minute, or of a day. */
+export interface Mark {
+  /** Minutes, or days, since 1970. */
+  readonly at: number;
+  readonly admitted: number;
+  readonly refused: number;
+}
+
+/** The last marks of a key, the oldest first. A minute or a day in which nothing was decided has none. */
+export interface Usage {
+  readonly minutes: readonly Mark[];
+  readonly days: readonly Mark[];
+}
+
+export type Totals = Pick<KeyState, 'admitted' | 'refused'>;
+
+/** What was decided in one minute, or on one day. */
+export type Count = Mark;
+
+export const UNUSED: Usage = { minutes: [], days: [] };
+
+/** The marks of a key that is decided on at `now`, microseconds, and was last at `state.asOf`. */
+export function marked({ usage, asOf, ...totals }: KeyState, now: number): Usage {
+  return {
+    minutes: withMark(usage.minutes, totals, asOf, now, MINUTE, MINUTES_KEPT),
+    days: withMark(usage.days, totals, asOf, now, DAY, DAYS_KEPT),
+  };
+}
+
+function withMark(
+  marks: readonly Mark[],
+  { admitted, refused }: Totals,
+  asOf: number | undefined,
+  now: number,
+  unit: number,
+  kept: number,
+): readonly Mark[] {
+  const at = Math.floor(now / unit);
+  if (asOf !== undefined && Math.floor(asOf / unit) === at) return marks;
+  return [...marks, { at, admitted, refused }].slice(-kept);
+}
+
+/**
+ * What was decided in each minute, or on each day, that has a mark: the difference to the next mark, for the last one to
+ * the totals as they are. A clock that was set back can come by the same minute again; its counts are then one.
+ */
+export function countsOf(marks: readonly Mark[], totals: Totals): Count[] {
+  const counts = new Map<number, Count>();
+  for (const [index, { at, ...from }] of marks.entries()) {
+    const to = marks[index + 1] ?? totals;
+    const { admitted, refused } = counts.get(at) ?? { admitted: 0, refused: 0 };
+    counts.set(at, {
+      at,
+      admitted: admitted + Math.max(0, to.admitted - from.admitted),
+      refused: refused + Math.max(0, to.refused - from.refused),
+    });
+  }
+  return [...counts.values()];
+}

@@ -1,0 +1,221 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Credential } from '../../gateway/access/credential.ts';
+import type { KeyEntry } from '../../gateway/access/keys.ts';
+import type { Limiter } from '../../gateway/access/limiter.ts';
+import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
+import { type Count, countsOf, DAYS_KEPT, MINUTES_KEPT } from '../../gateway/access/usage.ts';
+import { DAY, MINUTE } from '../../gateway/access/verdict.ts';
+import { BEGIN, type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+
+const { url, redis: database } = await emptyDatabase();
+
+/** A limiter, and the limiters of as many gateways that share what it decides on. */
+interface Fleet {
+  readonly under: LimiterUnderTest;
+  readonly gateways: readonly Limiter[];
+}
+
+async function memoryFleet(): Promise<Fleet> {
+  const under = await memoryUnderTest();
+  return { under, gateways: [under.limiter] };
+}
+
+async function redisFleet(): Promise<Fleet> {
+  await database.flushdb();
+  const under = await redisUnderTest(url);
+  const others = Array.from(
+    { length: 2 },
+    () =>
+      new RedisLimiter(
+        under.redis,
+        () => under.plans,
+        () => under.now,
+      ),
+  );
+  return { under, gateways: [under.limiter, ...others] };
+}
+
+/** What clients were told, added up by hand: `unit` is a minute or a day in microseconds. */
+class Seen {
+  readonly #counts = new Map<string, { admitted: number; refused: number }>();
+
+  add(id: string, now: number, outcome: string): void {
+    for (const unit of [MINUTE, DAY]) {
+      const name = `${id} ${unit} ${Math.floor(now / unit)}`;
+      const count = this.#counts.get(name) ?? { admitted: 0, refused: 0 };
+      count[outcome === 'admitted' ? 'admitted' : 'refused'] += 1;
+      this.#counts.set(name, count);
+    }
+  }
+
+  /** Those of the last `kept` minutes or days. */
+  of(id: string, unit: number, now: number, kept: number): Count[] {
+    const from = Math.floor(now / unit) - kept + 1;
+    return Array.from({ length: kept }, (_, index) => from + index).flatMap((at) => {
+      const count = this.#counts.get(`${id} ${unit} ${at}`);
+      return count === undefined ? [] : [{ at, ...count }];
+    });
+  }
+}
+
+/** What is kept, of the last `kept` minutes or days. */
+function told(entry: KeyEntry, unit: 'minutes' | 'days', now: number): Count[] {
+  const [length, kept] = unit === 'minutes' ? [MINUTE, MINUTES_KEPT] : [DAY, DAYS_KEPT];
+  return countsOf(entry.usage[unit], entry).filter(({ at }) => at > Math.floor(now / length) - kept);
+}
+
+async function walked(under: LimiterUnderTest, limit = 2): Promise<Map<string, KeyEntry>> {
+  const found: KeyEntry[] = [];
+  let after: Parameters<typeof under.keys.walk>[0]['after'];
+  do {
+    const { keys, next } = await under.keys.walk({ after, limit });
+    found.push(...keys);
+    after = next;
+  } while (after !== undefined);
+  const byId = new Map(found.map((entry) => [entry.id, entry]));
+  expect(found).toHaveLength(byId.size);
+  return byId;
+}
+
+const untilDayEnds = DAY - (BEGIN % DAY);
+const wait = fc.oneof(
+  fc.constantFrom(1, SECOND, MINUTE - 1, MINUTE, DAY, untilDayEnds - 1, untilDayEnds, 36 * DAY),
+  fc.integer({ min: 0, max: 3 * MINUTE }),
+  fc.integer({ min: 0, max: 2 * DAY }),
+);
+const step = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      type: fc.constant('ask' as const),
+      key: fc.nat(2),
+      gateway: fc.nat(2),
+      times: fc.integer({ min: 1, max: 4 }),
+    }),
+  },
+  { weight: 4, arbitrary: fc.record({ type: fc.constant('wait' as const), wait }) },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant('revoke' as const), key: fc.nat(2) }) },
+);
+
+async function happens(
+  { under, gateways }: Fleet,
+  keys: readonly Credential[],
+  seen: Seen,
+  { type, ...what }: typeof step extends fc.Arbitrary<infer S> ? S : never,
+): Promise<void> {
+  if ('wait' in what) under.now += what.wait;
+  if (!('key' in what)) return;
+  const credential = keys[what.key] as Credential;
+  if (type === 'revoke') await under.keys.remove(credential.id);
+  if (!('times' in what)) return;
+  for (let time = 0; time < what.times; time++) {
+    const { outcome } = await (gateways[what.gateway % gateways.length] as Limiter).decide(credential);
+    if (outcome !== 'unauthorized') seen.add(credential.id, under.now, outcome);
+  }
+}
+
+test.for([
+  ['the embedded limiter', memoryFleet, 200],
+  ['three gateways on one Redis', redisFleet, 100],
+] as const)(
+  '%s: usage by minute and by day is what clients saw, whatever the day, and after a key is revoked',
+  { timeout: 120_000 },
+  async ([, makeFleet, numRuns]) => {
+    let counted = 0;
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 60 }), async (steps) => {
+        const fleet = await makeFleet();
+        const { under } = fleet;
+        // Refusals, and no bans: what a ban turns away is not decided on.
+        under.setPlan('free', { minute: 3, ban_after: 1_000_000_000 });
+        const keys = await Promise.all(Array.from({ length: 3 }, () => under.createKey({ name: 'counted' })));
+        const seen = new Seen();
+        for (const each of steps) await happens(fleet, keys, seen, each);
+        const entries = await walked(under);
+        for (const { id } of keys) {
+          const entry = entries.get(id) as KeyEntry;
+          expect(entry).toMatchObject({ record: { name: 'counted', plan: 'free' } });
+          const days = seen.of(id, DAY, under.now, DAYS_KEPT);
+          expect(told(entry, 'days', under.now)).toEqual(days);
+          if (!entry.isRevoked)
+            expect(told(entry, 'minutes', under.now)).toEqual(seen.of(id, MINUTE, under.now, MINUTES_KEPT));
+          counted += days.length;
+        }
+      }),
+      { numRuns },
+    );
+    expect(counted).toBeGreaterThan(numRuns);
+  },
+);
+
+test.for([
+  ['the embedded limiter', memoryFleet],
+  ['Redis', redisFleet],
+] as const)(
+  '%s: what is kept of a key that is always in use is bounded, and an hour and 36 days of it',
+  async ([, make]) => {
+    const { under } = await make();
+    const credential = await under.createKey({ minute: 1_000_000, day: 1_000_000 });
+    const ask = async (times: number, pause: number) => {
+      for (let time = 0; time < times; time++) {
+        await under.limiter.decide(credential);
+        under.now += pause;
+      }
+    };
+    await ask(100, DAY);
+    await ask(200, MINUTE);
+    const { usage } = (await under.keys.get(credential.id)) as KeyEntry;
+    expect([usage.minutes.length, usage.days.length]).toEqual([MINUTES_KEPT, DAYS_KEPT]);
+    const now = under.now - MINUTE;
+    expect(told((await under.keys.get(credential.id)) as KeyEntry, 'minutes', now)).toHaveLength(MINUTES_KEPT);
+  },
+);
+
+test('marks that a hand has spoilt are begun anew, and cost no decision', async () => {
+  const { under } = await redisFleet();
+  const credential = await under.createKey();
+  const hash = `gateway:key:{${credential.id}}`;
+  for (const spoilt of [
+    'x'.repeat(100_000),
+    'a b:c 1:2',
+    '',
+    '1:2:3:4 -1:0:0 1:nan:0',
+    ' '.repeat(4_000),
+    '\n\t'.repeat(90),
+  ]) {
+    await database.hset(hash, { usage_minutes: spoilt, usage_days: spoilt });
+    under.now += DAY;
+    expect((await under.limiter.decide(credential)).outcome).toBe('admitted');
+    const { usage } = (await under.keys.get(credential.id)) as KeyEntry;
+    expect(usage.days).toMatchObject([{ at: Math.floor(under.now / DAY), refused: 0 }]);
+    expect(await database.hstrlen(hash, 'usage_days')).toBeLessThan(4_200);
+  }
+});
+
+test('a revoked key leaves its use behind for 36 days, no secret, and a place among the revoked that is given up', async () => {
+  const { under } = await redisFleet();
+  const credential = await under.createKey();
+  await under.limiter.decide(credential);
+  await under.keys.remove(credential.id);
+  const left = `gateway:usage:{${credential.id}}`;
+  expect(await database.exists(`gateway:key:{${credential.id}}`)).toBe(0);
+  expect(Object.keys(await database.hgetall(left)).sort()).toEqual([
+    'admitted',
+    'created_at',
+    'name',
+    'plan',
+    'usage_days',
+  ]);
+  expect(await database.ttl(left)).toBeGreaterThan(36 * 86_400 - 60);
+  expect(await database.ttl(left)).toBeLessThanOrEqual(36 * 86_400);
+
+  const gone = Array.from({ length: 200 }, (_, at) => [String(at), String(at).padStart(12, '0')]);
+  await database.zadd('gateway:keys:revoked', ...gone.flat());
+  for (let at = 0; at < 100; at++) await under.keys.remove((await under.createKey()).id);
+  expect(await database.zcard('gateway:keys:revoked')).toBeLessThan(200);
+  const entries = await walked(under, 7);
+  expect(entries.size).toBe(101);
+  expect(entries.get(credential.id)).toMatchObject({ isRevoked: true, admitted: 1 });
+});
