@@ -25,7 +25,7 @@ local MAX_LIMIT, HALF, DECIMALS, LATEST = 1000000000, 32768, 1000000000000, 1000
 
 local call, pcall = redis.call, redis.pcall
 local floor, max, min = math.floor, math.max, math.min
-local find, match, gsub, format, tonumber = string.find, string.match, string.gsub, string.format, tonumber
+local find, match, sub, format, tonumber = string.find, string.match, string.sub, string.format, tonumber
 
 -- Numbers come from people: plain digits, 1 to 10^9, or nil. tonumber alone takes nan, inf, 0x3C and 6e1.
 local function read_limit(text)
@@ -51,13 +51,16 @@ local function write_count(text)
 end
 
 -- Usage (usage.ts): what the totals were before the first decision of a minute, or of a day, behind the marks of earlier
--- ones. They are kept in the key's own hash: a second key would not always be at hand while a slot migrates.
+-- ones that are not too old. They are kept in the key's own hash: a second key would not always be at hand while a slot
+-- migrates. What a hand has spoilt is begun anew.
 local function with_mark(key, field, at, totals, kept)
-  local marks = call('HGET', key, field) or ''
-  if #marks > LONGEST_MARKS then marks = '' end
-  local _, count = gsub(marks, '%S+', '')
-  if count >= kept then marks = match(marks, '%S+%s+(.*)$') end
-  return format('%s%s%d:%s', marks, marks == '' and '' or ' ', at, totals)
+  local marks, from = call('HGET', key, field) or '', 1
+  local mark = #marks <= LONGEST_MARKS and match(marks, '^%d+')
+  while mark and tonumber(mark) <= at - kept do
+    from = (find(marks, ' ', from, true) or #marks) + 1
+    mark = match(marks, '^%d+', from)
+  end
+  return format('%s%d:%s', mark and sub(marks, from) .. ' ' or '', at, totals)
 end
 
 local function note_use(key, changes, last, minute, admitted, refused)

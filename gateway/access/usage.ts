@@ -12,6 +12,9 @@ export const MINUTES_KEPT = 61;
 /** 35 whole days, and the one that runs. */
 export const DAYS_KEPT = 36;
 
+/** Only a clock that is set back again and again makes so many. */
+const MOST_MARKS = 100;
+
 /** The totals before the first decision of a minute, or of a day. */
 export interface Mark {
   /** Minutes, or days, since 1970. */
@@ -20,7 +23,7 @@ export interface Mark {
   readonly refused: number;
 }
 
-/** The last marks of a key, the oldest first. A minute or a day in which nothing was decided has none. */
+/** The marks of the time that is kept, in the order in which they were made. A minute or a day in which nothing was decided has none. */
 export interface Usage {
   readonly minutes: readonly Mark[];
   readonly days: readonly Mark[];
@@ -51,7 +54,8 @@ function withMark(
 ): readonly Mark[] {
   const at = Math.floor(now / unit);
   if (asOf !== undefined && Math.floor(asOf / unit) === at) return marks;
-  return [...marks, { at, admitted, refused }].slice(-kept);
+  const first = marks.findIndex((mark) => mark.at > at - kept);
+  return [...(first === -1 ? [] : marks.slice(first)), { at, admitted, refused }].slice(-MOST_MARKS);
 }
 
 /**
