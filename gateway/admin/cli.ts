@@ -5,13 +5,14 @@ import { addBanCommands } from './commands/bans.ts';
 import { addKeyCommands } from './commands/keys.ts';
 import { addPlanCommands } from './commands/plans.ts';
 import { NotConfirmed, Session } from './commands/session.ts';
+import { addUsageCommand } from './commands/usage.ts';
 
 /** The operator's command line: a thin client of the admin listener, alike for Redis and for the embedded limiter. */
 
 const EXIT = { done: 0, fault: 1, usage: 2, notFound: 3, conflict: 4, notConfirmed: 5 } as const;
 
 const program = new Command('ctl')
-  .description('Operates a running gateway: API keys, bans and plan limits.')
+  .description('Operates a running gateway: API keys, bans, plan limits and usage.')
   .option('--json', 'print answers and errors as JSON')
   .option('-y, --yes', 'take questions as answered with yes')
   .exitOverride()
@@ -30,6 +31,7 @@ Examples:
   ctl bans lift <id>
   ctl plans set free --minute 120 --reason "launch week"
   ctl plans rollback
+  ctl usage --from 2026-11-01 --csv            what every key has used, by day
   ctl --json keys list --name acme
 
 Exit codes:
@@ -45,6 +47,7 @@ const session = new Session(process.env, () => program.opts());
 addKeyCommands(program, session);
 addBanCommands(program, session);
 addPlanCommands(program, session);
+addUsageCommand(program, session);
 for (const command of program.commands) command.showHelpAfterError('(--help after any command tells more)');
 
 await program.parseAsync().catch((fault: unknown) => {

@@ -6,6 +6,7 @@ import type { AdminParts } from './parts.ts';
 import { rollBack, showHistory } from './plan-history.ts';
 import { changePlan, showPlans } from './plans.ts';
 import { showTraffic } from './traffic.ts';
+import { listUsage } from './usage.ts';
 
 export const ROUTES: readonly ServiceRoute<AdminParts>[] = [
   { name: 'showPlans', method: 'GET', path: '/plans', operation: showPlans },
@@ -22,4 +23,5 @@ export const ROUTES: readonly ServiceRoute<AdminParts>[] = [
   { name: 'liftBan', method: 'DELETE', path: '/keys/{id}/ban', operation: liftBan },
   { name: 'listBans', method: 'GET', path: '/bans', operation: listBans },
   { name: 'showTraffic', method: 'GET', path: '/traffic', operation: showTraffic },
+  { name: 'listUsage', method: 'GET', path: '/usage', operation: listUsage },
 ];

@@ -38,6 +38,7 @@ const COMMANDS: readonly [words: readonly string[], shown: Record<string, unknow
   [['bans', 'lift', '<id>'], { state: 'active' }],
   [['plans', 'show'], { free: { minute: expect.any(Number) } }],
   [['plans', 'history'], { history: expect.any(Array) }],
+  [['usage', '--to', '2100-01-01'], { usage: expect.any(Array) }],
 ];
 
 test('every command answers in JSON', async () => {

@@ -35,9 +35,18 @@ export class Session {
     return (await this.exchange({ method, path, body })).body;
   }
 
+  get isJson(): boolean {
+    return this.#options().json === true;
+  }
+
+  /** A piece of an answer that comes in pieces, on standard output. */
+  write(text: string): void {
+    process.stdout.write(text);
+  }
+
   /** The answer, on standard output: as JSON where that is wanted, else in words. */
   print(value: unknown, describe: () => string): void {
-    process.stdout.write(`${this.#options().json ? JSON.stringify(value, undefined, 2) : describe()}\n`);
+    this.write(`${this.isJson ? JSON.stringify(value, undefined, 2) : describe()}\n`);
   }
 
   /** What is about to happen, on standard error, so that answers can be piped on. */
