@@ -37,6 +37,8 @@ export class Exchange {
   outcome: string | undefined;
   /** Set where the decision was not taken in Redis. */
   mode: 'local' | undefined;
+  /** What would have been answered, had the plan of the key not been in shadow mode. */
+  shadow: 'rate_limit_exceeded' | undefined;
   standing: Standing | undefined;
   /** Fields of the key that hold no usable limit. */
   rejectedOverrides: string | undefined;

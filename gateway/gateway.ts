@@ -178,6 +178,7 @@ function admit(allowance: AddressAllowance, exchange: Exchange, verdict: Verdict
       exchange.standing = verdict;
       exchange.plan = verdict.plan;
       if (verdict.mode === 'local') exchange.mode = 'local';
+      if (verdict.isShadowed) exchange.shadow = 'rate_limit_exceeded';
       exchange.rejectedOverrides = verdict.rejected;
       if (verdict.outcome === 'banned') throw new HttpError('key_banned');
       if (verdict.outcome === 'refused') throw new HttpError('rate_limit_exceeded');

@@ -3,13 +3,13 @@
 --
 -- KEYS[i]       hash of the API key that request i presents
 -- ARGV[1]       Unix time in microseconds, or '' for the server's own clock
--- ARGV[2]       plan table, a line a plan, each begun by a line feed: name minute day ban_after ban_within_seconds ban_seconds ('-' = has none)
+-- ARGV[2]       plan table, a line a plan, each begun by a line feed: name minute day ban_after ban_within_seconds ban_seconds mode ('-' = none)
 -- ARGV[2 + i]   SHA-256, in hex, of the secret that request i presents
 --
 -- reply         { verdict 1, verdict 2, ... }, each a text of words with a space between, because one text costs both sides
 --               less than the same as a list:
 --   unknown | disabled | expired | misconfigured | unreadable
---   admitted | refused | banned, plan, now in microseconds, minute limit, tokens, parts, day limit, tokens, parts,
+--   admitted | shadowed | refused | banned, plan, now in microseconds, minute limit, tokens, parts, day limit, tokens, parts,
 --     banned_until in microseconds, names of override fields that hold no limit
 --
 -- In the hash, times are decimal Unix seconds and levels decimal tokens, as a person would write them. In here they are
@@ -101,9 +101,10 @@ local function plan_of(name)
   local plan = plans[name]
   if not plan then
     local ends = find(name, '^%l+$') and select(2, find(ARGV[2], '\n' .. name .. ' ', 1, true))
-    local minute, day, after, within, length = match(ARGV[2], '^(%S+) (%S+) (%S+) (%S+) (%S+)', (ends or #ARGV[2]) + 1)
+    local minute, day, after, within, length, mode = match(ARGV[2], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)',
+      (ends or #ARGV[2]) + 1)
     plan = { minute = read_limit(minute), day = read_limit(day), ban_after = read_limit(after),
-      ban_within = read_limit(within), ban_seconds = read_limit(length) }
+      ban_within = read_limit(within), ban_seconds = read_limit(length), is_shadow = mode == 'shadow' }
     plans[name] = plan
   end
   return plan
@@ -168,16 +169,23 @@ local function decide(key, digest)
       banned_until, rejected)
   end
 
-  -- Both buckets or neither.
+  -- Both buckets or neither. In shadow mode a refusal goes through, and counts as what it is: a request that did.
   local outcome, counter, count = 'refused', 'refused', refused
   if minute_tokens >= 1 and day_tokens >= 1 then
     outcome, counter, count = 'admitted', 'admitted', admitted
     minute_tokens, day_tokens = minute_tokens - 1, day_tokens - 1
+  elseif plan.is_shadow then
+    outcome, counter, count = 'shadowed', 'admitted', admitted
   end
   local changes = { 'as_of', write_time(now), 'minute_left', write_level(minute_tokens, minute_parts, MINUTE),
     'day_left', write_level(day_tokens, day_parts, DAY), counter, write_count(count) }
   local minute = floor(now / MINUTE)
   if not last or floor(last / MINUTE) ~= minute then note_use(key, changes, last, minute, admitted, refused) end
+
+  if outcome == 'shadowed' then
+    local at = #changes
+    changes[at + 1], changes[at + 2] = 'shadowed', write_count(call('HGET', key, 'shadowed'))
+  end
 
   -- Patience counts whole seconds, the unit in which it is set; who was never refused has all of it. A refusal is a
   -- strike, and the last one bans: for twice as long as the last time, if that is over for less than a day.

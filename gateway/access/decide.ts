@@ -1,6 +1,6 @@
 import { full, type Level, refill } from './bucket.ts';
 import type { KeyRecord, KeyState, Patience } from './keys.ts';
-import type { Plan, PlanTable } from './plans.ts';
+import type { Limits, Plan, PlanTable } from './plans.ts';
 import { marked } from './usage.ts';
 import { type BucketState, DAY, type Decision, MINUTE, SECOND, type Unauthorized, type Verdict } from './verdict.ts';
 
@@ -31,13 +31,19 @@ export function decide(record: KeyRecord, state: KeyState, digest: string, plans
   if (limits === undefined) return { verdict: { outcome: 'undecided', reason: 'misconfigured' } };
 
   const levels = levelsOf(state, limits, asOf, now);
-  const answer = (outcome: Decision['outcome'], { minute, day }: Levels, bannedUntil: number): Decision => ({
+  const answer = (
+    outcome: Decision['outcome'],
+    { minute, day }: Levels,
+    bannedUntil: number,
+    isShadowed = false,
+  ): Decision => ({
     outcome,
     plan: record.plan,
     now,
     buckets: bucketsOf(limits, { minute, day }),
     bannedUntil,
     mode: 'shared',
+    isShadowed,
     rejected: '',
   });
   if (state.bannedUntil > now) return { verdict: answer('banned', levels, state.bannedUntil) };
@@ -48,6 +54,13 @@ export function decide(record: KeyRecord, state: KeyState, digest: string, plans
     const patience = state.patience && refillPatience(state.patience, limits, asOf, now);
     const admitted = { ...counted, ...left, patience, admitted: state.admitted + 1 };
     return { verdict: answer('admitted', left, state.bannedUntil), state: admitted };
+  }
+
+  if (plans[record.plan].mode === 'shadow') {
+    const patience = state.patience && refillPatience(state.patience, limits, asOf, now);
+    const through = { admitted: state.admitted + 1, shadowed: state.shadowed + 1 };
+    const verdict = answer('admitted', levels, state.bannedUntil, true);
+    return { verdict, state: { ...counted, ...levels, ...through, patience } };
   }
 
   const patience = strike(refillPatience(state.patience, limits, asOf, now));
@@ -82,7 +95,7 @@ interface Levels {
   readonly day: Level;
 }
 
-function levelsOf(state: KeyState, limits: Limits, asOf: number | undefined, now: number): Levels {
+function levelsOf(state: KeyState, limits: AllLimits, asOf: number | undefined, now: number): Levels {
   const elapsed = asOf === undefined ? DAY : now - asOf;
   return {
     minute: refill(state.minute, limits.minute, MINUTE, elapsed),
@@ -90,9 +103,9 @@ function levelsOf(state: KeyState, limits: Limits, asOf: number | undefined, now
   };
 }
 
-type Limits = Required<Plan>;
+type AllLimits = Required<Limits>;
 
-function limitsOf(record: Pick<KeyRecord, 'minute' | 'day'>, plan: Plan): Limits | undefined {
+function limitsOf(record: Pick<KeyRecord, 'minute' | 'day'>, plan: Plan): AllLimits | undefined {
   const { minute = plan.minute, day = plan.day } = record;
   const { ban_after, ban_within_seconds, ban_seconds } = plan;
   if (!minute || !day || !ban_after || !ban_within_seconds || !ban_seconds) return undefined;
@@ -100,7 +113,7 @@ function limitsOf(record: Pick<KeyRecord, 'minute' | 'day'>, plan: Plan): Limits
 }
 
 /** Each ban within a day of the last one's end is twice as long. */
-function nextBan(state: KeyState, limits: Limits, now: number): Pick<KeyState, 'bans' | 'bannedUntil'> {
+function nextBan(state: KeyState, limits: AllLimits, now: number): Pick<KeyState, 'bans' | 'bannedUntil'> {
   const bans = state.bannedUntil > 0 && now < state.bannedUntil + SERIES ? state.bans + 1 : 1;
   const length = limits.ban_seconds * SECOND * 2 ** Math.min(bans - 1, MAX_DOUBLINGS);
   return { bans, bannedUntil: now + Math.min(length, LONGEST_BAN) };
@@ -114,7 +127,7 @@ function unauthorized(record: KeyRecord, digest: string, now: number): Unauthori
   return undefined;
 }
 
-const bucketsOf = (limits: Limits, { minute, day }: Levels): readonly [BucketState, BucketState] => [
+const bucketsOf = (limits: AllLimits, { minute, day }: Levels): readonly [BucketState, BucketState] => [
   bucket('minute', limits.minute, MINUTE, minute),
   bucket('day', limits.day, DAY, day),
 ];
@@ -134,7 +147,7 @@ const strike = ({ tokens, window, parts }: Patience): Patience => ({ tokens: Mat
 /** Patience counts whole seconds, the unit in which it is set. */
 function refillPatience(
   patience: Patience | undefined,
-  limits: Limits,
+  limits: AllLimits,
   asOf: number | undefined,
   now: number,
 ): Patience {

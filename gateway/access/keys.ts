@@ -37,6 +37,8 @@ export interface KeyState {
   readonly bans: number;
   readonly admitted: number;
   readonly refused: number;
+  /** Of those admitted: how many its limits would have refused, had its plan not been in shadow mode. */
+  readonly shadowed: number;
   readonly usage: Usage;
   /** Why an operator banned the key, until when; of no meaning for a ban that ends at another time. */
   readonly banReason?: BanReason | undefined;
@@ -57,6 +59,7 @@ export const FRESH: KeyState = {
   bans: 0,
   admitted: 0,
   refused: 0,
+  shadowed: 0,
   usage: UNUSED,
 };
 

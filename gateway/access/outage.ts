@@ -2,6 +2,7 @@ import type { Logger } from '../../shared/logger.ts';
 import type { Credential } from './credential.ts';
 import { KnownKeys } from './known-keys.ts';
 import { AccessUnavailable, type Limiter } from './limiter.ts';
+import type { PlanTable } from './plans.ts';
 import type { Verdict } from './verdict.ts';
 
 /** While the breaker is open, Redis is asked so often whether it is back; clients are not made to try it out. */
@@ -21,10 +22,11 @@ const NO_SECRET = '-';
  */
 export function surviveOutages(
   shared: Limiter,
+  plans: () => PlanTable,
   logger: Logger,
   nodeOf: (credential: Credential) => string = () => '',
 ): Limiter & { nodesAway(): number; stop(): void } {
-  const known = new KnownKeys();
+  const known = new KnownKeys(plans);
   const breakers = new Map<string, Breaker>();
 
   function breakerOf(credential: Credential): Breaker {

@@ -1,6 +1,6 @@
 import type { Logger } from '../../shared/logger.ts';
 import type { PlanStore } from './limiter.ts';
-import { versionOf } from './plan-history.ts';
+import { changesBetween, versionOf } from './plan-history.ts';
 import { PlanWatch } from './plan-watch.ts';
 import {
   DEFAULT_PLANS,
@@ -93,13 +93,9 @@ export class PlanBook {
   }
 
   #adopt(table: PlanTable): void {
-    const [before, after] = [storedPlans(this.#table), storedPlans(table)];
-    const changes = Object.keys(after).filter((field) => before[field] !== after[field]);
+    const changes = changesBetween(storedPlans(this.#table), storedPlans(table));
     if (changes.length === 0) return;
-    this.#logger.info(
-      { changes: changes.map((field) => `${field}: ${before[field]} -> ${after[field]}`) },
-      'plans changed',
-    );
+    this.#logger.info({ changes: changes.map(({ field, from, to }) => `${field}: ${from} -> ${to}`) }, 'plans changed');
     this.#table = table;
     this.#changedAt = new Date();
   }

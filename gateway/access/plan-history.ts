@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { z } from 'zod';
-import { DEFAULT_PLANS, type StoredPlans, storedPlans } from './plans.ts';
+import { STORED_FIELDS, type StoredPlans, storedValue } from './plans.ts';
 
 /** The history of the plan table: who changed what, when and why; and the version that tells one table from another. */
 
@@ -31,19 +31,23 @@ export const RecordedChange = PlanChange.extend({ id: RecordId });
 
 export type RecordedChange = Readonly<z.infer<typeof RecordedChange>>;
 
-/** Fields in one order, whatever order they are stored in; what is no field of a plan changes nothing. */
-const FIELDS = Object.keys(storedPlans(DEFAULT_PLANS));
-
-/** The table, as far as plans go: a text for every field, undefined where there is none. */
+/**
+ * The table, as far as plans go: a text for every field, undefined where there is none. Fields are in one order, whatever
+ * order they are stored in; what is no field of a plan changes nothing.
+ */
 export const fieldsIn = (stored: StoredPlans): [field: string, value: string | undefined][] =>
-  FIELDS.map((field) => [field, stored[field]]);
+  STORED_FIELDS.map((field) => [field, stored[field]]);
 
 /** Equal for equal tables, however they came to be. */
 export const versionOf = (stored: StoredPlans): string =>
-  hash('sha256', JSON.stringify(fieldsIn(stored)), 'hex').slice(0, 16);
+  hash('sha256', JSON.stringify(STORED_FIELDS.map((field) => [field, storedValue(stored, field)])), 'hex').slice(0, 16);
 
 /** Field by field, what makes one table the other. */
 export function changesBetween(before: StoredPlans, after: StoredPlans): FieldChange[] {
-  const changed = FIELDS.filter((field) => before[field] !== after[field]);
-  return changed.map((field) => ({ field, from: before[field], to: after[field] }));
+  const changes = STORED_FIELDS.map((field) => ({
+    field,
+    from: storedValue(before, field),
+    to: storedValue(after, field),
+  }));
+  return changes.filter(({ from, to }) => from !== to);
 }

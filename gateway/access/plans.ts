@@ -7,8 +7,16 @@ export type PlanName = (typeof PLAN_NAMES)[number];
 export const PLAN_FIELDS = ['minute', 'day', 'ban_after', 'ban_within_seconds', 'ban_seconds'] as const;
 export type PlanField = (typeof PLAN_FIELDS)[number];
 
+/**
+ * Whether limits are enforced, as they are where none is said; or, in shadow, only decided, counted and logged: what they
+ * would refuse goes through.
+ */
+export const PLAN_MODES = ['enforce', 'shadow'] as const;
+export type PlanMode = (typeof PLAN_MODES)[number];
+
 /** Requests per minute and per day; and after how many refusals within how many seconds a key is banned for how long. */
-export type Plan = { readonly [field in PlanField]?: number };
+export type Limits = { readonly [field in PlanField]?: number };
+export type Plan = Limits & { readonly mode?: PlanMode };
 export type PlanTable = { readonly [plan in PlanName]: Plan };
 
 /** The values of the table as they are stored: `{ 'free.minute': '60', … }`. */
@@ -33,11 +41,24 @@ export function parseLimit(text: string): number | undefined {
   return value >= 1 && value <= MAX_LIMIT ? value : undefined;
 }
 
+const parseMode = (text: string): PlanMode | undefined => PLAN_MODES.find((mode) => mode === text);
+
+/** A field of the table with a name as it is stored, behind `<plan>.`: of the table, not of one plan. */
+const modeOf = (name: PlanName): string => `${name}.mode`;
+
+/** The text that stands for a field, or would: a plan is enforced where none says how it is. */
+export const storedValue = (stored: StoredPlans, field: string): string | undefined =>
+  stored[field] ?? (field.endsWith('.mode') ? 'enforce' : undefined);
+
+/** Whether a text could be in force in a field. */
+export const isUsable = (field: string, text: string): boolean =>
+  (field.endsWith('.mode') ? parseMode(text) : parseLimit(text)) !== undefined;
+
 /** A value that could not be used, and what stays in its place. */
 export interface RejectedValue {
   readonly field: string;
   readonly value: string | undefined;
-  readonly kept: number | undefined;
+  readonly kept: number | string | undefined;
 }
 
 /** The table that a stored one means. Each value that is no limit, or is gone, is reported and the last good one stays. */
@@ -51,21 +72,39 @@ export function readPlans(stored: StoredPlans, last: PlanTable): { table: PlanTa
     return limit ?? last[name][field];
   }
 
-  const readPlan = (name: PlanName) =>
-    Object.fromEntries(fieldsOf(name).map((field) => [field, readField(name, field)]));
+  function readMode(name: PlanName): PlanMode | undefined {
+    const text = stored[modeOf(name)];
+    // A table that is gone altogether is no wish of anyone's.
+    if (text === undefined) return Object.keys(stored).length === 0 ? last[name].mode : undefined;
+    const mode = parseMode(text);
+    if (mode === undefined) rejected.push({ field: modeOf(name), value: text, kept: last[name].mode ?? 'enforce' });
+    return mode ?? last[name].mode;
+  }
+
+  function readPlan(name: PlanName): Plan {
+    const mode = readMode(name);
+    const limits = Object.fromEntries(fieldsOf(name).map((field) => [field, readField(name, field)]));
+    return mode === undefined ? limits : { ...limits, mode };
+  }
+
   const table = Object.fromEntries(PLAN_NAMES.map((name) => [name, readPlan(name)])) as unknown as PlanTable;
   return { table, rejected: [...rejected, ...unknownFields(stored)] };
 }
 
-/** The fields that a plan has. */
+/** The limits that a plan has. */
 export const fieldsOf = (name: PlanName): PlanField[] => Object.keys(DEFAULT_PLANS[name]) as PlanField[];
 
 /** A misspelt field would otherwise change nothing without a word. */
 function unknownFields(stored: StoredPlans): RejectedValue[] {
-  const known = storedPlans(DEFAULT_PLANS);
-  const unknown = Object.entries(stored).filter(([field]) => !(field in known));
+  const unknown = Object.entries(stored).filter(([field]) => !STORED_FIELDS.includes(field));
   return unknown.map(([field, value]) => ({ field, value, kept: undefined }));
 }
+
+/** Every field of the table by its stored name. */
+export const STORED_FIELDS: readonly string[] = PLAN_NAMES.flatMap((name) => [
+  ...fieldsOf(name).map((field) => `${name}.${field}`),
+  modeOf(name),
+]);
 
 /** The table as it is stored. */
 export function storedPlans(table: PlanTable): StoredPlans {

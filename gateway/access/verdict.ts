@@ -27,6 +27,8 @@ export interface Decision extends Standing {
   readonly plan: PlanName;
   /** Local: Redis was away, and the decision was taken here from what it last said. */
   readonly mode: 'shared' | 'local';
+  /** It went through, as its plan is in shadow mode, and would have been refused. */
+  readonly isShadowed?: boolean;
   /** Fields of the key that hold no usable number; the plan's own limits took their place. */
   readonly rejected: string;
 }

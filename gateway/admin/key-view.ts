@@ -6,7 +6,7 @@ import type { BucketState } from '../access/verdict.ts';
 
 /** A key as operators see it at a moment, in microseconds; its secrets are no part of it. */
 export function describeKey(entry: KeyEntry, now: number) {
-  const { id, record, bannedUntil, banReason, bans, admitted, refused } = entry;
+  const { id, record, bannedUntil, banReason, bans, admitted, refused, shadowed } = entry;
   const isBanned = bannedUntil > now;
   const { oldSecretUntil = 0 } = record;
   return {
@@ -24,6 +24,7 @@ export function describeKey(entry: KeyEntry, now: number) {
     bans,
     admitted,
     refused,
+    shadowed: shadowed || undefined,
   };
 }
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { HttpError } from '../../shared/errors.ts';
 import { readBody } from '../../shared/typed-body.ts';
 import { type FieldChange, HISTORY_LENGTH, type RecordedChange, RecordId } from '../access/plan-history.ts';
-import { parseLimit, type StoredPlans } from '../access/plans.ts';
+import { isUsable, type StoredPlans, storedValue } from '../access/plans.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './parts.ts';
 import { applyChange, etag } from './plans.ts';
 import { wholeNumber } from './query.ts';
@@ -29,7 +29,7 @@ export const rollBack: AdminOperation = async ({ parts, request, response }) => 
   if (last === undefined) throw new HttpError('not_found', 'There is no change to take back.');
   if (id !== undefined && id !== last.id) throw new HttpError('conflict', 'That is not the last change any more.');
   const seen = await parts.plans.read();
-  if (last.changes.some(({ field, to }) => seen[field] !== to))
+  if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
     throw new HttpError('conflict', 'What the last change made has been changed since; set the limits that you want.');
   await applyChange(parts, before(last.changes), seen, {
     author,
@@ -42,7 +42,7 @@ export const rollBack: AdminOperation = async ({ parts, request, response }) => 
 /** @throws {HttpError} 409 where there was nothing that could be in force again */
 function before(changes: readonly FieldChange[]): StoredPlans {
   const fields = changes.map(({ field, from = '' }) => {
-    if (parseLimit(from) === undefined)
+    if (!isUsable(field, from))
       throw new HttpError('conflict', `${field} was no limit before; set the one that you want.`);
     return [field, from];
   });

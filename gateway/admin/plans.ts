@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { HttpError } from '../../shared/errors.ts';
+import { must } from '../../shared/must.ts';
 import { readBody } from '../../shared/typed-body.ts';
 import { changesBetween, type PlanChange, versionOf } from '../access/plan-history.ts';
-import { fieldsOf, isPlanName, PLAN_FIELDS, type PlanName, type StoredPlans } from '../access/plans.ts';
+import { fieldsOf, isPlanName, PLAN_FIELDS, PLAN_MODES, type PlanName, type StoredPlans } from '../access/plans.ts';
 import { limitValue } from './limit-value.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation, type AdminParts } from './parts.ts';
 import { who } from './text.ts';
@@ -12,6 +13,7 @@ const Changes = z.strictObject({
     (typeof PLAN_FIELDS)[number],
     z.ZodOptional<typeof limitValue>
   >),
+  mode: z.enum(PLAN_MODES, { error: must(`be one of ${PLAN_MODES.join(', ')}`) }).optional(),
   ...who,
 });
 
@@ -35,8 +37,9 @@ export const changePlan: AdminOperation = async ({ parts, params, request, respo
   return { status: 200, body: parts.planBook.table[plan], headers: etag(parts) };
 };
 
-function storedFields(plan: PlanName, fields: Readonly<Record<string, number | undefined>>): StoredPlans {
-  const alien = Object.keys(fields).filter((field) => !(fieldsOf(plan) as string[]).includes(field));
+function storedFields(plan: PlanName, fields: Readonly<Record<string, number | string | undefined>>): StoredPlans {
+  const known: readonly string[] = [...fieldsOf(plan), 'mode'];
+  const alien = Object.keys(fields).filter((field) => !known.includes(field));
   if (alien.length > 0)
     throw new HttpError('invalid_request', `${plan} has no ${alien.join(' or ')} of its own: its keys carry them.`);
   const stored = Object.entries(fields).map(([field, value]) => [`${plan}.${field}`, String(value)]);

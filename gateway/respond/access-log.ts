@@ -20,6 +20,7 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
     plan: exchange.plan,
     outcome: exchange.outcome,
     mode: exchange.mode,
+    shadow: exchange.shadow,
     rejectedOverrides: exchange.rejectedOverrides || undefined,
     address: exchange.address,
     bytesFromClient: exchange.tunnel?.bytesFromClient,

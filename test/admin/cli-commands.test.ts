@@ -37,6 +37,7 @@ const COMMANDS: readonly [words: readonly string[], shown: Record<string, unknow
   [['bans', 'set', '<id>', '--for', '2h', '--reason', 'too much'], { state: 'banned', banReason: 'too much' }],
   [['bans', 'lift', '<id>'], { state: 'active' }],
   [['plans', 'show'], { free: { minute: expect.any(Number) } }],
+  [['plans', 'set', 'enterprise', '--mode', 'enforce'], { mode: 'enforce' }],
   [['plans', 'history'], { history: expect.any(Array) }],
   [['usage', '--to', '2100-01-01'], { usage: expect.any(Array) }],
 ];
@@ -80,6 +81,16 @@ test('what is seldom meant is noted before it is done', async () => {
   ]);
   expect(less.err).toContain('Note: the day allows 999 requests, fewer than the 1000 of a single minute.');
   expect(strict.err).toContain('Note: a client that waits for Retry-After can be banned too');
+});
+
+test('shadow mode is shown before it is set, and in the table after that', async () => {
+  const set = await ctl('plans', 'set', 'business', '--mode', 'shadow');
+  expect(set.err).toMatch(/^business\.mode {2}enforce -> shadow$/m);
+  expect(set.err).toContain('Note: in shadow mode the limits of the plan refuse nothing');
+  const shown = await ctl('plans', 'show');
+  expect(shown.out).toMatch(/^business .* shadow$/m);
+  expect(shown.out).toMatch(/^free .* enforce$/m);
+  expect((await ctl('plans', 'history')).out).toContain('business.mode enforce -> shadow');
 });
 
 test('what cannot be undone is refused without a terminal and without --yes', async () => {

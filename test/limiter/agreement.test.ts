@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Credential } from '../../gateway/access/credential.ts';
 import type { KeyRecord } from '../../gateway/access/keys.ts';
-import { PLAN_NAMES } from '../../gateway/access/plans.ts';
+import { PLAN_MODES, PLAN_NAMES } from '../../gateway/access/plans.ts';
 import type { Verdict } from '../../gateway/access/verdict.ts';
 import { BEGIN, type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -34,7 +34,14 @@ const event = fc.oneof(
       type: fc.constant('plan' as const),
       plan: fc.constantFrom(...PLAN_NAMES),
       changes: fc.record(
-        { minute: limit, day: limit, ban_after: limit, ban_within_seconds: limit, ban_seconds: limit },
+        {
+          minute: limit,
+          day: limit,
+          ban_after: limit,
+          ban_within_seconds: limit,
+          ban_seconds: limit,
+          mode: fc.constantFrom(...PLAN_MODES),
+        },
         { requiredKeys: [] },
       ),
     }),
@@ -84,7 +91,9 @@ async function live(under: LimiterUnderTest, credentials: readonly Credential[],
   const entries = await Promise.all(credentials.map(({ id }) => under.keys.get(id)));
   return {
     said,
-    counts: entries.map((entry) => entry && [entry.admitted, entry.refused, entry.bannedUntil, entry.usage]),
+    counts: entries.map(
+      (entry) => entry && [entry.admitted, entry.refused, entry.bannedUntil, entry.shadowed, entry.usage],
+    ),
   };
 }
 
@@ -110,10 +119,11 @@ test('the embedded limiter and decide.lua say the same over random histories', a
       const expected = await live(memory, credentials, history);
       expect(await live(redis, credentials, history)).toEqual(expected);
       decisions += expected.said.length;
-      for (const { outcome } of expected.said) outcomes.add(outcome);
+      for (const verdict of expected.said)
+        outcomes.add('isShadowed' in verdict && verdict.isShadowed ? 'shadowed' : verdict.outcome);
     }),
     { numRuns: 400 },
   );
   expect(decisions).toBeGreaterThan(5_000);
-  expect([...outcomes].sort()).toEqual(['admitted', 'banned', 'refused', 'unauthorized']);
+  expect([...outcomes].sort()).toEqual(['admitted', 'banned', 'refused', 'shadowed', 'unauthorized']);
 }, 120_000);

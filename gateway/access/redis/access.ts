@@ -15,8 +15,8 @@ import { RedisPlans } from './plans.ts';
 export function redisAccess(redis: RedisConnection, plans: () => PlanTable, logger: Logger): Access {
   const calls = new CallCounts();
   const limiter = isCluster(redis)
-    ? surviveOutages(new ClusterLimiter(redis, plans, calls), logger, nodeOf(redis))
-    : surviveOutages(new RedisLimiter(redis, plans, { calls }), logger);
+    ? surviveOutages(new ClusterLimiter(redis, plans, calls), plans, logger, nodeOf(redis))
+    : surviveOutages(new RedisLimiter(redis, plans, { calls }), plans, logger);
   const remembering = rememberBans(limiter);
   return {
     limiter: remembering,

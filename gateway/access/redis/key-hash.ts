@@ -103,6 +103,7 @@ function toState(hash: Record<string, string>): KeyState {
     bans: toCount(hash.bans),
     admitted: toCount(hash.admitted),
     refused: toCount(hash.refused),
+    shadowed: toCount(hash.shadowed),
     usage: { minutes: toMarks(hash.usage_minutes), days: toMarks(hash.usage_days) },
     banReason: banReasonUntil === undefined ? undefined : { text: hash.ban_reason ?? '', until: banReasonUntil },
   };

@@ -82,7 +82,7 @@ export class RedisLimiter implements Limiter {
     if (table !== this.#table) {
       this.#table = table;
       this.#tableText = PLAN_NAMES.map(
-        (name) => `\n${name} ${PLAN_FIELDS.map((field) => table[name][field] ?? '-').join(' ')}`,
+        (name) => `\n${name} ${[...PLAN_FIELDS, 'mode' as const].map((field) => table[name][field] ?? '-').join(' ')}`,
       ).join('');
     }
     return this.#tableText;
@@ -94,12 +94,13 @@ function readVerdict(reply: string): Verdict {
   const [outcome, plan = '', now, ...rest] = reply.split(' ');
   switch (outcome) {
     case 'admitted':
+    case 'shadowed':
     case 'refused':
     case 'banned': {
       if (!isPlanName(plan)) break;
       const [minute, minuteTokens, minuteParts, day, dayTokens, dayParts, bannedUntil] = rest;
       return {
-        outcome,
+        outcome: outcome === 'shadowed' ? 'admitted' : outcome,
         plan,
         now: Number(now),
         buckets: [
@@ -108,6 +109,7 @@ function readVerdict(reply: string): Verdict {
         ],
         bannedUntil: Number(bannedUntil),
         mode: 'shared',
+        isShadowed: outcome === 'shadowed',
         rejected: rest.slice(7).join(' '),
       };
     }

@@ -19,6 +19,8 @@ export interface KeyView {
   readonly bans: number;
   readonly admitted: number;
   readonly refused: number;
+  /** Of those admitted, by a plan in shadow mode. */
+  readonly shadowed?: number;
   readonly buckets?: { readonly minute: BucketView; readonly day: BucketView };
 }
 
@@ -71,6 +73,7 @@ export function describeKey(key: KeyView): string {
     ['banned until', ban],
     ['own limits', ownLimits(key)],
     ['admitted, refused', `${key.admitted}, ${key.refused}`],
+    ['shadow refusals', key.shadowed?.toString()],
   ];
   const known = facts.filter((fact): fact is [string, string] => fact[1] !== undefined);
   const lines = known.map(([name, fact]) => `${name.padEnd(18)}${name === 'state' ? fact : harmless(fact)}`);

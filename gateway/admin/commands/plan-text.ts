@@ -16,8 +16,12 @@ export interface HistoryEntry {
 }
 
 export function describePlans(shown: Readonly<Record<string, Plan>>): string {
-  const rows = Object.entries(shown).map(([name, plan]) => [name, ...PLAN_FIELDS.map((field) => plan[field])]);
-  return table(['plan', ...PLAN_FIELDS], rows);
+  const rows = Object.entries(shown).map(([name, plan]) => [
+    name,
+    ...PLAN_FIELDS.map((field) => plan[field]),
+    plan.mode ?? 'enforce',
+  ]);
+  return table(['plan', ...PLAN_FIELDS, 'mode'], rows);
 }
 
 /** A line for each field: what it is, what it becomes. */
@@ -42,8 +46,10 @@ export function describeHistory(history: readonly HistoryEntry[]): string {
 }
 
 /** What is allowed and yet seldom meant. */
-export function warningsOf({ minute, day, ban_after, ban_within_seconds }: Plan): string[] {
+export function warningsOf({ minute, day, ban_after, ban_within_seconds, mode }: Plan): string[] {
   const warnings: string[] = [];
+  if (mode === 'shadow')
+    warnings.push('in shadow mode the limits of the plan refuse nothing; they are counted and logged.');
   if (minute !== undefined && day !== undefined && day < minute)
     warnings.push(`the day allows ${day} requests, fewer than the ${minute} of a single minute.`);
   if (ban_after !== undefined && ban_within_seconds !== undefined && ban_after < Math.max(2, ban_within_seconds))

@@ -1,9 +1,12 @@
 import { Argument, type Command, Option } from 'commander';
-import { PLAN_FIELDS, PLAN_NAMES, type Plan, type PlanTable } from '../../access/plans.ts';
+import { PLAN_FIELDS, PLAN_MODES, PLAN_NAMES, type Plan, type PlanTable } from '../../access/plans.ts';
 import { harmless } from '../table.ts';
 import { describeChanges, describeHistory, describePlans, type HistoryEntry, warningsOf } from './plan-text.ts';
 import { operator, type Session } from './session.ts';
 import { limit } from './values.ts';
+
+/** What can be set, the limits first. */
+const FIELDS = [...PLAN_FIELDS, 'mode'] as const;
 
 const HELP = {
   minute: 'requests a minute',
@@ -54,6 +57,7 @@ function addSet(plans: Command, session: Session): void {
   const set = withAuthor(plans.command('set'))
     .description('change limits of a plan; every gateway takes them within a second')
     .addArgument(new Argument('<plan>', 'the plan').choices(PLAN_NAMES))
+    .addOption(new Option('--mode <mode>', 'enforce, or shadow: refuse nothing, count and log it').choices(PLAN_MODES))
     .addHelpText(
       'after',
       `
@@ -62,10 +66,12 @@ asked for; --yes is the answer. What was used stays used, a raise frees who was 
 
 Examples:
   ctl plans set free --minute 120 --reason "launch week"
-  ctl plans set pro --minute 600 --day 50000 --yes`,
+  ctl plans set pro --minute 600 --day 50000 --yes
+  ctl plans set free --minute 30 --mode shadow    try it: nobody is refused, the log says who would be
+  ctl plans set free --mode enforce`,
     )
     .action(async (plan: string, { author, reason, ...options }: Author & Record<string, string | number>) => {
-      const given = PLAN_FIELDS.map((field) => [field, options[camelCase(field)]] as const);
+      const given = FIELDS.map((field) => [field, options[camelCase(field)]] as const);
       const changes = Object.fromEntries(given.filter(([, value]) => value !== undefined)) as Plan;
       const { body, etag } = await session.exchange({ method: 'GET', path: '/plans' });
       announce(session, plan, (body as Record<string, Plan>)[plan] ?? {}, changes);
@@ -83,11 +89,12 @@ Examples:
 }
 
 function announce(session: Session, plan: string, before: Plan, changes: Plan): void {
-  const fields = PLAN_FIELDS.filter((field) => changes[field] !== undefined && changes[field] !== before[field]);
-  const text = (value: number | undefined) => (value === undefined ? undefined : String(value));
+  const now: Plan = { mode: 'enforce', ...before };
+  const fields = FIELDS.filter((field) => changes[field] !== undefined && changes[field] !== now[field]);
+  const text = (value: number | string | undefined) => value?.toString();
   const made = fields.map((field) => ({
     field: `${plan}.${field}`,
-    from: text(before[field]),
+    from: text(now[field]),
     to: text(changes[field]),
   }));
   if (made.length > 0) session.tell(describeChanges(made, process.stderr));

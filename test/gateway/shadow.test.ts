@@ -1,0 +1,104 @@
+import { describe, expect, test } from 'vitest';
+import { type Answer, send } from '../support/http.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+const { url, redis } = await emptyDatabase();
+const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' };
+
+const ask = (stack: Stack, key: string): Promise<Answer> => send(`${stack.gateway}/v1/pets`, { key });
+
+async function askTimes(stack: Stack, key: string, times: number): Promise<Answer[]> {
+  const answers: Answer[] = [];
+  for (let time = 0; time < times; time++) answers.push(await ask(stack, key));
+  return answers;
+}
+
+/** By the day: what was used is not back while the test runs. */
+const tight = { plan: 'free', minute: 1_000, day: 2 };
+
+describe.for([
+  ['the embedded limiter', {}],
+  ['Redis', withRedis],
+] as const)('with %s', ([, environment]) => {
+  test('a plan in shadow mode refuses nothing, tells the truth in its headers, and says in the log what it would do', async () => {
+    await redis.flushdb();
+    const stack = await startStack(environment);
+    expect((await stack.admin('PATCH', '/plans/free', { mode: 'shadow', ban_after: 1 })).json).toMatchObject({
+      mode: 'shadow',
+    });
+    const key = await stack.issueKey(tight);
+    const answers = await askTimes(stack, key, 5);
+    expect(answers.map(({ status }) => status)).toEqual(Array(5).fill(200));
+    expect(answers.map(({ headers }) => headers['x-ratelimit-remaining'])).toEqual(['1', '0', '0', '0', '0']);
+    expect(answers.map(({ headers }) => headers['retry-after'])).toEqual(Array(5).fill(undefined));
+    expect(answers.at(-1)?.headers.ratelimit).toMatch(/"day";r=0;t=\d{5}$/);
+    const logged = () => stack.log.filter(({ msg }) => msg === 'request');
+    await expect.poll(logged, { timeout: 10_000 }).toHaveLength(5);
+    expect(logged().map(({ outcome, shadow }) => [outcome, shadow])).toEqual([
+      ...Array(2).fill(['admitted', undefined]),
+      ...Array(3).fill(['admitted', 'rate_limit_exceeded']),
+    ]);
+    expect((await stack.admin('GET', `/keys/${key.slice(3, 15)}`)).json).toMatchObject({
+      state: 'active',
+      admitted: 5,
+      refused: 0,
+      shadowed: 3,
+    });
+    await stack.admin('PATCH', '/plans/free', { mode: 'enforce' });
+    expect((await ask(stack, key)).status).toBe(429);
+  });
+
+  test('a change of the mode is in the history, can be taken back, and moves the version', async () => {
+    await redis.flushdb();
+    const stack = await startStack(environment);
+    const before = (await stack.admin('GET', '/plans')).headers.etag;
+    await stack.admin('PATCH', '/plans/pro', { mode: 'enforce' });
+    expect((await stack.admin('GET', '/plans')).headers.etag).toBe(before);
+    await stack.admin('PATCH', '/plans/pro', { mode: 'shadow', author: 'ada' });
+    expect((await stack.admin('GET', '/plans')).headers.etag).not.toBe(before);
+    expect((await stack.admin('GET', '/plans/history')).json).toMatchObject({
+      history: [{ author: 'ada', changes: [{ field: 'pro.mode', from: 'enforce', to: 'shadow' }] }],
+    });
+    expect((await stack.admin('POST', '/plans/rollback', {})).json).toMatchObject({ pro: { mode: 'enforce' } });
+    expect((await stack.admin('GET', '/plans')).headers.etag).toBe(before);
+    const refused = await stack.admin('PATCH', '/plans/pro', { mode: 'off' });
+    expect([refused.status, refused.json]).toEqual([
+      400,
+      expect.objectContaining({ message: expect.stringContaining('mode must be one of enforce, shadow') }),
+    ]);
+    expect((await stack.admin('PATCH', '/plans/enterprise', { mode: 'shadow' })).status).toBe(200);
+  });
+});
+
+test('a mode by hand is live within a second, a bad one raises an alarm and changes nothing, and without one it is enforced', async () => {
+  await redis.flushdb();
+  const stack = await startStack(withRedis);
+  const key = await stack.issueKey({ ...tight, day: 1 });
+  expect((await askTimes(stack, key, 2)).map(({ status }) => status)).toEqual([200, 429]);
+  const statusOfNext = async () => (await ask(stack, key)).status;
+  const eventually = expect.poll(statusOfNext, { timeout: 10_000 });
+  await redis.hset('gateway:plans', 'free.mode', 'shadow');
+  await eventually.toBe(200);
+  await redis.hset('gateway:plans', 'free.mode', 'Enforce');
+  await expect
+    .poll(() => stack.log.filter(({ field }) => field === 'free.mode'), { timeout: 10_000 })
+    .toMatchObject([{ level: 50, value: 'Enforce', kept: 'shadow' }]);
+  expect(await statusOfNext()).toBe(200);
+  await redis.hdel('gateway:plans', 'free.mode');
+  await expect.poll(statusOfNext, { timeout: 10_000 }).toBe(429);
+});
+
+test('a plan in shadow mode refuses nothing while Redis is away either', async () => {
+  const server = await startRedisServer();
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '1000' });
+  await stack.admin('PATCH', '/plans/free', { mode: 'shadow' });
+  const [free, pro] = [await stack.issueKey(tight), await stack.issueKey({ ...tight, plan: 'pro' })];
+  for (const key of [free, pro]) expect((await ask(stack, key)).status).toBe(200);
+  await server.stop();
+  expect((await askTimes(stack, free, 4)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  expect((await askTimes(stack, pro, 3)).map(({ status }) => status)).toEqual([200, 429, 429]);
+  const last = () => stack.log.findLast(({ plan }) => plan === 'free');
+  await expect.poll(last, { timeout: 10_000 }).toMatchObject({ mode: 'local', shadow: 'rate_limit_exceeded' });
+});

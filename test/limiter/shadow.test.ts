@@ -1,0 +1,104 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { Credential } from '../../gateway/access/credential.ts';
+import { DEFAULT_PLANS, readPlans, storedPlans } from '../../gateway/access/plans.ts';
+import type { Decision } from '../../gateway/access/verdict.ts';
+import { type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
+import { NAUGHTY_VALUES } from '../support/naughty-values.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+
+const { url } = await emptyDatabase();
+
+/** In short: what would be told a client, and whether it is. */
+async function ask({ limiter }: LimiterUnderTest, credential: Credential): Promise<string> {
+  const { outcome, isShadowed, buckets } = (await limiter.decide(credential)) as Decision;
+  return `${isShadowed ? 'shadowed' : outcome} ${buckets.map(({ tokens }) => tokens).join('/')}`;
+}
+
+async function askTimes(under: LimiterUnderTest, credential: Credential, times: number): Promise<string[]> {
+  const said: string[] = [];
+  for (let time = 0; time < times; time++) said.push(await ask(under, credential));
+  return said;
+}
+
+describe.for([
+  ['the embedded limiter', memoryUnderTest],
+  ['decide.lua', () => redisUnderTest(url)],
+] as const)('%s', ([, open]) => {
+  test('in shadow mode what would be refused goes through, is counted, and is no strike', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 2, ban_after: 2, mode: 'shadow' });
+    const credential = await under.createKey();
+    expect(await askTimes(under, credential, 6)).toEqual([
+      'admitted 1/999',
+      'admitted 0/998',
+      ...Array(4).fill('shadowed 0/998'),
+    ]);
+    expect(await under.keys.get(credential.id)).toMatchObject({ admitted: 6, refused: 0, shadowed: 4, bannedUntil: 0 });
+    under.setPlan('free', { mode: 'enforce' });
+    expect(await askTimes(under, credential, 2)).toEqual(['refused 0/998', 'banned 0/998']);
+    expect(await under.keys.get(credential.id)).toMatchObject({ admitted: 6, refused: 2, shadowed: 4 });
+  });
+
+  test('a ban that runs goes on when its plan is put into shadow mode, and none follows it', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 1, ban_after: 1, ban_seconds: 60 });
+    const credential = await under.createKey();
+    expect(await askTimes(under, credential, 2)).toEqual(['admitted 0/999', 'banned 0/999']);
+    under.setPlan('free', { mode: 'shadow' });
+    expect(await ask(under, credential)).toBe('banned 0/999');
+    under.now += 61 * SECOND;
+    expect(await askTimes(under, credential, 3)).toEqual(['admitted 0/998', 'shadowed 0/998', 'shadowed 0/998']);
+  });
+
+  test('what is shadowed is what would have been refused, of any traffic', async () => {
+    const [enforcing, shadowing] = [await open(), await open()];
+    const traffic = fc.array(fc.tuple(fc.integer({ min: 0, max: 40 * SECOND }), fc.integer({ min: 1, max: 4 })));
+    let refused = 0;
+    await fc.assert(
+      fc.asyncProperty(traffic, async (pauses) => {
+        const keys = [await enforcing.createKey(), await shadowing.createKey()] as const;
+        enforcing.setPlan('free', { minute: 3, day: 40, ban_after: 1_000_000_000 });
+        shadowing.setPlan('free', { minute: 3, day: 40, ban_after: 1, mode: 'shadow' });
+        for (const [pause, times] of pauses) {
+          for (const under of [enforcing, shadowing]) under.now += pause;
+          const expected = await askTimes(enforcing, keys[0], times);
+          const said = await askTimes(shadowing, keys[1], times);
+          expect(said).toEqual(expected.map((text) => text.replace('refused', 'shadowed')));
+          refused += expected.filter((text) => text.startsWith('refused')).length;
+        }
+      }),
+      { numRuns: 40 },
+    );
+    expect(refused).toBeGreaterThan(50);
+  });
+});
+
+describe('the mode of a plan', () => {
+  const stored = storedPlans(DEFAULT_PLANS);
+  const shadow = readPlans({ ...stored, 'free.mode': 'shadow' }, DEFAULT_PLANS);
+
+  test('is one of two words, and enforce where it is none', () => {
+    expect(shadow).toEqual({
+      table: { ...DEFAULT_PLANS, free: { ...DEFAULT_PLANS.free, mode: 'shadow' } },
+      rejected: [],
+    });
+    expect(readPlans(stored, shadow.table)).toEqual({ table: DEFAULT_PLANS, rejected: [] });
+    expect(readPlans({ ...stored, 'free.mode': 'enforce' }, shadow.table).table.free.mode).toBe('enforce');
+  });
+
+  test('stays what it was last, with an alarm, for every other text', () => {
+    for (const bad of [...NAUGHTY_VALUES, 'Shadow', 'SHADOW', 'shadow ', ' enforce', 'shadow\n', 'off', 'true', '1']) {
+      const reading = readPlans({ ...stored, 'free.mode': bad, 'enterprise.mode': bad }, shadow.table);
+      expect(reading.table, bad).toEqual(shadow.table);
+      expect(reading.rejected).toEqual([
+        { field: 'free.mode', value: bad, kept: 'shadow' },
+        { field: 'enterprise.mode', value: bad, kept: 'enforce' },
+      ]);
+    }
+  });
+
+  test('stays what it was last where the whole table is gone', () => {
+    expect(readPlans({}, shadow.table).table).toEqual(shadow.table);
+  });
+});
