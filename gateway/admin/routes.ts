@@ -4,6 +4,7 @@ import { changeKey, rotateKey } from './key-changes.ts';
 import { createKey, getKey, listKeys, revokeKey } from './keys.ts';
 import type { AdminParts } from './parts.ts';
 import { rollBack, showHistory } from './plan-history.ts';
+import { tryPlan } from './plan-try.ts';
 import { changePlan, showPlans } from './plans.ts';
 import { showTraffic } from './traffic.ts';
 import { listUsage } from './usage.ts';
@@ -13,6 +14,7 @@ export const ROUTES: readonly ServiceRoute<AdminParts>[] = [
   { name: 'showHistory', method: 'GET', path: '/plans/history', operation: showHistory },
   { name: 'rollBackPlans', method: 'POST', path: '/plans/rollback', operation: rollBack },
   { name: 'changePlan', method: 'PATCH', path: '/plans/{plan}', operation: changePlan },
+  { name: 'tryPlan', method: 'POST', path: '/plans/{plan}/try', operation: tryPlan },
   { name: 'listKeys', method: 'GET', path: '/keys', operation: listKeys },
   { name: 'createKey', method: 'POST', path: '/keys', operation: createKey },
   { name: 'getKey', method: 'GET', path: '/keys/{id}', operation: getKey },

@@ -37,7 +37,8 @@ const COMMANDS: readonly [words: readonly string[], shown: Record<string, unknow
   [['bans', 'set', '<id>', '--for', '2h', '--reason', 'too much'], { state: 'banned', banReason: 'too much' }],
   [['bans', 'lift', '<id>'], { state: 'active' }],
   [['plans', 'show'], { free: { minute: expect.any(Number) } }],
-  [['plans', 'set', 'enterprise', '--mode', 'enforce'], { mode: 'enforce' }],
+  [['plans', 'set', 'enterprise', '--mode', 'enforce'], { ban_after: 1_000 }],
+  [['plans', 'try', 'free', '--minute', '1'], { keys: expect.any(Number), affected: expect.any(Array) }],
   [['plans', 'history'], { history: expect.any(Array) }],
   [['usage', '--to', '2100-01-01'], { usage: expect.any(Array) }],
 ];
@@ -133,11 +134,9 @@ test('--help teaches: examples, exit codes, and the same for every command', asy
   expect([whole.code, whole.err]).toEqual([0, '']);
   expect(whole.out).toMatch(/Examples:.*keys create --plan pro.*Exit codes:.*3 {2}not found/s);
   const groups = await Promise.all(
-    [
-      ['keys', 'rotate'],
-      ['bans', 'set'],
-      ['plans', 'set'],
-    ].map((words) => ctl(...words, '--help')),
+    [['keys', 'rotate'], ['bans', 'set'], ['plans', 'set'], ['plans', 'try'], ['usage']].map((words) =>
+      ctl(...words, '--help'),
+    ),
   );
   for (const { code, out } of groups) expect([code, out]).toEqual([0, expect.stringContaining('Example')]);
 });

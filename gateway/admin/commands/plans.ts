@@ -2,6 +2,7 @@ import { Argument, type Command, Option } from 'commander';
 import { PLAN_FIELDS, PLAN_MODES, PLAN_NAMES, type Plan, type PlanTable } from '../../access/plans.ts';
 import { harmless } from '../table.ts';
 import { describeChanges, describeHistory, describePlans, type HistoryEntry, warningsOf } from './plan-text.ts';
+import { addTry } from './plan-try.ts';
 import { operator, type Session } from './session.ts';
 import { limit } from './values.ts';
 
@@ -25,6 +26,7 @@ interface Author {
 export function addPlanCommands(program: Command, session: Session): void {
   const plans = program.command('plans').description('show and set plan limits, and who set them');
   addReading(plans, session);
+  addTry(plans, session);
   addSet(plans, session);
   addRollback(plans, session);
 }

@@ -1,0 +1,53 @@
+import { z } from 'zod';
+import { HttpError } from '../../shared/errors.ts';
+import { readBody } from '../../shared/typed-body.ts';
+import { writePlace } from '../access/key-walk.ts';
+import type { KeyEntry, KeyRecord } from '../access/keys.ts';
+import { fieldsOf, isPlanName } from '../access/plans.ts';
+import { countsOf, MINUTES_KEPT } from '../access/usage.ts';
+import { MINUTE } from '../access/verdict.ts';
+import { leastRefused } from '../access/what-if.ts';
+import { limitValue } from './limit-value.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './parts.ts';
+import { placeIn } from './usage.ts';
+
+/** Keys that one call looks at, of whatever plan; it says where to go on. */
+const LOOKED_AT = 500;
+
+const Trial = z.strictObject({ minute: limitValue.optional(), day: limitValue.optional() });
+
+/**
+ * What limits of a plan would have refused in the last hour, key by key, before anybody sets them. Only keys of which some
+ * would have been are listed; `keys` and `requests` count all of the plan that were asked with. `next`, given back as
+ * `after`, goes on.
+ */
+export const tryPlan: AdminOperation = async ({ parts, params, query, request, response }) => {
+  const plan = params[0] ?? '';
+  if (!isPlanName(plan)) throw new HttpError('not_found', 'There is no such plan.');
+  if (!fieldsOf(plan).includes('minute'))
+    throw new HttpError('invalid_request', `${plan} has no limits of its own: its keys carry them.`);
+  const given = await readBody(Trial, request, response, ADMIN_BODY_LIMIT_BYTES);
+  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'Nothing to try was given.');
+  const { minute, day } = parts.planBook.table[plan];
+  const limits = { minute: given.minute ?? minute, day: given.day ?? day };
+  const now = Math.floor((await parts.keys.now()) / MINUTE);
+  const { keys, next } = await parts.keys.walk({ after: placeIn(query), limit: LOOKED_AT });
+  const tried = keys
+    .filter(({ record, isRevoked }) => record.plan === plan && !isRevoked)
+    .map((entry) => tryOn(entry, limits, now))
+    .filter(({ requests }) => requests > 0);
+  const requests = tried.reduce((total, one) => total + one.requests, 0);
+  const affected = tried.filter(({ wouldRefuse }) => wouldRefuse > 0);
+  return { status: 200, body: { keys: tried.length, requests, affected, next: next && writePlace(next) } };
+};
+
+/** Limits of a key's own stand above those of its plan, tried or not. */
+function tryOn(entry: KeyEntry, plan: Pick<KeyRecord, 'minute' | 'day'>, now: number) {
+  const { id, record } = entry;
+  const counts = countsOf(entry.usage.minutes, entry).filter(({ at }) => at > now - MINUTES_KEPT && at <= now);
+  const { minute = plan.minute, day = plan.day } = record;
+  const requests = counts.reduce((total, { admitted, refused }) => total + admitted + refused, 0);
+  const refused = counts.reduce((total, count) => total + count.refused, 0);
+  const wouldRefuse = minute === undefined || day === undefined ? 0 : leastRefused(counts, { minute, day });
+  return { id, name: record.name, requests, refused, wouldRefuse };
+}

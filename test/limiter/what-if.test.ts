@@ -1,0 +1,140 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { ticksUntilToken } from '../../gateway/access/bucket.ts';
+import type { Credential } from '../../gateway/access/credential.ts';
+import { look } from '../../gateway/access/decide.ts';
+import type { KeyEntry } from '../../gateway/access/keys.ts';
+import { countsOf } from '../../gateway/access/usage.ts';
+import { MINUTE } from '../../gateway/access/verdict.ts';
+import { leastRefused } from '../../gateway/access/what-if.ts';
+import { BEGIN, type LimiterUnderTest, memoryUnderTest, redisUnderTest } from '../support/limiters.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+
+const { url } = await emptyDatabase();
+const START = BEGIN - (BEGIN % MINUTE);
+
+/** For each minute of a while, when in it requests came, in microseconds. */
+const traffic = fc.array(
+  fc.array(fc.oneof(fc.integer({ min: 0, max: MINUTE - 1 }), fc.constantFrom(0, MINUTE - 1)), { maxLength: 25 }),
+  { minLength: 1, maxLength: 12 },
+);
+const limits = fc.record({ minute: fc.integer({ min: 1, max: 12 }), day: fc.integer({ min: 1, max: 150 }) });
+type Tried = typeof limits extends fc.Arbitrary<infer T> ? T : never;
+
+/** A key under limits, without bans: those would refuse more. */
+async function keyUnder(under: LimiterUnderTest, tried: Tried): Promise<Credential> {
+  under.now = START;
+  under.setPlan('free', { ...tried, ban_after: 1_000_000_000 });
+  return await under.createKey();
+}
+
+/** How many of them the limiter refuses, as they came. */
+async function replay(under: LimiterUnderTest, credential: Credential, minutes: readonly number[][]): Promise<number> {
+  let refused = 0;
+  for (const [minute, moments] of minutes.entries()) {
+    for (const moment of moments.toSorted((a, b) => a - b)) {
+      under.now = START + minute * MINUTE + moment;
+      if ((await under.limiter.decide(credential)).outcome === 'refused') refused += 1;
+    }
+  }
+  return refused;
+}
+
+/** How many it refuses of as many each minute, that come when there is a token, and in the minute's last tick without one. */
+async function replayKindly(
+  under: LimiterUnderTest,
+  credential: Credential,
+  counts: readonly number[],
+): Promise<number> {
+  let refused = 0;
+  for (const [minute, count] of counts.entries()) {
+    const [first, last] = [START + minute * MINUTE, START + (minute + 1) * MINUTE - 1];
+    under.now = first;
+    for (let sent = 0; sent < count; sent++) {
+      under.now = Math.min(last, under.now + (await ticksToWait(under, credential)));
+      if ((await under.limiter.decide(credential)).outcome === 'refused') refused += 1;
+    }
+  }
+  return refused;
+}
+
+async function ticksToWait(under: LimiterUnderTest, { id }: Credential): Promise<number> {
+  const entry = (await under.keys.get(id)) as KeyEntry;
+  const buckets = look(entry.record, entry, under.plans.free, under.now) ?? [];
+  return Math.max(...buckets.map((bucket) => ticksUntilToken(bucket, bucket.limit, bucket.window)));
+}
+
+describe.for([
+  ['the embedded limiter', memoryUnderTest, 100],
+  ['decide.lua', () => redisUnderTest(url), 60],
+] as const)('%s', ([, open, numRuns]) => {
+  test('refuses at least as many as a trial says, whenever they came; and as many when they came kindly', async () => {
+    const under = await open();
+    let told = 0;
+    await fc.assert(
+      fc.asyncProperty(traffic, limits, async (minutes, tried) => {
+        const seen = await keyUnder(under, { minute: 1_000, day: 1_000_000 });
+        await replay(under, seen, minutes);
+        const entry = (await under.keys.get(seen.id)) as KeyEntry;
+        const least = leastRefused(countsOf(entry.usage.minutes, entry), tried);
+        told += least;
+
+        expect(await replay(under, await keyUnder(under, tried), minutes)).toBeGreaterThanOrEqual(least);
+        const counts = minutes.map((moments) => moments.length);
+        const kindly = await replayKindly(under, await keyUnder(under, tried), counts);
+        expect(kindly).toBe(least);
+      }),
+      { numRuns },
+    );
+    expect(told).toBeGreaterThan(numRuns);
+  }, 120_000);
+});
+
+test.for([
+  ['a burst of all there can be within a minute', [[0, 19]], { minute: 10, day: 1_000 }, 0],
+  ['one more', [[0, 20]], { minute: 10, day: 1_000 }, 1],
+  [
+    'the limit in every minute after it',
+    [
+      [0, 19],
+      [1, 10],
+      [2, 11],
+    ],
+    { minute: 10, day: 1_000 },
+    1,
+  ],
+  [
+    'two bursts with a minute of rest',
+    [
+      [0, 19],
+      [2, 19],
+    ],
+    { minute: 10, day: 1_000 },
+    0,
+  ],
+  [
+    'more than a day allows',
+    [
+      [0, 9],
+      [1, 9],
+      [2, 9],
+    ],
+    { minute: 10, day: 20 },
+    7,
+  ],
+  [
+    'counts that are not in order',
+    [
+      [2, 11],
+      [0, 19],
+      [1, 10],
+    ],
+    { minute: 10, day: 1_000 },
+    1,
+  ],
+  ['nothing', [], { minute: 1, day: 1 }, 0],
+  ['the largest numbers', [[0, 1e15]], { minute: 1_000_000_000, day: 1_000_000_000 }, 1e15 - 1_000_694_444],
+] as const)('of %s, %j under %j, it says %i', ([, counts, tried, least]) => {
+  const given = counts.map(([at, admitted]) => ({ at, admitted, refused: 0 }));
+  expect(leastRefused(given, tried)).toBe(least);
+});
