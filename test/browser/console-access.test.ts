@@ -170,6 +170,9 @@ test('nothing moves while the page is kept up to date', async () => {
   const isSeen = counted.waitFor();
   for (let sent = 0; sent < 40; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   await isSeen;
-  await page.locator('#keys').getByText(/^99\d\d \/ 10000$/).waitFor();
+  await page
+    .locator('#keys')
+    .getByText(/^99\d\d \/ 10000$/)
+    .waitFor();
   expect(await moved).toEqual([]);
 });
