@@ -56,7 +56,7 @@ describe.for(limiters)('with %s', async ([, environment]) => {
   test('plans are shown and set', async () => {
     const set = await ctl(operator, 'plans', 'set', 'business', '--minute', '2000', '--ban-after', '5');
     expect(set).toMatchObject({ code: 0, err: expect.stringMatching(/^business\.minute +1000 -> 2000$/m) });
-    expect((await ctl(operator, 'plans', 'show')).out).toMatch(/^business +2000 +100000 +5 +60 +300$/m);
+    expect((await ctl(operator, 'plans', 'show')).out).toMatch(/^business +2000 +100000 +5 +60 +300 +enforce$/m);
     const asJson = await ctl(operator, '--json', 'plans', 'show');
     expect(JSON.parse(asJson.out)).toMatchObject({ business: { minute: 2_000, day: 100_000, ban_after: 5 } });
     await ctl(operator, 'plans', 'set', 'business', '--minute', '1000', '--ban-after', '1000');
