@@ -1,5 +1,3 @@
-import { randomUUID } from 'node:crypto';
-import type { Socket } from 'node:net';
 import type { ConnectionLimit } from '../shared/connections.ts';
 import { HttpError } from '../shared/errors.ts';
 import type { Logger } from '../shared/logger.ts';
@@ -8,7 +6,6 @@ import type { Running } from '../shared/run.ts';
 import { type RunningServer, startServer } from '../shared/server.ts';
 import { DEFAULT_LIMITS, type ServerLimits } from '../shared/server-limits.ts';
 import { createService, type ServiceOptions } from '../shared/service.ts';
-import { beginTrace } from '../shared/trace.ts';
 import { AddressAllowance } from './access/address-allowance.ts';
 import type { Access } from './access/limiter.ts';
 import { memoryAccess } from './access/memory/access.ts';
@@ -24,15 +21,15 @@ import { keptToken } from './admin/token.ts';
 import type { GatewaySettings } from './config.ts';
 import { MAX_HEAD_LENGTH } from './edge/canonical-request.ts';
 import { type CertificateFiles, readCertificate, watchCertificate } from './edge/certificate.ts';
-import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './edge/client-address.ts';
+import { clientAddress, countedAs, networkOf, TrustedProxies } from './edge/client-address.ts';
 import { createGateway } from './gateway.ts';
 import { loadReference } from './reference/files.ts';
-import { limitHeaders } from './respond/limit-headers.ts';
-import { connectionError, sendRawError } from './respond/send-error.ts';
 import { type GatewayRoute, ROUTES } from './routes.ts';
 import { exposeState } from './traffic/state.ts';
 import { Traffic } from './traffic/traffic.ts';
 import { Tunnels } from './tunnels.ts';
+import { answerUnusable } from './unusable-connection.ts';
+import { examineCores } from './upstream/examine.ts';
 import { createForwarder } from './upstream/forward.ts';
 
 /** A few people, the command line and Prometheus: nobody else has business there. */
@@ -129,7 +126,7 @@ export async function serveClients(
       draftFields,
       coreToken: settings.CORE_TOKEN,
     }),
-    onUnusable: (fault, socket) => answerConnection({ fault, socket, allowance, draftFields, logger, traffic }),
+    onUnusable: (fault, socket) => answerUnusable({ fault, socket, allowance, draftFields, logger, traffic }),
     certificate,
     // What is too long is answered like any other refusal, so the server lets somewhat more through.
     maxHeaderBytes: 2 * MAX_HEAD_LENGTH,
@@ -157,7 +154,7 @@ export async function serveClients(
 /** Opens the operators' listener. */
 export async function serveOperators(
   settings: GatewaySettings,
-  { keys, plans, planBook }: PlannedAccess,
+  access: PlannedAccess,
   logger: Logger,
   { isLocal, ...about }: Pick<ServiceOptions<AdminParts>, 'metrics' | 'check'> & Pick<TrafficSource, 'isLocal'>,
 ): Promise<RunningServer> {
@@ -167,7 +164,14 @@ export async function serveOperators(
     port: settings.ADMIN_PORT,
     onRequest: createService({
       routes: [...ADMIN_ROUTES, ...consoleRoutes()],
-      parts: { keys, plans, planBook, traffic: { since: new Date(), counted: about.metrics.counted, isLocal } },
+      parts: {
+        ...access,
+        traffic: { since: new Date(), counted: about.metrics.counted, isLocal },
+        examineOthers: async () => [
+          ...(await access.examine()),
+          ...(await examineCores(settings.CORE_URL, settings.CORE_TOKEN)),
+        ],
+      },
       logger,
       token: settings.ADMIN_TOKEN ?? (await keptToken(settings.DATA_DIR)),
       guard: new OperatorsGuard(settings.ADMIN_HOST, (request) => networkOf(clientAddress(request, trustedProxies))),
@@ -183,33 +187,6 @@ export async function serveOperators(
 function certificateFiles({ TLS_CERT_FILE, TLS_KEY_FILE }: GatewaySettings): CertificateFiles | undefined {
   if (TLS_CERT_FILE === undefined || TLS_KEY_FILE === undefined) return undefined;
   return { certFile: TLS_CERT_FILE, keyFile: TLS_KEY_FILE };
-}
-
-interface UnusableConnection {
-  readonly fault: NodeJS.ErrnoException;
-  readonly socket: Socket;
-  readonly allowance: AddressAllowance;
-  readonly draftFields: boolean;
-  readonly logger: Logger;
-  readonly traffic: Traffic;
-}
-
-/** A connection that brought no request gets its answer and its line in the log all the same, unless it is gone. */
-function answerConnection({ fault, socket, allowance, draftFields, logger, traffic }: UnusableConnection): void {
-  if (!socket.writable || fault.code === 'ECONNRESET') {
-    socket.destroy();
-    return;
-  }
-  const address = networkOf(plainAddress(socket.remoteAddress));
-  allowance.charge(address);
-  const error = connectionError(fault);
-  const requestId = randomUUID();
-  traffic.unusable(error.status);
-  sendRawError(socket, error, requestId, limitHeaders(allowance.look(address), draftFields));
-  logger.info(
-    { requestId, traceId: beginTrace().id, status: error.status, code: error.code, address, reason: fault.code },
-    'request',
-  );
 }
 
 /** Counts connections that were one too many, and says so in the log, once a second at the most: they come in floods. */

@@ -1,5 +1,6 @@
 import type { Family } from '../../shared/counts.ts';
 import { HttpError } from '../../shared/errors.ts';
+import type { Finding } from '../finding.ts';
 import type { Credential } from './credential.ts';
 import type { Walked, WalkQuery } from './key-walk.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from './keys.ts';
@@ -96,5 +97,7 @@ export interface Access {
   nodesAway(): number;
   /** What was counted of the calls that decide. */
   counted(): Family[];
+  /** How the store stands, for those who look after it. */
+  examine(): Promise<Finding[]>;
   close(): Promise<void>;
 }

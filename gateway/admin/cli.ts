@@ -2,6 +2,7 @@ import { Command, CommanderError } from 'commander';
 import { SettingsError } from '../../shared/env.ts';
 import { AdminError } from './client.ts';
 import { addBanCommands } from './commands/bans.ts';
+import { addDoctorCommand } from './commands/doctor.ts';
 import { addKeyCommands } from './commands/keys.ts';
 import { addPlanCommands } from './commands/plans.ts';
 import { NotConfirmed, Session } from './commands/session.ts';
@@ -32,11 +33,12 @@ Examples:
   ctl plans set free --minute 120 --reason "launch week"
   ctl plans rollback
   ctl usage --from 2026-11-01 --csv            what every key has used, by day
+  ctl doctor                                   is everything as it should be?
   ctl --json keys list --name acme
 
 Exit codes:
   0  done
-  1  fault: no gateway answers, it failed, or the settings are bad
+  1  fault: no gateway answers, it failed, the settings are bad, or the doctor found one
   2  usage: the command, an option or a value is wrong
   3  not found: no such key or plan
   4  conflict: somebody else was quicker, or the data cannot be read
@@ -48,6 +50,9 @@ addKeyCommands(program, session);
 addBanCommands(program, session);
 addPlanCommands(program, session);
 addUsageCommand(program, session);
+addDoctorCommand(program, session, () => {
+  process.exitCode = EXIT.fault;
+});
 for (const command of program.commands) command.showHelpAfterError('(--help after any command tells more)');
 
 await program.parseAsync().catch((fault: unknown) => {

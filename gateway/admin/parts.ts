@@ -2,6 +2,7 @@ import type { Family } from '../../shared/counts.ts';
 import type { Operation } from '../../shared/service.ts';
 import type { KeyStore, PlanStore } from '../access/limiter.ts';
 import type { PlanBook } from '../access/plan-book.ts';
+import type { Finding } from '../finding.ts';
 
 /** What the operators' operations work with. */
 export interface AdminParts {
@@ -9,6 +10,8 @@ export interface AdminParts {
   readonly plans: PlanStore;
   readonly planBook: PlanBook;
   readonly traffic: TrafficSource;
+  /** How all that the gateway asks of others stands. */
+  examineOthers(): Promise<Finding[]>;
 }
 
 /** What the processes that serve clients have counted, and how they decide. */

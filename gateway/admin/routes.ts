@@ -1,5 +1,6 @@
 import type { ServiceRoute } from '../../shared/service.ts';
 import { liftBan, listBans, setBan } from './bans.ts';
+import { examine } from './doctor.ts';
 import { changeKey, rotateKey } from './key-changes.ts';
 import { createKey, getKey, listKeys, revokeKey } from './keys.ts';
 import type { AdminParts } from './parts.ts';
@@ -25,5 +26,6 @@ export const ROUTES: readonly ServiceRoute<AdminParts>[] = [
   { name: 'liftBan', method: 'DELETE', path: '/keys/{id}/ban', operation: liftBan },
   { name: 'listBans', method: 'GET', path: '/bans', operation: listBans },
   { name: 'showTraffic', method: 'GET', path: '/traffic', operation: showTraffic },
+  { name: 'examine', method: 'GET', path: '/doctor', operation: examine },
   { name: 'listUsage', method: 'GET', path: '/usage', operation: listUsage },
 ];

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { good } from '../../finding.ts';
 import { systemClock } from '../clock.ts';
 import type { Access } from '../limiter.ts';
 import type { PlanTable } from '../plans.ts';
@@ -16,6 +17,7 @@ export async function memoryAccess(directory: string, plans: () => PlanTable): P
     bans: () => keys.bans(systemClock()),
     nodesAway: () => 0,
     counted: () => [],
+    examine: async () => [good('limits', 'are embedded in this process; with REDIS_URL gateways share them')],
     async close() {},
   };
 }

@@ -7,6 +7,7 @@ import { CallCounts } from './call-counts.ts';
 import { isCluster, nodeOf } from './cluster.ts';
 import { ClusterLimiter } from './cluster-limiter.ts';
 import type { RedisConnection } from './connection.ts';
+import { examineRedis } from './examine.ts';
 import { RedisKeys } from './keys.ts';
 import { RedisLimiter } from './limiter.ts';
 import { RedisPlans } from './plans.ts';
@@ -25,6 +26,7 @@ export function redisAccess(redis: RedisConnection, plans: () => PlanTable, logg
     bans: () => remembering.bans(),
     nodesAway: () => limiter.nodesAway(),
     counted: () => calls.families(),
+    examine: () => examineRedis(redis),
     async close() {
       limiter.stop();
       redis.disconnect();

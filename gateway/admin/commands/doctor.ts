@@ -1,0 +1,32 @@
+import type { Command } from 'commander';
+import type { Finding } from '../../finding.ts';
+import { harmless } from '../table.ts';
+import { colour, type Session, type Style } from './session.ts';
+
+const STYLES = { good: 'green', warning: 'yellow', fault: 'red' } as const satisfies Record<Finding['status'], Style>;
+
+/** Adds `doctor`. */
+export function addDoctorCommand(program: Command, session: Session, onFault: () => void): void {
+  program
+    .command('doctor')
+    .description('look at what the gateway depends on: Redis, the cores, the plan table; says what to mend')
+    .addHelpText(
+      'after',
+      '\nIt changes nothing. Ends with 1 where there is a fault, with 0 where there are warnings only.',
+    )
+    .action(async () => {
+      const { findings } = (await session.call('GET', '/doctor')) as { findings: Finding[] };
+      session.print({ findings }, () => describe(findings));
+      if (findings.some(({ status }) => status === 'fault')) onFault();
+    });
+}
+
+function describe(findings: readonly Finding[]): string {
+  const width = Math.max(...findings.map(({ about }) => about.length));
+  return findings.flatMap((finding) => linesOf(finding, width)).join('\n');
+}
+
+function linesOf({ status, about, found, advice }: Finding, width: number): string[] {
+  const line = `${colour(STYLES[status], status.padEnd('warning'.length))}  ${about.padEnd(width)}  ${harmless(found)}`;
+  return advice === undefined ? [line] : [line, `${' '.repeat('warning'.length + width + 4)}${harmless(advice)}`];
+}

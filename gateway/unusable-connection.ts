@@ -1,0 +1,36 @@
+import { randomUUID } from 'node:crypto';
+import type { Socket } from 'node:net';
+import type { Logger } from '../shared/logger.ts';
+import { beginTrace } from '../shared/trace.ts';
+import type { AddressAllowance } from './access/address-allowance.ts';
+import { networkOf, plainAddress } from './edge/client-address.ts';
+import { limitHeaders } from './respond/limit-headers.ts';
+import { connectionError, sendRawError } from './respond/send-error.ts';
+import type { Traffic } from './traffic/traffic.ts';
+
+interface UnusableConnection {
+  readonly fault: NodeJS.ErrnoException;
+  readonly socket: Socket;
+  readonly allowance: AddressAllowance;
+  readonly draftFields: boolean;
+  readonly logger: Logger;
+  readonly traffic: Traffic;
+}
+
+/** A connection that brought no request gets its answer and its line in the log all the same, unless it is gone. */
+export function answerUnusable({ fault, socket, allowance, draftFields, logger, traffic }: UnusableConnection): void {
+  if (!socket.writable || fault.code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  const address = networkOf(plainAddress(socket.remoteAddress));
+  allowance.charge(address);
+  const error = connectionError(fault);
+  const requestId = randomUUID();
+  traffic.unusable(error.status);
+  sendRawError(socket, error, requestId, limitHeaders(allowance.look(address), draftFields));
+  logger.info(
+    { requestId, traceId: beginTrace().id, status: error.status, code: error.code, address, reason: fault.code },
+    'request',
+  );
+}

@@ -1,0 +1,163 @@
+import { Redis } from 'ioredis';
+import { expect, test, vi } from 'vitest';
+import type { Finding } from '../../gateway/finding.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { startProcess } from '../support/process.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { startRedisCluster } from '../support/redis-cluster.ts';
+import { installUsers, urlOf } from '../support/redis-users.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+
+// A command is a process, and starting one takes its time on a busy machine.
+vi.setConfig({ testTimeout: 60_000 });
+
+/** A Redis as it should be, and a gateway on it, as its own user. */
+async function setUp(settings: Record<string, string> = {}) {
+  const server = await startRedisServer({
+    appendonly: 'yes',
+    'maxmemory-policy': 'noeviction',
+    dir: await temporaryFolder(),
+  });
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  redis.on('error', () => {});
+  cleanUp(() => redis.disconnect());
+  await installUsers(redis);
+  const stack = await startStack({
+    REDIS_URL: urlOf('gateway', server.url),
+    REDIS_TIMEOUT_MS: '2000',
+    ...settings,
+  });
+  return { server, redis, stack };
+}
+
+async function examine(stack: Stack): Promise<Finding[]> {
+  const { status, json } = await stack.admin('GET', '/doctor');
+  expect(status).toBe(200);
+  return (json as { findings: Finding[] }).findings;
+}
+
+const badOf = async (stack: Stack) => (await examine(stack)).filter(({ status }) => status !== 'good');
+
+test('where everything is as it should be, it says so of everything', async () => {
+  const { stack } = await setUp();
+  const findings = await examine(stack);
+  expect(findings.map(({ about, status }) => `${status} ${about}`)).toEqual([
+    'good redis',
+    'good redis memory',
+    'good redis persistence',
+    'good redis user',
+    'good redis clock',
+    `good core ${stack.core}`,
+    'good plan table',
+  ]);
+  expect(findings[0]?.found).toMatch(/^Redis \d+\.\d+\.\d+, a primary, answers in \d+\.\d ms$/);
+});
+
+test.for([
+  [
+    'evicts',
+    [['CONFIG', 'SET', 'maxmemory', '1gb', 'maxmemory-policy', 'allkeys-lru']],
+    'fault',
+    /API keys may be evicted/,
+  ],
+  ['would evict', [['CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru']], 'warning', /with no maxmemory yet/],
+  ['is nearly full', [['CONFIG', 'SET', 'maxmemory', '1100kb']], 'warning', /% of maxmemory is used/],
+  ['keeps no append-only file', [['CONFIG', 'SET', 'appendonly', 'no']], 'warning', /no append-only file/],
+  ['is a replica', [['REPLICAOF', '127.0.0.1', '1']], 'fault', /a replica/],
+  [
+    'holds a value that is no limit',
+    [['HSET', 'gateway:plans', 'free.minute', '60,']],
+    'fault',
+    /^free.minute is 60,; 60 stays in force$/,
+  ],
+  ['holds a field that no plan has', [['HSET', 'gateway:plans', 'fre.minute', '60']], 'fault', /^fre.minute is 60/],
+  ['has a plan in shadow mode', [['HSET', 'gateway:plans', 'pro.mode', 'shadow']], 'warning', /^pro is in shadow mode/],
+  [
+    'holds no table',
+    [
+      ['DEL', 'gateway:plans'],
+      ['SET', 'gateway:plans', 'x'],
+    ],
+    'fault',
+    /cannot be read/,
+  ],
+] as const)('a Redis that %s is told of, with what to do', async ([, commands, status, found]) => {
+  const { redis, stack } = await setUp();
+  for (const [name, ...parameters] of commands) await redis.call(name, ...parameters);
+  await expect
+    .poll(() => badOf(stack))
+    .toEqual([
+      expect.objectContaining({ status, found: expect.stringMatching(found), advice: expect.stringMatching(/./) }),
+    ]);
+});
+
+test('a Redis that is gone is told of, and so is a core', async () => {
+  const { server, stack } = await setUp({ CORE_URL: 'http://127.0.0.1:1' });
+  await server.stop();
+  const findings = await badOf(stack);
+  expect(findings.map(({ about, status }) => `${status} ${about}`)).toEqual([
+    'fault redis',
+    'fault core http://127.0.0.1:1',
+  ]);
+  expect(findings.map(({ found }) => found)).toEqual(Array(2).fill(expect.stringMatching(/^gives no answer: ./)));
+});
+
+test('a core that asks for another token is told of, and the default user of Redis', async () => {
+  const { stack: other } = await setUp({ CORE_TOKEN: 'token-of-the-core-here' });
+  const { server } = await setUp();
+  const stack = await startStack({
+    REDIS_URL: urlOf('admin', server.url),
+    CORE_URL: other.core,
+    CORE_TOKEN: 'another-token-than-that',
+  });
+  expect(await badOf(stack)).toEqual([
+    expect.objectContaining({ about: `core ${other.core}`, status: 'fault', found: 'does not take our token' }),
+  ]);
+  const plain = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
+  cleanUp(plain.stop);
+  expect(await badOf(await startStack({ REDIS_URL: plain.url, REDIS_TIMEOUT_MS: '2000' }))).toEqual([
+    expect.objectContaining({ about: 'redis user', status: 'warning' }),
+  ]);
+});
+
+test('every node of a cluster is looked at, and slots that nobody serves', async () => {
+  const cluster = await startRedisCluster();
+  const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: '2000' });
+  const findings = await examine(stack);
+  expect(findings[0]).toMatchObject({ about: 'redis cluster', status: 'good' });
+  expect(new Set(findings.map(({ about }) => about))).toEqual(
+    new Set([
+      'redis cluster',
+      ...cluster.nodes.flatMap(({ port }) =>
+        ['', ' memory', ' persistence', ' user', ' clock'].map((thing) => `redis 127.0.0.1:${port}${thing}`),
+      ),
+      `core ${stack.core}`,
+      'plan table',
+    ]),
+  );
+  await cluster.nodes[0]?.redis.cluster('DELSLOTS', 0, 1);
+  const incomplete = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: '2000' });
+  expect((await examine(incomplete))[0]).toMatchObject({
+    about: 'redis cluster',
+    status: 'fault',
+    found: '2 of 16384 slots are served by nobody',
+  });
+});
+
+test('ctl doctor tells a person, and ends with 1 where there is a fault', async () => {
+  const { redis, stack } = await setUp();
+  const environment = { ADMIN_PORT: new URL(stack.adminUrl).port, ADMIN_TOKEN: 'token-of-the-tests' };
+  const doctor = (...options: string[]) =>
+    startProcess(process.execPath, ['gateway/admin/cli.ts', ...options, 'doctor'], environment).ended;
+  const fine = await doctor();
+  expect([fine.code, fine.err]).toEqual([0, '']);
+  expect(fine.out).toMatch(/^good {5}redis user +gateway$/m);
+  await redis.config('SET', 'maxmemory', '1gb', 'maxmemory-policy', 'volatile-lru');
+  const ill = await doctor();
+  expect([ill.code, ill.err]).toEqual([1, '']);
+  expect(ill.out).toMatch(
+    /^fault {4}redis memory +maxmemory-policy is volatile-lru: API keys may be evicted\n +CONFIG SET maxmemory-policy noeviction$/m,
+  );
+  expect(JSON.parse((await doctor('--json')).out)).toMatchObject({ findings: expect.any(Array) });
+});
