@@ -136,7 +136,7 @@ test('every node of a cluster is looked at, and slots that nobody serves', async
       'plan table',
     ]),
   );
-  await cluster.nodes[0]?.redis.cluster('DELSLOTS', 0, 1);
+  for (const { redis } of cluster.nodes) await redis.cluster('DELSLOTS', 0, 1);
   const incomplete = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: '2000' });
   expect((await examine(incomplete))[0]).toMatchObject({
     about: 'redis cluster',
