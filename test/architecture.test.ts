@@ -51,6 +51,7 @@ test.for([
   ['gateway/edge', /^gateway\/(access|respond|upstream|admin|gateway|exchange|start)/, 'knows no other step'],
   ['gateway/respond', /^gateway\/(edge|upstream|admin|gateway|start)/, 'knows no other step'],
   ['gateway/reference', /^gateway\/(edge|upstream|admin|gateway|start)/, 'knows no step before or behind it'],
+  ['gateway/traffic', /^gateway\/(edge|respond|admin|gateway|start)/, 'knows no step of a request'],
   ['gateway/admin', /^gateway\/(edge|respond|upstream|gateway|exchange|start)/, 'knows no step of a request'],
 ] as const)('%s %3$s', ([folder, forbidden]) => {
   expect(importsOf(folder, forbidden)).toEqual([]);

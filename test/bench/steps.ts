@@ -49,6 +49,8 @@ const request = {
   headers: { host: '127.0.0.1:8080', authorization: `Bearer ${hot}` },
   rawHeaders,
 } as unknown as IncomingMessage;
+const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+const traced = { headers: { traceparent } } as unknown as IncomingMessage;
 const standing: Standing = {
   outcome: 'admitted',
   now: 1_795_236_994_000_000,
@@ -96,7 +98,8 @@ const computed = timeEach({
     traffic.answered(answered);
     coreCounts.answered(stage.coreUrl, 1.2);
   },
-  'trace: begun here': () => traceHeaders(traceOf(request)),
+  'trace, begun here': () => traceHeaders(traceOf(request)),
+  'trace, continued': () => traceHeaders(traceOf(traced)),
 });
 
 /** µs of this process's CPU for one call of many, so many of them in flight. */

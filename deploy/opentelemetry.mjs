@@ -1,0 +1,40 @@
+/**
+ * Spans of gateway and core by OpenTelemetry, for those who want them; nothing of it is a dependency. Beside the services'
+ * own packages it needs
+ *
+ *     npm install --no-save @opentelemetry/api @opentelemetry/sdk-node \
+ *       @opentelemetry/instrumentation-http @opentelemetry/instrumentation-undici
+ *
+ * and is loaded before a service, which is otherwise started as ever. Where spans go is for the SDK's own settings to say:
+ *
+ *     OTEL_SERVICE_NAME=gateway OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 \
+ *       node --import ./deploy/opentelemetry.mjs gateway/main.ts
+ */
+import { IncomingMessage } from 'node:http';
+import { context, propagation, trace } from '@opentelemetry/api';
+import { HttpInstrumentation } from '@opentelemetry/instrumentation-http';
+import { UndiciInstrumentation } from '@opentelemetry/instrumentation-undici';
+import { NodeSDK } from '@opentelemetry/sdk-node';
+
+const OURS = new Set(['traceparent', 'tracestate']);
+
+/** The service's log and all behind it go by the trace of the span that has begun, which is its caller's if there is one. */
+function nameTrace(span, request) {
+  if (!(request instanceof IncomingMessage)) return;
+  for (const name of OURS) delete request.headers[name];
+  propagation.inject(trace.setSpan(context.active(), span), request.headers);
+}
+
+/** The library adds the trace of its own span to a request: ours, which names the same trace, would be a second one. */
+function leaveToTheLibrary(_span, request) {
+  const { headers } = request;
+  for (let at = headers.length - 2; at >= 0; at -= 2)
+    if (OURS.has(String(headers[at]).toLowerCase())) headers.splice(at, 2);
+}
+
+new NodeSDK({
+  instrumentations: [
+    new HttpInstrumentation({ requestHook: nameTrace }),
+    new UndiciInstrumentation({ requestHook: leaveToTheLibrary }),
+  ],
+}).start();
