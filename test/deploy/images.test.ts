@@ -110,12 +110,13 @@ test('an image has the packages that run, and neither those for development nor 
 });
 
 test('what images set are settings with values that are taken, and the user is a number that is not root', () => {
-  for (const [name, read] of [
-    ['core', readCoreSettings],
-    ['gateway', readGatewaySettings],
+  for (const [name, read, asked] of [
+    ['core', readCoreSettings, 'PORT'],
+    ['gateway', readGatewaySettings, 'ADMIN_PORT'],
   ] as const) {
-    const { environment, user } = imageOf(name).settings;
-    const settings = read(environment);
+    const { environment, user, health } = imageOf(name).settings;
+    const settings: Record<string, unknown> = read(environment);
+    expect(health.at(-1)).toContain(`\${process.env.${asked} ?? ${settings[asked]}}`);
     for (const setting of Object.keys(environment)) expect(settings).toHaveProperty(setting);
     expect(user).toMatch(/^[1-9]\d*:[1-9]\d*$/);
     const secrets = instructionsFor(stages, name).filter(({ text }) => /TOKEN|PASSWORD|SECRET/i.test(text));
