@@ -148,5 +148,6 @@ test('both run from a tree that nobody can write, tell their health, answer, and
   expect((await send(`http://127.0.0.1:${PORT}/docs/`)).text).toContain('swagger-ui');
   const plans = await gateway.run(['node', 'gateway/admin/cli.ts', 'plans', 'show'], environment).ended;
   expect(plans).toMatchObject({ code: 0, out: expect.stringContaining('enterprise'), err: '' });
-  for (const started of running) expect(await stop(started)).toMatchObject({ code: 0, err: '' });
+  const ended = await Promise.all(running.map(stop));
+  expect(ended).toMatchObject(running.map(() => ({ code: 0, err: '' })));
 }, 60_000);

@@ -29,7 +29,7 @@ export async function replay(stages: readonly Stage[]): Promise<Folders> {
 async function makeStage({ from, instructions }: Stage, folder: string, folders: Folders): Promise<void> {
   const base = folders.get(from);
   if (base === undefined) await mkdir(folder);
-  else execFileSync('cp', ['-al', base, folder]);
+  else link(base, folder);
   let workingFolder = base === undefined ? folder : join(folder, 'app');
   for (const instruction of instructions) {
     if (instruction.name === 'WORKDIR') workingFolder = join(folder, instruction.text);
@@ -39,14 +39,18 @@ async function makeStage({ from, instructions }: Stage, folder: string, folders:
   }
 }
 
+/** What is made once is written no more, so stages can share it. */
+const link = (source: string, target: string) => execFileSync('cp', ['-al', source, target]);
+
 /** COPY: a folder's content goes into the place that is named; a file into it, where that ends with a slash. */
 async function copy({ text, flags }: Instruction, workingFolder: string, folders: Folders): Promise<void> {
   const paths = text.split(' ');
   const target = resolve(workingFolder, paths.at(-1) ?? '');
   for (const path of paths.slice(0, -1)) {
     const source = flags.from === undefined ? await contextPath(path) : join(folders.get(flags.from) ?? '', path);
-    const isInto = paths.at(-1)?.endsWith('/');
-    await cp(source, isInto ? join(target, path) : target, { recursive: true, verbatimSymlinks: true });
+    const place = paths.at(-1)?.endsWith('/') ? join(target, path) : target;
+    if (flags.from === undefined) await cp(source, place, { recursive: true, verbatimSymlinks: true });
+    else link(source, place);
   }
 }
 
