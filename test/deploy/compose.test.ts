@@ -9,7 +9,7 @@ import { readGatewaySettings } from '../../gateway/config.ts';
 import { type ComposeService, composeText, freshSecrets, readCompose } from '../support/compose.ts';
 import { imageSettings, readDockerfile } from '../support/dockerfile.ts';
 import { LONGEST_STOP_MS } from '../support/drain.ts';
-import { checkConfiguration } from '../support/haproxy.ts';
+import { CONFIGURATION, checkConfiguration } from '../support/haproxy.ts';
 import { ROOT } from '../support/process.ts';
 
 const secrets = freshSecrets();
@@ -50,7 +50,8 @@ test('every secret that is asked for is in the example file, which has a place f
   expect(() => readCompose({})).toThrow('is in no .env');
 });
 
-test('secrets are in environments and nowhere else', () => {
+test('secrets are in environments and nowhere else, and .env is committed by nobody', () => {
+  expect(readFileSync(join(ROOT, '.gitignore'), 'utf8').split('\n')).toContain('.env');
   const bare = services.map(([, { environment: _, ...rest }]) => rest);
   const text = JSON.stringify(bare);
   expect(Object.values(secrets).filter((secret) => text.includes(secret))).toEqual([]);
@@ -67,7 +68,7 @@ describe.each(services)('%s', (name, service) => {
     expect(service).not.toHaveProperty('privileged');
     expect(service).not.toHaveProperty('cap_add');
     const image = service.build && imageSettings(readDockerfile(), service.build.target).health;
-    expect(image ?? service.healthcheck?.test).not.toEqual([]);
+    expect((image ?? service.healthcheck?.test ?? []).length).toBeGreaterThan(1);
     for (const [other, { condition }] of Object.entries(service.depends_on ?? {})) {
       expect(Object.keys(compose.services)).toContain(other);
       expect(condition).toBe('service_healthy');
@@ -143,6 +144,9 @@ test('haproxy asks the gateways where they are, is trusted by them, and takes th
     expect(settings.TRUSTED_PROXIES).toEqual([addressOf('haproxy')]);
   }
   expect(checkConfiguration(environment)).toEqual({ status: 0, said: '' });
+  const [, hardStop] = /^ *hard-stop-after (\S+)$/m.exec(readFileSync(CONFIGURATION, 'utf8')) ?? [];
+  expect(serviceOf('haproxy').stop_signal).toBe('SIGUSR1');
+  expect(seconds(serviceOf('haproxy').stop_grace_period)).toBeGreaterThan(seconds(hardStop ?? ''));
 });
 
 test('Prometheus scrapes every gateway and core where it answers, and Grafana asks Prometheus', () => {

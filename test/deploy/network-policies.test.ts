@@ -23,7 +23,7 @@ const PODS: Readonly<Record<string, Pod>> = {
 const PORTS = [7001, 8080, 9090, 6379, 5432, 22, 443];
 
 test('pods are reached by those who need them, where they need them, and by nobody else', () => {
-  const ours = workloadsOf(manifests).map(({ name }) => name);
+  const ours = [...workloadsOf(manifests).map(({ name }) => name), 'another pod here'];
   const reached = ours.map((target) => [
     target,
     Object.keys(PODS).flatMap((name) =>
@@ -37,6 +37,7 @@ test('pods are reached by those who need them, where they need them, and by nobo
     core: ['gateway 7001', 'prometheus 7001', 'order-desk 7001', 'warehouse 7001'],
     redis: ['gateway 6379'],
     postgres: ['core 5432'],
+    'another pod here': [],
   });
 });
 

@@ -6,7 +6,7 @@ import { installPackage, pathOf } from './install.ts';
 import { freePort } from './port.ts';
 import { ROOT, type Started, startProcess } from './process.ts';
 
-const CONFIGURATION = join(ROOT, 'deploy/haproxy.cfg');
+export const CONFIGURATION = join(ROOT, 'deploy/haproxy.cfg');
 
 /** A haproxy with the configuration that the project ships. */
 export interface Haproxy extends Started {
