@@ -53,5 +53,6 @@ test('it tells that Redis is away, that it is back, that a stored value is rejec
   await stack.stop();
   await isTold('silent');
   expect(await state.innerText()).toMatch(/^The gateway does not answer\./);
+  await page.getByText('A second, now: not known.').waitFor();
   expect(ofThePage(faults)).toEqual([]);
 });

@@ -40,6 +40,7 @@ test('an operator edits a plan, issues a key, sees it banned, lifts the ban, and
   await question(page).getByLabel('Name').fill('acme');
   await question(page).getByRole('button', { name: 'Issue' }).click();
   const key = await question(page).getByLabel('API key').inputValue();
+  await page.keyboard.press('Escape');
   await question(page).getByRole('button', { name: 'Copy' }).click();
   await question(page).getByText('Copied.').waitFor();
   expect(await page.evaluate('navigator.clipboard.readText()')).toBe(key);
@@ -168,7 +169,9 @@ test('a key is disabled, enabled, rotated, banned and, once that is confirmed, r
 
   const revoke = row.getByRole('button', { name: 'Revoke … zoo' });
   await revoke.click();
-  await question(page).getByRole('button', { name: 'Cancel' }).click();
+  // Nobody revokes by pressing Enter once too often.
+  await page.keyboard.press('Enter');
+  await question(page).waitFor({ state: 'detached' });
   expect((await ask(key)).status).toBe(429);
   await revoke.click();
   await question(page).getByRole('button', { name: 'Revoke for good' }).click();

@@ -38,6 +38,9 @@ test('npm start opens the store: a key per plan, a curl line that works, and all
     body: '{"name":"Rex","categoryId":1}',
   });
   expect(added.status).toBe(201);
+  const consoleUrl = /admin +(\S+)/.exec(first.out())?.[1] ?? '';
+  expect((await send(consoleUrl)).headers['content-type']).toMatch(/^text\/html/);
+  expect(first.out()).toContain(`token in ${DATA_DIR}/admin-token`);
   expect((await stat(`${DATA_DIR}/demo-keys.json`)).mode & 0o777).toBe(0o600);
   expect(await readFile(`${DATA_DIR}/keys.json`, 'utf8')).not.toContain(first.keys[0]?.slice(16, 48));
 

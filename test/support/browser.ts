@@ -25,13 +25,14 @@ export interface WatchedPage {
   readonly faults: string[];
 }
 
-/** A page in a session of its own, not yet anywhere. */
+/** A page in a session of its own, not yet anywhere. Gone after the test: one that stays goes on asking. */
 export async function watchedPage(
   browser: Browser,
   origin: string,
   options: Parameters<Browser['newPage']>[0] = {},
 ): Promise<WatchedPage> {
   const page = await browser.newPage(options);
+  cleanUp(() => page.close());
   const faults: string[] = [];
   page.on('pageerror', ({ message }) => faults.push(message));
   page.on('console', (message) => void (message.type() === 'error' && faults.push(message.text())));

@@ -53,9 +53,9 @@ export const inDigits = (rate) => rate.toFixed(1);
 
 function inWords(samples, outcomes) {
   const known = samples.filter(({ rates }) => rates !== null);
-  const last = known.at(-1);
-  if (last === undefined) return 'Nothing has been counted yet.';
-  const now = outcomes.map((outcome) => `${inDigits(last.rates[outcome])} ${outcome}`).join(', ');
+  if (known.length === 0) return 'Nothing has been counted yet.';
+  const { rates } = samples.at(-1);
+  const now = rates && outcomes.map((outcome) => `${inDigits(rates[outcome])} ${outcome}`).join(', ');
   const most = outcomes.map((outcome) => inDigits(Math.max(...known.map(({ rates }) => rates[outcome])))).join(', ');
-  return `A second, now: ${now}. The most in these two minutes: ${most}.`;
+  return `A second, now: ${now ?? 'not known'}. The most in these two minutes: ${most}.`;
 }

@@ -44,6 +44,8 @@ export function ask({ title, content = [], fields = [], confirm, isDangerous = f
   const fault = element('p', { class: 'fault', role: 'alert' });
   const yes = element('button', { class: isDangerous ? 'main danger' : 'main' }, confirm);
   const dialog = show(title, [...content, ...fields.map(({ root }) => root), fault], [yes], 'Cancel');
+  // Where there is nothing to fill in, a key that is pressed once too often must not be a yes.
+  if (fields.length === 0) dialog.querySelector('button[type=button]').focus();
   dialog.querySelector('form').addEventListener('submit', async (event) => {
     event.preventDefault();
     if (yes.getAttribute('aria-disabled') === 'true') return;
@@ -82,9 +84,9 @@ function showFaults(thrown, fields, fault) {
   fields.find(({ name }) => name in faults)?.input.focus();
 }
 
-/** Shows something to be read, and gone for good when it is closed. */
+/** Shows something to be read, and gone for good when it is closed: which Escape does not do at once. */
 export function inform({ title, content, done }) {
-  show(title, content, [], done);
+  show(title, content, [], done).addEventListener('cancel', (event) => event.preventDefault());
 }
 
 function show(title, content, buttons, close) {
