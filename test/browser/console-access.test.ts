@@ -44,6 +44,8 @@ test('a wrong token is told in words, and so is the wait after ten of them', asy
   await logIn(page, 'wrong-token-of-the-tests');
   await page.getByText('This is not the token of this gateway.').waitFor();
   expect(await page.evaluate('sessionStorage.length')).toBe(0);
+  await logIn(page, 'no header – carries this');
+  await page.getByText('This is not the token of this gateway.').waitFor();
   const guesses = Array.from({ length: 9 }, () => send(`${other.adminUrl}/plans`, { key: randomUUID() }));
   expect((await Promise.all(guesses)).map(({ status }) => status)).toEqual(Array(9).fill(401));
   await logIn(page);

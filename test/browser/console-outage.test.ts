@@ -44,6 +44,8 @@ test('it tells that Redis is away, that it is back, that a stored value is rejec
   await expect.poll(() => page.locator('#plan-free-minute').inputValue()).toBe('61');
 
   await server.stop();
+  // With no client to decide on, what shows it is that nothing can be read.
+  await page.locator('#state[data-state="away"]', { hasText: 'Redis is away.' }).waitFor();
   await isTold('local');
   expect(await state.innerText()).toMatch(/^Redis is away\. Decisions are local/);
   await server.restart();

@@ -151,6 +151,10 @@ test('a key is disabled, enabled, rotated, banned and, once that is confirmed, r
   expect((await ask(old)).status).toBe(401);
   await row.getByRole('button', { name: 'Enable zoo' }).click();
   await row.getByText('active').waitFor();
+  await stack.admin('PATCH', `/keys/${old.slice(3, 15)}`, { name: 'zoo of old' });
+  await row.getByRole('button', { name: 'Disable zoo of old' }).waitFor();
+  await stack.admin('PATCH', `/keys/${old.slice(3, 15)}`, { name: 'zoo' });
+  await row.getByRole('button', { name: 'Disable zoo', exact: true }).waitFor();
 
   await row.getByRole('button', { name: 'Rotate … zoo' }).click();
   await question(page).getByRole('button', { name: 'Rotate' }).click();

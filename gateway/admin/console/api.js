@@ -27,6 +27,8 @@ export class Unreachable extends Error {}
  * @throws {ApiError|Unreachable}
  */
 export async function callApi(method, path, { body, ifMatch, token = keptToken() } = {}) {
+  // What was under way when somebody logged out asks no more.
+  if (token === null) throw new Unreachable('Nobody is logged in.');
   const headers = { Authorization: `Bearer ${token}` };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   if (ifMatch !== undefined) headers['If-Match'] = ifMatch;

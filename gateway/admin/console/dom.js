@@ -53,6 +53,9 @@ export function makeRow(columns, cells) {
 const emptyRow = (columns, text) =>
   element('tr', { role: 'row', class: 'empty' }, element('td', { role: 'cell', colspan: String(columns) }, text));
 
+/** Who has another name has another row: its buttons say whom they are about. */
+const keyOf = ({ id, name = '' }) => `${id} ${name}`;
+
 /**
  * Shows items as rows. The row of an item that stays is kept and only updated, and with it where the keyboard is.
  * @param make makes an item's row: `{ row, update(item) }`
@@ -71,9 +74,9 @@ export class Rows {
 
   /** @param empty what is said where there are none */
   show(items, empty) {
-    const kept = new Map(items.map((item) => [item.id, this.#shown.get(item.id) ?? this.#make(item)]));
+    const kept = new Map(items.map((item) => [keyOf(item), this.#shown.get(keyOf(item)) ?? this.#make(item)]));
     this.#shown = kept;
-    for (const item of items) kept.get(item.id).update(item);
+    for (const item of items) kept.get(keyOf(item)).update(item);
     const rows = items.length > 0 ? [...kept.values()].map(({ row }) => row) : [emptyRow(this.#columns, empty)];
     this.#place(rows);
   }

@@ -14,6 +14,8 @@ import { forgetAuthor } from './who.js';
 const TRAFFIC_EVERY_MS = 1_000;
 const LISTS_EVERY_MS = 3_000;
 
+const WRONG_TOKEN = 'This is not the token of this gateway.';
+
 const main = document.querySelector('main');
 const form = document.querySelector('#log-in');
 const token = document.querySelector('#token');
@@ -24,8 +26,10 @@ let ending = new AbortController();
 form.addEventListener('submit', async (event) => {
   event.preventDefault();
   setText(fault, '');
+  const typed = token.value.trim();
+  // What no header can carry is no token, and would not even be sent.
+  if (!/^[\x21-\x7e]+$/.test(typed)) return setText(fault, WRONG_TOKEN);
   try {
-    const typed = token.value.trim();
     await callApi('GET', '/plans', { token: typed });
     keepToken(typed);
     open();
@@ -47,7 +51,7 @@ function askForToken() {
 }
 
 function inWords({ status, message, retryAfter }) {
-  if (status === 401) return 'This is not the token of this gateway.';
+  if (status === 401) return WRONG_TOKEN;
   if (status === 429) return `Too many wrong tokens from here. Wait ${retryAfter} s before the next.`;
   return message;
 }
@@ -63,8 +67,11 @@ function open() {
 }
 
 function keepUpToDate(signal) {
-  const lists = () => settled([keys, bans].map((section) => section.refresh()));
-  const all = () => settled([plans, history, keys, bans].map((section) => section.refresh()));
+  const refresh = async (...sections) => {
+    traffic.isStoreAway = await settled(sections.map((section) => section.refresh()));
+  };
+  const lists = () => refresh(keys, bans);
+  const all = () => refresh(plans, history, keys, bans);
   const [plans, history] = [new Plans(all), new History(all)];
   const [keys, bans] = [new Keys(lists), new Bans(lists)];
   const traffic = new Traffic();
@@ -74,7 +81,7 @@ function keepUpToDate(signal) {
       const table = await traffic.refresh();
       if (signal.aborted || table === undefined) return;
       plans.showRejected(table.rejected);
-      if (table.version !== plans.version) await settled([plans.refresh(), history.refresh()]);
+      if (table.version !== plans.version) await refresh(plans, history);
     },
     TRAFFIC_EVERY_MS,
     signal,
@@ -82,13 +89,19 @@ function keepUpToDate(signal) {
   repeat(lists, LISTS_EVERY_MS, signal);
 }
 
-/** What the gateway refuses is told; that it does not answer, the state of the page tells already. */
+/**
+ * What the gateway refuses is told. That it does not answer, the state of the page tells already.
+ * @returns whether keys and plans are out of the gateway's reach
+ */
 async function settled(tasks) {
+  let isStoreAway = false;
   for (const { reason } of await Promise.allSettled(tasks)) {
     if (reason === undefined || reason instanceof Unreachable || reason.status === 401) continue;
     if (!(reason instanceof ApiError)) throw reason;
-    tell(reason.message);
+    if (reason.status === 503) isStoreAway = true;
+    else tell(reason.message);
   }
+  return isStoreAway;
 }
 
 /** Leaves nothing behind: no token, no data on the page, no question open. */

@@ -9,8 +9,11 @@ const OUTCOMES = ['admitted', 'refused', 'banned'];
 const SHARED = 'No outage: every limit is exact.';
 const LOCAL =
   'Redis is away. Decisions are local: this gateway goes on from what it last knew, and keys that it has not seen get 503.';
+const AWAY = 'Redis is away. Keys, bans and plans cannot be read; what is shown of them is old.';
 
 export class Traffic {
+  /** Set by who reads them: nobody else notices while no client asks for anything. */
+  isStoreAway = false;
   #samples = [];
   #last;
   #chart = new Chart();
@@ -26,7 +29,9 @@ export class Traffic {
       const { body } = await callApi('GET', '/traffic');
       this.#add(ratesBetween(this.#last, body.totals, body.since));
       this.#last = { totals: body.totals, since: body.since, at: performance.now() };
-      this.#tellState(body.mode, body.mode === 'local' ? LOCAL : SHARED);
+      if (body.mode === 'local') this.#tellState('local', LOCAL);
+      else if (this.isStoreAway) this.#tellState('away', AWAY);
+      else this.#tellState('shared', SHARED);
       return body.planTable;
     } catch (thrown) {
       this.#add(null);
