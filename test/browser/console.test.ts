@@ -1,5 +1,6 @@
 import type { Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
+import { fieldsOf, PLAN_MODES, PLAN_NAMES } from '../../gateway/access/plans.ts';
 import { openBrowser } from '../support/browser.ts';
 import { agree, openConsole, question, reviewPlan, rowOf } from '../support/console.ts';
 import { type Answer, send } from '../support/http.ts';
@@ -99,6 +100,36 @@ test('a conflict of two editors is told, with what is in force now, and what was
   expect(one.faults).toEqual([]);
   // The browser itself notes a 409, as it does whatever a page makes of it.
   expect(other.faults).toEqual([expect.stringContaining('409')]);
+});
+
+test('a plan is put into shadow mode, and enforced again', async () => {
+  const { page, faults } = await openConsole(browser, stack);
+  const key = await stack.issueKey({ plan: 'pro', minute: 1, day: 1 });
+  await ask(key);
+  expect((await ask(key)).status).toBe(429);
+  for (const [mode, other, status] of [
+    ['shadow', 'enforce', 200],
+    ['enforce', 'shadow', 429],
+  ] as const) {
+    await page.getByLabel('pro: Mode').selectOption(mode);
+    await page.getByRole('button', { name: 'Review … pro' }).click();
+    expect(await question(page).getByRole('listitem').allInnerTexts()).toEqual([`mode: ${other} → ${mode}`]);
+    await agree(page, 'Apply');
+    await question(page).waitFor({ state: 'detached' });
+    expect((await ask(key)).status).toBe(status);
+  }
+  expect(faults).toEqual([]);
+});
+
+test('every plan is there, with every field that the gateway has for it', async () => {
+  const { page } = await openConsole(browser, stack);
+  const shown = page.locator('#plans tbody').locator('input, select').filter({ visible: true });
+  const ids = await shown.evaluateAll((fields) => fields.map(({ id }) => id));
+  expect(ids).toEqual(
+    PLAN_NAMES.flatMap((plan) => [...fieldsOf(plan), 'mode'].map((field) => `plan-${plan}-${field}`)),
+  );
+  const modes = await page.getByLabel('free: Mode').locator('option').allInnerTexts();
+  expect(modes).toEqual([...PLAN_MODES]);
 });
 
 test('a limit that is none is told at its field, in the words of the gateway, and goes nowhere', async () => {
