@@ -10,6 +10,7 @@ import type { Upgrades } from '../shared/upgrades.ts';
 import type { AddressAllowance } from './access/address-allowance.ts';
 import { holdsApiKey, parseApiKey } from './access/credential.ts';
 import { AccessUnavailable, type Limiter } from './access/limiter.ts';
+import type { RecentDecisions } from './access/recent-decisions.ts';
 import type { Standing, Verdict } from './access/verdict.ts';
 import { Admission } from './admission.ts';
 import { type CanonicalRequest, canonicalRequest } from './edge/canonical-request.ts';
@@ -32,6 +33,7 @@ import { openTunnel, type Upgrade } from './upstream/tunnel.ts';
 export interface GatewayParts {
   readonly routes: readonly GatewayRoute[];
   readonly limiter: Limiter;
+  readonly recent: RecentDecisions;
   readonly allowance: AddressAllowance;
   readonly forwarder: Forwarder;
   readonly tunnels: Tunnels;
@@ -65,6 +67,7 @@ export function createGateway(parts: GatewayParts): Gateway {
     const file = parts.reference.get(request.path);
     if (file !== undefined) return await serveReference(exchange, request, file, parts);
     const verdict = await decide(parts.limiter, admission, exchange, request);
+    parts.recent.note(exchange.id, exchange.keyId, verdict);
     admit(parts.allowance, exchange, verdict);
     exchange.route = router.find(request.method, request.path).route;
     if (holdsApiKey(request.target)) throw keyInTarget();

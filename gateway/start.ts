@@ -5,17 +5,18 @@ import { createMetrics, type Metrics } from '../shared/metrics.ts';
 import type { Running } from '../shared/run.ts';
 import { type RunningServer, startServer } from '../shared/server.ts';
 import { DEFAULT_LIMITS, type ServerLimits } from '../shared/server-limits.ts';
-import { createService, type ServiceOptions } from '../shared/service.ts';
+import { createService } from '../shared/service.ts';
 import { AddressAllowance } from './access/address-allowance.ts';
 import type { Access } from './access/limiter.ts';
 import { memoryAccess } from './access/memory/access.ts';
 import { PlanBook } from './access/plan-book.ts';
 import type { PlanTable } from './access/plans.ts';
+import { RecentDecisions } from './access/recent-decisions.ts';
 import { redisAccess } from './access/redis/access.ts';
 import { connect } from './access/redis/connect.ts';
 import { consoleRoutes } from './admin/console.ts';
 import { OperatorsGuard } from './admin/guard.ts';
-import type { AdminParts, TrafficSource } from './admin/parts.ts';
+import type { AboutGateway } from './admin/parts.ts';
 import { ROUTES as ADMIN_ROUTES } from './admin/routes.ts';
 import { keptToken } from './admin/token.ts';
 import type { GatewaySettings } from './config.ts';
@@ -52,6 +53,7 @@ export async function startGateway(
   const clients = await serveClients(settings, access, logger, metrics, limits, routes);
   const operators = await serveOperators(settings, access, logger, {
     metrics,
+    decisions: access.recent,
     isLocal: () => access.nodesAway() > 0,
     async check() {
       if (clients.stopping) throw new HttpError('unavailable', 'The service is stopping.');
@@ -67,9 +69,10 @@ export async function startGateway(
   };
 }
 
-/** Access, with the plans in force. */
+/** Access, with the plans in force, and what was decided by them last. */
 export interface PlannedAccess extends Access {
   readonly planBook: PlanBook;
+  readonly recent: RecentDecisions;
 }
 
 /** Opens what decisions are made by: keys, and plans that are read again and again. */
@@ -80,6 +83,7 @@ export async function openAccess(settings: GatewaySettings, logger: Logger): Pro
   return {
     ...access,
     planBook,
+    recent: new RecentDecisions(() => planBook.version),
     async close() {
       planBook.stop();
       await access.close();
@@ -114,6 +118,7 @@ export async function serveClients(
     ...createGateway({
       routes,
       limiter: access.limiter,
+      recent: access.recent,
       allowance,
       forwarder,
       tunnels,
@@ -156,9 +161,10 @@ export async function serveOperators(
   settings: GatewaySettings,
   access: PlannedAccess,
   logger: Logger,
-  { isLocal, ...about }: Pick<ServiceOptions<AdminParts>, 'metrics' | 'check'> & Pick<TrafficSource, 'isLocal'>,
+  { isLocal, decisions, ...about }: AboutGateway,
 ): Promise<RunningServer> {
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
+  const traffic = { since: new Date(), counted: about.metrics.counted, isLocal };
   return await startServer({
     host: settings.ADMIN_HOST,
     port: settings.ADMIN_PORT,
@@ -166,7 +172,8 @@ export async function serveOperators(
       routes: [...ADMIN_ROUTES, ...consoleRoutes()],
       parts: {
         ...access,
-        traffic: { since: new Date(), counted: about.metrics.counted, isLocal },
+        decisions,
+        traffic,
         examineOthers: async () => [
           ...(await access.examine()),
           ...(await examineCores(settings.CORE_URL, settings.CORE_TOKEN)),

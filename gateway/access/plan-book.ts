@@ -21,6 +21,7 @@ const REFRESH_MS = 250;
 export class PlanBook {
   #table: PlanTable = DEFAULT_PLANS;
   #stored: StoredPlans | undefined;
+  #version: string | undefined;
   #seeded = false;
   #changedAt = new Date();
   #rejected: readonly RejectedValue[] = [];
@@ -44,7 +45,7 @@ export class PlanBook {
 
   /** Of the table as it was last read; undefined before that. */
   get version(): string | undefined {
-    return this.#stored && versionOf(this.#stored);
+    return this.#version;
   }
 
   /** When the table in force came to be so in this process. */
@@ -85,6 +86,7 @@ export class PlanBook {
       this.#rejected = rejected;
       this.#alarm(rejected);
       this.#stored = stored;
+      this.#version = versionOf(stored);
       this.#readable = true;
     } catch (cause) {
       if (this.#readable) this.#logger.error({ err: cause }, 'plan table cannot be read; the last good one stays');

@@ -27,6 +27,7 @@ Colours are for terminals, and not with NO_COLOR. What cannot be undone is asked
 Examples:
   ctl keys create --plan pro --name acme       issue a key
   ctl keys show <id>                           its limits, what it has used, its ban
+  ctl keys explain --request <request id>      why a request was refused, to the request left
   ctl keys rotate <id> --grace 24h             a new secret; the old one works for a day
   ctl bans list
   ctl bans lift <id>

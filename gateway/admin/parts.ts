@@ -1,7 +1,8 @@
 import type { Family } from '../../shared/counts.ts';
-import type { Operation } from '../../shared/service.ts';
+import type { Operation, ServiceOptions } from '../../shared/service.ts';
 import type { KeyStore, PlanStore } from '../access/limiter.ts';
 import type { PlanBook } from '../access/plan-book.ts';
+import type { DecisionQuery, ToldDecision } from '../access/recent-decisions.ts';
 import type { Finding } from '../finding.ts';
 
 /** What the operators' operations work with. */
@@ -12,6 +13,13 @@ export interface AdminParts {
   readonly traffic: TrafficSource;
   /** How all that the gateway asks of others stands. */
   examineOthers(): Promise<Finding[]>;
+  readonly decisions: DecisionSource;
+}
+
+/** The last decisions of the processes that serve clients. */
+export interface DecisionSource {
+  /** The newest first. */
+  find(query: DecisionQuery): Promise<readonly ToldDecision[]> | readonly ToldDecision[];
 }
 
 /** What the processes that serve clients have counted, and how they decide. */
@@ -21,6 +29,11 @@ export interface TrafficSource {
   /** Whether any of them decides without a Redis that it should ask. */
   isLocal(): boolean;
 }
+
+/** What the operators' listener is told by whoever serves clients, in this process or in others. */
+export type AboutGateway = Pick<ServiceOptions<AdminParts>, 'metrics' | 'check'> &
+  Pick<TrafficSource, 'isLocal'> &
+  Pick<AdminParts, 'decisions'>;
 
 export type AdminOperation = Operation<AdminParts>;
 

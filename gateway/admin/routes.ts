@@ -1,5 +1,6 @@
 import type { ServiceRoute } from '../../shared/service.ts';
 import { liftBan, listBans, setBan } from './bans.ts';
+import { explainKey, explainRequest } from './decisions.ts';
 import { examine } from './doctor.ts';
 import { changeKey, rotateKey } from './key-changes.ts';
 import { createKey, getKey, listKeys, revokeKey } from './keys.ts';
@@ -22,6 +23,8 @@ export const ROUTES: readonly ServiceRoute<AdminParts>[] = [
   { name: 'changeKey', method: 'PATCH', path: '/keys/{id}', operation: changeKey },
   { name: 'revokeKey', method: 'DELETE', path: '/keys/{id}', operation: revokeKey },
   { name: 'rotateKey', method: 'POST', path: '/keys/{id}/rotate', operation: rotateKey },
+  { name: 'explainKey', method: 'GET', path: '/keys/{id}/explain', operation: explainKey },
+  { name: 'explainRequest', method: 'GET', path: '/decisions/{requestId}', operation: explainRequest },
   { name: 'setBan', method: 'PUT', path: '/keys/{id}/ban', operation: setBan },
   { name: 'liftBan', method: 'DELETE', path: '/keys/{id}/ban', operation: liftBan },
   { name: 'listBans', method: 'GET', path: '/bans', operation: listBans },

@@ -21,6 +21,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   const access = await openAccess(settings, logger);
   const operators = await serveOperators(settings, access, logger, {
     metrics: { ...metrics, expose: async () => await metrics.expose(await workers.metrics()) },
+    decisions: workers,
     isLocal: () => workers.isLocal,
     async check() {
       if (workers.stopping) throw new HttpError('unavailable', 'The service is stopping.');

@@ -3,7 +3,8 @@ import cluster from 'node:cluster';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { MetricsSnapshot } from '../../shared/metrics.ts';
 import type { StopMessage, Stopping } from '../../shared/run.ts';
-import type { FromWorker, MetricsRequest, TrafficReport } from './worker.ts';
+import type { DecisionQuery, ToldDecision } from '../access/recent-decisions.ts';
+import type { FromWorker, Question, TrafficReport } from './worker.ts';
 
 /** A worker as its primary sees it. */
 export interface WorkerProcess {
@@ -18,6 +19,8 @@ export interface WorkerProcess {
   kill(): void;
   /** How it is; undefined when it does not say in time. */
   metrics(): Promise<MetricsSnapshot | undefined>;
+  /** Its last decisions, the newest first; none when it does not say in time. */
+  decisions(query: DecisionQuery): Promise<ToldDecision[]>;
   /** What it last told of its clients; it goes on saying that when the process has ended. */
   traffic(): TrafficReport | undefined;
 }
@@ -32,7 +35,7 @@ export interface WorkerEnd {
 const START_WITHIN_MS = 30_000;
 /** Above what a server takes at most to stop: lame duck, lingering, grace. */
 const STOP_WITHIN_MS = 30_000;
-const METRICS_WITHIN_MS = 1_000;
+const ANSWER_WITHIN_MS = 1_000;
 /** Of its standard error: what a line of the log can hold that is still written in one piece. */
 const MAX_SAID = 2_000;
 
@@ -45,9 +48,11 @@ const NOT_FOR_WORKERS = { ADMIN_HOST: undefined, ADMIN_PORT: undefined, ADMIN_TO
  */
 cluster.schedulingPolicy = cluster.SCHED_NONE;
 
+let nextQuestion = 0;
+
 /** Starts a worker: this program once more, with its number as the argument. */
-export function forkWorker(number: number): WorkerProcess {
-  cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'] });
+export function forkWorker(place: number): WorkerProcess {
+  cluster.setupPrimary({ args: [String(place)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'] });
   const worker = cluster.fork(NOT_FOR_WORKERS);
   const child = worker.process;
   const stderr = keepErrors(child);
@@ -75,10 +80,25 @@ export function forkWorker(number: number): WorkerProcess {
     }
   }
 
-  const send = (message: StopMessage | MetricsRequest) => worker.isConnected() && worker.send(message, () => {});
+  const send = (message: StopMessage | Question) => worker.isConnected() && worker.send(message, () => {});
   const kill = () => void child.kill('SIGKILL');
+
+  /** What it answers; undefined when it does not in time. */
+  async function ask<T>(question: Question, answerIn: (message: FromWorker) => T | undefined): Promise<T | undefined> {
+    const { promise, resolve } = Promise.withResolvers<T>();
+    const listener = (message: FromWorker) => {
+      const answer = answerIn(message);
+      if (answer !== undefined) resolve(answer);
+    };
+    worker.on('message', listener);
+    send(question);
+    const answer = await Promise.race([promise, ended.then(() => undefined), sleep(ANSWER_WITHIN_MS)]);
+    worker.off('message', listener);
+    return answer ?? undefined;
+  }
+
   return {
-    number,
+    number: place,
     pid: child.pid,
     serving: untilServing(),
     ended,
@@ -90,14 +110,13 @@ export function forkWorker(number: number): WorkerProcess {
       clearTimeout(timer);
     },
     kill,
-    async metrics() {
-      const { promise, resolve } = Promise.withResolvers<MetricsSnapshot>();
-      const listener = (message: FromWorker) => 'metrics' in message && resolve(message.metrics);
-      worker.on('message', listener);
-      send({ ask: 'metrics' });
-      const snapshot = await Promise.race([promise, ended.then(() => undefined), sleep(METRICS_WITHIN_MS)]);
-      worker.off('message', listener);
-      return snapshot ?? undefined;
+    metrics: () => ask({ ask: 'metrics' }, (message) => ('metrics' in message ? message.metrics : undefined)),
+    async decisions(query) {
+      const number = nextQuestion++;
+      const told = await ask({ ask: 'decisions', query, number }, (message) =>
+        'decisions' in message && message.to === number ? message.decisions : undefined,
+      );
+      return (told ?? []).map((decision) => ({ ...decision, gateway: { ...decision.gateway, worker: place } }));
     },
     traffic: () => traffic,
   };

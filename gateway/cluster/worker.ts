@@ -3,6 +3,7 @@ import type { Family } from '../../shared/counts.ts';
 import type { Logger } from '../../shared/logger.ts';
 import { createMetrics, type MetricsSnapshot } from '../../shared/metrics.ts';
 import type { Running } from '../../shared/run.ts';
+import type { DecisionQuery, ToldDecision } from '../access/recent-decisions.ts';
 import type { GatewaySettings } from '../config.ts';
 import { openAccess, serveClients } from '../start.ts';
 
@@ -13,7 +14,8 @@ import { openAccess, serveClients } from '../start.ts';
 export type FromWorker =
   | { readonly gateway: string }
   | { readonly metrics: MetricsSnapshot }
-  | { readonly traffic: TrafficReport };
+  | { readonly traffic: TrafficReport }
+  | { readonly decisions: readonly ToldDecision[]; readonly to: number };
 
 export interface TrafficReport {
   readonly counted: readonly Family[];
@@ -23,9 +25,10 @@ export interface TrafficReport {
 
 const REPORT_EVERY_MS = 500;
 
-export interface MetricsRequest {
-  readonly ask: 'metrics';
-}
+/** What the primary asks. An answer about decisions bears the number of its question: several can be under way. */
+export type Question =
+  | { readonly ask: 'metrics' }
+  | { readonly ask: 'decisions'; readonly query: DecisionQuery; readonly number: number };
 
 /** The number that the primary gave this worker; undefined in any other process. */
 export const workerNumber = (): number | undefined => (cluster.isWorker ? Number(process.argv[2]) : undefined);
@@ -37,8 +40,9 @@ export async function startWorker(settings: GatewaySettings, logger: Logger): Pr
   const access = await openAccess(settings, logger);
   const metrics = createMetrics('gateway', workerNumber());
   const clients = await serveClients(settings, access, logger, metrics);
-  process.on('message', async (message: Partial<MetricsRequest>) => {
+  process.on('message', async (message: Question | { ask?: undefined }) => {
     if (message?.ask === 'metrics') tell({ metrics: await metrics.snapshot() });
+    if (message?.ask === 'decisions') tell({ decisions: access.recent.find(message.query), to: message.number });
   });
   const report = () => tell({ traffic: { counted: metrics.counted(), isLocal: access.nodesAway() > 0 } });
   const reporting = setInterval(report, REPORT_EVERY_MS).unref();

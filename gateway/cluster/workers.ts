@@ -2,6 +2,7 @@ import { type Family, sumOf } from '../../shared/counts.ts';
 import type { Logger } from '../../shared/logger.ts';
 import type { MetricsSnapshot } from '../../shared/metrics.ts';
 import type { Stopping } from '../../shared/run.ts';
+import type { DecisionQuery, ToldDecision } from '../access/recent-decisions.ts';
 import { Slot } from './slot.ts';
 
 /** The workers of a gateway: so many places, each with a process that serves clients. */
@@ -75,6 +76,13 @@ export class Workers {
     const serving = this.#slots.flatMap(({ current }) => current ?? []);
     const snapshots = await Promise.all(serving.map((worker) => worker.metrics()));
     return snapshots.filter((snapshot) => snapshot !== undefined);
+  }
+
+  /** The last decisions of those that serve, the newest first. */
+  async find(query: DecisionQuery): Promise<ToldDecision[]> {
+    const serving = this.#slots.flatMap(({ current }) => current ?? []);
+    const found = await Promise.all(serving.map((worker) => worker.decisions(query)));
+    return found.flat().sort((a, b) => ((a.at ?? '') < (b.at ?? '') ? 1 : -1));
   }
 
   async #renewEach(): Promise<void> {

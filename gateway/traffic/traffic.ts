@@ -48,6 +48,7 @@ export class Traffic {
   readonly #mode = new Label('mode', MODES);
   readonly #requests: Tally;
   readonly #decisions: Tally;
+  readonly #shadowRefusals: Tally;
   readonly #requestSeconds: Distribution;
   readonly #decisionSeconds: Distribution;
 
@@ -65,6 +66,11 @@ export class Traffic {
       this.#plan,
       this.#mode,
     );
+    this.#shadowRefusals = new Tally(
+      { name: 'gateway_shadow_refusals_total', help: 'Requests that a plan in shadow mode let through, by plan.' },
+      this.#plan,
+    );
+    for (const plan of PLAN_NAMES) this.#shadowRefusals.declare(plan);
     for (const outcome of OUTCOMES) {
       if (!isByPlan(outcome)) this.#decisions.declare(outcome, NONE, 'shared');
       else for (const plan of PLAN_NAMES) for (const mode of MODES) this.#decisions.declare(outcome, plan, mode);
@@ -92,6 +98,7 @@ export class Traffic {
     const plan = this.#plan.positionOf(exchange.plan);
     this.#requests.add(operation, positionOfStatus(exchange.status), plan);
     this.#requestSeconds.observe((performance.now() - exchange.startedAt) / 1_000, operation);
+    if (exchange.shadow !== undefined) this.#shadowRefusals.add(plan);
     if (exchange.decidedAt !== undefined)
       this.#decisionSeconds.observe((exchange.decidedAt - exchange.startedAt) / 1_000);
     if (exchange.outcome !== undefined)
@@ -104,7 +111,8 @@ export class Traffic {
   }
 
   families(): Family[] {
-    return [this.#requests, this.#decisions, this.#requestSeconds, this.#decisionSeconds].map((one) => one.family());
+    const all = [this.#requests, this.#decisions, this.#shadowRefusals, this.#requestSeconds, this.#decisionSeconds];
+    return all.map((one) => one.family());
   }
 }
 

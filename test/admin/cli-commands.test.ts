@@ -23,6 +23,7 @@ const COMMANDS: readonly [words: readonly string[], shown: Record<string, unknow
   [['keys', 'create', '--plan', 'pro', '--name', 'made'], { name: 'made', plan: 'pro', key: expect.any(String) }],
   [['keys', 'list', '--name', 'TES'], { total: expect.any(Number), keys: expect.any(Array) }],
   [['keys', 'show', '<id>'], { state: 'active', buckets: { minute: { limit: 60 }, day: { limit: 1_000 } } }],
+  [['keys', 'explain', '<id>'], { key: { state: 'active' }, decisions: [] }],
   [['keys', 'set', '<id>', '--plan', 'business', '--minute', '77'], { plan: 'business', minute: 77 }],
   [
     ['keys', 'rotate', '<id>', '--grace', '15m', '--yes'],
@@ -134,8 +135,8 @@ test('--help teaches: examples, exit codes, and the same for every command', asy
   expect([whole.code, whole.err]).toEqual([0, '']);
   expect(whole.out).toMatch(/Examples:.*keys create --plan pro.*Exit codes:.*3 {2}not found/s);
   const groups = await Promise.all(
-    [['keys', 'rotate'], ['bans', 'set'], ['plans', 'set'], ['plans', 'try'], ['usage']].map((words) =>
-      ctl(...words, '--help'),
+    [['keys', 'rotate'], ['bans', 'set'], ['plans', 'set'], ['plans', 'try'], ['usage'], ['keys', 'explain']].map(
+      (words) => ctl(...words, '--help'),
     ),
   );
   for (const { code, out } of groups) expect([code, out]).toEqual([0, expect.stringContaining('Example')]);

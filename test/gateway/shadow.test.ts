@@ -46,6 +46,7 @@ describe.for([
       refused: 0,
       shadowed: 3,
     });
+    expect((await stack.admin('GET', '/metrics')).text).toMatch(/^gateway_shadow_refusals_total\{plan="free"\} 3$/m);
     await stack.admin('PATCH', '/plans/free', { mode: 'enforce' });
     expect((await ask(stack, key)).status).toBe(429);
   });

@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
 import { PLAN_NAMES } from '../../access/plans.ts';
+import { addExplain } from './key-explain.ts';
 import { describeKey, describeKeys, type KeyView } from './key-text.ts';
 import type { Session } from './session.ts';
 import { limit, limitOrNone, seconds } from './values.ts';
@@ -21,6 +22,7 @@ export function addKeyCommands(program: Command, session: Session): void {
   addReading(keys, session);
   addIssuing(keys, session);
   addChanging(keys, session);
+  addExplain(keys, session);
 }
 
 function addReading(keys: Command, session: Session): void {
