@@ -42,17 +42,33 @@ test.for([
   ['shared', /^(gateway|core|deploy|test)\//, 'imports nothing else of ours'],
   ['core', /^(gateway|deploy|test)\//, 'knows no gateway'],
   ['gateway', /^(core|deploy|test)\//, 'knows no core'],
-  ['gateway/access', /^node:https?$|^gateway\/(edge|respond|upstream|admin|gateway|exchange|start)/, 'knows no HTTP'],
+  [
+    'gateway/access',
+    /^node:https?$|^gateway\/(edge|respond|upstream|admin|gateway|admit|pass-on|exchange|start)/,
+    'knows no HTTP',
+  ],
   [
     'gateway/upstream',
-    /^ioredis$|^gateway\/(access|edge|respond|admin|gateway|exchange|start)/,
+    /^ioredis$|^gateway\/(access|edge|respond|admin|gateway|admit|pass-on|exchange|start)/,
     'knows no Redis and no other step',
   ],
-  ['gateway/edge', /^gateway\/(access|respond|upstream|admin|gateway|exchange|start)/, 'knows no other step'],
-  ['gateway/respond', /^gateway\/(edge|upstream|admin|gateway|start)/, 'knows no other step'],
-  ['gateway/reference', /^gateway\/(edge|upstream|admin|gateway|start)/, 'knows no step before or behind it'],
+  [
+    'gateway/edge',
+    /^gateway\/(access|respond|upstream|admin|gateway|admit|pass-on|exchange|start)/,
+    'knows no other step',
+  ],
+  ['gateway/respond', /^gateway\/(edge|upstream|admin|gateway|admit|pass-on|start)/, 'knows no other step'],
+  [
+    'gateway/reference',
+    /^gateway\/(edge|upstream|admin|gateway|admit|pass-on|start)/,
+    'knows no step before or behind it',
+  ],
   ['gateway/traffic', /^gateway\/(edge|respond|admin|gateway|start)/, 'knows no step of a request'],
-  ['gateway/admin', /^gateway\/(edge|respond|upstream|gateway|exchange|start)/, 'knows no step of a request'],
+  [
+    'gateway/admin',
+    /^gateway\/(edge|respond|upstream|gateway|admit|pass-on|exchange|start)/,
+    'knows no step of a request',
+  ],
 ] as const)('%s %3$s', ([folder, forbidden]) => {
   expect(importsOf(folder, forbidden)).toEqual([]);
 });

@@ -1,0 +1,53 @@
+import { bearerToken } from '../shared/bearer.ts';
+import { HttpError, unavailable } from '../shared/errors.ts';
+import type { AddressAllowance } from './access/address-allowance.ts';
+import { parseApiKey } from './access/credential.ts';
+import { AccessUnavailable, type Limiter } from './access/limiter.ts';
+import type { Verdict } from './access/verdict.ts';
+import type { Admission } from './admission.ts';
+import type { CanonicalRequest } from './edge/canonical-request.ts';
+import type { Exchange } from './exchange.ts';
+
+/** Whether a request may: who it is from, the decision on it, and what follows from that. */
+
+/** @throws {HttpError} 503, before the decision has cost anything, where the gateway has too much to do */
+export async function decide(
+  limiter: Limiter,
+  admission: Admission,
+  exchange: Exchange,
+  { authorization }: CanonicalRequest,
+): Promise<Verdict> {
+  const token = bearerToken(authorization);
+  const credential = token === undefined ? undefined : parseApiKey(token);
+  if (credential === undefined) return { outcome: 'unauthorized', reason: 'malformed' };
+  exchange.keyId = credential.id;
+  // By its secret: an id alone is no secret, and who knows it could use up another's share.
+  if (!admission.enter(credential.digest)) {
+    exchange.outcome = 'shed';
+    throw unavailable();
+  }
+  exchange.shareOf = credential.digest;
+  return await limiter.decide(credential);
+}
+
+/** @throws {HttpError} 401, 429 or 503, unless the verdict lets the request through */
+export function admit(allowance: AddressAllowance, exchange: Exchange, verdict: Verdict): void {
+  exchange.decidedAt = performance.now();
+  exchange.outcome = verdict.outcome;
+  switch (verdict.outcome) {
+    case 'undecided':
+      throw new AccessUnavailable(`The key's data is ${verdict.reason}.`);
+    case 'unauthorized':
+      exchange.outcome = verdict.reason;
+      exchange.standing = allowance.charge(exchange.address);
+      throw new HttpError(exchange.standing.outcome === 'refused' ? 'rate_limit_exceeded' : 'unauthorized');
+    default:
+      exchange.standing = verdict;
+      exchange.plan = verdict.plan;
+      if (verdict.mode === 'local') exchange.mode = 'local';
+      if (verdict.isShadowed) exchange.shadow = 'rate_limit_exceeded';
+      exchange.rejectedOverrides = verdict.rejected;
+      if (verdict.outcome === 'banned') throw new HttpError('key_banned');
+      if (verdict.outcome === 'refused') throw new HttpError('rate_limit_exceeded');
+  }
+}
