@@ -1,7 +1,10 @@
+import { Redis } from 'ioredis';
 import { expect, test, vi } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
 import { type Answer, send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { type Ended, startProcess } from '../support/process.ts';
+import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { createKey } from '../support/redis-keys.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -112,6 +115,20 @@ test('keys that are issued and revoked while somebody pages through are met once
   }
   expect(rows.map(({ id }) => id).sort()).toEqual(keys.map(idOf).sort());
   expect(summed(rows)).toEqual(seen);
+});
+
+test('a key is revoked where Redis is out of memory too, and what it has used is kept', async () => {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const root = new Redis(server.url);
+  cleanUp(() => root.disconnect());
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
+  const key = await stack.issueKey();
+  await load([stack], [key], 3);
+  await root.config('SET', 'maxmemory', '1');
+  expect((await stack.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
+  expect(await root.exists(`gateway:key:{${idOf(key)}}`)).toBe(0);
+  expect(await root.hgetall(`gateway:usage:{${idOf(key)}}`)).toMatchObject({ admitted: '3', plan: 'free' });
 });
 
 test('with the embedded limiter it is told alike', async () => {

@@ -48,6 +48,8 @@ async function useAll(stack: Stack): Promise<void> {
   // A ban is remembered for a second.
   await expect.poll(async () => (await ask(stack, keys[0] as string)).status).toBe(401);
   expect((await stack.admin('GET', `/keys/${id}`)).status).toBe(404);
+  const { usage } = (await stack.admin('GET', '/usage')).json as { usage: { id: string }[] };
+  expect(new Set(usage.map((row) => row.id))).toEqual(new Set(keys.map((key) => key.slice(3, 15))));
 }
 
 /** All that operators do besides. */
@@ -59,6 +61,8 @@ async function operate(stack: Stack, id: string | undefined): Promise<void> {
     [200, 'PUT', `/keys/${id}/ban`, { seconds: 60, reason: 'test' }],
     [200, 'DELETE', `/keys/${id}/ban`],
     [200, 'GET', '/bans'],
+    [200, 'GET', '/usage'],
+    [200, 'POST', '/plans/free/try', { minute: 5 }],
     [200, 'GET', '/plans/history'],
     [200, 'POST', '/plans/rollback', {}],
   ] as const)

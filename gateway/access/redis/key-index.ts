@@ -17,11 +17,11 @@ const FIELDS_KEPT = ['name', 'plan', 'created_at', 'admitted', 'refused', 'usage
 const LOOKED_AT = 10;
 
 /**
- * Revokes a key. It has its place among the revoked ones before it is gone, and keeps the one that it had until then: a walk
- * meets it in one of them at any moment.
+ * Revokes a key. It has its place among the revoked ones before it is gone, the one that it had until then: a walk meets it
+ * in one of them at any moment. A Redis that has no memory for that refuses it; the key is revoked all the same.
  */
 export async function revoke(redis: RedisConnection, id: string): Promise<boolean> {
-  await reach(redis.zadd(REVOKED, (await reach(redis.zscore(INDEX, id))) ?? 0, id));
+  await redis.zadd(REVOKED, (await reach(redis.zscore(INDEX, id))) ?? 0, id).catch(() => undefined);
   const keys = [keyOf(id), usageOf(id)];
   const removed = await reach(redis.eval(REVOKE, keys.length, ...keys, REVOKED_KEPT_SECONDS, ...FIELDS_KEPT));
   await reach(redis.zrem(INDEX, id));
