@@ -2,6 +2,10 @@ import type { Socket } from 'node:net';
 import { expect, test, vi } from 'vitest';
 import { readCoreSettings } from '../../core/config.ts';
 import { startCore } from '../../core/core.ts';
+import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
+import { CallCounts } from '../../gateway/access/redis/call-counts.ts';
+import { connectRedis } from '../../gateway/access/redis/connection.ts';
+import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { bareCore, faultyCore, listeningCore, OK } from '../support/faulty-core.ts';
 import { post, send, sendBytes } from '../support/http.ts';
@@ -98,6 +102,19 @@ test('decisions are counted by outcome and plan, refusals by the limit that they
   expect(metrics.sum('gateway_redis_batch_size_sum')).toBe(12);
   expect(metrics.sum('gateway_redis_call_duration_seconds_count')).toBe(metrics.sum('gateway_redis_batch_size_count'));
   await redis.flushdb();
+});
+
+test('requests of one turn of the event loop are counted as one call for all of them', async () => {
+  const connection = await connectRedis(REDIS_URL, 5_000, readableLog().logger);
+  cleanUp(() => connection.disconnect());
+  const calls = new CallCounts();
+  const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS, { calls });
+  const credential = { id: 'nobodys-key0', digest: '-' };
+  await Promise.all(Array.from({ length: 10 }, () => limiter.decide(credential)));
+  const [sizes] = calls.families();
+  const parts = new Map(sizes?.values.map(({ metricName, labels, value }) => [`${metricName} ${labels.le}`, value]));
+  const of = (part: string) => parts.get(`gateway_redis_batch_size_${part}`);
+  expect([of('sum undefined'), of('count undefined'), of('bucket 8'), of('bucket 16')]).toEqual([10, 1, 0, 1]);
 });
 
 test('a ban is counted as long as it runs, with the embedded limiter too', async () => {
