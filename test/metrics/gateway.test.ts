@@ -1,17 +1,12 @@
-import type { Socket } from 'node:net';
-import { expect, test, vi } from 'vitest';
-import { readCoreSettings } from '../../core/config.ts';
-import { startCore } from '../../core/core.ts';
+import { expect, test } from 'vitest';
 import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
 import { CallCounts } from '../../gateway/access/redis/call-counts.ts';
 import { connectRedis } from '../../gateway/access/redis/connection.ts';
 import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { bareCore, faultyCore, listeningCore, OK } from '../support/faulty-core.ts';
 import { post, send, sendBytes } from '../support/http.ts';
 import { readableLog } from '../support/log.ts';
-import { scrape } from '../support/metrics.ts';
-import { freePort } from '../support/port.ts';
+import { eventuallyScraped, scrape } from '../support/metrics.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -20,13 +15,8 @@ const { url: REDIS_URL, redis } = await emptyDatabase();
 const WITH_REDIS = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };
 const UNKNOWN_KEY = 'as_0000000000000_nobody-has-this-key';
 
-/** Waits until the gateway's metrics are so: an answer is counted in the moment after it was sent. */
-function eventually(stack: Stack, read: (of: Awaited<ReturnType<typeof scrape>>) => unknown) {
-  return expect.poll(async () => read(await scrape(stack.adminUrl)), { timeout: 10_000 });
-}
-
 const decisions = (stack: Stack, labels: Record<string, string>) =>
-  eventually(stack, (metrics) => metrics.sum('gateway_decisions_total', labels));
+  eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_decisions_total', labels));
 
 test('requests are counted by operation, status and plan; unknown paths are one', async () => {
   const stack = await startStack();
@@ -38,7 +28,7 @@ test('requests are counted by operation, status and plan; unknown paths are one'
   for (let at = 0; at < 20; at++) await ask(`/v1/made-up-${at}`);
   await ask('/v1/pets', UNKNOWN_KEY);
   await sendBytes(stack.gateway, 'GARBAGE\r\n\r\n');
-  await eventually(stack, (metrics) =>
+  await eventuallyScraped(stack.adminUrl, (metrics) =>
     metrics
       .series('gateway_requests_total')
       .map(({ labels: { operation, status, plan }, value }) => `${operation} ${status} ${plan} ${value}`)
@@ -78,7 +68,7 @@ test('decisions are counted by outcome and plan, refusals by the limit that they
   await times(1, disabled);
   await times(1, UNKNOWN_KEY);
 
-  await eventually(stack, (metrics) =>
+  await eventuallyScraped(stack.adminUrl, (metrics) =>
     metrics
       .series('gateway_decisions_total')
       .filter(({ value }) => value > 0)
@@ -121,8 +111,8 @@ test('a ban is counted as long as it runs, with the embedded limiter too', async
   const stack = await startStack();
   const key = await stack.issueKey();
   await stack.admin('PUT', `/keys/${key.slice(3, 15)}/ban`, { seconds: 2 });
-  await eventually(stack, (metrics) => metrics.sum('gateway_bans_active')).toBe(1);
-  await eventually(stack, (metrics) => metrics.sum('gateway_bans_active')).toBe(0);
+  await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_bans_active')).toBe(1);
+  await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_bans_active')).toBe(0);
 });
 
 test('while Redis is away, decisions are counted as local, and keys that were not seen before as undecided', async () => {
@@ -143,11 +133,11 @@ test('while Redis is away, decisions are counted as local, and keys that were no
   expect([await ask(seen), await ask(unseen)]).toEqual([200, 503]);
   await decisions(stack, { outcome: 'admitted', plan: 'pro', mode: 'local' }).toBeGreaterThan(0);
   await decisions(stack, { outcome: 'undecided', plan: 'none' }).toBe(1);
-  await eventually(stack, (metrics) => metrics.sum('gateway_plans_readable')).toBe(0);
+  await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_plans_readable')).toBe(0);
 
   await server.restart();
-  await eventually(stack, (metrics) => metrics.sum('gateway_redis_nodes_away')).toBe(0);
-  await eventually(stack, (metrics) => metrics.sum('gateway_plans_readable')).toBe(1);
+  await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_redis_nodes_away')).toBe(0);
+  await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_plans_readable')).toBe(1);
 });
 
 test('a rejected plan value and the time of a change are there to be alarmed by', async () => {
@@ -155,91 +145,13 @@ test('a rejected plan value and the time of a change are there to be alarmed by'
   const before = (await scrape(stack.adminUrl)).sum('gateway_plans_changed_timestamp_seconds') as number;
   expect((await scrape(stack.adminUrl)).sum('gateway_plans_rejected_values')).toBe(0);
   await redis.hset('gateway:plans', { 'free.minute': 'sixty', 'free.minutes': '60', 'pro.minute': '301' });
-  await eventually(stack, (metrics) => metrics.sum('gateway_plans_rejected_values')).toBe(2);
+  await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_plans_rejected_values')).toBe(2);
   const changed = (await scrape(stack.adminUrl)).sum('gateway_plans_changed_timestamp_seconds') as number;
   expect(changed).toBeGreaterThan(before);
   expect(changed).toBeLessThanOrEqual(Date.now() / 1_000);
   await redis.hdel('gateway:plans', 'free.minutes');
   await redis.hset('gateway:plans', 'free.minute', '60');
-  await eventually(stack, (metrics) => metrics.sum('gateway_plans_rejected_values')).toBe(0);
-});
-
-test('how a core fails is counted by kind, and whether it is ready is told', async () => {
-  const unreachable = `http://127.0.0.1:${await freePort()}`;
-  const broken = await faultyCore((socket) => socket.destroy());
-  const silent = await bareCore(() => {});
-  const strict = await faultyCore((socket) => socket.write('HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n'));
-  for (const [CORE_URL, kind, ready] of [
-    [unreachable, 'unreachable', 0],
-    [broken, 'broken', 1],
-    [silent, 'timeout', 1],
-    [strict, 'token', 1],
-  ] as const) {
-    const stack = await startStack({ CORE_URL, CORE_TIMEOUT_MS: '300' });
-    const { status } = await post(`${stack.gateway}/v1/pets`, {}, { key: await stack.issueKey() });
-    expect([kind, status]).toEqual([kind, kind === 'timeout' ? 504 : 502]);
-    const metrics = await scrape(stack.adminUrl);
-    const failed = metrics.series('gateway_upstream_errors_total').filter(({ value }) => value > 0);
-    expect(failed).toEqual([{ name: 'gateway_upstream_errors_total', labels: { core: CORE_URL, kind }, value: 1 }]);
-    expect([kind, metrics.sum('gateway_upstream_ready', { core: CORE_URL })]).toEqual([kind, ready]);
-  }
-});
-
-test('a core that was away is ready again with its first answer', async () => {
-  const port = String(await freePort());
-  const stack = await startStack({ CORE_URL: `http://127.0.0.1:${port}` });
-  const key = await stack.issueKey();
-  const ask = async () => {
-    const { status } = await send(`${stack.gateway}/v1/pets`, { key });
-    return [status, (await scrape(stack.adminUrl)).sum('gateway_upstream_ready')];
-  };
-  expect(await ask()).toEqual([502, 0]);
-  const settings = readCoreSettings({ PORT: port, DATABASE_URL: `sqlite:${stack.directory}/other.db` });
-  const core = await startCore(settings, readableLog().logger);
-  cleanUp(() => core.stop(0));
-  expect(await ask()).toEqual([200, 1]);
-});
-
-test('what a core has under way, its limit and how long it takes are told for each core', async () => {
-  const waiting: Socket[] = [];
-  const slow = await faultyCore((socket) => void waiting.push(socket));
-  const stack = await startStack({ CORE_URL: slow });
-  const key = await stack.issueKey();
-  const answers = Promise.all(Array.from({ length: 5 }, () => send(`${stack.gateway}/v1/pets`, { key })));
-  await eventually(stack, (metrics) => metrics.sum('gateway_upstream_in_flight', { core: slow })).toBe(5);
-  expect((await scrape(stack.adminUrl)).sum('gateway_upstream_limit', { core: slow })).toBe(2_048);
-  await vi.waitFor(() => expect(waiting).toHaveLength(5), { timeout: 10_000 });
-  for (const socket of waiting) socket.write(OK);
-  expect((await answers).map(({ status }) => status)).toEqual(Array(5).fill(200));
-  await eventually(stack, (metrics) => metrics.sum('gateway_upstream_in_flight', { core: slow })).toBe(0);
-  const metrics = await scrape(stack.adminUrl);
-  expect(metrics.sum('gateway_upstream_duration_seconds_count', { core: slow })).toBe(5);
-  expect(metrics.sum('gateway_upstream_duration_seconds_sum', { core: slow })).toBeGreaterThan(0);
-});
-
-test('writes that find no connection free are told as queued', async () => {
-  const waiting: Socket[] = [];
-  const slow = await faultyCore((socket) => void waiting.push(socket));
-  const stack = await startStack({ CORE_URL: slow });
-  const keys = await Promise.all(Array.from({ length: 70 }, () => stack.issueKey()));
-  const answers = Promise.all(keys.map((key) => post(`${stack.gateway}/v1/pets`, {}, { key })));
-  // There are 64 connections for these.
-  await eventually(stack, (metrics) => metrics.sum('gateway_upstream_queued', { core: slow })).toBe(6);
-  expect((await scrape(stack.adminUrl)).sum('gateway_upstream_in_flight', { core: slow })).toBe(70);
-  const answering = setInterval(() => {
-    for (const socket of waiting.splice(0)) socket.write(OK);
-  }, 5);
-  cleanUp(() => clearInterval(answering));
-  await answers;
-  await eventually(stack, (metrics) => metrics.sum('gateway_upstream_queued', { core: slow })).toBe(0);
-});
-
-test('of several cores, one that does not answer its probes is told as not ready', async () => {
-  const [silent, { url: good }] = [await bareCore(() => {}), await listeningCore()];
-  const stack = await startStack({ CORE_URL: `${silent},${good}` });
-  await eventually(stack, (metrics) =>
-    [silent, good].map((core) => metrics.sum('gateway_upstream_ready', { core })),
-  ).toEqual([0, 1]);
+  await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_plans_rejected_values')).toBe(0);
 });
 
 test('no label of any series holds a key, an address or a path that a client made up', async () => {

@@ -1,4 +1,5 @@
 import http from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
@@ -54,7 +55,10 @@ test('counts are summed over workers, and stay when a worker is replaced or cras
   workers.child.kill('SIGHUP');
   // Asked until the end, so that each worker that goes has something to tell that it has not told yet.
   let asked = 100;
-  for (; workers.logged('rolling restart done').length === 0; asked++) await ask(workers, key, 1);
+  for (; workers.logged('rolling restart done').length === 0; asked++) {
+    await ask(workers, key, 1);
+    await sleep(10);
+  }
   await eventually(() => admitted(workers)).toBe(asked);
 
   const [first = 0] = workers.pids();

@@ -1,3 +1,4 @@
+import { expect } from 'vitest';
 import { send } from './http.ts';
 
 /** One line of the text exposition format. */
@@ -32,6 +33,10 @@ export class Scrape {
 
 /** @param url of the operators' listener, or of a core */
 export const scrape = async (url: string): Promise<Scrape> => new Scrape((await send(`${url}/metrics`)).text);
+
+/** Waits until a service's metrics are so: an answer is counted in the moment after it was sent. */
+export const eventuallyScraped = (url: string, read: (metrics: Scrape) => unknown) =>
+  expect.poll(async () => read(await scrape(url)), { timeout: 10_000 });
 
 const isSample = (line: string): boolean => line !== '' && !line.startsWith('#');
 
