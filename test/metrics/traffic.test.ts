@@ -82,7 +82,7 @@ test('rejected plan values are told, however long and many a hand made them', as
 test('it tells that decisions are local, and how many were', async () => {
   const server = await startRedisServer();
   cleanUp(() => server.stop());
-  const stack = await startStack({ REDIS_URL: server.url });
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
   const key = await stack.issueKey();
   const ask = async () => (await send(`${stack.gateway}/v1/pets`, { key })).status;
   await expect.poll(ask, { timeout: 10_000 }).toBe(200);
