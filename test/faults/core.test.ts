@@ -43,6 +43,7 @@ const cases = misbehaviours.flatMap(([does, query, get, post, asked]) => [
 
 test.for(cases)(
   'a core that $does is $seen to a $method, and nothing is left of it for the next',
+  TIMED,
   async ({ query, method, seen, attempts }) => {
     const { ask, stack } = await misbehavingStack(timeout);
     expect(await ask(method)).toMatchObject({ seen: 200, isOwn: true });
