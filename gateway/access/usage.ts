@@ -1,4 +1,3 @@
-import type { KeyState } from './keys.ts';
 import { DAY, MINUTE } from './verdict.ts';
 
 /**
@@ -29,7 +28,18 @@ export interface Usage {
   readonly days: readonly Mark[];
 }
 
-export type Totals = Pick<KeyState, 'admitted' | 'refused'>;
+/** What was decided of a key in all. */
+export interface Totals {
+  readonly admitted: number;
+  readonly refused: number;
+}
+
+/** Of a key's state, what marks are made from. */
+interface Used extends Totals {
+  readonly usage: Usage;
+  /** Of the last decision, in microseconds. */
+  readonly asOf: number | undefined;
+}
 
 /** What was decided in one minute, or on one day. */
 export type Count = Mark;
@@ -37,7 +47,7 @@ export type Count = Mark;
 export const UNUSED: Usage = { minutes: [], days: [] };
 
 /** The marks of a key that is decided on at `now`, microseconds, and was last at `state.asOf`. */
-export function marked({ usage, asOf, ...totals }: KeyState, now: number): Usage {
+export function marked({ usage, asOf, ...totals }: Used, now: number): Usage {
   return {
     minutes: withMark(usage.minutes, totals, asOf, now, MINUTE, MINUTES_KEPT),
     days: withMark(usage.days, totals, asOf, now, DAY, DAYS_KEPT),
