@@ -116,12 +116,12 @@ describe('with a real Prometheus', () => {
     for (const label of inLegend.filter((name) => name !== 'worker')) expect(first?.metric).toHaveProperty(label);
   });
 
-  test("the README's table has every metric of ours, and no other", async () => {
+  test('deploy/METRICS.md has every metric of ours, and no other', async () => {
     const ours = (await exposedByBoth()).samples.filter(({ name }) => /^(gateway|core)_/.test(name));
     const families = ours.map(({ name, labels }) =>
       'le' in labels || /_(sum|count)$/.test(name) ? name.replace(/_(bucket|sum|count)$/, '') : name,
     );
-    const rows = readFileSync(join(ROOT, 'README.md'), 'utf8').match(/^\| `(gateway|core)_.*$/gm) ?? [];
+    const rows = readFileSync(join(ROOT, 'deploy/METRICS.md'), 'utf8').match(/^\| `(gateway|core)_.*$/gm) ?? [];
     const told = rows.flatMap((row) => [...(row.split('|')[1] ?? '').matchAll(/`(\w+)`/g)].map(([, name]) => name));
     expect([...new Set(families)].sort()).toEqual(told.sort());
   });
