@@ -46,6 +46,12 @@ Exit codes:
   5  not confirmed`,
   );
 
+// Whoever reads no further, as `head` does, has what they wanted.
+process.stdout.on('error', (fault: NodeJS.ErrnoException) => {
+  if (fault.code !== 'EPIPE') throw fault;
+  process.exit();
+});
+
 const session = new Session(process.env, () => program.opts());
 addKeyCommands(program, session);
 addBanCommands(program, session);

@@ -141,3 +141,15 @@ test('--help teaches: examples, exit codes, and the same for every command', asy
   );
   for (const { code, out } of groups) expect([code, out]).toEqual([0, expect.stringContaining('Example')]);
 });
+
+test('who reads no further than the first line is no fault', async () => {
+  const names = Array.from({ length: 50 }, (_, at) => `${'a long name '.repeat(15)}${at}`);
+  for (const name of names) await stack.admin('POST', '/keys', { name, plan: 'free' });
+  const command = `${process.execPath} gateway/admin/cli.ts --json keys list --limit 50 | true`;
+  const environment = { ADMIN_PORT: new URL(stack.adminUrl).port, ADMIN_TOKEN: 'token-of-the-tests' };
+  expect(await startProcess('bash', ['-o', 'pipefail', '-c', command], environment).ended).toEqual({
+    code: 0,
+    out: '',
+    err: '',
+  });
+});
