@@ -1,4 +1,4 @@
-import { systemClock } from './access/clock.ts';
+import { endOf } from './access/keys.ts';
 import type { KeyStore } from './access/limiter.ts';
 import { CLOSE_CODES, type Tunnel } from './upstream/tunnel.ts';
 
@@ -9,13 +9,13 @@ const LOOK_EVERY_MS = 500;
 export class Tunnels {
   /** With the id of the key that opened it. */
   readonly #open = new Map<Tunnel, string>();
-  readonly #keys: Pick<KeyStore, 'get'>;
+  readonly #keys: Pick<KeyStore, 'get' | 'now'>;
   readonly #idleMs: number;
   readonly #looking: NodeJS.Timeout;
   #isLooking = false;
   #stopped = false;
 
-  constructor(keys: Pick<KeyStore, 'get'>, idleMs: number) {
+  constructor(keys: Pick<KeyStore, 'get' | 'now'>, idleMs: number) {
     this.#keys = keys;
     this.#idleMs = idleMs;
     this.#looking = setInterval(() => this.#look(), LOOK_EVERY_MS).unref();
@@ -63,8 +63,7 @@ export class Tunnels {
     try {
       const entry = await this.#keys.get(keyId);
       if (entry === undefined) return false;
-      const { disabled = false, expiresAt = Number.POSITIVE_INFINITY } = entry.record;
-      return !disabled && expiresAt > systemClock();
+      return endOf(entry.record, await this.#keys.now()) === undefined;
     } catch {
       return true;
     }

@@ -1,5 +1,5 @@
 import { full, type Level, refill } from './bucket.ts';
-import type { KeyRecord, KeyState, Patience } from './keys.ts';
+import { endOf, type KeyRecord, type KeyState, type Patience } from './keys.ts';
 import type { Limits, Plan, PlanTable } from './plans.ts';
 import { marked } from './usage.ts';
 import { type BucketState, DAY, type Decision, MINUTE, SECOND, type Unauthorized, type Verdict } from './verdict.ts';
@@ -122,9 +122,7 @@ function nextBan(state: KeyState, limits: AllLimits, now: number): Pick<KeyState
 function unauthorized(record: KeyRecord, digest: string, now: number): Unauthorized['reason'] | undefined {
   const isOld = digest === record.oldSecret && (record.oldSecretUntil ?? 0) > now;
   if (digest !== record.secret && !isOld) return 'unknown';
-  if (record.disabled) return 'disabled';
-  if (record.expiresAt !== undefined && record.expiresAt <= now) return 'expired';
-  return undefined;
+  return endOf(record, now);
 }
 
 const bucketsOf = (limits: AllLimits, { minute, day }: Levels): readonly [BucketState, BucketState] => [

@@ -19,6 +19,15 @@ export interface KeyRecord {
   readonly day?: number | undefined;
 }
 
+/** Why a key opens nothing, whatever secret comes with it: in the order in which a decision asks. */
+export function endOf(
+  { disabled, expiresAt }: Pick<KeyRecord, 'disabled' | 'expiresAt'>,
+  now: number,
+): 'disabled' | 'expired' | undefined {
+  if (disabled) return 'disabled';
+  return expiresAt !== undefined && expiresAt <= now ? 'expired' : undefined;
+}
+
 /** How many more refusals are borne. Its window, in seconds, is set by people and can change under it. */
 export interface Patience extends Level {
   readonly window: number;
