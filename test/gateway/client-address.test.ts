@@ -3,6 +3,7 @@ import { networkOf, plainAddress } from '../../gateway/edge/client-address.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
+import { TIMED } from '../support/timed.ts';
 
 test.for([
   ['127.0.0.1', '127.0.0.1'],
@@ -87,7 +88,7 @@ test.for([
   expect(core.heads[0]?.match(/^(x-forwarded|forwarded)/gim)).toHaveLength(3);
 });
 
-test('an allowance is the client’s behind a trusted proxy, and the /64’s where that is IPv6', async () => {
+test('an allowance is the client’s behind a trusted proxy, and the /64’s where that is IPv6', TIMED, async () => {
   const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.0/31' });
   const remaining = async (forwardedFor: string, from = '127.0.0.1') => {
     const { status, headers } = await send(`${stack.gateway}/v1/pets`, {
