@@ -1,6 +1,5 @@
 import type { ChildProcess } from 'node:child_process';
 import cluster from 'node:cluster';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { MetricsSnapshot } from '../../shared/metrics.ts';
 import type { StopMessage, Stopping } from '../../shared/run.ts';
 import type { DecisionQuery, ToldDecision } from '../access/recent-decisions.ts';
@@ -64,6 +63,10 @@ export function forkWorker(place: number): WorkerProcess {
   worker.on('message', (message: FromWorker) => {
     if ('traffic' in message) traffic = message.traffic;
   });
+  /** Whoever waits for an answer is shown every message, and none once it cannot answer any more. */
+  const waiting = new Set<(message?: FromWorker) => void>();
+  worker.on('message', (message: FromWorker) => waiting.forEach((take) => void take(message)));
+  worker.on('disconnect', () => waiting.forEach((take) => void take()));
 
   async function untilServing(): Promise<string> {
     const timer = setTimeout(() => child.kill('SIGKILL'), START_WITHIN_MS);
@@ -83,18 +86,24 @@ export function forkWorker(place: number): WorkerProcess {
   const send = (message: StopMessage | Question) => worker.isConnected() && worker.send(message, () => {});
   const kill = () => void child.kill('SIGKILL');
 
-  /** What it answers; undefined when it does not in time. */
+  /**
+   * What it answers; undefined when it does not in time. Nothing of it hangs on `ended`, which would keep every answer for
+   * as long as the worker lives.
+   */
   async function ask<T>(question: Question, answerIn: (message: FromWorker) => T | undefined): Promise<T | undefined> {
-    const { promise, resolve } = Promise.withResolvers<T>();
-    const listener = (message: FromWorker) => {
-      const answer = answerIn(message);
-      if (answer !== undefined) resolve(answer);
+    if (!worker.isConnected()) return undefined;
+    const { promise, resolve } = Promise.withResolvers<T | undefined>();
+    const take = (message?: FromWorker) => {
+      const answer = message && answerIn(message);
+      if (message === undefined || answer !== undefined) resolve(answer);
     };
-    worker.on('message', listener);
+    const timer = setTimeout(take, ANSWER_WITHIN_MS);
+    waiting.add(take);
     send(question);
-    const answer = await Promise.race([promise, ended.then(() => undefined), sleep(ANSWER_WITHIN_MS)]);
-    worker.off('message', listener);
-    return answer ?? undefined;
+    const answer = await promise;
+    waiting.delete(take);
+    clearTimeout(timer);
+    return answer;
   }
 
   return {

@@ -4,6 +4,7 @@ import { expect, test, vi } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { scrape } from '../support/metrics.ts';
+import { startProcess } from '../support/process.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { eventually, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
@@ -85,4 +86,10 @@ test('traffic says that decisions are local while one of the workers takes them'
   }).toBe('local');
   await redis.restart();
   await eventually(async () => (await trafficOf(workers)).mode).toBe('shared');
+});
+
+test('no answer of a worker stays in memory, and many may ask at once', async () => {
+  const { ended } = startProcess(process.execPath, ['--expose-gc', 'test/support/asked-worker.ts'], {});
+  const { out, err } = await ended;
+  expect([JSON.parse(out), err]).toEqual([{ told: 100, kept: 0 }, '']);
 });
