@@ -60,6 +60,29 @@ test('a key whose data is of another type is shown as unreadable, and can be rev
   expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
 });
 
+test('a key can be revoked whatever a hand has put where its use is kept', async () => {
+  const stack = await startStack(withRedis);
+  const key = await stack.issueKey();
+  const id = key.slice(3, 15);
+  await redis.set(`gateway:usage:{${id}}`, 'text');
+  expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(401);
+  expect(await redis.hget(`gateway:usage:{${id}}`, 'plan')).toBe('free');
+});
+
+test.for(['Infinity', '-5', '1e3', '0x10', '1234567890123456'])(
+  'a count that somebody made %s is 0 for people as it is for decisions',
+  async (count) => {
+    const stack = await startStack(withRedis);
+    const key = await stack.issueKey();
+    const id = key.slice(3, 15);
+    await redis.hset(`gateway:key:{${id}}`, { admitted: count, refused: count });
+    expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ admitted: 0, refused: 0 });
+    expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+    expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ admitted: 1, refused: 0 });
+  },
+);
+
 test('a ban that somebody typed beyond all time is no ban', async () => {
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();

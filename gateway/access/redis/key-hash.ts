@@ -119,7 +119,7 @@ function toMarks(text = ''): Mark[] {
   }));
 }
 
-const toCount = (text = '0'): number => Number(text) || 0;
+const toCount = (text = ''): number => (/^\d{1,15}$/.test(text) ? Number(text) : 0);
 
 /** One that is not there, or cannot be read, counts as full. */
 function toLevel(text = '', window: number): Level {

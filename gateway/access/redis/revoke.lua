@@ -11,6 +11,8 @@
 
 local call = redis.call
 if call('TYPE', KEYS[1]).ok == 'hash' then
+  -- Whatever else a hand has put there would be an error in the way, and the key go on working.
+  call('DEL', KEYS[2])
   for at = 2, #ARGV do
     local value = call('HGET', KEYS[1], ARGV[at])
     if value then call('HSET', KEYS[2], ARGV[at], value) end
