@@ -76,6 +76,7 @@ test('the command line goes through all pages, and tells those first who would b
     await redis.hset(hash, { admitted: sent, usage_minutes: `${minute - 90}:0:0 ${minute}:0:0` });
     await redis.zadd('gateway:keys', number, hash.slice(-13, -1));
   }
+  expect((await stack.admin('POST', '/plans/free/try', { minute: 20 })).json).toMatchObject({ keys: 100 });
   const ctl = (...args: string[]) =>
     startProcess(process.execPath, ['gateway/admin/cli.ts', ...args], {
       ADMIN_PORT: new URL(stack.adminUrl).port,
