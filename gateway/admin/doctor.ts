@@ -1,7 +1,8 @@
 import type { PlanBook } from '../access/plan-book.ts';
-import { DEFAULT_PLANS, PLAN_NAMES } from '../access/plans.ts';
+import { PLAN_NAMES, STORED_FIELDS } from '../access/plans.ts';
 import { type Finding, fault, good, warning } from '../finding.ts';
 import type { AdminOperation } from './parts.ts';
+import { shownRejected } from './rejected-values.ts';
 
 /** Looks at all that the gateway depends on: Redis, the cores, the plan table. Changes nothing, and can be asked any time. */
 export const examine: AdminOperation = async ({ parts: { examineOthers, planBook } }) => {
@@ -14,7 +15,7 @@ function examinePlans({ rejected, isReadable, table }: PlanBook): Finding[] {
     return [
       fault('plan table', 'cannot be read; the last good one stays', 'TYPE gateway:plans must be hash; see the log.'),
     ];
-  const bad = rejected.map(({ field, value, kept }) =>
+  const bad = shownRejected(rejected).map(({ field, value, kept }) =>
     fault('plan table', `${field} is ${value ?? 'missing'}; ${kept ?? 'nothing'} stays in force`, adviceFor(field)),
   );
   const shadows = PLAN_NAMES.filter((name) => table[name].mode === 'shadow').map((name) =>
@@ -24,7 +25,7 @@ function examinePlans({ rejected, isReadable, table }: PlanBook): Finding[] {
 }
 
 function adviceFor(field: string): string {
+  if (!STORED_FIELDS.includes(field)) return `No plan has it: HDEL gateway:plans ${field}`;
   const [plan = '', name = ''] = field.split('.');
-  if (!Object.hasOwn(DEFAULT_PLANS, plan)) return `No plan has it: HDEL gateway:plans ${field}`;
   return `ctl plans set ${plan} --${name.replaceAll('_', '-')} …`;
 }

@@ -92,6 +92,17 @@ test.for([
     ]);
 });
 
+test('what to do about a value of the plan table can be done, and however many there are, the answer is of a size', async () => {
+  const { redis, stack } = await setUp();
+  await redis.hset('gateway:plans', { 'free.ban_after': 'x'.repeat(5_000), 'free.minutes': '60' });
+  await expect
+    .poll(async () => (await badOf(stack)).map(({ advice }) => advice))
+    .toEqual(['ctl plans set free --ban-after …', 'No plan has it: HDEL gateway:plans free.minutes']);
+  expect((await badOf(stack))[0]?.found).toHaveLength('free.ban_after is ; 60 stays in force'.length + 100);
+  await redis.hset('gateway:plans', Object.fromEntries(Array.from({ length: 500 }, (_, at) => [`field ${at}`, '1'])));
+  await expect.poll(() => badOf(stack)).toHaveLength(100);
+});
+
 test('a Redis that is gone is told of, and so is a core', async () => {
   const { server, stack } = await setUp({ CORE_URL: 'http://127.0.0.1:1' });
   await server.stop();
@@ -108,6 +119,7 @@ test('a core that asks for another token is told of, and the default user of Red
   const { server } = await setUp();
   const stack = await startStack({
     REDIS_URL: urlOf('admin', server.url),
+    REDIS_TIMEOUT_MS: '2000',
     CORE_URL: other.core,
     CORE_TOKEN: 'another-token-than-that',
   });
