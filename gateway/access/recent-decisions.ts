@@ -57,6 +57,10 @@ export class RecentDecisions {
   }
 }
 
+/** For lists of several processes in one. Decisions of one call to Redis have one time: such ones stay as they are. */
+export const newestFirst = ({ at: a = '' }: ToldDecision, { at: b = '' }: ToldDecision): number =>
+  a < b ? 1 : a > b ? -1 : 0;
+
 const IS_OF_A_KEY: ReadonlySet<string> = new Set(['disabled', 'expired']);
 
 /** What is looked for; what is undefined may be anything. */

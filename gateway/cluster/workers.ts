@@ -2,7 +2,7 @@ import { type Family, sumOf } from '../../shared/counts.ts';
 import type { Logger } from '../../shared/logger.ts';
 import type { MetricsSnapshot } from '../../shared/metrics.ts';
 import type { Stopping } from '../../shared/run.ts';
-import type { DecisionQuery, ToldDecision } from '../access/recent-decisions.ts';
+import { type DecisionQuery, newestFirst, type ToldDecision } from '../access/recent-decisions.ts';
 import { Slot } from './slot.ts';
 
 /** The workers of a gateway: so many places, each with a process that serves clients. */
@@ -82,7 +82,7 @@ export class Workers {
   async find(query: DecisionQuery): Promise<ToldDecision[]> {
     const serving = this.#slots.flatMap(({ current }) => current ?? []);
     const found = await Promise.all(serving.map((worker) => worker.decisions(query)));
-    return found.flat().sort((a, b) => ((a.at ?? '') < (b.at ?? '') ? 1 : -1));
+    return found.flat().sort(newestFirst);
   }
 
   async #renewEach(): Promise<void> {

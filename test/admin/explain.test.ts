@@ -1,7 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { describe, expect, test, vi } from 'vitest';
-import { DECISIONS_KEPT, RecentDecisions, type ToldDecision } from '../../gateway/access/recent-decisions.ts';
+import {
+  DECISIONS_KEPT,
+  newestFirst,
+  RecentDecisions,
+  type ToldDecision,
+} from '../../gateway/access/recent-decisions.ts';
 import { type Answer, send } from '../support/http.ts';
 import { memoryUnderTest } from '../support/limiters.ts';
 import { startProcess } from '../support/process.ts';
@@ -132,6 +137,13 @@ test('the last thousand are kept, and the thousand and first takes the place of 
   expect(recent.find({ requestId: 'request 1' })).toHaveLength(1);
   const newest = recent.find({ keyId: credential.id }).map(({ requestId }) => requestId);
   expect(newest).toEqual(Array.from({ length: 50 }, (_, back) => `request ${DECISIONS_KEPT - back}`));
+});
+
+test('in one list of several processes, decisions of one moment stay in their order', () => {
+  const told = (requestId: string, at?: string) => ({ requestId, at }) as ToldDecision;
+  const [first, second] = [told('1', '2026-01-01'), told('2', '2026-01-02')];
+  const sameTime = Array.from({ length: 30 }, (_, at) => told(`same ${at}`, '2026-01-03'));
+  expect([first, ...sameTime, second].sort(newestFirst)).toEqual([...sameTime, second, first]);
 });
 
 test('with several workers it is found whichever of them decided', async () => {
