@@ -2,7 +2,7 @@ import type { Level } from './bucket.ts';
 import type { Credential } from './credential.ts';
 import { decide } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from './keys.ts';
-import { DEFAULT_PLANS, MAX_LIMIT, PLAN_NAMES, type PlanTable } from './plans.ts';
+import { MAX_LIMIT, PLAN_NAMES, type PlanMode, type PlanTable } from './plans.ts';
 import { type BucketState, type Decision, SECOND, type Unauthorized, type Verdict } from './verdict.ts';
 
 /** For so long a key that Redis knew of is still believed; a key that is revoked while Redis is away works on as long. */
@@ -17,14 +17,17 @@ interface KnownKey {
   readonly state: KeyState | undefined;
 }
 
-/** A local refusal is no strike: an outage must not ban anybody. Nor must it enforce what is in shadow mode. */
-const localPlans = (plans: PlanTable): PlanTable =>
+/** A local refusal is no strike: an outage must not ban anybody. */
+const withoutBans = (mode: PlanMode): PlanTable =>
   Object.fromEntries(
-    PLAN_NAMES.map((name) => {
-      const { mode = 'enforce' } = plans[name];
-      return [name, { ban_after: MAX_LIMIT, ban_within_seconds: 1, ban_seconds: 1, mode }];
-    }),
+    PLAN_NAMES.map((name) => [name, { ban_after: MAX_LIMIT, ban_within_seconds: 1, ban_seconds: 1, mode }]),
   ) as unknown as PlanTable;
+
+/** Nor must an outage enforce what is in shadow mode. Made once: there is a decision for every request. */
+const LOCAL_PLANS: Readonly<Record<PlanMode, PlanTable>> = {
+  enforce: withoutBans('enforce'),
+  shadow: withoutBans('shadow'),
+};
 
 /**
  * What Redis last said of each of the keys that came by, so that the next ones can be taken here while Redis is
@@ -62,7 +65,8 @@ export class KnownKeys {
     const now = known.decision.now + elapsed;
     const state = known.state ?? stateAfter(known.decision);
     const record = recordOf(credential, known.decision);
-    const decided = decide(record, state, credential.digest, localPlans(this.#plans()), now);
+    const { mode = 'enforce' } = this.#plans()[record.plan];
+    const decided = decide(record, state, credential.digest, LOCAL_PLANS[mode], now);
     if (decided.state !== undefined) this.#keys.set(nameOf(credential), { ...known, state: decided.state });
     return 'buckets' in decided.verdict ? { ...decided.verdict, mode: 'local' } : decided.verdict;
   }
@@ -74,7 +78,7 @@ export class KnownKeys {
  */
 function stillOwing(credential: Credential, state: KeyState, said: Decision): KeyState | undefined {
   const levels = { ...state, bannedUntil: said.bannedUntil };
-  const decided = decide(recordOf(credential, said), levels, credential.digest, localPlans(DEFAULT_PLANS), said.now);
+  const decided = decide(recordOf(credential, said), levels, credential.digest, LOCAL_PLANS.enforce, said.now);
   const here = stateAfter(decided.verdict as Decision);
   const there = stateAfter(said);
   const owing = { ...there, minute: lower(here.minute, there.minute), day: lower(here.day, there.day) };
