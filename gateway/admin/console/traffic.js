@@ -56,10 +56,10 @@ export class Traffic {
   }
 }
 
-/** Null for the first time, and after a restart of the gateway, which counts from 0. A worker that went takes its counts along. */
+/** Null for the first time, and after a restart of the gateway, which counts from 0; a total never falls otherwise. */
 function ratesBetween(last, totals, since) {
   if (last === undefined || last.since !== since) return null;
   const seconds = (performance.now() - last.at) / 1_000;
-  const rates = OUTCOMES.map((outcome) => [outcome, Math.max(0, totals[outcome] - last.totals[outcome]) / seconds]);
+  const rates = OUTCOMES.map((outcome) => [outcome, (totals[outcome] - last.totals[outcome]) / seconds]);
   return Object.fromEntries(rates);
 }
