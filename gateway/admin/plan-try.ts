@@ -9,7 +9,7 @@ import { MINUTE } from '../access/verdict.ts';
 import { leastRefused } from '../access/what-if.ts';
 import { limitValue } from './limit-value.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './parts.ts';
-import { placeIn } from './usage.ts';
+import { placeIn } from './query.ts';
 
 /** Keys that one call looks at, of whatever plan: few enough for Redis to answer in time. It says where to go on. */
 const LOOKED_AT = 100;

@@ -1,16 +1,16 @@
 import { HttpError } from '../../shared/errors.ts';
-import { readPlace, writePlace } from '../access/key-walk.ts';
+import { writePlace } from '../access/key-walk.ts';
 import type { KeyEntry } from '../access/keys.ts';
 import { countsOf, DAYS_KEPT } from '../access/usage.ts';
 import { DAY } from '../access/verdict.ts';
 import type { AdminOperation } from './parts.ts';
-import { wholeNumber } from './query.ts';
+import { placeIn, wholeNumber } from './query.ts';
 
 const PAGE = 100;
 const DAY_MS = 86_400_000;
 
 /** What one key was used on one day (UTC). Its name and its plan are those of now, or of when it was revoked. */
-interface UsedOnDay {
+export interface UsedOnDay {
   readonly day: string;
   readonly id: string;
   readonly name: string;
@@ -38,15 +38,6 @@ function daysOf(entry: KeyEntry, from: number, to: number): UsedOnDay[] {
   const { id, record } = entry;
   const days = countsOf(entry.usage.days, entry).filter(({ at }) => at >= from && at <= to);
   return days.map(({ at, ...count }) => ({ day: toDate(at), id, name: record.name, plan: record.plan, ...count }));
-}
-
-/** @throws {HttpError} 400 for what is no place that an answer gave */
-export function placeIn(query: URLSearchParams) {
-  const text = query.get('after');
-  const place = text === null ? undefined : readPlace(text);
-  if (text !== null && place === undefined)
-    throw new HttpError('invalid_parameter', 'after must be what `next` of an answer was.');
-  return place;
 }
 
 /** A date in a query, as days since 1970. @throws {HttpError} 400 for anything else */

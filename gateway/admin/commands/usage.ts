@@ -1,15 +1,7 @@
 import { type Command, Option } from 'commander';
 import { harmless } from '../table.ts';
+import type { UsedOnDay } from '../usage.ts';
 import type { Session } from './session.ts';
-
-interface UsedOnDay {
-  readonly day: string;
-  readonly id: string;
-  readonly name: string;
-  readonly plan: string;
-  readonly admitted: number;
-  readonly refused: number;
-}
 
 interface UsagePage {
   readonly keptFrom: string;
