@@ -34,10 +34,7 @@ const ask = async () => {
 await ask();
 const asking = setInterval(() => void ask().catch(() => {}), 100);
 cleanUp(() => clearInterval(asking));
-const prometheus = await startPrometheus({
-  gateway: new URL(gateway.adminUrl).host,
-  core: new URL(coreUrl).host,
-});
+const prometheus = await startPrometheus({ gateway: [gateway.adminUrl], core: [coreUrl] });
 
 interface Dashboard {
   readonly uid: string;

@@ -32,19 +32,29 @@ export interface Prometheus {
   api(path: string): Promise<unknown>;
 }
 
+interface Haste {
+  /** How often it looks and judges, as Prometheus writes a length of time. */
+  readonly every?: string;
+  /** What becomes of the text of the alerts. */
+  readonly alerts?: (shipped: string) => string;
+}
+
 /**
- * A real Prometheus with the configuration that is shipped, but for where its targets are and that it looks every second.
- * @param targets host and port, by job
+ * A real Prometheus with the configuration that is shipped, but for where its targets are and how often it looks.
+ * @param targets URLs, by job
  */
-export async function startPrometheus(targets: Readonly<Record<string, string>>): Promise<Prometheus> {
+export async function startPrometheus(
+  targets: Readonly<Record<string, readonly string[]>>,
+  { every = '1s', alerts = (shipped) => shipped }: Haste = {},
+): Promise<Prometheus> {
   needPrometheus();
   const folder = await temporaryFolder();
   await cp(PROMETHEUS_FOLDER, folder, { recursive: true });
   const file = join(folder, 'prometheus.yml');
-  const shipped = await readFile(file, 'utf8');
-  await writeFile(file, shipped.replaceAll(/_interval: 15s$/gm, '_interval: 1s'));
-  for (const [job, target] of Object.entries(targets))
-    await writeFile(join(folder, `targets/${job}.yml`), `- targets: ['${target}']\n`);
+  await rewrite(file, (shipped) => shipped.replaceAll(/_interval: 15s$/gm, `_interval: ${every}`));
+  await rewrite(join(folder, 'rules/alerts.yml'), alerts);
+  for (const [job, urls] of Object.entries(targets))
+    await writeFile(join(folder, `targets/${job}.yml`), JSON.stringify([{ targets: urls.map(hostOf) }]));
   const address = `127.0.0.1:${await freePort()}`;
   const args = [`--config.file=${file}`, `--storage.tsdb.path=${folder}/data`, `--web.listen-address=${address}`];
   const child = spawn('prometheus', [...args, '--log.level=warn'], { stdio: 'ignore' });
@@ -75,4 +85,11 @@ export async function startPrometheus(targets: Readonly<Record<string, string>>)
       return ((await api(`/query?query=${encodeURIComponent(expression)}`)) as { result: Answered[] }).result;
     },
   };
+}
+
+/** What a service goes by in the label `instance`. */
+export const hostOf = (url: string): string => new URL(url).host;
+
+async function rewrite(file: string, change: (text: string) => string): Promise<void> {
+  await writeFile(file, change(await readFile(file, 'utf8')));
 }

@@ -1,0 +1,86 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { cleanUp } from './clean-up.ts';
+import { PROMETHEUS_FOLDER, type Prometheus } from './prometheus.ts';
+
+/** The rules that are shipped. */
+export const ALERTS = readFileSync(join(PROMETHEUS_FOLDER, 'rules/alerts.yml'), 'utf8');
+
+/** The names of their alerts, in order. */
+export const ALERT_NAMES = [...ALERTS.matchAll(/^ {6}- alert: (\w+)$/gm)].map(([, name]) => name as string);
+
+/** The same rules, for those who cannot wait: they fire at once, and look back for five seconds at the most. */
+export const hasten = (rules: string): string =>
+  rules
+    .replaceAll(/^( +for:) \w+$/gm, '$1 0s')
+    .replaceAll(/\[\d+m\]/g, '[5s]')
+    .replaceAll(/ offset \d+m\b/g, ' offset 5s');
+
+const LOOK_EVERY_MS = 100;
+/** Longer than what lies between two judgements: an alert that wavers is not over. */
+const QUIET_MS = 1_500;
+/** What takes a second on a quiet machine takes longer on one that is busy. */
+const LONGEST_MS = 90_000;
+
+type Labels = Readonly<Record<string, string>>;
+
+/** Which alert: its name, and what tells it from others of that name. */
+export interface AlertOf extends Labels {
+  readonly alertname: string;
+}
+
+export interface AlertWatch {
+  /** Ends once it fires. @throws {Error} where it does not in a minute and a half */
+  fires(alert: AlertOf): Promise<void>;
+  /** Ends once it has not fired for a while. @throws {Error} where it goes on for as long */
+  isQuiet(alert: AlertOf): Promise<void>;
+}
+
+interface Alert {
+  readonly labels: Labels;
+  readonly state: 'pending' | 'firing';
+}
+
+/** Looks all the time at what fires, so that nothing that fires for a moment is missed. */
+export function watchAlerts(prometheus: Prometheus): AlertWatch {
+  const watchers = new Set<(firing: readonly Labels[]) => void>();
+  let running = true;
+  const look = async () => {
+    const { alerts } = (await prometheus.api('/alerts')) as { alerts: Alert[] };
+    const firing = alerts.filter(({ state }) => state === 'firing').map(({ labels }) => labels);
+    for (const tell of watchers) tell(firing);
+  };
+  void (async () => {
+    for (; running; await sleep(LOOK_EVERY_MS)) await look().catch(() => {});
+  })();
+  cleanUp(() => {
+    running = false;
+  });
+
+  function until(isReached: (firing: readonly Labels[]) => boolean, failed: string): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const timer = setTimeout(() => reject(new Error(failed)), LONGEST_MS);
+    const watch = (firing: readonly Labels[]) => isReached(firing) && resolve();
+    watchers.add(watch);
+    return promise.finally(() => {
+      clearTimeout(timer);
+      watchers.delete(watch);
+    });
+  }
+  return {
+    fires: (alert) => until((firing) => firing.some(isOf(alert)), 'it does not fire'),
+    isQuiet(alert) {
+      let since = performance.now();
+      return until((firing) => {
+        if (firing.some(isOf(alert))) since = performance.now();
+        return performance.now() - since >= QUIET_MS;
+      }, 'it goes on firing');
+    },
+  };
+}
+
+const isOf =
+  (wanted: Labels) =>
+  (labels: Labels): boolean =>
+    Object.entries(wanted).every(([name, value]) => labels[name] === value);

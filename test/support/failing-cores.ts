@@ -1,0 +1,90 @@
+import { DatabaseSync } from 'node:sqlite';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { cleanUp } from './clean-up.ts';
+import { post } from './http.ts';
+import type { Load } from './paced-load.ts';
+import { issue, keepAsking, type Patient } from './patient.ts';
+import { hostOf } from './prometheus.ts';
+import { startRestartable } from './restartable.ts';
+import { startStack, temporaryFolder } from './stack.ts';
+import { BOUNDLESS } from './workers.ts';
+
+/** Cores, and what can be wrong with them and with their databases. */
+
+async function startCore() {
+  const file = `${await temporaryFolder()}/store.db`;
+  const core = await startRestartable('core/main.ts', { PORT: '0', DATABASE_URL: `sqlite:${file}` });
+  const { core: url = '' } = core.addresses;
+  return { ...core, file, url };
+}
+
+/** Stands still under load, and then is killed. */
+export async function coreBehindGateway(): Promise<Patient> {
+  const core = await startCore();
+  const stack = await startStack({ CORE_URL: core.url, CORE_TIMEOUT_MS: '500' });
+  const keys = await issue(stack, 1, BOUNDLESS);
+  const instance = hostOf(core.url);
+  let flood: Load | undefined;
+  return {
+    gateways: [stack.adminUrl],
+    cores: [core.url],
+    faults: [
+      {
+        alerts: [
+          { alertname: 'GatewayShedding', instance: hostOf(stack.adminUrl) },
+          { alertname: 'GatewayErrorRatioHigh' },
+        ],
+        cause() {
+          core.signal('SIGSTOP');
+          flood = keepAsking(stack.gateway, keys, 80, 500);
+        },
+        heal: () => core.signal('SIGCONT'),
+      },
+      {
+        alerts: [
+          { alertname: 'CoreDown', instance },
+          { alertname: 'CoreUnreachable', core: core.url },
+        ],
+        async cause() {
+          await flood?.stop();
+          keepAsking(stack.gateway, keys, 1, 100);
+          core.signal('SIGKILL');
+        },
+        heal: core.restart,
+      },
+    ],
+  };
+}
+
+/** Somebody else locks its file, and then renames a table in it. */
+export async function coreWithBadStore(): Promise<Patient> {
+  const core = await startCore();
+  const instance = hostOf(core.url);
+  const other = new DatabaseSync(core.file);
+  let writing = true;
+  const write = async () => {
+    // Waiting for the lock, it answers nobody: between two writes it is scraped.
+    for (; writing; await sleep(700)) await post(`${core.url}/v1/pets`, { name: 'Rex', categoryId: 1 });
+  };
+  const written = write();
+  cleanUp(async () => {
+    writing = false;
+    await written;
+    other.close();
+  });
+  return {
+    cores: [core.url],
+    faults: [
+      {
+        alerts: [{ alertname: 'CoreStoreFailing', instance }],
+        cause: () => other.exec('BEGIN IMMEDIATE'),
+        heal: () => other.exec('ROLLBACK'),
+      },
+      {
+        alerts: [{ alertname: 'CoreErrors', instance }],
+        cause: () => other.exec('ALTER TABLE pets RENAME TO pets_of_yesterday'),
+        heal: () => other.exec('ALTER TABLE pets_of_yesterday RENAME TO pets'),
+      },
+    ],
+  };
+}

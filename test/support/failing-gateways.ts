@@ -1,0 +1,144 @@
+import { Redis } from 'ioredis';
+import { expect } from 'vitest';
+import { cleanUp } from './clean-up.ts';
+import { scrape } from './metrics.ts';
+import { issue, keepAsking, type Patient } from './patient.ts';
+import { hostOf } from './prometheus.ts';
+import { startRedisServer } from './redis.ts';
+import { startRestartable } from './restartable.ts';
+import { ADMIN_TOKEN, startStack, temporaryFolder } from './stack.ts';
+import { startWorkers } from './workers.ts';
+
+/** Gateways, and what can be wrong with them, with the Redis that they ask and with the plans that they are given. */
+
+const limitOf = (minute: number) => ({ minute, ban_after: 1_000_000 });
+
+/**
+ * In its table of plans somebody writes what is no limit; it gets CPU now and then only, as a container at its limit; and it
+ * is killed.
+ */
+export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }): Promise<Patient> {
+  const settings = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, REDIS_URL: url };
+  const { addresses, signal, restart } = await startRestartable('gateway/main.ts', settings);
+  const { admin = '' } = addresses;
+  const instance = hostOf(admin);
+  const resume = () => signal('SIGCONT');
+  const throttle = () => {
+    signal('SIGSTOP');
+    setTimeout(resume, 600);
+  };
+  let throttling: NodeJS.Timeout | undefined;
+  cleanUp(() => clearInterval(throttling));
+  return {
+    gateways: [admin],
+    faults: [
+      {
+        alerts: [{ alertname: 'GatewayPlanValueRejected' }],
+        cause: () => redis.hset('gateway:plans', { 'free.minute': '1e3', 'gold.minute': '5000' }),
+        async heal() {
+          await redis.hset('gateway:plans', 'free.minute', '60');
+          await redis.hdel('gateway:plans', 'gold.minute');
+        },
+      },
+      {
+        alerts: [{ alertname: 'GatewayEventLoopBlocked', instance }],
+        cause() {
+          throttling = setInterval(throttle, 1_300);
+        },
+        heal() {
+          clearInterval(throttling);
+          resume();
+        },
+      },
+      { alerts: [{ alertname: 'GatewayDown', instance }], cause: () => signal('SIGKILL'), heal: restart },
+    ],
+  };
+}
+
+/** Its Redis is kept busy by somebody else, and killed; and it loses a worker. */
+export async function gatewayWithWorkers(): Promise<Patient> {
+  const server = await startRedisServer({
+    appendonly: 'yes',
+    dir: await temporaryFolder(),
+    'enable-debug-command': 'local',
+  });
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  redis.on('error', () => {});
+  cleanUp(() => redis.disconnect());
+  const workers = await startWorkers({ REDIS_URL: server.url });
+  const load = keepAsking(workers.gateway, [await workers.issueKey()], 2, 20);
+  const instance = hostOf(workers.adminUrl);
+  let slowing: NodeJS.Timeout | undefined;
+  cleanUp(() => clearInterval(slowing));
+  return {
+    gateways: [workers.adminUrl],
+    faults: [
+      {
+        alerts: [{ alertname: 'GatewayAddedLatencyHigh', instance }],
+        cause() {
+          slowing = setInterval(() => void redis.call('DEBUG', 'SLEEP', '0.15').catch(() => {}), 300);
+        },
+        async heal() {
+          clearInterval(slowing);
+          expect(JSON.stringify(await redis.slowlog('GET'))).toContain('SLEEP');
+        },
+      },
+      {
+        alerts: [{ alertname: 'GatewayDecisionsLocal', instance }],
+        cause: server.stop,
+        heal: () => server.restart(),
+      },
+      {
+        alerts: [{ alertname: 'GatewayWorkerCrashes', instance }],
+        async cause() {
+          await load.stop();
+          process.kill(workers.pids()[0] as number, 'SIGKILL');
+        },
+        heal() {},
+      },
+    ],
+  };
+}
+
+/** Its plans are changed for the worse: limits are lowered below what clients ask, and then a ban comes too soon. */
+export async function gatewayWithBadPlans(): Promise<Patient> {
+  const stack = await startStack();
+  for (const plan of ['free', 'pro', 'business']) await stack.admin('PATCH', `/plans/${plan}`, limitOf(1_000_000));
+  const asked = (await Promise.all(['free', 'pro'].map((plan) => issue(stack, 1, { plan })))).flat();
+  keepAsking(stack.gateway, asked, 2, 100);
+  const many = await issue(stack, 25, { plan: 'business' });
+  const change = (plan: string, limits: unknown) => stack.admin('PATCH', `/plans/${plan}`, limits);
+  const rollBack = () => stack.admin('POST', '/plans/rollback', {});
+  return {
+    gateways: [stack.adminUrl],
+    cores: [],
+    faults: [
+      {
+        alerts: [{ alertname: 'GatewayRefusalsSpike' }],
+        async cause() {
+          await change('free', { minute: 1 });
+          await change('pro', { minute: 1 });
+        },
+        async heal() {
+          await rollBack();
+          await change('free', { minute: 1_000_000 });
+        },
+      },
+      {
+        alerts: [{ alertname: 'GatewayBansSpike' }],
+        async cause() {
+          await change('business', { minute: 1, ban_after: 1 });
+          keepAsking(stack.gateway, many, 10, 200);
+        },
+        async heal() {
+          await rollBack();
+          const { bans } = (await stack.admin('GET', '/bans')).json as { bans: { id: string }[] };
+          expect(bans.length).toBeGreaterThan(20);
+          for (const { id } of bans) await stack.admin('DELETE', `/keys/${id}/ban`);
+          expect((await scrape(stack.adminUrl)).sum('gateway_bans_active')).toBe(0);
+        },
+      },
+    ],
+  };
+}

@@ -1,0 +1,28 @@
+import { startService } from './process.ts';
+
+export interface Restartable {
+  readonly addresses: Readonly<Record<string, string>>;
+  signal(signal: NodeJS.Signals): void;
+  /** Starts it again where it was, once it is gone. */
+  restart(): Promise<void>;
+}
+
+/**
+ * One of the deployables in a process of its own.
+ * @param main the gateway's or the core's
+ * @param environment with ports that are 0
+ */
+export async function startRestartable(main: string, environment: NodeJS.ProcessEnv): Promise<Restartable> {
+  let service = await startService(main, environment);
+  const { addresses } = service;
+  const { admin, gateway, core } = addresses;
+  const portOf = (url: string | undefined) => (url === undefined ? '0' : new URL(url).port);
+  return {
+    addresses,
+    signal: (signal) => void service.child.kill(signal),
+    async restart() {
+      await service.ended;
+      service = await startService(main, { ...environment, PORT: portOf(gateway ?? core), ADMIN_PORT: portOf(admin) });
+    },
+  };
+}
