@@ -3,6 +3,7 @@ import type { Credential } from './credential.ts';
 import { decide } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from './keys.ts';
 import { MAX_LIMIT, PLAN_NAMES, type PlanMode, type PlanTable } from './plans.ts';
+import { UNUSED } from './usage.ts';
 import { type BucketState, type Decision, SECOND, type Unauthorized, type Verdict } from './verdict.ts';
 
 /** For so long a key that Redis knew of is still believed; a key that is revoked while Redis is away works on as long. */
@@ -67,7 +68,9 @@ export class KnownKeys {
     const record = recordOf(credential, known.decision);
     const { mode = 'enforce' } = this.#plans()[record.plan];
     const decided = decide(record, state, credential.digest, LOCAL_PLANS[mode], now);
-    if (decided.state !== undefined) this.#keys.set(nameOf(credential), { ...known, state: decided.state });
+    // What was used in an outage is counted nowhere: its marks would only take room.
+    if (decided.state !== undefined)
+      this.#keys.set(nameOf(credential), { ...known, state: { ...decided.state, usage: UNUSED } });
     return 'buckets' in decided.verdict ? { ...decided.verdict, mode: 'local' } : decided.verdict;
   }
 }
