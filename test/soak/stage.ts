@@ -110,6 +110,19 @@ function stopper(processes: readonly SoakProcess[], client: Redis, postgres: Pos
 /** What is written is with the kernel before it is answered, so that kill -9 loses nothing. */
 const redisArgs = (port: number): string[] => [
   programPath('redis-server'),
-  ...['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', '', '--appendonly', 'yes'],
+  ...[
+    '--port',
+    String(port),
+    '--bind',
+    '127.0.0.1',
+    '--dir',
+    folder,
+    '--save',
+    '',
+    '--appendonly',
+    'yes',
+    '--appendfsync',
+    'no',
+  ],
   ...['--logfile', join(folder, 'redis.log')],
 ];

@@ -45,17 +45,26 @@ const ALL_RESPONSES: readonly Responses[] = [
 const cores = new Set<string>();
 const gateways = new Map<string, string>();
 
-/** From now on this is a core of ours, whose answers are as described. */
-export const knowCore = (url: string): unknown => cores.add(url);
+/** From now on this is another server, though a core or a gateway may have had its port before. */
+export function forget(url: string): void {
+  cores.delete(url);
+  gateways.delete(url);
+}
 
-/** From now on this is no core of ours, though one may have had its port before. */
-export const forgetCore = (url: string): unknown => cores.delete(url);
+/** From now on this is a core of ours, whose answers are as described. */
+export function knowCore(url: string): void {
+  forget(url);
+  cores.add(url);
+}
 
 /**
  * From now on, the answers of this gateway are checked. What it passes on from a core that is not ours is that core's, and
  * need only carry what the gateway adds to all.
  */
-export const knowGateway = (url: string, coreUrls: string): unknown => gateways.set(url, coreUrls);
+export function knowGateway(url: string, coreUrls: string): void {
+  forget(url);
+  gateways.set(url, coreUrls);
+}
 
 const isOurs = ({ status }: Seen, coreUrls: string): boolean =>
   status >= 400 || coreUrls.split(',').every((core) => cores.has(core));

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { cleanUp } from './clean-up.ts';
-import { forgetCore } from './described-answers.ts';
+import { forget } from './described-answers.ts';
 
 /**
  * A core as it is when it fails, byte for byte as the test says. `onRequest` is called with each whole request, head
@@ -37,7 +37,7 @@ export async function bareCore(onConnection: (socket: Socket) => void): Promise<
     server.close();
   });
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  forgetCore(url);
+  forget(url);
   return url;
 }
 

@@ -2,7 +2,7 @@ import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { cleanUp } from './clean-up.ts';
-import { knowCore, knowGateway } from './described-answers.ts';
+import { forget, knowCore, knowGateway } from './described-answers.ts';
 
 export const ROOT = join(import.meta.dirname, '../..');
 
@@ -53,6 +53,7 @@ export async function startService(
   const failed = started.ended.then(({ err }) => Promise.reject(new Error(`${main} did not start: ${err}`)));
   const [addresses] = (await Promise.race([once(started.child, 'message'), failed])) as [Record<string, string>];
   failed.catch(() => {});
+  for (const address of Object.values(addresses)) forget(address);
   if (addresses.core !== undefined) knowCore(addresses.core);
   if (addresses.gateway !== undefined) knowGateway(addresses.gateway, env.CORE_URL ?? '');
   return { ...started, addresses };

@@ -62,7 +62,10 @@ export async function startRedisServer(directives: Directives = {}): Promise<Red
   const port = String(await freePort());
   const url = `redis://127.0.0.1:${port}`;
   const start = (more: Directives) => {
-    const all = { port, bind: '127.0.0.1', save: '', appendonly: 'no', ...directives, ...more };
+    // Where an append-only file is kept, every write is in it before it is answered. With everysec, Redis answers first
+    // while the disk is busy, and a kill loses what it answered.
+    const kept = { save: '', appendonly: 'no', appendfsync: 'no' };
+    const all = { port, bind: '127.0.0.1', ...kept, ...directives, ...more };
     const args = Object.entries(all).flatMap(([name, value]) => [`--${name}`, value]);
     return spawn(binary, args, { stdio: 'ignore' });
   };

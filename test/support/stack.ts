@@ -8,7 +8,7 @@ import type { GatewayRoute } from '../../gateway/routes.ts';
 import { startGateway } from '../../gateway/start.ts';
 import type { ServerLimits } from '../../shared/server-limits.ts';
 import { cleanUp } from './clean-up.ts';
-import { knowCore, knowGateway } from './described-answers.ts';
+import { forget, knowCore, knowGateway } from './described-answers.ts';
 import { type Answer, post, send } from './http.ts';
 import { type LogLine, readableLog } from './log.ts';
 
@@ -64,6 +64,7 @@ export async function startStack(
   const { gateway: url = '', admin: adminUrl = '' } = gateway.addresses;
   knowCore(core.addresses.core ?? '');
   knowGateway(url, settings.CORE_URL ?? '');
+  forget(adminUrl);
 
   async function admin(method: string, path: string, body?: unknown): Promise<Answer> {
     const sent = { method, key: ADMIN_TOKEN };
