@@ -54,6 +54,13 @@ test('every command answers in JSON', async () => {
   await Promise.all(answered);
 });
 
+test('`none` takes an own limit away, and leaves the other', async () => {
+  const id = idOf(await stack.issueKey({ minute: 77, day: 777 }));
+  const { code, out } = await ctl('--json', 'keys', 'set', id, '--minute', 'none');
+  expect(code).toBe(0);
+  expect(JSON.parse(out)).toMatchObject({ day: 777, buckets: { minute: { limit: 60 }, day: { limit: 777 } } });
+});
+
 test('a key and a ban are told in words, in columns, and without colours where no terminal is', async () => {
   const key = await stack.issueKey({ name: 'in words' });
   await send(`${stack.gateway}/v1/pets`, { key });

@@ -123,6 +123,18 @@ describe('with a real Prometheus', () => {
     expect([...new Set(families)].sort()).toEqual(told.sort());
   });
 
+  test('every metric that the runbook names is there', async () => {
+    await expect.poll(async () => (await scrape(gateway.adminUrl)).sum('gateway_workers_serving')).toBe(2);
+    const names = new Set((await exposedByBoth()).samples.map(({ name }) => name.replace(/_(bucket|sum|count)$/, '')));
+    for (const { name } of await rulesOf()) names.add(name);
+    const runbook = readFileSync(join(ROOT, 'deploy/RUNBOOK.md'), 'utf8');
+    const told = [...runbook.matchAll(/`((?:gateway|core|nodejs|process)[_:][\w:]+)`/g)].map(
+      ([, name]) => name as string,
+    );
+    expect(told.length).toBeGreaterThan(15);
+    expect(told.filter((name) => !names.has(name))).toEqual([]);
+  });
+
   test('every name and label in queries and rules is one that a running gateway or core exposes', async () => {
     await expect.poll(async () => (await scrape(gateway.adminUrl)).sum('gateway_workers_serving')).toBe(2);
     const rules = await rulesOf();

@@ -3,7 +3,7 @@ import { PLAN_NAMES } from '../../access/plans.ts';
 import { addExplain } from './key-explain.ts';
 import { describeKey, describeKeys, type KeyView } from './key-text.ts';
 import type { Session } from './session.ts';
-import { limit, limitOrNone, seconds } from './values.ts';
+import { limit, limitOrNone, orNull, seconds } from './values.ts';
 
 const ID = 'the public part of the key, as `keys list` shows it';
 
@@ -110,6 +110,11 @@ Examples:
     });
 }
 
+interface OwnLimits {
+  readonly minute?: number | 'none';
+  readonly day?: number | 'none';
+}
+
 function addChanging(keys: Command, session: Session): void {
   const change = async (id: string, changes: unknown) =>
     showKey(session, (await session.call('PATCH', pathOf(id), changes)) as KeyView);
@@ -126,7 +131,9 @@ function addChanging(keys: Command, session: Session): void {
       'after',
       '\nExamples:\n  ctl keys set 4fXk20LmQa9z --plan business\n  ctl keys set 4fXk20LmQa9z --minute 500 --day none',
     )
-    .action(change);
+    .action((id: string, { minute, day, ...others }: OwnLimits) =>
+      change(id, { ...others, minute: orNull(minute), day: orNull(day) }),
+    );
 
   keys
     .command('expire')

@@ -10,8 +10,12 @@ export function limit(text: string): number {
   return value;
 }
 
-/** A limit, or `none` for no limit of its own. */
-export const limitOrNone = (text: string): number | null => (text === 'none' ? null : limit(text));
+/** A limit, or `none` for no limit of its own; not null, which commander makes an empty text of. */
+export const limitOrNone = (text: string): number | 'none' => (text === 'none' ? text : limit(text));
+
+/** What is sent for it: null takes a limit away, and what was not typed is left out. */
+export const orNull = (value: number | 'none' | undefined): number | null | undefined =>
+  value === 'none' ? null : value;
 
 const UNITS = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
 
