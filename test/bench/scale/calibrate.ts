@@ -1,23 +1,29 @@
 import type { Credential } from '../../../gateway/access/credential.ts';
 import type { Limiter } from '../../../gateway/access/limiter.ts';
+import { median } from '../../support/statistics.ts';
 import type { Shard } from './cluster.ts';
 import type { RedisCosts } from './model.ts';
 
-const MEASURED_MS = 1_500;
+const ROUNDS = 7;
+const ROUND_MS = 400;
 const MANY = 32;
 
-/** What a call costs a shard, and what each decision in it: from calls of one decision, and calls of many. */
+/** What a call costs a shard, and what each decision in it: from calls of one decision and calls of many, in turn. */
 export async function calibrate(
   limiter: Limiter,
   credential: Credential,
   shard: Pick<Shard, 'cpuMicroseconds'>,
 ): Promise<RedisCosts> {
-  await microsecondsPerDecision(limiter, credential, shard, MANY);
-  const alone = await microsecondsPerDecision(limiter, credential, shard, 1);
-  const together = await microsecondsPerDecision(limiter, credential, shard, MANY);
+  const measure = (inFlight: number) => microsecondsPerDecision(limiter, credential, shard, inFlight);
+  await measure(MANY);
+  const [alone, together]: [number[], number[]] = [[], []];
+  for (let round = 0; round < ROUNDS; round++) {
+    alone.push(await measure(1));
+    together.push(await measure(MANY));
+  }
   // alone = call + decision, together = call / MANY + decision
-  const call = (alone - together) / (1 - 1 / MANY);
-  return { call, decision: alone - call };
+  const call = (median(alone) - median(together)) / (1 - 1 / MANY);
+  return { call, decision: median(alone) - call };
 }
 
 /** With so many in flight they share a call: what comes while one is under way goes out in the next. */
@@ -26,8 +32,8 @@ async function microsecondsPerDecision(
   credential: Credential,
   shard: Pick<Shard, 'cpuMicroseconds'>,
   inFlight: number,
-) {
-  const end = performance.now() + MEASURED_MS;
+): Promise<number> {
+  const end = performance.now() + ROUND_MS;
   const before = shard.cpuMicroseconds();
   let decisions = 0;
   const caller = async () => {
