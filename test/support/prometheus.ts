@@ -33,8 +33,9 @@ export interface Prometheus {
 }
 
 interface Haste {
-  /** How often it looks and judges, as Prometheus writes a length of time. */
-  readonly every?: string;
+  /** How often it looks, and how often it judges what it saw, as Prometheus writes a length of time. */
+  readonly scrapeEvery?: string;
+  readonly judgeEvery?: string;
   /** What becomes of the text of the alerts. */
   readonly alerts?: (shipped: string) => string;
 }
@@ -45,13 +46,17 @@ interface Haste {
  */
 export async function startPrometheus(
   targets: Readonly<Record<string, readonly string[]>>,
-  { every = '1s', alerts = (shipped) => shipped }: Haste = {},
+  { scrapeEvery = '1s', judgeEvery = '1s', alerts = (shipped) => shipped }: Haste = {},
 ): Promise<Prometheus> {
   needPrometheus();
   const folder = await temporaryFolder();
   await cp(PROMETHEUS_FOLDER, folder, { recursive: true });
   const file = join(folder, 'prometheus.yml');
-  await rewrite(file, (shipped) => shipped.replaceAll(/_interval: 15s$/gm, `_interval: ${every}`));
+  await rewrite(file, (shipped) =>
+    shipped
+      .replace('scrape_interval: 15s', `scrape_interval: ${scrapeEvery}`)
+      .replace('evaluation_interval: 15s', `evaluation_interval: ${judgeEvery}`),
+  );
   await rewrite(join(folder, 'rules/alerts.yml'), alerts);
   for (const [job, urls] of Object.entries(targets))
     await writeFile(join(folder, `targets/${job}.yml`), JSON.stringify([{ targets: urls.map(hostOf) }]));
