@@ -106,6 +106,12 @@ async function bytesPerKey(): Promise<number> {
   return ((await memory()) - before) / SAMPLE_KEYS;
 }
 
+/** Of a key's place in the index of all keys, which is one sorted set on one shard. */
+async function bytesInIndex(): Promise<number> {
+  const bytes = (await stage.client.memory('USAGE', 'gateway:keys', 'SAMPLES', 0)) as number;
+  return bytes / (await stage.client.zcard('gateway:keys'));
+}
+
 async function createKey(): Promise<Credential> {
   const { credential: made } = createApiKey();
   const record = {
@@ -158,7 +164,7 @@ say(
   `a decision: ${redis.call.toFixed(1)} µs of Redis a call and ${redis.decision.toFixed(1)} each; ${perCall.toFixed(1)} a call on ${CONNECTIONS} connections`,
 );
 say(
-  `a key: ${costs.bytesPerKey.toFixed(0)} bytes of Redis at the most; a connection: ${(idleConnection / 1_024).toFixed(0)} kB of the gateway`,
+  `a key: ${costs.bytesPerKey.toFixed(0)} bytes of Redis at the most, ${(await bytesInIndex()).toFixed(0)} of them in the index; a connection: ${(idleConnection / 1_024).toFixed(0)} kB of the gateway`,
 );
 say(
   `on the wire: ${costs.bytesPerRequest} bytes a request and answer, ${costs.bytesPerDecision.toFixed(0)} a decision\n`,

@@ -5,6 +5,7 @@ import { gatewayAlone, gatewayWithBadPlans, gatewayWithWorkers } from '../suppor
 import type { Patient } from '../support/patient.ts';
 import { startPrometheus } from '../support/prometheus.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
+import { TIMED } from '../support/timed.ts';
 import { eventually } from '../support/workers.ts';
 
 /** What was seen of each alert that a patient's faults should raise: before, while they are there, and after. */
@@ -27,7 +28,10 @@ async function suffer({ faults }: Patient, watch: AlertWatch): Promise<[name: st
   return [...seen];
 }
 
-test('every alert fires when its fault is there, and is over once the runbook was followed', async () => {
+test('every alert fires when its fault is there, and is over once the runbook was followed', {
+  ...TIMED,
+  timeout: 300_000,
+}, async () => {
   const patients = await Promise.all([
     gatewayAlone(await emptyDatabase()),
     gatewayWithWorkers(),
@@ -53,7 +57,7 @@ test('every alert fires when its fault is there, and is over once the runbook wa
   const seen = (await Promise.all(patients.map((patient) => suffer(patient, watch)))).flat();
   const wanted = ALERT_NAMES.map((name) => [name, ['quiet', 'firing', 'quiet']]);
   expect(Object.fromEntries(seen)).toEqual(Object.fromEntries(wanted));
-}, 300_000);
+});
 
 test('the hastened rules are those that are shipped, but for times', () => {
   expect(hasten(ALERTS)).not.toMatch(/\b\d+[mh]\b/);
