@@ -4,6 +4,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HeadCount } from './head-count.ts';
 import type { ServerLimits } from './server-limits.ts';
+import { takeOut } from './take-out.ts';
 
 /** Which limit a connection was over. */
 export type ConnectionLimit = 'total' | 'address';
@@ -20,7 +21,7 @@ export interface ConnectionCaps {
 
 interface Connection {
   /** What is being answered on it, in the order in which it was asked. */
-  readonly answers: Set<ServerResponse>;
+  readonly answers: ServerResponse[];
   /** The answer that was seen waiting for its reader, and since when. */
   slow?: { readonly answer: ServerResponse; readonly since: number };
 }
@@ -64,7 +65,7 @@ export class Connections {
   }
 
   #add(socket: Socket): void {
-    this.#connections.set(socket, { answers: new Set() });
+    this.#connections.set(socket, { answers: [] });
     socket.once('close', () => this.#connections.delete(socket));
   }
 
@@ -82,17 +83,18 @@ export class Connections {
 
   answering(response: ServerResponse): void {
     const answers = this.#answersOn(response.req.socket);
-    answers?.add(response);
-    response.once('close', () => answers?.delete(response));
+    if (answers === undefined) return;
+    answers.push(response);
+    response.once('close', () => takeOut(answers, response));
   }
 
-  #answersOn(socket: Socket): Set<ServerResponse> | undefined {
+  #answersOn(socket: Socket): ServerResponse[] | undefined {
     return this.#connections.get(socket)?.answers;
   }
 
   /** Whether nothing is being answered. */
   isIdle(socket: Socket): boolean {
-    return this.#answersOn(socket)?.size === 0;
+    return this.#answersOn(socket)?.length === 0;
   }
 
   /**
@@ -109,7 +111,7 @@ export class Connections {
 
   /** Lets the answers to whole requests end, and closes the connection then; half a request ends it at once. */
   finish(socket: Socket): void {
-    const last = [...(this.#answersOn(socket) ?? [])].at(-1);
+    const last = this.#answersOn(socket)?.at(-1);
     if (last === undefined || !last.req.complete) socket.destroy();
     else last.once('close', () => socket.destroySoon());
   }
@@ -133,7 +135,7 @@ export class Connections {
       const isOver = performance.now() > deadline;
       for (const [socket, { answers }] of this.#connections) {
         if (isOver) socket.destroy();
-        else if (answers.size === 0 && socket.writableLength === 0) socket.destroySoon();
+        else if (answers.length === 0 && socket.writableLength === 0) socket.destroySoon();
       }
       await sleep(10);
     }

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { buildConnector, Client, type Dispatcher } from 'undici';
+import { takeOut } from '../../shared/take-out.ts';
 import type { WholeRelay } from './whole-relay.ts';
 
 /** How deep requests may be pipelined: as many answers are lost when the connection breaks. */
@@ -14,7 +15,8 @@ const STALLED_AFTER_MS = 50;
  */
 export class SharedLine {
   readonly #client: Client;
-  readonly #relays = new Set<WholeRelay>();
+  /** What undici has to do, in the order in which it was asked. */
+  readonly #relays: WholeRelay[] = [];
   #socket: Socket | undefined;
   #isCorked = false;
   #lastAnswerAt = 0;
@@ -34,19 +36,19 @@ export class SharedLine {
     });
     // undici fails the request in front and sends all others again, as often as it takes: the last of n up to n times.
     this.#client.on('disconnect', (_origin, _targets, fault) => {
-      for (const relay of this.#relays) relay.lose(fault);
+      for (const relay of [...this.#relays]) relay.lose(fault);
     });
   }
 
   /** Whether a request would be answered about as soon as it is sent. */
   get isFree(): boolean {
-    if (this.#relays.size === 0) return true;
-    return this.#relays.size < DEPTH && performance.now() - this.#lastAnswerAt < STALLED_AFTER_MS;
+    if (this.#relays.length === 0) return true;
+    return this.#relays.length < DEPTH && performance.now() - this.#lastAnswerAt < STALLED_AFTER_MS;
   }
 
   dispatch(request: Dispatcher.DispatchOptions, relay: WholeRelay): void {
-    if (this.#relays.size === 0) this.#lastAnswerAt = performance.now();
-    this.#relays.add(relay);
+    if (this.#relays.length === 0) this.#lastAnswerAt = performance.now();
+    this.#relays.push(relay);
     this.#client.dispatch({ ...request, blocking: false }, relay);
   }
 
@@ -67,7 +69,7 @@ export class SharedLine {
 
   /** To be called when undici has let go of a request. */
   released(relay: WholeRelay): void {
-    this.#relays.delete(relay);
+    takeOut(this.#relays, relay);
     this.#lastAnswerAt = performance.now();
   }
 
