@@ -5,12 +5,12 @@ import {
   httpUrl,
   integer,
   isLoopback,
-  listed,
   logLevel,
   port,
   readSettings,
   token,
 } from '../shared/env.ts';
+import { listed } from '../shared/lists.ts';
 import { CertificateFault, readCertificate } from './edge/certificate.ts';
 import { caFile, masterName, redisFaults, redisMode, redisUrls } from './redis-settings.ts';
 

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
-import { listed } from '../shared/env.ts';
+import { listed } from '../shared/lists.ts';
 
 /** What the settings of a Redis must be, each for itself and all of them together. */
 

@@ -27,9 +27,6 @@ export function integer(minimum: number, maximum: number) {
     .refine((value) => value >= minimum && value <= maximum, error);
 }
 
-/** What stands between the commas of a list. */
-export const listed = (text: string): string[] => text.split(',').map((entry) => entry.trim());
-
 export const port = () => integer(0, 65_535);
 
 export const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' });

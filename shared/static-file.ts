@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import { listed } from './lists.ts';
 
 /** What every file that a browser gets from us has in common: its tag, and headers that shut it off from other origins. */
 
@@ -8,7 +9,7 @@ export const etagOf = (body: string | Buffer): string => `W/"${hash('sha256', bo
 /** Whether the browser has that very file; weak comparison (RFC 9110 §13.1.2). */
 export function isCurrent(ifNoneMatch: string | undefined, etag: string): boolean {
   if (ifNoneMatch === undefined) return false;
-  const given = ifNoneMatch.split(',').map((one) => one.trim().replace(/^W\//, ''));
+  const given = listed(ifNoneMatch).map((one) => one.replace(/^W\//, ''));
   return given.includes('*') || given.includes(etag.slice('W/'.length));
 }
 

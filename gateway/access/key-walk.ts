@@ -1,5 +1,6 @@
 import { isKeyId } from './credential.ts';
 import type { KeyEntry } from './keys.ts';
+import { DAYS_KEPT } from './usage.ts';
 
 /**
  * A walk through all keys, those revoked of late among them, a page at a time. A key keeps its place in it for good, revoked
@@ -40,4 +41,4 @@ export function readPlace(text: string): Place | undefined {
 }
 
 /** So long after its end, in seconds, what a revoked key has used is kept: until the day of its end is out of reach. */
-export const REVOKED_KEPT_SECONDS = 36 * 86_400;
+export const REVOKED_KEPT_SECONDS = DAYS_KEPT * 86_400;

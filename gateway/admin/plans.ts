@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { HttpError } from '../../shared/errors.ts';
+import { listed } from '../../shared/lists.ts';
 import { must } from '../../shared/must.ts';
 import { readBody } from '../../shared/typed-body.ts';
 import { changesBetween, type PlanChange, versionOf } from '../access/plan-history.ts';
@@ -51,7 +52,7 @@ function storedFields(plan: PlanName, fields: Readonly<Record<string, number | s
 async function tableSeen({ plans }: AdminParts, ifMatch: string | undefined): Promise<StoredPlans | undefined> {
   if (ifMatch === undefined || ifMatch.trim() === '*') return undefined;
   const stored = await plans.read();
-  const versions = ifMatch.split(',').map((version) => version.trim());
+  const versions = listed(ifMatch);
   if (!versions.includes(`"${versionOf(stored)}"`)) throw moved();
   return stored;
 }

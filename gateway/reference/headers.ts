@@ -1,5 +1,5 @@
 import { REQUEST_ID } from '../../shared/headers.ts';
-import { pairsOf } from '../../shared/pairs.ts';
+import { pairsOf } from '../../shared/lists.ts';
 import { type Header, type Ref, refTo } from './document.ts';
 
 /** The headers of answers. */

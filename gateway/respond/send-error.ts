@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { type ErrorCode, errorBody, HttpError, methodNotAllowed } from '../../shared/errors.ts';
-import { pairsOf } from '../../shared/pairs.ts';
+import { pairsOf } from '../../shared/lists.ts';
 import type { Exchange } from '../exchange.ts';
 
 /** Answers with an error in the Error shape; `limits` says where the caller stands. */

@@ -1,4 +1,5 @@
 import { CALLER_ID, HOP_BY_HOP } from '../../shared/headers.ts';
+import { listed } from '../../shared/lists.ts';
 
 /** Which headers cross the gateway. One pass each way; names and values in a flat list, as they come and go. */
 
@@ -83,7 +84,7 @@ function filter(rawHeaders: readonly string[], isWanted: (name: string) => boole
 function addNamed(named: Set<string> | undefined, connection: string): Set<string> | undefined {
   const options = connection.toLowerCase();
   if (options === 'keep-alive' || options === 'close') return named;
-  return new Set([...(named ?? []), ...options.split(',').map((option) => option.trim())]);
+  return new Set([...(named ?? []), ...listed(options)]);
 }
 
 const without = (headers: readonly string[], named: ReadonlySet<string>): string[] =>

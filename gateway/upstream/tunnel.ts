@@ -2,7 +2,7 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
 import { type ErrorCode, HttpError } from '../../shared/errors.ts';
-import { pairsOf } from '../../shared/pairs.ts';
+import { pairsOf } from '../../shared/lists.ts';
 import { closeFrame, FrameBoundary } from './frame-boundary.ts';
 import { responseHeaders } from './headers.ts';
 import { CoreTooSlow } from './relay.ts';

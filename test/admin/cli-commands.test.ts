@@ -1,8 +1,10 @@
 import { userInfo } from 'node:os';
 import { stripVTControlCharacters } from 'node:util';
 import { expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { CLI, ctlWith, operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
-import { type Ended, startProcess } from '../support/process.ts';
+import { startProcess } from '../support/process.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
@@ -12,12 +14,7 @@ vi.setConfig({ testTimeout: 60_000 });
 const { url: redisUrl, redis } = await emptyDatabase();
 const stack = await startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' });
 
-const idOf = (key: string) => key.slice(3, 15);
-
-function ctl(...args: string[]): Promise<Ended> {
-  const environment = { ADMIN_PORT: new URL(stack.adminUrl).port, ADMIN_TOKEN: 'token-of-the-tests' };
-  return startProcess(process.execPath, ['gateway/admin/cli.ts', ...args], environment).ended;
-}
+const ctl = (...words: string[]) => ctlWith(operatorOf(stack), ...words);
 
 const COMMANDS: readonly [words: readonly string[], shown: Record<string, unknown>][] = [
   [['keys', 'create', '--plan', 'pro', '--name', 'made'], { name: 'made', plan: 'pro', key: expect.any(String) }],
@@ -120,10 +117,7 @@ test('exit codes tell what is not there from what somebody else holds, and both 
   const [missing, unreadable, wrongToken] = await Promise.all([
     ctl('keys', 'show', '000000000000', '--json'),
     ctl('keys', 'disable', odd),
-    startProcess(process.execPath, ['gateway/admin/cli.ts', 'keys', 'list'], {
-      ADMIN_PORT: new URL(stack.adminUrl).port,
-      ADMIN_TOKEN: 'wrong-token-of-the-tests',
-    }).ended,
+    ctlWith({ ...operatorOf(stack), ADMIN_TOKEN: 'wrong-token-of-the-tests' }, 'keys', 'list'),
   ]);
   expect(missing).toEqual({ code: 3, out: '', err: '{"message":"There is no such key."}\n' });
   expect(unreadable).toMatchObject({ code: 4, err: expect.stringContaining('cannot be read') });
@@ -152,9 +146,8 @@ test('--help teaches: examples, exit codes, and the same for every command', asy
 test('who reads no further than the first line is no fault', async () => {
   const names = Array.from({ length: 50 }, (_, at) => `${'a long name '.repeat(15)}${at}`);
   for (const name of names) await stack.admin('POST', '/keys', { name, plan: 'free' });
-  const command = `${process.execPath} gateway/admin/cli.ts --json keys list --limit 50 | true`;
-  const environment = { ADMIN_PORT: new URL(stack.adminUrl).port, ADMIN_TOKEN: 'token-of-the-tests' };
-  expect(await startProcess('bash', ['-o', 'pipefail', '-c', command], environment).ended).toEqual({
+  const command = `${process.execPath} ${CLI} --json keys list --limit 50 | true`;
+  expect(await startProcess('bash', ['-o', 'pipefail', '-c', command], operatorOf(stack)).ended).toEqual({
     code: 0,
     out: '',
     err: '',

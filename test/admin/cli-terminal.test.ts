@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
 import { expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { CLI, operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { type Started, startProcess } from '../support/process.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -14,10 +16,9 @@ const RED = '\u001b[31m';
 const stack = await startStack();
 
 function onTerminal(words: readonly string[], environment: Record<string, string> = {}): Started {
-  const command = [process.execPath, 'gateway/admin/cli.ts', ...words].join(' ');
+  const command = [process.execPath, CLI, ...words].join(' ');
   return startProcess('script', ['-qec', command, '/dev/null'], {
-    ADMIN_PORT: new URL(stack.adminUrl).port,
-    ADMIN_TOKEN: 'token-of-the-tests',
+    ...operatorOf(stack),
     TERM: 'xterm-256color',
     ...environment,
   });
@@ -45,8 +46,8 @@ test('revoking asks first, and only a yes is a yes', async () => {
   ] as const;
   const asked = answers.map(async ([typed, code, stillWorks]) => {
     const key = await stack.issueKey();
-    const started = onTerminal(['keys', 'revoke', key.slice(3, 15)]);
-    expect([typed, await answer(started, `Revoke ${key.slice(3, 15)} for good? [y/N]`, typed)]).toEqual([typed, code]);
+    const started = onTerminal(['keys', 'revoke', idOf(key)]);
+    expect([typed, await answer(started, `Revoke ${idOf(key)} for good? [y/N]`, typed)]).toEqual([typed, code]);
     expect([typed, await works(key)]).toEqual([typed, stillWorks]);
   });
   await Promise.all(asked);

@@ -1,6 +1,7 @@
 import { describe, expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { ctlWith, operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
-import { type Ended, startProcess } from '../support/process.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
@@ -13,11 +14,6 @@ const limiters: [name: string, environment: Record<string, string>][] = [
   ['the embedded limiter', {}],
   ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' }],
 ];
-
-/** Runs the command line as an operator does on the gateway's machine: with the token that the gateway made. */
-function ctl(environment: NodeJS.ProcessEnv, ...args: string[]): Promise<Ended> {
-  return startProcess(process.execPath, ['gateway/admin/cli.ts', ...args], environment).ended;
-}
 
 const REFUSED: readonly [args: readonly string[], message: string][] = [
   [['plans', 'set', 'free', '--minute', 'nan'], 'It must be a whole number from 1 to 1000000000.'],
@@ -37,38 +33,38 @@ describe.for(limiters)('with %s', async ([, environment]) => {
   const operator = { ADMIN_PORT: new URL(stack.adminUrl).port, DATA_DIR: stack.directory };
 
   test('a key is issued, listed, used, and revoked', async () => {
-    const created = await ctl(operator, 'keys', 'create', '--plan', 'pro', '--name', 'acme');
+    const created = await ctlWith(operator, 'keys', 'create', '--plan', 'pro', '--name', 'acme');
     expect(created).toMatchObject({ code: 0, err: '' });
     const key = /^as_\w+$/m.exec(created.out)?.[0] ?? '';
-    const id = key.slice(3, 15);
+    const id = idOf(key);
     expect((await send(`${stack.gateway}/v1/pets`, { key })).headers['x-ratelimit-limit']).toBe('300');
 
-    const listed = await ctl(operator, 'keys', 'list');
+    const listed = await ctlWith(operator, 'keys', 'list');
     expect(listed.out).toMatch(new RegExp(`^${id}  acme  pro  +active .* 1 +0 `, 'm'));
     expect(listed.out).not.toContain(key);
 
-    expect(await ctl(operator, 'keys', 'revoke', id, '--yes')).toMatchObject({ code: 0, out: `Revoked ${id}.\n` });
+    expect(await ctlWith(operator, 'keys', 'revoke', id, '--yes')).toMatchObject({ code: 0, out: `Revoked ${id}.\n` });
     expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(401);
-    const again = await ctl(operator, 'keys', 'revoke', id, '--yes');
+    const again = await ctlWith(operator, 'keys', 'revoke', id, '--yes');
     expect(again).toMatchObject({ code: 3, out: '', err: 'There is no such key.\n' });
   });
 
   test('plans are shown and set', async () => {
-    const set = await ctl(operator, 'plans', 'set', 'business', '--minute', '2000', '--ban-after', '5');
+    const set = await ctlWith(operator, 'plans', 'set', 'business', '--minute', '2000', '--ban-after', '5');
     expect(set).toMatchObject({ code: 0, err: expect.stringMatching(/^business\.minute +1000 -> 2000$/m) });
-    expect((await ctl(operator, 'plans', 'show')).out).toMatch(/^business +2000 +100000 +5 +60 +300 +enforce$/m);
-    const asJson = await ctl(operator, '--json', 'plans', 'show');
+    expect((await ctlWith(operator, 'plans', 'show')).out).toMatch(/^business +2000 +100000 +5 +60 +300 +enforce$/m);
+    const asJson = await ctlWith(operator, '--json', 'plans', 'show');
     expect(JSON.parse(asJson.out)).toMatchObject({ business: { minute: 2_000, day: 100_000, ban_after: 5 } });
-    await ctl(operator, 'plans', 'set', 'business', '--minute', '1000', '--ban-after', '1000');
+    await ctlWith(operator, 'plans', 'set', 'business', '--minute', '1000', '--ban-after', '1000');
   });
 
   test('an enterprise key needs limits of its own', async () => {
-    const refused = await ctl(operator, 'keys', 'create', '--plan', 'enterprise', '--name', 'big');
+    const refused = await ctlWith(operator, 'keys', 'create', '--plan', 'enterprise', '--name', 'big');
     expect(refused).toMatchObject({
       code: 2,
       err: expect.stringContaining('an enterprise key carries its own limits'),
     });
-    const created = await ctl(
+    const created = await ctlWith(
       operator,
       '--json',
       'keys',
@@ -88,9 +84,9 @@ describe.for(limiters)('with %s', async ([, environment]) => {
 
 test('what is wrong is refused in words', async () => {
   const stack = await startStack();
-  const operator = { ADMIN_PORT: new URL(stack.adminUrl).port, ADMIN_TOKEN: 'token-of-the-tests' };
+  const operator = operatorOf(stack);
   const refused = REFUSED.map(async ([args, message]) => {
-    const { code, out, err } = await ctl(operator, ...args);
+    const { code, out, err } = await ctlWith(operator, ...args);
     expect({ args, code, out }).toEqual({ args, code: 2, out: '' });
     expect(err).toContain(message);
   });
@@ -98,7 +94,7 @@ test('what is wrong is refused in words', async () => {
 });
 
 test('where no gateway is, the command line says so', async () => {
-  const { code, err } = await ctl({ ADMIN_PORT: '1', ADMIN_TOKEN: 'token-of-the-tests' }, 'plans', 'show');
+  const { code, err } = await ctlWith({ ADMIN_PORT: '1', ADMIN_TOKEN: 'token-of-the-tests' }, 'plans', 'show');
   expect(code).toBe(1);
   expect(err).toBe(
     'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT say where it is.\n',

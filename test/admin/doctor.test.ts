@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import { expect, test, vi } from 'vitest';
 import type { Finding } from '../../gateway/finding.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { startProcess } from '../support/process.ts';
+import { ctl } from '../support/ctl.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
 import { installUsers, urlOf } from '../support/redis-users.ts';
@@ -159,9 +159,7 @@ test('every node of a cluster is looked at, and slots that nobody serves', async
 
 test('ctl doctor tells a person, and ends with 1 where there is a fault', async () => {
   const { redis, stack } = await setUp();
-  const environment = { ADMIN_PORT: new URL(stack.adminUrl).port, ADMIN_TOKEN: 'token-of-the-tests' };
-  const doctor = (...options: string[]) =>
-    startProcess(process.execPath, ['gateway/admin/cli.ts', ...options, 'doctor'], environment).ended;
+  const doctor = (...options: string[]) => ctl(stack, ...options, 'doctor');
   const fine = await doctor();
   expect([fine.code, fine.err]).toEqual([0, '']);
   expect(fine.out).toMatch(/^good {5}redis user +gateway$/m);

@@ -7,9 +7,10 @@ import {
   RecentDecisions,
   type ToldDecision,
 } from '../../gateway/access/recent-decisions.ts';
+import { idOf } from '../support/api-key.ts';
+import { ctl } from '../support/ctl.ts';
 import { type Answer, send } from '../support/http.ts';
 import { memoryUnderTest } from '../support/limiters.ts';
-import { startProcess } from '../support/process.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -19,8 +20,6 @@ vi.setConfig({ testTimeout: 60_000 });
 
 const { url, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' };
-
-const idOf = (key: string) => key.slice(3, 15);
 
 /** Asks, and gives the id of the request with the answer. */
 async function ask(gateway: string, key: string): Promise<Answer & { id: string }> {
@@ -174,17 +173,13 @@ test('the command line explains a key and a request, and says what it wants of t
   const key = await stack.issueKey(tight);
   await ask(stack.gateway, key);
   const { id } = await ask(stack.gateway, key);
-  const ctl = (...args: string[]) =>
-    startProcess(process.execPath, ['gateway/admin/cli.ts', 'keys', 'explain', ...args], {
-      ADMIN_PORT: new URL(stack.adminUrl).port,
-      ADMIN_TOKEN: 'token-of-the-tests',
-    }).ended;
+  const explain = (...words: string[]) => ctl(stack, 'keys', 'explain', ...words);
   const [ofKey, ofRequest, json, neither, missing] = await Promise.all([
-    ctl(idOf(key)),
-    ctl('--request', id),
-    ctl('--request', id, '--json'),
-    ctl(),
-    ctl('--request', 'nobody-sent-this'),
+    explain(idOf(key)),
+    explain('--request', id),
+    explain('--request', id, '--json'),
+    explain(),
+    explain('--request', 'nobody-sent-this'),
   ]);
   expect(ofKey.out).toMatch(
     new RegExp(`^state +active$.*Z +refused +day +\\S+ -> \\S+ +0\\S* -> 0\\S* +shared +${id}$`, 'ms'),

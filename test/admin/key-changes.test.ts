@@ -1,13 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
 const { url: redisUrl, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' };
-
-const idOf = (key: string) => key.slice(3, 15);
 
 async function statusOf(stack: Stack, key: string): Promise<number> {
   return (await send(`${stack.gateway}/v1/pets`, { key })).status;

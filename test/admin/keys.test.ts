@@ -2,12 +2,14 @@ import { readFile, writeFile } from 'node:fs/promises';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { ctlWith } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { startProcess } from '../support/process.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { startStack, temporaryFolder } from '../support/stack.ts';
+import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' };
@@ -29,10 +31,10 @@ test('keys of the embedded limiter are there after a restart, with their end and
   const DATA_DIR = await temporaryFolder();
   const first = await startStack({ DATA_DIR });
   const key = await first.issueKey({ plan: 'enterprise', minute: 7, day: 70, expiresAt: '2200-01-01T00:00:00Z' });
-  const shown = (await first.admin('GET', `/keys/${key.slice(3, 15)}`)).json;
+  const shown = (await first.admin('GET', `/keys/${idOf(key)}`)).json;
   await first.stop();
   const second = await startStack({ DATA_DIR });
-  expect((await second.admin('GET', `/keys/${key.slice(3, 15)}`)).json).toEqual(shown);
+  expect((await second.admin('GET', `/keys/${idOf(key)}`)).json).toEqual(shown);
   expect((await send(`${second.gateway}/v1/pets`, { key })).headers['x-ratelimit-limit']).toBe('7');
 });
 
@@ -44,7 +46,7 @@ test.for([
 ] as const)('a key that is %s by hand is shown as it is, and can be revoked', async ([, edit, state]) => {
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();
-  const id = key.slice(3, 15);
+  const id = idOf(key);
   await redis.hset(`gateway:key:{${id}}`, edit);
   expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ id, state });
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status === 200).toBe(state === 'active');
@@ -54,7 +56,7 @@ test.for([
 
 test('a key whose data is of another type is shown as unreadable, and can be revoked', async () => {
   const stack = await startStack(withRedis);
-  const id = (await stack.issueKey()).slice(3, 15);
+  const id = idOf(await stack.issueKey());
   await redis.set(`gateway:key:{${id}}`, 'text');
   expect((await stack.admin('GET', '/keys')).json).toMatchObject({ keys: [{ id, state: 'unreadable' }] });
   expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
@@ -63,7 +65,7 @@ test('a key whose data is of another type is shown as unreadable, and can be rev
 test('a key can be revoked whatever a hand has put where its use is kept', async () => {
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();
-  const id = key.slice(3, 15);
+  const id = idOf(key);
   await redis.set(`gateway:usage:{${id}}`, 'text');
   expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(401);
@@ -75,7 +77,7 @@ test.for(['Infinity', '-5', '1e3', '0x10', '1234567890123456'])(
   async (count) => {
     const stack = await startStack(withRedis);
     const key = await stack.issueKey();
-    const id = key.slice(3, 15);
+    const id = idOf(key);
     await redis.hset(`gateway:key:{${id}}`, { admitted: count, refused: count });
     expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ admitted: 0, refused: 0 });
     expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
@@ -86,7 +88,7 @@ test.for(['Infinity', '-5', '1e3', '0x10', '1234567890123456'])(
 test('a ban that somebody typed beyond all time is no ban', async () => {
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();
-  await redis.hset(`gateway:key:{${key.slice(3, 15)}}`, 'banned_until', '9999999999999999');
+  await redis.hset(`gateway:key:{${idOf(key)}}`, 'banned_until', '9999999999999999');
   const answer = await send(`${stack.gateway}/v1/pets`, { key });
   expect([answer.status, Number(answer.headers['x-ratelimit-reset'])]).toEqual([200, expect.any(Number)]);
   expect(Number(answer.headers['x-ratelimit-reset'])).toBeGreaterThan(0);
@@ -150,17 +152,13 @@ test('the command line says so when its settings are bad, or something else answ
   const server = http.createServer((_request, response) => response.end('<html>')).listen(0, '127.0.0.1');
   cleanUp(() => server.close());
   await new Promise((resolve) => server.once('listening', resolve));
-  const ctl = (ADMIN_PORT: string) =>
-    startProcess(process.execPath, ['gateway/admin/cli.ts', 'plans', 'show'], {
-      ADMIN_PORT,
-      ADMIN_TOKEN: 'token-of-the-tests',
-    }).ended;
+  const showPlans = (ADMIN_PORT: string) => ctlWith({ ADMIN_PORT, ADMIN_TOKEN }, 'plans', 'show');
   const other = String((server.address() as AddressInfo).port);
-  expect(await ctl(other)).toMatchObject({
+  expect(await showPlans(other)).toMatchObject({
     code: 1,
     err: `What answers at http://127.0.0.1:${other} is no gateway's admin listener.\n`,
   });
-  expect(await ctl('abc')).toMatchObject({
+  expect(await showPlans('abc')).toMatchObject({
     code: 1,
     err: expect.stringContaining('ADMIN_PORT: must be a whole number from 0 to 65535'),
   });

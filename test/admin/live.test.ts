@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { ctl } from '../support/ctl.ts';
 import { type Answer, send } from '../support/http.ts';
-import { startProcess } from '../support/process.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
@@ -18,8 +19,6 @@ const [first] = stacks as [Stack, ...Stack[]];
 for (const plan of ['free', 'pro']) await first.admin('PATCH', `/plans/${plan}`, { ban_after: 1_000_000 });
 
 const ask = (stack: Stack, key: string): Promise<Answer> => send(`${stack.gateway}/v1/pets`, { key });
-const idOf = (key: string) => key.slice(3, 15);
-
 /** Milliseconds after which every gateway's answer to the key is the one that is waited for, and stays it. */
 async function spread(key: string, isThere: (answer: Answer) => boolean): Promise<number> {
   const startedAt = performance.now();
@@ -63,15 +62,7 @@ describe('a plan edit is live everywhere within a second', () => {
 
   test('with the command line', { ...TIMED, timeout: 60_000 }, async () => {
     const key = await first.issueKey({ plan: 'pro' });
-    const { ended } = startProcess(
-      process.execPath,
-      ['gateway/admin/cli.ts', 'plans', 'set', 'pro', '--minute', String(++limit)],
-      {
-        ADMIN_PORT: new URL(first.adminUrl).port,
-        ADMIN_TOKEN: 'token-of-the-tests',
-      },
-    );
-    expect((await ended).code).toBe(0);
+    expect((await ctl(first, 'plans', 'set', 'pro', '--minute', String(++limit))).code).toBe(0);
     tell('ctl plans set', await spread(key, hasLimit(limit)));
   });
 

@@ -1,6 +1,7 @@
 import { describe, expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { ctl } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
-import { startProcess } from '../support/process.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { createKey } from '../support/redis-keys.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -31,7 +32,7 @@ describe.for([
     ];
     for (const key of [busy, own, pro, revoked]) await askTimes(stack, key, 12);
     await askTimes(stack, calm, 2);
-    await stack.admin('DELETE', `/keys/${revoked.slice(3, 15)}`);
+    await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
     // By the day, of which an hour brings next to nothing, so that it is all the same how many minutes this takes.
     const trial = await stack.admin('POST', '/plans/free/try', { day: 5 });
     expect([trial.status, trial.json]).toEqual([
@@ -39,7 +40,7 @@ describe.for([
       {
         keys: 3,
         requests: 26,
-        affected: [{ id: busy.slice(3, 15), name: 'busy', requests: 12, refused: 0, wouldRefuse: 7 }],
+        affected: [{ id: idOf(busy), name: 'busy', requests: 12, refused: 0, wouldRefuse: 7 }],
       },
     ]);
     const { minute, day } = (await stack.admin('GET', '/plans')).json as never as { minute?: number; day?: number };
@@ -77,12 +78,7 @@ test('the command line goes through all pages, and tells those first who would b
     await redis.zadd('gateway:keys', number, hash.slice(-13, -1));
   }
   expect((await stack.admin('POST', '/plans/free/try', { minute: 20 })).json).toMatchObject({ keys: 100 });
-  const ctl = (...args: string[]) =>
-    startProcess(process.execPath, ['gateway/admin/cli.ts', ...args], {
-      ADMIN_PORT: new URL(stack.adminUrl).port,
-      ADMIN_TOKEN: 'token-of-the-tests',
-    }).ended;
-  const { code, out, err } = await ctl('plans', 'try', 'free', '--minute', '20');
+  const { code, out, err } = await ctl(stack, 'plans', 'try', 'free', '--minute', '20');
   expect([code, err]).toEqual([0, '']);
   expect(out).toMatch(/90 +0 +51 {2}key 1050\n\S+ +50 +0 +11 {2}key 7\n\n/);
   expect(out).toContain(

@@ -1,9 +1,11 @@
 import { Redis } from 'ioredis';
 import { expect, test, vi } from 'vitest';
+import type { UsedOnDay } from '../../gateway/admin/usage.ts';
+import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { ctl } from '../support/ctl.ts';
 import { type Answer, send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
-import { type Ended, startProcess } from '../support/process.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { createKey } from '../support/redis-keys.ts';
@@ -14,24 +16,8 @@ vi.setConfig({ testTimeout: 60_000 });
 
 const { url: redisUrl, redis } = await emptyDatabase();
 
-interface UsedOnDay {
-  readonly day: string;
-  readonly id: string;
-  readonly name: string;
-  readonly plan: string;
-  readonly admitted: number;
-  readonly refused: number;
-}
-
-const idOf = (key: string) => key.slice(3, 15);
-
 const fleetOf = (size: number) =>
   Promise.all(Array.from({ length: size }, () => startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' })));
-
-function ctl(stack: Stack, ...args: string[]): Promise<Ended> {
-  const environment = { ADMIN_PORT: new URL(stack.adminUrl).port, ADMIN_TOKEN: 'token-of-the-tests' };
-  return startProcess(process.execPath, ['gateway/admin/cli.ts', ...args], environment).ended;
-}
 
 /** All pages of so many keys each. */
 async function usageOf(stack: Stack, query = '', limit = 3): Promise<UsedOnDay[]> {

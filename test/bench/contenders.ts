@@ -1,6 +1,7 @@
 import { join } from 'node:path';
-import { folder, type Service, startNode } from './machine/processes.ts';
+import { type Service, startNode } from './machine/processes.ts';
 import { startBareNginx, startNginxLua } from './peers/nginx.ts';
+import { startGateway } from './setup/gateway.ts';
 import { issueEmbeddedKeys, issueKeys, type Keys } from './setup/keys.ts';
 import type { Stage } from './setup/stage.ts';
 
@@ -61,15 +62,8 @@ export async function startContender(name: ContenderName, stage: Stage): Promise
   return { name, ...contender, keys: { ...keys, ...(await issueEmbeddedKeys(adminUrl ?? '', ADMIN_TOKEN)) } };
 }
 
-async function launchGateway(name: ContenderName, { coreUrl }: Stage, env: NodeJS.ProcessEnv) {
-  const service = await startNode(name, 'gateway/main.ts', {
-    PORT: '0',
-    ADMIN_PORT: '0',
-    ADMIN_TOKEN,
-    CORE_URL: coreUrl,
-    DATA_DIR: join(folder, name),
-    ...env,
-  });
+async function launchGateway(name: ContenderName, stage: Stage, env: NodeJS.ProcessEnv) {
+  const service = await startGateway(name, stage, { ADMIN_TOKEN, ...env });
   const { gateway: url = '', admin: adminUrl } = service.urls;
   return { ...launched(service, env.REDIS_URL === undefined ? 'memory' : 'redis'), url, adminUrl };
 }

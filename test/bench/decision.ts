@@ -4,6 +4,7 @@ import { connectRedis } from '../../gateway/access/redis/connection.ts';
 import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
 import { createLogger } from '../../shared/logger.ts';
 import { median } from '../support/statistics.ts';
+import { keepInFlight } from './load/in-flight.ts';
 import { installPrograms } from './machine/programs.ts';
 import { describeMachine, usageOf } from './machine/usage.ts';
 import { issueKeys } from './setup/keys.ts';
@@ -37,17 +38,13 @@ const credentials = keys.map((key) => parseApiKey(key) as Credential);
 let turn = 0;
 
 async function round(inFlight: number): Promise<Round> {
-  const end = performance.now() + ROUND_MS;
-  let decisions = 0;
-  const caller = async () => {
-    for (; performance.now() < end; decisions++) {
-      const { outcome } = await limiter.decide(credentials[turn++ % credentials.length] as Credential);
-      if (outcome !== 'admitted') throw new Error(`A key without limits was ${outcome}.`);
-    }
+  const decide = async () => {
+    const { outcome } = await limiter.decide(credentials[turn++ % credentials.length] as Credential);
+    if (outcome !== 'admitted') throw new Error(`A key without limits was ${outcome}.`);
   };
   const callsBefore = await scriptCalls(client);
   const [startedAt, ownBefore, redisBefore] = [performance.now(), process.cpuUsage(), usageOf(redis.pid)];
-  await Promise.all(Array.from({ length: inFlight }, caller));
+  const decisions = await keepInFlight(inFlight, ROUND_MS, decide);
   const [seconds, own] = [(performance.now() - startedAt) / 1_000, process.cpuUsage(ownBefore)];
   const redisCpu = usageOf(redis.pid).cpuMicroseconds - redisBefore.cpuMicroseconds;
   return {

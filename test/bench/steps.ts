@@ -18,11 +18,13 @@ import { requestHeaders, responseHeaders } from '../../gateway/upstream/headers.
 import { createLogger } from '../../shared/logger.ts';
 import { traceHeaders, traceOf } from '../../shared/trace.ts';
 import { median } from '../support/statistics.ts';
+import { keepInFlight } from './load/in-flight.ts';
 import { runWrk } from './load/wrk.ts';
-import { folder, startNode } from './machine/processes.ts';
+import { startNode } from './machine/processes.ts';
 import { installPrograms } from './machine/programs.ts';
 import { describeMachine, usageOf } from './machine/usage.ts';
 import { timeEach } from './results/timing.ts';
+import { startGateway } from './setup/gateway.ts';
 import { issueKeys } from './setup/keys.ts';
 import { setStage } from './setup/stage.ts';
 
@@ -104,13 +106,8 @@ const computed = timeEach({
 
 /** µs of this process's CPU for one call of many, so many of them in flight. */
 async function inFlight(call: () => Promise<unknown>): Promise<number> {
-  const end = performance.now() + ROUND_SECONDS * 1_000;
-  let calls = 0;
   const before = process.cpuUsage();
-  const caller = async () => {
-    for (; performance.now() < end; calls++) await call();
-  };
-  await Promise.all(Array.from({ length: IN_FLIGHT }, caller));
+  const calls = await keepInFlight(IN_FLIGHT, ROUND_SECONDS * 1_000, call);
   const { user, system } = process.cpuUsage(before);
   return (user + system) / calls;
 }
@@ -129,13 +126,7 @@ const limiter = new RedisLimiter(
 );
 const core = new Client(stage.coreUrl, { pipelining: IN_FLIGHT });
 const bare = await startNode('bare-node', join(import.meta.dirname, 'peers/bare-node.ts'), {});
-const gateway = await startNode('gateway', 'gateway/main.ts', {
-  PORT: '0',
-  ADMIN_PORT: '0',
-  REDIS_URL: stage.redisUrl,
-  CORE_URL: stage.coreUrl,
-  DATA_DIR: join(folder, 'gateway'),
-});
+const gateway = await startGateway('gateway', stage, { REDIS_URL: stage.redisUrl });
 
 const hops: Record<string, () => Promise<number>> = {
   'node:http, request in and answer out': () => served({ pid: bare.pid, url: bare.urls['bare-node'] ?? '' }),

@@ -1,10 +1,9 @@
-import { join } from 'node:path';
 import { Pool } from 'undici';
 import { createApiKey } from '../../gateway/access/credential.ts';
 import { quantile } from '../support/statistics.ts';
-import { folder, startNode } from './machine/processes.ts';
 import { installPrograms } from './machine/programs.ts';
 import { describeMachine, usageOf } from './machine/usage.ts';
+import { startGateway } from './setup/gateway.ts';
 import { issueKeys } from './setup/keys.ts';
 import { setStage } from './setup/stage.ts';
 
@@ -28,13 +27,7 @@ const GOOD_REQUESTS = 1_000;
 installPrograms();
 const { redisUrl, client, coreUrl } = await setStage();
 const { hot } = await issueKeys(client);
-const gateway = await startNode('gateway', 'gateway/main.ts', {
-  PORT: '0',
-  ADMIN_PORT: '0',
-  REDIS_URL: redisUrl,
-  CORE_URL: coreUrl,
-  DATA_DIR: join(folder, 'gateway'),
-});
+const gateway = await startGateway('gateway', { coreUrl }, { REDIS_URL: redisUrl });
 const pool = new Pool(gateway.urls.gateway ?? '', { connections: CONNECTIONS });
 const keysBefore = await client.dbsize();
 

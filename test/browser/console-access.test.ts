@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
+import { idOf } from '../support/api-key.ts';
 import { openBrowser } from '../support/browser.ts';
 import { isShown, logIn, openConsole, question, reviewPlan, rowOf, visitConsole } from '../support/console.ts';
 import { send } from '../support/http.ts';
@@ -63,7 +64,7 @@ test('a wrong token is told in words, and so is the wait after ten of them', asy
 test('what people write is shown as text, and runs nowhere', async () => {
   const key = await stack.issueKey({ name: HOSTILE });
   await stack.admin('PATCH', '/plans/pro', { minute: 301, author: HOSTILE, reason: `${HOSTILE} again` });
-  await stack.admin('PUT', `/keys/${key.slice(3, 15)}/ban`, { seconds: 600, reason: HOSTILE });
+  await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: HOSTILE });
   const { page, faults } = await openConsole(browser, stack);
   for (const table of ['keys', 'bans', 'history'] as const)
     expect(await rowOf(page, table, HOSTILE).innerText()).toContain(HOSTILE);
@@ -173,7 +174,7 @@ test('nothing moves while the page is kept up to date', async () => {
   await isSeen;
   const keys = page.locator('#keys');
   await keys.getByText(/^99\d\d \/ 10000$/).waitFor();
-  await stack.admin('PATCH', `/keys/${key.slice(3, 15)}`, { day: 100_000_000 });
+  await stack.admin('PATCH', `/keys/${idOf(key)}`, { day: 100_000_000 });
   await keys.getByText('/ 100000000').waitFor();
   // So that what was shown last has been painted.
   await page.evaluate('new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 100)))');

@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
 import { fieldsOf, PLAN_MODES, PLAN_NAMES } from '../../gateway/access/plans.ts';
+import { idOf } from '../support/api-key.ts';
 import { openBrowser } from '../support/browser.ts';
 import { agree, openConsole, question, reviewPlan, rowOf } from '../support/console.ts';
 import { type Answer, send } from '../support/http.ts';
@@ -182,9 +183,9 @@ test('a key is disabled, enabled, rotated, banned and, once that is confirmed, r
   expect((await ask(old)).status).toBe(401);
   await row.getByRole('button', { name: 'Enable zoo' }).click();
   await row.getByText('active').waitFor();
-  await stack.admin('PATCH', `/keys/${old.slice(3, 15)}`, { name: 'zoo of old' });
+  await stack.admin('PATCH', `/keys/${idOf(old)}`, { name: 'zoo of old' });
   await row.getByRole('button', { name: 'Disable zoo of old' }).waitFor();
-  await stack.admin('PATCH', `/keys/${old.slice(3, 15)}`, { name: 'zoo' });
+  await stack.admin('PATCH', `/keys/${idOf(old)}`, { name: 'zoo' });
   await row.getByRole('button', { name: 'Disable zoo', exact: true }).waitFor();
 
   await row.getByRole('button', { name: 'Rotate … zoo' }).click();

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { freshSecrets, readCompose } from '../support/compose.ts';
 import { send } from '../support/http.ts';
@@ -82,6 +83,6 @@ test('a gateway works with it as compose.yaml connects it, and what it issued ou
   expect(isHealthy({ ...environment, REDISCLI_AUTH: 'another' })).toBe(false);
   const again = async () => (await send(`${stack.gateway}/v1/pets`, { key })).headers['x-ratelimit-remaining'];
   await expect.poll(again, { timeout: 30_000 }).toMatch(/^5[0-8]$/);
-  const hash = await (await as('sre', password('sre'))).hgetall(`gateway:key:{${key.slice(3, 15)}}`);
+  const hash = await (await as('sre', password('sre'))).hgetall(`gateway:key:{${idOf(key)}}`);
   expect(Number(hash.admitted)).toBeGreaterThanOrEqual(1);
 });

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { slotOf } from '../../gateway/access/redis/slot.ts';
 import { judge } from '../support/allowance-checker.ts';
+import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { startLoad } from '../support/paced-load.ts';
 import { type ClusterNode, moveSlot, type RedisCluster, startRedisCluster } from '../support/redis-cluster.ts';
@@ -11,8 +12,6 @@ const MINUTE_LIMIT = 20;
 /** Enough for every key to be asked for more than it has. */
 const REQUESTS = 2_000;
 const MOVES = 2 * KEYS;
-
-const idOf = (key: string): string => key.slice(3, 15);
 
 async function setUp() {
   const cluster = await startRedisCluster();

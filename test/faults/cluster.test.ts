@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { slotOf } from '../../gateway/access/redis/slot.ts';
+import { idOf } from '../support/api-key.ts';
 import { type Answer, send } from '../support/http.ts';
 import { type ClusterNode, type RedisCluster, startRedisCluster } from '../support/redis-cluster.ts';
 import { replicated } from '../support/replicated.ts';
 import { type Stack, startStack } from '../support/stack.ts';
-
-const idOf = (key: string): string => key.slice(3, 15);
 
 const sound = await startRedisCluster();
 

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { type Answered, startLoad } from '../support/paced-load.ts';
 import { MASTER_NAME, type SentinelNode, startSentinels, type Watched } from '../support/redis-sentinel.ts';
@@ -33,8 +34,6 @@ async function setUp() {
   });
   return { watched, stack };
 }
-
-const idOf = (key: string): string => key.slice(3, 15);
 
 /** Kills the primary, waits until decisions are shared again, and brings the node back as a replica. */
 async function failOver(watched: Watched, stack: Stack): Promise<Failover> {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { DEFAULT_PLANS, parseLimit, readPlans, storedPlans } from '../../gateway/access/plans.ts';
+import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
@@ -58,7 +59,7 @@ test('an override of a key that is no limit is held to the plan, and logged as a
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();
-  await redis.hset(`gateway:key:{${key.slice(3, 15)}}`, 'minute', 'nan');
+  await redis.hset(`gateway:key:{${idOf(key)}}`, 'minute', 'nan');
   expect(await limitOf(stack.gateway, key)).toBe('60');
   expect(stack.log.find(({ rejectedOverrides }) => rejectedOverrides !== undefined)).toMatchObject({
     level: 50,

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
 import { type Answer, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -40,7 +41,7 @@ describe.for([
       ...Array(2).fill(['admitted', undefined]),
       ...Array(3).fill(['admitted', 'rate_limit_exceeded']),
     ]);
-    expect((await stack.admin('GET', `/keys/${key.slice(3, 15)}`)).json).toMatchObject({
+    expect((await stack.admin('GET', `/keys/${idOf(key)}`)).json).toMatchObject({
       state: 'active',
       admitted: 5,
       refused: 0,

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { AddressAllowance } from '../../gateway/access/address-allowance.ts';
 import { createApiKey } from '../../gateway/access/credential.ts';
+import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { SECOND } from '../support/limiters.ts';
@@ -40,7 +41,7 @@ test('who Redis knows no more is told so when it is back', async () => {
 test("a key whose data is not a key's is no decision, for it alone", async () => {
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
   const [broken, whole] = [await stack.issueKey(), await stack.issueKey()];
-  const name = `gateway:key:{${broken.slice(3, 15)}}`;
+  const name = `gateway:key:{${idOf(broken)}}`;
   await redis.del(name);
   await redis.set(name, 'a string');
   const [first, second] = await Promise.all([
@@ -53,7 +54,7 @@ test("a key whose data is not a key's is no decision, for it alone", async () =>
 test('state that is half there, or not what it should be, costs one capacity at the most and no error', async () => {
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
   const key = await stack.issueKey();
-  const name = `gateway:key:{${key.slice(3, 15)}}`;
+  const name = `gateway:key:{${idOf(key)}}`;
   for (const state of [
     {
       minute_left: 'nan',

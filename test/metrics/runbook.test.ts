@@ -3,13 +3,15 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { ALERT_NAMES } from '../support/alerts.ts';
+import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { ctl } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
-import { ROOT, startProcess } from '../support/process.ts';
+import { ROOT } from '../support/process.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { installUsers, urlOf } from '../support/redis-users.ts';
-import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
+import { startStack } from '../support/stack.ts';
 
 const runbook = readFileSync(join(ROOT, 'deploy/RUNBOOK.md'), 'utf8');
 const pages = runbook.split(/^## /m).slice(1);
@@ -66,17 +68,14 @@ test('every command of redis-cli is one that the user sre may give', async () =>
 
 test('every command of ctl is done as it is written', async () => {
   const { stack } = await setUp();
-  const environment = { ADMIN_PORT: new URL(stack.adminUrl).port, ADMIN_TOKEN };
   const run = async (command: string) => {
     const key = await stack.issueKey();
     const requestId = String((await send(`${stack.gateway}/v1/pets`, { key })).headers['x-request-id']);
-    const words = wordsOf(command).map(
-      (word) => ({ '<id>': key.slice(3, 15), '<request id>': requestId })[word] ?? word,
-    );
+    const words = wordsOf(command).map((word) => ({ '<id>': idOf(key), '<request id>': requestId })[word] ?? word);
     // There is always a change that can be taken back.
     if (command.startsWith('ctl plans'))
       await stack.admin('PATCH', '/plans/pro', { minute: (Date.now() % 100_000_000) + 1 });
-    const { code, err } = await startProcess(process.execPath, ['gateway/admin/cli.ts', ...words], environment).ended;
+    const { code, err } = await ctl(stack, ...words);
     return [command, code, code === 0 ? '' : err];
   };
   const commands = ['ctl doctor', ...commandsOf('ctl')];

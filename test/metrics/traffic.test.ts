@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
@@ -44,7 +45,7 @@ describe.for([
     const scarce = await stack.issueKey({ plan: 'free', minute: 1_000, day: 1 });
     for (const key of [pro, pro, pro, scarce, scarce, `${scarce}x`, undefined])
       await send(`${stack.gateway}/v1/pets`, { key });
-    await stack.admin('PUT', `/keys/${pro.slice(3, 15)}/ban`, { seconds: 60 });
+    await stack.admin('PUT', `/keys/${idOf(pro)}/ban`, { seconds: 60 });
     await send(`${stack.gateway}/v1/pets`, { key: pro });
     await eventually(stack, ({ totals, plans }) => ({ totals, plans })).toEqual({
       totals: { ...NOTHING, admitted: 4, refused: 1, banned: 1, unauthorized: 2 },

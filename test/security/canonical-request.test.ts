@@ -1,5 +1,6 @@
 import net from 'node:net';
 import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
@@ -143,5 +144,5 @@ test('a key in the path or in the request id does not reach the log', async () =
   const answer = await send(`${stack.gateway}/v1/pets/${key}`, { headers: { 'x-request-id': key } });
   expect(answer.headers['x-request-id']).not.toBe(key);
   expect(JSON.stringify(stack.log)).not.toContain(key.slice(16, 48));
-  expect(stack.log.find(({ msg }) => msg === 'request')?.path).toBe(`/v1/pets/as_${key.slice(3, 15)}_…`);
+  expect(stack.log.find(({ msg }) => msg === 'request')?.path).toBe(`/v1/pets/as_${idOf(key)}_…`);
 });

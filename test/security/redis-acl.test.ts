@@ -4,6 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { ROOT } from '../support/process.ts';
@@ -42,14 +43,14 @@ async function useAll(stack: Stack): Promise<void> {
     expect(answers.at(-1)?.json).toMatchObject({ code: 'key_banned' });
   }
   expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: 6 });
-  await operate(stack, keys[1]?.slice(3, 15));
-  const id = keys[0]?.slice(3, 15);
+  await operate(stack, idOf(keys[1] as string));
+  const id = idOf(keys[0] as string);
   expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
   // A ban is remembered for a second.
   await expect.poll(async () => (await ask(stack, keys[0] as string)).status).toBe(401);
   expect((await stack.admin('GET', `/keys/${id}`)).status).toBe(404);
   const { usage } = (await stack.admin('GET', '/usage')).json as { usage: { id: string }[] };
-  expect(new Set(usage.map((row) => row.id))).toEqual(new Set(keys.map((key) => key.slice(3, 15))));
+  expect(new Set(usage.map((row) => row.id))).toEqual(new Set(keys.map((key) => idOf(key))));
 }
 
 /** All that operators do besides. */

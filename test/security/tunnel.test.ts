@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { echo, HANDSHAKE, headOf, open, opened, PATH, SLOW, startLive } from './web-socket.ts';
@@ -26,7 +27,7 @@ test('a WebSocket costs one request, and its 101 says where the client stands', 
   expect(await tunnel.closed).toBe(4_000);
   await expect.poll(() => core.closeCodes).toEqual([4_000]);
   const line = () => stack.log.find(({ requestId }) => requestId === 'mine');
-  await expect.poll(line).toMatchObject({ status: 101, operation: 'watchPets', keyId: key.slice(3, 15), path: PATH });
+  await expect.poll(line).toMatchObject({ status: 101, operation: 'watchPets', keyId: idOf(key), path: PATH });
   expect(line()?.bytesFromClient).toBeGreaterThan(3_000_000);
   expect(line()?.bytesFromCore).toBeGreaterThan(3_000_000);
   expect(line()?.durationMs).toBeGreaterThan(0);
@@ -58,7 +59,7 @@ test('the core hears what it hears with any request: no key, no claims of the cl
     connection: 'Upgrade',
     upgrade: 'websocket',
     'sec-websocket-protocol': 'v1.pets',
-    'x-caller-id': key.slice(3, 15),
+    'x-caller-id': idOf(key),
     'x-forwarded-for': '127.0.0.1',
     'x-forwarded-proto': 'http',
     'x-fine': 'kept',

@@ -1,6 +1,7 @@
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createApiKey } from '../../gateway/access/credential.ts';
+import { idOf } from '../support/api-key.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { LOG_LAG_MS, type SoakRecord } from './record.ts';
 import { CORE_TIMEOUT_MS, type Stage } from './stage.ts';
@@ -132,7 +133,7 @@ async function kindsOf(stage: Stage, record: SoakRecord, acknowledged: Set<strin
         const sentAt = performance.now();
         const answer = await get(url, key, agent, id, '/v1/store/orders');
         record.metered({
-          key: key.slice(3, 15),
+          key: idOf(key),
           sentAt,
           answeredAt: performance.now(),
           admitted: answer.status === 200,

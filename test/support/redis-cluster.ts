@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
+import { SLOTS } from '../../gateway/access/redis/slot.ts';
 import { cleanUp } from './clean-up.ts';
 import { freePort } from './port.ts';
 import { type RedisServer, startRedisServer } from './redis.ts';
 import { temporaryFolder } from './stack.ts';
 
-const SLOTS = 16_384;
 const NODES = 3;
 
 export interface ClusterNode {

@@ -7,6 +7,8 @@ export function quantile(values: readonly number[], share: number): number {
   return below + (above - below) * (at - Math.floor(at));
 }
 
+export const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+
 export const median = (values: readonly number[]): number => quantile(values, 0.5);
 
 /** The median, and the quartiles around it. */

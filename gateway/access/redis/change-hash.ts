@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { pairsOf } from '../../../shared/pairs.ts';
+import { pairsOf } from '../../../shared/lists.ts';
 import type { RedisConnection } from './connection.ts';
 import { reach } from './reach.ts';
 

@@ -1,11 +1,11 @@
 import { type Finding, fault, good, warning } from '../../finding.ts';
 import { type ClusterConnection, isCluster } from './cluster.ts';
 import type { RedisConnection } from './connection.ts';
+import { SLOTS } from './slot.ts';
 
 /** Whether a Redis is what a gateway needs: https://redis.io/docs/latest/commands/info/ names the fields. */
 
 const OLDEST_VERSION = 7;
-const SLOTS = 16_384;
 const FULL = 0.9;
 /** Between the gateway's clock and that of Redis, in milliseconds. */
 const CLOCK_TOLERANCE_MS = 1_000;

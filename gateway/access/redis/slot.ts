@@ -1,4 +1,5 @@
-const SLOTS = 16_384;
+/** Of every cluster. */
+export const SLOTS = 16_384;
 
 /** The cluster slot of all keys that have `tag` in braces: CRC-16/XMODEM of it (Redis Cluster specification, appendix A). */
 export function slotOf(tag: string): number {

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { cpus, release, totalmem } from 'node:os';
+import { sum } from '../../support/statistics.ts';
 
 /** What processes take of the machine, as the kernel counts it in /proc. */
 
@@ -46,8 +47,6 @@ function read(path: string): string {
     return '';
   }
 }
-
-const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 
 /** The machine in one line. */
 export function describeMachine(): string {

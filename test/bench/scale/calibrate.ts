@@ -1,6 +1,7 @@
 import type { Credential } from '../../../gateway/access/credential.ts';
 import type { Limiter } from '../../../gateway/access/limiter.ts';
 import { median } from '../../support/statistics.ts';
+import { keepInFlight } from '../load/in-flight.ts';
 import type { Shard } from './cluster.ts';
 import type { RedisCosts } from './model.ts';
 
@@ -33,12 +34,7 @@ async function microsecondsPerDecision(
   shard: Pick<Shard, 'cpuMicroseconds'>,
   inFlight: number,
 ): Promise<number> {
-  const end = performance.now() + ROUND_MS;
   const before = shard.cpuMicroseconds();
-  let decisions = 0;
-  const caller = async () => {
-    for (; performance.now() < end; decisions++) await limiter.decide(credential);
-  };
-  await Promise.all(Array.from({ length: inFlight }, caller));
+  const decisions = await keepInFlight(inFlight, ROUND_MS, () => limiter.decide(credential));
   return (shard.cpuMicroseconds() - before) / decisions;
 }

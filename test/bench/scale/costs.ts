@@ -1,18 +1,17 @@
 import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Credential, createApiKey, parseApiKey } from '../../../gateway/access/credential.ts';
 import { DEFAULT_PLANS } from '../../../gateway/access/plans.ts';
 import { connectRedis } from '../../../gateway/access/redis/connection.ts';
-import { keyOf, toHash } from '../../../gateway/access/redis/key-hash.ts';
+import { RedisKeys } from '../../../gateway/access/redis/keys.ts';
 import { RedisLimiter } from '../../../gateway/access/redis/limiter.ts';
 import { createLogger } from '../../../shared/logger.ts';
 import { median } from '../../support/statistics.ts';
 import { runWrk } from '../load/wrk.ts';
-import { folder, startNode } from '../machine/processes.ts';
 import { installPrograms } from '../machine/programs.ts';
 import { describeMachine, usageOf } from '../machine/usage.ts';
+import { startGateway } from '../setup/gateway.ts';
 import { issueKeys } from '../setup/keys.ts';
 import { scriptCalls, setStage } from '../setup/stage.ts';
 import { calibrate } from './calibrate.ts';
@@ -41,15 +40,10 @@ installPrograms();
 const stage = await setStage();
 const { hot } = await issueKeys(stage.client);
 const credential = parseApiKey(hot) as Credential;
-const gateway = await startNode('gateway', 'gateway/main.ts', {
-  PORT: '0',
-  ADMIN_PORT: '0',
-  REDIS_URL: stage.redisUrl,
-  CORE_URL: stage.coreUrl,
-  DATA_DIR: join(folder, 'gateway'),
-});
+const gateway = await startGateway('gateway', stage, { REDIS_URL: stage.redisUrl });
 const url = gateway.urls.gateway ?? '';
 const connection = await connectRedis(stage.redisUrl, 5_000, createLogger('bench', 'warn'));
+const keys = new RedisKeys(connection);
 
 /** µs of CPU a request, of the gateway and of the core, and how many decisions share a call. */
 async function underLoad() {
@@ -120,8 +114,7 @@ async function createKey(): Promise<Credential> {
     secret: made.digest,
     createdAt: Date.now() * 1_000,
   } as const;
-  await stage.client.hset(keyOf(made.id), toHash(record));
-  await stage.client.zadd('gateway:keys', record.createdAt / 1e6, made.id);
+  await keys.create(made.id, record);
   return made;
 }
 

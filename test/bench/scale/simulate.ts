@@ -6,7 +6,7 @@ import { redisAccess } from '../../../gateway/access/redis/access.ts';
 import { connect } from '../../../gateway/access/redis/connect.ts';
 import { slotOf } from '../../../gateway/access/redis/slot.ts';
 import { createLogger } from '../../../shared/logger.ts';
-import { median } from '../../support/statistics.ts';
+import { median, sum } from '../../support/statistics.ts';
 import { installPrograms } from '../machine/programs.ts';
 import { describeMachine } from '../machine/usage.ts';
 import { scriptCalls } from '../setup/stage.ts';
@@ -125,7 +125,6 @@ async function idleMicroseconds({ cpuMicroseconds }: Shard): Promise<number> {
 }
 
 const keys = Array.from({ length: KEYS }, (_, key) => key);
-const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 
 function row(what: string, predicted: number, measured: number, digits = 1): void {
   const [first, second] = [predicted, measured].map((value) => value.toFixed(digits).padStart(12));
