@@ -1,11 +1,10 @@
-import { Redis } from 'ioredis';
 import { expect, test, vi } from 'vitest';
 import type { Finding } from '../../gateway/finding.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
-import { installUsers, urlOf } from '../support/redis-users.ts';
+import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 // A command is a process, and starting one takes its time on a busy machine.
@@ -13,16 +12,11 @@ vi.setConfig({ testTimeout: 60_000 });
 
 /** A Redis as it should be, and a gateway on it, as its own user. */
 async function setUp(settings: Record<string, string> = {}) {
-  const server = await startRedisServer({
+  const { server, root: redis } = await startRedisWithUsers({
     appendonly: 'yes',
     'maxmemory-policy': 'noeviction',
     dir: await temporaryFolder(),
   });
-  cleanUp(server.stop);
-  const redis = new Redis(server.url);
-  redis.on('error', () => {});
-  cleanUp(() => redis.disconnect());
-  await installUsers(redis);
   const stack = await startStack({
     REDIS_URL: urlOf('gateway', server.url),
     REDIS_TIMEOUT_MS: '2000',

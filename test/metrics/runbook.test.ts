@@ -9,8 +9,7 @@ import { ctl } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { ROOT } from '../support/process.ts';
-import { startRedisServer } from '../support/redis.ts';
-import { installUsers, urlOf } from '../support/redis-users.ts';
+import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
 import { startStack } from '../support/stack.ts';
 
 const runbook = readFileSync(join(ROOT, 'deploy/RUNBOOK.md'), 'utf8');
@@ -28,11 +27,7 @@ const wordsOf = (command: string): string[] =>
 
 /** A Redis with the users that are shipped, a gateway that is one of them, and a key that has asked for something. */
 async function setUp() {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
-  const redis = new Redis(server.url);
-  cleanUp(() => redis.disconnect());
-  await installUsers(redis);
+  const { server } = await startRedisWithUsers();
   const stack = await startStack({ REDIS_URL: urlOf('gateway', server.url), REDIS_TIMEOUT_MS: '5000' });
   const sre = new Redis(urlOf('sre', server.url));
   cleanUp(() => sre.disconnect());

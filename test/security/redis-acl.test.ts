@@ -11,16 +11,12 @@ import { ROOT } from '../support/process.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
 import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
-import { installUsers, passwordOf, refusals, USERS, urlOf } from '../support/redis-users.ts';
+import { installUsers, passwordOf, refusals, startRedisWithUsers, USERS, urlOf } from '../support/redis-users.ts';
 import { replicated } from '../support/replicated.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 async function setUp() {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
-  const root = new Redis(server.url);
-  cleanUp(() => root.disconnect());
-  await installUsers(root);
+  const { server, root } = await startRedisWithUsers();
   const as = (user: string) => {
     const redis = new Redis(urlOf(user, server.url), { disableClientInfo: true });
     cleanUp(() => redis.disconnect());

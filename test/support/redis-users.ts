@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Redis } from 'ioredis';
+import { Redis } from 'ioredis';
+import { cleanUp } from './clean-up.ts';
 import { ROOT } from './process.ts';
+import { type Directives, type RedisServer, startRedisServer } from './redis.ts';
 
 /** The rules of each user in deploy/redis/users.acl, by name. */
 export const USERS: ReadonlyMap<string, string[]> = new Map(
@@ -25,6 +27,17 @@ export async function installUsers(redis: Redis): Promise<void> {
   for (const [user, rules] of USERS)
     await redis.acl('SETUSER', user, 'reset', ...rules, ...(user === 'default' ? [] : [`>${passwordOf(user)}`]));
   await redis.acl('LOG', 'RESET');
+}
+
+/** A server with these users, and a connection of the test's own, which may do everything. */
+export async function startRedisWithUsers(directives?: Directives): Promise<{ server: RedisServer; root: Redis }> {
+  const server = await startRedisServer(directives);
+  cleanUp(server.stop);
+  const root = new Redis(server.url);
+  root.on('error', () => {});
+  cleanUp(() => root.disconnect());
+  await installUsers(root);
+  return { server, root };
 }
 
 /** What users were refused since then. */

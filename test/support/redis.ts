@@ -45,7 +45,7 @@ async function inContainer(): Promise<RedisForTests | undefined> {
 }
 
 /** Directives of redis.conf, by name. */
-type Directives = Readonly<Record<string, string>>;
+export type Directives = Readonly<Record<string, string>>;
 
 /** A redis-server process of a test's own, to be treated badly. */
 export interface RedisServer extends RedisForTests {
