@@ -62,11 +62,16 @@ export function openCores(origins: readonly string[], timeoutMs: number): Cores 
 
   return {
     get limit() {
-      const ready = cores.filter((core) => core.ready);
-      return (ready.length > 0 ? ready : cores).reduce((total, { limit }) => total + limit.value, 0);
+      let [all, ready] = [0, 0];
+      for (const core of cores) {
+        all += core.limit.value;
+        if (core.ready) ready += core.limit.value;
+      }
+      return ready > 0 ? ready : all;
     },
     next(except) {
       const first = turn++;
+      if (cores.length === 1) return cores[0] as Core;
       const inTurn = cores.map((_, at) => cores[(first + at) % cores.length] as Core);
       const others = inTurn.filter((core) => core !== except);
       const ready = others.filter((core) => core.ready);
@@ -86,7 +91,8 @@ export function openCores(origins: readonly string[], timeoutMs: number): Cores 
       })),
     async close() {
       clearInterval(probing);
-      await Promise.all(cores.flatMap(({ pool, line }) => [pool.destroy(), line.close()]));
+      for (const { line } of cores) line.close();
+      await Promise.all(cores.map(({ pool }) => pool.destroy()));
     },
   };
 }
@@ -104,7 +110,7 @@ async function probe(core: Core): Promise<void> {
 }
 
 function openCore(origin: string, timeoutMs: number): Core {
-  const line = new SharedLine(origin, { connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS, timeoutMs });
+  const line = new SharedLine(origin, { connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS });
   const limit = new ConcurrencyLimit(timeoutMs, CONNECTIONS);
   return { origin, pool: openPool(origin, timeoutMs), line, limit, ready: true };
 }

@@ -1,6 +1,55 @@
 import { HttpError } from '../../shared/errors.ts';
-import { ClientGone, CoreRefusedUs, CoreTooSlow } from './relay.ts';
-import { AnswerTooLarge } from './whole-relay.ts';
+
+/** How asking a core can go wrong, and what each way means. */
+
+/** No answer in time. */
+export class CoreTooSlow extends Error {
+  override readonly message = 'No answer in time.';
+}
+
+/** The client left before its answer was complete. Nobody else is to blame. */
+export class ClientGone extends Error {
+  override readonly message = 'The client went away.';
+}
+
+/** Clients' keys are settled before anything is forwarded; what the core refuses is our own token. */
+export class CoreRefusedUs extends Error {
+  constructor(status: number) {
+    super(`The core answered ${status}: CORE_TOKEN is not the one that it asks for.`);
+  }
+
+  static saysSo(status: number): boolean {
+    return status === 401 || status === 403;
+  }
+}
+
+/** An answer that ends where its connection does: one that broke off would look whole. */
+export class EndUnknown extends Error {
+  override readonly message = 'The core answered with neither a length nor chunks.';
+}
+
+/** It is no answer, or not certainly the one that it seems. */
+export class Unreadable extends Error {
+  constructor(why: string) {
+    super(`The core's answer cannot be read. ${why}`);
+  }
+}
+
+/** The connection ended before the answer came. */
+export class ConnectionLost extends Error {
+  override readonly message = 'The connection was lost.';
+}
+
+/** The answer is one to be streamed: nothing of it was passed on, so it can be asked for again. */
+export class AnswerTooLarge extends Error {
+  /** Where it ends in what it was read from; undefined where that cannot be told. */
+  readonly end: number | undefined;
+
+  constructor(end: number | undefined) {
+    super('The answer is too large to be taken whole.');
+    this.end = end;
+  }
+}
 
 /** What the client is told when the core fails, by the code of what happened; everything else is a bad gateway. */
 export function upstreamFault(cause: unknown): HttpError {
@@ -42,6 +91,7 @@ export function neverArrived(cause: unknown): boolean {
  */
 export function isConnectionFault(cause: unknown): boolean {
   if (cause instanceof HttpError) return false;
+  if (cause instanceof ConnectionLost || cause instanceof Unreadable) return true;
   const { code = '', name } = cause as { code?: string; name?: string };
   if (TOO_SLOW.has(code)) return false;
   return neverArrived(cause) || code.startsWith('UND_ERR_') || BROKEN.has(code) || name === 'HTTPParserError';

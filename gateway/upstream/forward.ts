@@ -1,23 +1,22 @@
 import type { ServerResponse } from 'node:http';
-import type { Dispatcher } from 'undici';
+import type { Dispatcher, Pool } from 'undici';
 import type { Family } from '../../shared/counts.ts';
 import { unavailable } from '../../shared/errors.ts';
+import { sendAnswer } from './answer.ts';
 import { CoreCounts } from './core-counts.ts';
 import { type Core, type CoreState, openCores } from './cores.ts';
-import { faultKind, isConnectionFault, neverArrived, upstreamFault } from './faults.ts';
-import { ClientGone, type Relay, type RelayOptions } from './relay.ts';
-import { StreamRelay } from './stream-relay.ts';
-import { AnswerTooLarge, WholeRelay } from './whole-relay.ts';
-
-/** What goes to the core. */
-export interface UpstreamRequest {
-  readonly method: string;
-  /** Path and query in canonical form. */
-  readonly target: string;
-  /** Flat list, filtered. */
-  readonly headers: string[];
-  readonly body: Buffer | undefined;
-}
+import {
+  AnswerTooLarge,
+  ClientGone,
+  CoreRefusedUs,
+  CoreTooSlow,
+  faultKind,
+  isConnectionFault,
+  neverArrived,
+  upstreamFault,
+} from './faults.ts';
+import { Relay } from './relay.ts';
+import { isRead, type UpstreamRequest } from './request.ts';
 
 export interface Forwarder {
   /**
@@ -56,21 +55,32 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
   const cores = openCores(origins, timeoutMs);
   const counts = new CoreCounts(origins);
 
-  async function attempt(core: Core, forwarding: Forwarding): Promise<void> {
-    if (!isRead(forwarding.request) || !core.line.isFree) return await attemptAlone(core, forwarding);
-    const { line } = core;
-    const relay: WholeRelay = new WholeRelay(
-      begin(core, forwarding, () => line.released(relay)),
-      () => line.writing(),
-    );
-    send(line, forwarding.request, relay);
-    await relay.done;
+  function attempt(core: Core, forwarding: Forwarding): Promise<void> {
+    const isShared = isRead(forwarding.request) && core.line.isFree;
+    return isShared ? attemptShared(core, forwarding) : attemptAlone(core, forwarding);
   }
 
-  async function attemptAlone(core: Core, forwarding: Forwarding): Promise<void> {
-    const relay = new StreamRelay(begin(core, forwarding, () => {}));
-    send(core.pool, forwarding.request, relay);
-    await relay.done;
+  async function attemptShared(core: Core, { request, response, extraHeaders, deadline }: Forwarding): Promise<void> {
+    const asked = begin(core, response);
+    try {
+      const answer = await core.line.ask(request, deadline);
+      asked.answered(true);
+      if (CoreRefusedUs.saysSo(answer.status)) throw new CoreRefusedUs(answer.status);
+      if (response.destroyed) throw new ClientGone();
+      sendAnswer(answer, response, extraHeaders);
+    } catch (fault) {
+      if (fault instanceof CoreTooSlow) asked.answered(false);
+      throw fault;
+    } finally {
+      asked.over();
+    }
+  }
+
+  function attemptAlone(core: Core, { request, response, extraHeaders, deadline }: Forwarding): Promise<void> {
+    const { answered, over } = begin(core, response);
+    const relay = new Relay({ response, extraHeaders, deadline, onAnswer: answered, release: over });
+    send(core.pool, request, relay);
+    return relay.done;
   }
 
   /** @throws the fault again where another attempt could do harm, or no good */
@@ -93,22 +103,23 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
     }
   }
 
-  function begin(core: Core, { response, extraHeaders, deadline }: Forwarding, released: () => void): RelayOptions {
+  function begin(core: Core, response: ServerResponse) {
     if (response.destroyed) throw new ClientGone();
     if (core.limit.inFlight >= MAX_IN_FLIGHT) throw unavailable();
     const askedAt = performance.now();
     core.limit.inFlight += 1;
-    const release = () => {
-      core.limit.inFlight -= 1;
-      released();
+    return {
+      /** @param began or else it was given up */
+      answered(began: boolean): void {
+        const now = performance.now();
+        core.limit.learn(askedAt, now);
+        counts.answered(core.origin, now - askedAt);
+        if (began) cores.answers(core);
+      },
+      over(): void {
+        core.limit.inFlight -= 1;
+      },
     };
-    const onAnswer = (began: boolean) => {
-      const now = performance.now();
-      core.limit.learn(askedAt, now);
-      counts.answered(core.origin, now - askedAt);
-      if (began) cores.answers(core);
-    };
-    return { response, extraHeaders, timeoutMs: deadline - askedAt, onAnswer, release };
   }
 
   return {
@@ -131,18 +142,10 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
   };
 }
 
-const isRead = ({ method, body }: UpstreamRequest): boolean =>
-  (method === 'GET' || method === 'HEAD') && body === undefined;
-
-interface Way<R extends Relay> {
-  dispatch(request: Dispatcher.DispatchOptions, relay: R): unknown;
-}
-
 /** undici throws at once what it will not send; that is an end like any other. */
-function send<R extends Relay>(way: Way<R>, request: UpstreamRequest, relay: R): void {
-  const { method, target: path, headers, body = null } = request;
+function send(pool: Pool, { method, target, headers, body }: UpstreamRequest, relay: Relay): void {
   try {
-    way.dispatch({ method: method as Dispatcher.HttpMethod, path, headers, body }, relay);
+    pool.dispatch({ method: method as Dispatcher.HttpMethod, path: target, headers, body: body ?? null }, relay);
   } catch (fault) {
     relay.onResponseError(undefined, fault as Error);
   }

@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
+import { ClientGone, CoreRefusedUs, CoreTooSlow, EndUnknown } from './faults.ts';
 import { hasHeader, responseHeaders } from './headers.ts';
 
 /** The client's side of a forwarded request. */
@@ -7,30 +8,35 @@ export interface RelayOptions {
   readonly response: ServerResponse;
   /** Put behind the core's own headers, as a flat list. */
   readonly extraHeaders: readonly string[];
-  /** For the answer to begin to be passed on, the time that the request waits its turn counted in. */
-  readonly timeoutMs: number;
+  /** For the answer to begin to be passed on, the time that the request waits its turn counted in; of performance.now(). */
+  readonly deadline: number;
   /** Called when the answer begins, or is given up. */
   readonly onAnswer: (began: boolean) => void;
   /** Called once undici has let go of the request, which can be later than its client has. */
   readonly release: () => void;
 }
 
-/** What every way of passing an answer on has in common: its deadline, its client that may leave, and its one end. */
-export abstract class Relay implements Dispatcher.DispatchHandler {
+/**
+ * Passes an answer on as it comes, on a connection of its own: a slow client slows the core down. Once its head is sent,
+ * an answer that breaks off is cut off, never ended as if it were whole.
+ */
+export class Relay implements Dispatcher.DispatchHandler {
   /** Ends when the answer was handed over; fails with what kept it from that. */
   readonly done: Promise<void>;
-  protected readonly response: ServerResponse;
-  protected status = 0;
-  protected headers: string[] = [];
+  readonly #response: ServerResponse;
   readonly #extraHeaders: readonly string[];
   readonly #deadline: NodeJS.Timeout;
   readonly #resolve: () => void;
   readonly #reject: (fault: unknown) => void;
   readonly #onAnswer: (began: boolean) => void;
   readonly #release: () => void;
+  #status = 0;
+  #headers: string[] = [];
+  #controller: Dispatcher.DispatchController | undefined;
+  #aborted: Error | undefined;
 
-  constructor({ response, extraHeaders, timeoutMs, onAnswer, release }: RelayOptions) {
-    this.response = response;
+  constructor({ response, extraHeaders, deadline, onAnswer, release }: RelayOptions) {
+    this.#response = response;
     this.#extraHeaders = extraHeaders;
     this.#onAnswer = onAnswer;
     this.#release = release;
@@ -39,87 +45,83 @@ export abstract class Relay implements Dispatcher.DispatchHandler {
     this.#resolve = resolve;
     this.#reject = reject;
     // Our own clock: undici's is coarse, and does not run while a request waits its turn.
-    this.#deadline = setTimeout(() => this.#giveUp(), timeoutMs);
+    this.#deadline = setTimeout(() => this.#giveUp(), deadline - performance.now());
     response.once('close', this.#onClientGone);
   }
 
-  /** Gives the request up, wherever it is. */
-  abstract abort(reason: Error): void;
-  abstract onRequestStart(controller: Dispatcher.DispatchController): void;
-  abstract onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void;
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#aborted !== undefined) controller.abort(this.#aborted);
+  }
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
     if (status < 200) return;
     this.#onAnswer(true);
-    if (status === 401 || status === 403) {
-      this.abort(new CoreRefusedUs(status));
+    if (CoreRefusedUs.saysSo(status)) {
+      this.#abort(new CoreRefusedUs(status));
       return;
     }
-    this.status = status;
+    this.#status = status;
     const rawHeaders = (controller.rawHeaders as Buffer[]).map((text) => text.toString('latin1'));
-    this.headers = responseHeaders(rawHeaders);
-    if (this.hasBody && !tellsItsEnd(rawHeaders)) this.abort(new EndUnknown());
+    this.#headers = responseHeaders(rawHeaders);
+    if (this.#hasBody && !tellsItsEnd(rawHeaders)) this.#abort(new EndUnknown());
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (!this.#response.headersSent) this.#sendHead();
+    if (this.#response.write(chunk)) return;
+    controller.pause();
+    this.#response.once('drain', () => controller.resume());
   }
 
   onResponseEnd(): void {
+    if (!this.#response.headersSent) this.#sendHead();
+    this.#response.end();
     this.#release();
-    this.settle();
+    this.#settle();
   }
 
   onResponseError(_controller: Dispatcher.DispatchController | undefined, fault: Error): void {
+    if (this.#response.headersSent) this.#response.destroy();
     this.#release();
-    this.settle(fault);
+    this.#settle(this.#aborted ?? fault);
   }
 
-  protected get hasBody(): boolean {
-    return this.response.req.method !== 'HEAD' && this.status !== 204 && this.status !== 304;
+  get #hasBody(): boolean {
+    return this.#response.req.method !== 'HEAD' && this.#status !== 204 && this.#status !== 304;
   }
 
-  protected sendHead(): void {
+  #sendHead(): void {
     clearTimeout(this.#deadline);
-    this.response.writeHead(this.status, this.headers.concat(this.#extraHeaders));
+    this.#response.writeHead(this.#status, this.#headers.concat(this.#extraHeaders));
+  }
+
+  /** Gives the request up, wherever it is. */
+  #abort(reason: Error): void {
+    this.#aborted ??= reason;
+    this.#controller?.abort(reason);
+    // A request that waits its turn is told of an abort only when the turn comes; its client need not wait for that.
+    this.#settle(reason);
   }
 
   /** The client's end of it; undici's may come later. */
-  protected settle(fault?: unknown): void {
+  #settle(fault?: unknown): void {
     clearTimeout(this.#deadline);
-    this.response.removeListener('close', this.#onClientGone);
+    this.#response.removeListener('close', this.#onClientGone);
     if (fault === undefined) this.#resolve();
     else this.#reject(fault);
   }
 
   #giveUp(): void {
     this.#onAnswer(false);
-    this.abort(new CoreTooSlow());
+    this.#abort(new CoreTooSlow());
   }
 
   readonly #onClientGone = (): void => {
-    if (!this.response.writableFinished) this.abort(new ClientGone());
+    if (!this.#response.writableFinished) this.#abort(new ClientGone());
   };
 }
 
 /** Whether it can be told where an answer ends other than by the end of its connection (RFC 9112 §6.3). */
 const tellsItsEnd = (rawHeaders: readonly string[]): boolean =>
   hasHeader(rawHeaders, 'content-length') || hasHeader(rawHeaders, 'transfer-encoding');
-
-/** An answer that ends where its connection does: one that broke off would look whole. */
-class EndUnknown extends Error {
-  override readonly message = 'The core answered with neither a length nor chunks.';
-}
-
-/** No answer in time. */
-export class CoreTooSlow extends Error {
-  override readonly message = 'No answer in time.';
-}
-
-/** The client left before its answer was complete. Nobody else is to blame. */
-export class ClientGone extends Error {
-  override readonly message = 'The client went away.';
-}
-
-/** Clients' keys are settled before anything is forwarded; what the core refuses is our own token. */
-export class CoreRefusedUs extends Error {
-  constructor(status: number) {
-    super(`The core answered ${status}: CORE_TOKEN is not the one that it asks for.`);
-  }
-}

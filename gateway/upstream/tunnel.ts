@@ -3,9 +3,9 @@ import type { Socket } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
 import { type ErrorCode, HttpError } from '../../shared/errors.ts';
 import { pairsOf } from '../../shared/lists.ts';
+import { CoreTooSlow } from './faults.ts';
 import { closeFrame, FrameBoundary } from './frame-boundary.ts';
 import { responseHeaders } from './headers.ts';
-import { CoreTooSlow } from './relay.ts';
 
 /** A WebSocket that goes through the gateway: two connections, and all that comes on either goes out on the other. */
 

@@ -1,0 +1,165 @@
+import type { ServerResponse } from 'node:http';
+import { listed } from '../../shared/lists.ts';
+import { AnswerTooLarge, EndUnknown, Unreadable } from './faults.ts';
+import { hasHeader, responseHeaders } from './headers.ts';
+
+/** Answers that come one behind the other over one connection, whole. */
+
+/** More than this is better streamed. */
+const MAX_BODY_BYTES = 262_144;
+const MAX_HEAD_BYTES = 16_384;
+/** More than a head and a body in the smallest chunks that anybody would send. */
+const MAX_BYTES = 2 * MAX_BODY_BYTES;
+
+/** The answer to one request, as it came. */
+export interface Answer {
+  readonly status: number;
+  /** Flat list of names and values. */
+  readonly headers: readonly string[];
+  /** Each byte a character. */
+  readonly body: string;
+}
+
+interface Framed {
+  readonly answer: Answer;
+  /** Where the next one begins. */
+  readonly end: number;
+  /** Whether there is none: the core closes its connection after this one. */
+  readonly isLast: boolean;
+}
+
+const STATUS_LINE = 'HTTP/1.1 ';
+const END_OF_HEAD = Buffer.from('\r\n\r\n');
+/** Status line and field lines (RFC 9112 §4, §5), without what that once was: no folded lines, no blanks before a colon. */
+const HEAD = /^HTTP\/1\.1 [1-5]\d\d(?: [\t\x20-\x7e\x80-\xff]*)?(?:\r\n[!#$%&'*+.^_`|~\w-]+:[\t\x20-\x7e\x80-\xff]*)*$/;
+const CHUNK_SIZE = /^[0-9A-Fa-f]{1,6}$/;
+
+/**
+ * The answer that begins at `start`; undefined while it is not all there. Read strictly (RFC 9112 §6.3): where it ends is
+ * where the next one begins, so that whatever two could read in two ways is no answer.
+ * @param isHead whether it is one to HEAD, which has no body whatever it says
+ * @throws {Unreadable}
+ * @throws {EndUnknown} where only the end of the connection would end it
+ * @throws {AnswerTooLarge} as soon as that can be told
+ */
+export function readAnswer(bytes: Buffer, start: number, isHead: boolean): Framed | undefined {
+  const found = findHead(bytes, start);
+  if (found === undefined) return undefined;
+  const { head, status, end: from } = found;
+  const { headers, length, isChunked, isLast } = readHead(head);
+  if (isHead || status === 204 || status === 304) return { answer: { status, headers, body: '' }, end: from, isLast };
+  const framed = isChunked ? readChunks(bytes, from) : readBody(bytes, from, length);
+  return framed && { answer: { status, headers, body: framed.body }, end: framed.end, isLast };
+}
+
+/** The head behind those of interim answers, which nobody asked for and nobody gets (RFC 9110 §15.2). */
+function findHead(bytes: Buffer, start: number): { head: string; status: number; end: number } | undefined {
+  for (let at = start; ; ) {
+    const end = bytes.indexOf(END_OF_HEAD, at);
+    if ((end === -1 ? bytes.length : end) - at > MAX_HEAD_BYTES) throw new Unreadable('Its head is too long.');
+    const head = bytes.toString('latin1', at, end === -1 ? at + STATUS_LINE.length : end);
+    if (!STATUS_LINE.startsWith(head.slice(0, STATUS_LINE.length))) throw new Unreadable('It is not HTTP/1.1.');
+    if (end === -1) return undefined;
+    if (!HEAD.test(head)) throw new Unreadable('Its head is malformed.');
+    const status = Number(head.slice(STATUS_LINE.length, STATUS_LINE.length + 3));
+    at = end + END_OF_HEAD.length;
+    if (status >= 200) return { head, status, end: at };
+    if (status < 102) throw new Unreadable(`Nobody asked for ${status}.`);
+  }
+}
+
+interface Head {
+  readonly headers: string[];
+  readonly length: number | undefined;
+  readonly isChunked: boolean;
+  readonly isLast: boolean;
+}
+
+/** @param head that is well-formed */
+function readHead(head: string): Head {
+  const headers: string[] = [];
+  let length: number | undefined;
+  let isChunked = false;
+  let isLast = false;
+  for (let at = head.indexOf('\r\n'); at !== -1; ) {
+    const next = head.indexOf('\r\n', at + 2);
+    const colon = head.indexOf(':', at);
+    const name = head.slice(at + 2, colon);
+    const value = trimmed(head, colon + 1, next === -1 ? head.length : next);
+    headers.push(name, value);
+    switch (name.toLowerCase()) {
+      case 'content-length':
+        if (length !== undefined || !/^\d{1,15}$/.test(value)) throw new Unreadable('It has no certain length.');
+        length = Number(value);
+        break;
+      case 'transfer-encoding':
+        if (isChunked || value.toLowerCase() !== 'chunked') throw new Unreadable('It has an unknown transfer coding.');
+        isChunked = true;
+        break;
+      case 'connection':
+        isLast ||= listed(value.toLowerCase()).includes('close');
+    }
+    at = next;
+  }
+  if (isChunked && length !== undefined) throw new Unreadable('It has a length and chunks.');
+  return { headers, length, isChunked, isLast };
+}
+
+/** Without blanks around it (RFC 9110 §5.5); what else trim() takes for one is a character here. */
+function trimmed(text: string, start: number, end: number): string {
+  let from = start;
+  let to = end;
+  while (from < to && isBlank(text.charCodeAt(from))) from++;
+  while (to > from && isBlank(text.charCodeAt(to - 1))) to--;
+  return text.slice(from, to);
+}
+
+const isBlank = (code: number): boolean => code === 0x20 || code === 0x09;
+
+interface Body {
+  readonly body: string;
+  readonly end: number;
+}
+
+function readBody(bytes: Buffer, from: number, length: number | undefined): Body | undefined {
+  if (length === undefined) throw new EndUnknown();
+  const end = from + length;
+  if (length > MAX_BODY_BYTES) throw new AnswerTooLarge(end);
+  return end > bytes.length ? undefined : { body: bytes.toString('latin1', from, end), end };
+}
+
+/** Chunks without extensions or trailers (RFC 9112 §7.1), which would not be passed on. */
+function readChunks(bytes: Buffer, from: number): Body | undefined {
+  let body = '';
+  for (let at = from; ; ) {
+    const endOfSize = bytes.indexOf('\r\n', at, 'latin1');
+    const size = bytes.toString('latin1', at, endOfSize === -1 ? Math.min(at + 8, bytes.length) : endOfSize);
+    if (endOfSize !== -1 ? !CHUNK_SIZE.test(size) : size.length === 8)
+      throw new Unreadable('It has a malformed chunk.');
+    if (endOfSize === -1) return undefined;
+    const start = endOfSize + 2;
+    const end = start + Number.parseInt(size, 16);
+    if (body.length + end - start > MAX_BODY_BYTES || bytes.length - from > MAX_BYTES)
+      throw new AnswerTooLarge(undefined);
+    if (end + 2 > bytes.length) return undefined;
+    if (bytes.toString('latin1', end, end + 2) !== '\r\n') throw new Unreadable('It has a malformed chunk.');
+    if (end === start) return { body, end: end + 2 };
+    body += bytes.toString('latin1', start, end);
+    at = end + 2;
+  }
+}
+
+/** Passes an answer on in one write: head and body are one text, and latin1 keeps every byte as it is. */
+export function sendAnswer(
+  { status, headers, body }: Answer,
+  response: ServerResponse,
+  extra: readonly string[],
+): void {
+  const kept = responseHeaders(headers);
+  const hasBody = response.req.method !== 'HEAD' && status !== 204 && status !== 304;
+  // An answer that came in chunks gets the length that it turned out to have.
+  if (hasBody && !hasHeader(kept, 'content-length')) kept.push('Content-Length', String(body.length));
+  kept.push(...extra);
+  response.writeHead(status, kept);
+  response.end(body, 'latin1');
+}
