@@ -45,8 +45,13 @@ function withoutBigInts(value: unknown): unknown {
   }
   if (Array.isArray(value)) return value.map(withoutBigInts);
   if (!isPlainObject(value)) return value;
-  const copy: Record<string, unknown> = Object.create(null);
-  for (const name of Object.keys(value)) copy[name] = withoutBigInts(value[name]);
+  const copy: Record<string, unknown> = {};
+  for (const name of Object.keys(value)) {
+    const member = withoutBigInts(value[name]);
+    // An object without a prototype would take any name as it is, and twice as long to write.
+    if (name === '__proto__') Object.defineProperty(copy, name, { value: member, enumerable: true });
+    else copy[name] = member;
+  }
   return copy;
 }
 
