@@ -10,8 +10,11 @@ import type { Exchange } from './exchange.ts';
 
 /** Whether a request may: who it is from, the decision on it, and what follows from that. */
 
+/** What opens nothing by its form alone. */
+const MALFORMED: Promise<Verdict> = Promise.resolve({ outcome: 'unauthorized', reason: 'malformed' });
+
 /** @throws {HttpError} 503, before the decision has cost anything, where the gateway has too much to do */
-export async function decide(
+export function decide(
   limiter: Limiter,
   admission: Admission,
   exchange: Exchange,
@@ -19,7 +22,7 @@ export async function decide(
 ): Promise<Verdict> {
   const token = bearerToken(authorization);
   const credential = token === undefined ? undefined : parseApiKey(token);
-  if (credential === undefined) return { outcome: 'unauthorized', reason: 'malformed' };
+  if (credential === undefined) return MALFORMED;
   exchange.keyId = credential.id;
   // By its secret: an id alone is no secret, and who knows it could use up another's share.
   if (!admission.enter(credential.digest)) {
@@ -27,7 +30,7 @@ export async function decide(
     throw unavailable();
   }
   exchange.shareOf = credential.digest;
-  return await limiter.decide(credential);
+  return limiter.decide(credential);
 }
 
 /** @throws {HttpError} 401, 429 or 503, unless the verdict lets the request through */

@@ -42,7 +42,7 @@ export function createGateway(parts: GatewayParts): Gateway {
   const router = createRouter(parts.routes);
   const admission = new Admission(() => parts.forwarder.limit);
 
-  async function serve(exchange: Exchange, passOn: PassOn): Promise<void> {
+  async function answer(exchange: Exchange, passOn: PassOn): Promise<void> {
     const request = canonicalRequest(exchange.request);
     exchange.path = request.path;
     const file = parts.reference.get(request.path);
@@ -53,6 +53,16 @@ export function createGateway(parts: GatewayParts): Gateway {
     exchange.route = router.find(request.method, request.path).route;
     if (holdsApiKey(request.target)) throw keyInTarget();
     await passOn(exchange, request);
+  }
+
+  async function serve(exchange: Exchange, passOn: PassOn): Promise<void> {
+    try {
+      await answer(exchange, passOn);
+    } catch (thrown) {
+      fail(exchange, thrown);
+    } finally {
+      if (exchange.shareOf !== undefined) admission.leave(exchange.shareOf);
+    }
   }
 
   function fail(exchange: Exchange, thrown: unknown): void {
@@ -75,15 +85,11 @@ export function createGateway(parts: GatewayParts): Gateway {
   function take(request: IncomingMessage, response: ServerResponse, passOn: PassOn): void {
     const client = clientAddress(request, parts.trustedProxies);
     const exchange = new Exchange(request, response, client, networkOf(client));
-    response.once('close', () => {
+    response.on('close', () => {
       parts.traffic.answered(exchange);
       logExchange(parts.logger, exchange);
     });
-    serve(exchange, passOn)
-      .catch((thrown: unknown) => fail(exchange, thrown))
-      .finally(() => {
-        if (exchange.shareOf !== undefined) admission.leave(exchange.shareOf);
-      });
+    void serve(exchange, passOn);
   }
 
   const forward = forwardTo(parts, admission);

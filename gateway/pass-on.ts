@@ -32,7 +32,8 @@ export interface PassOnParts {
 /** Forwards it. */
 export function forwardTo(parts: PassOnParts, admission: Admission): PassOn {
   return async (exchange, request) => {
-    const body = await readBody(exchange, request, admission, parts.bodyLimitBytes);
+    const body = exchange.route?.takesBody ? await readBody(exchange, admission, parts.bodyLimitBytes) : undefined;
+    if (body === undefined && request.hasBody) throw takesNoBody();
     await parts.forwarder.forward(
       { method: request.method, target: request.target, headers: headersForCore(exchange, request, parts), body },
       exchange.response,
@@ -62,16 +63,8 @@ export function tunnelTo(parts: PassOnParts, upgrade: Upgrade): PassOn {
   };
 }
 
-/** The body, whole, where the operation takes one. */
-async function readBody(
-  { request, response, route, shareOf = '' }: Exchange,
-  { hasBody }: CanonicalRequest,
-  admission: Admission,
-  limit: number,
-): Promise<Buffer | undefined> {
-  if (route?.takesBody) return await admission.outside(shareOf, () => readJsonBytes(request, response, limit));
-  if (hasBody) throw takesNoBody();
-  return undefined;
+function readBody({ request, response, shareOf = '' }: Exchange, admission: Admission, limit: number): Promise<Buffer> {
+  return admission.outside(shareOf, () => readJsonBytes(request, response, limit));
 }
 
 function headersForCore(

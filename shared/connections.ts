@@ -85,7 +85,7 @@ export class Connections {
     const answers = this.#answersOn(response.req.socket);
     if (answers === undefined) return;
     answers.push(response);
-    response.once('close', () => takeOut(answers, response));
+    response.on('close', () => takeOut(answers, response));
   }
 
   #answersOn(socket: Socket): ServerResponse[] | undefined {

@@ -39,7 +39,9 @@ export function surviveOutages(
     return breaker;
   }
 
-  async function decideShared(credential: Credential, breaker: Breaker): Promise<Verdict> {
+  async function decide(credential: Credential): Promise<Verdict> {
+    const breaker = breakerOf(credential);
+    if (breaker.isOpen) return decideLocally(credential);
     try {
       const verdict = await shared.decide(credential);
       // Data that no decision can be taken on says nothing against Redis, and nothing against the key.
@@ -60,10 +62,7 @@ export function surviveOutages(
   }
 
   return {
-    async decide(credential) {
-      const breaker = breakerOf(credential);
-      return breaker.isOpen ? decideLocally(credential) : await decideShared(credential, breaker);
-    },
+    decide,
     nodesAway: () => [...breakers.values()].filter(({ isOpen }) => isOpen).length,
     stop() {
       for (const breaker of breakers.values()) breaker.stop();

@@ -127,9 +127,11 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
       const forwarding = { request, response, extraHeaders, deadline: performance.now() + timeoutMs };
       const core = cores.next();
       try {
-        await attempt(core, forwarding).catch((fault: unknown) => attemptAgain(core, forwarding, fault));
+        await attempt(core, forwarding);
       } catch (fault) {
-        throw upstreamFault(fault);
+        await attemptAgain(core, forwarding, fault).catch((last: unknown) => {
+          throw upstreamFault(last);
+        });
       }
     },
     nextOrigin: () => cores.next().origin,
