@@ -40,7 +40,7 @@ export function rememberBans(
 
   return {
     async decide(credential: Credential) {
-      const name = credential.id + credential.digest;
+      const { name } = credential;
       const recalled = recall(name);
       if (recalled !== undefined) return recalled;
       const verdict = await limiter.decide(credential);

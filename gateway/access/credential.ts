@@ -21,12 +21,16 @@ export interface Credential {
   readonly id: string;
   /** SHA-256 of the secret, in hex: the only form of it that is stored or compared. */
   readonly digest: string;
+  /** Both together, which stand for who presents it: an id alone is no secret, and a secret alone no key. */
+  readonly name: string;
 }
+
+export const credentialOf = (id: string, digest: string): Credential => ({ id, digest, name: id + digest });
 
 /** The parts of a key that is well-formed and has the right check; undefined for any other text. */
 export function parseApiKey(text: string): Credential | undefined {
   if (!API_KEY.test(text) || text.slice(CHECK_START) !== checkOf(text.slice(0, CHECK_START))) return undefined;
-  return { id: text.slice('as_'.length, SECRET_START - 1), digest: digestOf(text.slice(SECRET_START, CHECK_START)) };
+  return credentialOf(text.slice('as_'.length, SECRET_START - 1), digestOf(text.slice(SECRET_START, CHECK_START)));
 }
 
 /** A text for the log in which every key that somebody put there is cut down to its public part. */
@@ -42,7 +46,7 @@ export const holdsApiKey = (text: string): boolean => text.includes('as_') && te
 export function createApiKey(id = randomText(ID_LENGTH)): { apiKey: string; credential: Credential } {
   const secret = randomText(SECRET_LENGTH);
   const unchecked = `as_${id}_${secret}`;
-  return { apiKey: unchecked + checkOf(unchecked), credential: { id, digest: digestOf(secret) } };
+  return { apiKey: unchecked + checkOf(unchecked), credential: credentialOf(id, digestOf(secret)) };
 }
 
 export const isKeyId = (text: string): boolean => KEY_ID.test(text);

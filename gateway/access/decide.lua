@@ -1,13 +1,15 @@
 #!lua
--- Decides a batch of requests, each in its turn, all in one atomic step.
+-- Decides a batch of requests, each in its turn, all in one atomic step. Those that present one key with one secret are
+-- decided together: what the key has is read once and written once, however many they are.
 --
--- KEYS[i]       hash of the API key that request i presents
--- ARGV[1]       Unix time in microseconds, or '' for the server's own clock
--- ARGV[2]       plan table, a line a plan, each begun by a line feed: name minute day ban_after ban_within_seconds ban_seconds mode ('-' = none)
--- ARGV[2 + i]   SHA-256, in hex, of the secret that request i presents
+-- KEYS[i]           hash of the API key that is presented
+-- ARGV[1]           Unix time in microseconds, or '' for the server's own clock
+-- ARGV[2]           plan table, a line a plan, each begun by a line feed: name minute day ban_after ban_within_seconds ban_seconds mode ('-' = none)
+-- ARGV[1 + 2 * i]   SHA-256, in hex, of the secret that is presented
+-- ARGV[2 + 2 * i]   by how many requests
 --
--- reply         { verdict 1, verdict 2, ... }, each a text of words with a space between, because one text costs both sides
---               less than the same as a list:
+-- reply             a verdict for every request, in the order of the keys, each a text of words with a space between, because
+--                   one text costs both sides less than the same as a list:
 --   unknown | disabled | expired | misconfigured | unreadable
 --   admitted | shadowed | refused | banned, plan, now in microseconds, minute limit, tokens, parts, day limit, tokens, parts,
 --     banned_until in microseconds, names of override fields that hold no limit
@@ -46,8 +48,9 @@ local function read_count(text)
   return text and #text <= 15 and find(text, '^%d+$') and tonumber(text) or 0
 end
 
-local function write_count(text)
-  return format('%d', read_count(text) + 1)
+local function add(changes, field, value)
+  local at = #changes
+  changes[at + 1], changes[at + 2] = field, value
 end
 
 -- Usage (usage.ts): what the totals were before the first decision of a minute, or of a day, behind the marks of earlier
@@ -63,12 +66,14 @@ local function with_mark(key, field, at, totals, kept)
   return format('%s%d:%s', mark and sub(marks, from) .. ' ' or '', at, totals)
 end
 
-local function note_use(key, changes, last, minute, admitted, refused)
-  local totals = format('%d:%d', read_count(admitted), read_count(refused))
-  changes[9], changes[10] = 'usage_minutes', with_mark(key, 'usage_minutes', minute, totals, MINUTES_KEPT)
-  local day = floor(minute * MINUTE / DAY)
+local function note_use(account, changes)
+  local minute, last = floor(account.now / MINUTE), account.last
+  if last and floor(last / MINUTE) == minute then return end
+  local totals = format('%d:%d', read_count(account.admitted_before), read_count(account.refused_before))
+  add(changes, 'usage_minutes', with_mark(account.key, 'usage_minutes', minute, totals, MINUTES_KEPT))
+  local day = floor(account.now / DAY)
   if last and floor(last / DAY) == day then return end
-  changes[11], changes[12] = 'usage_days', with_mark(key, 'usage_days', day, totals, DAYS_KEPT)
+  add(changes, 'usage_days', with_mark(account.key, 'usage_days', day, totals, DAYS_KEPT))
 end
 
 -- Twelve decimals tell any two parts apart, even of the longest window.
@@ -122,16 +127,11 @@ local function is_old_secret(key, digest, now)
   return old[1] == digest and (read_time(old[2]) or 0) > now
 end
 
-local function describe(outcome, plan, now, minute_limit, minute_tokens, minute_parts, day_limit, day_tokens, day_parts,
-    banned_until, rejected)
-  return format('%s %s %d %d %d %d %d %d %d %d%s', outcome, plan, now, minute_limit, minute_tokens, minute_parts,
-    day_limit, day_tokens, day_parts, banned_until, rejected)
-end
-
-local function decide(key, digest)
+-- What a key that is good for something has, as it stands now. @return nil and a verdict where it is good for nothing
+local function open(key, digest)
   local fields = pcall('HMGET', key, 'secret', 'disabled', 'expires_at', 'plan', 'minute', 'day',
     'as_of', 'minute_left', 'day_left', 'patience_left', 'banned_until', 'admitted', 'refused')
-  if fields.err then return 'unreadable' end
+  if fields.err then return nil, 'unreadable' end
   local secret, disabled, expires_at, plan_name, own_minute, own_day, as_of, minute_left, day_left, patience_left,
     banned_until, admitted, refused = unpack(fields)
 
@@ -141,13 +141,13 @@ local function decide(key, digest)
   local now = as_of and as_of > clock and as_of or clock
 
   -- Who is it?
-  if not secret then return call('EXISTS', key) == 1 and 'unreadable' or 'unknown' end
-  if digest ~= secret and not is_old_secret(key, digest, now) then return 'unknown' end
-  if disabled and disabled ~= '' and disabled ~= '0' then return 'disabled' end
+  if not secret then return nil, call('EXISTS', key) == 1 and 'unreadable' or 'unknown' end
+  if digest ~= secret and not is_old_secret(key, digest, now) then return nil, 'unknown' end
+  if disabled and disabled ~= '' and disabled ~= '0' then return nil, 'disabled' end
   if expires_at and expires_at ~= '' then
     local expiry = read_time(expires_at)
-    if not expiry then return 'unreadable' end
-    if expiry <= now then return 'expired' end
+    if not expiry then return nil, 'unreadable' end
+    if expiry <= now then return nil, 'expired' end
   end
 
   -- What may it?
@@ -157,58 +157,83 @@ local function decide(key, digest)
   if own_day and not day_limit then rejected = rejected .. ' day' end
   minute_limit, day_limit = minute_limit or plan.minute, day_limit or plan.day
   local ban_after, ban_within = plan.ban_after, plan.ban_within
-  if not (minute_limit and day_limit and ban_after and ban_within and plan.ban_seconds) then return 'misconfigured' end
+  if not (minute_limit and day_limit and ban_after and ban_within and plan.ban_seconds) then return nil, 'misconfigured' end
 
-  -- What is left of it?
+  -- What is left of it? Patience counts whole seconds, the unit in which it is set; who was never refused has all of it.
   local elapsed = as_of and now - as_of or DAY
+  local seconds = as_of and floor(now / SECOND) - floor(as_of / SECOND) or ban_within
   local minute_tokens, minute_parts = refill(minute_left, minute_limit, MINUTE, elapsed)
   local day_tokens, day_parts = refill(day_left, day_limit, DAY, elapsed)
-  banned_until = read_time(banned_until) or 0
-  if banned_until > now then
-    return describe('banned', plan_name, now, minute_limit, minute_tokens, minute_parts, day_limit, day_tokens, day_parts,
-      banned_until, rejected)
-  end
+  local patience, patience_parts = refill(patience_left, ban_after, ban_within, seconds)
+  return {
+    key = key, plan = plan, plan_name = plan_name, now = now, last = last, rejected = rejected,
+    minute_limit = minute_limit, minute_tokens = minute_tokens, minute_parts = minute_parts,
+    day_limit = day_limit, day_tokens = day_tokens, day_parts = day_parts,
+    patience = patience, patience_parts = patience_parts, has_patience = patience_left,
+    banned_until = read_time(banned_until) or 0, admitted_before = admitted, refused_before = refused,
+    admitted = 0, refused = 0, shadowed = 0,
+  }
+end
 
-  -- Both buckets or neither. In shadow mode a refusal goes through, and counts as what it is: a request that did.
-  local outcome, counter, count = 'refused', 'refused', refused
-  if minute_tokens >= 1 and day_tokens >= 1 then
-    outcome, counter, count = 'admitted', 'admitted', admitted
-    minute_tokens, day_tokens = minute_tokens - 1, day_tokens - 1
-  elseif plan.is_shadow then
-    outcome, counter, count = 'shadowed', 'admitted', admitted
+-- Decides one request. Both buckets or neither. In shadow mode a refusal goes through, and counts as what it is: a request
+-- that did. A refusal is a strike, and the last one bans: for twice as long as the last time, if that is over for less than
+-- a day.
+local function decide(account)
+  local now, banned_until, plan = account.now, account.banned_until, account.plan
+  if banned_until > now then return 'banned' end
+  if account.minute_tokens >= 1 and account.day_tokens >= 1 then
+    account.minute_tokens, account.day_tokens = account.minute_tokens - 1, account.day_tokens - 1
+    account.admitted = account.admitted + 1
+    return 'admitted'
   end
-  local changes = { 'as_of', write_time(now), 'minute_left', write_level(minute_tokens, minute_parts, MINUTE),
-    'day_left', write_level(day_tokens, day_parts, DAY), counter, write_count(count) }
-  local minute = floor(now / MINUTE)
-  if not last or floor(last / MINUTE) ~= minute then note_use(key, changes, last, minute, admitted, refused) end
+  if plan.is_shadow then
+    account.admitted, account.shadowed = account.admitted + 1, account.shadowed + 1
+    return 'shadowed'
+  end
+  account.refused = account.refused + 1
+  account.patience, account.has_patience = max(account.patience - 1, 0), true
+  if account.patience >= 1 then return 'refused' end
+  local in_series = banned_until > 0 and now < banned_until + SERIES
+  account.bans = in_series and read_count(call('HGET', account.key, 'bans')) + 1 or 1
+  account.banned_until = now + min(plan.ban_seconds * SECOND * 2 ^ min(account.bans - 1, MAX_DOUBLINGS), LONGEST_BAN)
+  return 'banned'
+end
 
-  if outcome == 'shadowed' then
-    local at = #changes
-    changes[at + 1], changes[at + 2] = 'shadowed', write_count(call('HGET', key, 'shadowed'))
-  end
+local function describe(account, outcome)
+  return format('%s %s %d %d %d %d %d %d %d %d%s', outcome, account.plan_name, account.now,
+    account.minute_limit, account.minute_tokens, account.minute_parts,
+    account.day_limit, account.day_tokens, account.day_parts, account.banned_until, account.rejected)
+end
 
-  -- Patience counts whole seconds, the unit in which it is set; who was never refused has all of it. A refusal is a
-  -- strike, and the last one bans: for twice as long as the last time, if that is over for less than a day.
-  if patience_left or outcome == 'refused' then
-    local seconds = as_of and floor(now / SECOND) - floor(as_of / SECOND) or ban_within
-    local patience, parts = refill(patience_left, ban_after, ban_within, seconds)
-    if outcome == 'refused' then patience = max(patience - 1, 0) end
-    local at = #changes
-    changes[at + 1], changes[at + 2] = 'patience_left', write_level(patience, parts, ban_within)
-    if outcome == 'refused' and patience < 1 then
-      outcome = 'banned'
-      local in_series = banned_until > 0 and now < banned_until + SERIES
-      local bans = in_series and write_count(call('HGET', key, 'bans')) or '1'
-      banned_until = now + min(plan.ban_seconds * SECOND * 2 ^ min(bans - 1, MAX_DOUBLINGS), LONGEST_BAN)
-      changes[at + 3], changes[at + 4] = 'banned_until', write_time(banned_until)
-      changes[at + 5], changes[at + 6] = 'bans', bans
-    end
+-- Writes what has changed. A ban that runs changes nothing.
+local function close(account)
+  local admitted, refused, shadowed = account.admitted, account.refused, account.shadowed
+  if admitted + refused == 0 then return end
+  local changes = { 'as_of', write_time(account.now),
+    'minute_left', write_level(account.minute_tokens, account.minute_parts, MINUTE),
+    'day_left', write_level(account.day_tokens, account.day_parts, DAY) }
+  if admitted > 0 then add(changes, 'admitted', format('%d', read_count(account.admitted_before) + admitted)) end
+  if refused > 0 then add(changes, 'refused', format('%d', read_count(account.refused_before) + refused)) end
+  if shadowed > 0 then
+    add(changes, 'shadowed', format('%d', read_count(call('HGET', account.key, 'shadowed')) + shadowed))
   end
-  call('HSET', key, unpack(changes))
-  return describe(outcome, plan_name, now, minute_limit, minute_tokens, minute_parts, day_limit, day_tokens, day_parts,
-    banned_until, rejected)
+  if account.has_patience then
+    add(changes, 'patience_left', write_level(account.patience, account.patience_parts, account.plan.ban_within))
+  end
+  if account.bans then
+    add(changes, 'banned_until', write_time(account.banned_until))
+    add(changes, 'bans', format('%d', account.bans))
+  end
+  note_use(account, changes)
+  call('HSET', account.key, unpack(changes))
 end
 
 local verdicts = {}
-for i = 1, #KEYS do verdicts[i] = decide(KEYS[i], ARGV[i + 2]) end
+for i = 1, #KEYS do
+  local account, nothing = open(KEYS[i], ARGV[1 + 2 * i])
+  for _ = 1, tonumber(ARGV[2 + 2 * i]) do
+    verdicts[#verdicts + 1] = nothing or describe(account, decide(account))
+  end
+  if account then close(account) end
+end
 return verdicts

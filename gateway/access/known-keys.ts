@@ -47,7 +47,7 @@ export class KnownKeys {
 
   /** Notes what Redis said. A key that opens nothing is forgotten. */
   note(credential: Credential, verdict: Decision | Unauthorized): void {
-    const name = nameOf(credential);
+    const { name } = credential;
     if (verdict.outcome === 'unauthorized') {
       this.#keys.delete(name);
       return;
@@ -60,7 +60,7 @@ export class KnownKeys {
 
   /** The decision as it would be taken here; undefined for a key that is not known, or not any more. */
   decide(credential: Credential): Verdict | undefined {
-    const known = this.#keys.get(nameOf(credential));
+    const known = this.#keys.get(credential.name);
     const elapsed = this.#monotonic() - (known?.saidAt ?? 0);
     if (known === undefined || elapsed > BELIEVED) return undefined;
     const now = known.decision.now + elapsed;
@@ -70,7 +70,7 @@ export class KnownKeys {
     const decided = decide(record, state, credential.digest, LOCAL_PLANS[mode], now);
     // What was used in an outage is counted nowhere: its marks would only take room.
     if (decided.state !== undefined)
-      this.#keys.set(nameOf(credential), { ...known, state: { ...decided.state, usage: UNUSED } });
+      this.#keys.set(credential.name, { ...known, state: { ...decided.state, usage: UNUSED } });
     return 'buckets' in decided.verdict ? { ...decided.verdict, mode: 'local' } : decided.verdict;
   }
 }
@@ -107,5 +107,3 @@ const recordOf = ({ digest }: Credential, { plan, buckets: [minute, day] }: Deci
   minute: minute?.limit,
   day: day?.limit,
 });
-
-const nameOf = ({ id, digest }: Credential): string => id + digest;

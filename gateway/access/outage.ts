@@ -1,5 +1,5 @@
 import type { Logger } from '../../shared/logger.ts';
-import type { Credential } from './credential.ts';
+import { type Credential, credentialOf } from './credential.ts';
 import { KnownKeys } from './known-keys.ts';
 import { AccessUnavailable, type Limiter } from './limiter.ts';
 import type { PlanTable } from './plans.ts';
@@ -100,7 +100,7 @@ class Breaker {
   }
 
   #tryAgain(id: string): void {
-    this.#shared.decide({ id, digest: NO_SECRET }).then(
+    this.#shared.decide(credentialOf(id, NO_SECRET)).then(
       () => this.#close(),
       () => this.#schedule(() => this.#tryAgain(id), PROBE_EVERY_MS),
     );

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Credential } from '../../gateway/access/credential.ts';
+import { type Credential, credentialOf } from '../../gateway/access/credential.ts';
 import type { KeyRecord } from '../../gateway/access/keys.ts';
 import { PLAN_MODES, PLAN_NAMES } from '../../gateway/access/plans.ts';
 import type { Verdict } from '../../gateway/access/verdict.ts';
@@ -48,6 +48,13 @@ const event = fc.oneof(
   },
   { weight: 1, arbitrary: fc.record({ type: fc.constant('override' as const), key, minute: limit, day: limit }) },
   { weight: 1, arbitrary: fc.record({ type: fc.constant('disable' as const), key, disabled: fc.boolean() }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      type: fc.constant('at once' as const),
+      keys: fc.array(key, { minLength: 2, maxLength: 40 }),
+    }),
+  },
   { weight: 1, arbitrary: fc.record({ type: fc.constant('wrong secret' as const), key }) },
   { weight: 1, arbitrary: fc.record({ type: fc.constant('old secret' as const), key }) },
   { weight: 1, arbitrary: fc.record({ type: fc.constant('revoke' as const), key }) },
@@ -75,8 +82,9 @@ async function live(under: LimiterUnderTest, credentials: readonly Credential[],
   const said: Verdict[] = [];
   for (const happening of history) {
     const { id, digest } = credentials['key' in happening ? happening.key : 0] as Credential;
-    const ask = async (secret: string) => void said.push(await under.limiter.decide({ id, digest: secret }));
+    const ask = async (secret: string) => void said.push(await under.limiter.decide(credentialOf(id, secret)));
     if (happening.type === 'requests') for (let sent = 0; sent < happening.count; sent++) await ask(digest);
+    if (happening.type === 'at once') said.push(...(await askAtOnce(under, credentials, happening.keys)));
     if (happening.type === 'wrong secret') await ask(WRONG_SECRET);
     if (happening.type === 'old secret') await ask(OLD_SECRET);
     if (happening.type === 'time') under.now = Math.max(SECOND, under.now + happening.duration);
@@ -96,6 +104,10 @@ async function live(under: LimiterUnderTest, credentials: readonly Credential[],
     ),
   };
 }
+
+/** Requests of one turn of the event loop, which go to Redis in one call. */
+const askAtOnce = (under: LimiterUnderTest, credentials: readonly Credential[], keys: readonly number[]) =>
+  Promise.all(keys.map((index) => under.limiter.decide(credentials[index] as Credential)));
 
 /** Writes a record over another; a key that is enabled again loses its mark. */
 async function change(

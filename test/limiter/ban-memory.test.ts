@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { rememberBans } from '../../gateway/access/ban-memory.ts';
-import type { Credential } from '../../gateway/access/credential.ts';
+import { type Credential, credentialOf } from '../../gateway/access/credential.ts';
 import type { Decision } from '../../gateway/access/verdict.ts';
 import { memoryUnderTest, SECOND } from '../support/limiters.ts';
 
@@ -31,7 +31,7 @@ test('a ban is remembered for a second, and what is told of it moves on with the
 
 test('a wrong secret does not learn from it that the key is banned', async () => {
   const { limiter, credential } = await bannedKey();
-  const verdict = await limiter.decide({ id: credential.id, digest: '0'.repeat(64) });
+  const verdict = await limiter.decide(credentialOf(credential.id, '0'.repeat(64)));
   expect(verdict).toEqual({ outcome: 'unauthorized', reason: 'unknown' });
 });
 

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { type Credential, credentialOf } from '../../gateway/access/credential.ts';
 import type { Decision } from '../../gateway/access/verdict.ts';
 import { retryAfterSeconds } from '../../gateway/respond/limit-headers.ts';
 import { type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
@@ -15,20 +16,16 @@ const limiters: [name: string, open: () => Promise<LimiterUnderTest>][] = [
 
 describe.for(limiters)('%s', ([, open]) => {
   /** Outcomes of requests sent at once, as 'admitted×3 refused×2'. */
-  async function burst(
-    under: LimiterUnderTest,
-    credential: { id: string; digest: string },
-    count: number,
-  ): Promise<string> {
-    const outcomes: string[] = [];
-    for (let sent = 0; sent < count; sent++) outcomes.push((await under.limiter.decide(credential)).outcome);
+  async function burst(under: LimiterUnderTest, credential: Credential, count: number): Promise<string> {
+    const verdicts = await Promise.all(Array.from({ length: count }, () => under.limiter.decide(credential)));
+    const outcomes = verdicts.map(({ outcome }) => outcome);
     const runs = [...new Set(outcomes)].map(
       (outcome) => `${outcome}×${outcomes.filter((other) => other === outcome).length}`,
     );
     return runs.join(' ');
   }
 
-  const decision = async (under: LimiterUnderTest, credential: { id: string; digest: string }) =>
+  const decision = async (under: LimiterUnderTest, credential: Credential) =>
     (await under.limiter.decide(credential)) as Decision;
 
   test('admits a full bucket at once, then one request per refilled token', async () => {
@@ -124,7 +121,7 @@ describe.for(limiters)('%s', ([, open]) => {
     const under = await open();
     under.setPlan('free', { minute: 1, ban_after: 1 });
     const credential = await under.createKey();
-    const wrong = { id: credential.id, digest: '0'.repeat(64) };
+    const wrong = credentialOf(credential.id, '0'.repeat(64));
     expect(await burst(under, wrong, 20)).toBe('unauthorized×20');
     expect(await burst(under, credential, 2)).toBe('admitted×1 banned×1');
     expect(await burst(under, wrong, 1)).toBe('unauthorized×1');
@@ -153,7 +150,7 @@ describe.for(limiters)('%s', ([, open]) => {
     under.setPlan('free', { minute: 2 });
     const oldSecret = 'a'.repeat(64);
     const credential = await under.createKey({ oldSecret, oldSecretUntil: under.now + 20 * SECOND });
-    const old = { id: credential.id, digest: oldSecret };
+    const old = credentialOf(credential.id, oldSecret);
     expect(await burst(under, old, 1)).toBe('admitted×1');
     expect((await decision(under, credential)).buckets[0]?.tokens).toBe(0);
     under.now += 20 * SECOND;

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { credentialOf } from '../../gateway/access/credential.ts';
 import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
 import { CallCounts } from '../../gateway/access/redis/call-counts.ts';
 import { connectRedis } from '../../gateway/access/redis/connection.ts';
@@ -100,7 +101,7 @@ test('requests of one turn of the event loop are counted as one call for all of 
   cleanUp(() => connection.disconnect());
   const calls = new CallCounts();
   const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS, { calls });
-  const credential = { id: 'nobodys-key0', digest: '-' };
+  const credential = credentialOf('nobodys-key0', '-');
   await Promise.all(Array.from({ length: 10 }, () => limiter.decide(credential)));
   const [sizes] = calls.families();
   const parts = new Map(sizes?.values.map(({ metricName, labels, value }) => [`${metricName} ${labels.le}`, value]));

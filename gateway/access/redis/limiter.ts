@@ -15,6 +15,8 @@ interface Waiting {
   reject(fault: Error): void;
 }
 
+type Group = [Waiting, ...Waiting[]];
+
 /**
  * Decides in Redis, with decide.lua. One call is under way at a time; what arrives meanwhile, and in the turn of the event
  * loop in which it ends, goes out together in the next one: the busier it is, the cheaper a decision becomes. A batch is
@@ -57,8 +59,10 @@ export class RedisLimiter implements Limiter {
     this.#isUnderWay = true;
     const askedAt = performance.now();
     try {
-      const replies = await this.#ask(batch);
-      for (const [index, { resolve }] of batch.entries()) resolve(readVerdict(replies[index] ?? ''));
+      const grouped = inGroups(batch);
+      const replies = await this.#ask(grouped);
+      let at = 0;
+      for (const group of grouped) for (const { resolve } of group) resolve(readVerdict(replies[at++] ?? ''));
     } catch (cause) {
       // Those who waited for this call have waited long enough: they are not made to wait for another one.
       const fault = new AccessUnavailable(`Redis gave no decision: ${(cause as Error).message}`);
@@ -69,11 +73,11 @@ export class RedisLimiter implements Limiter {
     if (this.#waiting.length > 0) setImmediate(() => this.#flush());
   }
 
-  #ask(batch: readonly Waiting[]): Promise<string[]> {
-    const keys = batch.map(({ credential }) => keyOf(credential.id));
-    const digests = batch.map(({ credential }) => credential.digest);
+  #ask(groups: readonly Group[]): Promise<string[]> {
+    const keys = groups.map(([{ credential }]) => keyOf(credential.id));
+    const presented = groups.flatMap(([{ credential }, ...more]) => [credential.digest, String(1 + more.length)]);
     const clock = this.#clock === undefined ? '' : String(this.#clock());
-    return this.#redis.decide(batch.length, ...keys, clock, this.#planText(), ...digests);
+    return this.#redis.decide(groups.length, ...keys, clock, this.#planText(), ...presented);
   }
 
   /** The table in the script's form, made anew only when the table is another. */
@@ -87,6 +91,18 @@ export class RedisLimiter implements Limiter {
     }
     return this.#tableText;
   }
+}
+
+/** Those that present one key with one secret, in the order in which they came. */
+function inGroups(batch: readonly Waiting[]): Group[] {
+  const groups = new Map<string, Group>();
+  for (const waiting of batch) {
+    const { name } = waiting.credential;
+    const group = groups.get(name);
+    if (group === undefined) groups.set(name, [waiting]);
+    else group.push(waiting);
+  }
+  return [...groups.values()];
 }
 
 /** One verdict of decide.lua's reply; its head describes the words. */
