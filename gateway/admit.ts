@@ -33,24 +33,27 @@ export function decide(
   return limiter.decide(credential);
 }
 
-/** @throws {HttpError} 401, 429 or 503, unless the verdict lets the request through */
-export function admit(allowance: AddressAllowance, exchange: Exchange, verdict: Verdict): void {
+/**
+ * The 401, 429 or 503 that follows from a verdict; undefined where it lets the request through. Returned, not thrown: a
+ * function that ends by throwing stays in the interpreter, however often it is called.
+ */
+export function refusalOf(allowance: AddressAllowance, exchange: Exchange, verdict: Verdict): HttpError | undefined {
   exchange.decidedAt = performance.now();
   exchange.outcome = verdict.outcome;
   switch (verdict.outcome) {
     case 'undecided':
-      throw new AccessUnavailable(`The key's data is ${verdict.reason}.`);
+      return new AccessUnavailable(`The key's data is ${verdict.reason}.`);
     case 'unauthorized':
       exchange.outcome = verdict.reason;
       exchange.standing = allowance.charge(exchange.address);
-      throw new HttpError(exchange.standing.outcome === 'refused' ? 'rate_limit_exceeded' : 'unauthorized');
+      return new HttpError(exchange.standing.outcome === 'refused' ? 'rate_limit_exceeded' : 'unauthorized');
     default:
       exchange.standing = verdict;
       exchange.plan = verdict.plan;
       if (verdict.mode === 'local') exchange.mode = 'local';
       if (verdict.isShadowed) exchange.shadow = 'rate_limit_exceeded';
       exchange.rejectedOverrides = verdict.rejected;
-      if (verdict.outcome === 'banned') throw new HttpError('key_banned');
-      if (verdict.outcome === 'refused') throw new HttpError('rate_limit_exceeded');
+      if (verdict.outcome === 'banned') return new HttpError('key_banned');
+      return verdict.outcome === 'refused' ? new HttpError('rate_limit_exceeded') : undefined;
   }
 }

@@ -8,7 +8,7 @@ import { holdsApiKey } from './access/credential.ts';
 import { AccessUnavailable, type Limiter } from './access/limiter.ts';
 import type { RecentDecisions } from './access/recent-decisions.ts';
 import { Admission } from './admission.ts';
-import { admit, decide } from './admit.ts';
+import { decide, refusalOf } from './admit.ts';
 import { canonicalRequest } from './edge/canonical-request.ts';
 import { clientAddress, networkOf } from './edge/client-address.ts';
 import { asksForWebSocket } from './edge/web-socket.ts';
@@ -49,7 +49,8 @@ export function createGateway(parts: GatewayParts): Gateway {
     if (file !== undefined) return await serveReference(exchange, request, file, parts);
     const verdict = await decide(parts.limiter, admission, exchange, request);
     parts.recent.note(exchange.id, exchange.keyId, verdict);
-    admit(parts.allowance, exchange, verdict);
+    const refusal = refusalOf(parts.allowance, exchange, verdict);
+    if (refusal !== undefined) throw refusal;
     exchange.route = router.find(request.method, request.path).route;
     if (holdsApiKey(request.target)) throw keyInTarget();
     await passOn(exchange, request);
