@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { buildConnector } from 'undici';
+import { Ring } from '../../shared/ring.ts';
 import { type Answer, readAnswer } from './answer.ts';
 import { AnswerTooLarge, ConnectionLost, CoreTooSlow } from './faults.ts';
 import { type UpstreamRequest, writeRequest } from './request.ts';
@@ -38,7 +39,7 @@ export class SharedLine {
   readonly #connector: ReturnType<typeof buildConnector>;
   readonly #incoming = Buffer.allocUnsafeSlow(READ_BYTES);
   /** Sent or about to be, in this order, and not answered. */
-  readonly #asked: Asked[] = [];
+  readonly #asked = new Ring<Asked>(DEPTH);
   #unsent = '';
   #socket: Socket | undefined;
   #isConnecting = false;
@@ -60,7 +61,7 @@ export class SharedLine {
   /** Whether a request would be answered about as soon as it is sent. */
   get isFree(): boolean {
     if (this.#asked.length === 0) return true;
-    return this.#asked.length < DEPTH && performance.now() - this.#lastAnswerAt < STALLED_AFTER_MS;
+    return !this.#asked.isFull && performance.now() - this.#lastAnswerAt < STALLED_AFTER_MS;
   }
 
   /**
@@ -152,7 +153,7 @@ export class SharedLine {
 
   /** @returns where the next one begins, if this one is all there */
   #takeAnswer(bytes: Buffer, at: number): number | undefined {
-    const [first] = this.#asked;
+    const { first } = this.#asked;
     // Nobody asked for it: where answers begin and end is not certain any more.
     if (first === undefined) throw new ConnectionLost();
     try {
@@ -188,7 +189,7 @@ export class SharedLine {
   #giveUp(): void {
     const now = performance.now();
     for (const { deadline, reject } of this.#asked) if (deadline <= now) reject(new CoreTooSlow());
-    const next = this.#asked.find(({ deadline }) => deadline > now);
+    const next = [...this.#asked].find(({ deadline }) => deadline > now);
     this.#timer = next && this.#wakeAt(next.deadline);
     // With nobody left who waits, the answers that are owed would only be in the way.
     if (next === undefined && this.#asked.length > 0) this.#end(new ConnectionLost());
@@ -202,6 +203,6 @@ export class SharedLine {
     this.#rest = undefined;
     this.#skipped = 0;
     socket?.destroy();
-    for (const { reject } of this.#asked.splice(0)) reject(fault);
+    for (let asked = this.#asked.shift(); asked !== undefined; asked = this.#asked.shift()) asked.reject(fault);
   }
 }
