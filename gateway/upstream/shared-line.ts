@@ -6,7 +6,7 @@ import { AnswerTooLarge, ConnectionLost, CoreTooSlow } from './faults.ts';
 import { type UpstreamRequest, writeRequest } from './request.ts';
 
 /** How deep requests may be pipelined: as many answers are lost when the connection breaks. */
-const DEPTH = 128;
+const DEPTH = 512;
 /** Answers come in order. When the one in front is slow, others had better not queue up behind it. */
 const STALLED_AFTER_MS = 50;
 const READ_BYTES = 65_536;

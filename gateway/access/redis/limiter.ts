@@ -55,7 +55,9 @@ export class RedisLimiter implements Limiter {
   }
 
   async #flush(): Promise<void> {
-    const batch = this.#waiting.splice(0, MAX_BATCH);
+    const batch = this.#waiting.slice(0, MAX_BATCH);
+    // A new list, for the reason that a Ring has.
+    this.#waiting = this.#waiting.slice(MAX_BATCH);
     this.#isUnderWay = true;
     const askedAt = performance.now();
     try {
