@@ -56,7 +56,8 @@ export function readAnswer(bytes: Buffer, start: number, isHead: boolean): Frame
 function findHead(bytes: Buffer, start: number): { head: string; status: number; end: number } | undefined {
   for (let at = start; ; ) {
     const end = bytes.indexOf(END_OF_HEAD, at);
-    if ((end === -1 ? bytes.length : end) - at > MAX_HEAD_BYTES) throw new Unreadable('Its head is too long.');
+    // All but the last byte of its end may be there.
+    if ((end === -1 ? bytes.length - 3 : end) - at > MAX_HEAD_BYTES) throw new Unreadable('Its head is too long.');
     const head = bytes.toString('latin1', at, end === -1 ? at + STATUS_LINE.length : end);
     if (!STATUS_LINE.startsWith(head.slice(0, STATUS_LINE.length))) throw new Unreadable('It is not HTTP/1.1.');
     if (end === -1) return undefined;
@@ -139,8 +140,7 @@ function readChunks(bytes: Buffer, from: number): Body | undefined {
     if (endOfSize === -1) return undefined;
     const start = endOfSize + 2;
     const end = start + Number.parseInt(size, 16);
-    if (body.length + end - start > MAX_BODY_BYTES || bytes.length - from > MAX_BYTES)
-      throw new AnswerTooLarge(undefined);
+    if (body.length + end - start > MAX_BODY_BYTES || at - from > MAX_BYTES) throw new AnswerTooLarge(undefined);
     if (end + 2 > bytes.length) return undefined;
     if (bytes.toString('latin1', end, end + 2) !== '\r\n') throw new Unreadable('It has a malformed chunk.');
     if (end === start) return { body, end: end + 2 };
