@@ -63,7 +63,7 @@ test('whatever was done to answers, they are read to where they end, or are refu
     { numRuns: numRuns * 4 },
   );
   for (const what of ['read', 'waited for', 'Unreadable', 'EndUnknown'])
-    expect(seen.get(what), what).toBeGreaterThan(20);
+    expect(seen.get(what), what).toBeGreaterThan(0);
 });
 
 test('what was read or refused of damaged answers is so however much has come in', () => {
