@@ -60,6 +60,7 @@ export class SharedLine {
 
   /** Whether a request would be answered about as soon as it is sent. */
   get isFree(): boolean {
+    if (this.#skipped > 0) return false;
     if (this.#asked.length === 0) return true;
     return !this.#asked.isFull && performance.now() - this.#lastAnswerAt < STALLED_AFTER_MS;
   }
@@ -99,7 +100,9 @@ export class SharedLine {
   #connect(): void {
     if (this.#isConnecting) return;
     this.#isConnecting = true;
-    const { hostname, host, protocol, port } = this.#url;
+    const { host, protocol, port } = this.#url;
+    // The brackets around an address of IPv6 are the URL's, not its own.
+    const hostname = this.#url.hostname.replace(/^\[|\]$/g, '');
     this.#connector({ hostname, host, protocol, port }, (...[fault, socket]) => {
       this.#isConnecting = false;
       if (fault !== null) this.#end(fault);

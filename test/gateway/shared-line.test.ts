@@ -57,6 +57,22 @@ test('reads that are lost with their connection are asked for once more, each on
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
+test('reads behind an answer with which the core closes the connection are asked for once more, and all succeed', async () => {
+  const closing = await core((socket, head, connection) => {
+    const limit = /limit=(\d+)/.exec(head)?.[1] ?? '';
+    if (socket.writableEnded) return;
+    const close = connection === 0 && limit === '5' ? 'connection: close\r\n' : '';
+    const text = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n${close}content-length: ${limit.length}\r\n\r\n${limit}`;
+    if (close === '') socket.write(text);
+    else socket.end(text);
+  });
+  const stack = await startStack({ CORE_URL: closing.url });
+  const answers = await many(stack, await stack.issueKey(big), 20);
+  expect(answers.map(({ status, text }) => [status, Number(text)])).toEqual(
+    Array.from({ length: 20 }, (_, at) => [200, at + 1]),
+  );
+});
+
 test('a core that breaks every connection is asked twice, and then it is a bad gateway', async () => {
   const asked: string[] = [];
   const broken = await core((socket, head) => {

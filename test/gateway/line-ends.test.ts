@@ -1,0 +1,159 @@
+import { once } from 'node:events';
+import net, { type AddressInfo } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { ConnectionLost, CoreTooSlow, Unreadable } from '../../gateway/upstream/faults.ts';
+import { SharedLine } from '../../gateway/upstream/shared-line.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { OK } from '../support/faulty-core.ts';
+import { answer, lineUnderTest } from '../support/line.ts';
+import { freePort } from '../support/port.ts';
+
+/** When a line lets go of its connection, and that nothing of it is left for the next one. */
+
+const paths = (count: number) => Array.from({ length: count }, (_, at) => `/${at}`);
+const lost = { status: 'rejected', reason: expect.any(ConnectionLost) };
+
+test('a connection that nobody uses is closed after a while, and the next request has a new one', async () => {
+  const { ask, connections } = await lineUnderTest((socket, path) => void socket.write(answer(path)), 100);
+  expect(await ask('/first')).toBe('/first');
+  await expect.poll(() => connections[0]?.destroyed).toBe(true);
+  expect(await ask('/second')).toBe('/second');
+  expect(connections).toHaveLength(2);
+});
+
+test('a connection on which an answer is waited for is not closed for being quiet', async () => {
+  const { ask, connections } = await lineUnderTest((socket, path) => {
+    setTimeout(() => socket.write(answer(path)), 300);
+  }, 50);
+  expect(await ask('/late')).toBe('/late');
+  expect(connections).toHaveLength(1);
+});
+
+test('behind an answer that is the last of its connection none is taken, and all others are told at once', async () => {
+  const { ask, connections } = await lineUnderTest((socket, path, connection) => {
+    if (connection > 0) socket.write(answer(path));
+    // In one piece with more answers, and then nothing: the connection is left for us to close.
+    else if (path === '/9')
+      socket.write(
+        paths(10)
+          .map((body) => answer(body, ...(body === '/3' ? ['Connection: close'] : [])))
+          .join(''),
+      );
+  });
+  const settled = await Promise.allSettled(paths(10).map((path) => ask(path)));
+  expect(settled.slice(0, 4)).toEqual(paths(4).map((value) => ({ status: 'fulfilled', value })));
+  expect(settled.slice(4)).toEqual(Array(6).fill(lost));
+  await expect.poll(() => connections[0]?.destroyed).toBe(true);
+  expect(await ask('/next')).toBe('/next');
+  expect(connections).toHaveLength(2);
+});
+
+test.for([
+  ['in one piece with the answer', 0],
+  ['later', 50],
+] as const)('bytes that nobody asked for, %s, end the connection and are nobody’s answer', async ([, delayMs]) => {
+  for (const stray of [answer('stray'), 'x', answer('stray').slice(0, 20)]) {
+    const { ask, connections } = await lineUnderTest((socket, path, connection) => {
+      if (connection > 0 || delayMs === 0) socket.write(answer(path) + (connection === 0 ? stray : ''));
+      else {
+        socket.write(answer(path));
+        setTimeout(() => socket.write(stray), delayMs);
+      }
+    });
+    expect(await ask('/first')).toBe('/first');
+    await expect.poll(() => connections[0]?.destroyed).toBe(true);
+    expect(await Promise.all(paths(5).map((path) => ask(path)))).toEqual(paths(5));
+    expect(connections).toHaveLength(2);
+  }
+});
+
+test('what cannot be read is told to the one whose answer it was, and its loss to those behind', async () => {
+  const { ask } = await lineUnderTest((socket, path, connection) => {
+    if (connection > 0) socket.write(answer(path));
+    else if (path === '/4') socket.write(`${answer('/0')}${answer('/1')}HTTP/1.0 200 OK\r\n\r\n${answer('/3')}`);
+  });
+  expect(await Promise.allSettled(paths(5).map((path) => ask(path)))).toEqual([
+    { status: 'fulfilled', value: '/0' },
+    { status: 'fulfilled', value: '/1' },
+    { status: 'rejected', reason: expect.any(Unreadable) },
+    lost,
+    lost,
+  ]);
+  expect(await ask('/next')).toBe('/next');
+});
+
+test.for([
+  ['half a head', answer('x').slice(0, 30)],
+  ['half a body', answer('x'.repeat(9)).slice(0, -4)],
+  ['half an answer that is too large', answer('x'.repeat(300_000)).slice(0, 1_000)],
+] as const)('a connection that breaks after %s leaves nothing behind', async ([, text]) => {
+  const { ask, connections } = await lineUnderTest((socket, path, connection) => {
+    if (connection === 0) socket.end(text);
+    else socket.write(answer(path));
+  });
+  await expect(ask('/first')).rejects.toThrow();
+  await expect.poll(() => connections[0]?.destroyed).toBe(true);
+  expect(await Promise.all(paths(5).map((path) => ask(path)))).toEqual(paths(5));
+});
+
+test('a request that could not be sent is not sent later, with the next', async () => {
+  const port = await freePort();
+  const line = new SharedLine(`http://127.0.0.1:${port}`, { connectTimeoutMs: 1_000, keepAliveMs: 1_000 });
+  cleanUp(() => line.close());
+  const ask = (target: string) =>
+    line.ask({ method: 'GET', target, headers: [], body: undefined }, performance.now() + 5_000);
+  await expect(ask('/first')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+  let received = '';
+  const server = net.createServer((socket) => {
+    socket.on('data', (chunk) => {
+      received += chunk;
+      socket.write(OK);
+    });
+  });
+  server.listen(port, '127.0.0.1');
+  cleanUp(() => void server.close());
+  await once(server, 'listening');
+  expect((await ask('/second')).body).toBe('[]');
+  expect(received).toMatch(/^GET \/second HTTP\/1\.1\r\nHost: 127\.0\.0\.1:\d+\r\n\r\n$/);
+});
+
+test('a core that is silent for one request answers those that come when that one was given up', async () => {
+  const { ask, line, connections } = await lineUnderTest((socket, path) => {
+    if (path !== '/silent') socket.write(answer(path));
+  });
+  const silent = ask('/silent', { waitMs: 300 });
+  await sleep(100);
+  expect(line.isFree).toBe(false);
+  await expect(silent).rejects.toThrow(CoreTooSlow);
+  expect(line.isFree).toBe(true);
+  expect(await Promise.all(paths(5).map((path) => ask(path)))).toEqual(paths(5));
+  expect(connections).toHaveLength(2);
+});
+
+test('a line that is closed tells all who wait, and lets go of its connection', async () => {
+  const { ask, line, connections } = await lineUnderTest((socket, path) => {
+    if (path === '/first') socket.write(answer(path));
+  });
+  await ask('/first');
+  const waiting = Promise.allSettled([ask('/1'), ask('/2')]);
+  line.close();
+  expect(await waiting).toEqual([lost, lost]);
+  await expect.poll(() => connections[0]?.destroyed).toBe(true);
+});
+
+const hasIpv6 = Object.values(networkInterfaces()).some((addresses) =>
+  addresses?.some(({ address }) => address === '::1'),
+);
+
+test.runIf(hasIpv6)('a core can have an address of IPv6', async () => {
+  const server = net.createServer((socket) => void socket.on('data', () => void socket.end(OK)));
+  server.listen(0, '::1');
+  cleanUp(() => void server.close());
+  await once(server, 'listening');
+  const origin = `http://[::1]:${(server.address() as AddressInfo).port}`;
+  const line = new SharedLine(origin, { connectTimeoutMs: 1_000, keepAliveMs: 1_000 });
+  const request = { method: 'GET', target: '/', headers: [], body: undefined };
+  expect(await line.ask(request, performance.now() + 5_000)).toMatchObject({ status: 200, body: '[]' });
+});

@@ -1,0 +1,98 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { AnswerTooLarge } from '../../gateway/upstream/faults.ts';
+import { answer, lineUnderTest, sendInPieces } from '../support/line.ts';
+
+/** Whose answer it is: the order is all that tells, so it must hold whatever comes between. */
+
+const LARGE = 'HTTP/1.1 '.repeat(40_000);
+const paths = (count: number) => Array.from({ length: count }, (_, at) => `/${at}`);
+
+test('answers go to those who asked, into whatever pieces they are cut', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.string({ maxLength: 200, unit: 'binary-ascii' }), { minLength: 1, maxLength: 10 }),
+      fc.array(fc.integer({ min: 1, max: 120 }), { minLength: 1, maxLength: 10 }),
+      async (bodies, sizes) => {
+        let asked = 0;
+        const { ask, connections } = await lineUnderTest((socket) => {
+          asked += 1;
+          if (asked === bodies.length) void sendInPieces(socket, bodies.map((body) => answer(body)).join(''), sizes);
+        });
+        expect(await Promise.all(paths(bodies.length).map((path) => ask(path)))).toEqual(bodies);
+        expect(connections).toHaveLength(1);
+      },
+    ),
+    { numRuns: 40 },
+  );
+});
+
+test('answers that fill many reads go to those who asked', async () => {
+  const { ask, connections } = await lineUnderTest((socket, path) => void socket.write(answer(path.repeat(20_000))));
+  const answers = await Promise.all(paths(100).map((path) => ask(path)));
+  expect(answers.map((body, at) => body === `/${at}`.repeat(20_000))).toEqual(Array(100).fill(true));
+  expect(connections).toHaveLength(1);
+});
+
+test('an answer to HEAD is over where its head is, and the next one is that to GET', async () => {
+  const { ask, connections } = await lineUnderTest((socket, path) => {
+    const whole = answer(path);
+    socket.write(path.startsWith('/head') ? whole.slice(0, whole.indexOf('\r\n\r\n') + 4) : whole);
+  });
+  const answers = await Promise.all([
+    ask('/head/1', { method: 'HEAD' }),
+    ask('/2'),
+    ask('/head/3', { method: 'HEAD' }),
+    ask('/head/4', { method: 'HEAD' }),
+    ask('/5'),
+  ]);
+  expect(answers).toEqual(['', '/2', '', '', '/5']);
+  expect(connections).toHaveLength(1);
+});
+
+test('an answer that is too large is passed over, and those around it are right and on the same connection', async () => {
+  for (const sizes of [[1_000_000], [100_000, 1, 30_000], [50_000, 65_536]]) {
+    const { ask, connections } = await lineUnderTest((socket, path) => {
+      if (path !== '/9') return;
+      const bodies = paths(10).map((body) => (body === '/4' || body === '/5' ? LARGE : body));
+      void sendInPieces(socket, bodies.map((body) => answer(body)).join(''), sizes);
+    });
+    const settled = await Promise.allSettled(paths(10).map((path) => ask(path)));
+    const expected = paths(10).map((body) =>
+      body === '/4' || body === '/5'
+        ? { status: 'rejected', reason: expect.any(AnswerTooLarge) }
+        : { status: 'fulfilled', value: body },
+    );
+    expect(settled).toEqual(expected);
+    expect(connections).toHaveLength(1);
+  }
+});
+
+test('while the rest of an answer that was too large is on its way, the line is not free', async () => {
+  const text = answer(LARGE);
+  let sendRest = () => {};
+  const { ask, line, connections } = await lineUnderTest((socket, path) => {
+    if (path !== '/large') return void socket.write(answer(path));
+    socket.write(text.slice(0, 1_000));
+    sendRest = () => socket.write(text.slice(1_000));
+  });
+  await expect(ask('/large')).rejects.toThrow(AnswerTooLarge);
+  expect(line.isFree).toBe(false);
+  sendRest();
+  await expect.poll(() => line.isFree).toBe(true);
+  expect(await ask('/next')).toBe('/next');
+  expect(connections).toHaveLength(1);
+});
+
+test('an answer to one who was not waited for any more is taken, and not given to the one behind', async () => {
+  const waiting: (() => void)[] = [];
+  const { ask, connections } = await lineUnderTest((socket, path) => {
+    waiting.push(() => socket.write(answer(path)));
+  });
+  const first = ask('/first', { waitMs: 100 });
+  const second = ask('/second');
+  await expect(first).rejects.toThrow('No answer in time.');
+  for (const answerOne of waiting) answerOne();
+  expect(await second).toBe('/second');
+  expect(connections).toHaveLength(1);
+});

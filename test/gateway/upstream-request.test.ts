@@ -1,0 +1,53 @@
+import { expect, test } from 'vitest';
+import { isRead, writeRequest } from '../../gateway/upstream/request.ts';
+import { answer, lineUnderTest } from '../support/line.ts';
+
+/** What is written to a connection that others share: one request, whatever its headers hold. */
+
+const withHeader = (name: string, value: string) => ({
+  method: 'GET',
+  target: '/v1/pets?limit=1',
+  headers: ['X', '1', name, value],
+  body: undefined,
+});
+
+test('a request is its line, the host and its headers, byte for byte', () => {
+  const value = 'a\tb \x80\xff!~';
+  expect(writeRequest(withHeader('Y-z', value), 'core:7001')).toBe(
+    `GET /v1/pets?limit=1 HTTP/1.1\r\nHost: core:7001\r\nX: 1\r\nY-z: ${value}\r\n\r\n`,
+  );
+});
+
+const CODES = [...Array(32).keys(), 0x7f, 0x100, 0x10a, 0x10d, 0x2028, 0xffff].filter((code) => code !== 0x09);
+
+test.for(CODES)('a value with the character %i in it is never written', (code) => {
+  const character = String.fromCharCode(code);
+  for (const value of [character, `a${character}`, `${character}b`, `a${character}b`])
+    expect(() => writeRequest(withHeader('Y', value), 'core'), JSON.stringify(value)).toThrow('The header Y');
+});
+
+test('what cannot be written is no harm to those before it and behind it', async () => {
+  const heads: string[] = [];
+  const { ask, line, connections } = await lineUnderTest((socket, path) => {
+    heads.push(path);
+    socket.write(answer(path));
+  });
+  const first = ask('/first');
+  const smuggled = withHeader('Y', 'a\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: core');
+  expect(() => line.ask(smuggled, performance.now() + 1_000)).toThrow('cannot be sent');
+  const second = ask('/second');
+  expect(await Promise.all([first, second])).toEqual(['/first', '/second']);
+  expect(heads).toEqual(['/first', '/second']);
+  expect(connections).toHaveLength(1);
+});
+
+test.for([
+  ['GET', undefined, true],
+  ['HEAD', undefined, true],
+  ['GET', Buffer.from('a'), false],
+  ['POST', undefined, false],
+  ['DELETE', undefined, false],
+  ['OPTIONS', undefined, false],
+] as const)('%s with the body %j may share a connection: %j', ([method, body, expected]) => {
+  expect(isRead({ method, target: '/', headers: [], body })).toBe(expected);
+});
