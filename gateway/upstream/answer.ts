@@ -66,9 +66,9 @@ function findHead(bytes: Buffer, start: number): { head: string; status: number;
     at = end + END_OF_HEAD.length;
     if (status >= 200) return { head, status, end: at };
     if (status < 102) throw new Unreadable(`Nobody asked for ${status}.`);
-    // It must say nothing of a body (RFC 9110 §8.6, RFC 9112 §6.1), and some would read one where it does.
-    const { length, isChunked } = readHead(head);
-    if (isChunked || length !== undefined) throw new Unreadable('An interim answer has a body.');
+    // It can have no body (RFC 9110 §8.6, RFC 9112 §6.1) and end no connection, and some take it at its word where it says so.
+    const { length, isChunked, isLast } = readHead(head);
+    if (isLast || isChunked || length !== undefined) throw new Unreadable('An interim answer is framed.');
   }
 }
 

@@ -80,7 +80,7 @@ test('good answers, and those that were damaged and are still read, are the same
       reads += 1;
       expect(await core.says(bytes.subarray(0, ours.end), isHead)).toEqual(ours.answer);
     }),
-    { numRuns: thoroughly(3_000, 600) },
+    { numRuns: thoroughly(5_000, 600) },
   );
-  expect(reads).toBeGreaterThan(200);
+  expect(reads).toBeGreaterThan(100);
 });

@@ -128,7 +128,7 @@ test.for([
 });
 
 test('interim answers are skipped, however many they are and whatever they say', () => {
-  const hints = 'HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 102\r\nX:\r\nConnection: close\r\n\r\n';
+  const hints = 'HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 102\r\nX:\r\nConnection: keep-alive\r\n\r\n';
   for (const count of [1, 2, 1_000]) {
     const text = `${hints.repeat(count)}${head('Content-Length: 1')}a`;
     expect(read(text)).toMatchObject({

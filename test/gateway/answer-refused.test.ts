@@ -162,7 +162,8 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ['a length for a trailer', chunked('2\r\nab\r\n0\r\nContent-Length: 2\r\n\r\n')],
     ['another answer instead of the last end', chunked('2\r\nab\r\n0\r\nHTTP/1.1 200 OK\r\n\r\n')],
   ],
-  'An interim answer has a body.': [
+  'An interim answer is framed.': [
+    ['an interim answer that is the last', `HTTP/1.1 103 x\r\nConnection: close\r\n\r\n${withLength('2')}`],
     ['an interim answer with a length', `HTTP/1.1 150 x\r\nContent-Length: 2\r\n\r\n${withLength('2')}`],
     ['an interim answer with a length of nothing', `HTTP/1.1 103 x\r\nContent-Length: 0\r\n\r\n${withLength('2')}`],
     ['an interim answer with chunks', `HTTP/1.1 150 x\r\nTransfer-Encoding: chunked\r\n\r\n${withLength('2')}`],

@@ -53,7 +53,7 @@ test('behind an answer that is the last of its connection none is taken, and all
 test.for([
   ['in one piece with the answer', 0],
   ['later', 50],
-] as const)('bytes that nobody asked for, %s, end the connection and are nobody’s answer', async ([, delayMs]) => {
+] as const)('bytes that nobody asked for, %s, end the connection and are an answer to nobody', async ([, delayMs]) => {
   for (const stray of [answer('stray'), 'x', answer('stray').slice(0, 20)]) {
     const { ask, connections } = await lineUnderTest((socket, path, connection) => {
       if (connection > 0 || delayMs === 0) socket.write(answer(path) + (connection === 0 ? stray : ''));
