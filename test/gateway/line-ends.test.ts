@@ -132,6 +132,12 @@ test('a core that is silent for one request answers those that come when that on
   expect(connections).toHaveLength(2);
 });
 
+test('interim answers without an end are not collected without one', async () => {
+  const hint = `HTTP/1.1 103 Early Hints\r\nLink: <${'x'.repeat(10_000)}>\r\n\r\n`;
+  const { ask } = await lineUnderTest((socket) => void socket.write(hint.repeat(120)));
+  await expect(ask('/', { waitMs: 3_000 })).rejects.toThrow(ConnectionLost);
+});
+
 test('a line that is closed tells all who wait, and lets go of its connection', async () => {
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
     if (path === '/first') socket.write(answer(path));
