@@ -12,6 +12,8 @@ const STALLED_AFTER_MS = 50;
 const READ_BYTES = 65_536;
 /** Of answers that are not all there; more is none that would be kept. */
 const MAX_REST_BYTES = 1_048_576;
+/** Of an answer that is too large. Behind a longer one nobody should have to wait. */
+const MAX_SKIPPED_BYTES = 4_194_304;
 
 interface Asked {
   readonly isHead: boolean;
@@ -166,9 +168,10 @@ export class SharedLine {
       if (framed.isLast) this.#end(new ConnectionLost());
       return framed.isLast ? bytes.length : framed.end;
     } catch (fault) {
-      if (!(fault instanceof AnswerTooLarge) || fault.end === undefined) throw fault;
+      const length = fault instanceof AnswerTooLarge && fault.end !== undefined ? fault.end - at : undefined;
+      if (length === undefined || length > MAX_SKIPPED_BYTES) throw fault;
       this.#answered().reject(fault);
-      this.#skipped = fault.end - at;
+      this.#skipped = length;
       return this.#skip(bytes, at);
     }
   }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { AnswerTooLarge } from '../../gateway/upstream/faults.ts';
+import { AnswerTooLarge, ConnectionLost } from '../../gateway/upstream/faults.ts';
 import { answer, lineUnderTest, sendInPieces } from '../support/line.ts';
 
 /** Whose answer it is: the order is all that tells, so it must hold whatever comes between. */
@@ -95,4 +95,14 @@ test('an answer to one who was not waited for any more is taken, and not given t
   for (const answerOne of waiting) answerOne();
   expect(await second).toBe('/second');
   expect(connections).toHaveLength(1);
+});
+
+test('behind an answer of many megabytes nobody waits: the connection ends, and theirs are to be had on another', async () => {
+  const { ask } = await lineUnderTest((socket, path) => {
+    if (path === '/0') socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n');
+  });
+  const settled = await Promise.allSettled(paths(3).map((path) => ask(path)));
+  const faults = settled.map((one) => (one.status === 'rejected' ? one.reason : undefined));
+  expect(faults[0]).toBeInstanceOf(AnswerTooLarge);
+  expect(faults.slice(1)).toEqual([expect.any(ConnectionLost), expect.any(ConnectionLost)]);
 });
