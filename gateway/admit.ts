@@ -10,6 +10,11 @@ import type { Exchange } from './exchange.ts';
 
 /** Whether a request may: who it is from, the decision on it, and what follows from that. */
 
+/** The same for everybody, so made once. */
+const UNAUTHORIZED = new HttpError('unauthorized');
+const RATE_LIMITED = new HttpError('rate_limit_exceeded');
+const BANNED = new HttpError('key_banned');
+
 /** What opens nothing by its form alone. */
 const MALFORMED: Promise<Verdict> = Promise.resolve({ outcome: 'unauthorized', reason: 'malformed' });
 
@@ -34,8 +39,7 @@ export function decide(
 }
 
 /**
- * The 401, 429 or 503 that follows from a verdict; undefined where it lets the request through. Returned, not thrown: a
- * function that ends by throwing stays in the interpreter, however often it is called.
+ * The 401, 429 or 503 that follows from a verdict; undefined where it lets the request through.
  */
 export function refusalOf(allowance: AddressAllowance, exchange: Exchange, verdict: Verdict): HttpError | undefined {
   exchange.decidedAt = performance.now();
@@ -46,14 +50,14 @@ export function refusalOf(allowance: AddressAllowance, exchange: Exchange, verdi
     case 'unauthorized':
       exchange.outcome = verdict.reason;
       exchange.standing = allowance.charge(exchange.address);
-      return new HttpError(exchange.standing.outcome === 'refused' ? 'rate_limit_exceeded' : 'unauthorized');
+      return exchange.standing.outcome === 'refused' ? RATE_LIMITED : UNAUTHORIZED;
     default:
       exchange.standing = verdict;
       exchange.plan = verdict.plan;
       if (verdict.mode === 'local') exchange.mode = 'local';
       if (verdict.isShadowed) exchange.shadow = 'rate_limit_exceeded';
       exchange.rejectedOverrides = verdict.rejected;
-      if (verdict.outcome === 'banned') return new HttpError('key_banned');
-      return verdict.outcome === 'refused' ? new HttpError('rate_limit_exceeded') : undefined;
+      if (verdict.outcome === 'banned') return BANNED;
+      return verdict.outcome === 'refused' ? RATE_LIMITED : undefined;
   }
 }

@@ -37,28 +37,36 @@ export interface Gateway {
   readonly upgrades: Upgrades;
 }
 
-/** The gateway: what happens to a request, from top to bottom. Each step returns what it learned or throws the answer. */
+/**
+ * The gateway: what happens to a request, from top to bottom. Each step returns what it learned or throws the answer, but for
+ * the refusals that somebody can have by the thousand: those are returned, since throwing costs more than the answer.
+ */
 export function createGateway(parts: GatewayParts): Gateway {
   const router = createRouter(parts.routes);
   const admission = new Admission(() => parts.forwarder.limit);
 
-  async function answer(exchange: Exchange, passOn: PassOn): Promise<void> {
+  async function answer(exchange: Exchange, passOn: PassOn): Promise<HttpError | undefined> {
     const request = canonicalRequest(exchange.request);
     exchange.path = request.path;
     const file = parts.reference.get(request.path);
-    if (file !== undefined) return await serveReference(exchange, request, file, parts);
+    if (file !== undefined) {
+      await serveReference(exchange, request, file, parts);
+      return undefined;
+    }
     const verdict = await decide(parts.limiter, admission, exchange, request);
     parts.recent.note(exchange.id, exchange.keyId, verdict);
     const refusal = refusalOf(parts.allowance, exchange, verdict);
-    if (refusal !== undefined) throw refusal;
+    if (refusal !== undefined) return refusal;
     exchange.route = router.find(request.method, request.path).route;
     if (holdsApiKey(request.target)) throw keyInTarget();
     await passOn(exchange, request);
+    return undefined;
   }
 
   async function serve(exchange: Exchange, passOn: PassOn): Promise<void> {
     try {
-      await answer(exchange, passOn);
+      const refusal = await answer(exchange, passOn);
+      if (refusal !== undefined) fail(exchange, refusal);
     } catch (thrown) {
       fail(exchange, thrown);
     } finally {

@@ -79,6 +79,8 @@ function headersForCore(
 }
 
 function headersForClient(exchange: Exchange, draftFields: boolean): string[] {
-  const limits = limitHeaders(exchange.standing as Standing, draftFields);
-  return ['X-Request-Id', exchange.id, ...limits, ...(exchange.route?.deprecation ?? [])];
+  const headers = limitHeaders(exchange.standing as Standing, draftFields);
+  headers.push('X-Request-Id', exchange.id);
+  if (exchange.route?.deprecation !== undefined) headers.push(...exchange.route.deprecation);
+  return headers;
 }

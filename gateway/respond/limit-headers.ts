@@ -48,11 +48,15 @@ function resetAt({ outcome, now, bannedUntil }: Standing, bucket: BucketState): 
 
 /** Two lists of strings with parameters (RFC 9651): q quota, w window in seconds; r remaining, t seconds until more. */
 function rateLimitFields({ outcome, buckets }: Standing, retryAfter: number | undefined): string[] {
-  const policies = buckets.map(({ name, limit, window }) => `"${name}";q=${limit};w=${window / SECOND}`);
-  const states = buckets.map((bucket) => {
-    if (outcome === 'banned') return `"${bucket.name}";r=0;t=${retryAfter}`;
-    const wait = Math.ceil(ticksUntilNextToken(bucket, bucket.limit, bucket.window) / SECOND);
-    return `"${bucket.name}";r=${bucket.tokens};t=${wait}`;
-  });
-  return ['RateLimit-Policy', policies.join(', '), 'RateLimit', states.join(', ')];
+  let policies = '';
+  let states = '';
+  for (const bucket of buckets) {
+    const { name, limit, window, tokens } = bucket;
+    const separator = policies === '' ? '' : ', ';
+    policies += `${separator}"${name}";q=${limit};w=${window / SECOND}`;
+    const isBanned = outcome === 'banned';
+    const wait = isBanned ? retryAfter : Math.ceil(ticksUntilNextToken(bucket, limit, window) / SECOND);
+    states += `${separator}"${name}";r=${isBanned ? 0 : tokens};t=${wait}`;
+  }
+  return ['RateLimit-Policy', policies, 'RateLimit', states];
 }

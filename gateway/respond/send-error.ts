@@ -17,15 +17,11 @@ export function sendError(exchange: Exchange, error: HttpError, limits: readonly
   // What is left of a body would be taken for the next request. A short one Node reads and drops; the rest ends here.
   if (!request.complete && mayBeLong(exchange)) response.shouldKeepAlive = false;
   const body = errorBody(error);
-  const challenge = error.status === 401 ? ['WWW-Authenticate', 'Bearer'] : [];
-  const deprecation = exchange.route?.deprecation ?? [];
-  response.writeHead(error.status, [
-    ...head(body, exchange.id),
-    ...limits,
-    ...challenge,
-    ...deprecation,
-    ...error.headers,
-  ]);
+  const headers = head(body, exchange.id);
+  headers.push(...limits, ...error.headers);
+  if (error.status === 401) headers.push('WWW-Authenticate', 'Bearer');
+  if (exchange.route?.deprecation !== undefined) headers.push(...exchange.route.deprecation);
+  response.writeHead(error.status, headers);
   response.end(request.method === 'HEAD' ? undefined : body);
 }
 
