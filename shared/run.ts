@@ -1,5 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
 import type { Logger } from './logger.ts';
+
+/**
+ * V8 notes where in the code long-lived objects are made, and makes them in old space from then on. When a load begins, all
+ * that a small young generation holds is still in use, so that it takes the objects of every request for such, for good, and
+ * each of those keeps others alive: with 512 requests at once, 15 MB at every scavenge.
+ */
+function forgetRequestsSoon(): void {
+  setFlagsFromString('--no-allocation-site-pretenuring');
+}
 
 /** How a deployable stops. */
 export interface Stopping {
@@ -34,6 +44,7 @@ const LAST_LINES_MS = 2_000;
  * have told its own already.
  */
 export async function run(start: () => Promise<{ running: Running; logger: Logger }>): Promise<void> {
+  forgetRequestsSoon();
   const { running, logger } = await start().catch(failedToStart);
   logger.info(running.addresses, 'listening');
   process.send?.(running.addresses);
