@@ -12,8 +12,8 @@ import { scriptCalls, startRedis } from './setup/stage.ts';
 
 /**
  * What a decision alone costs, without HTTP: decisions a second, and µs of CPU a decision in this process and in Redis, with
- * so many in flight, each of them followed by the next one when it is answered. 1,000 keys in turn, interleaved rounds,
- * medians.
+ * so many in flight, each of them followed by the next one when it is answered. Of 1,000 keys in turn, and of one key, whose
+ * decisions in a call are taken together; interleaved rounds, medians.
  *
  *     node test/bench/decision.ts
  */
@@ -33,11 +33,14 @@ installPrograms();
 const { redis, redisUrl, client } = await startRedis();
 const connection = await connectRedis(redisUrl, 5_000, createLogger('bench', 'warn'));
 const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS);
-const { many: keys } = await issueKeys(client);
-const credentials = keys.map((key) => parseApiKey(key) as Credential);
+const { many, hot } = await issueKeys(client);
+const sets = new Map([
+  ['1,000 keys', many],
+  ['one key', [hot]],
+]);
 let turn = 0;
 
-async function round(inFlight: number): Promise<Round> {
+async function round(inFlight: number, credentials: readonly Credential[]): Promise<Round> {
   const decide = async () => {
     const { outcome } = await limiter.decide(credentials[turn++ % credentials.length] as Credential);
     if (outcome !== 'admitted') throw new Error(`A key without limits was ${outcome}.`);
@@ -55,28 +58,35 @@ async function round(inFlight: number): Promise<Round> {
   };
 }
 
-const rounds = new Map<number, Round[]>(IN_FLIGHT.map((inFlight) => [inFlight, []]));
-for (const inFlight of IN_FLIGHT) await round(inFlight);
-for (let at = 0; at < ROUNDS; at++) {
-  for (let step = 0; step < IN_FLIGHT.length; step++) {
-    const inFlight = IN_FLIGHT[(at + step) % IN_FLIGHT.length] as number;
-    rounds.get(inFlight)?.push(await round(inFlight));
-  }
-}
-
 const line = (cells: readonly string[]): string => `${cells.map((cell) => cell.padStart(12)).join('')}\n`;
-process.stdout.write(`${describeMachine()}; µs of CPU a decision\n\n`);
-process.stdout.write(line(['in flight', 'decisions/s', 'client µs', 'Redis µs', 'both µs', 'a call']));
-for (const [inFlight, taken] of rounds) {
-  const figure = (of: (round: Round) => number) => median(taken.map(of));
-  const cpu = [figure(({ clientCpu }) => clientCpu), figure(({ redisCpu }) => redisCpu)];
-  const both = figure(({ clientCpu, redisCpu }) => clientCpu + redisCpu);
-  process.stdout.write(
-    line([
-      String(inFlight),
-      Math.round(figure(({ perSecond }) => perSecond)).toLocaleString('en'),
-      ...[...cpu, both, figure(({ decisionsPerCall }) => decisionsPerCall)].map((value) => value.toFixed(1)),
-    ]),
-  );
+process.stdout.write(`${describeMachine()}; µs of CPU a decision\n`);
+for (const [name, keys] of sets) {
+  const credentials = keys.map((key) => parseApiKey(key) as Credential);
+  process.stdout.write(`\n${name}\n`);
+  process.stdout.write(line(['in flight', 'decisions/s', 'client µs', 'Redis µs', 'both µs', 'a call']));
+  for (const [inFlight, rounds] of await measure(credentials)) process.stdout.write(line(row(inFlight, rounds)));
 }
 process.exit(0);
+
+async function measure(credentials: readonly Credential[]): Promise<Map<number, Round[]>> {
+  const rounds = new Map<number, Round[]>(IN_FLIGHT.map((inFlight) => [inFlight, []]));
+  for (const inFlight of IN_FLIGHT) await round(inFlight, credentials);
+  for (let at = 0; at < ROUNDS; at++) {
+    for (let step = 0; step < IN_FLIGHT.length; step++) {
+      const inFlight = IN_FLIGHT[(at + step) % IN_FLIGHT.length] as number;
+      rounds.get(inFlight)?.push(await round(inFlight, credentials));
+    }
+  }
+  return rounds;
+}
+
+function row(inFlight: number, rounds: readonly Round[]): string[] {
+  const figure = (of: (round: Round) => number) => median(rounds.map(of));
+  const cpu = [figure(({ clientCpu }) => clientCpu), figure(({ redisCpu }) => redisCpu)];
+  const both = figure(({ clientCpu, redisCpu }) => clientCpu + redisCpu);
+  return [
+    String(inFlight),
+    Math.round(figure(({ perSecond }) => perSecond)).toLocaleString('en'),
+    ...[...cpu, both, figure(({ decisionsPerCall }) => decisionsPerCall)].map((value) => value.toFixed(1)),
+  ];
+}

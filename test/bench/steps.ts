@@ -2,7 +2,6 @@ import { openSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { Client } from 'undici';
 import { type Credential, parseApiKey } from '../../gateway/access/credential.ts';
 import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
 import { connectRedis } from '../../gateway/access/redis/connection.ts';
@@ -15,6 +14,7 @@ import { ROUTES } from '../../gateway/routes.ts';
 import { Traffic } from '../../gateway/traffic/traffic.ts';
 import { CoreCounts } from '../../gateway/upstream/core-counts.ts';
 import { requestHeaders, responseHeaders } from '../../gateway/upstream/headers.ts';
+import { SharedLine } from '../../gateway/upstream/shared-line.ts';
 import { createLogger } from '../../shared/logger.ts';
 import { traceHeaders, traceOf } from '../../shared/trace.ts';
 import { median } from '../support/statistics.ts';
@@ -38,6 +38,7 @@ import { setStage } from './setup/stage.ts';
 const IN_FLIGHT = 32;
 const ROUNDS = 7;
 const ROUND_SECONDS = 1;
+const PATIENCE_MS = 5_000;
 
 installPrograms();
 const stage = await setStage();
@@ -124,15 +125,15 @@ const limiter = new RedisLimiter(
   await connectRedis(stage.redisUrl, 5_000, createLogger('bench', 'warn')),
   () => DEFAULT_PLANS,
 );
-const core = new Client(stage.coreUrl, { pipelining: IN_FLIGHT });
+const core = new SharedLine(stage.coreUrl, { connectTimeoutMs: 1_000, keepAliveMs: 4_000 });
+const list = { method: 'GET', target: '/v1/pets', headers: [], body: undefined };
 const bare = await startNode('bare-node', join(import.meta.dirname, 'peers/bare-node.ts'), {});
 const gateway = await startGateway('gateway', stage, { REDIS_URL: stage.redisUrl });
 
 const hops: Record<string, () => Promise<number>> = {
   'node:http, request in and answer out': () => served({ pid: bare.pid, url: bare.urls['bare-node'] ?? '' }),
   'decision, asked of Redis': () => inFlight(() => limiter.decide(credential)),
-  'core, asked by undici': () =>
-    inFlight(async () => (await core.request({ path: '/v1/pets', method: 'GET', blocking: false })).body.text()),
+  'core, asked on the shared line': () => inFlight(() => core.ask(list, performance.now() + PATIENCE_MS)),
   'the gateway as a whole': () => served({ pid: gateway.pid, url: gateway.urls.gateway ?? '' }),
 };
 const measured = new Map<string, number[]>(Object.keys(hops).map((name) => [name, []]));

@@ -9,13 +9,18 @@ const ROUNDS = 7;
 const ROUND_MS = 400;
 const MANY = 32;
 
-/** What a call costs a shard, and what each decision in it: from calls of one decision and calls of many, in turn. */
+/**
+ * What a call costs a shard, and what each decision in it: from calls of one decision and calls of many, in turn.
+ * @param credentials taken in turn; with one alone it is a decision on a key that is in the call anyway
+ */
 export async function calibrate(
   limiter: Limiter,
-  credential: Credential,
+  credentials: readonly Credential[],
   shard: Pick<Shard, 'cpuMicroseconds'>,
 ): Promise<RedisCosts> {
-  const measure = (inFlight: number) => microsecondsPerDecision(limiter, credential, shard, inFlight);
+  let turn = 0;
+  const decide = () => limiter.decide(credentials[turn++ % credentials.length] as Credential);
+  const measure = (inFlight: number) => microsecondsPerDecision(decide, shard, inFlight);
   await measure(MANY);
   const [alone, together]: [number[], number[]] = [[], []];
   for (let round = 0; round < ROUNDS; round++) {
@@ -29,12 +34,11 @@ export async function calibrate(
 
 /** With so many in flight they share a call: what comes while one is under way goes out in the next. */
 async function microsecondsPerDecision(
-  limiter: Limiter,
-  credential: Credential,
+  decide: () => Promise<unknown>,
   shard: Pick<Shard, 'cpuMicroseconds'>,
   inFlight: number,
 ): Promise<number> {
   const before = shard.cpuMicroseconds();
-  const decisions = await keepInFlight(inFlight, ROUND_MS, () => limiter.decide(credential));
+  const decisions = await keepInFlight(inFlight, ROUND_MS, decide);
   return (shard.cpuMicroseconds() - before) / decisions;
 }

@@ -38,7 +38,7 @@ const KEYS = 1e8;
 
 installPrograms();
 const stage = await setStage();
-const { hot } = await issueKeys(stage.client);
+const { hot, many } = await issueKeys(stage.client);
 const credential = parseApiKey(hot) as Credential;
 const gateway = await startGateway('gateway', stage, { REDIS_URL: stage.redisUrl });
 const url = gateway.urls.gateway ?? '';
@@ -134,9 +134,11 @@ await underLoad();
 const rounds = [];
 for (let round = 0; round < ROUNDS; round++) rounds.push(await underLoad());
 const perCall = median(rounds.map((round) => round.perCall));
-const redis = await calibrate(new RedisLimiter(connection, () => DEFAULT_PLANS), credential, {
-  cpuMicroseconds: () => usageOf(stage.redis.pid).cpuMicroseconds,
-});
+const ofRedis = { cpuMicroseconds: () => usageOf(stage.redis.pid).cpuMicroseconds };
+const calibrated = (credentials: readonly Credential[]) =>
+  calibrate(new RedisLimiter(connection, () => DEFAULT_PLANS), credentials, ofRedis);
+const redis = await calibrated(many.map((key) => parseApiKey(key) as Credential));
+const { decision: ofSameKey } = await calibrated([credential]);
 const costs: Costs = {
   gatewayMicroseconds: median(rounds.map(({ ofGateway }) => ofGateway)),
   coreMicroseconds: median(rounds.map(({ ofCore }) => ofCore)),
@@ -154,7 +156,7 @@ say(
   `a request: ${costs.gatewayMicroseconds.toFixed(0)} µs of the gateway, ${costs.coreMicroseconds.toFixed(0)} of the core`,
 );
 say(
-  `a decision: ${redis.call.toFixed(1)} µs of Redis a call and ${redis.decision.toFixed(1)} each; ${perCall.toFixed(1)} a call on ${CONNECTIONS} connections`,
+  `a decision: ${redis.call.toFixed(1)} µs of Redis a call, ${redis.decision.toFixed(1)} a key in it and ${ofSameKey.toFixed(1)} for each more of the same key; ${perCall.toFixed(1)} a call on ${CONNECTIONS} connections`,
 );
 say(
   `a key: ${costs.bytesPerKey.toFixed(0)} bytes of Redis at the most, ${(await bytesInIndex()).toFixed(0)} of them in the index; a connection: ${(idleConnection / 1_024).toFixed(0)} kB of the gateway`,

@@ -188,7 +188,7 @@ function tellWithout(lost: Shard, { seen }: Phase): void {
 
 progress('what a call and a decision cost a shard');
 const spare = await createKey();
-const costs = await calibrate(limiters[0]?.limiter as Limiter, spare, slots[slotOf(spare.id)] as Shard);
+const costs = await calibrate(limiters[0]?.limiter as Limiter, [spare], slots[slotOf(spare.id)] as Shard);
 const idle = await idleMicroseconds(shards[0] as Shard);
 progress(`${TRAFFIC.seconds} s of ${TRAFFIC.perSecond.toLocaleString('en')} requests a second`);
 const inOrder = await run(TRAFFIC, shards);
