@@ -56,3 +56,8 @@ test.for(['1.00000000000000000001', '-0.99999999999999999999999', '9007199254740
     expect(Number.isInteger(read(text))).toBe(false);
   },
 );
+
+test('a member of any name is written, also one that would be a prototype', () => {
+  const text = '{"a":1,"__proto__":{"b":[2]},"constructor":3}';
+  expect(toJson(JSON.parse(text))).toBe(text);
+});

@@ -1,0 +1,29 @@
+import { expect, test } from 'vitest';
+import { credentialOf } from '../../gateway/access/credential.ts';
+import type { Decision } from '../../gateway/access/verdict.ts';
+import { redisUnderTest } from '../support/limiters.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+
+/** Requests of one turn of the event loop, which are decided in one call, those of one key together. */
+
+const { url } = await emptyDatabase();
+
+test('each request of a key gets the verdict of its turn, of however many calls they take', async () => {
+  const under = await redisUnderTest(url);
+  const credential = await under.createKey({ plan: 'enterprise', minute: 500, day: 1_000 });
+  const decisions = await Promise.all(Array.from({ length: 600 }, () => under.limiter.decide(credential)));
+  const left = decisions.map((decision) => (decision as Decision).buckets[0]?.tokens);
+  expect(left).toEqual(Array.from({ length: 600 }, (_, at) => Math.max(0, 499 - at)));
+  expect(decisions.filter(({ outcome }) => outcome === 'admitted')).toHaveLength(500);
+});
+
+test('a wrong secret opens nothing among requests with the right one, and takes nothing from them', async () => {
+  const under = await redisUnderTest(url);
+  const credential = await under.createKey({ plan: 'enterprise', minute: 10, day: 1_000 });
+  const wrong = credentialOf(credential.id, '0'.repeat(64));
+  const presented = Array.from({ length: 30 }, (_, at) => (at % 3 === 0 ? credential : wrong));
+  const decisions = await Promise.all(presented.map((one) => under.limiter.decide(one)));
+  expect(decisions.map(({ outcome }) => outcome)).toEqual(
+    presented.map((one) => (one === wrong ? 'unauthorized' : 'admitted')),
+  );
+});
