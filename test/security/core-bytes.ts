@@ -13,15 +13,7 @@ export interface Decided {
 const REQUEST_LINE = /^(GET|HEAD|POST) (\/v1(?:\/[A-Za-z0-9-]+)+)(?:\?[A-Za-z0-9=&?/.%]*)? HTTP\/1\.1$/;
 const HEADER = /^([A-Za-z0-9-]+): ?([\t\x20-\x7e\x80-\xff]*)$/;
 const NEVER = /^(transfer-encoding|expect|upgrade|te|trailer|keep-alive|proxy-.*|cookie|forwarded|http2-settings-?)$/;
-const ONCE = [
-  'host',
-  'connection',
-  'x-request-id',
-  'x-caller-id',
-  'x-forwarded-for',
-  'x-forwarded-host',
-  'traceparent',
-];
+const ONCE = ['host', 'x-request-id', 'x-caller-id', 'x-forwarded-for', 'x-forwarded-host', 'traceparent'];
 
 export interface Judgement {
   /** How many requests the bytes are. */
@@ -69,6 +61,9 @@ function faultsOfHead(line: string, headers: readonly [string, string][]): strin
   if (!REQUEST_LINE.test(line)) faults.push(`not canonical: ${JSON.stringify(line)}`);
   if (names.includes('')) faults.push(`a line that is no header: ${line}`);
   if (names.some((name) => NEVER.test(name))) faults.push(`a header of the client's connection: ${line}`);
+  // What the gateway itself may say of its connection is what HTTP/1.1 takes for granted.
+  if (headers.some(([name, value]) => name === 'connection' && value !== 'keep-alive'))
+    faults.push(`a word on the connection that is not the gateway's: ${line}`);
   if (new Set(names).size < names.length) {
     const twice = names.filter((name, at) => names.indexOf(name) !== at && name !== 'x');
     if (twice.length > 0) faults.push(`${twice.join(', ')} more than once: ${line}`);

@@ -97,6 +97,11 @@ test.for([
     `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\ntransfer-encoding: chunked\r\n\r\n`,
     "a header of the client's connection: GET /v1/pets HTTP/1.1",
   ],
+  [
+    'a word on the connection',
+    `GET /v1/pets HTTP/1.1\r\n${ID.replace('keep-alive', 'close')}: 1\r\n\r\n`,
+    "a word on the connection that is not the gateway's: GET /v1/pets HTTP/1.1",
+  ],
   ['two hosts', `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\nhost: b\r\n\r\n`, 'host more than once: GET /v1/pets HTTP/1.1'],
   [
     'nobody’s word',
