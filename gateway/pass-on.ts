@@ -79,8 +79,7 @@ function headersForCore(
 }
 
 function headersForClient(exchange: Exchange, draftFields: boolean): string[] {
-  const headers = limitHeaders(exchange.standing as Standing, draftFields);
-  headers.push('X-Request-Id', exchange.id);
+  const headers = ['X-Request-Id', exchange.id, ...limitHeaders(exchange.standing as Standing, draftFields)];
   if (exchange.route?.deprecation !== undefined) headers.push(...exchange.route.deprecation);
   return headers;
 }
