@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { listed } from '../../shared/lists.ts';
 import { AnswerTooLarge, EndUnknown, Unreadable } from './faults.ts';
-import { hasHeader, responseHeaders } from './headers.ts';
+import { hasBody, hasHeader, responseHeaders } from './headers.ts';
 
 /** Answers that come one behind the other over one connection, whole. */
 
@@ -47,7 +47,7 @@ export function readAnswer(bytes: Buffer, start: number, isHead: boolean): Frame
   if (found === undefined) return undefined;
   const { head, status, end: from } = found;
   const { headers, length, isChunked, isLast } = readHead(head);
-  if (isHead || status === 204 || status === 304) return { answer: { status, headers, body: '' }, end: from, isLast };
+  if (!hasBody(isHead, status)) return { answer: { status, headers, body: '' }, end: from, isLast };
   const framed = isChunked ? readChunks(bytes, from) : readBody(bytes, from, length);
   return framed && { answer: { status, headers, body: framed.body }, end: framed.end, isLast };
 }
@@ -159,9 +159,9 @@ export function sendAnswer(
   extra: readonly string[],
 ): void {
   const kept = responseHeaders(headers);
-  const hasBody = response.req.method !== 'HEAD' && status !== 204 && status !== 304;
   // An answer that came in chunks gets the length that it turned out to have.
-  if (hasBody && !hasHeader(kept, 'content-length')) kept.push('Content-Length', String(body.length));
+  if (hasBody(response.req.method === 'HEAD', status) && !hasHeader(kept, 'content-length'))
+    kept.push('Content-Length', String(body.length));
   kept.push(...extra);
   response.writeHead(status, kept);
   response.end(body, 'latin1');

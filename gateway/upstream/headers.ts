@@ -56,6 +56,9 @@ export function responseHeaders(rawHeaders: readonly string[]): string[] {
   return filter(rawHeaders, (name) => !NOT_THE_CORES.has(name) && !name.startsWith('x-ratelimit-'));
 }
 
+/** Whether an answer has a body, whatever its headers say (RFC 9112 §6.3). */
+export const hasBody = (isHead: boolean, status: number): boolean => !isHead && status !== 204 && status !== 304;
+
 /** Whether one of the headers, in a flat list, has this name, in lower case. */
 export function hasHeader(headers: readonly string[], name: string): boolean {
   return headers.some((header, at) => at % 2 === 0 && header.length === name.length && header.toLowerCase() === name);

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { ClientGone, CoreRefusedUs, CoreTooSlow, EndUnknown } from './faults.ts';
-import { hasHeader, responseHeaders } from './headers.ts';
+import { hasBody, hasHeader, responseHeaders } from './headers.ts';
 
 /** The client's side of a forwarded request. */
 export interface RelayOptions {
@@ -64,7 +64,8 @@ export class Relay implements Dispatcher.DispatchHandler {
     this.#status = status;
     const rawHeaders = (controller.rawHeaders as Buffer[]).map((text) => text.toString('latin1'));
     this.#headers = responseHeaders(rawHeaders);
-    if (this.#hasBody && !tellsItsEnd(rawHeaders)) this.#abort(new EndUnknown());
+    if (hasBody(this.#response.req.method === 'HEAD', status) && !tellsItsEnd(rawHeaders))
+      this.#abort(new EndUnknown());
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -85,10 +86,6 @@ export class Relay implements Dispatcher.DispatchHandler {
     if (this.#response.headersSent) this.#response.destroy();
     this.#release();
     this.#settle(this.#aborted ?? fault);
-  }
-
-  get #hasBody(): boolean {
-    return this.#response.req.method !== 'HEAD' && this.#status !== 204 && this.#status !== 304;
   }
 
   #sendHead(): void {
