@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { readAnswer } from '../../gateway/upstream/answer.ts';
 import { AnswerTooLarge, EndUnknown, Unreadable } from '../../gateway/upstream/faults.ts';
+import { chunked, head } from '../support/answers.ts';
 
 /** What is an answer and what is none, case by case: a core that is read in another way than it meant answers the wrong caller. */
 
@@ -9,8 +10,6 @@ const MAX_HEAD = 16_384;
 
 /** Each character a byte. */
 const read = (text: string, isHead = false) => readAnswer(Buffer.from(text, 'latin1'), 0, isHead);
-const head = (...lines: string[]) => `${['HTTP/1.1 200 OK', ...lines].join('\r\n')}\r\n\r\n`;
-const chunked = (chunks: string) => head('Transfer-Encoding: chunked') + chunks;
 /** An empty answer whose head, without its end, has so many bytes. */
 const headOf = (size: number) => {
   const rest = head('Content-Length: 0', 'X: ').length - 4;

@@ -1,15 +1,14 @@
 import { expect, test } from 'vitest';
 import { readAnswer } from '../../gateway/upstream/answer.ts';
 import { Unreadable } from '../../gateway/upstream/faults.ts';
+import { chunked, head } from '../support/answers.ts';
 
 /** What some server would send and some client would take, and in another way than a third: no answer for us. */
 
-const head = (...lines: string[]) => `${['HTTP/1.1 200 OK', ...lines].join('\r\n')}\r\n\r\n`;
 const withLine = (line: string) => `${head('Content-Length: 2', line)}ab`;
 const withLength = (length: string) => `${head(`Content-Length: ${length}`)}ab`;
 const withStatus = (line: string) => `${line}\r\nContent-Length: 2\r\n\r\nab`;
 const withCoding = (coding: string) => `${head(`Transfer-Encoding: ${coding}`)}2\r\nab\r\n0\r\n\r\n`;
-const chunked = (chunks: string) => head('Transfer-Encoding: chunked') + chunks;
 const named = (text: string) => JSON.stringify(text);
 
 /** All that are neither a tab nor a character that can be seen, nor beyond ASCII. */
