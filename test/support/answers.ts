@@ -2,13 +2,13 @@ import fc from 'fast-check';
 import { type Answer, readAnswer } from '../../gateway/upstream/answer.ts';
 import { AnswerTooLarge, EndUnknown, Unreadable } from '../../gateway/upstream/faults.ts';
 
+/** Answers as a core may write them, each with what is to be read of it. */
+
 /** The head of a good answer, with these lines. */
 export const head = (...lines: string[]) => `${['HTTP/1.1 200 OK', ...lines].join('\r\n')}\r\n\r\n`;
 
 /** A good answer in chunks, which begin behind its head. */
 export const chunked = (chunks: string) => head('Transfer-Encoding: chunked') + chunks;
-
-/** Answers as a core may write them, each with what is to be read of it. */
 
 export interface Written {
   readonly bytes: Buffer;
