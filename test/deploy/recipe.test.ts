@@ -9,8 +9,8 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { eventually } from '../support/workers.ts';
 
-/** The README's recipe for two gateways behind haproxy. */
-const [, RECIPE = ''] = /```sh\n(export CORE_TOKEN[^`]*)```/.exec(readFileSync(join(ROOT, 'README.md'), 'utf8')) ?? [];
+/** The recipe in deploy/README.md for two gateways behind haproxy. */
+const [, RECIPE = ''] = /```sh\n(export CORE_TOKEN[^`]*)```/.exec(readFileSync(join(ROOT, 'deploy', 'README.md'), 'utf8')) ?? [];
 
 /** The recipe with ports that are free, and a Redis and a database of the test's own. */
 async function recipeElsewhere(): Promise<{ script: string; clients: string }> {
