@@ -10,7 +10,8 @@ import { temporaryFolder } from '../support/stack.ts';
 import { eventually } from '../support/workers.ts';
 
 /** The recipe in deploy/README.md for two gateways behind haproxy. */
-const [, RECIPE = ''] = /```sh\n(export CORE_TOKEN[^`]*)```/.exec(readFileSync(join(ROOT, 'deploy', 'README.md'), 'utf8')) ?? [];
+const [, RECIPE = ''] =
+  /```sh\n(export CORE_TOKEN[^`]*)```/.exec(readFileSync(join(ROOT, 'deploy', 'README.md'), 'utf8')) ?? [];
 
 /** The recipe with ports that are free, and a Redis and a database of the test's own. */
 async function recipeElsewhere(): Promise<{ script: string; clients: string }> {
