@@ -21,8 +21,18 @@ const DEMO_KEYS = [
   { name: 'demo enterprise', plan: 'enterprise', minute: 5_000, day: 500_000 },
 ];
 
-/** Each service reads its own PORT; here they share one environment, so the core's goes by another name. */
-const { HOST, PORT, CORE_HOST = '127.0.0.1', CORE_PORT = '7001', ...given } = process.env;
+/**
+ * Each service reads its own PORT; here they share one environment, so the core's goes by another name. `node --watch` has
+ * processes report their imports on the message channel, where services report their addresses; theirs stay silent.
+ */
+const {
+  HOST,
+  PORT,
+  CORE_HOST = '127.0.0.1',
+  CORE_PORT = '7001',
+  WATCH_REPORT_DEPENDENCIES: _watch,
+  ...given
+} = process.env;
 const shared = { DATABASE_URL: `sqlite:${join(DATA_DIR, 'store.db')}`, ...given, DATA_DIR };
 
 /** The services that run, the one that was started last in front. */

@@ -1,6 +1,11 @@
 import type { Reporter, TestCase, TestModule } from 'vitest/node';
 
-/** Ends a run where no other output hides it: what failed and why, what needed another try, and a line that counts all. */
+const SLOWEST_SHOWN = 10;
+
+/**
+ * The end of a run, where no other output hides it: the slowest files, what failed and why, what needed another try, and a
+ * line that counts all tests.
+ */
 export default class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
     const tests = modules.flatMap((module) => [...module.children.allTests()]);
@@ -9,6 +14,7 @@ export default class ClosingLine implements Reporter {
     const failed = withState('failed').length + brokenModules.length + errors.length;
     const skipped = withState('skipped').length;
     const lines = [
+      ...slowest(modules),
       ...withState('failed').map((test) => `failed: ${nameOf(test)}\n${reasonsOf(test)}`),
       ...brokenModules.map(({ relativeModuleId }) => `failed: ${relativeModuleId}`),
       ...tests.filter((test) => test.diagnostic()?.flaky).map((test) => `not at the first try: ${nameOf(test)}`),
@@ -16,6 +22,12 @@ export default class ClosingLine implements Reporter {
     ];
     process.stdout.write(`\n${lines.join('\n')}\n`);
   }
+}
+
+function slowest(modules: readonly TestModule[]): string[] {
+  const seconds = (module: TestModule) => (module.diagnostic().duration + module.diagnostic().collectDuration) / 1_000;
+  const inOrder = modules.toSorted((a, b) => seconds(b) - seconds(a)).slice(0, SLOWEST_SHOWN);
+  return inOrder.map((module) => `slow: ${seconds(module).toFixed(1)} s ${module.relativeModuleId}`);
 }
 
 const nameOf = (test: TestCase): string => `${test.module.relativeModuleId} > ${test.fullName}`;
