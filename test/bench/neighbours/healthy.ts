@@ -42,7 +42,7 @@ interface Request {
 }
 
 /** Finer than a timer of Node's, which knows whole milliseconds. */
-const GRAIN_MS = 0.2;
+const GRAIN_MS = 0.3;
 /** Longer than the gateway waits for its core. */
 const PATIENCE_MS = 6_000;
 const MAX_CONNECTIONS = 256;

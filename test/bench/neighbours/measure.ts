@@ -4,6 +4,7 @@ import { openSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { post, send } from '../../support/http.ts';
+import { atPriority, FIRST, LAST, setSessionPriority } from '../machine/priority.ts';
 import { folder, spawnForRun } from '../machine/processes.ts';
 import { usageOf } from '../machine/usage.ts';
 import type { Keys } from '../setup/keys.ts';
@@ -16,6 +17,8 @@ import type { Row } from './rows.ts';
 export interface Measured extends HealthyResult {
   readonly row: string;
   readonly residentMegabytes: { readonly begin: number; readonly peak: number; readonly end: number };
+  /** How often it was measured; this is the best of them. */
+  readonly tries: number;
   /** Of the gateway, as a share of one processor. */
   readonly cpu: number;
   /** Decisions that the gateway took without Redis meanwhile; Redis is well in every row. */
@@ -89,7 +92,7 @@ export async function measureRow(row: Row, { redisUrl, keys }: Shared): Promise<
     await disturbance;
     const tally = neighbour?.stop() ?? {};
     const local = (await localDecisions(gateway.urls.admin ?? '')) - localBefore;
-    return { row: row.name, ...result, residentMegabytes, cpu, local, neighbour: tally };
+    return { row: row.name, tries: 1, ...result, residentMegabytes, cpu, local, neighbour: tally };
   } finally {
     for (const { child } of started) await end(child);
     rmSync(log, { force: true });
@@ -102,7 +105,9 @@ async function startOne(
   env: NodeJS.ProcessEnv,
   output: number | 'pipe' | 'ignore',
 ): Promise<Started> {
-  const child = spawnForRun(name, [process.execPath, script], env, ['ignore', output, 'inherit', 'ipc']);
+  const args = atPriority(FIRST, [process.execPath, script]);
+  const child = spawnForRun(name, args, env, ['ignore', output, 'inherit', 'ipc']);
+  setSessionPriority(child.pid as number, FIRST);
   const ended = once(child, 'exit').then(() => Promise.reject(new Error(`${name} ended before it was up.`)));
   const [urls] = (await Promise.race([once(child, 'message'), ended])) as [Record<string, string>];
   ended.catch(() => {});
@@ -111,15 +116,15 @@ async function startOne(
 
 type Start = (name: string, script: string, env: NodeJS.ProcessEnv, output: 'ignore') => Promise<Started>;
 
-/** On one store, which has one pet more than a page holds. */
+/** Each has one pet more than a page holds, in memory: no row is about the disk. */
 async function startCores(count: number, start: Start): Promise<Started[]> {
   const cores: Started[] = [];
-  const file = join(folder, 'neighbours.db');
-  for (const end of ['', '-wal', '-shm']) rmSync(file + end, { force: true });
-  while (cores.length < count)
-    cores.push(await start('core', `${HERE}/core.ts`, { PORT: '0', DATABASE_URL: `sqlite:${file}` }, 'ignore'));
-  for (let number = 1; number <= PETS; number++)
-    await post(`${cores[0]?.urls.core}/v1/pets`, { name: `Rex the ${number}th`, categoryId: number });
+  while (cores.length < count) {
+    const core = await start('core', `${HERE}/core.ts`, { PORT: '0', DATABASE_URL: 'sqlite::memory:' }, 'ignore');
+    for (let number = 1; number <= PETS; number++)
+      await post(`${core.urls.core}/v1/pets`, { name: `Rex the ${number}th`, categoryId: number });
+    cores.push(core);
+  }
   return cores;
 }
 
@@ -129,11 +134,12 @@ async function drive({ child }: Started, wanted: Drive): Promise<HealthyResult> 
   return result;
 }
 
-/** At the lowest priority: it gets what processor time the others leave. */
+/** It gets what processor time the others leave. */
 function startNeighbour(name: Hostile['name'], url: string, { many, over, banned }: Keys) {
   const hostile: Hostile = { name, url, from: HOSTILE_ADDRESS, keys: { boundless: many[0] as string, over, banned } };
-  const args = ['nice', '-n', '19', process.execPath, `${HERE}/hostile.ts`];
+  const args = atPriority(LAST, [process.execPath, `${HERE}/hostile.ts`]);
   const child = spawnForRun(name, args, { HOSTILE: JSON.stringify(hostile) }, ['ignore', 'ignore', 'inherit', 'ipc']);
+  setSessionPriority(child.pid as number, LAST);
   let tally: Record<string, number> = {};
   child.on('message', (message) => {
     tally = message as Record<string, number>;

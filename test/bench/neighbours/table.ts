@@ -30,11 +30,13 @@ const COLUMNS: readonly Column[] = [
   { head: 'RSS begin, peak, end MB', text: ({ measured }) => memoryOf(measured) },
   { head: 'CPU', text: ({ measured }) => `${Math.round(100 * measured.cpu)} %` },
   { head: 'the neighbour got', text: ({ measured }) => listed(measured.neighbour) || '–' },
-  { head: 'verdict', text: ({ faults }) => faults.join('; ') || 'ok' },
+  { head: 'verdict', text: ({ faults, measured }) => (faults.join('; ') || 'ok') + triesOf(measured) },
 ];
 
 const memoryOf = ({ residentMegabytes: { begin, peak, end } }: Measured): string =>
   [begin, peak, end].map(Math.round).join(', ');
+
+const triesOf = ({ tries }: Measured): string => (tries > 1 ? ` (${tries} tries)` : '');
 
 export function tableOf(judged: readonly Judged[]): string {
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;

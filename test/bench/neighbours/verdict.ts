@@ -7,6 +7,8 @@ import type { Row } from './rows.ts';
 /** 99 % of the waits: so many times those of the client alone, and so many milliseconds more. */
 const P99_TIMES = 2;
 const P99_MORE_MS = 5;
+/** The fault that may be the machine's. */
+export const LATE = 'p99';
 /** What a gateway may take for a neighbour: connections, and a heap that grows with its load up to a bound. */
 const MOST_MORE_MEGABYTES = 100;
 
@@ -18,7 +20,7 @@ export function faultsOf(row: Row, measured: Measured, aloneP99Ms: number): stri
   const more = residentMegabytes.peak - residentMegabytes.begin;
   return [
     ...(count > 0 ? [`errors: ${listed(errors)}`] : []),
-    ...(isLate ? ['p99'] : []),
+    ...(isLate ? [LATE] : []),
     ...(local > 0 ? [`${local} local decisions`] : []),
     ...(more > MOST_MORE_MEGABYTES ? ['memory'] : []),
   ];
