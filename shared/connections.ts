@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { HeadCount } from './head-count.ts';
 import type { ServerLimits } from './server-limits.ts';
 import { takeOut } from './take-out.ts';
+import { cutMostUnread } from './unread-answers.ts';
 
 /** Which limit a connection was over. */
 export type ConnectionLimit = 'total' | 'address';
@@ -46,7 +47,11 @@ export class Connections {
       if (this.#count(socket)) isTls ? this.#shakeHands(socket) : this.#add(socket);
     });
     server.on('secureConnection', (socket: Socket) => this.#secured(socket));
-    const sweeping = setInterval(() => this.#cutSlowReaders(), limits.checkEveryMs / 2).unref();
+    const sweep = () => {
+      this.#cutSlowReaders();
+      cutMostUnread(this.#connections, limits.unreadBytes);
+    };
+    const sweeping = setInterval(sweep, limits.checkEveryMs / 2).unref();
     server.once('close', () => clearInterval(sweeping));
   }
 

@@ -14,6 +14,8 @@ export interface ServerLimits {
   readonly webSocketIdleMs: number;
   /** How often all of these are looked at. */
   readonly checkEveryMs: number;
+  /** Of all answers together that wait in this process for their readers; past it the connections with the most are cut. */
+  readonly unreadBytes: number;
   readonly connections: number;
   readonly connectionsPerAddress: number;
 }
@@ -30,6 +32,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
   silenceMs: 35_000,
   webSocketIdleMs: 60_000,
   checkEveryMs: 1_000,
+  unreadBytes: 67_108_864,
   connections: 10_000,
   connectionsPerAddress: 1_000,
 };

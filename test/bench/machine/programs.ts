@@ -16,10 +16,13 @@ const NEEDED = [
 /** Where Debian keeps what only root usually runs. */
 const FOLDERS = [...(process.env.PATH ?? '').split(':'), '/usr/local/sbin', '/usr/sbin', '/sbin'];
 
-/** Installs what is missing where the system is Debian's and we are root, saying so; says what is missing elsewhere. */
-export function installPrograms(): void {
+/**
+ * Installs what is missing where the system is Debian's and we are root, saying so; says what is missing elsewhere.
+ * @param packages all of them, unless a run needs fewer
+ */
+export function installPrograms(packages: readonly string[] = NEEDED.map((needed) => needed.package)): void {
   for (const { package: name, file } of NEEDED) {
-    if (isThere(file)) continue;
+    if (!packages.includes(name) || isThere(file)) continue;
     installPackage(name, `the benchmark needs ${file}, which it found nowhere`);
     if (!isThere(file)) throw new Error(`The package ${name} did not bring ${file}.`);
   }

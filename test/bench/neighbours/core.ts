@@ -1,0 +1,70 @@
+import type { Socket } from 'node:net';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { readCoreSettings } from '../../../core/config.ts';
+import type { CoreCall, CoreOperation, CoreParts } from '../../../core/operation.ts';
+import { ROUTES } from '../../../core/routes.ts';
+import { SqliteStore } from '../../../core/store/sqlite.ts';
+import { createLogger } from '../../../shared/logger.ts';
+import { createMetrics } from '../../../shared/metrics.ts';
+import { run } from '../../../shared/run.ts';
+import { startServer } from '../../../shared/server.ts';
+import { createService, type ServiceRoute } from '../../../shared/service.ts';
+
+/**
+ * The core's operations on SQLite, and three faults that a request's query can ask for:
+ *
+ *     ?wait=<ms>      the answer comes late
+ *     ?bytes=<size>   the answer is so large
+ *     ?stick=1        the connection of the first such request is never answered on again
+ */
+
+const CHUNK = Buffer.alloc(65_536, 'x');
+const MAX_HEADER_BYTES = 32_768;
+
+const never = (): Promise<never> => new Promise(() => {});
+let stuck: Socket | undefined;
+
+function* chunks(bytes: number): Generator<Buffer> {
+  for (let left = bytes; left > 0; left -= CHUNK.length) yield left < CHUNK.length ? CHUNK.subarray(0, left) : CHUNK;
+}
+
+/** Answers by itself: a client that leaves early is no fault. */
+async function answerWith(bytes: number, { request, response }: CoreCall): Promise<never> {
+  const requestId = String(request.headers['x-request-id'] ?? '');
+  const headers = { 'Content-Type': 'application/json', 'Content-Length': bytes, 'X-Request-Id': requestId };
+  response.writeHead(200, headers);
+  await pipeline(Readable.from(chunks(bytes)), response).catch(() => {});
+  return await never();
+}
+
+const faulty =
+  (operation: CoreOperation): CoreOperation =>
+  async (call) => {
+    const { query, request } = call;
+    if (query.has('stick')) stuck ??= request.socket;
+    if (request.socket === stuck) return await never();
+    if (query.has('bytes')) return await answerWith(Number(query.get('bytes')), call);
+    if (query.has('wait')) await sleep(Number(query.get('wait')));
+    query.delete('wait');
+    query.delete('stick');
+    return await operation(call);
+  };
+
+await run(async () => {
+  const { HOST, DATABASE_URL, BODY_LIMIT_BYTES, LOG_LEVEL } = readCoreSettings(process.env);
+  const logger = createLogger('core', LOG_LEVEL);
+  const store = new SqliteStore(DATABASE_URL.slice('sqlite:'.length));
+  const routes = ROUTES.map((route): ServiceRoute<CoreParts> => ({ ...route, operation: faulty(route.operation) }));
+  const onRequest = createService({
+    routes,
+    parts: { store, bodyLimitBytes: BODY_LIMIT_BYTES },
+    logger,
+    metrics: createMetrics('core'),
+    token: undefined,
+    check: () => store.check(),
+  });
+  const server = await startServer({ host: HOST, port: 0, onRequest, maxHeaderBytes: MAX_HEADER_BYTES });
+  return { running: { addresses: { core: server.url }, stop: () => server.stop() }, logger };
+});

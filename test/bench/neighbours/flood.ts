@@ -1,0 +1,131 @@
+import net, { type Socket } from 'node:net';
+
+/** Bare connections that hostile clients share: to send at a bounded rate, and to count what comes back. */
+
+export interface Target {
+  readonly url: string;
+  /** The address to connect from. */
+  readonly from: string;
+}
+
+/** What came back, by status, and how many connections were ended by the gateway. */
+export const tally: Record<string, number> = {};
+
+const count = (what: string): void => {
+  tally[what] = (tally[what] ?? 0) + 1;
+};
+
+/** Between the end of a connection and its successor, so that reconnecting is bounded too. */
+const RECONNECT_MS = 50;
+const TICK_MS = 5;
+/** After a pause of this process, what fell due in it is not made up for. */
+const MOST_TICKS = 4;
+const STATUS_LINE = Buffer.from('HTTP/1.1 ');
+
+/** Counts the answers that begin in what a connection receives. */
+function countAnswers(socket: Socket, onAnswer: () => void): void {
+  let tail = Buffer.alloc(0);
+  socket.on('data', (chunk: Buffer) => {
+    const bytes = Buffer.concat([tail, chunk]);
+    let from = 0;
+    for (let at = bytes.indexOf(STATUS_LINE); at !== -1; at = bytes.indexOf(STATUS_LINE, from)) {
+      if (at + STATUS_LINE.length + 3 > bytes.length) break;
+      from = at + STATUS_LINE.length + 3;
+      count(bytes.toString('latin1', from - 3, from));
+      onAnswer();
+    }
+    tail = bytes.subarray(Math.max(from, bytes.length - STATUS_LINE.length - 2));
+  });
+}
+
+/** A connection that is made anew whenever it ends. `onConnect` may give what is to be done when it does. */
+export function keepConnected({ url, from }: Target, onConnect: (socket: Socket) => (() => void) | undefined): void {
+  const { hostname, port } = new URL(url);
+  const socket = net.connect({ host: hostname, port: Number(port), localAddress: from, noDelay: true });
+  let atEnd: (() => void) | undefined;
+  socket.on('error', () => {});
+  socket.on('end', () => socket.destroy());
+  socket.on('close', () => {
+    count('ended');
+    atEnd?.();
+    setTimeout(() => keepConnected({ url, from }, onConnect), RECONNECT_MS);
+  });
+  socket.once('connect', () => {
+    atEnd = onConnect(socket);
+  });
+}
+
+/** Calls `act` so many times a second, a few at a time. */
+export function paced(perSecond: number, act: (times: number) => void): void {
+  let last = performance.now();
+  let owed = 0;
+  setInterval(() => {
+    const now = performance.now();
+    owed += (Math.min(now - last, MOST_TICKS * TICK_MS) / 1_000) * perSecond;
+    last = now;
+    const times = Math.floor(owed);
+    owed -= times;
+    if (times > 0) act(times);
+  }, TICK_MS);
+}
+
+/** The beginning of the answer to one request on a connection of its own; empty where the connection ends without one. */
+export function askOnce({ url, from }: Target, request: string): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const { hostname, port } = new URL(url);
+  const socket = net.connect({ host: hostname, port: Number(port), localAddress: from });
+  socket.on('error', () => {});
+  socket.once('close', () => resolve(''));
+  socket.once('data', (chunk) => {
+    resolve(chunk.toString('latin1'));
+    socket.destroy();
+  });
+  socket.write(request);
+  return promise;
+}
+
+export interface Flood {
+  readonly connections: number;
+  /** Over all connections together. */
+  readonly perSecond: number;
+  /** Requests that leave in one write, pipelined; the next ones follow when all of them are answered. */
+  readonly burst?: number;
+  /** The next request, whole. */
+  next(): string;
+}
+
+interface Lane {
+  readonly socket: Socket;
+  underWay: number;
+}
+
+/** Requests at a bounded rate, on the connections in turn. */
+export function flood(target: Target, { connections, perSecond, burst = 1, next }: Flood): void {
+  const lanes: Lane[] = [];
+  for (let number = 0; number < connections; number++)
+    keepConnected(target, (socket) => {
+      const lane: Lane = { socket, underWay: 0 };
+      lanes.push(lane);
+      countAnswers(socket, () => {
+        lane.underWay -= 1;
+      });
+      return () => void lanes.splice(lanes.indexOf(lane), 1);
+    });
+  paced(perSecond / burst, (times) => {
+    for (const lane of nextFree(lanes, times)) {
+      lane.underWay = burst;
+      lane.socket.write(Array.from({ length: burst }, next).join(''));
+    }
+  });
+}
+
+/** At most so many lanes on which nothing is under way; those that were looked at go to the end. */
+function nextFree(lanes: Lane[], most: number): Lane[] {
+  const free: Lane[] = [];
+  for (let looked = 0, all = lanes.length; looked < all && free.length < most; looked++) {
+    const lane = lanes.shift() as Lane;
+    lanes.push(lane);
+    if (lane.underWay <= 0) free.push(lane);
+  }
+  return free;
+}

@@ -1,0 +1,178 @@
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { openSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { post, send } from '../../support/http.ts';
+import { atPriority, FIRST, LAST, setSessionPriority } from '../machine/priority.ts';
+import { folder, spawnForRun } from '../machine/processes.ts';
+import { usageOf } from '../machine/usage.ts';
+import type { Keys } from '../setup/keys.ts';
+import type { Drive, HealthyClient, HealthyResult } from './healthy.ts';
+import type { Hostile } from './hostile.ts';
+import type { Row } from './rows.ts';
+
+/** One row of the table: a gateway, its cores, the healthy client and its neighbour, all of them started anew. */
+
+export interface Measured extends HealthyResult {
+  readonly row: string;
+  readonly residentMegabytes: { readonly begin: number; readonly peak: number; readonly end: number };
+  /** How often it was measured; this is the best of them. */
+  readonly tries: number;
+  /** Of the gateway, as a share of one processor. */
+  readonly cpu: number;
+  /** Decisions that the gateway took without Redis meanwhile; Redis is well in every row. */
+  readonly local: number;
+  /** What the neighbour was answered, by status, and how many of its connections were ended. */
+  readonly neighbour: Readonly<Record<string, number>>;
+}
+
+export interface Shared {
+  readonly redisUrl: string;
+  readonly keys: Keys;
+}
+
+const HERE = 'test/bench/neighbours';
+const HEALTHY_ADDRESS = '127.0.0.9';
+const HOSTILE_ADDRESS = '127.0.0.2';
+const WARM_UP: Drive = { rate: 1_000, seconds: 1.5 };
+const MEASURED: Drive = { rate: 200, seconds: 6 };
+/** For the neighbour to be at full strength. */
+const LEAD_MS = 1_500;
+const SAMPLE_EVERY_MS = 100;
+/** One more than a page holds. */
+const PETS = 21;
+
+interface Started {
+  readonly pid: number;
+  readonly child: ChildProcess;
+  readonly urls: Readonly<Record<string, string>>;
+}
+
+export async function measureRow(row: Row, { redisUrl, keys }: Shared): Promise<Measured> {
+  const started: Started[] = [];
+  const start = async (name: string, script: string, env: NodeJS.ProcessEnv, output: number | 'pipe' | 'ignore') => {
+    const process = await startOne(name, script, env, output);
+    started.push(process);
+    return process;
+  };
+  const log = join(folder, 'gateway.log');
+  try {
+    const cores = await startCores(row.cores ?? 1, start);
+    const gateway = await start(
+      'gateway',
+      'gateway/main.ts',
+      {
+        PORT: '0',
+        ADMIN_PORT: '0',
+        CORE_URL: cores.map(({ urls }) => urls.core).join(','),
+        REDIS_URL: redisUrl,
+        DATA_DIR: join(folder, 'gateway'),
+      },
+      row.isLogUnread ? 'pipe' : openSync(log, 'w'),
+    );
+    const url = gateway.urls.gateway ?? '';
+    const client: HealthyClient = { url, key: keys.hot, from: HEALTHY_ADDRESS, readsOnly: row.readsOnly ?? false };
+    const healthy = await start('healthy', `${HERE}/healthy.ts`, { HEALTHY: JSON.stringify(client) }, 'ignore');
+    await drive(healthy, WARM_UP);
+
+    const memory = watchMemory(gateway);
+    const neighbour = row.neighbour && startNeighbour(row.neighbour, url, keys);
+    await sleep(LEAD_MS);
+    const localBefore = await localDecisions(gateway.urls.admin ?? '');
+    const cpuBefore = usageOf(gateway.pid).cpuMicroseconds;
+    const startedAt = performance.now();
+    let isOver = false;
+    const pids = { gateway: gateway.pid, cores: cores.map(({ pid }) => pid) };
+    const disturbance = row.disturb?.(pids, () => isOver);
+    const result = await drive(healthy, MEASURED);
+    isOver = true;
+    const cpu = (usageOf(gateway.pid).cpuMicroseconds - cpuBefore) / 1_000 / (performance.now() - startedAt);
+    const residentMegabytes = memory.stop();
+    await disturbance;
+    const tally = neighbour?.stop() ?? {};
+    const local = (await localDecisions(gateway.urls.admin ?? '')) - localBefore;
+    return { row: row.name, tries: 1, ...result, residentMegabytes, cpu, local, neighbour: tally };
+  } finally {
+    for (const { child } of started) await end(child);
+    rmSync(log, { force: true });
+  }
+}
+
+async function startOne(
+  name: string,
+  script: string,
+  env: NodeJS.ProcessEnv,
+  output: number | 'pipe' | 'ignore',
+): Promise<Started> {
+  const args = atPriority(FIRST, [process.execPath, script]);
+  const child = spawnForRun(name, args, env, ['ignore', output, 'inherit', 'ipc']);
+  setSessionPriority(child.pid as number, FIRST);
+  const ended = once(child, 'exit').then(() => Promise.reject(new Error(`${name} ended before it was up.`)));
+  const [urls] = (await Promise.race([once(child, 'message'), ended])) as [Record<string, string>];
+  ended.catch(() => {});
+  return { pid: child.pid as number, child, urls };
+}
+
+type Start = (name: string, script: string, env: NodeJS.ProcessEnv, output: 'ignore') => Promise<Started>;
+
+/** Each has one pet more than a page holds, in memory: no row is about the disk. */
+async function startCores(count: number, start: Start): Promise<Started[]> {
+  const cores: Started[] = [];
+  while (cores.length < count) {
+    const core = await start('core', `${HERE}/core.ts`, { PORT: '0', DATABASE_URL: 'sqlite::memory:' }, 'ignore');
+    for (let number = 1; number <= PETS; number++)
+      await post(`${core.urls.core}/v1/pets`, { name: `Rex the ${number}th`, categoryId: number });
+    cores.push(core);
+  }
+  return cores;
+}
+
+async function drive({ child }: Started, wanted: Drive): Promise<HealthyResult> {
+  child.send(wanted);
+  const [result] = (await once(child, 'message')) as [HealthyResult];
+  return result;
+}
+
+/** It gets what processor time the others leave. */
+function startNeighbour(name: Hostile['name'], url: string, { many, over, banned }: Keys) {
+  const hostile: Hostile = { name, url, from: HOSTILE_ADDRESS, keys: { boundless: many[0] as string, over, banned } };
+  const args = atPriority(LAST, [process.execPath, `${HERE}/hostile.ts`]);
+  const child = spawnForRun(name, args, { HOSTILE: JSON.stringify(hostile) }, ['ignore', 'ignore', 'inherit', 'ipc']);
+  setSessionPriority(child.pid as number, LAST);
+  let tally: Record<string, number> = {};
+  child.on('message', (message) => {
+    tally = message as Record<string, number>;
+  });
+  return {
+    stop() {
+      child.kill('SIGKILL');
+      return tally;
+    },
+  };
+}
+
+function watchMemory({ pid, child }: Started) {
+  const read = () => (child.exitCode === null ? usageOf(pid).residentMegabytes : 0);
+  const samples = [read()];
+  const sampling = setInterval(() => samples.push(read()), SAMPLE_EVERY_MS);
+  return {
+    stop() {
+      clearInterval(sampling);
+      samples.push(read());
+      return { begin: samples[0] as number, peak: Math.max(...samples), end: samples.at(-1) as number };
+    },
+  };
+}
+
+async function localDecisions(adminUrl: string): Promise<number> {
+  const { text } = await send(`${adminUrl}/metrics`);
+  const samples = text.matchAll(/^gateway_decisions_total\{[^}]*mode="local"[^}]*\} (\d+)$/gm);
+  return [...samples].reduce((total, [, value]) => total + Number(value), 0);
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+}

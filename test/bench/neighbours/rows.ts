@@ -1,0 +1,70 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { HostileName } from './hostile.ts';
+
+/** What the healthy client is measured beside, in the order of the table. */
+
+/** The processes that a row may disturb by signals. */
+export interface Disturbed {
+  readonly gateway: number;
+  readonly cores: readonly number[];
+}
+
+export interface Row {
+  readonly name: string;
+  readonly title: string;
+  readonly neighbour?: HostileName;
+  readonly cores?: number;
+  /** Where a POST would fail for sure: it reaches a core that does not answer, and is never sent twice. */
+  readonly readsOnly?: boolean;
+  /** Standard output of the gateway is a pipe that nobody reads. */
+  readonly isLogUnread?: boolean;
+  /** 99 % of the waits cannot be short; no error and no local decision are all that is asked for. */
+  readonly isLateByNature?: boolean;
+  /** Runs beside the measured seconds, and is told when they are over. */
+  disturb?(processes: Disturbed, isOver: () => boolean): Promise<void>;
+}
+
+const STALL_MS = 70;
+const STALL_EVERY_MS = 1_000;
+const SILENT_AFTER_MS = 1_000;
+
+/** Stops the gateway for a moment, again and again, as a container at the end of its CPU quota is stopped. */
+async function stall({ gateway }: Disturbed, isOver: () => boolean): Promise<void> {
+  while (!isOver()) {
+    process.kill(gateway, 'SIGSTOP');
+    await sleep(STALL_MS);
+    process.kill(gateway, 'SIGCONT');
+    await sleep(STALL_EVERY_MS - STALL_MS);
+  }
+}
+
+/** One of the cores falls silent: its connections stay open and nothing comes. */
+async function silence({ cores: [core = 0] }: Disturbed, isOver: () => boolean): Promise<void> {
+  await sleep(SILENT_AFTER_MS);
+  process.kill(core, 'SIGSTOP');
+  while (!isOver()) await sleep(50);
+  process.kill(core, 'SIGCONT');
+}
+
+export const ALONE: Row = { name: 'alone', title: 'alone' };
+
+export const ROWS: readonly Row[] = [
+  { name: 'slow-reads', title: 'reads of 2 s, 4 at once', neighbour: 'slow-reads' },
+  { name: 'slow-bodies', title: '500 bodies that come byte by byte', neighbour: 'slow-bodies' },
+  { name: 'endless-bodies', title: '32 bodies without an end, 40 MB/s', neighbour: 'endless-bodies' },
+  { name: 'slow-readers', title: '200 × 32 answers of 100 kB that nobody reads', neighbour: 'slow-readers' },
+  { name: 'keyless', title: 'no key, 5,000/s on 256 connections', neighbour: 'keyless' },
+  { name: 'keyless-pipelined', title: 'no key, 5,000/s pipelined, 1,000 at a time', neighbour: 'keyless-pipelined' },
+  { name: 'long-paths', title: 'no key, 10,000/s pipelined, paths of 1 kB', neighbour: 'long-paths' },
+  { name: 'made-up-keys', title: 'made-up keys, 5,000/s on 10 connections, 64 at a time', neighbour: 'made-up-keys' },
+  { name: 'over-limit', title: 'a key far over its limit, 5,000/s on 64 connections', neighbour: 'over-limit' },
+  { name: 'banned', title: 'a banned key, 5,000/s on 512 connections', neighbour: 'banned' },
+  { name: 'most-headers', title: 'headers, as many and as large as are accepted, 200/s', neighbour: 'most-headers' },
+  { name: 'too-many-headers', title: 'headers beyond that, 200/s', neighbour: 'too-many-headers' },
+  { name: 'idle', title: '1,000 idle connections', neighbour: 'idle' },
+  { name: 'huge-answers', title: 'an answer of 100 MB a second', neighbour: 'huge-answers' },
+  { name: 'stuck-connection', title: 'the core: one connection stuck', neighbour: 'stuck-connection' },
+  { name: 'silent-core', title: 'two cores, one falls silent (reads)', cores: 2, readsOnly: true, disturb: silence },
+  { name: 'unread-log', title: 'the log is not read; no key, 10,000/s', neighbour: 'long-paths', isLogUnread: true },
+  { name: 'stalls', title: 'the gateway stands still for 70 ms each second', isLateByNature: true, disturb: stall },
+];

@@ -1,0 +1,32 @@
+import { sum } from '../../support/statistics.ts';
+import type { Measured } from './measure.ts';
+import type { Row } from './rows.ts';
+
+/** What is asked of every row, held against what was measured. */
+
+/** 99 % of the waits: so many times those of the client alone, and so many milliseconds more. */
+const P99_TIMES = 2;
+const P99_MORE_MS = 5;
+/** The fault that may be the machine's. */
+export const LATE = 'p99';
+/** What a gateway may take for a neighbour: connections, and a heap that grows with its load up to a bound. */
+const MOST_MORE_MEGABYTES = 100;
+
+/** What is wrong with a row; empty where nothing is. */
+export function faultsOf(row: Row, measured: Measured, aloneP99Ms: number): string[] {
+  const { errors, p99Ms, local, residentMegabytes } = measured;
+  const count = sum(Object.values(errors));
+  const isLate = p99Ms > P99_TIMES * aloneP99Ms + P99_MORE_MS && row.isLateByNature !== true;
+  const more = residentMegabytes.peak - residentMegabytes.begin;
+  return [
+    ...(count > 0 ? [`errors: ${listed(errors)}`] : []),
+    ...(isLate ? [LATE] : []),
+    ...(local > 0 ? [`${local} local decisions`] : []),
+    ...(more > MOST_MORE_MEGABYTES ? ['memory'] : []),
+  ];
+}
+
+export const listed = (counts: Readonly<Record<string, number>>): string =>
+  Object.entries(counts)
+    .map(([what, count]) => `${count.toLocaleString('en')} × ${what}`)
+    .join(', ');

@@ -1,0 +1,83 @@
+import { once } from 'node:events';
+import http from 'node:http';
+import net, { type AddressInfo, type Socket } from 'node:net';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+/** An answer of 100 MB passes through: it is never in the gateway as a whole, and holds up nobody else's. */
+
+const HUGE = 100_000_000;
+const PIECE = Buffer.alloc(65_536, 'x');
+/** What the kernel keeps for both connections, and the gateway's own buffers. */
+const MOST_UNDER_WAY = 40_000_000;
+/** Far less than the gateway waits for its core. */
+const MOST_WAIT_MS = 2_000;
+
+let taken = 0;
+const core = await orderlyCore();
+const stack = await startStack({ CORE_URL: core });
+const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+const [greedy, other] = await Promise.all([stack.issueKey(unlimited), stack.issueKey(unlimited)]);
+
+/** Answers in order, a huge one no faster than it is taken. */
+async function orderlyCore(): Promise<string> {
+  const server = http.createServer((request, response) => {
+    if (request.url !== '/v1/pets?huge') return void response.end('[]');
+    taken = 0;
+    response.setHeader('Content-Length', HUGE);
+    pipeline(Readable.from(pieces()), response).catch(() => {});
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  cleanUp(() => server.close().closeAllConnections());
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+function* pieces(): Generator<Buffer> {
+  for (; taken < HUGE; taken += PIECE.length) yield PIECE.subarray(0, HUGE - taken);
+}
+
+/** A client's connection, paused, that has asked for the huge answer. */
+async function askForHuge(): Promise<Socket> {
+  const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1');
+  cleanUp(() => socket.destroy());
+  socket.on('error', () => {});
+  socket.pause();
+  await once(socket, 'connect');
+  socket.write(`GET /v1/pets?huge HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${greedy}\r\nConnection: close\r\n\r\n`);
+  return socket;
+}
+
+/** Waits until the core can send no more for a while. */
+async function untilStill(): Promise<number> {
+  for (let before = -1; before !== taken || taken === 0; await sleep(300)) before = taken;
+  return taken;
+}
+
+async function bytesUntilEnd(socket: Socket): Promise<number> {
+  socket.resume();
+  await once(socket, 'close');
+  return socket.bytesRead;
+}
+
+test('an answer that its client does not read waits in the core, and passes whole once it is read', async () => {
+  const socket = await askForHuge();
+  expect(await untilStill()).toBeLessThan(MOST_UNDER_WAY);
+  const received = await bytesUntilEnd(socket);
+  expect(received).toBeGreaterThan(HUGE);
+  expect(received).toBeLessThan(HUGE + 2_000);
+});
+
+test('others’ reads are not behind a huge answer that its client does not read', async () => {
+  await askForHuge();
+  await untilStill();
+  const startedAt = performance.now();
+  const answers = await Promise.all(Array.from({ length: 20 }, () => send(`${stack.gateway}/v1/pets`, { key: other })));
+  expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
+  expect(performance.now() - startedAt).toBeLessThan(MOST_WAIT_MS);
+});

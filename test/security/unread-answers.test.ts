@@ -1,0 +1,49 @@
+import { once } from 'node:events';
+import net, { type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { startServer } from '../../shared/server.ts';
+import { cleanUp } from '../support/clean-up.ts';
+
+/** Answers that nobody reads fill their connections, and not the memory of the server. */
+
+const MEGABYTE = 1_000_000;
+/** The kernel keeps less than 6 MB of a connection. */
+const UNREAD_BYTES = 8 * MEGABYTE;
+
+const server = await startServer({
+  host: '127.0.0.1',
+  port: 0,
+  onRequest: ({ url = '' }, response) => void response.end(Buffer.alloc(Number(url.slice(1)) * MEGABYTE)),
+  limits: { unreadBytes: UNREAD_BYTES, checkEveryMs: 200 },
+});
+cleanUp(() => server.stop({ graceMs: 0 }));
+
+/** A connection that asks for answers of so many megabytes at once, and reads nothing. */
+async function askFor(...megabytes: readonly number[]): Promise<Socket> {
+  const socket = net.connect(Number(new URL(server.url).port), '127.0.0.1');
+  cleanUp(() => socket.destroy());
+  socket.on('error', () => {});
+  socket.pause();
+  await once(socket, 'connect');
+  socket.write(megabytes.map((size) => `GET /${size} HTTP/1.1\r\nHost: a\r\n\r\n`).join(''));
+  return socket;
+}
+
+/** Reads all that comes until nothing more does. */
+async function readRest(socket: Socket): Promise<number> {
+  socket.resume();
+  for (let before = -1; before !== socket.bytesRead; await sleep(300))
+    before = socket.bytesRead;
+  return socket.bytesRead;
+}
+
+const HELD_MS = 1_500;
+
+test('the connections with the most unread bytes are cut until the rest has room', async () => {
+  const modest = await askFor(7);
+  const greedy = [await askFor(20), await askFor(6, 6, 6)];
+  await sleep(HELD_MS);
+  expect(await readRest(modest)).toBeGreaterThan(7 * MEGABYTE);
+  for (const bytes of await Promise.all(greedy.map(readRest))) expect(bytes).toBeLessThan(6 * MEGABYTE);
+});
