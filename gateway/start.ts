@@ -1,6 +1,6 @@
 import type { ConnectionLimit } from '../shared/connections.ts';
 import { HttpError } from '../shared/errors.ts';
-import type { Logger } from '../shared/logger.ts';
+import { droppedLines, type Logger } from '../shared/logger.ts';
 import { createMetrics, type Metrics } from '../shared/metrics.ts';
 import type { Running } from '../shared/run.ts';
 import { type RunningServer, startServer } from '../shared/server.ts';
@@ -104,7 +104,7 @@ export async function serveClients(
   const limits = { ...DEFAULT_LIMITS, silenceMs: Math.max(35_000, settings.CORE_TIMEOUT_MS + 5_000), ...given };
   const forwarder = createForwarder(settings.CORE_URL, settings.CORE_TIMEOUT_MS);
   const traffic = new Traffic(routes.map(({ operation }) => operation));
-  metrics.counts(() => [...traffic.families(), ...access.counted(), ...forwarder.counted()]);
+  metrics.counts(() => [...traffic.families(), ...access.counted(), ...forwarder.counted(), droppedLines('gateway')]);
   exposeState(metrics, access, forwarder);
   const tunnels = new Tunnels(access.keys, limits.webSocketIdleMs);
   const allowance = new AddressAllowance();
