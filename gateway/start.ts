@@ -7,6 +7,7 @@ import { type RunningServer, startServer } from '../shared/server.ts';
 import { DEFAULT_LIMITS, type ServerLimits } from '../shared/server-limits.ts';
 import { createService } from '../shared/service.ts';
 import { AddressAllowance } from './access/address-allowance.ts';
+import { redactApiKeys } from './access/credential.ts';
 import type { Access } from './access/limiter.ts';
 import { memoryAccess } from './access/memory/access.ts';
 import { PlanBook } from './access/plan-book.ts';
@@ -180,6 +181,8 @@ export async function serveOperators(
         ],
       },
       logger,
+      logsAs: 'operator request',
+      redact: redactApiKeys,
       token: settings.ADMIN_TOKEN ?? (await keptToken(settings.DATA_DIR)),
       guard: new OperatorsGuard(settings.ADMIN_HOST, (request) => networkOf(clientAddress(request, trustedProxies))),
       ...about,
