@@ -1,5 +1,5 @@
 import { HttpError } from '../shared/errors.ts';
-import type { Logger } from '../shared/logger.ts';
+import { droppedLines, type Logger } from '../shared/logger.ts';
 import { createMetrics, type Metrics } from '../shared/metrics.ts';
 import type { Running } from '../shared/run.ts';
 import { startServer } from '../shared/server.ts';
@@ -19,6 +19,7 @@ const MAX_HEADER_BYTES = 32_768;
 /** Wires the core: store, then operations, then server; stops in reverse. */
 export async function startCore(settings: CoreSettings, logger: Logger): Promise<Running> {
   const metrics = createMetrics('core');
+  metrics.counts(() => [droppedLines('core')]);
   const store = await openStore(settings.DATABASE_URL, metrics);
   const stopForgetting = forgetRegularly(store, logger);
   const onRequest = createService({

@@ -32,7 +32,7 @@ export function decide(
   // By its secret: an id alone is no secret, and who knows it could use up another's share.
   if (!admission.enter(credential.digest)) {
     exchange.outcome = 'shed';
-    throw unavailable();
+    throw unavailable('Too many requests are under way.');
   }
   exchange.shareOf = credential.digest;
   return limiter.decide(credential);
@@ -42,16 +42,18 @@ export function decide(
  * The 401, 429 or 503 that follows from a verdict; undefined where it lets the request through.
  */
 export function refusalOf(allowance: AddressAllowance, exchange: Exchange, verdict: Verdict): HttpError | undefined {
-  exchange.decidedAt = performance.now();
-  exchange.outcome = verdict.outcome;
+  if (isDecision(verdict)) exchange.decidedAt = performance.now();
   switch (verdict.outcome) {
     case 'undecided':
+      exchange.outcome = 'unusable';
       return new AccessUnavailable(`The key's data is ${verdict.reason}.`);
     case 'unauthorized':
       exchange.outcome = verdict.reason;
+      exchange.mode = verdict.mode;
       exchange.standing = allowance.charge(exchange.address);
       return exchange.standing.outcome === 'refused' ? RATE_LIMITED : UNAUTHORIZED;
     default:
+      exchange.outcome = verdict.outcome;
       exchange.standing = verdict;
       exchange.plan = verdict.plan;
       if (verdict.mode === 'local') exchange.mode = 'local';
@@ -61,3 +63,7 @@ export function refusalOf(allowance: AddressAllowance, exchange: Exchange, verdi
       return verdict.outcome === 'refused' ? RATE_LIMITED : undefined;
   }
 }
+
+/** Whether anybody was asked, and had an answer. */
+const isDecision = (verdict: Verdict): boolean =>
+  verdict.outcome === 'unauthorized' ? verdict.reason !== 'malformed' : verdict.outcome !== 'undecided';

@@ -5,6 +5,7 @@ import { type Trace, traceOf } from '../shared/trace.ts';
 import { redactApiKeys } from './access/credential.ts';
 import type { Standing } from './access/verdict.ts';
 import type { GatewayRoute } from './routes.ts';
+import type { Outcome } from './traffic/outcomes.ts';
 
 /** nginx's number for a client that left before its answer was complete; never sent, so nobody is blamed for it. */
 const CLIENT_CLOSED_REQUEST = 499;
@@ -34,7 +35,7 @@ export class Exchange {
   shareOf: string | undefined;
   plan: string | undefined;
   /** How the decision went, or why there was none. */
-  outcome: string | undefined;
+  outcome: Outcome | undefined;
   /** Set where the decision was not taken in Redis. */
   mode: 'local' | undefined;
   /** What would have been answered, had the plan of the key not been in shadow mode. */

@@ -76,7 +76,7 @@ export function createGateway(parts: GatewayParts): Gateway {
 
   function fail(exchange: Exchange, thrown: unknown): void {
     const error = toHttpError(thrown);
-    if (thrown instanceof AccessUnavailable) exchange.outcome = 'undecided';
+    if (thrown instanceof AccessUnavailable) exchange.outcome ??= 'unavailable';
     // Who is refused before a decision pays from its address's allowance; who meets a fault of ours does not.
     if (exchange.standing === undefined && error.status < 500) parts.allowance.charge(exchange.address);
     exchange.standing ??= parts.allowance.look(exchange.address);

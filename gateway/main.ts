@@ -8,8 +8,7 @@ import { startGateway } from './start.ts';
 
 await run(async () => {
   const settings = readGatewaySettings(process.env);
-  const isShared = settings.WORKERS > 1;
-  const logger = createLogger('gateway', settings.LOG_LEVEL, { worker: workerNumber(), isShared });
-  const start = cluster.isWorker ? startWorker : isShared ? startPrimary : startGateway;
+  const logger = createLogger('gateway', settings.LOG_LEVEL, workerNumber());
+  const start = cluster.isWorker ? startWorker : settings.WORKERS > 1 ? startPrimary : startGateway;
   return { running: await start(settings, logger), logger };
 });

@@ -47,7 +47,7 @@ export function tunnelTo(parts: PassOnParts, upgrade: Upgrade): PassOn {
   return async (exchange, request) => {
     checkHandshake(exchange.request);
     if (request.hasBody) throw takesNoBody();
-    if (parts.tunnels.stopped) throw unavailable();
+    if (parts.tunnels.stopped) throw unavailable('The gateway is stopping.');
     const asked = {
       origin: parts.forwarder.nextOrigin(),
       target: request.target,

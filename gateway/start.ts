@@ -1,12 +1,13 @@
 import type { ConnectionLimit } from '../shared/connections.ts';
 import { HttpError } from '../shared/errors.ts';
-import type { Logger } from '../shared/logger.ts';
+import { droppedLines, type Logger } from '../shared/logger.ts';
 import { createMetrics, type Metrics } from '../shared/metrics.ts';
 import type { Running } from '../shared/run.ts';
 import { type RunningServer, startServer } from '../shared/server.ts';
 import { DEFAULT_LIMITS, type ServerLimits } from '../shared/server-limits.ts';
 import { createService } from '../shared/service.ts';
 import { AddressAllowance } from './access/address-allowance.ts';
+import { redactApiKeys } from './access/credential.ts';
 import type { Access } from './access/limiter.ts';
 import { memoryAccess } from './access/memory/access.ts';
 import { PlanBook } from './access/plan-book.ts';
@@ -104,7 +105,7 @@ export async function serveClients(
   const limits = { ...DEFAULT_LIMITS, silenceMs: Math.max(35_000, settings.CORE_TIMEOUT_MS + 5_000), ...given };
   const forwarder = createForwarder(settings.CORE_URL, settings.CORE_TIMEOUT_MS);
   const traffic = new Traffic(routes.map(({ operation }) => operation));
-  metrics.counts(() => [...traffic.families(), ...access.counted(), ...forwarder.counted()]);
+  metrics.counts(() => [...traffic.families(), ...access.counted(), ...forwarder.counted(), droppedLines('gateway')]);
   exposeState(metrics, access, forwarder);
   const tunnels = new Tunnels(access.keys, limits.webSocketIdleMs);
   const allowance = new AddressAllowance();
@@ -180,6 +181,8 @@ export async function serveOperators(
         ],
       },
       logger,
+      logsAs: 'operator request',
+      redact: redactApiKeys,
       token: settings.ADMIN_TOKEN ?? (await keptToken(settings.DATA_DIR)),
       guard: new OperatorsGuard(settings.ADMIN_HOST, (request) => networkOf(clientAddress(request, trustedProxies))),
       ...about,

@@ -55,7 +55,7 @@ export class HttpError extends Error {
 }
 
 /** Something that we need is away: worth another try in a second. */
-export const unavailable = (cause?: unknown): HttpError =>
+export const unavailable = (cause: unknown): HttpError =>
   new HttpError('unavailable', undefined, { cause, headers: ['Retry-After', '1'] });
 
 /** A 405 names the methods that are allowed (RFC 9110 §15.5.6); `headers` go beside that. */

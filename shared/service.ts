@@ -1,10 +1,11 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { carriesToken } from './bearer.ts';
-import { errorBody, HttpError, toHttpError } from './errors.ts';
-import { requestIdOf } from './headers.ts';
+import { errorBody, HttpError, toHttpError, unavailable } from './errors.ts';
+import { CALLER_ID, requestIdOf } from './headers.ts';
 import { toJson } from './json.ts';
 import type { Logger } from './logger.ts';
 import type { Metrics } from './metrics.ts';
+import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from './request-log.ts';
 import { createRouter, type Route } from './routes.ts';
 import { traceOf } from './trace.ts';
 
@@ -37,12 +38,18 @@ export interface ServiceRoute<Parts> extends Route {
   readonly operation: Operation<Parts>;
   /** Whether it is answered without a token. */
   readonly isOpen?: boolean;
+  /** Whether machines ask it again and again, so that only its failures are worth a line in the log. */
+  readonly isRoutine?: boolean;
 }
 
 export interface ServiceOptions<Parts> {
   readonly routes: readonly ServiceRoute<Parts>[];
   readonly parts: Parts;
   readonly logger: Logger;
+  /** What its lines in the log are called: `request` in a service of its own. */
+  readonly logsAs?: string;
+  /** Takes out what must not stand in a log. */
+  readonly redact?: (text: string) => string;
   readonly metrics: Metrics;
   /** When set, every request but those for open routes must carry it as its bearer token. */
   readonly token: string | undefined;
@@ -62,47 +69,67 @@ export interface Guard {
 }
 
 export function createService<Parts>(options: ServiceOptions<Parts>): RequestListener {
-  const { parts, logger, metrics, token, guard, check } = options;
+  const { parts, logger, logsAs = 'request', redact = (text) => text, metrics, token, guard, check } = options;
   const routes = [...options.routes, ...ownRoutes<Parts>(metrics, check)];
   const router = createRouter(routes);
   const open = new Set(routes.filter(({ isOpen }) => isOpen).map(({ path }) => path));
   const answered = metrics.requests();
 
-  async function answer(
-    request: IncomingMessage,
-    response: ServerResponse,
-    told: { operation: string },
-  ): Promise<Answer> {
+  async function answer(request: IncomingMessage, response: ServerResponse, told: Told<Parts>): Promise<Answer> {
     guard?.admit(request);
     const [path, search] = splitTarget(request.url ?? '');
     if (token !== undefined && !open.has(path)) checkToken(request, token, guard);
     const match = router.find(request.method ?? '', path);
-    told.operation = match.route.name;
+    told.route = match.route;
     const query = new URLSearchParams(search);
     return await match.route.operation({ parts, request, response, params: match.params, path, query });
   }
 
-  function refusal(thrown: unknown, request: IncomingMessage, response: ServerResponse, requestId: string): Answer {
-    const error = toHttpError(thrown);
-    if (error.code === 'internal_error') {
-      logger.error({ requestId, traceId: traceOf(request).id, err: error.cause }, 'request failed');
-    }
-    if (!request.complete) response.shouldKeepAlive = false;
-    const challenge = error.status === 401 ? ['WWW-Authenticate', 'Bearer'] : [];
-    return { status: error.status, json: errorBody(error), headers: [...challenge, ...error.headers] };
+  function log(request: IncomingMessage, status: number, { requestId, startedAt, route, error }: Told<Parts>): void {
+    const caller = request.headers[CALLER_ID];
+    const line = {
+      requestId,
+      traceId: traceOf(request).id,
+      method: request.method,
+      path: redact(splitTarget(request.url ?? '')[0]).slice(0, MAX_LOGGED_PATH),
+      operation: route?.name,
+      status,
+      code: error?.code,
+      callerId: typeof caller === 'string' ? redact(caller).slice(0, MAX_LOGGED_CALLER) : undefined,
+      durationMs: millisecondsSince(startedAt),
+    };
+    logRequest(logger, line, { message: logsAs, error, isRoutine: route?.isRoutine });
   }
 
   return async (request, response) => {
-    const startedAt = performance.now();
-    const requestId = requestIdOf(request);
-    const told = { operation: 'none' };
+    const requestId = requestIdOf(request, (id) => redact(id) === id);
+    const told: Told<Parts> = { requestId, startedAt: performance.now(), route: undefined, error: undefined };
     try {
       send(response, await answer(request, response, told), requestId);
     } catch (thrown) {
-      send(response, refusal(thrown, request, response, requestId), requestId);
+      told.error = toHttpError(thrown);
+      send(response, refusal(told.error, request, response), requestId);
     }
-    answered(told.operation, response.statusCode, (performance.now() - startedAt) / 1_000);
+    const { statusCode } = response;
+    answered(told.route?.name ?? 'none', statusCode, (performance.now() - told.startedAt) / 1_000);
+    log(request, statusCode, told);
   };
+}
+
+const MAX_LOGGED_CALLER = 64;
+
+/** What is learned of a request on the way. */
+interface Told<Parts> {
+  readonly requestId: string;
+  readonly startedAt: number;
+  route: ServiceRoute<Parts> | undefined;
+  error: HttpError | undefined;
+}
+
+function refusal(error: HttpError, request: IncomingMessage, response: ServerResponse): Answer {
+  if (!request.complete) response.shouldKeepAlive = false;
+  const challenge = error.status === 401 ? ['WWW-Authenticate', 'Bearer'] : [];
+  return { status: error.status, json: errorBody(error), headers: [...challenge, ...error.headers] };
 }
 
 function checkToken(request: IncomingMessage, token: string, guard: Guard | undefined): void {
@@ -117,7 +144,7 @@ function checkToken(request: IncomingMessage, token: string, guard: Guard | unde
 function ownRoutes<Parts>(metrics: Metrics, check: () => Promise<void>): ServiceRoute<Parts>[] {
   const livez: Operation<Parts> = async () => ({ status: 200, body: { status: 'alive' } });
   const readyz: Operation<Parts> = async () => {
-    await check();
+    await check().catch(notReady);
     return { status: 200, body: { status: 'ready' } };
   };
   const exposition: Operation<Parts> = async () => {
@@ -125,10 +152,15 @@ function ownRoutes<Parts>(metrics: Metrics, check: () => Promise<void>): Service
     return { status: 200, json: text, headers: ['Content-Type', type] };
   };
   return [
-    { name: 'livez', method: 'GET', path: '/livez', operation: livez, isOpen: true },
-    { name: 'readyz', method: 'GET', path: '/readyz', operation: readyz, isOpen: true },
-    { name: 'metrics', method: 'GET', path: '/metrics', operation: exposition, isOpen: true },
+    { name: 'livez', method: 'GET', path: '/livez', operation: livez, isOpen: true, isRoutine: true },
+    { name: 'readyz', method: 'GET', path: '/readyz', operation: readyz, isOpen: true, isRoutine: true },
+    { name: 'metrics', method: 'GET', path: '/metrics', operation: exposition, isOpen: true, isRoutine: true },
   ];
+}
+
+/** A service that cannot work for a reason unknown to it is not ready all the same. */
+function notReady(fault: unknown): never {
+  throw fault instanceof HttpError ? fault : unavailable(fault);
 }
 
 function splitTarget(target: string): [path: string, search: string] {

@@ -71,7 +71,7 @@ export class KnownKeys {
     // What was used in an outage is counted nowhere: its marks would only take room.
     if (decided.state !== undefined)
       this.#keys.set(credential.name, { ...known, state: { ...decided.state, usage: UNUSED } });
-    return 'buckets' in decided.verdict ? { ...decided.verdict, mode: 'local' } : decided.verdict;
+    return decided.verdict.outcome === 'undecided' ? decided.verdict : { ...decided.verdict, mode: 'local' };
   }
 }
 

@@ -37,6 +37,8 @@ export interface Decision extends Standing {
 export interface Unauthorized {
   readonly outcome: 'unauthorized';
   readonly reason: 'malformed' | 'unknown' | 'disabled' | 'expired';
+  /** Set where the decision was taken here, from what Redis last said. */
+  readonly mode?: 'local';
 }
 
 /** No decision is possible: the key's data has no usable limits, or is not what a key's data looks like. */

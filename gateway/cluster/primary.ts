@@ -1,5 +1,6 @@
+import { sumOf } from '../../shared/counts.ts';
 import { HttpError } from '../../shared/errors.ts';
-import type { Logger } from '../../shared/logger.ts';
+import { droppedLines, type Logger } from '../../shared/logger.ts';
 import { createMetrics } from '../../shared/metrics.ts';
 import type { Running } from '../../shared/run.ts';
 import type { GatewaySettings } from '../config.ts';
@@ -15,7 +16,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   const countCrash = metrics.counter('gateway_worker_crashes_total', 'Workers that ended without being asked to.');
   const workers = new Workers(settings.WORKERS, logger, countCrash);
   metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
-  metrics.counts(() => workers.counted());
+  metrics.counts(() => sumOf([workers.counted(), [droppedLines('gateway')]]));
   process.on('SIGHUP', () => workers.renew());
 
   const access = await openAccess(settings, logger);

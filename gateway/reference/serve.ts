@@ -27,7 +27,7 @@ export async function serveReference(
   { allowance, draftFields }: ServeOptions,
 ): Promise<void> {
   exchange.standing = allowance.charge(exchange.address);
-  exchange.outcome = exchange.standing.outcome;
+  exchange.outcome = 'reference';
   if (exchange.standing.outcome === 'refused') throw new HttpError('rate_limit_exceeded');
   if (asked.method !== 'GET' && asked.method !== 'HEAD') throw methodNotAllowed('GET, HEAD');
   exchange.route = file;

@@ -1,37 +1,30 @@
 import { Distribution, type Family, Label, Tally } from '../../shared/counts.ts';
 import { PLAN_NAMES } from '../access/plans.ts';
 import type { Exchange } from '../exchange.ts';
+import {
+  DECISION_OUTCOMES,
+  type DecisionOutcome,
+  isNoDecision,
+  NO_DECISION_REASONS,
+  type NoDecisionReason,
+  ON_NO_PLAN,
+  ON_PLANS,
+  type Outcome,
+} from './outcomes.ts';
 
 /**
  * What clients asked and what became of it, as running totals. Every answer adds to a few numbers in place; no label can take
  * a value that is not listed here, so neither keys nor paths nor addresses ever get into one.
  */
 
-/** Of a decision; the first where none could be had. `shed` was turned away before one, the last four are no good key. */
-export const OUTCOMES = [
-  'undecided',
-  'admitted',
-  'refused_minute',
-  'refused_day',
-  'banned',
-  'shed',
-  'malformed',
-  'unknown',
-  'disabled',
-  'expired',
-] as const;
-export type Outcome = (typeof OUTCOMES)[number];
-
-/** Of a key whose plan is known. */
-const BY_PLAN = ['admitted', 'refused_minute', 'refused_day', 'banned'] as const;
-
 export const MODES = ['shared', 'local'] as const;
 
 /** Where no key was found, or no operation. */
 export const NONE = 'none';
 
-/** By the family's name, for whoever reads totals. */
+/** By the families' names, for whoever reads totals. */
 export const DECISIONS = 'gateway_decisions_total';
+export const WITHOUT_DECISION = 'gateway_requests_without_decision_total';
 
 const FIRST_STATUS = 100;
 /** RFC 9110 §15; what a core may say beyond that is `other`. */
@@ -44,10 +37,12 @@ const DECISION_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.
 export class Traffic {
   readonly #operation: Label;
   readonly #plan = new Label('plan', [NONE, ...PLAN_NAMES]);
-  readonly #outcome = new Label('outcome', OUTCOMES);
+  readonly #outcome = new Label('outcome', DECISION_OUTCOMES);
+  readonly #reason = new Label('reason', NO_DECISION_REASONS);
   readonly #mode = new Label('mode', MODES);
   readonly #requests: Tally;
   readonly #decisions: Tally;
+  readonly #withoutDecision: Tally;
   readonly #shadowRefusals: Tally;
   readonly #requestSeconds: Distribution;
   readonly #decisionSeconds: Distribution;
@@ -61,20 +56,25 @@ export class Traffic {
       this.#plan,
     );
     this.#decisions = new Tally(
-      { name: DECISIONS, help: 'Decisions on requests, by outcome, plan and whether Redis took them.' },
+      { name: DECISIONS, help: 'Decisions that were taken, by outcome, plan and whether Redis took them.' },
       this.#outcome,
       this.#plan,
       this.#mode,
+    );
+    this.#withoutDecision = new Tally(
+      { name: WITHOUT_DECISION, help: 'Requests that were answered without a decision, by the reason.' },
+      this.#reason,
     );
     this.#shadowRefusals = new Tally(
       { name: 'gateway_shadow_refusals_total', help: 'Requests that a plan in shadow mode let through, by plan.' },
       this.#plan,
     );
     for (const plan of PLAN_NAMES) this.#shadowRefusals.declare(plan);
-    for (const outcome of OUTCOMES) {
-      if (!isByPlan(outcome)) this.#decisions.declare(outcome, NONE, 'shared');
-      else for (const plan of PLAN_NAMES) for (const mode of MODES) this.#decisions.declare(outcome, plan, mode);
+    for (const mode of MODES) {
+      for (const outcome of ON_NO_PLAN) this.#decisions.declare(outcome, NONE, mode);
+      for (const outcome of ON_PLANS) for (const plan of PLAN_NAMES) this.#decisions.declare(outcome, plan, mode);
     }
+    for (const reason of NO_DECISION_REASONS) this.#withoutDecision.declare(reason);
     this.#requestSeconds = new Distribution(
       {
         name: 'gateway_request_duration_seconds',
@@ -101,25 +101,34 @@ export class Traffic {
     if (exchange.shadow !== undefined) this.#shadowRefusals.add(plan);
     if (exchange.decidedAt !== undefined)
       this.#decisionSeconds.observe((exchange.decidedAt - exchange.startedAt) / 1_000);
-    if (exchange.outcome !== undefined)
-      this.#decisions.add(this.#outcome.positionOf(outcomeOf(exchange)), plan, this.#mode.positionOf(exchange.mode));
+    const outcome = exchange.outcome ?? reasonOf(exchange);
+    if (isNoDecision(outcome)) this.#withoutDecision.add(this.#reason.positionOf(outcome));
+    else {
+      const decided = this.#outcome.positionOf(decisionOf(outcome, exchange));
+      this.#decisions.add(decided, plan, this.#mode.positionOf(exchange.mode));
+    }
   }
 
   /** To be called for a connection that brought no request and was answered all the same. */
   unusable(status: number): void {
     this.#requests.add(0, positionOfStatus(status), 0);
+    this.#withoutDecision.add(this.#reason.positionOf('invalid' satisfies NoDecisionReason));
   }
 
   families(): Family[] {
-    const all = [this.#requests, this.#decisions, this.#shadowRefusals, this.#requestSeconds, this.#decisionSeconds];
-    return all.map((one) => one.family());
+    const counters = [this.#requests, this.#decisions, this.#withoutDecision, this.#shadowRefusals];
+    return [...counters, this.#requestSeconds, this.#decisionSeconds].map((one) => one.family());
   }
 }
 
-const isByPlan = (outcome: string): boolean => (BY_PLAN as readonly string[]).includes(outcome);
+/** Why a request of which nothing is known came to no decision. */
+function reasonOf({ error }: Exchange): NoDecisionReason {
+  if (error === undefined) return 'left';
+  return error.status < 500 ? 'invalid' : 'failed';
+}
 
 /** A refusal, by the bucket that keeps the client waiting longest: that of the day, where it is empty. */
-function outcomeOf({ outcome, standing }: Exchange): string | undefined {
+function decisionOf(outcome: Exclude<Outcome, NoDecisionReason>, { standing }: Exchange): DecisionOutcome {
   if (outcome !== 'refused') return outcome;
   const day = standing?.buckets[1];
   return day !== undefined && day.tokens < 1 ? 'refused_day' : 'refused_minute';

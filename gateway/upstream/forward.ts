@@ -105,7 +105,8 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
 
   function begin(core: Core, response: ServerResponse) {
     if (response.destroyed) throw new ClientGone();
-    if (core.limit.inFlight >= MAX_IN_FLIGHT) throw unavailable();
+    if (core.limit.inFlight >= MAX_IN_FLIGHT)
+      throw unavailable(`${MAX_IN_FLIGHT} requests are under way to ${core.origin}.`);
     const askedAt = performance.now();
     core.limit.inFlight += 1;
     return {

@@ -115,7 +115,7 @@ test("the core's line about a request has the trace that the gateway passed on",
   const owner = await whole.issueKey();
   const headers = { traceparent: GIVEN, 'x-request-id': 'failing' };
   expect((await send(`${whole.gateway}/v1/store/orders`, { key: owner, headers })).status).toBe(500);
-  const failed = whole.log.filter(({ msg }) => msg === 'request failed');
+  const failed = whole.coreLog.filter(({ level }) => level === 50);
   expect(failed).toEqual([expect.objectContaining({ requestId: 'failing', traceId: ID })]);
 });
 

@@ -24,7 +24,7 @@ const coreRequests = (operation: string, status: string) =>
   `core_requests_total{operation="${operation}",status="${status}",instance="c"}`;
 const decidedWithin = (le: string) => `gateway_decision_duration_seconds_bucket{instance="a",le="${le}"}`;
 const FULL = 'gateway_upstream_errors_total{instance="a",core="http://c",kind="full"}';
-const SHED = 'gateway_decisions_total{instance="a",outcome="shed",plan="none",mode="shared"}';
+const SHED = 'gateway_requests_without_decision_total{instance="a",reason="shed"}';
 const UNREACHABLE = 'gateway_upstream_errors_total{instance="a",core="http://c",kind="unreachable"}';
 const LAG = 'nodejs_eventloop_lag_max_seconds{job="gateway",instance="a"}';
 const STORE_ERRORS = 'core_store_errors_total{instance="c",kind="unavailable"}';

@@ -8,7 +8,7 @@ import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { post, send, sendBytes } from '../support/http.ts';
 import { readableLog } from '../support/log.ts';
-import { eventuallyScraped, scrape } from '../support/metrics.ts';
+import { eventuallyScraped, type Scrape, scrape } from '../support/metrics.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -16,6 +16,8 @@ import { type Stack, startStack } from '../support/stack.ts';
 const { url: REDIS_URL, redis } = await emptyDatabase();
 const WITH_REDIS = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };
 const UNKNOWN_KEY = 'as_0000000000000_nobody-has-this-key';
+
+const WITHOUT = 'gateway_requests_without_decision_total';
 
 const decisions = (stack: Stack, labels: Record<string, string>) =>
   eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_decisions_total', labels));
@@ -46,7 +48,7 @@ test('requests are counted by operation, status and plan; unknown paths are one'
   const metrics = await scrape(stack.adminUrl);
   expect(metrics.sum('gateway_request_duration_seconds_count')).toBe(24);
   expect(metrics.sum('gateway_request_duration_seconds_count', { operation: 'none' })).toBe(21);
-  expect(metrics.sum('gateway_decision_duration_seconds_count')).toBe(24);
+  expect(metrics.sum('gateway_decision_duration_seconds_count')).toBe(23);
   expect(metrics.sum('gateway_request_duration_seconds_sum')).toBeGreaterThan(
     metrics.sum('gateway_decision_duration_seconds_sum') as number,
   );
@@ -82,7 +84,6 @@ test('decisions are counted by outcome and plan, refusals by the limit that they
     'admitted free shared 1',
     'banned free shared 2',
     'disabled none shared 1',
-    'malformed none shared 1',
     'refused_day business shared 1',
     'refused_minute enterprise shared 2',
     'refused_minute free shared 2',
@@ -90,9 +91,35 @@ test('decisions are counted by outcome and plan, refusals by the limit that they
   ]);
   const metrics = await scrape(stack.adminUrl);
   expect(metrics.sum('gateway_bans_active')).toBe(1);
-  // All but the malformed key, and the ban that was remembered.
+  // All but the ban that was remembered.
   expect(metrics.sum('gateway_redis_batch_size_sum')).toBe(12);
   expect(metrics.sum('gateway_redis_call_duration_seconds_count')).toBe(metrics.sum('gateway_redis_batch_size_count'));
+  await redis.flushdb();
+});
+
+test('a request that needs or has no decision is counted apart, by the reason, and each request once', async () => {
+  const stack = await startStack(WITH_REDIS);
+  const key = await stack.issueKey();
+  const unusable = await stack.issueKey();
+  await redis.hset(`gateway:key:{${idOf(unusable)}}`, 'plan', 'no-plan');
+  const ask = (path: string, bearer?: string) => send(stack.gateway + path, { key: bearer });
+  await ask('/v1/pets', key);
+  await ask('/docs/');
+  await ask('/v1/pets');
+  await ask('/v1/pets', UNKNOWN_KEY);
+  await ask('/v1//pets', key);
+  await sendBytes(stack.gateway, 'GARBAGE\r\n\r\n');
+  await ask('/v1/pets', unusable);
+  const shown = (metrics: Scrape, name: string) =>
+    metrics
+      .series(name)
+      .filter(({ value }) => value > 0)
+      .map(({ labels: { outcome, reason, mode }, value }) => `${outcome ?? reason} ${mode ?? '-'} ${value}`)
+      .sort();
+  await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_requests_total')).toBe(7);
+  const metrics = await scrape(stack.adminUrl);
+  expect(shown(metrics, 'gateway_decisions_total')).toEqual(['admitted shared 1']);
+  expect(shown(metrics, WITHOUT)).toEqual(['invalid - 2', 'malformed - 2', 'reference - 1', 'unusable - 1']);
   await redis.flushdb();
 });
 
@@ -117,7 +144,7 @@ test('a ban is counted as long as it runs, with the embedded limiter too', async
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_bans_active')).toBe(0);
 });
 
-test('while Redis is away, decisions are counted as local, and keys that were not seen before as undecided', async () => {
+test('while Redis is away, decisions are counted as local, and keys that were not seen before have none', async () => {
   const server = await startRedisServer();
   cleanUp(() => server.stop());
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
@@ -133,7 +160,7 @@ test('while Redis is away, decisions are counted as local, and keys that were no
     .toBe(1);
   expect([await ask(seen), await ask(unseen)]).toEqual([200, 503]);
   await decisions(stack, { outcome: 'admitted', plan: 'pro', mode: 'local' }).toBeGreaterThan(0);
-  await decisions(stack, { outcome: 'undecided', plan: 'none' }).toBe(1);
+  await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum(WITHOUT, { reason: 'unavailable' })).toBe(1);
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_plans_readable')).toBe(0);
 
   await server.restart();

@@ -97,6 +97,6 @@ test('past the allowance of the address even the page is refused, and a key stil
   expect((await send(`${stack.gateway}/v1/pets`, { key })).headers['x-ratelimit-remaining']).toBe('59');
   expect(stack.log.find(({ path }) => path === '/docs/')).toMatchObject({
     operation: 'reference',
-    outcome: 'admitted',
+    outcome: 'reference',
   });
 });

@@ -18,7 +18,9 @@ export interface Stack {
   readonly core: string;
   readonly adminUrl: string;
   readonly directory: string;
+  /** The gateway's, and the core's. */
   readonly log: LogLine[];
+  readonly coreLog: LogLine[];
   /** A call of the admin API. */
   admin(method: string, path: string, body?: unknown): Promise<Answer>;
   /** Issues a key and gives the whole of it. */
@@ -47,10 +49,10 @@ export async function startStack(
   routes?: readonly GatewayRoute[],
 ): Promise<Stack> {
   const directory = environment.DATA_DIR ?? (await temporaryFolder());
-  const { logger, lines } = readableLog();
+  const [{ logger, lines }, coreLog] = [readableLog(), readableLog()];
   const core = await startCore(
     readCoreSettings({ DATABASE_URL: `sqlite:${directory}/store.db`, ...environment, PORT: '0' }),
-    logger,
+    coreLog.logger,
   );
   const settings = {
     CORE_URL: core.addresses.core,
@@ -80,6 +82,7 @@ export async function startStack(
     adminUrl,
     directory,
     log: lines,
+    coreLog: coreLog.lines,
     admin,
     async issueKey(key = {}) {
       const created = await admin('POST', '/keys', { name: 'test', plan: 'free', ...key });

@@ -1,0 +1,44 @@
+import { execFileSync } from 'node:child_process';
+import { closeSync, constants, openSync, readSync } from 'node:fs';
+import { cleanUp } from './clean-up.ts';
+import { temporaryFolder } from './stack.ts';
+
+/** A pipe as a shell makes it. It is read as fast as told, from the start not at all. */
+export interface LogPipe {
+  /** What a process takes as its standard output. */
+  readonly end: number;
+  /** @param bytes every five milliseconds */
+  read(bytes: number): void;
+  text(): string;
+}
+
+/** Gone after the test, or after its file. */
+export async function logPipe(): Promise<LogPipe> {
+  const path = `${await temporaryFolder()}/log`;
+  execFileSync('mkfifo', [path]);
+  const end = openSync(path, constants.O_RDWR);
+  const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  const chunk = Buffer.alloc(65_536);
+  let length = 0;
+  let text = '';
+  const read = () => {
+    try {
+      text += chunk.toString('latin1', 0, readSync(reader, chunk, { length }));
+    } catch {
+      // Nothing there: EAGAIN.
+    }
+  };
+  const timer = setInterval(() => length > 0 && read(), 5);
+  cleanUp(() => {
+    clearInterval(timer);
+    closeSync(reader);
+    closeSync(end);
+  });
+  return {
+    end,
+    read(bytes) {
+      length = Math.min(bytes, chunk.length);
+    },
+    text: () => text,
+  };
+}
