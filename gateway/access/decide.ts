@@ -120,7 +120,12 @@ function nextBan(state: KeyState, limits: AllLimits, now: number): Pick<KeyState
   return { bans, bannedUntil: now + Math.min(length, LONGEST_BAN) };
 }
 
-function unauthorized(record: KeyRecord, digest: string, now: number): Unauthorized['reason'] | undefined {
+/** Why a key opens nothing with the secret of this digest; undefined where it does. */
+export function unauthorized(
+  record: Omit<KeyRecord, 'plan'>,
+  digest: string,
+  now: number,
+): Unauthorized['reason'] | undefined {
   const isOld = digest === record.oldSecret && (record.oldSecretUntil ?? 0) > now;
   if (digest !== record.secret && !isOld) return 'unknown';
   return endOf(record, now);
