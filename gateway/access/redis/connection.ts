@@ -30,12 +30,13 @@ export const failFast = (timeoutMs: number) =>
     maxRetriesPerRequest: 0,
     commandTimeout: timeoutMs,
     connectTimeout: CONNECT_TIMEOUT_MS,
+    socketTimeout: Math.max(SILENT_MS, 2 * timeoutMs),
     maxLoadingRetryTime: LOADING_RETRY_MS,
   }) satisfies RedisOptions;
 
 /** What every connection does from when it is made: to be called before it connects. */
 export function prepare(redis: Redis): void {
-  endWhenSilent(redis, Math.max(SILENT_MS, 2 * (redis.options.commandTimeout ?? 0)));
+  endWhenSilent(redis);
   loadOnConnect(redis);
 }
 
