@@ -28,6 +28,7 @@ export function decide(
   const token = bearerToken(authorization);
   const credential = token === undefined ? undefined : parseApiKey(token);
   if (credential === undefined) return MALFORMED;
+  exchange.credential = credential;
   exchange.keyId = credential.id;
   // By its secret: an id alone is no secret, and who knows it could use up another's share.
   if (!admission.enter(credential.digest)) {

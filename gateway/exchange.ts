@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpError } from '../shared/errors.ts';
 import { requestIdOf } from '../shared/headers.ts';
 import { type Trace, traceOf } from '../shared/trace.ts';
-import { redactApiKeys } from './access/credential.ts';
+import { type Credential, redactApiKeys } from './access/credential.ts';
 import type { Standing } from './access/verdict.ts';
 import type { GatewayRoute } from './routes.ts';
 import type { Outcome } from './traffic/outcomes.ts';
@@ -31,6 +31,8 @@ export class Exchange {
   route: GatewayRoute | undefined;
   /** The public part of a key that was presented, whether it opened anything or not. */
   keyId: string | undefined;
+  /** What was presented, where it has the form of a key. It holds a digest: no log may have it. */
+  credential: Credential | undefined;
   /** Whose share of the gateway's capacity it takes, while it does. */
   shareOf: string | undefined;
   plan: string | undefined;

@@ -2,6 +2,7 @@ import { readJsonBytes, takesNoBody } from '../shared/body.ts';
 import { unavailable } from '../shared/errors.ts';
 import { CALLER_ID } from '../shared/headers.ts';
 import { traceHeaders } from '../shared/trace.ts';
+import type { Credential } from './access/credential.ts';
 import type { Standing } from './access/verdict.ts';
 import type { Admission } from './admission.ts';
 import type { CanonicalRequest } from './edge/canonical-request.ts';
@@ -59,7 +60,7 @@ export function tunnelTo(parts: PassOnParts, upgrade: Upgrade): PassOn {
       throw upstreamFault(fault);
     });
     exchange.tunnel = opened;
-    parts.tunnels.add(opened, exchange.keyId as string);
+    parts.tunnels.add(opened, exchange.credential as Credential);
   };
 }
 

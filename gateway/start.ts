@@ -8,6 +8,7 @@ import { DEFAULT_LIMITS, type ServerLimits } from '../shared/server-limits.ts';
 import { createService } from '../shared/service.ts';
 import { AddressAllowance } from './access/address-allowance.ts';
 import { redactApiKeys } from './access/credential.ts';
+import type { KnownKeys, LocalDecisions } from './access/known-keys.ts';
 import type { Access } from './access/limiter.ts';
 import { memoryAccess } from './access/memory/access.ts';
 import { PlanBook } from './access/plan-book.ts';
@@ -76,9 +77,16 @@ export interface PlannedAccess extends Access {
   readonly recent: RecentDecisions;
 }
 
-/** Opens what decisions are made by: keys, and plans that are read again and again. */
-export async function openAccess(settings: GatewaySettings, logger: Logger): Promise<PlannedAccess> {
-  const access = await accessOf(settings, logger, () => planBook.table);
+/**
+ * Opens what decisions are made by: keys, and plans that are read again and again.
+ * @param localsOf what decides in Redis' place, given what this process knows of its keys
+ */
+export async function openAccess(
+  settings: GatewaySettings,
+  logger: Logger,
+  localsOf?: (known: KnownKeys) => LocalDecisions,
+): Promise<PlannedAccess> {
+  const access = await accessOf(settings, logger, () => planBook.table, localsOf);
   const planBook = new PlanBook(access.plans, logger);
   await planBook.start();
   return {
@@ -214,7 +222,12 @@ function countRefusals(metrics: Metrics, logger: Logger): (limit: ConnectionLimi
   };
 }
 
-async function accessOf(settings: GatewaySettings, logger: Logger, plans: () => PlanTable): Promise<Access> {
+async function accessOf(
+  settings: GatewaySettings,
+  logger: Logger,
+  plans: () => PlanTable,
+  localsOf?: (known: KnownKeys) => LocalDecisions,
+): Promise<Access> {
   if (settings.REDIS_URL === undefined) return await memoryAccess(settings.DATA_DIR, plans);
   const target = {
     mode: settings.REDIS_MODE,
@@ -225,5 +238,5 @@ async function accessOf(settings: GatewaySettings, logger: Logger, plans: () => 
     ca: settings.REDIS_CA_FILE,
     timeoutMs: settings.REDIS_TIMEOUT_MS,
   };
-  return redisAccess(await connect(target, logger), plans, logger);
+  return redisAccess(await connect(target, logger), plans, logger, localsOf);
 }

@@ -1,21 +1,21 @@
-import { endOf } from './access/keys.ts';
+import type { Credential } from './access/credential.ts';
 import type { KeyStore } from './access/limiter.ts';
 import { CLOSE_CODES, type Tunnel } from './upstream/tunnel.ts';
 
-/** Twice within the second in which a revoked key is to open nothing any more. */
+/** Twice within the second in which a revoked key or secret is to open nothing any more. */
 const LOOK_EVERY_MS = 500;
 
-/** The WebSockets that are open: closed when nothing moves on them, when their key is good no more, and when we stop. */
+/** The WebSockets that are open: closed when nothing moves on them, when the secret that opened them is good no more, and when we stop. */
 export class Tunnels {
-  /** With the id of the key that opened it. */
-  readonly #open = new Map<Tunnel, string>();
-  readonly #keys: Pick<KeyStore, 'get' | 'now'>;
+  /** With what opened it. */
+  readonly #open = new Map<Tunnel, Credential>();
+  readonly #keys: Pick<KeyStore, 'isGood'>;
   readonly #idleMs: number;
   readonly #looking: NodeJS.Timeout;
   #isLooking = false;
   #stopped = false;
 
-  constructor(keys: Pick<KeyStore, 'get' | 'now'>, idleMs: number) {
+  constructor(keys: Pick<KeyStore, 'isGood'>, idleMs: number) {
     this.#keys = keys;
     this.#idleMs = idleMs;
     this.#looking = setInterval(() => this.#look(), LOOK_EVERY_MS).unref();
@@ -26,8 +26,8 @@ export class Tunnels {
     return this.#stopped;
   }
 
-  add(tunnel: Tunnel, keyId: string): void {
-    this.#open.set(tunnel, keyId);
+  add(tunnel: Tunnel, credential: Credential): void {
+    this.#open.set(tunnel, credential);
     tunnel.onceClosed(() => this.#open.delete(tunnel));
     if (this.#stopped) tunnel.close(CLOSE_CODES.goingAway);
   }
@@ -42,8 +42,9 @@ export class Tunnels {
     if (this.#isLooking || this.#open.size === 0) return;
     this.#isLooking = true;
     this.#closeIdle();
-    // Each key once, however many tunnels it has; the client library sends what is asked for at once together.
-    await Promise.all([...new Set(this.#open.values())].map((keyId) => this.#closeUnless(keyId)));
+    // Each credential once, however many tunnels it has; the client library sends what is asked for at once together.
+    const credentials = new Map([...this.#open.values()].map((credential) => [credential.name, credential]));
+    await Promise.all([...credentials.values()].map((credential) => this.#closeUnlessGood(credential)));
     this.#isLooking = false;
   }
 
@@ -53,20 +54,11 @@ export class Tunnels {
       if (tunnel.lastActiveAt < latest) this.#close(tunnel, CLOSE_CODES.goingAway);
   }
 
-  async #closeUnless(keyId: string): Promise<void> {
-    if (await this.#isGood(keyId)) return;
-    for (const [tunnel, id] of this.#open) if (id === keyId) this.#close(tunnel, CLOSE_CODES.policyViolation);
-  }
-
-  /** Costs the key nothing. While keys cannot be looked at, those that were good still are. */
-  async #isGood(keyId: string): Promise<boolean> {
-    try {
-      const entry = await this.#keys.get(keyId);
-      if (entry === undefined) return false;
-      return endOf(entry.record, await this.#keys.now()) === undefined;
-    } catch {
-      return true;
-    }
+  async #closeUnlessGood({ id, digest, name }: Credential): Promise<void> {
+    // Costs the key nothing. While keys cannot be looked at, those that were good still are.
+    if (await this.#keys.isGood(id, digest).catch(() => true)) return;
+    for (const [tunnel, opener] of this.#open)
+      if (opener.name === name) this.#close(tunnel, CLOSE_CODES.policyViolation);
   }
 
   /** Once: what it sends while it closes is no reason to close it again. */

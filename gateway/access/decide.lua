@@ -12,7 +12,7 @@
 --                   one text costs both sides less than the same as a list:
 --   unknown | disabled | expired | misconfigured | unreadable
 --   admitted | shadowed | refused | banned, plan, now in microseconds, minute limit, tokens, parts, day limit, tokens, parts,
---     banned_until in microseconds, names of override fields that hold no limit
+--     banned_until in microseconds, end of the credential in microseconds (0 = none), names of override fields that hold no limit
 --
 -- In the hash, times are decimal Unix seconds and levels decimal tokens, as a person would write them. In here they are
 -- integers: microseconds, and whole tokens with parts, a part being 1/window of a token. Nothing rounds (bucket.ts says
@@ -121,16 +121,16 @@ if not clock then
   clock = tonumber(time[1]) * SECOND + tonumber(time[2])
 end
 
--- The secret before a rotation, good until its grace ends.
-local function is_old_secret(key, digest, now)
+-- When the grace of the secret before a rotation ends; 0 for any other secret.
+local function old_secret_end(key, digest)
   local old = call('HMGET', key, 'old_secret', 'old_secret_until')
-  return old[1] == digest and (read_time(old[2]) or 0) > now
+  return old[1] == digest and read_time(old[2]) or 0
 end
 
 local function describe(outcome, plan, now, minute_limit, minute_tokens, minute_parts, day_limit, day_tokens, day_parts,
-    banned_until, rejected)
-  return format('%s %s %d %d %d %d %d %d %d %d%s', outcome, plan, now, minute_limit, minute_tokens, minute_parts,
-    day_limit, day_tokens, day_parts, banned_until, rejected)
+    banned_until, ends_at, rejected)
+  return format('%s %s %d %d %d %d %d %d %d %d %d%s', outcome, plan, now, minute_limit, minute_tokens, minute_parts,
+    day_limit, day_tokens, day_parts, banned_until, ends_at, rejected)
 end
 
 local verdicts = {}
@@ -151,12 +151,14 @@ local function decide(key, digest, count)
 
   -- Who is it?
   if not secret then return call('EXISTS', key) == 1 and 'unreadable' or 'unknown' end
-  if digest ~= secret and not is_old_secret(key, digest, now) then return 'unknown' end
+  local ends_at = digest == secret and 0 or old_secret_end(key, digest)
+  if digest ~= secret and ends_at <= now then return 'unknown' end
   if disabled and disabled ~= '' and disabled ~= '0' then return 'disabled' end
   if expires_at and expires_at ~= '' then
     local expiry = read_time(expires_at)
     if not expiry then return 'unreadable' end
     if expiry <= now then return 'expired' end
+    if ends_at == 0 or expiry < ends_at then ends_at = expiry end
   end
 
   -- What may it?
@@ -201,7 +203,7 @@ local function decide(key, digest, count)
       end
     end
     verdicts[#verdicts + 1] = describe(outcome, plan_name, now, minute_limit, minute_tokens, minute_parts,
-      day_limit, day_tokens, day_parts, banned_until, rejected)
+      day_limit, day_tokens, day_parts, banned_until, ends_at, rejected)
   end
 
   -- What has changed?

@@ -42,6 +42,7 @@ export function decide(record: KeyRecord, state: KeyState, digest: string, plans
     now,
     buckets: bucketsOf(limits, { minute, day }),
     bannedUntil,
+    endsAt: endsAt(record, digest),
     mode: 'shared',
     isShadowed,
     rejected: '',
@@ -119,10 +120,21 @@ function nextBan(state: KeyState, limits: AllLimits, now: number): Pick<KeyState
   return { bans, bannedUntil: now + Math.min(length, LONGEST_BAN) };
 }
 
-function unauthorized(record: KeyRecord, digest: string, now: number): Unauthorized['reason'] | undefined {
+/** Why a key opens nothing with the secret of this digest; undefined where it does. */
+export function unauthorized(
+  record: Omit<KeyRecord, 'plan'>,
+  digest: string,
+  now: number,
+): Unauthorized['reason'] | undefined {
   const isOld = digest === record.oldSecret && (record.oldSecretUntil ?? 0) > now;
   if (digest !== record.secret && !isOld) return 'unknown';
   return endOf(record, now);
+}
+
+/** When the credential ends: with the key, or with the grace of a secret before a rotation. 0 for never. */
+function endsAt({ secret, oldSecretUntil = 0, expiresAt = Infinity }: KeyRecord, digest: string): number {
+  const end = Math.min(expiresAt, digest === secret ? Infinity : oldSecretUntil);
+  return end === Infinity ? 0 : end;
 }
 
 const bucketsOf = (limits: AllLimits, { minute, day }: Levels): readonly [BucketState, BucketState] => [

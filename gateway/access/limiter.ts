@@ -14,6 +14,27 @@ export interface Limiter {
   decide(credential: Credential): Promise<Verdict>;
 }
 
+/** A decision that somebody waits for. */
+export interface Question {
+  readonly credential: Credential;
+  /** False once nobody waits any more: what was not sent by then is not sent at all. */
+  readonly isOpen: boolean;
+  /** @param isLate it came after the deadline */
+  answered(verdict: Verdict, isLate: boolean): void;
+  /**
+   * A deadline has passed, and the answer may still come: said again at every further one.
+   * @param since when the time began that has passed, as of performance.now()
+   */
+  late(since: number): void;
+  /** No answer will come. */
+  failed(fault: AccessUnavailable): void;
+}
+
+/** A limiter that can be slow. */
+export interface RemoteLimiter extends Limiter {
+  ask(question: Question): void;
+}
+
 /**
  * What is kept of keys and plans cannot be reached. A decision that failed so may have been charged; it is not admitted.
  * The cause is told in words only: what was sent holds digests, and a library's error can hold what was sent.
@@ -30,6 +51,8 @@ export interface KeyStore {
   now(): Promise<number>;
   create(id: string, record: KeyRecord): Promise<void>;
   get(id: string): Promise<KeyEntry | undefined>;
+  /** Whether the key, with the secret of this digest, opens anything now. What cannot be read counts as good. */
+  isGood(id: string, digest: string): Promise<boolean>;
   /** Newest first. */
   list(query: KeyQuery): Promise<KeyList>;
   /**

@@ -1,33 +1,37 @@
 import type { Logger } from '../../shared/logger.ts';
-import { type Credential, credentialOf } from './credential.ts';
-import { KnownKeys } from './known-keys.ts';
-import { AccessUnavailable, type Limiter } from './limiter.ts';
-import type { PlanTable } from './plans.ts';
+import { Breaker } from './breaker.ts';
+import type { Credential } from './credential.ts';
+import type { LocalDecisions } from './known-keys.ts';
+import { AccessUnavailable, type Limiter, type Question, type RemoteLimiter } from './limiter.ts';
 import type { Verdict } from './verdict.ts';
 
-/** While the breaker is open, Redis is asked so often whether it is back; clients are not made to try it out. */
-const PROBE_EVERY_MS = 100;
-/** An outage that comes back within this time is the same one. */
-const SETTLED_AFTER_MS = 1_000;
+/** A key that was not seen before waits this many deadlines for its answer, but no longer than this time. */
+const PATIENT_DEADLINES = 10;
+const PATIENT_MS = 1_000;
 
-/** A secret that no key has: asking with it runs the script, and writes nothing. */
-const NO_SECRET = '-';
+export interface OutageOptions {
+  readonly logger: Logger;
+  /** The deadline of a decision in Redis. */
+  readonly timeoutMs: number;
+  /**
+   * Which of several nodes decides on a key: each has a breaker of its own, so that one that is away takes no other along.
+   * Empty where there is but one.
+   */
+  readonly nodeOf?: ((credential: Credential) => string) | undefined;
+}
 
 /**
- * A limiter that goes on without its Redis. The first decision that fails opens a breaker: from then on keys that were
- * seen before are decided here, at once, and Redis is probed until it answers. Keys that were not are told to come back.
- * @param shared decides in Redis, and gives up after its deadline
- * @param nodeOf which of several nodes decides on a key: each has a breaker of its own, so that one that is away takes no
- *   other along. Empty where there is but one.
+ * A limiter that goes on without its Redis. While an answer is late, keys that were seen before are decided here, and others
+ * go on waiting for that same answer. An error, a lost connection or several missed deadlines in a row open a breaker: then
+ * keys that were not seen before are told at once to come back, and Redis is probed until it answers in time.
  */
 export function surviveOutages(
-  shared: Limiter,
-  plans: () => PlanTable,
-  logger: Logger,
-  nodeOf: (credential: Credential) => string = () => '',
+  shared: RemoteLimiter,
+  locals: LocalDecisions,
+  { logger, timeoutMs, nodeOf = () => '' }: OutageOptions,
 ): Limiter & { nodesAway(): number; stop(): void } {
-  const known = new KnownKeys(plans);
   const breakers = new Map<string, Breaker>();
+  const patienceMs = Math.max(timeoutMs, Math.min(PATIENT_DEADLINES * timeoutMs, PATIENT_MS));
 
   function breakerOf(credential: Credential): Breaker {
     const node = nodeOf(credential);
@@ -39,30 +43,24 @@ export function surviveOutages(
     return breaker;
   }
 
-  async function decide(credential: Credential): Promise<Verdict> {
-    const breaker = breakerOf(credential);
-    if (breaker.isOpen) return decideLocally(credential);
-    try {
-      const verdict = await shared.decide(credential);
-      // Data that no decision can be taken on says nothing against Redis, and nothing against the key.
-      if (verdict.outcome === 'undecided') return known.decide(credential) ?? verdict;
-      known.note(credential, verdict);
-      return verdict;
-    } catch (fault) {
-      if (!(fault instanceof AccessUnavailable)) throw fault;
-      breaker.open(fault, credential);
-      return decideLocally(credential);
-    }
+  function ask(credential: Credential, breaker: Breaker): Promise<Verdict> {
+    const asked = new Asked(credential, { breaker, locals, patienceMs });
+    shared.ask(asked);
+    return asked.verdict;
   }
 
-  function decideLocally(credential: Credential): Verdict {
-    const verdict = known.decide(credential);
-    if (verdict === undefined) throw new AccessUnavailable('Redis is away, and the key was not seen before.');
-    return verdict;
+  async function decideLocally(credential: Credential, breaker: Breaker): Promise<Verdict> {
+    const verdict = await locals.decide(credential);
+    if (verdict !== undefined) return verdict;
+    if (breaker.isOpen) throw unknownKey();
+    return await ask(credential, breaker);
   }
 
   return {
-    decide,
+    decide(credential) {
+      const breaker = breakerOf(credential);
+      return breaker.isWell ? ask(credential, breaker) : decideLocally(credential, breaker);
+    },
     nodesAway: () => [...breakers.values()].filter(({ isOpen }) => isOpen).length,
     stop() {
       for (const breaker of breakers.values()) breaker.stop();
@@ -70,52 +68,76 @@ export function surviveOutages(
   };
 }
 
-/** Open while a node is away. Tells once that it went, and once that it is back to stay. */
-class Breaker {
-  isOpen = false;
-  readonly #shared: Limiter;
-  readonly #logger: Logger;
-  readonly #names: { readonly node?: string };
-  #isOutage = false;
-  #timer: NodeJS.Timeout | undefined;
+const unknownKey = () => new AccessUnavailable('Redis is away, and the key was not seen before.');
 
-  constructor(shared: Limiter, node: string, logger: Logger) {
-    this.#shared = shared;
-    this.#names = node === '' ? {} : { node };
-    this.#logger = logger;
+interface AskedParts {
+  readonly breaker: Breaker;
+  readonly locals: LocalDecisions;
+  readonly patienceMs: number;
+}
+
+/** A decision that Redis was asked for: from there, or taken here where that takes too long. */
+class Asked implements Question {
+  readonly credential: Credential;
+  readonly verdict: Promise<Verdict>;
+  isOpen = true;
+  readonly #parts: AskedParts;
+  readonly #resolve: (verdict: Verdict) => void;
+  readonly #reject: (fault: unknown) => void;
+  readonly #askedAt = performance.now();
+  #isAskedHere = false;
+  #otherwise: () => unknown = () => {};
+
+  constructor(credential: Credential, parts: AskedParts) {
+    const { promise, resolve, reject } = Promise.withResolvers<Verdict>();
+    this.credential = credential;
+    this.verdict = promise;
+    this.#parts = parts;
+    this.#resolve = resolve;
+    this.#reject = reject;
   }
 
-  /** @param id of the key that could not be decided on: it is asked for until an answer comes */
-  open(reason: AccessUnavailable, { id }: Credential): void {
-    if (this.isOpen) return;
-    this.isOpen = true;
-    if (!this.#isOutage)
-      this.#logger.error({ ...this.#names, reason: (reason.cause as Error).message }, 'decisions are local');
-    this.#isOutage = true;
-    this.#schedule(() => this.#tryAgain(id), PROBE_EVERY_MS);
+  answered(verdict: Verdict, isLate: boolean): void {
+    const { breaker, locals } = this.#parts;
+    breaker.heard(isLate);
+    // Data that no decision can be taken on says nothing against Redis, and nothing against the key.
+    if (verdict.outcome === 'undecided') return void this.#decideHere(() => this.#settle(verdict));
+    locals.note(this.credential, verdict, this.#isAskedHere);
+    this.#settle(verdict);
   }
 
-  stop(): void {
-    clearTimeout(this.#timer);
+  late(since: number): void {
+    const { breaker, patienceMs } = this.#parts;
+    breaker.missed(since, this.credential);
+    if (!this.isOpen) return;
+    const isPatient = performance.now() - this.#askedAt < patienceMs;
+    void this.#decideHere(() => isPatient || this.#fail(unknownKey()));
   }
 
-  #tryAgain(id: string): void {
-    this.#shared.decide(credentialOf(id, NO_SECRET)).then(
-      () => this.#close(),
-      () => this.#schedule(() => this.#tryAgain(id), PROBE_EVERY_MS),
-    );
+  failed(fault: AccessUnavailable): void {
+    this.#parts.breaker.open(fault, this.credential);
+    void this.#decideHere(() => this.#fail(unknownKey()));
   }
 
-  #close(): void {
+  /** @param otherwise where the key is not known here: the last one given counts */
+  async #decideHere(otherwise: () => unknown): Promise<void> {
+    if (!this.isOpen) return;
+    this.#otherwise = otherwise;
+    if (this.#isAskedHere) return;
+    this.#isAskedHere = true;
+    const verdict = await this.#parts.locals.decide(this.credential);
+    this.#isAskedHere = verdict !== undefined;
+    if (verdict === undefined) this.#otherwise();
+    else this.#settle(verdict);
+  }
+
+  #settle(verdict: Verdict): void {
     this.isOpen = false;
-    this.#schedule(() => {
-      this.#isOutage = false;
-      this.#logger.info(this.#names, 'decisions are shared again');
-    }, SETTLED_AFTER_MS);
+    this.#resolve(verdict);
   }
 
-  #schedule(task: () => void, delayMs: number): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(task, delayMs).unref();
+  #fail(fault: AccessUnavailable): void {
+    this.isOpen = false;
+    this.#reject(fault);
   }
 }

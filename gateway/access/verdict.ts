@@ -25,6 +25,8 @@ export interface Standing {
 /** The decision about a request whose key is known. */
 export interface Decision extends Standing {
   readonly plan: PlanName;
+  /** When the credential ends, as far as is known: with the key, or with its secret's grace. 0 for never. */
+  readonly endsAt: number;
   /** Local: Redis was away, and the decision was taken here from what it last said. */
   readonly mode: 'shared' | 'local';
   /** It went through, as its plan is in shadow mode, and would have been refused. */

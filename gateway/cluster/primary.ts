@@ -5,6 +5,7 @@ import { createMetrics } from '../../shared/metrics.ts';
 import type { Running } from '../../shared/run.ts';
 import type { GatewaySettings } from '../config.ts';
 import { openAccess, serveOperators } from '../start.ts';
+import { LevelsOfMachine } from './levels-of-machine.ts';
 import { Workers } from './workers.ts';
 
 /**
@@ -20,6 +21,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   process.on('SIGHUP', () => workers.renew());
 
   const access = await openAccess(settings, logger);
+  new LevelsOfMachine(() => access.planBook.table).listen();
   const operators = await serveOperators(settings, access, logger, {
     metrics: { ...metrics, expose: async () => await metrics.expose(await workers.metrics()) },
     decisions: workers,

@@ -6,6 +6,8 @@ import type { Running } from '../../shared/run.ts';
 import type { DecisionQuery, ToldDecision } from '../access/recent-decisions.ts';
 import type { GatewaySettings } from '../config.ts';
 import { openAccess, serveClients } from '../start.ts';
+import { KeysOfMachine } from './keys-of-machine.ts';
+import type { FromWorkerLocally } from './local-messages.ts';
 
 /**
  * Told to the primary: where clients are served, once they are; how this process is, each time it asks; and what was counted
@@ -15,7 +17,8 @@ export type FromWorker =
   | { readonly gateway: string }
   | { readonly metrics: MetricsSnapshot }
   | { readonly traffic: TrafficReport }
-  | { readonly decisions: readonly ToldDecision[]; readonly to: number };
+  | { readonly decisions: readonly ToldDecision[]; readonly to: number }
+  | FromWorkerLocally;
 
 export interface TrafficReport {
   readonly counted: readonly Family[];
@@ -37,7 +40,7 @@ export const workerNumber = (): number | undefined => (cluster.isWorker ? Number
 export async function startWorker(settings: GatewaySettings, logger: Logger): Promise<Running> {
   // A terminal that is closed tells all its processes; it is the primary's to act on it.
   process.on('SIGHUP', () => {});
-  const access = await openAccess(settings, logger);
+  const access = await openAccess(settings, logger, (known) => new KeysOfMachine(known));
   const metrics = createMetrics('gateway', workerNumber());
   const clients = await serveClients(settings, access, logger, metrics);
   process.on('message', async (message: Question | { ask?: undefined }) => {

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { systemClock } from '../clock.ts';
+import { unauthorized } from '../decide.ts';
 import { isWanted } from '../key-query.ts';
 import { comparePlaces, type Place, REVOKED_KEPT_SECONDS, type Walked, type WalkQuery } from '../key-walk.ts';
 import { type BanReason, FRESH, type KeyChange, type KeyEntry, type KeyRecord, type KeyState } from '../keys.ts';
@@ -84,6 +85,11 @@ export class FileKeys implements KeyStore {
     if (found === undefined) return undefined;
     const { secret: _secret, oldSecret: _oldSecret, ...record } = found;
     return { id, isReadable: true, record, ...(this.#states.get(id) ?? FRESH) };
+  }
+
+  async isGood(id: string, digest: string): Promise<boolean> {
+    const record = this.#records.get(id);
+    return record !== undefined && unauthorized(record, digest, systemClock()) === undefined;
   }
 
   async list(query: KeyQuery): Promise<KeyList> {

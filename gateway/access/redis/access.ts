@@ -1,5 +1,6 @@
 import type { Logger } from '../../../shared/logger.ts';
 import { rememberBans } from '../ban-memory.ts';
+import { KnownKeys, type LocalDecisions } from '../known-keys.ts';
 import type { Access } from '../limiter.ts';
 import { surviveOutages } from '../outage.ts';
 import type { PlanTable } from '../plans.ts';
@@ -12,12 +13,29 @@ import { RedisKeys } from './keys.ts';
 import { RedisLimiter } from './limiter.ts';
 import { RedisPlans } from './plans.ts';
 
-/** Keys, plans and decisions in Redis, shared by any number of gateways. */
-export function redisAccess(redis: RedisConnection, plans: () => PlanTable, logger: Logger): Access {
+/** Of a connection that sets none. */
+const DEFAULT_TIMEOUT_MS = 50;
+
+/**
+ * Keys, plans and decisions in Redis, shared by any number of gateways.
+ * @param localsOf what decides in Redis' place, given what this process knows of its keys
+ */
+export function redisAccess(
+  redis: RedisConnection,
+  plans: () => PlanTable,
+  logger: Logger,
+  localsOf: (known: KnownKeys) => LocalDecisions = (known) => known,
+): Access {
   const calls = new CallCounts();
-  const limiter = isCluster(redis)
-    ? surviveOutages(new ClusterLimiter(redis, plans, calls), plans, logger, nodeOf(redis))
-    : surviveOutages(new RedisLimiter(redis, plans, { calls }), plans, logger);
+  const timeoutMs = timeoutOf(redis);
+  const shared = isCluster(redis)
+    ? new ClusterLimiter(redis, plans, { calls, timeoutMs })
+    : new RedisLimiter(redis, plans, { calls, timeoutMs });
+  const limiter = surviveOutages(shared, localsOf(new KnownKeys(plans)), {
+    logger,
+    timeoutMs,
+    nodeOf: isCluster(redis) ? nodeOf(redis) : undefined,
+  });
   const remembering = rememberBans(limiter);
   return {
     limiter: remembering,
@@ -32,4 +50,9 @@ export function redisAccess(redis: RedisConnection, plans: () => PlanTable, logg
       redis.disconnect();
     },
   };
+}
+
+function timeoutOf(redis: RedisConnection): number {
+  const { commandTimeout = DEFAULT_TIMEOUT_MS } = isCluster(redis) ? (redis.options.redisOptions ?? {}) : redis.options;
+  return commandTimeout;
 }

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, type Redis } from 'ioredis';
 import type { Logger } from '../../../shared/logger.ts';
 import type { Credential } from '../credential.ts';
-import { failFast, type RedisConnection, retryDelayMs, SCRIPTS, tellOnce } from './connection.ts';
+import { failFast, prepare, type RedisConnection, retryDelayMs, tellOnce } from './connection.ts';
 import { slotOf } from './slot.ts';
 import { addresses, commonOptions, type RedisTarget } from './target.ts';
 import { TlsConnector, tellWhyRefused } from './tls.ts';
@@ -31,11 +31,11 @@ export async function connectCluster(target: RedisTarget, logger: Logger): Promi
     clusterRetryStrategy: retryDelayMs,
     // Names stay names: certificates are checked against them.
     dnsLookup: (name, done) => done(null, name),
-    scripts: SCRIPTS,
     redisOptions: { ...failFast(target.timeoutMs), ...common, ...(common.tls && { Connector: TlsConnector }) },
   });
   tellOnce(cluster, logger, () => tellWhyRefused(nodes, common.tls, logger));
   tellOfNodes(cluster, logger);
+  cluster.on('+node', prepare);
   cluster.on('+node', connectSoon);
   await Promise.race([connectAll(cluster), sleep(START_MS, undefined, { ref: false })]);
   return cluster;

@@ -1,28 +1,19 @@
-import { readFileSync } from 'node:fs';
-import { type Cluster, Redis, type RedisOptions, type Result } from 'ioredis';
+import { type Cluster, Redis, type RedisOptions } from 'ioredis';
 import type { Logger } from '../../../shared/logger.ts';
+import { loadOnConnect } from './script.ts';
+import { endWhenSilent } from './silence.ts';
 import { TlsConnector } from './tls.ts';
 
-/** How to connect to a Redis, and the script that every connection carries. */
-
-declare module 'ioredis' {
-  interface RedisCommander<Context> {
-    decide(keyCount: number, ...keysAndArguments: string[]): Result<string[], Context>;
-  }
-}
+/** How to connect to a Redis. */
 
 export type RedisConnection = Redis | Cluster;
 
 export const CONNECT_TIMEOUT_MS = 300;
 /** A connection that owes an answer for so long is dead, whatever TCP says of it. */
-const SOCKET_TIMEOUT_MS = 500;
+const SILENT_MS = 500;
 const LONGEST_RETRY_MS = 200;
 /** ioredis would wait for as long as Redis guesses that its loading still takes, which is whole seconds. */
 const LOADING_RETRY_MS = 100;
-
-export const SCRIPTS = {
-  decide: { lua: readFileSync(new URL('../decide.lua', import.meta.url), 'utf8') },
-};
 
 export const retryDelayMs = (attempt: number): number => Math.min(50 * attempt, LONGEST_RETRY_MS);
 
@@ -39,9 +30,15 @@ export const failFast = (timeoutMs: number) =>
     maxRetriesPerRequest: 0,
     commandTimeout: timeoutMs,
     connectTimeout: CONNECT_TIMEOUT_MS,
-    socketTimeout: Math.max(SOCKET_TIMEOUT_MS, 2 * timeoutMs),
+    socketTimeout: Math.max(SILENT_MS, 2 * timeoutMs),
     maxLoadingRetryTime: LOADING_RETRY_MS,
   }) satisfies RedisOptions;
+
+/** What every connection does from when it is made: to be called before it connects. */
+export function prepare(redis: Redis): void {
+  endWhenSilent(redis);
+  loadOnConnect(redis);
+}
 
 /**
  * Connects to one Redis, or goes on trying in the background: a gateway starts without its Redis.
@@ -53,9 +50,9 @@ export async function connectRedis(url: string, timeoutMs: number, logger: Logge
     ...failFast(timeoutMs),
     enableOfflineQueue: false,
     retryStrategy: retryDelayMs,
-    scripts: SCRIPTS,
     ...(url.startsWith('rediss:') && { tls: ca === undefined ? {} : { ca }, Connector: TlsConnector }),
   });
+  prepare(redis);
   tellOnce(redis, logger);
   await redis.connect().catch(() => undefined);
   if (redis.status === 'ready') await checkDatabase(redis);

@@ -1,3 +1,4 @@
+import { unauthorized } from '../decide.ts';
 import { isWanted, LOOKED_AT_ONCE } from '../key-query.ts';
 import type { Walked, WalkQuery } from '../key-walk.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../keys.ts';
@@ -34,6 +35,14 @@ export class RedisKeys implements KeyStore {
   async get(id: string): Promise<KeyEntry | undefined> {
     const hash = await this.#read(id);
     return hash && toEntry(id, hash);
+  }
+
+  async isGood(id: string, digest: string): Promise<boolean> {
+    const hash = await this.#read(id);
+    if (hash === undefined) return false;
+    const { secret, old_secret: oldSecret } = hash;
+    const record = { ...toEntry(id, hash).record, secret: secret ?? '', oldSecret };
+    return secret === undefined || unauthorized(record, digest, await this.now()) === undefined;
   }
 
   /**

@@ -1,85 +1,110 @@
 import type { Clock } from '../clock.ts';
 import type { Credential } from '../credential.ts';
-import { AccessUnavailable, type Limiter } from '../limiter.ts';
+import { startDeadline } from '../deadline.ts';
+import { AccessUnavailable, type Question, type RemoteLimiter } from '../limiter.ts';
 import { isPlanName, PLAN_FIELDS, PLAN_NAMES, type PlanTable } from '../plans.ts';
 import { type BucketState, DAY, MINUTE, type Verdict } from '../verdict.ts';
 import type { CallCounts } from './call-counts.ts';
 import type { RedisConnection } from './connection.ts';
 import { keyOf } from './key-hash.ts';
+import { runDecide } from './script.ts';
 
 const MAX_BATCH = 256;
 
-interface Waiting {
-  readonly credential: Credential;
-  resolve(verdict: Verdict): void;
-  reject(fault: Error): void;
+export interface RedisLimiterOptions {
+  /** For tests; Redis' own clock decides otherwise. */
+  readonly clock?: Clock | undefined;
+  /** Told of every call. */
+  readonly calls?: CallCounts | undefined;
+  /** Deadline of a call in milliseconds: past it, those who wait are told. Without one they just wait. */
+  readonly timeoutMs?: number | undefined;
+  /** Called when nothing is under way any more. */
+  readonly onIdle?: (() => void) | undefined;
 }
 
-type Group = [Waiting, ...Waiting[]];
+type Group = [Question, ...Question[]];
 
 /**
  * Decides in Redis, with decide.lua. One call is under way at a time; what arrives meanwhile, and in the turn of the event
  * loop in which it ends, goes out together in the next one: the busier it is, the cheaper a decision becomes. A batch is
  * sent once and never again; what fails may have been charged and is not admitted.
  */
-export class RedisLimiter implements Limiter {
-  readonly #redis: Pick<RedisConnection, 'decide'>;
+export class RedisLimiter implements RemoteLimiter {
+  readonly #redis: RedisConnection;
   readonly #plans: () => PlanTable;
-  readonly #clock: Clock | undefined;
-  readonly #calls: CallCounts | undefined;
-  #waiting: Waiting[] = [];
+  readonly #options: RedisLimiterOptions;
+  #waiting: Question[] = [];
   #isUnderWay = false;
   #table: PlanTable | undefined;
   #tableText = '';
 
-  /**
-   * @param clock for tests; Redis' own clock decides otherwise
-   * @param calls told of every call
-   */
-  constructor(
-    redis: Pick<RedisConnection, 'decide'>,
-    plans: () => PlanTable,
-    { clock, calls }: { clock?: Clock | undefined; calls?: CallCounts | undefined } = {},
-  ) {
+  constructor(redis: RedisConnection, plans: () => PlanTable, options: RedisLimiterOptions = {}) {
     this.#redis = redis;
     this.#plans = plans;
-    this.#clock = clock;
-    this.#calls = calls;
+    this.#options = options;
   }
 
   decide(credential: Credential): Promise<Verdict> {
     const { promise, resolve, reject } = Promise.withResolvers<Verdict>();
-    if (this.#waiting.push({ credential, resolve, reject }) === 1 && !this.#isUnderWay)
-      setImmediate(() => this.#flush());
+    this.ask({ credential, isOpen: true, answered: resolve, failed: reject, late: () => {} });
     return promise;
   }
 
+  ask(question: Question): void {
+    if (this.#waiting.push(question) === 1 && !this.#isUnderWay) setImmediate(() => this.#flush());
+  }
+
   async #flush(): Promise<void> {
-    const batch = this.#waiting.slice(0, MAX_BATCH);
+    const batch = this.#nextBatch();
+    if (batch.length > 0) {
+      this.#isUnderWay = true;
+      await this.#call(batch);
+      this.#isUnderWay = false;
+    }
+    if (this.#waiting.length > 0) setImmediate(() => this.#flush());
+    else this.#options.onIdle?.();
+  }
+
+  #nextBatch(): Question[] {
+    const batch = this.#waiting.slice(0, MAX_BATCH).filter(({ isOpen }) => isOpen);
     // A new list, for the reason that a Ring has.
     this.#waiting = this.#waiting.slice(MAX_BATCH);
-    this.#isUnderWay = true;
+    return batch;
+  }
+
+  async #call(batch: readonly Question[]): Promise<void> {
+    const { calls, timeoutMs } = this.#options;
     const askedAt = performance.now();
+    let isLate = false;
+    const endDeadline =
+      timeoutMs === undefined
+        ? undefined
+        : startDeadline(timeoutMs, (since) => {
+            if (!isLate) calls?.missed();
+            isLate = true;
+            for (const question of [...batch, ...this.#waiting]) question.late(since);
+          });
     try {
       const grouped = inGroups(batch);
-      const replies = await this.#ask(grouped);
+      const replies = await this.#run(grouped);
       let at = 0;
-      for (const group of grouped) for (const { resolve } of group) resolve(readVerdict(replies[at++] ?? ''));
+      for (const group of grouped)
+        for (const question of group) question.answered(readVerdict(replies[at++] ?? ''), isLate);
     } catch (cause) {
       // Those who waited for this call have waited long enough: they are not made to wait for another one.
       const fault = new AccessUnavailable(`Redis gave no decision: ${(cause as Error).message}`);
-      for (const { reject } of [...batch, ...this.#waiting.splice(0)]) reject(fault);
+      for (const question of [...batch, ...this.#waiting.splice(0)]) question.failed(fault);
     }
-    this.#calls?.ended(batch.length, performance.now() - askedAt);
-    this.#isUnderWay = false;
-    if (this.#waiting.length > 0) setImmediate(() => this.#flush());
+    endDeadline?.();
+    calls?.ended(batch.length, performance.now() - askedAt);
   }
 
-  #ask(groups: readonly Group[]): Promise<string[]> {
+  #run(groups: readonly Group[]): Promise<string[]> {
     const keys = groups.map(([{ credential }]) => keyOf(credential.id));
     const presented = groups.flatMap(([{ credential }, ...more]) => [credential.digest, String(1 + more.length)]);
-    const clock = this.#clock === undefined ? '' : String(this.#clock());
-    return this.#redis.decide(groups.length, ...keys, clock, this.#planText(), ...presented);
+    const { clock } = this.#options;
+    const now = clock === undefined ? '' : String(clock());
+    return runDecide(this.#redis, groups.length, [...keys, now, this.#planText(), ...presented]);
   }
 
   /** The table in the script's form, made anew only when the table is another. */
@@ -96,13 +121,13 @@ export class RedisLimiter implements Limiter {
 }
 
 /** Those that present one key with one secret, in the order in which they came. */
-function inGroups(batch: readonly Waiting[]): Group[] {
+function inGroups(batch: readonly Question[]): Group[] {
   const groups = new Map<string, Group>();
-  for (const waiting of batch) {
-    const { name } = waiting.credential;
+  for (const question of batch) {
+    const { name } = question.credential;
     const group = groups.get(name);
-    if (group === undefined) groups.set(name, [waiting]);
-    else group.push(waiting);
+    if (group === undefined) groups.set(name, [question]);
+    else group.push(question);
   }
   return [...groups.values()];
 }
@@ -116,7 +141,7 @@ function readVerdict(reply: string): Verdict {
     case 'refused':
     case 'banned': {
       if (!isPlanName(plan)) break;
-      const [minute, minuteTokens, minuteParts, day, dayTokens, dayParts, bannedUntil] = rest;
+      const [minute, minuteTokens, minuteParts, day, dayTokens, dayParts, bannedUntil, endsAt] = rest;
       return {
         outcome: outcome === 'shadowed' ? 'admitted' : outcome,
         plan,
@@ -126,9 +151,10 @@ function readVerdict(reply: string): Verdict {
           bucket('day', DAY, day, dayTokens, dayParts),
         ],
         bannedUntil: Number(bannedUntil),
+        endsAt: Number(endsAt),
         mode: 'shared',
         isShadowed: outcome === 'shadowed',
-        rejected: rest.slice(7).join(' '),
+        rejected: rest.slice(8).join(' '),
       };
     }
     case 'unknown':

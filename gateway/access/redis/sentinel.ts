@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import type { Logger } from '../../../shared/logger.ts';
-import { CONNECT_TIMEOUT_MS, checkDatabase, failFast, retryDelayMs, SCRIPTS, tellOnce } from './connection.ts';
+import { CONNECT_TIMEOUT_MS, checkDatabase, failFast, prepare, retryDelayMs, tellOnce } from './connection.ts';
 import { addresses, commonOptions, type RedisTarget } from './target.ts';
 import { SentinelTlsConnector, tellWhyRefused } from './tls.ts';
 
@@ -39,8 +39,8 @@ export async function connectBySentinels(target: RedisTarget, logger: Logger): P
     enableOfflineQueue: false,
     retryStrategy: retryDelayMs,
     reconnectOnError: ({ message }) => message.startsWith('READONLY '),
-    scripts: SCRIPTS,
   });
+  prepare(redis);
   tellOnce(redis, logger, () => tellWhyRefused(sentinels, common.tls, logger));
   await Promise.race([redis.connect().catch(() => undefined), sleep(START_MS, undefined, { ref: false })]);
   if (redis.status === 'ready') await checkDatabase(redis);

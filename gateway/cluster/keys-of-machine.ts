@@ -1,0 +1,74 @@
+import type { Credential } from '../access/credential.ts';
+import { startDeadline } from '../access/deadline.ts';
+import type { KnownKeys, LocalDecisions } from '../access/known-keys.ts';
+import type { Decision, Unauthorized, Verdict } from '../access/verdict.ts';
+import {
+  type FromWorkerLocally,
+  type HeardKey,
+  type LocalQuestion,
+  Outbox,
+  type ToWorkerLocally,
+} from './local-messages.ts';
+
+/** Longer than the primary waits for the workers. */
+const ANSWER_WITHIN_MS = 250;
+/** Questions that wait for the primary; beyond that, a worker goes by what it knows itself. */
+const MAX_QUESTIONS = 4_096;
+
+/**
+ * Local decisions of a worker: taken in the primary, which knows what all workers know. Where the primary is gone or does not
+ * answer in time, the worker goes by what it knows itself.
+ */
+export class KeysOfMachine implements LocalDecisions {
+  readonly #own: KnownKeys;
+  readonly #waiting = new Map<number, (verdict: Verdict | undefined) => void>();
+  readonly #outbox = new Outbox<LocalQuestion, HeardKey>((questions, heard) => tell({ local: { questions, heard } }));
+  #number = 0;
+  /** It missed a deadline, and has not said anything since. */
+  #isPrimarySilent = false;
+
+  constructor(own: KnownKeys) {
+    this.#own = own;
+    process.on(
+      'message',
+      (message: Partial<ToWorkerLocally> | undefined) => message?.local && this.#take(message.local),
+    );
+  }
+
+  note(credential: Credential, verdict: Decision | Unauthorized, wasDecided: boolean): void {
+    this.#own.note(credential, verdict, wasDecided);
+  }
+
+  decide(credential: Credential): Verdict | undefined | Promise<Verdict | undefined> {
+    const canAsk = process.connected && !this.#isPrimarySilent && this.#waiting.size < MAX_QUESTIONS;
+    return canAsk ? this.#ask(credential) : this.#own.decide(credential);
+  }
+
+  #ask(credential: Credential): Promise<Verdict | undefined> {
+    const { promise, resolve } = Promise.withResolvers<Verdict | undefined>();
+    const number = this.#number++;
+    const endDeadline = startDeadline(ANSWER_WITHIN_MS, () => {
+      this.#isPrimarySilent = true;
+      end(this.#own.decide(credential));
+    });
+    const end = (verdict: Verdict | undefined) => {
+      endDeadline();
+      this.#waiting.delete(number);
+      resolve(verdict);
+    };
+    this.#waiting.set(number, end);
+    this.#outbox.addFirst({ number, id: credential.id, digest: credential.digest });
+    return promise;
+  }
+
+  #take({ answers, wanted }: ToWorkerLocally['local']): void {
+    this.#isPrimarySilent = false;
+    for (const { number, verdict } of answers) this.#waiting.get(number)?.(verdict);
+    for (const id of wanted) this.#outbox.addSecond({ id, known: this.#own.tell(id) });
+  }
+}
+
+/** A primary that is gone is not told. */
+function tell(message: FromWorkerLocally): void {
+  if (process.connected) process.send?.(message, undefined, undefined, () => {});
+}
