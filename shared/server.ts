@@ -4,6 +4,7 @@ import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type ConnectionCaps, Connections } from './connections.ts';
+import { KEPT_HEADER_LINES } from './headers.ts';
 import { DEFAULT_LIMITS, type ServerLimits } from './server-limits.ts';
 import { takeUpgrades, type Upgrades } from './upgrades.ts';
 
@@ -88,6 +89,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
       upgrades?.areTaken(request) === true && connections.isIdle(request.socket),
   };
   const server = createServer(options, limits, certificate);
+  server.maxHeadersCount = KEPT_HEADER_LINES;
   if (upgrades !== undefined) takeUpgrades(server, upgrades);
   const connections = new Connections(server, limits, listening);
   let stopping = false;
