@@ -14,6 +14,8 @@ export interface ServerLimits {
   readonly webSocketIdleMs: number;
   /** How often all of these are looked at. */
   readonly checkEveryMs: number;
+  /** Pipelined requests that may be unanswered on a connection before the next one is read. */
+  readonly unanswered: number;
   readonly connections: number;
   readonly connectionsPerAddress: number;
 }
@@ -30,6 +32,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
   silenceMs: 35_000,
   webSocketIdleMs: 60_000,
   checkEveryMs: 1_000,
+  unanswered: 16,
   connections: 10_000,
   connectionsPerAddress: 1_000,
 };
