@@ -3,6 +3,7 @@ import https from 'node:https';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HeadCount } from './head-count.ts';
+import { type ParserStopped, Pipelining } from './pipelining.ts';
 import type { ServerLimits } from './server-limits.ts';
 import { takeOut } from './take-out.ts';
 import { cutMostUnread } from './unread-answers.ts';
@@ -33,6 +34,7 @@ export class Connections {
   /** Connections that still have to agree on TLS, by their peer. */
   readonly #handshakes = new Map<string, Socket>();
   readonly #perAddress = new HeadCount();
+  readonly #pipelining = new Pipelining();
   readonly #limits: ServerLimits;
   readonly #caps: ConnectionCaps;
 
@@ -70,8 +72,13 @@ export class Connections {
   }
 
   #add(socket: Socket): void {
-    this.#connections.set(socket, { answers: [] });
-    socket.once('close', () => this.#connections.delete(socket));
+    const answers: ServerResponse[] = [];
+    this.#connections.set(socket, { answers });
+    this.#pipelining.watch(socket, () => answers.length >= this.#limits.unanswered);
+    socket.once('close', () => {
+      this.#connections.delete(socket);
+      this.#pipelining.forget(socket);
+    });
   }
 
   #shakeHands(socket: Socket): void {
@@ -86,11 +93,23 @@ export class Connections {
     this.#add(socket);
   }
 
-  answering(response: ServerResponse): void {
-    const answers = this.#answersOn(response.req.socket);
-    if (answers === undefined) return;
+  /** False for a request behind an answer that closes the connection: it must not be processed (RFC 9112 §9.6). */
+  answering(response: ServerResponse): boolean {
+    const { socket } = response.req;
+    const answers = this.#answersOn(socket);
+    if (answers === undefined) return true;
+    if (answers.some(closes)) return false;
     answers.push(response);
-    response.on('close', () => takeOut(answers, response));
+    response.on('close', () => {
+      takeOut(answers, response);
+      if (answers.length <= this.#limits.unanswered / 2 && !answers.some(closes)) this.#pipelining.resume(socket);
+    });
+    return true;
+  }
+
+  /** Keeps the requests behind the one at which the parser was stopped; where there are too many bytes of them, they get no answer. */
+  keepUnread(fault: ParserStopped, socket: Socket): void {
+    if (!this.#pipelining.keep(socket, fault)) this.finish(socket);
   }
 
   #answersOn(socket: Socket): ServerResponse[] | undefined {
@@ -160,5 +179,7 @@ export class Connections {
     }
   }
 }
+
+const closes = ({ shouldKeepAlive }: ServerResponse): boolean => !shouldKeepAlive;
 
 const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;

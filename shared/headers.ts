@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
+import { HttpError } from './errors.ts';
 
 /** Header rules that every hop of ours keeps. Names are lower case. */
 
@@ -32,3 +33,19 @@ export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
 
 /** Whose request it is, as the gateway tells the core: the public part of an API key. Never taken from a client. */
 export const CALLER_ID = 'x-caller-id';
+
+/**
+ * Header lines that a server of ours keeps. Node drops further ones silently, so whoever reads headers refuses a request
+ * with fewer than that: nothing that was dropped can have been meant.
+ */
+export const KEPT_HEADER_LINES = 200;
+
+/** @throws {HttpError} 431 for more than `most` header lines, which must be below KEPT_HEADER_LINES */
+export function checkHeaderLines(
+  rawHeaders: readonly string[],
+  most: number,
+  headers: { headers?: string[] } = {},
+): void {
+  if (rawHeaders.length <= 2 * most) return;
+  throw new HttpError('headers_too_large', `The request has more than ${most} header lines.`, headers);
+}

@@ -16,6 +16,8 @@ export interface ServerLimits {
   readonly checkEveryMs: number;
   /** Of all answers together that wait in this process for their readers; past it the connections with the most are cut. */
   readonly unreadBytes: number;
+  /** Pipelined requests that may be unanswered on a connection before the next one is read. */
+  readonly unanswered: number;
   readonly connections: number;
   readonly connectionsPerAddress: number;
 }
@@ -33,6 +35,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
   webSocketIdleMs: 60_000,
   checkEveryMs: 1_000,
   unreadBytes: 67_108_864,
+  unanswered: 16,
   connections: 10_000,
   connectionsPerAddress: 1_000,
 };

@@ -4,6 +4,8 @@ import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type ConnectionCaps, Connections } from './connections.ts';
+import { KEPT_HEADER_LINES } from './headers.ts';
+import { isParserStopped } from './pipelining.ts';
 import { DEFAULT_LIMITS, type ServerLimits } from './server-limits.ts';
 import { takeUpgrades, type Upgrades } from './upgrades.ts';
 
@@ -88,12 +90,13 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
       upgrades?.areTaken(request) === true && connections.isIdle(request.socket),
   };
   const server = createServer(options, limits, certificate);
+  server.maxHeadersCount = KEPT_HEADER_LINES;
   if (upgrades !== undefined) takeUpgrades(server, upgrades);
   const connections = new Connections(server, limits, listening);
   let stopping = false;
 
   const answer: http.RequestListener = (request, response) => {
-    connections.answering(response);
+    if (!connections.answering(response)) return;
     if (stopping) response.shouldKeepAlive = false;
     onRequest(request, response);
   };
@@ -103,7 +106,10 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     if (connections.mayWriteError(socket) && onUnusable !== undefined) onUnusable(fault, socket);
     else connections.finish(socket);
   };
-  server.on('clientError', (fault, socket) => unusable(fault, socket as Socket));
+  server.on('clientError', (fault: NodeJS.ErrnoException, socket) => {
+    if (isParserStopped(fault)) connections.keepUnread(fault, socket as Socket);
+    else unusable(fault, socket as Socket);
+  });
   server.on('connect', (_request, socket) =>
     unusable(Object.assign(new Error('CONNECT'), { code: 'CONNECT' }), socket as Socket),
   );

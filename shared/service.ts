@@ -1,13 +1,16 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { carriesToken } from './bearer.ts';
 import { errorBody, HttpError, toHttpError, unavailable } from './errors.ts';
-import { CALLER_ID, requestIdOf } from './headers.ts';
+import { CALLER_ID, checkHeaderLines, requestIdOf } from './headers.ts';
 import { toJson } from './json.ts';
 import type { Logger } from './logger.ts';
 import type { Metrics } from './metrics.ts';
 import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from './request-log.ts';
 import { createRouter, type Route } from './routes.ts';
 import { traceOf } from './trace.ts';
+
+/** More than the gateway takes: it adds some of its own to what it passes on. */
+const MAX_HEADER_LINES = 150;
 
 /** A JSON service: a table of operations, each of them typed in and typed out, and one answer for every request. */
 
@@ -76,6 +79,7 @@ export function createService<Parts>(options: ServiceOptions<Parts>): RequestLis
   const answered = metrics.requests();
 
   async function answer(request: IncomingMessage, response: ServerResponse, told: Told<Parts>): Promise<Answer> {
+    checkHeaderLines(request.rawHeaders, MAX_HEADER_LINES);
     guard?.admit(request);
     const [path, search] = splitTarget(request.url ?? '');
     if (token !== undefined && !open.has(path)) checkToken(request, token, guard);

@@ -1,6 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import { announcesBody } from '../../shared/body.ts';
 import { type ErrorCode, HttpError, methodNotAllowed } from '../../shared/errors.ts';
+import { checkHeaderLines } from '../../shared/headers.ts';
+import { listed } from '../../shared/lists.ts';
 
 /**
  * The one form in which a request is checked, decided on and forwarded. What Node's parser lets through and a second
@@ -17,6 +19,9 @@ export interface CanonicalRequest {
 }
 
 const MAX_TARGET_LENGTH = 8_192;
+export const MAX_HEADER_LINES = 100;
+/** In all Connection headers together. Each is a name that every other header is compared with. */
+const MAX_CONNECTION_OPTIONS = 16;
 /** Of the target and all names and values together. The server takes twice that, so that what is too long is refused here. */
 export const MAX_HEAD_LENGTH = 16_384;
 /** Each that can be routed, or that a client may reasonably try; the route table says which are allowed where. */
@@ -59,7 +64,10 @@ const SINGLE: ReadonlySet<string> = new Set([
   'transfer-encoding',
 ]);
 
-/** What stands in the headers of which there is one; refuses doubles, and more of everything together than we take. */
+/**
+ * The headers of which there can be only one.
+ * @throws {HttpError} 400 for a double and for too many Connection options; 431 for too many lines, or too many bytes
+ */
 function singleHeaders(
   { rawHeaders }: IncomingMessage,
   targetLength: number,
@@ -67,13 +75,16 @@ function singleHeaders(
   let host: string | undefined;
   let authorization: string | undefined;
   let length = targetLength;
+  let connectionOptions = 0;
   let seen: string[] | undefined;
+  checkHeaderLines(rawHeaders, MAX_HEADER_LINES, CLOSE);
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = (rawHeaders[at] as string).toLowerCase();
     const value = rawHeaders[at + 1] as string;
     length += name.length + value.length;
     // Two credentials are no credential at all: an empty one, which opens nothing.
     if (name === 'authorization') authorization = authorization === undefined ? value : '';
+    else if (name === 'connection') connectionOptions += listed(value).length;
     else if (SINGLE.has(name)) {
       seen ??= [];
       if (seen.includes(name)) refuse(`More than one ${name} header.`);
@@ -82,6 +93,7 @@ function singleHeaders(
     }
   }
   if (length > MAX_HEAD_LENGTH) refuse(undefined, 'headers_too_large');
+  if (connectionOptions > MAX_CONNECTION_OPTIONS) refuse(`More than ${MAX_CONNECTION_OPTIONS} Connection options.`);
   if (host === undefined || !isHost(host)) refuse('Exactly one well-formed Host header is required.');
   return { host, authorization };
 }

@@ -37,13 +37,25 @@ export function clientAddress({ socket, headers }: IncomingMessage, proxies: Tru
   let client = plainAddress(socket.remoteAddress);
   const forwarded = headers['x-forwarded-for'];
   if (forwarded === undefined || !proxies.has(client)) return client;
-  for (const entry of String(forwarded).split(',').reverse()) {
+  for (const entry of lastHops(String(forwarded))) {
     const address = plainAddress(entry.trim());
     if (isIP(address) === 0) break;
     client = address;
     if (!proxies.has(client)) break;
   }
   return client;
+}
+
+/** Proxies of ours that a request can come through. */
+const MAX_HOPS = 16;
+/** The entries, the last one first, up to MAX_HOPS. What stands in front of those is not read, however much it is. */
+function* lastHops(forwarded: string): Generator<string> {
+  let end = forwarded.length;
+  for (let hop = 0; hop < MAX_HOPS && end >= 0; hop++) {
+    const comma = end === 0 ? -1 : forwarded.lastIndexOf(',', end - 1);
+    yield forwarded.slice(comma + 1, end);
+    end = comma;
+  }
 }
 
 /** X-Forwarded-* for the core, as a flat list: ours, or those of a proxy that is trusted and says something usable. */

@@ -1,6 +1,6 @@
 import { takesNoBody } from '../../shared/body.ts';
 import { HttpError, methodNotAllowed } from '../../shared/errors.ts';
-import { isCurrent } from '../../shared/static-file.ts';
+import { isCurrent, MAX_LIST_LENGTH } from '../../shared/static-file.ts';
 import type { AddressAllowance } from '../access/address-allowance.ts';
 import type { Exchange } from '../exchange.ts';
 import { limitHeaders } from '../respond/limit-headers.ts';
@@ -51,6 +51,7 @@ async function send({ request, response }: Exchange, file: ReferenceFile, ours: 
 
 /** Whether gzip is named and not refused with a weight of 0 (RFC 9110 §12.5.3). */
 function takesGzip(acceptEncoding = ''): boolean {
+  if (acceptEncoding.length > MAX_LIST_LENGTH) return false;
   return acceptEncoding.split(',').some((coding) => {
     const [name, weight = ''] = coding.toLowerCase().split(';');
     return name?.trim() === 'gzip' && !/^\s*q=0(?:\.0*)?\s*$/.test(weight);

@@ -87,7 +87,9 @@ function filter(rawHeaders: readonly string[], isWanted: (name: string) => boole
 function addNamed(named: Set<string> | undefined, connection: string): Set<string> | undefined {
   const options = connection.toLowerCase();
   if (options === 'keep-alive' || options === 'close') return named;
-  return new Set([...(named ?? []), ...listed(options)]);
+  const names = named ?? new Set();
+  for (const option of listed(options)) names.add(option);
+  return names;
 }
 
 const without = (headers: readonly string[], named: ReadonlySet<string>): string[] =>

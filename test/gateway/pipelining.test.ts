@@ -1,0 +1,116 @@
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import net from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { startServer } from '../../shared/server.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { startStack } from '../support/stack.ts';
+
+/** A server that answers a request with its path and its body, when it is told to. */
+async function holdingServer() {
+  const waiting: { response: ServerResponse; text: () => string }[] = [];
+  let most = 0;
+  const server = await startServer({
+    host: '127.0.0.1',
+    port: 0,
+    onRequest: (request, response) => {
+      let body = '';
+      request.on('data', (chunk) => {
+        body += chunk;
+      });
+      waiting.push({ response, text: () => `${request.url} ${body}` });
+      most = Math.max(most, waiting.length);
+    },
+  });
+  cleanUp(() => server.stop({ graceMs: 0 }));
+  /** Answers the oldest request. */
+  const answerOne = () => {
+    const { response, text } = waiting.shift() ?? {};
+    if (text !== undefined) response?.end(text());
+  };
+  return { url: server.url, waiting, answerOne, most: () => most };
+}
+
+async function connect(url: string) {
+  const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
+  cleanUp(() => socket.destroy());
+  socket.on('error', () => {});
+  let received = '';
+  socket.on('data', (chunk) => {
+    received += chunk;
+  });
+  await once(socket, 'connect');
+  return { socket, bodies: () => received.match(/^\/\d+ .*?(?=HTTP|$)/gm) ?? [], received: () => received };
+}
+
+/** Every third with a body, told or in chunks. */
+function request(at: number): string {
+  const head = `POST /${at} HTTP/1.1\r\nHost: a\r\n`;
+  if (at % 3 === 0) return `GET /${at} HTTP/1.1\r\nHost: a\r\n\r\n`;
+  if (at % 3 === 1) return `${head}Content-Length: 4\r\n\r\nGET `;
+  return `${head}Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n2\r\ncd\r\n0\r\n\r\n`;
+}
+const answerTo = (at: number): string => `/${at} ${['', 'GET ', 'abcd'][at % 3]}`;
+
+test('of pipelined requests 16 at most are read ahead, and each gets its own answer in the end', async () => {
+  const { url, waiting, answerOne, most } = await holdingServer();
+  const { socket, bodies } = await connect(url);
+  const count = 900;
+  const bytes = Array.from({ length: count }, (_, at) => request(at)).join('');
+  // In pieces that end anywhere: within a head, a body or a size.
+  for (let at = 0, piece = 1; at < bytes.length; piece = (piece * 7) % 9_973) {
+    socket.write(bytes.slice(at, at + piece));
+    at += piece;
+  }
+  await sleep(200);
+  expect(waiting).toHaveLength(16);
+  for (let waited = 0; bodies().length < count && waited < 10_000; waited++) {
+    answerOne();
+    await sleep(0);
+  }
+  expect(bodies()).toEqual(Array.from({ length: count }, (_, at) => answerTo(at)));
+  expect(most()).toBe(16);
+}, 30_000);
+
+test('a client that reads nothing is not read from either, and gets all answers when it does', async () => {
+  const { url, waiting, answerOne } = await holdingServer();
+  const { socket, bodies } = await connect(url);
+  socket.pause();
+  for (let at = 0; at < 300; at++) socket.write(request(at));
+  for (let at = 0; at < 100; at++) {
+    answerOne();
+    await sleep(1);
+  }
+  socket.resume();
+  for (let waited = 0; bodies().length < 300 && waited < 5_000; waited++) {
+    answerOne();
+    await sleep(0);
+  }
+  expect(bodies()).toEqual(Array.from({ length: 300 }, (_, at) => answerTo(at)));
+  expect(waiting).toEqual([]);
+});
+
+test('nothing that comes behind an answer that closes the connection is read', async () => {
+  const { url, waiting } = await holdingServer();
+  const { socket } = await connect(url);
+  for (let at = 0; at < 100; at++) socket.write(request(3 * at));
+  await expect.poll(() => waiting.length).toBe(16);
+  const closed = once(socket, 'close');
+  const last = waiting[15]?.response as ServerResponse;
+  last.shouldKeepAlive = false;
+  for (const { response } of waiting) response.end();
+  await closed;
+  await sleep(50);
+  expect(waiting).toHaveLength(16);
+});
+
+test('requests that are nonsense behind sixteen good ones are refused behind their answers', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000, day: 1_000 });
+  const { socket, received } = await connect(stack.gateway);
+  const good = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
+  socket.write(`${good.repeat(40)}nonsense\r\n\r\n${good}`);
+  await once(socket, 'close');
+  expect(received().match(/HTTP\/1.1 200/g)).toHaveLength(40);
+});
