@@ -61,6 +61,8 @@ export interface AdminReply {
   /** Undefined where the answer has none. */
   readonly body: unknown;
   readonly etag: string | undefined;
+  /** What was done with a reservation, in words. */
+  readonly warning: string | undefined;
 }
 
 /** One call of the admin API; the answer's body, or undefined where it has none. @throws {AdminError} as `exchange` does */
@@ -101,8 +103,15 @@ export async function exchange(
   });
   const value = parse(await answer.text(), admin.url);
   if (statusCode >= 400) throw new AdminError((value as { message: string }).message, { status: statusCode });
-  return { body: value, etag: headers.etag as string | undefined };
+  return {
+    body: value,
+    etag: headers.etag as string | undefined,
+    warning: textOf(headers.warning as string | undefined),
+  };
 }
+
+/** The text of a Warning header (RFC 7234 §5.5). */
+const textOf = (warning: string | undefined): string | undefined => warning && /"(.*)"/.exec(warning)?.[1];
 
 function parse(text: string, url: string): unknown {
   try {

@@ -12,17 +12,30 @@ import { RedisKeys } from './keys.ts';
 import { RedisLimiter } from './limiter.ts';
 import { RedisPlans } from './plans.ts';
 
-/** Keys, plans and decisions in Redis, shared by any number of gateways. */
-export function redisAccess(redis: RedisConnection, plans: () => PlanTable, logger: Logger): Access {
+/**
+ * Keys, plans and decisions in Redis, shared by any number of gateways.
+ * @param connectOperators makes the connection on which operators wait longer
+ */
+export function redisAccess(
+  redis: RedisConnection,
+  plans: () => PlanTable,
+  logger: Logger,
+  connectOperators: () => Promise<RedisConnection> = async () => redis,
+): Access {
   const calls = new CallCounts();
   const limiter = isCluster(redis)
     ? surviveOutages(new ClusterLimiter(redis, plans, calls), plans, logger, nodeOf(redis))
     : surviveOutages(new RedisLimiter(redis, plans, { calls }), plans, logger);
   const remembering = rememberBans(limiter);
+  let operators: RedisConnection | undefined;
   return {
     limiter: remembering,
     keys: new RedisKeys(redis),
     plans: new RedisPlans(redis),
+    async operators() {
+      operators = await connectOperators();
+      return { keys: new RedisKeys(operators), plans: new RedisPlans(operators) };
+    },
     bans: () => remembering.bans(),
     nodesAway: () => limiter.nodesAway(),
     counted: () => calls.families(),
@@ -30,6 +43,7 @@ export function redisAccess(redis: RedisConnection, plans: () => PlanTable, logg
     async close() {
       limiter.stop();
       redis.disconnect();
+      operators?.disconnect();
     },
   };
 }
