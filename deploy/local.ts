@@ -116,7 +116,7 @@ async function readKept(): Promise<Record<string, string>> {
 }
 
 function printWelcome(keys: Record<string, string>): void {
-  const tokenPlace = process.env.ADMIN_TOKEN === undefined ? tokenFile(DATA_DIR) : 'ADMIN_TOKEN';
+  const tokenPlace = process.env.ADMIN_TOKEN ? 'ADMIN_TOKEN' : tokenFile(DATA_DIR);
   const lines = Object.entries(keys).map(([plan, key]) => `  ${plan.padEnd(11)}${key}`);
   process.stdout.write(`
 The animal store is open.

@@ -15,7 +15,7 @@ import { PlanBook } from './access/plan-book.ts';
 import type { PlanTable } from './access/plans.ts';
 import { RecentDecisions } from './access/recent-decisions.ts';
 import { redisAccess } from './access/redis/access.ts';
-import { connect } from './access/redis/connect.ts';
+import { connect, connectOperators } from './access/redis/connect.ts';
 import { consoleRoutes } from './admin/console.ts';
 import { OperatorsGuard } from './admin/guard.ts';
 import type { AboutGateway } from './admin/parts.ts';
@@ -180,7 +180,9 @@ export async function serveOperators(
     onRequest: createService({
       routes: [...ADMIN_ROUTES, ...consoleRoutes()],
       parts: {
-        ...access,
+        planBook: access.planBook,
+        ...(await access.operators()),
+        logger,
         decisions,
         traffic,
         examineOthers: async () => [
@@ -238,5 +240,8 @@ async function accessOf(
     ca: settings.REDIS_CA_FILE,
     timeoutMs: settings.REDIS_TIMEOUT_MS,
   };
-  return redisAccess(await connect(target, logger), plans, logger, localsOf);
+  return redisAccess(await connect(target, logger), plans, logger, {
+    localsOf,
+    connectOperators: () => connectOperators(target, logger),
+  });
 }

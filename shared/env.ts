@@ -5,12 +5,14 @@ import { z } from 'zod';
 export class SettingsError extends Error {}
 
 /**
- * A deployable's settings, read from the environment. An empty variable counts as unset. Values are not repeated in the
- * message: some are secret.
+ * A deployable's settings, read from the environment. An empty variable counts as unset, but for a token: without one a
+ * service is open, and that must be meant. Values are not repeated in the message: some are secret.
  * @throws {SettingsError} naming every setting that is missing or bad
  */
 export function readSettings<S extends z.ZodObject>(schema: S, environment: NodeJS.ProcessEnv): z.infer<S> {
-  const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
+  const given = Object.fromEntries(
+    Object.entries(environment).filter(([name, value]) => value !== '' || name.endsWith('_TOKEN')),
+  );
   const result = schema.safeParse(given);
   if (result.success) return result.data;
   const lines = result.error.issues.map((issue) => `  ${issue.path.join('.')}: ${issue.message}`);

@@ -54,7 +54,7 @@ export interface ServiceOptions<Parts> {
   /** Takes out what must not stand in a log. */
   readonly redact?: (text: string) => string;
   readonly metrics: Metrics;
-  /** When set, every request but those for open routes must carry it as its bearer token. */
+  /** Every request but those for open routes must carry it as its bearer token; undefined asks for none. */
   readonly token: string | undefined;
   readonly guard?: Guard | undefined;
   /** Throws when the service cannot work; tells `/readyz`. */
@@ -71,8 +71,10 @@ export interface Guard {
   wrongToken(request: IncomingMessage): void;
 }
 
+/** @throws {RangeError} for an empty token: it says neither that one is asked for nor that none is */
 export function createService<Parts>(options: ServiceOptions<Parts>): RequestListener {
   const { parts, logger, logsAs = 'request', redact = (text) => text, metrics, token, guard, check } = options;
+  if (token === '') throw new RangeError('The token of a service must not be empty.');
   const routes = [...options.routes, ...ownRoutes<Parts>(metrics, check)];
   const router = createRouter(routes);
   const open = new Set(routes.filter(({ isOpen }) => isOpen).map(({ path }) => path));

@@ -109,11 +109,20 @@ export interface PlanStore {
   history(limit: number): Promise<RecordedChange[]>;
 }
 
+/** Where operators look and write: they wait longer than a decision does, lest a change that was made look as if it was not. */
+export interface OperatorsStores {
+  readonly keys: KeyStore;
+  readonly plans: PlanStore;
+}
+
 /** A limiter with its stores, and how to let go of them. */
 export interface Access {
   readonly limiter: Limiter;
+  /** With the deadline of decisions. */
   readonly keys: KeyStore;
   readonly plans: PlanStore;
+  /** Opens them; asked for once, by whoever serves operators. */
+  operators(): Promise<OperatorsStores>;
   /** Bans that run, as far as this process has heard of them. */
   bans(): number;
   /** Nodes that are away, so that what they would decide is decided here. */

@@ -27,6 +27,7 @@ export class PlanBook {
   #rejected: readonly RejectedValue[] = [];
   #alarmed = '';
   #readable = true;
+  #taken = 0;
   #timer: NodeJS.Timeout | undefined;
   #stopped = false;
   readonly #store: PlanStore;
@@ -80,18 +81,25 @@ export class PlanBook {
     try {
       if (!this.#seeded) await this.#store.seed(storedPlans(DEFAULT_PLANS));
       this.#seeded = true;
+      const takenBefore = this.#taken;
       const stored = await this.#store.read();
-      const { table, rejected } = readPlans(stored, this.#table);
-      this.#adopt(table);
-      this.#rejected = rejected;
-      this.#alarm(rejected);
-      this.#stored = stored;
-      this.#version = versionOf(stored);
-      this.#readable = true;
+      if (this.#taken === takenBefore) this.take(stored);
     } catch (cause) {
       if (this.#readable) this.#logger.error({ err: cause }, 'plan table cannot be read; the last good one stays');
       this.#readable = false;
     }
+  }
+
+  /** Takes the table as it was just read or written. A reading that began before may be older, and counts no more. */
+  take(stored: StoredPlans): void {
+    this.#taken += 1;
+    const { table, rejected } = readPlans(stored, this.#table);
+    this.#adopt(table);
+    this.#rejected = rejected;
+    this.#alarm(rejected);
+    this.#stored = stored;
+    this.#version = versionOf(stored);
+    this.#readable = true;
   }
 
   #adopt(table: PlanTable): void {

@@ -13,6 +13,8 @@ export class PlanWatch {
   /** The last table that the history knows of, as far as this process can tell. */
   #told: StoredPlans | undefined;
   #lastVersion: string | undefined;
+  /** The version whose record was told to be lost. */
+  #lost: string | undefined;
 
   constructor(store: PlanStore, logger: Logger) {
     this.#store = store;
@@ -31,7 +33,9 @@ export class PlanWatch {
       await this.#store.recordOnce({ author: 'unknown', reason: '', action: 'by hand', changes, version });
       this.#told = stored;
     } catch (cause) {
-      this.#logger.warn({ err: cause }, 'a change of plans by hand could not be recorded');
+      // Tried again with every reading; told once.
+      if (this.#lost !== version) this.#logger.warn({ err: cause }, 'a change of plans by hand could not be recorded');
+      this.#lost = version;
     }
   }
 }

@@ -1,8 +1,7 @@
-import { readFile } from 'node:fs/promises';
 import { request } from 'undici';
 import { z } from 'zod';
-import { host, port, readSettings, token } from '../../shared/env.ts';
-import { tokenFile } from './token.ts';
+import { host, port, readSettings, SettingsError, token } from '../../shared/env.ts';
+import { readToken, tokenFile } from './token.ts';
 
 /** Talks to a gateway's admin listener, for the command line and for `npm start`. */
 
@@ -32,23 +31,22 @@ const AdminSettings = z.object({
 /**
  * Finds the listener and its token as the gateway on this machine would: ADMIN_HOST, ADMIN_PORT, ADMIN_TOKEN, or the
  * token kept in DATA_DIR.
- * @throws {SettingsError} for bad settings, {AdminError} when there is no token to be found
+ * @throws {SettingsError} for bad settings and a file that holds no token, {AdminError} when there is no token to be found
  */
 export async function findAdmin(environment: NodeJS.ProcessEnv): Promise<AdminAddress> {
   const { ADMIN_HOST, ADMIN_PORT, DATA_DIR, ADMIN_TOKEN } = readSettings(AdminSettings, environment);
   const url = `http://${ADMIN_HOST.includes(':') ? `[${ADMIN_HOST}]` : ADMIN_HOST}:${ADMIN_PORT}`;
-  return { url, token: ADMIN_TOKEN ?? (await readToken(tokenFile(DATA_DIR))) };
+  return { url, token: ADMIN_TOKEN ?? (await tokenIn(tokenFile(DATA_DIR))) };
 }
 
-async function readToken(path: string): Promise<string> {
-  try {
-    return (await readFile(path, 'utf8')).trim();
-  } catch (cause) {
-    throw new AdminError(
-      `No admin token: ${path} cannot be read, and ADMIN_TOKEN is not set. Has the gateway been started here?`,
-      { cause },
-    );
-  }
+async function tokenIn(path: string): Promise<string> {
+  const kept = await readToken(path).catch((fault: Error) => {
+    if (fault instanceof SettingsError) throw fault;
+  });
+  if (kept !== undefined) return kept;
+  throw new AdminError(
+    `No admin token: ${path} cannot be read, and ADMIN_TOKEN is not set. Has the gateway been started here?`,
+  );
 }
 
 export interface AdminRequest {
@@ -63,6 +61,8 @@ export interface AdminReply {
   /** Undefined where the answer has none. */
   readonly body: unknown;
   readonly etag: string | undefined;
+  /** What was done with a reservation, in words. */
+  readonly warning: string | undefined;
 }
 
 /** One call of the admin API; the answer's body, or undefined where it has none. @throws {AdminError} as `exchange` does */
@@ -103,8 +103,15 @@ export async function exchange(
   });
   const value = parse(await answer.text(), admin.url);
   if (statusCode >= 400) throw new AdminError((value as { message: string }).message, { status: statusCode });
-  return { body: value, etag: headers.etag as string | undefined };
+  return {
+    body: value,
+    etag: headers.etag as string | undefined,
+    warning: textOf(headers.warning as string | undefined),
+  };
 }
+
+/** The text of a Warning header (RFC 7234 §5.5). */
+const textOf = (warning: string | undefined): string | undefined => warning && /"(.*)"/.exec(warning)?.[1];
 
 function parse(text: string, url: string): unknown {
   try {

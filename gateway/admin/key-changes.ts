@@ -5,6 +5,7 @@ import { readBody } from '../../shared/typed-body.ts';
 import { createApiKey } from '../access/credential.ts';
 import type { KeyChange, KeyRecord } from '../access/keys.ts';
 import { SECOND } from '../access/verdict.ts';
+import { toTime } from './key-view.ts';
 import { answerWithKey, describe, findKey, hasLimits, keyName, planName, time, toMicroseconds } from './keys.ts';
 import { limitValue } from './limit-value.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation, type AdminParts } from './parts.ts';
@@ -48,26 +49,52 @@ const GRACE = must(`be a whole number of seconds from 0 to ${LONGEST_GRACE_SECON
 
 const Rotation = z.strictObject({
   graceSeconds: z.int({ error: GRACE }).min(0, { error: GRACE }).max(LONGEST_GRACE_SECONDS, { error: GRACE }),
+  /** Of a key whose last rotation is in its grace: which of its two secrets ends now. */
+  ends: z.enum(['new', 'old'], { error: must('be new or old') }).optional(),
 });
 
 /**
- * Gives a key a new secret. The one before is good for the grace time, on the same buckets; one that was still in grace
- * from an earlier rotation ends now.
+ * Gives a key a new secret. The one before is good for the grace time, on the same buckets. A key has two secrets at most: to
+ * rotate again within the grace, say which of them ends. Nobody else can know: the newer one may never have reached anyone,
+ * because its answer was lost, or may be the one in use. Without grace both end.
  */
 export const rotateKey: AdminOperation = async ({ parts, params, request, response }) => {
-  const { id } = await findKey(parts, params[0]);
-  const { graceSeconds } = await readBody(Rotation, request, response, ADMIN_BODY_LIMIT_BYTES);
-  const { apiKey, credential } = createApiKey(id);
-  const until = (await parts.keys.now()) + graceSeconds * SECOND;
-  await apply(parts, id, ({ secret }) => ({
+  const entry = await findKey(parts, params[0]);
+  const rotation = await readBody(Rotation, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { apiKey, credential } = createApiKey(entry.id);
+  const now = await parts.keys.now();
+  const hasGrace = rotation.graceSeconds > 0;
+  const oldSecretUntil = hasGrace ? now + rotation.graceSeconds * SECOND : undefined;
+  await apply(parts, entry.id, (record) => ({
     record: {
       secret: credential.digest,
-      oldSecret: graceSeconds === 0 ? undefined : secret,
-      oldSecretUntil: graceSeconds === 0 ? undefined : until,
+      oldSecret: hasGrace ? survivor(record, rotation.ends, now) : undefined,
+      oldSecretUntil,
     },
   }));
-  return await answerWithKey(parts, id, apiKey);
+  return answerWithKey(parts, { ...entry, record: { ...entry.record, oldSecretUntil } }, now, apiKey);
 };
+
+/**
+ * The secret that works on beside the new one.
+ * @throws {HttpError} 409 where a secret would end that nobody named
+ */
+function survivor(
+  { secret, oldSecret, oldSecretUntil = 0 }: KeyRecord,
+  ends: z.infer<typeof Rotation>['ends'],
+  now: number,
+): string {
+  if (oldSecret === undefined || oldSecretUntil <= now) {
+    if (ends !== undefined) throw new HttpError('conflict', 'This key has one secret only: leave `ends` out.');
+    return secret;
+  }
+  if (ends !== undefined) return ends === 'new' ? oldSecret : secret;
+  throw new HttpError(
+    'conflict',
+    `This key has two secrets: one of its last rotation, and the one before until ${toTime(oldSecretUntil)}. ` +
+      'Say which ends now: `ends` is new, where that one has reached nobody, or old.',
+  );
+}
 
 /** @throws {HttpError} 404 for a key that was revoked meanwhile, 409 for one that cannot be read */
 export async function apply({ keys }: AdminParts, id: string, make: (record: KeyRecord) => KeyChange): Promise<void> {

@@ -1,15 +1,15 @@
 import type { Family } from '../../shared/counts.ts';
+import type { Logger } from '../../shared/logger.ts';
 import type { Operation, ServiceOptions } from '../../shared/service.ts';
-import type { KeyStore, PlanStore } from '../access/limiter.ts';
+import type { OperatorsStores } from '../access/limiter.ts';
 import type { PlanBook } from '../access/plan-book.ts';
 import type { DecisionQuery, ToldDecision } from '../access/recent-decisions.ts';
 import type { Finding } from '../finding.ts';
 
 /** What the operators' operations work with. */
-export interface AdminParts {
-  readonly keys: KeyStore;
-  readonly plans: PlanStore;
+export interface AdminParts extends OperatorsStores {
   readonly planBook: PlanBook;
+  readonly logger: Logger;
   readonly traffic: TrafficSource;
   /** How all that the gateway asks of others stands. */
   examineOthers(): Promise<Finding[]>;

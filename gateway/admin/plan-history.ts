@@ -31,12 +31,12 @@ export const rollBack: AdminOperation = async ({ parts, request, response }) => 
   const seen = await parts.plans.read();
   if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
     throw new HttpError('conflict', 'What the last change made has been changed since; set the limits that you want.');
-  await applyChange(parts, before(last.changes), seen, {
+  const warning = await applyChange(parts, before(last.changes), seen, {
     author,
     reason: reason || `takes back ${last.id}`,
     action: 'rollback',
   });
-  return { status: 200, body: parts.planBook.table, headers: etag(parts) };
+  return { status: 200, body: parts.planBook.table, headers: [...etag(parts), ...warning] };
 };
 
 /** @throws {HttpError} 409 where there was nothing that could be in force again */

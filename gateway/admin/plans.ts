@@ -34,8 +34,8 @@ export const changePlan: AdminOperation = async ({ parts, params, request, respo
   const { author, reason, ...fields } = await readBody(Changes, request, response, ADMIN_BODY_LIMIT_BYTES);
   const changes = storedFields(plan, fields);
   const seen = await tableSeen(parts, request.headers['if-match']);
-  await applyChange(parts, changes, seen, { author, reason, action: 'set' });
-  return { status: 200, body: parts.planBook.table[plan], headers: etag(parts) };
+  const warning = await applyChange(parts, changes, seen, { author, reason, action: 'set' });
+  return { status: 200, body: parts.planBook.table[plan], headers: [...etag(parts), ...warning] };
 };
 
 function storedFields(plan: PlanName, fields: Readonly<Record<string, number | string | undefined>>): StoredPlans {
@@ -57,9 +57,13 @@ async function tableSeen({ plans }: AdminParts, ifMatch: string | undefined): Pr
   return stored;
 }
 
+/** RFC 9111 §5.5 knows no better header for it. */
+const UNRECORDED = ['Warning', '199 - "The change is in force, but the history of changes could not be written."'];
+
 /**
- * Changes the table and tells the history.
+ * Changes the table and tells the history. A change is in force without its record too, and is answered as done.
  * @param seen the table must still be this one; any will do when undefined
+ * @returns headers that tell what could not be recorded
  * @throws {HttpError} 409 when it is not
  */
 export async function applyChange(
@@ -67,13 +71,23 @@ export async function applyChange(
   changes: StoredPlans,
   seen: StoredPlans | undefined,
   about: Pick<PlanChange, 'author' | 'reason' | 'action'>,
-): Promise<void> {
+): Promise<readonly string[]> {
   const before = await parts.plans.change(changes, seen);
   if (before === undefined) throw moved();
   const after = { ...before, ...changes };
+  parts.planBook.take(after);
   const made = changesBetween(before, after);
-  if (made.length > 0) await parts.plans.record({ ...about, changes: made, version: versionOf(after) });
-  await parts.planBook.refresh();
+  return made.length === 0 ? [] : await record(parts, { ...about, changes: made, version: versionOf(after) });
+}
+
+async function record({ plans, logger }: AdminParts, change: PlanChange): Promise<readonly string[]> {
+  try {
+    await plans.record(change);
+    return [];
+  } catch (cause) {
+    logger.error({ err: cause, change }, 'a change of plans is in force, but its record is lost');
+    return UNRECORDED;
+  }
 }
 
 const moved = () => new HttpError('conflict', 'The plans have been changed meanwhile. Look again, and decide anew.');

@@ -101,13 +101,3 @@ test('unset and empty settings have their defaults', () => {
     LOG_LEVEL: 'info',
   });
 });
-
-test('a token that the gateway made is for its owner only, and stays', async () => {
-  const { keptToken, tokenFile } = await import('../../gateway/admin/token.ts');
-  const { stat } = await import('node:fs/promises');
-  const folder = await temporaryFolder();
-  const token = await keptToken(folder);
-  expect(token).toMatch(/^[\w-]{43}$/);
-  expect(await keptToken(folder)).toBe(token);
-  expect((await stat(tokenFile(folder))).mode & 0o777).toBe(0o600);
-});

@@ -10,10 +10,12 @@ import { FilePlans } from './plans.ts';
 /** Keys, plans and decisions of a gateway on its own, with nothing else to install. */
 export async function memoryAccess(directory: string, plans: () => PlanTable): Promise<Access> {
   const keys = await FileKeys.open(join(directory, 'keys.json'));
+  const plansFile = new FilePlans(join(directory, 'plans.json'), join(directory, 'plans-history.json'));
   return {
     limiter: new MemoryLimiter(keys, plans),
     keys,
-    plans: new FilePlans(join(directory, 'plans.json'), join(directory, 'plans-history.json')),
+    plans: plansFile,
+    operators: async () => ({ keys, plans: plansFile }),
     bans: () => keys.bans(systemClock()),
     nodesAway: () => 0,
     counted: () => [],

@@ -1,8 +1,6 @@
-import { randomUUID } from 'node:crypto';
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
-
-const OWNER_ONLY = 0o600;
+import { readFile, rename } from 'node:fs/promises';
+import { throughDraft } from '../../../shared/draft.ts';
+import { AccessUnavailable } from '../limiter.ts';
 
 /** A small JSON file for its owner's eyes: read whole, and replaced whole, so that a crash leaves the old one or the new. */
 export class JsonFile {
@@ -27,18 +25,25 @@ export class JsonFile {
     }
   }
 
-  /** One replacement at a time, each made of what is there when its turn comes: none undoes another. */
-  replace(make: () => unknown): Promise<void> {
-    const write = async () => this.#write(await make());
-    const written = this.#last.then(write, write);
-    this.#last = written;
-    return written;
+  /**
+   * One replacement at a time, each made of what is there when its turn comes: none undoes another.
+   * @param written called once the value is on disk, before the next replacement is made
+   * @throws {AccessUnavailable} when it cannot be written, and what `make` throws
+   */
+  replace(make: () => unknown, written: () => void = () => {}): Promise<void> {
+    const turn = async () => {
+      await this.#write(await make());
+      written();
+    };
+    const done = this.#last.then(turn, turn);
+    this.#last = done;
+    return done;
   }
 
   async #write(value: unknown): Promise<void> {
-    await mkdir(dirname(this.#path), { recursive: true });
-    const draft = `${this.#path}.${randomUUID()}`;
-    await writeFile(draft, `${JSON.stringify(value, undefined, 2)}\n`, { mode: OWNER_ONLY, flush: true });
-    await rename(draft, this.#path);
+    const text = `${JSON.stringify(value, undefined, 2)}\n`;
+    await throughDraft(this.#path, text, rename).catch((fault: Error) => {
+      throw new AccessUnavailable(`${this.#path} cannot be written: ${fault.message}`);
+    });
   }
 }

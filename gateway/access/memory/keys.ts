@@ -33,10 +33,13 @@ interface RevokedKey {
   readonly revokedAt: number;
 }
 
-/** API keys of a gateway on its own: records in a file, so that they survive a restart; levels and use in memory. */
+/**
+ * API keys of a gateway on its own: records in a file, so that they survive a restart; levels and use in memory. A record is
+ * in force once it is on disk, and not before.
+ */
 export class FileKeys implements KeyStore {
   readonly #file: JsonFile;
-  readonly #records: Map<string, KeyRecord>;
+  #records: ReadonlyMap<string, KeyRecord>;
   readonly #states = new Map<string, KeyState>();
   /** The first one was revoked first. */
   readonly #revoked = new Map<string, RevokedKey>();
@@ -75,9 +78,8 @@ export class FileKeys implements KeyStore {
     this.#states.set(id, state);
   }
 
-  async create(id: string, record: KeyRecord): Promise<void> {
-    this.#records.set(id, record);
-    await this.#save();
+  create(id: string, record: KeyRecord): Promise<void> {
+    return this.#save((records) => records.set(id, record));
   }
 
   async get(id: string): Promise<KeyEntry | undefined> {
@@ -109,22 +111,19 @@ export class FileKeys implements KeyStore {
     const before = this.#records.get(id);
     if (before === undefined) return false;
     const { record, ban } = make(before);
+    if (record !== undefined && !(await this.#changeRecord(id, make))) return false;
     if (ban !== undefined) this.#states.set(id, withBan(this.#states.get(id) ?? FRESH, ban));
-    if (record !== undefined) {
-      this.#records.set(id, { ...before, ...record });
-      await this.#save();
-    }
     return true;
   }
 
   async remove(id: string): Promise<boolean> {
     const entry = await this.get(id);
     if (entry === undefined) return false;
-    this.#records.delete(id);
+    await this.#save((records) => records.delete(id));
+    const state = this.#states.get(id) ?? FRESH;
     this.#states.delete(id);
-    this.#revoked.set(id, { entry: { ...entry, isRevoked: true }, revokedAt: systemClock() });
+    this.#revoked.set(id, { entry: { ...entry, ...state, isRevoked: true }, revokedAt: systemClock() });
     this.#forgetOld();
-    await this.#save();
     return true;
   }
 
@@ -149,8 +148,29 @@ export class FileKeys implements KeyStore {
     for (const [id, { revokedAt }] of this.#revoked) if (revokedAt < oldest) this.#revoked.delete(id);
   }
 
-  #save(): Promise<void> {
-    return this.#file.replace(() => Object.fromEntries(this.#records));
+  /** The change is made of the record that is there when its turn comes. False when the key is gone by then. */
+  async #changeRecord(id: string, make: (record: KeyRecord) => KeyChange): Promise<boolean> {
+    let isThere = false;
+    await this.#save((records) => {
+      const before = records.get(id);
+      isThere = before !== undefined;
+      if (before !== undefined) records.set(id, { ...before, ...make(before).record });
+    });
+    return isThere;
+  }
+
+  #save(change: (records: Map<string, KeyRecord>) => void): Promise<void> {
+    let next: Map<string, KeyRecord>;
+    return this.#file.replace(
+      () => {
+        next = new Map(this.#records);
+        change(next);
+        return Object.fromEntries(next);
+      },
+      () => {
+        this.#records = next;
+      },
+    );
   }
 }
 

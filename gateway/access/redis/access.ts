@@ -16,15 +16,19 @@ import { RedisPlans } from './plans.ts';
 /** Of a connection that sets none. */
 const DEFAULT_TIMEOUT_MS = 50;
 
-/**
- * Keys, plans and decisions in Redis, shared by any number of gateways.
- * @param localsOf what decides in Redis' place, given what this process knows of its keys
- */
+interface RedisAccessOptions {
+  /** What decides in Redis' place, given what this process knows of its keys. */
+  readonly localsOf?: ((known: KnownKeys) => LocalDecisions) | undefined;
+  /** Makes the connection on which operators wait longer. */
+  readonly connectOperators?: () => Promise<RedisConnection>;
+}
+
+/** Keys, plans and decisions in Redis, shared by any number of gateways. */
 export function redisAccess(
   redis: RedisConnection,
   plans: () => PlanTable,
   logger: Logger,
-  localsOf: (known: KnownKeys) => LocalDecisions = (known) => known,
+  { localsOf = (known) => known, connectOperators = async () => redis }: RedisAccessOptions = {},
 ): Access {
   const calls = new CallCounts();
   const timeoutMs = timeoutOf(redis);
@@ -37,10 +41,15 @@ export function redisAccess(
     nodeOf: isCluster(redis) ? nodeOf(redis) : undefined,
   });
   const remembering = rememberBans(limiter);
+  let operators: RedisConnection | undefined;
   return {
     limiter: remembering,
     keys: new RedisKeys(redis),
     plans: new RedisPlans(redis),
+    async operators() {
+      operators = await connectOperators();
+      return { keys: new RedisKeys(operators), plans: new RedisPlans(operators) };
+    },
     bans: () => remembering.bans(),
     nodesAway: () => limiter.nodesAway(),
     counted: () => calls.families(),
@@ -48,6 +57,7 @@ export function redisAccess(
     async close() {
       limiter.stop();
       redis.disconnect();
+      operators?.disconnect();
     },
   };
 }

@@ -27,5 +27,10 @@ export async function changeHash(
   return before === null ? undefined : fromFlat(before);
 }
 
+/** A hash that has these fields, and lacks those that are undefined; undefined for any other. */
+export function holds(hash: Record<string, string> | undefined, fields: Fields): Record<string, string> | undefined {
+  return hash !== undefined && Object.keys(fields).every((field) => hash[field] === fields[field]) ? hash : undefined;
+}
+
 /** What a script or a stream gives of a hash: fields and values in turn. */
 export const fromFlat = (flat: readonly string[]): Record<string, string> => Object.fromEntries(pairsOf(flat));

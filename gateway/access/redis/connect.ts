@@ -4,6 +4,18 @@ import { connectRedis, type RedisConnection } from './connection.ts';
 import { connectBySentinels } from './sentinel.ts';
 import type { RedisTarget } from './target.ts';
 
+/** After which an operator's command is given up: far longer than Redis is busy, or takes to fail over. */
+const OPERATORS_TIMEOUT_MS = 5_000;
+
+/**
+ * Connects once more, for operators: they can wait. What becomes of this Redis is told by the connection for decisions.
+ * @throws as `connect` does
+ */
+export function connectOperators(target: RedisTarget, logger: Logger): Promise<RedisConnection> {
+  const timeoutMs = Math.max(target.timeoutMs, OPERATORS_TIMEOUT_MS);
+  return connect({ ...target, timeoutMs }, logger.child({}, { level: 'silent' }));
+}
+
 /**
  * Connects to a Redis in any of its forms, or goes on trying in the background.
  * @throws when there is no database of the number that the URLs name

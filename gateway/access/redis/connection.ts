@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Cluster, Redis, type RedisOptions } from 'ioredis';
 import type { Logger } from '../../../shared/logger.ts';
 import { loadOnConnect } from './script.ts';
@@ -12,6 +13,8 @@ export const CONNECT_TIMEOUT_MS = 300;
 /** A connection that owes an answer for so long is dead, whatever TCP says of it. */
 const SILENT_MS = 500;
 const LONGEST_RETRY_MS = 200;
+/** A start waits no longer than this for a Redis; it is connected to all the same. */
+const START_MS = 3_000;
 /** ioredis would wait for as long as Redis guesses that its loading still takes, which is whole seconds. */
 const LOADING_RETRY_MS = 100;
 
@@ -54,7 +57,7 @@ export async function connectRedis(url: string, timeoutMs: number, logger: Logge
   });
   prepare(redis);
   tellOnce(redis, logger);
-  await redis.connect().catch(() => undefined);
+  await Promise.race([redis.connect().catch(() => undefined), sleep(START_MS, undefined, { ref: false })]);
   if (redis.status === 'ready') await checkDatabase(redis);
   return redis;
 }

@@ -4,17 +4,41 @@ import { comparePlaces, type Place, REVOKED_KEPT_SECONDS } from '../key-walk.ts'
 import type { RedisConnection } from './connection.ts';
 import { keyOf, usageOf } from './key-hash.ts';
 import { reach } from './reach.ts';
+import { settle } from './settle.ts';
 
 /** Ids by time of creation: of the keys that there are, and of those that were revoked of late. */
 
 export const INDEX = 'gateway:keys';
 const REVOKED = 'gateway:keys:revoked';
 
-const REVOKE = readFileSync(new URL('./revoke.lua', import.meta.url), 'utf8');
+const script = (name: string): string => readFileSync(new URL(name, import.meta.url), 'utf8');
+const CREATE = script('./create.lua');
+const CALL_OFF = script('./call-off.lua');
+const REVOKE = script('./revoke.lua');
+
+/** No write reaches Redis so long, in seconds, after it was sent. */
+const LATEST_SECONDS = 86_400;
 const FIELDS_KEPT = ['name', 'plan', 'created_at', 'admitted', 'refused', 'usage_days'];
 
 /** How many of the revoked ones each revocation looks at, for those whose use is not kept any more: more than it adds. */
 const LOOKED_AT = 10;
+
+/**
+ * Issues a key. It has its place in the index before it is there: what works is listed. A place without a key, as a gateway
+ * that ends in between leaves it, is passed over by those who list.
+ */
+export async function issue(redis: RedisConnection, id: string, seconds: number, fields: string[]): Promise<void> {
+  const keys = [keyOf(id), usageOf(id)];
+  const write = async () => {
+    await reach(redis.zadd(INDEX, seconds, id));
+    return (await reach(redis.eval(CREATE, keys.length, ...keys, ...fields))) === 1;
+  };
+  await settle(write(), async () => {
+    if ((await reach(redis.eval(CALL_OFF, keys.length, ...keys, LATEST_SECONDS))) === 1) return true;
+    await reach(redis.zrem(INDEX, id));
+    return undefined;
+  });
+}
 
 /**
  * Revokes a key. It has its place among the revoked ones before it is gone, the one that it had until then: a walk meets it
@@ -23,15 +47,24 @@ const LOOKED_AT = 10;
 export async function revoke(redis: RedisConnection, id: string): Promise<boolean> {
   await redis.zadd(REVOKED, (await reach(redis.zscore(INDEX, id))) ?? 0, id).catch(() => undefined);
   const keys = [keyOf(id), usageOf(id)];
-  const removed = await reach(redis.eval(REVOKE, keys.length, ...keys, REVOKED_KEPT_SECONDS, ...FIELDS_KEPT));
+  const removed = await settle(
+    reach(redis.eval(REVOKE, keys.length, ...keys, REVOKED_KEPT_SECONDS, ...FIELDS_KEPT)),
+    async () => ((await reach(redis.exists(keyOf(id)))) === 0 ? 1 : undefined),
+  );
+  // The key is gone. What cannot be tidied up now, a later revocation will.
+  await tidyUp(redis, id).catch(() => undefined);
+  return removed === 1;
+}
+
+async function tidyUp(redis: RedisConnection, id: string): Promise<void> {
   await reach(redis.zrem(INDEX, id));
   await Promise.all((await reach(redis.zrandmember(REVOKED, LOOKED_AT))).map((other) => forgetIfGone(redis, other)));
-  return removed === 1;
 }
 
 /** The key is asked for first: one that is being revoked is always one or the other. */
 async function forgetIfGone(redis: RedisConnection, id: string): Promise<void> {
   if (await reach(redis.exists(keyOf(id)))) return;
+  await reach(redis.zrem(INDEX, id));
   if (await reach(redis.exists(usageOf(id)))) return;
   await reach(redis.zrem(REVOKED, id));
 }

@@ -3,11 +3,12 @@ import { isWanted, LOOKED_AT_ONCE } from '../key-query.ts';
 import type { Walked, WalkQuery } from '../key-walk.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../keys.ts';
 import { AccessUnavailable, type KeyList, type KeyQuery, type KeyStore, Unreadable } from '../limiter.ts';
-import { changeHash } from './change-hash.ts';
+import { changeHash, holds } from './change-hash.ts';
 import type { RedisConnection } from './connection.ts';
 import { banFields, keyOf, recordFields, toEntry, toFields, toHash, toRecord, usageOf } from './key-hash.ts';
-import { INDEX, placesAfter, revoke } from './key-index.ts';
+import { INDEX, issue, placesAfter, revoke } from './key-index.ts';
 import { reach } from './reach.ts';
+import { settle } from './settle.ts';
 
 /** Keys that are asked for together; few enough to be answered in time by a Redis that has other work. */
 const PAGE = 100;
@@ -26,10 +27,8 @@ export class RedisKeys implements KeyStore {
     return Number(seconds) * 1e6 + Number(microseconds);
   }
 
-  /** The hash first: an id that is listed always opens something. */
-  async create(id: string, record: KeyRecord): Promise<void> {
-    await reach(this.#redis.hset(keyOf(id), toHash(record)));
-    await reach(this.#redis.zadd(INDEX, record.createdAt / 1e6, id));
+  create(id: string, record: KeyRecord): Promise<void> {
+    return issue(this.#redis, id, record.createdAt / 1e6, Object.entries(toHash(record)).flat());
   }
 
   async get(id: string): Promise<KeyEntry | undefined> {
@@ -74,7 +73,10 @@ export class RedisKeys implements KeyStore {
       if (record === undefined) throw new Unreadable();
       const { record: changes = {}, ban } = make(record);
       const fields = { ...toFields(changes), ...banFields(ban) };
-      if ((await changeHash(this.#redis, keyOf(id), recordFields(hash), fields)) !== undefined) return true;
+      const changed = await settle(changeHash(this.#redis, keyOf(id), recordFields(hash), fields), async () =>
+        holds(await this.#read(id), fields),
+      );
+      if (changed !== undefined) return true;
     }
     throw new AccessUnavailable('The key was changed by others, again and again.');
   }

@@ -2,9 +2,10 @@ import { readFileSync } from 'node:fs';
 import type { PlanStore } from '../limiter.ts';
 import { fieldsIn, HISTORY_LENGTH, type PlanChange, RecordedChange } from '../plan-history.ts';
 import type { StoredPlans } from '../plans.ts';
-import { changeHash, fromFlat } from './change-hash.ts';
+import { changeHash, fromFlat, holds } from './change-hash.ts';
 import type { RedisConnection } from './connection.ts';
 import { reach } from './reach.ts';
+import { settle } from './settle.ts';
 
 const TABLE = 'gateway:plans';
 const HISTORY = 'gateway:plans:history';
@@ -30,9 +31,12 @@ export class RedisPlans implements PlanStore {
     await Promise.all(Object.entries(plans).map(([field, value]) => reach(this.#redis.hsetnx(TABLE, field, value))));
   }
 
-  change(changes: StoredPlans, seen?: StoredPlans): Promise<StoredPlans | undefined> {
+  async change(changes: StoredPlans, seen?: StoredPlans): Promise<StoredPlans | undefined> {
+    const before = seen ?? (await this.read());
     const expected = seen === undefined ? {} : Object.fromEntries(fieldsIn(seen));
-    return changeHash(this.#redis, TABLE, expected, changes);
+    return await settle(changeHash(this.#redis, TABLE, expected, changes), async () =>
+      holds(await this.read(), changes) === undefined ? undefined : before,
+    );
   }
 
   async record(change: PlanChange): Promise<void> {

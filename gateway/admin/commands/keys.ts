@@ -88,13 +88,26 @@ Examples:
       'how long the old secret still works, as 90s, 15m, 24h or 7d; 0 ends it at once',
       seconds,
     )
+    .addOption(
+      new Option(
+        '--ends <which>',
+        'of the two secrets that a key has in a grace time, the one that ends at once',
+      ).choices(['new', 'old']),
+    )
     .addHelpText(
       'after',
-      '\nExamples:\n  ctl keys rotate 4fXk20LmQa9z --grace 24h\n\nBoth secrets draw on the same limits.',
+      `
+Examples:
+  ctl keys rotate 4fXk20LmQa9z --grace 24h
+  ctl keys rotate 4fXk20LmQa9z --grace 24h --ends new    the answer of the last rotation was lost: that secret ends
+
+Both secrets draw on the same limits. A key has two at most: to rotate again within the grace time, say which one ends.`,
     )
-    .action(async (id: string, { grace }: { grace: number }) => {
-      await session.confirmForGood(`Rotate ${id}? Its secret ends ${grace === 0 ? 'at once' : `in ${grace} seconds`}.`);
-      const body = { graceSeconds: grace };
+    .action(async (id: string, { grace, ends }: { grace: number; ends?: 'new' | 'old' }) => {
+      const other =
+        ends === undefined ? 'Its secret' : `Its ${ends === 'new' ? 'newer' : 'older'} secret ends at once, the other`;
+      await session.confirmForGood(`Rotate ${id}? ${other} ends ${grace === 0 ? 'at once' : `in ${grace} seconds`}.`);
+      const body = { graceSeconds: grace, ends };
       showWholeKey(session, (await session.call('POST', `${pathOf(id)}/rotate`, body)) as WholeKey);
     });
 

@@ -28,7 +28,9 @@ export class Session {
 
   /** @throws {AdminError} for what the listener refuses, and when there is none */
   async exchange(request: AdminRequest): Promise<AdminReply> {
-    return await exchange(await findAdmin(this.#environment), request);
+    const reply = await exchange(await findAdmin(this.#environment), request);
+    if (reply.warning !== undefined) this.tell(`Note: ${reply.warning}`);
+    return reply;
   }
 
   async call(method: AdminRequest['method'], path: string, body?: unknown): Promise<unknown> {

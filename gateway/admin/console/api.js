@@ -1,7 +1,8 @@
 /** Talks to the admin API that served this page. The token is kept in this tab, until it is closed or logged out. */
 
 const TOKEN = 'admin-token';
-const TIMEOUT_MS = 10_000;
+/** The gateway asks Redis for 5 seconds, and then for what became of the change. */
+const TIMEOUT_MS = 15_000;
 
 export const keptToken = () => sessionStorage.getItem(TOKEN);
 export const keepToken = (token) => sessionStorage.setItem(TOKEN, token);

@@ -49,16 +49,31 @@ export function askForKey(changed) {
   });
 }
 
-export function askForRotation({ id, name }, changed) {
+/** A key that has two secrets keeps one of them beside the new one. */
+const endsField = () =>
+  field({
+    name: 'ends',
+    label: 'Ends now',
+    options: [
+      ['new', 'the newer secret, which nobody has got'],
+      ['old', 'the older secret'],
+    ],
+    hint: 'It has two since its last rotation. The other works on for the grace time.',
+  });
+
+export function askForRotation({ id, name, oldSecretUntil }, changed) {
   ask({
     title: `Rotate ${name}`,
     content: [
       element('p', {}, 'The key gets a new secret. The one that it has works on for this long, on the same buckets:'),
     ],
-    fields: lengthFields('graceSeconds', 'Grace time', '60'),
+    fields: [
+      ...lengthFields('graceSeconds', 'Grace time', '60'),
+      ...(oldSecretUntil === undefined ? [] : [endsField()]),
+    ],
     confirm: 'Rotate',
-    async act({ graceSeconds, unit }) {
-      const given = { graceSeconds: secondsOf(graceSeconds, unit) };
+    async act({ graceSeconds, unit, ends }) {
+      const given = { graceSeconds: secondsOf(graceSeconds, unit), ends };
       const { body } = await callApi('POST', `${pathOf(id)}/rotate`, { body: given });
       showKey(body);
       await changed();
