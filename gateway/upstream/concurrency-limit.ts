@@ -12,9 +12,11 @@ const LATE = 0.75;
 const WINDOWS = 4;
 /** Fewer late answers than this prove nothing about the core. */
 const MIN_LATE = 16;
-const LOWERED_TO = 0.75;
+const LOWERED_TO = 0.25;
 /** The quickest answer is that of one such period or two. */
 const PERIOD_MS = 10_000;
+/** A queue that lasts for so long is most likely latency. */
+const FORGET_QUEUE_MS = 20_000;
 
 /**
  * How many requests a core may be asked at once. In front of a core that is asked for more than it can do, a queue grows
@@ -29,7 +31,7 @@ export class ConcurrencyLimit {
   #inFlight = 0;
   /** Requests in excess of answers since there was no queue. */
   #queued = 0;
-  #isQueue = false;
+  #mayRise = true;
   readonly #base = new Quickest();
   #window = new Window(0);
   #late = 0;
@@ -82,13 +84,14 @@ export class ConcurrencyLimit {
     this.#window.quickestMs = Math.min(this.#window.quickestMs, tookMs);
     if (tookMs < this.#lateMs) this.#inTime();
     // What was asked before the limit was lowered tells nothing of what that did.
-    else if (askedAt > this.#loweredAt && ++this.#late >= MIN_LATE) this.#lower(FEWEST, this.#inFlight * LOWERED_TO, now);
+    else if (askedAt > this.#loweredAt && ++this.#late >= MIN_LATE)
+      this.#lower(FEWEST, this.#inFlight * LOWERED_TO, now);
     if (now - this.#window.startedAt >= this.#queueMs / WINDOWS) this.#judge(now);
   }
 
   #inTime(): void {
     this.#late = 0;
-    if (!this.#isQueue) this.#value = Math.min(this.#value + 1, MOST);
+    if (this.#mayRise) this.#value = Math.min(this.#value + 1, MOST);
   }
 
   /** Ends a window. */
@@ -99,13 +102,15 @@ export class ConcurrencyLimit {
     // After a silence it is not known how many could have been answered.
     if (lastedMs > this.#queueMs) return;
     const waitedMs = quickestMs - this.#base.ms;
-    // What it says is forgotten slowly: what looks like a queue for good is latency.
-    const before = this.#queued * (1 - lastedMs / PERIOD_MS);
-    this.#queued = waitedMs < this.#queueMs / 2 ? 0 : within(before + asked - answered, 0, this.#inFlight);
+    // A count of long ago is forgotten: what looks like a queue for good is latency.
+    const before = this.#queued * (1 - lastedMs / FORGET_QUEUE_MS);
+    const isShort = waitedMs < this.#queueMs / 2 && asked <= answered;
+    this.#queued = isShort ? 0 : within(before + asked - answered, 0, this.#inFlight);
+    this.#mayRise = waitedMs < this.#queueMs;
     const allowed = (answered / lastedMs) * this.#queueMs;
-    this.#isQueue = this.#queued > allowed;
-    if (!this.#isQueue) this.#base.note(quickestMs, now);
-    else if (waitedMs > this.#queueMs) this.#lower(this.#least, this.#inFlight - this.#queued + allowed, now);
+    if (this.#queued <= allowed / 4) this.#base.note(quickestMs, now);
+    if (this.#queued > allowed && !this.#mayRise)
+      this.#lower(this.#least, this.#inFlight - this.#queued + allowed, now);
   }
 
   #lower(least: number, wanted: number, now: number): void {

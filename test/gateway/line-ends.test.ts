@@ -140,7 +140,9 @@ test.for([
   const { line } = await lineUnderTest(
     (socket, path) => {
       if (path === '/3')
-        socket.write(`${answer('0', 'x-request-id: 0')}${answer('1', header as string)}${answer('2', 'x-request-id: 2')}`);
+        socket.write(
+          `${answer('0', 'x-request-id: 0')}${answer('1', header as string)}${answer('2', 'x-request-id: 2')}`,
+        );
     },
     60_000,
     true,

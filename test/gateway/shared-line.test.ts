@@ -46,7 +46,7 @@ test('a write has a connection to itself', async () => {
 });
 
 test('reads that are lost with their connection are asked for once more, each on its own', async () => {
-  const breaking = await core((socket, _head, connection) => {
+  const breaking = await core((socket, head, connection) => {
     if (connection === 0) socket.destroy();
     else socket.write(okTo(head));
   });
@@ -133,7 +133,8 @@ test('clients that leave do not hold up those behind them', TIMED, async () => {
 
 test('where the answer in front is late, others do not wait behind it', TIMED, async () => {
   const late = await core(
-    (socket, head) => void (head.includes('limit=99') ? setTimeout(() => socket.write(okTo(head)), 1_000) : socket.write(okTo(head))),
+    (socket, head) =>
+      void (head.includes('limit=99') ? setTimeout(() => socket.write(okTo(head)), 1_000) : socket.write(okTo(head))),
   );
   const stack = await startStack({ CORE_URL: late.url });
   const key = await stack.issueKey(big);
