@@ -9,7 +9,9 @@ const MAX_IN_FLIGHT = 4_096;
 const QUEUE = 0.1;
 const LATE = 0.75;
 /** Windows in the time that is allowed to a queue. */
-const WINDOWS = 4;
+const WINDOWS = 8;
+/** A queue shows in so many windows running, a burst in one. */
+const MIN_WINDOWS = 3;
 /** Fewer late answers than this prove nothing about the core. */
 const MIN_LATE = 16;
 const LOWERED_TO = 0.25;
@@ -31,6 +33,7 @@ export class ConcurrencyLimit {
   #inFlight = 0;
   /** Requests in excess of answers since there was no queue. */
   #queued = 0;
+  #queueWindows = 0;
   #mayRise = true;
   readonly #base = new Quickest();
   #window = new Window(0);
@@ -100,7 +103,10 @@ export class ConcurrencyLimit {
     const lastedMs = now - startedAt;
     this.#window = new Window(now);
     // After a silence it is not known how many could have been answered.
-    if (lastedMs > this.#queueMs) return;
+    if (lastedMs > this.#queueMs) {
+      this.#queueWindows = 0;
+      return;
+    }
     const waitedMs = quickestMs - this.#base.ms;
     // A count of long ago is forgotten: what looks like a queue for good is latency.
     const before = this.#queued * (1 - lastedMs / FORGET_QUEUE_MS);
@@ -116,6 +122,7 @@ export class ConcurrencyLimit {
   #lower(least: number, wanted: number, now: number): void {
     this.#value = Math.min(this.#value, Math.max(least, Math.floor(wanted)));
     this.#late = 0;
+    this.#queueWindows = 0;
     this.#loweredAt = now;
   }
 }

@@ -133,7 +133,7 @@ test.for([1.3, 2, 5])('asked %d times as much as it can do, a core answers all t
 });
 
 test('a core that answers nothing in time is asked for little, and for as much as ever when it is well again', () => {
-  const simulation = new Simulation().run(3_000, 300, quick).run(12_000, 300, { latencyMs: 9_000, perSecond: 10_000 });
+  const simulation = new Simulation().run(3_000, 300, quick).run(20_000, 300, { latencyMs: 9_000, perSecond: 10_000 });
   expect(simulation.limit.value).toBeLessThanOrEqual(CONNECTIONS);
   simulation.run(30_000, 300, quick);
   expect(simulation.limit.value).toBe(2_048);
