@@ -36,7 +36,15 @@ export function forwardTo(parts: PassOnParts, admission: Admission): PassOn {
     const body = exchange.route?.takesBody ? await readBody(exchange, admission, parts.bodyLimitBytes) : undefined;
     if (body === undefined && request.hasBody) throw takesNoBody();
     await parts.forwarder.forward(
-      { method: request.method, target: request.target, headers: headersForCore(exchange, request, parts), body },
+      {
+        method: request.method,
+        target: request.target,
+        headers: headersForCore(exchange, request, parts),
+        body,
+        id: exchange.id,
+        hasGivenId: exchange.request.headers['x-request-id'] !== undefined,
+        client: exchange.keyId ?? '',
+      },
       exchange.response,
       headersForClient(exchange, parts.draftFields),
     );

@@ -1,6 +1,9 @@
 import { Client, type Dispatcher, Pool, request } from 'undici';
 import { ConcurrencyLimit } from './concurrency-limit.ts';
-import { SharedLine } from './shared-line.ts';
+import { FairShare } from './fair-share.ts';
+import { Lane } from './lane.ts';
+import { PipelinedConnection } from './pipelined-connection.ts';
+import { RecentIds } from './recent-ids.ts';
 
 /** The cores behind the gateway: a pool of connections each, and which of them are ready. */
 
@@ -23,12 +26,26 @@ class SafeClient extends Client {
 
 export interface Core {
   readonly origin: string;
-  /** Connections with one request at a time. */
+  /** Places for requests that have a connection to themselves. */
+  readonly places: FairShare;
+  /** Such connections for small reads, at rest. */
+  readonly ownConnections: PipelinedConnection[];
+  openConnection(): PipelinedConnection;
+  /** Such connections for all else. */
   readonly pool: Pool;
-  /** The connection that small reads share. */
-  readonly line: SharedLine;
+  /** One that is used once. */
+  openClient(): Client;
+  /** Pipelined connections, apart for clients whose reads blocked others lately. */
+  readonly quickLane: Lane;
+  readonly slowLane: Lane;
   readonly limit: ConcurrencyLimit;
+  readonly givenIds: RecentIds;
   ready: boolean;
+  /** Whether its answers carry the request's X-Request-Id, so that it is certain whose they are. Only then are connections kept. */
+  echoes: boolean;
+  /** When the newest of the requests that were answered was asked; of performance.now(). */
+  newestAnswered: number;
+  close(): Promise<void>;
 }
 
 /** A core as it stands, for those who look after it. */
@@ -44,15 +61,21 @@ export interface CoreState {
 }
 
 export interface Cores {
+  readonly all: readonly Core[];
   /** How many requests the cores that are ready may be asked at once. */
   readonly limit: number;
-  /** The next core in turn, past those that are not ready, are busy or are `except`, as long as there is another. */
-  next(except?: Core): Core;
+  /** The next core in turn, past those that are not ready, are busy or were tried, as long as there is another. */
+  next(tried?: readonly Core[]): Core;
+  /** Another core that is ready and has room. */
+  other(than: Core): Core | undefined;
   /** To be called when a core begins to answer. */
   answers(core: Core): void;
   states(): CoreState[];
   close(): Promise<void>;
 }
+
+/** One with so many more requests under way than another is passed over: it may be silent. */
+const AHEAD = 16;
 
 /** Opens the pools. Several cores are probed, so that one that is going down gets no more requests; one alone needs none. */
 export function openCores(origins: readonly string[], timeoutMs: number): Cores {
@@ -60,7 +83,20 @@ export function openCores(origins: readonly string[], timeoutMs: number): Cores 
   const probing = cores.length > 1 ? setInterval(() => cores.forEach(probe), PROBE_EVERY_MS).unref() : undefined;
   let turn = 0;
 
+  function inTurn(): Core[] {
+    const first = turn++;
+    return cores.map((_, at) => cores[(first + at) % cores.length] as Core);
+  }
+
+  /** Those that are ready and take part in the load, in turn. */
+  function usable(those: readonly Core[]): Core[] {
+    const ready = those.filter((core) => core.ready);
+    const fewest = Math.min(...ready.map(({ limit }) => limit.inFlight));
+    return ready.filter(({ limit }) => limit.hasRoom && limit.inFlight <= 2 * fewest + AHEAD);
+  }
+
   return {
+    all: cores,
     get limit() {
       let [all, ready] = [0, 0];
       for (const core of cores) {
@@ -69,30 +105,28 @@ export function openCores(origins: readonly string[], timeoutMs: number): Cores 
       }
       return ready > 0 ? ready : all;
     },
-    next(except) {
-      const first = turn++;
+    next(tried = []) {
       if (cores.length === 1) return cores[0] as Core;
-      const inTurn = cores.map((_, at) => cores[(first + at) % cores.length] as Core);
-      const others = inTurn.filter((core) => core !== except);
-      const ready = others.filter((core) => core.ready);
-      return ready.find(({ limit }) => limit.hasRoom) ?? ready[0] ?? others[0] ?? (inTurn[0] as Core);
+      const candidates = inTurn();
+      const others = candidates.filter((core) => !tried.includes(core));
+      return usable(others)[0] ?? others.find(({ ready }) => ready) ?? others[0] ?? (candidates[0] as Core);
     },
+    other: (than) => (cores.length === 1 ? undefined : usable(inTurn().filter((core) => core !== than))[0]),
     // One that goes down still answers: where there are several, only the probe tells.
     answers(core) {
       if (probing === undefined) core.ready = true;
     },
     states: () =>
-      cores.map(({ origin, ready, limit, pool }) => ({
+      cores.map(({ origin, ready, limit, places }) => ({
         origin,
         ready,
         inFlight: limit.inFlight,
-        queued: pool.stats.queued,
+        queued: places.waiting,
         limit: limit.value,
       })),
     async close() {
       clearInterval(probing);
-      for (const { line } of cores) line.close();
-      await Promise.all(cores.map(({ pool }) => pool.destroy()));
+      await Promise.all(cores.map((core) => core.close()));
     },
   };
 }
@@ -110,19 +144,41 @@ async function probe(core: Core): Promise<void> {
 }
 
 function openCore(origin: string, timeoutMs: number): Core {
-  const line = new SharedLine(origin, { connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS });
-  const limit = new ConcurrencyLimit(timeoutMs, CONNECTIONS);
-  return { origin, pool: openPool(origin, timeoutMs), line, limit, ready: true };
-}
-
-function openPool(origin: string, timeoutMs: number): Pool {
-  return new Pool(origin, {
-    connections: CONNECTIONS,
-    pipelining: 1,
+  const options = { connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS };
+  const timeouts = {
     connectTimeout: CONNECT_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     headersTimeout: timeoutMs,
     bodyTimeout: timeoutMs,
+  };
+  const lanes = { quickLane: new Lane(origin, options), slowLane: new Lane(origin, options) };
+  const opened: PipelinedConnection[] = [];
+  const pool = new Pool(origin, {
+    connections: CONNECTIONS,
+    pipelining: 1,
+    ...timeouts,
     factory: (url, options) => new SafeClient(url, options as Client.Options),
   });
+  return {
+    origin,
+    places: new FairShare(CONNECTIONS),
+    ownConnections: [],
+    openConnection() {
+      const connection = new PipelinedConnection(origin, { ...options, needsEcho: false });
+      opened.push(connection);
+      return connection;
+    },
+    pool,
+    openClient: () => new SafeClient(origin, timeouts),
+    ...lanes,
+    limit: new ConcurrencyLimit(timeoutMs, CONNECTIONS),
+    givenIds: new RecentIds(),
+    ready: true,
+    echoes: false,
+    newestAnswered: Number.NEGATIVE_INFINITY,
+    async close() {
+      for (const connection of [lanes.quickLane, lanes.slowLane, ...opened]) connection.close();
+      await pool.destroy();
+    },
+  };
 }

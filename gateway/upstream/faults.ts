@@ -40,6 +40,11 @@ export class ConnectionLost extends Error {
   override readonly message = 'The connection was lost.';
 }
 
+/** The answer belongs to another request: it carries another id, or none where it must have one. */
+export class WrongAnswer extends Error {
+  override readonly message = 'The answer is not to the request that was asked.';
+}
+
 /** The answer is one to be streamed: nothing of it was passed on, so it can be asked for again. */
 export class AnswerTooLarge extends Error {
   /** Where it ends in what it was read from; undefined where that cannot be told. */
@@ -77,12 +82,12 @@ export function faultKind(cause: unknown): FaultKind | undefined {
 
 const TOO_SLOW: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT']);
 
-/** Whether the request certainly never reached the core, so that another may be asked. */
+/** Whether the request certainly never reached the core, so that another may be asked: no connection was made. */
 export function neverArrived(cause: unknown): boolean {
-  const code = (cause as { code?: string }).code ?? '';
-  return (
-    code === 'ECONNREFUSED' || code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'EHOSTUNREACH' || code === 'ENOTFOUND'
-  );
+  const { code = '', syscall, errors } = cause as { code?: string; syscall?: string; errors?: unknown[] };
+  if (Array.isArray(errors) && errors.length > 0) return errors.every(neverArrived);
+  // EHOSTUNREACH alone tells nothing: it can end a connection that was well.
+  return code === 'UND_ERR_CONNECT_TIMEOUT' || syscall === 'connect' || syscall === 'getaddrinfo';
 }
 
 /**
@@ -91,10 +96,10 @@ export function neverArrived(cause: unknown): boolean {
  */
 export function isConnectionFault(cause: unknown): boolean {
   if (cause instanceof HttpError) return false;
-  if (cause instanceof ConnectionLost || cause instanceof Unreadable) return true;
+  if (cause instanceof ConnectionLost || cause instanceof Unreadable || cause instanceof WrongAnswer) return true;
   const { code = '', name } = cause as { code?: string; name?: string };
   if (TOO_SLOW.has(code)) return false;
   return neverArrived(cause) || code.startsWith('UND_ERR_') || BROKEN.has(code) || name === 'HTTPParserError';
 }
 
-const BROKEN: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
+const BROKEN: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH']);

@@ -1,20 +1,11 @@
 import type { ServerResponse } from 'node:http';
-import type { Dispatcher, Pool } from 'undici';
+import type { Dispatcher } from 'undici';
 import type { Family } from '../../shared/counts.ts';
 import { unavailable } from '../../shared/errors.ts';
-import { sendAnswer } from './answer.ts';
 import { CoreCounts } from './core-counts.ts';
 import { type Core, type CoreState, openCores } from './cores.ts';
-import {
-  AnswerTooLarge,
-  ClientGone,
-  CoreRefusedUs,
-  CoreTooSlow,
-  faultKind,
-  isConnectionFault,
-  neverArrived,
-  upstreamFault,
-} from './faults.ts';
+import { AnswerTooLarge, ClientGone, faultKind, neverArrived, upstreamFault } from './faults.ts';
+import { Reads } from './reads.ts';
 import { Relay } from './relay.ts';
 import { isRead, type UpstreamRequest } from './request.ts';
 
@@ -34,103 +25,81 @@ export interface Forwarder {
   close(): Promise<void>;
 }
 
-/** Requests that their clients have left can wait their turn with a core still, beyond its limit; here that ends too. */
-const MAX_IN_FLIGHT = 4_096;
-
 /** A forwarded request and where its answer goes. */
-interface Forwarding {
+export interface Forwarding {
   readonly request: UpstreamRequest;
   readonly response: ServerResponse;
   readonly extraHeaders: readonly string[];
-  /** Until when it is waited for, both attempts counted in; of performance.now(). */
+  /** Until when it is waited for, all attempts counted in; of performance.now(). */
   readonly deadline: number;
 }
 
 /**
- * Forwards to one core or to several in turn. What reads and has no body shares a connection. Where its connection fails it
- * before anything of an answer was passed on, it is asked for once more: of another core, if there is one, and of the same
- * one only on a connection that it has to itself.
+ * Forwards to one core or to several in turn. Small reads go where they are answered soonest, and are asked twice at most.
+ * Writes and large answers are streamed on a connection of their own. Of these only what certainly never arrived is asked
+ * of another core.
  */
 export function createForwarder(origins: readonly string[], timeoutMs: number): Forwarder {
   const cores = openCores(origins, timeoutMs);
   const counts = new CoreCounts(origins);
+  const reads = new Reads(cores, counts, timeoutMs);
 
-  function attempt(core: Core, forwarding: Forwarding): Promise<void> {
-    const isShared = isRead(forwarding.request) && core.line.isFree;
-    return isShared ? attemptShared(core, forwarding) : attemptAlone(core, forwarding);
-  }
-
-  async function attemptShared(core: Core, { request, response, extraHeaders, deadline }: Forwarding): Promise<void> {
-    const asked = begin(core, response);
-    try {
-      const answer = await core.line.ask(request, deadline);
-      asked.answered(true);
-      if (CoreRefusedUs.saysSo(answer.status)) throw new CoreRefusedUs(answer.status);
-      if (response.destroyed) throw new ClientGone();
-      sendAnswer(answer, response, extraHeaders);
-    } catch (fault) {
-      if (fault instanceof CoreTooSlow) asked.answered(false);
-      throw fault;
-    } finally {
-      asked.over();
+  async function stream(forwarding: Forwarding): Promise<void> {
+    for (const unreachable: Core[] = []; ; ) {
+      const core = cores.next(unreachable);
+      try {
+        return await streamFrom(core, forwarding);
+      } catch (fault) {
+        counts.failed(core.origin, faultKind(fault));
+        if (!neverArrived(fault)) throw fault;
+        core.ready = false;
+        unreachable.push(core);
+        if (unreachable.length === cores.all.length) throw fault;
+      }
     }
   }
 
-  function attemptAlone(core: Core, { request, response, extraHeaders, deadline }: Forwarding): Promise<void> {
-    const { answered, over } = begin(core, response);
-    const relay = new Relay({ response, extraHeaders, deadline, onAnswer: answered, release: over });
-    send(core.pool, request, relay);
-    return relay.done;
-  }
-
-  /** @throws the fault again where another attempt could do harm, or no good */
-  async function attemptAgain(failed: Core, forwarding: Forwarding, fault: unknown): Promise<void> {
-    if (neverArrived(fault)) failed.ready = false;
-    counts.failed(failed.origin, faultKind(fault));
-    if (fault instanceof AnswerTooLarge) return await attemptLast(failed, forwarding);
-    if (!isRead(forwarding.request) || forwarding.response.headersSent || !isConnectionFault(fault)) throw fault;
-    const core = cores.next(failed);
-    if (core === failed && neverArrived(fault)) throw fault;
-    await attemptLast(core, forwarding);
-  }
-
-  async function attemptLast(core: Core, forwarding: Forwarding): Promise<void> {
-    try {
-      await attemptAlone(core, forwarding);
-    } catch (fault) {
-      counts.failed(core.origin, faultKind(fault));
-      throw fault;
-    }
-  }
-
-  function begin(core: Core, response: ServerResponse) {
+  function streamFrom(core: Core, { request, response, extraHeaders, deadline }: Forwarding): Promise<void> {
     if (response.destroyed) throw new ClientGone();
-    if (core.limit.inFlight >= MAX_IN_FLIGHT)
-      throw unavailable(`${MAX_IN_FLIGHT} requests are under way to ${core.origin}.`);
+    if (core.limit.isFull) throw unavailable(`${core.limit.inFlight} requests are under way to ${core.origin}.`);
     const askedAt = performance.now();
-    core.limit.inFlight += 1;
-    return {
-      /** @param began or else it was given up */
-      answered(began: boolean): void {
+    core.limit.enter();
+    const relay = new Relay({
+      response,
+      extraHeaders,
+      deadline,
+      id: request.id,
+      onAnswer(began, echoes) {
         const now = performance.now();
         core.limit.learn(askedAt, now);
         counts.answered(core.origin, now - askedAt);
-        if (began) cores.answers(core);
+        if (!began) return;
+        core.echoes = echoes;
+        cores.answers(core);
       },
-      over(): void {
-        core.limit.inFlight -= 1;
+      release() {
+        core.limit.leave();
+        core.places.release(request.client);
       },
-    };
+    });
+    const waiter = { client: request.client, start: () => send(core, request, relay) };
+    core.places.take(waiter);
+    return relay.done.catch((fault: unknown) => {
+      // Given up in the queue, it was never sent.
+      if (core.places.cancel(waiter)) core.limit.leave();
+      throw fault;
+    });
   }
 
   return {
     async forward(request, response, extraHeaders) {
       const forwarding = { request, response, extraHeaders, deadline: performance.now() + timeoutMs };
-      const core = cores.next();
       try {
-        await attempt(core, forwarding);
+        if (isRead(request)) await reads.forward(forwarding);
+        else await stream(forwarding);
       } catch (fault) {
-        await attemptAgain(core, forwarding, fault).catch((last: unknown) => {
+        if (!(fault instanceof AnswerTooLarge)) throw upstreamFault(fault);
+        await stream(forwarding).catch((last: unknown) => {
           throw upstreamFault(last);
         });
       }
@@ -146,10 +115,15 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
 }
 
 /** undici throws at once what it will not send; that is an end like any other. */
-function send(pool: Pool, { method, target, headers, body }: UpstreamRequest, relay: Relay): void {
+function send(core: Core, { method, target, headers, body, hasGivenId, id }: UpstreamRequest, relay: Relay): void {
+  // Where a late answer to another request could pass for this one's, the connection is a new one and is used once.
+  const isRepeated = hasGivenId && core.givenIds.note(id);
+  const once = isRepeated || !core.echoes ? core.openClient() : undefined;
   try {
-    pool.dispatch({ method: method as Dispatcher.HttpMethod, path: target, headers, body: body ?? null }, relay);
+    const request = { method: method as Dispatcher.HttpMethod, path: target, headers, body: body ?? null };
+    (once ?? core.pool).dispatch(request, relay);
   } catch (fault) {
     relay.onResponseError(undefined, fault as Error);
   }
+  void once?.close().catch(() => {});
 }

@@ -64,6 +64,20 @@ export function hasHeader(headers: readonly string[], name: string): boolean {
   return headers.some((header, at) => at % 2 === 0 && header.length === name.length && header.toLowerCase() === name);
 }
 
+/** The X-Request-Id of an answer; undefined where it has none, or several that differ. */
+export function requestIdOf(headers: readonly string[]): string | undefined {
+  let id: string | undefined;
+  for (let at = 0; at < headers.length; at += 2) {
+    const name = headers[at] as string;
+    if (name.length !== X_REQUEST_ID.length || name.toLowerCase() !== X_REQUEST_ID) continue;
+    if (id !== undefined && id !== headers[at + 1]) return undefined;
+    id = headers[at + 1];
+  }
+  return id;
+}
+
+const X_REQUEST_ID = 'x-request-id';
+
 /**
  * Where headers become variables, as in every CGI-like environment, x_caller_id and x.caller.id pass for X-Caller-Id: so
  * names are letters, digits and hyphens here, whatever else HTTP allows.

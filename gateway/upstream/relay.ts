@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
-import { ClientGone, CoreRefusedUs, CoreTooSlow, EndUnknown } from './faults.ts';
-import { hasBody, hasHeader, responseHeaders } from './headers.ts';
+import { ClientGone, CoreRefusedUs, CoreTooSlow, EndUnknown, WrongAnswer } from './faults.ts';
+import { hasBody, hasHeader, requestIdOf, responseHeaders } from './headers.ts';
 
 /** The client's side of a forwarded request. */
 export interface RelayOptions {
@@ -10,8 +10,10 @@ export interface RelayOptions {
   readonly extraHeaders: readonly string[];
   /** For the answer to begin to be passed on, the time that the request waits its turn counted in; of performance.now(). */
   readonly deadline: number;
-  /** Called when the answer begins, or is given up. */
-  readonly onAnswer: (began: boolean) => void;
+  /** The request's, which the answer must not contradict. */
+  readonly id: string;
+  /** Called when the answer begins, or is given up; tells whether it carries the request's id. */
+  readonly onAnswer: (began: boolean, echoes: boolean) => void;
   /** Called once undici has let go of the request, which can be later than its client has. */
   readonly release: () => void;
 }
@@ -28,16 +30,18 @@ export class Relay implements Dispatcher.DispatchHandler {
   readonly #deadline: NodeJS.Timeout;
   readonly #resolve: () => void;
   readonly #reject: (fault: unknown) => void;
-  readonly #onAnswer: (began: boolean) => void;
+  readonly #id: string;
+  readonly #onAnswer: (began: boolean, echoes: boolean) => void;
   readonly #release: () => void;
   #status = 0;
   #headers: string[] = [];
   #controller: Dispatcher.DispatchController | undefined;
   #aborted: Error | undefined;
 
-  constructor({ response, extraHeaders, deadline, onAnswer, release }: RelayOptions) {
+  constructor({ response, extraHeaders, deadline, id, onAnswer, release }: RelayOptions) {
     this.#response = response;
     this.#extraHeaders = extraHeaders;
+    this.#id = id;
     this.#onAnswer = onAnswer;
     this.#release = release;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -56,13 +60,16 @@ export class Relay implements Dispatcher.DispatchHandler {
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
     if (status < 200) return;
-    this.#onAnswer(true);
-    if (CoreRefusedUs.saysSo(status)) {
-      this.#abort(new CoreRefusedUs(status));
-      return;
-    }
-    this.#status = status;
     const rawHeaders = (controller.rawHeaders as Buffer[]).map((text) => text.toString('latin1'));
+    const echoed = requestIdOf(rawHeaders);
+    this.#onAnswer(true, echoed === this.#id);
+    if (echoed !== undefined && echoed !== this.#id) this.#abort(new WrongAnswer());
+    else if (CoreRefusedUs.saysSo(status)) this.#abort(new CoreRefusedUs(status));
+    else this.#begin(status, rawHeaders);
+  }
+
+  #begin(status: number, rawHeaders: readonly string[]): void {
+    this.#status = status;
     this.#headers = responseHeaders(rawHeaders);
     if (hasBody(this.#response.req.method === 'HEAD', status) && !tellsItsEnd(rawHeaders))
       this.#abort(new EndUnknown());
@@ -110,7 +117,7 @@ export class Relay implements Dispatcher.DispatchHandler {
   }
 
   #giveUp(): void {
-    this.#onAnswer(false);
+    this.#onAnswer(false, false);
     this.#abort(new CoreTooSlow());
   }
 

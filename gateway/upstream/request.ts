@@ -6,6 +6,12 @@ export interface UpstreamRequest {
   /** Flat list, filtered. */
   readonly headers: string[];
   readonly body: Buffer | undefined;
+  /** Its X-Request-Id, which is among the headers too. */
+  readonly id: string;
+  /** Whether the client chose the id, so that others may bear it too. */
+  readonly hasGivenId: boolean;
+  /** Whose request it is: clients share connections fairly. */
+  readonly client: string;
 }
 
 /** Whether it may be asked for twice, and on a connection with others: it reads, and has no body. */

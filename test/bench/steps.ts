@@ -14,7 +14,7 @@ import { ROUTES } from '../../gateway/routes.ts';
 import { Traffic } from '../../gateway/traffic/traffic.ts';
 import { CoreCounts } from '../../gateway/upstream/core-counts.ts';
 import { requestHeaders, responseHeaders } from '../../gateway/upstream/headers.ts';
-import { SharedLine } from '../../gateway/upstream/shared-line.ts';
+import { Lane } from '../../gateway/upstream/lane.ts';
 import { createLogger } from '../../shared/logger.ts';
 import { traceHeaders, traceOf } from '../../shared/trace.ts';
 import { median } from '../support/statistics.ts';
@@ -38,7 +38,6 @@ import { setStage } from './setup/stage.ts';
 const IN_FLIGHT = 32;
 const ROUNDS = 7;
 const ROUND_SECONDS = 1;
-const PATIENCE_MS = 5_000;
 
 installPrograms();
 const stage = await setStage();
@@ -125,15 +124,31 @@ const limiter = new RedisLimiter(
   await connectRedis(stage.redisUrl, 5_000, createLogger('bench', 'warn')),
   () => DEFAULT_PLANS,
 );
-const core = new SharedLine(stage.coreUrl, { connectTimeoutMs: 1_000, keepAliveMs: 4_000 });
-const list = { method: 'GET', target: '/v1/pets', headers: [], body: undefined };
+const core = new Lane(stage.coreUrl, { connectTimeoutMs: 1_000, keepAliveMs: 4_000 });
+const id = 'id-of-the-bench';
+const list = {
+  method: 'GET',
+  target: '/v1/pets',
+  headers: ['X-Request-Id', id],
+  body: undefined,
+  id,
+  hasGivenId: false,
+  client: '',
+};
+
+function askCore(): Promise<unknown> {
+  const { promise, resolve: answered, reject: failed } = Promise.withResolvers<unknown>();
+  core.ask({ request: list, isWanted: true, answered, failed }, performance.now());
+  return promise;
+}
+
 const bare = await startNode('bare-node', join(import.meta.dirname, 'peers/bare-node.ts'), {});
 const gateway = await startGateway('gateway', stage, { REDIS_URL: stage.redisUrl });
 
 const hops: Record<string, () => Promise<number>> = {
   'node:http, request in and answer out': () => served({ pid: bare.pid, url: bare.urls['bare-node'] ?? '' }),
   'decision, asked of Redis': () => inFlight(() => limiter.decide(credential)),
-  'core, asked on the shared line': () => inFlight(() => core.ask(list, performance.now() + PATIENCE_MS)),
+  'core, asked on pipelined connections': () => inFlight(askCore),
   'the gateway as a whole': () => served({ pid: gateway.pid, url: gateway.urls.gateway ?? '' }),
 };
 const measured = new Map<string, number[]>(Object.keys(hops).map((name) => [name, []]));

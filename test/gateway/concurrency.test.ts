@@ -52,49 +52,89 @@ test('what has left leaves nothing behind', () => {
   expect(fill(admission, 'one')).toBe(5);
 });
 
-/** A limit with so much under way. */
-function limitWith(inFlight: number): ConcurrencyLimit {
-  const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
-  limit.inFlight = inFlight;
-  return limit;
+/** Drives a limit in simulated time: requests of an open loop, which a core answers as `serve` says. */
+class Simulation {
+  readonly limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
+  shed = 0;
+  givenUp = 0;
+  #now = 0;
+  #due = 0;
+  readonly #waiting: { askedAt: number; answerAt: number }[] = [];
+  #freeAt = 0;
+
+  /** @param core how long an answer takes, and how many a second there can be */
+  run(forMs: number, ratePerSecond: number, core: { latencyMs: number; perSecond: number }): this {
+    for (const end = this.#now + forMs; this.#now < end; this.#now++) {
+      for (this.#due += ratePerSecond / 1_000; this.#due >= 1; this.#due--) this.#ask(core);
+      this.#answer();
+    }
+    return this;
+  }
+
+  #ask({ latencyMs, perSecond }: { latencyMs: number; perSecond: number }): void {
+    if (!this.limit.hasRoom) {
+      this.shed += 1;
+      return;
+    }
+    this.limit.enter();
+    this.#freeAt = Math.max(this.#freeAt, this.#now) + 1_000 / perSecond;
+    this.#waiting.push({ askedAt: this.#now, answerAt: this.#freeAt + latencyMs });
+  }
+
+  #answer(): void {
+    for (let [first] = this.#waiting; first !== undefined; [first] = this.#waiting) {
+      const isLate = this.#now - first.askedAt >= TIMEOUT_MS;
+      if (first.answerAt > this.#now && !isLate) return;
+      if (isLate) this.givenUp += 1;
+      this.#waiting.shift();
+      this.limit.learn(first.askedAt, this.#now);
+      this.limit.leave();
+    }
+  }
 }
 
-test('answers in time leave the limit where it is; a late one lowers it to three quarters of what is under way', () => {
-  const limit = limitWith(1_000);
+const quick = { latencyMs: 2, perSecond: 10_000 };
+
+test('one late answer, or a few, leave the limit where it is', () => {
+  const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
   const most = limit.value;
-  limit.learn(0, 499);
+  for (let count = 0; count < 9; count++) {
+    limit.enter();
+    limit.learn(0, 5_000 + count);
+    limit.leave();
+  }
   expect(limit.value).toBe(most);
-  limit.learn(1, 501);
-  expect(limit.value).toBe(750);
 });
 
-test('what was asked before the limit was lowered does not lower it again; what was asked since does', () => {
-  const limit = limitWith(1_000);
-  limit.learn(0, 600);
-  for (let asked = 1; asked <= 600; asked++) limit.learn(asked, 1_200);
-  expect(limit.value).toBe(750);
-  limit.inFlight = 700;
-  limit.learn(601, 1_201);
-  expect(limit.value).toBe(525);
+test('three seconds of constant extra latency shed nothing, when they begin, last and end', () => {
+  const simulation = new Simulation().run(5_000, 300, quick);
+  for (const latencyMs of [3_000, 2, 1_000, 3_000, 2]) simulation.run(15_000, 300, { latencyMs, perSecond: 10_000 });
+  expect([simulation.shed, simulation.givenUp]).toEqual([0, 0]);
 });
 
-test('a core that takes its time, with no queue in front of it, is not held back until answers take half the time limit', () => {
-  const limit = limitWith(60);
-  for (let at = 0; at < 100_000; at += 1_000) limit.learn(at, at + 2_000);
-  expect(limit.value).toBe(2 * CONNECTIONS);
-  limit.learn(200_000, 202_500);
-  expect(limit.value).toBe(45);
-  limit.inFlight = 2;
-  limit.learn(300_000, 305_000);
-  expect(limit.value).toBe(32);
+test('slow reads among quick ones do not lower the limit', () => {
+  const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
+  for (let at = 0; at < 60_000; at += 10) {
+    for (const tookMs of [1, 4_900]) {
+      limit.enter();
+      limit.learn(at, at + tookMs);
+      limit.leave();
+    }
+  }
+  expect(limit.value).toBe(2_048);
 });
 
-test('every answer in time raises the limit, up to what it was', () => {
-  const limit = limitWith(8);
-  const most = limit.value;
-  limit.learn(0, 5_000);
-  limit.learn(6_000, 6_001);
-  expect(limit.value).toBe(2 * CONNECTIONS + 1);
-  for (let answers = 0; answers < most; answers++) limit.learn(7_000, 7_001);
-  expect(limit.value).toBe(most);
+test.for([1.3, 2, 5])('asked %d times as much as it can do, a core answers all that is let in, in time', (times) => {
+  const core = { latencyMs: 2, perSecond: 150 };
+  const simulation = new Simulation().run(3_000, 140, core).run(60_000, times * 150, core);
+  expect(simulation.givenUp).toBe(0);
+  expect(simulation.limit.value).toBeLessThan(800);
+  expect(simulation.shed).toBeGreaterThan((times - 1) * 150 * 40);
+});
+
+test('a core that answers nothing in time is asked for little, and for as much as ever when it is well again', () => {
+  const simulation = new Simulation().run(3_000, 300, quick).run(20_000, 300, { latencyMs: 9_000, perSecond: 10_000 });
+  expect(simulation.limit.value).toBeLessThanOrEqual(CONNECTIONS);
+  simulation.run(30_000, 300, quick);
+  expect(simulation.limit.value).toBe(2_048);
 });

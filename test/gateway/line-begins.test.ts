@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
-import { SharedLine } from '../../gateway/upstream/shared-line.ts';
-import { cleanUp } from '../support/clean-up.ts';
+
+import { MAX_DEPTH } from '../../gateway/upstream/pipelined-connection.ts';
 import { bareCore, OK } from '../support/faulty-core.ts';
+import { askOn, lineTo } from '../support/line.ts';
 
 /** What a line does before there is a connection, and what it sends once there is. */
 
@@ -18,10 +19,8 @@ async function lineToBareCore(count: number) {
       if (all.split('\r\n\r\n').length > count) socket.write(OK.repeat(count));
     });
   });
-  const line = new SharedLine(url, { connectTimeoutMs: 1_000, keepAliveMs: 60_000 });
-  cleanUp(() => line.close());
-  const ask = (target: string, ...headers: string[]) =>
-    line.ask({ method: 'GET', target, headers, body: undefined }, performance.now() + 30_000);
+  const line = lineTo(url);
+  const ask = (target: string, ...headers: string[]) => askOn(line, { target, headers });
   return { line, ask, received, ended, host: new URL(url).host };
 }
 
@@ -55,15 +54,11 @@ test('a line that is closed while it connects keeps no connection', async () => 
   expect(received).toEqual(['']);
 });
 
-test('a line on which as many wait as may is not free', async () => {
-  const { line, ask } = await lineToBareCore(512);
-  const asked: Promise<unknown>[] = [];
-  for (let count = 0; count < 512; count++) {
-    expect(line.isFree).toBe(true);
-    asked.push(ask('/'));
-  }
-  expect(line.isFree).toBe(false);
+test('a connection takes no more than its depth', async () => {
+  const { line, ask } = await lineToBareCore(MAX_DEPTH);
+  const asked = Array.from({ length: MAX_DEPTH }, () => ask('/'));
+  expect(line.depth).toBe(MAX_DEPTH);
   expect(() => ask('/')).toThrow(RangeError);
   await Promise.all(asked);
-  expect(line.isFree).toBe(true);
+  expect(line.depth).toBe(0);
 });

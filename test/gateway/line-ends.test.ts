@@ -1,18 +1,17 @@
 import { once } from 'node:events';
 import net, { type AddressInfo } from 'node:net';
 import { networkInterfaces } from 'node:os';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { ConnectionLost, CoreTooSlow, Unreadable } from '../../gateway/upstream/faults.ts';
-import { SharedLine } from '../../gateway/upstream/shared-line.ts';
+import { ConnectionLost, Unreadable, WrongAnswer } from '../../gateway/upstream/faults.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { OK } from '../support/faulty-core.ts';
-import { answer, lineUnderTest } from '../support/line.ts';
+import { answer, askOn, lineTo, lineUnderTest, requestFor } from '../support/line.ts';
 import { freePort } from '../support/port.ts';
 
 /** When a line lets go of its connection, and that nothing of it is left for the next one. */
 
 const paths = (count: number) => Array.from({ length: count }, (_, at) => `/${at}`);
+const silence = { answered() {}, failed() {} };
 const lost = { status: 'rejected', reason: expect.any(ConnectionLost) };
 
 test('a connection that nobody uses is closed after a while, and the next request has a new one', async () => {
@@ -100,10 +99,8 @@ test.for([
 
 test('a request that could not be sent is not sent later, with the next', async () => {
   const port = await freePort();
-  const line = new SharedLine(`http://127.0.0.1:${port}`, { connectTimeoutMs: 1_000, keepAliveMs: 1_000 });
-  cleanUp(() => line.close());
-  const ask = (target: string) =>
-    line.ask({ method: 'GET', target, headers: [], body: undefined }, performance.now() + 5_000);
+  const line = lineTo(`http://127.0.0.1:${port}`);
+  const ask = (target: string) => askOn(line, { target });
   await expect(ask('/first')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
   let received = '';
   const server = net.createServer((socket) => {
@@ -119,23 +116,50 @@ test('a request that could not be sent is not sent later, with the next', async 
   expect(received).toMatch(/^GET \/second HTTP\/1\.1\r\nHost: 127\.0\.0\.1:\d+\r\n\r\n$/);
 });
 
-test('a core that is silent for one request answers those that come when that one was given up', async () => {
+test('a connection on which nobody waits any more is ended, and the next request has a new one', async () => {
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
     if (path !== '/silent') socket.write(answer(path));
   });
-  const silent = ask('/silent', { waitMs: 300 });
-  await sleep(100);
-  expect(line.isFree).toBe(false);
-  await expect(silent).rejects.toThrow(CoreTooSlow);
-  expect(line.isFree).toBe(true);
+  const asked = { ...silence, request: requestFor({ target: '/silent' }), isWanted: true };
+  line.ask(asked, performance.now());
+  await expect.poll(() => connections.length).toBe(1);
+  line.endUnwanted();
+  expect(line.depth).toBe(1);
+  asked.isWanted = false;
+  line.endUnwanted();
+  expect(line.depth).toBe(0);
   expect(await Promise.all(paths(5).map((path) => ask(path)))).toEqual(paths(5));
   expect(connections).toHaveLength(2);
+});
+
+test.for([
+  ['with another id', 'X-Request-Id: 9'],
+  ['with two ids', 'X-Request-Id: 1\r\nX-Request-Id: 2'],
+  ['without an id', 'X: 1'],
+])('an answer %s ends the connection before anybody has it', async ([, header]) => {
+  const { line } = await lineUnderTest(
+    (socket, path) => {
+      if (path === '/3')
+        socket.write(
+          `${answer('0', 'x-request-id: 0')}${answer('1', header as string)}${answer('2', 'x-request-id: 2')}`,
+        );
+    },
+    60_000,
+    true,
+  );
+  const asked = [0, 1, 2, 3].map((id) => askOn(line, { target: `/${id}`, id: String(id) }));
+  expect(await Promise.allSettled(asked)).toEqual([
+    { status: 'fulfilled', value: expect.objectContaining({ body: '0' }) },
+    { status: 'rejected', reason: expect.any(WrongAnswer) },
+    lost,
+    lost,
+  ]);
 });
 
 test('interim answers without an end are not collected without one', async () => {
   const hint = `HTTP/1.1 103 Early Hints\r\nLink: <${'x'.repeat(10_000)}>\r\n\r\n`;
   const { ask } = await lineUnderTest((socket) => void socket.write(hint.repeat(120)));
-  await expect(ask('/', { waitMs: 3_000 })).rejects.toThrow(ConnectionLost);
+  await expect(ask('/')).rejects.toThrow(ConnectionLost);
 });
 
 test('a line that is closed tells all who wait, and lets go of its connection', async () => {
@@ -159,7 +183,5 @@ test.runIf(hasIpv6)('a core can have an address of IPv6', async () => {
   cleanUp(() => void server.close());
   await once(server, 'listening');
   const origin = `http://[::1]:${(server.address() as AddressInfo).port}`;
-  const line = new SharedLine(origin, { connectTimeoutMs: 1_000, keepAliveMs: 1_000 });
-  const request = { method: 'GET', target: '/', headers: [], body: undefined };
-  expect(await line.ask(request, performance.now() + 5_000)).toMatchObject({ status: 200, body: '[]' });
+  expect(await askOn(lineTo(origin), { target: '/' })).toMatchObject({ status: 200, body: '[]' });
 });

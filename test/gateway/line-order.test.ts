@@ -40,10 +40,10 @@ test('an answer to HEAD is over where its head is, and the next one is that to G
     socket.write(path.startsWith('/head') ? whole.slice(0, whole.indexOf('\r\n\r\n') + 4) : whole);
   });
   const answers = await Promise.all([
-    ask('/head/1', { method: 'HEAD' }),
+    ask('/head/1', 'HEAD'),
     ask('/2'),
-    ask('/head/3', { method: 'HEAD' }),
-    ask('/head/4', { method: 'HEAD' }),
+    ask('/head/3', 'HEAD'),
+    ask('/head/4', 'HEAD'),
     ask('/5'),
   ]);
   expect(answers).toEqual(['', '/2', '', '', '/5']);
@@ -68,7 +68,7 @@ test('an answer that is too large is passed over, and those around it are right 
   }
 });
 
-test('while the rest of an answer that was too large is on its way, the line is not free', async () => {
+test('while the rest of an answer that was too large is on its way, what comes behind it is blocked', async () => {
   const text = answer(LARGE);
   let sendRest = () => {};
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
@@ -77,23 +77,12 @@ test('while the rest of an answer that was too large is on its way, the line is 
     sendRest = () => socket.write(text.slice(1_000));
   });
   await expect(ask('/large')).rejects.toThrow(AnswerTooLarge);
-  expect(line.isFree).toBe(false);
+  expect(line.stalledMs(performance.now() + 100)).toBeGreaterThanOrEqual(100);
+  const next = ask('/next');
+  expect([line.front, line.blocked.length]).toEqual([undefined, 1]);
   sendRest();
-  await expect.poll(() => line.isFree).toBe(true);
-  expect(await ask('/next')).toBe('/next');
-  expect(connections).toHaveLength(1);
-});
-
-test('an answer to one who was not waited for any more is taken, and not given to the one behind', async () => {
-  const waiting: (() => void)[] = [];
-  const { ask, connections } = await lineUnderTest((socket, path) => {
-    waiting.push(() => socket.write(answer(path)));
-  });
-  const first = ask('/first', { waitMs: 100 });
-  const second = ask('/second');
-  await expect(first).rejects.toThrow('No answer in time.');
-  for (const answerOne of waiting) answerOne();
-  expect(await second).toBe('/second');
+  expect(await next).toBe('/next');
+  expect(line.stalledMs(performance.now() + 100)).toBe(0);
   expect(connections).toHaveLength(1);
 });
 

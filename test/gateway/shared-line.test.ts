@@ -2,7 +2,7 @@ import http from 'node:http';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { faultyCore, OK } from '../support/faulty-core.ts';
+import { faultyCore, okTo, withIdOf } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
@@ -22,23 +22,22 @@ async function core(answer: (socket: Socket, head: string, connection: number) =
 const many = (stack: Stack, key: string, count: number, path = '/v1/pets') =>
   Promise.all(Array.from({ length: count }, (_, at) => send(`${stack.gateway}${path}?limit=${at + 1}`, { key })));
 
-test('reads share one connection, and each gets its own answer', TIMED, async () => {
+test('reads share a few connections, and each gets its own answer', TIMED, async () => {
   const echo = await core((socket, head) => {
     const limit = /limit=(\d+)/.exec(head)?.[1] ?? '';
-    socket.write(
-      `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${limit.length}\r\n\r\n${limit}`,
-    );
+    const text = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${limit.length}\r\n\r\n${limit}`;
+    socket.write(withIdOf(head, text));
   });
   const stack = await startStack({ CORE_URL: echo.url });
   const key = await stack.issueKey(big);
   await send(`${stack.gateway}/v1/pets?limit=0`, { key });
   const answers = await many(stack, key, 100);
   expect(answers.map(({ text }) => Number(text))).toEqual(Array.from({ length: 100 }, (_, at) => at + 1));
-  expect(echo.connections.length).toBe(1);
+  expect(echo.connections.length).toBeLessThan(12);
 });
 
 test('a write has a connection to itself', async () => {
-  const ok = await core((socket) => void socket.write(OK));
+  const ok = await core((socket, head) => void socket.write(okTo(head)));
   const stack = await startStack({ CORE_URL: ok.url });
   const key = await stack.issueKey(big);
   await send(`${stack.gateway}/v1/pets`, { key });
@@ -47,9 +46,9 @@ test('a write has a connection to itself', async () => {
 });
 
 test('reads that are lost with their connection are asked for once more, each on its own', async () => {
-  const breaking = await core((socket, _head, connection) => {
+  const breaking = await core((socket, head, connection) => {
     if (connection === 0) socket.destroy();
-    else socket.write(OK);
+    else socket.write(okTo(head));
   });
   const stack = await startStack({ CORE_URL: breaking.url });
   const key = await stack.issueKey(big);
@@ -62,7 +61,10 @@ test('reads behind an answer with which the core closes the connection are asked
     const limit = /limit=(\d+)/.exec(head)?.[1] ?? '';
     if (socket.writableEnded) return;
     const close = connection === 0 && limit === '5' ? 'connection: close\r\n' : '';
-    const text = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n${close}content-length: ${limit.length}\r\n\r\n${limit}`;
+    const text = withIdOf(
+      head,
+      `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n${close}content-length: ${limit.length}\r\n\r\n${limit}`,
+    );
     if (close === '') socket.write(text);
     else socket.end(text);
   });
@@ -87,7 +89,7 @@ test('a core that breaks every connection is asked twice, and then it is a bad g
 test('an answer too large to be taken whole is streamed, from a connection of its own', async () => {
   const large = 'x'.repeat(1_000_000);
   const mixed = await core((socket, head) => {
-    if (!head.includes('limit=1 ')) socket.write(OK);
+    if (!head.includes('limit=1 ')) socket.write(okTo(head));
     else socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${large.length}\r\n\r\n${large}`);
   });
   const stack = await startStack({ CORE_URL: mixed.url });
@@ -113,7 +115,7 @@ test('an answer in chunks gets the length that it has; one without a body keeps 
 });
 
 test('clients that leave do not hold up those behind them', TIMED, async () => {
-  const slow = await core((socket) => void setTimeout(() => socket.write(OK), 30));
+  const slow = await core((socket, head) => void setTimeout(() => socket.write(okTo(head)), 30));
   const stack = await startStack({ CORE_URL: slow.url });
   const key = await stack.issueKey(big);
   for (let round = 0; round < 5; round++) {
@@ -131,7 +133,8 @@ test('clients that leave do not hold up those behind them', TIMED, async () => {
 
 test('where the answer in front is late, others do not wait behind it', TIMED, async () => {
   const late = await core(
-    (socket, head) => void (head.includes('limit=99') ? setTimeout(() => socket.write(OK), 1_000) : socket.write(OK)),
+    (socket, head) =>
+      void (head.includes('limit=99') ? setTimeout(() => socket.write(okTo(head)), 1_000) : socket.write(okTo(head))),
   );
   const stack = await startStack({ CORE_URL: late.url });
   const key = await stack.issueKey(big);

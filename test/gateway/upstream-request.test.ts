@@ -1,15 +1,11 @@
 import { expect, test } from 'vitest';
 import { isRead, writeRequest } from '../../gateway/upstream/request.ts';
-import { answer, lineUnderTest } from '../support/line.ts';
+import { answer, askOn, lineUnderTest, requestFor } from '../support/line.ts';
 
 /** What is written to a connection that others share: one request, whatever its headers hold. */
 
-const withHeader = (name: string, value: string) => ({
-  method: 'GET',
-  target: '/v1/pets?limit=1',
-  headers: ['X', '1', name, value],
-  body: undefined,
-});
+const withHeader = (name: string, value: string) =>
+  requestFor({ target: '/v1/pets?limit=1', headers: ['X', '1', name, value] });
 
 test('a request is its line, the host and its headers, byte for byte', () => {
   const value = 'a\tb \x80\xff!~';
@@ -34,7 +30,7 @@ test('what cannot be written is no harm to those before it and behind it', async
   });
   const first = ask('/first');
   const smuggled = withHeader('Y', 'a\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: core');
-  expect(() => line.ask(smuggled, performance.now() + 1_000)).toThrow('cannot be sent');
+  expect(() => askOn(line, smuggled)).toThrow('cannot be sent');
   const second = ask('/second');
   expect(await Promise.all([first, second])).toEqual(['/first', '/second']);
   expect(heads).toEqual(['/first', '/second']);
@@ -49,5 +45,5 @@ test.for([
   ['DELETE', undefined, false],
   ['OPTIONS', undefined, false],
 ] as const)('%s with the body %j may share a connection: %j', ([method, body, expected]) => {
-  expect(isRead({ method, target: '/', headers: [], body })).toBe(expected);
+  expect(isRead(requestFor({ method, body }))).toBe(expected);
 });

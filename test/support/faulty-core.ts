@@ -52,27 +52,36 @@ function endOfRequest(received: string): number | undefined {
 
 export const OK = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n[]';
 
+/** The good answer to a request, with its X-Request-Id as our core sends it. */
+export const okTo = (head: string): string => withIdOf(head, OK);
+
+/** An answer with the X-Request-Id of its request. */
+export function withIdOf(head: string, answer: string): string {
+  const id = /\r\nX-Request-Id: ([^\r]*)/i.exec(head)?.[1];
+  return id === undefined ? answer : answer.replace('\r\n', `\r\nX-Request-Id: ${id}\r\n`);
+}
+
 /** A core that answers every request with an empty list, and keeps the heads of those that reached it. */
 export async function listeningCore(): Promise<{ url: string; heads: string[] }> {
   const heads: string[] = [];
   const url = await faultyCore((socket, head) => {
     heads.push(head);
-    socket.write(OK);
+    socket.write(okTo(head));
   });
   return { url, heads };
 }
 
 /** A core that answers so many requests a second, in the order in which they came, and lets all others wait. */
 export async function slowCore(ratePerSecond: number): Promise<string> {
-  const waiting: Socket[] = [];
+  const waiting: [Socket, string][] = [];
   let answered = 0;
   const startedAt = performance.now();
   const serving = setInterval(() => {
     const due = Math.floor(((performance.now() - startedAt) / 1_000) * ratePerSecond);
-    for (const socket of waiting.splice(0, due - answered)) socket.write(OK);
+    for (const [socket, head] of waiting.splice(0, due - answered)) socket.write(okTo(head));
     // Time in which nobody asked is not made up for.
     answered = due;
   }, 5);
   cleanUp(() => clearInterval(serving));
-  return await faultyCore((socket) => void waiting.push(socket));
+  return await faultyCore((socket, head) => void waiting.push([socket, head]));
 }

@@ -1,37 +1,65 @@
 import type { Socket } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
-import { SharedLine } from '../../gateway/upstream/shared-line.ts';
+import type { Answer } from '../../gateway/upstream/answer.ts';
+import { PipelinedConnection } from '../../gateway/upstream/pipelined-connection.ts';
+import type { UpstreamRequest } from '../../gateway/upstream/request.ts';
 import { cleanUp } from './clean-up.ts';
 import { faultyCore } from './faulty-core.ts';
 
-/** A line to a core that answers as the test says, and the connections that it has had. */
+/** A pipelined connection to a core that answers as the test says, and the sockets that it has had. */
 export interface LineUnderTest {
-  readonly line: SharedLine;
+  readonly line: PipelinedConnection;
   readonly connections: Socket[];
-  /** Asks for `path`, and is given the body. Whoever asks later must wait for as long at least, as in the gateway. */
-  ask(path: string, asked?: { method?: string; waitMs?: number }): Promise<string>;
+  /** Asks for `path`, and is given the body. */
+  ask(path: string, method?: string): Promise<string>;
 }
 
 /** What a test does with a request: to what path, and on which connection, counted from 0. */
 type OnRequest = (socket: Socket, path: string, connection: number) => void;
 
-export async function lineUnderTest(onRequest: OnRequest, keepAliveMs = 60_000): Promise<LineUnderTest> {
+/** @param needsEcho whether answers must carry the id of their request; without, their order alone tells */
+export async function lineUnderTest(
+  onRequest: OnRequest,
+  keepAliveMs = 60_000,
+  needsEcho = false,
+): Promise<LineUnderTest> {
   const connections: Socket[] = [];
   const url = await faultyCore((socket, head) => {
     if (!connections.includes(socket)) connections.push(socket);
     onRequest(socket, head.split(' ', 2)[1] ?? '', connections.indexOf(socket));
   });
-  const line = new SharedLine(url, { connectTimeoutMs: 1_000, keepAliveMs });
-  cleanUp(() => line.close());
+  const line = lineTo(url, { keepAliveMs, needsEcho });
   return {
     line,
     connections,
-    async ask(target, { method = 'GET', waitMs = 30_000 } = {}) {
-      const request = { method, target, headers: [], body: undefined };
-      return (await line.ask(request, performance.now() + waitMs)).body;
-    },
+    ask: async (target, method = 'GET') => (await askOn(line, { method, target })).body,
   };
 }
+
+/** A pipelined connection, closed after the test. */
+export function lineTo(url: string, { keepAliveMs = 60_000, needsEcho = false } = {}): PipelinedConnection {
+  const line = new PipelinedConnection(url, { connectTimeoutMs: 1_000, keepAliveMs, needsEcho });
+  cleanUp(() => line.close());
+  return line;
+}
+
+/** Asks as somebody who waits for as long as it takes. */
+export function askOn(line: PipelinedConnection, asked: Partial<UpstreamRequest>): Promise<Answer> {
+  const { promise, resolve: answered, reject: failed } = Promise.withResolvers<Answer>();
+  line.ask({ request: requestFor(asked), isWanted: true, answered, failed }, performance.now());
+  return promise;
+}
+
+export const requestFor = (asked: Partial<UpstreamRequest>): UpstreamRequest => ({
+  method: 'GET',
+  target: '/',
+  headers: [],
+  body: undefined,
+  id: '',
+  hasGivenId: false,
+  client: '',
+  ...asked,
+});
 
 export const answer = (body: string, ...lines: string[]): string =>
   `${['HTTP/1.1 200 OK', `Content-Length: ${body.length}`, ...lines].join('\r\n')}\r\n\r\n${body}`;

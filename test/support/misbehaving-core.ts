@@ -76,7 +76,7 @@ function serve(socket: Socket, head: string, id: string, attempt: number): unkno
 
 /** The whole of a good answer, as it goes over the wire. */
 export function goodAnswer(id: string, isChunked: boolean): string {
-  const head = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n';
+  const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-request-id: ${id}\r\n`;
   const body = goodBody(id);
   if (!isChunked) return `${head}content-length: ${body.length}\r\n\r\n${body}`;
   const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;

@@ -1,0 +1,79 @@
+import { type Asked, type ConnectionOptions, MAX_DEPTH, PipelinedConnection } from './pipelined-connection.ts';
+
+const CONNECTIONS = 16;
+/** Up to this depth requests go to a connection whose answers flow. One slow answer delays no more than so many. */
+const DEPTH = 32;
+/** With no answer for so long, another connection is the better one. */
+const FLOWING_MS = 10;
+
+/** Repeated requests: at first so many, then a tenth of the answers. */
+const BURST = 128;
+const EARNED_PER_ANSWER = 0.1;
+
+/** A few pipelined connections to one core, and a budget for asking again what waits behind a slow answer. */
+export class Lane {
+  readonly connections: PipelinedConnection[] = [];
+  readonly #origin: string;
+  readonly #options: Omit<ConnectionOptions, 'needsEcho'>;
+  #budget = BURST;
+
+  constructor(origin: string, options: Omit<ConnectionOptions, 'needsEcho'>) {
+    this.#origin = origin;
+    this.#options = options;
+  }
+
+  /**
+   * Sends a request on the connection that is likely to answer it first.
+   * @returns false where all are full
+   */
+  ask(asked: Asked, now: number): boolean {
+    const connection = this.#flowing(now) ?? this.#another() ?? this.#leastBad(now);
+    if (connection.depth === MAX_DEPTH) return false;
+    connection.ask(asked, now);
+    return true;
+  }
+
+  /** Takes leave to ask once more. A budget bounds it, so that a slow store is not asked twice for everything. */
+  mayAskAgain(): boolean {
+    if (this.#budget < 1) return false;
+    this.#budget -= 1;
+    return true;
+  }
+
+  answered(): void {
+    this.#earn(EARNED_PER_ANSWER);
+  }
+
+  /** Asking again was right: it costs nothing. */
+  refund(): void {
+    this.#earn(1);
+  }
+
+  close(): void {
+    for (const connection of this.connections) connection.close();
+  }
+
+  #earn(share: number): void {
+    this.#budget = Math.min(this.#budget + share, BURST);
+  }
+
+  /** The first one, so that few connections carry many requests each. */
+  #flowing(now: number): PipelinedConnection | undefined {
+    for (const connection of this.connections)
+      if (connection.depth < DEPTH && connection.stalledMs(now) < FLOWING_MS) return connection;
+    return undefined;
+  }
+
+  #another(): PipelinedConnection | undefined {
+    if (this.connections.length === CONNECTIONS) return undefined;
+    const connection = new PipelinedConnection(this.#origin, { ...this.#options, needsEcho: true });
+    this.connections.push(connection);
+    return connection;
+  }
+
+  #leastBad(now: number): PipelinedConnection {
+    const cost = (connection: PipelinedConnection) =>
+      connection.depth === MAX_DEPTH ? Number.POSITIVE_INFINITY : connection.stalledMs(now) + 20 * connection.depth;
+    return this.connections.reduce((best, connection) => (cost(connection) < cost(best) ? connection : best));
+  }
+}
