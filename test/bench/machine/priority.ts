@@ -4,7 +4,8 @@ import { writeFileSync } from 'node:fs';
 
 /** Above whatever else the machine does; only root may have that. */
 export const FIRST = process.getuid?.() === 0 ? -10 : 0;
-export const LAST = 19;
+/** Far below that, and not below the rest of the machine where that can be had otherwise: it is to have some time. */
+export const LAST = FIRST < 0 ? 0 : 19;
 
 /** The command line that starts a program at a priority. */
 export const atPriority = (nice: number, args: readonly string[]): string[] => ['nice', '-n', String(nice), ...args];

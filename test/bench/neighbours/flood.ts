@@ -51,6 +51,7 @@ export function keepConnected({ url, from }: Target, onConnect: (socket: Socket)
     setTimeout(() => keepConnected({ url, from }, onConnect), RECONNECT_MS);
   });
   socket.once('connect', () => {
+    count('connections');
     atEnd = onConnect(socket);
   });
 }

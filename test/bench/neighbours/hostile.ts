@@ -167,7 +167,7 @@ const HOSTILE = {
 
   async 'stuck-connection'(of: Hostile) {
     await sleep(2_000);
-    await askOnce(of, get(of.keys.boundless, `${PETS}?stick=1`));
+    flood(of, { connections: 1, perSecond: 5, next: () => get(of.keys.boundless, `${PETS}?stick=1`) });
   },
 } as const;
 
