@@ -104,7 +104,7 @@ const beyond = ({ keys }: Hostile): string[] => [
 /** What each of them does to the gateway. */
 const HOSTILE = {
   'slow-reads': (of: Hostile) =>
-    flood(of, { connections: 4, perSecond: 4, next: () => get(of.keys.boundless, `${PETS}?wait=2000`) }),
+    flood(of, { connections: 1, perSecond: 10, next: () => get(of.keys.boundless, `${PETS}?wait=2000`) }),
 
   'slow-bodies': (of: Hostile) => hold(of, 500, post(of.keys.boundless, 'Content-Length: 60000'), ' ', 500),
 

@@ -49,7 +49,7 @@ async function silence({ cores: [core = 0] }: Disturbed, isOver: () => boolean):
 export const ALONE: Row = { name: 'alone', title: 'alone' };
 
 export const ROWS: readonly Row[] = [
-  { name: 'slow-reads', title: 'reads of 2 s, 4 at once', neighbour: 'slow-reads' },
+  { name: 'slow-reads', title: 'reads of 2 s, one after the other', neighbour: 'slow-reads' },
   { name: 'slow-bodies', title: '500 bodies that come byte by byte', neighbour: 'slow-bodies' },
   { name: 'endless-bodies', title: '32 bodies without an end, 40 MB/s', neighbour: 'endless-bodies' },
   { name: 'slow-readers', title: '200 × 32 answers of 100 kB that nobody reads', neighbour: 'slow-readers' },
