@@ -125,14 +125,18 @@ const HOSTILE = {
     });
   },
 
-  'slow-readers': (of: Hostile) =>
-    repeat(200, () =>
+  'slow-readers'(of: Hostile) {
+    let left = 200;
+    const open = () =>
       keepConnected(of, (socket) => {
         socket.pause();
-        socket.write(get(of.keys.boundless, `${PETS}?bytes=${LARGE}`).repeat(32));
+        socket.write(get(of.keys.boundless, `${PETS}?bytes=${LARGE}`).repeat(50));
         return undefined;
-      }),
-    ),
+      });
+    paced(10, (times) => {
+      for (let opened = 0; opened < times && left > 0; opened++, left--) open();
+    });
+  },
 
   keyless: (of: Hostile) => flood(of, { connections: 256, perSecond: FLOOD, next: () => get(undefined) }),
 
