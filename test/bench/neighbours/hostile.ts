@@ -4,10 +4,10 @@ import { makeUpKeys } from '../setup/keys.ts';
 import { askOnce, flood, keepConnected, paced, type Target, tally } from './flood.ts';
 
 /**
- * A hostile client, in a process of its own and at the lowest priority. Whatever it does is bounded in count and rate, so
+ * A hostile client, in a process of its own and at a low priority. Whatever it does is bounded in count and rate, so
  * that what the healthy client suffers comes through the gateway and not from a machine without a processor to spare.
  *
- *     HOSTILE='{"name":"keyless","url":…,"from":"127.0.0.2","keys":{…}}' nice -n 19 node test/bench/neighbours/hostile.ts
+ *     HOSTILE='{"name":"keyless","url":…,"from":"127.0.0.2","keys":{…}}' node test/bench/neighbours/hostile.ts
  */
 
 export interface Hostile extends Target {
