@@ -33,8 +33,7 @@ async function askFor(...megabytes: readonly number[]): Promise<Socket> {
 /** Reads all that comes until nothing more does. */
 async function readRest(socket: Socket): Promise<number> {
   socket.resume();
-  for (let before = -1; before !== socket.bytesRead; await sleep(300))
-    before = socket.bytesRead;
+  for (let before = -1; before !== socket.bytesRead; await sleep(300)) before = socket.bytesRead;
   return socket.bytesRead;
 }
 

@@ -2,9 +2,11 @@ import { writeFileSync } from 'node:fs';
 
 /** How processor time is shared between the processes of a run, by nice values. */
 
-/** Above whatever else the machine does; only root may have that. */
-export const FIRST = process.getuid?.() === 0 ? -10 : 0;
-export const LAST = 19;
+const isRoot = process.getuid?.() === 0;
+/** Above whatever else the machine does, where we may: only root may go below 0. */
+export const FIRST = isRoot ? -10 : 0;
+/** Has at most a third of the time that one at FIRST has, where there is not enough for all. */
+export const LAST = isRoot ? -5 : 19;
 
 /** The command line that starts a program at a priority. */
 export const atPriority = (nice: number, args: readonly string[]): string[] => ['nice', '-n', String(nice), ...args];

@@ -15,8 +15,8 @@ const count = (what: string): void => {
   tally[what] = (tally[what] ?? 0) + 1;
 };
 
-/** Between the end of a connection and its successor, so that reconnecting is bounded too. */
-const RECONNECT_MS = 50;
+/** Connections that are made anew, a second. */
+const RECONNECTS = 500;
 const TICK_MS = 5;
 /** After a pause of this process, what fell due in it is not made up for. */
 const MOST_TICKS = 4;
@@ -38,6 +38,11 @@ function countAnswers(socket: Socket, onAnswer: () => void): void {
   });
 }
 
+const ended: (() => void)[] = [];
+paced(RECONNECTS, (times) => {
+  for (const connectAgain of ended.splice(0, times)) connectAgain();
+});
+
 /** A connection that is made anew whenever it ends. `onConnect` may give what is to be done when it does. */
 export function keepConnected({ url, from }: Target, onConnect: (socket: Socket) => (() => void) | undefined): void {
   const { hostname, port } = new URL(url);
@@ -48,9 +53,10 @@ export function keepConnected({ url, from }: Target, onConnect: (socket: Socket)
   socket.on('close', () => {
     count('ended');
     atEnd?.();
-    setTimeout(() => keepConnected({ url, from }, onConnect), RECONNECT_MS);
+    ended.push(() => keepConnected({ url, from }, onConnect));
   });
   socket.once('connect', () => {
+    count('connections');
     atEnd = onConnect(socket);
   });
 }

@@ -4,10 +4,10 @@ import { makeUpKeys } from '../setup/keys.ts';
 import { askOnce, flood, keepConnected, paced, type Target, tally } from './flood.ts';
 
 /**
- * A hostile client, in a process of its own and at the lowest priority. Whatever it does is bounded in count and rate, so
+ * A hostile client, in a process of its own and at a low priority. Whatever it does is bounded in count and rate, so
  * that what the healthy client suffers comes through the gateway and not from a machine without a processor to spare.
  *
- *     HOSTILE='{"name":"keyless","url":…,"from":"127.0.0.2","keys":{…}}' nice -n 19 node test/bench/neighbours/hostile.ts
+ *     HOSTILE='{"name":"keyless","url":…,"from":"127.0.0.2","keys":{…}}' node test/bench/neighbours/hostile.ts
  */
 
 export interface Hostile extends Target {
@@ -104,7 +104,7 @@ const beyond = ({ keys }: Hostile): string[] => [
 /** What each of them does to the gateway. */
 const HOSTILE = {
   'slow-reads': (of: Hostile) =>
-    flood(of, { connections: 4, perSecond: 4, next: () => get(of.keys.boundless, `${PETS}?wait=2000`) }),
+    flood(of, { connections: 1, perSecond: 10, next: () => get(of.keys.boundless, `${PETS}?wait=2000`) }),
 
   'slow-bodies': (of: Hostile) => hold(of, 500, post(of.keys.boundless, 'Content-Length: 60000'), ' ', 500),
 
@@ -125,14 +125,18 @@ const HOSTILE = {
     });
   },
 
-  'slow-readers': (of: Hostile) =>
-    repeat(200, () =>
+  'slow-readers'(of: Hostile) {
+    let left = 200;
+    const open = () =>
       keepConnected(of, (socket) => {
         socket.pause();
-        socket.write(get(of.keys.boundless, `${PETS}?bytes=${LARGE}`).repeat(32));
+        socket.write(get(of.keys.boundless, `${PETS}?bytes=${LARGE}`).repeat(50));
         return undefined;
-      }),
-    ),
+      });
+    paced(10, (times) => {
+      for (let opened = 0; opened < times && left > 0; opened++, left--) open();
+    });
+  },
 
   keyless: (of: Hostile) => flood(of, { connections: 256, perSecond: FLOOD, next: () => get(undefined) }),
 
@@ -167,7 +171,7 @@ const HOSTILE = {
 
   async 'stuck-connection'(of: Hostile) {
     await sleep(2_000);
-    await askOnce(of, get(of.keys.boundless, `${PETS}?stick=1`));
+    flood(of, { connections: 1, perSecond: 5, next: () => get(of.keys.boundless, `${PETS}?stick=1`) });
   },
 } as const;
 

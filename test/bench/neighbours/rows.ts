@@ -49,10 +49,14 @@ async function silence({ cores: [core = 0] }: Disturbed, isOver: () => boolean):
 export const ALONE: Row = { name: 'alone', title: 'alone' };
 
 export const ROWS: readonly Row[] = [
-  { name: 'slow-reads', title: 'reads of 2 s, 4 at once', neighbour: 'slow-reads' },
+  { name: 'slow-reads', title: 'reads of 2 s, one after the other', neighbour: 'slow-reads' },
   { name: 'slow-bodies', title: '500 bodies that come byte by byte', neighbour: 'slow-bodies' },
   { name: 'endless-bodies', title: '32 bodies without an end, 40 MB/s', neighbour: 'endless-bodies' },
-  { name: 'slow-readers', title: '200 × 32 answers of 100 kB that nobody reads', neighbour: 'slow-readers' },
+  {
+    name: 'slow-readers',
+    title: '10 connections more a second, each asks for 50 × 100 kB and reads nothing',
+    neighbour: 'slow-readers',
+  },
   { name: 'keyless', title: 'no key, 5,000/s on 256 connections', neighbour: 'keyless' },
   { name: 'keyless-pipelined', title: 'no key, 5,000/s pipelined, 1,000 at a time', neighbour: 'keyless-pipelined' },
   { name: 'long-paths', title: 'no key, 10,000/s pipelined, paths of 1 kB', neighbour: 'long-paths' },

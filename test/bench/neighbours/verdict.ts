@@ -18,7 +18,9 @@ export function faultsOf(row: Row, measured: Measured, aloneP99Ms: number): stri
   const count = sum(Object.values(errors));
   const isLate = p99Ms > P99_TIMES * aloneP99Ms + P99_MORE_MS && row.isLateByNature !== true;
   const more = residentMegabytes.peak - residentMegabytes.begin;
+  const isIdle = row.neighbour !== undefined && sum(Object.values(measured.neighbour)) === 0;
   return [
+    ...(isIdle ? ['the neighbour did nothing'] : []),
     ...(count > 0 ? [`errors: ${listed(errors)}`] : []),
     ...(isLate ? [LATE] : []),
     ...(local > 0 ? [`${local} local decisions`] : []),
