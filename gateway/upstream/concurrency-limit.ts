@@ -115,8 +115,8 @@ export class ConcurrencyLimit {
     this.#mayRise = waitedMs < this.#queueMs;
     const allowed = (answered / lastedMs) * this.#queueMs;
     if (this.#queued <= allowed / 4) this.#base.note(quickestMs, now);
-    if (this.#queued > allowed && !this.#mayRise)
-      this.#lower(this.#least, this.#inFlight - this.#queued + allowed, now);
+    this.#queueWindows = this.#queued > allowed && !this.#mayRise ? this.#queueWindows + 1 : 0;
+    if (this.#queueWindows >= MIN_WINDOWS) this.#lower(this.#least, this.#inFlight - this.#queued + allowed, now);
   }
 
   #lower(least: number, wanted: number, now: number): void {
