@@ -46,7 +46,7 @@ export async function startWorkers(environment: NodeJS.ProcessEnv = {}): Promise
     const latest = new Map(logged('worker serves').map(({ worker, pid }) => [worker, pid as number]));
     return [...latest].sort(([a], [b]) => Number(a) - Number(b)).map(([, pid]) => pid);
   };
-  await eventually(pids).toHaveLength(2);
+  await eventually(pids).toHaveLength(Number(environment.WORKERS ?? 2));
   return {
     ...started,
     gateway,
