@@ -4,7 +4,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { temporaryFolder } from '../support/stack.ts';
-import { eventually, startWorkers } from '../support/workers.ts';
+import { eventually, launchWorkers } from '../support/workers.ts';
 
 /** While Redis is away, all workers of a machine decide as one. */
 
@@ -15,7 +15,7 @@ const WORKERS = 4;
 
 const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
 cleanUp(server.stop);
-const workers = await startWorkers({ WORKERS: String(WORKERS), REDIS_URL: server.url, REDIS_TIMEOUT_MS: '1000' });
+const workers = await launchWorkers({ WORKERS: String(WORKERS), REDIS_URL: server.url, REDIS_TIMEOUT_MS: '1000' });
 
 /** Each request on a connection of its own, many at once, so that every worker gets some. */
 async function ask(key: string, count: number): Promise<number[]> {
