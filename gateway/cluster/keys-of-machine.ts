@@ -11,7 +11,7 @@ import {
 } from './local-messages.ts';
 
 /** Longer than the primary waits for the workers. */
-const ANSWER_WITHIN_MS = 250;
+const ANSWER_WITHIN_MS = 1_000;
 /** Questions that wait for the primary; beyond that, a worker goes by what it knows itself. */
 const MAX_QUESTIONS = 4_096;
 

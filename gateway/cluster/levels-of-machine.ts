@@ -6,7 +6,8 @@ import type { PlanTable } from '../access/plans.ts';
 import { RecentlyUsed } from '../access/recently-used.ts';
 import { type FromWorkerLocally, type LocalAnswer, type LocalQuestion, Outbox } from './local-messages.ts';
 
-const ANSWER_WITHIN_MS = 100;
+/** A worker that misses it once is not waited for again until it says something. */
+const ANSWER_WITHIN_MS = 500;
 /** What workers know of a key is asked for again after this time: Redis may have been back. */
 const FRESH_MS = 1_000;
 const MAX_KEYS = 50_000;

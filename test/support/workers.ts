@@ -38,6 +38,13 @@ export async function workersEnvironment(environment: NodeJS.ProcessEnv = {}): P
 }
 
 export async function startWorkers(environment: NodeJS.ProcessEnv = {}): Promise<Workers> {
+  const workers = await launchWorkers(environment);
+  await eventually(workers.pids).toHaveLength(Number(environment.WORKERS ?? 2));
+  return workers;
+}
+
+/** The same for a whole file of tests; the log may not tell of all workers yet. */
+export async function launchWorkers(environment: NodeJS.ProcessEnv = {}): Promise<Workers> {
   const started = await startService('gateway/main.ts', await workersEnvironment(environment));
   const { gateway = '', admin: adminUrl = '' } = started.addresses;
   const lines = parsedLines(started.out);
@@ -46,7 +53,6 @@ export async function startWorkers(environment: NodeJS.ProcessEnv = {}): Promise
     const latest = new Map(logged('worker serves').map(({ worker, pid }) => [worker, pid as number]));
     return [...latest].sort(([a], [b]) => Number(a) - Number(b)).map(([, pid]) => pid);
   };
-  await eventually(pids).toHaveLength(2);
   return {
     ...started,
     gateway,

@@ -1,0 +1,119 @@
+import { expect, test } from 'vitest';
+import { type Credential, createApiKey, credentialOf } from '../../gateway/access/credential.ts';
+import { KnownKeys } from '../../gateway/access/known-keys.ts';
+import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
+import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+
+/** What a gateway makes of what Redis last said of a key. */
+
+const { url } = await emptyDatabase();
+const redis = await redisUnderTest(url);
+const MINUTE = 60;
+
+function knownKeys() {
+  const known = new KnownKeys(
+    () => DEFAULT_PLANS,
+    () => redis.now,
+  );
+  return {
+    known,
+    async decideInRedis(credential: Credential) {
+      const verdict = await redis.limiter.decide(credential);
+      if (verdict.outcome !== 'undecided') known.note(credential, verdict);
+      return verdict.outcome;
+    },
+    decideHere: (credential: Credential) => known.decide(credential)?.outcome,
+  };
+}
+
+/** A key that was rotated, with the secret before and the one now. */
+async function rotatedKey(graceSeconds: number, record = {}) {
+  const { credential: old } = createApiKey();
+  const now = await redis.createKey({
+    minute: MINUTE,
+    oldSecret: old.digest,
+    oldSecretUntil: redis.now + graceSeconds * SECOND,
+    ...record,
+  });
+  return { now, old: credentialOf(now.id, old.digest) };
+}
+
+test('a key in its grace has one local allowance, whichever secret comes', async () => {
+  const { decideInRedis, decideHere } = knownKeys();
+  const { now, old } = await rotatedKey(3_600);
+  for (const credential of [now, old]) expect(await decideInRedis(credential)).toBe('admitted');
+  const outcomes = Array.from({ length: 2 * MINUTE }, (_, at) => decideHere(at % 2 === 0 ? now : old));
+  expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(MINUTE - 2);
+  expect(new Set(outcomes)).toEqual(new Set(['admitted', 'refused']));
+});
+
+test('a secret that Redis did not take is unknown here, and takes nothing from the key', async () => {
+  const { decideInRedis, decideHere } = knownKeys();
+  const key = await redis.createKey();
+  const wrong = credentialOf(key.id, '0'.repeat(64));
+  await decideInRedis(key);
+  expect(await decideInRedis(wrong)).toBe('unauthorized');
+  expect(decideHere(wrong)).toBe(undefined);
+  expect(decideHere(key)).toBe('admitted');
+});
+
+test('a key and a grace end here when Redis would end them', async () => {
+  const { decideInRedis, decideHere } = knownKeys();
+  const { now, old } = await rotatedKey(5, { expiresAt: redis.now + 10 * SECOND });
+  for (const credential of [now, old]) await decideInRedis(credential);
+  redis.now += 4 * SECOND;
+  expect([now, old].map(decideHere)).toEqual(['admitted', 'admitted']);
+  redis.now += 2 * SECOND;
+  expect([now, old].map(decideHere)).toEqual(['admitted', 'unauthorized']);
+  redis.now += 4 * SECOND;
+  expect([now, old].map(decideHere)).toEqual(['unauthorized', 'unauthorized']);
+});
+
+test('a secret is believed for 15 minutes after Redis last took it, not after it took another one', async () => {
+  const { decideInRedis, decideHere } = knownKeys();
+  const { now, old } = await rotatedKey(86_400);
+  await decideInRedis(old);
+  redis.now += 600 * SECOND;
+  await decideInRedis(now);
+  redis.now += 600 * SECOND;
+  expect([now, old].map(decideHere)).toEqual(['admitted', undefined]);
+});
+
+test('a late answer to a request that was decided here is not charged a second time', async () => {
+  const { known, decideHere } = knownKeys();
+  const key = await redis.createKey({ minute: MINUTE });
+  const first = await redis.limiter.decide(key);
+  known.note(key, first as never);
+  const late = await redis.limiter.decide(key);
+  expect(decideHere(key)).toBe('admitted');
+  known.note(key, late as never, true);
+  const admitted = Array.from({ length: MINUTE }, () => decideHere(key)).filter((outcome) => outcome === 'admitted');
+  expect(admitted).toHaveLength(MINUTE - 2);
+});
+
+test('known keys make room by last use', async () => {
+  const { known, decideInRedis, decideHere } = knownKeys();
+  const [used, unused] = [await redis.createKey({ day: 1e9, minute: 1e9 }), await redis.createKey()];
+  const verdict = await redis.limiter.decide(used);
+  for (const credential of [used, unused]) await decideInRedis(credential);
+  for (let at = 0; at < 60_000; at++) {
+    known.note(credentialOf(`id-${at}`, ''), verdict as never);
+    if (at % 1_000 === 0) expect(decideHere(used)).toBe('admitted');
+  }
+  expect(decideHere(used)).toBe('admitted');
+  expect(decideHere(unused)).toBe(undefined);
+});
+
+test('of two processes, the newer one is believed', async () => {
+  const [first, second] = [knownKeys(), knownKeys()];
+  const key = await redis.createKey({ minute: MINUTE });
+  await first.decideInRedis(key);
+  redis.now += 1_000;
+  for (let spent = 0; spent < 9; spent++) await second.decideInRedis(key);
+  const machine = knownKeys();
+  for (const { known } of [second, first]) machine.known.learn(key.id, known.tell(key.id) as never);
+  const outcomes = Array.from({ length: MINUTE }, () => machine.decideHere(key));
+  expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(MINUTE - 10);
+  expect(redis.now).toBeGreaterThan(BEGIN);
+});
