@@ -1,5 +1,3 @@
-import type pg from 'pg';
-
 /** What a fault of PostgreSQL, or of the way to it, means. Whatever is not listed here is a fault of ours. */
 
 /** PostgreSQL ends, or the connection does: classes of codes (appendix A of its manual). */
@@ -50,4 +48,4 @@ export const isUnavailable = (fault: unknown): boolean => isConnectionLost(fault
 
 export const isToBeRunAgain = (fault: unknown): boolean => RUN_AGAIN.has(codeOf(fault));
 
-export const codeOf = (fault: unknown): string => (fault as Partial<pg.DatabaseError> | undefined)?.code ?? '';
+export const codeOf = (fault: unknown): string => (fault as NodeJS.ErrnoException | undefined)?.code ?? '';
