@@ -1,7 +1,7 @@
 import { HttpError } from '../../shared/errors.ts';
 import type { Store } from './store.ts';
 
-/** `unavailable`: the store could not be reached, or is locked; `failed`: anything else that is no answer of ours. */
+/** `unavailable`: the store could not be reached, is locked, or lacks disk, memory or time; `failed`: anything else that is no answer of ours. */
 export const STORE_FAULTS = ['unavailable', 'failed'] as const;
 export type StoreFault = (typeof STORE_FAULTS)[number];
 

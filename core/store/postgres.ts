@@ -1,6 +1,8 @@
 import pg from 'pg';
-import { HttpError, unavailable } from '../../shared/errors.ts';
+import { unavailable } from '../../shared/errors.ts';
 import { MIGRATIONS_TABLE, readMigrations } from './migrations.ts';
+import { codeOf, isConnectionLost, isToBeRunAgain, isUnavailable, LOCK_NOT_AVAILABLE } from './postgres-faults.ts';
+import { readTables } from './readiness.ts';
 import type { Store } from './store.ts';
 import type { Row, Statement, Transaction } from './transaction.ts';
 
@@ -8,11 +10,9 @@ const CONNECTIONS = 10;
 const CONNECT_TIMEOUT_MS = 1_000;
 const STATEMENT_TIMEOUT_MS = 5_000;
 const MAX_ATTEMPTS = 3;
+const CHECK_LOCK_TIMEOUT_MS = 100;
 /** Any number will do, as long as every core takes the same one. */
 const MIGRATION_LOCK = 7_261_001;
-
-/** PostgreSQL asks for these transactions to be run again (serialization failure, deadlock). */
-const RUN_AGAIN = new Set(['40001', '40P01']);
 
 /** int8 and count() as bigint; everything else as pg has it. */
 const types = {
@@ -54,20 +54,35 @@ export class PostgresStore implements Store {
       try {
         return await this.#withConnection((client) => inTransaction(client, () => this.#run(client, transaction())));
       } catch (fault) {
-        if (attempt === MAX_ATTEMPTS || !RUN_AGAIN.has((fault as pg.DatabaseError).code ?? '')) throw fault;
+        if (attempt === MAX_ATTEMPTS || !isToBeRunAgain(fault)) throw fault;
       }
     }
   }
 
   async check(): Promise<void> {
-    await this.#withConnection((client) => client.query('SELECT 1'));
+    await this.#withConnection((client) => inTransaction(client, () => this.#check(client)));
   }
 
   async close(): Promise<void> {
     await this.#pool.end();
   }
 
-  /** @throws {HttpError} 503 when there is no connection to be had, or it broke */
+  /** A table that somebody holds for a while is there: those who ask for the others are served. */
+  async #check(client: pg.PoolClient): Promise<void> {
+    await client.query(`SET LOCAL lock_timeout = ${CHECK_LOCK_TIMEOUT_MS}`);
+    try {
+      await this.#run(client, readTables());
+    } catch (fault) {
+      if (codeOf(fault) === LOCK_NOT_AVAILABLE) return;
+      throw fault;
+    }
+    const { rows } = await client.query<{ readOnly: string }>(
+      `SELECT current_setting('transaction_read_only') AS "readOnly"`,
+    );
+    if (rows[0]?.readOnly === 'on') throw unavailable('PostgreSQL takes no writes: it is read-only, or a replica.');
+  }
+
+  /** @throws {HttpError} 503 when there is no connection to be had, it broke, or PostgreSQL lacks what it takes now */
   async #withConnection<T>(use: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     let broken = false;
     const client = await this.#pool.connect().catch((cause: unknown) => {
@@ -77,8 +92,8 @@ export class PostgresStore implements Store {
     try {
       return await use(client);
     } catch (fault) {
-      broken = isConnectionFault(fault);
-      throw broken ? unavailable(fault) : fault;
+      broken = isConnectionLost(fault);
+      throw isUnavailable(fault) ? unavailable(fault) : fault;
     } finally {
       client.off('error', ignore);
       client.release(broken);
@@ -121,7 +136,7 @@ async function inTransaction<T>(client: pg.PoolClient, use: () => Promise<T>): P
     await client.query('COMMIT');
     return result;
   } catch (fault) {
-    if (!isConnectionFault(fault)) await client.query('ROLLBACK');
+    if (!isConnectionLost(fault)) await client.query('ROLLBACK');
     throw fault;
   }
 }
@@ -137,14 +152,6 @@ async function migrate(client: pg.PoolClient): Promise<void> {
       await client.query('INSERT INTO migrations VALUES ($1, $2, $3)', [version, name, new Date().toISOString()]);
     }
   });
-}
-
-/** PostgreSQL answers a bad statement with a code of five characters; class 57P and 08 mean that it is going or gone. */
-function isConnectionFault(fault: unknown): boolean {
-  if (fault instanceof HttpError) return false;
-  const { code } = fault as { code?: string };
-  if (code !== undefined && /^[0-9A-Z]{5}$/.test(code)) return code.startsWith('57P') || code.startsWith('08');
-  return fault instanceof Error && !(fault instanceof TypeError || fault instanceof RangeError);
 }
 
 const ignore = (): void => {};

@@ -3,12 +3,18 @@ import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { unavailable } from '../../shared/errors.ts';
 import { MIGRATIONS_TABLE, readMigrations } from './migrations.ts';
+import { readTables } from './readiness.ts';
 import type { Store } from './store.ts';
 import type { Row, Statement, Transaction, Value } from './transaction.ts';
 
 /** Waiting for another process's lock holds up every request, so not for long. */
 const LOCK_TIMEOUT_MS = 1_000;
-const SQLITE_BUSY = 5;
+const CHECK_LOCK_TIMEOUT_MS = 100;
+
+/** What may be over in a while (sqlite.org/rescode.html): busy, locked, out of memory, read-only, I/O error, full, cannot open. */
+const UNAVAILABLE: ReadonlySet<number> = new Set([5, 6, 7, 8, 10, 13, 14]);
+/** The low byte of an extended result code says what it is in the main. */
+const PRIMARY_CODE = 0xff;
 
 /** Told of every commit: how many writes it held, and how many seconds it took. */
 export type CommitObserver = (writes: number, seconds: number) => void;
@@ -61,7 +67,19 @@ export class SqliteStore implements Store {
   }
 
   async check(): Promise<void> {
-    this.#database.exec('SELECT 1');
+    this.#run(readTables());
+    this.#checkWritable();
+  }
+
+  /** Takes the lock of a writer and lets go of it. That writes nothing, but finds a file that is locked or read-only. */
+  #checkWritable(): void {
+    try {
+      this.#database.exec(`PRAGMA busy_timeout = ${CHECK_LOCK_TIMEOUT_MS}; BEGIN IMMEDIATE; ROLLBACK`);
+    } catch (fault) {
+      throw storeFault(fault);
+    } finally {
+      this.#database.exec(`PRAGMA busy_timeout = ${LOCK_TIMEOUT_MS}`);
+    }
   }
 
   async close(): Promise<void> {
@@ -94,12 +112,15 @@ export class SqliteStore implements Store {
   #attempt({ run }: Waiting): Outcome {
     this.#execute('SAVEPOINT one_write');
     try {
-      return { result: run() };
-    } catch (fault) {
-      this.#execute('ROLLBACK TO one_write');
-      return { fault };
-    } finally {
+      const result = run();
       this.#execute('RELEASE one_write');
+      return { result };
+    } catch (fault) {
+      // A full or failing disk makes SQLite undo all of it by itself.
+      if (!this.#database.isTransaction) throw fault;
+      this.#execute('ROLLBACK TO one_write');
+      this.#execute('RELEASE one_write');
+      return { fault };
     }
   }
 
@@ -179,8 +200,7 @@ function settle({ resolve, reject }: Waiting, outcome: Outcome): void {
   else resolve(outcome.result);
 }
 
-/** A file that another process keeps locked is away, not broken. */
 function storeFault(fault: unknown): unknown {
-  const { errcode } = fault as { errcode?: number };
-  return errcode === SQLITE_BUSY ? unavailable(fault) : fault;
+  const { errcode = 0 } = fault as { errcode?: number };
+  return UNAVAILABLE.has(errcode & PRIMARY_CODE) ? unavailable(fault) : fault;
 }

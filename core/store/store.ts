@@ -1,15 +1,15 @@
 import type { Transaction } from './transaction.ts';
 
 /**
- * Where animals and orders are kept. A write that resolves is on disk. A store that cannot be reached throws an HttpError
- * `unavailable` at once; what a transaction throws undoes all of it, and comes through as it is.
+ * Where animals and orders are kept. A write that resolves is on disk. A store that cannot be reached, or lacks disk
+ * or memory, throws an HttpError `unavailable` at once; what a transaction throws undoes all of it, and comes through as it is.
  */
 export interface Store {
   /** Runs statements that change nothing. */
   read<T>(transaction: () => Transaction<T>): Promise<T>;
   /** Runs all of a transaction or nothing of it. It may be run again from the start where databases ask for that. */
   write<T>(transaction: () => Transaction<T>): Promise<T>;
-  /** @throws when the store cannot be reached */
+  /** Whether what serving needs is there, without a change to anything. @throws when it is not */
   check(): Promise<void>;
   close(): Promise<void>;
 }

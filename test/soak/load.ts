@@ -196,6 +196,7 @@ function check(record: SoakRecord, kind: Kind, { answer, fault, id, sentAt, ende
   // Judged once the gateways' logs, which may excuse it, have surely come.
   if (!includes(kind.promised, seen)) setTimeout(() => isExcused() || complain('not promised'), 2 * LOG_LAG_MS);
   if (answer !== undefined) checkHeaders(answer, id, complain);
+  if (answer !== undefined && answer.status >= 500) record.failed({ status: answer.status, requestId: id });
 }
 
 const includes = (outcomes: readonly unknown[] | undefined, seen: unknown) => outcomes?.includes(seen) === true;

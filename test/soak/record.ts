@@ -1,4 +1,6 @@
 import { type Allowance, judge, type Observed } from '../support/allowance-checker.ts';
+import { type Failure, unexplained } from '../support/failures.ts';
+import type { LogLine } from '../support/log.ts';
 
 /** What went wrong for a while, and how long it may be felt: times of performance.now(). */
 export interface Disturbance {
@@ -20,6 +22,8 @@ export class SoakRecord {
   readonly #broken: string[] = [];
   readonly #metered: Observed[] = [];
   readonly #disturbances: Disturbance[] = [];
+  readonly #failures: Failure[] = [];
+  readonly #failureLines: LogLine[] = [];
   readonly #outages = new Map<string, Disturbance>();
   #brokenCount = 0;
   #longestMs = 0;
@@ -76,8 +80,20 @@ export class SoakRecord {
     return this.#disturbances.some((one) => one.kind === kind && one.from < endedAt && sentAt < one.to + AFTERMATH_MS);
   }
 
+  /** A client was answered with a status of 5xx. */
+  failed(failure: Failure): void {
+    this.#failures.push(failure);
+  }
+
+  /** Every failure that clients saw has its line, with the cause. */
+  judgeFailures(): void {
+    for (const { status, requestId } of unexplained(this.#failures, this.#failureLines))
+      this.broke(`no line of the log tells the cause of the ${status} of ${requestId}`);
+  }
+
   /** A line of a gateway's log. What it decided by itself for a while is an outage of Redis, whoever caused it. */
   logged(gateway: string, line: string): void {
+    if (/"status":5\d\d,/.test(line)) this.#failureLines.push(JSON.parse(line) as LogLine);
     if (line.includes('"mode":"local"')) this.count('local decisions');
     if (line.includes('"outcome":"shed"')) this.count('shed');
     if (line.includes('"code":"internal_error"') || line.includes('"level":60')) this.broke(`in the log: ${line}`);

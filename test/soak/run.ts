@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
+import { miscounted } from '../support/counted-decisions.ts';
 import { send } from '../support/http.ts';
+import { Scrape } from '../support/scrape.ts';
 import { FAULTS } from './faults.ts';
 import { METERED, startLoad } from './load.ts';
 import type { Holding } from './process.ts';
@@ -84,11 +86,19 @@ await load.stop();
 await sleep(CORE_TIMEOUT_MS + SETTLE_MS);
 const after = holdings();
 record.judgeAllowances(METERED, stage.gateways.length);
+record.judgeFailures();
+for (const url of stage.adminUrls) await checkCounts(url);
 await checkLedger();
 checkHoldings();
 process.stdout.write(`\n${summaryTable(record, stage.processes, before, after)}\n`);
 await stage.stop();
 process.exit(record.brokenCount > 0 ? 1 : 0);
+
+/** Clients' failures are counted, and every decision that is counted was taken. */
+async function checkCounts(adminUrl: string): Promise<void> {
+  const metrics = new Scrape((await send(`${adminUrl}/metrics`)).text);
+  for (const untruth of miscounted(metrics)) record.broke(`the metrics of ${adminUrl}: ${untruth}`);
+}
 
 /** Every pet that was acknowledged is there, and none is there twice. */
 async function checkLedger(): Promise<void> {

@@ -18,6 +18,7 @@ export interface Stage {
   /** Where clients reach the gateways. */
   readonly urls: readonly string[];
   readonly coreUrls: readonly string[];
+  readonly adminUrls: readonly string[];
   /** The run's own connection. */
   readonly client: Redis;
   issueKey(limits: object): Promise<string>;
@@ -85,6 +86,7 @@ export async function setStage(record: SoakRecord): Promise<Stage> {
     processes,
     urls,
     coreUrls,
+    adminUrls: others.slice(2 * COUNT).map((port) => `http://127.0.0.1:${port}`),
     client,
     issueKey: issuer(admin),
     stop: stopper(processes, client, postgres),

@@ -168,7 +168,7 @@ function resolved<T extends object>(part: T | Ref): T {
 }
 
 /** The answers in the bytes of a connection, one behind the other; interim ones (1xx) are left out. */
-function answersIn(received: string): Seen[] {
+export function answersIn(received: string): Seen[] {
   const answers: Seen[] = [];
   for (let rest = received; ; ) {
     const found = /^HTTP\/1\.1 (\d{3}) [^\r]*\r\n([\s\S]*?)\r\n\r\n/.exec(rest);

@@ -1,7 +1,8 @@
 import http from 'node:http';
 import https from 'node:https';
 import net from 'node:net';
-import { checkAnswer, checkBytes } from './described-answers.ts';
+import { answersIn, checkAnswer, checkBytes } from './described-answers.ts';
+import { noteAnswer } from './failures.ts';
 
 export interface Answer {
   readonly status: number;
@@ -29,6 +30,7 @@ export interface Sent {
  */
 export async function send(url: string, sent: Sent = {}): Promise<Answer> {
   const answer = await exchange(url, sent);
+  noteAnswer(url, answer.status, String(answer.headers['x-request-id']));
   checkAnswer({ url, method: sent.method ?? 'GET' }, answer);
   return answer;
 }
@@ -87,6 +89,7 @@ export function post(url: string, body: unknown, sent: Sent = {}): Promise<Answe
  */
 export async function sendBytes(url: string, bytes: string | Buffer, waitMs = 2_000): Promise<string> {
   const received = await exchangeBytes(url, bytes, waitMs);
+  for (const { status, headers } of answersIn(received)) noteAnswer(url, status, String(headers['x-request-id']));
   checkBytes(url, received);
   return received;
 }

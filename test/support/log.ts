@@ -9,3 +9,17 @@ export function readableLog(): { logger: Logger; lines: LogLine[]; text: () => s
   const logger = pino({ level: 'trace' }, { write: (line: string) => void lines.push(JSON.parse(line)) });
   return { logger, lines, text: () => JSON.stringify(lines) };
 }
+
+/** What a log that grows says, but for a line that is not all there yet. Fails where a line is none. */
+export function parsedLines(out: () => string): () => LogLine[] {
+  const lines: LogLine[] = [];
+  let read = 0;
+  return () => {
+    const text = out();
+    for (let end = text.indexOf('\n', read); end !== -1; end = text.indexOf('\n', read)) {
+      lines.push(JSON.parse(text.slice(read, end)) as LogLine);
+      read = end + 1;
+    }
+    return lines;
+  };
+}

@@ -3,6 +3,8 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { cleanUp } from './clean-up.ts';
 import { forget, knowCore, knowGateway } from './described-answers.ts';
+import { watchFailures } from './failures.ts';
+import { parsedLines } from './log.ts';
 
 export const ROOT = join(import.meta.dirname, '../..');
 
@@ -56,5 +58,11 @@ export async function startService(
   for (const address of Object.values(addresses)) forget(address);
   if (addresses.core !== undefined) knowCore(addresses.core);
   if (addresses.gateway !== undefined) knowGateway(addresses.gateway, env.CORE_URL ?? '');
+  const { child, out } = started;
+  const isExcused = () => child.signalCode === 'SIGKILL' || !LEVELS_OF_FAILURES.includes(env.LOG_LEVEL ?? 'info');
+  cleanUp(watchFailures(Object.values(addresses), { lines: parsedLines(out), isExcused }));
   return { ...started, addresses };
 }
+
+/** At any other level the log has been told to keep failures to itself. */
+const LEVELS_OF_FAILURES = ['trace', 'debug', 'info', 'warn'];

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { expect } from 'vitest';
 import { readCoreSettings } from '../../core/config.ts';
 import { startCore } from '../../core/core.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
@@ -8,9 +9,12 @@ import type { GatewayRoute } from '../../gateway/routes.ts';
 import { startGateway } from '../../gateway/start.ts';
 import type { ServerLimits } from '../../shared/server-limits.ts';
 import { cleanUp } from './clean-up.ts';
+import { miscounted } from './counted-decisions.ts';
 import { forget, knowCore, knowGateway } from './described-answers.ts';
+import { watchFailures } from './failures.ts';
 import { type Answer, post, send } from './http.ts';
 import { type LogLine, readableLog } from './log.ts';
+import { scrape } from './metrics.ts';
 
 export interface Stack {
   /** Base URL of the gateway, without /v1. */
@@ -73,9 +77,25 @@ export async function startStack(
     return body === undefined ? await send(adminUrl + path, sent) : await post(adminUrl + path, body, sent);
   }
 
+  const checks = [
+    watchFailures([url, adminUrl], {
+      lines: () => lines,
+      counted: (listener) => serverErrors(adminUrl, listener === url ? 'gateway' : 'gateway_admin'),
+    }),
+    watchFailures([core.addresses.core ?? ''], {
+      lines: () => coreLog.lines,
+      counted: (listener) => serverErrors(listener, 'core'),
+    }),
+  ];
   let stopped: Promise<void> | undefined;
   const stop = (lameDuckMs = 0) => (stopped ??= gateway.stop(lameDuckMs).then(() => core.stop(0)));
-  cleanUp(() => stop());
+  cleanUp(async () => {
+    if (stopped === undefined) {
+      for (const check of checks) await check();
+      expect(miscounted(await scrape(adminUrl))).toEqual([]);
+    }
+    await stop();
+  });
   return {
     gateway: url,
     core: core.addresses.core ?? '',
@@ -90,4 +110,11 @@ export async function startStack(
     },
     stop,
   };
+}
+
+/** Answers of status 5xx that a service has counted. */
+async function serverErrors(metricsUrl: string, service: 'gateway' | 'gateway_admin' | 'core'): Promise<number> {
+  const all = (await scrape(metricsUrl)).series(`${service}_requests_total`);
+  const failed = all.filter(({ labels }) => labels.status?.startsWith('5'));
+  return failed.reduce((sum, { value }) => sum + value, 0);
 }

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { expect } from 'vitest';
 import { listeningCore } from './faulty-core.ts';
 import { type Answer, post, send } from './http.ts';
-import type { LogLine } from './log.ts';
+import { type LogLine, parsedLines } from './log.ts';
 import { type Started, startService } from './process.ts';
 import { emptyDatabase } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
@@ -64,20 +64,6 @@ export async function launchWorkers(environment: NodeJS.ProcessEnv = {}): Promis
       const { json } = await post(`${adminUrl}/keys`, { name: 'test', ...limits }, { key: ADMIN_TOKEN });
       return (json as { key: string }).key;
     },
-  };
-}
-
-/** What a log that grows says, but for a line that is not all there yet. Fails where a line is none. */
-function parsedLines(out: () => string): () => LogLine[] {
-  const lines: LogLine[] = [];
-  let read = 0;
-  return () => {
-    const text = out();
-    for (let end = text.indexOf('\n', read); end !== -1; end = text.indexOf('\n', read)) {
-      lines.push(JSON.parse(text.slice(read, end)) as LogLine);
-      read = end + 1;
-    }
-    return lines;
   };
 }
 

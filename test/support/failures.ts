@@ -1,0 +1,70 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { LogLine } from './log.ts';
+
+/**
+ * Holds every answer of status 5xx that a test sees, from whichever listener of ours, against what the process that gave it
+ * says: a line of its log with the request's id, the status and the cause, and a counter that moved.
+ */
+
+export interface Failure {
+  readonly status: number;
+  readonly requestId: string;
+}
+
+interface Watched {
+  readonly url: string;
+  readonly failures: Failure[];
+}
+
+const watched = new Map<string, Watched>();
+
+/** To be told of every answer that a test sees. */
+export function noteAnswer(url: string, status: number, requestId: string | undefined): void {
+  if (status >= 500) watched.get(new URL(url).origin)?.failures.push({ status, requestId: requestId ?? 'none' });
+}
+
+/** How the failures of one process are checked. */
+export interface Explained {
+  readonly lines: () => readonly LogLine[];
+  /** Answers of status 5xx that it has counted on the listener at this address. */
+  readonly counted?: (url: string) => Promise<number>;
+  /** Whether nothing can be asked of it, as it was killed. */
+  readonly isExcused?: () => boolean;
+}
+
+/**
+ * From now on, failures at these addresses are noted.
+ * @returns the check, to be called while the process still runs; it waits for lines and counters that are on their way
+ */
+export function watchFailures(urls: readonly string[], { lines, counted, isExcused }: Explained): () => Promise<void> {
+  const here = urls.map((url): Watched => ({ url, failures: [] }));
+  for (const one of here) watched.set(one.url, one);
+  return async () => {
+    for (const { url, failures } of here) {
+      if (failures.length === 0 || isExcused?.()) continue;
+      const untold = () => unexplained(failures, lines());
+      if (!(await eventually(() => untold().length === 0)))
+        throw new Error(`${url}: no line tells the cause of ${JSON.stringify(untold())}.`);
+      if (counted !== undefined && !(await eventually(async () => (await counted(url)) >= failures.length)))
+        throw new Error(`${url}: ${failures.length} failures were seen, and ${await counted(url)} counted.`);
+    }
+  };
+}
+
+async function eventually(isSo: () => boolean | Promise<boolean>): Promise<boolean> {
+  const deadline = performance.now() + 5_000;
+  while (!(await isSo())) {
+    if (performance.now() > deadline) return false;
+    await sleep(20);
+  }
+  return true;
+}
+
+/** Those that no line tells the cause of. */
+export function unexplained(failures: readonly Failure[], lines: readonly LogLine[]): Failure[] {
+  const explained = new Set(lines.filter(hasCause).map(({ requestId, status }) => `${requestId} ${status}`));
+  return failures.filter(({ requestId, status }) => !explained.has(`${requestId} ${status}`));
+}
+
+const hasCause = ({ reason, err }: LogLine): boolean =>
+  (typeof reason === 'string' && reason !== '') || err !== undefined;

@@ -1,0 +1,39 @@
+/** One line of the text exposition format. */
+export interface Sample {
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly value: number;
+}
+
+/** What a service says at /metrics. */
+export class Scrape {
+  readonly samples: readonly Sample[];
+
+  constructor(text: string) {
+    this.samples = text.split('\n').filter(isSample).map(readSample);
+  }
+
+  /** All series of a name whose labels have these values. */
+  series(name: string, labels: Readonly<Record<string, string>> = {}): Sample[] {
+    const wanted = Object.entries(labels);
+    return this.samples.filter(
+      (sample) => sample.name === name && wanted.every(([label, value]) => sample.labels[label] === value),
+    );
+  }
+
+  /** The sum of these; undefined where there is none. */
+  sum(name: string, labels: Readonly<Record<string, string>> = {}): number | undefined {
+    const series = this.series(name, labels);
+    return series.length === 0 ? undefined : series.reduce((total, { value }) => total + value, 0);
+  }
+}
+
+const isSample = (line: string): boolean => line !== '' && !line.startsWith('#');
+
+/** @throws {Error} for a line that is none of the format */
+function readSample(line: string): Sample {
+  const [, name, labels = '', value] = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/.exec(line) ?? [];
+  if (name === undefined || value === undefined) throw new Error(`This is no sample: ${line}`);
+  const pairs = [...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, label, text]) => [label, text]);
+  return { name, labels: Object.fromEntries(pairs), value: Number(value.replace('Inf', 'Infinity')) };
+}
