@@ -4,14 +4,17 @@ import { z } from 'zod';
 /** Every fault in the environment at once, a line each. */
 export class SettingsError extends Error {}
 
+/** Without it a core is open, and that must be meant: empty, it is a fault. */
+const NEVER_EMPTY = 'CORE_TOKEN';
+
 /**
- * A deployable's settings, read from the environment. An empty variable counts as unset, but for a token: without one a
- * service is open, and that must be meant. Values are not repeated in the message: some are secret.
+ * A deployable's settings, read from the environment. An empty variable counts as unset. Values are not repeated in the
+ * message: some are secret.
  * @throws {SettingsError} naming every setting that is missing or bad
  */
 export function readSettings<S extends z.ZodObject>(schema: S, environment: NodeJS.ProcessEnv): z.infer<S> {
   const given = Object.fromEntries(
-    Object.entries(environment).filter(([name, value]) => value !== '' || name.endsWith('_TOKEN')),
+    Object.entries(environment).filter(([name, value]) => value !== '' || name === NEVER_EMPTY),
   );
   const result = schema.safeParse(given);
   if (result.success) return result.data;
