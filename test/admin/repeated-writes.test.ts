@@ -137,7 +137,7 @@ async function neverHearOf(rig: Rig, write: () => Promise<Answer>, isDone: () =>
   rig.proxy.set({ kind: 'delay', ms: REPLY_MS });
   const answer = write();
   while (!(await isDone())) await sleep(5);
-  rig.proxy.set({ kind: 'black-hole' });
+  rig.proxy.set({ kind: 'reset' });
   const heard = await answer;
   rig.proxy.set({ kind: 'pass' });
   await expect.poll(async () => (await rig.stack.admin('GET', '/keys')).status, { timeout: 20_000 }).toBe(200);
