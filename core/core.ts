@@ -10,6 +10,7 @@ import { countFaults, STORE_FAULTS } from './store/count-faults.ts';
 import { forgetAnswers } from './store/idempotency.ts';
 import { PostgresStore } from './store/postgres.ts';
 import { SqliteStore } from './store/sqlite.ts';
+import { explainStart } from './store/start-fault.ts';
 import type { Store } from './store/store.ts';
 
 const FORGET_EVERY_MS = 3_600_000;
@@ -56,7 +57,10 @@ async function openStore(url: string, metrics: Metrics): Promise<Store> {
     'kind',
     STORE_FAULTS,
   );
-  return countFaults(await openDatabase(url, metrics), count);
+  const store = await openDatabase(url, metrics).catch((fault: unknown) => {
+    throw new Error(explainStart(url, fault), { cause: fault });
+  });
+  return countFaults(store, count);
 }
 
 async function openDatabase(url: string, metrics: Metrics): Promise<Store> {

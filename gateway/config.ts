@@ -11,7 +11,7 @@ import {
   token,
 } from '../shared/env.ts';
 import { listed } from '../shared/lists.ts';
-import { CertificateFault, readCertificate } from './edge/certificate.ts';
+import { certificateFaults } from './edge/certificate.ts';
 import { caFile, masterName, redisFaults, redisMode, redisUrls } from './redis-settings.ts';
 
 const coreUrls = z
@@ -23,18 +23,12 @@ const addressBlocks = z.string().transform(listed).pipe(z.array(addressBlock));
 
 const FILE_SETTINGS = { certFile: 'TLS_CERT_FILE', keyFile: 'TLS_KEY_FILE' } as const;
 
-/** What is wrong with the two settings of TLS: which one, and in which words. */
-function tlsFault(certFile?: string, keyFile?: string): [setting: string, error: string] | undefined {
-  if (certFile === undefined && keyFile === undefined) return undefined;
-  if (certFile === undefined) return ['TLS_CERT_FILE', 'is required with TLS_KEY_FILE'];
-  if (keyFile === undefined) return ['TLS_KEY_FILE', 'is required with TLS_CERT_FILE'];
-  try {
-    readCertificate({ certFile, keyFile });
-    return undefined;
-  } catch (fault) {
-    if (!(fault instanceof CertificateFault)) throw fault;
-    return [FILE_SETTINGS[fault.file], fault.message];
-  }
+/** What is wrong with the two settings of TLS: which of them, and in which words. */
+function tlsFaults(certFile?: string, keyFile?: string): [setting: string, error: string][] {
+  if (certFile === undefined && keyFile === undefined) return [];
+  if (certFile === undefined) return [['TLS_CERT_FILE', 'is required with TLS_KEY_FILE']];
+  if (keyFile === undefined) return [['TLS_KEY_FILE', 'is required with TLS_CERT_FILE']];
+  return certificateFaults({ certFile, keyFile }).map(({ file, message }) => [FILE_SETTINGS[file], message]);
 }
 
 function isOrigin(url: string): boolean {
@@ -109,8 +103,8 @@ export const GatewaySettings = z
   })
   .superRefine(
     (settings, context) => {
-      const tls = tlsFault(settings.TLS_CERT_FILE, settings.TLS_KEY_FILE);
-      for (const [setting, message] of [...redisFaults(settings), ...(tls === undefined ? [] : [tls])])
+      const tls = tlsFaults(settings.TLS_CERT_FILE, settings.TLS_KEY_FILE);
+      for (const [setting, message] of [...redisFaults(settings), ...tls])
         context.addIssue({ code: 'custom', path: [setting], message, input: undefined });
     },
     { when: () => true },

@@ -1,21 +1,30 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
+import { misspelt } from './misspelt.ts';
 
 /** Every fault in the environment at once, a line each. */
 export class SettingsError extends Error {}
 
+/** Without it a core is open, and that must be meant: empty, it is a fault. */
+const NEVER_EMPTY = 'CORE_TOKEN';
+
 /**
- * A deployable's settings, read from the environment. An empty variable counts as unset, but for a token: without one a
- * service is open, and that must be meant. Values are not repeated in the message: some are secret.
- * @throws {SettingsError} naming every setting that is missing or bad
+ * A deployable's settings, read from the environment. An empty variable counts as unset. Values are not repeated in the
+ * message: some are secret.
+ * @throws {SettingsError} naming every setting that is missing, bad or misspelt
  */
 export function readSettings<S extends z.ZodObject>(schema: S, environment: NodeJS.ProcessEnv): z.infer<S> {
   const given = Object.fromEntries(
-    Object.entries(environment).filter(([name, value]) => value !== '' || name.endsWith('_TOKEN')),
+    Object.entries(environment).filter(([name, value]) => value !== '' || name === NEVER_EMPTY),
   );
   const result = schema.safeParse(given);
-  if (result.success) return result.data;
-  const lines = result.error.issues.map((issue) => `  ${issue.path.join('.')}: ${issue.message}`);
+  const unknown = misspelt(Object.keys(given), Object.keys(schema.shape));
+  if (result.success && unknown.length === 0) return result.data;
+  const issues = result.error?.issues ?? [];
+  const lines = [
+    ...issues.map((issue) => `  ${issue.path.join('.')}: ${issue.message}`),
+    ...unknown.map(([name, meant]) => `  ${name}: is no setting; did you mean ${meant}? Set that, or unset this`),
+  ];
   throw new SettingsError(`The settings have ${lines.length === 1 ? 'a fault' : 'faults'}:\n${lines.join('\n')}`);
 }
 

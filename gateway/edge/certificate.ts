@@ -20,15 +20,39 @@ export class CertificateFault extends Error {
   }
 }
 
+/** All that is wrong with the two files; where both can be used alone, whether they can together. */
+export function certificateFaults(files: CertificateFiles): CertificateFault[] {
+  const ofEach = [() => readLeaf(files), () => readKey(files)].flatMap(faultOf);
+  return ofEach.length > 0 ? ofEach : faultOf(() => readCertificate(files));
+}
+
+function faultOf(make: () => unknown): CertificateFault[] {
+  try {
+    make();
+    return [];
+  } catch (fault) {
+    if (!(fault instanceof CertificateFault)) throw fault;
+    return [fault];
+  }
+}
+
 /** @throws {CertificateFault} when a file cannot be read or used, or the two do not belong together */
 export function readCertificate(files: CertificateFiles): Certificate {
-  const cert = read(files, 'certFile');
-  const key = read(files, 'keyFile');
-  const leaf = usable('certFile', 'must hold certificates in PEM', () => new X509Certificate(cert));
-  const privateKey = usable('keyFile', 'must hold a private key in PEM, without a passphrase', () => secret(key));
+  const [cert, leaf] = readLeaf(files);
+  const [key, privateKey] = readKey(files);
   if (!leaf.checkPrivateKey(privateKey)) throw new CertificateFault('keyFile', 'must be the key of the certificate');
   usable('certFile', 'must hold a certificate and key that TLS can use', () => createSecureContext({ cert, key }));
   return { cert, key };
+}
+
+function readLeaf(files: CertificateFiles): [cert: string, leaf: X509Certificate] {
+  const cert = read(files, 'certFile');
+  return [cert, usable('certFile', 'must hold certificates in PEM', () => new X509Certificate(cert))];
+}
+
+function readKey(files: CertificateFiles): [key: string, privateKey: KeyObject] {
+  const key = read(files, 'keyFile');
+  return [key, usable('keyFile', 'must hold a private key in PEM, without a passphrase', () => secret(key))];
 }
 
 function read(files: CertificateFiles, file: keyof CertificateFiles): string {

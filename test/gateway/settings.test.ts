@@ -65,6 +65,20 @@ test.for([
   expect(read).toThrow(new SettingsError(`The settings have a fault:\n  ${fault}`));
 });
 
+test('of two TLS files that cannot be read, both are named', () => {
+  const files = { TLS_CERT_FILE: '/does/not/exist', TLS_KEY_FILE: '/nor/does/this' };
+  expect(() => readGatewaySettings(files)).toThrow(
+    new SettingsError(`The settings have faults:
+  TLS_CERT_FILE: must be a file that can be read
+  TLS_KEY_FILE: must be a file that can be read`),
+  );
+  expect(() => readGatewaySettings({ TLS_CERT_FILE: 'package.json', TLS_KEY_FILE: 'package.json' })).toThrow(
+    new SettingsError(`The settings have faults:
+  TLS_CERT_FILE: must hold certificates in PEM
+  TLS_KEY_FILE: must hold a private key in PEM, without a passphrase`),
+  );
+});
+
 test('a CA without rediss:// is refused: it would be of no use', async () => {
   const { caFile } = await createAuthority();
   expect(() => readGatewaySettings({ REDIS_URL: 'redis://a', REDIS_CA_FILE: caFile })).toThrow(

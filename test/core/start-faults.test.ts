@@ -1,0 +1,90 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import pg from 'pg';
+import { describe, expect, test } from 'vitest';
+import { readCoreSettings } from '../../core/config.ts';
+import { startCore } from '../../core/core.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { readableLog } from '../support/log.ts';
+import { freePort } from '../support/port.ts';
+import { startPostgres } from '../support/postgres.ts';
+import { startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+/** What a core says that cannot start with this database. */
+async function faultOf(DATABASE_URL: string): Promise<string> {
+  const settings = readCoreSettings({ DATABASE_URL, PORT: '0' });
+  return await startCore(settings, readableLog().logger).then(
+    () => 'It starts.',
+    ({ message }: Error) => message,
+  );
+}
+
+/** A PostgreSQL with a user who needs a password and may do nothing. */
+async function startLocked(): Promise<URL> {
+  const postgres = await startPostgres();
+  cleanUp(postgres.stop);
+  const client = new pg.Client(postgres.url);
+  await client.connect();
+  await client.query("CREATE ROLE locked LOGIN PASSWORD 'right-secret'");
+  await client.query('REVOKE CREATE ON SCHEMA public FROM PUBLIC');
+  const { rows } = await client.query<{ hba_file: string }>('SHOW hba_file');
+  const path = rows[0]?.hba_file ?? '';
+  await writeFile(path, `host all locked 127.0.0.1/32 scram-sha-256\n${await readFile(path, 'utf8')}`);
+  await client.query('SELECT pg_reload_conf()');
+  await client.end();
+  return new URL(postgres.url);
+}
+
+describe('a core that cannot have its PostgreSQL says why', async () => {
+  const { port } = await startLocked();
+  const nobody = await freePort();
+  const place = `PostgreSQL at 127.0.0.1:${port}, database`;
+  const url = (user: string, rest = 'postgres') => `postgres://${user}@127.0.0.1:${port}/${rest}`;
+
+  test.for([
+    [
+      'nobody listens',
+      `postgres://test:right-secret@127.0.0.1:${nobody}/postgres`,
+      `PostgreSQL at 127.0.0.1:${nobody}, database postgres, cannot be used: nothing listens there.`,
+    ],
+    [
+      'the host is unknown',
+      'postgres://test:right-secret@database.invalid/postgres',
+      /^DATABASE_URL: PostgreSQL at database\.invalid:5432, database postgres, cannot be used: .* host .*\.$/,
+    ],
+    [
+      'the password is wrong',
+      url('locked:wrong-secret'),
+      `${place} postgres, cannot be used: password authentication failed for user "locked".`,
+    ],
+    [
+      'there is no such database',
+      url('test', 'none'),
+      `${place} none, cannot be used: database "none" does not exist.`,
+    ],
+    [
+      'it has no TLS',
+      url('test', 'postgres?sslmode=require'),
+      `${place} postgres, cannot be used: The server does not support SSL connections.`,
+    ],
+    [
+      'the user may make no tables',
+      url('locked:right-secret'),
+      `${place} postgres, cannot be used: permission denied for schema public.`,
+    ],
+  ] as const)('%s', async ([, database, said]) => {
+    const fault = await faultOf(database);
+    if (typeof said === 'string') expect(fault).toBe(`DATABASE_URL: ${said}`);
+    else expect(fault).toMatch(said);
+    expect(fault).not.toContain('secret');
+  });
+});
+
+test('a file that is no SQLite database is named, and the start ends with 1', async () => {
+  const path = `${await temporaryFolder()}/store.db`;
+  await writeFile(path, 'no database, but long enough to be taken for one'.repeat(100));
+  const environment = { PORT: '0', DATABASE_URL: `sqlite:${path}` };
+  const { code, out, err } = await startProcess(process.execPath, ['core/main.ts'], environment).ended;
+  const said = `DATABASE_URL: the SQLite file ${path} cannot be used: file is not a database.\n`;
+  expect({ code, out, err }).toEqual({ code: 1, out: '', err: said });
+});

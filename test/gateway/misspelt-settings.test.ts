@@ -1,0 +1,113 @@
+import { expect, test } from 'vitest';
+import { CoreSettings, readCoreSettings } from '../../core/config.ts';
+import { GatewaySettings, readGatewaySettings } from '../../gateway/config.ts';
+import { misspelt } from '../../shared/misspelt.ts';
+import { startProcess } from '../support/process.ts';
+
+test.for([
+  ['REDIS_URI', 'REDIS_URL'],
+  ['REDISURL', 'REDIS_URL'],
+  ['REDIS_ULR', 'REDIS_URL'],
+  ['redis_url', 'REDIS_URL'],
+  ['CORE_URLS', 'CORE_URL'],
+  ['CORE_URI', 'CORE_URL'],
+  ['ADMIN_TOKN', 'ADMIN_TOKEN'],
+  ['CORE_TOKENS', 'CORE_TOKEN'],
+  ['REDIS_TIMEOUT', 'REDIS_TIMEOUT_MS'],
+  ['TLS_CERT', 'TLS_CERT_FILE'],
+  ['TRUSTED_PROXYS', undefined],
+  ['DATABASE_URI', undefined],
+] as const)('the gateway asks of %s: did you mean %s?', ([name, meant]) => {
+  const read = () => readGatewaySettings({ [name]: 'secret-in-the-wrong-place' });
+  if (meant === undefined) return expect(read).not.toThrow();
+  const line = `  ${name}: is no setting; did you mean ${meant}? Set that, or unset this`;
+  expect(read).toThrow(new Error(`The settings have a fault:\n${line}`));
+});
+
+test('the core asks of DATABASE_URI: did you mean DATABASE_URL?', () => {
+  expect(() => readCoreSettings({ DATABASE_URI: 'postgres://a' })).toThrow('did you mean DATABASE_URL?');
+});
+
+test('a start ends with 1, with what is misspelt beside every other fault', async () => {
+  const environment = { REDIS_URI: 'redis://:secret@a', PORT: '99999' };
+  const { code, err, out } = await startProcess(process.execPath, ['gateway/main.ts'], environment).ended;
+  expect({ code, out }).toEqual({ code: 1, out: '' });
+  expect(err).toBe(`The settings have faults:
+  PORT: must be a whole number from 0 to 65535
+  REDIS_URI: is no setting; did you mean REDIS_URL? Set that, or unset this
+`);
+});
+
+test('a variable beside the setting that it looks like is no slip', () => {
+  const settings = { REDIS_URL: 'redis://a', REDIS_URI: 'redis://b', LOGLEVEL: 'x', LOG_LEVEL: 'info' };
+  expect(() => readGatewaySettings(settings)).not.toThrow();
+  expect(() => readCoreSettings(settings)).not.toThrow();
+});
+
+/** What Kubernetes sets in every container for a service of its namespace (enableServiceLinks). */
+function serviceLinks(service: string, port: number): string[] {
+  const name = service.toUpperCase().replaceAll('-', '_');
+  const link = `${name}_PORT_${port}_TCP`;
+  return [
+    ...[`${name}_SERVICE_HOST`, `${name}_SERVICE_PORT`, `${name}_SERVICE_PORT_HTTP`, `${name}_PORT`],
+    ...[link, `${link}_PROTO`, `${link}_PORT`, `${link}_ADDR`],
+  ];
+}
+
+/** Variables of containers, shells, npm, CI, proxies, databases and clouds that are no settings of ours. */
+const ORDINARY = [
+  ...['kubernetes', 'redis', 'redis-master', 'redis-sentinel', 'redis-headless', 'core', 'gateway', 'postgres', 'admin']
+    .flatMap((service) => serviceLinks(service, 8080))
+    .filter((name) => name !== 'ADMIN_PORT'),
+  ...['HOSTNAME', 'HOME', 'PATH', 'PWD', 'OLDPWD', 'SHLVL', 'TERM', 'LANG', 'LC_ALL', 'USER', 'LOGNAME', 'SHELL', '_'],
+  ...['PORTAL', 'HOSTS', 'HOSTTYPE', 'XPORT', 'PORTS', 'REPORT', 'WORKER', 'GHOST', 'host', 'port', 'WORKERS_MAX'],
+  ...['NODE_ENV', 'NODE_OPTIONS', 'NODE_VERSION', 'YARN_VERSION', 'NODE_EXTRA_CA_CERTS', 'TZ', 'DEBUG', 'CI', 'TMPDIR'],
+  ...['npm_config_host', 'npm_config_port', 'npm_config_cache', 'npm_config_loglevel', 'npm_package_name', 'INIT_CWD'],
+  ...['npm_lifecycle_event', 'npm_execpath', 'npm_node_execpath', 'npm_config_user_agent', 'npm_config_local_prefix'],
+  ...['http_proxy', 'https_proxy', 'no_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'ALL_PROXY', 'SSL_CERT_FILE'],
+  ...[
+    'SSL_CERT_DIR',
+    'CURL_CA_BUNDLE',
+    'AWS_CA_BUNDLE',
+    'XDG_DATA_DIRS',
+    'XDG_DATA_HOME',
+    'PGHOST',
+    'PGPORT',
+    'PGDATA',
+  ],
+  ...['POSTGRES_USER', 'POSTGRES_PASSWORD', 'POSTGRES_DB', 'REDIS_PASSWORD', 'REDIS_VERSION', 'REDIS_DOWNLOAD_URL'],
+  ...[
+    'GITHUB_TOKEN',
+    'CI_JOB_TOKEN',
+    'VAULT_TOKEN',
+    'CORE_HOST',
+    'CORE_PORT',
+    'OTEL_EXPORTER_OTLP_ENDPOINT',
+    'CGO_ENABLED',
+  ],
+  ...['CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE', 'JAVA_HOME', 'COMPOSE_PROJECT_NAME', 'DOCKER_HOST', 'INVOCATION_ID'],
+  ...['ADMIN_TOKEN_FILE', 'CORE_TOKEN_FILE', 'REDIS_URL_FILE', 'DATABASE_URL_FILE', 'WEBHOOK_URL', 'WEBHOOK_SECRET'],
+];
+
+test('ordinary variables, those of Kubernetes among them, are nobody’s slips', () => {
+  const own = [GatewaySettings, CoreSettings].map(({ shape }) => Object.keys(shape));
+  const all = [...ORDINARY, ...Object.keys(process.env).filter((name) => !own.flat().includes(name))];
+  for (const settings of own) expect(misspelt(all, settings)).toEqual([]);
+});
+
+test('settings of one service are no slips of another’s: they share an environment under npm start', () => {
+  const [gateway, core] = [GatewaySettings, CoreSettings].map(({ shape }) => Object.keys(shape)) as [
+    string[],
+    string[],
+  ];
+  expect([misspelt(gateway, core), misspelt(core, gateway)]).toEqual([[], []]);
+  for (const settings of [gateway, core]) {
+    for (const name of settings)
+      expect(
+        misspelt(
+          [name],
+          settings.filter((other) => other !== name),
+        ),
+      ).toEqual([]);
+  }
+});
