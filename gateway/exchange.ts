@@ -4,6 +4,7 @@ import { requestIdOf } from '../shared/headers.ts';
 import { type Trace, traceOf } from '../shared/trace.ts';
 import { redactApiKeys } from './access/credential.ts';
 import type { Standing } from './access/verdict.ts';
+import type { Share } from './admission.ts';
 import type { GatewayRoute } from './routes.ts';
 
 /** nginx's number for a client that left before its answer was complete; never sent, so nobody is blamed for it. */
@@ -31,7 +32,7 @@ export class Exchange {
   /** The public part of a key that was presented, whether it opened anything or not. */
   keyId: string | undefined;
   /** Whose share of the gateway's capacity it takes, while it does. */
-  shareOf: string | undefined;
+  share: Share | undefined;
   plan: string | undefined;
   /** How the decision went, or why there was none. */
   outcome: string | undefined;
