@@ -1,10 +1,12 @@
 import { bearerToken } from '../shared/bearer.ts';
 import { HttpError, unavailable } from '../shared/errors.ts';
 import type { AddressAllowance } from './access/address-allowance.ts';
-import { parseApiKey } from './access/credential.ts';
+import { type Credential, parseApiKey } from './access/credential.ts';
 import { AccessUnavailable, type Limiter } from './access/limiter.ts';
+import { Newcomers } from './access/newcomers.ts';
+import { ProvenKeys } from './access/proven-keys.ts';
 import type { Verdict } from './access/verdict.ts';
-import type { Admission } from './admission.ts';
+import type { Admission, Share } from './admission.ts';
 import type { CanonicalRequest } from './edge/canonical-request.ts';
 import type { Exchange } from './exchange.ts';
 
@@ -14,29 +16,88 @@ import type { Exchange } from './exchange.ts';
 const UNAUTHORIZED = new HttpError('unauthorized');
 const RATE_LIMITED = new HttpError('rate_limit_exceeded');
 const BANNED = new HttpError('key_banned');
+const ADDRESS_LIMITED = new HttpError(
+  'rate_limit_exceeded',
+  'Too many requests without a valid API key from this address. Retry after the time in the Retry-After header.',
+);
 
 /** What opens nothing by its form alone. */
-const MALFORMED: Promise<Verdict> = Promise.resolve({ outcome: 'unauthorized', reason: 'malformed' });
+const MALFORMED: Verdict = { outcome: 'unauthorized', reason: 'malformed' };
 
-/** @throws {HttpError} 503, before the decision has cost anything, where the gateway has too much to do */
-export function decide(
-  limiter: Limiter,
-  admission: Admission,
-  exchange: Exchange,
-  { authorization }: CanonicalRequest,
-): Promise<Verdict> {
-  const token = bearerToken(authorization);
-  const credential = token === undefined ? undefined : parseApiKey(token);
-  if (credential === undefined) return MALFORMED;
-  exchange.credential = credential;
-  exchange.keyId = credential.id;
-  // By its secret: an id alone is no secret, and who knows it could use up another's share.
-  if (!admission.enter(credential.digest)) {
-    exchange.outcome = 'shed';
-    throw unavailable('Too many requests are under way.');
+export interface AdmitParts {
+  readonly limiter: Limiter;
+  readonly allowance: AddressAllowance;
+}
+
+/** How requests are decided on, with what is bounded per client before a decision is asked for. */
+export class Admit {
+  readonly #limiter: Limiter;
+  readonly #allowance: AddressAllowance;
+  readonly #admission: Admission;
+  readonly #proven = new ProvenKeys();
+  readonly #newcomers = new Newcomers();
+
+  constructor({ limiter, allowance }: AdmitParts, admission: Admission) {
+    this.#limiter = limiter;
+    this.#allowance = allowance;
+    this.#admission = admission;
   }
-  exchange.shareOf = credential.digest;
-  return limiter.decide(credential);
+
+  /**
+   * The decision on a request; or the refusal of one that is not worth a decision, as its address is past its allowance.
+   * @throws {HttpError} 503, before the decision has cost anything, where the gateway has too much to do
+   */
+  async decide(exchange: Exchange, { authorization }: CanonicalRequest): Promise<Verdict | HttpError> {
+    const token = bearerToken(authorization);
+    const credential = token === undefined ? undefined : parseApiKey(token);
+    if (credential === undefined) return MALFORMED;
+    exchange.credential = credential;
+    exchange.keyId = credential.id;
+    if (this.#proven.has(credential.name)) return await this.#decideProven(exchange, credential);
+    const { address } = exchange;
+    if (!(await this.#newcomers.enter(address))) return this.#refuseNewcomer(exchange);
+    try {
+      // Another of its requests may have come first.
+      if (this.#proven.has(credential.name)) return await this.#decideProven(exchange, credential);
+      return await this.#decideUnproven(exchange, credential);
+    } finally {
+      this.#newcomers.leave(address);
+    }
+  }
+
+  async #decideProven(exchange: Exchange, credential: Credential): Promise<Verdict> {
+    this.#enter(exchange, { client: credential.name, isProven: true });
+    const verdict = await this.#limiter.decide(credential);
+    this.#proven.note(credential.name, verdict);
+    return verdict;
+  }
+
+  async #decideUnproven(exchange: Exchange, credential: Credential): Promise<Verdict> {
+    const share = { client: exchange.address, isProven: false };
+    this.#enter(exchange, share);
+    const verdict = await this.#limiter.decide(credential);
+    this.#proven.note(credential.name, verdict);
+    if (verdict.outcome === 'unauthorized') {
+      this.#newcomers.charge(exchange.address);
+      exchange.standing = this.#allowance.charge(exchange.address);
+    } else exchange.share = this.#admission.move(share, { client: credential.name, isProven: true });
+    return verdict;
+  }
+
+  #refuseNewcomer(exchange: Exchange): HttpError {
+    exchange.standing = this.#newcomers.charge(exchange.address);
+    return exchange.standing.outcome === 'refused' ? ADDRESS_LIMITED : this.#shed(exchange);
+  }
+
+  #enter(exchange: Exchange, share: Share): void {
+    if (!this.#admission.enter(share)) throw this.#shed(exchange);
+    exchange.share = share;
+  }
+
+  #shed(exchange: Exchange): HttpError {
+    exchange.outcome = 'shed';
+    return unavailable('Too many requests are under way.');
+  }
 }
 
 /**
@@ -51,8 +112,8 @@ export function refusalOf(allowance: AddressAllowance, exchange: Exchange, verdi
     case 'unauthorized':
       exchange.outcome = verdict.reason;
       exchange.mode = verdict.mode;
-      exchange.standing = allowance.charge(exchange.address);
-      return exchange.standing.outcome === 'refused' ? RATE_LIMITED : UNAUTHORIZED;
+      exchange.standing ??= allowance.charge(exchange.address);
+      return exchange.standing.outcome === 'refused' ? ADDRESS_LIMITED : UNAUTHORIZED;
     default:
       exchange.outcome = verdict.outcome;
       exchange.standing = verdict;

@@ -4,6 +4,7 @@ import { requestIdOf } from '../shared/headers.ts';
 import { type Trace, traceOf } from '../shared/trace.ts';
 import { type Credential, redactApiKeys } from './access/credential.ts';
 import type { Standing } from './access/verdict.ts';
+import type { Share } from './admission.ts';
 import type { GatewayRoute } from './routes.ts';
 import type { Outcome } from './traffic/outcomes.ts';
 
@@ -34,7 +35,7 @@ export class Exchange {
   /** What was presented, where it has the form of a key. It holds a digest: no log may have it. */
   credential: Credential | undefined;
   /** Whose share of the gateway's capacity it takes, while it does. */
-  shareOf: string | undefined;
+  share: Share | undefined;
   plan: string | undefined;
   /** How the decision went, or why there was none. */
   outcome: Outcome | undefined;

@@ -8,7 +8,7 @@ import { holdsApiKey } from './access/credential.ts';
 import { AccessUnavailable, type Limiter } from './access/limiter.ts';
 import type { RecentDecisions } from './access/recent-decisions.ts';
 import { Admission } from './admission.ts';
-import { decide, refusalOf } from './admit.ts';
+import { Admit, refusalOf } from './admit.ts';
 import { canonicalRequest } from './edge/canonical-request.ts';
 import { clientAddress, networkOf } from './edge/client-address.ts';
 import { asksForWebSocket } from './edge/web-socket.ts';
@@ -16,6 +16,7 @@ import { Exchange } from './exchange.ts';
 import { forwardTo, type PassOn, type PassOnParts, tunnelTo } from './pass-on.ts';
 import type { Reference } from './reference/files.ts';
 import { serveReference } from './reference/serve.ts';
+import { Refusals } from './refusals.ts';
 import { logExchange } from './respond/access-log.ts';
 import { limitHeaders } from './respond/limit-headers.ts';
 import { sendError } from './respond/send-error.ts';
@@ -44,6 +45,8 @@ export interface Gateway {
 export function createGateway(parts: GatewayParts): Gateway {
   const router = createRouter(parts.routes);
   const admission = new Admission(() => parts.forwarder.limit);
+  const admit = new Admit(parts, admission);
+  const refusals = new Refusals();
 
   async function answer(exchange: Exchange, passOn: PassOn): Promise<HttpError | undefined> {
     const request = canonicalRequest(exchange.request);
@@ -53,7 +56,8 @@ export function createGateway(parts: GatewayParts): Gateway {
       await serveReference(exchange, request, file, parts);
       return undefined;
     }
-    const verdict = await decide(parts.limiter, admission, exchange, request);
+    const verdict = await admit.decide(exchange, request);
+    if (verdict instanceof HttpError) return verdict;
     parts.recent.note(exchange.id, exchange.keyId, verdict);
     const refusal = refusalOf(parts.allowance, exchange, verdict);
     if (refusal !== undefined) return refusal;
@@ -64,23 +68,20 @@ export function createGateway(parts: GatewayParts): Gateway {
   }
 
   async function serve(exchange: Exchange, passOn: PassOn): Promise<void> {
-    try {
-      const refusal = await answer(exchange, passOn);
-      if (refusal !== undefined) fail(exchange, refusal);
-    } catch (thrown) {
-      fail(exchange, thrown);
-    } finally {
-      if (exchange.shareOf !== undefined) admission.leave(exchange.shareOf);
-    }
+    const fault = await answer(exchange, passOn).catch((thrown: unknown) => thrown);
+    if (exchange.share !== undefined) admission.leave(exchange.share);
+    if (fault !== undefined) await fail(exchange, fault);
   }
 
-  function fail(exchange: Exchange, thrown: unknown): void {
+  async function fail(exchange: Exchange, thrown: unknown): Promise<void> {
     const error = toHttpError(thrown);
     if (thrown instanceof AccessUnavailable) exchange.outcome ??= 'unavailable';
-    // Who is refused before a decision pays from its address's allowance; who meets a fault of ours does not.
+    // A refusal before a decision is paid from the address's allowance; a fault of ours is not.
     if (exchange.standing === undefined && error.status < 500) parts.allowance.charge(exchange.address);
-    exchange.standing ??= parts.allowance.look(exchange.address);
-    sendError(exchange, error, limitHeaders(exchange.standing, parts.draftFields));
+    const standing = exchange.standing ?? parts.allowance.look(exchange.address);
+    exchange.standing = standing;
+    if (error.status < 500 && exchange.outcome !== 'admitted') await refusals.turn(clientOf(exchange), exchange.response);
+    sendError(exchange, error, limitHeaders(standing, parts.draftFields));
   }
 
   function takesWebSocket({ url = '' }: IncomingMessage): boolean {
@@ -111,6 +112,9 @@ export function createGateway(parts: GatewayParts): Gateway {
     },
   };
 }
+
+/** Who a refusal goes to: a proven key, or an address. */
+const clientOf = ({ share, address }: Exchange): string => (share?.isProven ? share.client : address);
 
 /** What stands in a URL stands in histories, Referers and other people's logs too (RFC 6750 §5.3), and would in the core's. */
 const keyInTarget = (): HttpError =>

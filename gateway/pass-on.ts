@@ -4,7 +4,7 @@ import { CALLER_ID } from '../shared/headers.ts';
 import { traceHeaders } from '../shared/trace.ts';
 import type { Credential } from './access/credential.ts';
 import type { Standing } from './access/verdict.ts';
-import type { Admission } from './admission.ts';
+import type { Admission, Share } from './admission.ts';
 import type { CanonicalRequest } from './edge/canonical-request.ts';
 import { forwardedHeaders, type TrustedProxies } from './edge/client-address.ts';
 import { checkHandshake } from './edge/web-socket.ts';
@@ -72,8 +72,8 @@ export function tunnelTo(parts: PassOnParts, upgrade: Upgrade): PassOn {
   };
 }
 
-function readBody({ request, response, shareOf = '' }: Exchange, admission: Admission, limit: number): Promise<Buffer> {
-  return admission.outside(shareOf, () => readJsonBytes(request, response, limit));
+function readBody({ request, response, share }: Exchange, admission: Admission, limit: number): Promise<Buffer> {
+  return admission.outside(share as Share, () => readJsonBytes(request, response, limit));
 }
 
 function headersForCore(

@@ -5,10 +5,12 @@ import { ConcurrencyLimit } from '../../gateway/upstream/concurrency-limit.ts';
 const TIMEOUT_MS = 5_000;
 const CONNECTIONS = 64;
 
+const proven = (client: string) => ({ client, isProven: true });
+
 /** How many requests of a client are let in at once. */
 function fill(admission: Admission, client: string): number {
   let count = 0;
-  while (admission.enter(client)) count += 1;
+  while (admission.enter(proven(client))) count += 1;
   return count;
 }
 
@@ -17,14 +19,14 @@ test('a client alone gets half; one that comes on top as much as is then left fo
   expect(fill(admission, 'first')).toBe(500);
   expect(fill(admission, 'second')).toBe(334);
   expect(fill(admission, 'third')).toBe(250);
-  expect(admission.enter('first')).toBe(false);
-  for (let left = 0; left < 500; left++) admission.leave('first');
+  expect(admission.enter(proven('first'))).toBe(false);
+  for (let left = 0; left < 500; left++) admission.leave(proven('first'));
   expect(fill(admission, 'third')).toBeGreaterThan(80);
 });
 
 test('many who hold little keep nobody from what is free', () => {
   const admission = new Admission(() => 1_000);
-  for (let at = 0; at < 500; at++) admission.enter(`small ${at}`);
+  for (let at = 0; at < 500; at++) admission.enter(proven(`small ${at}`));
   expect(fill(admission, 'large')).toBe(250);
 });
 
@@ -33,21 +35,21 @@ test('who holds less than a share finds room even where the limit fell, up to tw
   const admission = new Admission(() => limit);
   fill(admission, 'first');
   limit = 400;
-  expect(admission.enter('first')).toBe(false);
+  expect(admission.enter(proven('first'))).toBe(false);
   expect(fill(admission, 'second')).toBe(134);
-  const others = Array.from({ length: 400 }, (_, at) => admission.enter(`other ${at}`));
+  const others = Array.from({ length: 400 }, (_, at) => admission.enter(proven(`other ${at}`)));
   expect(others.indexOf(false)).toBe(800 - 500 - 134);
-  admission.leave('first');
-  expect(admission.enter('other 399')).toBe(true);
+  admission.leave(proven('first'));
+  expect(admission.enter(proven('other 399'))).toBe(true);
 });
 
 test('what has left leaves nothing behind', () => {
   const admission = new Admission(() => 10);
   for (let round = 0; round < 1_000; round++) {
-    expect(admission.enter('one')).toBe(true);
-    expect(admission.enter('another')).toBe(true);
-    admission.leave('one');
-    admission.leave('another');
+    expect(admission.enter(proven('one'))).toBe(true);
+    expect(admission.enter(proven('another'))).toBe(true);
+    admission.leave(proven('one'));
+    admission.leave(proven('another'));
   }
   expect(fill(admission, 'one')).toBe(5);
 });

@@ -7,24 +7,30 @@ import { faultyCore, OK } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
+const proven = (client: string) => ({ client, isProven: true });
+
 test('who waits for its own client is not counted, and is let in again whatever there is to do', async () => {
   const admission = new Admission(() => 4);
   const body = Promise.withResolvers<string>();
-  expect(admission.enter('slow')).toBe(true);
-  const outside = admission.outside('slow', () => body.promise);
-  for (const client of ['a', 'b', 'c', 'd']) expect(admission.enter(client)).toBe(true);
+  expect(admission.enter(proven('slow'))).toBe(true);
+  const outside = admission.outside(proven('slow'), () => body.promise);
+  for (const client of ['a', 'b', 'c', 'd']) expect(admission.enter(proven(client))).toBe(true);
   body.resolve('body');
   expect(await outside).toBe('body');
-  for (const client of ['slow', 'a', 'b', 'c', 'd']) admission.leave(client);
-  expect([admission.enter('a'), admission.enter('a'), admission.enter('a')]).toEqual([true, true, false]);
+  for (const client of ['slow', 'a', 'b', 'c', 'd']) admission.leave(proven(client));
+  expect([admission.enter(proven('a')), admission.enter(proven('a')), admission.enter(proven('a'))]).toEqual([
+    true,
+    true,
+    false,
+  ]);
 });
 
 test('a body that never comes is let out all the same', async () => {
   const admission = new Admission(() => 2);
-  expect(admission.enter('slow')).toBe(true);
-  await expect(admission.outside('slow', () => Promise.reject(new Error('gone')))).rejects.toThrow('gone');
-  admission.leave('slow');
-  expect(admission.enter('slow')).toBe(true);
+  expect(admission.enter(proven('slow'))).toBe(true);
+  await expect(admission.outside(proven('slow'), () => Promise.reject(new Error('gone')))).rejects.toThrow('gone');
+  admission.leave(proven('slow'));
+  expect(admission.enter(proven('slow'))).toBe(true);
 });
 
 test('bodies that are slow to come take nobody’s room, also where there is little of it', async () => {

@@ -1,0 +1,115 @@
+import { once } from 'node:events';
+import net from 'node:net';
+import { expect, test } from 'vitest';
+import { createApiKey } from '../../gateway/access/credential.ts';
+import { Newcomers } from '../../gateway/access/newcomers.ts';
+import { ProvenKeys } from '../../gateway/access/proven-keys.ts';
+import { Admission } from '../../gateway/admission.ts';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+
+const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+const request = (key?: string) =>
+  `GET /v1/pets HTTP/1.1\r\nHost: a\r\n${key === undefined ? '' : `Authorization: Bearer ${key}\r\n`}\r\n`;
+
+/** A connection on which one request after the other is sent as soon as the last one is answered, until it is closed. */
+async function keepAsking(url: string, nextRequest: () => string, pipelined = 1) {
+  const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
+  cleanUp(() => socket.destroy());
+  socket.on('error', () => {});
+  const result = { answers: 0, closed: once(socket, 'close'), last: '' };
+  socket.on('data', (chunk) => {
+    result.last = chunk.toString();
+    const count = result.last.split('HTTP/1.1 ').length - 1;
+    result.answers += count;
+    for (let sent = 0; sent < count; sent++) socket.write(nextRequest());
+  });
+  await once(socket, 'connect');
+  for (let sent = 0; sent < pipelined; sent++) socket.write(nextRequest());
+  return result;
+}
+
+test('a banned client that goes on loses its connection, and one that comes back as told keeps it', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey(unlimited);
+  await send(`${stack.gateway}/v1/pets`, { key });
+  await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 3_600 });
+  const banned = await keepAsking(stack.gateway, () => request(key));
+  await banned.closed;
+  expect(banned.last).toMatch(/^HTTP\/1.1 429 .*Connection: close.*"code":"key_banned"/s);
+  // 60 at once, 100 in turn.
+  expect(banned.answers).toBeGreaterThanOrEqual(159);
+  expect(banned.answers).toBeLessThanOrEqual(162);
+  const { status, headers } = await send(`${stack.gateway}/v1/pets`, { key });
+  expect([status, Number(headers['retry-after']) > 3_000]).toEqual([429, true]);
+});
+
+test('made-up keys past the allowance of their address cost no decision and lose their connection; a proven key goes on', async () => {
+  const { url, redis } = await emptyDatabase();
+  const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
+  const key = await stack.issueKey(unlimited);
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  const calls = async () => Number(/cmdstat_evalsha:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0);
+  const flood = await keepAsking(stack.gateway, () => request(createApiKey().apiKey));
+  await expect.poll(() => flood.answers).toBeGreaterThan(70);
+  const before = await calls();
+  await flood.closed;
+  expect(flood.answers).toBeGreaterThan(150);
+  expect(flood.last).toMatch(/^HTTP\/1.1 429 .*without a valid API key from this address/s);
+  expect((await calls()) - before).toBeLessThan(10);
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+});
+
+test('many requests of a new key at once are all decided, whatever its address has left', async () => {
+  const stack = await startStack();
+  for (let at = 0; at < 50; at++) await send(`${stack.gateway}/v1/pets`, { key: createApiKey().apiKey });
+  const keys = await Promise.all(Array.from({ length: 30 }, () => stack.issueKey(unlimited)));
+  const answers = await Promise.all(
+    Array.from({ length: 300 }, (_, at) => send(`${stack.gateway}/v1/pets`, { key: keys[at % 30] as string })),
+  );
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+});
+
+test('an address has no more decisions on unproven keys under way than it could pay for', async () => {
+  const newcomers = new Newcomers();
+  const entered = Array.from({ length: 100 }, () => newcomers.enter('a'));
+  expect(entered.filter((one) => one === true)).toHaveLength(60);
+  for (let at = 0; at < 60; at++) {
+    newcomers.charge('a');
+    newcomers.leave('a');
+  }
+  expect(await Promise.all(entered.slice(60))).toEqual(Array(40).fill(false));
+  expect(newcomers.enter('b')).toBe(true);
+});
+
+test('a key is proven until a decision does not know it, and the one that was used least recently is forgotten', () => {
+  const proven = new ProvenKeys();
+  const admitted = { outcome: 'admitted' } as never;
+  for (let at = 0; at < 50_000; at++) proven.note(`key ${at}`, admitted);
+  expect(proven.has('key 0')).toBe(true);
+  proven.note('one more', admitted);
+  expect([proven.has('key 0'), proven.has('key 1'), proven.has('key 2')]).toEqual([true, false, true]);
+  proven.note('key 2', { outcome: 'unauthorized', reason: 'unknown' });
+  expect(proven.has('key 2')).toBe(false);
+});
+
+test('unproven clients hold a quarter of the room together, however many they are', () => {
+  const admission = new Admission(() => 100);
+  const entered = Array.from({ length: 200 }, (_, at) => admission.enter({ client: `address ${at}`, isProven: false }));
+  expect(entered.filter(Boolean)).toHaveLength(25);
+  expect(admission.enter({ client: 'key', isProven: true })).toBe(true);
+});
+
+test('a flood of refusals leaves every turn of the event loop to the others: few are answered between two good answers', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey(unlimited);
+  const flood = await Promise.all(Array.from({ length: 48 }, () => keepAsking(stack.gateway, () => request(), 16)));
+  const answers = () => flood.reduce((sum, one) => sum + one.answers, 0);
+  await expect.poll(answers).toBeGreaterThan(200);
+  const before = answers();
+  for (let at = 0; at < 10; at++) expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  expect((answers() - before) / 10).toBeLessThan(250);
+});
