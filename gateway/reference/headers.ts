@@ -1,11 +1,11 @@
-import { REQUEST_ID } from '../../shared/headers.ts';
 import { pairsOf } from '../../shared/lists.ts';
 import { type Header, type Ref, refTo } from './document.ts';
 
 /** The headers of answers. */
 
-const LIST_OF_POLICIES = '^"\\w+";q=\\d+;w=\\d+(, "\\w+";q=\\d+;w=\\d+)*$';
-const LIST_OF_LIMITS = '^"\\w+";r=\\d+;t=\\d+(, "\\w+";r=\\d+;t=\\d+)*$';
+/** Without \\w and \\d, which mean other characters in other languages. */
+const LIST_OF_POLICIES = listOfItems(';q=[0-9]+;w=[0-9]+');
+const LIST_OF_LIMITS = listOfItems(';r=[0-9]+;t=[0-9]+(;store-(limit|remaining|reset)=[0-9]+)*');
 
 export const HEADERS = {
   'X-RateLimit-Limit': {
@@ -44,7 +44,7 @@ export const HEADERS = {
   'X-Request-Id': {
     description: "The request's id: the client's own where it is fit, else a new one.",
     required: true,
-    schema: { type: 'string', pattern: REQUEST_ID.source },
+    schema: { type: 'string', pattern: '^[0-9A-Za-z_.-]{1,64}$' },
     example: '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
   },
   'Retry-After': {
@@ -76,6 +76,11 @@ export const RETRY_AFTER_UNAVAILABLE: Header = {
   schema: { type: 'integer', minimum: 1 },
   example: 1,
 };
+
+function listOfItems(parameters: string): string {
+  const item = `"[a-z]+"${parameters}`;
+  return `^${item}(, ${item})*$`;
+}
 
 type HeaderName = keyof typeof HEADERS;
 

@@ -29,6 +29,7 @@ export function describeApi(): Document {
       title: 'Animal store',
       version: '1.0.0',
       description: DESCRIPTION,
+      contact: { name: 'Animal store', url: '/docs/' },
       license: { name: 'MIT', identifier: 'MIT' },
     },
     servers: [{ url: PREFIX, description: 'This gateway.' }],

@@ -1,4 +1,5 @@
-import { MAX_IDEMPOTENCY_KEY_LENGTH, REQUEST_ID } from '../../shared/headers.ts';
+import { MAX_IDEMPOTENCY_KEY_LENGTH } from '../../shared/headers.ts';
+import { INT64_MAX, INT64_MIN } from '../../shared/int64.ts';
 import { DEFAULT_LIMIT, MAX_LIMIT } from '../../shared/page.ts';
 import { type Content, type Header, type Parameter, type Ref, refTo, type Schema } from './document.ts';
 import { nextPage } from './headers.ts';
@@ -26,7 +27,15 @@ export interface About {
 /** What any operation can be answered with. */
 export const COMMON_ERRORS = [400, 401, 408, 414, 429, 431, 500, 502, 503, 504];
 
-const ID: Schema = { type: 'integer', format: 'int64' };
+/** To the digit: a number of JavaScript would be written as one that is out of range. */
+const exactly = (value: bigint): unknown => (JSON as unknown as RawJson).rawJSON(String(value));
+
+/** Not yet in TypeScript's libraries. */
+interface RawJson {
+  rawJSON(text: string): unknown;
+}
+
+const ID: Schema = { type: 'integer', format: 'int64', minimum: exactly(INT64_MIN), maximum: exactly(INT64_MAX) };
 
 /** Parameters of more than one operation. */
 export const PARAMETERS = {
@@ -42,14 +51,16 @@ export const PARAMETERS = {
     in: 'query',
     required: false,
     description: 'Only those with a greater id: the next page, as the Link header gives it.',
-    schema: { ...ID, examples: [20] },
+    schema: { ...ID, examples: [0] },
   },
   requestId: {
     name: 'X-Request-Id',
     in: 'header',
     required: false,
-    description: 'An id to find the request by, in the answer and in every log.',
-    schema: { type: 'string', pattern: REQUEST_ID.source, examples: ['order-4711'] },
+    description:
+      'An id to find the request by, in the answer and in every log: 1 to 64 letters, digits, `_`, `.` or `-`. Any other ' +
+      'value is replaced by a new id, never refused.',
+    schema: { type: 'string', examples: ['order-4711'] },
   },
 } satisfies Readonly<Record<string, Parameter>>;
 

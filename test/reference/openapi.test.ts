@@ -83,7 +83,10 @@ test('the schema of a new animal takes what the core takes, and refuses what it 
       '🐕'.repeat(201),
       'a\u0000',
       'a\u0085',
-      '\ud800',
+      '   ',
+      ' \u00a0',
+      ' a ',
+      'Rex\n',
     ),
     fc.integer(),
   );
