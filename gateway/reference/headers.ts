@@ -30,16 +30,18 @@ export const HEADERS = {
   },
   'RateLimit-Policy': {
     description:
-      'All limits (draft-ietf-httpapi-ratelimit-headers-10): q requests in w seconds. A gateway can be set not to send it.',
+      'All limits (draft-ietf-httpapi-ratelimit-headers-11): q requests in w seconds. A gateway can be set not to send it.',
     required: false,
     schema: { type: 'string', pattern: LIST_OF_POLICIES },
     example: '"minute";q=60;w=60, "day";q=1000;w=86400',
   },
   RateLimit: {
-    description: 'What is left of each: r requests, and more in t seconds. A gateway can be set not to send it.',
+    description:
+      'What is left of each: r requests within t seconds. A client that waits t/r between requests, or t where r is 0, keeps ' +
+      'to all limits. On 429 only the limit that refused, with the t of Retry-After. A gateway can be set not to send it.',
     required: false,
     schema: { type: 'string', pattern: LIST_OF_LIMITS },
-    example: '"minute";r=59;t=1, "day";r=999;t=87',
+    example: '"minute";r=59;t=59;store-limit=60;store-remaining=59;store-reset=1, "day";r=999;t=86314',
   },
   'X-Request-Id': {
     description: "The request's id: the client's own where it is fit, else a new one.",
