@@ -1,18 +1,19 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
-import { HttpError, toHttpError } from '../shared/errors.ts';
+import { type HttpError, toHttpError } from '../shared/errors.ts';
 import type { Logger } from '../shared/logger.ts';
 import { createRouter } from '../shared/routes.ts';
 import type { Upgrades } from '../shared/upgrades.ts';
 import type { AddressAllowance } from './access/address-allowance.ts';
-import { holdsApiKey } from './access/credential.ts';
+import type { KeyFactsReader } from './access/key-facts.ts';
 import { AccessUnavailable, type Limiter } from './access/limiter.ts';
 import type { RecentDecisions } from './access/recent-decisions.ts';
 import { Admission } from './admission.ts';
-import { decide, refusalOf } from './admit.ts';
+import { decide, refusalOf, refuseKeyInTarget } from './admit.ts';
 import { canonicalRequest } from './edge/canonical-request.ts';
 import { clientAddress, networkOf } from './edge/client-address.ts';
 import { asksForWebSocket } from './edge/web-socket.ts';
 import { Exchange } from './exchange.ts';
+import { answerLimits, asksForLimits } from './limits.ts';
 import { forwardTo, type PassOn, type PassOnParts, tunnelTo } from './pass-on.ts';
 import type { Reference } from './reference/files.ts';
 import { serveReference } from './reference/serve.ts';
@@ -25,6 +26,7 @@ import type { Traffic } from './traffic/traffic.ts';
 export interface GatewayParts extends PassOnParts {
   readonly routes: readonly GatewayRoute[];
   readonly limiter: Limiter;
+  readonly facts: KeyFactsReader;
   readonly recent: RecentDecisions;
   readonly allowance: AddressAllowance;
   readonly reference: Reference;
@@ -53,12 +55,13 @@ export function createGateway(parts: GatewayParts): Gateway {
       await serveReference(exchange, request, file, parts);
       return undefined;
     }
+    if (asksForLimits(request)) return await answerLimits(exchange, request, admission, parts);
     const verdict = await decide(parts.limiter, admission, exchange, request);
     parts.recent.note(exchange.id, exchange.keyId, verdict);
     const refusal = refusalOf(parts.allowance, exchange, verdict);
     if (refusal !== undefined) return refusal;
     exchange.route = router.find(request.method, request.path).route;
-    if (holdsApiKey(request.target)) throw keyInTarget();
+    refuseKeyInTarget(request.target);
     await passOn(exchange, request);
     return undefined;
   }
@@ -111,7 +114,3 @@ export function createGateway(parts: GatewayParts): Gateway {
     },
   };
 }
-
-/** What stands in a URL stands in histories, Referers and other people's logs too (RFC 6750 §5.3), and would in the core's. */
-const keyInTarget = (): HttpError =>
-  new HttpError('invalid_request', 'An API key belongs in the Authorization header, never in the URL.');

@@ -7,6 +7,7 @@ import { type RunningServer, startServer } from '../shared/server.ts';
 import { DEFAULT_LIMITS, type ServerLimits } from '../shared/server-limits.ts';
 import { createService } from '../shared/service.ts';
 import { AddressAllowance } from './access/address-allowance.ts';
+import { KeyFactsReader } from './access/key-facts.ts';
 import type { Access } from './access/limiter.ts';
 import { memoryAccess } from './access/memory/access.ts';
 import { PlanBook } from './access/plan-book.ts';
@@ -118,6 +119,7 @@ export async function serveClients(
     ...createGateway({
       routes,
       limiter: access.limiter,
+      facts: new KeyFactsReader(access.keys),
       recent: access.recent,
       allowance,
       forwarder,

@@ -85,7 +85,7 @@ export function look(
   return limits && bucketsOf(limits, levelsOf(state, limits, asOf, now));
 }
 
-function timesOf(state: KeyState, clock: number): { asOf: number | undefined; now: number } {
+export function timesOf(state: KeyState, clock: number): { asOf: number | undefined; now: number } {
   const asOf = state.asOf !== undefined && state.asOf > clock + JITTER ? clock : state.asOf;
   return { asOf, now: Math.max(clock, asOf ?? 0) };
 }
@@ -119,7 +119,7 @@ function nextBan(state: KeyState, limits: AllLimits, now: number): Pick<KeyState
   return { bans, bannedUntil: now + Math.min(length, LONGEST_BAN) };
 }
 
-function unauthorized(record: KeyRecord, digest: string, now: number): Unauthorized['reason'] | undefined {
+export function unauthorized(record: KeyRecord, digest: string, now: number): Unauthorized['reason'] | undefined {
   const isOld = digest === record.oldSecret && (record.oldSecretUntil ?? 0) > now;
   if (digest !== record.secret && !isOld) return 'unknown';
   return endOf(record, now);

@@ -2,6 +2,7 @@ import type { Level } from './bucket.ts';
 import type { Credential } from './credential.ts';
 import { decide } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from './keys.ts';
+import { peek } from './peek.ts';
 import { MAX_LIMIT, PLAN_NAMES, type PlanMode, type PlanTable } from './plans.ts';
 import { UNUSED } from './usage.ts';
 import { type BucketState, type Decision, SECOND, type Unauthorized, type Verdict } from './verdict.ts';
@@ -72,6 +73,16 @@ export class KnownKeys {
     if (decided.state !== undefined)
       this.#keys.set(credential.name, { ...known, state: { ...decided.state, usage: UNUSED } });
     return 'buckets' in decided.verdict ? { ...decided.verdict, mode: 'local' } : decided.verdict;
+  }
+
+  /** Where the key would stand here; undefined for a key that is not known, or not any more. */
+  peek(credential: Credential): Verdict | undefined {
+    const known = this.#keys.get(credential.name);
+    const elapsed = this.#monotonic() - (known?.saidAt ?? 0);
+    if (known === undefined || elapsed > BELIEVED) return undefined;
+    const { decision, state = stateAfter(decision) } = known;
+    const now = decision.now + elapsed;
+    return peek(recordOf(credential, decision), state, credential.digest, LOCAL_PLANS.enforce, now);
   }
 }
 

@@ -56,13 +56,26 @@ export function surviveOutages(
   }
 
   function decideLocally(credential: Credential): Verdict {
-    const verdict = known.decide(credential);
-    if (verdict === undefined) throw new AccessUnavailable('Redis is away, and the key was not seen before.');
-    return verdict;
+    return known.decide(credential) ?? notSeen();
+  }
+
+  function notSeen(): never {
+    throw new AccessUnavailable('Redis is away, and the key was not seen before.');
+  }
+
+  /** A peek that fails opens no breaker: decisions do. */
+  async function peek(credential: Credential): Promise<Verdict> {
+    try {
+      if (!breakerOf(credential).isOpen) return await shared.peek(credential);
+    } catch (fault) {
+      if (!(fault instanceof AccessUnavailable)) throw fault;
+    }
+    return known.peek(credential) ?? notSeen();
   }
 
   return {
     decide,
+    peek,
     nodesAway: () => [...breakers.values()].filter(({ isOpen }) => isOpen).length,
     stop() {
       for (const breaker of breakers.values()) breaker.stop();

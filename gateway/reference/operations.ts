@@ -3,11 +3,11 @@ import { INT64_MAX, INT64_MIN } from '../../shared/int64.ts';
 import { DEFAULT_LIMIT, MAX_LIMIT } from '../../shared/page.ts';
 import { type Content, type Header, type Parameter, type Ref, refTo, type Schema } from './document.ts';
 import { nextPage } from './headers.ts';
-import { NEW_PET, ORDER, PET } from './schemas.ts';
+import { LIMITS, NEW_PET, ORDER, PET } from './schemas.ts';
 
 /** What the route table does not say of an operation. */
 export interface About {
-  readonly tag: 'pets' | 'store';
+  readonly tag: 'pets' | 'store' | 'limits';
   readonly summary: string;
   readonly description: string;
   readonly parameters: readonly (Parameter | Ref)[];
@@ -140,5 +140,16 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
     },
     errors: [],
     canBeTried: false,
+  },
+  getLimits: {
+    tag: 'limits',
+    summary: 'See where you stand',
+    description:
+      "The key's plan and both of its limits. It costs the key nothing and is answered with empty limits and during a ban " +
+      "too. Only the client's address pays for it, as for a request without a key. `X-RateLimit-*` are those of the key.",
+    parameters: EVERY,
+    success: { status: 200, description: 'Where the key stands.', content: json('Limits', LIMITS) },
+    errors: [],
+    canBeTried: true,
   },
 };

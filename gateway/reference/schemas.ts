@@ -4,6 +4,9 @@ import { int64 } from '../../shared/int64.ts';
 import { Order, OrderStatus } from '../../shared/order.ts';
 import { NewPet, Pet, PetStatus } from '../../shared/pet.ts';
 import { refTo, type Schema } from './document.ts';
+import { LIMITS, limitsSchema } from './limits-schema.ts';
+
+export { LIMITS };
 
 /** The shapes of bodies as JSON Schema: those that the core checks with, and Error. */
 
@@ -62,6 +65,7 @@ export function schemas(): Readonly<Record<string, Schema>> {
     ...Object.fromEntries(described),
     Pets: listOf('Pet', 'Animals, by ascending id.', PET),
     Orders: listOf('Order', 'Orders, by ascending id.', ORDER),
+    Limits: limitsSchema,
     Error: errorSchema,
   };
 }

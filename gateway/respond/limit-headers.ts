@@ -6,6 +6,14 @@ import { type BucketState, SECOND, type Standing } from '../access/verdict.ts';
  * refused, and the fields of draft-ietf-httpapi-ratelimit-headers-11 unless they are switched off.
  */
 export function limitHeaders(standing: Standing, draftFields: boolean): string[] {
+  const headers = standingHeaders(standing, draftFields);
+  const retryAfter = retryAfterSeconds(standing);
+  if (retryAfter !== undefined) headers.push('Retry-After', String(retryAfter));
+  return headers;
+}
+
+/** The same without Retry-After: for an answer that only tells where the caller stands. */
+export function standingHeaders(standing: Standing, draftFields: boolean): string[] {
   const bucket = describedBucket(standing);
   const headers = [
     'X-RateLimit-Limit',
@@ -15,9 +23,7 @@ export function limitHeaders(standing: Standing, draftFields: boolean): string[]
     'X-RateLimit-Reset',
     String(resetAt(standing, bucket)),
   ];
-  const retryAfter = retryAfterSeconds(standing);
-  if (draftFields) headers.push(...rateLimitFields(standing, bucket, retryAfter));
-  if (retryAfter !== undefined) headers.push('Retry-After', String(retryAfter));
+  if (draftFields) headers.push(...rateLimitFields(standing, bucket, retryAfterSeconds(standing)));
   return headers;
 }
 

@@ -43,6 +43,10 @@ export class ClusterLimiter implements Limiter {
     }
   }
 
+  peek(credential: Credential): Promise<Verdict> {
+    return new RedisLimiter(this.#redis, this.#plans).peek(credential);
+  }
+
   #laneOf(id: string): Lane {
     const known = this.#lanes.get(id);
     if (known !== undefined) return known;

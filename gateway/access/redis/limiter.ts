@@ -54,6 +54,16 @@ export class RedisLimiter implements Limiter {
     return promise;
   }
 
+  /** In a call of its own: there are few, and none of them waits for decisions. */
+  async peek({ id, digest }: Credential): Promise<Verdict> {
+    try {
+      const [reply = ''] = await this.#redis.decide(1, keyOf(id), this.#now(), this.#planText(), digest, '0');
+      return readVerdict(reply);
+    } catch (cause) {
+      throw new AccessUnavailable(`Redis did not say where a key stands: ${(cause as Error).message}`);
+    }
+  }
+
   async #flush(): Promise<void> {
     const batch = this.#waiting.slice(0, MAX_BATCH);
     // A new list, for the reason that a Ring has.
@@ -78,8 +88,12 @@ export class RedisLimiter implements Limiter {
   #ask(groups: readonly Group[]): Promise<string[]> {
     const keys = groups.map(([{ credential }]) => keyOf(credential.id));
     const presented = groups.flatMap(([{ credential }, ...more]) => [credential.digest, String(1 + more.length)]);
-    const clock = this.#clock === undefined ? '' : String(this.#clock());
-    return this.#redis.decide(groups.length, ...keys, clock, this.#planText(), ...presented);
+    return this.#redis.decide(groups.length, ...keys, this.#now(), this.#planText(), ...presented);
+  }
+
+  /** Empty for Redis' own clock. */
+  #now(): string {
+    return this.#clock === undefined ? '' : String(this.#clock());
   }
 
   /** The table in the script's form, made anew only when the table is another. */
