@@ -11,6 +11,7 @@ import { Admission } from './admission.ts';
 import { decide, refusalOf, refuseKeyInTarget } from './admit.ts';
 import { canonicalRequest } from './edge/canonical-request.ts';
 import { clientAddress, networkOf } from './edge/client-address.ts';
+import type { Cors } from './edge/cors.ts';
 import { asksForWebSocket } from './edge/web-socket.ts';
 import { Exchange } from './exchange.ts';
 import { answerLimits, asksForLimits } from './limits.ts';
@@ -29,6 +30,9 @@ export interface GatewayParts extends PassOnParts {
   readonly facts: KeyFactsReader;
   readonly recent: RecentDecisions;
   readonly allowance: AddressAllowance;
+  /** What reading the reference is paid from. */
+  readonly readers: AddressAllowance;
+  readonly cors: Cors;
   readonly reference: Reference;
   readonly logger: Logger;
   readonly traffic: Traffic;
@@ -50,6 +54,11 @@ export function createGateway(parts: GatewayParts): Gateway {
   async function answer(exchange: Exchange, passOn: PassOn): Promise<HttpError | undefined> {
     const request = canonicalRequest(exchange.request);
     exchange.path = request.path;
+    const preflight = request.hasBody ? undefined : parts.cors.preflightHeaders(exchange.request);
+    if (preflight !== undefined) {
+      answerPreflight(exchange, preflight);
+      return undefined;
+    }
     const file = parts.reference.get(request.path);
     if (file !== undefined) {
       await serveReference(exchange, request, file, parts);
@@ -64,6 +73,14 @@ export function createGateway(parts: GatewayParts): Gateway {
     refuseKeyInTarget(request.target);
     await passOn(exchange, request);
     return undefined;
+  }
+
+  /** Free, and without a key: a browser sends none with it. */
+  function answerPreflight(exchange: Exchange, preflight: readonly string[]): void {
+    exchange.standing = parts.allowance.look(exchange.address);
+    const limits = limitHeaders(exchange.standing, parts.draftFields);
+    const headers = ['X-Request-Id', exchange.id, ...limits, ...exchange.cors, ...preflight];
+    exchange.response.writeHead(204, headers).end();
   }
 
   async function serve(exchange: Exchange, passOn: PassOn): Promise<void> {
@@ -97,6 +114,7 @@ export function createGateway(parts: GatewayParts): Gateway {
   function take(request: IncomingMessage, response: ServerResponse, passOn: PassOn): void {
     const client = clientAddress(request, parts.trustedProxies);
     const exchange = new Exchange(request, response, client, networkOf(client));
+    exchange.cors = parts.cors.headersFor(request.headers.origin);
     response.on('close', () => {
       parts.traffic.answered(exchange);
       logExchange(parts.logger, exchange);

@@ -50,9 +50,9 @@ export async function answerLimits(
   return undefined;
 }
 
-function send({ id, request, response }: Exchange, body: string, limits: readonly string[]): void {
+function send({ id, request, response, cors }: Exchange, body: string, limits: readonly string[]): void {
   const head = ['Content-Type', 'application/json', 'Content-Length', String(Buffer.byteLength(body))];
-  response.writeHead(200, [...head, 'X-Request-Id', id, ...limits]);
+  response.writeHead(200, [...head, 'X-Request-Id', id, ...limits, ...cors]);
   response.end(request.method === 'HEAD' ? undefined : body);
 }
 
