@@ -19,7 +19,7 @@ export function standingHeaders(standing: Standing, draftFields: boolean): strin
     'X-RateLimit-Limit',
     String(bucket.limit),
     'X-RateLimit-Remaining',
-    String(standing.outcome === 'banned' ? 0 : bucket.tokens),
+    String(remainingOf(standing, bucket)),
     'X-RateLimit-Reset',
     String(resetAt(standing, bucket)),
   ];
@@ -46,6 +46,9 @@ function describedBucket({ outcome, buckets }: Standing): BucketState {
   return buckets.reduce((tightest, bucket) => (tighter(tightest, bucket) ? bucket : tightest));
 }
 
+const remainingOf = ({ outcome }: Standing, { tokens }: BucketState): number =>
+  outcome === 'banned' ? 0 : Math.max(0, tokens);
+
 /** The Unix second at which the bucket is full again, or the ban over. */
 const resetAt = (standing: Standing, bucket: BucketState): number =>
   Math.ceil((standing.now + ticksUntilReset(standing, bucket)) / SECOND);
@@ -64,8 +67,8 @@ function rateLimitFields(standing: Standing, described: BucketState, retryAfter:
   const policies = buckets.map(({ name, limit, window }) => `"${name}";q=${limit};w=${window / SECOND}`);
   const told = outcome === 'admitted' ? buckets : [described];
   const limits = told.map((bucket) => {
-    const { name, limit, window, tokens } = bucket;
-    const r = outcome === 'banned' ? 0 : tokens;
+    const { name, limit, window } = bucket;
+    const r = remainingOf(standing, bucket);
     const t = retryAfter ?? Math.ceil(ticksOf(bucket, limit, window) / SECOND);
     return `"${name}";r=${r};t=${t}${bucket === described ? asComments(standing, described, r) : ''}`;
   });
@@ -74,7 +77,7 @@ function rateLimitFields(standing: Standing, described: BucketState, retryAfter:
 
 /** Ticks in which the refill brings what is left; where nothing is left, until the next token. */
 function ticksOf(bucket: BucketState, limit: number, window: number): number {
-  return bucket.tokens === 0 ? ticksUntilNextToken(bucket, limit, window) : (bucket.tokens * window) / limit;
+  return bucket.tokens < 1 ? ticksUntilNextToken(bucket, limit, window) : (bucket.tokens * window) / limit;
 }
 
 /** For parsers of an earlier draft, which look for these names anywhere. To all others, parameters of a vendor's own. */

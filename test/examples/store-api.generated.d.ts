@@ -381,7 +381,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "invalid_request" | "invalid_parameter";
                     /** @constant */
                     status?: 400;
@@ -402,7 +402,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "unauthorized";
                     /** @constant */
                     status?: 401;
@@ -422,7 +422,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "request_timeout";
                     /** @constant */
                     status?: 408;
@@ -442,7 +442,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "conflict";
                     /** @constant */
                     status?: 409;
@@ -462,7 +462,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "payload_too_large";
                     /** @constant */
                     status?: 413;
@@ -482,7 +482,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "uri_too_long";
                     /** @constant */
                     status?: 414;
@@ -502,7 +502,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "unsupported_media_type";
                     /** @constant */
                     status?: 415;
@@ -527,7 +527,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "rate_limit_exceeded" | "key_banned";
                     /** @constant */
                     status?: 429;
@@ -547,7 +547,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "headers_too_large";
                     /** @constant */
                     status?: 431;
@@ -567,7 +567,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "internal_error";
                     /** @constant */
                     status?: 500;
@@ -587,7 +587,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "bad_gateway";
                     /** @constant */
                     status?: 502;
@@ -612,7 +612,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "unavailable";
                     /** @constant */
                     status?: 503;
@@ -632,7 +632,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "gateway_timeout";
                     /** @constant */
                     status?: 504;
@@ -905,7 +905,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Error"] & {
-                        /** @enum {unknown} */
+                        /** @enum {string} */
                         code?: "invalid_request" | "invalid_parameter";
                         /** @constant */
                         status?: 400;
@@ -941,7 +941,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Error"] & {
-                        /** @enum {unknown} */
+                        /** @enum {string} */
                         code?: "not_found";
                         /** @constant */
                         status?: 404;
@@ -980,7 +980,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Error"] & {
-                        /** @enum {unknown} */
+                        /** @enum {string} */
                         code?: "internal_error";
                         /** @constant */
                         status?: 500;
@@ -1015,7 +1015,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Error"] & {
-                        /** @enum {unknown} */
+                        /** @enum {string} */
                         code?: "bad_gateway";
                         /** @constant */
                         status?: 502;
@@ -1055,7 +1055,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Error"] & {
-                        /** @enum {unknown} */
+                        /** @enum {string} */
                         code?: "unavailable";
                         /** @constant */
                         status?: 503;
@@ -1090,7 +1090,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Error"] & {
-                        /** @enum {unknown} */
+                        /** @enum {string} */
                         code?: "gateway_timeout";
                         /** @constant */
                         status?: 504;
