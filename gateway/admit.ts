@@ -1,7 +1,7 @@
 import { bearerToken } from '../shared/bearer.ts';
 import { HttpError, unavailable } from '../shared/errors.ts';
 import type { AddressAllowance } from './access/address-allowance.ts';
-import { type Credential, parseApiKey } from './access/credential.ts';
+import { type Credential, holdsApiKey, parseApiKey } from './access/credential.ts';
 import { AccessUnavailable, type Limiter } from './access/limiter.ts';
 import { Newcomers } from './access/newcomers.ts';
 import { ProvenKeys } from './access/proven-keys.ts';
@@ -13,10 +13,10 @@ import type { Exchange } from './exchange.ts';
 /** Whether a request may: who it is from, the decision on it, and what follows from that. */
 
 /** The same for everybody, so made once. */
-const UNAUTHORIZED = new HttpError('unauthorized');
+export const UNAUTHORIZED = new HttpError('unauthorized');
 const RATE_LIMITED = new HttpError('rate_limit_exceeded');
 const BANNED = new HttpError('key_banned');
-const ADDRESS_LIMITED = new HttpError(
+export const ADDRESS_LIMITED = new HttpError(
   'rate_limit_exceeded',
   'Too many requests without a valid API key from this address. Retry after the time in the Retry-After header.',
 );
@@ -48,11 +48,8 @@ export class Admit {
    * @throws {HttpError} 503, before the decision has cost anything, where the gateway has too much to do
    */
   async decide(exchange: Exchange, { authorization }: CanonicalRequest): Promise<Verdict | HttpError> {
-    const token = bearerToken(authorization);
-    const credential = token === undefined ? undefined : parseApiKey(token);
+    const credential = credentialIn(exchange, authorization);
     if (credential === undefined) return MALFORMED;
-    exchange.credential = credential;
-    exchange.keyId = credential.id;
     if (this.#proven.has(credential.name)) return await this.#decideProven(exchange, credential);
     const { address } = exchange;
     if (!(await this.#newcomers.enter(address))) return this.#refuseNewcomer(exchange);
@@ -98,6 +95,21 @@ export class Admit {
     exchange.outcome = 'shed';
     return unavailable('Too many requests are under way.');
   }
+}
+
+/** The credential that a request presents; undefined for none, or a malformed one. */
+export function credentialIn(exchange: Exchange, authorization: string | undefined): Credential | undefined {
+  const token = bearerToken(authorization);
+  const credential = token === undefined ? undefined : parseApiKey(token);
+  exchange.credential = credential;
+  exchange.keyId = credential?.id;
+  return credential;
+}
+
+/** URLs stand in histories, Referers and other people's logs (RFC 6750 §5.3). @throws {HttpError} 400 */
+export function refuseKeyInTarget(target: string): void {
+  if (holdsApiKey(target))
+    throw new HttpError('invalid_request', 'An API key belongs in the Authorization header, never in the URL.');
 }
 
 /**

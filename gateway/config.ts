@@ -21,6 +21,17 @@ const coreUrls = z
 
 const addressBlocks = z.string().transform(listed).pipe(z.array(addressBlock));
 
+const corsOrigins = z
+  .string()
+  .transform(listed)
+  .pipe(
+    z.array(
+      z.string().refine((text) => text === '*' || isBrowserOrigin(text), {
+        error: 'must be * or origins like https://shop.example, without a path',
+      }),
+    ),
+  );
+
 const FILE_SETTINGS = { certFile: 'TLS_CERT_FILE', keyFile: 'TLS_KEY_FILE' } as const;
 
 /** What is wrong with the two settings of TLS: which of them, and in which words. */
@@ -34,6 +45,10 @@ function tlsFaults(certFile?: string, keyFile?: string): [setting: string, error
 function isOrigin(url: string): boolean {
   return URL.canParse(url) && new URL(url).href === `${new URL(url).origin}/`;
 }
+
+/** Letter for letter as a browser sends it in Origin. */
+const isBrowserOrigin = (text: string): boolean =>
+  /^https?:/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 
 /** The gateway's settings: name, check, default and, for the README's table, what it is; a line each. */
 export const GatewaySettings = z
@@ -88,6 +103,11 @@ export const GatewaySettings = z
       .enum(['on', 'off'], { error: 'must be on or off' })
       .default('on')
       .describe("on or off: whether the IETF draft's `RateLimit` fields are sent"),
+    CORS_ORIGINS: corsOrigins
+      .default([])
+      .describe(
+        'origins whose pages may call from a browser, with commas between, or `*` for any. A page that calls has its key in the browser, for anyone there to read. None when unset',
+      ),
     DATA_DIR: z.string().default('.data').describe('where an embedded limiter keeps keys and plans'),
     LOG_LEVEL: logLevel.default('info').describe('fatal, error, warn, info, debug, trace or silent'),
   })

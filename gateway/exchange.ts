@@ -44,6 +44,8 @@ export class Exchange {
   /** What would have been answered, had the plan of the key not been in shadow mode. */
   shadow: 'rate_limit_exceeded' | undefined;
   standing: Standing | undefined;
+  /** On every answer, so that pages of other origins can read it. */
+  cors: readonly string[] = [];
   /** Fields of the key that hold no usable limit. */
   rejectedOverrides: string | undefined;
   /** What went through a WebSocket, both ways in bytes, where one was opened. */

@@ -4,15 +4,17 @@ import type { Logger } from '../shared/logger.ts';
 import { createRouter } from '../shared/routes.ts';
 import type { Upgrades } from '../shared/upgrades.ts';
 import type { AddressAllowance } from './access/address-allowance.ts';
-import { holdsApiKey } from './access/credential.ts';
+import type { KeyFactsReader } from './access/key-facts.ts';
 import { AccessUnavailable, type Limiter } from './access/limiter.ts';
 import type { RecentDecisions } from './access/recent-decisions.ts';
 import { Admission } from './admission.ts';
-import { Admit, refusalOf } from './admit.ts';
+import { Admit, refusalOf, refuseKeyInTarget } from './admit.ts';
 import { canonicalRequest } from './edge/canonical-request.ts';
 import { clientAddress, networkOf } from './edge/client-address.ts';
+import type { Cors } from './edge/cors.ts';
 import { asksForWebSocket } from './edge/web-socket.ts';
 import { Exchange } from './exchange.ts';
+import { answerLimits, asksForLimits } from './limits.ts';
 import { forwardTo, type PassOn, type PassOnParts, tunnelTo } from './pass-on.ts';
 import type { Reference } from './reference/files.ts';
 import { serveReference } from './reference/serve.ts';
@@ -26,8 +28,12 @@ import type { Traffic } from './traffic/traffic.ts';
 export interface GatewayParts extends PassOnParts {
   readonly routes: readonly GatewayRoute[];
   readonly limiter: Limiter;
+  readonly facts: KeyFactsReader;
   readonly recent: RecentDecisions;
   readonly allowance: AddressAllowance;
+  /** What reading the reference is paid from. */
+  readonly readers: AddressAllowance;
+  readonly cors: Cors;
   readonly reference: Reference;
   readonly logger: Logger;
   readonly traffic: Traffic;
@@ -51,20 +57,34 @@ export function createGateway(parts: GatewayParts): Gateway {
   async function answer(exchange: Exchange, passOn: PassOn): Promise<HttpError | undefined> {
     const request = canonicalRequest(exchange.request);
     exchange.path = request.path;
+    const preflight = request.hasBody ? undefined : parts.cors.preflightHeaders(exchange.request);
+    if (preflight !== undefined) {
+      answerPreflight(exchange, preflight);
+      return undefined;
+    }
     const file = parts.reference.get(request.path);
     if (file !== undefined) {
       await serveReference(exchange, request, file, parts);
       return undefined;
     }
+    if (asksForLimits(request)) return await answerLimits(exchange, request, parts);
     const verdict = await admit.decide(exchange, request);
     if (verdict instanceof HttpError) return verdict;
     parts.recent.note(exchange.id, exchange.keyId, verdict);
     const refusal = refusalOf(parts.allowance, exchange, verdict);
     if (refusal !== undefined) return refusal;
     exchange.route = router.find(request.method, request.path).route;
-    if (holdsApiKey(request.target)) throw keyInTarget();
+    refuseKeyInTarget(request.target);
     await passOn(exchange, request);
     return undefined;
+  }
+
+  /** Free, and without a key: a browser sends none with it. */
+  function answerPreflight(exchange: Exchange, preflight: readonly string[]): void {
+    exchange.standing = parts.allowance.look(exchange.address);
+    const limits = limitHeaders(exchange.standing, parts.draftFields);
+    const headers = ['X-Request-Id', exchange.id, ...limits, ...exchange.cors, ...preflight];
+    exchange.response.writeHead(204, headers).end();
   }
 
   async function serve(exchange: Exchange, passOn: PassOn): Promise<void> {
@@ -95,6 +115,7 @@ export function createGateway(parts: GatewayParts): Gateway {
   function take(request: IncomingMessage, response: ServerResponse, passOn: PassOn): void {
     const client = clientAddress(request, parts.trustedProxies);
     const exchange = new Exchange(request, response, client, networkOf(client));
+    exchange.cors = parts.cors.headersFor(request.headers.origin);
     response.on('close', () => {
       parts.traffic.answered(exchange);
       logExchange(parts.logger, exchange);
@@ -115,7 +136,3 @@ export function createGateway(parts: GatewayParts): Gateway {
 
 /** Who a refusal goes to: a proven key, or an address. */
 const clientOf = ({ share, address }: Exchange): string => (share?.isProven ? share.client : address);
-
-/** What stands in a URL stands in histories, Referers and other people's logs too (RFC 6750 §5.3), and would in the core's. */
-const keyInTarget = (): HttpError =>
-  new HttpError('invalid_request', 'An API key belongs in the Authorization header, never in the URL.');

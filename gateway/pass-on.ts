@@ -89,6 +89,7 @@ function headersForCore(
 
 function headersForClient(exchange: Exchange, draftFields: boolean): string[] {
   const headers = ['X-Request-Id', exchange.id, ...limitHeaders(exchange.standing as Standing, draftFields)];
+  headers.push(...exchange.cors);
   if (exchange.route?.deprecation !== undefined) headers.push(...exchange.route.deprecation);
   return headers;
 }

@@ -22,6 +22,14 @@ const GET_PET_DEPRECATION = [
   '</v1/pets>; rel="successor-version"',
 ];
 
+/** Where the caller stands. The gateway answers it itself; the core never sees it. */
+export const LIMITS_ROUTE: GatewayRoute = {
+  operation: 'getLimits',
+  method: 'GET',
+  path: '/v1/limits',
+  takesBody: false,
+};
+
 export const ROUTES: readonly GatewayRoute[] = [
   { operation: 'listPets', method: 'GET', path: '/v1/pets', takesBody: false },
   { operation: 'createPet', method: 'POST', path: '/v1/pets', takesBody: true },
@@ -33,4 +41,5 @@ export const ROUTES: readonly GatewayRoute[] = [
     deprecation: GET_PET_DEPRECATION,
   },
   { operation: 'listOrders', method: 'GET', path: '/v1/store/orders', takesBody: false },
+  LIMITS_ROUTE,
 ];

@@ -7,7 +7,9 @@ import { type RunningServer, startServer } from '../shared/server.ts';
 import { DEFAULT_LIMITS, type ServerLimits } from '../shared/server-limits.ts';
 import { createService } from '../shared/service.ts';
 import { AddressAllowance } from './access/address-allowance.ts';
+import { systemClock } from './access/clock.ts';
 import { redactApiKeys } from './access/credential.ts';
+import { KeyFactsReader } from './access/key-facts.ts';
 import type { KnownKeys, LocalDecisions } from './access/known-keys.ts';
 import type { Access } from './access/limiter.ts';
 import { memoryAccess } from './access/memory/access.ts';
@@ -25,8 +27,9 @@ import type { GatewaySettings } from './config.ts';
 import { MAX_HEAD_LENGTH } from './edge/canonical-request.ts';
 import { type CertificateFiles, readCertificate, watchCertificate } from './edge/certificate.ts';
 import { clientAddress, countedAs, networkOf, TrustedProxies } from './edge/client-address.ts';
+import { Cors } from './edge/cors.ts';
 import { createGateway } from './gateway.ts';
-import { loadReference } from './reference/files.ts';
+import { loadReference, READS_PER_MINUTE } from './reference/files.ts';
 import { type GatewayRoute, ROUTES } from './routes.ts';
 import { exposeState } from './traffic/state.ts';
 import { Traffic } from './traffic/traffic.ts';
@@ -127,8 +130,11 @@ export async function serveClients(
     ...createGateway({
       routes,
       limiter: access.limiter,
+      facts: new KeyFactsReader(access.keys),
       recent: access.recent,
       allowance,
+      readers: new AddressAllowance(systemClock, READS_PER_MINUTE),
+      cors: new Cors(settings.CORS_ORIGINS),
       forwarder,
       tunnels,
       reference: loadReference(),

@@ -9,8 +9,15 @@ export const PetStatus = z.enum(['available', 'pending', 'sold'], {
 const MAX_NAME_CHARACTERS = 200;
 
 /**
- * A pet's name: characters are Unicode code points, as a reader would count them. `meta` says in JSON Schema what the
- * refinements say in code.
+ * Patterns in the dialect that JavaScript (with and without the u flag), Python, Java, Go and Perl have in common: no \p, no
+ * \s, only \xHH. `$` is not in that dialect: in Python, Java and Perl it also matches before a line feed at the end. So the
+ * control characters are refused by a pattern without an anchor.
+ */
+const CONTROL_CHARACTER = '[\\x00-\\x1f\\x7f-\\x9f]';
+const NOT_BLANK = '^[\\x20\\xa0]*[^\\x00-\\x20\\x7f-\\xa0][^\\x00-\\x1f\\x7f-\\x9f]*$';
+
+/**
+ * A pet's name. Its length counts Unicode code points. `meta` says in JSON Schema what the refinements say in code.
  */
 const petName = z
   .string({ error: must('be a string') })
@@ -19,7 +26,13 @@ const petName = z
   })
   .refine((text) => text.isWellFormed(), { error: 'must be well-formed Unicode' })
   .refine((text) => !/\p{Cc}/u.test(text), { error: 'must not have control characters' })
-  .meta({ minLength: 1, maxLength: MAX_NAME_CHARACTERS, pattern: '^[^\\p{Cc}\\p{Cs}]*$' });
+  .refine((text) => text === '' || /[^ \xa0]/.test(text), { error: 'must not be blank' })
+  .meta({
+    minLength: 1,
+    maxLength: MAX_NAME_CHARACTERS,
+    pattern: NOT_BLANK,
+    not: { pattern: CONTROL_CHARACTER },
+  });
 
 const fields = { name: petName, categoryId: int64, status: PetStatus };
 

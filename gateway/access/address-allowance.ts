@@ -19,12 +19,15 @@ export class AddressAllowance {
     this.#limit = limit;
   }
 
-  /** Takes one request from the allowance, if one is left, and tells where the address then stands. */
-  charge(address: string): Standing {
+  /**
+   * Takes a request from the allowance, if one is left, and tells where the address then stands.
+   * @param cost of it, in requests. Where less is left, the rest is a debt, and the next one is refused until it is paid
+   */
+  charge(address: string, cost = 1): Standing {
     const standing = this.look(address);
     const [bucket] = standing.buckets;
     if (bucket === undefined || bucket.tokens < 1) return { ...standing, outcome: 'refused' };
-    const level = { tokens: bucket.tokens - 1, parts: bucket.parts };
+    const level = { tokens: bucket.tokens - cost, parts: bucket.parts };
     this.#keep(address, level, standing.now);
     return { ...standing, buckets: [{ ...bucket, ...level }] };
   }

@@ -47,6 +47,7 @@ export function rememberBans(
       if (verdict.outcome === 'banned') remember(name, verdict);
       return verdict;
     },
+    peek: (credential: Credential) => limiter.peek(credential),
     /** Those that would still run by what was last heard of them. */
     bans() {
       const now = monotonic();

@@ -21,9 +21,9 @@ export function refill(level: Level, limit: number, window: number, elapsed: num
   return tokens >= limit ? full(limit) : { tokens, parts: parts - carry * window };
 }
 
-/** Ticks until the bucket holds a whole token; 0 when it does. */
+/** Ticks until the bucket holds a whole token; 0 when it does. A level below zero is a debt. */
 export function ticksUntilToken(level: Level, limit: number, window: number): number {
-  return level.tokens >= 1 ? 0 : Math.ceil((window - level.parts) / limit);
+  return level.tokens >= 1 ? 0 : Math.ceil(((1 - level.tokens) * window - level.parts) / limit);
 }
 
 /** Ticks until one token more than now is there; 0 when the bucket is full. */

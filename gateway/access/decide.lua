@@ -6,7 +6,7 @@
 -- ARGV[1]           Unix time in microseconds, or '' for the server's own clock
 -- ARGV[2]           plan table, a line a plan, each begun by a line feed: name minute day ban_after ban_within_seconds ban_seconds mode ('-' = none)
 -- ARGV[1 + 2 * i]   SHA-256, in hex, of the secret that is presented
--- ARGV[2 + 2 * i]   by how many requests
+-- ARGV[2 + 2 * i]   by how many requests; 0 to be told where the key stands, with one verdict, nothing taken and nothing written
 --
 -- reply             a verdict for every request, in the order of the keys, each a text of words with a space between, because
 --                   one text costs both sides less than the same as a list:
@@ -179,6 +179,12 @@ local function decide(key, digest, count)
   local seconds = as_of and floor(now / SECOND) - floor(as_of / SECOND) or ban_within
   local patience, patience_parts = refill(patience_left, ban_after, ban_within, seconds)
 
+  if count == 0 then
+    verdicts[#verdicts + 1] = describe(banned_until > now and 'banned' or 'admitted', plan_name, now, minute_limit,
+      minute_tokens, minute_parts, day_limit, day_tokens, day_parts, banned_until, rejected)
+    return
+  end
+
   -- Both buckets or neither. In shadow mode a refusal goes through, and counts as what it is: a request that did. Any other
   -- is a strike, and the last one bans: for twice as long as the last time, if that is over for less than a day.
   local more_admitted, more_refused, more_shadowed, bans = 0, 0, 0, nil
@@ -230,7 +236,7 @@ for i = 1, #KEYS do
   local count = tonumber(ARGV[2 + 2 * i])
   local nothing = decide(KEYS[i], ARGV[1 + 2 * i], count)
   if nothing then
-    for _ = 1, count do verdicts[#verdicts + 1] = nothing end
+    for _ = 1, max(count, 1) do verdicts[#verdicts + 1] = nothing end
   end
 end
 return verdicts

@@ -86,7 +86,7 @@ export function look(
   return limits && bucketsOf(limits, levelsOf(state, limits, asOf, now));
 }
 
-function timesOf(state: KeyState, clock: number): { asOf: number | undefined; now: number } {
+export function timesOf(state: KeyState, clock: number): { asOf: number | undefined; now: number } {
   const asOf = state.asOf !== undefined && state.asOf > clock + JITTER ? clock : state.asOf;
   return { asOf, now: Math.max(clock, asOf ?? 0) };
 }

@@ -2,6 +2,7 @@ import type { Level } from './bucket.ts';
 import type { Credential } from './credential.ts';
 import { decide, look } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from './keys.ts';
+import { peek } from './peek.ts';
 import { MAX_LIMIT, PLAN_NAMES, type PlanMode, type PlanTable } from './plans.ts';
 import { RecentlyUsed } from './recently-used.ts';
 import { UNUSED } from './usage.ts';
@@ -22,6 +23,8 @@ export interface LocalDecisions {
   note(credential: Credential, verdict: Decision | Unauthorized, wasDecided: boolean): void;
   /** The decision without Redis; undefined for a key that is not known, or not any more. */
   decide(credential: Credential): Verdict | undefined | Promise<Verdict | undefined>;
+  /** Where a key stands without Redis, with nothing taken; undefined as for `decide`. */
+  peek(credential: Credential): Verdict | undefined | Promise<Verdict | undefined>;
 }
 
 /** A secret that Redis took. */
@@ -87,19 +90,39 @@ export class KnownKeys implements LocalDecisions {
   }
 
   /** The decision as it would be taken here; undefined for a key or a secret that is not known, or not any more. */
-  decide({ id, digest }: Credential): Verdict | undefined {
+  decide(credential: Credential): Verdict | undefined {
+    const believed = this.#believed(credential);
+    if (believed === undefined) return undefined;
+    const { known, now, hasEnded } = believed;
+    if (hasEnded) return EXPIRED;
+    const record = recordOf(known.decision);
+    const decided = decide(record, stateOf(known), '', this.#plansFor(record), now);
+    // What was used in an outage is counted nowhere: its marks would only take room.
+    if (decided.state !== undefined) known.state = { ...decided.state, usage: UNUSED };
+    return local(decided.verdict);
+  }
+
+  /** Where the key would stand here, with nothing taken; undefined as for `decide`. */
+  peek(credential: Credential): Verdict | undefined {
+    const believed = this.#believed(credential);
+    if (believed === undefined) return undefined;
+    const { known, now, hasEnded } = believed;
+    const record = recordOf(known.decision);
+    return hasEnded ? EXPIRED : local(peek(record, stateOf(known), '', this.#plansFor(record), now));
+  }
+
+  /** What is known of a key, with a secret that Redis took lately, and the time by Redis' clock. */
+  #believed({ id, digest }: Credential): { known: KnownKey; now: number; hasEnded: boolean } | undefined {
     const known = this.#keys.get(id);
     const secret = known?.secrets.find((one) => one.digest === digest);
     const at = this.#monotonic();
     if (known === undefined || secret === undefined || at - secret.saidAt > BELIEVED) return undefined;
     const now = known.decision.now + at - known.saidAt;
-    if (secret.endsAt !== 0 && secret.endsAt <= now) return { outcome: 'unauthorized', reason: 'expired', mode: 'local' };
-    const record = recordOf(known.decision);
-    const { mode = 'enforce' } = this.#plans()[record.plan];
-    const decided = decide(record, known.state ?? stateAfter(known.decision), '', LOCAL_PLANS[mode], now);
-    // What was used in an outage is counted nowhere: its marks would only take room.
-    if (decided.state !== undefined) known.state = { ...decided.state, usage: UNUSED };
-    return decided.verdict.outcome === 'undecided' ? decided.verdict : { ...decided.verdict, mode: 'local' };
+    return { known, now, hasEnded: secret.endsAt !== 0 && secret.endsAt <= now };
+  }
+
+  #plansFor({ plan }: KeyRecord): PlanTable {
+    return LOCAL_PLANS[this.#plans()[plan].mode ?? 'enforce'];
   }
 
   /** What is known of a key, for another process. */
@@ -183,6 +206,13 @@ const stateAfter = ({ now, buckets: [minute, day], bannedUntil }: Decision): Key
 });
 
 /** Which secret it is was looked at before: here there is but one, the empty text. */
+const stateOf = ({ state, decision }: KnownKey): KeyState => state ?? stateAfter(decision);
+
+const EXPIRED: Unauthorized = { outcome: 'unauthorized', reason: 'expired', mode: 'local' };
+
+const local = (verdict: Verdict): Verdict =>
+  verdict.outcome === 'undecided' ? verdict : { ...verdict, mode: 'local' };
+
 const recordOf = ({ plan, buckets: [minute, day] }: Decision): KeyRecord => ({
   plan,
   name: '',

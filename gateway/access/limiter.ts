@@ -12,6 +12,11 @@ import type { Verdict } from './verdict.ts';
 export interface Limiter {
   /** @throws {AccessUnavailable} when no decision could be had */
   decide(credential: Credential): Promise<Verdict>;
+  /**
+   * Where a key stands: as a decision would find it, with nothing taken, no strike and nothing written.
+   * @throws {AccessUnavailable} when it could not be had
+   */
+  peek(credential: Credential): Promise<Verdict>;
 }
 
 /** A decision that somebody waits for. */

@@ -61,6 +61,17 @@ export function surviveOutages(
       const breaker = breakerOf(credential);
       return breaker.isWell ? ask(credential, breaker) : decideLocally(credential, breaker);
     },
+    /** A peek that fails opens no breaker: decisions do. */
+    async peek(credential) {
+      try {
+        if (breakerOf(credential).isWell) return await shared.peek(credential);
+      } catch (fault) {
+        if (!(fault instanceof AccessUnavailable)) throw fault;
+      }
+      const verdict = await locals.peek(credential);
+      if (verdict === undefined) throw unknownKey();
+      return verdict;
+    },
     nodesAway: () => [...breakers.values()].filter(({ isOpen }) => isOpen).length,
     stop() {
       for (const breaker of breakers.values()) breaker.stop();

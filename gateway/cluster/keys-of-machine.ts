@@ -40,16 +40,23 @@ export class KeysOfMachine implements LocalDecisions {
   }
 
   decide(credential: Credential): Verdict | undefined | Promise<Verdict | undefined> {
-    const canAsk = process.connected && !this.#isPrimarySilent && this.#waiting.size < MAX_QUESTIONS;
-    return canAsk ? this.#ask(credential) : this.#own.decide(credential);
+    return this.#canAsk ? this.#ask('decide', credential) : this.#own.decide(credential);
   }
 
-  #ask(credential: Credential): Promise<Verdict | undefined> {
+  peek(credential: Credential): Verdict | undefined | Promise<Verdict | undefined> {
+    return this.#canAsk ? this.#ask('peek', credential) : this.#own.peek(credential);
+  }
+
+  get #canAsk(): boolean {
+    return process.connected && !this.#isPrimarySilent && this.#waiting.size < MAX_QUESTIONS;
+  }
+
+  #ask(ask: LocalQuestion['ask'], credential: Credential): Promise<Verdict | undefined> {
     const { promise, resolve } = Promise.withResolvers<Verdict | undefined>();
     const number = this.#number++;
     const endDeadline = startDeadline(ANSWER_WITHIN_MS, () => {
       this.#isPrimarySilent = true;
-      end(this.#own.decide(credential));
+      end(this.#own[ask](credential));
     });
     const end = (verdict: Verdict | undefined) => {
       endDeadline();
@@ -57,7 +64,7 @@ export class KeysOfMachine implements LocalDecisions {
       resolve(verdict);
     };
     this.#waiting.set(number, end);
-    this.#outbox.addFirst({ number, id: credential.id, digest: credential.digest });
+    this.#outbox.addFirst({ ask, number, id: credential.id, digest: credential.digest });
     return promise;
   }
 

@@ -54,12 +54,12 @@ export class LevelsOfMachine {
   }
 
   #decide(worker: Worker, question: LocalQuestion): void {
-    const { number, id, digest } = question;
+    const { ask, number, id, digest } = question;
     const gathering = this.#gatherings.get(id);
     const gatheredAt = this.#gatheredAt.get(id) ?? Number.NEGATIVE_INFINITY;
     if (gathering !== undefined) gathering.waiting.push({ worker, question });
     else if (performance.now() - gatheredAt > FRESH_MS) this.#gather(id, { worker, question });
-    else this.#outboxOf(worker).addFirst({ number, verdict: this.#known.decide(credentialOf(id, digest)) });
+    else this.#outboxOf(worker).addFirst({ number, verdict: this.#known[ask](credentialOf(id, digest)) });
   }
 
   #gather(id: string, first: Gathering['waiting'][number]): void {

@@ -6,8 +6,9 @@ import type { Verdict } from '../access/verdict.ts';
  * What belongs to one turn of the event loop is one message.
  */
 
-/** A request that is to be decided without Redis. */
+/** A request that is to be decided without Redis, or only asks where its key stands. */
 export interface LocalQuestion {
+  readonly ask: 'decide' | 'peek';
   readonly number: number;
   readonly id: string;
   readonly digest: string;

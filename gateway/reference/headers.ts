@@ -1,11 +1,11 @@
-import { REQUEST_ID } from '../../shared/headers.ts';
 import { pairsOf } from '../../shared/lists.ts';
 import { type Header, type Ref, refTo } from './document.ts';
 
 /** The headers of answers. */
 
-const LIST_OF_POLICIES = '^"\\w+";q=\\d+;w=\\d+(, "\\w+";q=\\d+;w=\\d+)*$';
-const LIST_OF_LIMITS = '^"\\w+";r=\\d+;t=\\d+(, "\\w+";r=\\d+;t=\\d+)*$';
+/** Without \\w and \\d, which mean other characters in other languages. */
+const LIST_OF_POLICIES = listOfItems(';q=[0-9]+;w=[0-9]+');
+const LIST_OF_LIMITS = listOfItems(';r=[0-9]+;t=[0-9]+(;store-(limit|remaining|reset)=[0-9]+)*');
 
 export const HEADERS = {
   'X-RateLimit-Limit': {
@@ -30,21 +30,23 @@ export const HEADERS = {
   },
   'RateLimit-Policy': {
     description:
-      'All limits (draft-ietf-httpapi-ratelimit-headers-10): q requests in w seconds. A gateway can be set not to send it.',
+      'All limits (draft-ietf-httpapi-ratelimit-headers-11): q requests in w seconds. A gateway can be set not to send it.',
     required: false,
     schema: { type: 'string', pattern: LIST_OF_POLICIES },
     example: '"minute";q=60;w=60, "day";q=1000;w=86400',
   },
   RateLimit: {
-    description: 'What is left of each: r requests, and more in t seconds. A gateway can be set not to send it.',
+    description:
+      'What is left of each: r requests within t seconds. A client that waits t/r between requests, or t where r is 0, keeps ' +
+      'to all limits. On 429 only the limit that refused, with the t of Retry-After. A gateway can be set not to send it.',
     required: false,
     schema: { type: 'string', pattern: LIST_OF_LIMITS },
-    example: '"minute";r=59;t=1, "day";r=999;t=87',
+    example: '"minute";r=59;t=59;store-limit=60;store-remaining=59;store-reset=1, "day";r=999;t=86314',
   },
   'X-Request-Id': {
     description: "The request's id: the client's own where it is fit, else a new one.",
     required: true,
-    schema: { type: 'string', pattern: REQUEST_ID.source },
+    schema: { type: 'string', pattern: '^[0-9A-Za-z_.-]{1,64}$' },
     example: '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
   },
   'Retry-After': {
@@ -76,6 +78,11 @@ export const RETRY_AFTER_UNAVAILABLE: Header = {
   schema: { type: 'integer', minimum: 1 },
   example: 1,
 };
+
+function listOfItems(parameters: string): string {
+  const item = `"[a-z]+"${parameters}`;
+  return `^${item}(, ${item})*$`;
+}
 
 type HeaderName = keyof typeof HEADERS;
 

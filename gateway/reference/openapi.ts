@@ -15,7 +15,7 @@ malformed, unknown, expired or revoked gets 401, always the same.
 
 **Limits.** A plan allows so many requests a minute and so many a day, refilled continuously. Every answer says in
 \`X-RateLimit-*\` where its caller stands. A refused request costs nothing and gets 429 with \`Retry-After\`: wait as long,
-then try again. A key that goes on sending after 429 is banned for a while.
+then try again. A key that goes on sending after 429 is banned for a while. \`GET /limits\` tells where a key stands and costs it nothing.
 
 **Numbers.** Ids are 64-bit integers. Some are beyond 2^53, where JavaScript's JSON.parse rounds.
 
@@ -29,6 +29,7 @@ export function describeApi(): Document {
       title: 'Animal store',
       version: '1.0.0',
       description: DESCRIPTION,
+      contact: { name: 'Animal store', url: '/docs/' },
       license: { name: 'MIT', identifier: 'MIT' },
     },
     servers: [{ url: PREFIX, description: 'This gateway.' }],
@@ -36,6 +37,7 @@ export function describeApi(): Document {
     tags: [
       { name: 'pets', description: 'The animals.' },
       { name: 'store', description: 'Orders for them.' },
+      { name: 'limits', description: 'What your key may.' },
     ],
     paths: pathsOf(ROUTES),
     components: {

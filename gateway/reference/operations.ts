@@ -1,12 +1,13 @@
-import { MAX_IDEMPOTENCY_KEY_LENGTH, REQUEST_ID } from '../../shared/headers.ts';
+import { MAX_IDEMPOTENCY_KEY_LENGTH } from '../../shared/headers.ts';
+import { INT64_MAX, INT64_MIN } from '../../shared/int64.ts';
 import { DEFAULT_LIMIT, MAX_LIMIT } from '../../shared/page.ts';
 import { type Content, type Header, type Parameter, type Ref, refTo, type Schema } from './document.ts';
 import { nextPage } from './headers.ts';
-import { NEW_PET, ORDER, PET } from './schemas.ts';
+import { LIMITS, NEW_PET, ORDER, PET } from './schemas.ts';
 
 /** What the route table does not say of an operation. */
 export interface About {
-  readonly tag: 'pets' | 'store';
+  readonly tag: 'pets' | 'store' | 'limits';
   readonly summary: string;
   readonly description: string;
   readonly parameters: readonly (Parameter | Ref)[];
@@ -26,7 +27,15 @@ export interface About {
 /** What any operation can be answered with. */
 export const COMMON_ERRORS = [400, 401, 408, 414, 429, 431, 500, 502, 503, 504];
 
-const ID: Schema = { type: 'integer', format: 'int64' };
+/** To the digit: a number of JavaScript would be written as one that is out of range. */
+const exactly = (value: bigint): unknown => (JSON as unknown as RawJson).rawJSON(String(value));
+
+/** Not yet in TypeScript's libraries. */
+interface RawJson {
+  rawJSON(text: string): unknown;
+}
+
+const ID: Schema = { type: 'integer', format: 'int64', minimum: exactly(INT64_MIN), maximum: exactly(INT64_MAX) };
 
 /** Parameters of more than one operation. */
 export const PARAMETERS = {
@@ -42,14 +51,16 @@ export const PARAMETERS = {
     in: 'query',
     required: false,
     description: 'Only those with a greater id: the next page, as the Link header gives it.',
-    schema: { ...ID, examples: [20] },
+    schema: { ...ID, examples: [0] },
   },
   requestId: {
     name: 'X-Request-Id',
     in: 'header',
     required: false,
-    description: 'An id to find the request by, in the answer and in every log.',
-    schema: { type: 'string', pattern: REQUEST_ID.source, examples: ['order-4711'] },
+    description:
+      'An id to find the request by, in the answer and in every log: 1 to 64 letters, digits, `_`, `.` or `-`. Any other ' +
+      'value is replaced by a new id, never refused.',
+    schema: { type: 'string', examples: ['order-4711'] },
   },
 } satisfies Readonly<Record<string, Parameter>>;
 
@@ -129,5 +140,16 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
     },
     errors: [],
     canBeTried: false,
+  },
+  getLimits: {
+    tag: 'limits',
+    summary: 'See where you stand',
+    description:
+      "The key's plan and both of its limits. It costs the key nothing and is answered with empty limits and during a ban " +
+      "too. Only the client's address pays for it, as for a request without a key. `X-RateLimit-*` are those of the key.",
+    parameters: EVERY,
+    success: { status: 200, description: 'Where the key stands.', content: json('Limits', LIMITS) },
+    errors: [],
+    canBeTried: true,
   },
 };

@@ -29,7 +29,11 @@ function errorResponse(status: number): ErrorResponse {
     const value = { code, message: ERRORS[code].message, status };
     return [code, { value }] as const;
   });
-  const narrowed = { type: 'object', properties: { code: { enum: codes }, status: { const: status } } };
+  // With their types beside them: a generator may take a constant without one for a text.
+  const narrowed = {
+    type: 'object',
+    properties: { code: { type: 'string', enum: codes }, status: { type: 'integer', const: status } },
+  };
   return {
     name: nameOf(status),
     response: {

@@ -4,6 +4,9 @@ import { int64 } from '../../shared/int64.ts';
 import { Order, OrderStatus } from '../../shared/order.ts';
 import { NewPet, Pet, PetStatus } from '../../shared/pet.ts';
 import { refTo, type Schema } from './document.ts';
+import { LIMITS, limitsSchema } from './limits-schema.ts';
+
+export { LIMITS };
 
 /** The shapes of bodies as JSON Schema: those that the core checks with, and Error. */
 
@@ -36,6 +39,11 @@ const ABOUT_MEMBERS: Readonly<Record<string, Schema>> = {
   createdAt: { description: 'When it was placed, in UTC.', examples: [ORDER.createdAt] },
 };
 
+/** Of one schema only. */
+const ABOUT_MEMBERS_OF: Readonly<Record<string, Readonly<Record<string, Schema>>>> = {
+  NewPet: { status: { description: 'Whether the animal can be had; `available` when left out.' } },
+};
+
 /** All schemas, by name. */
 export function schemas(): Readonly<Record<string, Schema>> {
   const { schemas: checked } = z.toJSONSchema(CHECKED, {
@@ -43,6 +51,10 @@ export function schemas(): Readonly<Record<string, Schema>> {
     unrepresentable: 'any',
     uri: (id) => refTo('schemas', id).$ref,
     override: ({ zodSchema, jsonSchema }) => {
+      // A generator takes a member with a default for one that is always there.
+      delete jsonSchema.default;
+      // The format says as much, and every language reads it.
+      if (jsonSchema.format === 'date-time') delete jsonSchema.pattern;
       if (zodSchema !== int64) return;
       delete jsonSchema.anyOf;
       Object.assign(jsonSchema, { type: 'integer', format: 'int64' });
@@ -53,6 +65,7 @@ export function schemas(): Readonly<Record<string, Schema>> {
     ...Object.fromEntries(described),
     Pets: listOf('Pet', 'Animals, by ascending id.', PET),
     Orders: listOf('Order', 'Orders, by ascending id.', ORDER),
+    Limits: limitsSchema,
     Error: errorSchema,
   };
 }
@@ -61,7 +74,7 @@ function describe(name: string, { $schema, $id, properties, ...schema }: Schema)
   const about = ABOUT[name] ?? {};
   if (properties === undefined) return { ...about, ...schema };
   const members = Object.entries(properties as Record<string, Schema>).map(([member, inner]) => {
-    return [member, { ...inner, ...ABOUT_MEMBERS[member] }] as const;
+    return [member, { ...inner, ...ABOUT_MEMBERS[member], ...ABOUT_MEMBERS_OF[name]?.[member] }] as const;
   });
   return { ...about, ...schema, properties: Object.fromEntries(members) };
 }

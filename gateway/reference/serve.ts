@@ -5,47 +5,59 @@ import type { AddressAllowance } from '../access/address-allowance.ts';
 import type { Exchange } from '../exchange.ts';
 import { limitHeaders } from '../respond/limit-headers.ts';
 import type { ReferenceFile } from './files.ts';
+import { sendWaitingPage, takesHtml } from './waiting-page.ts';
 
 interface Asked {
   readonly method: string;
+  /** Path and query. */
+  readonly target: string;
   readonly hasBody: boolean;
 }
 
 interface ServeOptions {
-  readonly allowance: AddressAllowance;
+  /** Reading has an allowance of its own: it takes nothing from what an address may call without a key. */
+  readonly readers: AddressAllowance;
   readonly draftFields: boolean;
 }
 
 /**
- * Answers with a file of the reference. Anyone may have it, with a key or without, within the address's allowance.
+ * Answers with a file of the reference. Anyone may have it, with a key or without, within the address's allowance. It is no
+ * decision on a key, and not counted as one.
  * @throws {HttpError} 429, 405 or 400
  */
 export async function serveReference(
   exchange: Exchange,
   asked: Asked,
   file: ReferenceFile,
-  { allowance, draftFields }: ServeOptions,
+  { readers, draftFields }: ServeOptions,
 ): Promise<void> {
-  exchange.standing = allowance.charge(exchange.address);
   exchange.outcome = 'reference';
-  if (exchange.standing.outcome === 'refused') throw new HttpError('rate_limit_exceeded');
+  const isKnown = isCurrent(exchange.request.headers['if-none-match'], file.etag);
+  exchange.standing = readers.charge(exchange.address, isKnown ? 1 : file.cost);
+  const ours = ['X-Request-Id', exchange.id, ...limitHeaders(exchange.standing, draftFields)];
+  if (exchange.standing.outcome === 'refused') {
+    const refusal = new HttpError('rate_limit_exceeded');
+    if (!takesHtml(exchange.request.headers.accept)) throw refusal;
+    exchange.error = refusal;
+    sendWaitingPage(exchange, ours);
+    return;
+  }
   if (asked.method !== 'GET' && asked.method !== 'HEAD') throw methodNotAllowed('GET, HEAD');
   exchange.route = file;
   if (asked.hasBody) throw takesNoBody();
-  const ours = ['X-Request-Id', exchange.id, ...limitHeaders(exchange.standing, draftFields)];
-  await send(exchange, file, ours);
+  const mark = asked.target.indexOf('?');
+  ours.push('Cache-Control', file.cacheControl(mark === -1 ? '' : asked.target.slice(mark + 1)));
+  const headers = [...file.headers, ...ours];
+  if (isKnown) exchange.response.writeHead(304, headers).end();
+  else await send(exchange, file, headers);
 }
 
-async function send({ request, response }: Exchange, file: ReferenceFile, ours: readonly string[]): Promise<void> {
-  const headers = [...file.headers, ...ours];
-  if (isCurrent(request.headers['if-none-match'], file.etag)) {
-    response.writeHead(304, headers).end();
-    return;
-  }
+async function send({ request, response }: Exchange, file: ReferenceFile, headers: string[]): Promise<void> {
   const compress = takesGzip(request.headers['accept-encoding']);
   const body = compress ? await file.compressed() : file.body;
   if (compress) headers.push('Content-Encoding', 'gzip');
-  response.writeHead(file.status, [...headers, 'Content-Length', String(body.length)]);
+  headers.push('Content-Length', String(body.length));
+  response.writeHead(file.status, headers);
   response.end(request.method === 'HEAD' ? undefined : body);
 }
 

@@ -3,21 +3,27 @@ import { type BucketState, SECOND, type Standing } from '../access/verdict.ts';
 
 /**
  * All that a client is told about its limits, derived from where it stands: X-RateLimit-*, Retry-After where it was
- * refused, and the fields of draft-ietf-httpapi-ratelimit-headers-10 unless they are switched off.
+ * refused, and the fields of draft-ietf-httpapi-ratelimit-headers-11 unless they are switched off.
  */
 export function limitHeaders(standing: Standing, draftFields: boolean): string[] {
+  const headers = standingHeaders(standing, draftFields);
+  const retryAfter = retryAfterSeconds(standing);
+  if (retryAfter !== undefined) headers.push('Retry-After', String(retryAfter));
+  return headers;
+}
+
+/** The same without Retry-After: for an answer that only tells where the caller stands. */
+export function standingHeaders(standing: Standing, draftFields: boolean): string[] {
   const bucket = describedBucket(standing);
   const headers = [
     'X-RateLimit-Limit',
     String(bucket.limit),
     'X-RateLimit-Remaining',
-    String(standing.outcome === 'banned' ? 0 : bucket.tokens),
+    String(remainingOf(standing, bucket)),
     'X-RateLimit-Reset',
     String(resetAt(standing, bucket)),
   ];
-  const retryAfter = retryAfterSeconds(standing);
-  if (draftFields) headers.push(...rateLimitFields(standing, retryAfter));
-  if (retryAfter !== undefined) headers.push('Retry-After', String(retryAfter));
+  if (draftFields) headers.push(...rateLimitFields(standing, bucket, retryAfterSeconds(standing)));
   return headers;
 }
 
@@ -40,23 +46,42 @@ function describedBucket({ outcome, buckets }: Standing): BucketState {
   return buckets.reduce((tightest, bucket) => (tighter(tightest, bucket) ? bucket : tightest));
 }
 
+const remainingOf = ({ outcome }: Standing, { tokens }: BucketState): number =>
+  outcome === 'banned' ? 0 : Math.max(0, tokens);
+
 /** The Unix second at which the bucket is full again, or the ban over. */
-function resetAt({ outcome, now, bannedUntil }: Standing, bucket: BucketState): number {
-  const at = outcome === 'banned' ? bannedUntil : now + ticksUntilFull(bucket, bucket.limit, bucket.window);
-  return Math.ceil(at / SECOND);
+const resetAt = (standing: Standing, bucket: BucketState): number =>
+  Math.ceil((standing.now + ticksUntilReset(standing, bucket)) / SECOND);
+
+function ticksUntilReset({ outcome, now, bannedUntil }: Standing, bucket: BucketState): number {
+  return outcome === 'banned' ? bannedUntil - now : ticksUntilFull(bucket, bucket.limit, bucket.window);
 }
 
-/** Two lists of strings with parameters (RFC 9651): q quota, w window in seconds; r remaining, t seconds until more. */
-function rateLimitFields({ outcome, buckets }: Standing, retryAfter: number | undefined): string[] {
-  let policies = '';
-  let states = '';
-  for (const bucket of buckets) {
-    const { name, limit, window, tokens } = bucket;
-    const separator = policies === '' ? '' : ', ';
-    policies += `${separator}"${name}";q=${limit};w=${window / SECOND}`;
-    const isBanned = outcome === 'banned';
-    const wait = isBanned ? retryAfter : Math.ceil(ticksUntilNextToken(bucket, limit, window) / SECOND);
-    states += `${separator}"${name}";r=${isBanned ? 0 : tokens};t=${wait}`;
-  }
-  return ['RateLimit-Policy', policies, 'RateLimit', states];
+/**
+ * Two lists of strings with parameters (RFC 9651). Policy: q requests in w seconds. Limit: r requests in t seconds, where r to
+ * t is the rate of the refill, so that a client that spreads r over t is not refused and loses nothing. A refusal names the
+ * limit that refused, and its t is Retry-After.
+ */
+function rateLimitFields(standing: Standing, described: BucketState, retryAfter: number | undefined): string[] {
+  const { outcome, buckets } = standing;
+  const policies = buckets.map(({ name, limit, window }) => `"${name}";q=${limit};w=${window / SECOND}`);
+  const told = outcome === 'admitted' ? buckets : [described];
+  const limits = told.map((bucket) => {
+    const { name, limit, window } = bucket;
+    const r = remainingOf(standing, bucket);
+    const t = retryAfter ?? Math.ceil(ticksOf(bucket, limit, window) / SECOND);
+    return `"${name}";r=${r};t=${t}${bucket === described ? asComments(standing, described, r) : ''}`;
+  });
+  return ['RateLimit-Policy', policies.join(', '), 'RateLimit', limits.join(', ')];
+}
+
+/** Ticks in which the refill brings what is left; where nothing is left, until the next token. */
+function ticksOf(bucket: BucketState, limit: number, window: number): number {
+  return bucket.tokens < 1 ? ticksUntilNextToken(bucket, limit, window) : (bucket.tokens * window) / limit;
+}
+
+/** For parsers of an earlier draft, which look for these names anywhere. To all others, parameters of a vendor's own. */
+function asComments(standing: Standing, bucket: BucketState, remaining: number): string {
+  const reset = Math.ceil(ticksUntilReset(standing, bucket) / SECOND);
+  return `;store-limit=${bucket.limit};store-remaining=${remaining};store-reset=${reset}`;
 }

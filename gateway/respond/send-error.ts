@@ -18,7 +18,7 @@ export function sendError(exchange: Exchange, error: HttpError, limits: readonly
   if (!request.complete && mayBeLong(exchange)) response.shouldKeepAlive = false;
   const body = errorBody(error);
   const headers = head(body, exchange.id);
-  headers.push(...limits, ...error.headers);
+  headers.push(...limits, ...exchange.cors, ...error.headers);
   if (error.status === 401) headers.push('WWW-Authenticate', 'Bearer');
   if (exchange.route?.deprecation !== undefined) headers.push(...exchange.route.deprecation);
   response.writeHead(error.status, headers);

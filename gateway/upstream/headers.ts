@@ -51,9 +51,11 @@ export function requestHeaders(rawHeaders: readonly string[], ours: readonly str
   return kept;
 }
 
+const OURS_TO_SAY = /^(?:x-ratelimit|access-control)-/;
+
 /** What goes to the client: the core's headers less those on which the gateway has the last word. */
 export function responseHeaders(rawHeaders: readonly string[]): string[] {
-  return filter(rawHeaders, (name) => !NOT_THE_CORES.has(name) && !name.startsWith('x-ratelimit-'));
+  return filter(rawHeaders, (name) => !NOT_THE_CORES.has(name) && !OURS_TO_SAY.test(name));
 }
 
 /** Whether an answer has a body, whatever its headers say (RFC 9112 §6.3). */

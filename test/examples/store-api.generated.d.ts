@@ -64,6 +64,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * See where you stand
+         * @description The key's plan and both of its limits. It costs the key nothing and is answered with empty limits and during a ban too. Only the client's address pays for it, as for a request without a key. `X-RateLimit-*` are those of the key.
+         */
+        get: operations["getLimits"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -117,8 +137,8 @@ export interface components {
              * @example 1
              */
             categoryId: number;
-            /** @default available */
-            status: components["schemas"]["PetStatus"];
+            /** @description Whether the animal can be had; `available` when left out. */
+            status?: components["schemas"]["PetStatus"];
         };
         /**
          * @description Whether an animal can be had.
@@ -187,6 +207,136 @@ export interface components {
          */
         Orders: components["schemas"]["Order"][];
         /**
+         * @description Where a key stands.
+         * @example {
+         *       "name": "shop",
+         *       "plan": "free",
+         *       "minute": {
+         *         "limit": 60,
+         *         "remaining": 59,
+         *         "reset": 1795262401,
+         *         "refillPerSecond": 1
+         *       },
+         *       "day": {
+         *         "limit": 1000,
+         *         "remaining": 899,
+         *         "reset": 1795271127,
+         *         "refillPerSecond": 0.011574074074074073
+         *       },
+         *       "ban": null,
+         *       "scope": [
+         *         "read",
+         *         "write"
+         *       ],
+         *       "expiresAt": null
+         *     }
+         */
+        Limits: {
+            /**
+             * @description What the key was called when it was issued.
+             * @example shop
+             */
+            name: string;
+            /**
+             * @description Its plan.
+             * @example free
+             * @enum {string}
+             */
+            plan: "free" | "pro" | "business" | "enterprise";
+            /**
+             * @description Requests a minute.
+             * @example {
+             *       "limit": 60,
+             *       "remaining": 59,
+             *       "reset": 1795262401,
+             *       "refillPerSecond": 1
+             *     }
+             */
+            minute: {
+                /**
+                 * @description How many there are when all are there.
+                 * @example 60
+                 */
+                limit: number;
+                /**
+                 * @description How many are left.
+                 * @example 59
+                 */
+                remaining: number;
+                /**
+                 * @description Unix second at which all are there again.
+                 * @example 1795262401
+                 */
+                reset: number;
+                /**
+                 * @description How many come back each second.
+                 * @example 1
+                 */
+                refillPerSecond: number;
+            };
+            /**
+             * @description Requests a day.
+             * @example {
+             *       "limit": 1000,
+             *       "remaining": 899,
+             *       "reset": 1795271127,
+             *       "refillPerSecond": 0.011574074074074073
+             *     }
+             */
+            day: {
+                /**
+                 * @description How many there are when all are there.
+                 * @example 1000
+                 */
+                limit: number;
+                /**
+                 * @description How many are left.
+                 * @example 899
+                 */
+                remaining: number;
+                /**
+                 * @description Unix second at which all are there again.
+                 * @example 1795271127
+                 */
+                reset: number;
+                /**
+                 * @description How many come back each second.
+                 * @example 0.011574074074074073
+                 */
+                refillPerSecond: number;
+            };
+            /**
+             * @description The ban that runs, or null.
+             * @example null
+             */
+            ban: {
+                /**
+                 * @description Unix second at which it is over.
+                 * @example 1795262700
+                 */
+                until: number;
+                /**
+                 * @description Seconds after which a request will be admitted.
+                 * @example 300
+                 */
+                retryAfter: number;
+            } | null;
+            /**
+             * @description What the key may do.
+             * @example [
+             *       "read",
+             *       "write"
+             *     ]
+             */
+            scope: ("read" | "write")[];
+            /**
+             * Format: date-time
+             * @description When the key expires, in UTC, or null.
+             * @example 2027-11-21T12:00:00.000Z
+             */
+            expiresAt: string | null;
+        };
+        /**
          * @description Every answer that is no success.
          * @example {
          *       "code": "not_found",
@@ -231,7 +381,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "invalid_request" | "invalid_parameter";
                     /** @constant */
                     status?: 400;
@@ -252,7 +402,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "unauthorized";
                     /** @constant */
                     status?: 401;
@@ -272,7 +422,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "request_timeout";
                     /** @constant */
                     status?: 408;
@@ -292,7 +442,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "conflict";
                     /** @constant */
                     status?: 409;
@@ -312,7 +462,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "payload_too_large";
                     /** @constant */
                     status?: 413;
@@ -332,7 +482,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "uri_too_long";
                     /** @constant */
                     status?: 414;
@@ -352,7 +502,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "unsupported_media_type";
                     /** @constant */
                     status?: 415;
@@ -377,7 +527,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "rate_limit_exceeded" | "key_banned";
                     /** @constant */
                     status?: 429;
@@ -397,7 +547,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "headers_too_large";
                     /** @constant */
                     status?: 431;
@@ -417,7 +567,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "internal_error";
                     /** @constant */
                     status?: 500;
@@ -437,7 +587,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "bad_gateway";
                     /** @constant */
                     status?: 502;
@@ -462,7 +612,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "unavailable";
                     /** @constant */
                     status?: 503;
@@ -482,7 +632,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Error"] & {
-                    /** @enum {unknown} */
+                    /** @enum {string} */
                     code?: "gateway_timeout";
                     /** @constant */
                     status?: 504;
@@ -495,7 +645,7 @@ export interface components {
         limit: number;
         /** @description Only those with a greater id: the next page, as the Link header gives it. */
         after: number;
-        /** @description An id to find the request by, in the answer and in every log. */
+        /** @description An id to find the request by, in the answer and in every log: 1 to 64 letters, digits, `_`, `.` or `-`. Any other value is replaced by a new id, never refused. */
         requestId: string;
     };
     requestBodies: never;
@@ -516,13 +666,13 @@ export interface components {
          */
         "X-RateLimit-Reset": number;
         /**
-         * @description All limits (draft-ietf-httpapi-ratelimit-headers-10): q requests in w seconds. A gateway can be set not to send it.
+         * @description All limits (draft-ietf-httpapi-ratelimit-headers-11): q requests in w seconds. A gateway can be set not to send it.
          * @example "minute";q=60;w=60, "day";q=1000;w=86400
          */
         "RateLimit-Policy": string;
         /**
-         * @description What is left of each: r requests, and more in t seconds. A gateway can be set not to send it.
-         * @example "minute";r=59;t=1, "day";r=999;t=87
+         * @description What is left of each: r requests within t seconds. A client that waits t/r between requests, or t where r is 0, keeps to all limits. On 429 only the limit that refused, with the t of Retry-After. A gateway can be set not to send it.
+         * @example "minute";r=59;t=59;store-limit=60;store-remaining=59;store-reset=1, "day";r=999;t=86314
          */
         RateLimit: string;
         /**
@@ -556,7 +706,7 @@ export interface operations {
                 status?: components["schemas"]["PetStatus"];
             };
             header?: {
-                /** @description An id to find the request by, in the answer and in every log. */
+                /** @description An id to find the request by, in the answer and in every log: 1 to 64 letters, digits, `_`, `.` or `-`. Any other value is replaced by a new id, never refused. */
                 "X-Request-Id"?: components["parameters"]["requestId"];
             };
             path?: never;
@@ -612,7 +762,7 @@ export interface operations {
             header?: {
                 /** @description The same key and the same body get the first answer again for 24 hours; another body gets 409. */
                 "Idempotency-Key"?: string;
-                /** @description An id to find the request by, in the answer and in every log. */
+                /** @description An id to find the request by, in the answer and in every log: 1 to 64 letters, digits, `_`, `.` or `-`. Any other value is replaced by a new id, never refused. */
                 "X-Request-Id"?: components["parameters"]["requestId"];
             };
             path?: never;
@@ -674,7 +824,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description An id to find the request by, in the answer and in every log. */
+                /** @description An id to find the request by, in the answer and in every log: 1 to 64 letters, digits, `_`, `.` or `-`. Any other value is replaced by a new id, never refused. */
                 "X-Request-Id"?: components["parameters"]["requestId"];
             };
             path: {
@@ -755,7 +905,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Error"] & {
-                        /** @enum {unknown} */
+                        /** @enum {string} */
                         code?: "invalid_request" | "invalid_parameter";
                         /** @constant */
                         status?: 400;
@@ -791,7 +941,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Error"] & {
-                        /** @enum {unknown} */
+                        /** @enum {string} */
                         code?: "not_found";
                         /** @constant */
                         status?: 404;
@@ -830,7 +980,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Error"] & {
-                        /** @enum {unknown} */
+                        /** @enum {string} */
                         code?: "internal_error";
                         /** @constant */
                         status?: 500;
@@ -865,7 +1015,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Error"] & {
-                        /** @enum {unknown} */
+                        /** @enum {string} */
                         code?: "bad_gateway";
                         /** @constant */
                         status?: 502;
@@ -905,7 +1055,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Error"] & {
-                        /** @enum {unknown} */
+                        /** @enum {string} */
                         code?: "unavailable";
                         /** @constant */
                         status?: 503;
@@ -940,7 +1090,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Error"] & {
-                        /** @enum {unknown} */
+                        /** @enum {string} */
                         code?: "gateway_timeout";
                         /** @constant */
                         status?: 504;
@@ -960,7 +1110,7 @@ export interface operations {
                 status?: components["schemas"]["OrderStatus"];
             };
             header?: {
-                /** @description An id to find the request by, in the answer and in every log. */
+                /** @description An id to find the request by, in the answer and in every log: 1 to 64 letters, digits, `_`, `.` or `-`. Any other value is replaced by a new id, never refused. */
                 "X-Request-Id"?: components["parameters"]["requestId"];
             };
             path?: never;
@@ -996,6 +1146,69 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["Orders"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            408: components["responses"]["RequestTimeout"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            502: components["responses"]["BadGateway"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+        };
+    };
+    getLimits: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description An id to find the request by, in the answer and in every log: 1 to 64 letters, digits, `_`, `.` or `-`. Any other value is replaced by a new id, never refused. */
+                "X-Request-Id"?: components["parameters"]["requestId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where the key stands. */
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "shop",
+                     *       "plan": "free",
+                     *       "minute": {
+                     *         "limit": 60,
+                     *         "remaining": 59,
+                     *         "reset": 1795262401,
+                     *         "refillPerSecond": 1
+                     *       },
+                     *       "day": {
+                     *         "limit": 1000,
+                     *         "remaining": 899,
+                     *         "reset": 1795271127,
+                     *         "refillPerSecond": 0.011574074074074073
+                     *       },
+                     *       "ban": null,
+                     *       "scope": [
+                     *         "read",
+                     *         "write"
+                     *       ],
+                     *       "expiresAt": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Limits"];
                 };
             };
             400: components["responses"]["BadRequest"];

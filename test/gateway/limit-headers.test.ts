@@ -86,7 +86,9 @@ describe.for(limiters)('with %s', ([, environment]) => {
     const answer = await send(`${stack.gateway}/v1/pets`, { key });
     expectLimits(answer, 5);
     expect(answer.headers['ratelimit-policy']).toBe('"minute";q=10;w=60, "day";q=5;w=86400');
-    expect(answer.headers.ratelimit).toBe('"minute";r=9;t=6, "day";r=4;t=17280');
+    expect(answer.headers.ratelimit).toBe(
+      '"minute";r=9;t=54, "day";r=4;t=69120;store-limit=5;store-remaining=4;store-reset=17280',
+    );
   });
 
   test('a refused request is told of the bucket that waits longest', async () => {

@@ -8,7 +8,10 @@ async function bannedKey() {
   const under = await memoryUnderTest();
   under.setPlan('free', { minute: 6, ban_after: 1, ban_seconds: 10 });
   let asked = 0;
-  const counted = { decide: (credential: Credential) => under.limiter.decide(credential).finally(() => asked++) };
+  const counted = {
+    decide: (credential: Credential) => under.limiter.decide(credential).finally(() => asked++),
+    peek: (credential: Credential) => under.limiter.peek(credential),
+  };
   const limiter = rememberBans(counted, () => under.now);
   const credential = await under.createKey();
   for (let sent = 0; sent < 7; sent++) await limiter.decide(credential);

@@ -36,6 +36,7 @@ test('it has the operations of the interface document, and says what that says o
     { operationId: 'createPet', method: 'post', path: '/pets', requestBody: { required: true } },
     { operationId: 'getPet', method: 'get', path: '/pets/{petId}', deprecated: true },
     { operationId: 'listOrders', method: 'get', path: '/store/orders', 'x-try-it-out': false },
+    { operationId: 'getLimits', method: 'get', path: '/limits' },
   ]);
   expect(operations.filter(({ deprecated }) => deprecated)).toHaveLength(1);
   expect(operations.filter((operation) => operation['x-try-it-out'] === false)).toHaveLength(1);
@@ -83,7 +84,10 @@ test('the schema of a new animal takes what the core takes, and refuses what it 
       '🐕'.repeat(201),
       'a\u0000',
       'a\u0085',
-      '\ud800',
+      '   ',
+      ' \u00a0',
+      ' a ',
+      'Rex\n',
     ),
     fc.integer(),
   );
@@ -115,6 +119,6 @@ test('the gateway serves it to anyone, and tells the limits of the address', asy
   const stack = await startStack();
   const answer = await send(`${stack.gateway}/v1/openapi.json`);
   expect(answer.status).toBe(200);
-  expect(answer.headers).toMatchObject({ 'content-type': 'application/json', 'x-ratelimit-limit': '60' });
+  expect(answer.headers).toMatchObject({ 'content-type': 'application/json', 'x-ratelimit-limit': '4000' });
   expect(answer.text).toBe(readFileSync(FILE, 'utf8'));
 });

@@ -3,6 +3,7 @@ import type { Credential } from '../credential.ts';
 import { decide } from '../decide.ts';
 import { FRESH, type KeyState } from '../keys.ts';
 import type { Limiter } from '../limiter.ts';
+import { peek } from '../peek.ts';
 import type { PlanTable } from '../plans.ts';
 import type { Verdict } from '../verdict.ts';
 import type { FileKeys } from './keys.ts';
@@ -26,5 +27,11 @@ export class MemoryLimiter implements Limiter {
     const { verdict, state } = decide(record, before, digest, this.#plans(), this.#clock());
     if (state !== undefined) this.#keys.keep(id, state);
     return verdict;
+  }
+
+  async peek({ id, digest }: Credential): Promise<Verdict> {
+    const record = this.#keys.record(id);
+    if (record === undefined) return { outcome: 'unauthorized', reason: 'unknown' };
+    return peek(record, this.#keys.state(id) ?? FRESH, digest, this.#plans(), this.#clock());
   }
 }

@@ -31,6 +31,10 @@ export class ClusterLimiter implements RemoteLimiter {
     this.#laneOf(question.credential.id).ask(question);
   }
 
+  peek(credential: Credential): Promise<Verdict> {
+    return new RedisLimiter(this.#cluster, this.#plans, this.#options).peek(credential);
+  }
+
   #laneOf(id: string): RedisLimiter {
     const known = this.#lanes.get(id);
     if (known !== undefined) return known;

@@ -54,6 +54,16 @@ export class RedisLimiter implements RemoteLimiter {
     if (this.#waiting.push(question) === 1 && !this.#isUnderWay) setImmediate(() => this.#flush());
   }
 
+  /** In a call of its own: peeks are few, and none of them waits for decisions. */
+  async peek({ id, digest }: Credential): Promise<Verdict> {
+    try {
+      const [reply = ''] = await runDecide(this.#redis, 1, [keyOf(id), this.#now(), this.#planText(), digest, '0']);
+      return readVerdict(reply);
+    } catch (cause) {
+      throw new AccessUnavailable(`Redis did not say where a key stands: ${(cause as Error).message}`);
+    }
+  }
+
   async #flush(): Promise<void> {
     const batch = this.#nextBatch();
     if (batch.length > 0) {
@@ -102,9 +112,13 @@ export class RedisLimiter implements RemoteLimiter {
   #run(groups: readonly Group[]): Promise<string[]> {
     const keys = groups.map(([{ credential }]) => keyOf(credential.id));
     const presented = groups.flatMap(([{ credential }, ...more]) => [credential.digest, String(1 + more.length)]);
+    return runDecide(this.#redis, groups.length, [...keys, this.#now(), this.#planText(), ...presented]);
+  }
+
+  /** Empty for Redis' own clock. */
+  #now(): string {
     const { clock } = this.#options;
-    const now = clock === undefined ? '' : String(clock());
-    return runDecide(this.#redis, groups.length, [...keys, now, this.#planText(), ...presented]);
+    return clock === undefined ? '' : String(clock());
   }
 
   /** The table in the script's form, made anew only when the table is another. */

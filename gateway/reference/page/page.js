@@ -26,7 +26,7 @@ dark.addEventListener('change', followColourScheme);
 followColourScheme();
 
 window.SwaggerUIBundle({
-  url: '/v1/openapi.json',
+  url: document.querySelector('#description').getAttribute('href'),
   dom_id: '#reference',
   deepLinking: true,
   displayRequestDuration: true,

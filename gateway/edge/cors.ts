@@ -1,0 +1,63 @@
+import type { IncomingMessage } from 'node:http';
+
+/** What pages of other origins may do here (CORS, in the Fetch standard). Nothing, unless their origins are named. */
+
+/** Readable without being named: Cache-Control, Content-Language, Content-Length, Content-Type, Expires, Last-Modified. */
+const EXPOSED = [
+  'X-RateLimit-Limit',
+  'X-RateLimit-Remaining',
+  'X-RateLimit-Reset',
+  'RateLimit-Policy',
+  'RateLimit',
+  'Retry-After',
+  'Link',
+  'X-Request-Id',
+  'Deprecation',
+  'Sunset',
+].join(', ');
+
+/** By name: the wildcard does not cover Authorization. */
+const ALLOWED_HEADERS = 'Authorization, Content-Type, Idempotency-Key, X-Request-Id, traceparent, tracestate';
+const ALLOWED_METHODS = 'GET, HEAD, POST';
+/** For so long a browser does not ask again; Chromium takes no more. */
+const MAX_AGE_SECONDS = '7200';
+
+const NONE: readonly string[] = [];
+
+export class Cors {
+  readonly #origins: ReadonlySet<string>;
+
+  /** @param origins as browsers send them, or '*' for any; none switches it off */
+  constructor(origins: readonly string[]) {
+    this.#origins = new Set(origins);
+  }
+
+  /** Headers of every answer to a request from `origin`, as a flat list. Errors carry them too, or no page could read them. */
+  headersFor(origin: string | undefined): readonly string[] {
+    if (this.#origins.size === 0) return NONE;
+    const allowed = this.#allowed(origin);
+    // A cache must not give one origin's answer to another.
+    const vary = allowed === '*' ? NONE : ['Vary', 'Origin'];
+    if (allowed === undefined) return vary;
+    return [...vary, 'Access-Control-Allow-Origin', allowed, 'Access-Control-Expose-Headers', EXPOSED];
+  }
+
+  /** Headers of the answer to a preflight; undefined for any other request, and where its origin is not allowed. */
+  preflightHeaders({ method, headers }: IncomingMessage): readonly string[] | undefined {
+    if (method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) return undefined;
+    if (headers.origin === undefined || this.#allowed(headers.origin) === undefined) return undefined;
+    return [
+      'Access-Control-Allow-Methods',
+      ALLOWED_METHODS,
+      'Access-Control-Allow-Headers',
+      ALLOWED_HEADERS,
+      'Access-Control-Max-Age',
+      MAX_AGE_SECONDS,
+    ];
+  }
+
+  #allowed(origin: string | undefined): string | undefined {
+    if (this.#origins.has('*')) return '*';
+    return origin !== undefined && this.#origins.has(origin) ? origin : undefined;
+  }
+}

@@ -1,0 +1,84 @@
+import { PLAN_NAMES } from '../access/plans.ts';
+import type { Schema } from './document.ts';
+
+/** The shape of GET /limits, which the gateway answers itself. */
+
+export const LIMITS = {
+  name: 'shop',
+  plan: 'free',
+  minute: { limit: 60, remaining: 59, reset: 1795262401, refillPerSecond: 1 },
+  day: { limit: 1_000, remaining: 899, reset: 1795271127, refillPerSecond: 1_000 / 86_400 },
+  ban: null,
+  scope: ['read', 'write'],
+  expiresAt: null,
+};
+
+const count = (description: string, example: number, minimum = 0): Schema => ({
+  description,
+  type: 'integer',
+  minimum,
+  examples: [example],
+});
+
+function objectOf(description: string, properties: Readonly<Record<string, Schema>>, example: unknown): Schema {
+  return {
+    description,
+    type: 'object',
+    properties,
+    required: Object.keys(properties),
+    additionalProperties: false,
+    examples: [example],
+  };
+}
+
+const bucket = (name: 'minute' | 'day'): Schema =>
+  objectOf(
+    `Requests a ${name}.`,
+    {
+      limit: count('How many there are when all are there.', LIMITS[name].limit, 1),
+      remaining: count('How many are left.', LIMITS[name].remaining),
+      reset: count('Unix second at which all are there again.', LIMITS[name].reset),
+      refillPerSecond: {
+        description: 'How many come back each second.',
+        type: 'number',
+        exclusiveMinimum: 0,
+        examples: [LIMITS[name].refillPerSecond],
+      },
+    },
+    LIMITS[name],
+  );
+
+const BAN = { until: 1795262700, retryAfter: 300 };
+
+const ban = objectOf(
+  'The ban that runs.',
+  {
+    until: count('Unix second at which it is over.', BAN.until),
+    retryAfter: count('Seconds after which a request will be admitted.', BAN.retryAfter, 1),
+  },
+  BAN,
+);
+
+export const limitsSchema: Schema = objectOf(
+  'Where a key stands.',
+  {
+    name: { description: 'What the key was called when it was issued.', type: 'string', examples: [LIMITS.name] },
+    plan: { description: 'Its plan.', type: 'string', enum: PLAN_NAMES, examples: [LIMITS.plan] },
+    minute: bucket('minute'),
+    day: bucket('day'),
+    ban: { description: 'The ban that runs, or null.', anyOf: [ban, { type: 'null' }], examples: [null] },
+    scope: {
+      description: 'What the key may do.',
+      type: 'array',
+      items: { type: 'string', enum: ['read', 'write'] },
+      examples: [LIMITS.scope],
+    },
+    expiresAt: {
+      description: 'When the key expires, in UTC, or null.',
+      type: ['string', 'null'],
+      format: 'date-time',
+      examples: ['2027-11-21T12:00:00.000Z'],
+    },
+  },
+  LIMITS,
+);

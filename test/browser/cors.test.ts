@@ -1,0 +1,75 @@
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Page } from 'playwright-core';
+import { expect, test, vi } from 'vitest';
+import { openBrowser } from '../support/browser.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { startStack } from '../support/stack.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const browser = await openBrowser();
+
+/** A page of another origin than the gateway's. */
+async function elsewhere(): Promise<{ page: Page; origin: string }> {
+  const server = http.createServer((_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Shop</title>');
+  });
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  cleanUp(() => server.close());
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const page = await browser.newPage();
+  cleanUp(() => page.close());
+  await page.goto(origin);
+  return { page, origin };
+}
+
+interface Read {
+  readonly status: number;
+  readonly headers: Record<string, string>;
+}
+
+/** What a script of the page reads; the name of the error where the browser keeps the answer from it. */
+function fetchIn(page: Page, url: string, init: object = {}): Promise<Read | string> {
+  return page.evaluate(`
+    fetch(${JSON.stringify(url)}, ${JSON.stringify(init)}).then(
+      ({ status, headers }) => ({ status, headers: Object.fromEntries(headers) }),
+      ({ name }) => name,
+    )`);
+}
+
+const addRex = (key: string) => ({
+  method: 'POST',
+  headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'rex' },
+  body: '{"name":"Rex","categoryId":1}',
+});
+
+test('a page of an origin that is allowed calls, and reads its limits and its refusals', async () => {
+  const { page, origin } = await elsewhere();
+  const stack = await startStack({ CORS_ORIGINS: origin });
+  const key = await stack.issueKey({ minute: 2, day: 100 });
+  const pets = `${stack.gateway}/v1/pets`;
+  const headers = { authorization: `Bearer ${key}` };
+  expect(await fetchIn(page, pets, addRex(key))).toMatchObject({
+    status: 201,
+    headers: { 'x-ratelimit-remaining': '1', 'x-ratelimit-limit': '2', ratelimit: expect.stringContaining('r=1') },
+  });
+  await fetchIn(page, pets, addRex(key));
+  const listed = await fetchIn(page, `${pets}?limit=1`, { headers });
+  expect(listed).toMatchObject({ status: 429, headers: { 'retry-after': expect.stringMatching(/^\d+$/) } });
+  expect(await fetchIn(page, pets)).toMatchObject({ status: 401 });
+  expect(await fetchIn(page, `${stack.gateway}/v1/limits`, { headers })).toMatchObject({ status: 200 });
+});
+
+test('a page of any other origin reads nothing but the description', async () => {
+  const { page } = await elsewhere();
+  for (const environment of [{}, { CORS_ORIGINS: 'https://shop.example' }]) {
+    const stack = await startStack(environment);
+    const key = await stack.issueKey();
+    expect(await fetchIn(page, `${stack.gateway}/v1/pets`)).toBe('TypeError');
+    expect(await fetchIn(page, `${stack.gateway}/v1/pets`, addRex(key))).toBe('TypeError');
+    expect(await fetchIn(page, `${stack.gateway}/v1/openapi.json`)).toMatchObject({ status: 200 });
+    // The preflight was refused: nothing was sent with the key.
+    expect(stack.log.filter(({ keyId }) => keyId !== undefined)).toEqual([]);
+  }
+});

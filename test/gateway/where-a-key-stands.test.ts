@@ -1,0 +1,150 @@
+import { describe, expect, test } from 'vitest';
+import { createApiKey } from '../../gateway/access/credential.ts';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { type Answer, post, send } from '../support/http.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+
+/** GET /v1/limits. */
+
+const { url: redisUrl } = await emptyDatabase();
+
+const limiters: [name: string, environment: Record<string, string>][] = [
+  ['the embedded limiter', {}],
+  ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' }],
+];
+
+const limits = (stack: Stack, key?: string): Promise<Answer> => send(`${stack.gateway}/v1/limits`, { key });
+const spend = (stack: Stack, key: string): Promise<Answer> => send(`${stack.gateway}/v1/pets`, { key });
+const inSeconds = (seconds: number) => Math.floor(Date.now() / 1_000) + seconds;
+
+function expectNear(told: unknown, second: number): void {
+  expect(Math.abs(Number(told) - second)).toBeLessThan(4);
+}
+
+describe.for(limiters)('with %s', ([, environment]) => {
+  test('it tells name, plan, both limits and the end of the key', async () => {
+    const stack = await startStack(environment);
+    const expiresAt = '2099-01-01T00:00:00.000Z';
+    const key = await stack.issueKey({ name: 'shop 7', minute: 600, day: 86_400, expiresAt });
+    await spend(stack, key);
+    const { status, headers, json } = await limits(stack, key);
+    expect(status).toBe(200);
+    expect(json).toEqual({
+      name: 'shop 7',
+      plan: 'free',
+      minute: { limit: 600, remaining: expect.any(Number), reset: expect.any(Number), refillPerSecond: 10 },
+      day: { limit: 86_400, remaining: 86_399, reset: expect.any(Number), refillPerSecond: 1 },
+      ban: null,
+      scope: ['read', 'write'],
+      expiresAt,
+    });
+    expectNear((json as { day: { reset: number } }).day.reset, inSeconds(1));
+    expect(headers).toMatchObject({
+      'content-type': 'application/json',
+      'x-ratelimit-limit': '600',
+      'ratelimit-policy': '"minute";q=600;w=60, "day";q=86400;w=86400',
+    });
+  });
+
+  test('it takes nothing, is no strike, and goes on where the limit is used up', async () => {
+    const stack = await startStack(environment);
+    await stack.admin('PATCH', '/plans/free', { ban_after: 3 });
+    const key = await stack.issueKey({ minute: 1_000, day: 2 });
+    for (let left = 2; left >= 0; left--) {
+      for (let asked = 0; asked < 5; asked++) {
+        const { status, headers, json } = await limits(stack, key);
+        expect([status, (json as { day: { remaining: number } }).day.remaining]).toEqual([200, left]);
+        expect(headers['x-ratelimit-remaining']).toBe(String(left));
+        expect(headers['retry-after']).toBeUndefined();
+      }
+      expect((await spend(stack, key)).status).toBe(left > 0 ? 200 : 429);
+    }
+    expect((await limits(stack, key)).json).toMatchObject({ ban: null, expiresAt: null });
+    await stack.admin('PATCH', '/plans/free', { ban_after: 60 });
+  });
+
+  test('a banned key is told until when', async () => {
+    const stack = await startStack(environment);
+    const key = await stack.issueKey({ minute: 60, day: 1_000 });
+    await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 100 });
+    await expect.poll(async () => (await spend(stack, key)).status).toBe(429);
+    const { status, headers, json } = await limits(stack, key);
+    const { ban } = json as { ban: { until: number; retryAfter: number } };
+    expect([status, headers['retry-after'], headers['x-ratelimit-remaining']]).toEqual([200, undefined, '0']);
+    expectNear(ban.until, inSeconds(100));
+    expectNear(ban.retryAfter, 100);
+    expect(headers['x-ratelimit-reset']).toBe(String(ban.until));
+  });
+
+  test('what is no valid key learns nothing, and its address pays', async () => {
+    const stack = await startStack(environment);
+    const key = await stack.issueKey();
+    const otherSecret = createApiKey(idOf(key)).apiKey;
+    for (const [at, wrong] of [undefined, 'nonsense', createApiKey().apiKey, otherSecret].entries()) {
+      const { status, headers, json } = await limits(stack, wrong);
+      expect([status, json]).toEqual([401, { code: 'unauthorized', message: expect.any(String), status: 401 }]);
+      expect(headers['www-authenticate']).toBe('Bearer');
+      expect(headers['x-ratelimit-remaining']).toBe(String(59 - at));
+    }
+  });
+
+  test('the address pays for a valid key too, and for no more than it has', async () => {
+    const stack = await startStack(environment);
+    const key = await stack.issueKey();
+    const statuses: number[] = [];
+    for (let sent = 0; sent < 70; sent++) statuses.push((await limits(stack, key)).status);
+    expect(statuses.slice(0, 60)).toEqual(Array(60).fill(200));
+    expect(statuses).toContain(429);
+    expect(statuses.filter((status) => status !== 200 && status !== 429)).toEqual([]);
+    expect((await spend(stack, key)).headers['x-ratelimit-remaining']).toBe('59');
+  });
+});
+
+test('the core never sees it, and no decision is counted', async () => {
+  const stack = await startStack({ CORE_URL: 'http://127.0.0.1:1' });
+  const key = await stack.issueKey();
+  const decisions = async () => (await send(`${stack.adminUrl}/metrics`)).text.match(/^gateway_decisions_total.*$/gm);
+  const before = await decisions();
+  const id = 'where-i-stand';
+  const answer = await send(`${stack.gateway}/v1/limits?any=thing`, { key, headers: { 'x-request-id': id } });
+  expect([answer.status, answer.headers['x-request-id']]).toEqual([200, id]);
+  await expect
+    .poll(() => stack.log.find(({ requestId }) => requestId === id))
+    .toMatchObject({
+      operation: 'getLimits',
+      status: 200,
+      plan: 'free',
+      keyId: idOf(key),
+    });
+  expect(stack.log.find(({ requestId }) => requestId === id)).not.toHaveProperty('outcome');
+  expect(await decisions()).toEqual(before);
+});
+
+test('only GET and HEAD are taken, without a body and without a key in the URL', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey();
+  const head = await send(`${stack.gateway}/v1/limits`, { method: 'HEAD', key });
+  expect([head.status, head.text]).toEqual([200, '']);
+  const posted = await post(`${stack.gateway}/v1/limits`, {}, { key });
+  expect([posted.status, posted.headers.allow]).toEqual([405, 'GET, HEAD']);
+  expect((await post(`${stack.gateway}/v1/limits`, {}, { method: 'GET', key })).status).toBe(400);
+  expect((await send(`${stack.gateway}/v1/limits?key=${key}`, { key })).status).toBe(400);
+});
+
+test('without Redis a key that was seen is told where it stands here', async () => {
+  const server = await startRedisServer({ dir: await temporaryFolder() });
+  cleanUp(server.stop);
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '2000' });
+  const key = await stack.issueKey({ name: 'seen', minute: 1_000, day: 10 });
+  const stranger = await stack.issueKey();
+  await spend(stack, key);
+  await limits(stack, key);
+  await server.stop();
+  await expect.poll(async () => (await spend(stack, key)).status).toBe(200);
+  const { status, json } = await limits(stack, key);
+  expect([status, json]).toMatchObject([200, { name: 'seen', plan: 'free', day: { limit: 10, remaining: 8 } }]);
+  expect(await limits(stack, stranger)).toMatchObject({ status: 503, headers: { 'retry-after': '1' } });
+});

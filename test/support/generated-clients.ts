@@ -1,0 +1,145 @@
+import { symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ROOT, startProcess } from './process.ts';
+import { temporaryFolder } from './stack.ts';
+
+/** Clients as other people's generators make them of our description, each in a folder of its own. */
+
+const DESCRIPTION = join(ROOT, 'gateway/reference/openapi.json');
+
+export interface Generator {
+  readonly name: string;
+  /** A module that writes the client into the folder in which it runs. */
+  readonly generate: string;
+  /** A module that uses the client. */
+  readonly use: string;
+}
+
+/** TypeScript 7 has no compiler API; generators that want it get that of TypeScript 5. */
+const WITH_COMPILER = `
+import { registerHooks } from 'node:module';
+registerHooks({
+  resolve: (specifier, context, next) => specifier === 'typescript'
+    ? { url: ${JSON.stringify(`file://${ROOT}/test/examples/typescript-5.ts`)}, shortCircuit: true }
+    : next(specifier, context),
+});`;
+
+const IMPORTS = `
+import { patientFetch } from '${ROOT}/test/examples/patient-fetch.ts';
+import { useStore } from '${ROOT}/test/support/use-store.ts';
+const { STORE_URL = '', API_KEY = '' } = process.env;`;
+
+const OPENAPI_TYPESCRIPT: Generator = {
+  name: 'openapi-typescript',
+  generate: `${WITH_COMPILER}
+import { writeFileSync } from 'node:fs';
+const { default: openapiTypes, astToString } = await import('openapi-typescript');
+writeFileSync('store.d.ts', astToString(await openapiTypes(new URL('file://${DESCRIPTION}'))));`,
+  use: `${IMPORTS}
+import createClient from 'openapi-fetch';
+import type { paths } from './store.d.ts';
+const headers = { authorization: \`Bearer \${API_KEY}\` };
+const store = createClient<paths>({ baseUrl: \`\${STORE_URL}/v1\`, headers, fetch: patientFetch });
+await useStore({
+  create: async (body) => (await store.POST('/pets', { body })).data,
+  get: async (petId) => (await store.GET('/pets/{petId}', { params: { path: { petId } } })).data,
+  list: async () => (await store.GET('/pets', { params: { query: { limit: 100 } } })).data,
+  limits: async () => (await store.GET('/limits')).data,
+});`,
+};
+
+const HEY_API: Generator = {
+  name: '@hey-api/openapi-ts',
+  generate: `${WITH_COMPILER}
+const { createClient } = await import('@hey-api/openapi-ts');
+const output = { path: 'client', importFileExtension: '.ts' };
+await createClient({ input: '${DESCRIPTION}', output, logs: { level: 'silent', file: false } });`,
+  use: `${IMPORTS}
+import { client } from './client/client.gen.ts';
+import { createPet, getLimits, getPet, listPets } from './client/sdk.gen.ts';
+client.setConfig({ baseUrl: \`\${STORE_URL}/v1\`, auth: API_KEY, fetch: patientFetch as typeof fetch });
+await useStore({
+  create: async (body) => (await createPet({ body })).data,
+  get: async (petId) => (await getPet({ path: { petId } })).data,
+  list: async () => (await listPets({ query: { limit: 100 } })).data,
+  limits: async () => (await getLimits()).data,
+});`,
+};
+
+const orval = (client: string, target: string) =>
+  `await orval.generate({ input: '${DESCRIPTION}', output: { target: '${target}', client: '${client}', baseUrl: \`\${process.env.STORE_URL}/v1\` } });`;
+
+const ORVAL_CLIENT = `
+globalThis.fetch = patientFetch as typeof fetch;
+const init = { headers: { authorization: \`Bearer \${API_KEY}\`, 'content-type': 'application/json' } };
+type Any = { readonly status: number; readonly data: unknown };
+function dataOf<A extends Any, S extends A['status']>(answer: A, wanted: S): Extract<A, { status: S }>['data'] {
+  if (answer.status !== wanted) throw new Error(JSON.stringify(answer.data));
+  return answer.data;
+}`;
+
+const ORVAL: Generator = {
+  name: 'orval',
+  generate: `import orval from 'orval';\n${orval('fetch', 'client.ts')}`,
+  use: `${IMPORTS}
+import { createPet, getLimits, getPet, listPets } from './client.ts';
+${ORVAL_CLIENT}
+await useStore({
+  create: async (pet) => dataOf(await createPet(pet, init), 201),
+  get: async (petId) => dataOf(await getPet(petId, init), 200),
+  list: async () => dataOf(await listPets({ limit: 100 }, init), 200),
+  limits: async () => dataOf(await getLimits(init), 200),
+});`,
+};
+
+const ORVAL_ZOD: Generator = {
+  name: 'orval with zod',
+  generate: `import orval from 'orval';\n${orval('fetch', 'client.ts')}\n${orval('zod', 'checks.ts')}`,
+  use: `${IMPORTS}
+import * as checks from './checks.ts';
+import { createPet, getLimits, getPet, listPets } from './client.ts';
+${ORVAL_CLIENT}
+await useStore({
+  create: async (pet) => checks.getPetResponse.parse(dataOf(await createPet(checks.createPetBody.parse(pet), init), 201)),
+  get: async (petId) => checks.getPetResponse.parse(dataOf(await getPet(petId, init), 200)),
+  list: async () => checks.listPetsResponse.parse(dataOf(await listPets({ limit: 100 }, init), 200)),
+  limits: async () => checks.getLimitsResponse.parse(dataOf(await getLimits(init), 200)),
+});`,
+};
+
+export const GENERATORS: readonly Generator[] = [OPENAPI_TYPESCRIPT, HEY_API, ORVAL, ORVAL_ZOD];
+
+/** As strict as generated code is written for. */
+const TSCONFIG = {
+  compilerOptions: {
+    ...{ strict: true, noEmit: true, target: 'es2024', lib: ['es2024', 'dom', 'dom.iterable'], module: 'nodenext' },
+    ...{ allowImportingTsExtensions: true, types: ['node'], skipLibCheck: true },
+  },
+  files: ['use.ts'],
+};
+
+/**
+ * Makes a client, and has the compiler look at how it is used.
+ * @returns how to run what uses it
+ * @throws {Error} with what the generator or the compiler says
+ */
+export async function generated(
+  { generate, use }: Generator,
+  storeUrl: string,
+): Promise<(key: string) => Promise<string>> {
+  const cwd = await temporaryFolder();
+  symlinkSync(join(ROOT, 'node_modules'), join(cwd, 'node_modules'));
+  writeFileSync(join(cwd, 'package.json'), '{"type":"module"}');
+  writeFileSync(join(cwd, 'tsconfig.json'), JSON.stringify(TSCONFIG));
+  writeFileSync(join(cwd, 'generate.mjs'), generate);
+  writeFileSync(join(cwd, 'use.ts'), use);
+  await run(['generate.mjs'], { STORE_URL: storeUrl }, cwd);
+  await run([join(ROOT, 'node_modules/typescript/bin/tsc'), '--project', '.'], {}, cwd);
+  return (key) => run(['use.ts'], { STORE_URL: storeUrl, API_KEY: key }, cwd);
+}
+
+async function run(args: string[], env: NodeJS.ProcessEnv, cwd: string): Promise<string> {
+  const { code, out, err } = await startProcess(process.execPath, args, { ...env, DO_NOT_TRACK: '1' }, { cwd }).ended;
+  if (code !== 0) throw new Error(`${args[0]}: ${out}${err}`);
+  return out;
+}

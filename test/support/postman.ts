@@ -1,0 +1,92 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { ROOT } from './process.ts';
+
+/** A collection as Postman imports our description, and newman, which runs it. Neither brings types. */
+
+const require = createRequire(import.meta.url);
+const { convertV2 } = require('openapi-to-postmanv2') as { convertV2: Convert };
+const newman = require('newman') as { run: RunCollection };
+
+type Convert = (
+  input: { type: 'string'; data: string },
+  options: object,
+  done: (fault: Error | null, result: { result: boolean; reason?: string; output?: { data: Collection }[] }) => void,
+) => void;
+
+type RunCollection = (
+  options: { collection: Collection; envVar: { key: string; value: string }[]; timeoutRequest: number },
+  done: (fault: Error | null, summary: { run: { executions: Execution[] } }) => void,
+) => void;
+
+interface Execution {
+  readonly item: { readonly name: string };
+  readonly response?: { readonly code: number; text(): string };
+}
+
+export interface PostmanRequest {
+  name: string;
+  request: { method: string; header: { key: string }[]; body?: { raw?: string } };
+  event?: object[];
+}
+
+interface Folder {
+  name: string;
+  item: (PostmanRequest | Folder)[];
+}
+
+export interface Collection {
+  item: (PostmanRequest | Folder)[];
+  /** Scripts of all its requests. */
+  event?: object[];
+}
+
+/** The collection, with examples where values are wanted. */
+export function importIntoPostman(): Promise<Collection> {
+  const data = readFileSync(join(ROOT, 'gateway/reference/openapi.json'), 'utf8');
+  const { promise, resolve, reject } = Promise.withResolvers<Collection>();
+  convertV2({ type: 'string', data }, { parametersResolution: 'Example' }, (fault, { reason, output }) => {
+    const collection = output?.[0]?.data;
+    if (collection === undefined) reject(fault ?? new Error(reason));
+    else resolve(collection);
+  });
+  return promise;
+}
+
+/** All requests of a collection, in order. */
+export const requestsOf = (items: readonly (PostmanRequest | Folder)[]): PostmanRequest[] =>
+  items.flatMap((item) => ('request' in item ? [item] : requestsOf(item.item)));
+
+/** Waits as long as it is told, and sends the same request again. */
+const WAIT = `
+if (pm.response.code === 429) {
+  setTimeout(() => {}, 1000 * Number(pm.response.headers.get('Retry-After')));
+  pm.execution.setNextRequest(pm.info.requestId);
+}`;
+
+export interface Ran {
+  readonly name: string;
+  readonly status: number | undefined;
+  readonly text: string | undefined;
+}
+
+/** Runs requests in order. @param storeUrl of the gateway */
+export function runInNewman(requests: readonly PostmanRequest[], storeUrl: string, key: string): Promise<Ran[]> {
+  const { promise, resolve, reject } = Promise.withResolvers<Ran[]>();
+  const event = [{ listen: 'test', script: { type: 'text/javascript', exec: WAIT.split('\n') } }];
+  const auth = { type: 'bearer', bearer: [{ key: 'token', value: key, type: 'string' }] };
+  const variable = [{ key: 'baseUrl', value: `${storeUrl}/v1` }];
+  const info = { name: 'Store', schema: 'https://schema.getpostman.com/json/collection/v2.1.0/collection.json' };
+  const collection = { info, item: [...requests], event, auth, variable };
+  newman.run({ collection, envVar: [], timeoutRequest: 30_000 }, (fault, summary) => {
+    if (fault !== null) reject(fault);
+    else
+      resolve(
+        summary.run.executions.map(({ item, response }) => {
+          return { name: item.name, status: response?.code, text: response?.text() };
+        }),
+      );
+  });
+  return promise;
+}

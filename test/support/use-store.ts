@@ -1,0 +1,37 @@
+/** What every generated client is made to do. */
+
+export interface NewPet {
+  readonly name: string;
+  readonly categoryId: number;
+  readonly status?: 'available' | 'pending' | 'sold';
+}
+
+interface Pet extends NewPet {
+  readonly id: number;
+}
+
+/** A generated client, each call as its generator writes it. */
+export interface Store {
+  create(pet: NewPet): Promise<Pet | undefined>;
+  get(id: number): Promise<Pet | undefined>;
+  list(): Promise<readonly Pet[] | undefined>;
+  limits(): Promise<{ readonly plan: string } | undefined>;
+}
+
+export interface Used {
+  readonly created: Pet | undefined;
+  readonly sold: Pet | undefined;
+  readonly got: Pet | undefined;
+  readonly listed: readonly Pet[] | undefined;
+  readonly plan: string | undefined;
+}
+
+/** Uses all of it, and prints what came of it. */
+export async function useStore(store: Store): Promise<void> {
+  const created = await store.create({ name: 'Spot', categoryId: 1 });
+  const sold = await store.create({ name: 'Cleo 🐕', categoryId: 1, status: 'sold' });
+  const got = await store.get(created?.id ?? 0);
+  const listed = await store.list();
+  const used: Used = { created, sold, got, listed, plan: (await store.limits())?.plan };
+  process.stdout.write(JSON.stringify(used));
+}
