@@ -11,7 +11,7 @@ export function limitHeaders(standing: Standing, draftFields: boolean): string[]
     'X-RateLimit-Limit',
     String(bucket.limit),
     'X-RateLimit-Remaining',
-    String(standing.outcome === 'banned' ? 0 : bucket.tokens),
+    String(standing.outcome === 'admitted' ? bucket.tokens : 0),
     'X-RateLimit-Reset',
     String(resetAt(standing, bucket)),
   ];
@@ -22,13 +22,14 @@ export function limitHeaders(standing: Standing, draftFields: boolean): string[]
 }
 
 /**
- * Seconds after which a request will be admitted, if none comes in between; undefined where this one was. All that
- * refuses is counted in: both buckets, and a ban.
+ * Seconds after which the caller is to come again; undefined where it was admitted. A refused request waits for its place
+ * behind the others that wait; a banned one for the end of the ban, and for a token where there is none by then.
  */
-export function retryAfterSeconds({ outcome, now, buckets, bannedUntil }: Standing): number | undefined {
+export function retryAfterSeconds({ outcome, now, buckets, bannedUntil, retryAt }: Standing): number | undefined {
   if (outcome === 'admitted') return undefined;
   const waits = buckets.map((bucket) => ticksUntilToken(bucket, bucket.limit, bucket.window));
   if (outcome === 'banned') waits.push(bannedUntil - now);
+  else if (retryAt !== undefined) waits.push(retryAt - now);
   return Math.max(1, Math.ceil(Math.max(...waits) / SECOND));
 }
 

@@ -116,7 +116,7 @@ function readVerdict(reply: string): Verdict {
     case 'refused':
     case 'banned': {
       if (!isPlanName(plan)) break;
-      const [minute, minuteTokens, minuteParts, day, dayTokens, dayParts, bannedUntil] = rest;
+      const [minute, minuteTokens, minuteParts, day, dayTokens, dayParts, bannedUntil, retryAt] = rest;
       return {
         outcome: outcome === 'shadowed' ? 'admitted' : outcome,
         plan,
@@ -126,9 +126,10 @@ function readVerdict(reply: string): Verdict {
           bucket('day', DAY, day, dayTokens, dayParts),
         ],
         bannedUntil: Number(bannedUntil),
+        retryAt: Number(retryAt),
         mode: 'shared',
         isShadowed: outcome === 'shadowed',
-        rejected: rest.slice(7).join(' '),
+        rejected: rest.slice(8).join(' '),
       };
     }
     case 'unknown':
