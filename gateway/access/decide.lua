@@ -278,7 +278,6 @@ local function decide(key, digest, count)
   local borne = floor(max(min(ban_after, 10), ban_after * minute_limit / (plan.minute or USUAL_MINUTE)) * 5 / 4)
   local most_a_second = max(1, ceil(borne * 5 / (2 * ban_within)))
   local queue, had_queue = read_queue(waiting, now, shift), waiting and waiting ~= ''
-  if queue then advance(queue, now, window) end
 
   -- Both buckets or neither. In shadow mode a refusal goes through, and counts as what it is: a request that did. On notice
   -- the tokens are kept for those who wait. An early request that is refused can ban: for twice as long as the last time,
@@ -287,6 +286,7 @@ local function decide(key, digest, count)
   for _ = 1, max(count, 1) do
     local outcome, retry_at = 'banned', 0
     local is_there = minute_tokens >= 1 and day_tokens >= 1
+    if queue then advance(queue, now, window) end
     if banned_until > now then
       retry_at = banned_until
     elseif count == 0 then
@@ -324,7 +324,7 @@ local function decide(key, digest, count)
         local seconds, place, every, is_short = seconds_to_wait(queue, now, minute_limit, minute_tokens, minute_parts,
           day_limit, day_tokens, day_parts, on_notice, window)
         retry_at = now + seconds * SECOND
-        join(queue, now, retry_at, place, minute_limit, every, on_notice, is_short)
+        join(queue, now, retry_at, place, min(minute_limit, day_limit), every, on_notice, is_short)
       end
     end
     verdicts[#verdicts + 1] = describe(outcome, plan_name, now, minute_limit, minute_tokens, minute_parts,

@@ -75,7 +75,7 @@ export function decide(record: KeyRecord, state: KeyState, digest: string, plans
   }
   const line = expected?.queue ?? NOBODY;
   const told = placeFor(line, now, facts.limits, levels, patience);
-  const after = join(line, now, told, facts.limits.minute);
+  const after = join(line, now, told, Math.min(facts.limits.minute, facts.limits.day));
   const retryAt = now + told.seconds * SECOND;
   return { verdict: answer(facts, 'refused', levels, bannedUntil, retryAt), state: { ...refused, queue: after } };
 }
