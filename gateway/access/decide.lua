@@ -22,7 +22,7 @@
 
 local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
 local LONGEST_BAN, SERIES, MAX_DOUBLINGS = DAY, DAY, 17
-local LONGEST_NOTICE, SHARES_TO_NOTICE, USUAL_MINUTE = 50 * SECOND, 60, 1000
+local LONGEST_NOTICE, SHARES_TO_NOTICE, USUAL_MINUTE, FEW = 50 * SECOND, 60, 1000, 10
 local MINUTES_KEPT, DAYS_KEPT, LONGEST_MARKS = 61, 36, 4096
 local MAX_LIMIT, HALF, DECIMALS, LATEST = 1000000000, 32768, 1000000000000, 10000000000
 
@@ -141,7 +141,7 @@ local function advance(q, now, window)
 end
 
 local function is_on_notice(q, borne)
-  return q.moments >= min(2, borne) and q.early * SHARES_TO_NOTICE >= borne
+  return q.moments >= (borne < FEW and 1 or 2) and q.early * SHARES_TO_NOTICE >= borne
 end
 
 -- Whether nobody who could send now is left to have sent this request, while others wait.
@@ -275,8 +275,12 @@ local function decide(key, digest, count)
 
   -- Who waits? A key with a minute limit of its own bears early requests in proportion.
   local window = floor(ban_within * SECOND * 5 / 6)
-  local borne = floor(max(min(ban_after, 10), ban_after * minute_limit / (plan.minute or USUAL_MINUTE)) * 5 / 4)
-  local most_a_second = max(1, ceil(borne * 5 / (2 * ban_within)))
+  local borne = floor(max(min(ban_after, FEW), ban_after * minute_limit / (plan.minute or USUAL_MINUTE)))
+  local most_a_second = borne
+  if borne >= FEW then
+    borne = floor(borne * 5 / 4)
+    most_a_second = ceil(borne * 5 / (2 * ban_within))
+  end
   local queue, had_queue = read_queue(waiting, now, shift), waiting and waiting ~= ''
 
   -- Both buckets or neither. In shadow mode a refusal goes through, and counts as what it is: a request that did. On notice

@@ -18,7 +18,7 @@ interface KnownKey {
   readonly state: KeyState | undefined;
 }
 
-/** A local refusal is no strike: an outage must not ban anybody. */
+/** An outage must not ban anybody. */
 const withoutBans = (mode: PlanMode): PlanTable =>
   Object.fromEntries(
     PLAN_NAMES.map((name) => [name, { ban_after: MAX_LIMIT, ban_within_seconds: 1, ban_seconds: 1, mode }]),

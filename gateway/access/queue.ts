@@ -56,6 +56,8 @@ export const NOBODY: Queue = {
 
 const LONGEST_NOTICE = 50 * SECOND;
 const SHARES_TO_NOTICE = 60;
+/** Fewer early requests than these are taken at their word: they count however close they come, and nothing is added. */
+const FEW = 10;
 /** Stands for the minute limit of a plan that has none: its `ban_after` is for each 1,000 requests a minute. */
 const USUAL_MINUTE = 1_000;
 
@@ -74,13 +76,12 @@ export function patienceOf(
   planMinute: number | undefined,
 ): Patience {
   const { minute, ban_after, ban_within_seconds } = limits;
+  const window = Math.floor((ban_within_seconds * SECOND * 5) / 6);
   const inProportion = (ban_after * minute) / (planMinute ?? USUAL_MINUTE);
-  const borne = Math.floor((Math.max(Math.min(ban_after, 10), inProportion) * 5) / 4);
-  return {
-    window: Math.floor((ban_within_seconds * SECOND * 5) / 6),
-    borne,
-    mostASecond: Math.max(1, Math.ceil((borne * 5) / (2 * ban_within_seconds))),
-  };
+  const most = Math.floor(Math.max(Math.min(ban_after, FEW), inProportion));
+  if (most < FEW) return { window, borne: most, mostASecond: most };
+  const borne = Math.floor((most * 5) / 4);
+  return { window, borne, mostASecond: Math.ceil((borne * 5) / (2 * ban_within_seconds)) };
 }
 
 /** The queue as it is at `now`; undefined once it is forgotten. What was kept by a clock since set back is `shift` ticks earlier. */
@@ -98,7 +99,7 @@ export function advance(kept: Queue | undefined, now: number, shift: number, { w
 }
 
 export const isOnNotice = ({ moments, early }: Queue, { borne }: Patience): boolean =>
-  moments >= Math.min(2, borne) && early * SHARES_TO_NOTICE >= borne;
+  moments >= (borne < FEW ? 1 : 2) && early * SHARES_TO_NOTICE >= borne;
 
 /** Whether nobody is left who could send now, while others wait. */
 export const isUnexpected = ({ free, due, waiting, grouped }: Queue): boolean =>
