@@ -85,13 +85,13 @@ test('decisions are counted by outcome and plan, refusals by the limit that they
     'malformed none shared 1',
     'refused_day business shared 1',
     'refused_minute enterprise shared 2',
-    'refused_minute free shared 2',
+    'refused_minute free shared 3',
     'unknown none shared 1',
   ]);
   const metrics = await scrape(stack.adminUrl);
   expect(metrics.sum('gateway_bans_active')).toBe(1);
   // All but the malformed key, and the ban that was remembered.
-  expect(metrics.sum('gateway_redis_batch_size_sum')).toBe(12);
+  expect(metrics.sum('gateway_redis_batch_size_sum')).toBe(13);
   expect(metrics.sum('gateway_redis_call_duration_seconds_count')).toBe(metrics.sum('gateway_redis_batch_size_count'));
   await redis.flushdb();
 });
