@@ -130,6 +130,16 @@ local function write_queue(q)
     q.group_at, q.forget_at, q.since, q.moment, q.moments, q.early, q.recent) or ''
 end
 
+-- How early requests are judged: ticks for which they are remembered, how many are borne in that time, and how many count in
+-- a second. A key with a minute limit of its own bears them in proportion.
+local function patience_of(plan, minute_limit)
+  local window = floor(plan.ban_within * SECOND * 5 / 6)
+  local most = floor(max(min(plan.ban_after, FEW), plan.ban_after * minute_limit / (plan.minute or USUAL_MINUTE)))
+  if most < FEW then return window, most, most end
+  local borne = floor(most * 5 / 4)
+  return window, borne, ceil(borne * 5 / (2 * plan.ban_within))
+end
+
 -- Who was told to come by now is due; early requests of a window that is over are forgotten.
 local function advance(q, now, window)
   if q.waiting > 0 and now >= q.first then
@@ -273,15 +283,8 @@ local function decide(key, digest, count)
     banned_until = max(banned_until - shift, 0)
   end
 
-  -- Who waits? A key with a minute limit of its own bears early requests in proportion.
-  local window = floor(ban_within * SECOND * 5 / 6)
-  local borne = floor(max(min(ban_after, FEW), ban_after * minute_limit / (plan.minute or USUAL_MINUTE)))
-  local most_a_second = borne
-  if borne >= FEW then
-    borne = floor(borne * 5 / 4)
-    most_a_second = ceil(borne * 5 / (2 * ban_within))
-  end
   local queue, had_queue = read_queue(waiting, now, shift), waiting and waiting ~= ''
+  local window, borne, most_a_second
 
   -- Both buckets or neither. In shadow mode a refusal goes through, and counts as what it is: a request that did. On notice
   -- the tokens are kept for those who wait. An early request that is refused can ban: for twice as long as the last time,
@@ -290,7 +293,10 @@ local function decide(key, digest, count)
   for _ = 1, max(count, 1) do
     local outcome, retry_at = 'banned', 0
     local is_there = minute_tokens >= 1 and day_tokens >= 1
-    if queue then advance(queue, now, window) end
+    if queue then
+      if not borne then window, borne, most_a_second = patience_of(plan, minute_limit) end
+      advance(queue, now, window)
+    end
     if banned_until > now then
       retry_at = banned_until
     elseif count == 0 then
