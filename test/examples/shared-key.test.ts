@@ -45,6 +45,7 @@ type Send = (key: string) => Promise<number>;
 
 test.for<[string, Send]>(Object.entries(clients))(
   '%s: ten workers on one key are served and never banned',
+  { timeout: 60_000 },
   async ([, client]) => {
     const key = await stack.issueKey();
     const spent = await Promise.all(
@@ -63,5 +64,4 @@ test.for<[string, Send]>(Object.entries(clients))(
     expect(told.filter(({ outcome }) => outcome === 'banned')).toEqual([]);
     expect(told.filter(({ status }) => status === 429).length).toBeGreaterThan(WORKERS);
   },
-  60_000,
 );
