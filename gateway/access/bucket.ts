@@ -26,6 +26,14 @@ export function ticksUntilToken(level: Level, limit: number, window: number): nu
   return level.tokens >= 1 ? 0 : Math.ceil(((1 - level.tokens) * window - level.parts) / limit);
 }
 
+/** Ticks until the bucket holds as many tokens, or is full. */
+export function ticksUntil(wanted: number, level: Level, limit: number, window: number): number {
+  const missing = Math.min(wanted, limit) - level.tokens;
+  if (missing <= 0) return 0;
+  const [ticks, rest] = multiplyDivide(window, missing, limit);
+  return ticks + Math.ceil((rest - level.parts) / limit);
+}
+
 /** Ticks until one token more than now is there; 0 when the bucket is full. */
 export function ticksUntilNextToken(level: Level, limit: number, window: number): number {
   return level.tokens >= limit ? 0 : Math.ceil((window - level.parts) / limit);

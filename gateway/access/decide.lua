@@ -6,13 +6,14 @@
 -- ARGV[1]           Unix time in microseconds, or '' for the server's own clock
 -- ARGV[2]           plan table, a line a plan, each begun by a line feed: name minute day ban_after ban_within_seconds ban_seconds mode ('-' = none)
 -- ARGV[1 + 2 * i]   SHA-256, in hex, of the secret that is presented
--- ARGV[2 + 2 * i]   by how many requests; 0 to be told where the key stands, with one verdict, nothing taken and nothing written
+-- ARGV[2 + 2 * i]   by how many requests; 0 only looks: one verdict of where the key stands, nothing taken, nothing written
 --
 -- reply             a verdict for every request, in the order of the keys, each a text of words with a space between, because
 --                   one text costs both sides less than the same as a list:
 --   unknown | disabled | expired | misconfigured | unreadable
 --   admitted | shadowed | refused | banned, plan, now in microseconds, minute limit, tokens, parts, day limit, tokens, parts,
---     banned_until in microseconds, end of the credential in microseconds (0 = none), names of override fields that hold no limit
+--     banned_until in microseconds, retry_at in microseconds (0 when admitted), end of the credential in microseconds (0 = none),
+--     names of override fields that hold no limit
 --
 -- In the hash, times are decimal Unix seconds and levels decimal tokens, as a person would write them. In here they are
 -- integers: microseconds, and whole tokens with parts, a part being 1/window of a token. Nothing rounds (bucket.ts says
@@ -21,12 +22,13 @@
 -- refused, for want of memory or replicas or on a replica, the script does not start.
 
 local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
-local JITTER, LONGEST_BAN, SERIES, MAX_DOUBLINGS = SECOND, DAY, DAY, 17
+local LONGEST_BAN, SERIES, MAX_DOUBLINGS = DAY, DAY, 17
+local LONGEST_NOTICE, SHARES_TO_NOTICE, USUAL_MINUTE, FEW = 50 * SECOND, 60, 1000, 10
 local MINUTES_KEPT, DAYS_KEPT, LONGEST_MARKS = 61, 36, 4096
 local MAX_LIMIT, HALF, DECIMALS, LATEST = 1000000000, 32768, 1000000000000, 10000000000
 
 local call, pcall = redis.call, redis.pcall
-local floor, max, min = math.floor, math.max, math.min
+local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
 local find, match, sub, format, tonumber = string.find, string.match, string.sub, string.format, tonumber
 
 -- Numbers come from people: plain digits, 1 to 10^9, or nil. tonumber alone takes nan, inf, 0x3C and 6e1.
@@ -99,6 +101,111 @@ local function refill(text, limit, window, elapsed)
   return tokens, parts
 end
 
+-- Ticks until the bucket holds `wanted` tokens, or is full.
+local function ticks_until(wanted, limit, window, tokens, parts)
+  local missing = min(wanted, limit) - tokens
+  if missing <= 0 then return 0 end
+  -- window * missing / limit, in two halves as above.
+  local high = window * floor(missing / HALF)
+  local rest = (high % limit) * HALF + window * (missing % HALF)
+  return floor(high / limit) * HALF + floor(rest / limit) + ceil((rest % limit - parts) / limit)
+end
+
+-- The queue of a key (queue.ts says what it is for, and what its numbers are): thirteen whole numbers. Nil when there is
+-- none, it cannot be read, or it is old enough to be forgotten.
+local QUEUE = '^' .. string.rep('(%d+) ', 12) .. '(%d+)$'
+local function read_queue(text, now, shift)
+  if not text or #text < 25 or #text > 208 then return nil end
+  local free, due, waiting, first, every, grouped, group_at, forget_at, since, moment, moments, early, recent =
+    match(text, QUEUE)
+  if not free or tonumber(forget_at) - shift <= now then return nil end
+  return { free = tonumber(free), due = tonumber(due), waiting = tonumber(waiting),
+    first = max(tonumber(first) - shift, 0), every = max(tonumber(every), 1), grouped = tonumber(grouped),
+    group_at = max(tonumber(group_at) - shift, 0), forget_at = tonumber(forget_at) - shift,
+    since = max(tonumber(since) - shift, 0), moment = max(tonumber(moment) - shift, 0), moments = tonumber(moments),
+    early = tonumber(early), recent = tonumber(recent) }
+end
+
+local function write_queue(q)
+  return q and format('%d %d %d %d %d %d %d %d %d %d %d %d %d', q.free, q.due, q.waiting, q.first, q.every, q.grouped,
+    q.group_at, q.forget_at, q.since, q.moment, q.moments, q.early, q.recent) or ''
+end
+
+-- How early requests are judged: ticks for which they are remembered, how many are borne in that time, and how many count in
+-- a second. A key with a minute limit of its own bears them in proportion.
+local function patience_of(plan, minute_limit)
+  local window = floor(plan.ban_within * SECOND * 5 / 6)
+  local most = floor(max(min(plan.ban_after, FEW), plan.ban_after * minute_limit / (plan.minute or USUAL_MINUTE)))
+  if most < FEW then return window, most, most end
+  local borne = floor(most * 5 / 4)
+  return window, borne, ceil(borne * 5 / (2 * plan.ban_within))
+end
+
+-- Who was told to come by now is due; early requests of a window that is over are forgotten.
+local function advance(q, now, window)
+  if q.waiting > 0 and now >= q.first then
+    local more = min(q.waiting, floor((now - q.first) / q.every) + 1)
+    q.due, q.waiting, q.first = q.due + more, q.waiting - more, q.first + more * q.every
+  end
+  if q.grouped > 0 and now >= q.group_at then q.due, q.grouped = q.due + q.grouped, 0 end
+  if q.moments > 0 and now >= q.since + window then q.moments, q.early = 0, 0 end
+end
+
+local function is_on_notice(q, borne)
+  return q.moments >= (borne < FEW and 1 or 2) and q.early * SHARES_TO_NOTICE >= borne
+end
+
+-- Whether nobody who could send now is left to have sent this request, while others wait.
+local function is_early(q, now, is_there, borne, most_a_second)
+  if q.due > 0 and (is_there or q.free == 0) then q.due = q.due - 1 return false end
+  if q.free > 0 then q.free = q.free - 1 return false end
+  if q.waiting + q.grouped == 0 then return false end
+  local was_on_notice = is_on_notice(q, borne)
+  if q.moments == 0 then q.since = now end
+  if q.moments == 0 or now >= q.moment + SECOND then q.moment, q.moments, q.recent = now, q.moments + 1, 0 end
+  if q.recent < most_a_second then q.recent, q.early = q.recent + 1, q.early + 1 end
+  if not was_on_notice and is_on_notice(q, borne) then q.since = now end
+  return true
+end
+
+-- Until when those who are refused on notice are told to wait, and whether the group that waits is to come much earlier.
+local function hold_until(q, now, window)
+  local ends = min(q.since + window, now + LONGEST_NOTICE)
+  local is_short = q.grouped > 0 and 2 * (q.group_at - now) < ends - now
+  return (q.grouped == 0 or is_short) and ends or q.group_at, is_short
+end
+
+-- Seconds that a request is told to wait: for its place behind all who wait; on notice, until the notice ends.
+local function seconds_to_wait(q, now, minute_limit, minute_tokens, minute_parts, day_limit, day_tokens, day_parts,
+    on_notice, window)
+  local place = q and q.due + q.waiting + q.grouped + 1 or 1
+  local wanted = min(place, minute_limit)
+  local minute_wait = ticks_until(wanted, minute_limit, MINUTE, minute_tokens, minute_parts)
+  local day_wait = ticks_until(wanted, day_limit, DAY, day_tokens, day_parts)
+  local every = max(1, day_wait > minute_wait and floor(DAY / day_limit) or floor(MINUTE / minute_limit))
+  local wait, is_short, held = max(minute_wait, day_wait), false, nil
+  if on_notice then
+    held, is_short = hold_until(q, now, window)
+    wait = max(wait, held - now)
+  end
+  return max(1, ceil(wait / SECOND)), place, every, is_short
+end
+
+-- Puts one more into the queue, who was told to come at `at`.
+local function join(q, now, at, place, most, every, on_notice, is_short)
+  if is_short then q.due, q.grouped = q.due + q.grouped, 0 end
+  local is_behind = q.waiting > 0 and q.every == every and at > q.first + q.waiting * every
+  if on_notice or place > most or is_behind then
+    q.group_at = q.grouped == 0 and at or min(q.group_at, at)
+    q.grouped = q.grouped + 1
+  else
+    if q.waiting > 0 and q.every ~= every then q.due, q.waiting = q.due + q.waiting, 0 end
+    q.first = q.waiting == 0 and at or max(0, min(q.first, at - q.waiting * every))
+    q.every, q.waiting = every, q.waiting + 1
+  end
+  q.forget_at = max(q.forget_at, now + 2 * max(at - now, MINUTE))
+end
+
 -- Read on first use and kept for the rest of the batch. A name is one word: one with spaces or line feeds could be made up
 -- to read as lines of the table, or of the reply.
 local plans = {}
@@ -128,9 +235,9 @@ local function old_secret_end(key, digest)
 end
 
 local function describe(outcome, plan, now, minute_limit, minute_tokens, minute_parts, day_limit, day_tokens, day_parts,
-    banned_until, ends_at, rejected)
-  return format('%s %s %d %d %d %d %d %d %d %d %d%s', outcome, plan, now, minute_limit, minute_tokens, minute_parts,
-    day_limit, day_tokens, day_parts, banned_until, ends_at, rejected)
+    banned_until, retry_at, ends_at, rejected)
+  return format('%s %s %d %d %d %d %d %d %d %d %d %d%s', outcome, plan, now, minute_limit, minute_tokens, minute_parts,
+    day_limit, day_tokens, day_parts, banned_until, retry_at, ends_at, rejected)
 end
 
 local verdicts = {}
@@ -139,15 +246,15 @@ local verdicts = {}
 -- for nothing. All in one function, for a table of what the key has would cost a third more.
 local function decide(key, digest, count)
   local fields = pcall('HMGET', key, 'secret', 'disabled', 'expires_at', 'plan', 'minute', 'day',
-    'as_of', 'minute_left', 'day_left', 'patience_left', 'banned_until', 'admitted', 'refused')
+    'as_of', 'minute_left', 'day_left', 'waiting', 'banned_until', 'admitted', 'refused')
   if fields.err then return 'unreadable' end
-  local secret, disabled, expires_at, plan_name, own_minute, own_day, as_of, minute_left, day_left, patience_left,
+  local secret, disabled, expires_at, plan_name, own_minute, own_day, as_of, minute_left, day_left, waiting,
     banned_until, admitted, refused = unpack(fields)
 
+  -- A clock that was set back takes what is kept in its times along, so that nothing lasts longer for it.
   as_of = read_time(as_of)
-  local last = as_of
-  if as_of and as_of > clock + JITTER then as_of = clock end
-  local now = as_of and as_of > clock and as_of or clock
+  local last, now, shift = as_of, clock, 0
+  if as_of and as_of > clock then as_of, shift = clock, as_of - clock end
 
   -- Who is it?
   if not secret then return call('EXISTS', key) == 1 and 'unreadable' or 'unknown' end
@@ -175,45 +282,74 @@ local function decide(key, digest, count)
   local minute_tokens, minute_parts = refill(minute_left, minute_limit, MINUTE, elapsed)
   local day_tokens, day_parts = refill(day_left, day_limit, DAY, elapsed)
   banned_until = read_time(banned_until) or 0
-  -- Patience counts whole seconds, the unit in which it is set; who was never refused has all of it.
-  local seconds = as_of and floor(now / SECOND) - floor(as_of / SECOND) or ban_within
-  local patience, patience_parts = refill(patience_left, ban_after, ban_within, seconds)
-
-  if count == 0 then
-    verdicts[#verdicts + 1] = describe(banned_until > now and 'banned' or 'admitted', plan_name, now, minute_limit,
-      minute_tokens, minute_parts, day_limit, day_tokens, day_parts, banned_until, rejected)
-    return
+  if shift > 0 and banned_until > 0 and (read_time(call('HGET', key, 'ban_reason_until')) or 0) ~= banned_until then
+    banned_until = max(banned_until - shift, 0)
   end
 
-  -- Both buckets or neither. In shadow mode a refusal goes through, and counts as what it is: a request that did. Any other
-  -- is a strike, and the last one bans: for twice as long as the last time, if that is over for less than a day.
+  local queue, had_queue = read_queue(waiting, now, shift), waiting and waiting ~= ''
+  local window, borne, most_a_second
+
+  -- Both buckets or neither. In shadow mode a refusal goes through, and counts as what it is: a request that did. On notice
+  -- the tokens are kept for those who wait. An early request that is refused can ban: for twice as long as the last time,
+  -- if that is over for less than a day.
   local more_admitted, more_refused, more_shadowed, bans = 0, 0, 0, nil
-  for _ = 1, count do
-    local outcome = 'banned'
+  for _ = 1, max(count, 1) do
+    local outcome, retry_at = 'banned', 0
+    local is_there = minute_tokens >= 1 and day_tokens >= 1
+    if queue then
+      if not borne then window, borne, most_a_second = patience_of(plan, minute_limit) end
+      advance(queue, now, window)
+    end
     if banned_until > now then
-      -- It changes nothing.
-    elseif minute_tokens >= 1 and day_tokens >= 1 then
-      outcome, more_admitted = 'admitted', more_admitted + 1
-      minute_tokens, day_tokens = minute_tokens - 1, day_tokens - 1
+      retry_at = banned_until
+    elseif count == 0 then
+      local on_notice = queue and is_on_notice(queue, borne) or false
+      local is_held = on_notice and queue.free + queue.due == 0 and queue.waiting + queue.grouped > 0
+      outcome = (is_there and not is_held or plan.is_shadow) and 'admitted' or 'refused'
+      if outcome == 'refused' then
+        retry_at = now + SECOND * seconds_to_wait(queue, now, minute_limit, minute_tokens, minute_parts, day_limit,
+          day_tokens, day_parts, on_notice, window)
+      end
     elseif plan.is_shadow then
-      outcome, more_admitted, more_shadowed = 'shadowed', more_admitted + 1, more_shadowed + 1
-    else
-      more_refused = more_refused + 1
-      patience = max(patience - 1, 0)
-      if patience >= 1 then
-        outcome = 'refused'
+      outcome, more_admitted = is_there and 'admitted' or 'shadowed', more_admitted + 1
+      if is_there then
+        minute_tokens, day_tokens = minute_tokens - 1, day_tokens - 1
       else
+        more_shadowed = more_shadowed + 1
+      end
+    else
+      local early = queue and is_early(queue, now, is_there, borne, most_a_second)
+      local on_notice = queue and is_on_notice(queue, borne) or false
+      if is_there and not (early and on_notice) then
+        outcome, more_admitted = 'admitted', more_admitted + 1
+        minute_tokens, day_tokens = minute_tokens - 1, day_tokens - 1
+        if queue then queue.free = queue.free + 1 end
+      elseif early and on_notice and queue.early >= borne then
+        more_refused = more_refused + 1
         local in_series = banned_until > 0 and now < banned_until + SERIES
         bans = in_series and read_count(call('HGET', key, 'bans')) + 1 or 1
         banned_until = now + min(plan.ban_seconds * SECOND * 2 ^ min(bans - 1, MAX_DOUBLINGS), LONGEST_BAN)
+        retry_at, queue = banned_until, nil
+      else
+        outcome, more_refused = 'refused', more_refused + 1
+        queue = queue or { free = 0, due = 0, waiting = 0, first = 0, every = 1, grouped = 0, group_at = 0, forget_at = 0,
+          since = 0, moment = 0, moments = 0, early = 0, recent = 0 }
+        local seconds, place, every, is_short = seconds_to_wait(queue, now, minute_limit, minute_tokens, minute_parts,
+          day_limit, day_tokens, day_parts, on_notice, window)
+        retry_at = now + seconds * SECOND
+        join(queue, now, retry_at, place, min(minute_limit, day_limit), every, on_notice, is_short)
       end
     end
     verdicts[#verdicts + 1] = describe(outcome, plan_name, now, minute_limit, minute_tokens, minute_parts,
-      day_limit, day_tokens, day_parts, banned_until, ends_at, rejected)
+      day_limit, day_tokens, day_parts, banned_until, retry_at, ends_at, rejected)
   end
 
   -- What has changed?
-  if more_admitted + more_refused == 0 then return end
+  if count == 0 then return end
+  if more_admitted + more_refused == 0 then
+    if shift > 0 then call('HSET', key, 'as_of', write_time(now), 'banned_until', write_time(banned_until)) end
+    return
+  end
   local changes = { 'as_of', write_time(now), 'minute_left', write_level(minute_tokens, minute_parts, MINUTE),
     'day_left', write_level(day_tokens, day_parts, DAY) }
   if more_admitted > 0 then add(changes, 'admitted', format('%d', read_count(admitted) + more_admitted)) end
@@ -221,13 +357,9 @@ local function decide(key, digest, count)
   if more_shadowed > 0 then
     add(changes, 'shadowed', format('%d', read_count(call('HGET', key, 'shadowed')) + more_shadowed))
   end
-  if patience_left or more_refused > 0 then
-    add(changes, 'patience_left', write_level(patience, patience_parts, ban_within))
-  end
-  if bans then
-    add(changes, 'banned_until', write_time(banned_until))
-    add(changes, 'bans', format('%d', bans))
-  end
+  if queue or had_queue then add(changes, 'waiting', write_queue(queue)) end
+  if bans or shift > 0 and banned_until > 0 then add(changes, 'banned_until', write_time(banned_until)) end
+  if bans then add(changes, 'bans', format('%d', bans)) end
   note_use(key, changes, last, now, admitted, refused)
   call('HSET', key, unpack(changes))
 end

@@ -1,20 +1,38 @@
-import { full, type Level, refill } from './bucket.ts';
-import { endOf, type KeyRecord, type KeyState, type Patience } from './keys.ts';
+import { type Level, refill } from './bucket.ts';
+import { endOf, type KeyRecord, type KeyState } from './keys.ts';
 import type { Limits, Plan, PlanTable } from './plans.ts';
+import {
+  advance,
+  expect,
+  isOnNotice,
+  isUnexpected,
+  join,
+  NOBODY,
+  type Patience,
+  patienceOf,
+  placeFor,
+  type Queue,
+} from './queue.ts';
 import { marked } from './usage.ts';
-import { type BucketState, DAY, type Decision, MINUTE, SECOND, type Unauthorized, type Verdict } from './verdict.ts';
+import {
+  type BucketState,
+  DAY,
+  type Decision,
+  MINUTE,
+  SECOND,
+  type Unauthorized,
+  type Undecided,
+  type Verdict,
+} from './verdict.ts';
 
 /**
  * The rules of decide.lua for one request, as a pure function: the embedded limiter lives by it, and a property test holds
  * the two together. Read them side by side; they keep the same order and the same names.
  */
 
-/** A clock that is ahead by no more than this has jittered; one further ahead was wrong, and is not waited for. */
-const JITTER = SECOND;
 const LONGEST_BAN = DAY;
 const SERIES = DAY;
 const MAX_DOUBLINGS = 17;
-const DECIMALS = 1e12;
 
 export interface Decided {
   readonly verdict: Verdict;
@@ -23,53 +41,125 @@ export interface Decided {
 }
 
 export function decide(record: KeyRecord, state: KeyState, digest: string, plans: PlanTable, clock: number): Decided {
-  const { asOf, now } = timesOf(state, clock);
+  const facts = open(record, state, digest, plans, clock);
+  if ('verdict' in facts) return facts;
+  const { plan, now, shift, levels, bannedUntil, queue, patience } = facts;
+  if (bannedUntil > now) {
+    const verdict = answer(facts, 'banned', levels, bannedUntil, bannedUntil);
+    return shift > 0 ? { verdict, state: { ...state, asOf: now, bannedUntil } } : { verdict };
+  }
+
+  const counted = { ...state, asOf: now, bannedUntil, usage: marked(state, now) };
+  const isThere = hasToken(levels);
+  const left = isThere ? { minute: take(levels.minute), day: take(levels.day) } : levels;
+  if (plan.mode === 'shadow') {
+    const shadowed = state.shadowed + (isThere ? 0 : 1);
+    const verdict = answer(facts, 'admitted', left, bannedUntil, 0, !isThere);
+    return { verdict, state: { ...counted, ...left, queue, shadowed, admitted: state.admitted + 1 } };
+  }
+
+  const expected = queue && expect(queue, now, isThere, patience);
+  const early = expected?.early ?? false;
+  const onNotice = expected !== undefined && isOnNotice(expected.queue, patience);
+  if (isThere && !(early && onNotice)) {
+    const after = expected && { ...expected.queue, free: expected.queue.free + 1 };
+    const admitted = { ...counted, ...left, queue: after, admitted: state.admitted + 1 };
+    return { verdict: answer(facts, 'admitted', left, bannedUntil, 0), state: admitted };
+  }
+
+  const refused = { ...counted, ...levels, refused: state.refused + 1 };
+  if (expected !== undefined && early && onNotice && expected.queue.early >= patience.borne) {
+    const ban = nextBan({ bannedUntil, bans: state.bans }, facts.limits, now);
+    const verdict = answer(facts, 'banned', levels, ban.bannedUntil, ban.bannedUntil);
+    return { verdict, state: { ...refused, ...ban, queue: undefined } };
+  }
+  const line = expected?.queue ?? NOBODY;
+  const told = placeFor(line, now, facts.limits, levels, patience);
+  const after = join(line, now, told, Math.min(facts.limits.minute, facts.limits.day));
+  const retryAt = now + told.seconds * SECOND;
+  return { verdict: answer(facts, 'refused', levels, bannedUntil, retryAt), state: { ...refused, queue: after } };
+}
+
+/** What the next request would be told. Nothing is taken, and nothing is counted. */
+export function peek(record: KeyRecord, state: KeyState, digest: string, plans: PlanTable, clock: number): Verdict {
+  const facts = open(record, state, digest, plans, clock);
+  if ('verdict' in facts) return facts.verdict;
+  const { plan, now, levels, bannedUntil, queue, patience } = facts;
+  if (bannedUntil > now) return answer(facts, 'banned', levels, bannedUntil, bannedUntil);
+  const isHeld = queue !== undefined && isUnexpected(queue) && isOnNotice(queue, patience);
+  if (plan.mode === 'shadow' || (hasToken(levels) && !isHeld)) return answer(facts, 'admitted', levels, bannedUntil, 0);
+  const { seconds } = placeFor(queue ?? NOBODY, now, facts.limits, levels, patience);
+  return answer(facts, 'refused', levels, bannedUntil, now + seconds * SECOND);
+}
+
+/** All that a decision goes by. */
+interface Facts {
+  readonly record: KeyRecord;
+  readonly digest: string;
+  readonly plan: Plan;
+  readonly limits: AllLimits;
+  readonly now: number;
+  /** By how much the clock was set back since the last decision. */
+  readonly shift: number;
+  readonly levels: Levels;
+  readonly bannedUntil: number;
+  readonly queue: Queue | undefined;
+  readonly patience: Patience;
+}
+
+function open(
+  record: KeyRecord,
+  state: KeyState,
+  digest: string,
+  plans: PlanTable,
+  now: number,
+): Facts | { verdict: Unauthorized | Undecided } {
   const reason = unauthorized(record, digest, now);
   if (reason !== undefined) return { verdict: { outcome: 'unauthorized', reason } };
-
-  const limits = limitsOf(record, plans[record.plan]);
+  const plan = plans[record.plan];
+  const limits = limitsOf(record, plan);
   if (limits === undefined) return { verdict: { outcome: 'undecided', reason: 'misconfigured' } };
-
-  const levels = levelsOf(state, limits, asOf, now);
-  const answer = (
-    outcome: Decision['outcome'],
-    { minute, day }: Levels,
-    bannedUntil: number,
-    isShadowed = false,
-  ): Decision => ({
-    outcome,
-    plan: record.plan,
+  const shift = Math.max((state.asOf ?? now) - now, 0);
+  const patience = patienceOf(limits, plan.minute);
+  return {
+    record,
+    digest,
+    plan,
+    limits,
     now,
-    buckets: bucketsOf(limits, { minute, day }),
-    bannedUntil,
-    endsAt: endsAt(record, digest),
-    mode: 'shared',
-    isShadowed,
-    rejected: '',
-  });
-  if (state.bannedUntil > now) return { verdict: answer('banned', levels, state.bannedUntil) };
-
-  const counted = { ...state, asOf: now, usage: marked(state, now) };
-  if (levels.minute.tokens >= 1 && levels.day.tokens >= 1) {
-    const left = { minute: take(levels.minute), day: take(levels.day) };
-    const patience = state.patience && refillPatience(state.patience, limits, asOf, now);
-    const admitted = { ...counted, ...left, patience, admitted: state.admitted + 1 };
-    return { verdict: answer('admitted', left, state.bannedUntil), state: admitted };
-  }
-
-  if (plans[record.plan].mode === 'shadow') {
-    const patience = state.patience && refillPatience(state.patience, limits, asOf, now);
-    const through = { admitted: state.admitted + 1, shadowed: state.shadowed + 1 };
-    const verdict = answer('admitted', levels, state.bannedUntil, true);
-    return { verdict, state: { ...counted, ...levels, ...through, patience } };
-  }
-
-  const patience = strike(refillPatience(state.patience, limits, asOf, now));
-  const refused = { ...counted, ...levels, patience, refused: state.refused + 1 };
-  if (patience.tokens >= 1) return { verdict: answer('refused', levels, state.bannedUntil), state: refused };
-  const banned = { ...refused, ...nextBan(state, limits, now) };
-  return { verdict: answer('banned', levels, banned.bannedUntil), state: banned };
+    shift,
+    levels: levelsOf(state, limits, now),
+    bannedUntil: banEnd(state, shift),
+    queue: advance(state.queue, now, shift, patience),
+    patience,
+  };
 }
+
+/** A ban lasts no longer because the clock was set back; one that an operator set lasts until the time that was set. */
+function banEnd({ bannedUntil, banReason }: KeyState, shift: number): number {
+  if (shift === 0 || bannedUntil === 0 || banReason?.until === bannedUntil) return bannedUntil;
+  return Math.max(bannedUntil - shift, 0);
+}
+
+const answer = (
+  { record, digest, limits, now }: Facts,
+  outcome: Decision['outcome'],
+  levels: Levels,
+  bannedUntil: number,
+  retryAt: number,
+  isShadowed = false,
+): Decision => ({
+  outcome,
+  plan: record.plan,
+  now,
+  buckets: bucketsOf(limits, levels),
+  bannedUntil,
+  retryAt,
+  endsAt: endsAt(record, digest),
+  mode: 'shared',
+  isShadowed,
+  rejected: '',
+});
 
 /**
  * Both buckets of a key as a decision would find them, for people to look at: nothing is taken. Undefined for a key that
@@ -82,13 +172,7 @@ export function look(
   clock: number,
 ): readonly [minute: BucketState, day: BucketState] | undefined {
   const limits = limitsOf(record, plan);
-  const { asOf, now } = timesOf(state, clock);
-  return limits && bucketsOf(limits, levelsOf(state, limits, asOf, now));
-}
-
-export function timesOf(state: KeyState, clock: number): { asOf: number | undefined; now: number } {
-  const asOf = state.asOf !== undefined && state.asOf > clock + JITTER ? clock : state.asOf;
-  return { asOf, now: Math.max(clock, asOf ?? 0) };
+  return limits && bucketsOf(limits, levelsOf(state, limits, clock));
 }
 
 interface Levels {
@@ -96,8 +180,9 @@ interface Levels {
   readonly day: Level;
 }
 
-function levelsOf(state: KeyState, limits: AllLimits, asOf: number | undefined, now: number): Levels {
-  const elapsed = asOf === undefined ? DAY : now - asOf;
+/** After a clock that was set back no time has passed. */
+function levelsOf(state: KeyState, limits: AllLimits, now: number): Levels {
+  const elapsed = state.asOf === undefined ? DAY : Math.max(now - state.asOf, 0);
   return {
     minute: refill(state.minute, limits.minute, MINUTE, elapsed),
     day: refill(state.day, limits.day, DAY, elapsed),
@@ -114,7 +199,11 @@ function limitsOf(record: Pick<KeyRecord, 'minute' | 'day'>, plan: Plan): AllLim
 }
 
 /** Each ban within a day of the last one's end is twice as long. */
-function nextBan(state: KeyState, limits: AllLimits, now: number): Pick<KeyState, 'bans' | 'bannedUntil'> {
+function nextBan(
+  state: Pick<KeyState, 'bans' | 'bannedUntil'>,
+  limits: AllLimits,
+  now: number,
+): Pick<KeyState, 'bans' | 'bannedUntil'> {
   const bans = state.bannedUntil > 0 && now < state.bannedUntil + SERIES ? state.bans + 1 : 1;
   const length = limits.ban_seconds * SECOND * 2 ** Math.min(bans - 1, MAX_DOUBLINGS);
   return { bans, bannedUntil: now + Math.min(length, LONGEST_BAN) };
@@ -152,24 +241,4 @@ const bucket = (name: BucketState['name'], limit: number, window: number, level:
 
 const take = ({ tokens, parts }: Level): Level => ({ tokens: tokens - 1, parts });
 
-const strike = ({ tokens, window, parts }: Patience): Patience => ({ tokens: Math.max(tokens - 1, 0), window, parts });
-
-/** Patience counts whole seconds, the unit in which it is set. */
-function refillPatience(
-  patience: Patience | undefined,
-  limits: AllLimits,
-  asOf: number | undefined,
-  now: number,
-): Patience {
-  const window = limits.ban_within_seconds;
-  if (patience === undefined) return { ...full(limits.ban_after), window };
-  const seconds = asOf === undefined ? window : Math.floor(now / SECOND) - Math.floor(asOf / SECOND);
-  return { ...refill(rescale(patience, window), limits.ban_after, window, seconds), window };
-}
-
-/** A level read in another window keeps its decimal value, with the twelve digits that decide.lua stores. */
-function rescale({ tokens, parts, window: old }: Patience, window: number): Level {
-  if (old === window) return { tokens, parts };
-  const decimals = Math.floor((parts / old) * DECIMALS + 0.5);
-  return { tokens, parts: Math.floor((decimals / DECIMALS) * window + 0.5) };
-}
+const hasToken = ({ minute, day }: Levels): boolean => minute.tokens >= 1 && day.tokens >= 1;

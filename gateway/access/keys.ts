@@ -1,5 +1,6 @@
 import type { Level } from './bucket.ts';
 import type { PlanName } from './plans.ts';
+import type { Queue } from './queue.ts';
 import { UNUSED, type Usage } from './usage.ts';
 
 /** What is known of an API key. Times are Unix time in microseconds. */
@@ -28,17 +29,12 @@ export function endOf(
   return expiresAt !== undefined && expiresAt <= now ? 'expired' : undefined;
 }
 
-/** How many more refusals are borne. Its window, in seconds, is set by people and can change under it. */
-export interface Patience extends Level {
-  readonly window: number;
-}
-
 /** What decisions leave behind of a key. */
 export interface KeyState {
   readonly minute: Level;
   readonly day: Level;
-  /** Undefined for a key that was never refused: it has all of it. */
-  readonly patience: Patience | undefined;
+  /** Undefined where nobody was refused lately. */
+  readonly queue: Queue | undefined;
   /** When the levels above were true; undefined for a key that was never decided on, whose buckets are all full. */
   readonly asOf: number | undefined;
   readonly bannedUntil: number;
@@ -62,7 +58,7 @@ export interface BanReason {
 export const FRESH: KeyState = {
   minute: { tokens: 0, parts: 0 },
   day: { tokens: 0, parts: 0 },
-  patience: undefined,
+  queue: undefined,
   asOf: undefined,
   bannedUntil: 0,
   bans: 0,
@@ -88,6 +84,6 @@ export interface KeyEntry extends KeyState {
  */
 export interface KeyChange {
   readonly record?: Partial<KeyRecord>;
-  /** A ban to begin, or 'lift' for its end: with the strikes that led to it forgotten, lest the next one ban at once. */
+  /** A ban to begin, or 'lift' for its end: the early requests that led to it are forgotten, lest the next one ban at once. */
   readonly ban?: BanReason | 'lift';
 }

@@ -1,8 +1,7 @@
 import type { Level } from './bucket.ts';
 import type { Credential } from './credential.ts';
-import { decide, look } from './decide.ts';
+import { decide, look, peek } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from './keys.ts';
-import { peek } from './peek.ts';
 import { MAX_LIMIT, PLAN_NAMES, type PlanMode, type PlanTable } from './plans.ts';
 import { RecentlyUsed } from './recently-used.ts';
 import { UNUSED } from './usage.ts';
@@ -51,7 +50,7 @@ export interface ToldKey {
   readonly secrets: readonly { readonly digest: string; readonly age: number; readonly endsAt: number }[];
 }
 
-/** A local refusal is no strike: an outage must not ban anybody. */
+/** An outage must not ban anybody. */
 const withoutBans = (mode: PlanMode): PlanTable =>
   Object.fromEntries(
     PLAN_NAMES.map((name) => [name, { ban_after: MAX_LIMIT, ban_within_seconds: 1, ban_seconds: 1, mode }]),

@@ -14,7 +14,10 @@ export type PlanField = (typeof PLAN_FIELDS)[number];
 export const PLAN_MODES = ['enforce', 'shadow'] as const;
 export type PlanMode = (typeof PLAN_MODES)[number];
 
-/** Requests per minute and per day; and after how many refusals within how many seconds a key is banned for how long. */
+/**
+ * Requests per minute and per day; and after how many early requests, sent before Retry-After said, within how many seconds
+ * a key is banned for how long (queue.ts).
+ */
 export type Limits = { readonly [field in PlanField]?: number };
 export type Plan = Limits & { readonly mode?: PlanMode };
 export type PlanTable = { readonly [plan in PlanName]: Plan };

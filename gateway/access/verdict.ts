@@ -20,6 +20,8 @@ export interface Standing {
   readonly buckets: readonly BucketState[];
   /** End of the running ban; of no meaning unless banned. */
   readonly bannedUntil: number;
+  /** When a refused request is told to come again; undefined where nobody queues, as for an address. */
+  readonly retryAt?: number | undefined;
 }
 
 /** The decision about a request whose key is known. */

@@ -36,7 +36,7 @@ export const setBan: AdminOperation = async ({ parts, params, request, response 
   return { status: 200, body: await describe(parts, await findKey(parts, id)) };
 };
 
-/** Lifts a ban, with the strikes that led to it. A gateway that remembers it lets go of it within a second. */
+/** Lifts a ban, with the early requests that led to it. A gateway that remembers it lets go of it within a second. */
 export const liftBan: AdminOperation = async ({ parts, params }) => {
   const { id } = await findKey(parts, params[0]);
   await apply(parts, id, () => ({ ban: 'lift' }));

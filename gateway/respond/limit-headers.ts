@@ -28,13 +28,14 @@ export function standingHeaders(standing: Standing, draftFields: boolean): strin
 }
 
 /**
- * Seconds after which a request will be admitted, if none comes in between; undefined where this one was. All that
- * refuses is counted in: both buckets, and a ban.
+ * Seconds after which the caller is to come again; undefined where it was admitted. A refused request waits for its place
+ * behind the others that wait; a banned one for the end of the ban, and for a token where there is none by then.
  */
-export function retryAfterSeconds({ outcome, now, buckets, bannedUntil }: Standing): number | undefined {
+export function retryAfterSeconds({ outcome, now, buckets, bannedUntil, retryAt }: Standing): number | undefined {
   if (outcome === 'admitted') return undefined;
   const waits = buckets.map((bucket) => ticksUntilToken(bucket, bucket.limit, bucket.window));
   if (outcome === 'banned') waits.push(bannedUntil - now);
+  else if (retryAt !== undefined) waits.push(retryAt - now);
   return Math.max(1, Math.ceil(Math.max(...waits) / SECOND));
 }
 
@@ -47,7 +48,7 @@ function describedBucket({ outcome, buckets }: Standing): BucketState {
 }
 
 const remainingOf = ({ outcome }: Standing, { tokens }: BucketState): number =>
-  outcome === 'banned' ? 0 : Math.max(0, tokens);
+  outcome === 'admitted' ? Math.max(0, tokens) : 0;
 
 /** The Unix second at which the bucket is full again, or the ban over. */
 const resetAt = (standing: Standing, bucket: BucketState): number =>

@@ -86,7 +86,7 @@ test('what is seldom meant is noted before it is done', async () => {
     ctl('plans', 'set', 'enterprise', '--ban-after', '1'),
   ]);
   expect(less.err).toContain('Note: the day allows 999 requests, fewer than the 1000 of a single minute.');
-  expect(strict.err).toContain('Note: a client that waits for Retry-After can be banned too');
+  expect(strict.err).toContain('Note: clients that share a key can be banned though they wait for Retry-After');
 });
 
 test('shadow mode is shown before it is set, and in the table after that', async () => {

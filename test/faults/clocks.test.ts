@@ -40,6 +40,7 @@ test('gateways whose clocks are two hours apart decide as one, with Redis and wi
   const { server, redis, coreUrl } = await setUp();
   const settings = { CORE_URL: coreUrl, REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' };
   await redis.hset('gateway:plans', {
+    'free.minute': String(LIMITS.minute),
     'free.ban_after': '8',
     'free.ban_within_seconds': '1000000',
     'free.ban_seconds': '100',
@@ -55,7 +56,7 @@ test('gateways whose clocks are two hours apart decide as one, with Redis and wi
     );
   const shared = await createKey(redis, LIMITS);
   const answers: Answered[] = [];
-  for (let sent = 0; sent < LIMITS.day + 12; sent++)
+  for (let sent = 0; sent < LIMITS.day + 13; sent++)
     answers.push(await ask(gateways[sent % gateways.length]?.url ?? '', shared.apiKey));
   const admitted = answers.slice(0, LIMITS.day);
   expect(admitted.map((answer) => header(answer, 'x-ratelimit-remaining'))).toEqual(
@@ -64,11 +65,11 @@ test('gateways whose clocks are two hours apart decide as one, with Redis and wi
   for (const [at, answer] of admitted.entries()) expectReset(answer, ((at + 1) * DAY_S) / LIMITS.day);
   const refused = answers.slice(LIMITS.day);
   expect(refused.map(({ json }) => (json as { code?: string }).code)).toEqual([
-    ...Array(7).fill('rate_limit_exceeded'),
+    ...Array(8).fill('rate_limit_exceeded'),
     ...Array(5).fill('key_banned'),
   ]);
-  for (const answer of refused.slice(0, 7)) expectReset(answer, DAY_S);
-  for (const answer of refused.slice(7)) expectReset(answer, 100);
+  for (const answer of refused.slice(0, 8)) expectReset(answer, DAY_S);
+  for (const answer of refused.slice(8)) expectReset(answer, 100);
 
   const own = await Promise.all(gateways.map(() => createKey(redis, LIMITS)));
   for (const [at, { url }] of gateways.entries()) await ask(url, own[at]?.apiKey ?? '');

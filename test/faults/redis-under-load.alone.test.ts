@@ -81,10 +81,10 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     expect(codesOf(tight)).toEqual(new Set(['none', 'rate_limit_exceeded']));
   });
 
-  test('strikes and bans nobody for a local refusal', () => {
+  test('bans nobody for a local refusal', () => {
     expect(tight.filter(({ status }) => status === 429).length).toBeGreaterThan(BAN_AFTER);
     expect(tightHash).not.toHaveProperty('refused');
-    expect(tightHash).not.toHaveProperty('patience_left');
+    expect(tightHash).not.toHaveProperty('waiting');
     expect(tightHash).not.toHaveProperty('banned_until');
   });
 

@@ -59,7 +59,7 @@ test('state that is half there, or not what it should be, costs one capacity at 
     {
       minute_left: 'nan',
       day_left: '-5',
-      patience_left: 'inf',
+      waiting: '1 2 3',
       as_of: 'yesterday',
       banned_until: 'never',
       bans: 'x',

@@ -14,7 +14,7 @@ async function bannedKey() {
   };
   const limiter = rememberBans(counted, () => under.now);
   const credential = await under.createKey();
-  for (let sent = 0; sent < 7; sent++) await limiter.decide(credential);
+  for (let sent = 0; sent < 8; sent++) await limiter.decide(credential);
   asked = 0;
   return { under, limiter, credential, asked: () => asked };
 }

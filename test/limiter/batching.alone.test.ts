@@ -71,8 +71,7 @@ test('a banned key that keeps hammering costs one script call a second', async (
     .poll(async () => ((await stack.admin('GET', '/plans')).json as { free: object }).free)
     .toMatchObject({ minute: 1, ban_after: 1 });
   const key = await stack.issueKey();
-  await send(`${stack.gateway}/v1/pets`, { key });
-  await send(`${stack.gateway}/v1/pets`, { key });
+  for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   await redis.config('RESETSTAT');
   const started = performance.now();
   let sent = 0;

@@ -53,11 +53,12 @@ describe.for(limiters)('%s', ([, open]) => {
     expect((await decision(under, credential)).buckets.map(({ tokens }) => tokens)).toEqual([1, 0]);
   });
 
-  test('bans at exactly the refusal that empties patience, and writes nothing while the ban runs', async () => {
+  test('bans at exactly the early request that is one too many, and writes nothing while the ban runs', async () => {
     const under = await open();
     under.setPlan('free', { minute: 1, ban_after: 3, ban_within_seconds: 60, ban_seconds: 10 });
     const credential = await under.createKey();
-    expect(await burst(under, credential, 3)).toBe('admitted×1 refused×2');
+    // The one that was served may send again: that is not early.
+    expect(await burst(under, credential, 4)).toBe('admitted×1 refused×3');
     const ban = await decision(under, credential);
     expect([ban.outcome, ban.bannedUntil - under.now]).toEqual(['banned', 10 * SECOND]);
     const before = await under.keys.get(credential.id);
@@ -72,7 +73,7 @@ describe.for(limiters)('%s', ([, open]) => {
     const credential = await under.createKey();
     const lengths: number[] = [];
     for (let round = 0; round < 4; round++) {
-      expect((await decision(under, credential)).outcome).toBe('admitted');
+      expect(await burst(under, credential, 2)).toBe('admitted×1 refused×1');
       const ban = await decision(under, credential);
       lengths.push((ban.bannedUntil - under.now) / SECOND);
       under.now = ban.bannedUntil - 1;
@@ -81,40 +82,50 @@ describe.for(limiters)('%s', ([, open]) => {
     }
     expect(lengths).toEqual([30_000, 60_000, 86_400, 86_400]);
     under.now += 2 * DAY;
-    await decision(under, credential);
+    await burst(under, credential, 2);
     expect((await decision(under, credential)).bannedUntil - under.now).toBe(30_000 * SECOND);
   });
 
-  test('patience comes back with time', async () => {
+  test('early requests are forgotten after five sixths of ban_within_seconds', async () => {
     const under = await open();
-    under.setPlan('free', { minute: 1, ban_after: 3, ban_within_seconds: 3, ban_seconds: 10 });
+    under.setPlan('free', { minute: 1, ban_after: 3, ban_within_seconds: 6 });
     const credential = await under.createKey({ minute: 1, day: 1 });
-    await decision(under, credential);
-    for (let refusal = 0; refusal < 20; refusal++) {
-      expect((await decision(under, credential)).outcome).toBe('refused');
-      under.now += SECOND;
-    }
+    expect(await burst(under, credential, 4)).toBe('admitted×1 refused×3');
+    under.now += 5 * SECOND;
+    expect(await burst(under, credential, 2)).toBe('refused×2');
   });
 
-  test('who was never refused has all the patience of the plan as it is now', async () => {
+  test('a limit of early requests of the plan as it is now goes for a key that was refused before', async () => {
     const under = await open();
     under.setPlan('free', { ban_after: 1 });
     const credential = await under.createKey({ minute: 1, day: 1 });
-    expect(await burst(under, credential, 1)).toBe('admitted×1');
+    expect(await burst(under, credential, 2)).toBe('admitted×1 refused×1');
     under.setPlan('free', { ban_after: 4 });
     expect(await burst(under, credential, 4)).toBe('refused×3 banned×1');
   });
 
-  test('patience that is left, down to its fraction, survives a change of its window', async () => {
+  test('a key with a minute limit of its own bears early requests in proportion', async () => {
     const under = await open();
-    under.setPlan('free', { ban_after: 3, ban_within_seconds: 10 });
-    const credential = await under.createKey({ minute: 1, day: 1 });
-    expect(await burst(under, credential, 3)).toBe('admitted×1 refused×2');
-    under.now += 5 * SECOND;
+    under.setPlan('free', { minute: 2, ban_after: 2 });
+    const credential = await under.createKey({ minute: 6 });
+    expect(await burst(under, credential, 13)).toBe('admitted×6 refused×6 banned×1');
+  });
+
+  test('on notice tokens are kept for those who wait', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 60, ban_after: 9 });
+    const credential = await under.createKey();
+    expect(await burst(under, credential, 62)).toBe('admitted×60 refused×2');
+    under.now += 500_000;
     expect(await burst(under, credential, 1)).toBe('refused×1');
-    under.setPlan('free', { ban_within_seconds: 20 });
-    under.now += 4 * SECOND;
-    expect(await burst(under, credential, 2)).toBe('refused×1 banned×1');
+    under.now += 400_000;
+    expect((await decision(under, credential)).outcome).toBe('refused');
+    // The first that waits comes when it was told; the next one comes early and finds no token.
+    under.now += 2_000_000;
+    expect(await burst(under, credential, 4)).toBe('admitted×2 refused×2');
+    under.now += 1_500_000;
+    const early = await decision(under, credential);
+    expect([early.outcome, early.buckets[0]?.tokens]).toEqual(['refused', 2]);
   });
 
   test('a wrong secret opens nothing and touches neither buckets nor ban', async () => {
@@ -123,7 +134,8 @@ describe.for(limiters)('%s', ([, open]) => {
     const credential = await under.createKey();
     const wrong = credentialOf(credential.id, '0'.repeat(64));
     expect(await burst(under, wrong, 20)).toBe('unauthorized×20');
-    expect(await burst(under, credential, 2)).toBe('admitted×1 banned×1');
+    expect(await burst(under, credential, 2)).toBe('admitted×1 refused×1');
+    expect(await burst(under, credential, 1)).toBe('banned×1');
     expect(await burst(under, wrong, 1)).toBe('unauthorized×1');
   });
 
@@ -199,6 +211,49 @@ describe.for(limiters)('%s', ([, open]) => {
     expect(['admitted×2 refused×8', 'refused×10']).toContain(atOnce);
     under.now += 30 * SECOND;
     expect(await burst(under, credential, 1)).toBe('admitted×1');
+  });
+
+  test.for([
+    [HOUR, 'an hour'],
+    [30 * DAY, '30 days'],
+    [300_000, '0.3 s'],
+  ] as const)('a ban lasts no longer than it is long, by a clock that is set back by $1', async ([step]) => {
+    const under = await open();
+    under.setPlan('free', { minute: 1, ban_after: 2, ban_seconds: 4 });
+    const credential = await under.createKey();
+    await burst(under, credential, 3);
+    expect((await decision(under, credential)).outcome).toBe('banned');
+    under.now -= step;
+    const ban = await decision(under, credential);
+    expect([ban.outcome, ban.bannedUntil - under.now]).toEqual(['banned', 4 * SECOND]);
+    under.now += 2 * SECOND;
+    expect((await decision(under, credential)).bannedUntil - under.now).toBe(2 * SECOND);
+    under.now += 2 * SECOND;
+    expect((await decision(under, credential)).outcome).toBe('refused');
+    under.now -= step;
+    expect((await decision(under, credential)).outcome).toBe('refused');
+  });
+
+  test('a ban that an operator set lasts until the time that was set, whatever the clock does', async () => {
+    const under = await open();
+    const credential = await under.createKey();
+    await decision(under, credential);
+    const until = under.now + 2 * HOUR;
+    await under.keys.change(credential.id, () => ({ ban: { text: 'scrapes', until } }));
+    under.now -= HOUR;
+    for (let asked = 0; asked < 2; asked++) expect((await decision(under, credential)).bannedUntil).toBe(until);
+  });
+
+  test('who waits is let in as told by a clock that was set back in between and was seen to be', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 60 });
+    const credential = await under.createKey();
+    expect(await burst(under, credential, 62)).toBe('admitted×60 refused×2');
+    under.now -= 950_000;
+    expect(await burst(under, credential, 1)).toBe('refused×1');
+    under.now += SECOND;
+    expect(await burst(under, credential, 1)).toBe('admitted×1');
+    expect((await under.keys.get(credential.id))?.bannedUntil).toBe(0);
   });
 
   test('Retry-After is enough, and a second less is not', async () => {

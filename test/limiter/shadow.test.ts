@@ -25,7 +25,7 @@ describe.for([
   ['the embedded limiter', memoryUnderTest],
   ['decide.lua', () => redisUnderTest(url)],
 ] as const)('%s', ([, open]) => {
-  test('in shadow mode what would be refused goes through, is counted, and is no strike', async () => {
+  test('in shadow mode what would be refused goes through, is counted, and is nothing early', async () => {
     const under = await open();
     under.setPlan('free', { minute: 2, ban_after: 2, mode: 'shadow' });
     const credential = await under.createKey();
@@ -36,15 +36,15 @@ describe.for([
     ]);
     expect(await under.keys.get(credential.id)).toMatchObject({ admitted: 6, refused: 0, shadowed: 4, bannedUntil: 0 });
     under.setPlan('free', { mode: 'enforce' });
-    expect(await askTimes(under, credential, 2)).toEqual(['refused 0/998', 'banned 0/998']);
-    expect(await under.keys.get(credential.id)).toMatchObject({ admitted: 6, refused: 2, shadowed: 4 });
+    expect(await askTimes(under, credential, 3)).toEqual([...Array(2).fill('refused 0/998'), 'banned 0/998']);
+    expect(await under.keys.get(credential.id)).toMatchObject({ admitted: 6, refused: 3, shadowed: 4 });
   });
 
   test('a ban that runs goes on when its plan is put into shadow mode, and none follows it', async () => {
     const under = await open();
     under.setPlan('free', { minute: 1, ban_after: 1, ban_seconds: 60 });
     const credential = await under.createKey();
-    expect(await askTimes(under, credential, 2)).toEqual(['admitted 0/999', 'banned 0/999']);
+    expect(await askTimes(under, credential, 3)).toEqual(['admitted 0/999', 'refused 0/999', 'banned 0/999']);
     under.setPlan('free', { mode: 'shadow' });
     expect(await ask(under, credential)).toBe('banned 0/999');
     under.now += 61 * SECOND;

@@ -62,8 +62,8 @@ test('decisions are counted by outcome and plan, refusals by the limit that they
   };
   await times(3, await stack.issueKey({ plan: 'enterprise', minute: 1, day: 1_000_000 }));
   await times(3, await stack.issueKey({ plan: 'business', minute: 1_000_000, day: 2 }));
-  // The third refusal bans.
-  await times(5, await stack.issueKey({ plan: 'free', minute: 1, day: 1_000_000 }));
+  // The third request that comes early bans.
+  await times(6, await stack.issueKey({ plan: 'free', minute: 1, day: 1_000_000 }));
   const gone = await stack.issueKey();
   await stack.admin('DELETE', `/keys/${idOf(gone)}`);
   await times(1, gone);
@@ -86,13 +86,13 @@ test('decisions are counted by outcome and plan, refusals by the limit that they
     'disabled none shared 1',
     'refused_day business shared 1',
     'refused_minute enterprise shared 2',
-    'refused_minute free shared 2',
+    'refused_minute free shared 3',
     'unknown none shared 1',
   ]);
   const metrics = await scrape(stack.adminUrl);
   expect(metrics.sum('gateway_bans_active')).toBe(1);
-  // All but the ban that was remembered.
-  expect(metrics.sum('gateway_redis_batch_size_sum')).toBe(12);
+  // All but the malformed key, and the ban that was remembered.
+  expect(metrics.sum('gateway_redis_batch_size_sum')).toBe(13);
   expect(metrics.sum('gateway_redis_call_duration_seconds_count')).toBe(metrics.sum('gateway_redis_batch_size_count'));
   await redis.flushdb();
 });

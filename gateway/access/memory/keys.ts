@@ -176,8 +176,8 @@ export class FileKeys implements KeyStore {
 
 const placeOf = ({ id, record: { createdAt } }: KeyEntry): Place => ({ createdAt: createdAt / SECOND, id });
 
-/** A lifted ban takes the strikes and the series with it: whoever is let in again begins anew. */
+/** A lifted ban takes the early requests and the series with it: whoever is let in again begins anew. */
 function withBan(state: KeyState, ban: BanReason | 'lift'): KeyState {
   if (ban !== 'lift') return { ...state, bannedUntil: ban.until, banReason: ban };
-  return { ...state, bannedUntil: 0, bans: 0, patience: undefined, banReason: undefined };
+  return { ...state, bannedUntil: 0, bans: 0, queue: undefined, banReason: undefined };
 }

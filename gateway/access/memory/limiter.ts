@@ -1,9 +1,8 @@
 import { type Clock, systemClock } from '../clock.ts';
 import type { Credential } from '../credential.ts';
-import { decide } from '../decide.ts';
+import { decide, peek } from '../decide.ts';
 import { FRESH, type KeyState } from '../keys.ts';
 import type { Limiter } from '../limiter.ts';
-import { peek } from '../peek.ts';
 import type { PlanTable } from '../plans.ts';
 import type { Verdict } from '../verdict.ts';
 import type { FileKeys } from './keys.ts';

@@ -55,14 +55,14 @@ function toText(member: keyof KeyRecord, value: KeyRecord[keyof KeyRecord]): str
 export const recordFields = (hash: Readonly<Record<string, string>>): Fields =>
   Object.fromEntries(Object.values(RECORD).map((field) => [field, hash[field]]));
 
-/** A lifted ban takes the strikes and the series with it: whoever is let in again begins anew. */
+/** A lifted ban takes the early requests and the series with it: whoever is let in again begins anew. */
 export function banFields(ban: KeyChange['ban']): Fields {
   if (ban === undefined) return {};
   if (ban !== 'lift') {
     const until = toSeconds(ban.until);
     return { banned_until: until, ban_reason: ban.text, ban_reason_until: until };
   }
-  const gone = ['banned_until', 'bans', 'patience_left', 'ban_reason', 'ban_reason_until'];
+  const gone = ['banned_until', 'bans', 'waiting', 'ban_reason', 'ban_reason_until'];
   return Object.fromEntries(gone.map((field) => [field, undefined]));
 }
 
@@ -91,13 +91,13 @@ export function toEntry(id: string, hash: Record<string, string>): KeyEntry {
   return { id, isReadable, record, ...toState(hash) };
 }
 
-/** What decisions left behind, read as decide.lua reads it. Patience is left out: people have no use for it. */
+/** What decisions left behind, read as decide.lua reads it. The queue is left out: people have no use for it. */
 function toState(hash: Record<string, string>): KeyState {
   const banReasonUntil = fromSeconds(hash.ban_reason_until);
   return {
     minute: toLevel(hash.minute_left, MINUTE),
     day: toLevel(hash.day_left, DAY),
-    patience: undefined,
+    queue: undefined,
     asOf: fromSeconds(hash.as_of),
     bannedUntil: fromSeconds(hash.banned_until) ?? 0,
     bans: toCount(hash.bans),

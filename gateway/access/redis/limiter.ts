@@ -155,7 +155,7 @@ function readVerdict(reply: string): Verdict {
     case 'refused':
     case 'banned': {
       if (!isPlanName(plan)) break;
-      const [minute, minuteTokens, minuteParts, day, dayTokens, dayParts, bannedUntil, endsAt] = rest;
+      const [minute, minuteTokens, minuteParts, day, dayTokens, dayParts, bannedUntil, retryAt, endsAt] = rest;
       return {
         outcome: outcome === 'shadowed' ? 'admitted' : outcome,
         plan,
@@ -165,10 +165,11 @@ function readVerdict(reply: string): Verdict {
           bucket('day', DAY, day, dayTokens, dayParts),
         ],
         bannedUntil: Number(bannedUntil),
+        retryAt: Number(retryAt),
         endsAt: Number(endsAt),
         mode: 'shared',
         isShadowed: outcome === 'shadowed',
-        rejected: rest.slice(8).join(' '),
+        rejected: rest.slice(9).join(' '),
       };
     }
     case 'unknown':

@@ -20,7 +20,7 @@ export function addBanCommands(program: Command, session: Session): void {
 
   bans
     .command('lift')
-    .description('end a ban and forget the strikes; the key is let in within a second')
+    .description('end a ban and forget what led to it; the key is let in within a second')
     .argument('<id>', ID)
     .action(async (id: string) => showKey(session, (await session.call('DELETE', `${pathOf(id)}/ban`)) as KeyView));
 

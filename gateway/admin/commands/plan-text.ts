@@ -46,15 +46,17 @@ export function describeHistory(history: readonly HistoryEntry[]): string {
 }
 
 /** What is allowed and yet seldom meant. */
-export function warningsOf({ minute, day, ban_after, ban_within_seconds, mode }: Plan): string[] {
+export function warningsOf({ minute, day, ban_after, mode }: Plan): string[] {
   const warnings: string[] = [];
   if (mode === 'shadow')
     warnings.push('in shadow mode the limits of the plan refuse nothing; they are counted and logged.');
   if (minute !== undefined && day !== undefined && day < minute)
     warnings.push(`the day allows ${day} requests, fewer than the ${minute} of a single minute.`);
-  if (ban_after !== undefined && ban_within_seconds !== undefined && ban_after < Math.max(2, ban_within_seconds))
+  // Without a minute limit of the plan, ban_after is for each 1,000 requests a minute of a key's own.
+  const most = minute ?? 1_000;
+  if (ban_after !== undefined && ban_after < most)
     warnings.push(
-      'a client that waits for Retry-After can be banned too, unless ban_after is at least ban_within_seconds.',
+      `clients that share a key can be banned though they wait for Retry-After, unless ban_after is at least ${most}.`,
     );
   return warnings;
 }

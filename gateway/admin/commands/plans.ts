@@ -12,7 +12,7 @@ const FIELDS = [...PLAN_FIELDS, 'mode'] as const;
 const HELP = {
   minute: 'requests a minute',
   day: 'requests a day',
-  ban_after: 'refusals after which a key is banned ...',
+  ban_after: 'early requests, sent before Retry-After said, after which a key is banned ...',
   ban_within_seconds: '... when they come within so many seconds',
   ban_seconds: 'length of the first ban; each further one within a day is twice as long',
 };

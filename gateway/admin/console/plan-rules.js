@@ -5,7 +5,7 @@ export const PLANS = ['free', 'pro', 'business', 'enterprise'];
 export const PLAN_FIELDS = [
   { name: 'minute', label: 'Requests a minute' },
   { name: 'day', label: 'Requests a day' },
-  { name: 'ban_after', label: 'Ban after refusals' },
+  { name: 'ban_after', label: 'Ban after early requests' },
   { name: 'ban_within_seconds', label: 'within seconds' },
   { name: 'ban_seconds', label: 'Ban for seconds' },
   // Where none is said, limits are enforced.

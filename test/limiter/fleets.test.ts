@@ -1,0 +1,166 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { decide } from '../../gateway/access/decide.ts';
+import { FRESH, type KeyRecord, type KeyState } from '../../gateway/access/keys.ts';
+import { DEFAULT_PLANS, type PlanName, type PlanTable } from '../../gateway/access/plans.ts';
+import type { Decision } from '../../gateway/access/verdict.ts';
+import { type DecideAt, type Fleet, runFleet, secondsToBan } from '../support/fleets.ts';
+import { BEGIN, redisUnderTest } from '../support/limiters.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { thoroughly } from '../support/thorough.ts';
+
+/** Clients that wait as long as they are told are never banned, and are served; clients that do not are banned in time. */
+
+const { url } = await emptyDatabase();
+const DIGEST = 'a'.repeat(64);
+const ENDLESS = 1_000_000_000;
+const LIMITS: Readonly<Record<PlanName, number>> = { free: 60, pro: 300, business: 1_000, enterprise: 2_400 };
+
+/** The embedded limiter's rules for one key, with a day that does not end unless it is to. */
+function embedded(plan: PlanName, { day = ENDLESS, state = FRESH as KeyState } = {}): DecideAt {
+  const record: KeyRecord = { plan, name: '', secret: DIGEST, createdAt: 0, minute: LIMITS[plan], day };
+  const plans: PlanTable = DEFAULT_PLANS;
+  let kept = state;
+  return (now) => {
+    const decided = decide(record, kept, DIGEST, plans, now);
+    kept = decided.state ?? kept;
+    return decided.verdict as Decision;
+  };
+}
+
+const EMPTY: KeyState = { ...FRESH, asOf: BEGIN };
+
+async function inRedis(plan: PlanName): Promise<DecideAt> {
+  const under = await redisUnderTest(url);
+  const credential = await under.createKey({ plan, minute: LIMITS[plan], day: ENDLESS });
+  return async (now) => {
+    under.now = now;
+    return (await under.limiter.decide(credential)) as Decision;
+  };
+}
+
+const ALONE: Fleet = {
+  workers: 1,
+  minutes: 5,
+  joinSeconds: 0,
+  pauseSeconds: 0,
+  jitter: 0,
+  restartsAMinute: 0,
+  seed: 1,
+};
+
+const plans = fc.constantFrom<PlanName>('free', 'pro', 'business');
+
+/** Fleets of up to as many workers as a plan has requests a minute. */
+const fleets = plans.chain((plan) =>
+  fc.record({
+    plan: fc.constant(plan),
+    workers: fc.oneof(fc.integer({ min: 1, max: 12 }), fc.integer({ min: 1, max: LIMITS[plan] })),
+    minutes: fc.constant(plan === 'business' ? 4 : 6),
+    joinSeconds: fc.constantFrom(0, 0, 5, 30, 60),
+    pauseSeconds: fc.constantFrom(0, 0, 0.2, 5, 40),
+    jitter: fc.constantFrom(0, 0.1, 1),
+    restartsAMinute: fc.nat({ max: Math.floor(LIMITS[plan] / 20) }),
+    burst: fc.option(
+      fc.record({ atSecond: fc.nat({ max: 200 }), requests: fc.integer({ min: 1, max: 10 * LIMITS[plan] }) }),
+      { nil: undefined },
+    ),
+    seed: fc.nat({ max: 1_000_000 }),
+  }),
+);
+
+const RUNS = thoroughly(2_000, 60);
+
+test('no fleet that waits as long as it is told is ever banned, whatever its timing', async () => {
+  let minutes = 0;
+  await fc.assert(
+    fc.asyncProperty(fleets, async ({ plan, ...fleet }) => {
+      const { banned } = await runFleet(embedded(plan), BEGIN, fleet);
+      minutes += fleet.minutes;
+      expect(banned).toBe(0);
+    }),
+    { numRuns: RUNS },
+  );
+  expect(minutes).toBeGreaterThanOrEqual(RUNS * 4);
+}, 600_000);
+
+describe.for(['free', 'pro', 'business', 'enterprise'] as const)('plan %s', (plan) => {
+  const limit = LIMITS[plan];
+
+  test.for([1, 2, 4, 10, limit / 2, limit])(
+    '%d workers that saturate it are served 19 parts in 20, all of them',
+    async (n) => {
+      // What was saved up is gone, and everybody has been told a place.
+      const decideAt = embedded(plan, { state: EMPTY });
+      const { admitted, banned, served, refused, again } = await runFleet(decideAt, BEGIN, {
+        ...ALONE,
+        workers: n,
+        minutes: 10,
+      });
+      expect(banned).toBe(0);
+      expect(admitted).toBeGreaterThan(0.95 * 10 * limit);
+      expect(Math.min(...served)).toBeGreaterThan(0);
+      expect(again / refused).toBeLessThan(0.35);
+    },
+  );
+
+  test('the n-th that waits is told the time of n tokens, up to a minute', async () => {
+    const decideAt = embedded(plan, { state: EMPTY });
+    const told: number[] = [];
+    for (let sent = 1; sent <= 2 * limit; sent++) told.push((((await decideAt(BEGIN)).retryAt ?? 0) - BEGIN) / 1e6);
+    const expected = told.map((_, at) => Math.ceil((Math.min(at + 1, limit) * 60) / limit));
+    expect(told).toEqual(expected);
+  });
+
+  test.for([
+    ['even', 2, 61],
+    ['even', 3, 40],
+    ['even', 10, 30],
+    ['random', 3, 61],
+    ['in bursts', 5, 40],
+    ['one after the other', 1, 30],
+  ] as const)(
+    'a client that sends without waiting, %s, %d times the limit, is banned in time',
+    async ([timing, times, most]) => {
+      for (const state of [FRESH, EMPTY]) {
+        for (let seed = 1; seed <= 5; seed++) {
+          const seconds = await secondsToBan(embedded(plan, { state }), BEGIN + seed * 77_777, {
+            rate: times * limit,
+            timing,
+            seed,
+          });
+          expect(seconds, `seed ${seed}`).toBeLessThan(most);
+          expect(seconds, `seed ${seed}`).toBeGreaterThan(15);
+        }
+      }
+    },
+  );
+
+  test('ten times the capacity in flight at once is no ban, at any time', async () => {
+    for (const atSecond of [0, 30, 95]) {
+      const burst = { atSecond, requests: 10 * limit };
+      const { banned } = await runFleet(embedded(plan), BEGIN, { ...ALONE, workers: 4, minutes: 3, burst });
+      expect(banned).toBe(0);
+    }
+  });
+});
+
+test('an empty day tells the n-th the time of n of its tokens, and bans only those who do not wait', async () => {
+  const emptyDay = () => embedded('free', { day: 1_000, state: EMPTY });
+  const { told } = await runFleet(emptyDay(), BEGIN, { ...ALONE, workers: 10, minutes: 1 });
+  expect(told).toEqual(Array.from({ length: 10 }, (_, at) => Math.ceil((at + 1) * 86.4)));
+  const day = await runFleet(emptyDay(), BEGIN, { ...ALONE, workers: 10, minutes: 300 });
+  expect(day).toMatchObject({ banned: 0, again: 0 });
+  expect(day.admitted).toBeGreaterThan((0.95 * (300 * 60)) / 86.4);
+  const attack = { rate: 120, timing: 'even', seed: 1 } as const;
+  expect(await secondsToBan(emptyDay(), BEGIN, attack)).toBeLessThan(61);
+});
+
+test('Redis bans and serves the same fleets as the embedded limiter', async () => {
+  const fleet = { ...ALONE, workers: 10, minutes: 3, restartsAMinute: 2, burst: { atSecond: 20, requests: 300 } };
+  expect(await runFleet(await inRedis('free'), BEGIN, fleet)).toEqual(await runFleet(embedded('free'), BEGIN, fleet));
+  const attack = { rate: 120, timing: 'even', seed: 3 } as const;
+  const seconds = await secondsToBan(await inRedis('free'), BEGIN, attack);
+  expect(seconds).toBe(await secondsToBan(embedded('free'), BEGIN, attack));
+  expect(seconds).toBeLessThan(61);
+}, 60_000);

@@ -1,0 +1,183 @@
+import type { Decision } from '../../gateway/access/verdict.ts';
+import { retryAfterSeconds } from '../../gateway/respond/limit-headers.ts';
+
+/** Clients of one key on a simulated clock, in microseconds: minutes of them take milliseconds. */
+
+const SECOND = 1_000_000;
+const MINUTE = 60 * SECOND;
+
+/** Decides one request at a time of the simulated clock, as a limiter does. */
+export type DecideAt = (now: number) => Decision | Promise<Decision>;
+
+/** Clients that wait at least as long as they are told, each with one request at a time. */
+export interface Fleet {
+  readonly workers: number;
+  readonly minutes: number;
+  /** Over how many seconds the workers begin, evenly. */
+  readonly joinSeconds: number;
+  /** Pause after an answer of 200, in seconds; half of it to all of it. */
+  readonly pauseSeconds: number;
+  /** How much later than told a worker comes, at the most, in shares of what it was told. */
+  readonly jitter: number;
+  /** Workers a minute that forget what they were told, and begin anew. */
+  readonly restartsAMinute: number;
+  /** When how many more requests are sent at once, of which each is sent again when it is told until it is served. */
+  readonly burst?: { readonly atSecond: number; readonly requests: number } | undefined;
+  readonly seed: number;
+}
+
+export interface Outcome {
+  readonly admitted: number;
+  readonly refused: number;
+  readonly banned: number;
+  /** Refusals of requests that came when they were told. */
+  readonly again: number;
+  /** What each worker was served. */
+  readonly served: readonly number[];
+  /** The longest time without an answer of 200 that a worker had, in seconds. */
+  readonly longestSeconds: number;
+  /** Seconds told, in the order in which they were. */
+  readonly told: readonly number[];
+}
+
+interface Worker {
+  generation: number;
+  wasRefused: boolean;
+  servedAt: number;
+  served: number;
+  readonly isOnce: boolean;
+}
+
+export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet): Promise<Outcome> {
+  const random = generator(fleet.seed);
+  const events = new Events();
+  const end = begin + fleet.minutes * MINUTE;
+  const latency = () => Math.floor((0.5 + random()) * 20_000);
+  const start = (at: number, isOnce: boolean): Worker => {
+    const worker = { generation: 0, wasRefused: false, servedAt: at, served: 0, isOnce };
+    events.add(at, { worker, generation: 0 });
+    return worker;
+  };
+  const workers = Array.from({ length: fleet.workers }, (_, index) =>
+    start(begin + Math.floor((index * fleet.joinSeconds * SECOND) / fleet.workers + random() * 1_000), false),
+  );
+  const { burst, restartsAMinute } = fleet;
+  for (let sent = 0; burst !== undefined && sent < burst.requests; sent++)
+    start(begin + burst.atSecond * SECOND + Math.floor(random() * 300_000), true);
+  for (let index = 1; index <= restartsAMinute * fleet.minutes; index++)
+    events.add(begin + Math.floor(random() * fleet.minutes * MINUTE), 'restart');
+
+  const told: number[] = [];
+  let [admitted, refused, banned, again, longest] = [0, 0, 0, 0, 0];
+  for (let next = events.take(); next !== undefined && next.at <= end; next = events.take()) {
+    const { at, what } = next;
+    if (what === 'restart') {
+      const worker = workers[Math.floor(random() * workers.length)] as Worker;
+      Object.assign(worker, { generation: worker.generation + 1, wasRefused: false });
+      events.add(at + Math.floor(random() * SECOND), { worker, generation: worker.generation });
+      continue;
+    }
+    const { worker, generation } = what;
+    if (worker.generation !== generation) continue;
+    const decision = await decideAt(at);
+    if (decision.outcome === 'admitted') {
+      admitted += 1;
+      longest = Math.max(longest, worker.isOnce ? 0 : at - worker.servedAt);
+      Object.assign(worker, { wasRefused: false, servedAt: at, served: worker.served + 1 });
+      const pause = Math.floor(fleet.pauseSeconds * SECOND * (0.5 + random() / 2));
+      if (!worker.isOnce) events.add(at + latency() + pause, what);
+      continue;
+    }
+    if (decision.outcome === 'banned') banned += 1;
+    else refused += 1;
+    if (worker.wasRefused) again += 1;
+    worker.wasRefused = true;
+    const seconds = retryAfterSeconds(decision) as number;
+    told.push(seconds);
+    events.add(at + latency() + Math.floor(seconds * SECOND * (1 + fleet.jitter * random())), what);
+  }
+  for (const { servedAt } of workers) longest = Math.max(longest, end - servedAt);
+  const served = workers.map((worker) => worker.served);
+  return { admitted, refused, banned, again, served, longestSeconds: longest / SECOND, told };
+}
+
+/** A client that does not read Retry-After. */
+export interface Attack {
+  /** Requests a minute. */
+  readonly rate: number;
+  readonly timing: 'even' | 'random' | 'in bursts' | 'one after the other';
+  readonly seed: number;
+}
+
+/** Seconds from its first 429 to its ban; undefined when there was none within four minutes. */
+export async function secondsToBan(decideAt: DecideAt, begin: number, attack: Attack): Promise<number | undefined> {
+  const random = generator(attack.seed);
+  const gap = MINUTE / attack.rate;
+  let first: number | undefined;
+  for (let sent = 0, at = begin; at < begin + 4 * MINUTE; sent++) {
+    const { outcome } = await decideAt(Math.floor(at));
+    if (outcome === 'refused') first ??= at;
+    if (outcome === 'banned') return (at - (first ?? at)) / SECOND;
+    if (attack.timing === 'even') at = begin + (sent + 1) * gap;
+    else if (attack.timing === 'random') at -= Math.log(1 - random()) * gap;
+    else if (attack.timing === 'in bursts') at += (sent + 1) % Math.round(attack.rate / 60) === 0 ? SECOND : 0;
+    else at += 2_000 + random() * 5_000;
+  }
+  return undefined;
+}
+
+/** Numbers from 0 to 1 that look random and are the same for a seed (xorshift). */
+function generator(seed: number): () => number {
+  let state = (seed * 7_919 + 13) >>> 0 || 1;
+  const next = () => {
+    state ^= state << 13;
+    state >>>= 0;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    state >>>= 0;
+    return state / 2 ** 32;
+  };
+  for (let step = 0; step < 50; step++) next();
+  return next;
+}
+
+type What = 'restart' | { readonly worker: Worker; readonly generation: number };
+
+/** What is to happen, the earliest first: a binary heap. */
+class Events {
+  readonly #heap: { at: number; order: number; what: What }[] = [];
+  #added = 0;
+
+  add(at: number, what: What): void {
+    const heap = this.#heap;
+    const event = { at, order: this.#added++, what };
+    let place = heap.push(event) - 1;
+    for (let above = (place - 1) >> 1; place > 0 && this.#isBefore(event, above); above = (place - 1) >> 1) {
+      heap[place] = heap[above] as typeof event;
+      place = above;
+    }
+    heap[place] = event;
+  }
+
+  take(): { at: number; what: What } | undefined {
+    const heap = this.#heap;
+    const [top] = heap;
+    const last = heap.pop();
+    if (heap.length === 0 || last === undefined) return top;
+    let place = 0;
+    for (;;) {
+      let below = 2 * place + 1;
+      if (below + 1 < heap.length && this.#isBefore(heap[below + 1] as typeof last, below)) below += 1;
+      if (below >= heap.length || this.#isBefore(last, below)) break;
+      heap[place] = heap[below] as typeof last;
+      place = below;
+    }
+    heap[place] = last;
+    return top;
+  }
+
+  #isBefore({ at, order }: { at: number; order: number }, place: number): boolean {
+    const other = this.#heap[place];
+    return other === undefined || at < other.at || (at === other.at && order < other.order);
+  }
+}
