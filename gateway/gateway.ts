@@ -100,7 +100,8 @@ export function createGateway(parts: GatewayParts): Gateway {
     if (exchange.standing === undefined && error.status < 500) parts.allowance.charge(exchange.address);
     const standing = exchange.standing ?? parts.allowance.look(exchange.address);
     exchange.standing = standing;
-    if (error.status < 500 && exchange.outcome !== 'admitted') await refusals.turn(clientOf(exchange), exchange.response);
+    if (error.status < 500 && exchange.outcome !== 'admitted')
+      await refusals.turn(clientOf(exchange), exchange.response);
     sendError(exchange, error, limitHeaders(standing, parts.draftFields));
   }
 

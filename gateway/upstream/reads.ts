@@ -210,7 +210,7 @@ export class Read {
 
   #begin(core: Core, now: number, start: (attempt: Attempt) => void): void {
     if (core.limit.isFull) {
-      const fault = unavailable("The queue for connections to a core is full.");
+      const fault = unavailable('The queue for connections to a core is full.');
       this.#countFault(core, fault);
       if (this.#attempts.length === 0) this.#fail(fault);
       return;

@@ -143,5 +143,9 @@ test('an address that reads without end is refused: a browser with a page, a pro
   await new Promise((resolve) => setTimeout(resolve, 1_000 * Number(program.headers['retry-after'])));
   expect((await send(`${stack.gateway}/docs/`)).status).toBe(200);
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
-  expect(stack.log.find(({ path }) => path === '/docs/')).toMatchObject({ status: 429, code: 'rate_limit_exceeded', outcome: 'reference' });
+  expect(stack.log.find(({ path }) => path === '/docs/')).toMatchObject({
+    status: 429,
+    code: 'rate_limit_exceeded',
+    outcome: 'reference',
+  });
 });
