@@ -51,6 +51,20 @@ test.for(['curl', 'fetch', 'undici', 'a generated client'].map((name, at) => [na
   },
 );
 
+test.for([
+  [
+    'curl',
+    'sh',
+    'test/examples/limits-curl.sh',
+    /"name":"test","plan":"free","minute":\{"limit":12,"remaining":[0-9],/,
+  ],
+  ['fetch', process.execPath, 'test/examples/limits-fetch.ts', /^free: \d of 12 a minute, 98\d of 1000 a day$/m],
+] as const)('%s, refused, is told where the key stands', async ([, command, example, told]) => {
+  const { ended, statuses } = await run(command, example);
+  expect(ended).toMatchObject({ code: 0, out: expect.stringMatching(told) });
+  await expect.poll(statuses).toEqual([200]);
+});
+
 test('the generated types are current: npm run generate writes them', async () => {
   const { out, err } = await startProcess(process.execPath, ['test/examples/print-types.ts'], {}).ended;
   expect(err).toBe('');

@@ -11,9 +11,9 @@ import type { Used } from '../support/use-store.ts';
 
 const stack = await startStack();
 
-/** A key of which nothing is left: each of its next requests is refused, and has to wait a second. */
+/** A key of which nothing is left: each of its next requests is refused, and has to wait three seconds. */
 async function usedUpKey(): Promise<string> {
-  const key = await stack.issueKey({ minute: 60, day: 1_000 });
+  const key = await stack.issueKey({ minute: 20, day: 1_000 });
   const status = async () => (await send(`${stack.gateway}/v1/pets`, { key })).status;
   for (let statuses: number[] = []; !statuses.includes(429); )
     statuses = await Promise.all(Array.from({ length: 20 }, status));

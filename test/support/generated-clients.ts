@@ -70,8 +70,15 @@ const orval = (client: string, target: string) =>
   `await orval.generate({ input: '${DESCRIPTION}', output: { target: '${target}', client: '${client}', baseUrl: \`\${process.env.STORE_URL}/v1\` } });`;
 
 const ORVAL_CLIENT = `
-globalThis.fetch = patientFetch as typeof fetch;
-const init = { headers: { authorization: \`Bearer \${API_KEY}\`, 'content-type': 'application/json' } };
+const plainFetch = fetch;
+globalThis.fetch = async (...call) => {
+  for (;;) {
+    const response = await plainFetch(...call);
+    if (response.status !== 429) return response;
+    await new Promise((wait) => setTimeout(wait, 1_000 * Number(response.headers.get('retry-after'))));
+  }
+};
+const init = { headers: { authorization: \`Bearer \${API_KEY}\` } };
 type Any = { readonly status: number; readonly data: unknown };
 function dataOf<A extends Any, S extends A['status']>(answer: A, wanted: S): Extract<A, { status: S }>['data'] {
   if (answer.status !== wanted) throw new Error(JSON.stringify(answer.data));
