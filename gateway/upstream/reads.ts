@@ -13,7 +13,7 @@ import {
 } from './faults.ts';
 import type { Forwarding } from './forward.ts';
 import { requestIdOf } from './headers.ts';
-import type { Lane } from './lane.ts';
+import { type Lane, STALLED_AFTER_MS } from './lane.ts';
 import type { PipelinedConnection } from './pipelined-connection.ts';
 import { Attempt } from './read-attempt.ts';
 import { SlowClients } from './slow-clients.ts';
@@ -21,8 +21,6 @@ import { SlowClients } from './slow-clients.ts';
 /** Reads with small answers: pipelined, asked again where another connection or core does better, the first answer wins. */
 
 const LOOK_EVERY_MS = 20;
-/** With the answer in front due for so long, those behind it are asked again. */
-const STALLED_AFTER_MS = 40;
 /** An answer to a request asked so much later proves that the core is well, and the one in front slow. */
 const OVERTAKEN_BY_MS = 20;
 /** Asked again without such a proof, to find out. */
