@@ -2,7 +2,7 @@ import { type Asked, type ConnectionOptions, MAX_DEPTH, PipelinedConnection } fr
 
 const CONNECTIONS = 16;
 /** Up to this depth requests go to a connection whose answers flow. One slow answer delays no more than so many. */
-const DEPTH = 32;
+const DEPTH = 64;
 /** With no answer for so long, another connection is the better one: first of a few, so that each write carries many requests. */
 const FLOWING_MS = 10;
 const FEW = 4;
