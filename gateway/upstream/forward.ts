@@ -30,6 +30,8 @@ export interface Forwarding {
   readonly request: UpstreamRequest;
   readonly response: ServerResponse;
   readonly extraHeaders: readonly string[];
+  /** When it came here; of performance.now(). */
+  readonly askedAt: number;
   /** Until when it is waited for, all attempts counted in; of performance.now(). */
   readonly deadline: number;
 }
@@ -93,7 +95,8 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
 
   return {
     async forward(request, response, extraHeaders) {
-      const forwarding = { request, response, extraHeaders, deadline: performance.now() + timeoutMs };
+      const askedAt = performance.now();
+      const forwarding = { request, response, extraHeaders, askedAt, deadline: askedAt + timeoutMs };
       try {
         if (isRead(request)) await reads.forward(forwarding);
         else await stream(forwarding);

@@ -2,9 +2,12 @@ import { type Asked, type ConnectionOptions, MAX_DEPTH, PipelinedConnection } fr
 
 const CONNECTIONS = 16;
 /** Up to this depth requests go to a connection whose answers flow. One slow answer delays no more than so many. */
-const DEPTH = 32;
-/** With no answer for so long, another connection is the better one. */
+const DEPTH = 64;
+/** With no answer for so long, another connection is the better one: first of a few, so that each write carries many requests. */
 const FLOWING_MS = 10;
+const FEW = 4;
+/** With no answer for so long, any other is. */
+export const STALLED_AFTER_MS = 40;
 
 /** Repeated requests: at first so many, then a tenth of the answers. */
 const BURST = 128;
@@ -27,7 +30,12 @@ export class Lane {
    * @returns false where all are full
    */
   ask(asked: Asked, now: number): boolean {
-    const connection = this.#flowing(now) ?? this.#another() ?? this.#leastBad(now);
+    const connection =
+      this.#flowing(now, FLOWING_MS, FEW) ??
+      this.#another(FEW) ??
+      this.#flowing(now, STALLED_AFTER_MS, CONNECTIONS) ??
+      this.#another(CONNECTIONS) ??
+      this.#leastBad(now);
     if (connection.depth === MAX_DEPTH) return false;
     connection.ask(asked, now);
     return true;
@@ -57,15 +65,18 @@ export class Lane {
     this.#budget = Math.min(this.#budget + share, BURST);
   }
 
-  /** The first one, so that few connections carry many requests each. */
-  #flowing(now: number): PipelinedConnection | undefined {
-    for (const connection of this.connections)
-      if (connection.depth < DEPTH && connection.stalledMs(now) < FLOWING_MS) return connection;
+  /** The first of so many whose answers flow. */
+  #flowing(now: number, withinMs: number, of: number): PipelinedConnection | undefined {
+    for (let at = 0; at < of; at++) {
+      const connection = this.connections[at];
+      if (connection === undefined) return undefined;
+      if (connection.depth < DEPTH && connection.stalledMs(now) < withinMs) return connection;
+    }
     return undefined;
   }
 
-  #another(): PipelinedConnection | undefined {
-    if (this.connections.length === CONNECTIONS) return undefined;
+  #another(most: number): PipelinedConnection | undefined {
+    if (this.connections.length >= most) return undefined;
     const connection = new PipelinedConnection(this.#origin, { ...this.#options, needsEcho: true });
     this.connections.push(connection);
     return connection;

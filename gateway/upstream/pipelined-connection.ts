@@ -19,7 +19,8 @@ export interface Asked {
   readonly request: UpstreamRequest;
   /** False once nobody waits for the answer. */
   readonly isWanted: boolean;
-  answered(answer: Answer): void;
+  /** @param now when it was read; of performance.now() */
+  answered(answer: Answer, now: number): void;
   failed(fault: unknown): void;
 }
 
@@ -52,6 +53,8 @@ export class PipelinedConnection {
   #skipped = 0;
   /** Since when the request in front has been in front. */
   #frontSince = 0;
+  /** When something came last. */
+  #readAt = 0;
 
   constructor(origin: string, options: ConnectionOptions) {
     this.#url = new URL(origin);
@@ -162,6 +165,7 @@ export class PipelinedConnection {
   /** Called with every piece that comes in. One socket at a time uses the buffer. */
   #read(length: number): boolean {
     const piece = this.#incoming.subarray(0, length);
+    this.#readAt = performance.now();
     try {
       this.#take(this.#rest === undefined ? piece : Buffer.concat([this.#rest, piece]));
     } catch (fault) {
@@ -197,7 +201,7 @@ export class PipelinedConnection {
       const asked = this.#shift();
       const hasStrayBytes = this.#asked.length === 0 && framed.end < bytes.length;
       if (framed.isLast || hasStrayBytes) this.end();
-      asked.answered(framed.answer);
+      asked.answered(framed.answer, this.#readAt);
       return this.#socket === undefined ? bytes.length : framed.end;
     } catch (fault) {
       const length = fault instanceof AnswerTooLarge && fault.end !== undefined ? fault.end - at : undefined;
@@ -215,7 +219,7 @@ export class PipelinedConnection {
   }
 
   #shift(): Asked {
-    this.#frontSince = performance.now();
+    this.#frontSince = this.#readAt;
     return this.#asked.shift() as Asked;
   }
 

@@ -63,10 +63,10 @@ export class Attempt implements Asked {
     }
   }
 
-  answered(answer: Answer): void {
+  answered(answer: Answer, now: number): void {
     if (this.isWanted) {
       this.isWanted = false;
-      this.read.answered(this, answer, performance.now());
+      this.read.answered(this, answer, now);
     }
     // Only where answers carry ids can a late one be told from the next.
     if (!this.core.echoes) this.#own?.end();

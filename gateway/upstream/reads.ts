@@ -13,7 +13,7 @@ import {
 } from './faults.ts';
 import type { Forwarding } from './forward.ts';
 import { requestIdOf } from './headers.ts';
-import type { Lane } from './lane.ts';
+import { type Lane, STALLED_AFTER_MS } from './lane.ts';
 import type { PipelinedConnection } from './pipelined-connection.ts';
 import { Attempt } from './read-attempt.ts';
 import { SlowClients } from './slow-clients.ts';
@@ -21,8 +21,6 @@ import { SlowClients } from './slow-clients.ts';
 /** Reads with small answers: pipelined, asked again where another connection or core does better, the first answer wins. */
 
 const LOOK_EVERY_MS = 20;
-/** With the answer in front due for so long, those behind it are asked again. */
-const STALLED_AFTER_MS = 40;
 /** An answer to a request asked so much later proves that the core is well, and the one in front slow. */
 const OVERTAKEN_BY_MS = 20;
 /** Asked again without such a proof, to find out. */
@@ -57,7 +55,7 @@ export class Reads {
     const read = new Read(this, forwarding);
     this.#underWay.add(read);
     this.#timer ??= setInterval(() => setImmediate(() => this.#look()), LOOK_EVERY_MS).unref();
-    read.ask(this.cores.next(), performance.now());
+    read.ask(this.cores.next());
     return read.done;
   }
 
@@ -105,6 +103,8 @@ export class Reads {
   }
 }
 
+const NONE: readonly never[] = [];
+
 /** One read on its way. */
 export class Read {
   readonly forwarding: Forwarding;
@@ -112,9 +112,8 @@ export class Read {
   readonly #reads: Reads;
   readonly #resolve: () => void;
   readonly #reject: (fault: unknown) => void;
-  readonly #askedAt = performance.now();
-  readonly #unreachable: Core[] = [];
-  #attempts: Attempt[] = [];
+  #unreachable: readonly Core[] = NONE;
+  #attempts: readonly Attempt[] = NONE;
   #count = 0;
 
   constructor(reads: Reads, forwarding: Forwarding) {
@@ -131,14 +130,18 @@ export class Read {
   }
 
   /** First attempt: where it can be pipelined, it is. */
-  ask(core: Core, now: number): void {
-    const { request } = this.forwarding;
-    this.#begin(core, now, (attempt) => {
+  ask(core: Core): void {
+    const { request, askedAt } = this.forwarding;
+    const attempt = this.#begin(core, askedAt);
+    if (attempt === undefined) return;
+    try {
       const isNew = !request.hasGivenId || !core.givenIds.note(request.id);
-      const lane = this.#laneOf(core, now);
-      if (core.echoes && isNew && lane.ask(attempt, now)) attempt.lane = lane;
+      const lane = this.#laneOf(core, askedAt);
+      if (core.echoes && isNew && lane.ask(attempt, askedAt)) attempt.lane = lane;
       else attempt.askAlone(!isNew);
-    });
+    } catch (fault) {
+      attempt.failed(fault);
+    }
   }
 
   /** Another attempt beside the one that takes its time. The first answer wins. */
@@ -150,7 +153,7 @@ export class Read {
   look(now: number, silentAfterMs: number): void {
     if (this.forwarding.response.destroyed) this.#fail(new ClientGone());
     else if (this.forwarding.deadline <= now) this.#giveUp(now);
-    else if (now - this.#askedAt >= silentAfterMs && this.mayAskAgain) {
+    else if (now - this.forwarding.askedAt >= silentAfterMs && this.mayAskAgain) {
       const other = this.#attempts[0] && this.#reads.cores.other(this.#attempts[0].core);
       if (other !== undefined) this.askAgain(other, now);
     }
@@ -191,7 +194,7 @@ export class Read {
     const { cores } = this.#reads;
     if (neverArrived(fault)) {
       core.ready = false;
-      this.#unreachable.push(core);
+      this.#unreachable = [...this.#unreachable, core];
       if (this.#unreachable.length === cores.all.length) return false;
       this.#count -= 1;
     }
@@ -201,28 +204,25 @@ export class Read {
   }
 
   #askAlone(core: Core, now: number, paidBy?: Lane): void {
-    this.#begin(core, now, (attempt) => {
-      attempt.paidBy = paidBy;
-      const { request } = this.forwarding;
-      attempt.askAlone(request.hasGivenId && core.givenIds.note(request.id));
-    });
+    const attempt = this.#begin(core, now);
+    if (attempt === undefined) return;
+    attempt.paidBy = paidBy;
+    const { hasGivenId, id } = this.forwarding.request;
+    attempt.askAlone(hasGivenId && core.givenIds.note(id));
   }
 
-  #begin(core: Core, now: number, start: (attempt: Attempt) => void): void {
+  /** Undefined where the core is full. */
+  #begin(core: Core, now: number): Attempt | undefined {
     if (core.limit.isFull) {
       const fault = unavailable('The queue for connections to a core is full.');
       this.#countFault(core, fault);
       if (this.#attempts.length === 0) this.#fail(fault);
-      return;
+      return undefined;
     }
     const attempt = new Attempt(this, core, now);
-    this.#attempts.push(attempt);
+    this.#attempts = this.#attempts.length === 0 ? [attempt] : [...this.#attempts, attempt];
     this.#count += 1;
-    try {
-      start(attempt);
-    } catch (fault) {
-      attempt.failed(fault);
-    }
+    return attempt;
   }
 
   #giveUp(now: number): void {
@@ -242,7 +242,7 @@ export class Read {
   #end(): void {
     this.#reads.over(this);
     const attempts = this.#attempts;
-    this.#attempts = [];
+    this.#attempts = NONE;
     for (const attempt of attempts) attempt.cancel();
   }
 
