@@ -19,6 +19,7 @@ import { serveReference } from './reference/serve.ts';
 import { Refusals } from './refusals.ts';
 import { logExchange } from './respond/access-log.ts';
 import { limitHeaders } from './respond/limit-headers.ts';
+import { answerOptions } from './respond/options.ts';
 import { sendError } from './respond/send-error.ts';
 import type { GatewayRoute } from './routes.ts';
 import type { Traffic } from './traffic/traffic.ts';
@@ -56,6 +57,11 @@ export function createGateway(parts: GatewayParts): Gateway {
       await serveReference(exchange, request, file, parts);
       return undefined;
     }
+    const allowed = request.method === 'OPTIONS' ? allowedOn(request.path) : undefined;
+    if (allowed !== undefined) {
+      answerOptions(exchange, request, allowed, parts);
+      return undefined;
+    }
     const verdict = await admit.decide(exchange, request);
     if (verdict instanceof HttpError) return verdict;
     parts.recent.note(exchange.id, exchange.keyId, verdict);
@@ -66,6 +72,11 @@ export function createGateway(parts: GatewayParts): Gateway {
     await passOn(exchange, request);
     return undefined;
   }
+
+  const allowedOn = (path: string): string | undefined => {
+    const methods = path === '*' ? 'GET, HEAD, POST' : router.allowed(path);
+    return methods && `${methods}, OPTIONS`;
+  };
 
   async function serve(exchange: Exchange, passOn: PassOn): Promise<void> {
     const fault = await answer(exchange, passOn).catch((thrown: unknown) => thrown);
@@ -80,7 +91,8 @@ export function createGateway(parts: GatewayParts): Gateway {
     if (exchange.standing === undefined && error.status < 500) parts.allowance.charge(exchange.address);
     const standing = exchange.standing ?? parts.allowance.look(exchange.address);
     exchange.standing = standing;
-    if (error.status < 500 && exchange.outcome !== 'admitted') await refusals.turn(clientOf(exchange), exchange.response);
+    if (error.status < 500 && exchange.outcome !== 'admitted')
+      await refusals.turn(clientOf(exchange), exchange.response);
     sendError(exchange, error, limitHeaders(standing, parts.draftFields));
   }
 

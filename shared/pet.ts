@@ -17,6 +17,7 @@ const petName = z
   .refine((text) => text !== '' && [...text].length <= MAX_NAME_CHARACTERS, {
     error: `must have 1 to ${MAX_NAME_CHARACTERS} characters`,
   })
+  .refine((text) => /[^ ]/.test(text), { error: 'must not be of spaces alone' })
   .refine((text) => text.isWellFormed(), { error: 'must be well-formed Unicode' })
   .refine((text) => !/\p{Cc}/u.test(text), { error: 'must not have control characters' })
   .meta({ minLength: 1, maxLength: MAX_NAME_CHARACTERS, pattern: '^[^\\p{Cc}\\p{Cs}]*$' });

@@ -24,7 +24,7 @@ export interface About {
 }
 
 /** What any operation can be answered with. */
-export const COMMON_ERRORS = [400, 401, 408, 414, 429, 431, 500, 502, 503, 504];
+export const COMMON_ERRORS = [400, 401, 408, 414, 417, 429, 431, 500, 502, 503, 504, 505];
 
 const ID: Schema = { type: 'integer', format: 'int64' };
 
