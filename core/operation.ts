@@ -23,11 +23,19 @@ export const notFound = (what: string, id: bigint) => new HttpError('not_found',
  * A page of a list as an answer. One entry more than the page was asked of the store: where it came, there is a next page,
  * and the Link header says where (RFC 8288).
  */
-export function pageAnswer({ query, path }: CoreCall, limit: number, entries: readonly { id: bigint }[]): Answer {
+export function pageAnswer({ request, path }: CoreCall, limit: number, entries: readonly { id: bigint }[]): Answer {
   if (entries.length <= limit) return { status: 200, body: entries };
   const body = entries.slice(0, limit);
-  const next = new URLSearchParams();
-  for (const name of ['limit', 'status']) if (query.has(name)) next.set(name, query.get(name) as string);
-  next.set('after', String(body.at(-1)?.id));
+  const next = nextQuery(request.url ?? '', body.at(-1)?.id);
   return { status: 200, body, headers: ['Link', `<${path}?${next}>; rel="next"`] };
+}
+
+/** However it is written. */
+const AFTER = /^(?:a|%61)(?:f|%66)(?:t|%74)(?:e|%65)(?:r|%72)(?:=|$)/;
+
+/** The caller's parameters as they came, also those that are not known; written anew they could be three times as long. */
+function nextQuery(target: string, after: bigint | undefined): string {
+  const [, query = ''] = target.replaceAll('>', '%3E').split(/\?(.*)/s);
+  const kept = query.split('&').filter((parameter) => parameter !== '' && !AFTER.test(parameter));
+  return [...kept, `after=${after}`].join('&');
 }

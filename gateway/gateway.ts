@@ -21,6 +21,7 @@ import { serveReference } from './reference/serve.ts';
 import { Refusals } from './refusals.ts';
 import { logExchange } from './respond/access-log.ts';
 import { limitHeaders } from './respond/limit-headers.ts';
+import { answerOptions } from './respond/options.ts';
 import { sendError } from './respond/send-error.ts';
 import type { GatewayRoute } from './routes.ts';
 import type { Traffic } from './traffic/traffic.ts';
@@ -68,6 +69,11 @@ export function createGateway(parts: GatewayParts): Gateway {
       return undefined;
     }
     if (asksForLimits(request)) return await answerLimits(exchange, request, parts);
+    const allowed = request.method === 'OPTIONS' ? allowedOn(request.path) : undefined;
+    if (allowed !== undefined) {
+      answerOptions(exchange, request, allowed, parts);
+      return undefined;
+    }
     const verdict = await admit.decide(exchange, request);
     if (verdict instanceof HttpError) return verdict;
     parts.recent.note(exchange.id, exchange.keyId, verdict);
@@ -86,6 +92,11 @@ export function createGateway(parts: GatewayParts): Gateway {
     const headers = ['X-Request-Id', exchange.id, ...limits, ...exchange.cors, ...preflight];
     exchange.response.writeHead(204, headers).end();
   }
+
+  const allowedOn = (path: string): string | undefined => {
+    const methods = path === '*' ? 'GET, HEAD, POST' : router.allowed(path);
+    return methods && `${methods}, OPTIONS`;
+  };
 
   async function serve(exchange: Exchange, passOn: PassOn): Promise<void> {
     const fault = await answer(exchange, passOn).catch((thrown: unknown) => thrown);

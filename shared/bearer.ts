@@ -1,7 +1,7 @@
 import { hash, timingSafeEqual } from 'node:crypto';
 
-/** One scheme, in any case, one space, one token (RFC 6750 §2.1, RFC 9110 §11.4). */
-const BEARER = /^bearer ([\w.~+/=-]+)$/i;
+/** One scheme, in any case, spaces, one token (`1*SP`, RFC 6750 §2.1, RFC 9110 §11.4). */
+const BEARER = /^bearer +([\w.~+/=-]+)$/i;
 
 /** The token of an Authorization header, never empty; undefined where it carries none. */
 export function bearerToken(authorization: string | undefined): string | undefined {

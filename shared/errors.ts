@@ -10,6 +10,7 @@ export const ERRORS = {
   payload_too_large: { status: 413, message: 'The request body is too large.' },
   uri_too_long: { status: 414, message: 'The request target is too long.' },
   unsupported_media_type: { status: 415, message: 'The body must be uncompressed application/json.' },
+  expectation_failed: { status: 417, message: 'The only expectation that can be met is 100-continue.' },
   rate_limit_exceeded: { status: 429, message: 'Rate limit exceeded. Retry after the time in the Retry-After header.' },
   key_banned: { status: 429, message: 'This API key is banned for a while. Retry after the time in Retry-After.' },
   headers_too_large: { status: 431, message: 'The request headers are too large.' },
@@ -17,6 +18,7 @@ export const ERRORS = {
   bad_gateway: { status: 502, message: 'The store could not be reached or gave no usable answer.' },
   unavailable: { status: 503, message: 'The service is unavailable for the moment.' },
   gateway_timeout: { status: 504, message: 'The store took too long to answer.' },
+  http_version_not_supported: { status: 505, message: 'Only HTTP/1.1 and HTTP/1.0 are spoken here.' },
 } as const satisfies Record<string, { status: number; message: string }>;
 
 /** What only the operators' listener answers with, beside those. */

@@ -19,6 +19,8 @@ export interface Match<R extends Route> {
 export interface Router<R extends Route> {
   /** @throws {HttpError} 404 for an unknown path, 405 with what is allowed (RFC 9110 §10.2.1) for another method */
   find(method: string, path: string): Match<R>;
+  /** The methods of a path, as Allow names them; undefined for an unknown path. */
+  allowed(path: string): string | undefined;
 }
 
 /** Builds the router once, so that finding costs one lookup for fixed paths and a few comparisons for the others. */
@@ -40,13 +42,17 @@ export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   }
 
   function refusal(path: string): HttpError {
-    const methods = compiled.filter(({ pattern }) => pattern.test(path)).map(({ route }) => route.method);
-    if (methods.length === 0) return new HttpError('not_found');
-    const allowed = methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
-    return methodNotAllowed(allowed.join(', '));
+    const methods = allowed(path);
+    return methods === undefined ? new HttpError('not_found') : methodNotAllowed(methods);
   }
 
-  return { find };
+  function allowed(path: string): string | undefined {
+    const methods = compiled.filter(({ pattern }) => pattern.test(path)).map(({ route }) => route.method);
+    const all = methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
+    return all.length === 0 ? undefined : all.join(', ');
+  }
+
+  return { find, allowed };
 }
 
 const nameOf = (route: Route): string => `${route.method} ${route.path}`;

@@ -11,7 +11,7 @@ import { listed } from '../../shared/lists.ts';
 export interface CanonicalRequest {
   readonly method: string;
   readonly path: string;
-  /** Path and query, exactly as they arrived: this very text goes upstream. */
+  /** Path and query as they arrived: this very text goes upstream. */
   readonly target: string;
   readonly host: string;
   readonly authorization: string | undefined;
@@ -35,14 +35,15 @@ const QUERY = /^(?:[\w.~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*$/;
 /** host [ ":" port ], with an IP literal in brackets (RFC 9110 §7.2), of the length that DNS allows. */
 const HOST = /^(?=.{1,259}$)(?:[\w.~!$&'()*+,;=-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
 
-/** @throws {HttpError} 400, 405, 414 or 431; each of them ends the connection */
+/** @throws {HttpError} 400, 405, 414, 417, 431 or 505; each of them ends the connection */
 export function canonicalRequest(request: IncomingMessage): CanonicalRequest {
-  const { method = '', url: target = '', httpVersion } = request;
-  if (httpVersion !== '1.1' && httpVersion !== '1.0') refuse('Only HTTP/1.1 and HTTP/1.0 are spoken here.');
-  if (target.length > MAX_TARGET_LENGTH) throw new HttpError('uri_too_long', undefined, CLOSE);
-  const { host, authorization } = singleHeaders(request, target.length);
+  const { method = '', url = '', httpVersion } = request;
+  if (httpVersion !== '1.1' && httpVersion !== '1.0') refuse(undefined, 'http_version_not_supported');
+  if (url.length > MAX_TARGET_LENGTH) throw new HttpError('uri_too_long', undefined, CLOSE);
+  const { host, authorization } = singleHeaders(request, url.length);
   checkFraming(request);
-  const path = canonicalPath(target);
+  const target = originForm(url, host);
+  const path = method === 'OPTIONS' && target === '*' ? target : canonicalPath(target);
   if (!METHODS.has(method)) throw methodNotAllowed('GET, HEAD, POST', CLOSE.headers);
   return { method, path, target, host, authorization, hasBody: announcesBody(request) };
 }
@@ -100,12 +101,26 @@ function singleHeaders(
 
 /** Node refuses Content-Length beside Transfer-Encoding; a coding other than chunked and chunks in HTTP/1.0 it takes. */
 function checkFraming({ headers, httpVersion }: IncomingMessage): void {
-  const { expect = '100-continue' } = headers;
-  if (expect.toLowerCase() !== '100-continue') refuse('The only expectation taken is 100-continue.');
+  const { expect = '100-continue', 'content-length': length = '0' } = headers;
+  if (expect.toLowerCase() !== '100-continue') refuse(undefined, 'expectation_failed');
+  if (!LENGTH.test(length)) refuse('Content-Length is not a number without leading zeros.');
   const coding = headers['transfer-encoding'];
   if (coding === undefined) return;
   if (coding.toLowerCase() !== 'chunked' || httpVersion === '1.0') refuse('The only transfer coding taken is chunked.');
   if (headers['content-length'] !== undefined) refuse('A body has one length or chunks, not both.');
+}
+
+/** The one spelling of a length. */
+const LENGTH = /^(?:0|[1-9]\d*)$/;
+const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i;
+
+/** The absolute form names its authority, which must be the one of Host (RFC 9112 §3.2.2); the rest is the origin form. */
+function originForm(target: string, host: string): string {
+  if (target.startsWith('/')) return target;
+  const [, authority, rest = ''] = ABSOLUTE.exec(target) ?? [];
+  if (authority === undefined) return target;
+  if (authority.toLowerCase() !== host.toLowerCase()) refuse('The request target names another host than Host does.');
+  return rest.startsWith('/') ? rest : `/${rest}`;
 }
 
 function canonicalPath(target: string): string {

@@ -33,7 +33,8 @@ export type Content = Readonly<Record<'application/json', MediaType>>;
 export interface Response {
   readonly description: string;
   readonly headers: Readonly<Record<string, Header | Ref>>;
-  readonly content: Content;
+  /** None where there is no body. */
+  readonly content?: Content;
 }
 
 /** By status. */

@@ -1,6 +1,6 @@
 import { type GatewayRoute, ROUTES } from '../routes.ts';
 import { type Document, type Operation, type Ref, type Response, type Responses, refTo } from './document.ts';
-import { deprecationHeaders, EVERYWHERE, HEADERS } from './headers.ts';
+import { ALLOW, deprecationHeaders, EVERYWHERE, HEADERS } from './headers.ts';
 import { type About, COMMON_ERRORS, OPERATIONS, PARAMETERS } from './operations.ts';
 import { ERROR_RESPONSES, type ErrorResponse } from './responses.ts';
 import { schemas } from './schemas.ts';
@@ -50,11 +50,18 @@ export function describeApi(): Document {
       },
     },
     'x-no-operation': {
+      204: OPTIONS_ANSWER,
       ...errorsOf(COMMON_ERRORS),
       ...Object.fromEntries(NO_OPERATION.map((status) => [status, errorOf(status).response])),
     },
   };
 }
+
+/** What OPTIONS is answered with on every path of an operation, and on `*`. */
+const OPTIONS_ANSWER: Response = {
+  description: 'Which methods there are.',
+  headers: { ...EVERYWHERE, Allow: ALLOW },
+};
 
 /** What an unknown path and a method that it does not have are answered with; no operation shares it. */
 const NO_OPERATION = [404, 405];

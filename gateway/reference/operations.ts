@@ -25,7 +25,7 @@ export interface About {
 }
 
 /** What any operation can be answered with. */
-export const COMMON_ERRORS = [400, 401, 408, 414, 429, 431, 500, 502, 503, 504];
+export const COMMON_ERRORS = [400, 401, 408, 414, 417, 429, 431, 500, 502, 503, 504, 505];
 
 /** To the digit: a number of JavaScript would be written as one that is out of range. */
 const exactly = (value: bigint): unknown => (JSON as unknown as RawJson).rawJSON(String(value));

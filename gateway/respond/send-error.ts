@@ -47,6 +47,7 @@ export function sendRawError(socket: Socket, error: HttpError, requestId: string
 }
 
 const CONNECTION_ERRORS: Readonly<Record<string, ErrorCode>> = {
+  HPE_INVALID_VERSION: 'http_version_not_supported',
   HPE_HEADER_OVERFLOW: 'headers_too_large',
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 'payload_too_large',
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',

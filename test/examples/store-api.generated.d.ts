@@ -350,7 +350,7 @@ export interface components {
              * @example not_found
              * @enum {string}
              */
-            code: "invalid_request" | "invalid_parameter" | "unauthorized" | "not_found" | "method_not_allowed" | "request_timeout" | "conflict" | "payload_too_large" | "uri_too_long" | "unsupported_media_type" | "rate_limit_exceeded" | "key_banned" | "headers_too_large" | "internal_error" | "bad_gateway" | "unavailable" | "gateway_timeout";
+            code: "invalid_request" | "invalid_parameter" | "unauthorized" | "not_found" | "method_not_allowed" | "request_timeout" | "conflict" | "payload_too_large" | "uri_too_long" | "unsupported_media_type" | "expectation_failed" | "rate_limit_exceeded" | "key_banned" | "headers_too_large" | "internal_error" | "bad_gateway" | "unavailable" | "gateway_timeout" | "http_version_not_supported";
             /**
              * @description What went wrong, for people; may change.
              * @example The requested resource could not be found.
@@ -509,6 +509,26 @@ export interface components {
                 };
             };
         };
+        /** @description `expectation_failed`: The only expectation that can be met is 100-continue. */
+        ExpectationFailed: {
+            headers: {
+                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                RateLimit: components["headers"]["RateLimit"];
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"] & {
+                    /** @enum {string} */
+                    code?: "expectation_failed";
+                    /** @constant */
+                    status?: 417;
+                };
+            };
+        };
         /**
          * @description `rate_limit_exceeded`: Rate limit exceeded. Retry after the time in the Retry-After header.
          *
@@ -639,6 +659,26 @@ export interface components {
                 };
             };
         };
+        /** @description `http_version_not_supported`: Only HTTP/1.1 and HTTP/1.0 are spoken here. */
+        HTTPVersionNotSupported: {
+            headers: {
+                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                RateLimit: components["headers"]["RateLimit"];
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"] & {
+                    /** @enum {string} */
+                    code?: "http_version_not_supported";
+                    /** @constant */
+                    status?: 505;
+                };
+            };
+        };
     };
     parameters: {
         /** @description How many to give at most. */
@@ -748,12 +788,14 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             408: components["responses"]["RequestTimeout"];
             414: components["responses"]["URITooLong"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["TooManyRequests"];
             431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             502: components["responses"]["BadGateway"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
+            505: components["responses"]["HTTPVersionNotSupported"];
         };
     };
     createPet: {
@@ -812,12 +854,14 @@ export interface operations {
             413: components["responses"]["PayloadTooLarge"];
             414: components["responses"]["URITooLong"];
             415: components["responses"]["UnsupportedMediaType"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["TooManyRequests"];
             431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             502: components["responses"]["BadGateway"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
+            505: components["responses"]["HTTPVersionNotSupported"];
         };
     };
     getPet: {
@@ -950,6 +994,7 @@ export interface operations {
             };
             408: components["responses"]["RequestTimeout"];
             414: components["responses"]["URITooLong"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["TooManyRequests"];
             431: components["responses"]["RequestHeaderFieldsTooLarge"];
             /** @description `internal_error`: Something went wrong on our side. */
@@ -1097,6 +1142,7 @@ export interface operations {
                     };
                 };
             };
+            505: components["responses"]["HTTPVersionNotSupported"];
         };
     };
     listOrders: {
@@ -1152,12 +1198,14 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             408: components["responses"]["RequestTimeout"];
             414: components["responses"]["URITooLong"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["TooManyRequests"];
             431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             502: components["responses"]["BadGateway"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
+            505: components["responses"]["HTTPVersionNotSupported"];
         };
     };
     getLimits: {
@@ -1215,12 +1263,14 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             408: components["responses"]["RequestTimeout"];
             414: components["responses"]["URITooLong"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["TooManyRequests"];
             431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             502: components["responses"]["BadGateway"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
+            505: components["responses"]["HTTPVersionNotSupported"];
         };
     };
 }

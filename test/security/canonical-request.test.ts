@@ -16,7 +16,10 @@ test.for([
   ['an encoded NUL', '/v1/pets/%00'],
   ['a broken encoding', '/v1/pets/%zz'],
   ['a fragment', '/v1/pets#x'],
-  ['the absolute form', 'http://evil/v1/pets'],
+  ['the absolute form of another host', 'http://evil/v1/pets'],
+  ['the absolute form of no host', 'http:///v1/pets'],
+  ['the absolute form of another scheme', 'ftp://a/v1/pets'],
+  ['a dot segment in the absolute form', 'http://a/v1/../v1/pets'],
   ['an asterisk', '*'],
   ['a quote', '/v1/pets?x="'],
 ])('%s in the target is refused, and forwarded to nobody', async ([, target]) => {
@@ -44,7 +47,8 @@ test.for([
   ['two of one Content-Type', `${POST}content-type: application/json\r\nContent-Type: text/plain\r\n`],
   ['two of one Idempotency-Key', `${POST}idempotency-key: a\r\nidempotency-key: b\r\n`],
   ['a coding in front of nothing', `${POST}transfer-encoding: ,chunked\r\n`],
-  ['another version', 'GET /v1/pets HTTP/2.0\r\nhost: a\r\n'],
+  ['a length with zeros in front', `${POST}content-length: 005\r\n`],
+  ['a length of two zeros', `${POST}content-length: 00\r\n`],
 ])('%s is refused, and forwarded to nobody', async ([, head]) => {
   const core = await listeningCore();
   const stack = await startStack({ CORE_URL: core.url });

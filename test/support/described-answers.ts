@@ -123,7 +123,9 @@ function faultsAgainst(response: Response | Ref, method: string, answer: Seen): 
   return [
     ...faultsOfRequired(answer.headers, headers),
     ...faultsOfPresent(answer.headers, headers),
-    ...(method === 'HEAD' ? faultsOfNoBody(answer) : faultsOfBody(answer, content['application/json'].schema)),
+    ...(method === 'HEAD' || content === undefined
+      ? faultsOfNoBody(answer)
+      : faultsOfBody(answer, content['application/json'].schema)),
   ];
 }
 

@@ -1,0 +1,118 @@
+import { expect, test } from 'vitest';
+import { listeningCore } from '../support/faulty-core.ts';
+import { send, sendBytes } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+/** What the standards ask of a server, a row each. */
+
+const core = await listeningCore();
+const stack = await startStack({ CORE_URL: core.url });
+const key = await stack.issueKey({ plan: 'enterprise', minute: 10_000, day: 10_000 });
+const AUTHORIZED = `Authorization: Bearer ${key}`;
+
+const ROWS: readonly [what: string, rfc: string, head: string, answer: RegExp, forwarded?: string][] = [
+  [
+    'the absolute form of the Host',
+    '9112 §3.2.2',
+    `GET http://a/v1/pets?x=1 HTTP/1.1\nHost: a\n${AUTHORIZED}`,
+    /^HTTP\/1.1 200 /,
+    'GET /v1/pets?x=1 HTTP/1.1',
+  ],
+  [
+    'the absolute form in capitals, with a port',
+    '9110 §4.2.3',
+    `GET HTTP://A:80/v1/pets HTTP/1.1\nHost: a:80\n${AUTHORIZED}`,
+    /^HTTP\/1.1 200 /,
+    'GET /v1/pets HTTP/1.1',
+  ],
+  [
+    'the absolute form without a path',
+    '9112 §3.2.1',
+    `GET http://a?x HTTP/1.1\nHost: a\n${AUTHORIZED}`,
+    /^HTTP\/1.1 404 /,
+  ],
+  [
+    'the absolute form of another host',
+    '9112 §3.2.2',
+    `GET http://b/v1/pets HTTP/1.1\nHost: a\n${AUTHORIZED}`,
+    /^HTTP\/1.1 400 /,
+  ],
+  [
+    'a Content-Length with leading zeros',
+    '9110 §8.6',
+    `POST /v1/pets HTTP/1.1\nHost: a\n${AUTHORIZED}\nContent-Length: 005`,
+    /^HTTP\/1.1 400 /,
+  ],
+  [
+    'an unknown expectation',
+    '9110 §10.1.1',
+    `GET /v1/pets HTTP/1.1\nHost: a\n${AUTHORIZED}\nExpect: banana`,
+    /^HTTP\/1.1 417 [\s\S]*"code":"expectation_failed"/,
+  ],
+  [
+    'OPTIONS of a path',
+    '9110 §9.3.7',
+    'OPTIONS /v1/pets HTTP/1.1\nHost: a',
+    /^HTTP\/1.1 204 [\s\S]*Allow: GET, HEAD, POST, OPTIONS\r\n/,
+  ],
+  [
+    'OPTIONS of a path with a parameter',
+    '9110 §9.3.7',
+    'OPTIONS /v1/pets/1 HTTP/1.1\nHost: a',
+    /^HTTP\/1.1 204 [\s\S]*Allow: GET, HEAD, OPTIONS\r\n/,
+  ],
+  [
+    'OPTIONS *',
+    '9110 §9.3.7',
+    'OPTIONS * HTTP/1.1\nHost: a',
+    /^HTTP\/1.1 204 [\s\S]*Allow: GET, HEAD, POST, OPTIONS\r\n/,
+  ],
+  ['OPTIONS of an unknown path', '9110 §9.3.7', `OPTIONS /v1/x HTTP/1.1\nHost: a\n${AUTHORIZED}`, /^HTTP\/1.1 404 /],
+  ['GET *', '9112 §3.2.4', `GET * HTTP/1.1\nHost: a\n${AUTHORIZED}`, /^HTTP\/1.1 400 /],
+  [
+    'HTTP/2.0 in the request line',
+    '9110 §15.6.6',
+    `GET /v1/pets HTTP/2.0\nHost: a\n${AUTHORIZED}`,
+    /^HTTP\/1.1 505 [\s\S]*"code":"http_version_not_supported"/,
+  ],
+  [
+    'HTTP/3.0 in the request line',
+    '9110 §15.6.6',
+    `GET /v1/pets HTTP/3.0\nHost: a\n${AUTHORIZED}`,
+    /^HTTP\/1.1 505 [\s\S]*"code":"http_version_not_supported"/,
+  ],
+  [
+    'two spaces behind Bearer',
+    '6750 §2.1',
+    `GET /v1/pets HTTP/1.1\nHost: a\nAuthorization: Bearer  ${key}`,
+    /^HTTP\/1.1 200 /,
+    'GET /v1/pets HTTP/1.1',
+  ],
+  [
+    'a tab behind Bearer',
+    '6750 §2.1',
+    `GET /v1/pets HTTP/1.1\nHost: a\nAuthorization: Bearer\t${key}`,
+    /^HTTP\/1.1 401 /,
+  ],
+];
+
+test.for(ROWS)('%s (RFC %s)', async ([, , head, answer, forwarded]) => {
+  const before = core.heads.length;
+  const bytes = `${head}\nConnection: close\n\n`.replaceAll('\n', '\r\n');
+  expect(await sendBytes(stack.gateway, bytes)).toMatch(answer);
+  expect(core.heads.slice(before).map((told) => told.split('\r\n', 1)[0])).toEqual(
+    forwarded === undefined ? [] : [forwarded],
+  );
+});
+
+test('OPTIONS is paid from the allowance of the address, and ends with it', async () => {
+  const { gateway } = await startStack();
+  const statuses = [];
+  for (let at = 0; at < 62; at++) statuses.push((await send(`${gateway}/v1/pets`, { method: 'OPTIONS' })).status);
+  expect([statuses.indexOf(429), statuses.lastIndexOf(204)]).toEqual([60, 59]);
+});
+
+test('operators may send two spaces behind Bearer, too', async () => {
+  const headers = { authorization: 'Bearer  token-of-the-tests' };
+  expect((await send(`${stack.adminUrl}/keys`, { headers })).status).toBe(200);
+});
