@@ -20,7 +20,7 @@ const badBodies: [name: string, body: string | Buffer, status: number, message: 
   ['__proto__', '{"name":"Rex","categoryId":1,"__proto__":{}}', 400, /"__proto__" is not known/],
   ['no name', '{"categoryId":1}', 400, /name is required/],
   ['no categoryId', '{"name":"Rex"}', 400, /categoryId is required/],
-  ['a name of spaces alone', '{"name":"   ","categoryId":1}', 400, /name must not be of spaces alone/],
+  ['a name of spaces alone', '{"name":"   ","categoryId":1}', 400, /name must not be blank/],
   ['an empty name', '{"name":"","categoryId":1}', 400, /name must have 1 to 200/],
   ['a name of 201 characters', `{"name":"${'a'.repeat(201)}","categoryId":1}`, 400, /name must have 1 to 200/],
   ['a name that is a number', '{"name":1,"categoryId":1}', 400, /name must be a string/],
