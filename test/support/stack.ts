@@ -87,14 +87,19 @@ export async function startStack(
       counted: (listener) => serverErrors(listener, 'core'),
     }),
   ];
+  async function checkAll(): Promise<void> {
+    for (const check of checks) await check();
+    expect(miscounted(await scrape(adminUrl))).toEqual([]);
+  }
+
   let stopped: Promise<void> | undefined;
   const stop = (lameDuckMs = 0) => (stopped ??= gateway.stop(lameDuckMs).then(() => core.stop(0)));
   cleanUp(async () => {
-    if (stopped === undefined) {
-      for (const check of checks) await check();
-      expect(miscounted(await scrape(adminUrl))).toEqual([]);
+    try {
+      if (stopped === undefined) await checkAll();
+    } finally {
+      await stop();
     }
-    await stop();
   });
   return {
     gateway: url,
