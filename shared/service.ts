@@ -3,6 +3,7 @@ import { carriesToken } from './bearer.ts';
 import { errorBody, HttpError, toHttpError } from './errors.ts';
 import { checkHeaderLines, requestIdOf } from './headers.ts';
 import { toJson } from './json.ts';
+import { lingerOnClose } from './lingering-close.ts';
 import type { Logger } from './logger.ts';
 import type { Metrics } from './metrics.ts';
 import { createRouter, type Route } from './routes.ts';
@@ -91,7 +92,10 @@ export function createService<Parts>(options: ServiceOptions<Parts>): RequestLis
     if (error.code === 'internal_error') {
       logger.error({ requestId, traceId: traceOf(request).id, err: error.cause }, 'request failed');
     }
-    if (!request.complete) response.shouldKeepAlive = false;
+    if (!request.complete) {
+      response.shouldKeepAlive = false;
+      lingerOnClose(request.socket);
+    }
     const challenge = error.status === 401 ? ['WWW-Authenticate', 'Bearer'] : [];
     return { status: error.status, json: errorBody(error), headers: [...challenge, ...error.headers] };
   }

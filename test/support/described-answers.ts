@@ -21,7 +21,15 @@ export interface Asked {
 }
 
 /** HTTP's own, on every answer or none. */
-const TRANSPORT = new Set(['connection', 'content-length', 'content-type', 'date', 'keep-alive', 'transfer-encoding']);
+const TRANSPORT = new Set([
+  'connection',
+  'content-length',
+  'content-type',
+  'date',
+  'keep-alive',
+  'strict-transport-security',
+  'transfer-encoding',
+]);
 
 /** References are written so that they can be followed from outside the document. */
 const api = JSON.parse(JSON.stringify(describeApi()).replaceAll('"#/', '"api#/')) as Document;
