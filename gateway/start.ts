@@ -1,4 +1,5 @@
 import type { ConnectionLimit } from '../shared/connections.ts';
+import { watchDescriptors } from '../shared/descriptors.ts';
 import { HttpError } from '../shared/errors.ts';
 import { droppedLines, type Logger } from '../shared/logger.ts';
 import { createMetrics, type Metrics } from '../shared/metrics.ts';
@@ -154,6 +155,11 @@ export async function serveClients(
     countedAs: (remoteAddress) => countedAs(remoteAddress, trustedProxies),
     onRefused: countRefusals(metrics, logger),
   });
+  const countExhausted = metrics.counter(
+    'gateway_descriptors_exhausted_total',
+    'Looks, one a second, that found no file descriptor left: new connections were closed.',
+  );
+  const stopLooking = watchDescriptors(logger, countExhausted);
   const stopWatching =
     files && certificate && watchCertificate({ files, first: certificate, onRenewed: server.renew, logger });
   return {
@@ -164,6 +170,7 @@ export async function serveClients(
     renew: server.renew,
     async stop(options) {
       stopWatching?.();
+      stopLooking();
       tunnels.stop();
       await server.stop(options);
       await forwarder.close();

@@ -93,6 +93,11 @@ export class Connections {
     this.#add(socket);
   }
 
+  /** The bare connection on which a handshake failed; what is written to it is not encrypted. */
+  handshakeOf(secure: Socket): Socket | undefined {
+    return this.#handshakes.get(peerOf(secure));
+  }
+
   /** False for a request behind an answer that closes the connection: it must not be processed (RFC 9112 §9.6). */
   answering(response: ServerResponse): boolean {
     const { socket } = response.req;

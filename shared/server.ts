@@ -21,7 +21,27 @@ const STRICT: http.ServerOptions = {
 };
 
 /** Whatever Node was told on its command line. In ALPN it chooses HTTP/1.1, and refuses who offers only others (RFC 7301 §3.2). */
-const TLS: https.ServerOptions = { minVersion: 'TLSv1.2' };
+const TLS: https.ServerOptions = {
+  minVersion: 'TLSv1.2',
+  // Forward secret and authenticated (AEAD) only; the first three are those of TLS 1.3.
+  ciphers: [
+    'TLS_AES_256_GCM_SHA384',
+    'TLS_CHACHA20_POLY1305_SHA256',
+    'TLS_AES_128_GCM_SHA256',
+    'ECDHE-ECDSA-AES256-GCM-SHA384',
+    'ECDHE-RSA-AES256-GCM-SHA384',
+    'ECDHE-ECDSA-CHACHA20-POLY1305',
+    'ECDHE-RSA-CHACHA20-POLY1305',
+    'ECDHE-ECDSA-AES128-GCM-SHA256',
+    'ECDHE-RSA-AES128-GCM-SHA256',
+  ].join(':'),
+};
+
+/** A browser that was here once speaks TLS for a year (RFC 6797). */
+const STRICT_TRANSPORT_SECURITY = 'max-age=31536000';
+
+/** OpenSSL's word for a request without TLS where a handshake was expected. */
+export const PLAIN_HTTP = 'ERR_SSL_HTTP_REQUEST';
 
 const DEFAULT_HEADER_BYTES = 16_384;
 
@@ -97,6 +117,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
 
   const answer: http.RequestListener = (request, response) => {
     if (!connections.answering(response)) return;
+    if (certificate !== undefined) response.setHeader('Strict-Transport-Security', STRICT_TRANSPORT_SECURITY);
     if (stopping) response.shouldKeepAlive = false;
     onRequest(request, response);
   };
@@ -107,7 +128,9 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     else connections.finish(socket);
   };
   server.on('clientError', (fault: NodeJS.ErrnoException, socket) => {
+    const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket as Socket) : undefined;
     if (isParserStopped(fault)) connections.keepUnread(fault, socket as Socket);
+    else if (bare !== undefined) onUnusable?.(fault, bare);
     else unusable(fault, socket as Socket);
   });
   server.on('connect', (_request, socket) =>

@@ -3,6 +3,7 @@ import { carriesToken } from './bearer.ts';
 import { errorBody, HttpError, toHttpError, unavailable } from './errors.ts';
 import { CALLER_ID, checkHeaderLines, requestIdOf } from './headers.ts';
 import { toJson } from './json.ts';
+import { lingerOnClose } from './lingering-close.ts';
 import type { Logger } from './logger.ts';
 import type { Metrics } from './metrics.ts';
 import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from './request-log.ts';
@@ -133,7 +134,10 @@ interface Told<Parts> {
 }
 
 function refusal(error: HttpError, request: IncomingMessage, response: ServerResponse): Answer {
-  if (!request.complete) response.shouldKeepAlive = false;
+  if (!request.complete) {
+    response.shouldKeepAlive = false;
+    lingerOnClose(request.socket);
+  }
   const challenge = error.status === 401 ? ['WWW-Authenticate', 'Bearer'] : [];
   return { status: error.status, json: errorBody(error), headers: [...challenge, ...error.headers] };
 }

@@ -1,7 +1,6 @@
 import { takesNoBody } from '../../shared/body.ts';
 import { HttpError } from '../../shared/errors.ts';
 import type { AddressAllowance } from '../access/address-allowance.ts';
-import type { CanonicalRequest } from '../edge/canonical-request.ts';
 import type { Exchange } from '../exchange.ts';
 import { limitHeaders } from './limit-headers.ts';
 
@@ -16,7 +15,7 @@ interface OptionsParts {
  */
 export function answerOptions(
   exchange: Exchange,
-  { hasBody }: CanonicalRequest,
+  { hasBody }: { readonly hasBody: boolean },
   allowed: string,
   { allowance, draftFields }: OptionsParts,
 ): void {

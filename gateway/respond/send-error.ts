@@ -1,7 +1,9 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { type ErrorCode, errorBody, HttpError, methodNotAllowed } from '../../shared/errors.ts';
+import { lingerOnClose } from '../../shared/lingering-close.ts';
 import { pairsOf } from '../../shared/lists.ts';
+import { PLAIN_HTTP } from '../../shared/server.ts';
 import type { Exchange } from '../exchange.ts';
 
 /** Answers with an error in the Error shape; `limits` says where the caller stands. */
@@ -15,7 +17,10 @@ export function sendError(exchange: Exchange, error: HttpError, limits: readonly
     return;
   }
   // What is left of a body would be taken for the next request. A short one Node reads and drops; the rest ends here.
-  if (!request.complete && mayBeLong(exchange)) response.shouldKeepAlive = false;
+  if (!request.complete) {
+    lingerOnClose(request.socket);
+    if (mayBeLong(exchange)) response.shouldKeepAlive = false;
+  }
   const body = errorBody(error);
   const headers = head(body, exchange.id);
   headers.push(...limits, ...exchange.cors, ...error.headers);
@@ -35,6 +40,8 @@ function mayBeLong({ request: { headers } }: Exchange): boolean {
 /** What to answer when there is no request to answer, only a connection. */
 export function connectionError({ code = '' }: NodeJS.ErrnoException): HttpError {
   if (code === 'CONNECT') return methodNotAllowed('GET, HEAD, POST');
+  if (code === PLAIN_HTTP)
+    return new HttpError('invalid_request', 'This port speaks TLS: the URL begins with https://.');
   return new HttpError(CONNECTION_ERRORS[code] ?? 'invalid_request');
 }
 

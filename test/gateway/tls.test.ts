@@ -65,6 +65,29 @@ test('TLS 1.2 and 1.3 are spoken, nothing older', async () => {
   );
 });
 
+test('cipher suites are forward secret and authenticated, in both versions', async () => {
+  const { gateway } = await startStack(withTls);
+  for (const ciphers of ['AES128-GCM-SHA256', 'ECDHE-RSA-AES128-SHA256', 'ECDHE-ECDSA-AES256-SHA384', 'AES256-SHA'])
+    expect(await isRefused(gateway, { maxVersion: 'TLSv1.2', ciphers: `${ciphers}:@SECLEVEL=0` })).toBe(true);
+  const socket = (await handshake(gateway, { maxVersion: 'TLSv1.2' })) as TLSSocket;
+  expect(socket.getCipher().name).toMatch(/^ECDHE-(?:RSA|ECDSA)-(?:AES\d+-GCM|CHACHA20)/);
+});
+
+test('every answer over TLS says that browsers are to come back over TLS; none without it does', async () => {
+  const stack = await startStack(withTls);
+  const hsts = 'max-age=31536000';
+  const key = await stack.issueKey();
+  const answers = [
+    await send(`${stack.gateway}/v1/pets`, { key, ca }),
+    await send(`${stack.gateway}/v1/pets`, { ca }),
+    await send(`${stack.gateway}/v1/openapi.json`, { ca }),
+  ];
+  expect(answers.map(({ headers }) => headers['strict-transport-security'])).toEqual([hsts, hsts, hsts]);
+  expect(answers[0]?.headers['x-ratelimit-limit']).toBe('60');
+  const plain = await startStack();
+  expect((await send(`${plain.gateway}/v1/pets`)).headers).not.toHaveProperty('strict-transport-security');
+});
+
 test('of the protocols that a client offers HTTP/1.1 is chosen; one that offers only others is refused', async () => {
   const { gateway } = await startStack(withTls);
   const socket = await handshake(gateway, { ALPNProtocols: ['h2', 'http/1.1'] });
@@ -72,11 +95,11 @@ test('of the protocols that a client offers HTTP/1.1 is chosen; one that offers 
   expect(await isRefused(gateway, { ALPNProtocols: ['h2'] })).toBe(true);
 });
 
-test('plain HTTP on the TLS port, and bytes that are nothing, end the connection and harm nobody', async () => {
+test('plain HTTP on the TLS port is told so in a sentence; bytes that are nothing end the connection and harm nobody', async () => {
   const stack = await startStack(withTls);
-  for (const bytes of ['GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n', Buffer.alloc(1_000, 7)]) {
-    expect(await sendBytes(stack.gateway, bytes)).not.toMatch(/HTTP|RateLimit/);
-  }
+  const plain = await sendBytes(stack.gateway, 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n');
+  expect(plain).toMatch(/^HTTP\/1.1 400 [\s\S]*X-RateLimit-Limit: 60\r\n[\s\S]*"message":"This port speaks TLS/);
+  expect(await sendBytes(stack.gateway, Buffer.alloc(1_000, 7))).not.toMatch(/HTTP|RateLimit/);
   expect((await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(), ca })).status).toBe(200);
   expect(stack.log.filter(({ level }) => level >= 50)).toEqual([]);
 });

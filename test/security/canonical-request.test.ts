@@ -95,8 +95,8 @@ test.for([
   [
     'an expectation that nobody knows',
     'GET /v1/pets HTTP/1.1\r\nhost: a\r\nexpect: banana\r\n',
-    400,
-    'invalid_request',
+    417,
+    'expectation_failed',
   ],
   ['TRACE', 'TRACE /v1/pets HTTP/1.1\r\nhost: a\r\n', 405, 'method_not_allowed'],
   ['a target of 9 kB', `GET /${'a'.repeat(9_000)} HTTP/1.1\r\nhost: a\r\n`, 414, 'uri_too_long'],

@@ -24,6 +24,7 @@ export interface Asked {
 const TRANSPORT = new Set([
   ...['connection', 'content-length', 'content-type', 'date', 'keep-alive', 'transfer-encoding'],
   ...['vary', 'access-control-allow-origin', 'access-control-expose-headers'],
+  'strict-transport-security',
 ]);
 
 /** References are written so that they can be followed from outside the document. */

@@ -1,0 +1,30 @@
+import { once } from 'node:events';
+import net from 'node:net';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+test('a gateway that has no file descriptor left says so, once a second, and goes on when there are some again', async () => {
+  const limited = startProcess('prlimit', ['--nofile=80', process.execPath, 'gateway/main.ts'], {
+    PORT: '0',
+    ADMIN_PORT: '0',
+    DATA_DIR: await temporaryFolder(),
+  });
+  await expect
+    .poll(() => /"gateway":"http:\/\/[^:]+:(\d+)"/.exec(limited.out())?.[1], { timeout: 20_000 })
+    .toBeDefined();
+  const port = Number(/"gateway":"http:\/\/[^:]+:(\d+)"/.exec(limited.out())?.[1]);
+  const sockets = Array.from({ length: 150 }, () => net.connect(port, '127.0.0.1').on('error', () => {}));
+  cleanUp(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  const told = () => limited.out().split('no file descriptor is left').length - 1;
+  await expect.poll(told, { timeout: 10_000 }).toBeGreaterThan(0);
+  for (const socket of sockets) socket.destroy();
+  const answer = net.connect(port, '127.0.0.1');
+  answer.write('GET /v1/pets HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+  const [chunk] = await once(answer, 'data');
+  expect(String(chunk)).toMatch(/^HTTP\/1.1 401 /);
+  expect(told()).toBeLessThan(20);
+});

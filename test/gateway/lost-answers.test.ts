@@ -1,0 +1,37 @@
+import net from 'node:net';
+import { expect, test } from 'vitest';
+import { startStack } from '../support/stack.ts';
+
+/** A client that sends its whole body before it reads, as most do: what it reads, and how its connection ended. */
+function sendAll(url: string, head: string, bytes: number): Promise<{ answer: string; fault: string | undefined }> {
+  const { promise, resolve } = Promise.withResolvers<{ answer: string; fault: string | undefined }>();
+  const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
+  let answer = '';
+  let fault: string | undefined;
+  socket.on('error', ({ code }: NodeJS.ErrnoException) => {
+    fault = code;
+  });
+  socket.on('data', (chunk) => {
+    answer += chunk;
+  });
+  socket.pause();
+  socket.write(head);
+  socket.write(Buffer.alloc(bytes, 'a'), () => socket.resume());
+  socket.once('close', () => resolve({ answer, fault }));
+  return promise;
+}
+
+test.for([
+  ['without a key', 401, ''],
+  ['that is too large', 413, 'key'],
+] as const)('a POST of 20 MB %s reads its %i, every time', async ([, status, with_]) => {
+  const stack = await startStack();
+  const key = await stack.issueKey();
+  const authorization = with_ === 'key' ? `Authorization: Bearer ${key}\r\n` : '';
+  const bytes = 20_000_000;
+  const head = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n${authorization}Content-Length: ${bytes}\r\n\r\n`;
+  for (let round = 0; round < 10; round++) {
+    const { answer, fault } = await sendAll(stack.gateway, head, bytes);
+    expect([answer.slice(0, 12), fault]).toEqual([`HTTP/1.1 ${status}`, undefined]);
+  }
+});
