@@ -74,7 +74,10 @@ test.for([
 });
 
 test.for([
-  ['ioredis', ['connection', 'cluster', 'sentinel', 'tls'].map((name) => `gateway/access/redis/${name}.ts`)],
+  [
+    'ioredis',
+    ['connection', 'cluster', 'sentinel', 'tls', 'script', 'silence'].map((name) => `gateway/access/redis/${name}.ts`),
+  ],
   ['http-proxy-3', ['gateway/upstream/tunnel.ts']],
   ['undici', ['gateway/upstream/', 'gateway/admin/client.ts', 'shared/client-transport.ts']],
   ['pg', ['core/store/postgres.ts']],
