@@ -14,6 +14,7 @@ import type { PlanTable } from './access/plans.ts';
 import { RecentDecisions } from './access/recent-decisions.ts';
 import { redisAccess } from './access/redis/access.ts';
 import { connect, connectOperators } from './access/redis/connect.ts';
+import { START_MS } from './access/redis/connection.ts';
 import { consoleRoutes } from './admin/console.ts';
 import { OperatorsGuard } from './admin/guard.ts';
 import type { AboutGateway } from './admin/parts.ts';
@@ -223,6 +224,9 @@ async function accessOf(settings: GatewaySettings, logger: Logger, plans: () => 
     sentinelPassword: settings.REDIS_SENTINEL_PASSWORD,
     ca: settings.REDIS_CA_FILE,
     timeoutMs: settings.REDIS_TIMEOUT_MS,
+    startMs: START_MS,
   };
-  return redisAccess(await connect(target, logger), plans, logger, () => connectOperators(target, logger));
+  const redis = await connect(target, logger);
+  const forOperators = () => connectOperators(target, logger, redis.status !== 'ready');
+  return redisAccess(redis, plans, logger, forOperators);
 }
