@@ -11,14 +11,6 @@ import { AddressAllowance } from './access/address-allowance.ts';
 import { systemClock } from './access/clock.ts';
 import { redactApiKeys } from './access/credential.ts';
 import { KeyFactsReader } from './access/key-facts.ts';
-import type { KnownKeys, LocalDecisions } from './access/known-keys.ts';
-import type { Access } from './access/limiter.ts';
-import { memoryAccess } from './access/memory/access.ts';
-import { PlanBook } from './access/plan-book.ts';
-import type { PlanTable } from './access/plans.ts';
-import { RecentDecisions } from './access/recent-decisions.ts';
-import { redisAccess } from './access/redis/access.ts';
-import { connect, connectOperators } from './access/redis/connect.ts';
 import { consoleRoutes } from './admin/console.ts';
 import { OperatorsGuard } from './admin/guard.ts';
 import type { AboutGateway } from './admin/parts.ts';
@@ -30,6 +22,7 @@ import { type CertificateFiles, readCertificate, watchCertificate } from './edge
 import { clientAddress, countedAs, networkOf, TrustedProxies } from './edge/client-address.ts';
 import { Cors } from './edge/cors.ts';
 import { createGateway } from './gateway.ts';
+import { openAccess, type PlannedAccess } from './open-access.ts';
 import { loadReference, READS_PER_MINUTE } from './reference/files.ts';
 import { type GatewayRoute, ROUTES } from './routes.ts';
 import { exposeState } from './traffic/state.ts';
@@ -70,35 +63,6 @@ export async function startGateway(
     async stop(lameDuckMs, lingerMs) {
       await clients.stop({ lameDuckMs, lingerMs });
       await operators.stop();
-      await access.close();
-    },
-  };
-}
-
-/** Access, with the plans in force, and what was decided by them last. */
-export interface PlannedAccess extends Access {
-  readonly planBook: PlanBook;
-  readonly recent: RecentDecisions;
-}
-
-/**
- * Opens what decisions are made by: keys, and plans that are read again and again.
- * @param localsOf what decides in Redis' place, given what this process knows of its keys
- */
-export async function openAccess(
-  settings: GatewaySettings,
-  logger: Logger,
-  localsOf?: (known: KnownKeys) => LocalDecisions,
-): Promise<PlannedAccess> {
-  const access = await accessOf(settings, logger, () => planBook.table, localsOf);
-  const planBook = new PlanBook(access.plans, logger);
-  await planBook.start();
-  return {
-    ...access,
-    planBook,
-    recent: new RecentDecisions(() => planBook.version),
-    async close() {
-      planBook.stop();
       await access.close();
     },
   };
@@ -235,26 +199,4 @@ function countRefusals(metrics: Metrics, logger: Logger): (limit: ConnectionLimi
     toldAt = performance.now();
     logger.warn({ limit }, 'too many connections');
   };
-}
-
-async function accessOf(
-  settings: GatewaySettings,
-  logger: Logger,
-  plans: () => PlanTable,
-  localsOf?: (known: KnownKeys) => LocalDecisions,
-): Promise<Access> {
-  if (settings.REDIS_URL === undefined) return await memoryAccess(settings.DATA_DIR, plans);
-  const target = {
-    mode: settings.REDIS_MODE,
-    urls: settings.REDIS_URL,
-    masterName: settings.REDIS_MASTER_NAME,
-    sentinelUsername: settings.REDIS_SENTINEL_USERNAME,
-    sentinelPassword: settings.REDIS_SENTINEL_PASSWORD,
-    ca: settings.REDIS_CA_FILE,
-    timeoutMs: settings.REDIS_TIMEOUT_MS,
-  };
-  return redisAccess(await connect(target, logger), plans, logger, {
-    localsOf,
-    connectOperators: () => connectOperators(target, logger),
-  });
 }

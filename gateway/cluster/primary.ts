@@ -4,7 +4,8 @@ import { droppedLines, type Logger } from '../../shared/logger.ts';
 import { createMetrics } from '../../shared/metrics.ts';
 import type { Running } from '../../shared/run.ts';
 import type { GatewaySettings } from '../config.ts';
-import { openAccess, serveOperators } from '../start.ts';
+import { openAccess } from '../open-access.ts';
+import { serveOperators } from '../start.ts';
 import { LevelsOfMachine } from './levels-of-machine.ts';
 import { Workers } from './workers.ts';
 

@@ -5,7 +5,8 @@ import { createMetrics, type MetricsSnapshot } from '../../shared/metrics.ts';
 import type { Running } from '../../shared/run.ts';
 import type { DecisionQuery, ToldDecision } from '../access/recent-decisions.ts';
 import type { GatewaySettings } from '../config.ts';
-import { openAccess, serveClients } from '../start.ts';
+import { openAccess } from '../open-access.ts';
+import { serveClients } from '../start.ts';
 import { KeysOfMachine } from './keys-of-machine.ts';
 import type { FromWorkerLocally } from './local-messages.ts';
 

@@ -11,8 +11,6 @@ import { TlsConnector, tellWhyRefused } from './tls.ts';
 /** How to connect to a Redis Cluster. */
 
 const DEFAULT_PORT = 6379;
-/** A start waits no longer than this for the nodes; they are connected to all the same. */
-const START_MS = 3_000;
 
 /**
  * Connects to a cluster, or goes on trying in the background. A decision that a node redirects (MOVED, ASK) follows, since it
@@ -37,7 +35,7 @@ export async function connectCluster(target: RedisTarget, logger: Logger): Promi
   tellOfNodes(cluster, logger);
   cluster.on('+node', prepare);
   cluster.on('+node', connectSoon);
-  await Promise.race([connectAll(cluster), sleep(START_MS, undefined, { ref: false })]);
+  await Promise.race([connectAll(cluster), sleep(target.startMs, undefined, { ref: false })]);
   return cluster;
 }
 

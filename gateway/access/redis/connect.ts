@@ -7,13 +7,17 @@ import type { RedisTarget } from './target.ts';
 /** After which an operator's command is given up: far longer than Redis is busy, or takes to fail over. */
 const OPERATORS_TIMEOUT_MS = 5_000;
 
+const AWAY_MS = 1_000;
+
 /**
- * Connects once more, for operators: they can wait. What becomes of this Redis is told by the connection for decisions.
+ * Connects once more, for operators: they can wait. What becomes of this Redis is told by the connection for decisions; a
+ * start that has waited for that in vain waits little for this one.
  * @throws as `connect` does
  */
-export function connectOperators(target: RedisTarget, logger: Logger): Promise<RedisConnection> {
+export function connectOperators(target: RedisTarget, logger: Logger, isAway: boolean): Promise<RedisConnection> {
   const timeoutMs = Math.max(target.timeoutMs, OPERATORS_TIMEOUT_MS);
-  return connect({ ...target, timeoutMs }, logger.child({}, { level: 'silent' }));
+  const startMs = isAway ? AWAY_MS : target.startMs;
+  return connect({ ...target, timeoutMs, startMs }, logger.child({}, { level: 'silent' }));
 }
 
 /**
@@ -27,6 +31,6 @@ export async function connect(target: RedisTarget, logger: Logger): Promise<Redi
     case 'sentinel':
       return await connectBySentinels(target, logger);
     case 'single':
-      return await connectRedis(target.urls[0] ?? '', target.timeoutMs, logger, target.ca);
+      return await connectRedis(target.urls[0] ?? '', target.timeoutMs, logger, target.ca, target.startMs);
   }
 }

@@ -13,8 +13,8 @@ export const CONNECT_TIMEOUT_MS = 300;
 /** A connection that owes an answer for so long is dead, whatever TCP says of it. */
 const SILENT_MS = 500;
 const LONGEST_RETRY_MS = 200;
-/** A start waits no longer than this for a Redis; it is connected to all the same. */
-const START_MS = 3_000;
+/** How long a start waits for a Redis, unless it is told otherwise. */
+export const START_MS = 3_000;
 /** ioredis would wait for as long as Redis guesses that its loading still takes, which is whole seconds. */
 const LOADING_RETRY_MS = 100;
 
@@ -47,8 +47,15 @@ export function prepare(redis: Redis): void {
  * Connects to one Redis, or goes on trying in the background: a gateway starts without its Redis.
  * @param timeoutMs after which a command is given up; it may still run
  * @param ca certificates for rediss:// in PEM; those of Node when undefined
+ * @param startMs how long to wait for it at most
  */
-export async function connectRedis(url: string, timeoutMs: number, logger: Logger, ca?: string): Promise<Redis> {
+export async function connectRedis(
+  url: string,
+  timeoutMs: number,
+  logger: Logger,
+  ca?: string,
+  startMs = START_MS,
+): Promise<Redis> {
   const redis = new Redis(url, {
     ...failFast(timeoutMs),
     enableOfflineQueue: false,
@@ -57,7 +64,7 @@ export async function connectRedis(url: string, timeoutMs: number, logger: Logge
   });
   prepare(redis);
   tellOnce(redis, logger);
-  await Promise.race([redis.connect().catch(() => undefined), sleep(START_MS, undefined, { ref: false })]);
+  await Promise.race([redis.connect().catch(() => undefined), sleep(startMs, undefined, { ref: false })]);
   if (redis.status === 'ready') await checkDatabase(redis);
   return redis;
 }

@@ -8,8 +8,6 @@ import { SentinelTlsConnector, tellWhyRefused } from './tls.ts';
 const DEFAULT_PORT = 26_379;
 /** Longer than a connection may take: the library must not end one in the middle of a handshake (tls.ts says why). */
 const SENTINEL_TIMEOUT_MS = 2 * CONNECT_TIMEOUT_MS;
-/** A start waits no longer than this for a primary; it is looked for all the same. */
-const START_MS = 3_000;
 
 /**
  * Connects to the primary that the sentinels name, or goes on asking them in the background. A primary that says READONLY is
@@ -42,7 +40,7 @@ export async function connectBySentinels(target: RedisTarget, logger: Logger): P
   });
   prepare(redis);
   tellOnce(redis, logger, () => tellWhyRefused(sentinels, common.tls, logger));
-  await Promise.race([redis.connect().catch(() => undefined), sleep(START_MS, undefined, { ref: false })]);
+  await Promise.race([redis.connect().catch(() => undefined), sleep(target.startMs, undefined, { ref: false })]);
   if (redis.status === 'ready') await checkDatabase(redis);
   return redis;
 }

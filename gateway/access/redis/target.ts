@@ -13,6 +13,8 @@ export interface RedisTarget {
   readonly ca: string | undefined;
   /** After which a command is given up; it may still run. */
   readonly timeoutMs: number;
+  /** How long a start waits for it at most; it is connected to all the same. */
+  readonly startMs: number;
 }
 
 /** What the URLs have in common, as the client library takes it. */

@@ -54,7 +54,7 @@ async function startLimiter() {
   const urls = shards.map(({ url }) => url);
   const none = { masterName: undefined, sentinelUsername: undefined, sentinelPassword: undefined, ca: undefined };
   const logger = createLogger('bench', 'silent');
-  const redis = await connect({ mode: 'cluster', urls, timeoutMs: 250, ...none }, logger);
+  const redis = await connect({ mode: 'cluster', urls, timeoutMs: 250, startMs: 3_000, ...none }, logger);
   return redisAccess(redis, () => PLANS, logger);
 }
 
