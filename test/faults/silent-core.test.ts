@@ -33,14 +33,15 @@ test.for(['stopped', 'cut off'])(
     let isOver = false;
     const client = async () => {
       while (!isOver) {
-        const before = performance.now();
+        const askedAt = performance.now();
         statuses.add((await send(`${stack.gateway}/v1/pets`, { key })).status);
-        times.push(performance.now() - before);
+        times.push(performance.now() - askedAt);
         await sleep(5);
       }
     };
     const clients = Promise.all(Array.from({ length: 32 }, client));
     await sleep(500);
+    const before = Math.max(...times);
     if (how === 'stopped') first.child.kill('SIGSTOP');
     else proxy.set({ kind: 'black-hole' });
     await sleep(2_000);
@@ -48,7 +49,7 @@ test.for(['stopped', 'cut off'])(
     isOver = true;
     await clients;
     expect([...statuses]).toEqual([200]);
-    expect(Math.max(...times)).toBeLessThan(CORE_TIMEOUT_MS / 10 + 500);
+    expect(Math.max(...times)).toBeLessThan(before + CORE_TIMEOUT_MS / 10 + 500);
   },
 );
 
