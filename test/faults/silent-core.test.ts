@@ -40,7 +40,7 @@ test.for(['stopped', 'cut off'])(
       }
     };
     const clients = Promise.all(Array.from({ length: 32 }, client));
-    await sleep(500);
+    await expect.poll(() => times.length).toBeGreaterThan(200);
     const before = Math.max(...times);
     if (how === 'stopped') first.child.kill('SIGSTOP');
     else proxy.set({ kind: 'black-hole' });
@@ -62,11 +62,11 @@ test('where both are slow, they are not asked twice for everything', async () =>
     });
   const stack = await startStack({ CORE_URL: `${await slow()},${await slow()}` });
   const key = await stack.issueKey(big);
-  for (let round = 0; round < 3; round++) {
-    const answers = await Promise.all(Array.from({ length: 300 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  for (let round = 0; round < 5; round++) {
+    const answers = await Promise.all(Array.from({ length: 100 }, () => send(`${stack.gateway}/v1/pets`, { key })));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
   }
-  expect(asked).toBeLessThan(900 + 2 * 128 + 100);
+  expect(asked).toBeLessThan(500 + 2 * 128);
 });
 
 test('a slow read is answered by whichever core was first, and its other answer reaches nobody', async () => {

@@ -77,6 +77,9 @@ test.for(['another client', 'the same client'])(
 
 test('while a client asks slow reads again and again, others never wait behind them', TIMED, async () => {
   const { stack, slow, quick } = await setUp();
+  const alone: { status: number; ms: number }[] = [];
+  for (let round = 0; round < 30; round++)
+    alone.push(...(await Promise.all(Array.from({ length: 5 }, () => pets(stack, quick)))));
   const late: Promise<{ status: number; ms: number }>[] = [];
   const times: { status: number; ms: number }[] = [];
   for (let round = 0; round < 30; round++) {
@@ -86,7 +89,7 @@ test('while a client asks slow reads again and again, others never wait behind t
   }
   expect(new Set(times.map(({ status }) => status))).toEqual(new Set([200]));
   // Once the client is known to be slow, it has connections apart.
-  expect(typical(times)).toBeLessThan(50);
+  expect(typical(times)).toBeLessThan(2 * typical(alone) + 30);
   expect(new Set((await Promise.all(late)).map(({ status }) => status))).toEqual(new Set([200]));
 });
 
