@@ -40,7 +40,7 @@ test.for(['stopped', 'cut off'])(
       }
     };
     const clients = Promise.all(Array.from({ length: 32 }, client));
-    await expect.poll(() => times.length).toBeGreaterThan(200);
+    await expect.poll(() => times.length).toBeGreaterThan(50);
     const before = Math.max(...times);
     if (how === 'stopped') first.child.kill('SIGSTOP');
     else proxy.set({ kind: 'black-hole' });
@@ -66,7 +66,7 @@ test('where both are slow, they are not asked twice for everything', async () =>
     const answers = await Promise.all(Array.from({ length: 100 }, () => send(`${stack.gateway}/v1/pets`, { key })));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
   }
-  expect(asked).toBeLessThan(500 + 2 * 128);
+  expect(asked).toBeLessThan(500 + 4 * 64 + 60);
 });
 
 test('a slow read is answered by whichever core was first, and its other answer reaches nobody', async () => {
