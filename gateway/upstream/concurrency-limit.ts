@@ -103,6 +103,7 @@ export class ConcurrencyLimit {
     const lastedMs = now - startedAt;
     this.#window = new Window(now);
     // After a silence it is not known how many could have been answered.
+    if (!this.#base.isKnown) this.#base.note(quickestMs, now);
     if (lastedMs > this.#queueMs) {
       this.#queueWindows = 0;
       return;
@@ -115,7 +116,8 @@ export class ConcurrencyLimit {
     this.#mayRise = waitedMs < this.#queueMs;
     const allowed = (answered / lastedMs) * this.#queueMs;
     if (this.#queued <= allowed / 4) this.#base.note(quickestMs, now);
-    this.#queueWindows = this.#queued > allowed && !this.#mayRise ? this.#queueWindows + 1 : 0;
+    const isQueue = this.#inFlight > this.#least && this.#queued > allowed && !this.#mayRise;
+    this.#queueWindows = isQueue ? this.#queueWindows + 1 : 0;
     if (this.#queueWindows >= MIN_WINDOWS) this.#lower(this.#least, this.#inFlight - this.#queued + allowed, now);
   }
 
@@ -141,15 +143,18 @@ class Window {
   }
 }
 
-/** The time of the quickest answer lately, ms; that of the very first ones is taken as it is. */
+/** The time of the quickest answer lately, ms. */
 class Quickest {
   #older = Number.POSITIVE_INFINITY;
   #newer = Number.POSITIVE_INFINITY;
   #since = Number.NEGATIVE_INFINITY;
 
+  get isKnown(): boolean {
+    return this.#since > 0;
+  }
+
   get ms(): number {
-    const ms = Math.min(this.#older, this.#newer);
-    return Number.isFinite(ms) ? ms : 0;
+    return Math.min(this.#older, this.#newer);
   }
 
   note(ms: number, now: number): void {

@@ -10,7 +10,7 @@ const FEW = 4;
 export const STALLED_AFTER_MS = 40;
 
 /** Repeated requests: at first so many, then a tenth of the answers. */
-const BURST = 128;
+const BURST = 64;
 const EARNED_PER_ANSWER = 0.1;
 
 /** A few pipelined connections to one core, and a budget for asking again what waits behind a slow answer. */

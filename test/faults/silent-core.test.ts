@@ -33,14 +33,15 @@ test.for(['stopped', 'cut off'])(
     let isOver = false;
     const client = async () => {
       while (!isOver) {
-        const before = performance.now();
+        const askedAt = performance.now();
         statuses.add((await send(`${stack.gateway}/v1/pets`, { key })).status);
-        times.push(performance.now() - before);
+        times.push(performance.now() - askedAt);
         await sleep(5);
       }
     };
     const clients = Promise.all(Array.from({ length: 32 }, client));
-    await sleep(500);
+    await expect.poll(() => times.length).toBeGreaterThan(50);
+    const before = Math.max(...times);
     if (how === 'stopped') first.child.kill('SIGSTOP');
     else proxy.set({ kind: 'black-hole' });
     await sleep(2_000);
@@ -48,7 +49,7 @@ test.for(['stopped', 'cut off'])(
     isOver = true;
     await clients;
     expect([...statuses]).toEqual([200]);
-    expect(Math.max(...times)).toBeLessThan(CORE_TIMEOUT_MS / 10 + 500);
+    expect(Math.max(...times)).toBeLessThan(before + CORE_TIMEOUT_MS / 10 + 500);
   },
 );
 
@@ -61,11 +62,11 @@ test('where both are slow, they are not asked twice for everything', async () =>
     });
   const stack = await startStack({ CORE_URL: `${await slow()},${await slow()}` });
   const key = await stack.issueKey(big);
-  for (let round = 0; round < 3; round++) {
-    const answers = await Promise.all(Array.from({ length: 300 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  for (let round = 0; round < 5; round++) {
+    const answers = await Promise.all(Array.from({ length: 100 }, () => send(`${stack.gateway}/v1/pets`, { key })));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
   }
-  expect(asked).toBeLessThan(900 + 2 * 128 + 100);
+  expect(asked).toBeLessThan(500 + 4 * 64 + 60);
 });
 
 test('a slow read is answered by whichever core was first, and its other answer reaches nobody', async () => {
