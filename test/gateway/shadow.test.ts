@@ -34,7 +34,9 @@ describe.for([
     expect(answers.map(({ status }) => status)).toEqual(Array(5).fill(200));
     expect(answers.map(({ headers }) => headers['x-ratelimit-remaining'])).toEqual(['1', '0', '0', '0', '0']);
     expect(answers.map(({ headers }) => headers['retry-after'])).toEqual(Array(5).fill(undefined));
-    expect(answers.at(-1)?.headers.ratelimit).toMatch(/"day";r=0;t=\d{5}$/);
+    expect(answers.at(-1)?.headers.ratelimit).toMatch(
+      /"day";r=0;t=\d{5};store-limit=2;store-remaining=0;store-reset=\d{5,6}$/,
+    );
     const logged = () => stack.log.filter(({ msg }) => msg === 'request');
     await expect.poll(logged, { timeout: 10_000 }).toHaveLength(5);
     expect(logged().map(({ outcome, shadow }) => [outcome, shadow])).toEqual([

@@ -122,3 +122,15 @@ test('the gateway serves it to anyone, and tells the limits of the address', asy
   expect(answer.headers).toMatchObject({ 'content-type': 'application/json', 'x-ratelimit-limit': '4000' });
   expect(answer.text).toBe(readFileSync(FILE, 'utf8'));
 });
+
+test('each of its schemas is one of JSON Schema 2020-12', () => {
+  const ajv = schemaValidator();
+  const document = JSON.parse(readFileSync(FILE, 'utf8')) as { components: Record<string, Record<string, object>> };
+  const { schemas: bodies = {}, headers = {}, parameters = {} } = document.components;
+  const inner = [...Object.values(headers), ...Object.values(parameters)].map(
+    (one) => (one as { schema: object }).schema,
+  );
+  const faults = [...Object.values(bodies), ...inner].filter((schema) => ajv.validateSchema(schema) !== true);
+  expect(faults).toEqual([]);
+  expect(ajv.validateSchema({ type: 'text' })).toBe(false);
+});
