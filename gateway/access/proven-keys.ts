@@ -1,3 +1,4 @@
+import { RecentlyUsed } from './recently-used.ts';
 import type { Verdict } from './verdict.ts';
 
 const MAX_KEYS = 50_000;
@@ -7,19 +8,14 @@ const MAX_KEYS = 50_000;
  * the others of its address.
  */
 export class ProvenKeys {
-  /** Least recently used first. */
-  readonly #names = new Set<string>();
+  readonly #names = new RecentlyUsed<string, true>(MAX_KEYS);
 
   has(name: string): boolean {
-    if (!this.#names.delete(name)) return false;
-    this.#names.add(name);
-    return true;
+    return this.#names.get(name) === true;
   }
 
   note(name: string, verdict: Verdict): void {
     if (verdict.outcome === 'unauthorized') this.#names.delete(name);
-    if (verdict.outcome === 'unauthorized' || verdict.outcome === 'undecided') return;
-    this.#names.add(name);
-    if (this.#names.size > MAX_KEYS) this.#names.delete(this.#names.values().next().value as string);
+    else if (verdict.outcome !== 'undecided' && !this.has(name)) this.#names.set(name, true);
   }
 }

@@ -36,7 +36,8 @@ export class Reads {
   readonly counts: CoreCounts;
   readonly slowClients = new SlowClients();
   readonly #silentAfterMs: number;
-  readonly #underWay = new Set<Read>();
+  /** A list: V8 lets what was in a Set that requests come into and go out of grow old. */
+  readonly #underWay: Read[] = [];
   readonly #probes = new Map<Lane, { left: number; until: number }>();
   #timer: NodeJS.Timeout | undefined;
 
@@ -52,28 +53,34 @@ export class Reads {
    * @throws the last attempt's fault
    */
   forward(forwarding: Forwarding): Promise<void> {
-    const read = new Read(this, forwarding);
-    this.#underWay.add(read);
+    const read = new Read(this, forwarding, this.#underWay.length);
+    this.#underWay.push(read);
     this.#timer ??= setInterval(() => setImmediate(() => this.#look()), LOOK_EVERY_MS).unref();
     read.ask(this.cores.next());
     return read.done;
   }
 
+  /** The last one takes its place. */
   over(read: Read): void {
-    this.#underWay.delete(read);
+    if (read.place === OVER) return;
+    const last = this.#underWay.pop() as Read;
+    this.#underWay[read.place] = last;
+    last.place = read.place;
+    if (last === read) this.#underWay.pop();
+    read.place = OVER;
   }
 
   /** Called after the poll phase: an answer that waits in a socket while our own process stands still is no late one. */
   #look(): void {
     const now = performance.now();
-    for (const read of this.#underWay) read.look(now, this.#silentAfterMs);
+    for (const read of [...this.#underWay]) read.look(now, this.#silentAfterMs);
     for (const core of this.cores.all)
       for (const lane of [core.quickLane, core.slowLane])
         for (const connection of lane.connections) {
           connection.endUnwanted();
           if (connection.stalledMs(now) >= STALLED_AFTER_MS) this.#unblock(core, lane, connection, now);
         }
-    if (this.#underWay.size > 0) return;
+    if (this.#underWay.length > 0) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
   }
@@ -104,11 +111,15 @@ export class Reads {
 }
 
 const NONE: readonly never[] = [];
+/** The place of a read that is not under way any more. */
+const OVER = -1;
 
 /** One read on its way. */
 export class Read {
   readonly forwarding: Forwarding;
   readonly done: Promise<void>;
+  /** In the list of those under way. */
+  place: number;
   readonly #reads: Reads;
   readonly #resolve: () => void;
   readonly #reject: (fault: unknown) => void;
@@ -116,8 +127,9 @@ export class Read {
   #attempts: readonly Attempt[] = NONE;
   #count = 0;
 
-  constructor(reads: Reads, forwarding: Forwarding) {
+  constructor(reads: Reads, forwarding: Forwarding, place: number) {
     this.#reads = reads;
+    this.place = place;
     this.forwarding = forwarding;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.done = promise;
