@@ -3,7 +3,7 @@ import type { Core } from './cores.ts';
 import { WrongAnswer } from './faults.ts';
 import type { Lane } from './lane.ts';
 import type { Asked, PipelinedConnection } from './pipelined-connection.ts';
-import type { Read } from './reads.ts';
+import type { Read } from './read.ts';
 import type { UpstreamRequest } from './request.ts';
 
 /** One attempt to have a read answered: on a connection with others, or on one of its own. */
