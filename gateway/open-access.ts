@@ -33,7 +33,7 @@ export async function openAccess(
     planBook,
     recent: new RecentDecisions(() => planBook.version),
     async close() {
-      planBook.stop();
+      await planBook.stop();
       await access.close();
     },
   };

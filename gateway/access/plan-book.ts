@@ -29,6 +29,7 @@ export class PlanBook {
   #readable = true;
   #taken = 0;
   #timer: NodeJS.Timeout | undefined;
+  #reading: Promise<void> = Promise.resolve();
   #stopped = false;
   readonly #store: PlanStore;
   readonly #watch: PlanWatch;
@@ -66,14 +67,21 @@ export class PlanBook {
 
   /** Seeds what is missing, reads the table, and goes on reading it. */
   async start(): Promise<void> {
-    await this.refresh();
-    if (this.#stored !== undefined) await this.#watch.see(this.#stored);
+    this.#reading = this.#readOnce();
+    await this.#reading;
     if (!this.#stopped) this.#timer = setTimeout(() => void this.start(), REFRESH_MS).unref();
   }
 
-  stop(): void {
+  /** Ends once nothing is read or written any more. */
+  async stop(): Promise<void> {
     this.#stopped = true;
     clearTimeout(this.#timer);
+    await this.#reading;
+  }
+
+  async #readOnce(): Promise<void> {
+    await this.refresh();
+    if (this.#stored !== undefined) await this.#watch.see(this.#stored);
   }
 
   /** Reads the table now. A store that does not answer leaves the table as it is. */
