@@ -32,8 +32,8 @@ describe.concurrent('ten workers on one key', () => {
       const outcomes = lines.map(({ outcome }) => outcome);
       const count = (outcome: string) => outcomes.filter((other) => other === outcome).length;
       const seconds = (performance.now() - end + RUN_MS) / 1_000;
-      console.log(
-        `${name}: ${statuses.length} served, ${count('refused')} refused, ${count('banned')} banned in ${seconds.toFixed(0)} s`,
+      process.stdout.write(
+        `${name}: ${statuses.length} served, ${count('refused')} refused, ${count('banned')} banned in ${seconds.toFixed(0)} s\n`,
       );
       expect(count('banned')).toBe(0);
       expect(new Set(statuses)).toEqual(new Set([200]));
