@@ -347,7 +347,9 @@ local function decide(key, digest, count)
   -- What has changed?
   if count == 0 then return end
   if more_admitted + more_refused == 0 then
-    if shift > 0 then call('HSET', key, 'as_of', write_time(now), 'banned_until', write_time(banned_until)) end
+    if shift > 0 then
+      call('HSET', key, 'as_of', write_time(now), 'banned_until', write_time(banned_until), 'waiting', write_queue(queue))
+    end
     return
   end
   local changes = { 'as_of', write_time(now), 'minute_left', write_level(minute_tokens, minute_parts, MINUTE),

@@ -46,7 +46,7 @@ export function decide(record: KeyRecord, state: KeyState, digest: string, plans
   const { plan, now, shift, levels, bannedUntil, queue, patience } = facts;
   if (bannedUntil > now) {
     const verdict = answer(facts, 'banned', levels, bannedUntil, bannedUntil);
-    return shift > 0 ? { verdict, state: { ...state, asOf: now, bannedUntil } } : { verdict };
+    return shift > 0 ? { verdict, state: { ...state, asOf: now, bannedUntil, queue } } : { verdict };
   }
 
   const counted = { ...state, asOf: now, bannedUntil, usage: marked(state, now) };

@@ -244,6 +244,22 @@ describe.for(limiters)('%s', ([, open]) => {
     for (let asked = 0; asked < 2; asked++) expect((await decision(under, credential)).bannedUntil).toBe(until);
   });
 
+  test('who waits is forgotten no later for a clock that is set back while an operator bans the key', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 2 });
+    const credential = await under.createKey();
+    const told = async () => ((await decision(under, credential)).retryAt ?? 0) - under.now;
+    expect(await burst(under, credential, 2)).toBe('admitted×2');
+    expect(await told()).toBe(30 * SECOND);
+    const until = under.now + 10 * SECOND;
+    await under.keys.change(credential.id, () => ({ ban: { text: 'scrapes', until } }));
+    under.now -= HOUR;
+    expect((await decision(under, credential)).outcome).toBe('banned');
+    under.now = until;
+    expect(await burst(under, credential, 2)).toBe('admitted×2');
+    expect(await told()).toBe(30 * SECOND);
+  });
+
   test('who waits is let in as told by a clock that was set back in between and was seen to be', async () => {
     const under = await open();
     under.setPlan('free', { minute: 60 });

@@ -127,7 +127,7 @@ export async function secondsToBan(decideAt: DecideAt, begin: number, attack: At
 }
 
 /** Numbers from 0 to 1 that look random and are the same for a seed (xorshift). */
-function generator(seed: number): () => number {
+export function generator(seed: number): () => number {
   let state = (seed * 7_919 + 13) >>> 0 || 1;
   const next = () => {
     state ^= state << 13;

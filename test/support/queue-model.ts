@@ -1,0 +1,216 @@
+/**
+ * Who waits for a key, and who came early, as lists: every client that waits stands in one with its own time, and every moment
+ * with early requests in another. queue.ts says why the rules are as they are.
+ */
+
+export const SECOND = 1_000_000;
+export const MINUTE = 60 * SECOND;
+const DAY = 86_400 * SECOND;
+
+/** By what early requests are judged: of the plan, the minute limit in force and the plan's own. */
+interface Judged {
+  readonly ban_after: number;
+  readonly ban_within_seconds: number;
+  readonly minute: number;
+  readonly standard: number;
+}
+
+interface Waiter {
+  readonly at: number;
+  readonly isInLine: boolean;
+}
+
+/** A second, at most, in which early requests came, and how many of them counted. */
+interface Moment {
+  readonly at: number;
+  readonly counted: number;
+}
+
+interface Told {
+  readonly at: number;
+  readonly place: number;
+  readonly every: number;
+}
+
+interface Waits {
+  ticksUntil(tokens: number): number;
+}
+
+export class ModelQueue {
+  readonly #now: number;
+  readonly #met: Set<string>;
+  /** How long early requests are remembered, how many are too many, and how many count in a moment. */
+  readonly #window: number;
+  readonly #borne: bigint;
+  readonly #inAMoment: bigint;
+  #free = 0;
+  #waiters: Waiter[] = [];
+  #every = 1;
+  #forgetAt = 0;
+  #moments: Moment[] = [];
+  #since = 0;
+
+  private constructor(now: number, judged: Judged, met: Set<string>) {
+    this.#now = now;
+    this.#met = met;
+    const [after, within] = [BigInt(judged.ban_after), BigInt(judged.ban_within_seconds)];
+    this.#window = Number((within * BigInt(SECOND) * 5n) / 6n);
+    const inProportion = (after * BigInt(judged.minute)) / BigInt(judged.standard);
+    const least = after < 10n ? after : 10n;
+    const most = inProportion > least ? inProportion : least;
+    this.#borne = most < 10n ? most : (most * 5n) / 4n;
+    this.#inAMoment = most < 10n ? most : (this.#borne * 5n + 2n * within - 1n) / (2n * within);
+  }
+
+  /** What is left of a queue at `now`, by a clock that was set back meanwhile by so much. */
+  static asOf(before: ModelQueue | undefined, now: number, setBack: number, judged: Judged, met: Set<string>) {
+    const queue = new ModelQueue(now, judged, met);
+    if (before === undefined || before.#forgetAt === 0) return queue;
+    if (before.#forgetAt - setBack <= now) {
+      met.add('queue forgotten');
+      return queue;
+    }
+    if (setBack > 0) met.add('set back with a queue');
+    queue.#free = before.#free;
+    queue.#every = before.#every;
+    queue.#waiters = before.#waiters.map(({ at, isInLine }) => ({ at: at - setBack, isInLine }));
+    queue.#forgetAt = before.#forgetAt - setBack;
+    queue.#moments = before.#moments.map(({ at, counted }) => ({ at: at - setBack, counted }));
+    queue.#since = before.#since - setBack;
+    if (queue.#moments.length > 0 && now >= queue.#since + queue.#window) {
+      met.add('early requests forgotten');
+      queue.#moments = [];
+    }
+    return queue;
+  }
+
+  #due(): Waiter[] {
+    return this.#waiters.filter(({ at }) => at <= this.#now);
+  }
+
+  #line(): Waiter[] {
+    return this.#waiters.filter(({ at, isInLine }) => isInLine && at > this.#now);
+  }
+
+  #group(): Waiter[] {
+    return this.#waiters.filter(({ at, isInLine }) => !isInLine && at > this.#now);
+  }
+
+  /** Whether a request can be of none who may send now, though others wait. */
+  isEarly(): boolean {
+    return this.#free === 0 && this.#due().length === 0 && this.#waiters.length > 0;
+  }
+
+  /** Takes a request as that of one who may send now. @return whether it is early instead */
+  arrive(isThere: boolean): boolean {
+    if (this.isEarly()) {
+      this.#countEarly();
+      return true;
+    }
+    const [due] = this.#due();
+    if (due !== undefined && (isThere || this.#free === 0)) {
+      this.#met.add('came when told');
+      this.#waiters = this.#waiters.filter((waiter) => waiter !== due);
+    } else if (this.#free > 0) {
+      this.#free -= 1;
+    }
+    return false;
+  }
+
+  #countEarly(): void {
+    const [wasFirst, wasOnNotice] = [this.#moments.length === 0, this.isOnNotice()];
+    let moment = this.#moments.at(-1);
+    if (moment === undefined || this.#now - moment.at >= SECOND) moment = { at: this.#now, counted: 0 };
+    else this.#moments = this.#moments.slice(0, -1);
+    const isCounted = moment.counted < this.#inAMoment;
+    if (!isCounted) this.#met.add('early and not counted');
+    this.#moments = [...this.#moments, { at: moment.at, counted: moment.counted + (isCounted ? 1 : 0) }];
+    if (wasFirst || (!wasOnNotice && this.isOnNotice())) this.#since = this.#now;
+  }
+
+  #early(): bigint {
+    return BigInt(this.#moments.reduce((sum, { counted }) => sum + counted, 0));
+  }
+
+  isOnNotice(): boolean {
+    const apart = this.#borne < 10n ? 1 : 2;
+    return this.#moments.length >= apart && this.#early() * 60n >= this.#borne;
+  }
+
+  isTooMany(): boolean {
+    return this.#early() >= this.#borne;
+  }
+
+  served(): void {
+    // Of a key for which nobody waited nothing is known.
+    if (this.#forgetAt > 0) this.#free += 1;
+  }
+
+  /** What one more is told: the time of its place, in whole seconds; on notice, of the notice's end or the group's. */
+  tell(limits: { minute: number; day: number }, [minute, day]: readonly [minute: Waits, day: Waits]): Told {
+    const place = this.#waiters.length + 1;
+    const tokens = Math.min(place, limits.minute);
+    const [minuteWait, dayWait] = [minute.ticksUntil(tokens), day.ticksUntil(tokens)];
+    const tokenTime = dayWait > minuteWait ? BigInt(DAY) / BigInt(limits.day) : BigInt(MINUTE) / BigInt(limits.minute);
+    const until = Math.max(minuteWait, dayWait, this.isOnNotice() ? this.#heldUntil() - this.#now : 0);
+    const seconds = Math.max(1, Math.floor((until + SECOND - 1) / SECOND));
+    return { at: this.#now + seconds * SECOND, place, every: Math.max(1, Number(tokenTime)) };
+  }
+
+  #noticeEnds(): number {
+    return Math.min(this.#since + this.#window, this.#now + 50 * SECOND);
+  }
+
+  /** Whether the group comes before half of the notice's time is over: too soon for more to be sent with it. */
+  #isGroupTooSoon(): boolean {
+    const [group] = this.#group();
+    return group !== undefined && 2 * (group.at - this.#now) < this.#noticeEnds() - this.#now;
+  }
+
+  #heldUntil(): number {
+    const [group] = this.#group();
+    return group === undefined || this.#isGroupTooSoon() ? this.#noticeEnds() : group.at;
+  }
+
+  /** @param most places in line */
+  join({ at, place, every }: Told, most: number): void {
+    if (this.isOnNotice() && this.#isGroupTooSoon()) {
+      this.#met.add('group let go');
+      this.#moveGroup(this.#now);
+    }
+    this.#forgetAt = Math.max(this.#forgetAt, at + (at - this.#now), this.#now + 2 * MINUTE);
+    const end = this.#line().at(-1)?.at;
+    const isBehind = end !== undefined && every === this.#every && at > end + this.#every;
+    if (this.isOnNotice() || place > most || isBehind) this.#joinGroup(at, isBehind);
+    else this.#joinLine(at, every, end);
+  }
+
+  /** All of a group come together, with the first of them. */
+  #joinGroup(at: number, isBehind: boolean): void {
+    this.#met.add(this.isOnNotice() ? 'on notice' : isBehind ? 'behind the line' : 'beyond the line');
+    const together = Math.min(at, ...this.#group().map((waiter) => waiter.at));
+    this.#moveGroup(together);
+    this.#waiters.push({ at: together, isInLine: false });
+  }
+
+  #moveGroup(at: number): void {
+    const group = new Set(this.#group());
+    this.#waiters = this.#waiters.map((waiter) => (group.has(waiter) ? { ...waiter, at } : waiter));
+  }
+
+  /** A line is evenly spaced: one who comes sooner than the next place has all before it come sooner. */
+  #joinLine(at: number, every: number, end: number | undefined): void {
+    const line = new Set(this.#line());
+    const isOther = end !== undefined && every !== this.#every;
+    if (isOther) this.#met.add('line of the other bucket');
+    const sooner = end === undefined ? 0 : end + every - at;
+    if (!isOther && sooner > 0) this.#met.add('line pulled forward');
+    this.#waiters = this.#waiters.map((waiter) => {
+      if (!line.has(waiter)) return waiter;
+      return { ...waiter, at: isOther ? this.#now : waiter.at - sooner };
+    });
+    this.#waiters.push({ at, isInLine: true });
+    this.#every = every;
+    this.#met.add('in line');
+  }
+}

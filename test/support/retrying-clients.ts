@@ -1,0 +1,92 @@
+import { execFile, execFileSync } from 'node:child_process';
+import { promisify } from 'node:util';
+import axios, { type AxiosInstance } from 'axios';
+import axiosRetry from 'axios-retry';
+import got from 'got';
+import ky from 'ky';
+import { attach } from 'retry-axios';
+import { Agent, RetryAgent, request } from 'undici';
+import { patientFetch } from '../examples/patient-fetch.ts';
+
+/** Clients that people use, told to try again when they are refused: each waits for Retry-After by itself. */
+
+/** One worker: sends one request after the other until `end` (of performance.now). @return status of every last answer */
+export type Work = (url: string, key: string, end: number) => Promise<number[]>;
+
+const TRIES = 10;
+const run = promisify(execFile);
+const bearer = (key: string) => ({ Authorization: `Bearer ${key}` });
+
+/** A worker of which each request is one call. */
+function oneByOne(send: (url: string, key: string) => Promise<number>): Work {
+  return async (url, key, end) => {
+    const statuses: number[] = [];
+    while (performance.now() < end) statuses.push(await send(url, key));
+    return statuses;
+  };
+}
+
+function axiosWith(prepare: (instance: AxiosInstance) => unknown): Work {
+  const instance = axios.create();
+  prepare(instance);
+  return oneByOne(async (url, key) => (await instance.get(url, { headers: bearer(key) })).status);
+}
+
+const retrying = new RetryAgent(new Agent(), { maxRetries: TRIES, maxTimeout: 60_000 });
+
+const URLLIB3 = `
+import sys, time
+from pip._vendor import urllib3
+url, key, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+again = urllib3.Retry(total=${TRIES}, status_forcelist=[429], raise_on_status=False)
+pool, end = urllib3.PoolManager(retries=again), time.monotonic() + seconds
+while time.monotonic() < end:
+    print(pool.request('GET', url, headers={'Authorization': 'Bearer ' + key}).status)
+`;
+
+const hasUrllib3 = (): boolean => {
+  try {
+    execFileSync('python3', ['-c', 'import pip._vendor.urllib3'], { stdio: 'ignore' });
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+export const RETRYING_CLIENTS: Readonly<Record<string, Work>> = {
+  patientFetch: oneByOne(async (url, key) => {
+    const answer = await patientFetch(url, { headers: bearer(key) });
+    await answer.arrayBuffer();
+    return answer.status;
+  }),
+  got: oneByOne(async (url, key) => (await got(url, { headers: bearer(key), retry: { limit: TRIES } })).statusCode),
+  ky: oneByOne(async (url, key) => {
+    const answer = await ky(url, { headers: bearer(key), retry: TRIES, timeout: false });
+    await answer.arrayBuffer();
+    return answer.status;
+  }),
+  'axios-retry': axiosWith((instance) =>
+    axiosRetry(instance, { retries: TRIES, retryCondition: ({ response }) => response?.status === 429 }),
+  ),
+  'retry-axios': axiosWith((instance) => {
+    instance.defaults.raxConfig = { retry: TRIES, statusCodesToRetry: [[429, 429]] };
+    attach(instance);
+  }),
+  "undici's RetryAgent": oneByOne(async (url, key) => {
+    const { statusCode, body } = await request(url, { headers: bearer(key), dispatcher: retrying });
+    await body.dump();
+    return statusCode;
+  }),
+  'curl --retry': oneByOne(async (url, key) => {
+    const options = ['-s', '-w', '%{http_code}', '--retry', String(TRIES), '-H', `Authorization: Bearer ${key}`];
+    // With its answers to tries that failed, curl writes their codes too.
+    return Number((await run('curl', [...options, url])).stdout.slice(-3));
+  }),
+  ...(hasUrllib3() && {
+    urllib3: async (url: string, key: string, end: number) => {
+      const seconds = String((end - performance.now()) / 1_000);
+      const { stdout } = await run('python3', ['-c', URLLIB3, url, key, seconds]);
+      return stdout.trim().split('\n').map(Number);
+    },
+  }),
+};
