@@ -52,6 +52,8 @@ export class Pipelining {
     parser.onIncoming = (...told) => {
       const result = onIncoming.apply(parser, told);
       if (result !== 0 || !isFull()) return result;
+      // Node resumes a socket by itself once answers have left.
+      this.forget(socket);
       this.#stopped.set(socket, { bytes: 0, isResuming: false });
       socket._paused = true;
       socket.pause();

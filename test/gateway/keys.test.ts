@@ -30,7 +30,6 @@ describe.for(limiters)('with %s', async ([, environment]) => {
     ['the scheme alone', { authorization: 'Bearer' }],
     ['two Authorization headers', { Authorization: [`Bearer ${good}`, `Bearer ${good}`] }],
     ['a key with spaces', { authorization: `Bearer ${good.slice(0, 20)} ${good.slice(20)}` }],
-    ['two spaces before the key', { authorization: `Bearer  ${good}` }],
     ['a word behind the key', { authorization: `Bearer ${good} more` }],
     ['a key of 10 kB', { authorization: `Bearer as_${'a'.repeat(10_000)}` }],
     ['a wrong check', { authorization: `Bearer ${good.slice(0, -1)}${good.endsWith('a') ? 'b' : 'a'}` }],

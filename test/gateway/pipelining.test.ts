@@ -114,3 +114,19 @@ test('requests that are nonsense behind sixteen good ones are refused behind the
   await once(socket, 'close');
   expect(received().match(/HTTP\/1.1 200/g)).toHaveLength(40);
 });
+
+test('requests that were held back and are answered burden no later connection', async () => {
+  const { url, answerOne, waiting } = await holdingServer();
+  const count = 900;
+  const bytes = Array.from({ length: count }, (_, at) => `GET /${at} HTTP/1.1\r\nHost: a\r\n\r\n`).join('');
+  for (let connection = 0; connection < 5; connection++) {
+    const { socket, received } = await connect(url);
+    socket.write(bytes);
+    const answeredAll = () => {
+      while (waiting.length > 0) answerOne();
+      return received().match(/HTTP\/1\.1 200/g)?.length;
+    };
+    await expect.poll(answeredAll, { interval: 1 }).toBe(count);
+    socket.destroy();
+  }
+});

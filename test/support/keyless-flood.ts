@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import net from 'node:net';
 
 const CONNECTIONS = 8;
@@ -26,7 +25,7 @@ export async function floodWithoutKey(gateway: string, requests: number): Promis
         else if (awaited <= 0) ask();
       });
       ask();
-      await once(socket, 'close');
+      await new Promise((closed) => socket.on('close', closed));
     }
   };
   await Promise.all(Array.from({ length: CONNECTIONS }, connect));
