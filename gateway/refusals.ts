@@ -5,7 +5,7 @@ import { systemClock } from './access/clock.ts';
 
 /** Refusals of a client that are sent at once, in a minute. */
 const PROMPT_A_MINUTE = 60;
-const PER_TURN = 8;
+const PER_TURN = 4;
 const MAX_WAITING = 10_000;
 /** Refusals of a connection that had to wait, before it is closed. */
 const MOST_ON_CONNECTION = 100;

@@ -41,6 +41,8 @@ export interface Core {
   readonly limit: ConcurrencyLimit;
   readonly givenIds: RecentIds;
   ready: boolean;
+  /** A read had to be asked of another core, and this one has said nothing since. */
+  isSilent: boolean;
   /** Whether its answers carry the request's X-Request-Id, so that it is certain whose they are. Only then are connections kept. */
   echoes: boolean;
   /** When the newest of the requests that were answered was asked; of performance.now(). */
@@ -75,7 +77,7 @@ export interface Cores {
 }
 
 /** One with so many more requests under way than another is passed over: it may be silent. */
-const AHEAD = 16;
+const AHEAD = 4;
 
 /** Opens the pools. Several cores are probed, so that one that is going down gets no more requests; one alone needs none. */
 export function openCores(origins: readonly string[], timeoutMs: number): Cores {
@@ -90,7 +92,7 @@ export function openCores(origins: readonly string[], timeoutMs: number): Cores 
 
   /** Those that are ready and take part in the load, in turn. */
   function usable(those: readonly Core[]): Core[] {
-    const ready = those.filter((core) => core.ready);
+    const ready = those.filter((core) => core.ready && !core.isSilent);
     const fewest = Math.min(...ready.map(({ limit }) => limit.inFlight));
     return ready.filter(({ limit }) => limit.hasRoom && limit.inFlight <= 2 * fewest + AHEAD);
   }
@@ -138,6 +140,7 @@ async function probe(core: Core): Promise<void> {
     const { statusCode, body } = await request(`${core.origin}/readyz`, { ...timeouts, reset: true });
     await body.dump();
     core.ready = statusCode === 200;
+    core.isSilent = false;
   } catch {
     core.ready = false;
   }
@@ -174,6 +177,7 @@ function openCore(origin: string, timeoutMs: number): Core {
     limit: new ConcurrencyLimit(timeoutMs, CONNECTIONS),
     givenIds: new RecentIds(),
     ready: true,
+    isSilent: false,
     echoes: false,
     newestAnswered: Number.NEGATIVE_INFINITY,
     async close() {

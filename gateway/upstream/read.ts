@@ -73,8 +73,11 @@ export class Read {
     if (this.forwarding.response.destroyed) this.#fail(new ClientGone());
     else if (this.forwarding.deadline <= now) this.#giveUp(now);
     else if (now - this.forwarding.askedAt >= silentAfterMs && this.mayAskAgain) {
-      const other = this.#attempts[0] && this.#reads.cores.other(this.#attempts[0].core);
-      if (other !== undefined) this.askAgain(other, now);
+      const [attempt] = this.#attempts;
+      const other = attempt && this.#reads.cores.other(attempt.core);
+      if (attempt === undefined || other === undefined) return;
+      attempt.core.isSilent = attempt.core.newestAnswered < attempt.askedAt;
+      this.askAgain(other, now);
     }
   }
 
@@ -83,6 +86,7 @@ export class Read {
     const { core } = attempt;
     core.limit.learn(attempt.createdAt, now);
     core.newestAnswered = Math.max(core.newestAnswered, attempt.askedAt);
+    core.isSilent = false;
     this.#reads.counts.answered(core.origin, now - attempt.createdAt);
     this.#reads.cores.answers(core);
     if (attempt.lane !== undefined) attempt.lane.answered();
