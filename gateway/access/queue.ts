@@ -28,6 +28,9 @@ export interface Queue {
   /** Waiters behind the line, who become due together. */
   readonly grouped: number;
   readonly groupAt: number;
+  /** A group from before a notice that is to come much sooner than the notice ends: told no later than the other one. */
+  readonly earlier: number;
+  readonly earlierAt: number;
   /** From then on the queue is forgotten: as long again as anybody was told to wait, and two minutes at least. */
   readonly forgetAt: number;
   /** The running count of early requests: since when, in how many moments, how many, and how many in the last moment. */
@@ -46,6 +49,8 @@ export const NOBODY: Queue = {
   every: 1,
   grouped: 0,
   groupAt: 0,
+  earlier: 0,
+  earlierAt: 0,
   forgetAt: 0,
   since: 0,
   moment: 0,
@@ -88,12 +93,14 @@ export function patienceOf(
 export function advance(kept: Queue | undefined, now: number, shift: number, { window }: Patience): Queue | undefined {
   if (kept === undefined || kept.forgetAt - shift <= now) return undefined;
   const q = { ...kept, forgetAt: kept.forgetAt - shift };
-  for (const time of ['first', 'groupAt', 'since', 'moment'] as const) q[time] = Math.max(q[time] - shift, 0);
+  for (const time of ['first', 'groupAt', 'earlierAt', 'since', 'moment'] as const)
+    q[time] = Math.max(q[time] - shift, 0);
   if (q.waiting > 0 && now >= q.first) {
     const more = Math.min(q.waiting, Math.floor((now - q.first) / q.every) + 1);
     Object.assign(q, { due: q.due + more, waiting: q.waiting - more, first: q.first + more * q.every });
   }
   if (q.grouped > 0 && now >= q.groupAt) Object.assign(q, { due: q.due + q.grouped, grouped: 0 });
+  if (q.earlier > 0 && now >= q.earlierAt) Object.assign(q, { due: q.due + q.earlier, earlier: 0 });
   if (q.moments > 0 && now >= q.since + window) Object.assign(q, { moments: 0, early: 0 });
   return q;
 }
@@ -102,8 +109,8 @@ export const isOnNotice = ({ moments, early }: Queue, { borne }: Patience): bool
   moments >= (borne < FEW ? 1 : 2) && early * SHARES_TO_NOTICE >= borne;
 
 /** Whether nobody is left who could send now, while others wait. */
-export const isUnexpected = ({ free, due, waiting, grouped }: Queue): boolean =>
-  free + due === 0 && waiting + grouped > 0;
+export const isUnexpected = ({ free, due, waiting, grouped, earlier }: Queue): boolean =>
+  free + due === 0 && waiting + grouped + earlier > 0;
 
 /**
  * Takes one who could send now as the sender of a request, or counts it as early.
@@ -146,7 +153,7 @@ export function placeFor(
   levels: { minute: Level; day: Level },
   patience: Patience,
 ): Place {
-  const place = q.due + q.waiting + q.grouped + 1;
+  const place = q.due + q.waiting + q.grouped + q.earlier + 1;
   const wanted = Math.min(place, limits.minute);
   const minuteWait = ticksUntil(wanted, levels.minute, limits.minute, MINUTE);
   const dayWait = ticksUntil(wanted, levels.day, limits.day, DAY);
@@ -166,7 +173,7 @@ function holdUntil(q: Queue, now: number, { window }: Patience): { held: number;
 
 /** One more, who was told this place. */
 export function join(before: Queue, now: number, told: Place, most: number): Queue {
-  const q = told.isShort ? { ...before, due: before.due + before.grouped, grouped: 0 } : before;
+  const q = told.isShort ? setApart(before) : before;
   const at = now + told.seconds * SECOND;
   const forgetAt = Math.max(q.forgetAt, now + 2 * Math.max(at - now, MINUTE));
   const { every } = told;
@@ -178,4 +185,10 @@ export function join(before: Queue, now: number, told: Place, most: number): Que
     return { ...q, forgetAt, due: q.due + q.waiting, waiting: 1, first: at, every };
   const first = q.waiting === 0 ? at : Math.max(0, Math.min(q.first, at - q.waiting * every));
   return { ...q, forgetAt, waiting: q.waiting + 1, first, every };
+}
+
+/** Those who wait in the group keep its time, and whoever comes next begins another. They are not due at once: a burst would take their place. */
+function setApart(q: Queue): Queue {
+  const earlierAt = q.earlier === 0 ? q.groupAt : Math.min(q.earlierAt, q.groupAt);
+  return { ...q, earlier: q.earlier + q.grouped, earlierAt, grouped: 0 };
 }

@@ -84,6 +84,15 @@ test('no fleet that waits as long as it is told is ever banned, whatever its tim
   expect(minutes).toBeGreaterThanOrEqual(RUNS * 4);
 }, 600_000);
 
+test('a burst takes no place of those who were told to wait just before a notice', async () => {
+  const burst = { atSecond: 2, requests: 600 };
+  const fleet = { workers: 60, minutes: 6, joinSeconds: 60, pauseSeconds: 0, jitter: 1, restartsAMinute: 2, seed: 273 };
+  for (const state of [FRESH, EMPTY]) {
+    const { banned } = await runFleet(embedded('free', { state }), BEGIN, { ...fleet, burst });
+    expect(banned).toBe(0);
+  }
+});
+
 describe.for(['free', 'pro', 'business', 'enterprise'] as const)('plan %s', (plan) => {
   const limit = LIMITS[plan];
 

@@ -120,7 +120,7 @@ const ALL_RULES = [
   'early requests forgotten',
   'on notice',
   'held on notice',
-  'group let go',
+  'group set apart',
   'ban doubled',
   'queue forgotten',
   'set back with a queue',

@@ -15,9 +15,10 @@ interface Judged {
   readonly standard: number;
 }
 
+/** Where one stands: in line, with the group that comes together, or with one that comes before it. */
 interface Waiter {
   readonly at: number;
-  readonly isInLine: boolean;
+  readonly stands: 'in line' | 'in group' | 'before group';
 }
 
 /** A second, at most, in which early requests came, and how many of them counted. */
@@ -73,7 +74,7 @@ export class ModelQueue {
     if (setBack > 0) met.add('set back with a queue');
     queue.#free = before.#free;
     queue.#every = before.#every;
-    queue.#waiters = before.#waiters.map(({ at, isInLine }) => ({ at: at - setBack, isInLine }));
+    queue.#waiters = before.#waiters.map(({ at, stands }) => ({ at: at - setBack, stands }));
     queue.#forgetAt = before.#forgetAt - setBack;
     queue.#moments = before.#moments.map(({ at, counted }) => ({ at: at - setBack, counted }));
     queue.#since = before.#since - setBack;
@@ -88,12 +89,16 @@ export class ModelQueue {
     return this.#waiters.filter(({ at }) => at <= this.#now);
   }
 
+  #stillTold(where: Waiter['stands']): Waiter[] {
+    return this.#waiters.filter(({ at, stands }) => stands === where && at > this.#now);
+  }
+
   #line(): Waiter[] {
-    return this.#waiters.filter(({ at, isInLine }) => isInLine && at > this.#now);
+    return this.#stillTold('in line');
   }
 
   #group(): Waiter[] {
-    return this.#waiters.filter(({ at, isInLine }) => !isInLine && at > this.#now);
+    return this.#stillTold('in group');
   }
 
   /** Whether a request can be of none who may send now, though others wait. */
@@ -175,8 +180,8 @@ export class ModelQueue {
   /** @param most places in line */
   join({ at, place, every }: Told, most: number): void {
     if (this.isOnNotice() && this.#isGroupTooSoon()) {
-      this.#met.add('group let go');
-      this.#moveGroup(this.#now);
+      this.#met.add('group set apart');
+      this.#moveGroup('before group', this.#group());
     }
     this.#forgetAt = Math.max(this.#forgetAt, at + (at - this.#now), this.#now + 2 * MINUTE);
     const end = this.#line().at(-1)?.at;
@@ -188,14 +193,15 @@ export class ModelQueue {
   /** All of a group come together, with the first of them. */
   #joinGroup(at: number, isBehind: boolean): void {
     this.#met.add(this.isOnNotice() ? 'on notice' : isBehind ? 'behind the line' : 'beyond the line');
-    const together = Math.min(at, ...this.#group().map((waiter) => waiter.at));
-    this.#moveGroup(together);
-    this.#waiters.push({ at: together, isInLine: false });
+    this.#moveGroup('in group', [...this.#group(), { at, stands: 'in group' }]);
   }
 
-  #moveGroup(at: number): void {
-    const group = new Set(this.#group());
-    this.#waiters = this.#waiters.map((waiter) => (group.has(waiter) ? { ...waiter, at } : waiter));
+  /** These and all who stand there come together, with the first of them. */
+  #moveGroup(stands: Waiter['stands'], moved: readonly Waiter[]): void {
+    const group = new Set([...this.#stillTold(stands), ...moved]);
+    const at = Math.min(...[...group].map((waiter) => waiter.at));
+    const others = this.#waiters.filter((waiter) => !group.has(waiter));
+    this.#waiters = [...others, ...[...group].map(() => ({ at, stands }))];
   }
 
   /** A line is evenly spaced: one who comes sooner than the next place has all before it come sooner. */
@@ -209,7 +215,7 @@ export class ModelQueue {
       if (!line.has(waiter)) return waiter;
       return { ...waiter, at: isOther ? this.#now : waiter.at - sooner };
     });
-    this.#waiters.push({ at, isInLine: true });
+    this.#waiters.push({ at, stands: 'in line' });
     this.#every = every;
     this.#met.add('in line');
   }
