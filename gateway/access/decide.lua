@@ -170,11 +170,15 @@ local function is_early(q, now, is_there, borne, most_a_second)
   return true
 end
 
--- Until when those who are refused on notice are told to wait, and whether the group that waits is to come much earlier.
+-- Whether the group comes before half of the time until `at` is over, and can be set apart: one is at a time.
+local function is_much_sooner(q, now, at)
+  return q.grouped > 0 and q.earlier == 0 and 2 * (q.group_at - now) < at - now
+end
+
+-- Until when those who are refused on notice are told to wait: like the group, unless that comes much sooner than the end.
 local function hold_until(q, now, window)
   local ends = min(q.since + window, now + LONGEST_NOTICE)
-  local is_short = q.grouped > 0 and 2 * (q.group_at - now) < ends - now
-  return (q.grouped == 0 or is_short) and ends or q.group_at, is_short
+  return (q.grouped == 0 or is_much_sooner(q, now, ends)) and ends or q.group_at
 end
 
 -- Seconds that a request is told to wait: for its place behind all who wait; on notice, until the notice ends.
@@ -185,22 +189,15 @@ local function seconds_to_wait(q, now, minute_limit, minute_tokens, minute_parts
   local minute_wait = ticks_until(wanted, minute_limit, MINUTE, minute_tokens, minute_parts)
   local day_wait = ticks_until(wanted, day_limit, DAY, day_tokens, day_parts)
   local every = max(1, day_wait > minute_wait and floor(DAY / day_limit) or floor(MINUTE / minute_limit))
-  local wait, is_short, held = max(minute_wait, day_wait), false, nil
-  if on_notice then
-    held, is_short = hold_until(q, now, window)
-    wait = max(wait, held - now)
-  end
-  return max(1, ceil(wait / SECOND)), place, every, is_short
+  local wait = max(minute_wait, day_wait, on_notice and hold_until(q, now, window) - now or 0)
+  return max(1, ceil(wait / SECOND)), place, every
 end
 
 -- Puts one more into the queue, who was told to come at `at`.
-local function join(q, now, at, place, most, every, on_notice, is_short)
-  if is_short then
-    q.earlier_at = q.earlier == 0 and q.group_at or min(q.earlier_at, q.group_at)
-    q.earlier, q.grouped = q.earlier + q.grouped, 0
-  end
+local function join(q, now, at, place, most, every, on_notice)
   local is_behind = q.waiting > 0 and q.every == every and at > q.first + q.waiting * every
   if on_notice or place > most or is_behind then
+    if is_much_sooner(q, now, at) then q.earlier, q.earlier_at, q.grouped = q.grouped, q.group_at, 0 end
     q.group_at = q.grouped == 0 and at or min(q.group_at, at)
     q.grouped = q.grouped + 1
   else
@@ -339,10 +336,10 @@ local function decide(key, digest, count)
         outcome, more_refused = 'refused', more_refused + 1
         queue = queue or { free = 0, due = 0, waiting = 0, first = 0, every = 1, grouped = 0, group_at = 0, earlier = 0,
           earlier_at = 0, forget_at = 0, since = 0, moment = 0, moments = 0, early = 0, recent = 0 }
-        local seconds, place, every, is_short = seconds_to_wait(queue, now, minute_limit, minute_tokens, minute_parts,
+        local seconds, place, every = seconds_to_wait(queue, now, minute_limit, minute_tokens, minute_parts,
           day_limit, day_tokens, day_parts, on_notice, window)
         retry_at = now + seconds * SECOND
-        join(queue, now, retry_at, place, min(minute_limit, day_limit), every, on_notice, is_short)
+        join(queue, now, retry_at, place, min(minute_limit, day_limit), every, on_notice)
       end
     end
     verdicts[#verdicts + 1] = describe(outcome, plan_name, now, minute_limit, minute_tokens, minute_parts,

@@ -28,7 +28,7 @@ export interface Queue {
   /** Waiters behind the line, who become due together. */
   readonly grouped: number;
   readonly groupAt: number;
-  /** A group from before a notice that is to come much sooner than the notice ends: told no later than the other one. */
+  /** A group before that one, set apart when one more was told more than twice its time. */
   readonly earlier: number;
   readonly earlierAt: number;
   /** From then on the queue is forgotten: as long again as anybody was told to wait, and two minutes at least. */
@@ -137,7 +137,6 @@ export interface Place {
   readonly place: number;
   readonly every: number;
   readonly isOnNotice: boolean;
-  readonly isShort: boolean;
 }
 
 interface Bounds {
@@ -159,27 +158,28 @@ export function placeFor(
   const dayWait = ticksUntil(wanted, levels.day, limits.day, DAY);
   const every = Math.max(1, dayWait > minuteWait ? Math.floor(DAY / limits.day) : Math.floor(MINUTE / limits.minute));
   const onNotice = isOnNotice(q, patience);
-  const { held, isShort } = onNotice ? holdUntil(q, now, patience) : { held: now, isShort: false };
+  const held = onNotice ? holdUntil(q, now, patience) : now;
   const seconds = Math.max(1, Math.ceil(Math.max(minuteWait, dayWait, held - now) / SECOND));
-  return { seconds, place, every, isOnNotice: onNotice, isShort };
+  return { seconds, place, every, isOnNotice: onNotice };
 }
 
-/** Until when those who are refused on notice are told to wait, and whether the group that waits is to come much earlier. */
-function holdUntil(q: Queue, now: number, { window }: Patience): { held: number; isShort: boolean } {
+/** Until when those who are refused on notice are told to wait: like the group, unless that comes much sooner than the end. */
+function holdUntil(q: Queue, now: number, { window }: Patience): number {
   const ends = Math.min(q.since + window, now + LONGEST_NOTICE);
-  const isShort = q.grouped > 0 && 2 * (q.groupAt - now) < ends - now;
-  return { held: q.grouped === 0 || isShort ? ends : q.groupAt, isShort };
+  return q.grouped === 0 || isMuchSooner(q, now, ends) ? ends : q.groupAt;
 }
+
+/** Whether the group comes before half of the time until `at` is over, and can be set apart: one is at a time. */
+const isMuchSooner = ({ grouped, groupAt, earlier }: Queue, now: number, at: number): boolean =>
+  grouped > 0 && earlier === 0 && 2 * (groupAt - now) < at - now;
 
 /** One more, who was told this place. */
-export function join(before: Queue, now: number, told: Place, most: number): Queue {
-  const q = told.isShort ? setApart(before) : before;
+export function join(q: Queue, now: number, told: Place, most: number): Queue {
   const at = now + told.seconds * SECOND;
   const forgetAt = Math.max(q.forgetAt, now + 2 * Math.max(at - now, MINUTE));
   const { every } = told;
   const isBehind = q.waiting > 0 && q.every === every && at > q.first + q.waiting * every;
-  if (told.isOnNotice || told.place > most || isBehind)
-    return { ...q, forgetAt, grouped: q.grouped + 1, groupAt: q.grouped === 0 ? at : Math.min(q.groupAt, at) };
+  if (told.isOnNotice || told.place > most || isBehind) return joinGroup({ ...q, forgetAt }, now, at);
   // Times are told by the bucket that is emptier; when that is the other one, those in line count as due.
   if (q.waiting > 0 && q.every !== every)
     return { ...q, forgetAt, due: q.due + q.waiting, waiting: 1, first: at, every };
@@ -187,8 +187,11 @@ export function join(before: Queue, now: number, told: Place, most: number): Que
   return { ...q, forgetAt, waiting: q.waiting + 1, first, every };
 }
 
-/** Those who wait in the group keep its time, and whoever comes next begins another. They are not due at once: a burst would take their place. */
-function setApart(q: Queue): Queue {
-  const earlierAt = q.earlier === 0 ? q.groupAt : Math.min(q.earlierAt, q.groupAt);
-  return { ...q, earlier: q.earlier + q.grouped, earlierAt, grouped: 0 };
+/**
+ * A group that comes much sooner than one more was told keeps its time, and another is begun: all who were told to come late
+ * would be due with it else, and a burst would take their places.
+ */
+function joinGroup(q: Queue, now: number, at: number): Queue {
+  if (isMuchSooner(q, now, at)) return { ...q, earlier: q.grouped, earlierAt: q.groupAt, grouped: 1, groupAt: at };
+  return { ...q, grouped: q.grouped + 1, groupAt: q.grouped === 0 ? at : Math.min(q.groupAt, at) };
 }

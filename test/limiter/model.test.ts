@@ -121,6 +121,7 @@ const ALL_RULES = [
   'on notice',
   'held on notice',
   'group set apart',
+  'one group set apart at a time',
   'ban doubled',
   'queue forgotten',
   'set back with a queue',

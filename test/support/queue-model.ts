@@ -166,23 +166,23 @@ export class ModelQueue {
     return Math.min(this.#since + this.#window, this.#now + 50 * SECOND);
   }
 
-  /** Whether the group comes before half of the notice's time is over: too soon for more to be sent with it. */
-  #isGroupTooSoon(): boolean {
+  /** Whether the group comes before half of the time until then is over, and no other was set apart before. */
+  #isGroupTooSoon(at: number): boolean {
     const [group] = this.#group();
-    return group !== undefined && 2 * (group.at - this.#now) < this.#noticeEnds() - this.#now;
+    if (group === undefined || 2 * (group.at - this.#now) >= at - this.#now) return false;
+    if (this.#stillTold('before group').length === 0) return true;
+    this.#met.add('one group set apart at a time');
+    return false;
   }
 
   #heldUntil(): number {
     const [group] = this.#group();
-    return group === undefined || this.#isGroupTooSoon() ? this.#noticeEnds() : group.at;
+    const ends = this.#noticeEnds();
+    return group === undefined || this.#isGroupTooSoon(ends) ? ends : group.at;
   }
 
   /** @param most places in line */
   join({ at, place, every }: Told, most: number): void {
-    if (this.isOnNotice() && this.#isGroupTooSoon()) {
-      this.#met.add('group set apart');
-      this.#moveGroup('before group', this.#group());
-    }
     this.#forgetAt = Math.max(this.#forgetAt, at + (at - this.#now), this.#now + 2 * MINUTE);
     const end = this.#line().at(-1)?.at;
     const isBehind = end !== undefined && every === this.#every && at > end + this.#every;
@@ -190,18 +190,20 @@ export class ModelQueue {
     else this.#joinLine(at, every, end);
   }
 
-  /** All of a group come together, with the first of them. */
+  /** All of a group come together, with the first of them; not those who were told to come much later. */
   #joinGroup(at: number, isBehind: boolean): void {
     this.#met.add(this.isOnNotice() ? 'on notice' : isBehind ? 'behind the line' : 'beyond the line');
-    this.#moveGroup('in group', [...this.#group(), { at, stands: 'in group' }]);
+    if (this.#isGroupTooSoon(at)) this.#setGroupApart();
+    const group = new Set(this.#group());
+    const together = Math.min(at, ...[...group].map((waiter) => waiter.at));
+    this.#waiters = this.#waiters.map((waiter) => (group.has(waiter) ? { ...waiter, at: together } : waiter));
+    this.#waiters.push({ at: together, stands: 'in group' });
   }
 
-  /** These and all who stand there come together, with the first of them. */
-  #moveGroup(stands: Waiter['stands'], moved: readonly Waiter[]): void {
-    const group = new Set([...this.#stillTold(stands), ...moved]);
-    const at = Math.min(...[...group].map((waiter) => waiter.at));
-    const others = this.#waiters.filter((waiter) => !group.has(waiter));
-    this.#waiters = [...others, ...[...group].map(() => ({ at, stands }))];
+  #setGroupApart(): void {
+    this.#met.add('group set apart');
+    const group = new Set(this.#group());
+    this.#waiters = this.#waiters.map((waiter) => (group.has(waiter) ? { ...waiter, stands: 'before group' } : waiter));
   }
 
   /** A line is evenly spaced: one who comes sooner than the next place has all before it come sooner. */
