@@ -111,24 +111,25 @@ local function ticks_until(wanted, limit, window, tokens, parts)
   return floor(high / limit) * HALF + floor(rest / limit) + ceil((rest % limit - parts) / limit)
 end
 
--- The queue of a key (queue.ts says what it is for, and what its numbers are): thirteen whole numbers. Nil when there is
+-- The queue of a key (queue.ts says what it is for, and what its numbers are): fifteen whole numbers. Nil when there is
 -- none, it cannot be read, or it is old enough to be forgotten.
-local QUEUE = '^' .. string.rep('(%d+) ', 12) .. '(%d+)$'
+local QUEUE = '^' .. string.rep('(%d+) ', 14) .. '(%d+)$'
 local function read_queue(text, now, shift)
-  if not text or #text < 25 or #text > 208 then return nil end
-  local free, due, waiting, first, every, grouped, group_at, forget_at, since, moment, moments, early, recent =
-    match(text, QUEUE)
+  if not text or #text < 29 or #text > 240 then return nil end
+  local free, due, waiting, first, every, grouped, group_at, earlier, earlier_at, forget_at, since, moment, moments, early,
+    recent = match(text, QUEUE)
   if not free or tonumber(forget_at) - shift <= now then return nil end
   return { free = tonumber(free), due = tonumber(due), waiting = tonumber(waiting),
     first = max(tonumber(first) - shift, 0), every = max(tonumber(every), 1), grouped = tonumber(grouped),
-    group_at = max(tonumber(group_at) - shift, 0), forget_at = tonumber(forget_at) - shift,
+    group_at = max(tonumber(group_at) - shift, 0), earlier = tonumber(earlier),
+    earlier_at = max(tonumber(earlier_at) - shift, 0), forget_at = tonumber(forget_at) - shift,
     since = max(tonumber(since) - shift, 0), moment = max(tonumber(moment) - shift, 0), moments = tonumber(moments),
     early = tonumber(early), recent = tonumber(recent) }
 end
 
 local function write_queue(q)
-  return q and format('%d %d %d %d %d %d %d %d %d %d %d %d %d', q.free, q.due, q.waiting, q.first, q.every, q.grouped,
-    q.group_at, q.forget_at, q.since, q.moment, q.moments, q.early, q.recent) or ''
+  return q and format('%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d', q.free, q.due, q.waiting, q.first, q.every,
+    q.grouped, q.group_at, q.earlier, q.earlier_at, q.forget_at, q.since, q.moment, q.moments, q.early, q.recent) or ''
 end
 
 -- How early requests are judged: ticks for which they are remembered, how many are borne in that time, and how many count in
@@ -148,6 +149,7 @@ local function advance(q, now, window)
     q.due, q.waiting, q.first = q.due + more, q.waiting - more, q.first + more * q.every
   end
   if q.grouped > 0 and now >= q.group_at then q.due, q.grouped = q.due + q.grouped, 0 end
+  if q.earlier > 0 and now >= q.earlier_at then q.due, q.earlier = q.due + q.earlier, 0 end
   if q.moments > 0 and now >= q.since + window then q.moments, q.early = 0, 0 end
 end
 
@@ -159,7 +161,7 @@ end
 local function is_early(q, now, is_there, borne, most_a_second)
   if q.due > 0 and (is_there or q.free == 0) then q.due = q.due - 1 return false end
   if q.free > 0 then q.free = q.free - 1 return false end
-  if q.waiting + q.grouped == 0 then return false end
+  if q.waiting + q.grouped + q.earlier == 0 then return false end
   local was_on_notice = is_on_notice(q, borne)
   if q.moments == 0 then q.since = now end
   if q.moments == 0 or now >= q.moment + SECOND then q.moment, q.moments, q.recent = now, q.moments + 1, 0 end
@@ -168,34 +170,34 @@ local function is_early(q, now, is_there, borne, most_a_second)
   return true
 end
 
--- Until when those who are refused on notice are told to wait, and whether the group that waits is to come much earlier.
+-- Whether the group comes before half of the time until `at` is over, and can be set apart: one is at a time.
+local function is_much_sooner(q, now, at)
+  return q.grouped > 0 and q.earlier == 0 and 2 * (q.group_at - now) < at - now
+end
+
+-- Until when those who are refused on notice are told to wait: like the group, unless that comes much sooner than the end.
 local function hold_until(q, now, window)
   local ends = min(q.since + window, now + LONGEST_NOTICE)
-  local is_short = q.grouped > 0 and 2 * (q.group_at - now) < ends - now
-  return (q.grouped == 0 or is_short) and ends or q.group_at, is_short
+  return (q.grouped == 0 or is_much_sooner(q, now, ends)) and ends or q.group_at
 end
 
 -- Seconds that a request is told to wait: for its place behind all who wait; on notice, until the notice ends.
 local function seconds_to_wait(q, now, minute_limit, minute_tokens, minute_parts, day_limit, day_tokens, day_parts,
     on_notice, window)
-  local place = q and q.due + q.waiting + q.grouped + 1 or 1
+  local place = q and q.due + q.waiting + q.grouped + q.earlier + 1 or 1
   local wanted = min(place, minute_limit)
   local minute_wait = ticks_until(wanted, minute_limit, MINUTE, minute_tokens, minute_parts)
   local day_wait = ticks_until(wanted, day_limit, DAY, day_tokens, day_parts)
   local every = max(1, day_wait > minute_wait and floor(DAY / day_limit) or floor(MINUTE / minute_limit))
-  local wait, is_short, held = max(minute_wait, day_wait), false, nil
-  if on_notice then
-    held, is_short = hold_until(q, now, window)
-    wait = max(wait, held - now)
-  end
-  return max(1, ceil(wait / SECOND)), place, every, is_short
+  local wait = max(minute_wait, day_wait, on_notice and hold_until(q, now, window) - now or 0)
+  return max(1, ceil(wait / SECOND)), place, every
 end
 
 -- Puts one more into the queue, who was told to come at `at`.
-local function join(q, now, at, place, most, every, on_notice, is_short)
-  if is_short then q.due, q.grouped = q.due + q.grouped, 0 end
+local function join(q, now, at, place, most, every, on_notice)
   local is_behind = q.waiting > 0 and q.every == every and at > q.first + q.waiting * every
   if on_notice or place > most or is_behind then
+    if is_much_sooner(q, now, at) then q.earlier, q.earlier_at, q.grouped = q.grouped, q.group_at, 0 end
     q.group_at = q.grouped == 0 and at or min(q.group_at, at)
     q.grouped = q.grouped + 1
   else
@@ -304,7 +306,7 @@ local function decide(key, digest, count)
       retry_at = banned_until
     elseif count == 0 then
       local on_notice = queue and is_on_notice(queue, borne) or false
-      local is_held = on_notice and queue.free + queue.due == 0 and queue.waiting + queue.grouped > 0
+      local is_held = on_notice and queue.free + queue.due == 0 and queue.waiting + queue.grouped + queue.earlier > 0
       outcome = (is_there and not is_held or plan.is_shadow) and 'admitted' or 'refused'
       if outcome == 'refused' then
         retry_at = now + SECOND * seconds_to_wait(queue, now, minute_limit, minute_tokens, minute_parts, day_limit,
@@ -332,12 +334,12 @@ local function decide(key, digest, count)
         retry_at, queue = banned_until, nil
       else
         outcome, more_refused = 'refused', more_refused + 1
-        queue = queue or { free = 0, due = 0, waiting = 0, first = 0, every = 1, grouped = 0, group_at = 0, forget_at = 0,
-          since = 0, moment = 0, moments = 0, early = 0, recent = 0 }
-        local seconds, place, every, is_short = seconds_to_wait(queue, now, minute_limit, minute_tokens, minute_parts,
+        queue = queue or { free = 0, due = 0, waiting = 0, first = 0, every = 1, grouped = 0, group_at = 0, earlier = 0,
+          earlier_at = 0, forget_at = 0, since = 0, moment = 0, moments = 0, early = 0, recent = 0 }
+        local seconds, place, every = seconds_to_wait(queue, now, minute_limit, minute_tokens, minute_parts,
           day_limit, day_tokens, day_parts, on_notice, window)
         retry_at = now + seconds * SECOND
-        join(queue, now, retry_at, place, min(minute_limit, day_limit), every, on_notice, is_short)
+        join(queue, now, retry_at, place, min(minute_limit, day_limit), every, on_notice)
       end
     end
     verdicts[#verdicts + 1] = describe(outcome, plan_name, now, minute_limit, minute_tokens, minute_parts,

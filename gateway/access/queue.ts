@@ -28,6 +28,9 @@ export interface Queue {
   /** Waiters behind the line, who become due together. */
   readonly grouped: number;
   readonly groupAt: number;
+  /** A group before that one, set apart when one more was told more than twice its time. */
+  readonly earlier: number;
+  readonly earlierAt: number;
   /** From then on the queue is forgotten: as long again as anybody was told to wait, and two minutes at least. */
   readonly forgetAt: number;
   /** The running count of early requests: since when, in how many moments, how many, and how many in the last moment. */
@@ -46,6 +49,8 @@ export const NOBODY: Queue = {
   every: 1,
   grouped: 0,
   groupAt: 0,
+  earlier: 0,
+  earlierAt: 0,
   forgetAt: 0,
   since: 0,
   moment: 0,
@@ -88,12 +93,14 @@ export function patienceOf(
 export function advance(kept: Queue | undefined, now: number, shift: number, { window }: Patience): Queue | undefined {
   if (kept === undefined || kept.forgetAt - shift <= now) return undefined;
   const q = { ...kept, forgetAt: kept.forgetAt - shift };
-  for (const time of ['first', 'groupAt', 'since', 'moment'] as const) q[time] = Math.max(q[time] - shift, 0);
+  for (const time of ['first', 'groupAt', 'earlierAt', 'since', 'moment'] as const)
+    q[time] = Math.max(q[time] - shift, 0);
   if (q.waiting > 0 && now >= q.first) {
     const more = Math.min(q.waiting, Math.floor((now - q.first) / q.every) + 1);
     Object.assign(q, { due: q.due + more, waiting: q.waiting - more, first: q.first + more * q.every });
   }
   if (q.grouped > 0 && now >= q.groupAt) Object.assign(q, { due: q.due + q.grouped, grouped: 0 });
+  if (q.earlier > 0 && now >= q.earlierAt) Object.assign(q, { due: q.due + q.earlier, earlier: 0 });
   if (q.moments > 0 && now >= q.since + window) Object.assign(q, { moments: 0, early: 0 });
   return q;
 }
@@ -102,8 +109,8 @@ export const isOnNotice = ({ moments, early }: Queue, { borne }: Patience): bool
   moments >= (borne < FEW ? 1 : 2) && early * SHARES_TO_NOTICE >= borne;
 
 /** Whether nobody is left who could send now, while others wait. */
-export const isUnexpected = ({ free, due, waiting, grouped }: Queue): boolean =>
-  free + due === 0 && waiting + grouped > 0;
+export const isUnexpected = ({ free, due, waiting, grouped, earlier }: Queue): boolean =>
+  free + due === 0 && waiting + grouped + earlier > 0;
 
 /**
  * Takes one who could send now as the sender of a request, or counts it as early.
@@ -130,7 +137,6 @@ export interface Place {
   readonly place: number;
   readonly every: number;
   readonly isOnNotice: boolean;
-  readonly isShort: boolean;
 }
 
 interface Bounds {
@@ -146,36 +152,46 @@ export function placeFor(
   levels: { minute: Level; day: Level },
   patience: Patience,
 ): Place {
-  const place = q.due + q.waiting + q.grouped + 1;
+  const place = q.due + q.waiting + q.grouped + q.earlier + 1;
   const wanted = Math.min(place, limits.minute);
   const minuteWait = ticksUntil(wanted, levels.minute, limits.minute, MINUTE);
   const dayWait = ticksUntil(wanted, levels.day, limits.day, DAY);
   const every = Math.max(1, dayWait > minuteWait ? Math.floor(DAY / limits.day) : Math.floor(MINUTE / limits.minute));
   const onNotice = isOnNotice(q, patience);
-  const { held, isShort } = onNotice ? holdUntil(q, now, patience) : { held: now, isShort: false };
+  const held = onNotice ? holdUntil(q, now, patience) : now;
   const seconds = Math.max(1, Math.ceil(Math.max(minuteWait, dayWait, held - now) / SECOND));
-  return { seconds, place, every, isOnNotice: onNotice, isShort };
+  return { seconds, place, every, isOnNotice: onNotice };
 }
 
-/** Until when those who are refused on notice are told to wait, and whether the group that waits is to come much earlier. */
-function holdUntil(q: Queue, now: number, { window }: Patience): { held: number; isShort: boolean } {
+/** Until when those who are refused on notice are told to wait: like the group, unless that comes much sooner than the end. */
+function holdUntil(q: Queue, now: number, { window }: Patience): number {
   const ends = Math.min(q.since + window, now + LONGEST_NOTICE);
-  const isShort = q.grouped > 0 && 2 * (q.groupAt - now) < ends - now;
-  return { held: q.grouped === 0 || isShort ? ends : q.groupAt, isShort };
+  return q.grouped === 0 || isMuchSooner(q, now, ends) ? ends : q.groupAt;
 }
+
+/** Whether the group comes before half of the time until `at` is over, and can be set apart: one is at a time. */
+const isMuchSooner = ({ grouped, groupAt, earlier }: Queue, now: number, at: number): boolean =>
+  grouped > 0 && earlier === 0 && 2 * (groupAt - now) < at - now;
 
 /** One more, who was told this place. */
-export function join(before: Queue, now: number, told: Place, most: number): Queue {
-  const q = told.isShort ? { ...before, due: before.due + before.grouped, grouped: 0 } : before;
+export function join(q: Queue, now: number, told: Place, most: number): Queue {
   const at = now + told.seconds * SECOND;
   const forgetAt = Math.max(q.forgetAt, now + 2 * Math.max(at - now, MINUTE));
   const { every } = told;
   const isBehind = q.waiting > 0 && q.every === every && at > q.first + q.waiting * every;
-  if (told.isOnNotice || told.place > most || isBehind)
-    return { ...q, forgetAt, grouped: q.grouped + 1, groupAt: q.grouped === 0 ? at : Math.min(q.groupAt, at) };
+  if (told.isOnNotice || told.place > most || isBehind) return joinGroup({ ...q, forgetAt }, now, at);
   // Times are told by the bucket that is emptier; when that is the other one, those in line count as due.
   if (q.waiting > 0 && q.every !== every)
     return { ...q, forgetAt, due: q.due + q.waiting, waiting: 1, first: at, every };
   const first = q.waiting === 0 ? at : Math.max(0, Math.min(q.first, at - q.waiting * every));
   return { ...q, forgetAt, waiting: q.waiting + 1, first, every };
+}
+
+/**
+ * A group that comes much sooner than one more was told keeps its time, and another is begun: all who were told to come late
+ * would be due with it else, and a burst would take their places.
+ */
+function joinGroup(q: Queue, now: number, at: number): Queue {
+  if (isMuchSooner(q, now, at)) return { ...q, earlier: q.grouped, earlierAt: q.groupAt, grouped: 1, groupAt: at };
+  return { ...q, grouped: q.grouped + 1, groupAt: q.grouped === 0 ? at : Math.min(q.groupAt, at) };
 }

@@ -84,6 +84,18 @@ test('no fleet that waits as long as it is told is ever banned, whatever its tim
   expect(minutes).toBeGreaterThanOrEqual(RUNS * 4);
 }, 600_000);
 
+const BURST_OF_600 = { workers: 60, minutes: 6, pauseSeconds: 40, restartsAMinute: 2 };
+
+test.for<Omit<Fleet, 'burst'> & { atSecond: number }>([
+  { ...BURST_OF_600, joinSeconds: 60, pauseSeconds: 0, jitter: 1, seed: 273, atSecond: 2 },
+  { ...BURST_OF_600, joinSeconds: 0, jitter: 0, seed: 1_424, atSecond: 113 },
+  { ...BURST_OF_600, joinSeconds: 50, pauseSeconds: 0.2, jitter: 1, seed: 3_811, atSecond: 55 },
+  { ...BURST_OF_600, joinSeconds: 50, jitter: 0.1, restartsAMinute: 1, seed: 8_763, atSecond: 161 },
+])('a burst at $atSecond s takes no place of those who were told to come later', async ({ atSecond, ...fleet }) => {
+  const { banned } = await runFleet(embedded('free'), BEGIN, { ...fleet, burst: { atSecond, requests: 600 } });
+  expect(banned).toBe(0);
+});
+
 describe.for(['free', 'pro', 'business', 'enterprise'] as const)('plan %s', (plan) => {
   const limit = LIMITS[plan];
 

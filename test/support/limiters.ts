@@ -8,6 +8,7 @@ import { DEFAULT_PLANS, type Plan, type PlanName, type PlanTable } from '../../g
 import { connectRedis } from '../../gateway/access/redis/connection.ts';
 import { RedisKeys } from '../../gateway/access/redis/keys.ts';
 import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
+import type { Decision } from '../../gateway/access/verdict.ts';
 import { cleanUp } from './clean-up.ts';
 import { readableLog } from './log.ts';
 import { temporaryFolder } from './stack.ts';
@@ -67,3 +68,23 @@ export async function redisUnderTest(url: string): Promise<LimiterUnderTest & { 
   }));
   return Object.assign(under, { redis });
 }
+
+/** Both limiters by name, for tests of what is true of either. */
+export const bothLimiters = (url: string): readonly [name: string, open: () => Promise<LimiterUnderTest>][] => [
+  ['the embedded limiter', memoryUnderTest],
+  ['decide.lua', () => redisUnderTest(url)],
+];
+
+/** Outcomes of requests sent at once, as 'admitted×3 refused×2'. */
+export async function burst(under: LimiterUnderTest, credential: Credential, count: number): Promise<string> {
+  const verdicts = await Promise.all(Array.from({ length: count }, () => under.limiter.decide(credential)));
+  const outcomes = verdicts.map(({ outcome }) => outcome);
+  const runs = [...new Set(outcomes)].map(
+    (outcome) => `${outcome}×${outcomes.filter((other) => other === outcome).length}`,
+  );
+  return runs.join(' ');
+}
+
+/** The decision on one request of a key that is known. */
+export const decision = async (under: LimiterUnderTest, credential: Credential): Promise<Decision> =>
+  (await under.limiter.decide(credential)) as Decision;

@@ -15,9 +15,10 @@ interface Judged {
   readonly standard: number;
 }
 
+/** Where one stands: in line, with the group that comes together, or with one that comes before it. */
 interface Waiter {
   readonly at: number;
-  readonly isInLine: boolean;
+  readonly stands: 'in line' | 'in group' | 'before group';
 }
 
 /** A second, at most, in which early requests came, and how many of them counted. */
@@ -73,7 +74,7 @@ export class ModelQueue {
     if (setBack > 0) met.add('set back with a queue');
     queue.#free = before.#free;
     queue.#every = before.#every;
-    queue.#waiters = before.#waiters.map(({ at, isInLine }) => ({ at: at - setBack, isInLine }));
+    queue.#waiters = before.#waiters.map(({ at, stands }) => ({ at: at - setBack, stands }));
     queue.#forgetAt = before.#forgetAt - setBack;
     queue.#moments = before.#moments.map(({ at, counted }) => ({ at: at - setBack, counted }));
     queue.#since = before.#since - setBack;
@@ -88,12 +89,16 @@ export class ModelQueue {
     return this.#waiters.filter(({ at }) => at <= this.#now);
   }
 
+  #stillTold(where: Waiter['stands']): Waiter[] {
+    return this.#waiters.filter(({ at, stands }) => stands === where && at > this.#now);
+  }
+
   #line(): Waiter[] {
-    return this.#waiters.filter(({ at, isInLine }) => isInLine && at > this.#now);
+    return this.#stillTold('in line');
   }
 
   #group(): Waiter[] {
-    return this.#waiters.filter(({ at, isInLine }) => !isInLine && at > this.#now);
+    return this.#stillTold('in group');
   }
 
   /** Whether a request can be of none who may send now, though others wait. */
@@ -161,23 +166,23 @@ export class ModelQueue {
     return Math.min(this.#since + this.#window, this.#now + 50 * SECOND);
   }
 
-  /** Whether the group comes before half of the notice's time is over: too soon for more to be sent with it. */
-  #isGroupTooSoon(): boolean {
+  /** Whether the group comes before half of the time until then is over, and no other was set apart before. */
+  #isGroupTooSoon(at: number): boolean {
     const [group] = this.#group();
-    return group !== undefined && 2 * (group.at - this.#now) < this.#noticeEnds() - this.#now;
+    if (group === undefined || 2 * (group.at - this.#now) >= at - this.#now) return false;
+    if (this.#stillTold('before group').length === 0) return true;
+    this.#met.add('one group set apart at a time');
+    return false;
   }
 
   #heldUntil(): number {
     const [group] = this.#group();
-    return group === undefined || this.#isGroupTooSoon() ? this.#noticeEnds() : group.at;
+    const ends = this.#noticeEnds();
+    return group === undefined || this.#isGroupTooSoon(ends) ? ends : group.at;
   }
 
   /** @param most places in line */
   join({ at, place, every }: Told, most: number): void {
-    if (this.isOnNotice() && this.#isGroupTooSoon()) {
-      this.#met.add('group let go');
-      this.#moveGroup(this.#now);
-    }
     this.#forgetAt = Math.max(this.#forgetAt, at + (at - this.#now), this.#now + 2 * MINUTE);
     const end = this.#line().at(-1)?.at;
     const isBehind = end !== undefined && every === this.#every && at > end + this.#every;
@@ -185,17 +190,20 @@ export class ModelQueue {
     else this.#joinLine(at, every, end);
   }
 
-  /** All of a group come together, with the first of them. */
+  /** All of a group come together, with the first of them; not those who were told to come much later. */
   #joinGroup(at: number, isBehind: boolean): void {
     this.#met.add(this.isOnNotice() ? 'on notice' : isBehind ? 'behind the line' : 'beyond the line');
-    const together = Math.min(at, ...this.#group().map((waiter) => waiter.at));
-    this.#moveGroup(together);
-    this.#waiters.push({ at: together, isInLine: false });
+    if (this.#isGroupTooSoon(at)) this.#setGroupApart();
+    const group = new Set(this.#group());
+    const together = Math.min(at, ...[...group].map((waiter) => waiter.at));
+    this.#waiters = this.#waiters.map((waiter) => (group.has(waiter) ? { ...waiter, at: together } : waiter));
+    this.#waiters.push({ at: together, stands: 'in group' });
   }
 
-  #moveGroup(at: number): void {
+  #setGroupApart(): void {
+    this.#met.add('group set apart');
     const group = new Set(this.#group());
-    this.#waiters = this.#waiters.map((waiter) => (group.has(waiter) ? { ...waiter, at } : waiter));
+    this.#waiters = this.#waiters.map((waiter) => (group.has(waiter) ? { ...waiter, stands: 'before group' } : waiter));
   }
 
   /** A line is evenly spaced: one who comes sooner than the next place has all before it come sooner. */
@@ -209,7 +217,7 @@ export class ModelQueue {
       if (!line.has(waiter)) return waiter;
       return { ...waiter, at: isOther ? this.#now : waiter.at - sooner };
     });
-    this.#waiters.push({ at, isInLine: true });
+    this.#waiters.push({ at, stands: 'in line' });
     this.#every = every;
     this.#met.add('in line');
   }

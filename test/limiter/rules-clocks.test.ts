@@ -1,0 +1,88 @@
+import { describe, expect, test } from 'vitest';
+import { bothLimiters, burst, decision, SECOND } from '../support/limiters.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+
+/** What becomes of levels, bans and of those who wait when the clock is set. */
+
+const { url } = await emptyDatabase();
+const HOUR = 3_600 * SECOND;
+const DAY = 24 * HOUR;
+
+describe.for(bothLimiters(url))('%s', ([, open]) => {
+  test.for([
+    [HOUR * 24, 'a day ahead'],
+    [-HOUR * 24, 'a day back'],
+    [HOUR, 'an hour ahead'],
+  ] as const)('a clock that was %2$s costs at most one capacity and stalls nobody', async ([step]) => {
+    const under = await open();
+    under.setPlan('free', { minute: 2 });
+    const credential = await under.createKey();
+    const right = under.now;
+    under.now = right + step;
+    await burst(under, credential, 3);
+    under.now = right;
+    const atOnce = await burst(under, credential, 10);
+    expect(['admitted×2 refused×8', 'refused×10']).toContain(atOnce);
+    under.now += 30 * SECOND;
+    expect(await burst(under, credential, 1)).toBe('admitted×1');
+  });
+
+  test.for([
+    [HOUR, 'an hour'],
+    [30 * DAY, '30 days'],
+    [300_000, '0.3 s'],
+  ] as const)('a ban lasts no longer than it is long, by a clock that is set back by $1', async ([step]) => {
+    const under = await open();
+    under.setPlan('free', { minute: 1, ban_after: 2, ban_seconds: 4 });
+    const credential = await under.createKey();
+    await burst(under, credential, 3);
+    expect((await decision(under, credential)).outcome).toBe('banned');
+    under.now -= step;
+    const ban = await decision(under, credential);
+    expect([ban.outcome, ban.bannedUntil - under.now]).toEqual(['banned', 4 * SECOND]);
+    under.now += 2 * SECOND;
+    expect((await decision(under, credential)).bannedUntil - under.now).toBe(2 * SECOND);
+    under.now += 2 * SECOND;
+    expect((await decision(under, credential)).outcome).toBe('refused');
+    under.now -= step;
+    expect((await decision(under, credential)).outcome).toBe('refused');
+  });
+
+  test('a ban that an operator set lasts until the time that was set, whatever the clock does', async () => {
+    const under = await open();
+    const credential = await under.createKey();
+    await decision(under, credential);
+    const until = under.now + 2 * HOUR;
+    await under.keys.change(credential.id, () => ({ ban: { text: 'scrapes', until } }));
+    under.now -= HOUR;
+    for (let asked = 0; asked < 2; asked++) expect((await decision(under, credential)).bannedUntil).toBe(until);
+  });
+
+  test('who waits is forgotten no later for a clock that is set back while an operator bans the key', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 2 });
+    const credential = await under.createKey();
+    const told = async () => ((await decision(under, credential)).retryAt ?? 0) - under.now;
+    expect(await burst(under, credential, 2)).toBe('admitted×2');
+    expect(await told()).toBe(30 * SECOND);
+    const until = under.now + 10 * SECOND;
+    await under.keys.change(credential.id, () => ({ ban: { text: 'scrapes', until } }));
+    under.now -= HOUR;
+    expect((await decision(under, credential)).outcome).toBe('banned');
+    under.now = until;
+    expect(await burst(under, credential, 2)).toBe('admitted×2');
+    expect(await told()).toBe(30 * SECOND);
+  });
+
+  test('who waits is let in as told by a clock that was set back in between and was seen to be', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 60 });
+    const credential = await under.createKey();
+    expect(await burst(under, credential, 62)).toBe('admitted×60 refused×2');
+    under.now -= 950_000;
+    expect(await burst(under, credential, 1)).toBe('refused×1');
+    under.now += SECOND;
+    expect(await burst(under, credential, 1)).toBe('admitted×1');
+    expect((await under.keys.get(credential.id))?.bannedUntil).toBe(0);
+  });
+});
