@@ -124,6 +124,11 @@ export class KnownKeys implements LocalDecisions {
     return LOCAL_PLANS[this.#plans()[plan].mode ?? 'enforce'];
   }
 
+  /** When Redis last said something of a key, by its clock; 0 for never. */
+  heardAt(id: string): number {
+    return this.#keys.get(id)?.decision.now ?? 0;
+  }
+
   /** What is known of a key, for another process. */
   tell(id: string): ToldKey | undefined {
     const known = this.#keys.get(id);

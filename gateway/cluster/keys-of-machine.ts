@@ -64,7 +64,8 @@ export class KeysOfMachine implements LocalDecisions {
       resolve(verdict);
     };
     this.#waiting.set(number, end);
-    this.#outbox.addFirst({ ask, number, id: credential.id, digest: credential.digest });
+    const { id, digest } = credential;
+    this.#outbox.addFirst({ ask, number, id, digest, heardAt: this.#own.heardAt(id) });
     return promise;
   }
 

@@ -9,7 +9,7 @@ import { type FromWorkerLocally, type LocalAnswer, type LocalQuestion, Outbox } 
 /** A worker that misses it once is not waited for again until it says something. */
 const ANSWER_WITHIN_MS = 500;
 /** What workers know of a key is asked for again after this time: Redis may have been back. */
-const FRESH_MS = 1_000;
+const FRESH_MS = 100;
 const MAX_KEYS = 50_000;
 
 /** Workers are asked about a key, and these requests wait for it. */
@@ -21,7 +21,8 @@ interface Gathering {
 
 /**
  * Local decisions of all workers of a machine, taken in their primary: so that a key has one allowance, and is known to all
- * where it is known to one. Of each key that is asked about, every worker says once a second what it last heard from Redis.
+ * where it is known to one. Of each key that is asked about, every worker says what it last heard from Redis: again after
+ * 100 ms, and where one has heard more than the primary knows.
  */
 export class LevelsOfMachine {
   readonly #known: KnownKeys;
@@ -54,12 +55,17 @@ export class LevelsOfMachine {
   }
 
   #decide(worker: Worker, question: LocalQuestion): void {
-    const { ask, number, id, digest } = question;
+    const { id, heardAt } = question;
     const gathering = this.#gatherings.get(id);
     const gatheredAt = this.#gatheredAt.get(id) ?? Number.NEGATIVE_INFINITY;
+    const isCurrent = performance.now() - gatheredAt <= FRESH_MS && heardAt <= this.#known.heardAt(id);
     if (gathering !== undefined) gathering.waiting.push({ worker, question });
-    else if (performance.now() - gatheredAt > FRESH_MS) this.#gather(id, { worker, question });
-    else this.#outboxOf(worker).addFirst({ number, verdict: this.#known[ask](credentialOf(id, digest)) });
+    else if (!isCurrent) this.#gather(id, { worker, question });
+    else this.#answer(worker, question);
+  }
+
+  #answer(worker: Worker, { ask, number, id, digest }: LocalQuestion): void {
+    this.#outboxOf(worker).addFirst({ number, verdict: this.#known[ask](credentialOf(id, digest)) });
   }
 
   #gather(id: string, first: Gathering['waiting'][number]): void {
@@ -78,7 +84,7 @@ export class LevelsOfMachine {
     endDeadline();
     this.#gatherings.delete(id);
     this.#gatheredAt.set(id, performance.now());
-    for (const { worker, question } of waiting) this.#decide(worker, question);
+    for (const { worker, question } of waiting) this.#answer(worker, question);
   }
 
   #outboxOf(worker: Worker): Outbox<LocalAnswer, string> {

@@ -12,6 +12,8 @@ export interface LocalQuestion {
   readonly number: number;
   readonly id: string;
   readonly digest: string;
+  /** When the worker last heard of the key, by Redis' clock; 0 for never. */
+  readonly heardAt: number;
 }
 
 /** What a worker last heard of a key from Redis. */

@@ -1,7 +1,7 @@
-import { once } from 'node:events';
 import net from 'node:net';
 import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
@@ -22,9 +22,11 @@ test('a gateway that has no file descriptor left says so, once a second, and goe
   const told = () => limited.out().split('no file descriptor is left').length - 1;
   await expect.poll(told, { timeout: 10_000 }).toBeGreaterThan(0);
   for (const socket of sockets) socket.destroy();
-  const answer = net.connect(port, '127.0.0.1');
-  answer.write('GET /v1/pets HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
-  const [chunk] = await once(answer, 'data');
-  expect(String(chunk)).toMatch(/^HTTP\/1.1 401 /);
+  const status = () =>
+    send(`http://127.0.0.1:${port}/v1/pets`).then(
+      (answer) => answer.status,
+      () => undefined,
+    );
+  await expect.poll(status).toBe(401);
   expect(told()).toBeLessThan(20);
 });

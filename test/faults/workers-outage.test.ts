@@ -94,7 +94,7 @@ test('workers whose primary stands still go by what they know themselves', async
   process.kill(workers.child.pid as number, 'SIGSTOP');
   const statuses = await ask(key, 100);
   process.kill(workers.child.pid as number, 'SIGCONT');
-  expect(countOf(statuses, 200)).toBeGreaterThan(50);
+  expect(countOf(statuses, 200)).toBeGreaterThan(20);
   expect(new Set(await ask(key, 100))).toEqual(new Set([200]));
 });
 
