@@ -43,10 +43,10 @@ async function startLogging(end: number, settings: NodeJS.ProcessEnv = {}) {
   };
 }
 
-/** The flood leaves requests behind that are still being answered. */
+/** A connection that was cut while it was not being read is noticed when it has lingered for 5 s. */
 async function settled(read: () => Promise<number>): Promise<number> {
   for (let before = await read(); ; ) {
-    await sleep(200);
+    await sleep(5_500);
     const now = await read();
     if (now === before) return now;
     before = now;
