@@ -23,7 +23,7 @@
 
 local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
 local LONGEST_BAN, SERIES, MAX_DOUBLINGS = DAY, DAY, 17
-local LONGEST_NOTICE, SHARES_TO_NOTICE, USUAL_MINUTE, FEW = 50 * SECOND, 60, 1000, 10
+local LONGEST_NOTICE, LEEWAY, SHARES_TO_NOTICE, USUAL_MINUTE, FEW = 50 * SECOND, SECOND / 4, 60, 1000, 10
 local MINUTES_KEPT, DAYS_KEPT, LONGEST_MARKS = 61, 36, 4096
 local MAX_LIMIT, HALF, DECIMALS, LATEST = 1000000000, 32768, 1000000000000, 10000000000
 
@@ -144,17 +144,18 @@ end
 
 -- Who was told to come by now is due; early requests of a window that is over are forgotten.
 local function advance(q, now, window)
-  if q.waiting > 0 and now >= q.first then
-    local more = min(q.waiting, floor((now - q.first) / q.every) + 1)
+  local in_line = now + (q.every < LEEWAY and 0 or min(LEEWAY, floor(q.every / 4)))
+  if q.waiting > 0 and in_line >= q.first then
+    local more = min(q.waiting, floor((in_line - q.first) / q.every) + 1)
     q.due, q.waiting, q.first = q.due + more, q.waiting - more, q.first + more * q.every
   end
-  if q.grouped > 0 and now >= q.group_at then q.due, q.grouped = q.due + q.grouped, 0 end
-  if q.earlier > 0 and now >= q.earlier_at then q.due, q.earlier = q.due + q.earlier, 0 end
+  if q.grouped > 0 and now + LEEWAY >= q.group_at then q.due, q.grouped = q.due + q.grouped, 0 end
+  if q.earlier > 0 and now + LEEWAY >= q.earlier_at then q.due, q.earlier = q.due + q.earlier, 0 end
   if q.moments > 0 and now >= q.since + window then q.moments, q.early = 0, 0 end
 end
 
 local function is_on_notice(q, borne)
-  return q.moments >= (borne < FEW and 1 or 2) and q.early * SHARES_TO_NOTICE >= borne
+  return q.moments >= (borne < FEW and 1 or 3) and q.early * SHARES_TO_NOTICE >= borne
 end
 
 -- Whether nobody who could send now is left to have sent this request, while others wait.

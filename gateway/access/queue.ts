@@ -8,7 +8,7 @@ import { DAY, MINUTE, SECOND } from './verdict.ts';
  *
  * A request that is refused is told the time of its place: behind all who wait, at most as many as the minute limit.
  *
- * Early requests in two moments a second or more apart, a 60th of what is borne or more, put a key **on notice**: until the
+ * Early requests in three moments a second or more apart, a 60th of what is borne or more, put a key **on notice**: until the
  * notice ends, after 5/6 of `ban_within_seconds` and 50 s at most, early requests find no token, and all who are refused are
  * told to wait until then. Clients that wait fall silent; clients that do not are early with every request. The early
  * requests of one such time that are more than is borne ban the key. Requests in flight at once never do: of a second, no
@@ -59,6 +59,11 @@ export const NOBODY: Queue = {
   recent: 0,
 };
 
+/**
+ * So much sooner than told is in time, for timers of busy clients fire too soon: a quarter of the time between two in line
+ * at most. Where many are due in a second, one who comes too soon comes in place of another.
+ */
+const LEEWAY = SECOND / 4;
 const LONGEST_NOTICE = 50 * SECOND;
 const SHARES_TO_NOTICE = 60;
 /** Fewer early requests than these are taken at their word: they count however close they come, and nothing is added. */
@@ -95,18 +100,19 @@ export function advance(kept: Queue | undefined, now: number, shift: number, { w
   const q = { ...kept, forgetAt: kept.forgetAt - shift };
   for (const time of ['first', 'groupAt', 'earlierAt', 'since', 'moment'] as const)
     q[time] = Math.max(q[time] - shift, 0);
-  if (q.waiting > 0 && now >= q.first) {
-    const more = Math.min(q.waiting, Math.floor((now - q.first) / q.every) + 1);
+  const inLine = now + (q.every < LEEWAY ? 0 : Math.min(LEEWAY, Math.floor(q.every / 4)));
+  if (q.waiting > 0 && inLine >= q.first) {
+    const more = Math.min(q.waiting, Math.floor((inLine - q.first) / q.every) + 1);
     Object.assign(q, { due: q.due + more, waiting: q.waiting - more, first: q.first + more * q.every });
   }
-  if (q.grouped > 0 && now >= q.groupAt) Object.assign(q, { due: q.due + q.grouped, grouped: 0 });
-  if (q.earlier > 0 && now >= q.earlierAt) Object.assign(q, { due: q.due + q.earlier, earlier: 0 });
+  if (q.grouped > 0 && now + LEEWAY >= q.groupAt) Object.assign(q, { due: q.due + q.grouped, grouped: 0 });
+  if (q.earlier > 0 && now + LEEWAY >= q.earlierAt) Object.assign(q, { due: q.due + q.earlier, earlier: 0 });
   if (q.moments > 0 && now >= q.since + window) Object.assign(q, { moments: 0, early: 0 });
   return q;
 }
 
 export const isOnNotice = ({ moments, early }: Queue, { borne }: Patience): boolean =>
-  moments >= (borne < FEW ? 1 : 2) && early * SHARES_TO_NOTICE >= borne;
+  moments >= (borne < FEW ? 1 : 3) && early * SHARES_TO_NOTICE >= borne;
 
 /** Whether nobody is left who could send now, while others wait. */
 export const isUnexpected = ({ free, due, waiting, grouped, earlier }: Queue): boolean =>

@@ -56,12 +56,13 @@ export class KeysOfMachine implements LocalDecisions {
     const number = this.#number++;
     const endDeadline = startDeadline(ANSWER_WITHIN_MS, () => {
       this.#isPrimarySilent = true;
-      end(this.#own[ask](credential));
+      end(undefined);
     });
+    // A primary that could not hear of the key in time knows less than a worker that has seen it.
     const end = (verdict: Verdict | undefined) => {
       endDeadline();
       this.#waiting.delete(number);
-      resolve(verdict);
+      resolve(verdict ?? this.#own[ask](credential));
     };
     this.#waiting.set(number, end);
     const { id, digest } = credential;

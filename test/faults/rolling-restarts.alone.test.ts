@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { judge } from '../support/allowance-checker.ts';
-import { send } from '../support/http.ts';
+import { post, send } from '../support/http.ts';
 import { hammer, readAndWrite } from '../support/load.ts';
 import { startService } from '../support/process.ts';
-import { temporaryFolder } from '../support/stack.ts';
+import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 import { eventually, startWorkers, type Workers } from '../support/workers.ts';
 
@@ -51,6 +51,9 @@ test(`${RESTARTS} rolling restarts under load, and a stop at the end: no request
 
 test('two workers on one Redis, one restarted meanwhile: no key gets more than its allowance, each gets all of it', async () => {
   const workers = await startInFrontOfCore();
+  // Those who hammer are put on notice, and lose tokens to those who wait: not so where nothing brings a ban.
+  const patient = { method: 'PATCH', key: ADMIN_TOKEN };
+  expect((await post(`${workers.adminUrl}/plans/enterprise`, { ban_after: 1_000_000_000 }, patient)).status).toBe(200);
   const limits = { plan: 'enterprise', minute: MINUTE_LIMIT, day: 1_000_000 };
   const keys = await Promise.all(Array.from({ length: KEYS }, () => workers.issueKey(limits)));
   const hammering = hammer(workers.gateway, keys, CONNECTIONS, LIMITED_MS);

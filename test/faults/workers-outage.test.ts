@@ -1,5 +1,6 @@
 import http from 'node:http';
 import { beforeEach, expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
@@ -116,5 +117,8 @@ test('a worker that stands still does not keep the others from deciding', async 
   process.kill(pid, 'SIGCONT');
   await Promise.all(answers);
   agent.destroy();
+  const ids = keys.map(idOf);
+  const failed = workers.logged('request').filter(({ keyId, status }) => ids.includes(`${keyId}`) && status !== 200);
+  expect(failed).toEqual([]);
   expect(new Set(answered)).toEqual(new Set([200]));
 });

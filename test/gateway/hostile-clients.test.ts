@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import net from 'node:net';
+import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/access/credential.ts';
 import { Newcomers } from '../../gateway/access/newcomers.ts';
@@ -8,7 +9,7 @@ import { Admission } from '../../gateway/admission.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { startRedisServer } from '../support/redis.ts';
 import { startStack } from '../support/stack.ts';
 
 const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
@@ -48,8 +49,11 @@ test('a banned client that goes on loses its connection, and one that comes back
 });
 
 test('made-up keys past the allowance of their address cost no decision and lose their connection; a proven key goes on', async () => {
-  const { url, redis } = await emptyDatabase();
-  const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  cleanUp(() => redis.disconnect());
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '2000' });
   const key = await stack.issueKey(unlimited);
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
   const calls = async () => Number(/cmdstat_evalsha:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0);

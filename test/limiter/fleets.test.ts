@@ -60,6 +60,7 @@ const fleets = plans.chain((plan) =>
     joinSeconds: fc.constantFrom(0, 0, 5, 30, 60),
     pauseSeconds: fc.constantFrom(0, 0, 0.2, 5, 40),
     jitter: fc.constantFrom(0, 0.1, 1),
+    hurrySeconds: fc.constantFrom(0, 0, 0.2),
     restartsAMinute: fc.nat({ max: Math.floor(LIMITS[plan] / 20) }),
     burst: fc.option(
       fc.record({ atSecond: fc.nat({ max: 200 }), requests: fc.integer({ min: 1, max: 10 * LIMITS[plan] }) }),

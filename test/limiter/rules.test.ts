@@ -99,10 +99,10 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect(await burst(under, credential, 62)).toBe('admitted×60 refused×2');
     under.now += 500_000;
     expect(await burst(under, credential, 1)).toBe('refused×1');
-    under.now += 400_000;
+    under.now += 200_000;
     expect((await decision(under, credential)).outcome).toBe('refused');
     // The first that waits comes when it was told; the next one comes early and finds no token.
-    under.now += 2_000_000;
+    under.now += 2_200_000;
     expect(await burst(under, credential, 4)).toBe('admitted×2 refused×2');
     under.now += 1_500_000;
     const early = await decision(under, credential);

@@ -19,6 +19,8 @@ export interface Fleet {
   readonly pauseSeconds: number;
   /** How much later than told a worker comes, at the most, in shares of what it was told. */
   readonly jitter: number;
+  /** How much sooner than told a worker comes, at the most, in seconds: by timers that fire too soon. */
+  readonly hurrySeconds?: number;
   /** Workers a minute that forget what they were told, and begin anew. */
   readonly restartsAMinute: number;
   /** When how many more requests are sent at once, of which each is sent again when it is told until it is served. */
@@ -94,7 +96,8 @@ export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet):
     worker.wasRefused = true;
     const seconds = retryAfterSeconds(decision) as number;
     told.push(seconds);
-    events.add(at + latency() + Math.floor(seconds * SECOND * (1 + fleet.jitter * random())), what);
+    const wait = seconds * (1 + fleet.jitter * random()) - (fleet.hurrySeconds ?? 0) * random();
+    events.add(at + latency() + Math.floor(wait * SECOND), what);
   }
   for (const { servedAt } of workers) longest = Math.max(longest, end - servedAt);
   const served = workers.map((worker) => worker.served);
