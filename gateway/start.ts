@@ -118,6 +118,12 @@ export async function serveClients(
     limits,
     countedAs: (remoteAddress) => countedAs(remoteAddress, trustedProxies),
     onRefused: countRefusals(metrics, logger),
+    onCut: metrics.counter(
+      'gateway_connections_cut_total',
+      'Connections that were cut because their answers were not read.',
+      'reason',
+      ['slow_reader', 'unread_answers'],
+    ),
   });
   const countExhausted = metrics.counter(
     'gateway_descriptors_exhausted_total',

@@ -11,6 +11,9 @@ import { cutMostUnread } from './unread-answers.ts';
 /** Which limit a connection was over. */
 export type ConnectionLimit = 'total' | 'address';
 
+/** Why a connection was cut: one answer took its time, or too much that all leave unread was its own. */
+export type CutFor = 'slow_reader' | 'unread_answers';
+
 export interface ConnectionCaps {
   /**
    * Under which name a peer's connections are counted together; undefined where they are not, as for a proxy that brings
@@ -19,6 +22,8 @@ export interface ConnectionCaps {
   readonly countedAs?: ((remoteAddress: string | undefined) => string | undefined) | undefined;
   /** Told of every connection that was closed because there were too many. */
   readonly onRefused?: ((limit: ConnectionLimit) => void) | undefined;
+  /** Told of every connection that was cut because its answers were not read. */
+  readonly onCut?: ((reason: CutFor) => void) | undefined;
 }
 
 interface Connection {
@@ -51,7 +56,7 @@ export class Connections {
     server.on('secureConnection', (socket: Socket) => this.#secured(socket));
     const sweep = () => {
       this.#cutSlowReaders();
-      cutMostUnread(this.#connections, limits.unreadBytes);
+      cutMostUnread(this.#connections, limits.unreadBytes, (socket) => this.#cut(socket, 'unread_answers'));
     };
     const sweeping = setInterval(sweep, limits.checkEveryMs / 2).unref();
     server.once('close', () => clearInterval(sweeping));
@@ -180,8 +185,13 @@ export class Connections {
       const [answer] = connection.answers;
       if (answer === undefined || socket.writableLength === 0) delete connection.slow;
       else if (connection.slow?.answer !== answer) connection.slow = { answer, since: now };
-      else if (now - connection.slow.since >= this.#limits.answerMs) socket.destroy();
+      else if (now - connection.slow.since >= this.#limits.answerMs) this.#cut(socket, 'slow_reader');
     }
+  }
+
+  #cut(socket: Socket, reason: CutFor): void {
+    socket.destroy();
+    this.#caps.onCut?.(reason);
   }
 }
 

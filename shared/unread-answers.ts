@@ -9,12 +9,12 @@ const unreadBytes = (socket: Socket, [, ...behind]: readonly ServerResponse[]): 
   behind.reduce((total, { writableLength }) => total + writableLength, socket.writableLength);
 
 /** Cuts the connections with the most unread bytes until all together have at most so many. */
-export function cutMostUnread(connections: Answering, mostBytes: number): void {
+export function cutMostUnread(connections: Answering, mostBytes: number, cut: (socket: Socket) => void): void {
   const unread = Array.from(connections, ([socket, { answers }]) => ({ socket, bytes: unreadBytes(socket, answers) }));
   let total = unread.reduce((sum, { bytes }) => sum + bytes, 0);
   if (total <= mostBytes) return;
   for (const { socket, bytes } of unread.sort((one, other) => other.bytes - one.bytes)) {
-    socket.destroy();
+    cut(socket);
     total -= bytes;
     if (total <= mostBytes) return;
   }

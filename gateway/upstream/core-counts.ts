@@ -9,6 +9,7 @@ export class CoreCounts {
   readonly #kind = new Label('kind', FAULT_KINDS);
   readonly #seconds: Distribution;
   readonly #faults: Tally;
+  readonly #askedAgain: Tally;
 
   /** @param origins of the cores, which stand for them in the label `core` */
   constructor(origins: readonly string[]) {
@@ -26,6 +27,14 @@ export class CoreCounts {
       this.#core,
       this.#kind,
     );
+    this.#askedAgain = new Tally(
+      {
+        name: 'gateway_upstream_asked_again_total',
+        help: 'Reads asked a second time, as a core was late with the first.',
+      },
+      this.#core,
+    );
+    for (const origin of origins) this.#askedAgain.declare(origin);
     for (const origin of origins) for (const kind of FAULT_KINDS) this.#faults.declare(origin, kind);
   }
 
@@ -38,7 +47,12 @@ export class CoreCounts {
     if (kind !== undefined) this.#faults.add(this.#core.positionOf(origin), this.#kind.positionOf(kind));
   }
 
+  /** @param origin of the core that is late */
+  askedAgain(origin: string): void {
+    this.#askedAgain.add(this.#core.positionOf(origin));
+  }
+
   families(): Family[] {
-    return [this.#seconds.family(), this.#faults.family()];
+    return [this.#seconds.family(), this.#faults.family(), this.#askedAgain.family()];
   }
 }

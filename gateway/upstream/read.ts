@@ -66,7 +66,10 @@ export class Read {
   /** Another attempt beside the one that takes its time. The first answer wins. */
   askAgain(core: Core, now: number): void {
     const lane = this.#laneOf(core, now);
-    if (lane.mayAskAgain()) this.#askAlone(core, now, lane);
+    if (!lane.mayAskAgain()) return;
+    const [late] = this.#attempts;
+    if (late !== undefined) this.#reads.counts.askedAgain(late.core.origin);
+    this.#askAlone(core, now, lane);
   }
 
   look(now: number, silentAfterMs: number): void {

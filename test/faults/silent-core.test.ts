@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 import { faultyCore, listeningCore, okTo } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
+import { scrape } from '../support/metrics.ts';
 import { startService } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
@@ -49,6 +50,10 @@ test.for(['stopped', 'cut off'])(
     isOver = true;
     await clients;
     expect([...statuses]).toEqual([200]);
+    const askedAgain = (await scrape(stack.adminUrl)).sum('gateway_upstream_asked_again_total', {
+      core: how === 'stopped' ? first.url : proxy.url,
+    });
+    expect(askedAgain).toBeGreaterThan(0);
     expect(Math.max(...times)).toBeLessThan(before + CORE_TIMEOUT_MS / 10 + 500);
   },
 );

@@ -11,11 +11,13 @@ const MEGABYTE = 1_000_000;
 /** The kernel keeps less than 6 MB of a connection. */
 const UNREAD_BYTES = 8 * MEGABYTE;
 
+const cuts: string[] = [];
 const server = await startServer({
   host: '127.0.0.1',
   port: 0,
   onRequest: ({ url = '' }, response) => void response.end(Buffer.alloc(Number(url.slice(1)) * MEGABYTE)),
   limits: { unreadBytes: UNREAD_BYTES, checkEveryMs: 200 },
+  onCut: (reason) => cuts.push(reason),
 });
 cleanUp(() => server.stop({ graceMs: 0 }));
 
@@ -45,4 +47,5 @@ test('the connections with the most unread bytes are cut until the rest has room
   await sleep(HELD_MS);
   expect(await readRest(modest)).toBeGreaterThan(7 * MEGABYTE);
   for (const bytes of await Promise.all(greedy.map(readRest))) expect(bytes).toBeLessThan(6 * MEGABYTE);
+  expect(cuts).toEqual(['unread_answers', 'unread_answers']);
 });

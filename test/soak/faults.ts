@@ -6,7 +6,7 @@ import type { Stage } from './stage.ts';
 /** What goes wrong in a soak. */
 export interface Fault {
   readonly name: string;
-  /** Whose failing it is; none where clients are promised to see nothing of it. */
+  /** Whose failing it is; none where clients are promised to see nothing of it. Of a restart, external clients see nothing. */
   readonly kind: Disturbance['kind'];
   /** Ends when it is over. */
   strike(stage: Stage, load: Load): Promise<unknown>;
@@ -87,8 +87,18 @@ export const FAULTS: readonly Fault[] = [
     },
   },
   {
+    name: 'PostgreSQL ends its connections',
+    kind: 'database',
+    async strike({ database }) {
+      for (let ended = 0; ended < 15; ended++) {
+        await database.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()');
+        await sleep(DURATION_MS / 15);
+      }
+    },
+  },
+  {
     name: 'a core is restarted',
-    kind: 'none',
+    kind: 'restart',
     async strike(stage) {
       const core = nextCore(stage);
       await core.end('SIGTERM');

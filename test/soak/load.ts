@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createApiKey } from '../../gateway/access/credential.ts';
 import { idOf } from '../support/api-key.ts';
 import { type Answer, post, send } from '../support/http.ts';
-import { LOG_LAG_MS, type SoakRecord } from './record.ts';
+import { type Disturbance, LOG_LAG_MS, type SoakRecord } from './record.ts';
 import { CORE_TIMEOUT_MS, type Stage } from './stage.ts';
 
 /** A kind of client: what it sends, and which answers are promised to it, whatever is broken. */
@@ -12,16 +12,17 @@ interface Kind {
   readonly clients: number;
   readonly pauseMs: number;
   readonly promised: readonly number[];
-  /** What it may see, besides, while Redis is away. */
-  readonly withoutRedis?: readonly number[];
-  /** What it may see, besides, while one of the cores is. */
-  readonly withoutCore: readonly (number | string)[];
+  /** What it may see, besides, while something fails. */
+  readonly excused: Partial<Record<Disturbance['kind'], readonly (number | string)[]>>;
+  /** Whether it is a service of ours, and calls the cores themselves. */
+  readonly isInternal?: true;
   ask(url: string, agent: http.Agent, requestId: string): Promise<Answer>;
 }
 
 /** What reads is asked of the other core, unless the time for it is over; a write that may have arrived never is. */
-const READ_WITHOUT_CORE = [504];
-const WRITE_WITHOUT_CORE = [502, 504, 'ECONNRESET', 'aborted'];
+const READ = { core: [504], database: [503] };
+const WRITE = { core: [502, 504, 'ECONNRESET', 'aborted'], database: [503] };
+const CUT = ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'socket hang up'];
 
 /** The metered keys' allowance, and how often they are banned: never, they are here to be counted. */
 export const METERED = { capacity: 60, windowMs: 60_000 };
@@ -50,7 +51,9 @@ export async function startLoad(stage: Stage, record: SoakRecord): Promise<Load>
   let agents: http.Agent[] = [];
   const renewAgents = () => {
     const old = agents;
-    agents = stage.urls.map(() => new http.Agent({ keepAlive: true, maxSockets: 128, timeout: IDLE_MS }));
+    agents = [...stage.urls, ...stage.coreUrls].map(
+      () => new http.Agent({ keepAlive: true, maxSockets: 128, timeout: IDLE_MS }),
+    );
     cuts += 1;
     for (const agent of old) agent.destroy();
   };
@@ -61,14 +64,11 @@ export async function startLoad(stage: Stage, record: SoakRecord): Promise<Load>
 
   const client = async (kind: Kind, at: number) => {
     for (let turn = at; running; turn++) {
-      const gateway = turn % stage.urls.length;
+      const reached = kind.isInternal ? stage.coreUrls : stage.urls;
+      const url = reached[turn % reached.length] as string;
+      const agent = agents[[...stage.urls, ...stage.coreUrls].indexOf(url)] as http.Agent;
       const cutsBefore = cuts;
-      const outcome = await observe(
-        kind,
-        stage.urls[gateway] as string,
-        agents[gateway] as http.Agent,
-        `soak-${++number}`,
-      );
+      const outcome = await observe(kind, url, agent, `soak-${++number}`);
       if (outcome.answer !== undefined || cuts === cutsBefore) check(record, kind, outcome);
       await sleep(kind.pauseMs * (0.5 + Math.random()));
     }
@@ -106,7 +106,7 @@ async function kindsOf(stage: Stage, record: SoakRecord, acknowledged: Set<strin
       clients: 12,
       pauseMs: 40,
       promised: [200],
-      withoutCore: READ_WITHOUT_CORE,
+      excused: READ,
       ask: (url, agent, id) => get(url, boundless, agent, id),
     },
     {
@@ -114,7 +114,7 @@ async function kindsOf(stage: Stage, record: SoakRecord, acknowledged: Set<strin
       clients: 6,
       pauseMs: 60,
       promised: [201],
-      withoutCore: WRITE_WITHOUT_CORE,
+      excused: WRITE,
       async ask(url, agent, id) {
         const pet = { name: id, categoryId: 1 };
         const answer = await post(`${url}/v1/pets`, pet, { key: boundless, agent, headers: { 'x-request-id': id } });
@@ -127,7 +127,7 @@ async function kindsOf(stage: Stage, record: SoakRecord, acknowledged: Set<strin
       clients: 6,
       pauseMs: 60,
       promised: [200, 429],
-      withoutCore: READ_WITHOUT_CORE,
+      excused: READ,
       async ask(url, agent, id) {
         const key = metered[turn++ % metered.length] as string;
         const sentAt = performance.now();
@@ -146,7 +146,7 @@ async function kindsOf(stage: Stage, record: SoakRecord, acknowledged: Set<strin
       clients: 2,
       pauseMs: 60,
       promised: [200, 429],
-      withoutCore: READ_WITHOUT_CORE,
+      excused: READ,
       ask: (url, agent, id) => get(url, banned, agent, id),
     },
     {
@@ -154,14 +154,23 @@ async function kindsOf(stage: Stage, record: SoakRecord, acknowledged: Set<strin
       clients: 2,
       pauseMs: 60,
       promised: [401, 429],
-      withoutRedis: [503],
-      withoutCore: [],
+      excused: { redis: [503] },
       ask: (url, agent, id) => get(url, createApiKey().apiKey, agent, id),
+    },
+    {
+      name: 'internal',
+      clients: 2,
+      pauseMs: 40,
+      promised: [200],
+      excused: { core: CUT, restart: CUT, database: [503] },
+      isInternal: true,
+      ask: (url, agent, id) => send(`${url}/v1/pets?limit=10`, { agent, headers: { 'x-request-id': id } }),
     },
   ];
 }
 
 interface Seen {
+  readonly url: string;
   readonly answer: Answer | undefined;
   readonly fault: unknown;
   readonly id: string;
@@ -176,11 +185,11 @@ async function observe(kind: Kind, url: string, agent: http.Agent, id: string): 
     fault = thrown;
     return undefined;
   });
-  return { answer, fault, id, sentAt, endedAt: performance.now() };
+  return { url, answer, fault, id, sentAt, endedAt: performance.now() };
 }
 
 /** Counts what was seen, and holds it against what is promised. */
-function check(record: SoakRecord, kind: Kind, { answer, fault, id, sentAt, endedAt }: Seen): void {
+function check(record: SoakRecord, kind: Kind, { url, answer, fault, id, sentAt, endedAt }: Seen): void {
   const seen = answer?.status ?? `${(fault as NodeJS.ErrnoException).code ?? (fault as Error).message}`;
   const isError = typeof seen === 'string' || seen >= 500;
   record.count('requests');
@@ -191,18 +200,27 @@ function check(record: SoakRecord, kind: Kind, { answer, fault, id, sentAt, ende
 
   if (endedAt - sentAt > LONGEST_MS) complain(`answered after ${Math.round(endedAt - sentAt)} ms`);
   const isExcused = () =>
-    (includes(kind.withoutRedis, seen) && record.wasDisturbed('redis', sentAt, endedAt)) ||
-    (includes(kind.withoutCore, seen) && record.wasDisturbed('core', sentAt, endedAt));
+    (Object.keys(kind.excused) as Disturbance['kind'][]).some(
+      (cause) => includes(kind.excused[cause], seen) && record.wasDisturbed(cause, sentAt, endedAt),
+    );
   // Judged once the gateways' logs, which may excuse it, have surely come.
   if (!includes(kind.promised, seen)) setTimeout(() => isExcused() || complain('not promised'), 2 * LOG_LAG_MS);
-  if (answer !== undefined) checkHeaders(answer, id, complain);
-  if (answer !== undefined && answer.status >= 500) record.failed({ status: answer.status, requestId: id });
+  if (answer !== undefined) checkHeaders(answer, id, kind.isInternal ? [] : LIMIT_HEADERS, complain);
+  if (answer !== undefined && answer.status >= 500)
+    record.failed({ url, status: answer.status, requestId: id, at: sentAt });
 }
 
 const includes = (outcomes: readonly unknown[] | undefined, seen: unknown) => outcomes?.includes(seen) === true;
 
-function checkHeaders({ status, headers, json }: Answer, id: string, complain: (what: string) => void): void {
-  for (const name of ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset']) {
+const LIMIT_HEADERS = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'];
+
+function checkHeaders(
+  { status, headers, json }: Answer,
+  id: string,
+  counts: readonly string[],
+  complain: (what: string) => void,
+): void {
+  for (const name of counts) {
     if (!/^\d+$/.test(String(headers[name]))) complain(`${name} is ${headers[name]}`);
   }
   if ((status === 429 || status === 503) && !/^\d+$/.test(String(headers['retry-after']))) complain('no Retry-After');

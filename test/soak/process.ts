@@ -22,6 +22,7 @@ export class SoakProcess {
   readonly #onSelfEnded: (what: string) => void;
   #child: ChildProcess | undefined;
   #isMeantToEnd = false;
+  #startedAt = 0;
 
   constructor(options: SoakProcessOptions) {
     this.name = options.name;
@@ -32,9 +33,15 @@ export class SoakProcess {
     this.#onSelfEnded = options.onSelfEnded;
   }
 
+  /** When it was last started, as of performance.now(). */
+  get startedAt(): number {
+    return this.#startedAt;
+  }
+
   /** Ends when it serves. */
   async start(): Promise<void> {
     this.#isMeantToEnd = false;
+    this.#startedAt = performance.now();
     const child = spawnForRun(this.name, this.#args, this.#env, ['ignore', 'pipe', 'inherit', 'ipc']);
     this.#child = child;
     if (child.stdout !== null) createInterface({ input: child.stdout }).on('line', this.#onLine);

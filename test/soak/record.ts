@@ -4,10 +4,17 @@ import type { LogLine } from '../support/log.ts';
 
 /** What went wrong for a while, and how long it may be felt: times of performance.now(). */
 export interface Disturbance {
-  readonly kind: 'redis' | 'core' | 'none';
+  readonly kind: 'redis' | 'core' | 'restart' | 'database' | 'none';
   readonly name: string;
   readonly from: number;
   to: number;
+}
+
+/** An answer of status 5xx that a client saw. */
+export interface SeenFailure extends Failure {
+  /** Base URL of the listener. */
+  readonly url: string;
+  readonly at: number;
 }
 
 /** After a fault has ended, requests that were caught in it may still be answered for so long. */
@@ -22,7 +29,7 @@ export class SoakRecord {
   readonly #broken: string[] = [];
   readonly #metered: Observed[] = [];
   readonly #disturbances: Disturbance[] = [];
-  readonly #failures: Failure[] = [];
+  readonly #failures: SeenFailure[] = [];
   readonly #failureLines: LogLine[] = [];
   readonly #outages = new Map<string, Disturbance>();
   #brokenCount = 0;
@@ -81,8 +88,14 @@ export class SoakRecord {
   }
 
   /** A client was answered with a status of 5xx. */
-  failed(failure: Failure): void {
+  failed(failure: SeenFailure): void {
     this.#failures.push(failure);
+    this.count('failures seen');
+  }
+
+  /** How many a listener gave since then. */
+  failuresOf(url: string, since: number): number {
+    return this.#failures.filter((failure) => failure.url === url && failure.at >= since).length;
   }
 
   /** Every failure that clients saw has its line, with the cause. */
@@ -91,12 +104,17 @@ export class SoakRecord {
       this.broke(`no line of the log tells the cause of the ${status} of ${requestId}`);
   }
 
-  /** A line of a gateway's log. What it decided by itself for a while is an outage of Redis, whoever caused it. */
-  logged(gateway: string, line: string): void {
+  /** A line of a service's log: no input and no fault makes an internal error. */
+  logged(line: string): void {
     if (/"status":5\d\d,/.test(line)) this.#failureLines.push(JSON.parse(line) as LogLine);
+    if (line.includes('"code":"internal_error"') || line.includes('"level":60')) this.broke(`in the log: ${line}`);
+  }
+
+  /** A line of a gateway's log. What it decided by itself for a while is an outage of Redis, whoever caused it. */
+  loggedByGateway(gateway: string, line: string): void {
+    this.logged(line);
     if (line.includes('"mode":"local"')) this.count('local decisions');
     if (line.includes('"outcome":"shed"')) this.count('shed');
-    if (line.includes('"code":"internal_error"') || line.includes('"level":60')) this.broke(`in the log: ${line}`);
     if (line.includes('"msg":"decisions are local"'))
       this.#outages.set(gateway, this.disturb('redis', gateway, performance.now() - LOG_LAG_MS));
     if (line.includes('"msg":"decisions are shared again"')) this.#endOutage(gateway);

@@ -19,7 +19,7 @@ export function summaryTable(
   after: readonly Holding[],
 ): string {
   const rows: [string, string][] = [
-    ...['requests', 'admitted', 'refused', 'errors', 'local decisions', 'shed', 'left', 'faults'].map(
+    ...['requests', 'admitted', 'refused', 'errors', 'local decisions', 'shed', 'left', 'failures seen', 'faults'].map(
       (what): [string, string] => [what, String(record.counted(what))],
     ),
     ...record

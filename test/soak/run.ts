@@ -19,7 +19,8 @@ fails every so often, and holds every answer against what is promised to clients
   --every <seconds>  from one fault to the next: 20 unless told, at least 10
   --help             this
 
-Load: reads, writes, keys over their limit, a banned key, keys that nobody has, clients that leave.
+Load: reads, writes, keys over their limit, a banned key, keys that nobody has, clients that leave, and services of
+ours that read from the cores themselves.
 Faults, in turn: ${FAULTS.map(({ name }) => name).join(', ')}.
 Ends with a table, and with exit status 1 when a promise was broken.
 `;
@@ -87,14 +88,28 @@ await sleep(CORE_TIMEOUT_MS + SETTLE_MS);
 const after = holdings();
 record.judgeAllowances(METERED, stage.gateways.length);
 record.judgeFailures();
-for (const url of stage.adminUrls) await checkCounts(url);
+for (const [at, url] of stage.adminUrls.entries()) {
+  await checkCounts(url);
+  await checkFailures(stage.urls[at] as string, url, 'gateway', 0);
+}
+for (const [at, url] of stage.coreUrls.entries())
+  await checkFailures(url, url, 'core', stage.cores[at]?.startedAt ?? 0);
 await checkLedger();
 checkHoldings();
 process.stdout.write(`\n${summaryTable(record, stage.processes, before, after)}\n`);
 await stage.stop();
 process.exit(record.brokenCount > 0 ? 1 : 0);
 
-/** Clients' failures are counted, and every decision that is counted was taken. */
+/** Every failure that clients saw of a service moved its counter, since it was last started. */
+async function checkFailures(url: string, metricsUrl: string, service: string, since: number): Promise<void> {
+  const answers = new Scrape((await send(`${metricsUrl}/metrics`)).text).series(`${service}_requests_total`);
+  const failed = answers.filter(({ labels }) => labels.status?.startsWith('5'));
+  const counted = failed.reduce((sum, { value }) => sum + value, 0);
+  const seen = record.failuresOf(url, since);
+  if (seen > counted) record.broke(`${url}: ${seen} failures were seen, and ${counted} counted`);
+}
+
+/** Every request is counted, and every decision that is counted was taken. */
 async function checkCounts(adminUrl: string): Promise<void> {
   const metrics = new Scrape((await send(`${adminUrl}/metrics`)).text);
   for (const untruth of miscounted(metrics)) record.broke(`the metrics of ${adminUrl}: ${untruth}`);

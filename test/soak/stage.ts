@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
+import pg from 'pg';
 import { folder } from '../bench/machine/processes.ts';
 import { programPath } from '../bench/machine/programs.ts';
 import { post } from '../support/http.ts';
@@ -14,6 +15,8 @@ export interface Stage {
   readonly redis: SoakProcess;
   readonly cores: readonly SoakProcess[];
   readonly gateways: readonly SoakProcess[];
+  /** Its superuser's connection to the cores' database. */
+  readonly database: pg.Client;
   readonly processes: readonly SoakProcess[];
   /** Where clients reach the gateways. */
   readonly urls: readonly string[];
@@ -51,6 +54,7 @@ export async function setStage(record: SoakRecord): Promise<Stage> {
         name: `core ${at + 1}`,
         args: [process.execPath, 'core/main.ts'],
         env: { PORT: String(port), DATABASE_URL: postgres.url, LOG_LEVEL: 'warn' },
+        onLine: (line) => record.logged(line),
         onSelfEnded,
       }),
   );
@@ -70,26 +74,29 @@ export async function setStage(record: SoakRecord): Promise<Stage> {
           CORE_URL: coreUrls.join(','),
           CORE_TIMEOUT_MS: String(CORE_TIMEOUT_MS),
         },
-        onLine: (line) => record.logged(`gateway ${at + 1}`, line),
+        onLine: (line) => record.loggedByGateway(`gateway ${at + 1}`, line),
         onSelfEnded,
       }),
   );
   const processes = [redis, ...cores, ...gateways];
   for (const one of processes) await one.start();
   await client.connect();
+  const database = new pg.Client(postgres.url);
+  await database.connect();
   const admin = `http://127.0.0.1:${others[2 * COUNT]}`;
   const urls = others.slice(COUNT, 2 * COUNT).map((port) => `http://127.0.0.1:${port}`);
   return {
     redis,
     cores,
     gateways,
+    database,
     processes,
     urls,
     coreUrls,
     adminUrls: others.slice(2 * COUNT).map((port) => `http://127.0.0.1:${port}`),
     client,
     issueKey: issuer(admin),
-    stop: stopper(processes, client, postgres),
+    stop: stopper(processes, client, database, postgres),
   };
 }
 
@@ -101,9 +108,10 @@ function issuer(admin: string) {
   };
 }
 
-function stopper(processes: readonly SoakProcess[], client: Redis, postgres: PostgresForTests) {
+function stopper(processes: readonly SoakProcess[], client: Redis, database: pg.Client, postgres: PostgresForTests) {
   return async (): Promise<void> => {
     client.disconnect();
+    await database.end();
     for (const one of processes.toReversed()) await one.end('SIGTERM');
     await postgres.stop();
   };
