@@ -1,10 +1,4 @@
-import { createLogger } from '../shared/logger.ts';
-import { run } from '../shared/run.ts';
-import { readCoreSettings } from './config.ts';
-import { startCore } from './core.ts';
+import { keepCompiled } from '../shared/compile-cache.ts';
 
-await run(async () => {
-  const settings = readCoreSettings(process.env);
-  const logger = createLogger('core', settings.LOG_LEVEL);
-  return { running: await startCore(settings, logger), logger };
-});
+keepCompiled();
+await import('./program.ts');

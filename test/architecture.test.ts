@@ -83,7 +83,7 @@ test.for([
   ['pg', ['core/store/postgres.ts']],
   ['@prometheus-io/client', ['shared/metrics.ts']],
   ['pino', ['shared/logger.ts']],
-  ['commander', ['gateway/admin/cli.ts', 'gateway/admin/commands/']],
+  ['commander', ['gateway/admin/cli-program.ts', 'gateway/admin/commands/']],
   ['node:sqlite', ['core/store/sqlite.ts']],
 ] as const)('%s is known in its own place only', ([name, places]) => {
   const users = product.filter(({ imports }) => imports.includes(name)).map(({ path }) => path);
@@ -91,9 +91,14 @@ test.for([
   expect(places.filter((place) => !users.some((user) => user.startsWith(place)))).toEqual([]);
 });
 
-test('only mains, the command line and npm start read the environment', () => {
+test('only programs, the command line and npm start read the environment', () => {
   const readers = product.filter(({ text }) => text.includes('process.env')).map(({ path }) => path);
-  expect(readers.sort()).toEqual(['core/main.ts', 'deploy/local.ts', 'gateway/admin/cli.ts', 'gateway/main.ts']);
+  expect(readers.sort()).toEqual([
+    'core/program.ts',
+    'deploy/local.ts',
+    'gateway/admin/cli-program.ts',
+    'gateway/program.ts',
+  ]);
 });
 
 test('no file has more than 250 lines, but the script that Redis takes as one text', () => {

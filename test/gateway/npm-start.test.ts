@@ -1,7 +1,8 @@
-import { readFile, stat } from 'node:fs/promises';
+import { readdir, readFile, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { send } from '../support/http.ts';
-import { type Started, startProcess } from '../support/process.ts';
+import { ROOT, type Started, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 /** `npm start` in a process group of its own, as a terminal does it, so that Ctrl-C can be pressed. */
@@ -56,3 +57,13 @@ test('npm start opens the store: a key per plan, a curl line that works, and all
   process.kill(second.child.pid as number, 'SIGKILL');
   await expect.poll(() => leftOver(DATA_DIR), { timeout: 10_000 }).toEqual([]);
 }, 60_000);
+
+test('what a main compiled is kept beside the packages for its next start', async () => {
+  const compiled = join(ROOT, 'node_modules/.cache/compiled');
+  const before = performance.timeOrigin;
+  await rm(compiled, { recursive: true, force: true });
+  const { code, out } = await startProcess('npm', ['run', '-s', 'ctl', '--', '--help'], {}).ended;
+  expect([code, out.includes('ctl keys create')]).toEqual([0, true]);
+  const kept = await readdir(compiled, { recursive: true });
+  expect([kept.length > 20, (await stat(compiled)).mtimeMs > before]).toEqual([true, true]);
+});

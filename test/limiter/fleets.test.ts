@@ -70,7 +70,7 @@ const fleets = plans.chain((plan) =>
   }),
 );
 
-const RUNS = thoroughly(2_000, 60);
+const RUNS = thoroughly(800, 60);
 
 test('no fleet that waits as long as it is told is ever banned, whatever its timing', async () => {
   let minutes = 0;
