@@ -11,7 +11,7 @@ import {
   token,
 } from '../shared/env.ts';
 import { listed } from '../shared/lists.ts';
-import { certificateFaults } from './edge/certificate.ts';
+import { certificateFaults } from './certificate.ts';
 import { caFile, masterName, redisFaults, redisMode, redisUrls } from './redis-settings.ts';
 
 const coreUrls = z

@@ -4,11 +4,11 @@ import type { Access } from './access/limiter.ts';
 import { memoryAccess } from './access/memory/access.ts';
 import { PlanBook } from './access/plan-book.ts';
 import type { PlanTable } from './access/plans.ts';
-import { RecentDecisions } from './access/recent-decisions.ts';
 import { redisAccess } from './access/redis/access.ts';
 import { connect, connectOperators } from './access/redis/connect.ts';
 import { START_MS } from './access/redis/connection.ts';
 import type { GatewaySettings } from './config.ts';
+import { RecentDecisions } from './telemetry/recent-decisions.ts';
 
 /** Access, with the plans in force, and what was decided by them last. */
 export interface PlannedAccess extends Access {

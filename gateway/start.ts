@@ -16,19 +16,19 @@ import { OperatorsGuard } from './admin/guard.ts';
 import type { AboutGateway } from './admin/parts.ts';
 import { ROUTES as ADMIN_ROUTES } from './admin/routes.ts';
 import { keptToken } from './admin/token.ts';
+import { type CertificateFiles, readCertificate, watchCertificate } from './certificate.ts';
 import type { GatewaySettings } from './config.ts';
-import { MAX_HEAD_LENGTH } from './edge/canonical-request.ts';
-import { type CertificateFiles, readCertificate, watchCertificate } from './edge/certificate.ts';
-import { clientAddress, countedAs, networkOf, TrustedProxies } from './edge/client-address.ts';
-import { Cors } from './edge/cors.ts';
-import { createGateway } from './gateway.ts';
 import { openAccess, type PlannedAccess } from './open-access.ts';
+import { MAX_HEAD_LENGTH } from './pipeline/canonical-request.ts';
+import { clientAddress, countedAs, networkOf, TrustedProxies } from './pipeline/client-address.ts';
+import { Cors } from './pipeline/cors.ts';
+import { createPipeline } from './pipeline/pipeline.ts';
+import { Tunnels } from './pipeline/tunnels.ts';
+import { answerUnusable } from './pipeline/unusable-connection.ts';
 import { loadReference, READS_PER_MINUTE } from './reference/files.ts';
 import { type GatewayRoute, ROUTES } from './routes.ts';
-import { exposeState } from './traffic/state.ts';
-import { Traffic } from './traffic/traffic.ts';
-import { Tunnels } from './tunnels.ts';
-import { answerUnusable } from './unusable-connection.ts';
+import { exposeState } from './telemetry/state.ts';
+import { Traffic } from './telemetry/traffic.ts';
 import { examineCores } from './upstream/examine.ts';
 import { createForwarder } from './upstream/forward.ts';
 
@@ -92,7 +92,7 @@ export async function serveClients(
   const server = await startServer({
     host: settings.HOST,
     port: settings.PORT,
-    ...createGateway({
+    ...createPipeline({
       routes,
       limiter: access.limiter,
       facts: new KeyFactsReader(access.keys),

@@ -42,33 +42,20 @@ test.for([
   ['shared', /^(gateway|core|deploy|test)\//, 'imports nothing else of ours'],
   ['core', /^(gateway|deploy|test)\//, 'knows no gateway'],
   ['gateway', /^(core|deploy|test)\//, 'knows no core'],
-  [
-    'gateway/access',
-    /^node:https?$|^gateway\/(edge|respond|upstream|admin|gateway|admit|pass-on|exchange|start)/,
-    'knows no HTTP',
-  ],
+  ['gateway/access', /^node:https?$|^gateway\/(pipeline|telemetry|upstream|reference|admin|start)/, 'knows no HTTP'],
   [
     'gateway/upstream',
-    /^ioredis$|^gateway\/(access|edge|respond|admin|gateway|admit|pass-on|exchange|start)/,
-    'knows no Redis and no other step',
+    /^ioredis$|^gateway\/(access|pipeline|telemetry|admin|start)/,
+    'knows no Redis and no other step of a request',
   ],
   [
-    'gateway/edge',
-    /^gateway\/(access|respond|upstream|admin|gateway|admit|pass-on|exchange|start)/,
-    'knows no other step',
+    'gateway/pipeline',
+    /^ioredis$|^gateway\/(access\/(redis|memory)|admin|cluster|start)/,
+    'knows no store and no operators',
   ],
-  ['gateway/respond', /^gateway\/(edge|upstream|admin|gateway|admit|pass-on|start)/, 'knows no other step'],
-  [
-    'gateway/reference',
-    /^gateway\/(edge|upstream|admin|gateway|admit|pass-on|start)/,
-    'knows no step before or behind it',
-  ],
-  ['gateway/traffic', /^gateway\/(edge|respond|admin|gateway|start)/, 'knows no step of a request'],
-  [
-    'gateway/admin',
-    /^gateway\/(edge|respond|upstream|gateway|admit|pass-on|exchange|start)/,
-    'knows no step of a request',
-  ],
+  ['gateway/reference', /^gateway\/(pipeline|upstream|admin|start)/, 'knows no step of a request'],
+  ['gateway/telemetry', /^gateway\/(pipeline\/(?!exchange)|admin|start)/, 'knows no step of a request'],
+  ['gateway/admin', /^gateway\/(pipeline|upstream|start)/, 'knows no step of a request'],
 ] as const)('%s %3$s', ([folder, forbidden]) => {
   expect(importsOf(folder, forbidden)).toEqual([]);
 });

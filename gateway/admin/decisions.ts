@@ -1,5 +1,5 @@
 import { HttpError } from '../../shared/errors.ts';
-import { DECISIONS_KEPT } from '../access/recent-decisions.ts';
+import { DECISIONS_KEPT } from '../telemetry/recent-decisions.ts';
 import { describe, findKey } from './keys.ts';
 import type { AdminOperation } from './parts.ts';
 

@@ -3,8 +3,8 @@ import type { Logger } from '../../shared/logger.ts';
 import type { Operation, ServiceOptions } from '../../shared/service.ts';
 import type { OperatorsStores } from '../access/limiter.ts';
 import type { PlanBook } from '../access/plan-book.ts';
-import type { DecisionQuery, ToldDecision } from '../access/recent-decisions.ts';
 import type { Finding } from '../finding.ts';
+import type { DecisionQuery, ToldDecision } from '../telemetry/recent-decisions.ts';
 
 /** What the operators' operations work with. */
 export interface AdminParts extends OperatorsStores {

@@ -1,4 +1,4 @@
-import { totalsOf } from '../traffic/totals.ts';
+import { totalsOf } from '../telemetry/totals.ts';
 import type { AdminOperation } from './parts.ts';
 import { shownRejected } from './rejected-values.ts';
 

@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import cluster from 'node:cluster';
 import type { MetricsSnapshot } from '../../shared/metrics.ts';
 import type { StopMessage, Stopping } from '../../shared/run.ts';
-import type { DecisionQuery, ToldDecision } from '../access/recent-decisions.ts';
+import type { DecisionQuery, ToldDecision } from '../telemetry/recent-decisions.ts';
 import type { FromWorker, Question, TrafficReport } from './worker.ts';
 
 /** A worker as its primary sees it. */

@@ -3,10 +3,10 @@ import type { Family } from '../../shared/counts.ts';
 import type { Logger } from '../../shared/logger.ts';
 import { createMetrics, type MetricsSnapshot } from '../../shared/metrics.ts';
 import type { Running } from '../../shared/run.ts';
-import type { DecisionQuery, ToldDecision } from '../access/recent-decisions.ts';
 import type { GatewaySettings } from '../config.ts';
 import { openAccess } from '../open-access.ts';
 import { serveClients } from '../start.ts';
+import type { DecisionQuery, ToldDecision } from '../telemetry/recent-decisions.ts';
 import { KeysOfMachine } from './keys-of-machine.ts';
 import type { FromWorkerLocally } from './local-messages.ts';
 

@@ -2,7 +2,7 @@ import { type Family, sumOf } from '../../shared/counts.ts';
 import type { Logger } from '../../shared/logger.ts';
 import type { MetricsSnapshot } from '../../shared/metrics.ts';
 import type { Stopping } from '../../shared/run.ts';
-import { type DecisionQuery, newestFirst, type ToldDecision } from '../access/recent-decisions.ts';
+import { type DecisionQuery, newestFirst, type ToldDecision } from '../telemetry/recent-decisions.ts';
 import { Slot } from './slot.ts';
 
 /** The workers of a gateway: so many places, each with a process that serves clients. */

@@ -158,7 +158,7 @@ export function sendAnswer(
   response: ServerResponse,
   extra: readonly string[],
 ): void {
-  const kept = responseHeaders(headers);
+  const kept = responseHeaders(headers, status);
   // An answer that came in chunks gets the length that it turned out to have.
   if (hasBody(response.req.method === 'HEAD', status) && !hasHeader(kept, 'content-length'))
     kept.push('Content-Length', String(body.length));

@@ -53,9 +53,21 @@ export function requestHeaders(rawHeaders: readonly string[], ours: readonly str
 
 const OURS_TO_SAY = /^(?:x-ratelimit|access-control)-/;
 
-/** What goes to the client: the core's headers less those on which the gateway has the last word. */
-export function responseHeaders(rawHeaders: readonly string[]): string[] {
-  return filter(rawHeaders, (name) => !NOT_THE_CORES.has(name) && !OURS_TO_SAY.test(name));
+/**
+ * What goes to the client: the core's headers less those on which the gateway has the last word. When a core is to be asked
+ * again is the core's to say; every 503 says it.
+ */
+export function responseHeaders(rawHeaders: readonly string[], status: number): string[] {
+  const kept = filter(rawHeaders, (name) => !NOT_THE_CORES.has(name) && !OURS_TO_SAY.test(name));
+  if (status === 503) kept.push('Retry-After', waitOf(rawHeaders));
+  return kept;
+}
+
+/** Seconds, as a core says them; a second where it does not. */
+function waitOf(headers: readonly string[]): string {
+  const at = headers.findIndex((name, place) => place % 2 === 0 && name.toLowerCase() === 'retry-after');
+  const wait = at === -1 ? undefined : headers[at + 1];
+  return wait !== undefined && /^\d{1,5}$/.test(wait) ? wait : '1';
 }
 
 /** Whether an answer has a body, whatever its headers say (RFC 9112 §6.3). */

@@ -70,7 +70,7 @@ export class Relay implements Dispatcher.DispatchHandler {
 
   #begin(status: number, rawHeaders: readonly string[]): void {
     this.#status = status;
-    this.#headers = responseHeaders(rawHeaders);
+    this.#headers = responseHeaders(rawHeaders, status);
     if (hasBody(this.#response.req.method === 'HEAD', status) && !tellsItsEnd(rawHeaders))
       this.#abort(new EndUnknown());
   }

@@ -84,7 +84,7 @@ function ask(outgoing: ClientRequest, { origin, target, headers }: TunnelRequest
 
 /** The library writes the head of the 101 from these. */
 function tellClient(answer: IncomingMessage, extraHeaders: readonly string[]): void {
-  const headers = byName([...responseHeaders(answer.rawHeaders), ...UPGRADE, ...extraHeaders]);
+  const headers = byName([...responseHeaders(answer.rawHeaders, 101), ...UPGRADE, ...extraHeaders]);
   answer.headers = Object.fromEntries(headers) as IncomingMessage['headers'];
 }
 

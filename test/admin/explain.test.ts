@@ -6,7 +6,7 @@ import {
   newestFirst,
   RecentDecisions,
   type ToldDecision,
-} from '../../gateway/access/recent-decisions.ts';
+} from '../../gateway/telemetry/recent-decisions.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
 import { type Answer, send } from '../support/http.ts';

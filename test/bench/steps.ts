@@ -7,11 +7,11 @@ import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
 import { connectRedis } from '../../gateway/access/redis/connection.ts';
 import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
 import { DAY, MINUTE, type Standing } from '../../gateway/access/verdict.ts';
-import { canonicalRequest } from '../../gateway/edge/canonical-request.ts';
-import type { Exchange } from '../../gateway/exchange.ts';
-import { limitHeaders } from '../../gateway/respond/limit-headers.ts';
+import { canonicalRequest } from '../../gateway/pipeline/canonical-request.ts';
+import type { Exchange } from '../../gateway/pipeline/exchange.ts';
+import { limitHeaders } from '../../gateway/pipeline/limit-headers.ts';
 import { ROUTES } from '../../gateway/routes.ts';
-import { Traffic } from '../../gateway/traffic/traffic.ts';
+import { Traffic } from '../../gateway/telemetry/traffic.ts';
 import { CoreCounts } from '../../gateway/upstream/core-counts.ts';
 import { requestHeaders, responseHeaders } from '../../gateway/upstream/headers.ts';
 import { Lane } from '../../gateway/upstream/lane.ts';
@@ -94,7 +94,7 @@ const computed = timeEach({
   'canonical request': () => canonicalRequest(request),
   'key: form, CRC-32, SHA-256': () => parseApiKey(hot),
   'limit headers': () => limitHeaders(standing, true),
-  'headers to the core and back': () => [requestHeaders(rawHeaders, []), responseHeaders(fromCore)],
+  'headers to the core and back': () => [requestHeaders(rawHeaders, []), responseHeaders(fromCore, 200)],
   'access log line': () => log.info(line, 'request'),
   counters: () => {
     traffic.answered(answered);

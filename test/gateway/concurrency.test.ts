@@ -1,57 +1,64 @@
 import { expect, test } from 'vitest';
-import { Admission } from '../../gateway/admission.ts';
+import { LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
 import { ConcurrencyLimit } from '../../gateway/upstream/concurrency-limit.ts';
 
 const TIMEOUT_MS = 5_000;
 const CONNECTIONS = 64;
 
-const proven = (client: string) => ({ client, isProven: true });
+const proven = (name: string) => ({ name, isProven: true });
 
-/** How many requests of a client are let in at once. */
-function fill(admission: Admission, client: string): number {
-  let count = 0;
-  while (admission.enter(proven(client))) count += 1;
-  return count;
+/** The slots that a caller gets, until it has no room. */
+function fill(shedder: LoadShedder, name: string): Slot[] {
+  const slots: Slot[] = [];
+  while (shedder.hasRoomFor(proven(name))) slots.push(take(shedder, name));
+  return slots;
 }
 
-test('a client alone gets half; one that comes on top as much as is then left for others, or an equal share', () => {
-  const admission = new Admission(() => 1_000);
-  expect(fill(admission, 'first')).toBe(500);
-  expect(fill(admission, 'second')).toBe(334);
-  expect(fill(admission, 'third')).toBe(250);
-  expect(admission.enter(proven('first'))).toBe(false);
-  for (let left = 0; left < 500; left++) admission.leave(proven('first'));
-  expect(fill(admission, 'third')).toBeGreaterThan(80);
+function take(shedder: LoadShedder, name: string): Slot {
+  const slot = shedder.slot();
+  slot.take(proven(name));
+  return slot;
+}
+
+test('a caller alone gets half; one that comes on top as much as is then left for others, or an equal share', () => {
+  const shedder = new LoadShedder(() => 1_000);
+  const first = fill(shedder, 'first');
+  expect(first).toHaveLength(500);
+  expect(fill(shedder, 'second')).toHaveLength(334);
+  expect(fill(shedder, 'third')).toHaveLength(250);
+  expect(shedder.hasRoomFor(proven('first'))).toBe(false);
+  expect(() => take(shedder, 'first')).toThrow(expect.objectContaining({ status: 503 }));
+  for (const slot of first) slot.release();
+  expect(fill(shedder, 'third').length).toBeGreaterThan(80);
 });
 
 test('many who hold little keep nobody from what is free', () => {
-  const admission = new Admission(() => 1_000);
-  for (let at = 0; at < 500; at++) admission.enter(proven(`small ${at}`));
-  expect(fill(admission, 'large')).toBe(250);
+  const shedder = new LoadShedder(() => 1_000);
+  for (let at = 0; at < 500; at++) take(shedder, `small ${at}`);
+  expect(fill(shedder, 'large')).toHaveLength(250);
 });
 
 test('who holds less than a share finds room even where the limit fell, up to twice the limit in all', () => {
   let limit = 1_000;
-  const admission = new Admission(() => limit);
-  fill(admission, 'first');
+  const shedder = new LoadShedder(() => limit);
+  const [first] = fill(shedder, 'first');
   limit = 400;
-  expect(admission.enter(proven('first'))).toBe(false);
-  expect(fill(admission, 'second')).toBe(134);
-  const others = Array.from({ length: 400 }, (_, at) => admission.enter(proven(`other ${at}`)));
-  expect(others.indexOf(false)).toBe(800 - 500 - 134);
-  admission.leave(proven('first'));
-  expect(admission.enter(proven('other 399'))).toBe(true);
+  expect(shedder.hasRoomFor(proven('first'))).toBe(false);
+  expect(fill(shedder, 'second')).toHaveLength(134);
+  let others = 0;
+  for (; shedder.hasRoomFor(proven(`other ${others}`)); others++) take(shedder, `other ${others}`);
+  expect(others).toBe(800 - 500 - 134);
+  first?.release();
+  expect(shedder.hasRoomFor(proven('other 399'))).toBe(true);
 });
 
-test('what has left leaves nothing behind', () => {
-  const admission = new Admission(() => 10);
+test('what was released leaves nothing behind, also when it is released twice', () => {
+  const shedder = new LoadShedder(() => 10);
   for (let round = 0; round < 1_000; round++) {
-    expect(admission.enter(proven('one'))).toBe(true);
-    expect(admission.enter(proven('another'))).toBe(true);
-    admission.leave(proven('one'));
-    admission.leave(proven('another'));
+    const slots = [take(shedder, 'one'), take(shedder, 'another')];
+    for (const slot of [...slots, ...slots]) slot.release();
   }
-  expect(fill(admission, 'one')).toBe(5);
+  expect(fill(shedder, 'one')).toHaveLength(5);
 });
 
 /** Drives a limit in simulated time: requests of an open loop, which a core answers as `serve` says. */

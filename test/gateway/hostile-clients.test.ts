@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/access/credential.ts';
 import { Newcomers } from '../../gateway/access/newcomers.ts';
 import { ProvenKeys } from '../../gateway/access/proven-keys.ts';
-import { Admission } from '../../gateway/admission.ts';
+import { LoadShedder } from '../../gateway/pipeline/load-shedder.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
@@ -104,10 +104,12 @@ test('a key is proven until a decision does not know it, or many others came aft
 });
 
 test('unproven clients hold a quarter of the room together, however many they are', () => {
-  const admission = new Admission(() => 100);
-  const entered = Array.from({ length: 200 }, (_, at) => admission.enter({ client: `address ${at}`, isProven: false }));
-  expect(entered.filter(Boolean)).toHaveLength(25);
-  expect(admission.enter({ client: 'key', isProven: true })).toBe(true);
+  const shedder = new LoadShedder(() => 100);
+  const unproven = (at: number) => ({ name: `address ${at}`, isProven: false });
+  let entered = 0;
+  for (; shedder.hasRoomFor(unproven(entered)); entered++) shedder.slot().take(unproven(entered));
+  expect(entered).toBe(25);
+  expect(shedder.hasRoomFor({ name: 'key', isProven: true })).toBe(true);
 });
 
 test('a flood of refusals leaves every turn of the event loop to the others: few are answered between two good answers', async () => {

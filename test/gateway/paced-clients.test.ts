@@ -6,7 +6,7 @@ import { decide } from '../../gateway/access/decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from '../../gateway/access/keys.ts';
 import type { Plan, PlanTable } from '../../gateway/access/plans.ts';
 import { type Decision, SECOND } from '../../gateway/access/verdict.ts';
-import { limitHeaders } from '../../gateway/respond/limit-headers.ts';
+import { limitHeaders } from '../../gateway/pipeline/limit-headers.ts';
 import { pairsOf } from '../../shared/lists.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';

@@ -1,36 +1,38 @@
 import { once } from 'node:events';
 import net from 'node:net';
 import { expect, test } from 'vitest';
-import { Admission } from '../../gateway/admission.ts';
+import { LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-const proven = (client: string) => ({ client, isProven: true });
+function take(shedder: LoadShedder, name: string): Slot {
+  const slot = shedder.slot();
+  slot.take({ name, isProven: true });
+  return slot;
+}
 
-test('who waits for its own client is not counted, and is let in again whatever there is to do', async () => {
-  const admission = new Admission(() => 4);
+test('who waits for its own client holds no slot, and gets it back whatever there is to do', async () => {
+  const shedder = new LoadShedder(() => 4);
   const body = Promise.withResolvers<string>();
-  expect(admission.enter(proven('slow'))).toBe(true);
-  const outside = admission.outside(proven('slow'), () => body.promise);
-  for (const client of ['a', 'b', 'c', 'd']) expect(admission.enter(proven(client))).toBe(true);
+  const slow = take(shedder, 'slow');
+  const waited = slow.during(() => body.promise);
+  const others = ['a', 'b', 'c', 'd'].map((name) => take(shedder, name));
   body.resolve('body');
-  expect(await outside).toBe('body');
-  for (const client of ['slow', 'a', 'b', 'c', 'd']) admission.leave(proven(client));
-  expect([admission.enter(proven('a')), admission.enter(proven('a')), admission.enter(proven('a'))]).toEqual([
-    true,
-    true,
-    false,
-  ]);
+  expect(await waited).toBe('body');
+  for (const slot of [slow, ...others]) slot.release();
+  take(shedder, 'a');
+  take(shedder, 'a');
+  expect(() => take(shedder, 'a')).toThrow(expect.objectContaining({ status: 503 }));
 });
 
-test('a body that never comes is let out all the same', async () => {
-  const admission = new Admission(() => 2);
-  expect(admission.enter(proven('slow'))).toBe(true);
-  await expect(admission.outside(proven('slow'), () => Promise.reject(new Error('gone')))).rejects.toThrow('gone');
-  admission.leave(proven('slow'));
-  expect(admission.enter(proven('slow'))).toBe(true);
+test('a slot is given back when a body never comes', async () => {
+  const shedder = new LoadShedder(() => 2);
+  const slow = take(shedder, 'slow');
+  await expect(slow.during(() => Promise.reject(new Error('gone')))).rejects.toThrow('gone');
+  slow.release();
+  take(shedder, 'slow').release();
 });
 
 test('bodies that are slow to come take nobody’s room, also where there is little of it', async () => {

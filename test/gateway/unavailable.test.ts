@@ -3,7 +3,8 @@ import { AddressAllowance } from '../../gateway/access/address-allowance.ts';
 import { createApiKey } from '../../gateway/access/credential.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { send } from '../support/http.ts';
+import { faultyCore } from '../support/faulty-core.ts';
+import { post, send } from '../support/http.ts';
 import { SECOND } from '../support/limiters.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -90,4 +91,24 @@ test('an address is allowed 60 requests a minute, exactly, and the table of addr
   for (let at = 0; at < 10_000; at++) allowance.charge(`address ${at}`);
   expect(allowance.look('a').buckets[0]?.tokens).toBe(60);
   expect(allowance.look('address 9999').buckets[0]?.tokens).toBe(59);
+});
+
+test.for([
+  ['retry-after: 7\r\n', '7'],
+  ['retry-after: Fri, 31 Dec 1999 23:59:59 GMT\r\n', '1'],
+  ['', '1'],
+])('a 503 of the core says when to come again: %j', async ([header, seconds]) => {
+  const core = await faultyCore((socket) =>
+    socket.write(`HTTP/1.1 503 Unavailable\r\n${header}content-length: 2\r\n\r\n{}`),
+  );
+  const stack = await startStack({ CORE_URL: core });
+  const key = await stack.issueKey();
+  const answers = [
+    await send(`${stack.gateway}/v1/pets`, { key }),
+    await post(`${stack.gateway}/v1/pets`, {}, { key }),
+  ];
+  expect(answers.map(({ status, headers }) => [status, headers['retry-after']])).toEqual([
+    [503, seconds],
+    [503, seconds],
+  ]);
 });

@@ -1,5 +1,5 @@
 import type { Decision } from '../../gateway/access/verdict.ts';
-import { retryAfterSeconds } from '../../gateway/respond/limit-headers.ts';
+import { retryAfterSeconds } from '../../gateway/pipeline/limit-headers.ts';
 
 /** Clients of one key on a simulated clock, in microseconds: minutes of them take milliseconds. */
 

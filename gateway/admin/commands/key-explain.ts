@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { ToldDecision } from '../../access/recent-decisions.ts';
+import type { ToldDecision } from '../../telemetry/recent-decisions.ts';
 import { harmless, table } from '../table.ts';
 import { describeKey, type KeyView } from './key-text.ts';
 import type { Session } from './session.ts';

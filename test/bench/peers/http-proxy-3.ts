@@ -7,7 +7,7 @@ import type { PlanTable } from '../../../gateway/access/plans.ts';
 import { redisAccess } from '../../../gateway/access/redis/access.ts';
 import { connectRedis } from '../../../gateway/access/redis/connection.ts';
 import type { Decision } from '../../../gateway/access/verdict.ts';
-import { limitHeaders } from '../../../gateway/respond/limit-headers.ts';
+import { limitHeaders } from '../../../gateway/pipeline/limit-headers.ts';
 import { bearerToken } from '../../../shared/bearer.ts';
 import { createLogger } from '../../../shared/logger.ts';
 

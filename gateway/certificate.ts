@@ -1,8 +1,8 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
-import type { Logger } from '../../shared/logger.ts';
-import type { Certificate } from '../../shared/server.ts';
+import type { Logger } from '../shared/logger.ts';
+import type { Certificate } from '../shared/server.ts';
 
 /** The certificate that clients see, in two files, and what takes their place while it runs. */
 export interface CertificateFiles {

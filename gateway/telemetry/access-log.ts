@@ -1,16 +1,16 @@
 import type { Logger } from '../../shared/logger.ts';
 import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from '../../shared/request-log.ts';
 import { redactApiKeys } from '../access/credential.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Exchange } from '../pipeline/exchange.ts';
 
 /** The one line that every request leaves: these fields and no others, so that no key can get into a log. */
 export function logExchange(logger: Logger, exchange: Exchange): void {
-  const { request, error } = exchange;
+  const { request, error, decision } = exchange;
   const line = {
     requestId: exchange.id,
     traceId: exchange.trace.id,
     method: request.method,
-    path: exchange.path && redactApiKeys(exchange.path).slice(0, MAX_LOGGED_PATH),
+    path: exchange.canonical && redactApiKeys(exchange.canonical.path).slice(0, MAX_LOGGED_PATH),
     operation: exchange.route?.operation,
     status: exchange.status,
     code: error?.code,
@@ -18,8 +18,10 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
     plan: exchange.plan,
     outcome: exchange.outcome,
     mode: exchange.mode,
-    shadow: exchange.shadow,
-    rejectedOverrides: exchange.rejectedOverrides || undefined,
+    // What would have been answered, had the plan not been in shadow mode.
+    shadow: decision?.isShadowed ? 'rate_limit_exceeded' : undefined,
+    // Fields of the key that hold no usable limit.
+    rejectedOverrides: decision?.rejected || undefined,
     address: exchange.address,
     bytesFromClient: exchange.tunnel?.bytesFromClient,
     bytesFromCore: exchange.tunnel?.bytesFromCore,

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
-import type { Logger } from '../shared/logger.ts';
-import { beginTrace } from '../shared/trace.ts';
-import type { AddressAllowance } from './access/address-allowance.ts';
-import { networkOf, plainAddress } from './edge/client-address.ts';
-import { limitHeaders } from './respond/limit-headers.ts';
-import { connectionError, sendRawError } from './respond/send-error.ts';
-import type { Traffic } from './traffic/traffic.ts';
+import type { Logger } from '../../shared/logger.ts';
+import { beginTrace } from '../../shared/trace.ts';
+import type { AddressAllowance } from '../access/address-allowance.ts';
+import type { Traffic } from '../telemetry/traffic.ts';
+import { networkOf, plainAddress } from './client-address.ts';
+import { limitHeaders } from './limit-headers.ts';
+import { connectionError, sendRawError } from './send-error.ts';
 
 interface UnusableConnection {
   readonly fault: NodeJS.ErrnoException;

@@ -1,6 +1,6 @@
-import type { Credential } from './access/credential.ts';
-import type { KeyStore } from './access/limiter.ts';
-import { CLOSE_CODES, type Tunnel } from './upstream/tunnel.ts';
+import type { Credential } from '../access/credential.ts';
+import type { KeyStore } from '../access/limiter.ts';
+import { CLOSE_CODES, type Tunnel } from '../upstream/tunnel.ts';
 
 /** Twice within the second in which a revoked key or secret is to open nothing any more. */
 const LOOK_EVERY_MS = 500;

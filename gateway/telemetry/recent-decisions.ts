@@ -1,5 +1,5 @@
 import { hostname } from 'node:os';
-import { type BucketState, type Decision, SECOND, type Verdict } from './verdict.ts';
+import { type BucketState, type Decision, SECOND, type Verdict } from '../access/verdict.ts';
 
 /**
  * The last decisions of this process about keys that there are, to be explained when somebody asks. Noting one is a few

@@ -4,10 +4,11 @@ import { type ErrorCode, errorBody, HttpError, methodNotAllowed } from '../../sh
 import { lingerOnClose } from '../../shared/lingering-close.ts';
 import { pairsOf } from '../../shared/lists.ts';
 import { PLAIN_HTTP } from '../../shared/server.ts';
-import type { Exchange } from '../exchange.ts';
+import { clientHeaders } from './client-headers.ts';
+import type { Exchange } from './exchange.ts';
 
-/** Answers with an error in the Error shape; `limits` says where the caller stands. */
-export function sendError(exchange: Exchange, error: HttpError, limits: readonly string[]): void {
+/** Answers with an error in the Error shape. */
+export function sendError(exchange: Exchange, error: HttpError, draftFields: boolean): void {
   const { request, response } = exchange;
   if (response.closed) return;
   exchange.error = error;
@@ -22,10 +23,8 @@ export function sendError(exchange: Exchange, error: HttpError, limits: readonly
     if (mayBeLong(exchange)) response.shouldKeepAlive = false;
   }
   const body = errorBody(error);
-  const headers = head(body, exchange.id);
-  headers.push(...limits, ...exchange.cors, ...error.headers);
+  const headers = [...head(body), ...clientHeaders(exchange, draftFields), ...error.headers];
   if (error.status === 401) headers.push('WWW-Authenticate', 'Bearer');
-  if (exchange.route?.deprecation !== undefined) headers.push(...exchange.route.deprecation);
   response.writeHead(error.status, headers);
   response.end(request.method === 'HEAD' ? undefined : body);
 }
@@ -48,7 +47,7 @@ export function connectionError({ code = '' }: NodeJS.ErrnoException): HttpError
 /** Answers on a bare connection, and closes it. */
 export function sendRawError(socket: Socket, error: HttpError, requestId: string, limits: readonly string[]): void {
   const body = errorBody(error);
-  const headers = [...head(body, requestId), ...limits, ...error.headers, 'Connection', 'close'];
+  const headers = [...head(body), 'X-Request-Id', requestId, ...limits, ...error.headers, 'Connection', 'close'];
   const lines = pairsOf(headers).map(([name, value]) => `${name}: ${value}`);
   socket.end([`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`, ...lines, '', body].join('\r\n'));
 }
@@ -60,11 +59,9 @@ const CONNECTION_ERRORS: Readonly<Record<string, ErrorCode>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 };
 
-const head = (body: string, requestId: string): string[] => [
+const head = (body: string): string[] => [
   'Content-Type',
   'application/json',
   'Content-Length',
   String(Buffer.byteLength(body)),
-  'X-Request-Id',
-  requestId,
 ];

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { AddressAllowance } from './access/address-allowance.ts';
-import { systemClock } from './access/clock.ts';
+import { AddressAllowance } from '../access/address-allowance.ts';
+import { systemClock } from '../access/clock.ts';
 
 /** Refusals of a client that are sent at once, in a minute. */
 const PROMPT_A_MINUTE = 60;
@@ -15,7 +15,7 @@ const MOST_ON_CONNECTION = 100;
  * bounded: its first refusals of a minute are sent at once, the others wait, and every turn of the event loop lets out a
  * few. A client that waits sends nothing meanwhile. On an idle gateway turns are short, so that is fast.
  */
-export class Refusals {
+export class RefusalPacing {
   readonly #prompt = new AddressAllowance(systemClock, PROMPT_A_MINUTE);
   readonly #perConnection = new WeakMap<Socket, number>();
   #waiting: (() => void)[] = [];

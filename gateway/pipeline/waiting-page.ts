@@ -1,20 +1,18 @@
 import { safetyHeaders } from '../../shared/static-file.ts';
 import type { Standing } from '../access/verdict.ts';
-import type { Exchange } from '../exchange.ts';
-import { retryAfterSeconds } from '../respond/limit-headers.ts';
+import { retryAfterSeconds } from './limit-headers.ts';
+import type { OwnAnswer } from './own-answers.ts';
 
 /** What a person reads who has asked for the reference too often; a program gets the Error shape. */
 
 /** A browser names the type when it opens a page; what a script fetches is asked for with other types. */
 export const takesHtml = (accept = ''): boolean => accept.toLowerCase().includes('text/html');
 
-/** Answers 429. @param headers X-Request-Id, the limits and Retry-After, as a flat list */
-export function sendWaitingPage({ standing, request, response }: Exchange, headers: readonly string[]): void {
-  const seconds = retryAfterSeconds(standing as Standing) ?? 1;
-  const body = page(seconds === 1 ? 'a second' : `${seconds} seconds`);
-  const own = ['Content-Type', 'text/html; charset=utf-8', 'Cache-Control', 'no-store', ...safetyHeaders()];
-  response.writeHead(429, [...own, ...headers, 'Content-Length', String(Buffer.byteLength(body))]);
-  response.end(request.method === 'HEAD' ? undefined : body);
+/** The answer of 429 to a person. @param addressStatus says how long to wait */
+export function waitingPage(addressStatus: Standing): OwnAnswer {
+  const seconds = retryAfterSeconds(addressStatus) ?? 1;
+  const headers = ['Content-Type', 'text/html; charset=utf-8', 'Cache-Control', 'no-store', ...safetyHeaders()];
+  return { status: 429, headers, body: page(seconds === 1 ? 'a second' : `${seconds} seconds`) };
 }
 
 const page = (wait: string): string => `<!doctype html>

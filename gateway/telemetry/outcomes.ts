@@ -12,7 +12,7 @@ export type DecisionOutcome = (typeof DECISION_OUTCOMES)[number];
 /**
  * Why there was no decision. `malformed`: no key, or one that is none by its form; `shed`: too much to do; `unavailable`:
  * Redis is away, and the key was not seen before; `unusable`: the key's data are no key's; `reference`: a file that needs no
- * key; `invalid`: refused for what it is; `failed`: a fault of ours; `left`: the client went away before.
+ * key; `own`: another answer of the gateway's own, as to where a key stands; `invalid`: refused for what it is; `failed`: a fault of ours; `left`: the client went away before.
  */
 export const NO_DECISION_REASONS = [
   'malformed',
@@ -20,6 +20,7 @@ export const NO_DECISION_REASONS = [
   'unavailable',
   'unusable',
   'reference',
+  'own',
   'invalid',
   'failed',
   'left',

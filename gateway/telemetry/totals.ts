@@ -37,6 +37,7 @@ const TOTAL_OF: Readonly<Record<Shown, Total | undefined>> = {
   unavailable: 'undecided',
   unusable: 'undecided',
   reference: undefined,
+  own: undefined,
   invalid: undefined,
   failed: undefined,
   left: undefined,

@@ -1,6 +1,6 @@
 import { Distribution, type Family, Label, Tally } from '../../shared/counts.ts';
 import { PLAN_NAMES } from '../access/plans.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Exchange } from '../pipeline/exchange.ts';
 import {
   DECISION_OUTCOMES,
   type DecisionOutcome,
@@ -98,10 +98,10 @@ export class Traffic {
     const plan = this.#plan.positionOf(exchange.plan);
     this.#requests.add(operation, positionOfStatus(exchange.status), plan);
     this.#requestSeconds.observe((performance.now() - exchange.startedAt) / 1_000, operation);
-    if (exchange.shadow !== undefined) this.#shadowRefusals.add(plan);
+    if (exchange.decision?.isShadowed) this.#shadowRefusals.add(plan);
     if (exchange.decidedAt !== undefined)
       this.#decisionSeconds.observe((exchange.decidedAt - exchange.startedAt) / 1_000);
-    const outcome = exchange.outcome ?? reasonOf(exchange);
+    const { outcome } = exchange;
     if (isNoDecision(outcome)) this.#withoutDecision.add(this.#reason.positionOf(outcome));
     else {
       const decided = this.#outcome.positionOf(decisionOf(outcome, exchange));
@@ -121,16 +121,10 @@ export class Traffic {
   }
 }
 
-/** Why a request of which nothing is known came to no decision. */
-function reasonOf({ error }: Exchange): NoDecisionReason {
-  if (error === undefined) return 'left';
-  return error.status < 500 ? 'invalid' : 'failed';
-}
-
 /** A refusal, by the bucket that keeps the client waiting longest: that of the day, where it is empty. */
-function decisionOf(outcome: Exclude<Outcome, NoDecisionReason>, { standing }: Exchange): DecisionOutcome {
+function decisionOf(outcome: Exclude<Outcome, NoDecisionReason>, { decision }: Exchange): DecisionOutcome {
   if (outcome !== 'refused') return outcome;
-  const day = standing?.buckets[1];
+  const day = decision?.buckets[1];
   return day !== undefined && day.tokens < 1 ? 'refused_day' : 'refused_minute';
 }
 

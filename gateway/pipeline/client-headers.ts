@@ -1,0 +1,20 @@
+import type { Exchange } from './exchange.ts';
+import { limitHeaders, standingHeaders } from './limit-headers.ts';
+
+/**
+ * The headers of ours on every answer to a client, as a flat list.
+ * @param beside headers of the answer itself. What says that anybody may read it is not said twice.
+ */
+export function clientHeaders(
+  { id, limitStatus, keyStatus, cors, route }: Exchange,
+  draftFields: boolean,
+  beside: readonly string[] = [],
+): string[] {
+  const headers = ['X-Request-Id', id];
+  // Whoever asks where a key stands is not told to wait.
+  const tell = limitStatus === keyStatus ? standingHeaders : limitHeaders;
+  if (limitStatus !== undefined) headers.push(...tell(limitStatus, draftFields));
+  if (cors.length > 0 && !beside.includes('Access-Control-Allow-Origin')) headers.push(...cors);
+  if (route?.deprecation !== undefined) headers.push(...route.deprecation);
+  return headers;
+}

@@ -1,0 +1,57 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { takesNoBody } from '../../shared/body.ts';
+import { methodNotAllowed } from '../../shared/errors.ts';
+import { isCurrent, MAX_LIST_LENGTH } from '../../shared/static-file.ts';
+import type { Standing } from '../access/verdict.ts';
+import type { ReferenceFile } from '../reference/files.ts';
+import { ADDRESS_LIMITED } from './authorize.ts';
+import type { Exchange } from './exchange.ts';
+import type { OwnAnswer } from './own-answers.ts';
+import { takesHtml, waitingPage } from './waiting-page.ts';
+
+interface Asked {
+  readonly method: string;
+  /** Path and query. */
+  readonly target: string;
+  readonly hasBody: boolean;
+}
+
+/** Reads that it costs. @param headers of the request: what a client has already costs one */
+export const costOf = (file: ReferenceFile, headers: IncomingHttpHeaders): number =>
+  isCurrent(headers['if-none-match'], file.etag) ? 1 : file.cost;
+
+/**
+ * Answers with a file of the reference. Anyone may have it, with a key or without, within the address's allowance.
+ * @throws {HttpError} 429, 405 or 400
+ */
+export async function answerWithFile(
+  exchange: Exchange,
+  asked: Asked,
+  file: ReferenceFile,
+  addressStatus: Standing,
+): Promise<OwnAnswer> {
+  const { headers } = exchange.request;
+  if (addressStatus.outcome === 'refused') {
+    if (!takesHtml(headers.accept)) throw ADDRESS_LIMITED;
+    exchange.error = ADDRESS_LIMITED;
+    return waitingPage(addressStatus);
+  }
+  if (asked.method !== 'GET' && asked.method !== 'HEAD') throw methodNotAllowed('GET, HEAD');
+  exchange.route = file;
+  if (asked.hasBody) throw takesNoBody();
+  const mark = asked.target.indexOf('?');
+  const kept = file.cacheControl(mark === -1 ? '' : asked.target.slice(mark + 1));
+  const ours = [...file.headers, 'Cache-Control', kept];
+  if (isCurrent(headers['if-none-match'], file.etag)) return { status: 304, headers: ours };
+  if (!takesGzip(headers['accept-encoding'])) return { status: file.status, headers: ours, body: file.body };
+  return { status: file.status, headers: [...ours, 'Content-Encoding', 'gzip'], body: await file.compressed() };
+}
+
+/** Whether gzip is named and not refused with a weight of 0 (RFC 9110 §12.5.3). */
+function takesGzip(acceptEncoding = ''): boolean {
+  if (acceptEncoding.length > MAX_LIST_LENGTH) return false;
+  return acceptEncoding.split(',').some((coding) => {
+    const [name, weight = ''] = coding.toLowerCase().split(';');
+    return name?.trim() === 'gzip' && !/^\s*q=0(?:\.0*)?\s*$/.test(weight);
+  });
+}
