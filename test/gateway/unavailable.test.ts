@@ -98,9 +98,9 @@ test.for([
   ['retry-after: Fri, 31 Dec 1999 23:59:59 GMT\r\n', '1'],
   ['', '1'],
 ])('a 503 of the core says when to come again: %j', async ([header, seconds]) => {
-  const core = await faultyCore((socket) =>
-    socket.write(`HTTP/1.1 503 Unavailable\r\n${header}content-length: 2\r\n\r\n{}`),
-  );
+  const body = JSON.stringify({ code: 'unavailable', message: 'Come again.', status: 503 });
+  const framing = `content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+  const core = await faultyCore((socket) => socket.write(`HTTP/1.1 503 Unavailable\r\n${header}${framing}`));
   const stack = await startStack({ CORE_URL: core });
   const key = await stack.issueKey();
   const answers = [
