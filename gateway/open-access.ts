@@ -2,7 +2,7 @@ import type { Logger } from '../shared/logger.ts';
 import type { KnownKeys, LocalDecisions } from './access/known-keys.ts';
 import type { Access } from './access/limiter.ts';
 import { memoryAccess } from './access/memory/access.ts';
-import { PlanBook } from './access/plan-book.ts';
+import { PlanCache } from './access/plan-cache.ts';
 import type { PlanTable } from './access/plans.ts';
 import { redisAccess } from './access/redis/access.ts';
 import { connect, connectOperators } from './access/redis/connect.ts';
@@ -12,7 +12,7 @@ import { RecentDecisions } from './telemetry/recent-decisions.ts';
 
 /** Access, with the plans in force, and what was decided by them last. */
 export interface PlannedAccess extends Access {
-  readonly planBook: PlanBook;
+  readonly planCache: PlanCache;
   readonly recent: RecentDecisions;
 }
 
@@ -25,15 +25,15 @@ export async function openAccess(
   logger: Logger,
   localsOf?: (known: KnownKeys) => LocalDecisions,
 ): Promise<PlannedAccess> {
-  const access = await accessOf(settings, logger, () => planBook.table, localsOf);
-  const planBook = new PlanBook(access.plans, logger);
-  await planBook.start();
+  const access = await accessOf(settings, logger, () => planCache.table, localsOf);
+  const planCache = new PlanCache(access.plans, logger);
+  await planCache.start();
   return {
     ...access,
-    planBook,
-    recent: new RecentDecisions(() => planBook.version),
+    planCache,
+    recent: new RecentDecisions(() => planCache.version),
     async close() {
-      await planBook.stop();
+      await planCache.stop();
       await access.close();
     },
   };

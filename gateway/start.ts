@@ -163,7 +163,7 @@ export async function serveOperators(
     onRequest: createService({
       routes: [...ADMIN_ROUTES, ...consoleRoutes()],
       parts: {
-        planBook: access.planBook,
+        planCache: access.planCache,
         ...(await access.operators()),
         logger,
         decisions,

@@ -2,7 +2,7 @@ import type { Server, ServerResponse } from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { HeadCount } from './head-count.ts';
+import { KeyedCount } from './keyed-count.ts';
 import { type ParserStopped, Pipelining } from './pipelining.ts';
 import type { ServerLimits } from './server-limits.ts';
 import { takeOut } from './take-out.ts';
@@ -38,7 +38,7 @@ export class Connections {
   readonly #connections = new Map<Socket, Connection>();
   /** Connections that still have to agree on TLS, by their peer. */
   readonly #handshakes = new Map<string, Socket>();
-  readonly #perAddress = new HeadCount();
+  readonly #perAddress = new KeyedCount();
   readonly #pipelining = new Pipelining();
   readonly #limits: ServerLimits;
   readonly #caps: ConnectionCaps;

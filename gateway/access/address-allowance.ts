@@ -1,6 +1,6 @@
 import { full, type Level, refill } from './bucket.ts';
 import { type Clock, systemClock } from './clock.ts';
-import { MINUTE, type Standing } from './verdict.ts';
+import { type LimitStatus, MINUTE } from './verdict.ts';
 
 const REQUESTS = 60;
 const MAX_ADDRESSES = 10_000;
@@ -23,17 +23,17 @@ export class AddressAllowance {
    * Takes a request from the allowance, if one is left, and tells where the address then stands.
    * @param cost of it, in requests. Where less is left, the rest is a debt, and the next one is refused until it is paid
    */
-  charge(address: string, cost = 1): Standing {
-    const standing = this.look(address);
-    const [bucket] = standing.buckets;
-    if (bucket === undefined || bucket.tokens < 1) return { ...standing, outcome: 'refused' };
+  consume(address: string, cost = 1): LimitStatus {
+    const status = this.peek(address);
+    const [bucket] = status.buckets;
+    if (bucket === undefined || bucket.tokens < 1) return { ...status, outcome: 'refused' };
     const level = { tokens: bucket.tokens - cost, parts: bucket.parts };
-    this.#keep(address, level, standing.now);
-    return { ...standing, buckets: [{ ...bucket, ...level }] };
+    this.#keep(address, level, status.now);
+    return { ...status, buckets: [{ ...bucket, ...level }] };
   }
 
   /** Where the address stands, at no cost. */
-  look(address: string): Standing {
+  peek(address: string): LimitStatus {
     const now = this.#clock();
     const entry = this.#entries.get(address);
     // A clock that was set back is no reason to refuse anyone.

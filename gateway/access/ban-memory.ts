@@ -40,11 +40,11 @@ export function rememberBans(
 
   return {
     async decide(credential: Credential) {
-      const { name } = credential;
-      const recalled = recall(name);
+      const { cacheKey } = credential;
+      const recalled = recall(cacheKey);
       if (recalled !== undefined) return recalled;
       const verdict = await limiter.decide(credential);
-      if (verdict.outcome === 'banned') remember(name, verdict);
+      if (verdict.outcome === 'banned') remember(cacheKey, verdict);
       return verdict;
     },
     peek: (credential: Credential) => limiter.peek(credential),

@@ -22,10 +22,10 @@ export interface Credential {
   /** SHA-256 of the secret, in hex: the only form of it that is stored or compared. */
   readonly digest: string;
   /** Both together, which stand for who presents it: an id alone is no secret, and a secret alone no key. */
-  readonly name: string;
+  readonly cacheKey: string;
 }
 
-export const credentialOf = (id: string, digest: string): Credential => ({ id, digest, name: id + digest });
+export const credentialOf = (id: string, digest: string): Credential => ({ id, digest, cacheKey: id + digest });
 
 /** The parts of a key that is well-formed and has the right check; undefined for any other text. */
 export function parseApiKey(text: string): Credential | undefined {

@@ -1,5 +1,5 @@
 import { type Level, refill } from './bucket.ts';
-import { endOf, type KeyRecord, type KeyState } from './keys.ts';
+import { inactiveReason, type KeyRecord, type KeyState } from './keys.ts';
 import type { Limits, Plan, PlanTable } from './plans.ts';
 import {
   advance,
@@ -217,7 +217,7 @@ export function unauthorized(
 ): Unauthorized['reason'] | undefined {
   const isOld = digest === record.oldSecret && (record.oldSecretUntil ?? 0) > now;
   if (digest !== record.secret && !isOld) return 'unknown';
-  return endOf(record, now);
+  return inactiveReason(record, now);
 }
 
 /** When the credential ends: with the key, or with the grace of a secret before a rotation. 0 for never. */

@@ -26,17 +26,17 @@ export class KeyFactsReader {
    * @returns undefined for a key that is no more
    * @throws {AccessUnavailable} where the store is away and the key was never asked for
    */
-  async of({ id, name }: Credential): Promise<KeyFacts | undefined> {
+  async of({ id, cacheKey }: Credential): Promise<KeyFacts | undefined> {
     try {
       const entry = await this.#keys.get(id);
-      this.#remembered.delete(name);
+      this.#remembered.delete(cacheKey);
       if (entry === undefined) return undefined;
       const facts = { name: entry.record.name, expiresAt: entry.record.expiresAt };
       if (this.#remembered.size >= MAX_KEYS) this.#remembered.delete(this.#remembered.keys().next().value as string);
-      this.#remembered.set(name, facts);
+      this.#remembered.set(cacheKey, facts);
       return facts;
     } catch (fault) {
-      const remembered = this.#remembered.get(name);
+      const remembered = this.#remembered.get(cacheKey);
       if (!(fault instanceof AccessUnavailable) || remembered === undefined) throw fault;
       return remembered;
     }

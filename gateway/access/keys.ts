@@ -21,7 +21,7 @@ export interface KeyRecord {
 }
 
 /** Why a key opens nothing, whatever secret comes with it: in the order in which a decision asks. */
-export function endOf(
+export function inactiveReason(
   { disabled, expiresAt }: Pick<KeyRecord, 'disabled' | 'expiresAt'>,
   now: number,
 ): 'disabled' | 'expired' | undefined {

@@ -1,6 +1,6 @@
-import { HeadCount } from '../../shared/head-count.ts';
+import { KeyedCount } from '../../shared/keyed-count.ts';
 import { AddressAllowance } from './address-allowance.ts';
-import type { Standing } from './verdict.ts';
+import type { LimitStatus } from './verdict.ts';
 
 /** Requests of an address that may wait for each other. */
 const MAX_WAITING = 1_000;
@@ -12,7 +12,7 @@ const MAX_WAITING = 1_000;
  */
 export class Newcomers {
   readonly #allowance = new AddressAllowance();
-  readonly #asking = new HeadCount();
+  readonly #asking = new KeyedCount();
   readonly #waiting = new Map<string, (() => void)[]>();
 
   /**
@@ -28,8 +28,8 @@ export class Newcomers {
   }
 
   /** Pays for a decision that found no key. */
-  charge(address: string): Standing {
-    return this.#allowance.charge(address);
+  consume(address: string): LimitStatus {
+    return this.#allowance.consume(address);
   }
 
   leave(address: string): void {
@@ -58,5 +58,5 @@ export class Newcomers {
     if (waiting?.length === 0) this.#waiting.delete(address);
   }
 
-  #left = (address: string): number => this.#allowance.look(address).buckets[0]?.tokens ?? 0;
+  #left = (address: string): number => this.#allowance.peek(address).buckets[0]?.tokens ?? 0;
 }

@@ -22,7 +22,7 @@ export class PlanWatch {
   }
 
   /** Takes a regular reading of the table. Never throws: a history that cannot be written must not stop the reading. */
-  async see(stored: StoredPlans): Promise<void> {
+  async compare(stored: StoredPlans): Promise<void> {
     const version = versionOf(stored);
     const hasStood = version === this.#lastVersion;
     this.#lastVersion = version;

@@ -14,7 +14,7 @@ export interface BucketState extends Level {
 }
 
 /** Where a caller stands: all that a client is told about its limits is derived from this. */
-export interface Standing {
+export interface LimitStatus {
   readonly outcome: 'admitted' | 'refused' | 'banned';
   readonly now: number;
   readonly buckets: readonly BucketState[];
@@ -25,7 +25,7 @@ export interface Standing {
 }
 
 /** The decision about a request whose key is known. */
-export interface Decision extends Standing {
+export interface Decision extends LimitStatus {
   readonly plan: PlanName;
   /** When the credential ends, as far as is known: with the key, or with its secret's grace. 0 for never. */
   readonly endsAt: number;

@@ -7,7 +7,7 @@ import type { AdminOperation } from './parts.ts';
 export const explainKey: AdminOperation = async ({ parts, params }) => {
   const entry = await findKey(parts, params[0]);
   const [key, decisions] = await Promise.all([describe(parts, entry), parts.decisions.find({ keyId: entry.id })]);
-  return { status: 200, body: { key, planVersion: parts.planBook.version, decisions } };
+  return { status: 200, body: { key, planVersion: parts.planCache.version, decisions } };
 };
 
 /** The decisions on a request; several, the newest first, where clients use an id again. */

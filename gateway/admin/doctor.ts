@@ -1,16 +1,16 @@
-import type { PlanBook } from '../access/plan-book.ts';
+import type { PlanCache } from '../access/plan-cache.ts';
 import { PLAN_NAMES, STORED_FIELDS } from '../access/plans.ts';
 import { type Finding, fault, good, warning } from '../finding.ts';
 import type { AdminOperation } from './parts.ts';
 import { shownRejected } from './rejected-values.ts';
 
 /** Looks at all that the gateway depends on: Redis, the cores, the plan table. Changes nothing, and can be asked any time. */
-export const examine: AdminOperation = async ({ parts: { examineOthers, planBook } }) => {
-  const findings = [...(await examineOthers()), ...examinePlans(planBook)];
+export const examine: AdminOperation = async ({ parts: { examineOthers, planCache } }) => {
+  const findings = [...(await examineOthers()), ...examinePlans(planCache)];
   return { status: 200, body: { findings } };
 };
 
-function examinePlans({ rejected, isReadable, table }: PlanBook): Finding[] {
+function examinePlans({ rejected, isReadable, table }: PlanCache): Finding[] {
   if (!isReadable)
     return [
       fault('plan table', 'cannot be read; the last good one stays', 'TYPE gateway:plans must be hash; see the log.'),

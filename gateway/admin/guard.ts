@@ -41,7 +41,7 @@ export class OperatorsGuard implements Guard {
 
   /** @throws {HttpError} 429 for as long as its address has presented too many wrong tokens; a right one would be a guess too */
   beforeToken(request: IncomingMessage): void {
-    const [bucket] = this.#guesses.look(this.#addressOf(request)).buckets;
+    const [bucket] = this.#guesses.peek(this.#addressOf(request)).buckets;
     if (bucket === undefined || bucket.tokens >= 1) return;
     const wait = Math.ceil(ticksUntilToken(bucket, bucket.limit, bucket.window) / SECOND);
     throw new HttpError('rate_limit_exceeded', 'Too many wrong tokens. Retry after the time in Retry-After.', {
@@ -50,7 +50,7 @@ export class OperatorsGuard implements Guard {
   }
 
   wrongToken(request: IncomingMessage): void {
-    this.#guesses.charge(this.#addressOf(request));
+    this.#guesses.consume(this.#addressOf(request));
   }
 }
 

@@ -1,6 +1,6 @@
 import { ticksUntilFull } from '../access/bucket.ts';
 import { look } from '../access/decide.ts';
-import { endOf, type KeyEntry } from '../access/keys.ts';
+import { inactiveReason, type KeyEntry } from '../access/keys.ts';
 import { isPlanName, type PlanTable } from '../access/plans.ts';
 import type { BucketState } from '../access/verdict.ts';
 
@@ -53,7 +53,7 @@ function describeBucket(bucket: BucketState, now: number) {
 /** In the order in which a decision asks. */
 function stateOf({ isReadable, record, bannedUntil }: KeyEntry, now: number): string {
   if (!isReadable) return 'unreadable';
-  return endOf(record, now) ?? (bannedUntil > now ? 'banned' : 'active');
+  return inactiveReason(record, now) ?? (bannedUntil > now ? 'banned' : 'active');
 }
 
 export const toTime = (microseconds: number): string => new Date(microseconds / 1_000).toISOString();

@@ -58,8 +58,8 @@ export const createKey: AdminOperation = async ({ parts, request, response }) =>
  * The answer that shows a whole key; nobody on the way may keep it. It asks for nothing more: what fails here would lose the
  * only sight of a key that is good already.
  */
-export function answerWithKey({ planBook }: AdminParts, entry: KeyEntry, now: number, apiKey: string) {
-  const body = { ...describeKeyInFull(entry, planBook.table, now), key: apiKey };
+export function answerWithKey({ planCache }: AdminParts, entry: KeyEntry, now: number, apiKey: string) {
+  const body = { ...describeKeyInFull(entry, planCache.table, now), key: apiKey };
   return { status: 201, body, headers: ['Cache-Control', 'no-store'] };
 }
 
@@ -71,7 +71,7 @@ export const listKeys: AdminOperation = async ({ parts, query }) => {
   const limit = wholeNumber(query, 'limit', { min: 1, max: PAGE, fallback: PAGE });
   const { total, keys, next } = await parts.keys.list({ offset, limit, name: query.get('name') ?? undefined });
   const now = await parts.keys.now();
-  const shown = keys.map((entry) => describeKeyInFull(entry, parts.planBook.table, now));
+  const shown = keys.map((entry) => describeKeyInFull(entry, parts.planCache.table, now));
   return { status: 200, body: { total, offset, keys: shown, next } };
 };
 
@@ -88,7 +88,7 @@ export const revokeKey: AdminOperation = async ({ parts, params }) => {
 };
 
 export async function describe(parts: AdminParts, entry: KeyEntry) {
-  return describeKeyInFull(entry, parts.planBook.table, await parts.keys.now());
+  return describeKeyInFull(entry, parts.planCache.table, await parts.keys.now());
 }
 
 /** @throws {HttpError} 404 for an id that no key has */

@@ -2,13 +2,13 @@ import type { Family } from '../../shared/counts.ts';
 import type { Logger } from '../../shared/logger.ts';
 import type { Operation, ServiceOptions } from '../../shared/service.ts';
 import type { OperatorsStores } from '../access/limiter.ts';
-import type { PlanBook } from '../access/plan-book.ts';
+import type { PlanCache } from '../access/plan-cache.ts';
 import type { Finding } from '../finding.ts';
-import type { DecisionQuery, ToldDecision } from '../telemetry/recent-decisions.ts';
+import type { DecisionQuery, DecisionReport } from '../telemetry/recent-decisions.ts';
 
 /** What the operators' operations work with. */
 export interface AdminParts extends OperatorsStores {
-  readonly planBook: PlanBook;
+  readonly planCache: PlanCache;
   readonly logger: Logger;
   readonly traffic: TrafficSource;
   /** How all that the gateway asks of others stands. */
@@ -19,7 +19,7 @@ export interface AdminParts extends OperatorsStores {
 /** The last decisions of the processes that serve clients. */
 export interface DecisionSource {
   /** The newest first. */
-  find(query: DecisionQuery): Promise<readonly ToldDecision[]> | readonly ToldDecision[];
+  find(query: DecisionQuery): Promise<readonly DecisionReport[]> | readonly DecisionReport[];
 }
 
 /** What the processes that serve clients have counted, and how they decide. */

@@ -36,7 +36,7 @@ export const rollBack: AdminOperation = async ({ parts, request, response }) => 
     reason: reason || `takes back ${last.id}`,
     action: 'rollback',
   });
-  return { status: 200, body: parts.planBook.table, headers: [...etag(parts), ...warning] };
+  return { status: 200, body: parts.planCache.table, headers: [...etag(parts), ...warning] };
 };
 
 /** @throws {HttpError} 409 where there was nothing that could be in force again */

@@ -28,7 +28,7 @@ export const tryPlan: AdminOperation = async ({ parts, params, query, request, r
     throw new HttpError('invalid_request', `${plan} has no limits of its own: its keys carry them.`);
   const given = await readBody(Trial, request, response, ADMIN_BODY_LIMIT_BYTES);
   if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'Nothing to try was given.');
-  const { minute, day } = parts.planBook.table[plan];
+  const { minute, day } = parts.planCache.table[plan];
   const limits = { minute: given.minute ?? minute, day: given.day ?? day };
   const now = Math.floor((await parts.keys.now()) / MINUTE);
   const { keys, next } = await parts.keys.walk({ after: placeIn(query), limit: LOOKED_AT });

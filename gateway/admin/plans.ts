@@ -20,8 +20,8 @@ const Changes = z.strictObject({
 
 /** The plan table in force on this gateway. Its ETag is the version to send along with a change, as If-Match. */
 export const showPlans: AdminOperation = async ({ parts }) => {
-  await parts.planBook.refresh();
-  return { status: 200, body: parts.planBook.table, headers: etag(parts) };
+  await parts.planCache.refresh();
+  return { status: 200, body: parts.planCache.table, headers: etag(parts) };
 };
 
 /**
@@ -35,7 +35,7 @@ export const changePlan: AdminOperation = async ({ parts, params, request, respo
   const changes = storedFields(plan, fields);
   const seen = await tableSeen(parts, request.headers['if-match']);
   const warning = await applyChange(parts, changes, seen, { author, reason, action: 'set' });
-  return { status: 200, body: parts.planBook.table[plan], headers: [...etag(parts), ...warning] };
+  return { status: 200, body: parts.planCache.table[plan], headers: [...etag(parts), ...warning] };
 };
 
 function storedFields(plan: PlanName, fields: Readonly<Record<string, number | string | undefined>>): StoredPlans {
@@ -75,7 +75,7 @@ export async function applyChange(
   const before = await parts.plans.change(changes, seen);
   if (before === undefined) throw moved();
   const after = { ...before, ...changes };
-  parts.planBook.take(after);
+  parts.planCache.take(after);
   const made = changesBetween(before, after);
   return made.length === 0 ? [] : await record(parts, { ...about, changes: made, version: versionOf(after) });
 }
@@ -92,6 +92,6 @@ async function record({ plans, logger }: AdminParts, change: PlanChange): Promis
 
 const moved = () => new HttpError('conflict', 'The plans have been changed meanwhile. Look again, and decide anew.');
 
-export function etag({ planBook: { version } }: AdminParts): string[] {
+export function etag({ planCache: { version } }: AdminParts): string[] {
   return version === undefined ? [] : ['ETag', `"${version}"`];
 }

@@ -6,7 +6,7 @@ import { shownRejected } from './rejected-values.ts';
  * What clients asked of this gateway since it was started and how it stands, all workers together; cheap enough to be asked
  * for every second.
  */
-export const showTraffic: AdminOperation = async ({ parts: { traffic, planBook } }) => {
+export const showTraffic: AdminOperation = async ({ parts: { traffic, planCache } }) => {
   const { totals, plans } = totalsOf(traffic.counted());
   return {
     status: 200,
@@ -16,10 +16,10 @@ export const showTraffic: AdminOperation = async ({ parts: { traffic, planBook }
       totals,
       plans,
       planTable: {
-        version: planBook.version,
-        changedAt: planBook.changedAt.toISOString(),
-        rejectedValues: planBook.rejected.length,
-        rejected: shownRejected(planBook.rejected),
+        version: planCache.version,
+        changedAt: planCache.changedAt.toISOString(),
+        rejectedValues: planCache.rejected.length,
+        rejected: shownRejected(planCache.rejected),
       },
     },
   };

@@ -22,7 +22,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   process.on('SIGHUP', () => workers.renew());
 
   const access = await openAccess(settings, logger);
-  new LevelsOfMachine(() => access.planBook.table).listen();
+  new LevelsOfMachine(() => access.planCache.table).listen();
   const operators = await serveOperators(settings, access, logger, {
     metrics: { ...metrics, expose: async () => await metrics.expose(await workers.metrics()) },
     decisions: workers,

@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import cluster from 'node:cluster';
 import type { MetricsSnapshot } from '../../shared/metrics.ts';
 import type { StopMessage, Stopping } from '../../shared/run.ts';
-import type { DecisionQuery, ToldDecision } from '../telemetry/recent-decisions.ts';
+import type { DecisionQuery, DecisionReport } from '../telemetry/recent-decisions.ts';
 import type { FromWorker, Question, TrafficReport } from './worker.ts';
 
 /** A worker as its primary sees it. */
@@ -19,7 +19,7 @@ export interface WorkerProcess {
   /** How it is; undefined when it does not say in time. */
   metrics(): Promise<MetricsSnapshot | undefined>;
   /** Its last decisions, the newest first; none when it does not say in time. */
-  decisions(query: DecisionQuery): Promise<ToldDecision[]>;
+  decisions(query: DecisionQuery): Promise<DecisionReport[]>;
   /** What it last told of its clients; it goes on saying that when the process has ended. */
   traffic(): TrafficReport | undefined;
 }
@@ -55,7 +55,7 @@ export function forkWorker(place: number): WorkerProcess {
   const worker = cluster.fork(NOT_FOR_WORKERS);
   const child = worker.process;
   const stderr = keepErrors(child);
-  const ended = endOf(child, stderr.said);
+  const ended = inactiveReason(child, stderr.said);
   // What cannot be sent to a worker or done to it shows in its end.
   worker.on('error', () => {});
   let serves = false;
@@ -144,7 +144,7 @@ function keepErrors({ stderr }: ChildProcess) {
   };
 }
 
-function endOf(child: ChildProcess, said: () => string): Promise<WorkerEnd> {
+function inactiveReason(child: ChildProcess, said: () => string): Promise<WorkerEnd> {
   const { promise, resolve } = Promise.withResolvers<WorkerEnd>();
   child.once('close', (code, signal) => resolve({ code, signal, said: said() }));
   child.once('error', (fault) => {

@@ -6,7 +6,7 @@ import type { Running } from '../../shared/run.ts';
 import type { GatewaySettings } from '../config.ts';
 import { openAccess } from '../open-access.ts';
 import { serveClients } from '../start.ts';
-import type { DecisionQuery, ToldDecision } from '../telemetry/recent-decisions.ts';
+import type { DecisionQuery, DecisionReport } from '../telemetry/recent-decisions.ts';
 import { KeysOfMachine } from './keys-of-machine.ts';
 import type { FromWorkerLocally } from './local-messages.ts';
 
@@ -18,7 +18,7 @@ export type FromWorker =
   | { readonly gateway: string }
   | { readonly metrics: MetricsSnapshot }
   | { readonly traffic: TrafficReport }
-  | { readonly decisions: readonly ToldDecision[]; readonly to: number }
+  | { readonly decisions: readonly DecisionReport[]; readonly to: number }
   | FromWorkerLocally;
 
 export interface TrafficReport {

@@ -2,7 +2,7 @@ import { type Family, sumOf } from '../../shared/counts.ts';
 import type { Logger } from '../../shared/logger.ts';
 import type { MetricsSnapshot } from '../../shared/metrics.ts';
 import type { Stopping } from '../../shared/run.ts';
-import { type DecisionQuery, newestFirst, type ToldDecision } from '../telemetry/recent-decisions.ts';
+import { type DecisionQuery, type DecisionReport, newestFirst } from '../telemetry/recent-decisions.ts';
 import { Slot } from './slot.ts';
 
 /** The workers of a gateway: so many places, each with a process that serves clients. */
@@ -79,7 +79,7 @@ export class Workers {
   }
 
   /** The last decisions of those that serve, the newest first. */
-  async find(query: DecisionQuery): Promise<ToldDecision[]> {
+  async find(query: DecisionQuery): Promise<DecisionReport[]> {
     const serving = this.#slots.flatMap(({ current }) => current ?? []);
     const found = await Promise.all(serving.map((worker) => worker.decisions(query)));
     return found.flat().sort(newestFirst);

@@ -4,7 +4,7 @@ import { type Credential, holdsApiKey, parseApiKey } from '../access/credential.
 import { AccessUnavailable, type Limiter } from '../access/limiter.ts';
 import { Newcomers } from '../access/newcomers.ts';
 import { ProvenKeys } from '../access/proven-keys.ts';
-import type { Standing, Verdict } from '../access/verdict.ts';
+import type { LimitStatus, Verdict } from '../access/verdict.ts';
 import { Shed, type Slot } from './load-shedder.ts';
 
 /** Whether a request may: who it is from, the decision on it, and the refusal that follows from that. */
@@ -32,7 +32,7 @@ export interface Decided {
   readonly verdict?: Verdict;
   readonly refusal?: HttpError;
   /** Where the address stands, when it paid. */
-  readonly addressStatus?: Standing;
+  readonly addressStatus?: LimitStatus;
 }
 
 /**
@@ -41,23 +41,23 @@ export interface Decided {
  */
 export class Authorizer {
   readonly #limiter: Limiter;
-  readonly #payFor: (address: string) => Standing;
+  readonly #payFor: (address: string) => LimitStatus;
   readonly #proven = new ProvenKeys();
   readonly #newcomers = new Newcomers();
 
   /** @param payFor charges an address for a key that opens nothing */
-  constructor(limiter: Limiter, payFor: (address: string) => Standing) {
+  constructor(limiter: Limiter, payFor: (address: string) => LimitStatus) {
     this.#limiter = limiter;
     this.#payFor = payFor;
   }
 
   /** @throws {HttpError} 503, before the decision has cost anything, where the gateway has too much to do */
   async decide(credential: Credential, address: string, slot: Slot): Promise<Decided> {
-    if (this.#proven.has(credential.name)) return await this.#decideProven(credential, address, slot);
+    if (this.#proven.has(credential.cacheKey)) return await this.#decideProven(credential, address, slot);
     if (!(await this.#newcomers.enter(address))) return this.#refuseNewcomer(address);
     try {
       // Another of its requests may have come first.
-      if (this.#proven.has(credential.name)) return await this.#decideProven(credential, address, slot);
+      if (this.#proven.has(credential.cacheKey)) return await this.#decideProven(credential, address, slot);
       return await this.#decideUnproven(credential, address, slot);
     } finally {
       this.#newcomers.leave(address);
@@ -65,26 +65,26 @@ export class Authorizer {
   }
 
   async #decideProven(credential: Credential, address: string, slot: Slot): Promise<Decided> {
-    slot.take({ name: credential.name, isProven: true });
+    slot.take({ name: credential.cacheKey, isProven: true });
     const verdict = await this.#limiter.decide(credential);
-    this.#proven.note(credential.name, verdict);
+    this.#proven.note(credential.cacheKey, verdict);
     return verdict.outcome === 'unauthorized' ? { verdict, addressStatus: this.#payFor(address) } : { verdict };
   }
 
   async #decideUnproven(credential: Credential, address: string, slot: Slot): Promise<Decided> {
     slot.take({ name: address, isProven: false });
     const verdict = await this.#limiter.decide(credential);
-    this.#proven.note(credential.name, verdict);
+    this.#proven.note(credential.cacheKey, verdict);
     if (verdict.outcome === 'unauthorized') {
-      this.#newcomers.charge(address);
+      this.#newcomers.consume(address);
       return { verdict, addressStatus: this.#payFor(address) };
     }
-    slot.moveTo({ name: credential.name, isProven: true });
+    slot.moveTo({ name: credential.cacheKey, isProven: true });
     return { verdict };
   }
 
   #refuseNewcomer(address: string): Decided {
-    const addressStatus = this.#newcomers.charge(address);
+    const addressStatus = this.#newcomers.consume(address);
     return { addressStatus, refusal: addressStatus.outcome === 'refused' ? ADDRESS_LIMITED : unavailable(new Shed()) };
   }
 }
@@ -94,7 +94,7 @@ export class Authorizer {
  * @param addressStatus where the address stands, when it paid
  * @returns undefined where the verdict lets the request through
  */
-export function refusalOf(verdict: Verdict, addressStatus: Standing | undefined): HttpError | undefined {
+export function refusalOf(verdict: Verdict, addressStatus: LimitStatus | undefined): HttpError | undefined {
   switch (verdict.outcome) {
     case 'admitted':
       return undefined;

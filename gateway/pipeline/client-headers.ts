@@ -1,5 +1,5 @@
 import type { Exchange } from './exchange.ts';
-import { limitHeaders, standingHeaders } from './limit-headers.ts';
+import { limitHeaders, limitStatusHeaders } from './limit-headers.ts';
 
 /**
  * The headers of ours on every answer to a client, as a flat list.
@@ -12,7 +12,7 @@ export function clientHeaders(
 ): string[] {
   const headers = ['X-Request-Id', id];
   // Whoever asks where a key stands is not told to wait.
-  const tell = limitStatus === keyStatus ? standingHeaders : limitHeaders;
+  const tell = limitStatus === keyStatus ? limitStatusHeaders : limitHeaders;
   if (limitStatus !== undefined) headers.push(...tell(limitStatus, draftFields));
   if (cors.length > 0 && !beside.includes('Access-Control-Allow-Origin')) headers.push(...cors);
   if (route?.deprecation !== undefined) headers.push(...route.deprecation);

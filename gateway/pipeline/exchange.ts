@@ -5,7 +5,7 @@ import { type Trace, traceOf } from '../../shared/trace.ts';
 import { type Credential, redactApiKeys } from '../access/credential.ts';
 import { AccessUnavailable } from '../access/limiter.ts';
 import type { PlanName } from '../access/plans.ts';
-import type { Decision, Standing, Verdict } from '../access/verdict.ts';
+import type { Decision, LimitStatus, Verdict } from '../access/verdict.ts';
 import type { GatewayRoute } from '../routes.ts';
 import type { NoDecisionReason, Outcome } from '../telemetry/outcomes.ts';
 import type { CanonicalRequest } from './canonical-request.ts';
@@ -53,7 +53,7 @@ export class Exchange {
   /** Where the key stands, when it asked for that. */
   keyStatus: Decision | undefined;
   /** Where the address stands, when it pays. */
-  addressStatus: Standing | undefined;
+  addressStatus: LimitStatus | undefined;
   route: GatewayRoute | undefined;
   /** What went through a WebSocket, both ways in bytes, where one was opened. */
   tunnel: { readonly bytesFromClient: number; readonly bytesFromCore: number } | undefined;
@@ -79,7 +79,7 @@ export class Exchange {
   }
 
   /** What its answer tells of limits: where the key stands, else where the address does. */
-  get limitStatus(): Standing | undefined {
+  get limitStatus(): LimitStatus | undefined {
     return this.decision ?? this.keyStatus ?? this.addressStatus;
   }
 

@@ -1,5 +1,5 @@
 import { unavailable } from '../../shared/errors.ts';
-import { HeadCount } from '../../shared/head-count.ts';
+import { KeyedCount } from '../../shared/keyed-count.ts';
 
 const OVERSHOOT = 2;
 /** Of the limit, for all whose keys are not proven together. */
@@ -20,7 +20,7 @@ export interface Caller {
  */
 export class LoadShedder {
   readonly #limit: () => number;
-  readonly #perCaller = new HeadCount();
+  readonly #perCaller = new KeyedCount();
   #total = 0;
   #unproven = 0;
 

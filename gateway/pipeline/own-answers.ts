@@ -53,7 +53,7 @@ export class OwnAnswers {
     const file = this.#parts.reference.get(request.path);
     if (file !== undefined) {
       exchange.ownAnswer = 'reference';
-      exchange.addressStatus = this.#parts.readers.charge(exchange.address, costOf(file, exchange.request.headers));
+      exchange.addressStatus = this.#parts.readers.consume(exchange.address, costOf(file, exchange.request.headers));
       return answerWithFile(exchange, request, file, exchange.addressStatus);
     }
     if (request.path === LIMITS_ROUTE.path && (request.method === 'GET' || request.method === 'HEAD'))
@@ -68,7 +68,7 @@ export class OwnAnswers {
   /** Free: a browser sends no key with it. */
   #preflight(exchange: Exchange, headers: readonly string[]): OwnAnswer {
     exchange.ownAnswer = 'own';
-    exchange.addressStatus = this.#parts.allowance.look(exchange.address);
+    exchange.addressStatus = this.#parts.allowance.peek(exchange.address);
     return { status: 204, headers };
   }
 
@@ -99,7 +99,7 @@ export class OwnAnswers {
   /** The address pays, before anything is done. */
   #charge(exchange: Exchange): void {
     exchange.ownAnswer = 'own';
-    exchange.addressStatus = this.#parts.allowance.charge(exchange.address);
+    exchange.addressStatus = this.#parts.allowance.consume(exchange.address);
     if (exchange.addressStatus.outcome === 'refused') throw ADDRESS_LIMITED;
   }
 }

@@ -34,7 +34,7 @@ export function createPipeline(parts: PipelineParts): Pipeline {
   const { allowance, draftFields } = parts;
   const router = createRouter(parts.routes);
   const shedder = new LoadShedder(() => parts.forwarder.limit);
-  const authorizer = new Authorizer(parts.limiter, (address) => allowance.charge(address));
+  const authorizer = new Authorizer(parts.limiter, (address) => allowance.consume(address));
   const ownAnswers = new OwnAnswers(parts);
   const pacing = new RefusalPacing();
 
@@ -59,7 +59,7 @@ export function createPipeline(parts: PipelineParts): Pipeline {
     // 4. Is there room, and does the key have a token left? What has not the form of a key is not asked about.
     const decided: Decided =
       credential === undefined
-        ? { verdict: MALFORMED, addressStatus: allowance.charge(exchange.address) }
+        ? { verdict: MALFORMED, addressStatus: allowance.consume(exchange.address) }
         : await authorizer.decide(credential, exchange.address, slot);
     exchange.verdict = decided.verdict;
     exchange.addressStatus = decided.addressStatus;
@@ -93,8 +93,8 @@ export function createPipeline(parts: PipelineParts): Pipeline {
   async function fail(exchange: Exchange, error: HttpError): Promise<void> {
     // A refusal before a decision is paid from the address's allowance. A fault of ours is not.
     if (exchange.limitStatus === undefined) {
-      if (error.status < 500) allowance.charge(exchange.address);
-      exchange.addressStatus = allowance.look(exchange.address);
+      if (error.status < 500) allowance.consume(exchange.address);
+      exchange.addressStatus = allowance.peek(exchange.address);
     }
     if (error.status < 500 && exchange.decision?.outcome !== 'admitted')
       await pacing.turn(refusedClient(exchange), exchange.response);
@@ -139,4 +139,4 @@ function wasDecided({ verdict }: Exchange): boolean {
 
 /** Who a refusal goes to: a good key, or an address. */
 const refusedClient = ({ decision, credential, address }: Exchange): string =>
-  decision === undefined || credential === undefined ? address : credential.name;
+  decision === undefined || credential === undefined ? address : credential.cacheKey;

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { takesNoBody } from '../../shared/body.ts';
 import { methodNotAllowed } from '../../shared/errors.ts';
 import { isCurrent, MAX_LIST_LENGTH } from '../../shared/static-file.ts';
-import type { Standing } from '../access/verdict.ts';
+import type { LimitStatus } from '../access/verdict.ts';
 import type { ReferenceFile } from '../reference/files.ts';
 import { ADDRESS_LIMITED } from './authorize.ts';
 import type { Exchange } from './exchange.ts';
@@ -28,7 +28,7 @@ export async function answerWithFile(
   exchange: Exchange,
   asked: Asked,
   file: ReferenceFile,
-  addressStatus: Standing,
+  addressStatus: LimitStatus,
 ): Promise<OwnAnswer> {
   const { headers } = exchange.request;
   if (addressStatus.outcome === 'refused') {

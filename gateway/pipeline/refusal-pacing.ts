@@ -25,7 +25,7 @@ export class RefusalPacing {
    * @param client the name of a proven key, or an address
    */
   turn(client: string, response: ServerResponse): Promise<void> | undefined {
-    if (this.#prompt.charge(client).outcome === 'admitted') return undefined;
+    if (this.#prompt.consume(client).outcome === 'admitted') return undefined;
     const { socket } = response.req;
     const refused = (this.#perConnection.get(socket) ?? 0) + 1;
     this.#perConnection.set(socket, refused);

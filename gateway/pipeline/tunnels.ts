@@ -43,7 +43,7 @@ export class Tunnels {
     this.#isLooking = true;
     this.#closeIdle();
     // Each credential once, however many tunnels it has; the client library sends what is asked for at once together.
-    const credentials = new Map([...this.#open.values()].map((credential) => [credential.name, credential]));
+    const credentials = new Map([...this.#open.values()].map((credential) => [credential.cacheKey, credential]));
     await Promise.all([...credentials.values()].map((credential) => this.#closeUnlessGood(credential)));
     this.#isLooking = false;
   }
@@ -54,11 +54,11 @@ export class Tunnels {
       if (tunnel.lastActiveAt < latest) this.#close(tunnel, CLOSE_CODES.goingAway);
   }
 
-  async #closeUnlessGood({ id, digest, name }: Credential): Promise<void> {
+  async #closeUnlessGood({ id, digest, cacheKey }: Credential): Promise<void> {
     // Costs the key nothing. While keys cannot be looked at, those that were good still are.
     if (await this.#keys.isGood(id, digest).catch(() => true)) return;
     for (const [tunnel, opener] of this.#open)
-      if (opener.name === name) this.#close(tunnel, CLOSE_CODES.policyViolation);
+      if (opener.cacheKey === cacheKey) this.#close(tunnel, CLOSE_CODES.policyViolation);
   }
 
   /** Once: what it sends while it closes is no reason to close it again. */

@@ -24,11 +24,11 @@ export function answerUnusable({ fault, socket, allowance, draftFields, logger, 
     return;
   }
   const address = networkOf(plainAddress(socket.remoteAddress));
-  allowance.charge(address);
+  allowance.consume(address);
   const error = connectionError(fault);
   const requestId = randomUUID();
   traffic.unusable(error.status);
-  sendRawError(socket, error, requestId, limitHeaders(allowance.look(address), draftFields));
+  sendRawError(socket, error, requestId, limitHeaders(allowance.peek(address), draftFields));
   logger.info(
     { requestId, traceId: beginTrace().id, status: error.status, code: error.code, address, reason: fault.code },
     'request',

@@ -1,5 +1,5 @@
 import { safetyHeaders } from '../../shared/static-file.ts';
-import type { Standing } from '../access/verdict.ts';
+import type { LimitStatus } from '../access/verdict.ts';
 import { retryAfterSeconds } from './limit-headers.ts';
 import type { OwnAnswer } from './own-answers.ts';
 
@@ -9,7 +9,7 @@ import type { OwnAnswer } from './own-answers.ts';
 export const takesHtml = (accept = ''): boolean => accept.toLowerCase().includes('text/html');
 
 /** The answer of 429 to a person. @param addressStatus says how long to wait */
-export function waitingPage(addressStatus: Standing): OwnAnswer {
+export function waitingPage(addressStatus: LimitStatus): OwnAnswer {
   const seconds = retryAfterSeconds(addressStatus) ?? 1;
   const headers = ['Content-Type', 'text/html; charset=utf-8', 'Cache-Control', 'no-store', ...safetyHeaders()];
   return { status: 429, headers, body: page(seconds === 1 ? 'a second' : `${seconds} seconds`) };

@@ -27,7 +27,7 @@ export const NO_DECISION_REASONS = [
 ] as const;
 export type NoDecisionReason = (typeof NO_DECISION_REASONS)[number];
 
-/** What a request says of itself in the log; which limit refused it stands in its standing. */
+/** What a request says of itself in the log; which limit refused it stands in its decision. */
 export type Outcome = 'admitted' | 'refused' | 'banned' | (typeof ON_NO_PLAN)[number] | NoDecisionReason;
 
 const REASONS: ReadonlySet<string> = new Set(NO_DECISION_REASONS);

@@ -45,8 +45,8 @@ export class RecentDecisions {
   }
 
   /** The newest first. */
-  find({ keyId, requestId }: DecisionQuery): ToldDecision[] {
-    const told: ToldDecision[] = [];
+  find({ keyId, requestId }: DecisionQuery): DecisionReport[] {
+    const told: DecisionReport[] = [];
     for (let back = 1; back <= DECISIONS_KEPT && told.length < MOST_TOLD; back++) {
       const noted = this.#ring[(this.#next - back + DECISIONS_KEPT) % DECISIONS_KEPT] as Noted;
       if (noted.verdict === undefined) break;
@@ -58,7 +58,7 @@ export class RecentDecisions {
 }
 
 /** For lists of several processes in one. Decisions of one call to Redis have one time: such ones stay as they are. */
-export const newestFirst = ({ at: a = '' }: ToldDecision, { at: b = '' }: ToldDecision): number =>
+export const newestFirst = ({ at: a = '' }: DecisionReport, { at: b = '' }: DecisionReport): number =>
   a < b ? 1 : a > b ? -1 : 0;
 
 const IS_OF_A_KEY: ReadonlySet<string> = new Set(['disabled', 'expired']);
@@ -70,7 +70,7 @@ export interface DecisionQuery {
 }
 
 /** A decision in words and numbers that a person can check. Made of what can be sent to another process. */
-export interface ToldDecision {
+export interface DecisionReport {
   readonly requestId: string;
   readonly keyId: string;
   /** As in the access log. */
@@ -102,7 +102,7 @@ interface ToldBucket {
 
 const HOST = hostname();
 
-function tell({ requestId, keyId, planVersion }: Noted, verdict: Verdict): ToldDecision {
+function tell({ requestId, keyId, planVersion }: Noted, verdict: Verdict): DecisionReport {
   const gateway = { host: HOST, pid: process.pid };
   if (!('buckets' in verdict)) return { requestId, keyId, outcome: verdict.reason, gateway };
   const { outcome, plan, mode, now, buckets, isShadowed = false, bannedUntil, rejected } = verdict;

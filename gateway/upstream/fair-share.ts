@@ -1,4 +1,4 @@
-import { HeadCount } from '../../shared/head-count.ts';
+import { KeyedCount } from '../../shared/keyed-count.ts';
 
 /** Somebody who waits for a place. */
 export interface Waiter {
@@ -12,7 +12,7 @@ export interface Waiter {
  */
 export class FairShare {
   readonly #places: number;
-  readonly #held = new HeadCount();
+  readonly #held = new KeyedCount();
   readonly #queues = new Map<string, Set<Waiter>>();
   #taken = 0;
   #waiting = 0;

@@ -7,7 +7,7 @@ import { type Core, type CoreState, openCores } from './cores.ts';
 import { AnswerTooLarge, ClientGone, faultKind, neverArrived, upstreamFault } from './faults.ts';
 import { Reads } from './reads.ts';
 import { Relay } from './relay.ts';
-import { isRead, type UpstreamRequest } from './request.ts';
+import { isRepeatable, type UpstreamRequest } from './request.ts';
 
 export interface Forwarder {
   /**
@@ -98,7 +98,7 @@ export function createForwarder(origins: readonly string[], timeoutMs: number): 
       const askedAt = performance.now();
       const forwarding = { request, response, extraHeaders, askedAt, deadline: askedAt + timeoutMs };
       try {
-        if (isRead(request)) await reads.forward(forwarding);
+        if (isRepeatable(request)) await reads.forward(forwarding);
         else await stream(forwarding);
       } catch (fault) {
         if (!(fault instanceof AnswerTooLarge)) throw upstreamFault(fault);

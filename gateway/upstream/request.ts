@@ -15,7 +15,7 @@ export interface UpstreamRequest {
 }
 
 /** Whether it may be asked for twice, and on a connection with others: it reads, and has no body. */
-export const isRead = ({ method, body }: UpstreamRequest): boolean =>
+export const isRepeatable = ({ method, body }: UpstreamRequest): boolean =>
   (method === 'GET' || method === 'HEAD') && body === undefined;
 
 /** What can stand in a field's value (RFC 9110 §5.5). What ends a line would begin another header, or another request. */

@@ -3,9 +3,9 @@ import { hostname } from 'node:os';
 import { describe, expect, test, vi } from 'vitest';
 import {
   DECISIONS_KEPT,
+  type DecisionReport,
   newestFirst,
   RecentDecisions,
-  type ToldDecision,
 } from '../../gateway/telemetry/recent-decisions.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
@@ -28,7 +28,7 @@ async function ask(gateway: string, key: string): Promise<Answer & { id: string 
 }
 
 const explained = async (stack: Stack, id: string) =>
-  ((await stack.admin('GET', `/decisions/${id}`)).json as { decisions: ToldDecision[] }).decisions;
+  ((await stack.admin('GET', `/decisions/${id}`)).json as { decisions: DecisionReport[] }).decisions;
 
 /** By the day: what was used is not back while the test runs. */
 const tight = { plan: 'free', minute: 1_000, day: 1 };
@@ -56,9 +56,9 @@ describe.for([
         gateway: { host: hostname(), pid: process.pid },
       },
     ]);
-    const [why] = (await explained(stack, refused.id)) as [ToldDecision];
+    const [why] = (await explained(stack, refused.id)) as [DecisionReport];
     expect(why).toMatchObject({ outcome: 'refused', refusedBy: ['day'], buckets: { day: { limit: 1 } } });
-    const { minute, day } = why.buckets as NonNullable<ToldDecision['buckets']>;
+    const { minute, day } = why.buckets as NonNullable<DecisionReport['buckets']>;
     expect([minute.before, day.before]).toEqual([minute.after, day.after]);
     expect(day.after).toBeLessThan(1);
     expect(Math.abs(Date.parse(why.at as string) - Date.now())).toBeLessThan(60_000);
@@ -139,7 +139,7 @@ test('the last thousand are kept, and the thousand and first takes the place of 
 });
 
 test('in one list of several processes, decisions of one moment stay in their order', () => {
-  const told = (requestId: string, at?: string) => ({ requestId, at }) as ToldDecision;
+  const told = (requestId: string, at?: string) => ({ requestId, at }) as DecisionReport;
   const [first, second] = [told('1', '2026-01-01'), told('2', '2026-01-02')];
   const sameTime = Array.from({ length: 30 }, (_, at) => told(`same ${at}`, '2026-01-03'));
   expect([first, ...sameTime, second].sort(newestFirst)).toEqual([...sameTime, second, first]);
@@ -155,13 +155,13 @@ test('with several workers it is found whichever of them decided', async () => {
     const answers = await Promise.all(asked.map(({ id }) => workers.admin(`/decisions/${id}`)));
     for (const { status, json } of answers) {
       expect(status).toBe(200);
-      const [{ gateway }] = (json as { decisions: [ToldDecision] }).decisions;
+      const [{ gateway }] = (json as { decisions: [DecisionReport] }).decisions;
       expect(workers.pids()[(gateway.worker ?? 0) - 1]).toBe(gateway.pid);
       pids.add(gateway.pid);
     }
     return pids.size;
   }).toBe(2);
-  const { decisions } = (await workers.admin(`/keys/${idOf(key)}/explain`)).json as { decisions: ToldDecision[] };
+  const { decisions } = (await workers.admin(`/keys/${idOf(key)}/explain`)).json as { decisions: DecisionReport[] };
   expect(new Set(decisions.map(({ gateway }) => gateway.pid)).size).toBe(2);
   const times = decisions.map(({ at = '' }) => at);
   expect(times).toEqual(times.toSorted().reverse());

@@ -6,7 +6,7 @@ import { type Credential, parseApiKey } from '../../gateway/access/credential.ts
 import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
 import { connectRedis } from '../../gateway/access/redis/connection.ts';
 import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
-import { DAY, MINUTE, type Standing } from '../../gateway/access/verdict.ts';
+import { DAY, type LimitStatus, MINUTE } from '../../gateway/access/verdict.ts';
 import { canonicalRequest } from '../../gateway/pipeline/canonical-request.ts';
 import type { Exchange } from '../../gateway/pipeline/exchange.ts';
 import { limitHeaders } from '../../gateway/pipeline/limit-headers.ts';
@@ -53,7 +53,7 @@ const request = {
 } as unknown as IncomingMessage;
 const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
 const traced = { headers: { traceparent } } as unknown as IncomingMessage;
-const standing: Standing = {
+const limitStatus: LimitStatus = {
   outcome: 'admitted',
   now: 1_795_236_994_000_000,
   buckets: [
@@ -84,7 +84,7 @@ const answered = {
   plan: 'pro',
   outcome: 'admitted',
   mode: undefined,
-  standing,
+  limitStatus,
   status: 200,
   startedAt: performance.now(),
   decidedAt: performance.now(),
@@ -93,7 +93,7 @@ const answered = {
 const computed = timeEach({
   'canonical request': () => canonicalRequest(request),
   'key: form, CRC-32, SHA-256': () => parseApiKey(hot),
-  'limit headers': () => limitHeaders(standing, true),
+  'limit headers': () => limitHeaders(limitStatus, true),
   'headers to the core and back': () => [requestHeaders(rawHeaders, []), responseHeaders(fromCore, 200)],
   'access log line': () => log.info(line, 'request'),
   counters: () => {

@@ -82,7 +82,7 @@ test('an address has no more decisions on unproven keys under way than it could 
   const entered = Array.from({ length: 100 }, () => newcomers.enter('a'));
   expect(entered.filter((one) => one === true)).toHaveLength(60);
   for (let at = 0; at < 60; at++) {
-    newcomers.charge('a');
+    newcomers.consume('a');
     newcomers.leave('a');
   }
   expect(await Promise.all(entered.slice(60))).toEqual(Array(40).fill(false));

@@ -80,17 +80,17 @@ test('state that is half there, or not what it should be, costs one capacity at 
 test('an address is allowed 60 requests a minute, exactly, and the table of addresses is bounded', () => {
   let now = 1_000 * SECOND;
   const allowance = new AddressAllowance(() => now);
-  const outcomes = Array.from({ length: 61 }, () => allowance.charge('a').outcome);
+  const outcomes = Array.from({ length: 61 }, () => allowance.consume('a').outcome);
   expect(outcomes.lastIndexOf('admitted')).toBe(59);
   now += SECOND - 1;
-  expect(allowance.charge('a').outcome).toBe('refused');
+  expect(allowance.consume('a').outcome).toBe('refused');
   now += 1;
-  expect([allowance.charge('a').outcome, allowance.charge('a').outcome]).toEqual(['admitted', 'refused']);
+  expect([allowance.consume('a').outcome, allowance.consume('a').outcome]).toEqual(['admitted', 'refused']);
   now -= 3_600 * SECOND;
-  expect(allowance.charge('a').outcome).toBe('admitted');
-  for (let at = 0; at < 10_000; at++) allowance.charge(`address ${at}`);
-  expect(allowance.look('a').buckets[0]?.tokens).toBe(60);
-  expect(allowance.look('address 9999').buckets[0]?.tokens).toBe(59);
+  expect(allowance.consume('a').outcome).toBe('admitted');
+  for (let at = 0; at < 10_000; at++) allowance.consume(`address ${at}`);
+  expect(allowance.peek('a').buckets[0]?.tokens).toBe(60);
+  expect(allowance.peek('address 9999').buckets[0]?.tokens).toBe(59);
 });
 
 test.for([

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isRead, writeRequest } from '../../gateway/upstream/request.ts';
+import { isRepeatable, writeRequest } from '../../gateway/upstream/request.ts';
 import { answer, askOn, lineUnderTest, requestFor } from '../support/line.ts';
 
 /** What is written to a connection that others share: one request, whatever its headers hold. */
@@ -45,5 +45,5 @@ test.for([
   ['DELETE', undefined, false],
   ['OPTIONS', undefined, false],
 ] as const)('%s with the body %j may share a connection: %j', ([method, body, expected]) => {
-  expect(isRead(requestFor({ method, body }))).toBe(expected);
+  expect(isRepeatable(requestFor({ method, body }))).toBe(expected);
 });

@@ -51,10 +51,10 @@ test('why a key opens nothing cannot be told from the time that the 401 takes', 
 
 test('the table of addresses keeps the ten thousand that came last', () => {
   const allowance = new AddressAllowance(() => 1_795_236_994_000_000);
-  for (let request = 0; request < 60; request++) allowance.charge('203.0.113.7');
+  for (let request = 0; request < 60; request++) allowance.consume('203.0.113.7');
   const others = Array.from({ length: 9_999 }, (_, at) => `10.0.${at >> 8}.${at & 255}`);
-  for (const address of others) allowance.charge(address);
-  expect(allowance.charge('203.0.113.7').outcome).toBe('refused');
-  allowance.charge('10.1.0.0');
-  expect(allowance.look('203.0.113.7').buckets[0]?.tokens).toBe(60);
+  for (const address of others) allowance.consume(address);
+  expect(allowance.consume('203.0.113.7').outcome).toBe('refused');
+  allowance.consume('10.1.0.0');
+  expect(allowance.peek('203.0.113.7').buckets[0]?.tokens).toBe(60);
 });

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { pairsOf } from '../../../shared/lists.ts';
 import type { RedisConnection } from './connection.ts';
-import { reach } from './reach.ts';
+import { orUnavailable } from './unavailable.ts';
 
 const CHANGE_HASH = readFileSync(new URL('./change-hash.lua', import.meta.url), 'utf8');
 
@@ -23,7 +23,9 @@ export async function changeHash(
   const removed = Object.keys(changes).filter((field) => changes[field] === undefined);
   // JSON leaves out what is undefined: those fields are in `remove`.
   const change = { expect, set: changes, remove: Object.fromEntries(removed.map((field) => [field, true])) };
-  const before = await reach(redis.eval(CHANGE_HASH, 1, key, JSON.stringify(change)) as Promise<string[] | null>);
+  const before = await orUnavailable(
+    redis.eval(CHANGE_HASH, 1, key, JSON.stringify(change)) as Promise<string[] | null>,
+  );
   return before === null ? undefined : fromFlat(before);
 }
 

@@ -3,8 +3,8 @@ import { isKeyId } from '../credential.ts';
 import { comparePlaces, type Place, REVOKED_KEPT_SECONDS } from '../key-walk.ts';
 import type { RedisConnection } from './connection.ts';
 import { keyOf, usageOf } from './key-hash.ts';
-import { reach } from './reach.ts';
 import { settle } from './settle.ts';
+import { orUnavailable } from './unavailable.ts';
 
 /** Ids by time of creation: of the keys that there are, and of those that were revoked of late. */
 
@@ -30,12 +30,12 @@ const LOOKED_AT = 10;
 export async function issue(redis: RedisConnection, id: string, seconds: number, fields: string[]): Promise<void> {
   const keys = [keyOf(id), usageOf(id)];
   const write = async () => {
-    await reach(redis.zadd(INDEX, seconds, id));
-    return (await reach(redis.eval(CREATE, keys.length, ...keys, ...fields))) === 1;
+    await orUnavailable(redis.zadd(INDEX, seconds, id));
+    return (await orUnavailable(redis.eval(CREATE, keys.length, ...keys, ...fields))) === 1;
   };
   await settle(write(), async () => {
-    if ((await reach(redis.eval(CALL_OFF, keys.length, ...keys, LATEST_SECONDS))) === 1) return true;
-    await reach(redis.zrem(INDEX, id));
+    if ((await orUnavailable(redis.eval(CALL_OFF, keys.length, ...keys, LATEST_SECONDS))) === 1) return true;
+    await orUnavailable(redis.zrem(INDEX, id));
     return undefined;
   });
 }
@@ -45,11 +45,11 @@ export async function issue(redis: RedisConnection, id: string, seconds: number,
  * in one of them at any moment. A Redis that has no memory for that refuses it; the key is revoked all the same.
  */
 export async function revoke(redis: RedisConnection, id: string): Promise<boolean> {
-  await redis.zadd(REVOKED, (await reach(redis.zscore(INDEX, id))) ?? 0, id).catch(() => undefined);
+  await redis.zadd(REVOKED, (await orUnavailable(redis.zscore(INDEX, id))) ?? 0, id).catch(() => undefined);
   const keys = [keyOf(id), usageOf(id)];
   const removed = await settle(
-    reach(redis.eval(REVOKE, keys.length, ...keys, REVOKED_KEPT_SECONDS, ...FIELDS_KEPT)),
-    async () => ((await reach(redis.exists(keyOf(id)))) === 0 ? 1 : undefined),
+    orUnavailable(redis.eval(REVOKE, keys.length, ...keys, REVOKED_KEPT_SECONDS, ...FIELDS_KEPT)),
+    async () => ((await orUnavailable(redis.exists(keyOf(id)))) === 0 ? 1 : undefined),
   );
   // The key is gone. What cannot be tidied up now, a later revocation will.
   await tidyUp(redis, id).catch(() => undefined);
@@ -57,16 +57,18 @@ export async function revoke(redis: RedisConnection, id: string): Promise<boolea
 }
 
 async function tidyUp(redis: RedisConnection, id: string): Promise<void> {
-  await reach(redis.zrem(INDEX, id));
-  await Promise.all((await reach(redis.zrandmember(REVOKED, LOOKED_AT))).map((other) => forgetIfGone(redis, other)));
+  await orUnavailable(redis.zrem(INDEX, id));
+  await Promise.all(
+    (await orUnavailable(redis.zrandmember(REVOKED, LOOKED_AT))).map((other) => forgetIfGone(redis, other)),
+  );
 }
 
 /** The key is asked for first: one that is being revoked is always one or the other. */
 async function forgetIfGone(redis: RedisConnection, id: string): Promise<void> {
-  if (await reach(redis.exists(keyOf(id)))) return;
-  await reach(redis.zrem(INDEX, id));
-  if (await reach(redis.exists(usageOf(id)))) return;
-  await reach(redis.zrem(REVOKED, id));
+  if (await orUnavailable(redis.exists(keyOf(id)))) return;
+  await orUnavailable(redis.zrem(INDEX, id));
+  if (await orUnavailable(redis.exists(usageOf(id)))) return;
+  await orUnavailable(redis.zrem(REVOKED, id));
 }
 
 /** The places that come after one, in order. Those that there are first: who is revoked in between is met among the others. */
@@ -84,7 +86,7 @@ async function inIndex(
 ): Promise<Place[]> {
   const found: Place[] = [];
   for (let offset = 0; found.length < limit; offset += limit) {
-    const flat = await reach(
+    const flat = await orUnavailable(
       redis.zrangebyscore(index, after?.createdAt ?? '-inf', '+inf', 'WITHSCORES', 'LIMIT', offset, limit),
     );
     if (flat.length === 0) break;

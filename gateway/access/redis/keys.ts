@@ -7,8 +7,8 @@ import { changeHash, holds } from './change-hash.ts';
 import type { RedisConnection } from './connection.ts';
 import { banFields, keyOf, recordFields, toEntry, toFields, toHash, toRecord, usageOf } from './key-hash.ts';
 import { INDEX, issue, placesAfter, revoke } from './key-index.ts';
-import { reach } from './reach.ts';
 import { settle } from './settle.ts';
+import { orUnavailable } from './unavailable.ts';
 
 /** Keys that are asked for together; few enough to be answered in time by a Redis that has other work. */
 const PAGE = 100;
@@ -23,7 +23,7 @@ export class RedisKeys implements KeyStore {
   }
 
   async now(): Promise<number> {
-    const [seconds, microseconds] = await reach(this.#redis.time());
+    const [seconds, microseconds] = await orUnavailable(this.#redis.time());
     return Number(seconds) * 1e6 + Number(microseconds);
   }
 
@@ -49,7 +49,7 @@ export class RedisKeys implements KeyStore {
    * a search in a large Redis holds up nobody: there is `next` to go on with.
    */
   async list(query: KeyQuery): Promise<KeyList> {
-    const total = await reach(this.#redis.zcard(INDEX));
+    const total = await orUnavailable(this.#redis.zcard(INDEX));
     const keys: KeyEntry[] = [];
     let at = query.offset;
     while (at < total && at - query.offset < LOOKED_AT_ONCE) {
@@ -96,19 +96,19 @@ export class RedisKeys implements KeyStore {
   }
 
   async #page(offset: number): Promise<(KeyEntry | undefined)[]> {
-    const ids = await reach(this.#redis.zrevrange(INDEX, offset, offset + PAGE - 1));
+    const ids = await orUnavailable(this.#redis.zrevrange(INDEX, offset, offset + PAGE - 1));
     return await Promise.all(ids.map((id) => this.get(id)));
   }
 
   async #revoked(id: string): Promise<KeyEntry | undefined> {
-    const hash = await reach(this.#redis.hgetall(usageOf(id)));
+    const hash = await orUnavailable(this.#redis.hgetall(usageOf(id)));
     return Object.keys(hash).length === 0 ? undefined : { ...toEntry(id, hash), isRevoked: true };
   }
 
   /** An id that holds something else than a key's hash is a key too: one that can be seen and removed. */
   async #read(id: string): Promise<Record<string, string> | undefined> {
-    const type = await reach(this.#redis.type(keyOf(id)));
+    const type = await orUnavailable(this.#redis.type(keyOf(id)));
     if (type === 'none') return undefined;
-    return type === 'hash' ? await reach(this.#redis.hgetall(keyOf(id))) : {};
+    return type === 'hash' ? await orUnavailable(this.#redis.hgetall(keyOf(id))) : {};
   }
 }

@@ -138,9 +138,9 @@ export class RedisLimiter implements RemoteLimiter {
 function inGroups(batch: readonly Question[]): Group[] {
   const groups = new Map<string, Group>();
   for (const question of batch) {
-    const { name } = question.credential;
-    const group = groups.get(name);
-    if (group === undefined) groups.set(name, [question]);
+    const { cacheKey } = question.credential;
+    const group = groups.get(cacheKey);
+    if (group === undefined) groups.set(cacheKey, [question]);
     else group.push(question);
   }
   return [...groups.values()];

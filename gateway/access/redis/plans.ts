@@ -4,8 +4,8 @@ import { fieldsIn, HISTORY_LENGTH, type PlanChange, RecordedChange } from '../pl
 import type { StoredPlans } from '../plans.ts';
 import { changeHash, fromFlat, holds } from './change-hash.ts';
 import type { RedisConnection } from './connection.ts';
-import { reach } from './reach.ts';
 import { settle } from './settle.ts';
+import { orUnavailable } from './unavailable.ts';
 
 const TABLE = 'gateway:plans';
 const HISTORY = 'gateway:plans:history';
@@ -24,11 +24,13 @@ export class RedisPlans implements PlanStore {
   }
 
   read(): Promise<StoredPlans> {
-    return reach(this.#redis.hgetall(TABLE));
+    return orUnavailable(this.#redis.hgetall(TABLE));
   }
 
   async seed(plans: StoredPlans): Promise<void> {
-    await Promise.all(Object.entries(plans).map(([field, value]) => reach(this.#redis.hsetnx(TABLE, field, value))));
+    await Promise.all(
+      Object.entries(plans).map(([field, value]) => orUnavailable(this.#redis.hsetnx(TABLE, field, value))),
+    );
   }
 
   async change(changes: StoredPlans, seen?: StoredPlans): Promise<StoredPlans | undefined> {
@@ -40,17 +42,17 @@ export class RedisPlans implements PlanStore {
   }
 
   async record(change: PlanChange): Promise<void> {
-    await reach(this.#redis.xadd(HISTORY, 'MAXLEN', '=', HISTORY_LENGTH, '*', ...toFields(change)));
+    await orUnavailable(this.#redis.xadd(HISTORY, 'MAXLEN', '=', HISTORY_LENGTH, '*', ...toFields(change)));
   }
 
   async recordOnce(change: PlanChange): Promise<void> {
     const fields = toFields(change);
-    await reach(this.#redis.eval(RECORD_ONCE, 1, HISTORY, change.version, HISTORY_LENGTH, ...fields));
+    await orUnavailable(this.#redis.eval(RECORD_ONCE, 1, HISTORY, change.version, HISTORY_LENGTH, ...fields));
   }
 
   /** A record that somebody's hand has made unreadable is left out. */
   async history(limit: number): Promise<RecordedChange[]> {
-    const records = await reach(this.#redis.xrevrange(HISTORY, '+', '-', 'COUNT', limit));
+    const records = await orUnavailable(this.#redis.xrevrange(HISTORY, '+', '-', 'COUNT', limit));
     return records.flatMap(([id, fields]) => fromFields(id, fromFlat(fields)) ?? []);
   }
 }

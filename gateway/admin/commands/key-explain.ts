@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { ToldDecision } from '../../telemetry/recent-decisions.ts';
+import type { DecisionReport } from '../../telemetry/recent-decisions.ts';
 import { harmless, table } from '../table.ts';
 import { describeKey, type KeyView } from './key-text.ts';
 import type { Session } from './session.ts';
@@ -7,7 +7,7 @@ import type { Session } from './session.ts';
 interface Explained {
   readonly key: KeyView;
   readonly planVersion?: string;
-  readonly decisions: readonly ToldDecision[];
+  readonly decisions: readonly DecisionReport[];
 }
 
 /** Adds `keys explain`: why requests went through or did not. */
@@ -46,7 +46,7 @@ async function explainKey(session: Session, id: string): Promise<void> {
   session.print(explained, () => `${describeKey(key)}\n\n${describeDecisions(decisions)}`);
 }
 
-function describeDecisions(decisions: readonly ToldDecision[]): string {
+function describeDecisions(decisions: readonly DecisionReport[]): string {
   if (decisions.length === 0) return 'No decision about it is among the last ones of this gateway.';
   const rows = decisions.map((decision) => [
     decision.at ?? '-',
@@ -62,11 +62,11 @@ function describeDecisions(decisions: readonly ToldDecision[]): string {
 
 async function explainRequest(session: Session, request: string): Promise<void> {
   const told = await session.call('GET', `/decisions/${encodeURIComponent(request)}`);
-  const { decisions } = told as { decisions: readonly ToldDecision[] };
+  const { decisions } = told as { decisions: readonly DecisionReport[] };
   session.print(told, () => decisions.map(describeDecision).join('\n\n'));
 }
 
-function describeDecision(decision: ToldDecision): string {
+function describeDecision(decision: DecisionReport): string {
   const { buckets, plan, planVersion, gateway } = decision;
   const facts: [name: string, fact: string | undefined][] = [
     ['request', decision.requestId],

@@ -2,7 +2,7 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
 import { parseApiKey } from '../../../gateway/access/credential.ts';
-import { PlanBook } from '../../../gateway/access/plan-book.ts';
+import { PlanCache } from '../../../gateway/access/plan-cache.ts';
 import type { PlanTable } from '../../../gateway/access/plans.ts';
 import { redisAccess } from '../../../gateway/access/redis/access.ts';
 import { connectRedis } from '../../../gateway/access/redis/connection.ts';
@@ -17,9 +17,9 @@ const { CORE_URL = '', REDIS_URL = '' } = process.env;
 
 const logger = createLogger('http-proxy-3', 'warn');
 const redis = await connectRedis(REDIS_URL, 1_000, logger);
-const access = redisAccess(redis, (): PlanTable => planBook.table, logger);
-const planBook = new PlanBook(access.plans, logger);
-await planBook.start();
+const access = redisAccess(redis, (): PlanTable => planCache.table, logger);
+const planCache = new PlanCache(access.plans, logger);
+await planCache.start();
 // Node's own agent would close what it holds beyond 256 idle connections.
 const agent = new http.Agent({ keepAlive: true, maxFreeSockets: 1_024 });
 const proxy = createProxyServer({ target: CORE_URL, agent });

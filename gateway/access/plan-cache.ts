@@ -18,7 +18,7 @@ const REFRESH_MS = 250;
  * The plan table in force. It is read again and again from where people edit it; a value that cannot be used raises an
  * alarm and the last good one stays, and so does the whole table while it cannot be read.
  */
-export class PlanBook {
+export class PlanCache {
   #table: PlanTable = DEFAULT_PLANS;
   #stored: StoredPlans | undefined;
   #version: string | undefined;
@@ -81,7 +81,7 @@ export class PlanBook {
 
   async #readOnce(): Promise<void> {
     await this.refresh();
-    if (this.#stored !== undefined) await this.#watch.see(this.#stored);
+    if (this.#stored !== undefined) await this.#watch.compare(this.#stored);
   }
 
   /** Reads the table now. A store that does not answer leaves the table as it is. */

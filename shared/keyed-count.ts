@@ -1,5 +1,5 @@
 /** How many are there at a time, by name. A name without any takes no room. */
-export class HeadCount {
+export class KeyedCount {
   readonly #counts = new Map<string, number>();
 
   /** Names with at least one. */
