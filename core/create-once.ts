@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto';
-import { HttpError } from '../shared/errors.ts';
+import { errorBody, HttpError, toHttpError } from '../shared/errors.ts';
 import { CALLER_ID, IDEMPOTENCY_KEY, MAX_IDEMPOTENCY_KEY_LENGTH } from '../shared/headers.ts';
 import { toJson } from '../shared/json.ts';
 import type { Answer } from '../shared/service.ts';
 import type { CoreCall } from './operation.ts';
-import { once } from './store/idempotency.ts';
+import { type Answers, once } from './store/idempotency.ts';
 import type { Transaction } from './store/transaction.ts';
 
 /**
@@ -17,8 +17,16 @@ export async function createOnce<T>(call: CoreCall, body: unknown, transaction: 
   const key = idempotencyKey(call);
   if (key === undefined) return { status: 201, body: await store.write(transaction) };
   const fingerprint = hash('sha256', `${call.path}\n${toJson(body)}`);
-  return await store.write(() => once({ key, fingerprint, now: Date.now() }, transaction));
+  return await store.write(() => once({ key, fingerprint, now: Date.now() }, transaction, ANSWERS));
 }
+
+const ANSWERS: Answers = {
+  made: (result) => ({ status: 201, json: toJson(result) }),
+  refused(conflict) {
+    const error = toHttpError(conflict);
+    return { status: error.status, json: errorBody(error) };
+  },
+};
 
 /** The key with its caller in front. A structured-field string is what the draft asks for; a bare word means the same. */
 function idempotencyKey({ request: { headersDistinct } }: CoreCall): string | undefined {

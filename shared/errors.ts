@@ -1,3 +1,5 @@
+import { Conflict, Unavailable } from './domain-errors.ts';
+
 /** Every error that clients and internal services get: its code, its HTTP status and what it says when nothing better is known. */
 export const ERRORS = {
   invalid_request: { status: 400, message: 'The request is malformed.' },
@@ -66,7 +68,10 @@ export const methodNotAllowed = (allowed: string, headers: readonly string[] = [
 
 /** Whatever was thrown, as the answer to send: an unknown fault becomes a 500 that says nothing about itself. */
 export function toHttpError(thrown: unknown): HttpError {
-  return thrown instanceof HttpError ? thrown : new HttpError('internal_error', undefined, { cause: thrown });
+  if (thrown instanceof HttpError) return thrown;
+  if (thrown instanceof Unavailable) return unavailable(thrown.cause ?? thrown);
+  if (thrown instanceof Conflict) return new HttpError('conflict', thrown.message);
+  return new HttpError('internal_error', undefined, { cause: thrown });
 }
 
 /** The Error shape on the wire: exactly `code`, `message` and `status`. */

@@ -42,7 +42,12 @@ test.for([
   ['shared', /^(gateway|core|deploy|test)\//, 'imports nothing else of ours'],
   ['core', /^(gateway|deploy|test)\//, 'knows no gateway'],
   ['gateway', /^(core|deploy|test)\//, 'knows no core'],
-  ['gateway/access', /^node:https?$|^gateway\/(pipeline|telemetry|upstream|reference|admin|start)/, 'knows no HTTP'],
+  ['core/store', /^node:https?$|^shared\/errors/, 'knows no HTTP'],
+  [
+    'gateway/access',
+    /^node:https?$|^shared\/errors|^gateway\/(pipeline|telemetry|upstream|reference|admin|start)/,
+    'knows no HTTP',
+  ],
   [
     'gateway/upstream',
     /^ioredis$|^gateway\/(access|pipeline|telemetry|admin|start)/,

@@ -1,4 +1,4 @@
-import { HttpError } from '../../shared/errors.ts';
+import { Conflict, Unavailable } from '../../shared/domain-errors.ts';
 import type { Store } from './store.ts';
 
 /** `unavailable`: the store could not be reached, is locked, or lacks disk, memory or time; `failed`: anything else that is no answer of ours. */
@@ -11,8 +11,8 @@ export function countFaults(store: Store, count: (fault: StoreFault) => void): S
     try {
       return await work;
     } catch (thrown) {
-      if (!(thrown instanceof HttpError)) count('failed');
-      else if (thrown.code === 'unavailable') count('unavailable');
+      if (thrown instanceof Unavailable) count('unavailable');
+      else if (!(thrown instanceof Conflict)) count('failed');
       throw thrown;
     }
   }

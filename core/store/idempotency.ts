@@ -1,5 +1,4 @@
-import { errorBody, HttpError, toHttpError } from '../../shared/errors.ts';
-import { toJson } from '../../shared/json.ts';
+import { Conflict } from '../../shared/domain-errors.ts';
 import { query, queryOne, type Transaction } from './transaction.ts';
 
 /** Answers that are given again: draft-ietf-httpapi-idempotency-key-header. */
@@ -21,21 +20,28 @@ export interface StoredAnswer {
   readonly json: string;
 }
 
+/** What is stored as the answer to what was made, and to a conflict. */
+export interface Answers {
+  made(result: unknown): StoredAnswer;
+  refused(conflict: Conflict): StoredAnswer;
+}
+
 /**
  * Runs a transaction for the first request that bears a key, and gives its answer to all others. Those that arrive
  * meanwhile wait for it: the first statement takes the key, and a database lets one take it at a time.
- * @throws {HttpError} 409 when the key stands for another request
+ * @throws {Conflict} when the key stands for another request
  */
 export function* once<T>(
   { key, fingerprint, now }: Repeatable,
   transaction: () => Transaction<T>,
+  answers: Answers,
 ): Transaction<StoredAnswer> {
   yield* query('DELETE FROM idempotency WHERE key = $1 AND created_at <= $2', key, now - KEPT_MS);
   const take = `INSERT INTO idempotency (key, fingerprint, created_at, status, answer) VALUES ($1, $2, $3, 0, '')
     ON CONFLICT (key) DO NOTHING RETURNING key`;
   const taken = yield* queryOne(take, key, fingerprint, now);
   if (taken === undefined) return yield* earlierAnswer(key, fingerprint);
-  const { status, json } = yield* answerOf(transaction);
+  const { status, json } = yield* answerOf(transaction, answers);
   yield* query('UPDATE idempotency SET status = $1, answer = $2 WHERE key = $3', status, json, key);
   return { status, json };
 }
@@ -48,18 +54,16 @@ export function* forgetAnswers(now: number): Transaction<void> {
 function* earlierAnswer(key: string, fingerprint: string): Transaction<StoredAnswer> {
   const sql = 'SELECT fingerprint, status, answer FROM idempotency WHERE key = $1';
   const row = yield* queryOne<{ fingerprint: string; status: bigint; answer: string }>(sql, key);
-  if (row?.fingerprint !== fingerprint)
-    throw new HttpError('conflict', 'This Idempotency-Key was used for another request.');
+  if (row?.fingerprint !== fingerprint) throw new Conflict('This Idempotency-Key was used for another request.');
   return { status: Number(row.status), json: row.answer };
 }
 
 /** A conflict is an answer too: rules are checked before anything is written, so there is nothing to undo. */
-function* answerOf<T>(transaction: () => Transaction<T>): Transaction<StoredAnswer> {
+function* answerOf<T>(transaction: () => Transaction<T>, answers: Answers): Transaction<StoredAnswer> {
   try {
-    return { status: 201, json: toJson(yield* transaction()) };
+    return answers.made(yield* transaction());
   } catch (thrown) {
-    const error = toHttpError(thrown);
-    if (error.code !== 'conflict') throw thrown;
-    return { status: error.status, json: errorBody(error) };
+    if (!(thrown instanceof Conflict)) throw thrown;
+    return answers.refused(thrown);
   }
 }

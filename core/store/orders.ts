@@ -1,4 +1,4 @@
-import { HttpError } from '../../shared/errors.ts';
+import { Conflict } from '../../shared/domain-errors.ts';
 import type { Order, OrderStatus } from '../../shared/order.ts';
 import type { PetStatus } from '../../shared/pet.ts';
 import { list } from './list.ts';
@@ -35,24 +35,23 @@ export function* selectOrder(id: bigint): Transaction<Order | undefined> {
   return row && toOrder(row);
 }
 
-/** @throws {HttpError} 409 unless the pet is available */
+/** @throws {Conflict} unless the pet is available */
 export function* placeOrder(petId: bigint, now: number): Transaction<Order> {
   const pet = yield* holdPet(petId);
-  if (pet === undefined) throw new HttpError('conflict', `There is no pet ${petId} to order.`);
+  if (pet === undefined) throw new Conflict(`There is no pet ${petId} to order.`);
   if (pet.status !== 'available')
-    throw new HttpError('conflict', `Pet ${petId} is ${pet.status}; only an available pet can be ordered.`);
+    throw new Conflict(`Pet ${petId} is ${pet.status}; only an available pet can be ordered.`);
   yield* setPetStatus(petId, 'pending');
   const sql = `INSERT INTO orders (pet_id, status, created_at) VALUES ($1, 'placed', $2) RETURNING ${ORDER}`;
   return toOrder((yield* queryOne<OrderRow>(sql, petId, now)) as OrderRow);
 }
 
-/** @throws {HttpError} 409 for a step that the order cannot take from where it is */
+/** @throws {Conflict} for a step that the order cannot take from where it is */
 export function* moveOrder(id: bigint, to: OrderStatus): Transaction<Order | undefined> {
   const order = yield* queryOne<OrderRow>(`SELECT ${ORDER} FROM orders WHERE id = $1 FOR UPDATE`, id);
   if (order === undefined) return undefined;
   const next = NEXT[order.status];
-  if (!next.includes(to))
-    throw new HttpError('conflict', `Order ${id} is ${order.status} and cannot become ${to}${hint(next)}.`);
+  if (!next.includes(to)) throw new Conflict(`Order ${id} is ${order.status} and cannot become ${to}${hint(next)}.`);
   const petStatus = PET_AFTER[to];
   if (petStatus !== undefined) yield* setPetStatus(order.petId, petStatus);
   const sql = `UPDATE orders SET status = $1 WHERE id = $2 RETURNING ${ORDER}`;

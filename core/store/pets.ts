@@ -1,4 +1,4 @@
-import { HttpError } from '../../shared/errors.ts';
+import { Conflict } from '../../shared/domain-errors.ts';
 import type { NewPet, Pet, PetChanges, PetStatus } from '../../shared/pet.ts';
 import { list } from './list.ts';
 import type { Page } from './store.ts';
@@ -22,7 +22,7 @@ export function* insertPet({ name, categoryId, status }: NewPet): Transaction<Pe
   return (yield* queryOne<Pet>(sql, name, categoryId, status)) as Pet;
 }
 
-/** @throws {HttpError} 409 when an open order decides the status */
+/** @throws {Conflict} when an open order decides the status */
 export function* updatePet(id: bigint, changes: PetChanges): Transaction<Pet | undefined> {
   const pet = yield* holdPet(id);
   if (pet === undefined) return undefined;
@@ -32,7 +32,7 @@ export function* updatePet(id: bigint, changes: PetChanges): Transaction<Pet | u
   return yield* queryOne<Pet>(sql, name, categoryId, status, id);
 }
 
-/** False when there is no such pet. @throws {HttpError} 409 while an order for it is open */
+/** False when there is no such pet. @throws {Conflict} while an order for it is open */
 export function* deletePet(id: bigint): Transaction<boolean> {
   if ((yield* holdPet(id)) === undefined) return false;
   yield* refuseWhileOrdered(id, 'it cannot be deleted');
@@ -47,5 +47,5 @@ export function* setPetStatus(id: bigint, status: PetStatus): Transaction<void> 
 function* refuseWhileOrdered(id: bigint, consequence: string): Transaction<void> {
   const sql = `SELECT id FROM orders WHERE pet_id = $1 AND status IN ('placed', 'approved') LIMIT 1`;
   const order = yield* queryOne<{ id: bigint }>(sql, id);
-  if (order !== undefined) throw new HttpError('conflict', `Pet ${id} has the open order ${order.id}: ${consequence}.`);
+  if (order !== undefined) throw new Conflict(`Pet ${id} has the open order ${order.id}: ${consequence}.`);
 }

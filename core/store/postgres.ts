@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { unavailable } from '../../shared/errors.ts';
+import { Unavailable } from '../../shared/domain-errors.ts';
 import { MIGRATIONS_TABLE, readMigrations } from './migrations.ts';
 import { codeOf, isConnectionLost, isToBeRunAgain, isUnavailable, LOCK_NOT_AVAILABLE } from './postgres-faults.ts';
 import { readTables } from './readiness.ts';
@@ -79,21 +79,21 @@ export class PostgresStore implements Store {
     const { rows } = await client.query<{ readOnly: string }>(
       `SELECT current_setting('transaction_read_only') AS "readOnly"`,
     );
-    if (rows[0]?.readOnly === 'on') throw unavailable('PostgreSQL takes no writes: it is read-only, or a replica.');
+    if (rows[0]?.readOnly === 'on') throw new Unavailable('PostgreSQL takes no writes: it is read-only, or a replica.');
   }
 
-  /** @throws {HttpError} 503 when there is no connection to be had, it broke, or PostgreSQL lacks what it takes now */
+  /** @throws {Unavailable} when there is no connection to be had, it broke, or PostgreSQL lacks what it takes now */
   async #withConnection<T>(use: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     let broken = false;
     const client = await this.#pool.connect().catch((cause: unknown) => {
-      throw unavailable(cause);
+      throw new Unavailable(cause);
     });
     client.on('error', ignore);
     try {
       return await use(client);
     } catch (fault) {
       broken = isConnectionLost(fault);
-      throw isUnavailable(fault) ? unavailable(fault) : fault;
+      throw isUnavailable(fault) ? new Unavailable(fault) : fault;
     } finally {
       client.off('error', ignore);
       client.release(broken);

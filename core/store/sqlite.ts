@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
-import { unavailable } from '../../shared/errors.ts';
+import { Unavailable } from '../../shared/domain-errors.ts';
 import { MIGRATIONS_TABLE, readMigrations } from './migrations.ts';
 import { readTables } from './readiness.ts';
 import type { Store } from './store.ts';
@@ -202,5 +202,5 @@ function settle({ resolve, reject }: Waiting, outcome: Outcome): void {
 
 function storeFault(fault: unknown): unknown {
   const { errcode = 0 } = fault as { errcode?: number };
-  return UNAVAILABLE.has(errcode & PRIMARY_CODE) ? unavailable(fault) : fault;
+  return UNAVAILABLE.has(errcode & PRIMARY_CODE) ? new Unavailable(fault) : fault;
 }

@@ -1,4 +1,4 @@
-import { HttpError } from '../../shared/errors.ts';
+import { Unavailable } from '../../shared/domain-errors.ts';
 
 /** Says what keeps the core from its database at the start, with the setting's name and without its password. */
 
@@ -15,7 +15,7 @@ const WORDS: Readonly<Record<string, string>> = {
 };
 
 export function explainStart(url: string, fault: unknown): string {
-  const cause = fault instanceof HttpError && fault.cause !== undefined ? fault.cause : fault;
+  const cause = fault instanceof Unavailable && fault.cause !== undefined ? fault.cause : fault;
   return `DATABASE_URL: ${placeOf(url)} cannot be used: ${reasonOf(cause)}.`;
 }
 

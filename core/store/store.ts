@@ -2,7 +2,7 @@ import type { Transaction } from './transaction.ts';
 
 /**
  * Where animals and orders are kept. A write that resolves is on disk. A store that cannot be reached, or lacks disk
- * or memory, throws an HttpError `unavailable` at once; what a transaction throws undoes all of it, and comes through as it is.
+ * or memory, throws {Unavailable} at once; what a transaction throws undoes all of it, and comes through as it is.
  */
 export interface Store {
   /** Runs statements that change nothing. */

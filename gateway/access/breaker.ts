@@ -58,8 +58,7 @@ export class Breaker {
     this.#isLate = false;
     if (this.isOpen) return;
     this.isOpen = true;
-    if (!this.#isOutage)
-      this.#logger.error({ ...this.#names, reason: (reason.cause as Error).message }, 'decisions are local');
+    if (!this.#isOutage) this.#logger.error({ ...this.#names, reason: reason.message }, 'decisions are local');
     this.#isOutage = true;
     this.#schedule(() => this.#probe(id), PROBE_EVERY_MS);
   }

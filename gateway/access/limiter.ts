@@ -1,5 +1,5 @@
 import type { Family } from '../../shared/counts.ts';
-import { HttpError } from '../../shared/errors.ts';
+import { Conflict, Unavailable } from '../../shared/domain-errors.ts';
 import type { Finding } from '../finding.ts';
 import type { Credential } from './credential.ts';
 import type { Walked, WalkQuery } from './key-walk.ts';
@@ -44,11 +44,7 @@ export interface RemoteLimiter extends Limiter {
  * What is kept of keys and plans cannot be reached. A decision that failed so may have been charged; it is not admitted.
  * The cause is told in words only: what was sent holds digests, and a library's error can hold what was sent.
  */
-export class AccessUnavailable extends HttpError {
-  constructor(reason: string) {
-    super('unavailable', undefined, { cause: new Error(reason), headers: ['Retry-After', '1'] });
-  }
-}
+export class AccessUnavailable extends Unavailable {}
 
 /** Where API keys are kept. Every call throws {AccessUnavailable} when that cannot be reached. */
 export interface KeyStore {
@@ -73,9 +69,9 @@ export interface KeyStore {
 }
 
 /** The key's data is not what a key's data looks like, as a hand on the data can leave it. */
-export class Unreadable extends HttpError {
+export class Unreadable extends Conflict {
   constructor() {
-    super('conflict', "The key's data cannot be read. Mend it by hand, or revoke the key.");
+    super("The key's data cannot be read. Mend it by hand, or revoke the key.");
   }
 }
 

@@ -105,7 +105,7 @@ export function refusalOf(verdict: Verdict, addressStatus: LimitStatus | undefin
     case 'unauthorized':
       return addressStatus?.outcome === 'refused' ? ADDRESS_LIMITED : UNAUTHORIZED;
     case 'undecided':
-      return new AccessUnavailable(`The key's data is ${verdict.reason}.`);
+      return unavailable(new AccessUnavailable(`The key's data is ${verdict.reason}.`));
   }
 }
 

@@ -105,7 +105,7 @@ export class Exchange {
     if (ownAnswer === 'reference') return 'reference';
     if (error === undefined) return ownAnswer ?? 'left';
     if (error.cause instanceof Shed) return 'shed';
-    if (error instanceof AccessUnavailable) return 'unavailable';
+    if (error.cause instanceof AccessUnavailable) return 'unavailable';
     return error.status < 500 ? 'invalid' : 'failed';
   }
 
