@@ -155,7 +155,7 @@ local function advance(q, now, window)
 end
 
 local function is_on_notice(q, borne)
-  return q.moments >= (borne < FEW and 1 or 3) and q.early * SHARES_TO_NOTICE >= borne
+  return q.moments >= (borne < FEW and 1 or q.every >= SECOND and 2 or 3) and q.early * SHARES_TO_NOTICE >= borne
 end
 
 -- Whether nobody who could send now is left to have sent this request, while others wait.

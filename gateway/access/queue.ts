@@ -8,7 +8,7 @@ import { DAY, MINUTE, SECOND } from './verdict.ts';
  *
  * A request that is refused is told the time of its place: behind all who wait, at most as many as the minute limit.
  *
- * Early requests in three moments a second or more apart, a 60th of what is borne or more, put a key **on notice**: until the
+ * Early requests in three moments a second or more apart, two where a token takes a second or more, a 60th of what is borne or more, put a key **on notice**: until the
  * notice ends, after 5/6 of `ban_within_seconds` and 50 s at most, early requests find no token, and all who are refused are
  * told to wait until then. Clients that wait fall silent; clients that do not are early with every request. The early
  * requests of one such time that are more than is borne ban the key. Requests in flight at once never do: of a second, no
@@ -111,8 +111,8 @@ export function advance(kept: Queue | undefined, now: number, shift: number, { w
   return q;
 }
 
-export const isOnNotice = ({ moments, early }: Queue, { borne }: Patience): boolean =>
-  moments >= (borne < FEW ? 1 : 3) && early * SHARES_TO_NOTICE >= borne;
+export const isOnNotice = ({ moments, early, every }: Queue, { borne }: Patience): boolean =>
+  moments >= (borne < FEW ? 1 : every >= SECOND ? 2 : 3) && early * SHARES_TO_NOTICE >= borne;
 
 /** Whether nobody is left who could send now, while others wait. */
 export const isUnexpected = ({ free, due, waiting, grouped, earlier }: Queue): boolean =>

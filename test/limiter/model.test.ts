@@ -16,7 +16,7 @@ import { thoroughly } from '../support/thorough.ts';
 
 const { url } = await emptyDatabase();
 const { redis } = await redisUnderTest(url);
-const DECISIONS = thoroughly(1_000_000, 30_000);
+const DECISIONS = thoroughly(1_000_000, 60_000);
 const A_WORLD = 400;
 
 const toRecord = ({ isDisabled, oldSecret, ...record }: Partial<ModelRecord>): Partial<KeyRecord> => ({

@@ -145,7 +145,7 @@ export class ModelQueue {
   }
 
   isOnNotice(): boolean {
-    const apart = this.#borne < 10n ? 1 : 3;
+    const apart = this.#borne < 10n ? 1 : this.#every >= SECOND ? 2 : 3;
     return this.#moments.length >= apart && this.#early() * 60n >= this.#borne;
   }
 
