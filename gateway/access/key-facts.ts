@@ -1,3 +1,4 @@
+import { RecentlyUsed } from '../../shared/recently-used.ts';
 import type { Credential } from './credential.ts';
 import { AccessUnavailable, type KeyStore } from './limiter.ts';
 
@@ -16,7 +17,7 @@ export interface KeyFacts {
  */
 export class KeyFactsReader {
   readonly #keys: Pick<KeyStore, 'get'>;
-  readonly #remembered = new Map<string, KeyFacts>();
+  readonly #remembered = new RecentlyUsed<string, KeyFacts>(MAX_KEYS);
 
   constructor(keys: Pick<KeyStore, 'get'>) {
     this.#keys = keys;
@@ -29,10 +30,11 @@ export class KeyFactsReader {
   async of({ id, cacheKey }: Credential): Promise<KeyFacts | undefined> {
     try {
       const entry = await this.#keys.get(id);
-      this.#remembered.delete(cacheKey);
-      if (entry === undefined) return undefined;
+      if (entry === undefined) {
+        this.#remembered.delete(cacheKey);
+        return undefined;
+      }
       const facts = { name: entry.record.name, expiresAt: entry.record.expiresAt };
-      if (this.#remembered.size >= MAX_KEYS) this.#remembered.delete(this.#remembered.keys().next().value as string);
       this.#remembered.set(cacheKey, facts);
       return facts;
     } catch (fault) {

@@ -1,9 +1,9 @@
+import { RecentlyUsed } from '../../shared/recently-used.ts';
 import type { Level } from './bucket.ts';
 import type { Credential } from './credential.ts';
 import { decide, look, peek } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from './keys.ts';
 import { MAX_LIMIT, PLAN_NAMES, type PlanMode, type PlanTable } from './plans.ts';
-import { RecentlyUsed } from './recently-used.ts';
 import { UNUSED } from './usage.ts';
 import { type BucketState, type Decision, SECOND, type Unauthorized, type Verdict } from './verdict.ts';
 

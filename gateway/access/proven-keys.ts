@@ -1,4 +1,4 @@
-import { RecentlyUsed } from './recently-used.ts';
+import { RecentlyUsed } from '../../shared/recently-used.ts';
 import type { Verdict } from './verdict.ts';
 
 const MAX_KEYS = 50_000;

@@ -1,9 +1,9 @@
 import cluster, { type Worker } from 'node:cluster';
+import { RecentlyUsed } from '../../shared/recently-used.ts';
 import { credentialOf } from '../access/credential.ts';
 import { startDeadline } from '../access/deadline.ts';
 import { KnownKeys } from '../access/known-keys.ts';
 import type { PlanTable } from '../access/plans.ts';
-import { RecentlyUsed } from '../access/recently-used.ts';
 import { type FromWorkerLocally, type LocalAnswer, type LocalQuestion, Outbox } from './local-messages.ts';
 
 /** A worker that misses it once is not waited for again until it says something. */

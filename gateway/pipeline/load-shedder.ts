@@ -1,4 +1,5 @@
 import { unavailable } from '../../shared/errors.ts';
+import { fairPart } from '../../shared/fair-part.ts';
 import { KeyedCount } from '../../shared/keyed-count.ts';
 
 const OVERSHOOT = 2;
@@ -13,9 +14,8 @@ export interface Caller {
 
 /**
  * Load shedding: a request that would only wait, and make others wait, is refused before anything is spent on it. How many
- * may be in the gateway at once is for the cores to say. A caller holds at most as many slots as are left for others, which
- * is half where it comes alone (dynamic thresholds, Choudhury and Hahne 1998), or an equal share where that is more. A caller
- * below its share is admitted even when the total exceeds the limit. Unproven callers hold a fixed part together, so that
+ * may be in the gateway at once is for the cores to say. A caller holds its fair part of that (fairPart), and is let in below
+ * it even when the total exceeds the limit. Unproven callers hold a fixed part together, so that
  * made-up keys never take the capacity of good ones.
  */
 export class LoadShedder {
@@ -37,8 +37,8 @@ export class LoadShedder {
   hasRoomFor({ name, isProven }: Caller): boolean {
     const limit = this.#limit();
     if (!isProven && this.#unproven >= limit * UNPROVEN_SHARE) return false;
-    const most = Math.max(limit - this.#total, limit / (this.#perCaller.size + 1));
-    return this.#perCaller.of(name) < most && this.#total < OVERSHOOT * limit;
+    if (this.#total >= OVERSHOOT * limit) return false;
+    return this.#perCaller.of(name) < fairPart(limit, this.#total, this.#perCaller.size);
   }
 
   take({ name, isProven }: Caller): void {

@@ -1,3 +1,4 @@
+import { fairPart } from '../../shared/fair-part.ts';
 import { KeyedCount } from '../../shared/keyed-count.ts';
 
 /** Somebody who waits for a place. */
@@ -7,8 +8,7 @@ export interface Waiter {
 }
 
 /**
- * So many places, shared fairly by clients: a client holds at most as many as are free, or an equal share where that is more
- * (dynamic thresholds, as in Admission). Who waits does so in a queue of its own client; the queues take turns.
+ * So many places, shared fairly by clients (fairPart). Who waits does so in a queue of its own client; the queues take turns.
  */
 export class FairShare {
   readonly #places: number;
@@ -51,8 +51,8 @@ export class FairShare {
   }
 
   #mayHold(client: string): boolean {
-    const free = this.#places - this.#taken;
-    return free > 0 && this.#held.of(client) < Math.max(free, this.#places / (this.#held.size + 1));
+    if (this.#taken >= this.#places) return false;
+    return this.#held.of(client) < fairPart(this.#places, this.#taken, this.#held.size);
   }
 
   /** One release can let several in: a client's share grows as places become free. */
