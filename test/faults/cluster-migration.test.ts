@@ -73,6 +73,7 @@ test('slots that migrate under load, and scripts that are flushed, cost nobody a
 test('a node that joins under load and takes slots is found, and keys that were seen notice nothing', async () => {
   const { cluster, stack, keys } = await setUp();
   const load = loadWith(stack, keys);
+  await expect.poll(() => new Set(load.answers.map(({ key }) => key)).size).toBe(KEYS);
   const added = await cluster.join();
   for (const key of keys) await moveSlot(cluster, slotOf(idOf(key)), added, { pauseMs: 5 });
   await load.stop();
