@@ -1,2 +1,28 @@
-/** `npm run bench` compares the gateway with its peers; with `--neighbours` it measures a client beside hostile ones. */
-await import(process.argv.includes('--neighbours') ? './neighbours/run.ts' : './run.ts');
+const HELP = `npm run bench -- [options]
+
+Compares the gateway with its peers on one machine: one run, interleaved, in front of one core and one Redis.
+
+  (none)                about six minutes
+  --quick, --full       about two minutes, about fifteen
+  --scenario <names>    only these, list-32,banned-32 for instance
+  --only <contenders>   only these, gateway,nginx-lua for instance
+  --rounds <n>          rounds of each; --seconds <n>, how long each is
+  --help                this
+
+With --neighbours it measures a healthy client beside each hostile neighbour instead, in about four minutes:
+
+  --only <rows>         only these, banned,idle for instance
+  --report              end with 0 whatever was measured
+  --write               put the table into test/bench/README.md
+`;
+
+if (process.argv.includes('--help')) {
+  process.stdout.write(HELP);
+} else {
+  // What is misspelt is told in a line; a fault of the benchmark's own keeps its stack.
+  await import(process.argv.includes('--neighbours') ? './neighbours/run.ts' : './run.ts').catch((fault: Error) => {
+    if (!/^ERR_PARSE_ARGS/.test((fault as NodeJS.ErrnoException).code ?? '')) throw fault;
+    process.stderr.write(`${fault.message}. --help tells which options there are.\n`);
+    process.exitCode = 2;
+  });
+}
