@@ -133,9 +133,11 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     else if (bare !== undefined) onUnusable?.(fault, bare);
     else unusable(fault, socket as Socket);
   });
-  server.on('connect', (_request, socket) =>
-    unusable(Object.assign(new Error('CONNECT'), { code: 'CONNECT' }), socket as Socket),
-  );
+  server.on('connect', (_request, socket) => {
+    // Node lets go of the connection with this event: a reset that nobody listens for would end the process.
+    socket.on('error', () => socket.destroy());
+    unusable(Object.assign(new Error('CONNECT'), { code: 'CONNECT' }), socket as Socket);
+  });
   server.setTimeout(limits.silenceMs);
   server.listen(port, host);
   await once(server, 'listening');
