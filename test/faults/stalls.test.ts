@@ -30,7 +30,9 @@ async function stall(pid: number, ms: number): Promise<void> {
 
 const localOf = async (gateway: GatewayProcess, answers: readonly Answered[]) => {
   const log = await gateway.stop();
-  expect(log.filter(({ msg }) => msg === 'decisions are local' || msg === 'redis is away')).toEqual([]);
+  // While it starts, a busy machine may keep it from Redis for longer than a command has.
+  const served = log.slice(log.findIndex(({ msg }) => msg === 'request'));
+  expect(served.filter(({ msg }) => msg === 'decisions are local' || msg === 'redis is away')).toEqual([]);
   return withModes(answers, log).filter(({ mode }) => mode === 'local').length;
 };
 
