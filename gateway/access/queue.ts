@@ -8,11 +8,11 @@ import { DAY, MINUTE, SECOND } from './verdict.ts';
  *
  * A request that is refused is told the time of its place: behind all who wait, at most as many as the minute limit.
  *
- * Early requests in three moments a second or more apart, two where a token takes a second or more, a 60th of what is borne or more, put a key **on notice**: until the
- * notice ends, after 5/6 of `ban_within_seconds` and 50 s at most, early requests find no token, and all who are refused are
- * told to wait until then. Clients that wait fall silent; clients that do not are early with every request. The early
- * requests of one such time that are more than is borne ban the key. Requests in flight at once never do: of a second, no
- * more count than would bring the ban after 24 s.
+ * Early requests in three moments a second or more apart (two where a token takes a second or more), a 60th of what is borne
+ * or more, put a key **on notice**: until the notice ends, after 5/6 of `ban_within_seconds` and 50 s at most, early requests
+ * find no token, and all who are refused are told to wait until then. Clients that wait fall silent; clients that do not are
+ * early with every request. The early requests of one such time that are more than is borne ban the key. Requests in flight
+ * at once never do: of a second, no more count than would bring the ban after 24 s.
  *
  * These are the rules of decide.lua, in the same order, with the same names. Times are Unix time in microseconds.
  */

@@ -55,7 +55,7 @@ export function forkWorker(place: number): WorkerProcess {
   const worker = cluster.fork(NOT_FOR_WORKERS);
   const child = worker.process;
   const stderr = keepErrors(child);
-  const ended = inactiveReason(child, stderr.said);
+  const ended = endOf(child, stderr.said);
   // What cannot be sent to a worker or done to it shows in its end.
   worker.on('error', () => {});
   let serves = false;
@@ -144,7 +144,7 @@ function keepErrors({ stderr }: ChildProcess) {
   };
 }
 
-function inactiveReason(child: ChildProcess, said: () => string): Promise<WorkerEnd> {
+function endOf(child: ChildProcess, said: () => string): Promise<WorkerEnd> {
   const { promise, resolve } = Promise.withResolvers<WorkerEnd>();
   child.once('close', (code, signal) => resolve({ code, signal, said: said() }));
   child.once('error', (fault) => {

@@ -1,12 +1,10 @@
 import { takesNoBody } from '../../shared/body.ts';
-import { createRouter } from '../../shared/routes.ts';
 import type { AddressAllowance } from '../access/address-allowance.ts';
 import type { KeyFactsReader } from '../access/key-facts.ts';
 import type { Limiter } from '../access/limiter.ts';
-import { AccessUnavailable } from '../access/limiter.ts';
 import type { Reference } from '../reference/files.ts';
-import { type GatewayRoute, LIMITS_ROUTE } from '../routes.ts';
-import { ADDRESS_LIMITED, authenticate, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';
+import { LIMITS_ROUTE } from '../routes.ts';
+import { ADDRESS_LIMITED, authenticate, refusalOf, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';
 import type { CanonicalRequest } from './canonical-request.ts';
 import { clientHeaders } from './client-headers.ts';
 import type { Cors } from './cors.ts';
@@ -23,7 +21,6 @@ export interface OwnAnswer {
 }
 
 export interface OwnAnswersParts {
-  readonly routes: readonly GatewayRoute[];
   readonly limiter: Limiter;
   readonly facts: KeyFactsReader;
   readonly allowance: AddressAllowance;
@@ -38,9 +35,10 @@ export class OwnAnswers {
   readonly #parts: OwnAnswersParts;
   readonly #allowed: (path: string) => string | undefined;
 
-  constructor(parts: OwnAnswersParts) {
+  /** @param allowed the methods of a path; undefined for a path that is none of ours */
+  constructor(parts: OwnAnswersParts, allowed: (path: string) => string | undefined) {
     this.#parts = parts;
-    this.#allowed = createRouter(parts.routes).allowed;
+    this.#allowed = allowed;
   }
 
   /**
@@ -82,9 +80,10 @@ export class OwnAnswers {
     exchange.credential = credential;
     if (credential === undefined) throw UNAUTHORIZED;
     const verdict = await this.#parts.limiter.peek(credential);
-    if (verdict.outcome === 'undecided') throw new AccessUnavailable(`The key's data is ${verdict.reason}.`);
-    const known = verdict.outcome === 'unauthorized' ? undefined : await this.#parts.facts.of(credential);
-    if (verdict.outcome === 'unauthorized' || known === undefined) throw UNAUTHORIZED;
+    if (verdict.outcome === 'undecided' || verdict.outcome === 'unauthorized')
+      throw refusalOf(verdict, exchange.addressStatus);
+    const known = await this.#parts.facts.of(credential);
+    if (known === undefined) throw UNAUTHORIZED;
     exchange.keyStatus = verdict;
     const body = JSON.stringify(describeLimits(verdict, known));
     return { status: 200, headers: ['Content-Type', 'application/json'], body };

@@ -3,6 +3,7 @@ import { type HttpError, toHttpError } from '../../shared/errors.ts';
 import type { Logger } from '../../shared/logger.ts';
 import { createRouter } from '../../shared/routes.ts';
 import type { Upgrades } from '../../shared/upgrades.ts';
+import type { GatewayRoute } from '../routes.ts';
 import { logExchange } from '../telemetry/access-log.ts';
 import type { RecentDecisions } from '../telemetry/recent-decisions.ts';
 import type { Traffic } from '../telemetry/traffic.ts';
@@ -18,6 +19,7 @@ import { sendError } from './send-error.ts';
 import { asksForWebSocket } from './web-socket.ts';
 
 export interface PipelineParts extends ForwardParts, OwnAnswersParts {
+  readonly routes: readonly GatewayRoute[];
   readonly recent: RecentDecisions;
   readonly logger: Logger;
   readonly traffic: Traffic;
@@ -35,7 +37,7 @@ export function createPipeline(parts: PipelineParts): Pipeline {
   const router = createRouter(parts.routes);
   const shedder = new LoadShedder(() => parts.forwarder.limit);
   const authorizer = new Authorizer(parts.limiter, (address) => allowance.consume(address));
-  const ownAnswers = new OwnAnswers(parts);
+  const ownAnswers = new OwnAnswers(parts, router.allowed);
   const pacing = new RefusalPacing();
 
   /**
@@ -64,7 +66,7 @@ export function createPipeline(parts: PipelineParts): Pipeline {
     exchange.verdict = decided.verdict;
     exchange.addressStatus = decided.addressStatus;
     if (decided.verdict === undefined) return decided.refusal;
-    if (wasDecided(exchange)) exchange.decidedAt = performance.now();
+    if (credential !== undefined && decided.verdict.outcome !== 'undecided') exchange.decidedAt = performance.now();
     parts.recent.note(exchange.id, exchange.keyId, decided.verdict);
 
     // 5. Refuse, or admit.
@@ -129,12 +131,6 @@ export function createPipeline(parts: PipelineParts): Pipeline {
       take: (request, response, socket, head) => take(request, response, tunnelTo(parts, { request, socket, head })),
     },
   };
-}
-
-/** Whether the limiter was asked, and had an answer. */
-function wasDecided({ verdict }: Exchange): boolean {
-  if (verdict === undefined || verdict.outcome === 'undecided') return false;
-  return verdict.outcome !== 'unauthorized' || verdict.reason !== 'malformed';
 }
 
 /** Who a refusal goes to: a good key, or an address. */

@@ -48,14 +48,17 @@ export async function startLoad(stage: Stage, record: SoakRecord): Promise<Load>
   const acknowledged = new Set<string>();
   const kinds = await kindsOf(stage, record, acknowledged);
   const leaversKey = await stage.issueKey(BOUNDLESS);
-  let agents: http.Agent[] = [];
+  let agents = new Map<string, http.Agent>();
   const renewAgents = () => {
     const old = agents;
-    agents = [...stage.urls, ...stage.coreUrls].map(
-      () => new http.Agent({ keepAlive: true, maxSockets: 128, timeout: IDLE_MS }),
+    agents = new Map(
+      [...stage.urls, ...stage.coreUrls].map((url) => [
+        url,
+        new http.Agent({ keepAlive: true, maxSockets: 128, timeout: IDLE_MS }),
+      ]),
     );
     cuts += 1;
-    for (const agent of old) agent.destroy();
+    for (const agent of old.values()) agent.destroy();
   };
   let cuts = 0;
   let number = 0;
@@ -66,7 +69,7 @@ export async function startLoad(stage: Stage, record: SoakRecord): Promise<Load>
     for (let turn = at; running; turn++) {
       const reached = kind.isInternal ? stage.coreUrls : stage.urls;
       const url = reached[turn % reached.length] as string;
-      const agent = agents[[...stage.urls, ...stage.coreUrls].indexOf(url)] as http.Agent;
+      const agent = agents.get(url) as http.Agent;
       const cutsBefore = cuts;
       const outcome = await observe(kind, url, agent, `soak-${++number}`);
       if (outcome.answer !== undefined || cuts === cutsBefore) check(record, kind, outcome);
@@ -88,7 +91,7 @@ export async function startLoad(stage: Stage, record: SoakRecord): Promise<Load>
     async stop() {
       running = false;
       await Promise.all(clients);
-      for (const agent of agents) agent.destroy();
+      for (const agent of agents.values()) agent.destroy();
     },
   };
 }

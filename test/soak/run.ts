@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { miscounted } from '../support/counted-decisions.ts';
+import { miscounted, serverErrors } from '../support/counted-decisions.ts';
 import { send } from '../support/http.ts';
 import { Scrape } from '../support/scrape.ts';
 import { FAULTS } from './faults.ts';
@@ -101,10 +101,13 @@ await stage.stop();
 process.exit(record.brokenCount > 0 ? 1 : 0);
 
 /** Every failure that clients saw of a service moved its counter, since it was last started. */
-async function checkFailures(url: string, metricsUrl: string, service: string, since: number): Promise<void> {
-  const answers = new Scrape((await send(`${metricsUrl}/metrics`)).text).series(`${service}_requests_total`);
-  const failed = answers.filter(({ labels }) => labels.status?.startsWith('5'));
-  const counted = failed.reduce((sum, { value }) => sum + value, 0);
+async function checkFailures(
+  url: string,
+  metricsUrl: string,
+  service: 'gateway' | 'core',
+  since: number,
+): Promise<void> {
+  const counted = serverErrors(new Scrape((await send(`${metricsUrl}/metrics`)).text), service);
   const seen = record.failuresOf(url, since);
   if (seen > counted) record.broke(`${url}: ${seen} failures were seen, and ${counted} counted`);
 }

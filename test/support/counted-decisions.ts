@@ -1,5 +1,11 @@
 import type { Scrape } from './scrape.ts';
 
+/** Answers of status 5xx that a service has counted. */
+export function serverErrors(metrics: Scrape, service: 'gateway' | 'gateway_admin' | 'core'): number {
+  const failed = metrics.series(`${service}_requests_total`).filter(({ labels }) => labels.status?.startsWith('5'));
+  return failed.reduce((sum, { value }) => sum + value, 0);
+}
+
 /**
  * What is untrue of a gateway's count of decisions: every request is counted once, as a decision or as none, and Redis has
  * taken each that is counted as its own, but for bans that it told of already.

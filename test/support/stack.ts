@@ -9,7 +9,7 @@ import type { GatewayRoute } from '../../gateway/routes.ts';
 import { startGateway } from '../../gateway/start.ts';
 import type { ServerLimits } from '../../shared/server-limits.ts';
 import { cleanUp } from './clean-up.ts';
-import { miscounted } from './counted-decisions.ts';
+import { miscounted, serverErrors } from './counted-decisions.ts';
 import { forget, knowCore, knowGateway } from './described-answers.ts';
 import { watchFailures } from './failures.ts';
 import { type Answer, post, send } from './http.ts';
@@ -80,11 +80,11 @@ export async function startStack(
   const checks = [
     watchFailures([url, adminUrl], {
       lines: () => lines,
-      counted: (listener) => serverErrors(adminUrl, listener === url ? 'gateway' : 'gateway_admin'),
+      counted: async (listener) => serverErrors(await scrape(adminUrl), listener === url ? 'gateway' : 'gateway_admin'),
     }),
     watchFailures([core.addresses.core ?? ''], {
       lines: () => coreLog.lines,
-      counted: (listener) => serverErrors(listener, 'core'),
+      counted: async (listener) => serverErrors(await scrape(listener), 'core'),
     }),
   ];
   async function checkAll(): Promise<void> {
@@ -115,11 +115,4 @@ export async function startStack(
     },
     stop,
   };
-}
-
-/** Answers of status 5xx that a service has counted. */
-async function serverErrors(metricsUrl: string, service: 'gateway' | 'gateway_admin' | 'core'): Promise<number> {
-  const all = (await scrape(metricsUrl)).series(`${service}_requests_total`);
-  const failed = all.filter(({ labels }) => labels.status?.startsWith('5'));
-  return failed.reduce((sum, { value }) => sum + value, 0);
 }
