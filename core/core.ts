@@ -1,12 +1,15 @@
-import { HttpError } from '../shared/errors.ts';
-import { droppedLines, type Logger } from '../shared/logger.ts';
-import { createMetrics, type Metrics } from '../shared/metrics.ts';
-import type { Running } from '../shared/run.ts';
-import { startServer } from '../shared/server.ts';
-import { createService } from '../shared/service.ts';
-import type { CoreSettings } from './config.ts';
+import { bearerTokens } from '../shared/http/access.ts';
+import { HttpError } from '../shared/http/errors.ts';
+import { startServer } from '../shared/http/server.ts';
+import { createService } from '../shared/http/service.ts';
+import { droppedLines, type Logger } from '../shared/process/logger.ts';
+import { createMetrics, type Metrics } from '../shared/process/metrics.ts';
+import type { Running } from '../shared/process/run.ts';
+import { currentSecret } from '../shared/process/secret.ts';
+import { CoreSettings } from './config.ts';
 import { ROUTES } from './routes.ts';
 import { countFaults, STORE_FAULTS } from './store/count-faults.ts';
+import { DatabaseUrl } from './store/database-url.ts';
 import { forgetAnswers } from './store/idempotency.ts';
 import { PostgresStore } from './store/postgres.ts';
 import { SqliteStore } from './store/sqlite.ts';
@@ -14,21 +17,24 @@ import { explainStart } from './store/start-fault.ts';
 import type { Store } from './store/store.ts';
 
 const FORGET_EVERY_MS = 3_600_000;
-/** Twice the gateway's, which adds headers of its own to what it has taken. */
+/** Twice the gateway's limit, because the gateway adds headers. */
 const MAX_HEADER_BYTES = 32_768;
+/** How long tokens that were read from a file are used before the file is read again. */
+const TOKEN_AGE_MS = 1_000;
 
-/** Wires the core: store, then operations, then server; stops in reverse. */
+/** Wires the core: store, operations, server; stops in reverse order. */
 export async function startCore(settings: CoreSettings, logger: Logger): Promise<Running> {
   const metrics = createMetrics('core');
   metrics.counts(() => [droppedLines('core')]);
-  const store = await openStore(settings.DATABASE_URL, metrics);
+  const url = currentSecret(CoreSettings, settings, 'DATABASE_URL', { logger, maxAgeMs: 0 });
+  const store = await openStore(url, metrics);
   const stopForgetting = forgetRegularly(store, logger);
   const onRequest = createService({
     routes: ROUTES,
-    parts: { store, bodyLimitBytes: settings.BODY_LIMIT_BYTES },
+    deps: { store, bodyLimitBytes: settings.BODY_LIMIT_BYTES },
     logger,
     metrics,
-    token: settings.CORE_TOKEN,
+    access: bearerTokens(currentSecret(CoreSettings, settings, 'CORE_TOKEN', { logger, maxAgeMs: TOKEN_AGE_MS })),
     async check() {
       if (server.stopping) throw new HttpError('unavailable', 'The service is stopping.');
       await store.check();
@@ -40,17 +46,22 @@ export async function startCore(settings: CoreSettings, logger: Logger): Promise
     onRequest,
     maxHeaderBytes: MAX_HEADER_BYTES,
   });
+  let stopped: Promise<void> | undefined;
+  async function stop(lameDuckMs: number | undefined): Promise<void> {
+    await server.stop({ lameDuckMs });
+    stopForgetting();
+    await store.close();
+  }
   return {
     addresses: { core: server.url },
-    async stop(lameDuckMs) {
-      await server.stop({ lameDuckMs });
-      stopForgetting();
-      await store.close();
+    stop(lameDuckMs) {
+      stopped ??= stop(lameDuckMs);
+      return stopped;
     },
   };
 }
 
-async function openStore(url: string, metrics: Metrics): Promise<Store> {
+async function openStore(url: () => string, metrics: Metrics): Promise<Store> {
   const count = metrics.counter(
     'core_store_errors_total',
     'Transactions and checks that the store failed, by kind.',
@@ -58,13 +69,14 @@ async function openStore(url: string, metrics: Metrics): Promise<Store> {
     STORE_FAULTS,
   );
   const store = await openDatabase(url, metrics).catch((fault: unknown) => {
-    throw new Error(explainStart(url, fault), { cause: fault });
+    throw new Error(explainStart(url(), fault), { cause: fault });
   });
   return countFaults(store, count);
 }
 
-async function openDatabase(url: string, metrics: Metrics): Promise<Store> {
-  if (!url.startsWith('sqlite:')) return await PostgresStore.open(url);
+async function openDatabase(current: () => string, metrics: Metrics): Promise<Store> {
+  const url = current();
+  if (!url.startsWith('sqlite:')) return await PostgresStore.open(new DatabaseUrl(current));
   const observeWrites = metrics.histogram('commit_writes', 'Writes in one commit.', [1, 2, 4, 8, 16, 32, 64, 128, 256]);
   const observeSeconds = metrics.histogram(
     'commit_seconds',
@@ -78,7 +90,7 @@ async function openDatabase(url: string, metrics: Metrics): Promise<Store> {
   return new SqliteStore(url.slice('sqlite:'.length), { onCommit });
 }
 
-/** Idempotent answers that are past their day, now and every hour. */
+/** Deletes expired idempotent answers, now and every hour. */
 function forgetRegularly(store: Store, logger: Logger): () => void {
   const forget = () =>
     store

@@ -1,19 +1,19 @@
 import { hash } from 'node:crypto';
-import { errorBody, HttpError, toHttpError } from '../shared/errors.ts';
-import { CALLER_ID, IDEMPOTENCY_KEY, MAX_IDEMPOTENCY_KEY_LENGTH } from '../shared/headers.ts';
-import { toJson } from '../shared/json.ts';
-import type { Answer } from '../shared/service.ts';
+import { errorBody, HttpError, toHttpError } from '../shared/http/errors.ts';
+import { CALLER_ID, IDEMPOTENCY_KEY, MAX_IDEMPOTENCY_KEY_LENGTH } from '../shared/http/headers.ts';
+import type { Answer } from '../shared/http/service.ts';
+import { toJson } from '../shared/schemas/json.ts';
 import type { CoreCall } from './operation.ts';
 import { type Answers, once } from './store/idempotency.ts';
 import type { Transaction } from './store/transaction.ts';
 
 /**
- * Runs the transaction of a POST, and answers 201 with what it made. With an Idempotency-Key, the same key and the same
+ * Runs the transaction of a POST and answers 201 with its result. With an Idempotency-Key, the same key and the same
  * `body` get the first answer again, for a day.
- * @throws {HttpError} 400 for a key that is none, 409 for one that was used for another request
+ * @throws {HttpError} 400 for an invalid key, 409 for a key that was used for another request
  */
 export async function createOnce<T>(call: CoreCall, body: unknown, transaction: () => Transaction<T>): Promise<Answer> {
-  const { store } = call.parts;
+  const { store } = call.deps;
   const key = idempotencyKey(call);
   if (key === undefined) return { status: 201, body: await store.write(transaction) };
   const fingerprint = hash('sha256', `${call.path}\n${toJson(body)}`);
@@ -28,7 +28,7 @@ const ANSWERS: Answers = {
   },
 };
 
-/** The key with its caller in front. A structured-field string is what the draft asks for; a bare word means the same. */
+/** The key, prefixed with its caller. The draft requires a structured-field string; a bare word means the same. */
 function idempotencyKey({ request: { headersDistinct } }: CoreCall): string | undefined {
   const given = headersDistinct[IDEMPOTENCY_KEY];
   if (given === undefined) return undefined;

@@ -1,17 +1,17 @@
-import { HttpError } from '../shared/errors.ts';
-import type { Answer, Call, Operation } from '../shared/service.ts';
+import { HttpError } from '../shared/http/errors.ts';
+import type { Answer, Call, Operation } from '../shared/http/service.ts';
 import type { Store } from './store/store.ts';
 
-/** What the core's operations work with. */
-export interface CoreParts {
+/** The dependencies of the core's operations. */
+export interface CoreDependencies {
   readonly store: Store;
   readonly bodyLimitBytes: number;
 }
 
-export type CoreCall = Call<CoreParts>;
-export type CoreOperation = Operation<CoreParts>;
+export type CoreCall = Call<CoreDependencies>;
+export type CoreOperation = Operation<CoreDependencies>;
 
-/** What was found, or 404. */
+/** Answers with the value, or 404 if it is undefined. */
 export function found(what: string, id: bigint, value: unknown): Answer {
   if (value === undefined) throw notFound(what, id);
   return { status: 200, body: value };
@@ -20,8 +20,8 @@ export function found(what: string, id: bigint, value: unknown): Answer {
 export const notFound = (what: string, id: bigint) => new HttpError('not_found', `There is no ${what} ${id}.`);
 
 /**
- * A page of a list as an answer. One entry more than the page was asked of the store: where it came, there is a next page,
- * and the Link header says where (RFC 8288).
+ * Answers with a page of a list. The store was asked for one entry more than the page. If it came, there is a next
+ * page, and the Link header names it (RFC 8288).
  */
 export function pageAnswer({ request, path }: CoreCall, limit: number, entries: readonly { id: bigint }[]): Answer {
   if (entries.length <= limit) return { status: 200, body: entries };
@@ -30,10 +30,13 @@ export function pageAnswer({ request, path }: CoreCall, limit: number, entries: 
   return { status: 200, body, headers: ['Link', `<${path}?${next}>; rel="next"`] };
 }
 
-/** However it is written. */
+/** In any spelling. */
 const AFTER = /^(?:a|%61)(?:f|%66)(?:t|%74)(?:e|%65)(?:r|%72)(?:=|$)/;
 
-/** The caller's parameters as they came, also those that are not known; written anew they could be three times as long. */
+/**
+ * Keeps the caller's parameters as they came, unknown ones too. Encoding them again could make them three times as
+ * long.
+ */
 function nextQuery(target: string, after: bigint | undefined): string {
   const [, query = ''] = target.replaceAll('>', '%3E').split(/\?(.*)/s);
   const kept = query.split('&').filter((parameter) => parameter !== '' && !AFTER.test(parameter));

@@ -1,5 +1,5 @@
-import { createLogger } from '../shared/logger.ts';
-import { run } from '../shared/run.ts';
+import { createLogger } from '../shared/process/logger.ts';
+import { run } from '../shared/process/run.ts';
 import { readCoreSettings } from './config.ts';
 import { startCore } from './core.ts';
 

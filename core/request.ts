@@ -1,19 +1,19 @@
 import type { z } from 'zod';
-import { HttpError } from '../shared/errors.ts';
-import { parseInt64 } from '../shared/int64.ts';
-import { DEFAULT_LIMIT, MAX_LIMIT } from '../shared/page.ts';
+import { HttpError } from '../shared/http/errors.ts';
+import { parseInt64 } from '../shared/schemas/int64.ts';
+import { DEFAULT_LIMIT, MAX_LIMIT } from '../shared/schemas/page.ts';
 import type { Page } from './store/store.ts';
 
-/** Reads the parameters of a request, typed, or refuses it with a message that names the fault. */
+/** Reads and checks the parameters of a request. Faults are refused with a message. */
 
-/** The id that stands in the path. */
+/** The id in the path. */
 export function pathId(text: string | undefined, name: string): bigint {
   const id = parseInt64(text ?? '');
   if (id === undefined) throw invalidParameter(name, 'must be an integer from -2^63 to 2^63-1');
   return id;
 }
 
-/** The page that `limit`, `after` and `status` ask for. Parameters that are not known are ignored. */
+/** The page selected by `limit`, `after` and `status`. Unknown parameters are ignored. */
 export function pageOf<S extends z.ZodEnum>(query: URLSearchParams, statuses: S): Page<z.infer<S>> {
   return { limit: limitOf(query), after: afterOf(query), status: statusOf(query, statuses) };
 }

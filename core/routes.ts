@@ -1,9 +1,9 @@
-import type { ServiceRoute } from '../shared/service.ts';
-import type { CoreParts } from './operation.ts';
+import type { ServiceRoute } from '../shared/http/service.ts';
+import type { CoreDependencies } from './operation.ts';
 import { changeOrder, createOrder, getOrder, listOrders } from './orders.ts';
 import { changePet, createPet, getPet, listPets, removePet } from './pets.ts';
 
-export const ROUTES: readonly ServiceRoute<CoreParts>[] = [
+export const ROUTES: readonly ServiceRoute<CoreDependencies>[] = [
   { name: 'listPets', method: 'GET', path: '/v1/pets', operation: listPets },
   { name: 'createPet', method: 'POST', path: '/v1/pets', operation: createPet },
   { name: 'getPet', method: 'GET', path: '/v1/pets/{petId}', operation: getPet },

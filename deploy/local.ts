@@ -1,29 +1,29 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { type AdminAddress, callAdmin, findAdmin } from '../gateway/admin/client.ts';
-import { tokenFile } from '../gateway/admin/token.ts';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+import { tokenFile } from '../gateway/operators/admin-token.ts';
+import { type AdminAddress, AdminError, findAdmin } from '../gateway/operators/cli/admin-client.ts';
+import { listed } from '../shared/lists.ts';
+import { SettingsError } from '../shared/process/env.ts';
+import { demoKeys } from './demo-keys.ts';
+import { TerminalLog } from './log-terminal.ts';
 
 /**
- * `npm start`: core and gateway as two processes with their embedded defaults, a demo key per plan, and a curl line to
- * paste. Ends them both when it ends, however it ends: they watch the message channel to this process.
+ * `npm start`: core and gateway as two processes with embedded storage, a demo key per plan, and a curl line to paste.
+ * On a terminal their logs are short lines for a person; anywhere else they are JSON.
+ * When this process ends, for any reason, both end too: they watch the message channel to it.
  */
 
 const ROOT = dirname(import.meta.dirname);
 const DATA_DIR = resolve(process.env.DATA_DIR ?? '.data');
 const DEMO_KEYS_FILE = join(DATA_DIR, 'demo-keys.json');
 
-const DEMO_KEYS = [
-  { name: 'demo free', plan: 'free' },
-  { name: 'demo pro', plan: 'pro' },
-  { name: 'demo business', plan: 'business' },
-  { name: 'demo enterprise', plan: 'enterprise', minute: 5_000, day: 500_000 },
-];
-
 /**
- * Each service reads its own PORT; here they share one environment, so the core's goes by another name. `node --watch` has
- * processes report their imports on the message channel, where services report their addresses; theirs stay silent.
+ * Each service reads PORT. Here they share one environment, so the core's has another name. `node --watch` makes
+ * processes report their imports on the message channel, where services report their addresses; this is switched off
+ * for services.
  */
 const {
   HOST,
@@ -35,36 +35,75 @@ const {
 } = process.env;
 const shared = { DATABASE_URL: `sqlite:${join(DATA_DIR, 'store.db')}`, ...given, DATA_DIR };
 
-/** The services that run, the one that was started last in front. */
+/** The running services, the last started first. */
 const children: ChildProcess[] = [];
 let stopping = false;
 const forever = new Promise<never>(() => {});
+const terminal = process.stdout.isTTY ? new TerminalLog() : undefined;
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, stop);
 stopWithParent();
 
 const core = await launch('core', { HOST: CORE_HOST, PORT: CORE_PORT });
 const gateway = await launch('gateway', { ...(HOST && { HOST }), ...(PORT && { PORT }), CORE_URL: core.core });
-const admin: AdminAddress = { ...(await findAdmin({ ...process.env, DATA_DIR })), url: gateway.admin ?? '' };
-printWelcome(await demoKeys(admin));
+const keys = await openForDemo().catch(giveUp);
+if (keys !== undefined) printWelcome(keys);
+terminal?.showRequests();
+
+async function openForDemo(): Promise<Record<string, string>> {
+  const admin: AdminAddress = { ...(await findAdmin({ ...process.env, DATA_DIR })), url: gateway.admin ?? '' };
+  terminal?.nameKeysBy(admin);
+  return await demoKeys(DEMO_KEYS_FILE, { admin, gateway: gateway.gateway ?? '' });
+}
+
+/** Says what keeps the store from opening, and stops. @throws any fault that nobody can act on */
+function giveUp(fault: unknown): void {
+  if (!(fault instanceof AdminError || fault instanceof SettingsError)) throw fault;
+  const isRedisAway = fault instanceof AdminError && fault.status === 503 && redisHosts() !== undefined;
+  process.stderr.write(`${isRedisAway ? redisAway() : fault.message}\n`);
+  process.exitCode = 1;
+  stop();
+}
+
+function redisAway(): string {
+  return `No Redis answers at ${redisHosts()}, as REDIS_URL says. Start one there, or unset REDIS_URL: then limits are kept in this process.`;
+}
+
+/** Without users and passwords; undefined if no Redis is set. */
+function redisHosts(): string | undefined {
+  const { REDIS_URL, REDIS_URL_FILE } = process.env;
+  if (REDIS_URL) {
+    const hosts = listed(REDIS_URL).map((url) => new URL(url).host);
+    return hosts.join(', ');
+  }
+  return REDIS_URL_FILE ? `the address in ${REDIS_URL_FILE}` : undefined;
+}
 
 /**
- * Starts a service and waits until it tells where it listens. In a process group of its own: Ctrl-C reaches this process
- * alone, which then stops the gateway before the core that it still needs.
+ * Starts a service and waits for its addresses. It runs in its own process group: Ctrl-C reaches only this process,
+ * which stops the gateway before the core that it needs.
  */
 async function launch(name: 'core' | 'gateway', own: NodeJS.ProcessEnv): Promise<Record<string, string>> {
   const child = spawn(process.execPath, [`${name}/main.ts`], {
     cwd: ROOT,
     env: { ...shared, ...own },
-    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    stdio: ['ignore', terminal ? 'pipe' : 'inherit', name === 'core' ? 'pipe' : 'inherit', 'ipc'],
     detached: true,
   });
+  if (child.stdout !== null) terminal?.show(child.stdout);
+  if (child.stderr !== null) passOn(child.stderr);
   children.unshift(child);
-  const ended = once(child, 'exit').then(([code]) => hasEnded(name, child, code));
+  const ended = once(child, 'close').then(([code]) => hasEnded(name, child, code));
   const [addresses] = (await Promise.race([once(child, 'message'), ended.then(() => forever)])) as [
     Record<string, string>,
   ];
   return addresses;
+}
+
+/** Passes on the faults of the core, whose HOST and PORT have other names here. */
+function passOn(faults: Readable): void {
+  const lines = createInterface({ input: faults });
+  lines.on('line', (line) => process.stderr.write(`${line.replaceAll(/\b(HOST|PORT)\b/g, 'CORE_$1')}\n`));
 }
 
 function hasEnded(name: string, child: ChildProcess, code: number | null): void {
@@ -78,13 +117,13 @@ function hasEnded(name: string, child: ChildProcess, code: number | null): void 
   if (children.length === 0) process.exit();
 }
 
-/** Ends the services one after the other, the one that was started last first; the second time, at once. */
+/** Stops the services one after the other, the last started first; a second call kills them. */
 function stop(): void {
   for (const child of stopping ? children : children.slice(0, 1)) child.kill(stopping ? 'SIGKILL' : 'SIGINT');
   stopping = true;
 }
 
-/** npm does not always pass a signal on. Whoever started this is gone when its process id changes. */
+/** npm does not always pass a signal on. When the parent is gone, the parent process id changes. */
 function stopWithParent(): void {
   const parent = process.ppid;
   const watch = setInterval(() => {
@@ -92,27 +131,6 @@ function stopWithParent(): void {
     clearInterval(watch);
     stop();
   }, 500).unref();
-}
-
-/** One key per plan, made at the first start and kept, for the owner's eyes only, so that they stay the same. */
-async function demoKeys(to: AdminAddress): Promise<Record<string, string>> {
-  const kept = await readKept();
-  for (const demo of DEMO_KEYS) {
-    const id = kept[demo.plan]?.slice(3, 15) ?? '';
-    const isThere = id !== '' && (await callAdmin(to, 'GET', `/keys/${id}`).then(Boolean, () => false));
-    if (!isThere) kept[demo.plan] = ((await callAdmin(to, 'POST', '/keys', demo)) as { key: string }).key;
-  }
-  await mkdir(DATA_DIR, { recursive: true });
-  await writeFile(DEMO_KEYS_FILE, `${JSON.stringify(kept, undefined, 2)}\n`, { mode: 0o600 });
-  return kept;
-}
-
-async function readKept(): Promise<Record<string, string>> {
-  try {
-    return JSON.parse(await readFile(DEMO_KEYS_FILE, 'utf8')) as Record<string, string>;
-  } catch {
-    return {};
-  }
 }
 
 function printWelcome(keys: Record<string, string>): void {

@@ -9,6 +9,8 @@
  *
  *     OTEL_SERVICE_NAME=gateway OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 \
  *       node --import ./deploy/opentelemetry.mjs gateway/main.ts
+ *
+ * opentelemetry.Dockerfile makes images of it.
  */
 import { IncomingMessage } from 'node:http';
 import { context, propagation, trace } from '@opentelemetry/api';

@@ -1,16 +1,16 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
-import type { Logger } from '../shared/logger.ts';
-import type { Certificate } from '../shared/server.ts';
+import type { Certificate } from '../shared/http/server.ts';
+import type { Logger } from '../shared/process/logger.ts';
 
-/** The certificate that clients see, in two files, and what takes their place while it runs. */
+/** The files of the server certificate, which may be replaced while the gateway runs. */
 export interface CertificateFiles {
   readonly certFile: string;
   readonly keyFile: string;
 }
 
-/** Which of the two files is at fault. */
+/** A fault of one of the two files. */
 export class CertificateFault extends Error {
   readonly file: keyof CertificateFiles;
 
@@ -20,7 +20,7 @@ export class CertificateFault extends Error {
   }
 }
 
-/** All that is wrong with the two files; where both can be used alone, whether they can together. */
+/** All faults of the two files. If each is usable alone, also whether they match. */
 export function certificateFaults(files: CertificateFiles): CertificateFault[] {
   const ofEach = [() => readLeaf(files), () => readKey(files)].flatMap(faultOf);
   return ofEach.length > 0 ? ofEach : faultOf(() => readCertificate(files));
@@ -36,7 +36,7 @@ function faultOf(make: () => unknown): CertificateFault[] {
   }
 }
 
-/** @throws {CertificateFault} when a file cannot be read or used, or the two do not belong together */
+/** @throws {CertificateFault} when a file cannot be read or used, or the two do not match */
 export function readCertificate(files: CertificateFiles): Certificate {
   const [cert, leaf] = readLeaf(files);
   const [key, privateKey] = readKey(files);
@@ -70,23 +70,34 @@ function usable<T>(file: keyof CertificateFiles, message: string, make: () => T)
 const secret = (key: string): KeyObject => createPrivateKey({ key, format: 'pem' });
 
 const LOOK_EVERY_MS = 1_000;
+/** Looks in a row that must find the same fault. */
+const TOLD_AFTER = 2;
 
 export interface CertificateWatch {
   readonly files: CertificateFiles;
-  /** What is in use already. */
+  /** The certificate in use. */
   readonly first: Certificate;
   readonly onRenewed: (certificate: Certificate) => void;
   readonly logger: Logger;
 }
 
+/** The state of the watched files. */
+export interface WatchedCertificate {
+  /** When the certificate in use ends, in Unix seconds. */
+  expiresAt(): number;
+  /** Whether the files are bad, so that the last good ones are in use. */
+  isRejected(): boolean;
+  stop(): void;
+}
+
 /**
- * Looks at the files once a second, and hands over what is new in them. By their content: Kubernetes renews mounted files by
- * turning a symbolic link, which neither fs.watch nor the time of a file's change tells of reliably. Files that are no good
- * are told in the log, once, and only when they are found so twice: of two files that are being written, one comes first.
- * @returns what ends the watch
+ * Checks the files once a second and reports new content. It compares content because Kubernetes renews mounted files
+ * by changing a symbolic link, which fs.watch and modification times do not report reliably. Bad files are logged once,
+ * and only if found twice in a row: while two files are being written, one comes first.
  */
-export function watchCertificate({ files, first, onRenewed, logger }: CertificateWatch): () => void {
+export function watchCertificate({ files, first, onRenewed, logger }: CertificateWatch): WatchedCertificate {
   let inUse = first;
+  let expiresAt = endOf(first);
   let fault: string | undefined;
   let timesSeen = 0;
 
@@ -94,8 +105,10 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
     try {
       const found = readCertificate(files);
       fault = undefined;
+      timesSeen = 0;
       if (found.cert === inUse.cert && found.key === inUse.key) return;
       inUse = found;
+      expiresAt = endOf(found);
       onRenewed(found);
       logger.info({ validTo: new X509Certificate(found.cert).validTo }, 'the certificate was renewed');
     } catch (thrown) {
@@ -106,10 +119,17 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
   function tell({ message }: Error): void {
     timesSeen = message === fault ? timesSeen + 1 : 1;
     fault = message;
-    if (timesSeen === 2)
+    if (timesSeen === TOLD_AFTER)
       logger.error({ reason: message }, 'the certificate files are no good; the last good ones stay');
   }
 
   const looking = setInterval(look, LOOK_EVERY_MS).unref();
-  return () => clearInterval(looking);
+  return {
+    expiresAt: () => expiresAt,
+    isRejected: () => timesSeen >= TOLD_AFTER,
+    stop: () => clearInterval(looking),
+  };
 }
+
+/** When the first certificate of the chain ends, in Unix seconds. */
+const endOf = ({ cert }: Certificate): number => new X509Certificate(cert).validToDate.getTime() / 1_000;

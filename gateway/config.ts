@@ -1,23 +1,43 @@
 import { z } from 'zod';
+import { listed } from '../shared/lists.ts';
 import {
   addressBlock,
   host,
-  httpUrl,
   integer,
   isLoopback,
   logLevel,
   port,
   readSettings,
+  type Settings,
   token,
-} from '../shared/env.ts';
-import { listed } from '../shared/lists.ts';
+  tokens,
+} from '../shared/process/env.ts';
 import { certificateFaults } from './certificate.ts';
 import { caFile, masterName, redisFaults, redisMode, redisUrls } from './redis-settings.ts';
+import { ACTIVITY_LENGTH } from './stores/activity-entry.ts';
+import { coreUrlFault } from './upstream/core-url.ts';
+import { webhookSecret, webhookUrl } from './webhooks/settings.ts';
 
 const coreUrls = z
   .string()
   .transform(listed)
-  .pipe(z.array(httpUrl.refine(isOrigin, 'must be origins like http://127.0.0.1:7001, without a path')).min(1));
+  .pipe(
+    z.array(
+      z.string().superRefine((text, context) => {
+        const message = coreUrlFault(text);
+        if (message !== undefined) context.addIssue({ code: 'custom', message });
+      }),
+    ),
+  );
+
+/** Headers that hold secrets must not get into the activity. */
+const actorHeader = z
+  .string()
+  .regex(/^[\w-]{1,64}$/, 'must be the name of a header')
+  .transform((name) => name.toLowerCase())
+  .refine((name) => !['authorization', 'proxy-authorization', 'cookie'].includes(name), {
+    error: 'must not be a header that holds a secret',
+  });
 
 const addressBlocks = z.string().transform(listed).pipe(z.array(addressBlock));
 
@@ -34,7 +54,7 @@ const corsOrigins = z
 
 const FILE_SETTINGS = { certFile: 'TLS_CERT_FILE', keyFile: 'TLS_KEY_FILE' } as const;
 
-/** What is wrong with the two settings of TLS: which of them, and in which words. */
+/** The faults of the two TLS settings: the setting and the message. */
 function tlsFaults(certFile?: string, keyFile?: string): [setting: string, error: string][] {
   if (certFile === undefined && keyFile === undefined) return [];
   if (certFile === undefined) return [['TLS_CERT_FILE', 'is required with TLS_KEY_FILE']];
@@ -42,24 +62,25 @@ function tlsFaults(certFile?: string, keyFile?: string): [setting: string, error
   return certificateFaults({ certFile, keyFile }).map(({ file, message }) => [FILE_SETTINGS[file], message]);
 }
 
-function isOrigin(url: string): boolean {
-  return URL.canParse(url) && new URL(url).href === `${new URL(url).origin}/`;
-}
-
-/** Letter for letter as a browser sends it in Origin. */
+/** Exactly as a browser sends it in Origin. */
 const isBrowserOrigin = (text: string): boolean =>
   /^https?:/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 
-/** The gateway's settings: name, check, default and, for the README's table, what it is; a line each. */
+/** The gateway's settings, one line each: name, check, default and the description for the README's table. */
 export const GatewaySettings = z
   .object({
     HOST: host.default('127.0.0.1').describe('address where clients reach it'),
     PORT: port().default(8080).describe('their port; 0 takes a free one'),
     CORE_URL: coreUrls
       .default(['http://127.0.0.1:7001'])
-      .describe('where the core answers; several with commas between'),
-    CORE_TOKEN: token.optional().describe('bearer token that the core asks for; none when unset'),
+      .describe(
+        'where the core answers; several with commas between. A name is resolved every 2 s, and each of its addresses is a core. `http+srv://_core._tcp.example.com` asks for SRV records, `https+srv://` likewise; `unix:/run/core.sock` is a socket',
+      ),
+    CORE_TOKEN: tokens
+      .optional()
+      .describe('bearer token that the core asks for; of several with commas between, the first. None when unset'),
     REDIS_URL: redisUrls
+      .meta({ secret: true })
       .optional()
       .describe(
         'where limits are shared; embedded in the process when unset. `rediss://` for TLS, user and password in it, special characters percent-encoded; for a cluster its nodes, for sentinels all of them, with commas between',
@@ -70,10 +91,16 @@ export const GatewaySettings = z
       .string()
       .optional()
       .describe('user at the sentinels; the one in `REDIS_URL` is for the Redis behind them'),
-    REDIS_SENTINEL_PASSWORD: z.string().optional().describe('password at the sentinels; none when unset'),
+    REDIS_SENTINEL_PASSWORD: z
+      .string()
+      .meta({ secret: true })
+      .optional()
+      .describe('password at the sentinels; none when unset'),
     REDIS_CA_FILE: caFile
       .optional()
-      .describe('CA certificates, in PEM, that `rediss://` is checked with; those of Node when unset'),
+      .describe(
+        'CA certificates, in PEM, that `rediss://` is checked with, read for every new connection; those of Node when unset',
+      ),
     REDIS_TIMEOUT_MS: integer(1, 60_000).default(50).describe('after which a decision is given up'),
     CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('after which an answer of the core is given up'),
     WORKERS: integer(1, 64)
@@ -97,8 +124,16 @@ export const GatewaySettings = z
     ADMIN_TOKEN: token
       .optional()
       .describe(
-        "operators' bearer token; required when `ADMIN_HOST` is not loopback. When unset one is made, and kept in `DATA_DIR/admin-token`",
+        "operators' bearer token, with every right; required when `ADMIN_HOST` is not loopback. When unset one is made, and kept in `DATA_DIR/admin-token`",
       ),
+    ACTOR_HEADER: actorHeader
+      .optional()
+      .describe(
+        'header in which a proxy that signs operators in tells who they are, such as `X-Forwarded-User`; believed from `TRUSTED_PROXIES` only. None when unset',
+      ),
+    ACTIVITY_LENGTH: integer(100, 1_000_000)
+      .default(ACTIVITY_LENGTH)
+      .describe("entries of the operators' activity that are kept, some 220 bytes each"),
     RATELIMIT_FIELDS: z
       .enum(['on', 'off'], { error: 'must be on or off' })
       .default('on')
@@ -108,6 +143,17 @@ export const GatewaySettings = z
       .describe(
         'origins whose pages may call from a browser, with commas between, or `*` for any. A page that calls has its key in the browser, for anyone there to read. None when unset',
       ),
+    WEBHOOK_URL: webhookUrl
+      .optional()
+      .describe(
+        'where a key that has used 80 or 100 % of its day limit, or is banned, is told of by POST; nowhere when unset',
+      ),
+    WEBHOOK_SECRET: webhookSecret
+      .meta({ secret: true })
+      .optional()
+      .describe(
+        'at least 24 bytes that its signature is made with, as base64 behind `whsec_` or as text; required with `WEBHOOK_URL`',
+      ),
     DATA_DIR: z.string().default('.data').describe('where an embedded limiter keeps keys and plans'),
     LOG_LEVEL: logLevel.default('info').describe('fatal, error, warn, info, debug, trace or silent'),
   })
@@ -116,9 +162,19 @@ export const GatewaySettings = z
     error: 'is required when ADMIN_HOST is not a loopback address',
     when: () => true,
   })
+  .refine(({ ACTOR_HEADER, TRUSTED_PROXIES }) => ACTOR_HEADER === undefined || TRUSTED_PROXIES?.length !== 0, {
+    path: ['TRUSTED_PROXIES'],
+    error: 'is required with ACTOR_HEADER: it names the proxies whose header is believed',
+    when: () => true,
+  })
   .refine(({ WORKERS, REDIS_URL }) => !(WORKERS > 1) || REDIS_URL !== undefined, {
     path: ['WORKERS'],
     error: 'must be 1 without REDIS_URL: what is embedded in one process is not shared',
+    when: () => true,
+  })
+  .refine(({ WEBHOOK_URL, WEBHOOK_SECRET }) => WEBHOOK_URL === undefined || WEBHOOK_SECRET !== undefined, {
+    path: ['WEBHOOK_SECRET'],
+    error: 'is required with WEBHOOK_URL',
     when: () => true,
   })
   .superRefine(
@@ -130,7 +186,7 @@ export const GatewaySettings = z
     { when: () => true },
   );
 
-export type GatewaySettings = z.infer<typeof GatewaySettings>;
+export type GatewaySettings = Settings<typeof GatewaySettings>;
 
 /** @throws {SettingsError} naming every fault */
 export const readGatewaySettings = (environment: NodeJS.ProcessEnv): GatewaySettings =>

@@ -1,4 +1,4 @@
-import { keepCompiled } from '../shared/compile-cache.ts';
+import { keepCompiled } from '../shared/process/compile-cache.ts';
 
 keepCompiled();
 await import('./program.ts');

@@ -1,10 +1,10 @@
 import cluster from 'node:cluster';
-import { createLogger } from '../shared/logger.ts';
-import { run } from '../shared/run.ts';
-import { startPrimary } from './cluster/primary.ts';
-import { startWorker, workerNumber } from './cluster/worker.ts';
+import { createLogger } from '../shared/process/logger.ts';
+import { run } from '../shared/process/run.ts';
 import { readGatewaySettings } from './config.ts';
 import { startGateway } from './start.ts';
+import { startPrimary } from './workers/primary.ts';
+import { startWorker, workerNumber } from './workers/worker.ts';
 
 await run(async () => {
   const settings = readGatewaySettings(process.env);

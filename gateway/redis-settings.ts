@@ -3,19 +3,19 @@ import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { listed } from '../shared/lists.ts';
 
-/** What the settings of a Redis must be, each for itself and all of them together. */
+/** Checks of the Redis settings, each alone and all together. */
 
 const redisUrl = z
   .url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' })
   .refine((url) => !URL.canParse(url) || /^\/?\d*$/.test(new URL(url).pathname), {
     error: 'must name a database by its number, as in redis://host:6379/0',
   })
-  // The client library would take its own options from there, those that switch its safety off among them.
+  // The client library would read options from the query, some of which disable its safety.
   .refine((url) => !URL.canParse(url) || new URL(url).search + new URL(url).hash === '', {
     error: 'must have no query and no fragment',
   });
 
-/** One URL or several with commas between; what is wrong with any of them is said of the setting, once. */
+/** One URL, or several separated by commas. Each kind of fault is reported once. */
 export const redisUrls = z.string().transform((text, context) => {
   const urls = listed(text);
   const issues = urls.flatMap((url) => redisUrl.safeParse(url).error?.issues ?? []);
@@ -28,19 +28,24 @@ export const redisMode = z.enum(['single', 'cluster', 'sentinel'], { error: 'mus
 
 export const masterName = z.string().regex(/^[\w.-]+$/, 'must be the name that the sentinels watch a primary by');
 
-/** Certificates in a file, read at the start: the text of it. */
-export const caFile = z.string().transform((path, context) => {
-  try {
-    const text = readFileSync(path, 'utf8');
-    new X509Certificate(text);
-    return text;
-  } catch {
-    context.addIssue({ code: 'custom', message: 'must be a file that holds certificates in PEM', continue: true });
-    return path;
-  }
-});
+/** The path of a file of certificates. */
+export const caFile = z.string().refine(hasCertificates, { error: 'must be a file that holds certificates in PEM' });
 
-/** As read so far: settings with faults of their own may be among them. */
+function hasCertificates(path: string): boolean {
+  try {
+    return certificatesIn(readFileSync(path, 'utf8')) !== '';
+  } catch {
+    return false;
+  }
+}
+
+/** @throws {Error} if the text begins with no certificate in PEM */
+export function certificatesIn(text: string): string {
+  new X509Certificate(text);
+  return text;
+}
+
+/** As read so far; some settings may have faults of their own. */
 interface RedisSettings {
   readonly REDIS_URL?: readonly string[] | undefined;
   readonly REDIS_MODE?: z.infer<typeof redisMode> | undefined;
@@ -52,7 +57,7 @@ interface RedisSettings {
 
 type Fault = readonly [setting: keyof RedisSettings, isFault: boolean, error: string];
 
-/** What is wrong between the settings: which one, and in which words. */
+/** Faults between the settings: the setting and the message. */
 export function redisFaults(settings: RedisSettings): (readonly [setting: keyof RedisSettings, error: string])[] {
   const { REDIS_MODE: mode, REDIS_URL: given } = settings;
   const urls = (given ?? []).filter((url) => URL.canParse(url)).map((url) => new URL(url));

@@ -1,12 +1,15 @@
-import type { Route } from '../shared/routes.ts';
+import type { Route } from '../shared/http/router.ts';
+import type { Scope } from './limiter/secrets.ts';
 
-/** An operation that clients may reach; there are no others. */
+/** An operation that clients may reach. No other can be reached. */
 export interface GatewayRoute extends Route {
-  /** The operation's name in the interface document, for logs. */
+  /** The operation's name in the OpenAPI document, for logs. */
   readonly operation: string;
+  /** What a key's secret must be good for. Undefined where every secret will do. */
+  readonly scope?: Scope;
   /** Whether the operation takes a body. Any other body is refused. */
   readonly takesBody: boolean;
-  /** Whether a client may go on as a WebSocket here, with an upgrade of its GET; anywhere else an upgrade is passed over. */
+  /** Whether a GET may upgrade to WebSocket here. Elsewhere an upgrade is ignored. */
   readonly webSocket?: boolean;
   /** Headers on every answer of a deprecated operation, as a flat list. */
   readonly deprecation?: readonly string[];
@@ -22,7 +25,7 @@ const GET_PET_DEPRECATION = [
   '</v1/pets>; rel="successor-version"',
 ];
 
-/** Where the caller stands. The gateway answers it itself; the core never sees it. */
+/** The caller's limit status. The gateway answers it; the core never sees it. */
 export const LIMITS_ROUTE: GatewayRoute = {
   operation: 'getLimits',
   method: 'GET',
@@ -31,15 +34,16 @@ export const LIMITS_ROUTE: GatewayRoute = {
 };
 
 export const ROUTES: readonly GatewayRoute[] = [
-  { operation: 'listPets', method: 'GET', path: '/v1/pets', takesBody: false },
-  { operation: 'createPet', method: 'POST', path: '/v1/pets', takesBody: true },
+  { operation: 'listPets', scope: 'read', method: 'GET', path: '/v1/pets', takesBody: false },
+  { operation: 'createPet', scope: 'write', method: 'POST', path: '/v1/pets', takesBody: true },
   {
     operation: 'getPet',
+    scope: 'read',
     method: 'GET',
     path: '/v1/pets/{petId}',
     takesBody: false,
     deprecation: GET_PET_DEPRECATION,
   },
-  { operation: 'listOrders', method: 'GET', path: '/v1/store/orders', takesBody: false },
+  { operation: 'listOrders', scope: 'read', method: 'GET', path: '/v1/store/orders', takesBody: false },
   LIMITS_ROUTE,
 ];

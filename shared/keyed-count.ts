@@ -1,8 +1,8 @@
-/** How many are there at a time, by name. A name without any takes no room. */
+/** Current counts by name. A name with a count of zero uses no memory. */
 export class KeyedCount {
   readonly #counts = new Map<string, number>();
 
-  /** Names with at least one. */
+  /** The number of names with a count above zero. */
   get size(): number {
     return this.#counts.size;
   }

@@ -42,25 +42,27 @@ test.for([
   ['shared', /^(gateway|core|deploy|test)\//, 'imports nothing else of ours'],
   ['core', /^(gateway|deploy|test)\//, 'knows no gateway'],
   ['gateway', /^(core|deploy|test)\//, 'knows no core'],
-  ['core/store', /^node:https?$|^shared\/errors/, 'knows no HTTP'],
+  ['core/store', /^node:https?$|^shared\/http/, 'knows no HTTP'],
   [
-    'gateway/access',
-    /^node:https?$|^shared\/errors|^gateway\/(pipeline|telemetry|upstream|reference|admin|start)/,
-    'knows no HTTP',
+    'gateway/limiter',
+    /^node:(?!crypto|zlib)|^shared\/http|^ioredis$|^gateway\/(?!limiter|check-result)/,
+    'is rules: no HTTP, no files, no store',
   ],
+  ['gateway/stores', /^node:https?$|^shared\/http|^gateway\/(?!limiter|stores|check-result)/, 'knows no HTTP'],
   [
     'gateway/upstream',
-    /^ioredis$|^gateway\/(access|pipeline|telemetry|admin|start)/,
+    /^ioredis$|^gateway\/(?!upstream|check-result)/,
     'knows no Redis and no other step of a request',
   ],
+  ['gateway/pipeline', /^ioredis$|^gateway\/(stores\/(redis|memory)|operators|workers|start)/, 'knows no database'],
+  ['gateway/reference', /^gateway\/(pipeline|upstream|stores|operators|start)/, 'knows no step of a request'],
+  ['gateway/telemetry', /^gateway\/(pipeline\/(?!exchange)|operators|start)/, 'knows no step of a request'],
   [
-    'gateway/pipeline',
-    /^ioredis$|^gateway\/(access\/(redis|memory)|admin|cluster|start)/,
-    'knows no store and no operators',
+    'gateway/webhooks',
+    /^ioredis$|^gateway\/(?!webhooks|telemetry\/key-watch|limiter|stores\/stores)/,
+    'knows no step of a request and no database',
   ],
-  ['gateway/reference', /^gateway\/(pipeline|upstream|admin|start)/, 'knows no step of a request'],
-  ['gateway/telemetry', /^gateway\/(pipeline\/(?!exchange)|admin|start)/, 'knows no step of a request'],
-  ['gateway/admin', /^gateway\/(pipeline|upstream|start)/, 'knows no step of a request'],
+  ['gateway/operators', /^gateway\/(pipeline|upstream|start)/, 'knows no step of a request'],
 ] as const)('%s %3$s', ([folder, forbidden]) => {
   expect(importsOf(folder, forbidden)).toEqual([]);
 });
@@ -68,14 +70,18 @@ test.for([
 test.for([
   [
     'ioredis',
-    ['connection', 'cluster', 'sentinel', 'tls', 'script', 'silence'].map((name) => `gateway/access/redis/${name}.ts`),
+    ['connection', 'cluster', 'sentinel', 'tls', 'script', 'silence'].map((name) => `gateway/stores/redis/${name}.ts`),
   ],
   ['http-proxy-3', ['gateway/upstream/tunnel.ts']],
-  ['undici', ['gateway/upstream/', 'gateway/admin/client.ts', 'shared/client-transport.ts']],
-  ['pg', ['core/store/postgres.ts']],
-  ['@prometheus-io/client', ['shared/metrics.ts']],
-  ['pino', ['shared/logger.ts']],
-  ['commander', ['gateway/admin/cli-program.ts', 'gateway/admin/commands/']],
+  ['undici', ['gateway/upstream/', 'gateway/operators/cli/admin-client.ts', 'shared/client/transport.ts']],
+  ['pg', ['core/store/postgres']],
+  ['@prometheus-io/client', ['shared/process/metrics.ts']],
+  ['pino', ['shared/process/logger.ts']],
+  ['commander', ['gateway/operators/cli/']],
+  ['marked', ['gateway/operators/runbook/pages.ts']],
+  ['preact', ['gateway/operators/console/']],
+  ['htm', ['gateway/operators/console/html.ts']],
+  ['uplot', ['gateway/operators/console/parts/chart.ts', 'gateway/operators/console/parts/chart-options.ts']],
   ['node:sqlite', ['core/store/sqlite.ts']],
 ] as const)('%s is known in its own place only', ([name, places]) => {
   const users = product.filter(({ imports }) => imports.includes(name)).map(({ path }) => path);
@@ -88,14 +94,29 @@ test('only programs, the command line and npm start read the environment', () =>
   expect(readers.sort()).toEqual([
     'core/program.ts',
     'deploy/local.ts',
-    'gateway/admin/cli-program.ts',
+    'gateway/operators/cli/program.ts',
     'gateway/program.ts',
+    // As a text for readers of the reference.
+    'gateway/reference/samples.ts',
   ]);
 });
 
 test('no file has more than 250 lines, but the script that Redis takes as one text', () => {
   const long = sources.filter(({ text }) => text.split('\n').length > 251).map(({ path }) => path);
-  expect(long).toEqual(['gateway/access/decide.lua']);
+  expect(long).toEqual(['gateway/limiter/decide.lua']);
+});
+
+test('no imports run in a circle', () => {
+  const importsIn = new Map(product.map(({ path, imports }) => [path, imports]));
+  const seen = new Set<string>();
+  function circleFrom(path: string, trail: readonly string[]): string | undefined {
+    if (trail.includes(path)) return [...trail.slice(trail.indexOf(path)), path].join(' -> ');
+    if (seen.has(path)) return undefined;
+    const circles = (importsIn.get(path) ?? []).map((name) => circleFrom(name, [...trail, path]));
+    seen.add(path);
+    return circles.find((circle) => circle !== undefined);
+  }
+  expect(product.map(({ path }) => circleFrom(path, [])).filter((circle) => circle !== undefined)).toEqual([]);
 });
 
 test('the rules above read real imports', () => {

@@ -1,11 +1,18 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { withSettingsTables } from '../deploy/settings-tables.ts';
+import { FILES, withTables } from '../deploy/written-tables.ts';
 
-const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
+const read = (file: string) => readFileSync(new URL(`../${file}`, import.meta.url), 'utf8');
 
-test('the tables of settings are those of the schemas; `npm run generate` writes them', () => {
-  expect(withSettingsTables(readme)).toBe(readme);
-  const missing = withSettingsTables(readme.replace(/\| `CORE_TIMEOUT_MS`.*\n/, ''));
-  expect(missing).toBe(readme);
+test.for([
+  ['README.md', 'CORE_TIMEOUT_MS'],
+  ['gateway/README.md', 'ban_seconds'],
+  ['gateway/operators/cli/README.md', 'keys top'],
+] as const)('the tables of %s are those of the code; `npm run generate` writes them', ([file, row]) => {
+  const text = read(file);
+  expect(withTables(file, text)).toBe(text);
+  const cut = text.replace(new RegExp(`\\| \`${row}\`.*\\n`), '');
+  expect(cut).not.toBe(text);
+  expect(withTables(file, cut)).toBe(text);
+  expect(FILES).toContain(file);
 });

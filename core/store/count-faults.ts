@@ -1,11 +1,14 @@
 import { Conflict, Unavailable } from '../../shared/domain-errors.ts';
 import type { Store } from './store.ts';
 
-/** `unavailable`: the store could not be reached, is locked, or lacks disk, memory or time; `failed`: anything else that is no answer of ours. */
+/**
+ * `unavailable`: the store could not be reached, is locked, or lacks disk, memory or time. `failed`: any other fault
+ * except a Conflict.
+ */
 export const STORE_FAULTS = ['unavailable', 'failed'] as const;
 export type StoreFault = (typeof STORE_FAULTS)[number];
 
-/** A store whose faults are counted. What a transaction throws by the rules of the store, a 409 for instance, is none. */
+/** A store that counts its faults. A Conflict, which becomes a 409, is not a fault. */
 export function countFaults(store: Store, count: (fault: StoreFault) => void): Store {
   async function watched<T>(work: Promise<T>): Promise<T> {
     try {

@@ -1,15 +1,15 @@
 import { Conflict } from '../../shared/domain-errors.ts';
 import { query, queryOne, type Transaction } from './transaction.ts';
 
-/** Answers that are given again: draft-ietf-httpapi-idempotency-key-header. */
+/** Stored answers that are given again: draft-ietf-httpapi-idempotency-key-header. */
 
 const KEPT_MS = 24 * 3_600 * 1_000;
 
-/** A request that its sender may send again. */
+/** A request that its sender may repeat. */
 export interface Repeatable {
-  /** The key, with whose it is in front: callers cannot see each other's answers. */
+  /** Prefixed with its caller, so that callers cannot see each other's answers. */
   readonly key: string;
-  /** Digest of what is asked: a key stands for one request only. */
+  /** Digest of the request: a key stands for one request only. */
   readonly fingerprint: string;
   /** Unix time in milliseconds. */
   readonly now: number;
@@ -20,16 +20,16 @@ export interface StoredAnswer {
   readonly json: string;
 }
 
-/** What is stored as the answer to what was made, and to a conflict. */
+/** What to store as the answer to a success and to a conflict. */
 export interface Answers {
   made(result: unknown): StoredAnswer;
   refused(conflict: Conflict): StoredAnswer;
 }
 
 /**
- * Runs a transaction for the first request that bears a key, and gives its answer to all others. Those that arrive
- * meanwhile wait for it: the first statement takes the key, and a database lets one take it at a time.
- * @throws {Conflict} when the key stands for another request
+ * Runs a transaction for the first request with a key and returns its answer to all others. Concurrent ones wait: the
+ * first statement takes the key, and the database lets only one take it.
+ * @throws {Conflict} when the key was used for another request
  */
 export function* once<T>(
   { key, fingerprint, now }: Repeatable,
@@ -46,7 +46,7 @@ export function* once<T>(
   return { status, json };
 }
 
-/** Forgets the answers that nobody may ask for any more. */
+/** Deletes expired answers. */
 export function* forgetAnswers(now: number): Transaction<void> {
   yield* query('DELETE FROM idempotency WHERE created_at <= $1', now - KEPT_MS);
 }
@@ -58,7 +58,7 @@ function* earlierAnswer(key: string, fingerprint: string): Transaction<StoredAns
   return { status: Number(row.status), json: row.answer };
 }
 
-/** A conflict is an answer too: rules are checked before anything is written, so there is nothing to undo. */
+/** A conflict is an answer too. Rules are checked before any write, so nothing needs to be undone. */
 function* answerOf<T>(transaction: () => Transaction<T>, answers: Answers): Transaction<StoredAnswer> {
   try {
     return answers.made(yield* transaction());

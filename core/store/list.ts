@@ -3,10 +3,10 @@ import { query, type Transaction } from './transaction.ts';
 
 const BEFORE_ALL_IDS = -(2n ** 63n);
 
-/** SQLite plans a query anew whenever the parameter of a plain LIMIT is bound; what is computed it leaves alone. */
+/** SQLite plans a query again whenever the parameter of a plain LIMIT is bound; an expression avoids that. */
 const limited = (parameter: string) => `LIMIT ${parameter} + 0`;
 
-/** A page of a table whose primary key is `id` and that has an index on (status, id). */
+/** A page of a table with the primary key `id` and an index on (status, id). */
 export function* list<R>(table: string, columns: string, page: Page<string>): Transaction<readonly R[]> {
   const { limit, after = BEFORE_ALL_IDS, status } = page;
   if (status === undefined) {

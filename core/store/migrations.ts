@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 
-/** The schema as numbered steps, a SQL file each; a database remembers in `migrations` which of them it has taken. */
+/** The schema as numbered steps, one SQL file each. The table `migrations` records the steps a database has taken. */
 
 export interface Migration {
   readonly version: number;

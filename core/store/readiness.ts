@@ -1,8 +1,8 @@
-import { selectOrders } from './orders.ts';
-import { selectPets } from './pets.ts';
+import { selectOrders } from './order-queries.ts';
+import { selectPets } from './pet-queries.ts';
 import { query, type Transaction } from './transaction.ts';
 
-/** What serving asks of the tables, of each as little as there is. */
+/** Reads what serving needs from each table, as little as possible. */
 export function* readTables(): Transaction<void> {
   yield* selectPets({ limit: 1 });
   yield* selectOrders({ limit: 1 });

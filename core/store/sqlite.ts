@@ -7,21 +7,23 @@ import { readTables } from './readiness.ts';
 import type { Store } from './store.ts';
 import type { Row, Statement, Transaction, Value } from './transaction.ts';
 
-/** Waiting for another process's lock holds up every request, so not for long. */
+/** Waiting for another process's lock blocks every request, so the wait is short. */
 const LOCK_TIMEOUT_MS = 1_000;
 const CHECK_LOCK_TIMEOUT_MS = 100;
 
-/** What may be over in a while (sqlite.org/rescode.html): busy, locked, out of memory, read-only, I/O error, full, cannot open. */
+/**
+ * Faults that may pass (sqlite.org/rescode.html): busy, locked, out of memory, read-only, I/O error, full, cannot open.
+ */
 const UNAVAILABLE: ReadonlySet<number> = new Set([5, 6, 7, 8, 10, 13, 14]);
-/** The low byte of an extended result code says what it is in the main. */
+/** The low byte of an extended result code is its primary code. */
 const PRIMARY_CODE = 0xff;
 
-/** Told of every commit: how many writes it held, and how many seconds it took. */
+/** Called for every commit with its number of writes and its duration in seconds. */
 export type CommitObserver = (writes: number, seconds: number) => void;
 
 export interface SqliteOptions {
   readonly onCommit?: CommitObserver;
-  /** Most writes in one commit; 1 gives each write a commit of its own. */
+  /** The most writes in one commit; 1 gives each write its own commit. */
   readonly maxGroup?: number;
 }
 
@@ -34,8 +36,8 @@ interface Waiting {
 type Outcome = { readonly result: unknown } | { readonly fault: unknown };
 
 /**
- * One SQLite file. The writes of one turn of the event loop are committed together – one fsync for all of them – and
- * answered after that; one that fails is undone alone.
+ * One SQLite file. The writes of one turn of the event loop share one commit – one fsync for all – and are answered
+ * after it. A failed write is undone alone.
  */
 export class SqliteStore implements Store {
   readonly #database: DatabaseSync;
@@ -44,13 +46,13 @@ export class SqliteStore implements Store {
   readonly #maxGroup: number;
   #waiting: Waiting[] = [];
 
-  /** @param path the file, made with its folder when missing */
+  /** @param path of the file; file and folder are created if missing */
   constructor(path: string, { onCommit = () => {}, maxGroup = Number.POSITIVE_INFINITY }: SqliteOptions = {}) {
     mkdirSync(dirname(path), { recursive: true });
     this.#onCommit = onCommit;
     this.#maxGroup = maxGroup;
     this.#database = new DatabaseSync(path, { readBigInts: true, timeout: LOCK_TIMEOUT_MS });
-    // FULL: a commit has reached the disk before it is acknowledged, so it survives a power cut as well as a crash.
+    // FULL: a commit is on disk before it is acknowledged, so it survives a power cut as well as a crash.
     this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;');
     this.#migrate();
   }
@@ -71,7 +73,7 @@ export class SqliteStore implements Store {
     this.#checkWritable();
   }
 
-  /** Takes the lock of a writer and lets go of it. That writes nothing, but finds a file that is locked or read-only. */
+  /** Takes and releases the write lock. This writes nothing, but detects a locked or read-only file. */
   #checkWritable(): void {
     try {
       this.#database.exec(`PRAGMA busy_timeout = ${CHECK_LOCK_TIMEOUT_MS}; BEGIN IMMEDIATE; ROLLBACK`);
@@ -116,7 +118,7 @@ export class SqliteStore implements Store {
       this.#execute('RELEASE one_write');
       return { result };
     } catch (fault) {
-      // A full or failing disk makes SQLite undo all of it by itself.
+      // On a full or failing disk SQLite rolls back the whole transaction itself.
       if (!this.#database.isTransaction) throw fault;
       this.#execute('ROLLBACK TO one_write');
       this.#execute('RELEASE one_write');
@@ -130,7 +132,7 @@ export class SqliteStore implements Store {
     return step.value;
   }
 
-  /** A statement that fails is the transaction's to handle, as it would be its caller's. */
+  /** A failed statement is thrown into the transaction, which may handle it. */
   #step<T>(transaction: Transaction<T>, { sql, values }: Statement): IteratorResult<Statement, T> {
     let rows: Row[];
     try {
@@ -145,7 +147,7 @@ export class SqliteStore implements Store {
     this.#prepared(sql).run();
   }
 
-  /** A writer has the whole file to itself: there is nothing that FOR UPDATE could add. */
+  /** FOR UPDATE is removed: a writer locks the whole file anyway. */
   #prepared(sql: string): Prepared {
     const known = this.#statements.get(sql);
     if (known !== undefined) return known;
@@ -169,7 +171,10 @@ export class SqliteStore implements Store {
   }
 }
 
-/** A statement whose rows come as lists and are named here: node:sqlite's own objects are slow to make and slow to read. */
+/**
+ * A statement that reads rows as arrays and names the columns here: node:sqlite's own objects are slow to create and to
+ * read.
+ */
 class Prepared {
   readonly #statement: StatementSync;
   readonly #columns: readonly string[];

@@ -1,8 +1,8 @@
 import { Unavailable } from '../../shared/domain-errors.ts';
 
-/** Says what keeps the core from its database at the start, with the setting's name and without its password. */
+/** Explains why the core cannot use its database at the start: with the setting's name, without the password. */
 
-/** The system's codes, in words; PostgreSQL and SQLite say in words themselves what is wrong. */
+/** The system's error codes in words. PostgreSQL and SQLite have messages of their own. */
 const WORDS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing listens there',
   ENOTFOUND: 'there is no host of this name',

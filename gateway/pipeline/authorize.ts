@@ -1,43 +1,48 @@
-import { bearerToken } from '../../shared/bearer.ts';
-import { HttpError, unavailable } from '../../shared/errors.ts';
-import { type Credential, holdsApiKey, parseApiKey } from '../access/credential.ts';
-import { AccessUnavailable, type Limiter } from '../access/limiter.ts';
-import { Newcomers } from '../access/newcomers.ts';
-import { ProvenKeys } from '../access/proven-keys.ts';
-import type { LimitStatus, Verdict } from '../access/verdict.ts';
+import { bearerToken } from '../../shared/http/bearer.ts';
+import { HttpError, unavailable } from '../../shared/http/errors.ts';
+import { type Credential, holdsApiKey, parseApiKey } from '../limiter/credential.ts';
+import { type Limiter, StoreUnavailable } from '../limiter/limiter.ts';
+import { Newcomers } from '../limiter/newcomers.ts';
+import { ProvenKeys } from '../limiter/proven-keys.ts';
+import type { Use } from '../limiter/secrets.ts';
+import type { LimitStatus, Verdict } from '../limiter/verdict.ts';
 import { Shed, type Slot } from './load-shedder.ts';
 
-/** Whether a request may: who it is from, the decision on it, and the refusal that follows from that. */
+/** Authentication, the decision on a request, and the refusal that follows from it. */
 
-/** The same for everybody, so made once. */
+/** Errors without variable parts, created once. */
 export const UNAUTHORIZED = new HttpError('unauthorized');
 const RATE_LIMITED = new HttpError('rate_limit_exceeded');
+const FORBIDDEN = new HttpError('insufficient_scope', undefined, {
+  headers: ['WWW-Authenticate', 'Bearer error="insufficient_scope"'],
+});
 const BANNED = new HttpError('key_banned');
 export const ADDRESS_LIMITED = new HttpError(
   'rate_limit_exceeded',
   'Too many requests without a valid API key from this address. Retry after the time in the Retry-After header.',
 );
 
-/** The verdict on what opens nothing by its form alone. */
+/** The verdict for a missing or malformed key. */
 export const MALFORMED: Verdict = { outcome: 'unauthorized', reason: 'malformed' };
 
-/** Reads the credential that a request presents. @returns undefined for none, or a malformed one */
-export function authenticate(authorization: string | undefined): Credential | undefined {
+/** Reads the credential of a request. @returns undefined if it is missing or malformed */
+export function authenticate(authorization: string | undefined, use: Use): Credential | undefined {
   const token = bearerToken(authorization);
-  return token === undefined ? undefined : parseApiKey(token);
+  return token === undefined ? undefined : parseApiKey(token, use);
 }
 
-/** What came of asking for a decision: the verdict, or the refusal of a request that is not worth one. */
+/** The result of asking for a decision: a verdict, or a refusal without one. */
 export interface Decided {
   readonly verdict?: Verdict;
   readonly refusal?: HttpError;
-  /** Where the address stands, when it paid. */
+  /** The limit status of the address, when it paid. */
   readonly addressStatus?: LimitStatus;
 }
 
 /**
- * Asks for decisions. A key that no decision has known may be made up: until it is proven, its requests share with all of
- * their address, take turns, and are refused once the address has nothing left to pay with.
+ * Asks for decisions. A key is unproven until a decision finds it valid: it may be made up. Requests with unproven keys
+ * share the capacity of their address. Only as many are decided at once as the address could pay for, and when its
+ * allowance is used up they are refused.
  */
 export class Authorizer {
   readonly #limiter: Limiter;
@@ -45,18 +50,18 @@ export class Authorizer {
   readonly #proven = new ProvenKeys();
   readonly #newcomers = new Newcomers();
 
-  /** @param payFor charges an address for a key that opens nothing */
+  /** @param payFor charges an address for an invalid key */
   constructor(limiter: Limiter, payFor: (address: string) => LimitStatus) {
     this.#limiter = limiter;
     this.#payFor = payFor;
   }
 
-  /** @throws {HttpError} 503, before the decision has cost anything, where the gateway has too much to do */
+  /** @throws {HttpError} 503 under overload, before the decision costs anything */
   async decide(credential: Credential, address: string, slot: Slot): Promise<Decided> {
     if (this.#proven.has(credential.cacheKey)) return await this.#decideProven(credential, address, slot);
     if (!(await this.#newcomers.enter(address))) return this.#refuseNewcomer(address);
     try {
-      // Another of its requests may have come first.
+      // An earlier request may have proven the key meanwhile.
       if (this.#proven.has(credential.cacheKey)) return await this.#decideProven(credential, address, slot);
       return await this.#decideUnproven(credential, address, slot);
     } finally {
@@ -91,8 +96,8 @@ export class Authorizer {
 
 /**
  * The 401, 429 or 503 that follows from a verdict.
- * @param addressStatus where the address stands, when it paid
- * @returns undefined where the verdict lets the request through
+ * @param addressStatus the limit status of the address, when it paid
+ * @returns undefined if the verdict admits the request
  */
 export function refusalOf(verdict: Verdict, addressStatus: LimitStatus | undefined): HttpError | undefined {
   switch (verdict.outcome) {
@@ -102,14 +107,16 @@ export function refusalOf(verdict: Verdict, addressStatus: LimitStatus | undefin
       return RATE_LIMITED;
     case 'banned':
       return BANNED;
+    case 'forbidden':
+      return FORBIDDEN;
     case 'unauthorized':
       return addressStatus?.outcome === 'refused' ? ADDRESS_LIMITED : UNAUTHORIZED;
     case 'undecided':
-      return unavailable(new AccessUnavailable(`The key's data is ${verdict.reason}.`));
+      return unavailable(new StoreUnavailable(`The key's data is ${verdict.reason}.`));
   }
 }
 
-/** URLs stand in histories, Referers and other people's logs (RFC 6750 §5.3). @throws {HttpError} 400 */
+/** URLs are kept in browser histories, Referer headers and foreign logs (RFC 6750 §5.3). @throws {HttpError} 400 */
 export function refuseKeyInTarget(target: string): void {
   if (holdsApiKey(target))
     throw new HttpError('invalid_request', 'An API key belongs in the Authorization header, never in the URL.');

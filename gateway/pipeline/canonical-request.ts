@@ -1,17 +1,17 @@
 import type { IncomingMessage } from 'node:http';
-import { announcesBody } from '../../shared/body.ts';
-import { type ErrorCode, HttpError, methodNotAllowed } from '../../shared/errors.ts';
-import { checkHeaderLines } from '../../shared/headers.ts';
+import { announcesBody } from '../../shared/http/body.ts';
+import { type ErrorCode, HttpError, methodNotAllowed } from '../../shared/http/errors.ts';
+import { checkHeaderLines } from '../../shared/http/headers.ts';
 import { listed } from '../../shared/lists.ts';
 
 /**
- * The one form in which a request is checked, decided on and forwarded. What Node's parser lets through and a second
- * parser may read otherwise (RFC 9112 §11.2) has no canonical form, and is refused before anything else sees it.
+ * The single form in which a request is checked, decided on and forwarded. Node's parser accepts requests that another
+ * parser may read differently (RFC 9112 §11.2). Such a request has no canonical form and is refused first.
  */
 export interface CanonicalRequest {
   readonly method: string;
   readonly path: string;
-  /** Path and query as they arrived: this very text goes upstream. */
+  /** Path and query exactly as they arrived. They are forwarded unchanged. */
   readonly target: string;
   readonly host: string;
   readonly authorization: string | undefined;
@@ -20,22 +20,28 @@ export interface CanonicalRequest {
 
 const MAX_TARGET_LENGTH = 8_192;
 export const MAX_HEADER_LINES = 100;
-/** In all Connection headers together. Each is a name that every other header is compared with. */
+/** In all Connection headers together. Every other header is compared with each option. */
 const MAX_CONNECTION_OPTIONS = 16;
-/** Of the target and all names and values together. The server takes twice that, so that what is too long is refused here. */
+/**
+ * Target, header names and values together. The server accepts twice as much, so this check answers requests that are
+ * too long.
+ */
 export const MAX_HEAD_LENGTH = 16_384;
-/** Each that can be routed, or that a client may reasonably try; the route table says which are allowed where. */
+/** Methods that can be routed, and those a client may reasonably try. The route table says which are allowed where. */
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
-/** Segments of unreserved characters, sub-delimiters and percent-encodings (RFC 3986 §3.3), none of them empty. */
+/** Non-empty segments of unreserved characters, sub-delimiters and percent-encodings (RFC 3986 §3.3). */
 const PATH = /^(?:\/(?:[\w.~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)*\/?$/;
-/** A dot segment in any spelling, with parameters too, and the encodings that a second decoder would take for a slash or an end of text. */
+/**
+ * A dot segment in any spelling, also with parameters; and encodings that a second decoder reads as a slash or as the
+ * end of the text.
+ */
 const AMBIGUOUS = /\/(?:\.|%2e){1,2}(?:\/|;|%3b|$)|%(?:2f|5c|00)/i;
 const QUERY = /^(?:[\w.~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*$/;
-/** host [ ":" port ], with an IP literal in brackets (RFC 9110 §7.2), of the length that DNS allows. */
+/** host [ ":" port ], with an IP literal in brackets (RFC 9110 §7.2). The length limit is that of DNS. */
 const HOST = /^(?=.{1,259}$)(?:[\w.~!$&'()*+,;=-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
 
-/** @throws {HttpError} 400, 405, 414, 417, 431 or 505; each of them ends the connection */
+/** @throws {HttpError} 400, 405, 414, 417, 431 or 505; each closes the connection */
 export function canonicalRequest(request: IncomingMessage): CanonicalRequest {
   const { method = '', url = '', httpVersion } = request;
   if (httpVersion !== '1.1' && httpVersion !== '1.0') refuse(undefined, 'http_version_not_supported');
@@ -48,12 +54,12 @@ export function canonicalRequest(request: IncomingMessage): CanonicalRequest {
   return { method, path, target, host, authorization, hasBody: announcesBody(request) };
 }
 
-/** Whether a text can stand in Host. */
+/** Whether a text is a valid Host value. */
 export const isHost = (text: string): boolean => HOST.test(text);
 
 /**
- * Headers that something is decided by. Node takes the first of two or joins them, others take the last: where there is
- * more than one of any of them, there is no telling what the request says.
+ * Headers that decide something and must not repeat. Node takes the first value or joins them, other parsers take the
+ * last, so a repeated header is ambiguous.
  */
 const SINGLE: ReadonlySet<string> = new Set([
   'content-encoding',
@@ -66,8 +72,8 @@ const SINGLE: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The headers of which there can be only one.
- * @throws {HttpError} 400 for a double and for too many Connection options; 431 for too many lines, or too many bytes
+ * Reads the headers that must not repeat.
+ * @throws {HttpError} 400 for a repeated header or too many Connection options; 431 for too many lines or bytes
  */
 function singleHeaders(
   { rawHeaders }: IncomingMessage,
@@ -83,7 +89,7 @@ function singleHeaders(
     const name = (rawHeaders[at] as string).toLowerCase();
     const value = rawHeaders[at + 1] as string;
     length += name.length + value.length;
-    // Two credentials are no credential at all: an empty one, which opens nothing.
+    // Two credentials count as an invalid one: the empty text.
     if (name === 'authorization') authorization = authorization === undefined ? value : '';
     else if (name === 'connection') connectionOptions += listed(value).length;
     else if (SINGLE.has(name)) {
@@ -99,7 +105,10 @@ function singleHeaders(
   return { host, authorization };
 }
 
-/** Node refuses Content-Length beside Transfer-Encoding; a coding other than chunked and chunks in HTTP/1.0 it takes. */
+/**
+ * Node refuses Content-Length together with Transfer-Encoding, but accepts codings other than chunked, and chunks in
+ * HTTP/1.0.
+ */
 function checkFraming({ headers, httpVersion }: IncomingMessage): void {
   const { expect = '100-continue', 'content-length': length = '0' } = headers;
   if (expect.toLowerCase() !== '100-continue') refuse(undefined, 'expectation_failed');
@@ -110,11 +119,11 @@ function checkFraming({ headers, httpVersion }: IncomingMessage): void {
   if (headers['content-length'] !== undefined) refuse('A body has one length or chunks, not both.');
 }
 
-/** The one spelling of a length. */
+/** The only accepted spelling of a length. */
 const LENGTH = /^(?:0|[1-9]\d*)$/;
 const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i;
 
-/** The absolute form names its authority, which must be the one of Host (RFC 9112 §3.2.2); the rest is the origin form. */
+/** Converts the absolute form to the origin form. Its authority must equal Host (RFC 9112 §3.2.2). */
 function originForm(target: string, host: string): string {
   if (target.startsWith('/')) return target;
   const [, authority, rest = ''] = ABSOLUTE.exec(target) ?? [];
@@ -133,7 +142,7 @@ function canonicalPath(target: string): string {
   return path;
 }
 
-/** What has no canonical form has no certain end either: whatever follows on the connection is not looked at. */
+/** A request without a canonical form has no certain end, so the rest of the connection is not read. */
 const CLOSE = { headers: ['Connection', 'close'] };
 
 function refuse(message: string | undefined, code: ErrorCode = 'invalid_request'): never {

@@ -1,17 +1,17 @@
 import type { IncomingMessage } from 'node:http';
 import { BlockList, isIP, isIPv6 } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { isLoopback } from '../../shared/env.ts';
+import { isLoopback } from '../../shared/process/env.ts';
 import { isHost } from './canonical-request.ts';
 
-/** Who a client is and how it came here, which only our own proxies may say for it (RFC 7239 §8.1). */
+/** The client's identity and how it reached us. Only our own proxies may state these (RFC 7239 §8.1). */
 
-/** The peers whose X-Forwarded-* are believed. */
+/** The peers whose X-Forwarded-* headers are believed. */
 export class TrustedProxies {
   readonly #blocks = new BlockList();
   readonly #isEmpty: boolean;
 
-  /** @param blocks addresses, or blocks in CIDR notation */
+  /** @param blocks addresses or CIDR blocks */
   constructor(blocks: readonly string[]) {
     this.#isEmpty = blocks.length === 0;
     for (const block of blocks) {
@@ -30,8 +30,9 @@ export class TrustedProxies {
 }
 
 /**
- * The client's address: the peer's, unless that is a proxy of ours. Each proxy appends whom it was asked by, so the list
- * is read from its end, up to the first address that is none of ours; what is in front of it anybody could have written.
+ * The client's address: the peer's, unless the peer is a trusted proxy. Each proxy appends the address of its own
+ * client. So the list is read from its end up to the first address that is not a trusted proxy; entries before it may
+ * be forged.
  */
 export function clientAddress({ socket, headers }: IncomingMessage, proxies: TrustedProxies): string {
   let client = plainAddress(socket.remoteAddress);
@@ -46,9 +47,9 @@ export function clientAddress({ socket, headers }: IncomingMessage, proxies: Tru
   return client;
 }
 
-/** Proxies of ours that a request can come through. */
+/** Trusted proxies between a client and us. */
 const MAX_HOPS = 16;
-/** The entries, the last one first, up to MAX_HOPS. What stands in front of those is not read, however much it is. */
+/** The last MAX_HOPS entries, the last one first. Earlier entries are not read, however many there are. */
 function* lastHops(forwarded: string): Generator<string> {
   let end = forwarded.length;
   for (let hop = 0; hop < MAX_HOPS && end >= 0; hop++) {
@@ -58,7 +59,7 @@ function* lastHops(forwarded: string): Generator<string> {
   }
 }
 
-/** X-Forwarded-* for the core, as a flat list: ours, or those of a proxy that is trusted and says something usable. */
+/** X-Forwarded-* for the core, as a flat list. Usable values of a trusted proxy are kept; all others are ours. */
 export function forwardedHeaders(
   { socket, headers }: IncomingMessage,
   proxies: TrustedProxies,
@@ -80,18 +81,18 @@ export function forwardedHeaders(
 }
 
 /**
- * Under which name a peer's connections are counted; undefined for those that bring other people's: our proxies, and this
- * very machine.
+ * The name under which a peer's connections are counted. Undefined for our proxies and for this machine, whose
+ * connections carry many clients.
  */
 export function countedAs(remoteAddress: string | undefined, proxies: TrustedProxies): string | undefined {
   const address = plainAddress(remoteAddress);
   return isLoopback(address) || proxies.has(address) ? undefined : networkOf(address);
 }
 
-/** An IPv6 host picks freely among the addresses of its /64, so the /64 stands for it; an IPv4 address for itself. */
+/** An IPv6 host can use any address of its /64, so the whole /64 counts as one. An IPv4 address counts as itself. */
 export const networkOf = (address: string): string => (isIPv6(address) ? prefix64(address) : address);
 
-/** Without a zone, and without the IPv6 form in which a dual-stack socket tells IPv4 addresses. */
+/** The address without a zone, and without the IPv6 form of IPv4 addresses on dual-stack sockets. */
 export function plainAddress(address: string | undefined): string {
   if (address === undefined) return 'unknown';
   if (!address.includes(':')) return address;

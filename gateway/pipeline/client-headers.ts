@@ -2,8 +2,8 @@ import type { Exchange } from './exchange.ts';
 import { limitHeaders, limitStatusHeaders } from './limit-headers.ts';
 
 /**
- * The headers of ours on every answer to a client, as a flat list.
- * @param beside headers of the answer itself. What says that anybody may read it is not said twice.
+ * Our headers on every answer to a client, as a flat list.
+ * @param beside headers of the answer itself. If they allow any origin already, the CORS headers are left out.
  */
 export function clientHeaders(
   { id, limitStatus, keyStatus, cors, route }: Exchange,
@@ -11,7 +11,7 @@ export function clientHeaders(
   beside: readonly string[] = [],
 ): string[] {
   const headers = ['X-Request-Id', id];
-  // Whoever asks where a key stands is not told to wait.
+  // A status request gets no Retry-After.
   const tell = limitStatus === keyStatus ? limitStatusHeaders : limitHeaders;
   if (limitStatus !== undefined) headers.push(...tell(limitStatus, draftFields));
   if (cors.length > 0 && !beside.includes('Access-Control-Allow-Origin')) headers.push(...cors);

@@ -1,8 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 
-/** What pages of other origins may do here (CORS, in the Fetch standard). Nothing, unless their origins are named. */
+/**
+ * What pages of other origins may do here (CORS, in the Fetch standard): nothing, unless their origin is configured.
+ */
 
-/** Readable without being named: Cache-Control, Content-Language, Content-Length, Content-Type, Expires, Last-Modified. */
+/** These need no listing: Cache-Control, Content-Language, Content-Length, Content-Type, Expires, Last-Modified. */
 const EXPOSED = [
   'X-RateLimit-Limit',
   'X-RateLimit-Remaining',
@@ -16,10 +18,10 @@ const EXPOSED = [
   'Sunset',
 ].join(', ');
 
-/** By name: the wildcard does not cover Authorization. */
+/** Listed by name because the wildcard does not cover Authorization. */
 const ALLOWED_HEADERS = 'Authorization, Content-Type, Idempotency-Key, X-Request-Id, traceparent, tracestate';
 const ALLOWED_METHODS = 'GET, HEAD, POST';
-/** For so long a browser does not ask again; Chromium takes no more. */
+/** How long a browser caches a preflight answer. Chromium accepts no more. */
 const MAX_AGE_SECONDS = '7200';
 
 const NONE: readonly string[] = [];
@@ -27,12 +29,12 @@ const NONE: readonly string[] = [];
 export class Cors {
   readonly #origins: ReadonlySet<string>;
 
-  /** @param origins as browsers send them, or '*' for any; none switches it off */
+  /** @param origins as browsers send them, or '*' for any; an empty list disables CORS */
   constructor(origins: readonly string[]) {
     this.#origins = new Set(origins);
   }
 
-  /** Headers of every answer to a request from `origin`, as a flat list. Errors carry them too, or no page could read them. */
+  /** Headers for every answer to a request from `origin`, as a flat list. Pages need them to read errors too. */
   headersFor(origin: string | undefined): readonly string[] {
     if (this.#origins.size === 0) return NONE;
     const allowed = this.#allowed(origin);
@@ -42,7 +44,7 @@ export class Cors {
     return [...vary, 'Access-Control-Allow-Origin', allowed, 'Access-Control-Expose-Headers', EXPOSED];
   }
 
-  /** Headers of the answer to a preflight; undefined for any other request, and where its origin is not allowed. */
+  /** Headers of the answer to a preflight. Undefined for other requests, and when the origin is not allowed. */
   preflightHeaders({ method, headers }: IncomingMessage): readonly string[] | undefined {
     if (method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) return undefined;
     if (headers.origin === undefined || this.#allowed(headers.origin) === undefined) return undefined;

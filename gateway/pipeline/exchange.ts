@@ -1,76 +1,80 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { HttpError } from '../../shared/errors.ts';
-import { requestIdOf } from '../../shared/headers.ts';
-import { type Trace, traceOf } from '../../shared/trace.ts';
-import { type Credential, redactApiKeys } from '../access/credential.ts';
-import { AccessUnavailable } from '../access/limiter.ts';
-import type { PlanName } from '../access/plans.ts';
-import type { Decision, LimitStatus, Verdict } from '../access/verdict.ts';
+import type { HttpError } from '../../shared/http/errors.ts';
+import { requestIdOf } from '../../shared/http/headers.ts';
+import { type Trace, traceOf } from '../../shared/http/trace.ts';
+import { type Credential, redactApiKeys } from '../limiter/credential.ts';
+import { StoreUnavailable } from '../limiter/limiter.ts';
+import type { PlanName } from '../limiter/plans.ts';
+import type { Decision, LimitStatus, Verdict } from '../limiter/verdict.ts';
 import type { GatewayRoute } from '../routes.ts';
 import type { NoDecisionReason, Outcome } from '../telemetry/outcomes.ts';
 import type { CanonicalRequest } from './canonical-request.ts';
 import { Shed } from './load-shedder.ts';
 
-/** nginx's number for a client that left before its answer was complete. It is never sent. */
+/** nginx's status for a client that left before its answer was complete. It is never sent. */
 const CLIENT_CLOSED_REQUEST = 499;
 
 const SWITCHING_PROTOCOLS = 101;
 
-/** What came with a request, before anything is known of it. */
+/** What is known of a request when it arrives. */
 export interface Arrival {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   /** The client's address. */
   readonly client: string;
-  /** Whose allowance pays for what no key pays for: the client's address, or its network. */
+  /** The address at the other end of the connection: the client's, or a proxy's. */
+  readonly peer: string;
+  /** Whose allowance pays when no valid key does: an IPv4 address or an IPv6 /64. */
   readonly address: string;
-  /** CORS headers of its answer, so that pages of other origins can read it. */
+  /** CORS headers of the answer, so that pages of other origins can read it. */
   readonly cors: readonly string[];
 }
 
 /**
- * One request and what has been learned of it. The pipeline writes each fact once, in the order in which they stand here.
- * The limit headers, the log line and the metrics are derived from the facts.
+ * One request and what has been learned of it. The pipeline writes each fact once, in the order of the fields. Limit
+ * headers, log line and metrics are derived from them.
  */
 export class Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly client: string;
+  readonly peer: string;
   readonly address: string;
   readonly cors: readonly string[];
   readonly id: string;
   readonly trace: Trace;
-  /** Of performance.now(), as all times here. */
+  /** From performance.now(), like all times here. */
   readonly startedAt = performance.now();
 
   canonical: CanonicalRequest | undefined;
-  /** What the gateway answers itself. Nothing is decided on it. */
+  /** Which of the gateway's own answers the request gets. There is no decision on these. */
   ownAnswer: 'reference' | 'own' | undefined;
-  /** What was presented, where it has the form of a key, whether it opens anything or not. It holds a digest: no log may have it. */
+  /** The credential as presented, if well-formed. It may be invalid. It holds a digest, so it must not be logged. */
   credential: Credential | undefined;
   verdict: Verdict | undefined;
   decidedAt: number | undefined;
-  /** Where the key stands, when it asked for that. */
+  /** The limit status of the key, when the request asked for it. */
   keyStatus: Decision | undefined;
-  /** Where the address stands, when it pays. */
+  /** The limit status of the address, when it pays. */
   addressStatus: LimitStatus | undefined;
   route: GatewayRoute | undefined;
-  /** What went through a WebSocket, both ways in bytes, where one was opened. */
+  /** Bytes in both directions of the WebSocket, if one was opened. */
   tunnel: { readonly bytesFromClient: number; readonly bytesFromCore: number } | undefined;
-  /** The error that was answered. What really happened is its cause. */
+  /** The error that was answered. Its cause is the original fault. */
   error: HttpError | undefined;
 
-  constructor({ request, response, client, address, cors }: Arrival) {
+  constructor({ request, response, client, peer, address, cors }: Arrival) {
     this.request = request;
     this.response = response;
     this.client = client;
+    this.peer = peer;
     this.address = address;
     this.cors = cors;
     this.id = requestIdOf(request, (id) => redactApiKeys(id) === id);
     this.trace = traceOf(request);
   }
 
-  /** The decision on its key, where the key is one. */
+  /** The decision on the key, if the key is valid. */
   get decision(): Decision | undefined {
     const { verdict } = this;
     return verdict === undefined || verdict.outcome === 'unauthorized' || verdict.outcome === 'undecided'
@@ -78,7 +82,7 @@ export class Exchange {
       : verdict;
   }
 
-  /** What its answer tells of limits: where the key stands, else where the address does. */
+  /** The limit status that the answer reports: the key's, otherwise the address's. */
   get limitStatus(): LimitStatus | undefined {
     return this.decision ?? this.keyStatus ?? this.addressStatus;
   }
@@ -92,7 +96,7 @@ export class Exchange {
     return (this.decision ?? this.keyStatus)?.plan;
   }
 
-  /** How the decision went, or why there was none. */
+  /** The outcome of the decision, or why there was none. */
   get outcome(): Outcome {
     const { verdict } = this;
     if (verdict === undefined) return this.#noDecisionReason;
@@ -105,17 +109,17 @@ export class Exchange {
     if (ownAnswer === 'reference') return 'reference';
     if (error === undefined) return ownAnswer ?? 'left';
     if (error.cause instanceof Shed) return 'shed';
-    if (error.cause instanceof AccessUnavailable) return 'unavailable';
+    if (error.cause instanceof StoreUnavailable) return 'unavailable';
     return error.status < 500 ? 'invalid' : 'failed';
   }
 
-  /** Set where the decision was not taken in Redis. */
+  /** 'local' if the decision was not made in Redis. */
   get mode(): 'local' | undefined {
     const { verdict } = this;
     return verdict !== undefined && verdict.outcome !== 'undecided' && verdict.mode === 'local' ? 'local' : undefined;
   }
 
-  /** What was answered; what was to be answered, where the client left before that. */
+  /** The status that was answered, or would have been if the client had not left. */
   get status(): number {
     if (this.tunnel !== undefined) return SWITCHING_PROTOCOLS;
     if (this.response.writableFinished) return this.response.statusCode;

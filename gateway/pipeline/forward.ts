@@ -1,12 +1,12 @@
-import { readJsonBytes, takesNoBody } from '../../shared/body.ts';
-import { unavailable } from '../../shared/errors.ts';
-import { CALLER_ID } from '../../shared/headers.ts';
-import { traceHeaders } from '../../shared/trace.ts';
-import type { Credential } from '../access/credential.ts';
+import { readJsonBytes, takesNoBody } from '../../shared/http/body.ts';
+import { unavailable } from '../../shared/http/errors.ts';
+import { CALLER_ID } from '../../shared/http/headers.ts';
+import { traceHeaders } from '../../shared/http/trace.ts';
+import type { Credential } from '../limiter/credential.ts';
 import { upstreamFault } from '../upstream/faults.ts';
-import type { Forwarder } from '../upstream/forward.ts';
-import { requestHeaders } from '../upstream/headers.ts';
+import type { Forwarder } from '../upstream/forwarder.ts';
 import { openTunnel, type Upgrade } from '../upstream/tunnel.ts';
+import { requestHeaders } from '../upstream/upstream-headers.ts';
 import type { CanonicalRequest } from './canonical-request.ts';
 import { forwardedHeaders, type TrustedProxies } from './client-address.ts';
 import { clientHeaders } from './client-headers.ts';
@@ -14,57 +14,58 @@ import type { Exchange } from './exchange.ts';
 import type { Tunnels } from './tunnels.ts';
 import { checkHandshake } from './web-socket.ts';
 
-/** The last step of a request that was admitted: to the core, and its answer back. */
+/** The last step of an admitted request: to the core, and its answer back. */
 export type Forward = (exchange: Exchange, request: CanonicalRequest, body: Buffer | undefined) => Promise<void>;
 
-export interface ForwardParts {
+export interface ForwardDependencies {
   readonly forwarder: Forwarder;
   readonly tunnels: Tunnels;
   readonly trustedProxies: TrustedProxies;
   readonly coreTimeoutMs: number;
   /** Whether the IETF draft's RateLimit fields are sent. */
   readonly draftFields: boolean;
-  readonly coreToken: string | undefined;
+  /** The token for the core at present, if it needs one. */
+  readonly coreToken: () => string | undefined;
 }
 
-/** Forwards it. */
-export function forwardTo(parts: ForwardParts): Forward {
+/** Forwards the request to a core. */
+export function forwardTo(deps: ForwardDependencies): Forward {
   return async (exchange, request, body) => {
     if (body === undefined && request.hasBody) throw takesNoBody();
-    await parts.forwarder.forward(
+    await deps.forwarder.forward(
       {
         method: request.method,
         target: request.target,
-        headers: headersForCore(exchange, request, parts),
+        headers: headersForCore(exchange, request, deps),
         body,
         id: exchange.id,
         hasGivenId: exchange.request.headers['x-request-id'] !== undefined,
         client: exchange.keyId ?? '',
       },
       exchange.response,
-      clientHeaders(exchange, parts.draftFields),
+      clientHeaders(exchange, deps.draftFields),
     );
   };
 }
 
-/** Opens the WebSocket that it asks for. */
-export function tunnelTo(parts: ForwardParts, upgrade: Upgrade): Forward {
+/** Opens the WebSocket that the request asks for. */
+export function tunnelTo(deps: ForwardDependencies, upgrade: Upgrade): Forward {
   return async (exchange, request) => {
     checkHandshake(exchange.request);
     if (request.hasBody) throw takesNoBody();
-    if (parts.tunnels.stopped) throw unavailable('The gateway is stopping.');
+    if (deps.tunnels.stopped) throw unavailable('The gateway is stopping.');
     const asked = {
-      origin: parts.forwarder.nextOrigin(),
+      core: deps.forwarder.nextCore(),
       target: request.target,
-      headers: headersForCore(exchange, request, parts),
-      extraHeaders: clientHeaders(exchange, parts.draftFields),
-      timeoutMs: parts.coreTimeoutMs,
+      headers: headersForCore(exchange, request, deps),
+      extraHeaders: clientHeaders(exchange, deps.draftFields),
+      timeoutMs: deps.coreTimeoutMs,
     };
     const opened = await openTunnel(asked, upgrade).catch((fault: unknown) => {
       throw upstreamFault(fault);
     });
     exchange.tunnel = opened;
-    parts.tunnels.add(opened, exchange.credential as Credential);
+    deps.tunnels.add(opened, exchange.credential as Credential);
   };
 }
 
@@ -75,10 +76,11 @@ export const readBody = ({ request, response }: Exchange, limitBytes: number): P
 function headersForCore(
   { id, trace, keyId = '', client, request }: Exchange,
   { host }: CanonicalRequest,
-  { coreToken, trustedProxies }: ForwardParts,
+  { coreToken, trustedProxies }: ForwardDependencies,
 ): string[] {
   const ours = forwardedHeaders(request, trustedProxies, client, host);
   ours.push('X-Request-Id', id, CALLER_ID, keyId, ...traceHeaders(trace));
-  if (coreToken !== undefined) ours.push('Authorization', `Bearer ${coreToken}`);
+  const token = coreToken();
+  if (token !== undefined) ours.push('Authorization', `Bearer ${token}`);
   return requestHeaders(request.rawHeaders, ours);
 }

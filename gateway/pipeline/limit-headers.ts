@@ -1,9 +1,10 @@
-import { ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../access/bucket.ts';
-import { type BucketState, type LimitStatus, SECOND } from '../access/verdict.ts';
+import { ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../limiter/bucket.ts';
+import { SECOND } from '../limiter/clock.ts';
+import type { BucketState, LimitStatus } from '../limiter/verdict.ts';
 
 /**
- * All that a client is told about its limits, derived from where it stands: X-RateLimit-*, Retry-After where it was
- * refused, and the fields of draft-ietf-httpapi-ratelimit-headers-11 unless they are switched off.
+ * All limit headers for a client: X-RateLimit-*, Retry-After after a refusal, and the fields of
+ * draft-ietf-httpapi-ratelimit-headers-11 unless they are disabled.
  */
 export function limitHeaders(status: LimitStatus, draftFields: boolean): string[] {
   const headers = limitStatusHeaders(status, draftFields);
@@ -12,7 +13,7 @@ export function limitHeaders(status: LimitStatus, draftFields: boolean): string[
   return headers;
 }
 
-/** The same without Retry-After: for an answer that only tells where the caller stands. */
+/** The same without Retry-After, for an answer that only reports a limit status. */
 export function limitStatusHeaders(status: LimitStatus, draftFields: boolean): string[] {
   const bucket = describedBucket(status);
   const headers = [
@@ -28,29 +29,32 @@ export function limitStatusHeaders(status: LimitStatus, draftFields: boolean): s
 }
 
 /**
- * Seconds after which the caller is to come again; undefined where it was admitted. A refused request waits for its place
- * behind the others that wait; a banned one for the end of the ban, and for a token where there is none by then.
+ * Seconds until the caller should try again; undefined if it was admitted. A refused request waits for its place behind
+ * the others that wait. A banned one waits for the end of the ban, and for a token if there is none by then.
  */
 export function retryAfterSeconds({ outcome, now, buckets, bannedUntil, retryAt }: LimitStatus): number | undefined {
-  if (outcome === 'admitted') return undefined;
+  if (!isLimited(outcome)) return undefined;
   const waits = buckets.map((bucket) => ticksUntilToken(bucket, bucket.limit, bucket.window));
   if (outcome === 'banned') waits.push(bannedUntil - now);
   else if (retryAt !== undefined) waits.push(retryAt - now);
   return Math.max(1, Math.ceil(Math.max(...waits) / SECOND));
 }
 
-/** The bucket with the fewest requests left; for a refused request the one that waits longest. */
+/** Whether a limit refused it. A forbidden request is told what is left, like an admitted one. */
+const isLimited = (outcome: LimitStatus['outcome']): boolean => outcome === 'refused' || outcome === 'banned';
+
+/** The bucket with the fewest tokens left. For a refused request: the one with the longest wait. */
 function describedBucket({ outcome, buckets }: LimitStatus): BucketState {
-  const refused = outcome !== 'admitted';
+  const refused = isLimited(outcome);
   const tighter = (a: BucketState, b: BucketState) =>
     refused ? ticksUntilToken(b, b.limit, b.window) > ticksUntilToken(a, a.limit, a.window) : b.tokens < a.tokens;
   return buckets.reduce((tightest, bucket) => (tighter(tightest, bucket) ? bucket : tightest));
 }
 
 const remainingOf = ({ outcome }: LimitStatus, { tokens }: BucketState): number =>
-  outcome === 'admitted' ? Math.max(0, tokens) : 0;
+  isLimited(outcome) ? 0 : Math.max(0, tokens);
 
-/** The Unix second at which the bucket is full again, or the ban over. */
+/** The Unix second when the bucket is full again, or when the ban ends. */
 const resetAt = (status: LimitStatus, bucket: BucketState): number =>
   Math.ceil((status.now + ticksUntilReset(status, bucket)) / SECOND);
 
@@ -59,14 +63,14 @@ function ticksUntilReset({ outcome, now, bannedUntil }: LimitStatus, bucket: Buc
 }
 
 /**
- * Two lists of strings with parameters (RFC 9651). Policy: q requests in w seconds. Limit: r requests in t seconds, where r to
- * t is the rate of the refill, so that a client that spreads r over t is not refused and loses nothing. A refusal names the
- * limit that refused, and its t is Retry-After.
+ * Two lists of strings with parameters (RFC 9651). Policy: q requests in w seconds. Limit: r requests in t seconds. r/t
+ * is the refill rate: a client that spreads r requests over t seconds is not refused and wastes no token. A refusal
+ * lists only the limit that refused, with t = Retry-After.
  */
 function rateLimitFields(status: LimitStatus, described: BucketState, retryAfter: number | undefined): string[] {
   const { outcome, buckets } = status;
   const policies = buckets.map(({ name, limit, window }) => `"${name}";q=${limit};w=${window / SECOND}`);
-  const told = outcome === 'admitted' ? buckets : [described];
+  const told = isLimited(outcome) ? [described] : buckets;
   const limits = told.map((bucket) => {
     const { name, limit, window } = bucket;
     const r = remainingOf(status, bucket);
@@ -76,12 +80,12 @@ function rateLimitFields(status: LimitStatus, described: BucketState, retryAfter
   return ['RateLimit-Policy', policies.join(', '), 'RateLimit', limits.join(', ')];
 }
 
-/** Ticks in which the refill brings what is left; where nothing is left, until the next token. */
+/** Ticks that the refill takes for as many tokens as are left; with none left, until the next token. */
 function ticksOf(bucket: BucketState, limit: number, window: number): number {
   return bucket.tokens < 1 ? ticksUntilNextToken(bucket, limit, window) : (bucket.tokens * window) / limit;
 }
 
-/** For parsers of an earlier draft, which look for these names anywhere. To all others, parameters of a vendor's own. */
+/** For parsers of an earlier draft, which look for these names anywhere. For all others they are vendor parameters. */
 function asComments(status: LimitStatus, bucket: BucketState, remaining: number): string {
   const reset = Math.ceil(ticksUntilReset(status, bucket) / SECOND);
   return `;store-limit=${bucket.limit};store-remaining=${remaining};store-reset=${reset}`;

@@ -1,9 +1,11 @@
-import { ticksUntilFull } from '../access/bucket.ts';
-import type { KeyFacts } from '../access/key-facts.ts';
-import { type BucketState, type Decision, SECOND } from '../access/verdict.ts';
+import { ticksUntilFull } from '../limiter/bucket.ts';
+import { SECOND } from '../limiter/clock.ts';
+import { SCOPES } from '../limiter/secrets.ts';
+import type { BucketState, Decision } from '../limiter/verdict.ts';
+import type { KeyFacts } from '../stores/key-facts.ts';
 import { retryAfterSeconds } from './limit-headers.ts';
 
-/** The body of GET /v1/limits, as the interface has it. Times are Unix seconds, but for `expiresAt`, which is as it was given. */
+/** The body of GET /v1/limits. Times are Unix seconds, except `expiresAt`, which is ISO 8601. */
 export function describeLimits(decision: Decision, { name, expiresAt }: KeyFacts) {
   const [minute, day] = decision.buckets as readonly [BucketState, BucketState];
   const until = Math.ceil(decision.bannedUntil / SECOND);
@@ -13,7 +15,7 @@ export function describeLimits(decision: Decision, { name, expiresAt }: KeyFacts
     minute: describeBucket(minute, decision.now),
     day: describeBucket(day, decision.now),
     ban: decision.outcome === 'banned' ? { until, retryAfter: retryAfterSeconds(decision) } : null,
-    scope: ['read', 'write'],
+    scope: decision.bounds?.scope ?? SCOPES,
     expiresAt: expiresAt === undefined ? null : new Date(expiresAt / 1_000).toISOString(),
   };
 }

@@ -1,22 +1,22 @@
-import { unavailable } from '../../shared/errors.ts';
-import { fairPart } from '../../shared/fair-part.ts';
+import { fairPart } from '../../shared/fair-queue.ts';
+import { unavailable } from '../../shared/http/errors.ts';
 import { KeyedCount } from '../../shared/keyed-count.ts';
 
 const OVERSHOOT = 2;
-/** Of the limit, for all whose keys are not proven together. */
+/** Of the limit, for all unproven callers together. */
 const UNPROVEN_SHARE = 0.25;
 
-/** Whose capacity a request takes: its key's, or, where the key may be made up, its address's. */
+/** Whose capacity a request takes: its key's, or its address's while the key is unproven. */
 export interface Caller {
   readonly name: string;
   readonly isProven: boolean;
 }
 
 /**
- * Load shedding: a request that would only wait, and make others wait, is refused before anything is spent on it. How many
- * may be in the gateway at once is for the cores to say. A caller holds its fair part of that (fairPart), and is let in below
- * it even when the total exceeds the limit. Unproven callers hold a fixed part together, so that
- * made-up keys never take the capacity of good ones.
+ * Load shedding: a request that would only wait, and make others wait, is refused before it costs anything. The
+ * capacity of the cores limits the requests in the gateway. Each caller has a fair part of it (fairPart). A caller
+ * below its part is admitted even when the total exceeds the limit. Unproven callers share a fixed part, so that
+ * made-up keys never take the capacity of valid ones.
  */
 export class LoadShedder {
   readonly #limit: () => number;
@@ -24,7 +24,7 @@ export class LoadShedder {
   #total = 0;
   #unproven = 0;
 
-  /** @param limit of requests at once, as things stand */
+  /** @param limit the current maximum of concurrent requests */
   constructor(limit: () => number) {
     this.#limit = limit;
   }
@@ -54,7 +54,7 @@ export class LoadShedder {
   }
 }
 
-/** One request's part of the capacity. Whoever makes it releases it, once. */
+/** One request's part of the capacity. Its creator must release it once. */
 export class Slot {
   readonly #shedder: LoadShedder;
   #holder: Caller | undefined;
@@ -63,14 +63,14 @@ export class Slot {
     this.#shedder = shedder;
   }
 
-  /** @throws {HttpError} 503, where the caller has no room */
+  /** @throws {HttpError} 503 if the caller has no room */
   take(caller: Caller): void {
     if (!this.#shedder.hasRoomFor(caller)) throw unavailable(new Shed());
     this.#shedder.take(caller);
     this.#holder = caller;
   }
 
-  /** The key of its caller was proven. */
+  /** Moves the slot to its key once the key is proven. */
   moveTo(caller: Caller): void {
     this.release();
     this.#shedder.take(caller);
@@ -78,8 +78,8 @@ export class Slot {
   }
 
   /**
-   * Gives it back for as long as a request waits for its own client, who would else keep capacity from others for as long as
-   * it likes. The request has been decided on by then, so it is let in again without a question.
+   * Releases the capacity while a request waits for its own client, so that slow clients do not hold it. The request is
+   * already decided on, so it takes the capacity back without a check.
    */
   async during<T>(wait: () => Promise<T>): Promise<T> {
     const holder = this.#holder;
@@ -92,14 +92,14 @@ export class Slot {
     }
   }
 
-  /** Gives it back, where it was taken. */
+  /** Returns the capacity, if it was taken. */
   release(): void {
     if (this.#holder !== undefined) this.#shedder.giveBack(this.#holder);
     this.#holder = undefined;
   }
 }
 
-/** The cause of a 503 that sheds load. */
+/** The cause of a 503 from load shedding. */
 export class Shed extends Error {
   constructor() {
     super('Too many requests are under way.');

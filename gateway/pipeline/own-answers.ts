@@ -1,57 +1,52 @@
-import { takesNoBody } from '../../shared/body.ts';
-import type { AddressAllowance } from '../access/address-allowance.ts';
-import type { KeyFactsReader } from '../access/key-facts.ts';
-import type { Limiter } from '../access/limiter.ts';
+import { takesNoBody } from '../../shared/http/body.ts';
+import type { AddressAllowance } from '../limiter/address-allowance.ts';
+import type { Limiter } from '../limiter/limiter.ts';
 import type { Reference } from '../reference/files.ts';
 import { LIMITS_ROUTE } from '../routes.ts';
+import type { KeyFactsReader } from '../stores/key-facts.ts';
 import { ADDRESS_LIMITED, authenticate, refusalOf, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';
 import type { CanonicalRequest } from './canonical-request.ts';
-import { clientHeaders } from './client-headers.ts';
 import type { Cors } from './cors.ts';
 import type { Exchange } from './exchange.ts';
 import { describeLimits } from './limits-answer.ts';
 import { answerWithFile, costOf } from './reference-answer.ts';
+import type { OwnAnswer } from './send-own-answer.ts';
 
-/** An answer that the gateway makes itself. */
-export interface OwnAnswer {
-  readonly status: number;
-  /** As a flat list. Those of every answer are put beside them. */
-  readonly headers: readonly string[];
-  readonly body?: string | Buffer | undefined;
-}
-
-export interface OwnAnswersParts {
+export interface OwnAnswersDependencies {
   readonly limiter: Limiter;
   readonly facts: KeyFactsReader;
   readonly allowance: AddressAllowance;
-  /** What reading the reference is paid from. */
+  /** The allowance that pays for reading the reference. */
   readonly readers: AddressAllowance;
   readonly cors: Cors;
   readonly reference: Reference;
 }
 
-/** What the gateway answers itself: preflights, the reference, where a key stands, OPTIONS. No key pays for it; the address does. */
+/**
+ * Requests that the gateway answers itself: preflights, the reference, limit status, OPTIONS. The address pays, never a
+ * key.
+ */
 export class OwnAnswers {
-  readonly #parts: OwnAnswersParts;
+  readonly #deps: OwnAnswersDependencies;
   readonly #allowed: (path: string) => string | undefined;
 
-  /** @param allowed the methods of a path; undefined for a path that is none of ours */
-  constructor(parts: OwnAnswersParts, allowed: (path: string) => string | undefined) {
-    this.#parts = parts;
+  /** @param allowed the methods of a path; undefined for an unknown path */
+  constructor(deps: OwnAnswersDependencies, allowed: (path: string) => string | undefined) {
+    this.#deps = deps;
     this.#allowed = allowed;
   }
 
   /**
-   * @returns undefined for what the core is to answer
+   * @returns undefined if the core must answer
    * @throws {HttpError} 400, 401, 405, 429 or 503
    */
   answerTo(request: CanonicalRequest, exchange: Exchange): OwnAnswer | Promise<OwnAnswer> | undefined {
-    const preflight = request.hasBody ? undefined : this.#parts.cors.preflightHeaders(exchange.request);
+    const preflight = request.hasBody ? undefined : this.#deps.cors.preflightHeaders(exchange.request);
     if (preflight !== undefined) return this.#preflight(exchange, preflight);
-    const file = this.#parts.reference.get(request.path);
+    const file = this.#deps.reference.get(request.path);
     if (file !== undefined) {
       exchange.ownAnswer = 'reference';
-      exchange.addressStatus = this.#parts.readers.consume(exchange.address, costOf(file, exchange.request.headers));
+      exchange.addressStatus = this.#deps.readers.consume(exchange.address, costOf(file, exchange.request.headers));
       return answerWithFile(exchange, request, file, exchange.addressStatus);
     }
     if (request.path === LIMITS_ROUTE.path && (request.method === 'GET' || request.method === 'HEAD'))
@@ -63,50 +58,42 @@ export class OwnAnswers {
     return { status: 204, headers: ['Allow', allowed] };
   }
 
-  /** Free: a browser sends no key with it. */
+  /** Free, because a browser sends no key with it. */
   #preflight(exchange: Exchange, headers: readonly string[]): OwnAnswer {
     exchange.ownAnswer = 'own';
-    exchange.addressStatus = this.#parts.allowance.peek(exchange.address);
+    exchange.addressStatus = this.#deps.allowance.peek(exchange.address);
     return { status: 204, headers };
   }
 
-  /** Where a key stands. Nothing is taken from it, and nothing is counted as a decision. */
+  /** The limit status of a key. It takes no token and does not count as a decision. */
   async #limits(request: CanonicalRequest, exchange: Exchange): Promise<OwnAnswer> {
     this.#charge(exchange);
     exchange.route = LIMITS_ROUTE;
     refuseKeyInTarget(request.target);
     if (request.hasBody) throw takesNoBody();
-    const credential = authenticate(request.authorization);
+    const credential = authenticate(request.authorization, { scope: undefined, address: exchange.client });
     exchange.credential = credential;
     if (credential === undefined) throw UNAUTHORIZED;
-    const verdict = await this.#parts.limiter.peek(credential);
+    const verdict = await this.#deps.limiter.peek(credential);
     if (verdict.outcome === 'undecided' || verdict.outcome === 'unauthorized')
       throw refusalOf(verdict, exchange.addressStatus);
-    const known = await this.#parts.facts.of(credential);
+    const known = await this.#deps.facts.of(credential);
     if (known === undefined) throw UNAUTHORIZED;
     exchange.keyStatus = verdict;
     const body = JSON.stringify(describeLimits(verdict, known));
     return { status: 200, headers: ['Content-Type', 'application/json'], body };
   }
 
-  /** Methods of a path (RFC 9110 §9.3.7); undefined for a path that is none of ours. */
+  /** The methods of a path (RFC 9110 §9.3.7); undefined for an unknown path. */
   #methodsOn(path: string): string | undefined {
     const methods = path === '*' ? 'GET, HEAD, POST' : this.#allowed(path);
     return methods && `${methods}, OPTIONS`;
   }
 
-  /** The address pays, before anything is done. */
+  /** Charges the address before anything else is done. */
   #charge(exchange: Exchange): void {
     exchange.ownAnswer = 'own';
-    exchange.addressStatus = this.#parts.allowance.consume(exchange.address);
+    exchange.addressStatus = this.#deps.allowance.consume(exchange.address);
     if (exchange.addressStatus.outcome === 'refused') throw ADDRESS_LIMITED;
   }
-}
-
-export function sendOwnAnswer(exchange: Exchange, { status, headers, body }: OwnAnswer, draftFields: boolean): void {
-  const { request, response } = exchange;
-  const all = [...headers, ...clientHeaders(exchange, draftFields, headers)];
-  if (body !== undefined) all.push('Content-Length', String(Buffer.byteLength(body)));
-  response.writeHead(status, all);
-  response.end(request.method === 'HEAD' ? undefined : body);
 }

@@ -1,26 +1,33 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
-import { type HttpError, toHttpError } from '../../shared/errors.ts';
-import type { Logger } from '../../shared/logger.ts';
-import { createRouter } from '../../shared/routes.ts';
-import type { Upgrades } from '../../shared/upgrades.ts';
+import { type HttpError, toHttpError } from '../../shared/http/errors.ts';
+import { createRouter } from '../../shared/http/router.ts';
+import type { Upgrades } from '../../shared/http/upgrades.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import type { Verdict } from '../limiter/verdict.ts';
 import type { GatewayRoute } from '../routes.ts';
 import { logExchange } from '../telemetry/access-log.ts';
+import type { BannedKeys } from '../telemetry/banned-keys.ts';
+import { ElsewhereLog } from '../telemetry/elsewhere-log.ts';
+import type { KeyWatch } from '../telemetry/key-watch.ts';
 import type { RecentDecisions } from '../telemetry/recent-decisions.ts';
-import type { Traffic } from '../telemetry/traffic.ts';
+import type { Traffic } from '../telemetry/request-metrics.ts';
 import { Authorizer, authenticate, type Decided, MALFORMED, refusalOf, refuseKeyInTarget } from './authorize.ts';
 import { canonicalRequest } from './canonical-request.ts';
-import { clientAddress, networkOf } from './client-address.ts';
+import { clientAddress, networkOf, plainAddress } from './client-address.ts';
 import { Exchange } from './exchange.ts';
-import { type Forward, type ForwardParts, forwardTo, readBody, tunnelTo } from './forward.ts';
+import { type Forward, type ForwardDependencies, forwardTo, readBody, tunnelTo } from './forward.ts';
 import { LoadShedder, type Slot } from './load-shedder.ts';
-import { OwnAnswers, type OwnAnswersParts, sendOwnAnswer } from './own-answers.ts';
+import { OwnAnswers, type OwnAnswersDependencies } from './own-answers.ts';
 import { RefusalPacing } from './refusal-pacing.ts';
 import { sendError } from './send-error.ts';
+import { sendOwnAnswer } from './send-own-answer.ts';
 import { asksForWebSocket } from './web-socket.ts';
 
-export interface PipelineParts extends ForwardParts, OwnAnswersParts {
+export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependencies {
   readonly routes: readonly GatewayRoute[];
   readonly recent: RecentDecisions;
+  readonly banned: BannedKeys;
+  readonly watch: KeyWatch;
   readonly logger: Logger;
   readonly traffic: Traffic;
   readonly bodyLimitBytes: number;
@@ -31,34 +38,36 @@ export interface Pipeline {
   readonly upgrades: Upgrades;
 }
 
-/** What happens to a request, from top to bottom. */
-export function createPipeline(parts: PipelineParts): Pipeline {
-  const { allowance, draftFields } = parts;
-  const router = createRouter(parts.routes);
-  const shedder = new LoadShedder(() => parts.forwarder.limit);
-  const authorizer = new Authorizer(parts.limiter, (address) => allowance.consume(address));
-  const ownAnswers = new OwnAnswers(parts, router.allowed);
+/** The path of a request, from top to bottom. */
+export function createPipeline(deps: PipelineDependencies): Pipeline {
+  const { allowance, draftFields } = deps;
+  const router = createRouter(deps.routes);
+  const shedder = new LoadShedder(() => deps.forwarder.limit);
+  const authorizer = new Authorizer(deps.limiter, (address) => allowance.consume(address));
+  const ownAnswers = new OwnAnswers(deps, router.allowed);
   const pacing = new RefusalPacing();
+  const elsewhere = new ElsewhereLog(deps.logger);
 
   /**
    * The steps of a request, in order.
-   * @returns its refusal. A refusal is returned because throwing is slow, and a client can have thousands of them.
-   * @throws {HttpError} whatever else goes wrong
+   * @returns its refusal. Frequent refusals are returned, not thrown: throwing is slow.
+   * @throws {HttpError} for any other failure
    */
   async function handle(exchange: Exchange, forward: Forward, slot: Slot): Promise<HttpError | undefined> {
-    // 1. The one form in which it is checked, decided on and forwarded.
+    // 1. Bring the request into its canonical form.
     const request = canonicalRequest(exchange.request);
     exchange.canonical = request;
 
-    // 2. What the gateway answers itself ends here.
+    // 2. Answer what the gateway answers itself.
     const own = ownAnswers.answerTo(request, exchange);
     if (own !== undefined) return void sendOwnAnswer(exchange, await own, draftFields);
 
-    // 3. Who is it?
-    const credential = authenticate(request.authorization);
+    // 3. Authenticate, for the scope of the operation.
+    const match = router.lookUp(request.method, request.path);
+    const credential = authenticate(request.authorization, { scope: match?.route.scope, address: exchange.client });
     exchange.credential = credential;
 
-    // 4. Is there room, and does the key have a token left? What has not the form of a key is not asked about.
+    // 4. Decide: is there capacity, and does the key have a token? A malformed key needs no lookup.
     const decided: Decided =
       credential === undefined
         ? { verdict: MALFORMED, addressStatus: allowance.consume(exchange.address) }
@@ -67,22 +76,31 @@ export function createPipeline(parts: PipelineParts): Pipeline {
     exchange.addressStatus = decided.addressStatus;
     if (decided.verdict === undefined) return decided.refusal;
     if (credential !== undefined && decided.verdict.outcome !== 'undecided') exchange.decidedAt = performance.now();
-    parts.recent.note(exchange.id, exchange.keyId, decided.verdict);
+    tell(exchange, decided.verdict);
 
-    // 5. Refuse, or admit.
+    // 5. Refuse or admit.
     const refusal = refusalOf(decided.verdict, decided.addressStatus);
     if (refusal !== undefined) return refusal;
+    pacing.makeRoomFor(clientOf(exchange));
 
-    // 6. What does it ask for, and with which body? Its client is waited for without a slot.
-    exchange.route = router.find(request.method, request.path).route;
+    // 6. Find the route and read the body. The slot is released while the client sends it.
+    exchange.route = (match ?? router.find(request.method, request.path)).route;
     refuseKeyInTarget(request.target);
     const body = exchange.route.takesBody
-      ? await slot.during(() => readBody(exchange, parts.bodyLimitBytes))
+      ? await slot.during(() => readBody(exchange, deps.bodyLimitBytes))
       : undefined;
 
-    // 7. To the core, and its answer back.
+    // 7. Forward to the core and send its answer back.
     await forward(exchange, request, body);
     return undefined;
+  }
+
+  /** Tells operators of a decision. */
+  function tell({ id, keyId, client, outcome }: Exchange, verdict: Verdict): void {
+    deps.recent.note(id, keyId, verdict);
+    deps.banned.note(keyId, verdict);
+    deps.watch.note(keyId, verdict);
+    if (outcome === 'elsewhere') elsewhere.note(keyId, client, id);
   }
 
   async function serve(exchange: Exchange, forward: Forward): Promise<void> {
@@ -93,13 +111,13 @@ export function createPipeline(parts: PipelineParts): Pipeline {
   }
 
   async function fail(exchange: Exchange, error: HttpError): Promise<void> {
-    // A refusal before a decision is paid from the address's allowance. A fault of ours is not.
+    // The address pays for a refusal before a decision. It does not pay for our own faults.
     if (exchange.limitStatus === undefined) {
       if (error.status < 500) allowance.consume(exchange.address);
       exchange.addressStatus = allowance.peek(exchange.address);
     }
     if (error.status < 500 && exchange.decision?.outcome !== 'admitted')
-      await pacing.turn(refusedClient(exchange), exchange.response);
+      await pacing.turn(clientOf(exchange), exchange.response);
     sendError(exchange, error, draftFields);
   }
 
@@ -112,27 +130,28 @@ export function createPipeline(parts: PipelineParts): Pipeline {
   }
 
   function take(request: IncomingMessage, response: ServerResponse, forward: Forward): void {
-    const client = clientAddress(request, parts.trustedProxies);
-    const cors = parts.cors.headersFor(request.headers.origin);
-    const exchange = new Exchange({ request, response, client, address: networkOf(client), cors });
+    const client = clientAddress(request, deps.trustedProxies);
+    const peer = plainAddress(request.socket.remoteAddress);
+    const cors = deps.cors.headersFor(request.headers.origin);
+    const exchange = new Exchange({ request, response, client, peer, address: networkOf(client), cors });
     response.on('close', () => {
-      parts.traffic.answered(exchange);
-      logExchange(parts.logger, exchange);
+      deps.traffic.answered(exchange);
+      logExchange(deps.logger, exchange);
     });
     void serve(exchange, forward);
   }
 
-  const forward = forwardTo(parts);
+  const forward = forwardTo(deps);
 
   return {
     onRequest: (request, response) => take(request, response, forward),
     upgrades: {
       areTaken: (request) => asksForWebSocket(request) && asksForTunnel(request),
-      take: (request, response, socket, head) => take(request, response, tunnelTo(parts, { request, socket, head })),
+      take: (request, response, socket, head) => take(request, response, tunnelTo(deps, { request, socket, head })),
     },
   };
 }
 
-/** Who a refusal goes to: a good key, or an address. */
-const refusedClient = ({ decision, credential, address }: Exchange): string =>
+/** Who is served or refused: a valid key, or an address. */
+const clientOf = ({ decision, credential, address }: Exchange): string =>
   decision === undefined || credential === undefined ? address : credential.cacheKey;

@@ -1,12 +1,12 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { takesNoBody } from '../../shared/body.ts';
-import { methodNotAllowed } from '../../shared/errors.ts';
-import { isCurrent, MAX_LIST_LENGTH } from '../../shared/static-file.ts';
-import type { LimitStatus } from '../access/verdict.ts';
+import { takesNoBody } from '../../shared/http/body.ts';
+import { methodNotAllowed } from '../../shared/http/errors.ts';
+import { isCurrent, MAX_LIST_LENGTH } from '../../shared/http/static-file.ts';
+import type { LimitStatus } from '../limiter/verdict.ts';
 import type { ReferenceFile } from '../reference/files.ts';
 import { ADDRESS_LIMITED } from './authorize.ts';
 import type { Exchange } from './exchange.ts';
-import type { OwnAnswer } from './own-answers.ts';
+import type { OwnAnswer } from './send-own-answer.ts';
 import { takesHtml, waitingPage } from './waiting-page.ts';
 
 interface Asked {
@@ -16,12 +16,12 @@ interface Asked {
   readonly hasBody: boolean;
 }
 
-/** Reads that it costs. @param headers of the request: what a client has already costs one */
+/** The cost of a file in reads. @param headers of the request: a file that the client already has costs one */
 export const costOf = (file: ReferenceFile, headers: IncomingHttpHeaders): number =>
   isCurrent(headers['if-none-match'], file.etag) ? 1 : file.cost;
 
 /**
- * Answers with a file of the reference. Anyone may have it, with a key or without, within the address's allowance.
+ * Answers with a file of the reference. No key is needed; the address's allowance pays.
  * @throws {HttpError} 429, 405 or 400
  */
 export async function answerWithFile(
@@ -47,7 +47,7 @@ export async function answerWithFile(
   return { status: file.status, headers: [...ours, 'Content-Encoding', 'gzip'], body: await file.compressed() };
 }
 
-/** Whether gzip is named and not refused with a weight of 0 (RFC 9110 §12.5.3). */
+/** Whether gzip is listed and its weight is not 0 (RFC 9110 §12.5.3). */
 function takesGzip(acceptEncoding = ''): boolean {
   if (acceptEncoding.length > MAX_LIST_LENGTH) return false;
   return acceptEncoding.split(',').some((coding) => {

@@ -1,27 +1,47 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { AddressAllowance } from '../access/address-allowance.ts';
-import { systemClock } from '../access/clock.ts';
+import { FairQueue, mayHoldMore } from '../../shared/fair-queue.ts';
+import { AddressAllowance } from '../limiter/address-allowance.ts';
+import { systemClock } from '../limiter/clock.ts';
 
-/** Refusals of a client that are sent at once, in a minute. */
+/** Refusals per client and minute that are sent at once. */
 const PROMPT_A_MINUTE = 60;
+/** While requests of other clients are served: 1,000 delayed refusals a second. */
 const PER_TURN = 4;
+const TURN_MS = 4;
+/** Otherwise, in each turn of the event loop. A request that comes then waits for them, about two milliseconds. */
+const PER_IDLE_TURN = 32;
+/** How long after the last served request refusals still make room. */
+const MAKES_ROOM_MS = 1_000;
 const MAX_WAITING = 10_000;
-/** Refusals of a connection that had to wait, before it is closed. */
+/** Delayed refusals on a connection before it is closed. */
 const MOST_ON_CONNECTION = 100;
 
 /**
- * Refusals in turn. A client that goes on after its refusals costs as much as one that is served, so what it costs is
- * bounded: its first refusals of a minute are sent at once, the others wait, and every turn of the event loop lets out a
- * few. A client that waits sends nothing meanwhile. On an idle gateway turns are short, so that is fast.
+ * Delays refusals. A client that keeps sending after refusals costs as much as a served one, so its cost is bounded:
+ * its first refusals in a minute are sent at once. The others wait for their turn, and clients take turns. A waiting
+ * client sends nothing meanwhile. While other clients are served, turns are a few milliseconds apart. Otherwise there is
+ * one in each turn of the event loop.
  */
 export class RefusalPacing {
   readonly #prompt = new AddressAllowance(systemClock, PROMPT_A_MINUTE);
   readonly #perConnection = new WeakMap<Socket, number>();
-  #waiting: (() => void)[] = [];
+  readonly #waiting = new FairQueue<() => void>();
+  /** The client that was served last, and when; and when another client was. */
+  #served = '';
+  #servedAt = Number.NEGATIVE_INFINITY;
+  #otherServedAt = Number.NEGATIVE_INFINITY;
+
+  /** From now on the refusals of other clients make room, because a request was admitted. */
+  makeRoomFor(client: string): void {
+    if (client !== this.#served) this.#otherServedAt = this.#servedAt;
+    this.#served = client;
+    this.#servedAt = performance.now();
+  }
 
   /**
-   * Undefined where a refusal may be sent at once, otherwise when it may be.
+   * Undefined if a refusal may be sent at once, otherwise a promise that resolves when it may. If too many wait, the
+   * connection is cut.
    * @param client the name of a proven key, or an address
    */
   turn(client: string, response: ServerResponse): Promise<void> | undefined {
@@ -30,20 +50,24 @@ export class RefusalPacing {
     const refused = (this.#perConnection.get(socket) ?? 0) + 1;
     this.#perConnection.set(socket, refused);
     if (refused >= MOST_ON_CONNECTION) response.shouldKeepAlive = false;
-    if (this.#waiting.length >= MAX_WAITING) response.destroy();
-    return this.#wait();
-  }
-
-  #wait(): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    if (this.#waiting.push(resolve) === 1) setImmediate(this.#letOut);
+    const { size, clients } = this.#waiting;
+    if (mayHoldMore(this.#waiting.of(client), MAX_WAITING, size, clients)) {
+      this.#waiting.add(client, resolve);
+      if (this.#waiting.size === 1) this.#schedule();
+    } else response.once('close', resolve).destroy();
     return promise;
   }
 
-  readonly #letOut = (): void => {
-    const first = this.#waiting;
-    this.#waiting = first.splice(PER_TURN);
-    for (const resolve of first) resolve();
-    if (this.#waiting.length > 0) setImmediate(this.#letOut);
+  #schedule(): void {
+    const isAlone = this.#waiting.of(this.#served) === this.#waiting.size;
+    const othersServedAt = isAlone ? this.#otherServedAt : this.#servedAt;
+    if (performance.now() - othersServedAt < MAKES_ROOM_MS) setTimeout(this.#letOut, TURN_MS, PER_TURN);
+    else setImmediate(this.#letOut, PER_IDLE_TURN);
+  }
+
+  readonly #letOut = (most: number): void => {
+    for (let turn = 0; turn < most; turn++) this.#waiting.take()?.();
+    if (this.#waiting.size > 0) this.#schedule();
   };
 }

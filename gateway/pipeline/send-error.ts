@@ -1,9 +1,9 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import { type ErrorCode, errorBody, HttpError, methodNotAllowed } from '../../shared/errors.ts';
-import { lingerOnClose } from '../../shared/lingering-close.ts';
+import { type ErrorCode, errorBody, HttpError, methodNotAllowed } from '../../shared/http/errors.ts';
+import { lingerOnClose } from '../../shared/http/lingering-close.ts';
+import { PLAIN_HTTP } from '../../shared/http/server.ts';
 import { pairsOf } from '../../shared/lists.ts';
-import { PLAIN_HTTP } from '../../shared/server.ts';
 import { clientHeaders } from './client-headers.ts';
 import type { Exchange } from './exchange.ts';
 
@@ -13,11 +13,12 @@ export function sendError(exchange: Exchange, error: HttpError, draftFields: boo
   if (response.closed) return;
   exchange.error = error;
   if (response.headersSent) {
-    // Half an answer cannot be taken back; cut off, it at least cannot pass for a whole one.
+    // A half-sent answer cannot be withdrawn. Cutting the connection keeps it from looking complete.
     response.destroy();
     return;
   }
-  // What is left of a body would be taken for the next request. A short one Node reads and drops; the rest ends here.
+  // The rest of a body would be read as the next request. Node reads and drops a short one; after a long one the
+  // connection closes.
   if (!request.complete) {
     lingerOnClose(request.socket);
     if (mayBeLong(exchange)) response.shouldKeepAlive = false;
@@ -36,7 +37,7 @@ function mayBeLong({ request: { headers } }: Exchange): boolean {
   return isAwaited || Number(headers['content-length'] ?? 0) > SHORT_BODY_BYTES;
 }
 
-/** What to answer when there is no request to answer, only a connection. */
+/** The answer for a connection without a valid request. */
 export function connectionError({ code = '' }: NodeJS.ErrnoException): HttpError {
   if (code === 'CONNECT') return methodNotAllowed('GET, HEAD, POST');
   if (code === PLAIN_HTTP)
@@ -44,7 +45,7 @@ export function connectionError({ code = '' }: NodeJS.ErrnoException): HttpError
   return new HttpError(CONNECTION_ERRORS[code] ?? 'invalid_request');
 }
 
-/** Answers on a bare connection, and closes it. */
+/** Answers on a bare connection and closes it. */
 export function sendRawError(socket: Socket, error: HttpError, requestId: string, limits: readonly string[]): void {
   const body = errorBody(error);
   const headers = [...head(body), 'X-Request-Id', requestId, ...limits, ...error.headers, 'Connection', 'close'];

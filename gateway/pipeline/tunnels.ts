@@ -1,13 +1,16 @@
-import type { Credential } from '../access/credential.ts';
-import type { KeyStore } from '../access/limiter.ts';
+import type { Credential } from '../limiter/credential.ts';
+import type { KeyStore } from '../stores/stores.ts';
 import { CLOSE_CODES, type Tunnel } from '../upstream/tunnel.ts';
 
-/** Twice within the second in which a revoked key or secret is to open nothing any more. */
+/** Twice within the second after which a revoked key or secret must no longer work. */
 const LOOK_EVERY_MS = 500;
 
-/** The WebSockets that are open: closed when nothing moves on them, when the secret that opened them is good no more, and when we stop. */
+/**
+ * The open WebSockets. They are closed when they are idle, when the secret that opened them is no longer valid, and
+ * when the gateway stops.
+ */
 export class Tunnels {
-  /** With what opened it. */
+  /** Each with the credential that opened it. */
   readonly #open = new Map<Tunnel, Credential>();
   readonly #keys: Pick<KeyStore, 'isGood'>;
   readonly #idleMs: number;
@@ -42,7 +45,7 @@ export class Tunnels {
     if (this.#isLooking || this.#open.size === 0) return;
     this.#isLooking = true;
     this.#closeIdle();
-    // Each credential once, however many tunnels it has; the client library sends what is asked for at once together.
+    // Each credential once, however many tunnels it has. The Redis client sends concurrent queries together.
     const credentials = new Map([...this.#open.values()].map((credential) => [credential.cacheKey, credential]));
     await Promise.all([...credentials.values()].map((credential) => this.#closeUnlessGood(credential)));
     this.#isLooking = false;
@@ -55,13 +58,13 @@ export class Tunnels {
   }
 
   async #closeUnlessGood({ id, digest, cacheKey }: Credential): Promise<void> {
-    // Costs the key nothing. While keys cannot be looked at, those that were good still are.
+    // This costs the key nothing. While key data cannot be read, keys count as still valid.
     if (await this.#keys.isGood(id, digest).catch(() => true)) return;
     for (const [tunnel, opener] of this.#open)
       if (opener.cacheKey === cacheKey) this.#close(tunnel, CLOSE_CODES.policyViolation);
   }
 
-  /** Once: what it sends while it closes is no reason to close it again. */
+  /** Only once: a message during the closing handshake must not close it again. */
   #close(tunnel: Tunnel, code: number): void {
     this.#open.delete(tunnel);
     tunnel.close(code);

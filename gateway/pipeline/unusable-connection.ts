@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
-import type { Logger } from '../../shared/logger.ts';
-import { beginTrace } from '../../shared/trace.ts';
-import type { AddressAllowance } from '../access/address-allowance.ts';
-import type { Traffic } from '../telemetry/traffic.ts';
+import { beginTrace } from '../../shared/http/trace.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import type { AddressAllowance } from '../limiter/address-allowance.ts';
+import type { Traffic } from '../telemetry/request-metrics.ts';
 import { networkOf, plainAddress } from './client-address.ts';
 import { limitHeaders } from './limit-headers.ts';
 import { connectionError, sendRawError } from './send-error.ts';
@@ -17,7 +17,7 @@ interface UnusableConnection {
   readonly traffic: Traffic;
 }
 
-/** A connection that brought no request gets its answer and its line in the log all the same, unless it is gone. */
+/** Answers and logs a connection that brought no valid request, unless it is gone. */
 export function answerUnusable({ fault, socket, allowance, draftFields, logger, traffic }: UnusableConnection): void {
   if (!socket.writable || fault.code === 'ECONNRESET') {
     socket.destroy();

@@ -1,14 +1,14 @@
-import { safetyHeaders } from '../../shared/static-file.ts';
-import type { LimitStatus } from '../access/verdict.ts';
+import { safetyHeaders } from '../../shared/http/static-file.ts';
+import type { LimitStatus } from '../limiter/verdict.ts';
 import { retryAfterSeconds } from './limit-headers.ts';
-import type { OwnAnswer } from './own-answers.ts';
+import type { OwnAnswer } from './send-own-answer.ts';
 
-/** What a person reads who has asked for the reference too often; a program gets the Error shape. */
+/** The 429 page for a person who asked for the reference too often. Programs get the Error shape. */
 
-/** A browser names the type when it opens a page; what a script fetches is asked for with other types. */
+/** Browsers list text/html when they open a page. Scripts ask for other types. */
 export const takesHtml = (accept = ''): boolean => accept.toLowerCase().includes('text/html');
 
-/** The answer of 429 to a person. @param addressStatus says how long to wait */
+/** The 429 answer for a person. @param addressStatus says how long to wait */
 export function waitingPage(addressStatus: LimitStatus): OwnAnswer {
   const seconds = retryAfterSeconds(addressStatus) ?? 1;
   const headers = ['Content-Type', 'text/html; charset=utf-8', 'Cache-Control', 'no-store', ...safetyHeaders()];

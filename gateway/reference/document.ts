@@ -1,4 +1,6 @@
-/** As much of OpenAPI 3.1 as the description of this API uses. */
+import type { CodeSample } from './samples.ts';
+
+/** The parts of OpenAPI 3.1 that this API's description uses. */
 
 export type Ref = Readonly<Record<'$ref', string>>;
 
@@ -7,7 +9,7 @@ export type Schema = Readonly<Record<string, unknown>>;
 
 export interface Header {
   readonly description: string;
-  /** Whether it is on every such answer, or on some only. */
+  /** Whether every such answer has it, or only some. */
   readonly required: boolean;
   readonly schema: Schema;
   readonly example: string | number;
@@ -18,7 +20,7 @@ export interface Parameter {
   readonly in: 'query' | 'path' | 'header';
   readonly required: boolean;
   readonly description: string;
-  /** Its example is the schema's: one beside it would be filled in by the panels that try an operation. */
+  /** The schema holds the example: a separate one would be filled into the try-it panels. */
   readonly schema: Schema;
 }
 
@@ -33,7 +35,7 @@ export type Content = Readonly<Record<'application/json', MediaType>>;
 export interface Response {
   readonly description: string;
   readonly headers: Readonly<Record<string, Header | Ref>>;
-  /** None where there is no body. */
+  /** Undefined without a body. */
   readonly content?: Content;
 }
 
@@ -49,7 +51,8 @@ export interface Operation {
   readonly parameters: readonly (Parameter | Ref)[];
   readonly requestBody?: { readonly required: true; readonly description: string; readonly content: Content };
   readonly responses: Responses;
-  /** False where the reference offers no panel to try the operation. */
+  readonly 'x-codeSamples': readonly CodeSample[];
+  /** False if the reference has no try-it panel for the operation. */
   readonly 'x-try-it-out'?: false;
 }
 
@@ -67,7 +70,7 @@ export interface Document {
     readonly responses: Readonly<Record<string, Response>>;
     readonly securitySchemes: Readonly<Record<string, unknown>>;
   };
-  /** What is answered to a path or a method that is no operation's. */
+  /** Answers to an unknown path or method. */
   readonly 'x-no-operation': Responses;
 }
 

@@ -3,34 +3,41 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { etagOf, safetyHeaders } from '../../shared/static-file.ts';
+import { etagOf, safetyHeaders } from '../../shared/http/static-file.ts';
+import type { PlanTable } from '../limiter/plans.ts';
 import type { GatewayRoute } from '../routes.ts';
+import { pageParts } from './page-text.ts';
 
-/** What the API reference consists of: these files under these paths and nothing else, read once and kept in memory. */
-export type Reference = ReadonlyMap<string, ReferenceFile>;
+/** The API reference: exactly these files under these paths, kept in memory. The page has the plans that are in force. */
+export interface Reference {
+  /** Undefined if there is no such file. */
+  get(path: string): ReferenceFile | undefined;
+}
 
 const DESCRIPTION = '/v1/openapi.json';
+const PAGE = '/docs/';
 const OUR_PAGE = join(import.meta.dirname, 'page');
 const SWAGGER_UI = dirname(createRequire(import.meta.url).resolve('swagger-ui-dist/package.json'));
 
 /**
- * For an address. A first look costs 33, so a hundred people behind one address can look in the same minute; and no address has
- * more than 4 MB a second.
+ * Per address. A first visit costs 33, so a hundred people behind one address can visit in the same minute, and no
+ * address gets more than 4 MB a second.
  */
 export const READS_PER_MINUTE = 4_000;
-/** As much costs one read more. */
+/** Each such amount costs one more read. */
 const BYTES_PER_READ = 65_536;
 
-/** Asked for anew each time, and answered with 304 while it is the same. */
+/** Revalidated each time, and answered with 304 while unchanged. */
 const OURS = 'no-cache';
-/** Changes with a release of the package only. */
+/** Changes only with a release of the package. */
 const THEIRS = 'public, max-age=86400';
-/** Under a version in the query, a file never changes: a reload does not ask for it. */
+/** With a version in the query, a file never changes: a reload does not ask for it. */
 const FOR_EVER = 'public, max-age=31536000, immutable';
 
 const FILES = [
   { path: DESCRIPTION, type: 'application/json', from: join(import.meta.dirname, 'openapi.json'), keep: OURS },
   { path: '/docs/page.css', type: 'text/css; charset=utf-8', from: join(OUR_PAGE, 'page.css'), keep: OURS },
+  { path: '/docs/operations.css', type: 'text/css; charset=utf-8', from: join(OUR_PAGE, 'operations.css'), keep: OURS },
   { path: '/docs/page.js', type: 'text/javascript; charset=utf-8', from: join(OUR_PAGE, 'page.js'), keep: OURS },
   ...[
     { name: 'swagger-ui.css', type: 'text/css; charset=utf-8' },
@@ -39,12 +46,12 @@ const FILES = [
   ].map(({ name, type }) => ({ path: `/docs/${name}`, type, from: join(SWAGGER_UI, name), keep: THEIRS })),
 ];
 
-/** Swagger UI puts its icons into its style sheet as data: URLs. */
+/** Swagger UI's style sheet has its icons as data: URLs. */
 const SAFETY = safetyHeaders("img-src 'self' data:");
 
 const gzipped = promisify(gzip);
 
-/** One file, as an operation of the gateway's own. */
+/** One file, as an operation that the gateway answers itself. */
 export class ReferenceFile implements GatewayRoute {
   readonly operation = 'reference';
   readonly method = 'GET';
@@ -53,10 +60,10 @@ export class ReferenceFile implements GatewayRoute {
   readonly status: number;
   readonly body: Buffer;
   readonly etag: string;
-  /** What the page asks for it by, in the query. */
+  /** The version that the page puts into the query. */
   readonly version: string;
   readonly #keep: string;
-  /** On every answer with this file, 304 included; Cache-Control is beside them. */
+  /** On every answer with this file, 304 included; Cache-Control is added separately. */
   readonly headers: readonly string[];
   #compressed: Promise<Buffer> | undefined;
 
@@ -70,42 +77,73 @@ export class ReferenceFile implements GatewayRoute {
     this.headers = ['ETag', this.etag, 'Vary', 'Accept-Encoding', ...SAFETY, ...headers];
   }
 
-  /** Reads that it costs its address to be sent the file. */
+  /** The cost of sending the file, in reads of its address. */
   get cost(): number {
     return 1 + Math.floor(this.body.length / BYTES_PER_READ);
   }
 
-  /** How long the answer may be kept. @param query as it was asked with */
+  /** How long the answer may be cached. @param query of the request */
   cacheControl(query: string): string {
     return query === this.version ? FOR_EVER : this.#keep;
   }
 
-  /** Compressed when it is first asked for. */
+  /** Compressed on first use. */
   compressed(): Promise<Buffer> {
     this.#compressed ??= gzipped(this.body);
     return this.#compressed;
   }
 }
 
-/** @throws the system's error when a file is missing */
-export function loadReference(): Reference {
+/**
+ * Reads the files once.
+ * @param plans in force; the page is made anew when they have changed
+ * @throws the system's error when a file is missing
+ */
+export function loadReference(plans: () => PlanTable): Reference {
   const files = FILES.map(({ path, type, from, keep }) => {
     const readable = path === DESCRIPTION ? ['Access-Control-Allow-Origin', '*'] : [];
     return new ReferenceFile(path, 200, readFileSync(from), keep, ['Content-Type', type, ...readable]);
   });
-  const html = ['Content-Type', 'text/html; charset=utf-8'];
-  const page = new ReferenceFile('/docs/', 200, Buffer.from(pageWith(files)), OURS, html);
-  const slash = new ReferenceFile('/docs', 308, Buffer.alloc(0), THEIRS, ['Location', '/docs/']);
-  return new Map([...files, page, slash].map((file) => [file.path, file]));
+  const slash = new ReferenceFile('/docs', 308, Buffer.alloc(0), THEIRS, ['Location', PAGE]);
+  const fixed = new Map([...files, slash].map((file) => [file.path, file]));
+  const template = withVersions(readFileSync(join(OUR_PAGE, 'index.html'), 'utf8'), files);
+  let shown = plans();
+  let page = pageWith(template, shown);
+  return {
+    get(path) {
+      if (path !== PAGE) return fixed.get(path);
+      const now = plans();
+      if (now !== shown) {
+        shown = now;
+        const text = textWith(template, now);
+        if (!page.body.equals(Buffer.from(text))) page = pageWith(template, now);
+      }
+      return page;
+    },
+  };
 }
 
-/** The page, naming each file in the version that we have. */
-function pageWith(files: readonly ReferenceFile[]): string {
-  const page = readFileSync(join(OUR_PAGE, 'index.html'), 'utf8');
-  return files.reduce((text, { path, version }) => {
+function pageWith(template: string, plans: PlanTable): ReferenceFile {
+  return new ReferenceFile(PAGE, 200, Buffer.from(textWith(template, plans)), OURS, [
+    'Content-Type',
+    'text/html; charset=utf-8',
+  ]);
+}
+
+/** The page with its parts in place of their marks. */
+const textWith = (template: string, plans: PlanTable): string =>
+  Object.entries(pageParts(plans)).reduce(
+    (text, [mark, part]) => text.replace(`<!-- ${mark} -->`, () => part),
+    template,
+  );
+
+/** The page with the current version of each file in its URLs, so that a browser keeps them. */
+const withVersions = (page: string, files: readonly ReferenceFile[]): string =>
+  files.reduce((text, { path, version }) => {
     const name = path.replace(/^\/docs\//, '');
     return text
       .replace(`src="${name}"`, `src="${name}?${version}"`)
-      .replace(`href="${name}"`, `href="${name}?${version}"`);
+      .replace(`rel="stylesheet" href="${name}"`, `rel="stylesheet" href="${name}?${version}"`)
+      .replace(`type="image/png" href="${name}"`, `type="image/png" href="${name}?${version}"`)
+      .replace(`type="application/json" href="${name}"`, `type="application/json" href="${name}?${version}"`);
   }, page);
-}

@@ -1,4 +1,4 @@
-import { PLAN_NAMES } from '../access/plans.ts';
+import { PLAN_NAMES } from '../limiter/plans.ts';
 import type { Schema } from './document.ts';
 
 /** The shape of GET /limits, which the gateway answers itself. */

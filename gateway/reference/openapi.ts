@@ -1,11 +1,12 @@
 import { type GatewayRoute, ROUTES } from '../routes.ts';
 import { type Document, type Operation, type Ref, type Response, type Responses, refTo } from './document.ts';
-import { ALLOW, deprecationHeaders, EVERYWHERE, HEADERS } from './headers.ts';
+import { ALLOW, deprecationHeaders, EVERYWHERE, HEADERS } from './header-schemas.ts';
 import { type About, COMMON_ERRORS, OPERATIONS, PARAMETERS } from './operations.ts';
 import { ERROR_RESPONSES, type ErrorResponse } from './responses.ts';
+import { samplesOf } from './samples.ts';
 import { schemas } from './schemas.ts';
 
-/** The version in every path: what the description gives as its server. */
+/** The version in every path, used as the description's server. */
 const PREFIX = '/v1';
 
 const DESCRIPTION = `Lists, adds and gets animals.
@@ -21,7 +22,10 @@ then try again. A key that goes on sending after 429 is banned for a while. \`GE
 
 **HEAD** is answered wherever GET is, with the same headers and no body.`;
 
-/** The description of the public API in OpenAPI 3.1, made from the route table, the core's schemas and the error table. */
+/**
+ * The OpenAPI 3.1 description of the public API, generated from the route table, the core's schemas and the error
+ * table.
+ */
 export function describeApi(): Document {
   return {
     openapi: '3.1.0',
@@ -57,13 +61,13 @@ export function describeApi(): Document {
   };
 }
 
-/** What OPTIONS is answered with on every path of an operation, and on `*`. */
+/** The answer to OPTIONS on every operation's path, and on `*`. */
 const OPTIONS_ANSWER: Response = {
   description: 'Which methods there are.',
   headers: { ...EVERYWHERE, Allow: ALLOW },
 };
 
-/** What an unknown path and a method that it does not have are answered with; no operation shares it. */
+/** Answers to an unknown path and to an unknown method; no operation shares them. */
 const NO_OPERATION = [404, 405];
 
 function sharedResponses(): Document['components']['responses'] {
@@ -88,21 +92,23 @@ function operationOf(route: GatewayRoute): Operation {
     operationId: route.operation,
     tags: [tag],
     summary,
-    description,
+    description:
+      route.scope === undefined ? description : `${description}\n\nThe key needs the scope \`${route.scope}\`.`,
     ...(route.deprecation && { deprecated: true }),
     parameters,
     ...(body && { requestBody: { required: true, description: summary, content: body } }),
     responses: responsesOf(route, about),
+    'x-codeSamples': samplesOf(route.method, route.path.replace('{petId}', '1'), body?.['application/json'].example),
     ...(!canBeTried && { 'x-try-it-out': false }),
   };
 }
 
-function responsesOf({ deprecation }: GatewayRoute, { success, errors }: About): Responses {
+function responsesOf({ deprecation, scope }: GatewayRoute, { success, errors }: About): Responses {
   const { status, description, content, headers = {} } = success;
   const always = deprecation === undefined ? {} : deprecationHeaders(deprecation, true);
   const responses = {
     [status]: { description, headers: { ...EVERYWHERE, ...headers, ...always }, content },
-    ...errorsOf([...COMMON_ERRORS, ...errors]),
+    ...errorsOf([...COMMON_ERRORS, ...(scope === undefined ? [] : [403]), ...errors]),
   };
   return deprecation === undefined ? responses : withDeprecation(responses, deprecation);
 }
@@ -116,7 +122,7 @@ function errorOf(status: number): ErrorResponse {
   return error;
 }
 
-/** Given once the operation is known, or before: where both are possible, an answer may tell of deprecation or not. */
+/** Errors after routing, or before it. If both are possible, only some answers have the deprecation headers. */
 const AFTER_ROUTING: Readonly<Record<number, 'always' | 'sometimes'>> = {
   400: 'sometimes',
   404: 'always',

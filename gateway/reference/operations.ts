@@ -1,8 +1,8 @@
-import { MAX_IDEMPOTENCY_KEY_LENGTH } from '../../shared/headers.ts';
-import { INT64_MAX, INT64_MIN } from '../../shared/int64.ts';
-import { DEFAULT_LIMIT, MAX_LIMIT } from '../../shared/page.ts';
+import { MAX_IDEMPOTENCY_KEY_LENGTH } from '../../shared/http/headers.ts';
+import { INT64_MAX, INT64_MIN } from '../../shared/schemas/int64.ts';
+import { DEFAULT_LIMIT, MAX_LIMIT } from '../../shared/schemas/page.ts';
 import { type Content, type Header, type Parameter, type Ref, refTo, type Schema } from './document.ts';
-import { nextPage } from './headers.ts';
+import { nextPage } from './header-schemas.ts';
 import { LIMITS, NEW_PET, ORDER, PET } from './schemas.ts';
 
 /** What the route table does not say of an operation. */
@@ -18,16 +18,16 @@ export interface About {
     readonly content: Content;
     readonly headers?: Readonly<Record<string, Header>>;
   };
-  /** Its errors, by status, beside those that every operation has. */
+  /** Its errors by status, besides the common ones. */
   readonly errors: readonly number[];
-  /** The interface document has the panel of this operation switched off. */
+  /** If false, the OpenAPI document disables this operation's try-it panel. */
   readonly canBeTried: boolean;
 }
 
-/** What any operation can be answered with. */
+/** Errors of any operation. */
 export const COMMON_ERRORS = [400, 401, 408, 414, 417, 429, 431, 500, 502, 503, 504, 505];
 
-/** To the digit: a number of JavaScript would be written as one that is out of range. */
+/** Exact digits: as a JavaScript number, the value would be rounded out of range. */
 const exactly = (value: bigint): unknown => (JSON as unknown as RawJson).rawJSON(String(value));
 
 /** Not yet in TypeScript's libraries. */

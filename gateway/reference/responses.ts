@@ -1,9 +1,9 @@
 import { STATUS_CODES } from 'node:http';
-import { ERRORS, type ErrorCode } from '../../shared/errors.ts';
+import { ERRORS, type ErrorCode } from '../../shared/http/errors.ts';
 import { type Response, refTo } from './document.ts';
-import { ALLOW, EVERYWHERE, RETRY_AFTER_UNAVAILABLE, refsTo } from './headers.ts';
+import { ALLOW, EVERYWHERE, INSUFFICIENT_SCOPE, RETRY_AFTER_UNAVAILABLE, refsTo } from './header-schemas.ts';
 
-/** The answers that are no success, one for each status; its errors are told apart by their code. */
+/** The error answers, one for each status. The code distinguishes errors of the same status. */
 
 export interface ErrorResponse {
   /** Its name among the components. */
@@ -13,6 +13,7 @@ export interface ErrorResponse {
 
 const HEADERS_OF: Readonly<Record<number, Response['headers']>> = {
   401: refsTo(['WWW-Authenticate']),
+  403: { 'WWW-Authenticate': INSUFFICIENT_SCOPE },
   405: { Allow: ALLOW },
   429: refsTo(['Retry-After']),
   503: { 'Retry-After': RETRY_AFTER_UNAVAILABLE },
@@ -29,7 +30,7 @@ function errorResponse(status: number): ErrorResponse {
     const value = { code, message: ERRORS[code].message, status };
     return [code, { value }] as const;
   });
-  // With their types beside them: a generator may take a constant without one for a text.
+  // With explicit types: a generator may take a constant without a type for a string.
   const narrowed = {
     type: 'object',
     properties: { code: { type: 'string', enum: codes }, status: { type: 'integer', const: status } },

@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { ERRORS } from '../../shared/errors.ts';
-import { int64 } from '../../shared/int64.ts';
-import { Order, OrderStatus } from '../../shared/order.ts';
-import { NewPet, Pet, PetStatus } from '../../shared/pet.ts';
+import { ERRORS } from '../../shared/http/errors.ts';
+import { int64 } from '../../shared/schemas/int64.ts';
+import { Order, OrderStatus } from '../../shared/schemas/order.ts';
+import { NewPet, Pet, PetStatus } from '../../shared/schemas/pet.ts';
 import { refTo, type Schema } from './document.ts';
 import { LIMITS, limitsSchema } from './limits-schema.ts';
 
@@ -29,7 +29,7 @@ const ABOUT: Readonly<Record<string, Schema>> = {
   OrderStatus: { description: 'How far an order is.', examples: ['placed'] },
 };
 
-/** By the member's name, which means the same wherever it stands. */
+/** By the member's name, which has the same meaning everywhere. */
 const ABOUT_MEMBERS: Readonly<Record<string, Schema>> = {
   id: { description: 'Given by the service. All of int64 is used: read it exactly, or as text.', examples: [1] },
   name: { description: "The animal's name, counted in Unicode code points.", examples: ['Rex'] },
@@ -39,7 +39,7 @@ const ABOUT_MEMBERS: Readonly<Record<string, Schema>> = {
   createdAt: { description: 'When it was placed, in UTC.', examples: [ORDER.createdAt] },
 };
 
-/** Of one schema only. */
+/** For one schema only. */
 const ABOUT_MEMBERS_OF: Readonly<Record<string, Readonly<Record<string, Schema>>>> = {
   NewPet: { status: { description: 'Whether the animal can be had; `available` when left out.' } },
 };
@@ -51,9 +51,9 @@ export function schemas(): Readonly<Record<string, Schema>> {
     unrepresentable: 'any',
     uri: (id) => refTo('schemas', id).$ref,
     override: ({ zodSchema, jsonSchema }) => {
-      // A generator takes a member with a default for one that is always there.
+      // Generators assume that a member with a default is always present.
       delete jsonSchema.default;
-      // The format says as much, and every language reads it.
+      // The format says the same, and every language supports it.
       if (jsonSchema.format === 'date-time') delete jsonSchema.pattern;
       if (zodSchema !== int64) return;
       delete jsonSchema.anyOf;

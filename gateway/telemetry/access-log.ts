@@ -1,9 +1,9 @@
-import type { Logger } from '../../shared/logger.ts';
-import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from '../../shared/request-log.ts';
-import { redactApiKeys } from '../access/credential.ts';
+import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from '../../shared/http/request-log.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import { redactApiKeys } from '../limiter/credential.ts';
 import type { Exchange } from '../pipeline/exchange.ts';
 
-/** The one line that every request leaves: these fields and no others, so that no key can get into a log. */
+/** The log line of a request. It has only these fields, so that no key can get into a log. */
 export function logExchange(logger: Logger, exchange: Exchange): void {
   const { request, error, decision } = exchange;
   const line = {
@@ -18,9 +18,9 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
     plan: exchange.plan,
     outcome: exchange.outcome,
     mode: exchange.mode,
-    // What would have been answered, had the plan not been in shadow mode.
+    // What would have been answered without shadow mode.
     shadow: decision?.isShadowed ? 'rate_limit_exceeded' : undefined,
-    // Fields of the key that hold no usable limit.
+    // Fields of the key without a usable limit.
     rejectedOverrides: decision?.rejected || undefined,
     address: exchange.address,
     bytesFromClient: exchange.tunnel?.bytesFromClient,

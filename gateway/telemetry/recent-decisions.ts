@@ -1,19 +1,18 @@
 import { hostname } from 'node:os';
-import { type BucketState, type Decision, SECOND, type Verdict } from '../access/verdict.ts';
+import { SECOND } from '../limiter/clock.ts';
+import type { BucketState, Decision, Verdict } from '../limiter/verdict.ts';
 
 /**
- * The last decisions of this process about keys that there are, to be explained when somebody asks. Noting one is a few
- * assignments into a place that is there already; words are made of it only when it is asked for.
+ * The last decisions of this process on existing keys, so that operators can look them up. Recording one is a few
+ * assignments into a preallocated slot; the text is made only on request.
  */
 
 export const DECISIONS_KEPT = 1_000;
-/** Of one key, or of requests that bear one id, by answer. */
-const MOST_TOLD = 50;
 
 interface Noted {
   requestId: string;
   keyId: string;
-  /** Undefined while the place has not been taken yet. */
+  /** Undefined until the slot is used. */
   verdict: Verdict | undefined;
   planVersion: string | undefined;
 }
@@ -28,12 +27,12 @@ export class RecentDecisions {
   readonly #planVersion: () => string | undefined;
   #next = 0;
 
-  /** @param planVersion of the plan table in force */
+  /** @param planVersion returns the version of the current plan table */
   constructor(planVersion: () => string | undefined) {
     this.#planVersion = planVersion;
   }
 
-  /** What is presented and is no key is not noted: whoever sends that could wash out all others. */
+  /** Credentials that are not keys are not recorded: they could displace all others. */
   note(requestId: string, keyId: string | undefined, verdict: Verdict): void {
     if (keyId === undefined || (verdict.outcome === 'unauthorized' && !IS_OF_A_KEY.has(verdict.reason))) return;
     const noted = this.#ring[this.#next] as Noted;
@@ -45,9 +44,9 @@ export class RecentDecisions {
   }
 
   /** The newest first. */
-  find({ keyId, requestId }: DecisionQuery): DecisionReport[] {
+  find({ keyId, requestId, limit }: DecisionQuery): DecisionReport[] {
     const told: DecisionReport[] = [];
-    for (let back = 1; back <= DECISIONS_KEPT && told.length < MOST_TOLD; back++) {
+    for (let back = 1; back <= DECISIONS_KEPT && told.length < limit; back++) {
       const noted = this.#ring[(this.#next - back + DECISIONS_KEPT) % DECISIONS_KEPT] as Noted;
       if (noted.verdict === undefined) break;
       if ((keyId ?? noted.keyId) === noted.keyId && (requestId ?? noted.requestId) === noted.requestId)
@@ -57,45 +56,47 @@ export class RecentDecisions {
   }
 }
 
-/** For lists of several processes in one. Decisions of one call to Redis have one time: such ones stay as they are. */
+/** Sorts the merged lists of several processes. Decisions of one Redis call have the same time and keep their order. */
 export const newestFirst = ({ at: a = '' }: DecisionReport, { at: b = '' }: DecisionReport): number =>
   a < b ? 1 : a > b ? -1 : 0;
 
-const IS_OF_A_KEY: ReadonlySet<string> = new Set(['disabled', 'expired']);
+const IS_OF_A_KEY: ReadonlySet<string> = new Set(['disabled', 'expired', 'elsewhere']);
 
-/** What is looked for; what is undefined may be anything. */
+/** What to look for; undefined matches anything. */
 export interface DecisionQuery {
   readonly keyId?: string | undefined;
   readonly requestId?: string | undefined;
+  /** The most decisions in the answer. */
+  readonly limit: number;
 }
 
-/** A decision in words and numbers that a person can check. Made of what can be sent to another process. */
+/** A decision in words and numbers that a person can check. It can be sent to another process. */
 export interface DecisionReport {
   readonly requestId: string;
   readonly keyId: string;
   /** As in the access log. */
   readonly outcome: string;
-  /** What would have been answered, had the plan not been in shadow mode. */
+  /** What would have been answered without shadow mode. */
   readonly shadow?: 'rate_limit_exceeded';
-  /** What the rest tells of is known of decisions about a good key only. */
+  /** The fields below exist only for decisions on a valid key. */
   readonly plan?: string;
-  /** Of the plan table that was in force in this process. */
+  /** The version of this process's plan table at that time. */
   readonly planVersion?: string | undefined;
   readonly mode?: Decision['mode'];
-  /** By the clock that decided: Redis', to the microsecond. */
+  /** The time on the clock that decided: Redis' clock, to the microsecond. */
   readonly at?: string;
   readonly buckets?: { readonly minute: ToldBucket; readonly day: ToldBucket };
-  /** What stood in the way: the ban that runs, else every bucket that had less than one request left. */
+  /** What refused it: the current ban, otherwise every bucket with less than one token. */
   readonly refusedBy?: readonly string[];
   readonly bannedUntil?: string;
-  /** Overrides of the key that were no limits. */
+  /** Overrides of the key that are not usable limits. */
   readonly rejectedOverrides?: readonly string[];
   readonly gateway: { readonly host: string; readonly pid: number; readonly worker?: number };
 }
 
 interface ToldBucket {
   readonly limit: number;
-  /** Requests left, refilled up to then. */
+  /** Tokens before the decision, after the refill. */
   readonly before: number;
   readonly after: number;
 }
@@ -119,7 +120,7 @@ function tell({ requestId, keyId, planVersion }: Noted, verdict: Verdict): Decis
     mode,
     at: toTime(now),
     buckets: { minute: tellBucket(minute, taken), day: tellBucket(day, taken) },
-    ...(taken === 0 && { refusedBy: outcome === 'banned' ? ['ban'] : empty }),
+    ...(taken === 0 && { refusedBy: outcome === 'banned' ? ['ban'] : outcome === 'forbidden' ? ['scope'] : empty }),
     ...(outcome === 'banned' && { bannedUntil: toTime(bannedUntil) }),
     ...(rejected !== '' && { rejectedOverrides: rejected.trim().split(' ') }),
     gateway,
@@ -128,8 +129,8 @@ function tell({ requestId, keyId, planVersion }: Noted, verdict: Verdict): Decis
 
 const DECIMALS = 1e6;
 
-function tellBucket({ limit, tokens, parts, window }: BucketState, taken: number): ToldBucket {
-  const after = tokens + Math.floor((parts / window) * DECIMALS) / DECIMALS;
+function tellBucket({ limit, tokens, fraction, window }: BucketState, taken: number): ToldBucket {
+  const after = tokens + Math.floor((fraction / window) * DECIMALS) / DECIMALS;
   return { limit, before: Math.round((after + taken) * DECIMALS) / DECIMALS, after };
 }
 

@@ -1,29 +1,29 @@
-import type { Family, Series } from '../../shared/counts.ts';
+import type { Family, Series } from '../../shared/process/counts.ts';
 import { DECISION_OUTCOMES, type DecisionOutcome, NO_DECISION_REASONS, type NoDecisionReason } from './outcomes.ts';
-import { DECISIONS, NONE, WITHOUT_DECISION } from './traffic.ts';
+import { DECISIONS, NONE, WITHOUT_DECISION } from './request-metrics.ts';
 
-/** Decisions since the start, in the words of the operators' API. */
+/** Decisions since the start, in the terms of the operators' API. */
 export interface Totals {
   readonly admitted: number;
-  /** Over the minute's or the day's limit. */
+  /** Over the limit of the minute or the day. */
   readonly refused: number;
   readonly banned: number;
-  /** No good key, whatever the reason. */
+  /** No valid key, for any reason. */
   readonly unauthorized: number;
-  /** Turned away before a decision: there was too much to do. */
+  /** Refused before a decision because of overload. */
   readonly shed: number;
-  /** No decision could be had. */
+  /** No decision was possible. */
   readonly undecided: number;
-  /** Of all these, those that were taken in the gateway while Redis was away. */
+  /** How many of all these were decided in the gateway while Redis was unavailable. */
   readonly local: number;
 }
 
 type Total = keyof Omit<Totals, 'local'>;
 
-/** What a request is shown as: its decision, or why there was none. */
+/** The decision on a request, or why there was none. */
 type Shown = DecisionOutcome | NoDecisionReason;
 
-/** Under which of the totals each falls; none where the request asked for no decision. */
+/** The total that each belongs to; undefined if the request needed no decision. */
 const TOTAL_OF: Readonly<Record<Shown, Total | undefined>> = {
   admitted: 'admitted',
   refused_minute: 'refused',
@@ -31,6 +31,8 @@ const TOTAL_OF: Readonly<Record<Shown, Total | undefined>> = {
   banned: 'banned',
   malformed: 'unauthorized',
   unknown: 'unauthorized',
+  forbidden: 'refused',
+  elsewhere: 'unauthorized',
   disabled: 'unauthorized',
   expired: 'unauthorized',
   shed: 'shed',
@@ -45,11 +47,11 @@ const TOTAL_OF: Readonly<Record<Shown, Total | undefined>> = {
 
 export interface TrafficTotals {
   readonly totals: Totals;
-  /** By plan, and by outcome as in the metrics; where no plan is known, under `none`. Only what there has been. */
+  /** By plan, and by outcome as in the metrics; `none` if no plan is known. Zeros are left out. */
   readonly plans: Readonly<Record<string, Partial<Record<Shown, number>>>>;
 }
 
-/** The running totals out of what was counted. */
+/** Computes the running totals from the counts. */
 export function totalsOf(counted: readonly Family[]): TrafficTotals {
   const totals = { admitted: 0, refused: 0, banned: 0, unauthorized: 0, shed: 0, undecided: 0, local: 0 };
   const plans: Record<string, Partial<Record<Shown, number>>> = {};

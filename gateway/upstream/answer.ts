@@ -1,46 +1,50 @@
 import type { ServerResponse } from 'node:http';
 import { listed } from '../../shared/lists.ts';
 import { AnswerTooLarge, EndUnknown, Unreadable } from './faults.ts';
-import { hasBody, hasHeader, responseHeaders } from './headers.ts';
+import { hasBody, hasHeader, responseHeaders } from './upstream-headers.ts';
 
-/** Answers that come one behind the other over one connection, whole. */
+/** Parses whole answers that follow each other on one connection. */
 
-/** More than this is better streamed. */
+/** A longer body is better streamed. */
 const MAX_BODY_BYTES = 262_144;
 const MAX_HEAD_BYTES = 16_384;
-/** More than a head and a body in the smallest chunks that anybody would send. */
+const MAX_TEXT_BYTES = 16_384;
+/** Enough for a head, and a body in the smallest realistic chunks. */
 const MAX_BYTES = 2 * MAX_BODY_BYTES;
 
-/** The answer to one request, as it came. */
+/** The answer to one request, as received. */
 export interface Answer {
   readonly status: number;
   /** Flat list of names and values. */
   readonly headers: readonly string[];
-  /** Each byte a character. */
-  readonly body: string;
+  /** A short one is a text, one character per byte: head and body are then one write. A long text would be copied. */
+  readonly body: string | Buffer;
 }
 
 interface Framed {
   readonly answer: Answer;
-  /** Where the next one begins. */
+  /** Where the next answer begins. */
   readonly end: number;
-  /** Whether there is none: the core closes its connection after this one. */
+  /** Whether the core closes its connection after this answer. */
   readonly isLast: boolean;
 }
 
 const STATUS_LINE = 'HTTP/1.1 ';
 const END_OF_HEAD = Buffer.from('\r\n\r\n');
-/** Status line and field lines (RFC 9112 §4, §5), without what that once was: no folded lines, no blanks before a colon. */
+/**
+ * Status line and field lines (RFC 9112 §4, §5), without obsolete forms: no line folding, no whitespace before a colon.
+ */
 const HEAD = /^HTTP\/1\.1 [1-5]\d\d(?: [\t\x20-\x7e\x80-\xff]*)?(?:\r\n[!#$%&'*+.^_`|~\w-]+:[\t\x20-\x7e\x80-\xff]*)*$/;
 const CHUNK_SIZE = /^[0-9A-Fa-f]{1,6}$/;
 
 /**
- * The answer that begins at `start`; undefined while it is not all there. Read strictly (RFC 9112 §6.3): where it ends is
- * where the next one begins, so that whatever two could read in two ways is no answer.
- * @param isHead whether it is one to HEAD, which has no body whatever it says
+ * Reads the answer that begins at `start`. The parser is strict (RFC 9112 §6.3): the next answer begins where this one
+ * ends, so an answer that could be read in two ways is rejected.
+ * @param isHead whether it answers HEAD and so has no body, whatever its headers say
+ * @returns undefined while the answer is incomplete
  * @throws {Unreadable}
- * @throws {EndUnknown} where only the end of the connection would end it
- * @throws {AnswerTooLarge} as soon as that can be told
+ * @throws {EndUnknown} if only the end of the connection would end it
+ * @throws {AnswerTooLarge} as soon as this is known
  */
 export function readAnswer(bytes: Buffer, start: number, isHead: boolean): Framed | undefined {
   const found = findHead(bytes, start);
@@ -52,11 +56,11 @@ export function readAnswer(bytes: Buffer, start: number, isHead: boolean): Frame
   return framed && { answer: { status, headers, body: framed.body }, end: framed.end, isLast };
 }
 
-/** The head behind those of interim answers, which nobody asked for and nobody gets (RFC 9110 §15.2). */
+/** The head after any interim answers. Nobody asked for those, and they are not forwarded (RFC 9110 §15.2). */
 function findHead(bytes: Buffer, start: number): { head: string; status: number; end: number } | undefined {
   for (let at = start; ; ) {
     const end = bytes.indexOf(END_OF_HEAD, at);
-    // All but the last byte of its end may be there.
+    // All bytes of the head's end except the last may already be there.
     if ((end === -1 ? bytes.length - 3 : end) - at > MAX_HEAD_BYTES) throw new Unreadable('Its head is too long.');
     const head = bytes.toString('latin1', at, end === -1 ? at + STATUS_LINE.length : end);
     if (!STATUS_LINE.startsWith(head.slice(0, STATUS_LINE.length))) throw new Unreadable('It is not HTTP/1.1.');
@@ -66,7 +70,8 @@ function findHead(bytes: Buffer, start: number): { head: string; status: number;
     at = end + END_OF_HEAD.length;
     if (status >= 200) return { head, status, end: at };
     if (status < 102) throw new Unreadable(`Nobody asked for ${status}.`);
-    // It can have no body (RFC 9110 §8.6, RFC 9112 §6.1) and end no connection, and some take it at its word where it says so.
+    // It has no body (RFC 9110 §8.6, RFC 9112 §6.1) and ends no connection, but some parsers believe its headers if
+    // they say so.
     const { length, isChunked, isLast } = readHead(head);
     if (isLast || isChunked || length !== undefined) throw new Unreadable('An interim answer is framed.');
   }
@@ -79,7 +84,7 @@ interface Head {
   readonly isLast: boolean;
 }
 
-/** @param head that is well-formed */
+/** @param head well-formed */
 function readHead(head: string): Head {
   const headers: string[] = [];
   let length: number | undefined;
@@ -109,7 +114,7 @@ function readHead(head: string): Head {
   return { headers, length, isChunked, isLast };
 }
 
-/** Without blanks around it (RFC 9110 §5.5); what else trim() takes for one is a character here. */
+/** Trims spaces and tabs (RFC 9110 §5.5). trim() would also remove other characters, which are data here. */
 function trimmed(text: string, start: number, end: number): string {
   let from = start;
   let to = end;
@@ -121,7 +126,7 @@ function trimmed(text: string, start: number, end: number): string {
 const isBlank = (code: number): boolean => code === 0x20 || code === 0x09;
 
 interface Body {
-  readonly body: string;
+  readonly body: Answer['body'];
   readonly end: number;
 }
 
@@ -129,10 +134,15 @@ function readBody(bytes: Buffer, from: number, length: number | undefined): Body
   if (length === undefined) throw new EndUnknown();
   const end = from + length;
   if (length > MAX_BODY_BYTES) throw new AnswerTooLarge(end);
-  return end > bytes.length ? undefined : { body: bytes.toString('latin1', from, end), end };
+  if (end > bytes.length) return undefined;
+  // The read buffer is reused.
+  return {
+    body: length > MAX_TEXT_BYTES ? Buffer.from(bytes.subarray(from, end)) : bytes.toString('latin1', from, end),
+    end,
+  };
 }
 
-/** Chunks without extensions or trailers (RFC 9112 §7.1), which would not be passed on. */
+/** Reads chunks without extensions or trailers (RFC 9112 §7.1), because those would not be forwarded. */
 function readChunks(bytes: Buffer, from: number): Body | undefined {
   let body = '';
   for (let at = from; ; ) {
@@ -152,14 +162,14 @@ function readChunks(bytes: Buffer, from: number): Body | undefined {
   }
 }
 
-/** Passes an answer on in one write: head and body are one text, and latin1 keeps every byte as it is. */
+/** Sends an answer. If it is short, head and body are one text and one write, and latin1 keeps every byte. */
 export function sendAnswer(
   { status, headers, body }: Answer,
   response: ServerResponse,
   extra: readonly string[],
 ): void {
   const kept = responseHeaders(headers, status);
-  // An answer that came in chunks gets the length that it turned out to have.
+  // An answer that came in chunks gets a Content-Length.
   if (hasBody(response.req.method === 'HEAD', status) && !hasHeader(kept, 'content-length'))
     kept.push('Content-Length', String(body.length));
   kept.push(...extra);

@@ -1,29 +1,31 @@
-/** A core may always be asked so many at once, or it could never show that it is well again. */
+/** The limit never falls lower: otherwise a core could not show that it has recovered. */
 const FEWEST = 32;
-/** A healthy core answers several thousand a second: the last of so many waits for a fraction of a second. */
+/**
+ * A healthy core answers several thousand requests a second, so the last of these waits only a fraction of a second.
+ */
 const MOST = 2_048;
-/** However many requests wait, undici and the queues hold no more. */
+/** The maximum in undici and the queues, however many requests wait. */
 const MAX_IN_FLIGHT = 4_096;
 
-/** Shares of the time limit: of a queue in the core, and of an answer that is almost too late. */
+/** Fractions of the time limit: for a queue in the core, and for an answer that is almost too late. */
 const QUEUE = 0.1;
 const LATE = 0.75;
-/** Windows in the time that is allowed to a queue. */
+/** Windows in the time that a queue may take. */
 const WINDOWS = 8;
-/** A queue shows in so many windows running, a burst in one. */
+/** A queue shows in this many windows in a row, a burst in only one. */
 const MIN_WINDOWS = 3;
-/** Fewer late answers than this prove nothing about the core. */
+/** Fewer late answers prove nothing about the core. */
 const MIN_LATE = 16;
 const LOWERED_TO = 0.25;
-/** The quickest answer is that of one such period or two. */
+/** The quickest answer is taken from the last one or two such periods. */
 const PERIOD_MS = 10_000;
-/** A queue that lasts for so long is most likely latency. */
+/** What looks like a queue for this long is most likely latency. */
 const FORGET_QUEUE_MS = 20_000;
 
 /**
- * How many requests a core may be asked at once. In front of a core that is asked for more than it can do, a queue grows
- * until nobody in it is answered in time. Latency alone is no sign of that, nor is one late answer. A queue is there when
- * more requests come than are answered while answers flow, and even the quickest answer of a window waits.
+ * Limits the concurrent requests to one core. In front of an overloaded core a queue grows until no request in it is
+ * answered in time. Latency alone is no sign of overload, nor is one late answer. There is a queue if more requests
+ * come than are answered while answers flow, and even the quickest answer of a window waits.
  */
 export class ConcurrencyLimit {
   readonly #queueMs: number;
@@ -31,7 +33,7 @@ export class ConcurrencyLimit {
   readonly #least: number;
   #value = MOST;
   #inFlight = 0;
-  /** Requests in excess of answers since there was no queue. */
+  /** How many more requests than answers there were since the queue was last empty. */
   #queued = 0;
   #queueWindows = 0;
   #mayRise = true;
@@ -41,13 +43,13 @@ export class ConcurrencyLimit {
   #loweredAt = Number.NEGATIVE_INFINITY;
 
   /**
-   * @param timeoutMs after which an answer is given up
-   * @param connections that requests can be sent on at once
+   * @param timeoutMs timeout of an answer
+   * @param connections that can carry requests at the same time
    */
   constructor(timeoutMs: number, connections: number) {
     this.#queueMs = timeoutMs * QUEUE;
     this.#lateMs = timeoutMs * LATE;
-    // One client alone gets half: it can use every connection.
+    // A single client gets half of it, so it can use every connection.
     this.#least = 2 * connections;
   }
 
@@ -55,7 +57,7 @@ export class ConcurrencyLimit {
     return this.#value;
   }
 
-  /** Requests that were handed to the core and not let go of: sent, or waiting for a connection. */
+  /** Requests handed to the core and not finished: sent, or waiting for a connection. */
   get inFlight(): number {
     return this.#inFlight;
   }
@@ -78,15 +80,15 @@ export class ConcurrencyLimit {
   }
 
   /**
-   * Notes an answer that began, or was given up.
-   * @param askedAt and `now` are of performance.now()
+   * Notes the beginning of an answer, or a timeout.
+   * @param askedAt and `now` as of performance.now()
    */
   learn(askedAt: number, now: number): void {
     const tookMs = now - askedAt;
     this.#window.answered += 1;
     this.#window.quickestMs = Math.min(this.#window.quickestMs, tookMs);
     if (tookMs < this.#lateMs) this.#inTime();
-    // What was asked before the limit was lowered tells nothing of what that did.
+    // Requests sent before the limit was lowered do not show its effect.
     else if (askedAt > this.#loweredAt && ++this.#late >= MIN_LATE)
       this.#lower(FEWEST, this.#inFlight * LOWERED_TO, now);
     if (now - this.#window.startedAt >= this.#queueMs / WINDOWS) this.#judge(now);
@@ -102,14 +104,14 @@ export class ConcurrencyLimit {
     const { startedAt, asked, answered, quickestMs } = this.#window;
     const lastedMs = now - startedAt;
     this.#window = new Window(now);
-    // After a silence it is not known how many could have been answered.
+    // After a silence it is unknown how many could have been answered.
     if (!this.#base.isKnown) this.#base.note(quickestMs, now);
     if (lastedMs > this.#queueMs) {
       this.#queueWindows = 0;
       return;
     }
     const waitedMs = quickestMs - this.#base.ms;
-    // A count of long ago is forgotten: what looks like a queue for good is latency.
+    // Old counts fade: what looks like a permanent queue is latency.
     const before = this.#queued * (1 - lastedMs / FORGET_QUEUE_MS);
     const isShort = waitedMs < this.#queueMs / 2 && asked <= answered;
     this.#queued = isShort ? 0 : within(before + asked - answered, 0, this.#inFlight);
@@ -131,7 +133,7 @@ export class ConcurrencyLimit {
 
 const within = (value: number, least: number, most: number): number => Math.min(Math.max(value, least), most);
 
-/** What happened in a short time. */
+/** The counts of one window. */
 class Window {
   readonly startedAt: number;
   asked = 0;
@@ -143,7 +145,7 @@ class Window {
   }
 }
 
-/** The time of the quickest answer lately, ms. */
+/** The duration of the quickest recent answer, in ms. */
 class Quickest {
   #older = Number.POSITIVE_INFINITY;
   #newer = Number.POSITIVE_INFINITY;

@@ -1,30 +1,36 @@
-import { Distribution, type Family, Label, Tally } from '../../shared/counts.ts';
+import { Distribution, type Family, Label, Tally } from '../../shared/process/counts.ts';
 import { FAULT_KINDS, type FaultKind } from './faults.ts';
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
-/** What comes of asking the cores: how long they take, and how they fail. */
+/** The last failure of a core, and its Unix time in ms. */
+export interface LastFault {
+  readonly at: number;
+  readonly kind: FaultKind;
+}
+
+/** Metrics of one core: the duration of its answers, and its failures. */
 export class CoreCounts {
-  readonly #core: Label;
   readonly #kind = new Label('kind', FAULT_KINDS);
   readonly #seconds: Distribution;
   readonly #faults: Tally;
   readonly #askedAgain: Tally;
+  lastFault: LastFault | undefined;
 
-  /** @param origins of the cores, which stand for them in the label `core` */
-  constructor(origins: readonly string[]) {
-    this.#core = new Label('core', origins);
+  /** @param origin the value of the label `core` */
+  constructor(origin: string) {
+    const core = new Label('core', [origin]);
     this.#seconds = new Distribution(
       {
         name: 'gateway_upstream_duration_seconds',
         help: 'Time until a core began to answer or was given up, the wait for a connection counted in.',
       },
       SECONDS,
-      this.#core,
+      core,
     );
     this.#faults = new Tally(
       { name: 'gateway_upstream_errors_total', help: 'Attempts to have an answer of a core that failed, by kind.' },
-      this.#core,
+      core,
       this.#kind,
     );
     this.#askedAgain = new Tally(
@@ -32,27 +38,35 @@ export class CoreCounts {
         name: 'gateway_upstream_asked_again_total',
         help: 'Reads asked a second time, as a core was late with the first.',
       },
-      this.#core,
+      core,
     );
-    for (const origin of origins) this.#askedAgain.declare(origin);
-    for (const origin of origins) for (const kind of FAULT_KINDS) this.#faults.declare(origin, kind);
+    this.#askedAgain.declare(origin);
+    for (const kind of FAULT_KINDS) this.#faults.declare(origin, kind);
   }
 
-  answered(origin: string, milliseconds: number): void {
-    this.#seconds.observe(milliseconds / 1_000, this.#core.positionOf(origin));
+  answered(milliseconds: number): void {
+    this.#seconds.observe(milliseconds / 1_000);
   }
 
-  /** @param kind undefined where the core is not to blame */
-  failed(origin: string, kind: FaultKind | undefined): void {
-    if (kind !== undefined) this.#faults.add(this.#core.positionOf(origin), this.#kind.positionOf(kind));
+  /** @param kind undefined if the core is not to blame */
+  failed(kind: FaultKind | undefined): void {
+    if (kind === undefined) return;
+    this.#faults.add(0, this.#kind.positionOf(kind));
+    this.lastFault = { at: Date.now(), kind };
   }
 
-  /** @param origin of the core that is late */
-  askedAgain(origin: string): void {
-    this.#askedAgain.add(this.#core.positionOf(origin));
+  /** A read was repeated because the core was late. */
+  askedAgain(): void {
+    this.#askedAgain.add();
   }
 
   families(): Family[] {
     return [this.#seconds.family(), this.#faults.family(), this.#askedAgain.family()];
   }
+}
+
+/** The metric families of several cores, each with the series of all. */
+export function familiesOf(cores: readonly CoreCounts[]): Family[] {
+  const each = cores.map((counts) => counts.families());
+  return (each[0] ?? []).map((family, at) => ({ ...family, values: each.flatMap((one) => one[at]?.values ?? []) }));
 }

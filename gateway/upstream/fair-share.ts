@@ -1,88 +1,53 @@
-import { fairPart } from '../../shared/fair-part.ts';
+import { FairQueue, mayHoldMore } from '../../shared/fair-queue.ts';
 import { KeyedCount } from '../../shared/keyed-count.ts';
 
-/** Somebody who waits for a place. */
+/** A request that waits for a place. */
 export interface Waiter {
   readonly client: string;
   start(): void;
 }
 
-/**
- * So many places, shared fairly by clients (fairPart). Who waits does so in a queue of its own client; the queues take turns.
- */
+/** A fixed number of places, shared fairly by clients (fairPart). Those who wait for one take turns. */
 export class FairShare {
   readonly #places: number;
   readonly #held = new KeyedCount();
-  readonly #queues = new Map<string, Set<Waiter>>();
+  readonly #queue = new FairQueue<Waiter>();
   #taken = 0;
-  #waiting = 0;
 
   constructor(places: number) {
     this.#places = places;
   }
 
   get waiting(): number {
-    return this.#waiting;
+    return this.#queue.size;
   }
 
-  /** Calls `start` now, or once there is a place. */
+  /** Calls `start` now, or as soon as there is a place. */
   take(waiter: Waiter): void {
     if (this.#mayHold(waiter.client)) this.#start(waiter);
-    else {
-      this.#queueOf(waiter.client).add(waiter);
-      this.#waiting += 1;
-    }
+    else this.#queue.add(waiter.client, waiter);
   }
 
-  /** Gives a place back. */
+  /** Frees a place. One place can admit several: a client's share grows as places become free. */
   release(client: string): void {
     this.#held.remove(client);
     this.#taken -= 1;
-    this.#serve();
+    const next = () => this.#queue.take((waiting) => this.#mayHold(waiting));
+    for (let waiter = next(); waiter !== undefined; waiter = next()) this.#start(waiter);
   }
 
-  /** Takes somebody out of the queue. @returns false where it waits no more */
+  /** Removes a waiter from the queue. @returns false if it no longer waits */
   cancel(waiter: Waiter): boolean {
-    const queue = this.#queues.get(waiter.client);
-    if (!queue?.delete(waiter)) return false;
-    this.#waiting -= 1;
-    if (queue.size === 0) this.#queues.delete(waiter.client);
-    return true;
+    return this.#queue.remove(waiter.client, waiter);
   }
 
   #mayHold(client: string): boolean {
-    if (this.#taken >= this.#places) return false;
-    return this.#held.of(client) < fairPart(this.#places, this.#taken, this.#held.size);
-  }
-
-  /** One release can let several in: a client's share grows as places become free. */
-  #serve(): void {
-    for (let next = this.#next(); next !== undefined; next = this.#next()) {
-      this.cancel(next);
-      // Its client's queue goes to the end of the turn.
-      const rest = this.#queues.get(next.client);
-      if (rest !== undefined) {
-        this.#queues.delete(next.client);
-        this.#queues.set(next.client, rest);
-      }
-      this.#start(next);
-    }
-  }
-
-  #next(): Waiter | undefined {
-    for (const [client, queue] of this.#queues) if (this.#mayHold(client)) return queue.values().next().value;
-    return undefined;
+    return mayHoldMore(this.#held.of(client), this.#places, this.#taken, this.#held.size);
   }
 
   #start(waiter: Waiter): void {
     this.#held.add(waiter.client);
     this.#taken += 1;
     waiter.start();
-  }
-
-  #queueOf(client: string): Set<Waiter> {
-    const queue = this.#queues.get(client) ?? new Set();
-    this.#queues.set(client, queue);
-    return queue;
   }
 }

@@ -1,18 +1,18 @@
-import { HttpError } from '../../shared/errors.ts';
+import { HttpError } from '../../shared/http/errors.ts';
 
-/** How asking a core can go wrong, and what each way means. */
+/** The ways in which a request to a core can fail, and their meaning. */
 
 /** No answer in time. */
 export class CoreTooSlow extends Error {
   override readonly message = 'No answer in time.';
 }
 
-/** The client left before its answer was complete. Nobody else is to blame. */
+/** The client left before its answer was complete. No other side is to blame. */
 export class ClientGone extends Error {
   override readonly message = 'The client went away.';
 }
 
-/** Clients' keys are settled before anything is forwarded; what the core refuses is our own token. */
+/** Clients' keys are checked before forwarding, so what the core refuses is our own token. */
 export class CoreRefusedUs extends Error {
   constructor(status: number) {
     super(`The core answered ${status}: CORE_TOKEN is not the one that it asks for.`);
@@ -23,12 +23,12 @@ export class CoreRefusedUs extends Error {
   }
 }
 
-/** An answer that ends where its connection does: one that broke off would look whole. */
+/** An answer that ends with its connection: a broken one would look complete. */
 export class EndUnknown extends Error {
   override readonly message = 'The core answered with neither a length nor chunks.';
 }
 
-/** It is no answer, or not certainly the one that it seems. */
+/** The bytes are not an answer, or not certainly this one. */
 export class Unreadable extends Error {
   constructor(why: string) {
     super(`The core's answer cannot be read. ${why}`);
@@ -40,14 +40,14 @@ export class ConnectionLost extends Error {
   override readonly message = 'The connection was lost.';
 }
 
-/** The answer belongs to another request: it carries another id, or none where it must have one. */
+/** The answer belongs to another request: it has another id, or lacks a required one. */
 export class WrongAnswer extends Error {
   override readonly message = 'The answer is not to the request that was asked.';
 }
 
-/** The answer is one to be streamed: nothing of it was passed on, so it can be asked for again. */
+/** The answer must be streamed. Nothing of it was forwarded, so the request can be repeated. */
 export class AnswerTooLarge extends Error {
-  /** Where it ends in what it was read from; undefined where that cannot be told. */
+  /** Its end in the bytes read; undefined if unknown. */
   readonly end: number | undefined;
 
   constructor(end: number | undefined) {
@@ -56,7 +56,7 @@ export class AnswerTooLarge extends Error {
   }
 }
 
-/** What the client is told when the core fails, by the code of what happened; everything else is a bad gateway. */
+/** The error for the client when the core fails, by the code of the cause; otherwise 502. */
 export function upstreamFault(cause: unknown): HttpError {
   if (cause instanceof HttpError) return cause;
   return new HttpError(isTooSlow(cause) ? 'gateway_timeout' : 'bad_gateway', undefined, { cause });
@@ -67,11 +67,11 @@ function isTooSlow(cause: unknown): boolean {
   return cause instanceof CoreTooSlow || TOO_SLOW.has(code) || code === 'UND_ERR_CONNECT_TIMEOUT';
 }
 
-/** How a core can fail a request, for those who count; `full`: it was asked for so much that this was not sent. */
+/** The kinds of core failures in metrics; `full`: the request was not sent because the core had too many. */
 export const FAULT_KINDS = ['broken', 'timeout', 'unreachable', 'token', 'full'] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
-/** Undefined where the core did not fail: its client left, or its answer is one to be streamed. */
+/** Undefined if the core did not fail: the client left, or the answer must be streamed. */
 export function faultKind(cause: unknown): FaultKind | undefined {
   if (cause instanceof ClientGone || cause instanceof AnswerTooLarge) return undefined;
   if (cause instanceof HttpError) return 'full';
@@ -82,24 +82,25 @@ export function faultKind(cause: unknown): FaultKind | undefined {
 
 const TOO_SLOW: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT']);
 
-/** Whether the request certainly never reached the core, so that another may be asked: no connection was made. */
+/**
+ * Whether the request certainly never reached the core, because no connection was made. Another core may then be asked.
+ */
 export function neverArrived(cause: unknown): boolean {
   const { code = '', syscall, errors } = cause as { code?: string; syscall?: string; errors?: unknown[] };
   if (Array.isArray(errors) && errors.length > 0) return errors.every(neverArrived);
-  // EHOSTUNREACH alone tells nothing: it can end a connection that was well.
+  // EHOSTUNREACH alone proves nothing: it can end a connection that worked.
   return code === 'UND_ERR_CONNECT_TIMEOUT' || syscall === 'connect' || syscall === 'getaddrinfo';
 }
 
 /**
- * Whether a connection failed a request: it broke, or brought what is no answer. Another may do better. A core that is slow,
- * a client that left and a token that is wrong would be the same anywhere.
+ * Whether the connection is to blame: it broke, or carried no valid answer. Another one may succeed. A slow core, a
+ * client that left or a wrong token would fail in the same way on any connection.
  */
 export function isConnectionFault(cause: unknown): boolean {
   if (cause instanceof HttpError) return false;
   if (cause instanceof ConnectionLost || cause instanceof Unreadable || cause instanceof WrongAnswer) return true;
-  const { code = '', name } = cause as { code?: string; name?: string };
-  if (TOO_SLOW.has(code)) return false;
-  return neverArrived(cause) || code.startsWith('UND_ERR_') || BROKEN.has(code) || name === 'HTTPParserError';
+  const { code = '' } = cause as { code?: string };
+  return neverArrived(cause) || BROKEN.has(code);
 }
 
 const BROKEN: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH']);

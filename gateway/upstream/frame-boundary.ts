@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 
 /**
- * Follows the frames of one direction of a WebSocket (RFC 6455 §5.2), to know when one of ours may be put in: between
- * two of them.
+ * Follows the frames in one direction of a WebSocket (RFC 6455 §5.2), to find where our own frame can be inserted:
+ * between two others.
  */
 export class FrameBoundary {
   #head: number[] = [];
@@ -45,7 +45,7 @@ function payloadLength(head: readonly number[], length: number): number {
   return head.slice(2, length === 126 ? 4 : 10).reduce((sum, byte) => sum * 256 + byte, 0);
 }
 
-/** @param isMasked as every frame of a client is (RFC 6455 §5.3) */
+/** @param isMasked required for frames of a client (RFC 6455 §5.3) */
 export function closeFrame(code: number, isMasked: boolean): Buffer {
   const payload = Buffer.from([code >> 8, code & 0xff]);
   if (!isMasked) return Buffer.concat([Buffer.from([0x88, 2]), payload]);

@@ -1,33 +1,37 @@
-import { type Asked, type ConnectionOptions, MAX_DEPTH, PipelinedConnection } from './pipelined-connection.ts';
+import type { Asked } from './asked.ts';
+import { type ConnectionOptions, MAX_DEPTH, PipelinedConnection } from './pipelined-connection.ts';
 
 const CONNECTIONS = 16;
-/** Up to this depth requests go to a connection whose answers flow. One slow answer delays no more than so many. */
+/** Up to this depth, requests go to a connection whose answers flow. One slow answer delays at most this many. */
 const DEPTH = 64;
-/** With no answer for so long, another connection is the better one: first of a few, so that each write carries many requests. */
+/**
+ * After this time without an answer another connection is better. It is first taken from a few, so that each write
+ * carries many requests.
+ */
 const FLOWING_MS = 10;
 const FEW = 4;
-/** With no answer for so long, any other is. */
+/** After this time without an answer any other connection is better. */
 export const STALLED_AFTER_MS = 40;
 
-/** Repeated requests: at first so many, then a tenth of the answers. */
+/** The budget for repeated requests: this many at first, then a tenth of the answers. */
 const BURST = 64;
 const EARNED_PER_ANSWER = 0.1;
 
-/** A few pipelined connections to one core, and a budget for asking again what waits behind a slow answer. */
+/** A few pipelined connections to one core, and a budget for repeating requests that wait behind a slow answer. */
 export class Lane {
   readonly connections: PipelinedConnection[] = [];
-  readonly #origin: string;
+  readonly #url: string;
   readonly #options: Omit<ConnectionOptions, 'needsEcho'>;
   #budget = BURST;
 
-  constructor(origin: string, options: Omit<ConnectionOptions, 'needsEcho'>) {
-    this.#origin = origin;
+  constructor(url: string, options: Omit<ConnectionOptions, 'needsEcho'>) {
+    this.#url = url;
     this.#options = options;
   }
 
   /**
    * Sends a request on the connection that is likely to answer it first.
-   * @returns false where all are full
+   * @returns false if all are full
    */
   ask(asked: Asked, now: number): boolean {
     const connection =
@@ -41,7 +45,10 @@ export class Lane {
     return true;
   }
 
-  /** Takes leave to ask once more. A budget bounds it, so that a slow store is not asked twice for everything. */
+  /**
+   * Takes one repetition from the budget, if there is one. The budget ensures that a slow store does not get every
+   * request twice.
+   */
   mayAskAgain(): boolean {
     if (this.#budget < 1) return false;
     this.#budget -= 1;
@@ -52,7 +59,7 @@ export class Lane {
     this.#earn(EARNED_PER_ANSWER);
   }
 
-  /** Asking again was right: it costs nothing. */
+  /** The repetition was right, so it is free. */
   refund(): void {
     this.#earn(1);
   }
@@ -65,7 +72,7 @@ export class Lane {
     this.#budget = Math.min(this.#budget + share, BURST);
   }
 
-  /** The first of so many whose answers flow. */
+  /** The first of this many connections whose answers flow. */
   #flowing(now: number, withinMs: number, of: number): PipelinedConnection | undefined {
     for (let at = 0; at < of; at++) {
       const connection = this.connections[at];
@@ -77,7 +84,7 @@ export class Lane {
 
   #another(most: number): PipelinedConnection | undefined {
     if (this.connections.length >= most) return undefined;
-    const connection = new PipelinedConnection(this.#origin, { ...this.#options, needsEcho: true });
+    const connection = new PipelinedConnection(this.#url, { ...this.#options, needsEcho: true });
     this.connections.push(connection);
     return connection;
   }

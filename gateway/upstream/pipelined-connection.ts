@@ -1,66 +1,60 @@
 import type { Socket } from 'node:net';
-import { buildConnector } from 'undici';
-import { Ring } from '../../shared/ring.ts';
+import Denque from 'denque';
 import { type Answer, readAnswer } from './answer.ts';
+import type { Asked } from './asked.ts';
+import { type ConnectorOptions, connectorTo } from './connector.ts';
 import { AnswerTooLarge, ConnectionLost, WrongAnswer } from './faults.ts';
-import { requestIdOf } from './headers.ts';
-import { type UpstreamRequest, writeRequest } from './request.ts';
+import { type UpstreamRequest, writeRequest } from './request-head.ts';
+import { AnswerBytes } from './streamed-answer.ts';
+import { keepAliveMs, requestIdOf } from './upstream-headers.ts';
 
-/** Requests on one connection at most: the most that its fault can delay. */
+/** Maximum requests on one connection: the most that one fault can delay. */
 export const MAX_DEPTH = 128;
 const READ_BYTES = 65_536;
 /** Of an incomplete answer. A longer one would not be kept. */
 const MAX_REST_BYTES = 1_048_576;
 /** Of an answer that is too large. Nobody waits behind a longer one. */
 const MAX_SKIPPED_BYTES = 4_194_304;
+/** An idle connection is closed this much sooner than the core says that it closes it. */
+const KEEP_ALIVE_MARGIN_MS = 1_000;
 
-/** A request on a connection. The connection calls `answered` or `failed`, once. */
-export interface Asked {
-  readonly request: UpstreamRequest;
-  /** False once nobody waits for the answer. */
-  readonly isWanted: boolean;
-  /** @param now when it was read; of performance.now() */
-  answered(answer: Answer, now: number): void;
-  failed(fault: unknown): void;
-}
-
-export interface ConnectionOptions {
-  readonly connectTimeoutMs: number;
+export interface ConnectionOptions extends ConnectorOptions {
   readonly keepAliveMs: number;
-  /** Whether an answer without the X-Request-Id of its request ends the connection. Required where requests are pipelined. */
+  /** Whether an answer without the X-Request-Id of its request ends the connection. Required for pipelining. */
   readonly needsEcho: boolean;
 }
 
 /**
- * A connection to a core for small reads, pipelined (RFC 9112 §9.3.2). It connects when it is first used and again when it
- * was lost. The requests of one turn of the event loop leave in one write. Answers are read whole, so none waits for its
- * client. An answer belongs to the request in front only if it carries that request's id.
+ * A connection to a core, pipelined (RFC 9112 §9.3.2) if it is shared. It connects at its first use and reconnects when
+ * it was lost. The requests of one turn of the event loop are sent in one write. Small answers are read as a whole, so
+ * none waits for its client. An answer belongs to the oldest request only if it carries that request's id.
  */
 export class PipelinedConnection {
   readonly #url: URL;
   readonly #options: ConnectionOptions;
-  readonly #connector: ReturnType<typeof buildConnector>;
+  readonly #open: ReturnType<typeof connectorTo>;
   readonly #incoming = Buffer.allocUnsafeSlow(READ_BYTES);
-  /** Unanswered, in the order in which they were sent. */
-  readonly #asked = new Ring<Asked>(MAX_DEPTH);
+  /** Unanswered requests, in the order of sending. */
+  readonly #asked = new Denque<Asked>();
   #unsent = '';
   #socket: Socket | undefined;
   #isConnecting = false;
   #isClosed = false;
   /** The bytes of an incomplete answer. */
   #rest: Buffer | undefined;
-  /** Bytes to come of an answer that was too large. */
+  /** The answer that is streamed. */
+  #streamed: AnswerBytes | undefined;
+  /** Remaining bytes of an answer that was too large. */
   #skipped = 0;
-  /** Since when the request in front has been in front. */
+  /** When the oldest request became the oldest. */
   #frontSince = 0;
-  /** When something came last. */
+  /** When data last arrived. */
   #readAt = 0;
 
-  constructor(origin: string, options: ConnectionOptions) {
-    this.#url = new URL(origin);
+  constructor(url: string, options: ConnectionOptions) {
+    this.#url = new URL(url);
     this.#options = options;
-    const onread = { buffer: this.#incoming, callback: (length: number) => this.#read(length) };
-    this.#connector = buildConnector({ timeout: options.connectTimeoutMs, allowH2: false, ...{ onread } });
+    this.#open = connectorTo(this.#url, options, this.#incoming, (length) => this.#read(length));
   }
 
   /** Requests without an answer. */
@@ -68,53 +62,56 @@ export class PipelinedConnection {
     return this.#asked.length;
   }
 
-  /** How long the answer in front has been due, in ms: 0 where none is. */
+  /** How long the next answer has been due, in ms; 0 if none is. */
   stalledMs(now: number): number {
     return this.#asked.length === 0 && this.#skipped === 0 ? 0 : now - this.#frontSince;
   }
 
-  /** The request whose answer is due. While the rest of a large answer comes, it is nobody's. */
+  /** The request whose answer is due. Undefined while the rest of an answer that was too large is skipped. */
   get front(): Asked | undefined {
-    return this.#skipped > 0 ? undefined : this.#asked.first;
+    return this.#skipped > 0 ? undefined : this.#asked.peekFront();
   }
 
-  /** Requests behind the answer that is due. */
+  /** The requests behind the one that is due. */
   get blocked(): Asked[] {
-    return [...this.#asked].slice(this.#skipped > 0 ? 0 : 1);
+    return this.#asked.toArray().slice(this.#skipped > 0 ? 0 : 1);
   }
 
   /**
-   * Sends a request with those of the same turn.
+   * Sends a request together with the others of this turn.
    * @throws {Error} for a header that cannot be sent
-   * @throws {RangeError} where MAX_DEPTH are unanswered
+   * @throws {RangeError} if MAX_DEPTH requests are unanswered
    */
   ask(asked: Asked, now: number): void {
     const text = writeRequest(asked.request, this.#url.host);
+    if (this.#asked.length === MAX_DEPTH) throw new RangeError(`${MAX_DEPTH} requests are unanswered.`);
     this.#asked.push(asked);
     if (this.#asked.length === 1 && this.#skipped === 0) this.#frontSince = now;
     if (this.#unsent === '') process.nextTick(() => this.#send());
     this.#unsent += text;
   }
 
-  /** Ends the socket where nobody waits for what it still owes. */
+  /** Closes the socket if nobody waits for its remaining answers. */
   endUnwanted(): void {
     if (this.#asked.length === 0) return;
-    for (const { isWanted } of this.#asked) if (isWanted) return;
+    for (let at = 0; at < this.#asked.length; at++) if (this.#asked.peekAt(at)?.isWanted) return;
     this.end();
   }
 
-  /** Ends the socket. Whoever waits is told {ConnectionLost}; the next request gets a new socket. */
+  /** Closes the socket. Waiting requests fail with {ConnectionLost}; the next request gets a new socket. */
   end(fault: unknown = new ConnectionLost()): void {
     const socket = this.#socket;
     this.#socket = undefined;
     this.#unsent = '';
     this.#rest = undefined;
     this.#skipped = 0;
+    this.#streamed?.destroy();
+    this.#streamed = undefined;
     socket?.destroy();
     for (let { length } = this.#asked; length > 0; length--) this.#asked.shift()?.failed(fault);
   }
 
-  /** Ends the socket for good. */
+  /** Closes the socket permanently. */
   close(): void {
     this.#isClosed = true;
     this.end();
@@ -133,10 +130,7 @@ export class PipelinedConnection {
   #connect(): void {
     if (this.#isConnecting) return;
     this.#isConnecting = true;
-    const { host, protocol, port } = this.#url;
-    // The brackets around an IPv6 address belong to the URL.
-    const hostname = this.#url.hostname.replace(/^\[|\]$/g, '');
-    this.#connector({ hostname, host, protocol, port }, (...[fault, socket]) => {
+    this.#open((...[fault, socket]) => {
       this.#isConnecting = false;
       if (fault !== null) this.end(fault);
       else if (this.#isClosed || this.#asked.length === 0) socket.destroy();
@@ -146,35 +140,37 @@ export class PipelinedConnection {
 
   #use(socket: Socket): void {
     this.#socket = socket;
-    let fault: Error = new ConnectionLost();
-    const lost = () => {
-      if (this.#socket === socket) this.end(fault);
+    const lost = (fault?: Error) => {
+      if (this.#socket !== socket) return;
+      this.#streamed?.lost(fault);
+      this.#streamed = undefined;
+      this.end(fault);
     };
-    socket.on('error', (error) => {
-      fault = error;
-    });
-    socket.on('end', lost);
-    socket.on('close', lost);
+    // An error comes one phase of the event loop before the close. No request may be sent in between.
+    socket.on('error', lost);
+    socket.on('end', () => lost());
+    socket.on('close', () => lost());
     socket.setTimeout(this.#options.keepAliveMs);
     socket.on('timeout', () => {
-      if (this.#asked.length === 0) lost();
+      if (this.#asked.length === 0 && this.#streamed === undefined) lost();
     });
     this.#send();
   }
 
-  /** Called with every piece that comes in. One socket at a time uses the buffer. */
+  /** Called with every piece of data. Only one socket at a time uses the buffer. */
   #read(length: number): boolean {
     const piece = this.#incoming.subarray(0, length);
+    if (this.#streamed !== undefined) return this.#streamed.push(Buffer.from(piece));
     this.#readAt = performance.now();
     try {
       this.#take(this.#rest === undefined ? piece : Buffer.concat([this.#rest, piece]));
     } catch (fault) {
-      // The request in front is told what was wrong. Those behind it lost only their connection.
+      // The oldest request gets the fault. Those behind it only lost their connection.
       const first = this.#asked.shift();
       this.end();
       first?.failed(fault);
     }
-    return true;
+    return this.#streamed === undefined;
   }
 
   #take(bytes: Buffer): void {
@@ -185,31 +181,46 @@ export class PipelinedConnection {
       at = next;
     }
     if (bytes.length - at > MAX_REST_BYTES) throw new ConnectionLost();
-    // The read buffer is used again.
+    // The read buffer is reused.
     this.#rest = at < bytes.length && this.#socket !== undefined ? Buffer.from(bytes.subarray(at)) : undefined;
   }
 
   /** @returns where the next answer begins; undefined while this one is incomplete */
   #takeAnswer(bytes: Buffer, at: number): number | undefined {
-    const { first } = this.#asked;
-    // Nothing was asked: it is not certain any more where answers begin and end.
+    const first = this.#asked.peekFront();
+    // There was no request, so it is no longer certain where answers begin and end.
     if (first === undefined) throw new ConnectionLost();
     try {
       const framed = readAnswer(bytes, at, first.request.method === 'HEAD');
       if (framed === undefined) return undefined;
       this.#check(framed.answer, first.request);
       const asked = this.#shift();
-      const hasStrayBytes = this.#asked.length === 0 && framed.end < bytes.length;
-      if (framed.isLast || hasStrayBytes) this.end();
+      if (framed.isLast) this.end();
+      else if (this.#asked.length === 0) this.#idle(framed.answer, framed.end < bytes.length);
       asked.answered(framed.answer, this.#readAt);
       return this.#socket === undefined ? bytes.length : framed.end;
     } catch (fault) {
-      const length = fault instanceof AnswerTooLarge && fault.end !== undefined ? fault.end - at : undefined;
+      if (!(fault instanceof AnswerTooLarge)) throw fault;
+      if (first.isAlone && this.#socket !== undefined) {
+        this.#streamed = new AnswerBytes(this.#socket, Buffer.from(bytes.subarray(at)));
+        this.#shift().streamed(this.#streamed);
+        return bytes.length;
+      }
+      const length = fault.end === undefined ? undefined : fault.end - at;
       if (length === undefined || length > MAX_SKIPPED_BYTES) throw fault;
       this.#skipped = length;
       this.#shift().failed(fault);
       return this.#socket === undefined ? bytes.length : this.#skip(bytes, at);
     }
+  }
+
+  /** Ends the connection if the core may close it soon, or if it is not certain where the next answer begins. */
+  #idle({ headers }: Answer, hasStrayBytes: boolean): void {
+    const socket = this.#socket as Socket;
+    const ms = Math.min(this.#options.keepAliveMs, (keepAliveMs(headers) ?? Infinity) - KEEP_ALIVE_MARGIN_MS);
+    // An answer can come before its request was sent.
+    if (hasStrayBytes || socket.writableLength > 0 || ms <= 0) this.end();
+    else if (socket.timeout !== ms) socket.setTimeout(ms);
   }
 
   #check({ headers }: Answer, { id }: UpstreamRequest): void {

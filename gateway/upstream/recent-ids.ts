@@ -1,15 +1,15 @@
-import { RecentlyUsed } from '../../shared/recently-used.ts';
+import { LRUCache } from 'lru-cache';
 
 const MAX_IDS = 32_768;
 
 /**
- * Request ids that clients chose, of requests to one core lately. Such an id can repeat; then the answer to the first request
- * would pass for that to the second. Ids that the gateway makes are random and need not be remembered.
+ * Request ids chosen by clients, of recent requests to one core. If such an id repeats, the answer to the first request
+ * could be taken for the answer to the second. Ids made by the gateway are random and need not be remembered.
  */
 export class RecentIds {
-  readonly #ids = new RecentlyUsed<string, true>(MAX_IDS);
+  readonly #ids = new LRUCache<string, true>({ max: MAX_IDS });
 
-  /** Notes an id. @returns whether it was there */
+  /** Notes an id. @returns whether it was already there */
   note(id: string): boolean {
     if (this.#ids.get(id) === true) return true;
     this.#ids.set(id, true);

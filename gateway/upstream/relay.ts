@@ -1,29 +1,29 @@
 import type { ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { ClientGone, CoreRefusedUs, CoreTooSlow, EndUnknown, WrongAnswer } from './faults.ts';
-import { hasBody, hasHeader, requestIdOf, responseHeaders } from './headers.ts';
+import type { UpstreamRequest } from './request-head.ts';
+import { hasBody, hasHeader, requestIdOf, responseHeaders } from './upstream-headers.ts';
 
-/** The client's side of a forwarded request. */
+/** The client's side of a streamed answer. */
 export interface RelayOptions {
+  readonly request: UpstreamRequest;
   readonly response: ServerResponse;
-  /** Put behind the core's own headers, as a flat list. */
+  /** Flat list, sent after the core's own headers. */
   readonly extraHeaders: readonly string[];
-  /** For the answer to begin to be passed on, the time that the request waits its turn counted in; of performance.now(). */
+  /** The deadline for the first byte to the client, including waiting time, as of performance.now(). */
   readonly deadline: number;
-  /** The request's, which the answer must not contradict. */
-  readonly id: string;
-  /** Called when the answer begins, or is given up; tells whether it carries the request's id. */
-  readonly onAnswer: (began: boolean, echoes: boolean) => void;
-  /** Called once undici has let go of the request, which can be later than its client has. */
+  /** Called when the answer begins, with whether it carries the request's id. It must not carry another one. */
+  readonly onBegin: (echoes: boolean) => void;
+  /** Called once undici has released the request, which can be later than its client. */
   readonly release: () => void;
 }
 
 /**
- * Passes an answer on as it comes, on a connection of its own: a slow client slows the core down. Once its head is sent,
- * an answer that breaks off is cut off, never ended as if it were whole.
+ * Streams an answer on its own connection: a slow client slows the core down. If the answer breaks after its head was
+ * sent, the client's connection is cut, so that the answer never looks complete.
  */
 export class Relay implements Dispatcher.DispatchHandler {
-  /** Ends when the answer was handed over; fails with what kept it from that. */
+  /** Ends when the answer was handed over; rejects with the fault that prevented it. */
   readonly done: Promise<void>;
   readonly #response: ServerResponse;
   readonly #extraHeaders: readonly string[];
@@ -31,25 +31,25 @@ export class Relay implements Dispatcher.DispatchHandler {
   readonly #resolve: () => void;
   readonly #reject: (fault: unknown) => void;
   readonly #id: string;
-  readonly #onAnswer: (began: boolean, echoes: boolean) => void;
+  readonly #onBegin: (echoes: boolean) => void;
   readonly #release: () => void;
   #status = 0;
   #headers: string[] = [];
   #controller: Dispatcher.DispatchController | undefined;
   #aborted: Error | undefined;
 
-  constructor({ response, extraHeaders, deadline, id, onAnswer, release }: RelayOptions) {
+  constructor({ request, response, extraHeaders, deadline, onBegin, release }: RelayOptions) {
     this.#response = response;
     this.#extraHeaders = extraHeaders;
-    this.#id = id;
-    this.#onAnswer = onAnswer;
+    this.#id = request.id;
+    this.#onBegin = onBegin;
     this.#release = release;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.done = promise;
     this.#resolve = resolve;
     this.#reject = reject;
-    // Our own clock: undici's is coarse, and does not run while a request waits its turn.
-    this.#deadline = setTimeout(() => this.#giveUp(), deadline - performance.now());
+    // Our own timer: undici's is coarse.
+    this.#deadline = setTimeout(() => this.#abort(new CoreTooSlow()), deadline - performance.now());
     response.once('close', this.#onClientGone);
   }
 
@@ -62,7 +62,7 @@ export class Relay implements Dispatcher.DispatchHandler {
     if (status < 200) return;
     const rawHeaders = (controller.rawHeaders as Buffer[]).map((text) => text.toString('latin1'));
     const echoed = requestIdOf(rawHeaders);
-    this.#onAnswer(true, echoed === this.#id);
+    this.#onBegin(echoed === this.#id);
     if (echoed !== undefined && echoed !== this.#id) this.#abort(new WrongAnswer());
     else if (CoreRefusedUs.saysSo(status)) this.#abort(new CoreRefusedUs(status));
     else this.#begin(status, rawHeaders);
@@ -104,11 +104,11 @@ export class Relay implements Dispatcher.DispatchHandler {
   #abort(reason: Error): void {
     this.#aborted ??= reason;
     this.#controller?.abort(reason);
-    // A request that waits its turn is told of an abort only when the turn comes; its client need not wait for that.
+    // The client need not wait until undici has ended its side.
     this.#settle(reason);
   }
 
-  /** The client's end of it; undici's may come later. */
+  /** Ends the client's side; undici's side may end later. */
   #settle(fault?: unknown): void {
     clearTimeout(this.#deadline);
     this.#response.removeListener('close', this.#onClientGone);
@@ -116,16 +116,11 @@ export class Relay implements Dispatcher.DispatchHandler {
     else this.#reject(fault);
   }
 
-  #giveUp(): void {
-    this.#onAnswer(false, false);
-    this.#abort(new CoreTooSlow());
-  }
-
   readonly #onClientGone = (): void => {
     if (!this.#response.writableFinished) this.#abort(new ClientGone());
   };
 }
 
-/** Whether it can be told where an answer ends other than by the end of its connection (RFC 9112 §6.3). */
+/** Whether the end of an answer is known before its connection ends (RFC 9112 §6.3). */
 const tellsItsEnd = (rawHeaders: readonly string[]): boolean =>
   hasHeader(rawHeaders, 'content-length') || hasHeader(rawHeaders, 'transfer-encoding');

@@ -1,8 +1,8 @@
-/** After this a client is believed to be quick again. */
+/** After this time a client counts as quick again. */
 const FORGET_AFTER_MS = 10_000;
 const MAX_CLIENTS = 1_000;
 
-/** Clients whose reads blocked others lately. */
+/** Clients whose reads recently blocked others. */
 export class SlowClients {
   readonly #until = new Map<string, number>();
 
@@ -11,7 +11,7 @@ export class SlowClients {
   }
 
   add(client: string, now: number): void {
-    // The oldest stands first.
+    // Deleting and inserting moves the entry to the end, so the oldest is first.
     this.#until.delete(client);
     this.#until.set(client, now + FORGET_AFTER_MS);
     for (const [oldest, until] of this.#until) {

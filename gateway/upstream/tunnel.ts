@@ -1,26 +1,27 @@
-import type { ClientRequest, IncomingMessage } from 'node:http';
+import http, { type ClientRequest, type IncomingMessage } from 'node:http';
+import https from 'node:https';
 import type { Socket } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
-import { type ErrorCode, HttpError } from '../../shared/errors.ts';
+import { type ErrorCode, HttpError } from '../../shared/http/errors.ts';
 import { pairsOf } from '../../shared/lists.ts';
+import type { CoreAddress } from './core-url.ts';
 import { CoreTooSlow } from './faults.ts';
 import { closeFrame, FrameBoundary } from './frame-boundary.ts';
-import { responseHeaders } from './headers.ts';
+import { responseHeaders } from './upstream-headers.ts';
 
-/** A WebSocket that goes through the gateway: two connections, and all that comes on either goes out on the other. */
+/** A WebSocket through the gateway: two connections, and all data from one is sent on the other. */
 
-/** Status codes of a closing (RFC 6455 §7.4.1). */
+/** Status codes of a close frame (RFC 6455 §7.4.1). */
 export const CLOSE_CODES = { goingAway: 1001, policyViolation: 1008 } as const;
 
 export interface TunnelRequest {
-  /** The core's. */
-  readonly origin: string;
+  readonly core: CoreAddress;
   readonly target: string;
   /** Flat list, filtered. */
   readonly headers: readonly string[];
-  /** Put on the 101 behind the core's own, as a flat list. */
+  /** Flat list, sent with the 101 after the core's own headers. */
   readonly extraHeaders: readonly string[];
-  /** For the core to agree. */
+  /** For the core's agreement. */
   readonly timeoutMs: number;
 }
 
@@ -28,30 +29,35 @@ export interface TunnelRequest {
 export interface Upgrade {
   readonly request: IncomingMessage;
   readonly socket: Socket;
-  /** What came with the request, behind its head. */
+  /** Data that arrived after the head of the request. */
   readonly head: Buffer;
 }
 
 const CONNECT_TIMEOUT_MS = 1_000;
-/** For both sides to end a connection that was closed on them. */
+/** For both sides to end a connection after the close. */
 const CLOSE_WITHIN_MS = 1_000;
 
 const UPGRADE = ['Connection', 'Upgrade', 'Upgrade', 'websocket'];
 
 /**
- * Asks the core for a WebSocket, and joins it to the client's connection once the core agrees.
- * @throws the fault when it did not, with nothing sent to the client: {HttpError} for another answer than 101
+ * Asks the core for a WebSocket, and connects it to the client once the core agrees.
+ * @throws the fault if it does not, with nothing sent to the client: {HttpError} for any answer except 101
  */
 export function openTunnel(asked: TunnelRequest, { request, socket, head }: Upgrade): Promise<Tunnel> {
   const { promise, resolve, reject } = Promise.withResolvers<Tunnel>();
-  const proxy = createProxyServer({ target: asked.origin, connectTimeout: CONNECT_TIMEOUT_MS });
-  // Faults are heard where they happen: before the tunnel is open below, then by the tunnel.
+  const { url, connect } = asked.core;
+  const { host, protocol } = new URL(url);
+  const agent = new (protocol === 'https:' ? https : http).Agent({ ...connect });
+  // The core's certificate is checked against this Host.
+  const headers = { host };
+  const proxy = createProxyServer({ target: url, agent, headers, connectTimeout: CONNECT_TIMEOUT_MS });
+  // Faults are handled where they occur: below before the tunnel is open, then by the tunnel.
   proxy.on('error', () => {});
   proxy.once('proxyReqWs', (outgoing) => {
     ask(outgoing, asked);
     outgoing.once('upgrade', (answer) => tellClient(answer, asked.extraHeaders));
-    // Behind this event the library puts listeners of its own, which end the client's connection at any fault, and pass on
-    // any other answer in a framing of their own. They give way before anything can have happened.
+    // After this event the library adds its own listeners. They close the client's connection at any fault, and forward
+    // other answers with their own framing. They are removed before anything can happen.
     queueMicrotask(() => {
       outgoing.removeAllListeners('error').on('error', reject);
       outgoing.removeAllListeners('response').once('response', (answer: IncomingMessage) => {
@@ -74,11 +80,11 @@ export function openTunnel(asked: TunnelRequest, { request, socket, head }: Upgr
   return promise;
 }
 
-/** Replaces what the library has made of the client's request, headers and target, by what was decided on. */
-function ask(outgoing: ClientRequest, { origin, target, headers }: TunnelRequest): void {
+/** Replaces the headers and the target that the library copied from the client with those that were decided on. */
+function ask(outgoing: ClientRequest, { core, target, headers }: TunnelRequest): void {
   outgoing.path = target;
   for (const name of outgoing.getHeaderNames()) outgoing.removeHeader(name);
-  const { host } = new URL(origin);
+  const { host } = new URL(core.url);
   for (const [name, values] of byName(['Host', host, ...headers, ...UPGRADE])) outgoing.setHeader(name, values);
 }
 
@@ -97,7 +103,7 @@ function byName(headers: readonly string[]): Map<string, string | string[]> {
   return values;
 }
 
-/** What the core may say of a WebSocket that it does not open; the rest is no usable answer. */
+/** The refusals of a WebSocket that a core may give. Any other status is not a usable answer. */
 const REFUSALS: Readonly<Record<number, ErrorCode>> = { 400: 'invalid_request', 404: 'not_found', 503: 'unavailable' };
 
 function refusal({ statusCode = 0 }: IncomingMessage): HttpError {
@@ -113,7 +119,7 @@ export class Tunnel {
   readonly #fromCore = new FrameBoundary();
   bytesFromClient = 0;
   bytesFromCore = 0;
-  /** When something last came, from either side; of performance.now(). */
+  /** When data last arrived from either side, as of performance.now(). */
   lastActiveAt = performance.now();
 
   constructor(client: Socket, core: Socket) {
@@ -122,7 +128,7 @@ export class Tunnel {
     client.on('data', this.#onClientData);
     core.on('data', this.#onCoreData);
     client.on('error', () => core.destroy());
-    // The one that is left has a moment for what is still on its way.
+    // The remaining side has a moment for data that is still on its way.
     client.once('close', () => endWithin(core));
     core.once('close', () => endWithin(client));
   }
@@ -139,14 +145,14 @@ export class Tunnel {
     this.lastActiveAt = performance.now();
   };
 
-  /** Closes both sides, telling why where that is possible: where a frame is half sent, no other can be put in. */
+  /** Closes both sides. Sends the reason unless a frame is half sent: no other frame fits inside it. */
   close(code: number): void {
     this.#core.unpipe(this.#client);
     this.#client.unpipe(this.#core);
     if (this.#fromCore.isBetweenFrames) this.#client.write(closeFrame(code, false));
     if (this.#fromClient.isBetweenFrames) this.#core.write(closeFrame(code, true));
     for (const socket of [this.#client, this.#core]) {
-      // What still comes is read and dropped, so that the end behind it is seen.
+      // Remaining data is read and dropped, so that the end after it is seen.
       socket.resume();
       endWithin(socket);
     }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { parseJson, toJson } from '../../shared/json.ts';
-import { NewPet, type Pet } from '../../shared/pet.ts';
+import { parseJson, toJson } from '../../shared/schemas/json.ts';
+import { NewPet, type Pet } from '../../shared/schemas/pet.ts';
 import { timeEach } from './results/timing.ts';
 
 /**

@@ -14,7 +14,8 @@ export interface Contender {
   /** Where its access log goes. */
   readonly log: string;
   readonly keys: Keys;
-  readonly counts: 'redis' | 'memory' | 'nowhere';
+  /** Calls of Redis a decision, at most; undefined where nothing is decided. */
+  readonly redisCalls: number | undefined;
 }
 
 export type ContenderName = keyof typeof DESCRIPTIONS;
@@ -22,61 +23,65 @@ export type ContenderName = keyof typeof DESCRIPTIONS;
 /** Every contender, in the order of the tables. */
 export const DESCRIPTIONS = {
   gateway: 'this gateway as shipped, access log on',
+  'gateway-base': 'the gateway of --base, access log on',
   'gateway-quiet': 'this gateway, access log off',
   'gateway-embedded': 'this gateway without Redis, access log on',
   'gateway-2': 'this gateway with WORKERS=2, access log on',
   'nginx-lua': 'nginx + ngx_lua + Redis, one EVALSHA a request, access log on',
   'nginx-lua-2': 'the same with two worker processes',
-  fastify: 'fastify + @fastify/rate-limit + @fastify/http-proxy, one window, no log',
-  express: 'express + express-rate-limit + http-proxy-middleware, one window, no log',
+  fastify: 'fastify + @fastify/rate-limit + @fastify/http-proxy, fixed windows, no log',
+  express: 'express + express-rate-limit + http-proxy-middleware, fixed windows, no log',
   'http-proxy-3': "this gateway's decision, http-proxy-3 as forwarder, no log",
   nginx: 'nginx proxy_pass alone: no key, no limit, no log',
   core: 'the core called directly: no proxy at all',
 } as const;
 
-/** What all others are measured against. */
+/** What all others are measured against, unless there is another checkout to compare with. */
 export const BASELINE: ContenderName = 'nginx-lua';
 
 const ADMIN_TOKEN = 'token-of-the-benchmark';
 
-type Launch = (stage: Stage) => Promise<Omit<Contender, 'name' | 'keys'> & { readonly adminUrl?: string | undefined }>;
+type Launched = Omit<Contender, 'name' | 'keys'> & { readonly adminUrl?: string | undefined };
+type Launch = (stage: Stage, base: string) => Promise<Launched>;
 
 const LAUNCHES: Record<ContenderName, Launch> = {
   gateway: (stage) => launchGateway('gateway', stage, { REDIS_URL: stage.redisUrl }),
+  'gateway-base': (stage, base) => launchGateway('gateway-base', stage, { REDIS_URL: stage.redisUrl }, base),
   'gateway-quiet': (stage) => launchGateway('gateway-quiet', stage, { REDIS_URL: stage.redisUrl, LOG_LEVEL: 'warn' }),
   'gateway-embedded': (stage) => launchGateway('gateway-embedded', stage, {}),
   'gateway-2': (stage) => launchGateway('gateway-2', stage, { REDIS_URL: stage.redisUrl, WORKERS: '2' }),
   'nginx-lua': (stage) => launchNginxLua('nginx-lua', stage, 1),
   'nginx-lua-2': (stage) => launchNginxLua('nginx-lua-2', stage, 2),
-  fastify: (stage) => launchPeer('fastify', stage),
-  express: (stage) => launchPeer('express', stage),
-  'http-proxy-3': (stage) => launchPeer('http-proxy-3', stage),
-  nginx: async ({ coreUrl }) => launched(await startBareNginx(coreUrl), 'nowhere'),
-  core: async ({ core }) => ({ ...launched(core, 'nowhere'), pid: undefined }),
+  fastify: (stage) => launchPeer('fastify', stage, 2),
+  express: (stage) => launchPeer('express', stage, 2),
+  'http-proxy-3': (stage) => launchPeer('http-proxy-3', stage, 1),
+  nginx: async ({ coreUrl }) => launched(await startBareNginx(coreUrl), undefined),
+  core: async ({ core }) => ({ ...launched(core, undefined), pid: undefined }),
 };
 
-export async function startContender(name: ContenderName, stage: Stage): Promise<Contender> {
-  const { adminUrl, ...contender } = await LAUNCHES[name](stage);
+/** @param base the folder of the checkout that `gateway-base` runs */
+export async function startContender(name: ContenderName, stage: Stage, base: string): Promise<Contender> {
+  const { adminUrl, ...contender } = await LAUNCHES[name](stage, base);
   const keys = await issueKeys(stage.client);
-  if (contender.counts !== 'memory') return { name, ...contender, keys };
+  if (contender.redisCalls !== 0) return { name, ...contender, keys };
   return { name, ...contender, keys: { ...keys, ...(await issueEmbeddedKeys(adminUrl ?? '', ADMIN_TOKEN)) } };
 }
 
-async function launchGateway(name: ContenderName, stage: Stage, env: NodeJS.ProcessEnv) {
-  const service = await startGateway(name, stage, { ADMIN_TOKEN, ...env });
+async function launchGateway(name: ContenderName, stage: Stage, env: NodeJS.ProcessEnv, folder = '.') {
+  const service = await startGateway(name, stage, { ADMIN_TOKEN, ...env }, folder);
   const { gateway: url = '', admin: adminUrl } = service.urls;
-  return { ...launched(service, env.REDIS_URL === undefined ? 'memory' : 'redis'), url, adminUrl };
+  return { ...launched(service, env.REDIS_URL === undefined ? 0 : 1), url, adminUrl };
 }
 
 async function launchNginxLua(name: ContenderName, { coreUrl, redisUrl }: Stage, workers: number) {
-  return launched(await startNginxLua(name, coreUrl, redisUrl, workers), 'redis');
+  return launched(await startNginxLua(name, coreUrl, redisUrl, workers), 1);
 }
 
-async function launchPeer(name: 'fastify' | 'express' | 'http-proxy-3', { coreUrl, redisUrl }: Stage) {
+async function launchPeer(name: 'fastify' | 'express' | 'http-proxy-3', { coreUrl, redisUrl }: Stage, calls: number) {
   const script = join(import.meta.dirname, 'peers', `${name}.ts`);
-  return launched(await startNode(name, script, { CORE_URL: coreUrl, REDIS_URL: redisUrl }), 'redis');
+  return launched(await startNode(name, script, { CORE_URL: coreUrl, REDIS_URL: redisUrl }), calls);
 }
 
-function launched({ name, urls, pid, log }: Service, counts: Contender['counts']) {
-  return { url: urls[name] ?? '', pid, log, counts };
+function launched({ name, urls, pid, log }: Service, redisCalls: number | undefined) {
+  return { url: urls[name] ?? '', pid, log, redisCalls };
 }

@@ -1,19 +1,19 @@
-import { type Credential, parseApiKey } from '../../gateway/access/credential.ts';
-import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
-import { connectRedis } from '../../gateway/access/redis/connection.ts';
-import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
-import { createLogger } from '../../shared/logger.ts';
+import { type Credential, parseApiKey } from '../../gateway/limiter/credential.ts';
+import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
+import { connectRedis } from '../../gateway/stores/redis/connection.ts';
+import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
+import { createLogger } from '../../shared/process/logger.ts';
 import { median } from '../support/statistics.ts';
 import { keepInFlight } from './load/in-flight.ts';
 import { installPrograms } from './machine/programs.ts';
 import { describeMachine, usageOf } from './machine/usage.ts';
-import { issueKeys } from './setup/keys.ts';
+import { issueKeys, issueKeysOf20 } from './setup/keys.ts';
 import { scriptCalls, startRedis } from './setup/stage.ts';
 
 /**
  * What a decision alone costs, without HTTP: decisions a second, and µs of CPU a decision in this process and in Redis, with
- * so many in flight, each of them followed by the next one when it is answered. Of 1,000 keys in turn, and of one key, whose
- * decisions in a call are taken together; interleaved rounds, medians.
+ * so many in flight, each of them followed by the next one when it is answered. Of 1,000 keys in turn, of one key, whose
+ * decisions in a call are taken together, and of 1,000 keys that have 20 secrets each; interleaved rounds, medians.
  *
  *     node test/bench/decision.ts
  */
@@ -37,6 +37,7 @@ const { many, hot } = await issueKeys(client);
 const sets = new Map([
   ['1,000 keys', many],
   ['one key', [hot]],
+  ['1,000 keys of 20 secrets', await issueKeysOf20(client)],
 ]);
 let turn = 0;
 

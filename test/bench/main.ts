@@ -7,6 +7,8 @@ Compares the gateway with its peers on one machine: one run, interleaved, in fro
   --scenario <names>    only these, list-32,banned-32 for instance
   --only <contenders>   only these, gateway,nginx-lua for instance
   --rounds <n>          rounds of each; --seconds <n>, how long each is
+  --write               put tables and a picture into test/bench
+  --base <folder>       also the gateway of another checkout; ratios are to it
   --help                this
 
 With --neighbours it measures a healthy client beside each hostile neighbour instead, in about four minutes:

@@ -22,10 +22,14 @@ export interface Wishes {
   readonly scenario?: readonly string[] | undefined;
   readonly rounds?: number | undefined;
   readonly seconds?: number | undefined;
+  /** The folder of another checkout, which is compared too. */
+  readonly base?: string | undefined;
+  /** Whether the README of the benchmark gets the results. */
+  readonly isWritten?: boolean;
 }
 
-/** The two scenarios that the comparison stands on; the others show one side of it each. */
-const MAIN_SCENARIOS = ['list-32', 'list-128'];
+/** The scenarios that the comparison stands on; the others show one side of it each. */
+const MAIN_SCENARIOS = ['day-64', 'list-32', 'list-128'];
 const MAIN_CONTENDERS: readonly ContenderName[] = ['gateway', 'nginx-lua', 'nginx', 'core'];
 
 const MODES = {
@@ -48,7 +52,7 @@ const WARM_UP_SECONDS = 1.1;
 const OVERHEAD_SECONDS = 0.15;
 
 /** @throws naming what there is when a wish names what there is not */
-export function makePlan({ mode, only, scenario: named, rounds, seconds = SECONDS }: Wishes): Plan {
+export function makePlan({ mode, only, scenario: named, rounds, seconds = SECONDS, base }: Wishes): Plan {
   check(only, Object.keys(DESCRIPTIONS), 'contender');
   check(
     named,
@@ -59,11 +63,13 @@ export function makePlan({ mode, only, scenario: named, rounds, seconds = SECOND
     const isMain = MAIN_SCENARIOS.includes(scenario.name);
     const { main, side, mainContenders, sideContenders } = MODES[named !== undefined && !isMain ? 'full' : mode];
     // What a proxy adds to the latency of the core takes the core to tell.
-    const atSide = scenario.isHalfLoad ? [...sideContenders, 'core'] : sideContenders;
+    const atSide = scenario.halfOf ? [...sideContenders, 'core'] : sideContenders;
     const wanted: readonly string[] = only ?? (isMain ? mainContenders : atSide);
     return {
       scenario,
-      contenders: scenario.contenders.filter((name) => wanted.includes(name)),
+      contenders: scenario.contenders.filter((name) =>
+        name === 'gateway-base' ? base !== undefined : wanted.includes(name),
+      ),
       rounds: rounds ?? (isMain ? main : side),
       seldom: only === undefined ? SELDOM : [],
     };

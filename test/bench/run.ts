@@ -1,13 +1,14 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { type Contender, type ContenderName, DESCRIPTIONS, startContender } from './contenders.ts';
+import { BASELINE, type Contender, type ContenderName, DESCRIPTIONS, startContender } from './contenders.ts';
 import { ROOT } from './machine/processes.ts';
 import { installPrograms, programPath } from './machine/programs.ts';
 import { describeMachine } from './machine/usage.ts';
-import { estimateSeconds, makePlan, type Wishes } from './plan.ts';
+import { estimateSeconds, makePlan, type PlannedScenario, type Wishes } from './plan.ts';
 import { pictureOf } from './results/picture.ts';
+import { speedTables, writeBetween } from './results/readme.ts';
 import { type Summary, summarize } from './results/summary.ts';
 import { tableOf } from './results/table.ts';
 import { type Measured, measure, medianOf, warmUp } from './rounds.ts';
@@ -24,6 +25,7 @@ import { verify } from './setup/verify.ts';
  */
 
 const OUTPUT = join(ROOT, '.bench');
+const PICTURE = join(import.meta.dirname, 'speed.svg');
 
 function readWishes(): Wishes {
   const { values } = parseArgs({
@@ -34,6 +36,8 @@ function readWishes(): Wishes {
       scenario: { type: 'string' },
       rounds: { type: 'string' },
       seconds: { type: 'string' },
+      base: { type: 'string' },
+      write: { type: 'boolean' },
     },
   });
   return {
@@ -42,6 +46,8 @@ function readWishes(): Wishes {
     scenario: values.scenario?.split(','),
     rounds: values.rounds === undefined ? undefined : positive('rounds', values.rounds),
     seconds: values.seconds === undefined ? undefined : positive('seconds', values.seconds),
+    base: values.base,
+    isWritten: values.write === true,
   };
 }
 
@@ -61,7 +67,7 @@ async function startAll(names: readonly ContenderName[], stage: Stage): Promise<
   const contenders = new Map<ContenderName, Contender>();
   for (const name of names) {
     tell(`${name}: starting, checking, warming up`);
-    const contender = await startContender(name, stage);
+    const contender = await startContender(name, stage, wishes.base ?? ROOT);
     await verify(contender, stage);
     await warmUp(contender);
     contenders.set(name, contender);
@@ -87,9 +93,10 @@ function tryOr<T>(otherwise: T, act: () => T): T {
   }
 }
 
-/** What the first contender of a scenario did in list-32, if that has been measured. */
-function capacityOf(name: ContenderName | undefined, measured: readonly Measured[]): number | undefined {
-  const samples = measured.find(({ scenario }) => scenario.name === 'list-32')?.samples.get(name as ContenderName);
+/** What the first contender did in the scenario that a half load is the half of, if that has been measured. */
+function capacityOf({ scenario, contenders }: PlannedScenario, measured: readonly Measured[]): number | undefined {
+  const whole = measured.find(({ scenario: { name } }) => name === scenario.halfOf);
+  const samples = whole?.samples.get(contenders[0] as ContenderName);
   return samples && medianOf(samples, ({ requestsPerSecond }) => requestsPerSecond);
 }
 
@@ -102,7 +109,7 @@ function write(summaries: readonly Summary[], measured: readonly Measured[], com
   const report = { date, machine, command, versions: versions(), contenders: DESCRIPTIONS, summaries, rounds };
   mkdirSync(OUTPUT, { recursive: true });
   writeFileSync(join(OUTPUT, 'last.json'), `${JSON.stringify(report, undefined, 1)}\n`);
-  writeFileSync(join(OUTPUT, 'last.svg'), pictureOf(summaries, `${date.slice(0, 10)}, ${machine}`));
+  writeFileSync(join(OUTPUT, 'last.svg'), pictureOf(summaries, baseline, `${date.slice(0, 10)}, ${machine}`));
 }
 
 const wishes = readWishes();
@@ -117,17 +124,23 @@ const contenders = await startAll(names, stage);
 
 const measured: Measured[] = [];
 for (const part of plan.parts) {
-  const capacity = capacityOf(part.contenders[0], measured);
+  const capacity = capacityOf(part, measured);
   measured.push(await measure({ stage, part, contenders, seconds: plan.seconds, capacity, tell }));
 }
 
 const command = ['npm run bench', ...(process.argv.length > 2 ? ['--'] : []), ...process.argv.slice(2)].join(' ');
-const summaries = measured.map(summarize);
+const baseline = wishes.base === undefined ? BASELINE : 'gateway-base';
+const summaries = measured.map((one) => summarize(one, baseline));
 const legend = names.map((name) => `  ${name.padEnd(18)}${DESCRIPTIONS[name]}`).join('\n');
 process.stdout.write(`\n\n${command}, ${describeMachine()}\n\n${legend}\n
 Medians over rounds of ${plan.seconds} s; CPU in µs a request, its ratio that of proxy and Redis together;
-calls/s: scripts that Redis ran; ratios to nginx-lua in the same round, median (quartiles).\n\n`);
+calls/s: scripts that Redis ran; ratios to ${baseline} in the same round, median (quartiles).\n\n`);
 process.stdout.write(`${summaries.map(tableOf).join('\n')}\n`);
 write(summaries, measured, command);
+if (wishes.isWritten) {
+  const about = `\`${command}\`, ${new Date().toISOString().slice(0, 10)}, ${describeMachine()}; medians of ${plan.parts[0]?.rounds} rounds`;
+  writeBetween('speed', speedTables(summaries, `${about}, ratios to ${baseline} within a round with their quartiles.`));
+  copyFileSync(join(OUTPUT, 'last.svg'), PICTURE);
+}
 process.stdout.write('Written: .bench/last.json, .bench/last.svg\n');
 process.exit(summaries.some(({ rows }) => rows.some(({ rounds }) => rounds === 0)) ? 1 : 0);

@@ -1,6 +1,8 @@
 import type { Contender, ContenderName } from './contenders.ts';
+import { type Ask, LIST, listsOf } from './load/asks.ts';
+import { aDay, OVER_LIMIT } from './load/day.ts';
 import { makeUpKeys } from './setup/keys.ts';
-import { NEW_PET } from './setup/verify.ts';
+import { PETS } from './setup/stage.ts';
 
 /** What is asked of the contenders. */
 export interface Scenario {
@@ -8,74 +10,107 @@ export interface Scenario {
   readonly title: string;
   readonly connections: number;
   /** They take turns. */
-  keys(contender: Contender): readonly string[];
-  /** Sent as a POST; a GET of the list without it. */
-  readonly body?: string;
-  /** What a valid round is answered with. */
-  readonly expect: 'served' | 'refused';
+  asks(contender: Contender): readonly Ask[];
+  /** The share of requests that a valid round refuses. */
+  readonly refused: number;
   /** Who can do this at all. */
   readonly contenders: readonly ContenderName[];
-  /** Sent at a fixed rate, half of what the first of them can do, in place of as fast as it goes. */
-  readonly isHalfLoad?: boolean;
+  /**
+   * Requests are sent at a fixed rate: half of what the first of them can do in the scenario of this name. Without it, as
+   * fast as it goes.
+   */
+  readonly halfOf?: string;
 }
 
-const LIMITERS = ['gateway', 'gateway-quiet', 'nginx-lua', 'fastify', 'express', 'http-proxy-3'] as const;
+const LIMITERS = [
+  'gateway',
+  'gateway-base',
+  'gateway-quiet',
+  'nginx-lua',
+  'fastify',
+  'express',
+  'http-proxy-3',
+] as const;
 const EVERYONE = [...LIMITERS, 'nginx', 'core'] as const;
-const BANNING = ['gateway', 'gateway-quiet', 'nginx-lua', 'http-proxy-3'] as const;
+const BANNING = ['gateway', 'gateway-base', 'gateway-quiet', 'nginx-lua', 'http-proxy-3'] as const;
 
-const hot = ({ keys }: Contender): readonly string[] => [keys.hot];
-let madeUp: readonly string[] | undefined;
+const hot = ({ keys }: Contender) => listsOf([keys.hot]);
+let madeUp: readonly Ask[] | undefined;
+const days = new Map<Contender, readonly Ask[]>();
+
+function dayOf(contender: Contender): readonly Ask[] {
+  const { many, manyOver } = contender.keys;
+  const day = days.get(contender) ?? aDay(many, manyOver, PETS);
+  days.set(contender, day);
+  return day;
+}
+
+const DAY: Scenario = {
+  name: 'day-64',
+  title: "a real day's mix: 1,000 keys by Zipf, 90 % lists, 5 % pets, 5 % POST, a tenth refused, 64 connections",
+  connections: 64,
+  asks: dayOf,
+  refused: OVER_LIMIT,
+  contenders: LIMITERS,
+};
 
 const list = (connections: number): Scenario => ({
   name: `list-${connections}`,
   title: `GET a list of 20, ${connections} connection${connections === 1 ? '' : 's'}, one hot key`,
   connections,
-  keys: hot,
-  expect: 'served',
+  asks: hot,
+  refused: 0,
   contenders: EVERYONE,
 });
 
 export const SCENARIOS: readonly Scenario[] = [
+  DAY,
+  {
+    ...DAY,
+    name: 'day-half',
+    title: 'the same at half of what the first can do, open loop',
+    contenders: ['gateway', 'gateway-base', 'nginx-lua'],
+    halfOf: DAY.name,
+  },
   ...[1, 8, 32, 128, 512].map(list),
   {
     name: 'post-32',
     title: 'POST a pet, 32 connections',
     connections: 32,
-    keys: hot,
-    body: NEW_PET,
-    expect: 'served',
+    asks: ({ keys }) => [{ method: 'POST', path: LIST, key: keys.hot }],
+    refused: 0,
     contenders: EVERYONE,
   },
   {
     name: 'keys-1000',
     title: 'GET a list of 20, 32 connections, 1,000 keys in turn',
     connections: 32,
-    keys: ({ keys }) => keys.many,
-    expect: 'served',
+    asks: ({ keys }) => listsOf(keys.many),
+    refused: 0,
     contenders: LIMITERS,
   },
   {
     name: 'over-limit-32',
     title: 'a key far over its limit: 429, 32 connections',
     connections: 32,
-    keys: ({ keys }) => [keys.over],
-    expect: 'refused',
+    asks: ({ keys }) => listsOf([keys.over]),
+    refused: 1,
     contenders: LIMITERS,
   },
   {
     name: 'banned-32',
     title: 'a banned key: 429, 32 connections',
     connections: 32,
-    keys: ({ keys }) => [keys.banned],
-    expect: 'refused',
+    asks: ({ keys }) => listsOf([keys.banned]),
+    refused: 1,
     contenders: BANNING,
   },
   {
     name: 'unknown-32',
     title: '10,000 keys that nobody issued, in turn: 401 or 429, 32 connections',
     connections: 32,
-    keys: () => (madeUp ??= makeUpKeys()),
-    expect: 'refused',
+    asks: () => (madeUp ??= listsOf(makeUpKeys())),
+    refused: 1,
     contenders: LIMITERS,
   },
   {
@@ -89,7 +124,7 @@ export const SCENARIOS: readonly Scenario[] = [
     ...list(32),
     name: 'half-load',
     title: 'GET a list of 20 at half of what the first can do, open loop, 32 connections',
-    contenders: ['gateway', 'gateway-quiet', 'nginx-lua', 'nginx', 'core'],
-    isHalfLoad: true,
+    contenders: ['gateway', 'gateway-base', 'gateway-quiet', 'nginx-lua', 'nginx', 'core'],
+    halfOf: 'list-32',
   },
 ];

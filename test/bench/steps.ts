@@ -1,23 +1,27 @@
 import { openSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
+import { Counter, Histogram, Registry } from '@prometheus-io/client';
 import { pino } from 'pino';
-import { type Credential, parseApiKey } from '../../gateway/access/credential.ts';
-import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
-import { connectRedis } from '../../gateway/access/redis/connection.ts';
-import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
-import { DAY, type LimitStatus, MINUTE } from '../../gateway/access/verdict.ts';
+import { DAY, MINUTE } from '../../gateway/limiter/clock.ts';
+import { type Credential, parseApiKey } from '../../gateway/limiter/credential.ts';
+import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
+import type { LimitStatus } from '../../gateway/limiter/verdict.ts';
 import { canonicalRequest } from '../../gateway/pipeline/canonical-request.ts';
 import type { Exchange } from '../../gateway/pipeline/exchange.ts';
 import { limitHeaders } from '../../gateway/pipeline/limit-headers.ts';
 import { ROUTES } from '../../gateway/routes.ts';
-import { Traffic } from '../../gateway/telemetry/traffic.ts';
+import { connectRedis } from '../../gateway/stores/redis/connection.ts';
+import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
+import { Traffic } from '../../gateway/telemetry/request-metrics.ts';
 import { CoreCounts } from '../../gateway/upstream/core-counts.ts';
-import { requestHeaders, responseHeaders } from '../../gateway/upstream/headers.ts';
 import { Lane } from '../../gateway/upstream/lane.ts';
-import { createLogger } from '../../shared/logger.ts';
-import { traceHeaders, traceOf } from '../../shared/trace.ts';
+import { requestHeaders, responseHeaders } from '../../gateway/upstream/upstream-headers.ts';
+import { traceHeaders, traceOf } from '../../shared/http/trace.ts';
+import { createLogger } from '../../shared/process/logger.ts';
+import { NOT_STREAMED } from '../support/line.ts';
 import { median } from '../support/statistics.ts';
+import { listsOf } from './load/asks.ts';
 import { keepInFlight } from './load/in-flight.ts';
 import { runWrk } from './load/wrk.ts';
 import { startNode } from './machine/processes.ts';
@@ -57,8 +61,8 @@ const limitStatus: LimitStatus = {
   outcome: 'admitted',
   now: 1_795_236_994_000_000,
   buckets: [
-    { name: 'minute', limit: 300, window: MINUTE, tokens: 299, parts: 1_234 },
-    { name: 'day', limit: 10_000, window: DAY, tokens: 9_999, parts: 5_678 },
+    { name: 'minute', limit: 300, window: MINUTE, tokens: 299, fraction: 1_234 },
+    { name: 'day', limit: 10_000, window: DAY, tokens: 9_999, fraction: 5_678 },
   ],
   bannedUntil: 0,
 };
@@ -78,7 +82,7 @@ const line = {
 };
 
 const traffic = new Traffic(ROUTES.map(({ operation }) => operation));
-const coreCounts = new CoreCounts([stage.coreUrl]);
+const coreCounts = new CoreCounts(stage.coreUrl);
 const answered = {
   route: ROUTES[0],
   plan: 'pro',
@@ -90,6 +94,17 @@ const answered = {
   decidedAt: performance.now(),
 } as unknown as Exchange;
 
+const registers = [new Registry()];
+const counter = (name: string, labelNames: string[]) => new Counter({ name, help: name, labelNames, registers });
+const histogram = (name: string, labelNames: string[]) => new Histogram({ name, help: name, labelNames, registers });
+const byLibrary = {
+  requests: counter('requests', ['operation', 'status', 'plan']),
+  decisions: counter('decisions', ['outcome', 'plan', 'mode']),
+  requestSeconds: histogram('request_seconds', ['operation']),
+  decisionSeconds: histogram('decision_seconds', []),
+  coreSeconds: histogram('core_seconds', ['core']),
+};
+
 const computed = timeEach({
   'canonical request': () => canonicalRequest(request),
   'key: form, CRC-32, SHA-256': () => parseApiKey(hot),
@@ -98,7 +113,15 @@ const computed = timeEach({
   'access log line': () => log.info(line, 'request'),
   counters: () => {
     traffic.answered(answered);
-    coreCounts.answered(stage.coreUrl, 1.2);
+    coreCounts.answered(1.2);
+  },
+  'counters, by the metrics library': () => {
+    const seconds = (performance.now() - answered.startedAt) / 1_000;
+    byLibrary.requests.inc({ operation: 'listPets', status: '200', plan: 'pro' });
+    byLibrary.requestSeconds.observe({ operation: 'listPets' }, seconds);
+    byLibrary.decisions.inc({ outcome: 'admitted', plan: 'pro', mode: 'shared' });
+    byLibrary.decisionSeconds.observe(seconds);
+    byLibrary.coreSeconds.observe({ core: stage.coreUrl }, seconds);
   },
   'trace, begun here': () => traceHeaders(traceOf(request)),
   'trace, continued': () => traceHeaders(traceOf(traced)),
@@ -115,7 +138,7 @@ async function inFlight(call: () => Promise<unknown>): Promise<number> {
 /** µs of a server's CPU for one request of many. */
 async function served(server: { readonly pid: number; readonly url: string }): Promise<number> {
   const before = usageOf(server.pid).cpuMicroseconds;
-  const load = { url: `${server.url}/v1/pets`, connections: IN_FLIGHT, seconds: ROUND_SECONDS, keys: [hot] };
+  const load = { url: server.url, connections: IN_FLIGHT, seconds: ROUND_SECONDS, asks: listsOf([hot]) };
   const { requests } = await runWrk(load);
   return (usageOf(server.pid).cpuMicroseconds - before) / requests;
 }
@@ -138,7 +161,7 @@ const list = {
 
 function askCore(): Promise<unknown> {
   const { promise, resolve: answered, reject: failed } = Promise.withResolvers<unknown>();
-  core.ask({ request: list, isWanted: true, answered, failed }, performance.now());
+  core.ask({ ...NOT_STREAMED, request: list, isWanted: true, answered, failed }, performance.now());
   return promise;
 }
 

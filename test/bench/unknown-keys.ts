@@ -1,5 +1,5 @@
 import { Pool } from 'undici';
-import { createApiKey } from '../../gateway/access/credential.ts';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
 import { quantile } from '../support/statistics.ts';
 import { installPrograms } from './machine/programs.ts';
 import { describeMachine, usageOf } from './machine/usage.ts';

@@ -10,7 +10,7 @@ vi.setConfig({ testTimeout: 60_000 });
 
 const browser = await openBrowser();
 
-/** A page of another origin than the gateway's. */
+/** A page of another origin than the gateway. */
 async function elsewhere(): Promise<{ page: Page; origin: string }> {
   const server = http.createServer((_request, response) => {
     response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Shop</title>');
@@ -29,7 +29,7 @@ interface Read {
   readonly headers: Record<string, string>;
 }
 
-/** What a script of the page reads; the name of the error where the browser keeps the answer from it. */
+/** What a script on the page can read; the name of the error if the browser withholds the answer. */
 function fetchIn(page: Page, url: string, init: object = {}): Promise<Read | string> {
   return page.evaluate(`
     fetch(${JSON.stringify(url)}, ${JSON.stringify(init)}).then(
@@ -44,7 +44,7 @@ const addRex = (key: string) => ({
   body: '{"name":"Rex","categoryId":1}',
 });
 
-test('a page of an origin that is allowed calls, and reads its limits and its refusals', async () => {
+test('a page of an allowed origin can send requests and read its limits and refusals', async () => {
   const { page, origin } = await elsewhere();
   const stack = await startStack({ CORS_ORIGINS: origin });
   const key = await stack.issueKey({ minute: 2, day: 100 });
@@ -61,7 +61,7 @@ test('a page of an origin that is allowed calls, and reads its limits and its re
   expect(await fetchIn(page, `${stack.gateway}/v1/limits`, { headers })).toMatchObject({ status: 200 });
 });
 
-test('a page of any other origin reads nothing but the description', async () => {
+test('a page of any other origin can read only the description', async () => {
   const { page } = await elsewhere();
   for (const environment of [{}, { CORS_ORIGINS: 'https://shop.example' }]) {
     const stack = await startStack(environment);
@@ -69,7 +69,7 @@ test('a page of any other origin reads nothing but the description', async () =>
     expect(await fetchIn(page, `${stack.gateway}/v1/pets`)).toBe('TypeError');
     expect(await fetchIn(page, `${stack.gateway}/v1/pets`, addRex(key))).toBe('TypeError');
     expect(await fetchIn(page, `${stack.gateway}/v1/openapi.json`)).toMatchObject({ status: 200 });
-    // The preflight was refused: nothing was sent with the key.
+    // The preflight was refused: no request was sent with the key.
     expect(stack.log.filter(({ keyId }) => keyId !== undefined)).toEqual([]);
   }
 });

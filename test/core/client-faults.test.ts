@@ -8,37 +8,40 @@ import { faultyCore } from '../support/faulty-core.ts';
 import { freePort } from '../support/port.ts';
 import { startStack } from '../support/stack.ts';
 import { answer, clientOf, coreThatAnswers, faultOf, PET, timed, unavailable } from '../support/store-client.ts';
-import { TIMED } from '../support/timed.ts';
+import { fact, TIMED } from '../support/timed.ts';
 
-test('the time limit holds for the whole call, in the queue for a connection too', TIMED, async () => {
+test('the timeout covers the whole call, including the queue for a connection', TIMED, async () => {
   const store = clientOf(await faultyCore(() => {}), { timeoutMs: 300, connections: 1 });
-  // Node's timers count from the beginning of the event loop's turn, which on a busy machine can be long ago.
+  // Node's timers count from the start of the event loop's turn, which may be long ago on a busy machine.
   await sleep(1);
   const [first, second] = await Promise.all([
     timed(faultOf(store.getPet(1n))),
     timed(faultOf(store.removePet(1n, { timeoutMs: 100 }))),
   ]);
-  expect([first.result.code, first.result.status, second.result.code]).toEqual(['timeout', 0, 'timeout']);
+  await fact(() => {
+    expect([first.result.code, first.result.status, second.result.code]).toEqual(['timeout', 0, 'timeout']);
+  });
   expect(first.ms).toBeGreaterThan(290);
   expect(first.ms).toBeLessThan(600);
   expect(second.ms).toBeGreaterThan(90);
   expect(second.ms).toBeLessThan(280);
 });
 
-test('an answer that never ends is given up at the time limit', TIMED, async () => {
+test('an answer that never ends is given up at the timeout', TIMED, async () => {
   const core = await coreThatAnswers('HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{');
   const { result, ms } = await timed(faultOf(clientOf(core.url).getPet(1n, { timeoutMs: 100 })));
-  expect(result.code).toBe('timeout');
+  await fact(() => expect(result.code).toBe('timeout'));
   expect(ms).toBeLessThan(400);
 });
 
-test('the caller can abort a call, before it is sent, on its way and between attempts', TIMED, async () => {
+test('the caller can abort a call before it is sent, in flight and between attempts', TIMED, async () => {
   const silent = clientOf(await faultyCore(() => {}));
   expect(await faultOf(silent.getPet(1n, { signal: AbortSignal.abort() }))).toMatchObject({ code: 'aborted' });
   const leaving = new AbortController();
   const underway = faultOf(silent.getPet(1n, { signal: leaving.signal }));
   setTimeout(() => leaving.abort('no longer needed'), 50);
-  expect(await underway).toMatchObject({ code: 'aborted', status: 0, cause: 'no longer needed' });
+  const left = await underway;
+  await fact(() => expect(left).toMatchObject({ code: 'aborted', status: 0, cause: 'no longer needed' }));
 
   const core = await coreThatAnswers(unavailable('retry-after: 1\r\n'));
   const waiting = new AbortController();
@@ -50,7 +53,7 @@ test('the caller can abort a call, before it is sent, on its way and between att
   expect(core.heads).toHaveLength(1);
 });
 
-test('a walk that is aborted reads no further page', async () => {
+test('an aborted walk reads no further page', async () => {
   const core = await coreThatAnswers(answer('200 OK', `[${PET}]`, 'link: </v1/pets?after=7>; rel="next"\r\n'));
   const leaving = new AbortController();
   const walk = clientOf(core.url).pets({ status: 'sold' }, { signal: leaving.signal });
@@ -60,33 +63,35 @@ test('a walk that is aborted reads no further page', async () => {
   expect(core.heads.map((head) => head.split(' ')[1])).toEqual(['/v1/pets?limit=100&status=sold']);
 });
 
-test('a time limit of the caller is a timeout as well', async () => {
+test('a time limit set by the caller is a timeout too', async () => {
   const store = clientOf(await faultyCore(() => {}));
   expect(await faultOf(store.getPet(1n, { signal: AbortSignal.timeout(50) }))).toMatchObject({ code: 'timeout' });
 });
 
-test('calls that were given up leave the connections to others', TIMED, async () => {
+test('calls that were given up leave their connection to others', TIMED, async () => {
   const heads: string[] = [];
   const url = await faultyCore((socket, head) => {
     if (heads.push(head) > 1) socket.write(answer('200 OK', PET));
   });
   const store = clientOf(url, { connections: 1 });
-  // The first holds the only connection until the others, which wait for it, have long given up.
+  // The first holds the only connection until long after the waiting others have given up.
   const givenUp = [200, 50, 50, 50, 50].map((timeoutMs) => faultOf(store.getPet(1n, { timeoutMs })));
   for (const fault of await Promise.all(givenUp)) expect(fault.code).toBe('timeout');
   expect(await store.getPet(7n)).toMatchObject({ id: 7n });
   expect(heads.filter((head) => head.includes('/pets/1 '))).toHaveLength(1);
 });
 
-test('a core that is not there is unreachable, after three attempts', TIMED, async () => {
+test('a missing core is unreachable, after three attempts', TIMED, async () => {
   const store = clientOf(`http://127.0.0.1:${await freePort()}`);
   const { result, ms } = await timed(faultOf(store.getPet(1n)));
-  expect(result).toMatchObject({ code: 'unreachable', status: 0, cause: { code: 'ECONNREFUSED' } });
+  await fact(() => {
+    expect(result).toMatchObject({ code: 'unreachable', status: 0, cause: { code: 'ECONNREFUSED' } });
+  });
   expect(ms).toBeGreaterThan(120);
   expect(ms).toBeLessThan(1_000);
 });
 
-test('a connection that breaks is tried three times for GET and POST, once for PATCH and DELETE', async () => {
+test('a broken connection is tried three times for GET and POST, once for PATCH and DELETE', async () => {
   const core = await coreThatAnswers(undefined);
   const store = clientOf(core.url);
   const attempts = async (call: Promise<unknown>) => {
@@ -103,12 +108,12 @@ test('a connection that breaks is tried three times for GET and POST, once for P
   expect(new Set(keys).size).toBe(1);
 });
 
-test('PATCH and DELETE are repeated when nothing can have arrived', async () => {
+test('PATCH and DELETE are repeated if nothing can have arrived', async () => {
   const port = await freePort();
   const store = clientOf(`http://127.0.0.1:${port}`);
   const changed = store.changePet(7n, { name: 'Rex' });
   const removed = store.removePet(7n);
-  // Before the third attempt, which comes 125 ms after the first at the earliest.
+  // Before the third attempt, which comes at least 125 ms after the first.
   await sleep(20);
   const late = http.createServer((request, response) => {
     if (request.method === 'PATCH') response.end(PET);
@@ -121,7 +126,7 @@ test('PATCH and DELETE are repeated when nothing can have arrived', async () => 
   expect(await removed).toBeUndefined();
 });
 
-/** In front of a real core: carries requests on, but cuts the line instead of bringing the first answer back. */
+/** In front of a real core: forwards requests, but cuts the connection instead of the first answer. */
 function lossyWay(core: string): Promise<string> {
   let lost = false;
   return faultyCore((socket, request) => {
@@ -136,7 +141,7 @@ function lossyWay(core: string): Promise<string> {
   });
 }
 
-test('a POST whose answer was lost is repeated, and what it made is there once', async () => {
+test('a POST whose answer was lost is repeated, and its pet exists once', async () => {
   const { core } = await startStack();
   const store = clientOf(await lossyWay(core));
   const pet = await store.createPet({ name: 'Rex', categoryId: 1 });
@@ -145,7 +150,7 @@ test('a POST whose answer was lost is repeated, and what it made is there once',
 });
 
 test.for(['502 Bad Gateway', '503 Service Unavailable', '504 Gateway Timeout'])(
-  '%s is tried again, with a body of its own or another',
+  '%s is retried, with its own body or another',
   async (status) => {
     const core = await coreThatAnswers(answer(status, '<h1>proxy</h1>'), unavailable(), answer('200 OK', PET));
     expect(await clientOf(core.url).getPet(7n)).toMatchObject({ id: 7n });
@@ -153,7 +158,7 @@ test.for(['502 Bad Gateway', '503 Service Unavailable', '504 Gateway Timeout'])(
   },
 );
 
-test('what stays unavailable is told after three attempts; PATCH and other refusals are told at once', async () => {
+test('lasting unavailability is reported after three attempts; for PATCH, and other errors, at once', async () => {
   const core = await coreThatAnswers(unavailable());
   const store = clientOf(core.url);
   expect(await faultOf(store.getPet(7n))).toMatchObject({ code: 'unavailable', status: 503, message: 'Not now.' });
@@ -165,13 +170,15 @@ test('what stays unavailable is told after three attempts; PATCH and other refus
   expect(broken.heads).toHaveLength(1);
 });
 
-test('Retry-After is waited for where the time limit allows, and told', TIMED, async () => {
+test('Retry-After is waited for if the timeout allows, and reported', TIMED, async () => {
   const core = await coreThatAnswers(unavailable('retry-after: 1\r\n'), answer('200 OK', PET));
   const { ms } = await timed(clientOf(core.url).getPet(7n));
   expect(ms).toBeGreaterThan(1_000);
   const later = await coreThatAnswers(unavailable('retry-after: 60\r\n'));
   const { result, ms: soon } = await timed(faultOf(clientOf(later.url).getPet(7n)));
-  expect(result).toMatchObject({ code: 'unavailable', retryAfterSeconds: 60 });
+  await fact(() => {
+    expect(result).toMatchObject({ code: 'unavailable', retryAfterSeconds: 60 });
+    expect(later.heads).toHaveLength(1);
+  });
   expect(soon).toBeLessThan(500);
-  expect(later.heads).toHaveLength(1);
 });

@@ -1,11 +1,10 @@
 import { expect, expectTypeOf, test } from 'vitest';
-import { type CreateOptions, type StoreClient, StoreError, type StoreErrorCode } from '../../shared/client.ts';
-import type { Order } from '../../shared/order.ts';
-import type { Pet } from '../../shared/pet.ts';
+import { type CreateOptions, type StoreClient, StoreError, type StoreErrorCode } from '../../shared/client/client.ts';
+import type { Order } from '../../shared/schemas/order.ts';
+import type { Pet } from '../../shared/schemas/pet.ts';
 
 /**
- * What tsc has to say of calls of the client, as `npm test` runs it over this file: a wrong call that compiles makes its
- * `@ts-expect-error` an error. Nothing here is run.
+ * Type checks of calls to the client: tsc reports each `@ts-expect-error` on a call that compiles. Nothing here is run.
  */
 
 async function wrongCalls(store: StoreClient): Promise<void> {
@@ -53,7 +52,7 @@ async function rightCalls(store: StoreClient, options: CreateOptions): Promise<v
   await store.createOrder({ petId: 1 }, { idempotencyKey: 'x' });
 }
 
-test('what comes back is typed by the schemas', () => {
+test('results have the types of the schemas', () => {
   expectTypeOf<Pet>().toEqualTypeOf<{
     id: bigint;
     name: string;
@@ -76,7 +75,7 @@ test('a wrong call does not compile, a right one does', () => {
   expect([wrongCalls, rightCalls]).toHaveLength(2);
 });
 
-test('an error tells by its type what can go wrong', () => {
+test('the type of an error lists its codes', () => {
   expectTypeOf<StoreErrorCode>().toExtend<string>();
   expectTypeOf<'conflict' | 'unreachable' | 'timeout' | 'aborted' | 'invalid_answer'>().toExtend<StoreErrorCode>();
   expectTypeOf<StoreError['code']>().not.toEqualTypeOf<string>();

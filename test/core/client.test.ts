@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { createStoreClient } from '../../shared/client.ts';
-import { INT64_MAX, INT64_MIN } from '../../shared/int64.ts';
+import { createStoreClient } from '../../shared/client/client.ts';
+import { INT64_MAX, INT64_MIN } from '../../shared/schemas/int64.ts';
 import { faultyCore } from '../support/faulty-core.ts';
 import { startStack } from '../support/stack.ts';
 import { answer, clientOf, coreThatAnswers, faultOf, PET } from '../support/store-client.ts';
 
-/** A client of a real core that nobody else uses. */
+/** A client with a real core of its own. */
 const freshStore = async () => clientOf((await startStack()).core);
 
 async function all<T>(entries: AsyncIterable<T>): Promise<T[]> {
@@ -15,7 +15,7 @@ async function all<T>(entries: AsyncIterable<T>): Promise<T[]> {
   return found;
 }
 
-test('pets are created, got, changed, listed and removed', async () => {
+test('pets are created, read, changed, listed and removed', async () => {
   const store = await freshStore();
   const rex = await store.createPet({ name: 'Zoë 🐈', categoryId: 3 });
   expect(rex).toEqual({ id: 1n, name: 'Zoë 🐈', categoryId: 3n, status: 'available' });
@@ -30,7 +30,7 @@ test('pets are created, got, changed, listed and removed', async () => {
   expect((await store.listPets()).pets).toHaveLength(1);
 });
 
-test('orders are created, got, listed and moved on', async () => {
+test('orders are created, read, listed and changed', async () => {
   const store = await freshStore();
   const pet = await store.createPet({ name: 'Rex', categoryId: 1 });
   const order = await store.createOrder({ petId: pet.id });
@@ -44,7 +44,7 @@ test('orders are created, got, listed and moved on', async () => {
   expect((await all(store.orders({ status: 'placed' }))).map(({ id }) => id)).toEqual([2n]);
 });
 
-test('both ends of int64 are exact in bodies, paths and queries, both ways', async () => {
+test('both ends of int64 are exact in bodies, paths and queries, in both directions', async () => {
   const store = await freshStore();
   for (const categoryId of [INT64_MIN, INT64_MAX, 2n ** 53n + 1n]) {
     const pet = await store.createPet({ name: 'Rex', categoryId });
@@ -57,7 +57,7 @@ test('both ends of int64 are exact in bodies, paths and queries, both ways', asy
   expect(core.heads[0]).toMatch(/^GET \/v1\/pets\/9223372036854775807 /);
 });
 
-test('a value that cannot be exact or valid is refused before it is sent', async () => {
+test('a value that is inexact or invalid is refused before it is sent', async () => {
   const core = await coreThatAnswers(answer('200 OK', PET));
   const store = clientOf(core.url);
   const refused = [
@@ -72,7 +72,7 @@ test('a value that cannot be exact or valid is refused before it is sent', async
   expect(core.heads).toEqual([]);
 });
 
-test('the iterator walks all pages, once each, and only those asked for', async () => {
+test('the iterator walks all pages once, and reads only those needed', async () => {
   const store = await freshStore();
   const created = Array.from({ length: 230 }, (_, at) =>
     store.createPet({ name: `pet ${at}`, categoryId: at, status: at % 2 ? 'sold' : 'pending' }),
@@ -88,7 +88,7 @@ test('the iterator walks all pages, once each, and only those asked for', async 
   }
 });
 
-test('what the core refuses is a StoreError with its code, status and words', async () => {
+test('an error of the core is a StoreError with its code, status and message', async () => {
   const store = await freshStore();
   const missing = await faultOf(store.getPet(99n));
   expect(missing).toMatchObject({ name: 'StoreError', code: 'not_found', status: 404, message: 'There is no pet 99.' });
@@ -105,7 +105,7 @@ test('the token is sent', async () => {
   expect(() => createStoreClient({ url: core, token: 'with a line end\n' })).toThrow(TypeError);
 });
 
-test('the same idempotency key gives the same answer, and another body under it is a conflict', async () => {
+test('the same idempotency key returns the same answer, and another body with it is a conflict', async () => {
   const store = await freshStore();
   const sent = { name: 'Rex', categoryId: 1 };
   const first = await store.createPet(sent, { idempotencyKey: 'import 1' });
@@ -115,7 +115,7 @@ test('the same idempotency key gives the same answer, and another body under it 
   expect(await faultOf(other)).toMatchObject({ code: 'conflict' });
 });
 
-test('a key that no header can hold is refused and takes no connection with it', async () => {
+test('a key that is no valid header value is refused and takes no connection', async () => {
   const { core } = await startStack();
   const store = clientOf(core, { connections: 1 });
   for (const idempotencyKey of ['', 'a\nb', 'ключ', 'a"b', 'x'.repeat(256)])
@@ -141,14 +141,14 @@ test.for([
   expect(core.heads).toHaveLength(1);
 });
 
-test('a next page that says no place to begin is an invalid answer', async () => {
+test('a next page without a usable start is an invalid answer', async () => {
   const core = await coreThatAnswers(answer('200 OK', '[]', 'link: </v1/pets?after=x>; rel="next"\r\n'));
   expect(await faultOf(clientOf(core.url).listPets())).toMatchObject({ code: 'invalid_answer', status: 200 });
   const other = await coreThatAnswers(answer('200 OK', `[${PET}]`, 'link: </v1/pets>; rel="first"\r\n'));
   expect(await clientOf(other.url).listPets()).toMatchObject({ pets: [{ id: 7n }], next: undefined });
 });
 
-test('what a newer core tells in addition is no fault', async () => {
+test('additional members of a newer core are no fault', async () => {
   const core = await coreThatAnswers(
     answer('200 OK', PET.replace('}', ',"colour":"brown"}')),
     answer('418 Teapot', '{"code":"teapot","message":"Short and stout.","status":418,"hint":"tea"}'),
@@ -158,7 +158,7 @@ test('what a newer core tells in addition is no fault', async () => {
   expect(await faultOf(store.getPet(7n))).toMatchObject({ code: 'teapot', status: 418, message: 'Short and stout.' });
 });
 
-test('closing lets calls in flight end and refuses later ones', async () => {
+test('closing finishes calls in flight and refuses later ones', async () => {
   const url = await faultyCore((socket) => setTimeout(() => socket.write(answer('200 OK', PET)), 100));
   const store = createStoreClient({ url });
   const underway = store.getPet(7n);
@@ -169,7 +169,7 @@ test('closing lets calls in flight end and refuses later ones', async () => {
   expect(await faultOf(store.getPet(7n))).toMatchObject({ code: 'aborted', message: 'The client is closed.' });
 });
 
-test('a URL that is no origin is refused at once', () => {
+test('a URL that is not an origin is refused at once', () => {
   expect(() => createStoreClient({ url: 'core:7001' })).toThrow();
   expect(() => createStoreClient({ url: 'http://127.0.0.1:7001/v1' })).toThrow();
 });

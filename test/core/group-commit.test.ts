@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { insertPet } from '../../core/store/pets.ts';
+import { insertPet } from '../../core/store/pet-queries.ts';
 import { SqliteStore } from '../../core/store/sqlite.ts';
 import { query, type Transaction } from '../../core/store/transaction.ts';
 import { Unavailable } from '../../shared/domain-errors.ts';
@@ -20,7 +20,7 @@ function* insertThenFail(): Transaction<void> {
   throw new Error('on purpose');
 }
 
-test('the writes of one turn are one commit, and one that fails is undone alone', async () => {
+test('the writes of one turn are one commit, and a failed one is undone alone', async () => {
   const { store, commits, count } = await openStore();
   const writes = [
     ...Array.from({ length: 10 }, () => store.write(() => insertPet(rex))),
@@ -38,7 +38,7 @@ test('the writes of one turn are one commit, and one that fails is undone alone'
   await store.close();
 });
 
-test('a commit that fails is acknowledged to nobody, and the next one works', async () => {
+test('a failed commit is acknowledged to nobody, and the next one works', async () => {
   const folder = await temporaryFolder();
   const store = new SqliteStore(`${folder}/store.db`);
   const other = new SqliteStore(`${folder}/store.db`);
@@ -55,7 +55,7 @@ test('a commit that fails is acknowledged to nobody, and the next one works', as
   await other.close();
 });
 
-test('what was waiting when the store closes is still written', async () => {
+test('waiting writes are still written when the store closes', async () => {
   const { store } = await openStore();
   const writing = store.write(() => insertPet(rex));
   await store.close();

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { JsonError, parseJson, toJson } from '../../shared/json.ts';
+import { JsonError, parseJson, toJson } from '../../shared/schemas/json.ts';
 
 const read = (text: string): unknown => parseJson(Buffer.from(text));
 
-test('whatever JSON.parse reads without loss, parseJson reads alike', () => {
+test('parseJson agrees with JSON.parse on everything that JSON.parse reads without loss', () => {
   fc.assert(
     fc.property(fc.jsonValue({ maxDepth: 5, noUnicodeString: false }), (value) => {
       const text = JSON.stringify(value);
@@ -40,24 +40,24 @@ test.for([
   '{"a":"b","b":"a"}',
   '{"a":"\\"a\\":","b":["a","a"]}',
   '"a:\\\\"',
-])('%s is not', (text) => {
+])('%s has no duplicate member', (text) => {
   expect(read(text)).toEqual(JSON.parse(text));
 });
 
-test('32 levels are taken, 33 are not', () => {
+test('32 levels are accepted, 33 are not', () => {
   const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
   expect(read(nested(32))).toBeDefined();
   expect(() => read(nested(33))).toThrow(JsonError);
 });
 
 test.for(['1.00000000000000000001', '-0.99999999999999999999999', '9007199254740993.5'])(
-  '%s, which only seems to be an integer, is none',
+  '%s only looks like an integer and is refused',
   (text) => {
     expect(Number.isInteger(read(text))).toBe(false);
   },
 );
 
-test('a member of any name is written, also one that would be a prototype', () => {
+test('a member of any name is written, even __proto__', () => {
   const text = '{"a":1,"__proto__":{"b":[2]},"constructor":3}';
   expect(toJson(JSON.parse(text))).toBe(text);
 });

@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { INT64_MAX, INT64_MIN } from '../../shared/int64.ts';
+import { INT64_MAX, INT64_MIN } from '../../shared/schemas/int64.ts';
 import { post, send } from '../support/http.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 
 const stack = await startStack();
 const pets = `${stack.core}/v1/pets`;
 
-test('an animal that was added is given back as it is, with its id', async () => {
+test('an added animal is returned unchanged, with its id', async () => {
   const added = await post(pets, { name: 'Zoë 🐈', categoryId: 3, status: 'sold' });
   expect(added.status).toBe(201);
   const { id } = added.json as { id: number };
@@ -19,11 +19,11 @@ test('an animal without a status is available', async () => {
   expect((await post(pets, { name: 'Rex', categoryId: 1 })).json).toMatchObject({ status: 'available' });
 });
 
-test('a name of 200 characters is taken, counted as a reader counts them', async () => {
+test('a name may have 200 characters as a reader counts them', async () => {
   expect((await post(pets, { name: '🐈'.repeat(200), categoryId: 1 })).status).toBe(201);
 });
 
-test('every int64 survives the way to disk and back, digit for digit', async () => {
+test('every int64 survives storage, digit for digit', async () => {
   const ids = fc.oneof(
     fc.constantFrom(INT64_MIN, INT64_MAX, 0n, 2n ** 53n, 2n ** 53n + 1n, -(2n ** 53n) - 1n),
     fc.bigInt(INT64_MIN, INT64_MAX),
@@ -40,7 +40,7 @@ test('every int64 survives the way to disk and back, digit for digit', async () 
   );
 });
 
-test('the list ascends, obeys limit and status, and links to the page behind it', async () => {
+test('the list is ascending, respects limit and status, and links to the next page', async () => {
   const fresh = await startStack();
   const list = `${fresh.core}/v1/pets`;
   for (let at = 1; at <= 25; at++)
@@ -72,7 +72,7 @@ test('animals survive a restart', async () => {
   expect((await send(`${after.core}/v1/pets`)).text).toBe(`[${added.text}]`);
 });
 
-test('with a token set, the core answers probes without it and nothing else', async () => {
+test('with a token set, the core answers only probes without it', async () => {
   const guarded = await startStack({ CORE_TOKEN: 'token-of-the-core' });
   expect((await send(`${guarded.core}/livez`)).status).toBe(200);
   expect((await send(`${guarded.core}/readyz`)).status).toBe(200);

@@ -6,9 +6,9 @@ import { post, send } from '../support/http.ts';
 import { startPostgres } from '../support/postgres.ts';
 import { startService } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
-import { TIMED } from '../support/timed.ts';
+import { fact, TIMED } from '../support/timed.ts';
 
-test('two cores that start at the same moment on an empty database make its schema once, and serve one gateway', async () => {
+test('two cores started together on an empty database create its schema once, and serve one gateway', async () => {
   const url = await emptyPostgres();
   const environment = { PORT: '0', DATABASE_URL: url, LOG_LEVEL: 'warn' };
   const cores = await Promise.all(Array.from({ length: 2 }, () => startService('core/main.ts', environment)));
@@ -44,8 +44,9 @@ test('without PostgreSQL the core answers 503 at once, and works again when it i
   const stalled = new Set(
     (await Promise.all(Array.from({ length: 30 }, () => send(pets)))).map(({ status }) => status),
   );
-  expect([...stalled].filter((status) => status !== 200 && status !== 503)).toEqual([]);
-  expect(performance.now() - stoppedAt).toBeLessThan(2_000);
+  const stalledMs = performance.now() - stoppedAt;
+  await fact(() => expect([...stalled].filter((status) => status !== 200 && status !== 503)).toEqual([]));
+  expect(stalledMs).toBeLessThan(2_000);
   postgres.server?.kill('SIGCONT');
   await expect.poll(async () => (await send(pets)).status).toBe(200);
 
@@ -61,18 +62,21 @@ test('without PostgreSQL the core answers 503 at once, and works again when it i
   await postgres.stop();
   const before = performance.now();
   const answer = await send(pets);
-  expect([answer.status, answer.json]).toEqual([
-    503,
-    { code: 'unavailable', message: expect.any(String), status: 503 },
-  ]);
-  expect(answer.headers['retry-after']).toBe('1');
-  expect((await post(pets, { name: 'Rex', categoryId: 1 })).status).toBe(503);
-  expect((await send(`${stack.core}/readyz`)).status).toBe(503);
-  expect((await send(`${stack.core}/livez`)).status).toBe(200);
-  expect(performance.now() - before).toBeLessThan(500);
+  const statusesOf = [
+    await post(pets, { name: 'Rex', categoryId: 1 }),
+    await send(`${stack.core}/readyz`),
+    await send(`${stack.core}/livez`),
+  ].map(({ status }) => status);
+  const awayMs = performance.now() - before;
+  await fact(() => {
+    expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
+    expect(answer.json).toEqual({ code: 'unavailable', message: expect.any(String), status: 503 });
+    expect(statusesOf).toEqual([503, 503, 200]);
+  });
+  expect(awayMs).toBeLessThan(500);
 });
 
-test('the schema of PostgreSQL is described once: the same tables and columns as in SQLite', async () => {
+test('the PostgreSQL schema has the same tables and columns as that of SQLite', async () => {
   const { readMigrations } = await import('../../core/store/migrations.ts');
   const shape = (database: 'sqlite' | 'postgres') =>
     readMigrations(database).map(({ version, name, sql }) => [

@@ -10,7 +10,7 @@ import { startPostgres } from '../support/postgres.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** What a core says that cannot start with this database. */
+/** The error of a core that cannot start with this database. */
 async function faultOf(DATABASE_URL: string): Promise<string> {
   const settings = readCoreSettings({ DATABASE_URL, PORT: '0' });
   return await startCore(settings, readableLog().logger).then(
@@ -19,7 +19,7 @@ async function faultOf(DATABASE_URL: string): Promise<string> {
   );
 }
 
-/** A PostgreSQL with a user who needs a password and may do nothing. */
+/** A PostgreSQL with a user that needs a password and has no permissions. */
 async function startLocked(): Promise<URL> {
   const postgres = await startPostgres();
   cleanUp(postgres.stop);
@@ -35,7 +35,7 @@ async function startLocked(): Promise<URL> {
   return new URL(postgres.url);
 }
 
-describe('a core that cannot have its PostgreSQL says why', async () => {
+describe('a core that cannot use its PostgreSQL says why', async () => {
   const { port } = await startLocked();
   const nobody = await freePort();
   const place = `PostgreSQL at 127.0.0.1:${port}, database`;
@@ -80,7 +80,7 @@ describe('a core that cannot have its PostgreSQL says why', async () => {
   });
 });
 
-test('a file that is no SQLite database is named, and the start ends with 1', async () => {
+test('a file that is no SQLite database is named, and the start exits with 1', async () => {
   const path = `${await temporaryFolder()}/store.db`;
   await writeFile(path, 'no database, but long enough to be taken for one'.repeat(100));
   const environment = { PORT: '0', DATABASE_URL: `sqlite:${path}` };

@@ -16,7 +16,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
   const statusOf = async (petId: number) => ((await send(`${pets}/${petId}`)).json as { status: string }).status;
   const conflict = (message: string) => ({ status: 409, json: { code: 'conflict', message, status: 409 } });
 
-  test('a pet is changed in what is named, and the rest stays', async () => {
+  test('a change affects only the named members of a pet', async () => {
     const id = await newPet();
     expect((await patch(`${pets}/${id}`, { name: 'Max' })).json).toEqual({
       id,
@@ -38,7 +38,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect((await patch(`${pets}/404404`, { name: 'Max' })).status).toBe(404);
   });
 
-  test('a pet is deleted, once, and its id never given again', async () => {
+  test('a pet is deleted once, and its id is never reused', async () => {
     const id = await newPet();
     expect(await send(`${pets}/${id}`, { method: 'DELETE' })).toMatchObject({ status: 204, text: '' });
     expect((await send(`${pets}/${id}`)).status).toBe(404);
@@ -46,7 +46,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect(await newPet()).toBeGreaterThan(id);
   });
 
-  test('an order holds its pet, and its end decides what becomes of it', async () => {
+  test('an order holds its pet, and its end sets the status of the pet', async () => {
     const petId = await newPet();
     const placed = await post(orders, { petId });
     const { id, createdAt } = placed.json as { id: number; createdAt: string };
@@ -71,7 +71,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     });
   });
 
-  test('a cancelled order lets its pet go', async () => {
+  test('a cancelled order releases its pet', async () => {
     const petId = await newPet();
     const id = await newOrder(petId);
     expect((await patch(`${orders}/${id}`, { status: 'cancelled' })).status).toBe(200);
@@ -79,7 +79,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect((await post(orders, { petId })).status).toBe(201);
   });
 
-  test('every rule that is broken is named', async () => {
+  test('every broken rule is named', async () => {
     const petId = await newPet();
     const id = await newOrder(petId);
     const sold = await newPet('sold');
@@ -117,13 +117,13 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
   );
 
   test.for(['{}', '{"status":"gone"}', '{"status":"approved","petId":1}'])(
-    'the step %s of an order is 400',
+    'the status change %s of an order is 400',
     async (body) => {
       expect((await patch(`${orders}/1`, body)).status).toBe(400);
     },
   );
 
-  test('of many who order one pet at once, one gets it', async () => {
+  test('of many concurrent orders for one pet, one succeeds', async () => {
     const petId = await newPet();
     const statuses = (await Promise.all(Array.from({ length: 20 }, () => post(orders, { petId })))).map(
       ({ status }) => status,
@@ -145,7 +145,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect(json).toMatchObject({ name });
   });
 
-  test('requests are counted by operation and status, with their time', async () => {
+  test('requests are counted by operation and status, with their duration', async () => {
     await send(`${pets}?limit=0`);
     const text = await metricsOf(stack);
     expect(text).toMatch(/^core_requests_total\{operation="listPets",status="400"\} [1-9]/m);
@@ -158,7 +158,7 @@ async function metricsOf(stack: Stack): Promise<string> {
   return (await send(`${stack.core}/metrics`)).text;
 }
 
-test('none of what internal services may do can be done through the gateway', async () => {
+test('internal operations are not reachable through the gateway', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ plan: 'business' });
   await post(`${stack.core}/v1/pets`, { name: 'Rex', categoryId: 1 });
@@ -178,7 +178,7 @@ test('none of what internal services may do can be done through the gateway', as
   expect((await send(`${stack.core}/v1/store/orders`)).text).toBe('[]');
 });
 
-test('commits are counted, with their writes and time', async () => {
+test('commits are counted, with their writes and duration', async () => {
   const stack = await startStack();
   const agent = new http.Agent({ keepAlive: true, maxSockets: 32 });
   await Promise.all(

@@ -15,7 +15,7 @@ import { ROOT } from '../support/process.ts';
 const secrets = freshSecrets();
 const compose = readCompose(secrets);
 const services = Object.entries(compose.services);
-const OURS = services.filter(([, { build }]) => build !== undefined);
+const OURS = services.filter(([name]) => name.startsWith('gateway') || name.startsWith('core'));
 const serviceOf = (name: string): ComposeService => compose.services[name] as ComposeService;
 const networksOf = ({ networks }: ComposeService): string[] =>
   Array.isArray(networks) ? networks : Object.keys(networks);
@@ -25,14 +25,14 @@ const addressOf = (name: string): string => {
 };
 const seconds = (text: string): number => Number(/^(\d+)s$/.exec(text)?.[1]);
 
-/** A schema without its `id`s, which later drafts know by another name. */
+/** A schema without its `id`s, which later drafts call `$id`. */
 const withoutIds = (schema: unknown): unknown =>
   JSON.parse(JSON.stringify(schema), (key, value) => (key === 'id' && typeof value === 'string' ? undefined : value));
 
-test('the file is as the Compose specification has it', () => {
+test('the file conforms to the Compose specification', () => {
   const { $schema: _, ...schema } = withoutIds(composeSpec.composeSchema) as Record<string, unknown>;
   const validate = new Ajv2019({ strict: false, validateFormats: false, allErrors: true }).compile(schema);
-  // The specification had no name for a project when the schema was packed.
+  // When this schema was packaged, the specification had no project name.
   const { name, ...rest } = compose;
   expect(name).toMatch(/^[a-z][a-z-]*$/);
   validate(rest);
@@ -41,7 +41,7 @@ test('the file is as the Compose specification has it', () => {
   expect(validate.errors).toHaveLength(1);
 });
 
-test('every secret that is asked for is in the example file, which has a place for no other; fresh ones differ', () => {
+test('the example file has exactly the required secrets; new ones differ', () => {
   const required = [...composeText().matchAll(/\$\{(\w+):\?/g)].map(([, name]) => name);
   expect(Object.keys(secrets).sort()).toEqual([...new Set(required)].sort());
   const values = Object.values(secrets);
@@ -50,15 +50,26 @@ test('every secret that is asked for is in the example file, which has a place f
   expect(() => readCompose({})).toThrow('is in no .env');
 });
 
-test('secrets are in environments and nowhere else, and .env is committed by nobody', () => {
+test('secrets are only in environments, and .env is never committed', () => {
   expect(readFileSync(join(ROOT, '.gitignore'), 'utf8').split('\n')).toContain('.env');
   const bare = services.map(([, { environment: _, ...rest }]) => rest);
   const text = JSON.stringify(bare);
   expect(Object.values(secrets).filter((secret) => text.includes(secret))).toEqual([]);
 });
 
+test('PUBLISH_ON opens the gateways to others, and nothing else', () => {
+  const opened = Object.entries(readCompose({ ...secrets, PUBLISH_ON: '0.0.0.0' }).services);
+  const ports = opened.flatMap(([name, { ports = [] }]) => ports.map((port) => [name, port]));
+  expect(ports).toEqual([
+    ['haproxy', '0.0.0.0:8080:8080'],
+    ['gateway-1', '127.0.0.1:9090:9090'],
+    ['alertmanager', '127.0.0.1:9093:9093'],
+    ['grafana', '127.0.0.1:3000:3000'],
+  ]);
+});
+
 describe.each(services)('%s', (name, service) => {
-  test('can change nothing, gains no rights, has a health, and waits for the health of others', () => {
+  test('is read-only, gains no privileges, has a health check, and waits for the health of others', () => {
     expect(service).toMatchObject({
       read_only: true,
       cap_drop: ['ALL'],
@@ -68,19 +79,24 @@ describe.each(services)('%s', (name, service) => {
     expect(service).not.toHaveProperty('privileged');
     expect(service).not.toHaveProperty('cap_add');
     const image = service.build && imageSettings(readDockerfile(), service.build.target).health;
-    expect((image ?? service.healthcheck?.test ?? []).length).toBeGreaterThan(1);
+    expect((service.healthcheck?.test ?? image ?? []).length).toBeGreaterThan(1);
     for (const [other, { condition }] of Object.entries(service.depends_on ?? {})) {
       expect(Object.keys(compose.services)).toContain(other);
       expect(condition).toBe('service_healthy');
     }
   });
 
-  test('is a version that stays the same, or made here', () => {
+  test('has a memory limit, and a log that does not grow without end', () => {
+    expect(service.mem_limit).toMatch(/^\d+m$/);
+    expect(service.logging).toEqual({ driver: 'local', options: { 'max-size': '10m', 'max-file': '5' } });
+  });
+
+  test('has a fixed version, or is built here', () => {
     if (service.build === undefined) expect(service.image).toMatch(/:v?\d+(\.\d+)*(-alpine)?$/);
     else expect(readDockerfile().map((stage) => stage.name)).toContain(service.build.target);
   });
 
-  test('is reached from this machine only, and names what is there', () => {
+  test('can be reached only from this machine, and refers only to things that exist', () => {
     for (const port of service.ports ?? []) expect(port).toMatch(/^127\.0\.0\.1:/);
     for (const network of networksOf(service)) expect(Object.keys(compose.networks)).toContain(network);
     for (const [source = '', , mode] of (service.volumes ?? []).map((volume) => volume.split(':'))) {
@@ -90,8 +106,13 @@ describe.each(services)('%s', (name, service) => {
   });
 });
 
-test('only haproxy and Grafana are reached from outside, and nobody is on a network with more than he asks', () => {
-  expect(services.filter(([, { ports }]) => ports !== undefined).map(([name]) => name)).toEqual(['haproxy', 'grafana']);
+test('clients, operators and dashboards have a port each, and each service shares networks only with those it needs', () => {
+  expect(services.filter(([, { ports }]) => ports !== undefined).map(([name]) => name)).toEqual([
+    'haproxy',
+    'gateway-1',
+    'alertmanager',
+    'grafana',
+  ]);
   const outward = Object.entries(compose.networks).filter(([, network]) => network?.internal !== true);
   expect(outward.map(([name]) => name)).toEqual(['edge', 'dashboards']);
   const on = (network: string) => services.filter(([, one]) => networksOf(one).includes(network)).map(([name]) => name);
@@ -101,11 +122,12 @@ test('only haproxy and Grafana are reached from outside, and nobody is on a netw
     store: ['gateway-1', 'gateway-2', 'core-1', 'core-2'],
     database: ['core-1', 'core-2', 'postgres'],
     watch: ['gateway-1', 'gateway-2', 'core-1', 'core-2', 'prometheus'],
-    dashboards: ['prometheus', 'grafana'],
+    operate: ['gateway-1', 'backup'],
+    dashboards: ['prometheus', 'alertmanager', 'grafana'],
   });
 });
 
-test.each(OURS)('%s: all that its environment sets is a setting, with a value that is taken', (name, service) => {
+test.each(OURS)('%s: its environment contains only known settings with valid values', (name, service) => {
   const image = imageSettings(readDockerfile(), service.build?.target ?? '');
   const environment = { ...image.environment, ...service.environment };
   const settings = name.startsWith('core') ? readCoreSettings(environment) : readGatewaySettings(environment);
@@ -114,16 +136,21 @@ test.each(OURS)('%s: all that its environment sets is a setting, with a value th
   expect(seconds(service.stop_grace_period) * 1_000).toBeGreaterThan(longest);
 });
 
-test('URLs in the environments lead to services that share a network, and carry the passwords of those', () => {
+test('URLs in the environments lead to services on a shared network, with their passwords', () => {
   const { CORE_URL = '', REDIS_URL = '', CORE_TOKEN } = serviceOf('gateway-1').environment ?? {};
   const { DATABASE_URL = '', CORE_TOKEN: asked } = serviceOf('core-1').environment ?? {};
   expect(CORE_TOKEN).toBe(asked);
   const targets = [...CORE_URL.split(','), REDIS_URL].map((url) => new URL(url));
   expect(targets.map(({ hostname, port }) => [hostname, port])).toEqual([
-    ['core-1', '7001'],
-    ['core-2', '7001'],
+    ['store-1', '7001'],
+    ['store-2', '7001'],
     ['redis', '6379'],
   ]);
+  // A core's own name has an address on each network that it shares with a gateway; this one has one on `store` alone.
+  for (const number of [1, 2]) {
+    const { networks } = serviceOf(`core-${number}`);
+    expect(networks).toEqual({ store: { aliases: [`store-${number}`] }, database: null, watch: null });
+  }
   const { username, password, hostname, pathname } = new URL(DATABASE_URL);
   const { POSTGRES_USER, POSTGRES_PASSWORD, POSTGRES_DB } = serviceOf('postgres').environment ?? {};
   expect([username, password, hostname, pathname]).toEqual([
@@ -134,7 +161,7 @@ test('URLs in the environments lead to services that share a network, and carry 
   ]);
 });
 
-test('haproxy asks the gateways where they are, is trusted by them, and takes the configuration with these addresses', () => {
+test('haproxy reaches the gateways, is trusted by them, and accepts the configuration with these addresses', () => {
   const { environment = {} } = serviceOf('haproxy');
   for (const number of [1, 2]) {
     const gateway = serviceOf(`gateway-${number}`);
@@ -149,7 +176,24 @@ test('haproxy asks the gateways where they are, is trusted by them, and takes th
   expect(seconds(serviceOf('haproxy').stop_grace_period)).toBeGreaterThan(seconds(hardStop ?? ''));
 });
 
-test('Prometheus scrapes every gateway and core where it answers, and Grafana asks Prometheus', () => {
+test('Redis writes its users where it can write after a restart too', () => {
+  const { environment, tmpfs } = serviceOf('redis');
+  expect(tmpfs).toEqual(['/tmp']);
+  expect(environment?.RUN_FOLDER).toBe('/tmp');
+});
+
+test("the backup finds a gateway's admin listener, and writes only to a volume", () => {
+  const { command, environment = {}, volumes, healthcheck, init } = serviceOf('backup');
+  const { ADMIN_HOST, ADMIN_PORT, ADMIN_TOKEN } = readGatewaySettings({ ...serviceOf('gateway-1').environment });
+  expect(environment).toEqual({ ADMIN_HOST: 'gateway-1', ADMIN_TOKEN });
+  expect([ADMIN_HOST, ADMIN_PORT]).toEqual(['0.0.0.0', 9_090]);
+  expect(command).toEqual(['sh', '/etc/backup/backup.sh', '/home/node/backups', '14', 'daily']);
+  expect(volumes).toEqual(['./backup:/etc/backup:ro', 'backups:/home/node']);
+  expect(healthcheck?.test.join(' ')).toContain('/home/node/backups/looked');
+  expect(init).toBe(true);
+});
+
+test('Prometheus scrapes every gateway and core at its port, and Grafana uses Prometheus', () => {
   const targetsOf = (name: string) =>
     (parse(readFileSync(join(ROOT, `deploy/compose-targets/${name}.yml`), 'utf8')) as { targets: string[] }[]).flatMap(
       ({ targets }) => targets,
@@ -159,6 +203,10 @@ test('Prometheus scrapes every gateway and core where it answers, and Grafana as
   const { PORT } = readCoreSettings({ ...serviceOf('core-1').environment });
   expect(targetsOf('gateway')).toEqual(named('gateway').map((name) => `${name}:${ADMIN_PORT}`));
   expect(targetsOf('core')).toEqual(named('core').map((name) => `${name}:${PORT}`));
+  expect(targetsOf('alertmanager')).toEqual(['alertmanager:9093']);
+  expect(serviceOf('gateway-1').ports).toEqual([`127.0.0.1:${ADMIN_PORT}:${ADMIN_PORT}`]);
+  const prometheus = readFileSync(join(ROOT, 'deploy/prometheus/prometheus.yml'), 'utf8');
+  expect(prometheus).toContain(`runbook: http://127.0.0.1:${ADMIN_PORT}/runbook`);
   const { PROMETHEUS_URL = '', DASHBOARDS = '' } = serviceOf('grafana').environment ?? {};
   expect(new URL(PROMETHEUS_URL).hostname).toBe('prometheus');
   expect(serviceOf('grafana').volumes).toContain(`./grafana/dashboards:${DASHBOARDS}:ro`);

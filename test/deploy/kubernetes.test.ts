@@ -16,9 +16,11 @@ import {
   type Manifest,
   manifestsOf,
   moduleOf,
+  OPERATOR_COMPONENT,
   OVERLAY,
   type Probe,
   readKustomization,
+  type Workload,
   workloadsOf,
 } from '../support/manifests.ts';
 import { ROOT, startProcess } from '../support/process.ts';
@@ -29,7 +31,7 @@ const workloads = workloadsOf(manifests);
 const ofKind = (kind: string) => manifests.filter((manifest) => manifest.kind === kind);
 const secrets = freshSecrets();
 
-/** What the compiler says of manifests as values of the API's types: unlike the schemas, it knows of no field too many. */
+/** The compiler's errors for manifests as values of the API's types. Unlike the schemas, it reports unknown fields. */
 async function typeFaults(given: readonly Manifest[]): Promise<string> {
   const folder = await temporaryFolder();
   const lines = given.map((manifest) => {
@@ -49,11 +51,11 @@ async function typeFaults(given: readonly Manifest[]): Promise<string> {
 let lines = 0;
 const lineNumber = () => (lines += 1);
 
-/** The same manifest with one field's name misspelled, wherever it stands. */
+/** The same manifest with the name of one field misspelled everywhere. */
 const misspelled = (manifest: Manifest, from: string, to: string): Manifest =>
   JSON.parse(JSON.stringify(manifest).replace(`"${from}"`, `"${to}"`)) as Manifest;
 
-test('manifests are as the schemas of Kubernetes have them', async () => {
+test('manifests conform to the schemas of Kubernetes', async () => {
   for (const manifest of manifests) {
     const { [manifest.kind]: Model } = await import(moduleOf(manifest));
     expect(() => new Model(manifest).validate(), manifest.metadata.name).not.toThrow();
@@ -61,15 +63,15 @@ test('manifests are as the schemas of Kubernetes have them', async () => {
   }
 });
 
-test('and have no field that Kubernetes does not know', async () => {
+test('manifests have no unknown fields', async () => {
   expect(await typeFaults(manifests)).toBe('');
   const [gateway] = ofKind('Deployment').filter(({ metadata }) => metadata.name === 'gateway') as [Manifest];
   const bad = misspelled(gateway, 'readOnlyRootFilesystem', 'readOnlyRootFileSystem');
   expect(await typeFaults([bad])).toMatch(/readOnlyRootFileSystem.* does not exist/);
 }, 60_000);
 
-test('kustomizations name files that are there, and every manifest is named', () => {
-  const folders = foldersOf(OVERLAY);
+test('kustomizations name only existing files, and every manifest is named', () => {
+  const folders = [...foldersOf(OVERLAY), OPERATOR_COMPONENT];
   const named = folders.flatMap((folder) => {
     const { resources = [], configMapGenerator = [] } = readKustomization(folder);
     const files = [...resources, ...configMapGenerator.flatMap(({ files }) => files)];
@@ -79,7 +81,7 @@ test('kustomizations name files that are there, and every manifest is named', ()
   expect(kubernetesFiles().filter((path) => !named.includes(path))).toEqual([]);
 });
 
-test('images of ours are tagged with the version of the project, others with one that stays the same', () => {
+test("our images are tagged with the project's version, others with a fixed one", () => {
   const ours = new Map(readKustomization(OVERLAY).images?.map(({ name, newTag }) => [name, newTag]));
   for (const { image } of workloads.flatMap(({ pod }) => pod.containers)) {
     if (image.startsWith('animal-store-')) expect(ours.get(image)).toBe(packageJson.version);
@@ -87,18 +89,18 @@ test('images of ours are tagged with the version of the project, others with one
   }
 });
 
-test('volumes that come from a ConfigMap find it', () => {
+test('every ConfigMap used by a volume exists', () => {
   const generated = foldersOf(OVERLAY).flatMap((folder) => readKustomization(folder).configMapGenerator ?? []);
   const wanted = workloads
     .flatMap(({ pod }) => (pod.volumes ?? []) as { configMap?: { name: string } }[])
     .flatMap(({ configMap }) => configMap?.name ?? []);
-  expect(wanted).toEqual(generated.map(({ name }) => name));
+  expect([...new Set(wanted)].sort()).toEqual(generated.map(({ name }) => name).sort());
 });
 
-describe.each(workloads)('$name', ({ name, labels, pod }) => {
+describe.each(workloads)('$name', ({ pod }) => {
   const [container] = pod.containers as [Container];
 
-  test('runs as nobody in particular, with no right, on a root file system that is read-only', () => {
+  test('runs as an unprivileged user on a read-only root file system', () => {
     expect(pod).toMatchObject({
       automountServiceAccountToken: false,
       enableServiceLinks: false,
@@ -117,7 +119,7 @@ describe.each(workloads)('$name', ({ name, labels, pod }) => {
     expect(JSON.stringify(pod)).not.toMatch(/"(hostNetwork|hostPID|hostPath|privileged)"/);
   });
 
-  test('takes secrets that the example file names, and builds on what stands above only', () => {
+  test('uses only secrets from the example file, and refers only to variables defined before', () => {
     const above: string[] = [];
     for (const { name: variable, value = '', valueFrom } of container.env) {
       if (valueFrom !== undefined) {
@@ -128,16 +130,54 @@ describe.each(workloads)('$name', ({ name, labels, pod }) => {
       above.push(variable);
     }
   });
+});
 
-  test('is what a Service of its name leads to, on ports that it has', () => {
+test.each(workloads.filter(({ kind }) => kind !== 'CronJob'))(
+  '$name is what a Service of its name leads to, on ports that it has',
+  ({ name, labels, pod }) => {
     const [service] = ofKind('Service').filter(({ metadata }) => metadata.name === name) as [Manifest];
     expect(labels).toMatchObject(service.spec.selector);
-    const ports = container.ports.map((port) => port.name);
+    const ports = pod.containers[0]?.ports.map((port) => port.name);
     for (const { targetPort } of service.spec.ports) expect(ports).toContain(targetPort);
+  },
+);
+
+describe('backup and restore jobs', () => {
+  const jobs = workloads.filter(({ kind }) => kind === 'CronJob');
+  const ofJob = (wanted: string) => ofKind('CronJob').find(({ metadata }) => metadata.name === wanted) as Manifest;
+
+  test('run the script from their ConfigMap, on one volume, one at a time', () => {
+    expect(jobs.map(({ name }) => name)).toEqual(['backup', 'restore']);
+    for (const { name, pod } of jobs) {
+      const [{ command, volumeMounts = [] }] = pod.containers as [Container];
+      expect(command?.slice(0, 4)).toEqual(['sh', '/etc/backup/backup.sh', '/backups', '14']);
+      expect(command?.slice(4)).toEqual(name === 'restore' ? ['restore'] : []);
+      expect(volumeMounts.map(({ mountPath }) => mountPath)).toEqual(['/etc/backup', '/backups']);
+      expect(pod.volumes).toContainEqual({ name: 'backups', persistentVolumeClaim: { claimName: 'backups' } });
+      expect(pod).toMatchObject({ restartPolicy: 'Never', securityContext: { fsGroup: 1_000 } });
+      expect(ofJob(name).spec.concurrencyPolicy).toBe('Forbid');
+    }
+    expect(ofKind('PersistentVolumeClaim').map(({ metadata }) => metadata.name)).toContain('backups');
+    expect(existsSync(join(ROOT, 'deploy/backup/backup.sh'))).toBe(true);
+    expect(ofJob('backup').spec.suspend).toBe(undefined);
+    expect(ofJob('restore').spec.suspend).toBe(true);
+  });
+
+  test('find a gateway by the Service of its admin listener', () => {
+    const [service] = ofKind('Service').filter(({ metadata }) => metadata.name === 'gateway-admin') as [Manifest];
+    const [gateway] = workloads.filter(({ name }) => name === 'gateway') as [Workload];
+    const [{ ports }] = gateway.pod.containers as [Container];
+    expect(gateway.labels).toMatchObject(service.spec.selector);
+    expect(service.spec.ports).toEqual([{ name: 'admin', port: 9_090, targetPort: 'admin' }]);
+    expect(ports.find((port) => port.name === 'admin')?.containerPort).toBe(9_090);
+    for (const { pod } of jobs) {
+      const { ADMIN_HOST, ...others } = environmentOf(pod.containers[0] as Container);
+      expect([ADMIN_HOST, Object.keys(others)]).toEqual(['gateway-admin', ['ADMIN_TOKEN']]);
+    }
   });
 });
 
-/** A container's environment as the kubelet makes it: secrets in, $(NAME) replaced. */
+/** A container's environment as the kubelet creates it: secrets inserted, $(NAME) replaced. */
 function environmentOf({ env }: Container): Record<string, string> {
   const environment: Record<string, string> = {};
   for (const { name, value = '', valueFrom } of env)
@@ -147,7 +187,7 @@ function environmentOf({ env }: Container): Record<string, string> {
   return environment;
 }
 
-/** Variables that are there for others to build on. */
+/** Variables that others refer to. */
 const buildingBlocks = ({ env }: Container): string[] =>
   env.flatMap(({ value = '' }) => [...value.matchAll(/\$\((\w+)\)/g)].map(([, used = '']) => used));
 
@@ -161,7 +201,7 @@ describe.each([
   const environment = { ...image.environment, ...environmentOf(container) };
   const settings: Record<string, unknown> = readSettings(environment);
 
-  test('all that its environment sets is a setting, with a value that is taken', () => {
+  test('its environment contains only known settings with valid values', () => {
     const blocks = buildingBlocks(container);
     for (const setting of Object.keys(environment))
       if (!blocks.includes(setting)) expect(settings).toHaveProperty(setting);
@@ -169,14 +209,14 @@ describe.each([
     expect(ports).toEqual({ http: settings.PORT, ...(name === 'gateway' && { admin: settings.ADMIN_PORT }) });
   });
 
-  test('probes ask whether it is ready and whether it lives, where it answers that', () => {
+  test('probes ask for readiness and liveness at the right ports', () => {
     const port = name === 'gateway' ? 'admin' : 'http';
     const { readinessProbe, livenessProbe } = container;
     expect(readinessProbe.httpGet).toEqual({ path: '/readyz', port });
     expect(livenessProbe.httpGet).toEqual({ path: '/livez', port });
   });
 
-  test('its time to end holds the wait before SIGTERM and the longest stop after it', () => {
+  test('its grace period covers the wait before SIGTERM and the longest stop after it', () => {
     const wait = container.lifecycle?.preStop.sleep.seconds ?? 0;
     const { periodSeconds, failureThreshold = 3 }: Probe = container.readinessProbe;
     expect(wait).toBeGreaterThanOrEqual(2 * periodSeconds * failureThreshold);
@@ -184,19 +224,21 @@ describe.each([
     expect(pod.terminationGracePeriodSeconds).toBeGreaterThanOrEqual(sum + 5);
   });
 
-  test('never falls below two, spreads, and is scaled and disrupted with care', () => {
-    const isOwn = ({ metadata }: Manifest) => metadata.name === name;
-    const [deployment, scaler, budget] = ['Deployment', 'HorizontalPodAutoscaler', 'PodDisruptionBudget'].map((kind) =>
-      ofKind(kind).find(isOwn),
-    );
+  test('never has fewer than two pods, spreads them, and scales and disrupts them gradually', () => {
+    const own = (kind: string) => ofKind(kind).find(({ metadata }) => metadata.name === name);
+    const [deployment, scaler, budget] = [
+      own('Deployment'),
+      own('HorizontalPodAutoscaler'),
+      own('PodDisruptionBudget'),
+    ];
     expect(deployment?.spec.replicas).toBe(undefined);
     expect(deployment?.spec.strategy.rollingUpdate.maxUnavailable).toBe(0);
     expect(scaler?.spec.scaleTargetRef).toEqual({ apiVersion: 'apps/v1', kind: 'Deployment', name });
     expect(scaler?.spec.minReplicas).toBeGreaterThanOrEqual(2);
     expect(budget?.spec.maxUnavailable).toBe(1);
-    const selectors: Labels[] = [budget?.spec.selector.matchLabels, deployment?.spec.selector.matchLabels];
     const spread = pod.topologySpreadConstraints?.map(({ labelSelector }) => labelSelector.matchLabels) ?? [];
     expect(spread).toHaveLength(2);
+    const selectors: Labels[] = [budget, deployment].map((one) => one?.spec.selector.matchLabels);
     for (const selector of [...selectors, ...spread]) expect(labels).toMatchObject(selector);
   });
 });

@@ -6,7 +6,7 @@ const HOME = 'animal-store';
 const manifests = manifestsOf(OVERLAY);
 const named = (namespace: string, name: string): Pod => ({ namespace, labels: { 'app.kubernetes.io/name': name } });
 
-/** Everyone, by name: our pods, those who are let in, and those who look like them from somewhere else. */
+/** All pods by name: ours, those that are allowed in, and those from elsewhere with the same labels. */
 const PODS: Readonly<Record<string, Pod>> = {
   ...Object.fromEntries(workloadsOf(manifests).map(({ name, labels }) => [name, { namespace: HOME, labels }])),
   ingress: named('ingress-nginx', 'ingress-nginx'),
@@ -17,12 +17,13 @@ const PODS: Readonly<Record<string, Pod>> = {
   'another internal service': named('internal', 'newsletter'),
   'an order-desk elsewhere': named('default', 'order-desk'),
   'a gateway elsewhere': named('default', 'gateway'),
+  'a backup elsewhere': named('default', 'backup'),
   'a prometheus here': named(HOME, 'prometheus'),
   'another pod here': { namespace: HOME, labels: {} },
 };
 const PORTS = [7001, 8080, 9090, 6379, 5432, 22, 443];
 
-test('pods are reached by those who need them, where they need them, and by nobody else', () => {
+test('pods can be reached only by those that need them, at the ports they need', () => {
   const ours = [...workloadsOf(manifests).map(({ name }) => name), 'another pod here'];
   const reached = ours.map((target) => [
     target,
@@ -33,20 +34,26 @@ test('pods are reached by those who need them, where they need them, and by nobo
     ),
   ]);
   expect(Object.fromEntries(reached)).toEqual({
-    gateway: ['ingress 8080', 'prometheus 9090'],
+    gateway: ['backup 9090', 'restore 9090', 'ingress 8080', 'prometheus 9090'],
     core: ['gateway 7001', 'prometheus 7001', 'order-desk 7001', 'warehouse 7001'],
     redis: ['gateway 6379'],
     postgres: ['core 5432'],
+    backup: [],
+    restore: [],
     'another pod here': [],
   });
 });
 
-test('and reach nobody outside but for the names of others', () => {
+test('pods reach nothing outside except DNS, that of the cluster and the cache on their node', () => {
   const dns = { namespace: 'kube-system', labels: { 'k8s-app': 'kube-dns' } };
+  const cacheOfNode = { namespace: '', labels: {}, address: '169.254.20.10' };
+  const metadataOfCloud = { ...cacheOfNode, address: '169.254.169.254' };
   const world = { namespace: 'anywhere', labels: {} };
-  for (const name of ['gateway', 'core', 'redis', 'postgres', 'another pod here']) {
+  for (const name of ['gateway', 'core', 'redis', 'postgres', 'backup', 'another pod here']) {
     const pod = PODS[name] as Pod;
     expect([53, 443].filter((port) => isLetThrough(manifests, HOME, pod, dns, port))).toEqual([53]);
-    expect([53, 443].filter((port) => isLetThrough(manifests, HOME, pod, world, port))).toEqual([]);
+    expect([53, 80].filter((port) => isLetThrough(manifests, HOME, pod, cacheOfNode, port))).toEqual([53]);
+    for (const other of [world, metadataOfCloud])
+      expect([53, 80, 443].filter((port) => isLetThrough(manifests, HOME, pod, other, port))).toEqual([]);
   }
 });

@@ -9,11 +9,11 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { eventually } from '../support/workers.ts';
 
-/** The recipe in deploy/README.md for two gateways behind haproxy. */
+/** Tests the recipe in deploy/README.md for two gateways behind haproxy. */
 const [, RECIPE = ''] =
   /```sh\n(export CORE_TOKEN[^`]*)```/.exec(readFileSync(join(ROOT, 'deploy', 'README.md'), 'utf8')) ?? [];
 
-/** The recipe with ports that are free, and a Redis and a database of the test's own. */
+/** The recipe with free ports, and with the test's own Redis and database. */
 async function recipeElsewhere(): Promise<{ script: string; clients: string }> {
   const { url } = await emptyDatabase();
   const DATABASE_URL = `sqlite:${await temporaryFolder()}/store.db`;
@@ -26,7 +26,7 @@ async function recipeElsewhere(): Promise<{ script: string; clients: string }> {
   return { script, clients: `http://127.0.0.1:${ports.get('8080')}` };
 }
 
-test('two gateways behind haproxy serve, as the README has them started', async () => {
+test('two gateways behind haproxy serve when started as in the README', async () => {
   const { script, clients } = await recipeElsewhere();
   const PATH = [dirname(process.execPath), process.env.PATH, '/usr/sbin'].join(':');
   const shell = startProcess('sh', ['-c', script], { PATH }, { detached: true });
@@ -36,6 +36,6 @@ test('two gateways behind haproxy serve, as the README has them started', async 
     return [status, 'x-ratelimit-limit' in headers];
   };
   await eventually(answers).toEqual([401, true]);
-  // Both are there: haproxy says of each that it is, or is not.
+  // haproxy logs for each of them whether it is up.
   await eventually(() => shell.out().match(/"gateway":"http/g)).toHaveLength(2);
 }, 60_000);

@@ -10,7 +10,7 @@ import { freePort } from '../support/port.ts';
 import { ROOT, type Started, startProcess } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 
-/** Redis as compose.yaml starts it: start.sh, redis.conf and users.acl, with the environment and the health check there. */
+/** Tests Redis as compose.yaml starts it: with its start.sh, redis.conf, users.acl, environment and health check. */
 
 const { redis: service } = readCompose(freshSecrets()).services;
 const environment = service?.environment ?? {};
@@ -41,7 +41,7 @@ async function as(username: string, secret: string): Promise<Redis> {
   return redis;
 }
 
-/** The health check's shell command, on the port of the test. */
+/** The health check's shell command, with the port of the test. */
 function isHealthy(variables: NodeJS.ProcessEnv): boolean {
   const [kind, command = ''] = service?.healthcheck?.test ?? [];
   expect(kind).toBe('CMD-SHELL');
@@ -54,13 +54,13 @@ function isHealthy(variables: NodeJS.ProcessEnv): boolean {
   }
 }
 
-test('it refuses to grow rather than to forget a key, and keeps what it has on disk', async () => {
+test('it refuses writes instead of evicting keys, and persists its data', async () => {
   const admin = await as('admin', password('admin'));
   const kept = await admin.config('GET', 'maxmemory', 'maxmemory-policy', 'appendonly', 'appendfsync');
   expect(kept).toEqual(expect.arrayContaining(['noeviction', 'yes', 'everysec', String(256 * 1024 * 1024)]));
 });
 
-test('users with a password come in, others do not, and nobody without a name', async () => {
+test('users with a password can log in, others and the default user cannot', async () => {
   for (const user of ['admin', 'gateway', 'sre']) {
     await (await as(user, password(user))).disconnect();
     await expect(as(user, 'another')).rejects.toThrow();
@@ -70,7 +70,7 @@ test('users with a password come in, others do not, and nobody without a name', 
   expect(nobody.out + nobody.err).toContain('NOAUTH');
 });
 
-test('a gateway works with it as compose.yaml connects it, and what it issued outlives a restart', async () => {
+test('a gateway connected as in compose.yaml works, and its keys survive a restart', async () => {
   const url = `redis://gateway:${password('gateway')}@127.0.0.1:${port}`;
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '10000' });
   const key = await stack.issueKey();

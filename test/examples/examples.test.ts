@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { parseApiKey } from '../../gateway/access/credential.ts';
+import { parseApiKey } from '../../gateway/limiter/credential.ts';
 import { post, send } from '../support/http.ts';
 import { type Ended, ROOT, startProcess } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
@@ -9,9 +9,12 @@ import { startStack } from '../support/stack.ts';
 const stack = await startStack();
 const pets = `${stack.gateway}/v1/pets`;
 
-/** A key whose next request is refused for about five seconds, and how many it took to get there. */
+/**
+ * A key without tokens, and the number of requests that used them. The next token comes after ten seconds: a process
+ * starts in less.
+ */
 async function exhaustedKey(): Promise<{ key: string; spent: number }> {
-  const key = await stack.issueKey({ minute: 12, day: 1_000 });
+  const key = await stack.issueKey({ minute: 6, day: 1_000 });
   for (let spent = 1; ; spent++) {
     if ((await send(pets, { key })).status === 429) return { key, spent };
   }
@@ -22,7 +25,7 @@ const statusesOf = (key: string): unknown[] =>
 
 interface Run {
   readonly ended: Ended;
-  /** What the gateway answered to it, in order. */
+  /** The gateway's statuses for it, in order. */
   readonly statuses: () => unknown[];
 }
 
@@ -34,7 +37,7 @@ async function run(command: string, example: string): Promise<Run> {
 
 await post(pets, { name: 'Rex', categoryId: 1 }, { key: await stack.issueKey() });
 
-/** Side by side, because each of them waits. */
+/** In parallel, because each of them waits. */
 const runs = await Promise.all([
   run('sh', 'test/examples/curl.sh'),
   run(process.execPath, 'test/examples/fetch.ts'),
@@ -46,20 +49,15 @@ test.for(['curl', 'fetch', 'undici', 'a generated client'].map((name, at) => [na
   '%s, refused, waits as long as it is told, and then has its answer',
   async ([, { ended, statuses }]) => {
     expect(ended).toMatchObject({ code: 0, out: expect.stringContaining('Rex') });
-    // One refusal and no second one: who came back too early would meet more.
+    // Exactly one refusal: a client that comes back too early would get more.
     await expect.poll(statuses).toEqual([429, 200]);
   },
 );
 
 test.for([
-  [
-    'curl',
-    'sh',
-    'test/examples/limits-curl.sh',
-    /"name":"test","plan":"free","minute":\{"limit":12,"remaining":[0-9],/,
-  ],
-  ['fetch', process.execPath, 'test/examples/limits-fetch.ts', /^free: \d of 12 a minute, 98\d of 1000 a day$/m],
-] as const)('%s, refused, is told where the key stands', async ([, command, example, told]) => {
+  ['curl', 'sh', 'test/examples/limits-curl.sh', /"name":"test","plan":"free","minute":\{"limit":6,"remaining":[0-6],/],
+  ['fetch', process.execPath, 'test/examples/limits-fetch.ts', /^free: \d of 6 a minute, 99\d of 1000 a day$/m],
+] as const)('%s, refused, shows the limit status of the key', async ([, command, example, told]) => {
   const { ended, statuses } = await run(command, example);
   expect(ended).toMatchObject({ code: 0, out: expect.stringMatching(told) });
   await expect.poll(statuses).toEqual([200]);

@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 const MAX_TRIES = 10;
 
 /**
- * fetch that obeys Retry-After: what was refused with it (429, 503) is sent again after as many seconds, and a random part
- * of one more, so that clients that share a key do not come at the same moment each time. A POST should bear an
- * Idempotency-Key, so that it is carried out once however often it is sent.
+ * A fetch that respects Retry-After. A request refused with it (429, 503) is sent again after that many seconds. A
+ * random part of one second is added, so that clients with the same key do not all come at the same moment. Give a POST an
+ * Idempotency-Key, so that it is carried out only once.
  */
 export async function patientFetch(input: string | URL | Request, init?: RequestInit): Promise<Response> {
   const request = new Request(input, init);

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 /**
- * Prints the types that openapi-typescript makes of the API's description. It writes them with the compiler API of
- * TypeScript 5, which TypeScript 7 has no more; @ts-morph/common brings that along.
+ * Prints the types that openapi-typescript generates from the API's description. It needs the compiler API of
+ * TypeScript 5, which TypeScript 7 no longer has; @ts-morph/common contains it.
  */
 
 const COMPILER = new URL('./typescript-5.ts', import.meta.url).href;

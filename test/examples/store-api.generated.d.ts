@@ -9,12 +9,16 @@ export interface paths {
         /**
          * List animals
          * @description Animals by ascending id, a page at a time. Parameters that are not known are ignored.
+         *
+         *     The key needs the scope `read`.
          */
         get: operations["listPets"];
         put?: never;
         /**
          * Add an animal
          * @description Adds an animal. With an `Idempotency-Key` it can be sent again without adding it twice.
+         *
+         *     The key needs the scope `write`.
          */
         post: operations["createPet"];
         delete?: never;
@@ -34,6 +38,8 @@ export interface paths {
          * Get an animal
          * @deprecated
          * @description To be removed on 5 December 2030. Use GET /pets with the status filter.
+         *
+         *     The key needs the scope `read`.
          */
         get: operations["getPet"];
         put?: never;
@@ -54,6 +60,8 @@ export interface paths {
         /**
          * List orders
          * @description Orders by ascending id, a page at a time. Parameters that are not known are ignored.
+         *
+         *     The key needs the scope `read`.
          */
         get: operations["listOrders"];
         put?: never;
@@ -350,7 +358,7 @@ export interface components {
              * @example not_found
              * @enum {string}
              */
-            code: "invalid_request" | "invalid_parameter" | "unauthorized" | "not_found" | "method_not_allowed" | "request_timeout" | "conflict" | "payload_too_large" | "uri_too_long" | "unsupported_media_type" | "expectation_failed" | "rate_limit_exceeded" | "key_banned" | "headers_too_large" | "internal_error" | "bad_gateway" | "unavailable" | "gateway_timeout" | "http_version_not_supported";
+            code: "invalid_request" | "invalid_parameter" | "unauthorized" | "insufficient_scope" | "not_found" | "method_not_allowed" | "request_timeout" | "conflict" | "payload_too_large" | "uri_too_long" | "unsupported_media_type" | "expectation_failed" | "rate_limit_exceeded" | "key_banned" | "headers_too_large" | "internal_error" | "bad_gateway" | "unavailable" | "gateway_timeout" | "http_version_not_supported";
             /**
              * @description What went wrong, for people; may change.
              * @example The requested resource could not be found.
@@ -406,6 +414,31 @@ export interface components {
                     code?: "unauthorized";
                     /** @constant */
                     status?: 401;
+                };
+            };
+        };
+        /** @description `insufficient_scope`: This API key is not allowed to do that. */
+        Forbidden: {
+            headers: {
+                "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                RateLimit: components["headers"]["RateLimit"];
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                /**
+                 * @description What is wrong with the key.
+                 * @example Bearer error="insufficient_scope"
+                 */
+                "WWW-Authenticate": "Bearer error=\"insufficient_scope\"";
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"] & {
+                    /** @enum {string} */
+                    code?: "insufficient_scope";
+                    /** @constant */
+                    status?: 403;
                 };
             };
         };
@@ -786,6 +819,7 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             408: components["responses"]["RequestTimeout"];
             414: components["responses"]["URITooLong"];
             417: components["responses"]["ExpectationFailed"];
@@ -849,6 +883,7 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             408: components["responses"]["RequestTimeout"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["PayloadTooLarge"];
@@ -957,6 +992,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `not_found`: The requested resource could not be found. */
             404: {
                 headers: {
@@ -1196,6 +1232,7 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             408: components["responses"]["RequestTimeout"];
             414: components["responses"]["URITooLong"];
             417: components["responses"]["ExpectationFailed"];

@@ -1,2 +1,2 @@
-/** The compiler API of TypeScript 5, under the name by which 'typescript' gave it. */
+/** The compiler API of TypeScript 5, exported like the package 'typescript' did. */
 export { ts as default } from '@ts-morph/common';

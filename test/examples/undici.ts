@@ -1,10 +1,10 @@
 import { Agent, interceptors, request } from 'undici';
 
-/** Lists the animals that can be had, with undici, whose retry interceptor obeys Retry-After. */
+/** Lists the available animals, with undici, whose retry interceptor respects Retry-After. */
 
 const { STORE_URL, API_KEY } = process.env;
 
-// Without maxTimeout it would wait no more than 30 s, which is less than a ban.
+// Without maxTimeout it would wait at most 30 s, which is shorter than a ban.
 const patient = new Agent().compose(
   interceptors.retry({ statusCodes: [429, 503], maxRetries: 5, maxTimeout: 86_400_000 }),
 );

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { startDeadline } from '../../gateway/access/deadline.ts';
+import { startDeadline } from '../../gateway/limiter/deadline.ts';
 
 function block(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end; );
 }
 
-test('a stall of the event loop is not a missed deadline, and what came meanwhile is seen first', async () => {
+test('a stall of the event loop is not a missed deadline, and data that came meanwhile is read first', async () => {
   let missed = 0;
   const end = startDeadline(500, () => missed++);
   block(1_000);
@@ -16,7 +16,7 @@ test('a stall of the event loop is not a missed deadline, and what came meanwhil
   expect(missed).toBe(0);
 });
 
-test('each deadline that passes is told, with the time at which it began', async () => {
+test('each missed deadline is reported with its start time', async () => {
   const told: number[] = [];
   const begun = performance.now();
   const end = startDeadline(50, (since) => told.push(since - begun));

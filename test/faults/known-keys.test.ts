@@ -1,11 +1,14 @@
 import { expect, test } from 'vitest';
-import { type Credential, createApiKey, credentialOf } from '../../gateway/access/credential.ts';
-import { KnownKeys } from '../../gateway/access/known-keys.ts';
-import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
+import { type Credential, createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
+import { KnownKeys } from '../../gateway/limiter/known-keys.ts';
+import { parseNetwork } from '../../gateway/limiter/networks.ts';
+import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
+import type { Scope } from '../../gateway/limiter/secrets.ts';
 import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
+import { secretWith } from '../support/secrets.ts';
 
-/** What a gateway makes of what Redis last said of a key. */
+/** How a gateway uses what Redis last said of a key. */
 
 const { url } = await emptyDatabase();
 const redis = await redisUnderTest(url);
@@ -27,19 +30,18 @@ function knownKeys() {
   };
 }
 
-/** A key that was rotated, with the secret before and the one now. */
+/** A rotated key, with its old and its new secret. */
 async function rotatedKey(graceSeconds: number, record = {}) {
   const { credential: old } = createApiKey();
   const now = await redis.createKey({
     minute: MINUTE,
-    oldSecret: old.digest,
-    oldSecretUntil: redis.now + graceSeconds * SECOND,
+    secrets: [secretWith(old.digest, { expiresAt: redis.now + graceSeconds * SECOND })],
     ...record,
   });
   return { now, old: credentialOf(now.id, old.digest) };
 }
 
-test('a key in its grace has one local allowance, whichever secret comes', async () => {
+test('a key in its grace period has one local allowance for both secrets', async () => {
   const { decideInRedis, decideHere } = knownKeys();
   const { now, old } = await rotatedKey(3_600);
   for (const credential of [now, old]) expect(await decideInRedis(credential)).toBe('admitted');
@@ -48,7 +50,7 @@ test('a key in its grace has one local allowance, whichever secret comes', async
   expect(new Set(outcomes)).toEqual(new Set(['admitted', 'refused']));
 });
 
-test('a secret that Redis did not take is unknown here, and takes nothing from the key', async () => {
+test('a secret that Redis refused is unknown here and takes no token from the key', async () => {
   const { decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey();
   const wrong = credentialOf(key.id, '0'.repeat(64));
@@ -58,7 +60,7 @@ test('a secret that Redis did not take is unknown here, and takes nothing from t
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('a key and a grace end here when Redis would end them', async () => {
+test('expiry and grace period end here as in Redis', async () => {
   const { decideInRedis, decideHere } = knownKeys();
   const { now, old } = await rotatedKey(5, { expiresAt: redis.now + 10 * SECOND });
   for (const credential of [now, old]) await decideInRedis(credential);
@@ -70,7 +72,7 @@ test('a key and a grace end here when Redis would end them', async () => {
   expect([now, old].map(decideHere)).toEqual(['unauthorized', 'unauthorized']);
 });
 
-test('a secret is believed for 15 minutes after Redis last took it, not after it took another one', async () => {
+test('a secret is accepted for 15 minutes after Redis last accepted that secret, not another one', async () => {
   const { decideInRedis, decideHere } = knownKeys();
   const { now, old } = await rotatedKey(86_400);
   await decideInRedis(old);
@@ -80,7 +82,7 @@ test('a secret is believed for 15 minutes after Redis last took it, not after it
   expect([now, old].map(decideHere)).toEqual(['admitted', undefined]);
 });
 
-test('a late answer to a request that was decided here is not charged a second time', async () => {
+test('a late Redis answer to a request that was decided here is not charged a second time', async () => {
   const { known, decideHere } = knownKeys();
   const key = await redis.createKey({ minute: MINUTE });
   const first = await redis.limiter.decide(key);
@@ -92,7 +94,7 @@ test('a late answer to a request that was decided here is not charged a second t
   expect(admitted).toHaveLength(MINUTE - 2);
 });
 
-test('known keys make room by last use', async () => {
+test('the least recently used keys are forgotten first', async () => {
   const { known, decideInRedis, decideHere } = knownKeys();
   const [used, unused] = [await redis.createKey({ day: 1e9, minute: 1e9 }), await redis.createKey()];
   const verdict = await redis.limiter.decide(used);
@@ -105,7 +107,7 @@ test('known keys make room by last use', async () => {
   expect(decideHere(unused)).toBe(undefined);
 });
 
-test('of two processes, the newer one is believed', async () => {
+test('of two processes with different data, the newer data wins', async () => {
   const [first, second] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await first.decideInRedis(key);
@@ -116,4 +118,22 @@ test('of two processes, the newer one is believed', async () => {
   const outcomes = Array.from({ length: MINUTE }, () => machine.decideHere(key));
   expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(MINUTE - 10);
   expect(redis.now).toBeGreaterThan(BEGIN);
+});
+
+test('a bound secret is bound here too: by scope, by network, and for a while after a request from elsewhere', async () => {
+  const { decideInRedis, known } = knownKeys();
+  const { credential: bound } = createApiKey();
+  const networks = [parseNetwork('10.0.0.0/8') as string];
+  const { id } = await redis.createKey({ secrets: [secretWith(bound.digest, { scope: ['read'], networks })] });
+  const use = (scope: Scope, address: string) => credentialOf(id, bound.digest, { scope, address });
+  expect(await decideInRedis(use('read', '10.0.0.1'))).toBe('admitted');
+  expect(await decideInRedis(use('read', '192.0.2.1'))).toBe('unauthorized');
+  const here = known.decide(use('read', '10.0.0.1'));
+  expect(here).toMatchObject({ outcome: 'admitted', mode: 'local' });
+  expect(known.decide(use('write', '10.0.0.1'))).toMatchObject({ outcome: 'forbidden', mode: 'local' });
+  expect(known.decide(use('read', '192.0.2.1'))).toEqual({
+    outcome: 'unauthorized',
+    reason: 'elsewhere',
+    mode: 'local',
+  });
 });

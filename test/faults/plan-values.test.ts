@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
-import { DEFAULT_PLANS, storedPlans } from '../../gateway/access/plans.ts';
+import { DEFAULT_PLANS, storedPlans } from '../../gateway/limiter/plans.ts';
 import { judge } from '../support/allowance-checker.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
@@ -14,10 +14,10 @@ import { createKey } from '../support/redis-keys.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { median } from '../support/statistics.ts';
 
-/** What people can do to the plan table of four gateways under load, and what comes of it. */
+/** Bad edits of the plan table of four gateways under load, and their effects. */
 
 const TIGHT = 5;
-/** Values that are in force while others are typed over them: not the defaults, so that falling back to those would show. */
+/** Current values that bad ones overwrite. They differ from the defaults, so that a fallback to these would show. */
 const GOOD = {
   'free.minute': '900000',
   'pro.minute': String(TIGHT),
@@ -35,7 +35,7 @@ const core = await startService('core/main.ts', {
   DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db`,
   LOG_LEVEL: 'warn',
 });
-// A deadline that a busy machine does not miss: every decision is Redis' own.
+// A long deadline that a busy machine does not miss: every decision is made by Redis.
 const settings = { CORE_URL: core.addresses.core ?? '', REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' };
 const gateways = await Promise.all(Array.from({ length: 4 }, () => startGatewayProcess(settings)));
 
@@ -43,7 +43,7 @@ const free = await createKey(redis, { day: 1_000_000_000 });
 const pro = await createKey(redis, { plan: 'pro' });
 const overridden = await createKey(redis, { plan: 'pro' });
 
-/** One key of each kind, over all the gateways, for as long as the task takes. */
+/** One key of each kind, used on all gateways for the duration of the task. */
 async function underLoad<T>(task: () => Promise<T>): Promise<{ result: T; answers: readonly Answered[] }> {
   const keys = [free, pro, overridden].map(({ apiKey }) => apiKey);
   let turn = 0;
@@ -54,11 +54,11 @@ async function underLoad<T>(task: () => Promise<T>): Promise<{ result: T; answer
   return { result, answers: loads.flatMap(({ answers }) => answers) };
 }
 
-/** The table in force on each gateway, after it was read anew. */
+/** The table in force on each gateway, after a fresh read. */
 const tablesInForce = () =>
   Promise.all(gateways.map(async ({ adminUrl }) => (await send(`${adminUrl}/plans`, { key: ADMIN_TOKEN })).json));
 
-/** Every field of every plan, and the overrides of a key, are `value`. */
+/** Writes `value` into every field of every plan and the overrides of a key. */
 const typeEverywhere = (value: string) =>
   redis
     .multi()
@@ -89,7 +89,7 @@ const liveAfterMs: number[] = [];
 for (const limit of ['900001', '900002', '900003']) liveAfterMs.push(await timeUntilLive(limit));
 const logs = await Promise.all(gateways.map((gateway) => gateway.stop()));
 
-/** Milliseconds from the change to the last gateway on which it is in force. */
+/** Milliseconds from the change until the last gateway uses it. */
 async function timeUntilLive(limit: string): Promise<number> {
   const changedAt = performance.now();
   await redis.hset('gateway:plans', 'free.minute', limit);
@@ -112,7 +112,7 @@ describe.for([
     for (const table of result) expect(table).toEqual(inForce);
   });
 
-  test('cost nobody a request who has some left', () => {
+  test('fail no request of a key within its limit', () => {
     const ofFree = answers.filter(({ key }) => key === free.apiKey);
     expect(ofFree.length).toBeGreaterThan(10);
     expect(new Set(ofFree.map(({ status }) => status))).toEqual(new Set([200]));
@@ -120,7 +120,7 @@ describe.for([
   });
 });
 
-test('nobody is let off its limit by them: not its plan, and not a key that has them for overrides', () => {
+test('they lift no limit: neither of a plan, nor of a key that has them as overrides', () => {
   const answers = [...typed.answers, ...removed.answers].filter(({ key }) => key !== free.apiKey);
   const { violations } = judge(answers, { capacity: TIGHT, windowMs: 60_000 });
   expect(violations).toEqual([]);
@@ -128,7 +128,7 @@ test('nobody is let off its limit by them: not its plan, and not a key that has 
   expect(answers.length).toBeGreaterThan(20 * TIGHT);
 });
 
-test('every gateway raises an alarm for every one of them, in every field, and for a table that is gone or no table', () => {
+test('every gateway raises an alarm for each bad value in each field, and for a missing or wrong table', () => {
   for (const log of logs) {
     const alarms = log.filter(({ msg }) => msg === 'plan value rejected; the last good one stays');
     const told = new Set(alarms.map(({ field, value }) => JSON.stringify([field, value])));
@@ -145,7 +145,7 @@ test('every gateway raises an alarm for every one of them, in every field, and f
   }
 });
 
-test('a good value is live on all of them within a second', () => {
+test('a good value is live on all gateways within a second', () => {
   process.stdout.write(`a good value is live after ${liveAfterMs.map((ms) => ms.toFixed(0)).join(', ')} ms\n`);
   expect(median(liveAfterMs)).toBeLessThan(1_000);
 });

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 
-/** A proxy in front of a server that answers every piece with the same piece. */
+/** A proxy in front of a server that echoes every piece. */
 async function setUp() {
   const heard: string[] = [];
   const server = net.createServer((socket) => {
@@ -43,7 +43,7 @@ async function connect(url: string): Promise<Client> {
   return { socket, received: () => received, fault: () => fault };
 }
 
-test('a delay holds up replies and not requests, and keeps their order when it ends', async () => {
+test('a delay holds replies but not requests, and keeps their order when it ends', async () => {
   const { proxy, heard } = await setUp();
   const { socket, received } = await connect(proxy.url);
   proxy.set({ kind: 'delay', ms: 300 });
@@ -56,12 +56,12 @@ test('a delay holds up replies and not requests, and keeps their order when it e
   await expect.poll(received).toBe('ab');
 });
 
-test('a reset reaches open connections and new ones', async () => {
+test('a reset affects open connections and new ones', async () => {
   const { proxy } = await setUp();
   const open = await connect(proxy.url);
   proxy.set({ kind: 'reset' });
   await expect.poll(open.fault).toBe('ECONNRESET');
-  // Whether a client learns of it while it connects or after is a matter of luck.
+  // A client may learn of it while it connects or afterwards.
   const late = await connect(proxy.url).then(
     (client) => expect.poll(client.fault),
     ({ code }) => expect(code),
@@ -70,7 +70,7 @@ test('a reset reaches open connections and new ones', async () => {
   await expect.poll(() => proxy.connections).toBe(0);
 });
 
-test('a black hole swallows both directions and gives all of it back when it is over', async () => {
+test('a black hole swallows both directions and delivers everything when it is over', async () => {
   const { proxy, heard } = await setUp();
   const { socket, received, fault } = await connect(proxy.url);
   proxy.set({ kind: 'black-hole' });
@@ -95,7 +95,7 @@ test('a half-open connection is dead for good, and new ones pass', async () => {
   expect([dead.received(), dead.fault()]).toEqual(['', undefined]);
 });
 
-test('a trickle brings a few bytes at a time, and the rest at once when it ends', async () => {
+test('a trickle delivers a few bytes at a time, and the rest at once when it ends', async () => {
   const { proxy } = await setUp();
   const { socket, received } = await connect(proxy.url);
   proxy.set({ kind: 'trickle', bytes: 2, everyMs: 100 });
@@ -106,7 +106,7 @@ test('a trickle brings a few bytes at a time, and the rest at once when it ends'
   await expect.poll(received).toBe('0123456789');
 });
 
-test('a reply is cut after so many bytes of it', async () => {
+test('a reply is cut after the given number of bytes', async () => {
   const { proxy } = await setUp();
   const { socket, received, fault } = await connect(proxy.url);
   proxy.set({ kind: 'cut-reply', afterBytes: 3 });

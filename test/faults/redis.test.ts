@@ -10,11 +10,11 @@ import { createKey } from '../support/redis-keys.ts';
 import { LOADING } from '../support/redis-outages.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
-/** What an outage leaves to decide on; redis-under-load.test.ts has the faults themselves. */
+/** Decisions during an outage. redis-under-load tests the faults themselves. */
 
 const MINUTE = 60;
 
-/** @param settings a deadline that a busy machine does not miss, where the fault is not silence */
+/** @param settings a long deadline that a busy machine does not miss, for faults other than silence */
 async function setUp(settings: Record<string, string> = { REDIS_TIMEOUT_MS: '2000' }) {
   const server = await startRedisServer({ dir: await temporaryFolder() });
   cleanUp(server.stop);
@@ -35,7 +35,7 @@ async function ask60(stack: Stack, key: string): Promise<Answered[]> {
 
 const admittedOf = (answers: readonly { status: number }[]) => answers.filter(({ status }) => status === 200).length;
 
-test('an outage is told once, though it pauses, and so is its end', async () => {
+test('an outage with pauses is logged once, and so is its end', async () => {
   const { redis, stack } = await setUp();
   const key = await stack.issueKey({ minute: 1_000_000 });
   await request(stack, key);
@@ -50,7 +50,7 @@ test('an outage is told once, though it pauses, and so is its end', async () => 
   expect(told('decisions are local')).toMatchObject([{ level: 50, reason: expect.stringContaining('NOREPLICAS') }]);
 });
 
-test('local refusals are no strikes, and a ban that runs goes on without Redis', async () => {
+test('local refusals are no strikes, and a current ban continues without Redis', async () => {
   const { server, redis, stack } = await setUp();
   const key = await stack.issueKey({ minute: MINUTE });
   await redis.hset('gateway:plans', { 'free.ban_after': '5', 'free.ban_seconds': '100' });
@@ -58,7 +58,9 @@ test('local refusals are no strikes, and a ban that runs goes on without Redis',
     .poll(async () => ((await stack.admin('GET', '/plans')).json as { free: { ban_after: number } }).free.ban_after)
     .toBe(5);
   const banned = await stack.issueKey({ minute: 1 });
+  const bannedAfter = performance.now();
   for (let sent = 0; sent < 8; sent++) await request(stack, banned);
+  const bannedBefore = performance.now();
   await request(stack, key);
   await server.stop();
   for (let sent = 0; sent < 100; sent++) await request(stack, key);
@@ -66,10 +68,12 @@ test('local refusals are no strikes, and a ban that runs goes on without Redis',
   await sleep(1_100);
   const still = await request(stack, banned);
   expect(still.json).toMatchObject({ code: 'key_banned' });
-  expect(Math.abs(Number(still.headers['retry-after']) - 98)).toBeLessThan(4);
+  const [longest, shortest] = [bannedAfter, bannedBefore].map((at) => 100 - (performance.now() - at) / 1_000);
+  expect(Number(still.headers['retry-after'])).toBeGreaterThan((longest as number) - 2);
+  expect(Number(still.headers['retry-after'])).toBeLessThan((shortest as number) + 2);
 });
 
-test('a Redis that comes and goes hands out one allowance more, not one at each going', async () => {
+test('a flapping Redis grants one extra allowance in total, not one per outage', async () => {
   const { server, stack } = await setUp({});
   const [key, other] = [await stack.issueKey({ minute: MINUTE }), await stack.issueKey({ minute: 1_000_000 })];
   const begun = performance.now();
@@ -93,7 +97,7 @@ async function isShared(stack: Stack, key: string): Promise<boolean> {
   return answer?.mode === 'shared';
 }
 
-test('each gateway goes on from what was left when it last asked', async () => {
+test('each gateway continues with what was left at its last Redis decision', async () => {
   const { server, stack } = await setUp();
   const second = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '2000' });
   const key = await stack.issueKey({ minute: MINUTE });
@@ -112,7 +116,7 @@ test('each gateway goes on from what was left when it last asked', async () => {
   }
 });
 
-test('a Redis that has loaded sooner than it guessed is not waited for', async () => {
+test('a Redis that loads faster than it estimated is used at once', async () => {
   const rig = await startRig();
   const stack = await startStack({ REDIS_URL: rig.proxy.url, REDIS_TIMEOUT_MS: '2000' });
   const { apiKey } = await createKey(rig.redis, { minute: 1_000_000 });
@@ -124,14 +128,14 @@ test('a Redis that has loaded sooner than it guessed is not waited for', async (
   await expect.poll(() => isShared(stack, apiKey)).toBe(true);
 });
 
-test('a Redis that became the replica of an empty one does not have good keys sent away', async () => {
+test('a Redis that became a replica of an empty one does not cause a 401 for valid keys', async () => {
   const { redis, stack } = await setUp();
   const empty = await startRedisServer({ dir: await temporaryFolder(), 'repl-diskless-sync-delay': '0' });
   cleanUp(empty.stop);
   const [seen, unseen] = [await stack.issueKey(), await stack.issueKey()];
   await request(stack, seen);
   await redis.replicaof('127.0.0.1', new URL(empty.url).port);
-  await expect.poll(() => redis.dbsize(), { timeout: 10_000 }).toBe(0);
+  await expect.poll(() => redis.dbsize()).toBe(0);
   for (let sent = 0; sent < 5; sent++) {
     expect((await request(stack, seen)).status).toBe(200);
     expect((await request(stack, unseen)).status).toBe(503);

@@ -8,9 +8,9 @@ import { damaged, outcomeOf, written } from '../support/answers.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** What our reader takes for an answer, a parser that half the world uses takes for the same: it may be stricter, never laxer. */
+/** Compares our answer reader with undici's parser, which is widely used. Ours may be stricter, never laxer. */
 
-/** Sends, to each request, exactly the bytes that it is told to, and nothing after them. */
+/** Answers each request with exactly the given bytes, and nothing after them. */
 async function parrot() {
   let bytes: Buffer = Buffer.alloc(0);
   let connections = 0;
@@ -23,7 +23,7 @@ async function parrot() {
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  // Bytes that it waits for in vain are an answer that is longer to it than to us.
+  // If it waits for more bytes, it reads the answer as longer than we do.
   const timeouts = { headersTimeout: 1_000, bodyTimeout: 1_000 };
   const client = new Client(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, timeouts);
   cleanUp(async () => {
@@ -52,7 +52,7 @@ function answerOf(client: Client, method: Dispatcher.HttpMethod): Promise<Answer
       onResponseStart(controller, code) {
         if (code < 200) return;
         status = code;
-        // Blanks behind a value are no part of it (RFC 9110 §5.5), which this one leaves to others.
+        // Blanks after a value are not part of it (RFC 9110 §5.5); undici leaves them in.
         headers = (controller.rawHeaders as Buffer[]).map((text) => text.toString('latin1').replace(/[\t ]+$/, ''));
       },
       onResponseData(_controller, chunk) {
@@ -65,11 +65,11 @@ function answerOf(client: Client, method: Dispatcher.HttpMethod): Promise<Answer
   return promise;
 }
 
-/** Blanks behind a length or a coding are none to llhttp, against RFC 9110 §5.5: it refuses them, or does not see the chunks. */
+/** llhttp ignores RFC 9110 §5.5 for blanks after a length or a coding: it refuses them, or does not see the chunks. */
 const tidy = (bytes: Buffer): Buffer =>
   Buffer.from(bytes.toString('latin1').replaceAll(/((?:-length|-encoding):[^\r]*?)[\t ]+\r\n/gi, '$1\r\n'), 'latin1');
 
-test('good answers, and those that were damaged and are still read, are the same to undici', async () => {
+test('undici reads good answers, and damaged ones that we accept, exactly as we do', async () => {
   const core = await parrot();
   let reads = 0;
   await fc.assert(

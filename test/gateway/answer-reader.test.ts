@@ -2,15 +2,19 @@ import { expect, test } from 'vitest';
 import { readAnswer } from '../../gateway/upstream/answer.ts';
 import { AnswerTooLarge, EndUnknown, Unreadable } from '../../gateway/upstream/faults.ts';
 import { chunked, head } from '../support/answers.ts';
+import { textOf } from '../support/line.ts';
 
-/** What is an answer and what is none, case by case: a core that is read in another way than it meant answers the wrong caller. */
+/**
+ * Valid and invalid answers, case by case. If we read a core's bytes differently than it meant them, clients get wrong
+ * answers.
+ */
 
 const MAX_BODY = 262_144;
 const MAX_HEAD = 16_384;
 
-/** Each character a byte. */
+/** Each character is a byte. */
 const read = (text: string, isHead = false) => readAnswer(Buffer.from(text, 'latin1'), 0, isHead);
-/** An empty answer whose head, without its end, has so many bytes. */
+/** An empty answer whose head, without its end, has `size` bytes. */
 const headOf = (size: number) => {
   const rest = head('Content-Length: 0', 'X: ').length - 4;
   return head('Content-Length: 0', `X: ${'x'.repeat(size - rest)}`);
@@ -35,6 +39,8 @@ const LENGTHS: [what: string, text: string, body: string][] = [
     `${head('Content-Length: 38')}${head('Content-Length: 0')}`,
     head('Content-Length: 0'),
   ],
+  ['a short body of all bytes', head('Content-Length: 16384') + ALL_BYTES.repeat(64), ALL_BYTES.repeat(64)],
+  ['a long body of all bytes', head('Content-Length: 16640') + ALL_BYTES.repeat(65), ALL_BYTES.repeat(65)],
   ['a body as large as may be', head(`Content-Length: ${MAX_BODY}`) + 'x'.repeat(MAX_BODY), 'x'.repeat(MAX_BODY)],
   ['chunks', chunked('2\r\nab\r\n1\r\nc\r\n0\r\n\r\n'), 'abc'],
   ['no chunk but the last', chunked('0\r\n\r\n'), ''],
@@ -56,9 +62,11 @@ const LENGTHS: [what: string, text: string, body: string][] = [
   ],
 ];
 
-test.for(LENGTHS)('an answer with %s is read whole, and not a byte further', ([, text, body]) => {
+test.for(LENGTHS)('an answer with %s is read completely, and not a byte further', ([, text, body]) => {
   const end = text.endsWith('HTTP/1.1') ? text.length - 'HTTP/1.1'.length : text.length;
-  expect(read(text)).toMatchObject({ answer: { status: 200, body }, end, isLast: false });
+  const framed = read(text);
+  expect(framed).toMatchObject({ answer: { status: 200 }, end, isLast: false });
+  expect(framed && textOf(framed.answer)).toBe(body);
 });
 
 const ASKED_WITH_HEAD = true;
@@ -74,7 +82,7 @@ const WITHOUT_BODY: [what: string, text: string, isHead: boolean][] = [
   ['an answer to HEAD with chunks', head('Transfer-Encoding: chunked'), ASKED_WITH_HEAD],
 ];
 
-test.for(WITHOUT_BODY)('%s has no body, whatever it says', ([, text, isHead]) => {
+test.for(WITHOUT_BODY)('%s has no body, whatever its headers say', ([, text, isHead]) => {
   expect(read(`${text}HTTP/1.1 200 OK`, isHead)).toMatchObject({ answer: { body: '' }, end: text.length });
 });
 
@@ -119,14 +127,14 @@ test.for([
   ['keep-alive', false],
   ['closed', false],
   ['x close', false],
-] as const)('behind an answer with Connection: %s there is nothing more: %s', ([value, isLast]) => {
+] as const)('an answer with Connection: %s is the last of its connection: %s', ([value, isLast]) => {
   expect(read(head('Content-Length: 0', `Connection: ${value}`))).toMatchObject({ isLast });
   expect(read(head('Connection: x', `connection: ${value}`, 'Connection: y', 'Content-Length: 0'))).toMatchObject({
     isLast,
   });
 });
 
-test('interim answers are skipped, however many they are and whatever they say', () => {
+test('any number of interim answers is skipped, whatever they contain', () => {
   const hints = 'HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 102\r\nX:\r\nConnection: keep-alive\r\n\r\n';
   for (const count of [1, 2, 1_000]) {
     const text = `${hints.repeat(count)}${head('Content-Length: 1')}a`;
@@ -146,7 +154,7 @@ test('an answer begins where the one before it ended', () => {
   expect(readAnswer(bytes, bytes.length, false)).toBeUndefined();
 });
 
-test('a head is read as long as it may be, also while its end is on its way, and no longer', () => {
+test('a head is read up to the maximum length, also before its end has arrived, and no longer', () => {
   const longest = headOf(MAX_HEAD);
   for (let missing = 0; missing < 10; missing++)
     expect(read(longest.slice(0, longest.length - missing)) === undefined, `${missing}`).toBe(missing > 0);
@@ -155,28 +163,28 @@ test('a head is read as long as it may be, also while its end is on its way, and
   expect(() => read(`HTTP/1.1 103 Early Hints\r\n\r\n${headOf(MAX_HEAD + 1)}`)).toThrow('too long');
 });
 
-test('an answer that only the end of its connection would end is refused', () => {
+test('an answer without length or chunks is refused', () => {
   expect(() => read(head())).toThrow(EndUnknown);
   expect(() => read(`${head('Content-Type: text/plain', 'Connection: close')}abc`)).toThrow(EndUnknown);
 });
 
-test('an answer that is too large is refused as soon as that can be told, and where it ends if that can be', () => {
+test('a too large answer is refused as soon as possible, with its end if that is known', () => {
   const end = head(`Content-Length: ${MAX_BODY + 1}`).length + MAX_BODY + 1;
   expect(() => read(head(`Content-Length: ${MAX_BODY + 1}`))).toThrow(expect.objectContaining({ end }));
   const refused = (chunks: string) => () => read(chunked(chunks));
   for (const chunks of ['40001\r\n', 'ffffff\r\n', `3ffff\r\n${'x'.repeat(MAX_BODY - 1)}\r\n2\r\n`])
     expect(refused(chunks), chunks.slice(0, 10)).toThrow(expect.objectContaining({ end: undefined }));
   expect(refused('ffffff\r\n')).toThrow(AnswerTooLarge);
-  // Most of it the frames of chunks.
+  // Most of it is chunk framing.
   expect(refused('000001\r\nx\r\n'.repeat(60_000))).toThrow(AnswerTooLarge);
 });
 
-test('an answer in chunks is as large as it is, and not as all that came in with it', () => {
+test('the size of a chunked answer is its own size, not that of all received bytes', () => {
   const behind = 'x'.repeat(4 * MAX_BODY);
   const text = chunked('1\r\na\r\n0\r\n\r\n');
   expect(read(text + behind)).toMatchObject({ answer: { body: 'a' }, end: text.length });
 });
 
-test('what is refused is told as what it is: unreadable', () => {
+test('an unreadable answer is reported as unreadable', () => {
   expect(() => read('SSH-2.0-OpenSSH_9.6\r\n')).toThrow(Unreadable);
 });

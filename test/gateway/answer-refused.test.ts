@@ -3,7 +3,7 @@ import { readAnswer } from '../../gateway/upstream/answer.ts';
 import { Unreadable } from '../../gateway/upstream/faults.ts';
 import { chunked, head } from '../support/answers.ts';
 
-/** What some server would send and some client would take, and in another way than a third: no answer for us. */
+/** Answers that some servers send and clients read in different ways. We refuse them. */
 
 const withLine = (line: string) => `${head('Content-Length: 2', line)}ab`;
 const withLength = (length: string) => `${head(`Content-Length: ${length}`)}ab`;
@@ -11,7 +11,7 @@ const withStatus = (line: string) => `${line}\r\nContent-Length: 2\r\n\r\nab`;
 const withCoding = (coding: string) => `${head(`Transfer-Encoding: ${coding}`)}2\r\nab\r\n0\r\n\r\n`;
 const named = (text: string) => JSON.stringify(text);
 
-/** All that are neither a tab nor a character that can be seen, nor beyond ASCII. */
+/** Control characters except the tab. */
 const CONTROLS = [...Array(32).keys(), 0x7f].filter((code) => code !== 0x09).map((code) => String.fromCharCode(code));
 const NOT_IN_NAMES = [...'\t "(),/;<=>?@[\\]{}\x7f\x80\xff'];
 
@@ -179,7 +179,7 @@ for (const [why, cases] of Object.entries(REFUSED))
     expect(() => readAnswer(Buffer.from(text, 'latin1'), 0, false)).toThrow(new Unreadable(why));
   });
 
-test('the framing is held against the rules also where there is no body', () => {
+test('the framing is checked even if there is no body', () => {
   const two = head('Content-Length: 2', 'Content-Length: 3');
   expect(() => readAnswer(Buffer.from(two), 0, true)).toThrow(Unreadable);
   expect(() => readAnswer(Buffer.from(two.replace('200', '304')), 0, false)).toThrow(Unreadable);

@@ -4,18 +4,18 @@ import { readAnswer } from '../../gateway/upstream/answer.ts';
 import { anyPlace, damaged, outcomeOf, written } from '../support/answers.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** Answers one behind the other, as they come in: in pieces that end anywhere. */
+/** Consecutive answers in a stream that is cut into pieces anywhere. */
 
 const numRuns = thoroughly(2_000, 300);
 const places = fc.array(anyPlace, { maxLength: 20 });
 
-/** Some lengths that a stream has while it comes in, and those around where an answer ends. */
+/** Some stream lengths, and those around the end of an answer. */
 const lengths = (total: number, some: readonly number[], ends: readonly number[]) =>
   [...some.map((part) => Math.floor(part * total)), ...ends.flatMap((end) => [end - 2, end - 1, end, end + 1])]
     .filter((length) => length >= 0 && length <= total)
     .sort((a, b) => a - b);
 
-test('answers are read back as they were written, one behind the other, wherever their stream is cut', () => {
+test('consecutive answers are read back as written, wherever their stream is cut', () => {
   fc.assert(
     fc.property(fc.array(written, { minLength: 1, maxLength: 5 }), places, (answers, cuts) => {
       const stream = Buffer.concat(answers.map(({ bytes }) => bytes));
@@ -34,7 +34,7 @@ test('answers are read back as they were written, one behind the other, wherever
   );
 });
 
-test('what is not all there is undefined at each of its bytes, and nothing else', () => {
+test('an incomplete answer is undefined at each of its bytes', () => {
   fc.assert(
     fc.property(written, ({ bytes, isHead, answer, isLast }) => {
       for (let length = 0; length < bytes.length; length++)
@@ -45,7 +45,7 @@ test('what is not all there is undefined at each of its bytes, and nothing else'
   );
 });
 
-test('whatever was done to answers, they are read to where they end, or are refused in one of three ways', () => {
+test('damaged answers are read to their end, or refused in one of three ways', () => {
   const seen = new Map<string, number>();
   fc.assert(
     fc.property(fc.array(damaged, { minLength: 1, maxLength: 3 }), (answers) => {
@@ -66,7 +66,7 @@ test('whatever was done to answers, they are read to where they end, or are refu
     expect(seen.get(what), what).toBeGreaterThan(0);
 });
 
-test('what was read or refused of damaged answers is so however much has come in', () => {
+test('the result for a damaged answer does not depend on how much has arrived', () => {
   fc.assert(
     fc.property(damaged, places, ({ bytes, isHead }, cuts) => {
       const whole = outcomeOf(bytes, 0, isHead);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { post, send } from '../support/http.ts';
+import { post, send, sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 const stack = await startStack();
@@ -59,7 +59,7 @@ const badBodies: [name: string, body: string | Buffer, status: number, message: 
   ['70 kB', `{"name":"${'a'.repeat(70_000)}","categoryId":1}`, 413, /too large/],
 ];
 
-test.for(badBodies)('a body with %s is refused in words', async ([, body, status, message]) => {
+test.for(badBodies)('a body with %s is refused with a message', async ([, body, status, message]) => {
   const answer = await post(pets, body, { key });
   expect(answer.json).toEqual({
     code: expect.stringMatching(/^(invalid_request|payload_too_large)$/),
@@ -70,7 +70,7 @@ test.for(badBodies)('a body with %s is refused in words', async ([, body, status
   expect(answer.headers['x-ratelimit-limit']).toBe('10000');
 });
 
-test('70 kB in chunks, its length untold, are refused too', async () => {
+test('70 kB in chunks, without a length, are refused too', async () => {
   const headers = { 'transfer-encoding': 'chunked', 'content-type': 'application/json' };
   const { status, json } = await send(pets, {
     method: 'POST',
@@ -104,7 +104,7 @@ test.for([
   'status=sold&status=sold',
   'after=abc',
   'after=9223372036854775808',
-])('?%s is 400 and named', async (query) => {
+])('?%s is 400 and names the parameter', async (query) => {
   const { status, json } = await send(`${pets}?${query}`, { key });
   expect([status, json]).toEqual([
     400,
@@ -116,7 +116,7 @@ test.for([
   ]);
 });
 
-test('parameters that nobody knows are ignored', async () => {
+test('unknown parameters are ignored', async () => {
   expect((await send(`${pets}?limit=1&colour=red`, { key })).status).toBe(200);
 });
 
@@ -166,17 +166,25 @@ test.for([
   ['POST', '/v1/store/orders', 'GET, HEAD'],
   ['TRACE', '/v1/pets', 'GET, HEAD, POST'],
   ['PROPFIND', '/v1/pets', 'GET, HEAD, POST'],
-] as const)('%s %s is 405 and says what is allowed', async ([method, path, allow]) => {
+] as const)('%s %s is 405 with the allowed methods', async ([method, path, allow]) => {
   const { status, json, headers } = await send(`${stack.gateway}${path}`, { method, key });
   expect([status, json]).toEqual([405, expect.objectContaining({ code: 'method_not_allowed', status: 405 })]);
   expect(headers.allow).toBe(allow);
 });
 
-test('a body where the operation takes none is 400', async () => {
+test('a body is 400 if the operation takes none', async () => {
   const { status } = await send(pets, { method: 'GET', key, body: '{}' });
   expect(status).toBe(400);
 });
 
 test('after all of that, nothing was added', async () => {
   expect((await send(pets, { key })).text).toBe('[]');
+});
+
+test.for([
+  ['the gateway', () => stack.gateway],
+  ['the core', () => stack.core],
+] as const)('%s answers a POST that announces no body', async ([, url]) => {
+  const head = ['POST /v1/pets HTTP/1.1', 'Host: a', `Authorization: Bearer ${key}`, 'Connection: close', '', ''];
+  expect(await sendBytes(url(), head.join('\r\n'))).toMatch(/^HTTP\/1.1 400 [\s\S]*body is required/);
 });

@@ -14,11 +14,11 @@ test.for([
   ['64:ff9b::10.0.0.1', '64:ff9b:0:0::/64'],
   ['fe80::1%eth0', 'fe80:0:0:0::/64'],
   [undefined, 'unknown'],
-] as const)('%s draws on the allowance of %s', ([remote, expected]) => {
+] as const)('%s uses the allowance of %s', ([remote, expected]) => {
   expect(networkOf(plainAddress(remote))).toBe(expected);
 });
 
-/** What a core is told of a request, as `for proto host`. */
+/** What a request tells the core, as `for proto host`. */
 const told = (head: string): string =>
   ['for', 'proto', 'host'].map((part) => new RegExp(`^x-forwarded-${part}: (.*)$`, 'im').exec(head)?.[1]).join(' ');
 
@@ -77,20 +77,23 @@ test.for([
     },
     '127.0.0.2 http gateway.test',
   ],
-] as const)('told %s, the core hears of the client what can be believed', async ([, from, headers, expected]) => {
-  const core = await listeningCore();
-  const stack = await startStack({ CORE_URL: core.url, TRUSTED_PROXIES: '127.0.0.1, 10.0.0.0/8,2001:db8:ffff::/48' });
-  const key = await stack.issueKey();
-  const sent = { key, from, headers: { host: 'gateway.test', ...headers } as Record<string, string | string[]> };
-  expect((await send(`${stack.gateway}/v1/pets`, sent)).status).toBe(200);
-  expect(told(core.heads[0] ?? '')).toBe(expected);
-  expect(core.heads[0]?.match(/^(x-forwarded|forwarded)/gim)).toHaveLength(3);
-});
+] as const)(
+  'given %s, the core receives only what is trusted about the client',
+  async ([, from, headers, expected]) => {
+    const core = await listeningCore();
+    const stack = await startStack({ CORE_URL: core.url, TRUSTED_PROXIES: '127.0.0.1, 10.0.0.0/8,2001:db8:ffff::/48' });
+    const key = await stack.issueKey();
+    const sent = { key, from, headers: { host: 'gateway.test', ...headers } as Record<string, string | string[]> };
+    expect((await send(`${stack.gateway}/v1/pets`, sent)).status).toBe(200);
+    expect(told(core.heads[0] ?? '')).toBe(expected);
+    expect(core.heads[0]?.match(/^(x-forwarded|forwarded)/gim)).toHaveLength(3);
+  },
+);
 
-test('an allowance is the client’s behind a trusted proxy, and the /64’s where that is IPv6', async () => {
+test('behind a trusted proxy each client has its own allowance; IPv6 clients of a /64 share one', async () => {
   const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.0/31' });
   const startedAt = performance.now();
-  /** So many are left, and what came back meanwhile: one a second. */
+  /** This many are left, plus one for each second since the start. */
   const left = (count: number) => [
     401,
     expect.toSatisfy((seen: number) => seen >= count && seen <= count + refilled()),
@@ -109,7 +112,7 @@ test('an allowance is the client’s behind a trusted proxy, and the /64’s whe
   expect(await remaining('2001:db8:1:2::1')).toEqual(left(59));
   expect(await remaining('2001:db8:1:2:ffff::2')).toEqual(left(58));
   expect(await remaining('2001:db8:1:3::1')).toEqual(left(59));
-  // From a stranger, the header buys nothing: all of these are one address.
+  // From an untrusted peer the header has no effect: all of these are one address.
   expect(await remaining('203.0.113.20', '127.0.0.2')).toEqual(left(59));
   expect(await remaining('203.0.113.21', '127.0.0.2')).toEqual(left(58));
   expect(stack.log.filter(({ msg }) => msg === 'request').map(({ address }) => address)).toEqual([

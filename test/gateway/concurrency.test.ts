@@ -7,7 +7,7 @@ const CONNECTIONS = 64;
 
 const proven = (name: string) => ({ name, isProven: true });
 
-/** The slots that a caller gets, until it has no room. */
+/** Takes slots for a caller until it has no room. */
 function fill(shedder: LoadShedder, name: string): Slot[] {
   const slots: Slot[] = [];
   while (shedder.hasRoomFor(proven(name))) slots.push(take(shedder, name));
@@ -20,7 +20,7 @@ function take(shedder: LoadShedder, name: string): Slot {
   return slot;
 }
 
-test('a caller alone gets half; one that comes on top as much as is then left for others, or an equal share', () => {
+test('a single caller gets half; the next gets as much as it leaves free, or an equal share', () => {
   const shedder = new LoadShedder(() => 1_000);
   const first = fill(shedder, 'first');
   expect(first).toHaveLength(500);
@@ -32,13 +32,13 @@ test('a caller alone gets half; one that comes on top as much as is then left fo
   expect(fill(shedder, 'third').length).toBeGreaterThan(80);
 });
 
-test('many who hold little keep nobody from what is free', () => {
+test('many small callers do not block the free capacity', () => {
   const shedder = new LoadShedder(() => 1_000);
   for (let at = 0; at < 500; at++) take(shedder, `small ${at}`);
   expect(fill(shedder, 'large')).toHaveLength(250);
 });
 
-test('who holds less than a share finds room even where the limit fell, up to twice the limit in all', () => {
+test('a caller below its share has room after the limit fell, up to twice the limit in total', () => {
   let limit = 1_000;
   const shedder = new LoadShedder(() => limit);
   const [first] = fill(shedder, 'first');
@@ -52,7 +52,7 @@ test('who holds less than a share finds room even where the limit fell, up to tw
   expect(shedder.hasRoomFor(proven('other 399'))).toBe(true);
 });
 
-test('what was released leaves nothing behind, also when it is released twice', () => {
+test('a released slot leaves nothing behind, even if released twice', () => {
   const shedder = new LoadShedder(() => 10);
   for (let round = 0; round < 1_000; round++) {
     const slots = [take(shedder, 'one'), take(shedder, 'another')];
@@ -61,7 +61,7 @@ test('what was released leaves nothing behind, also when it is released twice', 
   expect(fill(shedder, 'one')).toHaveLength(5);
 });
 
-/** Drives a limit in simulated time: requests of an open loop, which a core answers as `serve` says. */
+/** Tests a limit in simulated time: an open loop of requests, which the simulated core answers. */
 class Simulation {
   readonly limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
   shed = 0;
@@ -71,7 +71,7 @@ class Simulation {
   readonly #waiting: { askedAt: number; answerAt: number }[] = [];
   #freeAt = 0;
 
-  /** @param core how long an answer takes, and how many a second there can be */
+  /** @param core the time of an answer, and the most answers a second */
   run(forMs: number, ratePerSecond: number, core: { latencyMs: number; perSecond: number }): this {
     for (const end = this.#now + forMs; this.#now < end; this.#now++) {
       for (this.#due += ratePerSecond / 1_000; this.#due >= 1; this.#due--) this.#ask(core);
@@ -104,7 +104,7 @@ class Simulation {
 
 const quick = { latencyMs: 2, perSecond: 10_000 };
 
-test('one late answer, or a few, leave the limit where it is', () => {
+test('one late answer, or a few, do not change the limit', () => {
   const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
   const most = limit.value;
   for (let count = 0; count < 9; count++) {
@@ -115,7 +115,7 @@ test('one late answer, or a few, leave the limit where it is', () => {
   expect(limit.value).toBe(most);
 });
 
-test('three seconds of constant extra latency shed nothing, when they begin, last and end', () => {
+test('three seconds of constant extra latency shed no request at their start, end or in between', () => {
   const simulation = new Simulation().run(5_000, 300, quick);
   for (const latencyMs of [3_000, 2, 1_000, 3_000, 2]) simulation.run(15_000, 300, { latencyMs, perSecond: 10_000 });
   expect([simulation.shed, simulation.givenUp]).toEqual([0, 0]);
@@ -133,7 +133,7 @@ test('slow reads among quick ones do not lower the limit', () => {
   expect(limit.value).toBe(2_048);
 });
 
-test.for([1.3, 2, 5])('asked %d times as much as it can do, a core answers all that is let in, in time', (times) => {
+test.for([1.3, 2, 5])('at %d times its capacity, a core answers all admitted requests in time', (times) => {
   const core = { latencyMs: 2, perSecond: 150 };
   const simulation = new Simulation().run(3_000, 140, core).run(60_000, times * 150, core);
   expect(simulation.givenUp).toBe(0);
@@ -141,7 +141,7 @@ test.for([1.3, 2, 5])('asked %d times as much as it can do, a core answers all t
   expect(simulation.shed).toBeGreaterThan((times - 1) * 150 * 40);
 });
 
-test('a core that answers nothing in time is asked for little, and for as much as ever when it is well again', () => {
+test('a core that times out gets few requests, and the full number once it recovers', () => {
   const simulation = new Simulation().run(3_000, 300, quick).run(20_000, 300, { latencyMs: 9_000, perSecond: 10_000 });
   expect(simulation.limit.value).toBeLessThanOrEqual(CONNECTIONS);
   simulation.run(30_000, 300, quick);

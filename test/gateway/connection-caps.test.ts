@@ -5,7 +5,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-/** A connection that brings nothing. Linux has all of 127.0.0.0/8, so tests can come from several addresses. */
+/** A connection without requests. Linux has all of 127.0.0.0/8, so tests can connect from several addresses. */
 async function connect(url: string, from: string): Promise<Socket> {
   const socket = net.connect({ port: Number(new URL(url).port), host: '127.0.0.1', localAddress: from });
   cleanUp(() => socket.destroy());
@@ -27,7 +27,7 @@ const refused = async (stack: Awaited<ReturnType<typeof startStack>>, limit: str
   );
 };
 
-test('an address has so many connections; one more is closed at once and counted, and others are not concerned', async () => {
+test('connections per address are limited: one more is closed at once, counted, and affects no others', async () => {
   const stack = await startStack({}, { connectionsPerAddress: 3 });
   const held = await Promise.all(Array.from({ length: 3 }, () => connect(stack.gateway, '127.0.0.2')));
   const over = await Promise.all(Array.from({ length: 2 }, () => connect(stack.gateway, '127.0.0.2')));

@@ -12,7 +12,7 @@ const preflight = (url: string, origin: string, method = 'POST') =>
 const EXPOSED =
   /X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit-Policy, RateLimit, Retry-After, Link/;
 
-test('off by default: no answer says anything to other origins, and a preflight is no special request', async () => {
+test('off by default: no answer has CORS headers, and a preflight is an ordinary request', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const pets = `${stack.gateway}/v1/pets`;
@@ -48,7 +48,7 @@ test('a preflight is answered without a key, and costs its address nothing', asy
   expect(local.headers['access-control-allow-origin']).toBe('http://localhost:3000');
 });
 
-test('every answer can be read from an origin that is allowed, refusals too, and from no other', async () => {
+test('every answer, refusals too, is readable from an allowed origin and from no other', async () => {
   const stack = await startStack({ CORS_ORIGINS: SHOP });
   const key = await stack.issueKey({ minute: 1_000, day: 3 });
   const pets = `${stack.gateway}/v1/pets`;
@@ -87,7 +87,7 @@ describe.for([
   ['off', {}],
   ['on', { CORS_ORIGINS: SHOP }],
 ] as const)('with CORS %s', ([, environment]) => {
-  test('the description can be read from anywhere', async () => {
+  test('the description is readable from anywhere', async () => {
     const stack = await startStack(environment);
     for (const origin of [SHOP, OTHER]) {
       const { status, headers } = await send(`${stack.gateway}/v1/openapi.json`, { headers: { origin } });
@@ -95,7 +95,7 @@ describe.for([
     }
   });
 
-  test('what the core says of other origins does not get through', async () => {
+  test('CORS headers of the core are not passed on', async () => {
     const core = await faultyCore((socket) =>
       socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\naccess-control-allow-origin: https://core.example\r\n\r\n[]'),
     );

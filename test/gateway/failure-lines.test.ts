@@ -1,6 +1,6 @@
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
-import { createApiKey } from '../../gateway/access/credential.ts';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
 import { miscounted } from '../support/counted-decisions.ts';
 import { unexplained, watchFailures } from '../support/failures.ts';
 import { post, send } from '../support/http.ts';
@@ -8,7 +8,7 @@ import type { LogLine } from '../support/log.ts';
 import { Scrape } from '../support/metrics.ts';
 import { startStack } from '../support/stack.ts';
 
-/** That every 5xx of every other test has its line is checked where their services are stopped. */
+/** Other tests also check that each 5xx has a log line, when they stop their services. */
 
 const REX = { name: 'Rex', categoryId: 1 };
 const named = (id: string) => ({ headers: { 'x-request-id': id, 'x-caller-id': 'a-caller' } });
@@ -36,7 +36,7 @@ test('a 503 on any listener leaves one line with its request id, status, code an
   ]);
 });
 
-test('the core leaves a line for every request, under the names that the gateway uses; a probe that went well only for debugging', async () => {
+test('the core logs requests with the gateway’s field names; successful probes at debug level only', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   await send(`${stack.gateway}/v1/pets?limit=5`, { key, headers: { 'x-request-id': 'whole' } });
@@ -56,7 +56,7 @@ test("an operator's line holds no key, wherever one is put", async () => {
   expect(JSON.stringify(stack.log)).not.toContain(apiKey.slice(16));
 });
 
-test('a failure without a line, without a cause in it, or without a count is found', async () => {
+test('a failure without a log line, without a cause in it, or without a count is detected', async () => {
   const failure = { status: 503, requestId: 'one' };
   const line = { level: 40, msg: 'request', ...failure, reason: 'away' };
   expect(unexplained([failure], [line])).toEqual([]);
@@ -71,7 +71,7 @@ test('a failure without a line, without a cause in it, or without a count is fou
   await expect(check()).rejects.toThrow();
 });
 
-test('a decision that nobody took, and a request that was counted twice or not at all, are found', () => {
+test('decisions that nobody took, and requests counted twice or not at all, are detected', () => {
   const counted = (requests: number, shared: number, byRedis: number) =>
     miscounted(
       new Scrape(

@@ -1,13 +1,13 @@
 import http from 'node:http';
 import { expect, test } from 'vitest';
-import { parseApiKey } from '../../gateway/access/credential.ts';
+import { parseApiKey } from '../../gateway/limiter/credential.ts';
 import { faultyCore, listeningCore, OK } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 import { unreachableServer } from '../support/unreachable-server.ts';
 
-test('the key stays at the gateway, and only what the gateway says of the client reaches the core', async () => {
+test('the key stays at the gateway, and the core learns of the client only what the gateway says', async () => {
   const core = await listeningCore();
   const stack = await startStack({ CORE_URL: core.url, CORE_TOKEN: 'token-of-the-core' });
   const key = await stack.issueKey();
@@ -35,7 +35,7 @@ test('the key stays at the gateway, and only what the gateway says of the client
   expect(head.match(/\r\n(x-forwarded-for|authorization|host|x-request-id):/gi)).toHaveLength(4);
 });
 
-test('a request id is continued when it is fit to be logged, made anew otherwise, and told to both sides', async () => {
+test('a request id is kept if it is safe to log, otherwise replaced, and sent to both sides', async () => {
   const core = await listeningCore();
   const stack = await startStack({ CORE_URL: core.url });
   const key = await stack.issueKey();
@@ -67,7 +67,7 @@ test('every request leaves one line in the log, without its key or query', async
   expect(JSON.stringify(stack.log)).not.toContain(key.slice(16));
 });
 
-test('the deprecated operation says so, on its 404 too, and the others do not', async () => {
+test('the deprecated operation has deprecation headers, on its 404 too; other operations have none', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const pet = await post(`${stack.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key });
@@ -83,7 +83,7 @@ test('the deprecated operation says so, on its 404 too, and the others do not', 
   expect((await send(`${stack.gateway}/v1/pets`, { key })).headers.sunset).toBeUndefined();
 });
 
-test('a large answer arrives whole, whether its length is told or it comes in chunks', async () => {
+test('a large answer arrives completely, with a length or in chunks', async () => {
   const large = Buffer.alloc(3_000_000, 'abcdefg');
   const told = await faultyCore((socket) => {
     socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${large.length}\r\n\r\n`);
@@ -100,30 +100,48 @@ test('a large answer arrives whole, whether its length is told or it comes in ch
   });
   for (const core of [told, chunked]) {
     const stack = await startStack({ CORE_URL: core });
-    const answer = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() });
-    expect(answer.text === large.toString()).toBe(true);
+    const key = await stack.issueKey();
+    for (const answer of [
+      await send(`${stack.gateway}/v1/pets`, { key }),
+      await post(`${stack.gateway}/v1/pets`, {}, { key }),
+    ])
+      expect(answer.text === large.toString()).toBe(true);
   }
 });
 
 test.for([
   ['with its length told', 'content-length: 100\r\n\r\nhalf'],
   ['in chunks', 'transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n'],
-])(
-  'an answer that breaks off, %s, is never passed off as whole: a read has 502, a write is cut off',
-  async ([, half]) => {
-    const core = await faultyCore((socket) => {
-      socket.write(`HTTP/1.1 200 OK\r\n${half}`);
-      setTimeout(() => socket.destroy(), 50);
-    });
-    const stack = await startStack({ CORE_URL: core });
-    const key = await stack.issueKey();
-    expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(502);
-    await expect(post(`${stack.gateway}/v1/pets`, {}, { key })).rejects.toThrow(/aborted|hang up/);
-    await expect.poll(() => stack.log.filter(({ msg, status }) => msg === 'request' && status === 502)).toHaveLength(2);
-  },
-);
+])('a small answer that breaks off, %s, is 502', async ([, half]) => {
+  const { stack, ask } = await breakingOff(half as string);
+  for (const method of ['GET', 'POST']) expect((await ask(method)).status).toBe(502);
+  await expect.poll(() => stack.log.filter(({ msg, status }) => msg === 'request' && status === 502)).toHaveLength(2);
+});
 
-test('a client that leaves is logged as 499, its request to the core given up, and nobody blamed', async () => {
+const PIECE = 'x'.repeat(300_000);
+
+test.for([
+  ['with its length told', `content-length: 400000\r\n\r\n${PIECE}`],
+  ['in chunks', `transfer-encoding: chunked\r\n\r\n${PIECE.length.toString(16)}\r\n${PIECE}\r\n`],
+])('a large answer that breaks off, %s, is cut, so it never looks complete', async ([, half]) => {
+  const { stack, ask } = await breakingOff(half as string);
+  for (const method of ['GET', 'POST']) await expect(ask(method)).rejects.toThrow(/aborted|hang up/);
+  await expect.poll(() => stack.log.filter(({ msg, status }) => msg === 'request' && status === 502)).toHaveLength(2);
+});
+
+/** A core whose answers break off. */
+async function breakingOff(half: string) {
+  const core = await faultyCore((socket) => {
+    socket.write(`HTTP/1.1 200 OK\r\n${half}`);
+    setTimeout(() => socket.destroy(), 50);
+  });
+  const stack = await startStack({ CORE_URL: core });
+  const key = await stack.issueKey();
+  const url = `${stack.gateway}/v1/pets`;
+  return { stack, ask: (method: string) => (method === 'GET' ? send(url, { key }) : post(url, {}, { key })) };
+}
+
+test('a client that leaves is logged as 499; its request to the core is cancelled and counts as no fault', async () => {
   const gone = Promise.withResolvers<void>();
   const core = await faultyCore((socket) => void socket.once('close', gone.resolve));
   const stack = await startStack({ CORE_URL: core });
@@ -136,24 +154,20 @@ test('a client that leaves is logged as 499, its request to the core given up, a
   expect(stack.log.find(({ msg }) => msg === 'request')?.code).toBeUndefined();
 });
 
-test(
-  'a core that does not answer costs its client no more than the time limit, and the next request nothing',
-  TIMED,
-  async () => {
-    let silent = true;
-    const core = await faultyCore((socket) => void (silent || socket.write(OK)));
-    const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '300' });
-    const key = await stack.issueKey();
-    const before = performance.now();
-    const late = await Promise.all(Array.from({ length: 50 }, () => send(`${stack.gateway}/v1/pets`, { key })));
-    expect(new Set(late.map(({ status }) => status))).toEqual(new Set([504]));
-    expect(performance.now() - before).toBeLessThan(3_000);
-    silent = false;
-    expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
-  },
-);
+test('a core that does not answer costs its client only the timeout, and the next request nothing', TIMED, async () => {
+  let silent = true;
+  const core = await faultyCore((socket) => void (silent || socket.write(OK)));
+  const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '300' });
+  const key = await stack.issueKey();
+  const before = performance.now();
+  const late = await Promise.all(Array.from({ length: 50 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  expect(new Set(late.map(({ status }) => status))).toEqual(new Set([504]));
+  expect(performance.now() - before).toBeLessThan(3_000);
+  silent = false;
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+});
 
-test('with several cores, what one of them certainly never got goes to the next, a POST with its body too', async () => {
+test('with several cores, a request that surely did not arrive goes to the next one, even a POST', async () => {
   const core = await listeningCore();
   for (const unreachable of ['http://127.0.0.1:1', 'http://no-such-host.invalid:80', await unreachableServer()]) {
     for (const method of ['POST', 'GET']) {
@@ -191,7 +205,7 @@ test('a POST that may have arrived is never sent again', async () => {
   }
 });
 
-test('a core that says it is not ready gets no requests until it says that it is', async () => {
+test('a core that reports that it is not ready gets no requests until it is', async () => {
   let ready = true;
   const answer = (status: string) => `HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`;
   const heads: string[] = [];

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { closeFrame, FrameBoundary } from '../../gateway/upstream/frame-boundary.ts';
 
-/** A frame of RFC 6455 §5.2, whose payload looks like the head of another. */
+/** A frame of RFC 6455 §5.2 whose payload looks like a frame header. */
 function frame(length: number, isMasked: boolean): Buffer {
   const mask = isMasked ? 0x80 : 0;
   const head = Buffer.alloc(length < 126 ? 2 : length < 65_536 ? 4 : 10);
@@ -16,7 +16,7 @@ function frame(length: number, isMasked: boolean): Buffer {
 const length = fc.oneof(fc.integer({ min: 0, max: 300 }), fc.constantFrom(125, 126, 65_535, 65_536, 70_000));
 const frames = fc.array(fc.tuple(length, fc.boolean()), { minLength: 1, maxLength: 6 });
 
-test('frames end where they end, however they are cut into chunks', () => {
+test('frame ends are found, however frames are cut into chunks', () => {
   const cuts = fc.array(fc.integer({ min: 1, max: 5_000 }), { minLength: 1, maxLength: 20 });
   fc.assert(
     fc.property(frames, cuts, (shapes, sizes) => {
@@ -36,7 +36,7 @@ test('frames end where they end, however they are cut into chunks', () => {
   );
 });
 
-test('a close frame is one whole frame, masked as a client must', () => {
+test('a close frame is one complete frame, masked if a client sends it', () => {
   expect([...closeFrame(1_001, false)]).toEqual([0x88, 2, 0x03, 0xe9]);
   const [, , ...rest] = closeFrame(1_008, true);
   const [mask, payload] = [rest.slice(0, 4), rest.slice(4)];

@@ -3,7 +3,7 @@ import { listeningCore } from '../support/faulty-core.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-/** What the standards ask of a server, a row each. */
+/** Requirements of the HTTP standards for a server, one per row. */
 
 const core = await listeningCore();
 const stack = await startStack({ CORE_URL: core.url });
@@ -42,6 +42,13 @@ const ROWS: readonly [what: string, rfc: string, head: string, answer: RegExp, f
     '9110 §8.6',
     `POST /v1/pets HTTP/1.1\nHost: a\n${AUTHORIZED}\nContent-Length: 005`,
     /^HTTP\/1.1 400 /,
+  ],
+  [
+    'a POST that announces no body',
+    '9112 §6.3',
+    `POST /v1/pets HTTP/1.1\nHost: a\n${AUTHORIZED}`,
+    /^HTTP\/1.1 200 /,
+    'POST /v1/pets HTTP/1.1',
   ],
   [
     'an unknown expectation',
@@ -105,14 +112,14 @@ test.for(ROWS)('%s (RFC %s)', async ([, , head, answer, forwarded]) => {
   );
 });
 
-test('OPTIONS is paid from the allowance of the address, and ends with it', async () => {
+test('the allowance of the address pays for OPTIONS, and OPTIONS is refused when it is used up', async () => {
   const { gateway } = await startStack();
   const statuses = [];
   for (let at = 0; at < 62; at++) statuses.push((await send(`${gateway}/v1/pets`, { method: 'OPTIONS' })).status);
   expect([statuses.indexOf(429), statuses.lastIndexOf(204)]).toEqual([60, 59]);
 });
 
-test('operators may send two spaces behind Bearer, too', async () => {
+test('operators may also send two spaces after Bearer', async () => {
   const headers = { authorization: 'Bearer  token-of-the-tests' };
   expect((await send(`${stack.adminUrl}/keys`, { headers })).status).toBe(200);
 });

@@ -9,13 +9,13 @@ import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-/** An answer of 100 MB passes through: it is never in the gateway as a whole, and holds up nobody else's. */
+/** An answer of 100 MB passes through. It is never in the gateway as a whole and does not delay other answers. */
 
 const HUGE = 100_000_000;
 const PIECE = Buffer.alloc(65_536, 'x');
-/** What the kernel keeps for both connections, and the gateway's own buffers. */
+/** What the kernel buffers for both connections, and the gateway's own buffers. */
 const MOST_UNDER_WAY = 40_000_000;
-/** Far less than the gateway waits for its core. */
+/** Much less than the gateway's timeout for the core. */
 const MOST_WAIT_MS = 2_000;
 
 let taken = 0;
@@ -24,7 +24,7 @@ const stack = await startStack({ CORE_URL: core });
 const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const [greedy, other] = await Promise.all([stack.issueKey(unlimited), stack.issueKey(unlimited)]);
 
-/** Answers in order, a huge one no faster than it is taken. */
+/** Sends answers in order, a huge one only as fast as it is read. */
 async function orderlyCore(): Promise<string> {
   const server = http.createServer((request, response) => {
     if (request.url !== '/v1/pets?huge') return void response.end('[]');
@@ -42,7 +42,7 @@ function* pieces(): Generator<Buffer> {
   for (; taken < HUGE; taken += PIECE.length) yield PIECE.subarray(0, HUGE - taken);
 }
 
-/** A client's connection, paused, that has asked for the huge answer. */
+/** A paused client connection that has requested the huge answer. */
 async function askForHuge(): Promise<Socket> {
   const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1');
   cleanUp(() => socket.destroy());
@@ -53,7 +53,7 @@ async function askForHuge(): Promise<Socket> {
   return socket;
 }
 
-/** Waits until the core can send no more for a while. */
+/** Waits until the core cannot send more for a while. */
 async function untilStill(): Promise<number> {
   for (let before = -1; before !== taken || taken === 0; await sleep(300)) before = taken;
   return taken;
@@ -65,7 +65,7 @@ async function bytesUntilEnd(socket: Socket): Promise<number> {
   return socket.bytesRead;
 }
 
-test('an answer that its client does not read waits in the core, and passes whole once it is read', async () => {
+test('an answer that its client does not read waits in the core, and arrives completely once it is read', async () => {
   const socket = await askForHuge();
   expect(await untilStill()).toBeLessThan(MOST_UNDER_WAY);
   const received = await bytesUntilEnd(socket);
@@ -73,7 +73,7 @@ test('an answer that its client does not read waits in the core, and passes whol
   expect(received).toBeLessThan(HUGE + 2_000);
 });
 
-test('others’ reads are not behind a huge answer that its client does not read', async () => {
+test('other reads do not wait behind a huge answer that its client does not read', async () => {
   await askForHuge();
   await untilStill();
   const startedAt = performance.now();

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { parseApiKey } from '../../gateway/access/credential.ts';
+import { parseApiKey } from '../../gateway/limiter/credential.ts';
 import { idOf } from '../support/api-key.ts';
 import { withCheck } from '../support/credentials.ts';
 import { type Answer, send } from '../support/http.ts';
@@ -43,7 +43,7 @@ describe.for(limiters)('with %s', async ([, environment]) => {
     ['the key in the query', { 'x-api-key': good }],
   ];
 
-  test.for(refused)('%s is 401, and nobody is told why', async ([, headers]) => {
+  test.for(refused)('%s is 401, without a reason', async ([, headers]) => {
     const answer = await send(`${stack.gateway}/v1/pets`, { headers });
     expect(answer.status).toBe(401);
     expect(answer.text).toBe('{"code":"unauthorized","message":"A valid API key is required.","status":401}');
@@ -57,7 +57,7 @@ describe.for(limiters)('with %s', async ([, environment]) => {
     expect(answer.status).toBe(200);
   });
 
-  test('a wrong secret takes nothing from the key whose id it bears', async () => {
+  test('a wrong secret takes no token from the key with its id', async () => {
     const before = await send(`${stack.gateway}/v1/pets`, { key: good });
     for (let sent = 0; sent < 5; sent++) await send(`${stack.gateway}/v1/pets`, { key: wrongSecret });
     const after = await send(`${stack.gateway}/v1/pets`, { key: good });
@@ -67,7 +67,7 @@ describe.for(limiters)('with %s', async ([, environment]) => {
   });
 });
 
-test('an address without a key gets 429 past its 60 requests a minute, and a good key from there still works', async () => {
+test('without a key, an address gets 429 after 60 requests a minute; a valid key from there still works', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const statuses: number[] = [];
@@ -78,7 +78,7 @@ test('an address without a key gets 429 past its 60 requests a minute, and a goo
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
 });
 
-test('what is kept of a key in Redis opens nothing: digests, never a secret', async () => {
+test('Redis holds only digests of keys, never a secret', async () => {
   const stack = await startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' });
   const key = await stack.issueKey();
   const kept = JSON.stringify(await redis.hgetall(`gateway:key:{${idOf(key)}}`));
@@ -86,7 +86,7 @@ test('what is kept of a key in Redis opens nothing: digests, never a secret', as
   expect(kept).not.toContain(key.slice(16, 48));
 });
 
-/** What an answer says, less what differs from one request to the next anyway. */
+/** The parts of an answer that do not differ between any two requests. */
 function varying({ status, text, headers }: Answer) {
   const {
     date: _date,

@@ -14,7 +14,7 @@ const head = (...headers: string[]): string =>
 const JSON_TYPE = 'Content-Type: application/json';
 const CHUNKED = 'Transfer-Encoding: chunked';
 
-/** Sends a beginning and waits for an answer, with all the rest of the request still owed. */
+/** Sends the beginning of a request and waits for an answer. */
 async function answerTo(beginning: string): Promise<string> {
   const socket = net.connect(Number(new URL(pets).port), '127.0.0.1');
   let received = '';
@@ -42,7 +42,7 @@ test.for([
   ['compressed', head(JSON_TYPE, 'Content-Encoding: gzip', 'Content-Length: 70000'), 415, 'unsupported_media_type'],
   ['compressed and in chunks', head(JSON_TYPE, 'Content-Encoding: br', CHUNKED), 415, 'unsupported_media_type'],
 ] as const)(
-  'a body %s is refused before the rest of it is there, and its connection closed',
+  'a body %s is refused before it has arrived completely, and its connection is closed',
   async ([, sent, status, code]) => {
     const answer = await answerTo(sent);
     expect(answer).toMatch(
@@ -52,7 +52,7 @@ test.for([
   },
 );
 
-test('a body of 65,536 bytes is read, told or in chunks', async () => {
+test('a body of 65,536 bytes is read, with a length or in chunks', async () => {
   const body = `{"name":"${'a'.repeat(LIMIT - 26)}","categoryId":1}`.slice(0, LIMIT);
   for (const sent of [
     `${head(JSON_TYPE, `Content-Length: ${LIMIT}`, 'Connection: close')}${body}`,
@@ -84,7 +84,7 @@ test.for([
   ['10,000 escapes', `{"name":"${'\\u0041'.repeat(10_000)}","categoryId":1}`],
   ['names of escapes', fill('"\\u0061":1,', (members) => `{${members}}`)],
   ['60,000 quotes', '"'.repeat(60_000)],
-] as const)('a bomb of %s is 400 before anyone notices', async ([, body]) => {
+] as const)('a bomb of %s is quickly refused with 400', async ([, body]) => {
   expect(body.length).toBeLessThanOrEqual(LIMIT);
   const before = performance.now();
   const { status, json } = await post(pets, body, { key });

@@ -11,7 +11,7 @@ const limiters: [name: string, environment: Record<string, string>][] = [
   ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' }],
 ];
 
-/** The Unix second that it is, give or take the time a request takes. */
+/** The current Unix second, give or take the time of a request. */
 const nowSeconds = () => Date.now() / 1_000;
 
 function expectLimits({ headers }: Answer, limit: number): void {
@@ -24,9 +24,10 @@ function expectLimits({ headers }: Answer, limit: number): void {
 }
 
 describe.for(limiters)('with %s', ([, environment]) => {
-  test('every answer to a key carries its limits, whatever its status', async () => {
+  test('every answer to a key has its limits, whatever its status', async () => {
     const stack = await startStack(environment);
-    // Of the day, whose next token is five minutes away: that of a minute could be there before the next request is.
+    // Limited by the day, whose next token is five minutes away. A minute's token could be there before the next
+    // request.
     const key = await stack.issueKey({ minute: 1_000, day: 300 });
     const pets = `${stack.gateway}/v1/pets`;
     const answers = [
@@ -46,7 +47,7 @@ describe.for(limiters)('with %s', ([, environment]) => {
     expect(remaining).toEqual(answers.map((_, index) => 299 - index));
   });
 
-  test('a refused request is told when to come back, and then is let in', async () => {
+  test('a refused request gets Retry-After and is admitted after it', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey({ minute: 30, day: 1_000 });
     const pets = `${stack.gateway}/v1/pets`;
@@ -60,7 +61,7 @@ describe.for(limiters)('with %s', ([, environment]) => {
     expect((await send(pets, { key })).status).toBe(200);
   });
 
-  test('a banned key is told for how long', async () => {
+  test('a banned key learns how long the ban lasts', async () => {
     const stack = await startStack(environment);
     await stack.admin('PATCH', '/plans/free', { minute: 2, ban_after: 3, ban_seconds: 100 });
     const key = await stack.issueKey();
@@ -80,7 +81,7 @@ describe.for(limiters)('with %s', ([, environment]) => {
     await stack.admin('PATCH', '/plans/free', { minute: 60, ban_after: 60, ban_seconds: 300 });
   });
 
-  test('the bucket that is tighter is the one that is told of', async () => {
+  test('the headers describe the tighter bucket', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey({ minute: 10, day: 5 });
     const answer = await send(`${stack.gateway}/v1/pets`, { key });
@@ -91,7 +92,7 @@ describe.for(limiters)('with %s', ([, environment]) => {
     );
   });
 
-  test('a refused request is told of the bucket that waits longest', async () => {
+  test('after a refusal the headers describe the bucket with the longest wait', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey({ minute: 2, day: 2 });
     for (let sent = 0; sent < 2; sent++) await send(`${stack.gateway}/v1/pets`, { key });
@@ -102,7 +103,7 @@ describe.for(limiters)('with %s', ([, environment]) => {
   });
 });
 
-test('where the core fails, the limits are told all the same', async () => {
+test('answers have the limits even if the core fails', async () => {
   const silent = await faultyCore(() => {});
   const garbage = await faultyCore((socket) => socket.end('garbage\r\n\r\n'));
   for (const [core, status, code] of [
@@ -118,7 +119,7 @@ test('where the core fails, the limits are told all the same', async () => {
   }
 });
 
-test('without a key, the allowance of the address is told, on malformed requests too', async () => {
+test('without a key, answers have the limits of the address, also for malformed requests', async () => {
   const stack = await startStack();
   expectLimits(await send(`${stack.gateway}/v1/pets`), 60);
   expectLimits(await send(`${stack.gateway}//`), 60);
@@ -136,7 +137,7 @@ test('the draft fields can be switched off', async () => {
   expectLimits(answer, 60);
 });
 
-test('what the core says of limits does not get through', async () => {
+test('limit headers of the core are not passed on', async () => {
   const body = '[]';
   const core = await faultyCore((socket) =>
     socket.end(

@@ -4,9 +4,9 @@ import { MAX_DEPTH } from '../../gateway/upstream/pipelined-connection.ts';
 import { bareCore, OK } from '../support/faulty-core.ts';
 import { askOn, lineTo } from '../support/line.ts';
 
-/** What a line does before there is a connection, and what it sends once there is. */
+/** What a line does before it has a connection, and what it sends on one. */
 
-/** A line to a core that answers what it is sent once it has `count` requests, and what it was sent on each connection. */
+/** A line to a core that answers after `count` requests, and what each connection received. */
 async function lineToBareCore(count: number) {
   const received: string[] = [];
   const ended: number[] = [];
@@ -26,7 +26,7 @@ async function lineToBareCore(count: number) {
 
 const ticked = () => new Promise<void>((resolve) => process.nextTick(resolve));
 
-test('requests that come while the line connects share the connection that it gets', async () => {
+test('requests made while the line connects share its connection', async () => {
   const { ask, received, host } = await lineToBareCore(3);
   const [first, second] = [ask('/1'), ask('/2')];
   await ticked();
@@ -54,7 +54,7 @@ test('a line that is closed while it connects keeps no connection', async () => 
   expect(received).toEqual(['']);
 });
 
-test('a connection takes no more than its depth', async () => {
+test('a connection accepts no more requests than its depth', async () => {
   const { line, ask } = await lineToBareCore(MAX_DEPTH);
   const asked = Array.from({ length: MAX_DEPTH }, () => ask('/'));
   expect(line.depth).toBe(MAX_DEPTH);

@@ -5,16 +5,16 @@ import { expect, test } from 'vitest';
 import { ConnectionLost, Unreadable, WrongAnswer } from '../../gateway/upstream/faults.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { OK } from '../support/faulty-core.ts';
-import { answer, askOn, lineTo, lineUnderTest, requestFor } from '../support/line.ts';
+import { answer, askOn, lineTo, lineUnderTest, NOT_STREAMED, requestFor } from '../support/line.ts';
 import { freePort } from '../support/port.ts';
 
-/** When a line lets go of its connection, and that nothing of it is left for the next one. */
+/** When a line closes its connection, and that nothing of it is left for the next one. */
 
 const paths = (count: number) => Array.from({ length: count }, (_, at) => `/${at}`);
-const silence = { answered() {}, failed() {} };
+const silence = { ...NOT_STREAMED, answered() {}, failed() {} };
 const lost = { status: 'rejected', reason: expect.any(ConnectionLost) };
 
-test('a connection that nobody uses is closed after a while, and the next request has a new one', async () => {
+test('an unused connection is closed after a while, and the next request gets a new one', async () => {
   const { ask, connections } = await lineUnderTest((socket, path) => void socket.write(answer(path)), 100);
   expect(await ask('/first')).toBe('/first');
   await expect.poll(() => connections[0]?.destroyed).toBe(true);
@@ -22,7 +22,7 @@ test('a connection that nobody uses is closed after a while, and the next reques
   expect(connections).toHaveLength(2);
 });
 
-test('a connection on which an answer is waited for is not closed for being quiet', async () => {
+test('a connection with a pending answer is not closed for being idle', async () => {
   const { ask, connections } = await lineUnderTest((socket, path) => {
     setTimeout(() => socket.write(answer(path)), 300);
   }, 50);
@@ -30,10 +30,10 @@ test('a connection on which an answer is waited for is not closed for being quie
   expect(connections).toHaveLength(1);
 });
 
-test('behind an answer that is the last of its connection none is taken, and all others are told at once', async () => {
+test('after the last answer of a connection none is read, and all waiting requests fail at once', async () => {
   const { ask, connections } = await lineUnderTest((socket, path, connection) => {
     if (connection > 0) socket.write(answer(path));
-    // In one piece with more answers, and then nothing: the connection is left for us to close.
+    // All answers in one piece and then nothing: the core leaves the connection for us to close.
     else if (path === '/9')
       socket.write(
         paths(10)
@@ -52,7 +52,7 @@ test('behind an answer that is the last of its connection none is taken, and all
 test.for([
   ['in one piece with the answer', 0],
   ['later', 50],
-] as const)('bytes that nobody asked for, %s, end the connection and are an answer to nobody', async ([, delayMs]) => {
+] as const)('unrequested bytes, %s, end the connection and answer nobody', async ([, delayMs]) => {
   for (const stray of [answer('stray'), 'x', answer('stray').slice(0, 20)]) {
     const { ask, connections } = await lineUnderTest((socket, path, connection) => {
       if (connection > 0 || delayMs === 0) socket.write(answer(path) + (connection === 0 ? stray : ''));
@@ -68,7 +68,7 @@ test.for([
   }
 });
 
-test('what cannot be read is told to the one whose answer it was, and its loss to those behind', async () => {
+test('an unreadable answer fails its own request; later requests learn that the connection is lost', async () => {
   const { ask } = await lineUnderTest((socket, path, connection) => {
     if (connection > 0) socket.write(answer(path));
     else if (path === '/4') socket.write(`${answer('/0')}${answer('/1')}HTTP/1.0 200 OK\r\n\r\n${answer('/3')}`);
@@ -97,7 +97,7 @@ test.for([
   expect(await Promise.all(paths(5).map((path) => ask(path)))).toEqual(paths(5));
 });
 
-test('a request that could not be sent is not sent later, with the next', async () => {
+test('a request that could not be sent is not sent later with the next one', async () => {
   const port = await freePort();
   const line = lineTo(`http://127.0.0.1:${port}`);
   const ask = (target: string) => askOn(line, { target });
@@ -116,7 +116,7 @@ test('a request that could not be sent is not sent later, with the next', async 
   expect(received).toMatch(/^GET \/second HTTP\/1\.1\r\nHost: 127\.0\.0\.1:\d+\r\n\r\n$/);
 });
 
-test('a connection on which nobody waits any more is ended, and the next request has a new one', async () => {
+test('a connection on which nobody waits is closed, and the next request gets a new one', async () => {
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
     if (path !== '/silent') socket.write(answer(path));
   });
@@ -136,7 +136,7 @@ test.for([
   ['with another id', 'X-Request-Id: 9'],
   ['with two ids', 'X-Request-Id: 1\r\nX-Request-Id: 2'],
   ['without an id', 'X: 1'],
-])('an answer %s ends the connection before anybody has it', async ([, header]) => {
+])('an answer %s ends the connection and reaches nobody', async ([, header]) => {
   const { line } = await lineUnderTest(
     (socket, path) => {
       if (path === '/3')
@@ -156,13 +156,13 @@ test.for([
   ]);
 });
 
-test('interim answers without an end are not collected without one', async () => {
+test('endless interim answers are not collected without limit', async () => {
   const hint = `HTTP/1.1 103 Early Hints\r\nLink: <${'x'.repeat(10_000)}>\r\n\r\n`;
   const { ask } = await lineUnderTest((socket) => void socket.write(hint.repeat(120)));
   await expect(ask('/')).rejects.toThrow(ConnectionLost);
 });
 
-test('a line that is closed tells all who wait, and lets go of its connection', async () => {
+test('closing a line fails all waiting requests and closes its connection', async () => {
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
     if (path === '/first') socket.write(answer(path));
   });
@@ -177,7 +177,7 @@ const hasIpv6 = Object.values(networkInterfaces()).some((addresses) =>
   addresses?.some(({ address }) => address === '::1'),
 );
 
-test.runIf(hasIpv6)('a core can have an address of IPv6', async () => {
+test.runIf(hasIpv6)('a core can have an IPv6 address', async () => {
   const server = net.createServer((socket) => void socket.on('data', () => void socket.end(OK)));
   server.listen(0, '::1');
   cleanUp(() => void server.close());

@@ -3,12 +3,12 @@ import { expect, test } from 'vitest';
 import { AnswerTooLarge, ConnectionLost } from '../../gateway/upstream/faults.ts';
 import { answer, lineUnderTest, sendInPieces } from '../support/line.ts';
 
-/** Whose answer it is: the order is all that tells, so it must hold whatever comes between. */
+/** Only the order tells which request an answer belongs to, so the order must hold in every case. */
 
 const LARGE = 'HTTP/1.1 '.repeat(40_000);
 const paths = (count: number) => Array.from({ length: count }, (_, at) => `/${at}`);
 
-test('answers go to those who asked, into whatever pieces they are cut', async () => {
+test('answers go to their requests, however the stream is cut', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.string({ maxLength: 200, unit: 'binary-ascii' }), { minLength: 1, maxLength: 10 }),
@@ -27,14 +27,14 @@ test('answers go to those who asked, into whatever pieces they are cut', async (
   );
 });
 
-test('answers that fill many reads go to those who asked', async () => {
+test('answers that take many reads go to their requests', async () => {
   const { ask, connections } = await lineUnderTest((socket, path) => void socket.write(answer(path.repeat(20_000))));
   const answers = await Promise.all(paths(100).map((path) => ask(path)));
   expect(answers.map((body, at) => body === `/${at}`.repeat(20_000))).toEqual(Array(100).fill(true));
   expect(connections).toHaveLength(1);
 });
 
-test('an answer to HEAD is over where its head is, and the next one is that to GET', async () => {
+test('an answer to HEAD ends with its head, and the next answer belongs to the GET', async () => {
   const { ask, connections } = await lineUnderTest((socket, path) => {
     const whole = answer(path);
     socket.write(path.startsWith('/head') ? whole.slice(0, whole.indexOf('\r\n\r\n') + 4) : whole);
@@ -50,7 +50,7 @@ test('an answer to HEAD is over where its head is, and the next one is that to G
   expect(connections).toHaveLength(1);
 });
 
-test('an answer that is too large is passed over, and those around it are right and on the same connection', async () => {
+test('a too large answer is skipped, and those around it are correct and on the same connection', async () => {
   for (const sizes of [[1_000_000], [100_000, 1, 30_000], [50_000, 65_536]]) {
     const { ask, connections } = await lineUnderTest((socket, path) => {
       if (path !== '/9') return;
@@ -68,7 +68,7 @@ test('an answer that is too large is passed over, and those around it are right 
   }
 });
 
-test('while the rest of an answer that was too large is on its way, what comes behind it is blocked', async () => {
+test('while the rest of a too large answer arrives, requests after it are blocked', async () => {
   const text = answer(LARGE);
   let sendRest = () => {};
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
@@ -86,7 +86,7 @@ test('while the rest of an answer that was too large is on its way, what comes b
   expect(connections).toHaveLength(1);
 });
 
-test('behind an answer of many megabytes nobody waits: the connection ends, and theirs are to be had on another', async () => {
+test('nobody waits behind an answer of many megabytes: the connection ends, others use a new one', async () => {
   const { ask } = await lineUnderTest((socket, path) => {
     if (path === '/0') socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n');
   });

@@ -9,12 +9,12 @@ import { workersEnvironment } from '../support/workers.ts';
 
 const REQUESTS = 1_000;
 const CONNECTIONS = 8;
-/** Of what is there, every five milliseconds. */
+/** Bytes read from the pipe every five milliseconds. */
 const SLOW_BYTES = 500;
 const ALL_BYTES = 65_536;
 const LONG_PATH = `/v1/${'x'.repeat(8_000)}`;
 
-test('several workers write whole lines to one pipe, whatever clients ask for and however slowly it is read', async () => {
+test('several workers write whole lines to one pipe, however long the paths and however slow the reader', async () => {
   const pipe = await logPipe();
   pipe.read(SLOW_BYTES);
   const environment = await workersEnvironment();

@@ -2,7 +2,9 @@ import net from 'node:net';
 import { expect, test } from 'vitest';
 import { startStack } from '../support/stack.ts';
 
-/** A client that sends its whole body before it reads, as most do: what it reads, and how its connection ended. */
+/**
+ * A client that sends its whole body before it reads, as most do. Returns what it read, and how its connection ended.
+ */
 function sendAll(url: string, head: string, bytes: number): Promise<{ answer: string; fault: string | undefined }> {
   const { promise, resolve } = Promise.withResolvers<{ answer: string; fault: string | undefined }>();
   const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
@@ -24,7 +26,7 @@ function sendAll(url: string, head: string, bytes: number): Promise<{ answer: st
 test.for([
   ['without a key', 401, ''],
   ['that is too large', 413, 'key'],
-] as const)('a POST of 20 MB %s reads its %i, every time', async ([, status, with_]) => {
+] as const)('the client of a 20 MB POST %s always gets its %i', async ([, status, with_]) => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const authorization = with_ === 'key' ? `Authorization: Bearer ${key}\r\n` : '';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { CoreSettings, readCoreSettings } from '../../core/config.ts';
 import { GatewaySettings, readGatewaySettings } from '../../gateway/config.ts';
-import { misspelt } from '../../shared/misspelt.ts';
+import { misspelt } from '../../shared/process/misspelt.ts';
 import { startProcess } from '../support/process.ts';
 
 test.for([
@@ -17,18 +17,18 @@ test.for([
   ['TLS_CERT', 'TLS_CERT_FILE'],
   ['TRUSTED_PROXYS', undefined],
   ['DATABASE_URI', undefined],
-] as const)('the gateway asks of %s: did you mean %s?', ([name, meant]) => {
+] as const)('the gateway reports %s and suggests %s', ([name, meant]) => {
   const read = () => readGatewaySettings({ [name]: 'secret-in-the-wrong-place' });
   if (meant === undefined) return expect(read).not.toThrow();
   const line = `  ${name}: is no setting; did you mean ${meant}? Set that, or unset this`;
   expect(read).toThrow(new Error(`The settings have a fault:\n${line}`));
 });
 
-test('the core asks of DATABASE_URI: did you mean DATABASE_URL?', () => {
+test('the core suggests DATABASE_URL for DATABASE_URI', () => {
   expect(() => readCoreSettings({ DATABASE_URI: 'postgres://a' })).toThrow('did you mean DATABASE_URL?');
 });
 
-test('a start ends with 1, with what is misspelt beside every other fault', async () => {
+test('a start with misspelt settings exits with 1 and names them with all other faults', async () => {
   const environment = { REDIS_URI: 'redis://:secret@a', PORT: '99999' };
   const { code, err, out } = await startProcess(process.execPath, ['gateway/main.ts'], environment).ended;
   expect({ code, out }).toEqual({ code: 1, out: '' });
@@ -38,7 +38,7 @@ test('a start ends with 1, with what is misspelt beside every other fault', asyn
 `);
 });
 
-test('a variable beside the setting that it looks like is no slip', () => {
+test('a variable similar to a setting that is set is not reported', () => {
   const settings = { REDIS_URL: 'redis://a', REDIS_URI: 'redis://b', LOGLEVEL: 'x', LOG_LEVEL: 'info' };
   expect(() => readGatewaySettings(settings)).not.toThrow();
   expect(() => readCoreSettings(settings)).not.toThrow();
@@ -54,7 +54,7 @@ function serviceLinks(service: string, port: number): string[] {
   ];
 }
 
-/** Variables of containers, shells, npm, CI, proxies, databases and clouds that are no settings of ours. */
+/** Variables of containers, shells, npm, CI, proxies, databases and clouds that are not our settings. */
 const ORDINARY = [
   ...['kubernetes', 'redis', 'redis-master', 'redis-sentinel', 'redis-headless', 'core', 'gateway', 'postgres', 'admin']
     .flatMap((service) => serviceLinks(service, 8080))
@@ -89,13 +89,13 @@ const ORDINARY = [
   ...['ADMIN_TOKEN_FILE', 'CORE_TOKEN_FILE', 'REDIS_URL_FILE', 'DATABASE_URL_FILE', 'WEBHOOK_URL', 'WEBHOOK_SECRET'],
 ];
 
-test('ordinary variables, those of Kubernetes among them, are nobody’s slips', () => {
+test('ordinary variables, including those of Kubernetes, are not reported', () => {
   const own = [GatewaySettings, CoreSettings].map(({ shape }) => Object.keys(shape));
   const all = [...ORDINARY, ...Object.keys(process.env).filter((name) => !own.flat().includes(name))];
   for (const settings of own) expect(misspelt(all, settings)).toEqual([]);
 });
 
-test('settings of one service are no slips of another’s: they share an environment under npm start', () => {
+test('settings of one service are not reported by another: npm start gives them a common environment', () => {
   const [gateway, core] = [GatewaySettings, CoreSettings].map(({ shape }) => Object.keys(shape)) as [
     string[],
     string[],

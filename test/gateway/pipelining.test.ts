@@ -3,11 +3,11 @@ import type { ServerResponse } from 'node:http';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { startServer } from '../../shared/server.ts';
+import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { startStack } from '../support/stack.ts';
 
-/** A server that answers a request with its path and its body, when it is told to. */
+/** A server that answers a request with its path and body, on command. */
 async function holdingServer() {
   const waiting: { response: ServerResponse; text: () => string }[] = [];
   let most = 0;
@@ -44,7 +44,7 @@ async function connect(url: string) {
   return { socket, bodies: () => received.match(/^\/\d+ .*?(?=HTTP|$)/gm) ?? [], received: () => received };
 }
 
-/** Every third with a body, told or in chunks. */
+/** Every third with a body, with a length or in chunks. */
 function request(at: number): string {
   const head = `POST /${at} HTTP/1.1\r\nHost: a\r\n`;
   if (at % 3 === 0) return `GET /${at} HTTP/1.1\r\nHost: a\r\n\r\n`;
@@ -53,7 +53,7 @@ function request(at: number): string {
 }
 const answerTo = (at: number): string => `/${at} ${['', 'GET ', 'abcd'][at % 3]}`;
 
-test('of pipelined requests 16 at most are read ahead, and each gets its own answer in the end', async () => {
+test('at most 16 pipelined requests are read ahead, and each gets its own answer', async () => {
   const { url, waiting, answerOne, most } = await holdingServer();
   const { socket, bodies } = await connect(url);
   const count = 900;
@@ -73,7 +73,7 @@ test('of pipelined requests 16 at most are read ahead, and each gets its own ans
   expect(most()).toBe(16);
 }, 30_000);
 
-test('a client that reads nothing is not read from either, and gets all answers when it does', async () => {
+test('a client that does not read is not read from either, and gets all answers once it reads', async () => {
   const { url, waiting, answerOne } = await holdingServer();
   const { socket, bodies } = await connect(url);
   socket.pause();
@@ -91,7 +91,7 @@ test('a client that reads nothing is not read from either, and gets all answers 
   expect(waiting).toEqual([]);
 });
 
-test('nothing that comes behind an answer that closes the connection is read', async () => {
+test('nothing after an answer that closes the connection is read', async () => {
   const { url, waiting } = await holdingServer();
   const { socket } = await connect(url);
   for (let at = 0; at < 100; at++) socket.write(request(3 * at));
@@ -105,7 +105,7 @@ test('nothing that comes behind an answer that closes the connection is read', a
   expect(waiting).toHaveLength(16);
 });
 
-test('requests that are nonsense behind sixteen good ones are refused behind their answers', async () => {
+test('malformed requests after sixteen good ones are refused after their answers', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000, day: 1_000 });
   const { socket, received } = await connect(stack.gateway);
@@ -115,7 +115,7 @@ test('requests that are nonsense behind sixteen good ones are refused behind the
   expect(received().match(/HTTP\/1.1 200/g)).toHaveLength(40);
 });
 
-test('requests that were held back and are answered burden no later connection', async () => {
+test('answered requests that were held back do not affect later connections', async () => {
   const { url, answerOne, waiting } = await holdingServer();
   const count = 900;
   const bytes = Array.from({ length: count }, (_, at) => `GET /${at} HTTP/1.1\r\nHost: a\r\n\r\n`).join('');

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { DEFAULT_PLANS, parseLimit, readPlans, storedPlans } from '../../gateway/access/plans.ts';
+import { DEFAULT_PLANS, parseLimit, readPlans, storedPlans } from '../../gateway/limiter/plans.ts';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -12,7 +12,7 @@ async function limitOf(gateway: string, key: string): Promise<string | undefined
   return (await send(`${gateway}/v1/pets`, { key })).headers['x-ratelimit-limit'] as string | undefined;
 }
 
-test('the gateway seeds what is missing and leaves what a person has set', async () => {
+test('the gateway adds missing plan values and keeps those that a person has set', async () => {
   await redis.flushdb();
   await redis.hset('gateway:plans', 'free.minute', '77');
   await startStack(withRedis);
@@ -28,7 +28,7 @@ test('an edit by redis-cli is live within a second, on every gateway', async () 
   for (const stack of stacks) expect(await limitOf(stack.gateway, key as string)).toBe('42');
 });
 
-test('a bad value raises an alarm, once, and the last good one stays until a good one comes', async () => {
+test('a bad value raises one alarm, and the last good one stays until it is replaced by a good one', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();
@@ -44,7 +44,7 @@ test('a bad value raises an alarm, once, and the last good one stays until a goo
   await expect.poll(() => limitOf(stack.gateway, key)).toBe('51');
 });
 
-test('a table that is gone leaves the last good one in force, with an alarm', async () => {
+test('when the table is gone, the last good one stays in force, with an alarm', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();
@@ -55,7 +55,7 @@ test('a table that is gone leaves the last good one in force, with an alarm', as
   expect(await limitOf(stack.gateway, key)).toBe('60');
 });
 
-test('an override of a key that is no limit is held to the plan, and logged as an alarm', async () => {
+test('for an invalid override of a key its plan applies, and the override is logged as an error', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();
@@ -101,7 +101,7 @@ test('a limit is plain digits from 1 to 10^9, and nothing else', () => {
   }
 });
 
-test('a field that no plan has is reported, for a misspelt one would change nothing without a word', () => {
+test('an unknown plan field is reported, because a misspelt one would silently change nothing', () => {
   const { table, rejected } = readPlans(
     { ...storedPlans(DEFAULT_PLANS), 'free.minutes': '1', 'enterprise.minute': '5' },
     DEFAULT_PLANS,

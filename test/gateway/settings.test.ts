@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
 import { readCoreSettings } from '../../core/config.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
-import { SettingsError } from '../../shared/env.ts';
+import { SettingsError } from '../../shared/process/env.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { startProcess, startService } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-test('a start with bad settings names every fault at once, repeats no value, and ends with 1', async () => {
+test('a start with bad settings names all faults, repeats no value, and exits with 1', async () => {
   const environment = {
     PORT: '99999',
     CORE_URL: 'ftp://core,http://core/path',
@@ -15,13 +15,15 @@ test('a start with bad settings names every fault at once, repeats no value, and
     TRUSTED_PROXIES: '10.0.0.0/8,10.0.0.0/33, 300.0.0.1,2001:db8::/32/1,::1/129,10/8,proxy.local',
     ADMIN_HOST: '0.0.0.0',
     RATELIMIT_FIELDS: 'yes',
+    WEBHOOK_URL: 'ftp://hook',
+    WEBHOOK_SECRET: 'too-short',
     LOG_LEVEL: 'loud',
   };
   const { code, err, out } = await startProcess(process.execPath, ['gateway/main.ts'], environment).ended;
   expect({ code, out }).toEqual({ code: 1, out: '' });
   expect(err).toBe(`The settings have faults:
   PORT: must be a whole number from 0 to 65535
-  CORE_URL.0: must be an http:// or https:// URL
+  CORE_URL.0: must be an http://, https://, http+srv://, https+srv:// or unix: URL
   CORE_URL.1: must be origins like http://127.0.0.1:7001, without a path
   REDIS_URL: must be a redis:// or rediss:// URL
   REDIS_TIMEOUT_MS: must be a whole number from 1 to 60000
@@ -32,6 +34,8 @@ test('a start with bad settings names every fault at once, repeats no value, and
   TRUSTED_PROXIES.5: must be an IP address or a block like 10.0.0.0/8
   TRUSTED_PROXIES.6: must be an IP address or a block like 10.0.0.0/8
   RATELIMIT_FIELDS: must be on or off
+  WEBHOOK_URL: must be an http:// or https:// URL
+  WEBHOOK_SECRET: must be at least 24 bytes, without spaces: as base64 behind whsec_, or as text
   LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
   ADMIN_TOKEN: is required when ADMIN_HOST is not a loopback address
 `);
@@ -59,13 +63,43 @@ test.for([
     { REDIS_URL: 'rediss://a', REDIS_CA_FILE: 'package.json' },
     'REDIS_CA_FILE: must be a file that holds certificates in PEM',
   ],
+  [{ WEBHOOK_URL: 'http://a/hook' }, 'WEBHOOK_SECRET: is required with WEBHOOK_URL'],
+  ...['ftp://a', 'a/hook', 'javascript:1'].map(
+    (url) =>
+      [
+        { WEBHOOK_URL: url, WEBHOOK_SECRET: 'x'.repeat(24) },
+        'WEBHOOK_URL: must be an http:// or https:// URL',
+      ] as const,
+  ),
+  ...['https://user@a/hook', 'https://:secret@a/hook'].map(
+    (url) =>
+      [
+        { WEBHOOK_URL: url, WEBHOOK_SECRET: 'x'.repeat(24) },
+        'WEBHOOK_URL: must have no user and no password: WEBHOOK_SECRET is what a receiver checks',
+      ] as const,
+  ),
+  ...['x'.repeat(23), `${'x'.repeat(24)} `, `whsec_${'A'.repeat(28)}`, `whsec_${'-'.repeat(99)}`, 'whsec_'].map(
+    (secret) =>
+      [
+        { WEBHOOK_URL: 'https://a/hook', WEBHOOK_SECRET: secret },
+        'WEBHOOK_SECRET: must be at least 24 bytes, without spaces: as base64 behind whsec_, or as text',
+      ] as const,
+  ),
   [{ REDIS_SENTINEL_USERNAME: 'gateway' }, 'REDIS_SENTINEL_PASSWORD: is required with REDIS_SENTINEL_USERNAME'],
 ] as const)('%j is refused: %s', ([settings, fault]) => {
   const read = () => readGatewaySettings({ REDIS_URL: 'redis://a', ...settings });
   expect(read).toThrow(new SettingsError(`The settings have a fault:\n  ${fault}`));
 });
 
-test('of two TLS files that cannot be read, both are named', () => {
+test.for(['x'.repeat(24), 'é'.repeat(12), `whsec_${'A'.repeat(32)}`, `whsec_${'A'.repeat(42)}==`])(
+  'a webhook secret %s is long enough',
+  (secret) => {
+    const settings = { WEBHOOK_URL: 'https://a:8443/hook?to=me', WEBHOOK_SECRET: secret };
+    expect(readGatewaySettings(settings)).toMatchObject(settings);
+  },
+);
+
+test('if both TLS files cannot be read, both are named', () => {
   const files = { TLS_CERT_FILE: '/does/not/exist', TLS_KEY_FILE: '/nor/does/this' };
   expect(() => readGatewaySettings(files)).toThrow(
     new SettingsError(`The settings have faults:
@@ -79,14 +113,14 @@ test('of two TLS files that cannot be read, both are named', () => {
   );
 });
 
-test('a CA without rediss:// is refused: it would be of no use', async () => {
+test('a CA without rediss:// is refused because it has no use', async () => {
   const { caFile } = await createAuthority();
   expect(() => readGatewaySettings({ REDIS_URL: 'redis://a', REDIS_CA_FILE: caFile })).toThrow(
     'REDIS_CA_FILE: is of no use without rediss:// in REDIS_URL',
   );
 });
 
-test('an address that is taken is said in words', async () => {
+test('an address in use is reported in words', async () => {
   const DATA_DIR = await temporaryFolder();
   const taken = await startService('core/main.ts', { PORT: '0', DATABASE_URL: `sqlite:${DATA_DIR}/a.db` });
   const { port } = new URL(taken.addresses.core ?? '');
@@ -96,7 +130,7 @@ test('an address that is taken is said in words', async () => {
   }).ended;
   expect({ code, err }).toEqual({
     code: 1,
-    err: `Cannot listen on 127.0.0.1:${port}: another program has this address.\n`,
+    err: `Cannot listen on 127.0.0.1:${port}: another program has this address. Stop it, or set PORT to a free port.\n`,
   });
 });
 
@@ -113,5 +147,6 @@ test('unset and empty settings have their defaults', () => {
     DATABASE_URL: 'sqlite:.data/store.db',
     BODY_LIMIT_BYTES: 65_536,
     LOG_LEVEL: 'info',
+    secretFiles: {},
   });
 });

@@ -6,7 +6,7 @@ import { startService } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 
-test('on SIGTERM what is in flight ends, its answer closes the connection, and the process ends with 0', async () => {
+test('on SIGTERM requests in flight finish, their answers close the connection, and the exit status is 0', async () => {
   const DATA_DIR = await temporaryFolder();
   const arrived = Promise.withResolvers<() => void>();
   const core = await faultyCore((socket) =>
@@ -40,7 +40,7 @@ test('on SIGTERM what is in flight ends, its answer closes the connection, and t
   agent.destroy();
 });
 
-test('a stop with an idle connection open does not wait for it', TIMED, async () => {
+test('a stop does not wait for an idle connection', TIMED, async () => {
   const stack = await startStack();
   const agent = new http.Agent({ keepAlive: true });
   await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(), agent });

@@ -1,6 +1,6 @@
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
-import { traceHeaders, traceOf } from '../../shared/trace.ts';
+import { traceHeaders, traceOf } from '../../shared/http/trace.ts';
 import { faultyCore, listeningCore } from '../support/faulty-core.ts';
 import { type Answer, post, send, sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
@@ -16,13 +16,13 @@ const key = await stack.issueKey({ plan: 'enterprise', minute: 100_000, day: 100
 const ask = (headers: Record<string, string | string[]>): Promise<Answer> =>
   send(`${stack.gateway}/v1/pets`, { key, headers });
 
-/** Every value of a header of the last request that the core got. */
+/** All values of a header in the last request to the core. */
 function atCore(name: string): string[] {
   const lines = (core.heads.at(-1) ?? '').split('\r\n').map((line) => line.split(': ', 2));
   return lines.filter(([header = '']) => header.toLowerCase() === name).map(([, value = '']) => value);
 }
 
-/** The one traceparent that the core got, by its parts. */
+/** The parts of the one traceparent that the core received. */
 function traceAtCore(): { readonly id: string; readonly span: string; readonly flags: string } {
   const values = atCore('traceparent');
   expect(values).toEqual([expect.stringMatching(FORM)]);
@@ -31,7 +31,7 @@ function traceAtCore(): { readonly id: string; readonly span: string; readonly f
 }
 
 const logged = (requestId: string) =>
-  expect.poll(() => stack.log.find((line) => line.requestId === requestId)?.traceId, { timeout: 10_000 });
+  expect.poll(() => stack.log.find((line) => line.requestId === requestId)?.traceId);
 
 test.for([
   ['sampled', GIVEN, '01'],
@@ -39,16 +39,13 @@ test.for([
   ['with a flag that means nothing yet', `00-${ID}-${SPAN}-ff`, '03'],
   ['of a version to come', `01-${ID}-${SPAN}-01`, '01'],
   ['of a version to come that says more', `cc-${ID}-${SPAN}-01-what-the-future-holds`, '01'],
-] as const)(
-  'a trace that is %s goes on to the core under its id, with a caller of its own',
-  async ([, given, flags]) => {
-    const { headers } = await ask({ traceparent: given, 'x-request-id': 'trace-test' });
-    const there = traceAtCore();
-    expect([there.id, there.flags]).toEqual([ID, flags]);
-    expect(there.span).not.toBe(SPAN);
-    expect([headers['x-request-id'], atCore('x-request-id')]).toEqual(['trace-test', ['trace-test']]);
-  },
-);
+] as const)('a trace that is %s reaches the core with the same id and a new parent id', async ([, given, flags]) => {
+  const { headers } = await ask({ traceparent: given, 'x-request-id': 'trace-test' });
+  const there = traceAtCore();
+  expect([there.id, there.flags]).toEqual([ID, flags]);
+  expect(there.span).not.toBe(SPAN);
+  expect([headers['x-request-id'], atCore('x-request-id')]).toEqual(['trace-test', ['trace-test']]);
+});
 
 test.for([
   ['none', {}],
@@ -64,7 +61,7 @@ test.for([
   ['two of them', { traceparent: [GIVEN, GIVEN] }],
   ['a text', { traceparent: 'GET / HTTP/1.1' }],
 ] as [string, Record<string, string | string[]>][])(
-  'with %s a trace begins here, and tracestate stays behind',
+  'with %s a new trace begins, and tracestate is dropped',
   async ([, headers]) => {
     await ask({ ...headers, tracestate: 'vendor=opaque' });
     const first = traceAtCore();
@@ -84,14 +81,14 @@ test.for([
   ['one that is too long', `a=${'x'.repeat(511)}`, []],
   ['one that is no text', 'a=\u00e9', []],
 ] as [string, string | string[], string[]][])(
-  'of tracestate, %s is passed on as it should be',
+  'of tracestate, %s is passed on correctly',
   async ([, given, expected]) => {
     await ask({ traceparent: GIVEN, tracestate: given });
     expect([traceAtCore().id, atCore('tracestate')]).toEqual([ID, expected]);
   },
 );
 
-test('the id of its trace is in the line of every request, refused, answered and broken ones', async () => {
+test('the trace id is in the log line of every request: refused, answered or broken', async () => {
   await ask({ traceparent: GIVEN, 'x-request-id': 'answered' });
   await logged('answered').toBe(ID);
   await send(`${stack.gateway}/v1/pets`, { headers: { traceparent: GIVEN, 'x-request-id': 'refused' } });
@@ -107,7 +104,7 @@ test('the id of its trace is in the line of every request, refused, answered and
   expect(lines.filter(({ traceId }) => !/^[0-9a-f]{32}$/.test(String(traceId)))).toEqual([]);
 });
 
-test("the core's line about a request has the trace that the gateway passed on", async () => {
+test('the core logs the trace that the gateway passed on', async () => {
   const whole = await startStack();
   const database = new DatabaseSync(`${whole.directory}/store.db`);
   database.exec('DROP TABLE orders');
@@ -119,7 +116,7 @@ test("the core's line about a request has the trace that the gateway passed on",
   expect(failed).toEqual([expect.objectContaining({ requestId: 'failing', traceId: ID })]);
 });
 
-test('a request that is tried again belongs to the same trace', async () => {
+test('a retried request keeps its trace', async () => {
   const heads: string[] = [];
   const flaky = await faultyCore((socket, head) => {
     heads.push(head);
@@ -134,7 +131,7 @@ test('a request that is tried again belongs to the same trace', async () => {
   expect(heads.at(-1)).toContain(`traceparent: 00-${ID}-`);
 });
 
-test('ten thousand traces that begin here are ten thousand', () => {
+test('ten thousand new traces have different ids', () => {
   const request = { headers: {} } as Parameters<typeof traceOf>[0];
   const begun = Array.from({ length: 10_000 }, () => traceOf(request));
   expect(begun.filter(({ id }) => !/^[0-9a-f]{32}$/.test(id))).toEqual([]);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { AddressAllowance } from '../../gateway/access/address-allowance.ts';
-import { createApiKey } from '../../gateway/access/credential.ts';
+import { AddressAllowance } from '../../gateway/limiter/address-allowance.ts';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore } from '../support/faulty-core.ts';
@@ -12,7 +12,7 @@ import { startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
 
-test('without Redis the gateway starts, and a key that it does not know is told to come back, not sent away', async () => {
+test('without Redis the gateway starts, and an unknown key gets a 503 with Retry-After, not a 401', async () => {
   const stack = await startStack({ REDIS_URL: 'redis://127.0.0.1:1' });
   const { apiKey } = createApiKey();
   const answer = await send(`${stack.gateway}/v1/pets`, { key: apiKey });
@@ -25,7 +25,7 @@ test('without Redis the gateway starts, and a key that it does not know is told 
   expect(stack.log.filter(({ msg }) => msg === 'redis is away')).toHaveLength(1);
 });
 
-test('who Redis knows no more is told so when it is back', async () => {
+test('a key that Redis no longer knows gets 401 once Redis is back', async () => {
   const server = await startRedisServer();
   cleanUp(server.stop);
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
@@ -39,7 +39,7 @@ test('who Redis knows no more is told so when it is back', async () => {
   expect(stack.log.some(({ msg }) => msg === 'redis is back')).toBe(true);
 });
 
-test("a key whose data is not a key's is no decision, for it alone", async () => {
+test('corrupt data of a key prevent a decision for that key only', async () => {
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
   const [broken, whole] = [await stack.issueKey(), await stack.issueKey()];
   const name = `gateway:key:{${idOf(broken)}}`;
@@ -52,7 +52,7 @@ test("a key whose data is not a key's is no decision, for it alone", async () =>
   expect([first.status, second.status]).toEqual([503, 200]);
 });
 
-test('state that is half there, or not what it should be, costs one capacity at the most and no error', async () => {
+test('incomplete or corrupt state costs at most one capacity and causes no error', async () => {
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
   const key = await stack.issueKey();
   const name = `gateway:key:{${idOf(key)}}`;
@@ -77,7 +77,7 @@ test('state that is half there, or not what it should be, costs one capacity at 
   }
 });
 
-test('an address is allowed 60 requests a minute, exactly, and the table of addresses is bounded', () => {
+test('an address is allowed exactly 60 requests a minute, and the table of addresses is bounded', () => {
   let now = 1_000 * SECOND;
   const allowance = new AddressAllowance(() => now);
   const outcomes = Array.from({ length: 61 }, () => allowance.consume('a').outcome);
@@ -97,7 +97,7 @@ test.for([
   ['retry-after: 7\r\n', '7'],
   ['retry-after: Fri, 31 Dec 1999 23:59:59 GMT\r\n', '1'],
   ['', '1'],
-])('a 503 of the core says when to come again: %j', async ([header, seconds]) => {
+])('a 503 of the core has Retry-After: %j', async ([header, seconds]) => {
   const body = JSON.stringify({ code: 'unavailable', message: 'Come again.', status: 503 });
   const framing = `content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
   const core = await faultyCore((socket) => socket.write(`HTTP/1.1 503 Unavailable\r\n${header}${framing}`));

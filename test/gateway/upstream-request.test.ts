@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest';
-import { isRepeatable, writeRequest } from '../../gateway/upstream/request.ts';
+import { isRepeatable, writeRequest } from '../../gateway/upstream/request-head.ts';
 import { answer, askOn, lineUnderTest, requestFor } from '../support/line.ts';
 
-/** What is written to a connection that others share: one request, whatever its headers hold. */
+/** What is written to a shared connection: exactly one request, whatever its headers contain. */
 
 const withHeader = (name: string, value: string) =>
   requestFor({ target: '/v1/pets?limit=1', headers: ['X', '1', name, value] });
 
-test('a request is its line, the host and its headers, byte for byte', () => {
+test('a request consists of its line, host and headers, byte for byte', () => {
   const value = 'a\tb \x80\xff!~';
   expect(writeRequest(withHeader('Y-z', value), 'core:7001')).toBe(
     `GET /v1/pets?limit=1 HTTP/1.1\r\nHost: core:7001\r\nX: 1\r\nY-z: ${value}\r\n\r\n`,
@@ -16,13 +16,13 @@ test('a request is its line, the host and its headers, byte for byte', () => {
 
 const CODES = [...Array(32).keys(), 0x7f, 0x100, 0x10a, 0x10d, 0x2028, 0xffff].filter((code) => code !== 0x09);
 
-test.for(CODES)('a value with the character %i in it is never written', (code) => {
+test.for(CODES)('a value with the character %i is never written', (code) => {
   const character = String.fromCharCode(code);
   for (const value of [character, `a${character}`, `${character}b`, `a${character}b`])
     expect(() => writeRequest(withHeader('Y', value), 'core'), JSON.stringify(value)).toThrow('The header Y');
 });
 
-test('what cannot be written is no harm to those before it and behind it', async () => {
+test('a request that cannot be written does not affect those before and after it', async () => {
   const heads: string[] = [];
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
     heads.push(path);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { createApiKey } from '../../gateway/access/credential.ts';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { type Answer, post, send } from '../support/http.ts';
@@ -25,7 +25,7 @@ function expectNear(told: unknown, second: number): void {
 }
 
 describe.for(limiters)('with %s', ([, environment]) => {
-  test('it tells name, plan, both limits and the end of the key', async () => {
+  test('it returns name, plan, both limits and the expiry of the key', async () => {
     const stack = await startStack(environment);
     const expiresAt = '2099-01-01T00:00:00.000Z';
     const key = await stack.issueKey({ name: 'shop 7', minute: 600, day: 86_400, expiresAt });
@@ -49,7 +49,7 @@ describe.for(limiters)('with %s', ([, environment]) => {
     });
   });
 
-  test('it takes nothing, is no strike, and goes on where the limit is used up', async () => {
+  test('it takes no token, is no strike, and works when the limit is used up', async () => {
     const stack = await startStack(environment);
     await stack.admin('PATCH', '/plans/free', { ban_after: 3 });
     const key = await stack.issueKey({ minute: 1_000, day: 2 });
@@ -66,7 +66,7 @@ describe.for(limiters)('with %s', ([, environment]) => {
     await stack.admin('PATCH', '/plans/free', { ban_after: 60 });
   });
 
-  test('a banned key is told until when', async () => {
+  test('it tells a banned key when the ban ends', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey({ minute: 60, day: 1_000 });
     await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 100 });
@@ -79,7 +79,7 @@ describe.for(limiters)('with %s', ([, environment]) => {
     expect(headers['x-ratelimit-reset']).toBe(String(ban.until));
   });
 
-  test('what is no valid key learns nothing, and its address pays', async () => {
+  test('an invalid key learns nothing, and its address pays', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey();
     const otherSecret = createApiKey(idOf(key)).apiKey;
@@ -91,7 +91,7 @@ describe.for(limiters)('with %s', ([, environment]) => {
     }
   });
 
-  test('the address pays for a valid key too, and for no more than it has', async () => {
+  test('the address pays for a valid key too, and only within its allowance', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey();
     const statuses: number[] = [];
@@ -123,7 +123,7 @@ test('the core never sees it, and no decision is counted', async () => {
   expect(await decisions()).toEqual(before);
 });
 
-test('only GET and HEAD are taken, without a body and without a key in the URL', async () => {
+test('only GET and HEAD are allowed, without a body and without a key in the URL', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const head = await send(`${stack.gateway}/v1/limits`, { method: 'HEAD', key });
@@ -134,7 +134,7 @@ test('only GET and HEAD are taken, without a body and without a key in the URL',
   expect((await send(`${stack.gateway}/v1/limits?key=${key}`, { key })).status).toBe(400);
 });
 
-test('without Redis a key that was seen is told where it stands here', async () => {
+test('without Redis a known key gets its local limit status', async () => {
   const server = await startRedisServer({ dir: await temporaryFolder() });
   cleanUp(server.stop);
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '2000' });

@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest';
-import { credentialOf } from '../../gateway/access/credential.ts';
-import type { Decision } from '../../gateway/access/verdict.ts';
+import { credentialOf } from '../../gateway/limiter/credential.ts';
+import type { Decision } from '../../gateway/limiter/verdict.ts';
 import { redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
-/** Requests of one turn of the event loop, which are decided in one call, those of one key together. */
+/** Requests of one turn of the event loop are decided in one call, those of one key together. */
 
 const { url } = await emptyDatabase();
 
-test('each request of a key gets the verdict of its turn, of however many calls they take', async () => {
+test('each request of a key gets the verdict of its turn, over any number of calls', async () => {
   const under = await redisUnderTest(url);
   const credential = await under.createKey({ plan: 'enterprise', minute: 500, day: 1_000 });
   const decisions = await Promise.all(Array.from({ length: 600 }, () => under.limiter.decide(credential)));
@@ -17,7 +17,7 @@ test('each request of a key gets the verdict of its turn, of however many calls 
   expect(decisions.filter(({ outcome }) => outcome === 'admitted')).toHaveLength(500);
 });
 
-test('a wrong secret opens nothing among requests with the right one, and takes nothing from them', async () => {
+test('a wrong secret among requests with the right one is refused and takes no token', async () => {
   const under = await redisUnderTest(url);
   const credential = await under.createKey({ plan: 'enterprise', minute: 10, day: 1_000 });
   const wrong = credentialOf(credential.id, '0'.repeat(64));

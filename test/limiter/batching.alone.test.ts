@@ -6,7 +6,7 @@ import { send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { startStack } from '../support/stack.ts';
 
-/** How often Redis has run commands since `CONFIG RESETSTAT`, also those that scripts call. */
+/** How often Redis has run commands since `CONFIG RESETSTAT`, including those called by scripts. */
 async function callsOf(redis: Redis, ...commands: string[]): Promise<number> {
   const stats = await redis.info('commandstats');
   const counts = [...stats.matchAll(/^cmdstat_(\w+):calls=(\d+)/gm)];
@@ -27,7 +27,7 @@ async function setUp() {
   return { redis, stack, key };
 }
 
-test('32 connections of one key cost fewer script calls than requests, and a write a call; each request is decided all the same', async () => {
+test('32 connections of one key cost fewer script calls than requests, and one write a call, and each request is decided', async () => {
   const { redis, stack, key } = await setUp();
   const agent = new http.Agent({ keepAlive: true, maxSockets: 32 });
   cleanUp(() => agent.destroy());
@@ -55,16 +55,16 @@ test('a key with a wrong check costs Redis nothing', async () => {
   expect(await scriptCalls(redis)).toBe(0);
 });
 
-test('made-up keys with a right check leave nothing behind', async () => {
+test('invented keys with a correct check leave nothing in Redis', async () => {
   const { redis, stack } = await setUp();
-  const { createApiKey } = await import('../../gateway/access/credential.ts');
+  const { createApiKey } = await import('../../gateway/limiter/credential.ts');
   const before = await redis.dbsize();
   for (let sent = 0; sent < 50; sent++) await send(`${stack.gateway}/v1/pets`, { key: createApiKey().apiKey });
   expect(await scriptCalls(redis)).toBeGreaterThan(0);
   expect(await redis.dbsize()).toBe(before);
 });
 
-test('a banned key that keeps hammering costs one script call a second', async () => {
+test('a banned key that keeps sending costs one script call a second', async () => {
   const { redis, stack } = await setUp();
   await redis.hset('gateway:plans', { 'free.minute': '1', 'free.ban_after': '1' });
   await expect

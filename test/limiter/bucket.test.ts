@@ -1,17 +1,17 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { full, refill, ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../../gateway/access/bucket.ts';
+import { full, refill, ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../../gateway/limiter/bucket.ts';
 
 const DAY = 86_400_000_000;
 
 const limits = fc.integer({ min: 1, max: 1_000_000_000 });
 const windows = fc.oneof(fc.constantFrom(60_000_000, DAY), fc.integer({ min: 1, max: DAY }));
 
-/** A level as one exact number of parts. */
-const inParts = ({ tokens, parts }: { tokens: number; parts: number }, window: number) =>
-  BigInt(tokens) * BigInt(window) + BigInt(parts);
+/** A level as one exact number of fraction. */
+const inParts = ({ tokens, fraction }: { tokens: number; fraction: number }, window: number) =>
+  BigInt(tokens) * BigInt(window) + BigInt(fraction);
 
-test('a refill is exact to the part, for every limit, window and time that can occur', () => {
+test('a refill is exact for every limit, window and time', () => {
   const cases = fc.tuple(
     limits,
     windows,
@@ -21,7 +21,7 @@ test('a refill is exact to the part, for every limit, window and time that can o
   );
   fc.assert(
     fc.property(cases, ([limit, window, tokenShare, partShare, elapsed]) => {
-      const level = { tokens: Math.floor(tokenShare * limit), parts: Math.floor(partShare * (window - 1)) };
+      const level = { tokens: Math.floor(tokenShare * limit), fraction: Math.floor(partShare * (window - 1)) };
       const refilled = inParts(refill(level, limit, window, elapsed), window);
       const sum = inParts(level, window) + BigInt(elapsed) * BigInt(limit);
       const capacity = BigInt(limit) * BigInt(window);
@@ -31,11 +31,11 @@ test('a refill is exact to the part, for every limit, window and time that can o
   );
 });
 
-test('splitting a stretch of time into any two pieces changes nothing', () => {
+test('splitting a period into any two parts changes nothing', () => {
   const cases = fc.tuple(limits, windows, fc.integer({ min: 0, max: DAY }), fc.integer({ min: 0, max: DAY }));
   fc.assert(
     fc.property(cases, ([limit, window, first, second]) => {
-      const empty = { tokens: 0, parts: 0 };
+      const empty = { tokens: 0, fraction: 0 };
       const inTwo = refill(refill(empty, limit, window, first), limit, window, second);
       expect(inTwo).toEqual(refill(empty, limit, window, first + second));
     }),
@@ -43,11 +43,11 @@ test('splitting a stretch of time into any two pieces changes nothing', () => {
   );
 });
 
-test('the tick at which a token comes and the one at which the bucket is full are the first ones', () => {
+test('the ticks for the next token and for the full bucket are the earliest ones', () => {
   const cases = fc.tuple(limits, windows, fc.double({ min: 0, max: 1, noNaN: true }));
   fc.assert(
     fc.property(cases, ([limit, window, share]) => {
-      const level = { tokens: 0, parts: Math.floor(share * (window - 1)) };
+      const level = { tokens: 0, fraction: Math.floor(share * (window - 1)) };
       const wait = ticksUntilToken(level, limit, window);
       expect(refill(level, limit, window, wait).tokens).toBeGreaterThanOrEqual(1);
       expect(refill(level, limit, window, wait - 1).tokens).toBe(0);
@@ -65,6 +65,6 @@ test('a full bucket waits for nothing', () => {
   expect(ticksUntilFull(full(3), 3, DAY)).toBe(0);
 });
 
-test('a level above a limit that was cut is clamped to it', () => {
-  expect(refill({ tokens: 60, parts: 1 }, 10, DAY, 0)).toEqual(full(10));
+test('a level above a lowered limit is clamped to it', () => {
+  expect(refill({ tokens: 60, fraction: 1 }, 10, DAY, 0)).toEqual(full(10));
 });

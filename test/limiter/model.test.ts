@@ -1,36 +1,54 @@
 import { createHash, randomInt } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { decide, peek } from '../../gateway/access/decide.ts';
-import { FRESH, type KeyRecord, type KeyState } from '../../gateway/access/keys.ts';
-import { PLAN_FIELDS, PLAN_NAMES, type PlanName } from '../../gateway/access/plans.ts';
-import { banFields, keyOf, toFields } from '../../gateway/access/redis/key-hash.ts';
-import { runDecide } from '../../gateway/access/redis/script.ts';
-import type { Verdict } from '../../gateway/access/verdict.ts';
-import type { ModelRecord } from '../support/decision-model.ts';
-import { type Plans, randomWorld, type Step, type World } from '../support/decision-worlds.ts';
+import { credentialOf } from '../../gateway/limiter/credential.ts';
+import { decide, peek } from '../../gateway/limiter/decide.ts';
+import { FRESH, type KeyRecord, type KeyState } from '../../gateway/limiter/key-record.ts';
+import { addressDigits, parseNetwork } from '../../gateway/limiter/networks.ts';
+import { type PlanName, planText } from '../../gateway/limiter/plans.ts';
+import { SCOPES, type Secret } from '../../gateway/limiter/secrets.ts';
+import type { Verdict } from '../../gateway/limiter/verdict.ts';
+import { banFields, keyOf, toFields } from '../../gateway/stores/redis/key-hash.ts';
+import { runDecide } from '../../gateway/stores/redis/script.ts';
+import type { ModelRecord, ModelSecret, ModelUse } from '../support/decision-model.ts';
+import { randomWorld, type Step, type World } from '../support/decision-worlds.ts';
 import { redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
+import { secretWith } from '../support/secrets.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** The embedded limiter and decide.lua against a model of their rules that shares no code with them. */
+/** Compares the embedded limiter and decide.lua with a model of their rules that shares no code with them. */
 
 const { url } = await emptyDatabase();
 const { redis } = await redisUnderTest(url);
 const DECISIONS = thoroughly(1_000_000, 60_000);
 const A_WORLD = 400;
+/** A waiter who is due through the line's leeway stays due when the line becomes denser. */
+const ONCE_FAILED = [387_430_140];
 
-const toRecord = ({ isDisabled, oldSecret, ...record }: Partial<ModelRecord>): Partial<KeyRecord> => ({
+const toRecord = ({ isDisabled, secrets, ...record }: Partial<ModelRecord>): Partial<KeyRecord> => ({
   ...record,
   plan: record.plan as PlanName,
   ...(isDisabled === undefined ? {} : { disabled: isDisabled }),
-  ...(oldSecret === undefined ? {} : { oldSecret: oldSecret.secret, oldSecretUntil: oldSecret.until }),
+  ...(secrets === undefined ? {} : { secrets: Object.entries(secrets).map(toSecret) }),
 });
 
-/** A verdict in the words of decide.lua. */
+const toSecret = ([digest, { until, scope, networks }]: [string, ModelSecret]): Secret =>
+  secretWith(digest, {
+    expiresAt: until,
+    scope: scope === undefined ? SCOPES : [scope],
+    networks: (networks ?? []).map((network) => parseNetwork(network) as string),
+  });
+
+/** Without the bounds of the secret, which the model does not have. */
+const withoutBounds = (reply: string): string => reply.split(' ').toSpliced(12, 1).join(' ');
+
+const presented = ({ secret, scope, address }: ModelUse) => credentialOf('', secret, { scope, address });
+
+/** A verdict in decide.lua's format. */
 function inWords(verdict: Verdict): string {
   if (!('buckets' in verdict)) return verdict.reason;
   const { outcome, isShadowed, plan, now, buckets, bannedUntil, retryAt, endsAt } = verdict;
-  const levels = buckets.flatMap(({ limit, tokens, parts }) => [limit, tokens, parts]);
+  const levels = buckets.flatMap(({ limit, tokens, fraction }) => [limit, tokens, fraction]);
   return [isShadowed ? 'shadowed' : outcome, plan, now, ...levels, bannedUntil, retryAt, endsAt].join(' ');
 }
 
@@ -46,7 +64,8 @@ function* embedded({ record, steps }: World): Generator<string[]> {
     } else if (step.type === 'lift') {
       state = { ...state, bannedUntil: 0, bans: 0, queue: undefined, banReason: undefined };
     } else {
-      const { count, now, secret, plans } = step;
+      const { count, now, use, plans } = step;
+      const secret = presented(use);
       const said: string[] = [];
       if (count === 0) said.push(inWords(peek(held, state, secret, plans, now)));
       for (let sent = 0; sent < count; sent++) {
@@ -59,12 +78,7 @@ function* embedded({ record, steps }: World): Generator<string[]> {
   }
 }
 
-const planText = (plans: Plans): string =>
-  PLAN_NAMES.map(
-    (name) => `\n${name} ${[...PLAN_FIELDS, 'mode' as const].map((f) => plans[name][f] ?? '-').join(' ')}`,
-  ).join('');
-
-/** Sends all of a history before it waits for the first reply: Redis keeps the order of one connection. */
+/** Sends the whole history before it waits for the first reply: Redis keeps the order of one connection. */
 async function inRedis({ record, steps }: World, id: string): Promise<string[][]> {
   const key = keyOf(id);
   const faults: Promise<unknown>[] = [];
@@ -75,14 +89,18 @@ async function inRedis({ record, steps }: World, id: string): Promise<string[][]
     if (set.length > 0) faults.push(redis.hset(key, Object.fromEntries(set)));
   };
   const replies: Promise<string[]>[] = [];
+  let { secrets = [] } = toRecord(record);
   write(toFields(toRecord(record)));
   for (const step of steps) {
     if (step.type === 'record') {
       const { plan: _plan, ...changes } = toRecord(step.changes);
-      write(toFields(changes));
+      write(toFields(changes, secrets));
+      secrets = changes.secrets ?? secrets;
     } else if (step.type === 'ask') {
-      const { now, plans, secret, count } = step;
-      replies.push(runDecide(redis, 1, [key, String(now), planText(plans), secret, String(count)]));
+      const { now, plans, use, count } = step;
+      const asked = `${count} ${use.scope ?? '-'} ${addressDigits(use.address) || '-'}`;
+      const reply = runDecide(redis, 1, [key, String(now), planText(plans), use.secret, asked]);
+      replies.push(reply.then((said) => said.map(withoutBounds)));
     } else write(banFields(step.type === 'lift' ? 'lift' : { text: '', until: step.until }));
   }
   const said = await Promise.all(replies);
@@ -92,7 +110,7 @@ async function inRedis({ record, steps }: World, id: string): Promise<string[][]
 
 type Ask = Extract<Step, { type: 'ask' }>;
 
-/** Where the two part: the steps up to there would be long to read, and can be made again from the seed. */
+/** The first difference. The steps before it would be long to read, and the seed reproduces them. */
 function firstDifference(asks: readonly Ask[], said: readonly (readonly string[])[]): string | undefined {
   const at = asks.findIndex((ask, index) => ask.said.join() !== said[index]?.join());
   return at === -1 ? undefined : `step ${at}: ${JSON.stringify({ ...asks[at], found: said[at] }, undefined, 1)}`;
@@ -106,6 +124,8 @@ const ALL_RULES = [
   'unknown',
   'disabled',
   'expired',
+  'elsewhere',
+  'forbidden',
   'misconfigured',
   'peek admitted',
   'peek refused',
@@ -133,9 +153,11 @@ test(`both limiters say what the model says, ${DECISIONS} times, and every rule 
   timeout: 1_200_000,
 }, async () => {
   const met = new Set<string>();
-  const from = randomInt(1_000_000_000);
+  // At a desk always the same, which meet every rule.
+  const from = thoroughly(randomInt(1_000_000_000), 1);
   let decisions = 0;
-  for (let seed = from; decisions < DECISIONS; seed++) {
+  for (let more = 0; decisions < DECISIONS; more++) {
+    const seed = ONCE_FAILED[more] ?? from + more;
     const world = randomWorld(seed, A_WORLD, met);
     const asks = world.steps.filter((step) => step.type === 'ask');
     decisions += asks.reduce((sum, { said }) => sum + said.length, 0);

@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { credentialOf } from '../../gateway/access/credential.ts';
-import type { Decision } from '../../gateway/access/verdict.ts';
+import { credentialOf } from '../../gateway/limiter/credential.ts';
+import type { Decision } from '../../gateway/limiter/verdict.ts';
 import { BEGIN, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
+import { secretWith } from '../support/secrets.ts';
 
 const { url } = await emptyDatabase();
 const embedded = await memoryUnderTest();
@@ -14,7 +15,7 @@ const step = fc.oneof(
   fc.record({ seconds: fc.integer({ min: 0, max: 90 }) }),
 );
 
-test('a peek says the same in both limiters, and leaves no trace', async () => {
+test('a peek gives the same verdict in both limiters, and changes nothing', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.integer({ min: 1, max: 5 }),
@@ -30,7 +31,7 @@ test('a peek says the same in both limiters, and leaves no trace', async () => {
           plan: 'free',
           name: 'test',
           createdAt: BEGIN,
-          secret: credential.digest,
+          secrets: [secretWith(credential.digest)],
         });
         for (const { requests = 0, seconds = 0 } of steps as { requests?: number; seconds?: number }[]) {
           for (const one of [embedded, shared]) {
@@ -48,7 +49,7 @@ test('a peek says the same in both limiters, and leaves no trace', async () => {
   );
 });
 
-test('the next decision finds what a peek told of', async () => {
+test('the next decision agrees with the peek', async () => {
   for (const { limiter, createKey } of [embedded, shared].map((one) => ({
     limiter: one.limiter,
     createKey: () => one.createKey({ minute: 4, day: 9 }),
@@ -62,7 +63,7 @@ test('the next decision finds what a peek told of', async () => {
   }
 });
 
-test('what opens nothing is told nothing', async () => {
+test('an invalid credential learns nothing', async () => {
   for (const one of [embedded, shared]) {
     const { id, digest } = await one.createKey();
     const unknown = { outcome: 'unauthorized', reason: 'unknown' };

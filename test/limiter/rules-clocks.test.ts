@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { bothLimiters, burst, decision, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
-/** What becomes of levels, bans and of those who wait when the clock is set. */
+/** The effect of a clock change on levels, bans and waiting clients. */
 
 const { url } = await emptyDatabase();
 const HOUR = 3_600 * SECOND;
@@ -13,7 +13,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     [HOUR * 24, 'a day ahead'],
     [-HOUR * 24, 'a day back'],
     [HOUR, 'an hour ahead'],
-  ] as const)('a clock that was %2$s costs at most one capacity and stalls nobody', async ([step]) => {
+  ] as const)('a clock that was %2$s gives away at most one capacity and stalls nobody', async ([step]) => {
     const under = await open();
     under.setPlan('free', { minute: 2 });
     const credential = await under.createKey();
@@ -31,7 +31,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     [HOUR, 'an hour'],
     [30 * DAY, '30 days'],
     [300_000, '0.3 s'],
-  ] as const)('a ban lasts no longer than it is long, by a clock that is set back by $1', async ([step]) => {
+  ] as const)('a ban does not last longer when the clock is set back by $1', async ([step]) => {
     const under = await open();
     under.setPlan('free', { minute: 1, ban_after: 2, ban_seconds: 4 });
     const credential = await under.createKey();
@@ -48,7 +48,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect((await decision(under, credential)).outcome).toBe('refused');
   });
 
-  test('a ban that an operator set lasts until the time that was set, whatever the clock does', async () => {
+  test("an operator's ban lasts until its end, whatever the clock does", async () => {
     const under = await open();
     const credential = await under.createKey();
     await decision(under, credential);
@@ -58,7 +58,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     for (let asked = 0; asked < 2; asked++) expect((await decision(under, credential)).bannedUntil).toBe(until);
   });
 
-  test('who waits is forgotten no later for a clock that is set back while an operator bans the key', async () => {
+  test("waiters are not remembered longer when the clock is set back during an operator's ban", async () => {
     const under = await open();
     under.setPlan('free', { minute: 2 });
     const credential = await under.createKey();
@@ -74,7 +74,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect(await told()).toBe(30 * SECOND);
   });
 
-  test('who waits is let in as told by a clock that was set back in between and was seen to be', async () => {
+  test('waiters are admitted at the told time after the clock was visibly set back', async () => {
     const under = await open();
     under.setPlan('free', { minute: 60 });
     const credential = await under.createKey();

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { credentialOf } from '../../gateway/access/credential.ts';
+import { credentialOf } from '../../gateway/limiter/credential.ts';
 import { retryAfterSeconds } from '../../gateway/pipeline/limit-headers.ts';
 import { bothLimiters, burst, decision, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
+import { secretWith } from '../support/secrets.ts';
 
 const { url } = await emptyDatabase();
 const HOUR = 3_600 * SECOND;
@@ -34,11 +35,11 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect((await decision(under, credential)).buckets.map(({ tokens }) => tokens)).toEqual([1, 0]);
   });
 
-  test('bans at exactly the early request that is one too many, and writes nothing while the ban runs', async () => {
+  test('bans at exactly the first early request over the limit, and writes nothing during the ban', async () => {
     const under = await open();
     under.setPlan('free', { minute: 1, ban_after: 3, ban_within_seconds: 60, ban_seconds: 10 });
     const credential = await under.createKey();
-    // The one that was served may send again: that is not early.
+    // The client that was served may send again: that is not early.
     expect(await burst(under, credential, 4)).toBe('admitted×1 refused×3');
     const ban = await decision(under, credential);
     expect([ban.outcome, ban.bannedUntil - under.now]).toEqual(['banned', 10 * SECOND]);
@@ -76,7 +77,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect(await burst(under, credential, 2)).toBe('refused×2');
   });
 
-  test('a limit of early requests of the plan as it is now goes for a key that was refused before', async () => {
+  test('a changed limit of early requests applies to a key that was refused before', async () => {
     const under = await open();
     under.setPlan('free', { ban_after: 1 });
     const credential = await under.createKey({ minute: 1, day: 1 });
@@ -85,7 +86,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect(await burst(under, credential, 4)).toBe('refused×3 banned×1');
   });
 
-  test('a key with a minute limit of its own bears early requests in proportion', async () => {
+  test("the tolerated early requests scale with a key's own minute limit", async () => {
     const under = await open();
     under.setPlan('free', { minute: 2, ban_after: 2 });
     const credential = await under.createKey({ minute: 6 });
@@ -101,7 +102,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect(await burst(under, credential, 1)).toBe('refused×1');
     under.now += 200_000;
     expect((await decision(under, credential)).outcome).toBe('refused');
-    // The first that waits comes when it was told; the next one comes early and finds no token.
+    // The first waiter comes on time. The next one comes early and finds no token.
     under.now += 2_200_000;
     expect(await burst(under, credential, 4)).toBe('admitted×2 refused×2');
     under.now += 1_500_000;
@@ -109,7 +110,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect([early.outcome, early.buckets[0]?.tokens]).toEqual(['refused', 2]);
   });
 
-  test('a wrong secret opens nothing and touches neither buckets nor ban', async () => {
+  test('a wrong secret is refused and changes neither buckets nor ban', async () => {
     const under = await open();
     under.setPlan('free', { minute: 1, ban_after: 1 });
     const credential = await under.createKey();
@@ -138,11 +139,13 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect(await under.limiter.decide(credential)).toEqual({ outcome: 'unauthorized', reason });
   });
 
-  test('the secret before a rotation works until its grace ends, on the same buckets', async () => {
+  test('the secret before a rotation works until its grace time ends, on the same buckets', async () => {
     const under = await open();
     under.setPlan('free', { minute: 2 });
     const oldSecret = 'a'.repeat(64);
-    const credential = await under.createKey({ oldSecret, oldSecretUntil: under.now + 20 * SECOND });
+    const credential = await under.createKey({
+      secrets: [secretWith(oldSecret, { expiresAt: under.now + 20 * SECOND })],
+    });
     const old = credentialOf(credential.id, oldSecret);
     expect(await burst(under, old, 1)).toBe('admitted×1');
     expect((await decision(under, credential)).buckets[0]?.tokens).toBe(0);
@@ -150,7 +153,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect(await burst(under, old, 1)).toBe('unauthorized×1');
   });
 
-  test('an enterprise key has limits of its own, and none to be found is no decision', async () => {
+  test('an enterprise key has its own limits, and without them there is no decision', async () => {
     const under = await open();
     const credential = await under.createKey({ plan: 'enterprise', minute: 5, day: 7 });
     expect((await decision(under, credential)).buckets.map(({ limit }) => limit)).toEqual([5, 7]);
@@ -158,7 +161,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect(await under.limiter.decide(without)).toEqual({ outcome: 'undecided', reason: 'misconfigured' });
   });
 
-  test('a raised limit frees a refused key within its new refill time, and nothing is reset', async () => {
+  test('a raised limit admits a refused key within its new refill time, and nothing is reset', async () => {
     const under = await open();
     under.setPlan('free', { minute: 1 });
     const credential = await under.createKey();
@@ -169,14 +172,14 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect(await burst(under, credential, 2)).toBe('admitted×1 refused×1');
   });
 
-  test('a cut limit clamps what is left', async () => {
+  test('a lowered limit clamps what is left', async () => {
     const under = await open();
     const credential = await under.createKey();
     under.setPlan('free', { minute: 2 });
     expect(await burst(under, credential, 3)).toBe('admitted×2 refused×1');
   });
 
-  test('Retry-After is enough, and a second less is not', async () => {
+  test('waiting for Retry-After is enough, and a second less is not', async () => {
     const under = await open();
     for (const [minute, day] of [
       [60, 1_000],
@@ -195,15 +198,15 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     }
   });
 
-  test('who waits for Retry-After finishes 500 requests on a plan of 60 a minute without one ban', async () => {
+  test('a client that respects Retry-After completes 500 requests on a plan of 60 a minute without a ban', async () => {
     const under = await open();
     const credential = await under.createKey();
-    const outcomes = { admitted: 0, refused: 0, banned: 0 };
+    const outcomes = { admitted: 0, refused: 0, banned: 0, forbidden: 0 };
     while (outcomes.admitted < 500 && outcomes.banned === 0) {
       const verdict = await decision(under, credential);
       outcomes[verdict.outcome] += 1;
       under.now += (retryAfterSeconds(verdict) ?? 0) * SECOND;
     }
-    expect(outcomes).toEqual({ admitted: 500, refused: 440, banned: 0 });
+    expect(outcomes).toEqual({ admitted: 500, refused: 440, banned: 0, forbidden: 0 });
   });
 });

@@ -1,15 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Credential } from '../../gateway/access/credential.ts';
-import { DEFAULT_PLANS, readPlans, storedPlans } from '../../gateway/access/plans.ts';
-import type { Decision } from '../../gateway/access/verdict.ts';
+import type { Credential } from '../../gateway/limiter/credential.ts';
+import { DEFAULT_PLANS, readPlans, storedPlans } from '../../gateway/limiter/plans.ts';
+import type { Decision } from '../../gateway/limiter/verdict.ts';
 import { type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { NAUGHTY_VALUES } from '../support/naughty-values.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
 const { url } = await emptyDatabase();
 
-/** In short: what would be told a client, and whether it is. */
+/** The outcome, or 'shadowed', and the tokens left in both buckets. */
 async function ask({ limiter }: LimiterUnderTest, credential: Credential): Promise<string> {
   const { outcome, isShadowed, buckets } = (await limiter.decide(credential)) as Decision;
   return `${isShadowed ? 'shadowed' : outcome} ${buckets.map(({ tokens }) => tokens).join('/')}`;
@@ -25,7 +25,7 @@ describe.for([
   ['the embedded limiter', memoryUnderTest],
   ['decide.lua', () => redisUnderTest(url)],
 ] as const)('%s', ([, open]) => {
-  test('in shadow mode what would be refused goes through, is counted, and is nothing early', async () => {
+  test('in shadow mode excess requests are admitted, counted, and never early', async () => {
     const under = await open();
     under.setPlan('free', { minute: 2, ban_after: 2, mode: 'shadow' });
     const credential = await under.createKey();
@@ -40,7 +40,7 @@ describe.for([
     expect(await under.keys.get(credential.id)).toMatchObject({ admitted: 6, refused: 3, shadowed: 4 });
   });
 
-  test('a ban that runs goes on when its plan is put into shadow mode, and none follows it', async () => {
+  test('a running ban continues when its plan is set to shadow mode, and no new ban follows', async () => {
     const under = await open();
     under.setPlan('free', { minute: 1, ban_after: 1, ban_seconds: 60 });
     const credential = await under.createKey();
@@ -51,7 +51,7 @@ describe.for([
     expect(await askTimes(under, credential, 3)).toEqual(['admitted 0/998', 'shadowed 0/998', 'shadowed 0/998']);
   });
 
-  test('what is shadowed is what would have been refused, of any traffic', async () => {
+  test('exactly the requests that would have been refused are shadowed, for any traffic', async () => {
     const [enforcing, shadowing] = [await open(), await open()];
     const traffic = fc.array(fc.tuple(fc.integer({ min: 0, max: 40 * SECOND }), fc.integer({ min: 1, max: 4 })));
     let refused = 0;
@@ -78,7 +78,7 @@ describe('the mode of a plan', () => {
   const stored = storedPlans(DEFAULT_PLANS);
   const shadow = readPlans({ ...stored, 'free.mode': 'shadow' }, DEFAULT_PLANS);
 
-  test('is one of two words, and enforce where it is none', () => {
+  test('is one of two words, by default enforce', () => {
     expect(shadow).toEqual({
       table: { ...DEFAULT_PLANS, free: { ...DEFAULT_PLANS.free, mode: 'shadow' } },
       rejected: [],
@@ -87,7 +87,7 @@ describe('the mode of a plan', () => {
     expect(readPlans({ ...stored, 'free.mode': 'enforce' }, shadow.table).table.free.mode).toBe('enforce');
   });
 
-  test('stays what it was last, with an alarm, for every other text', () => {
+  test('keeps its last value, with an alarm, for any other text', () => {
     for (const bad of [...NAUGHTY_VALUES, 'Shadow', 'SHADOW', 'shadow ', ' enforce', 'shadow\n', 'off', 'true', '1']) {
       const reading = readPlans({ ...stored, 'free.mode': bad, 'enterprise.mode': bad }, shadow.table);
       expect(reading.table, bad).toEqual(shadow.table);
@@ -98,7 +98,7 @@ describe('the mode of a plan', () => {
     }
   });
 
-  test('stays what it was last where the whole table is gone', () => {
+  test('keeps its last value if the whole table is gone', () => {
     expect(readPlans({}, shadow.table).table).toEqual(shadow.table);
   });
 });

@@ -1,17 +1,17 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Credential } from '../../gateway/access/credential.ts';
-import type { KeyEntry } from '../../gateway/access/keys.ts';
-import type { Limiter } from '../../gateway/access/limiter.ts';
-import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
-import { type Count, countsOf, DAYS_KEPT, MINUTES_KEPT } from '../../gateway/access/usage.ts';
-import { DAY, MINUTE } from '../../gateway/access/verdict.ts';
+import { DAY, MINUTE } from '../../gateway/limiter/clock.ts';
+import type { Credential } from '../../gateway/limiter/credential.ts';
+import type { KeyEntry } from '../../gateway/limiter/key-record.ts';
+import type { Limiter } from '../../gateway/limiter/limiter.ts';
+import { type Count, countsOf, DAYS_KEPT, MINUTES_KEPT } from '../../gateway/limiter/usage-marks.ts';
+import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { BEGIN, type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
 const { url, redis: database } = await emptyDatabase();
 
-/** A limiter, and the limiters of as many gateways that share what it decides on. */
+/** A limiter, and the limiters of several gateways that share its data. */
 interface Fleet {
   readonly under: LimiterUnderTest;
   readonly gateways: readonly Limiter[];
@@ -32,7 +32,7 @@ async function redisFleet(): Promise<Fleet> {
   return { under, gateways: [under.limiter, ...others] };
 }
 
-/** What clients were told, added up by hand: `unit` is a minute or a day in microseconds. */
+/** What clients were told, added up independently. `unit` is a minute or a day in microseconds. */
 class Seen {
   readonly #counts = new Map<string, { admitted: number; refused: number }>();
 
@@ -55,7 +55,7 @@ class Seen {
   }
 }
 
-/** What is kept, of the last `kept` minutes or days. */
+/** The stored counts of the last `kept` minutes or days. */
 function told(entry: KeyEntry, unit: 'minutes' | 'days', now: number): Count[] {
   const [length, kept] = unit === 'minutes' ? [MINUTE, MINUTES_KEPT] : [DAY, DAYS_KEPT];
   return countsOf(entry.usage[unit], entry).filter(({ at }) => at > Math.floor(now / length) - kept);
@@ -123,7 +123,7 @@ test.for([
       fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 60 }), async (steps) => {
         const fleet = await makeFleet();
         const { under } = fleet;
-        // Refusals, and no bans: what a ban turns away is not decided on.
+        // Refusals but no bans: requests of a banned key are not decided.
         under.setPlan('free', { minute: 3, ban_after: 1_000_000_000 });
         const keys = await Promise.all(Array.from({ length: 3 }, () => under.createKey({ name: 'counted' })));
         const seen = new Seen();
@@ -168,7 +168,7 @@ test.for([
   },
 );
 
-test('marks that a hand has spoilt are begun anew, and cost no decision', async () => {
+test('damaged marks are started again and never prevent a decision', async () => {
   const { under } = await redisFleet();
   const credential = await under.createKey();
   const hash = `gateway:key:{${credential.id}}`;
@@ -189,7 +189,7 @@ test('marks that a hand has spoilt are begun anew, and cost no decision', async 
   }
 });
 
-test('a revoked key leaves its use behind for 36 days, no secret, and a place among the revoked that is given up', async () => {
+test('a revoked key keeps only its use and its place among the revoked, for 36 days, and no secret', async () => {
   const { under } = await redisFleet();
   const credential = await under.createKey();
   await under.limiter.decide(credential);

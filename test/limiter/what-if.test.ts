@@ -1,19 +1,19 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { ticksUntilToken } from '../../gateway/access/bucket.ts';
-import type { Credential } from '../../gateway/access/credential.ts';
-import { look } from '../../gateway/access/decide.ts';
-import type { KeyEntry } from '../../gateway/access/keys.ts';
-import { countsOf } from '../../gateway/access/usage.ts';
-import { MINUTE } from '../../gateway/access/verdict.ts';
-import { leastRefused } from '../../gateway/access/what-if.ts';
+import { ticksUntilToken } from '../../gateway/limiter/bucket.ts';
+import { MINUTE } from '../../gateway/limiter/clock.ts';
+import type { Credential } from '../../gateway/limiter/credential.ts';
+import { look } from '../../gateway/limiter/decide.ts';
+import type { KeyEntry } from '../../gateway/limiter/key-record.ts';
+import { countsOf } from '../../gateway/limiter/usage-marks.ts';
+import { leastRefused } from '../../gateway/limiter/what-if.ts';
 import { BEGIN, type LimiterUnderTest, memoryUnderTest, redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
 const { url } = await emptyDatabase();
 const START = BEGIN - (BEGIN % MINUTE);
 
-/** For each minute of a while, when in it requests came, in microseconds. */
+/** For each minute of a period, the times of its requests, in microseconds. */
 const traffic = fc.array(
   fc.array(fc.oneof(fc.integer({ min: 0, max: MINUTE - 1 }), fc.constantFrom(0, MINUTE - 1)), { maxLength: 25 }),
   { minLength: 1, maxLength: 12 },
@@ -21,14 +21,14 @@ const traffic = fc.array(
 const limits = fc.record({ minute: fc.integer({ min: 1, max: 12 }), day: fc.integer({ min: 1, max: 150 }) });
 type Tried = typeof limits extends fc.Arbitrary<infer T> ? T : never;
 
-/** A key under limits, without bans: those would refuse more. */
+/** A key with these limits but without bans, which would refuse more. */
 async function keyUnder(under: LimiterUnderTest, tried: Tried): Promise<Credential> {
   under.now = START;
   under.setPlan('free', { ...tried, ban_after: 1_000_000_000 });
   return await under.createKey();
 }
 
-/** How many of them the limiter refuses, as they came. */
+/** How many of them the limiter refuses at their real times. */
 async function replay(under: LimiterUnderTest, credential: Credential, minutes: readonly number[][]): Promise<number> {
   let refused = 0;
   for (const [minute, moments] of minutes.entries()) {
@@ -40,7 +40,10 @@ async function replay(under: LimiterUnderTest, credential: Credential, minutes: 
   return refused;
 }
 
-/** How many it refuses of as many each minute, that come when there is a token, and in the minute's last tick without one. */
+/**
+ * How many requests per minute it refuses in the best case: they come when there is a token, the rest in the last tick
+ * of the minute.
+ */
 async function replayKindly(
   under: LimiterUnderTest,
   credential: Credential,
@@ -68,7 +71,7 @@ describe.for([
   ['the embedded limiter', memoryUnderTest, 100],
   ['decide.lua', () => redisUnderTest(url), 60],
 ] as const)('%s', ([, open, numRuns]) => {
-  test('refuses at least as many as a trial says, whenever they came; and as many when they came kindly', async () => {
+  test('refuses at least as many as a trial says, and exactly as many in the best case', async () => {
     const under = await open();
     let told = 0;
     await fc.assert(

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import { Distribution, Label, sumOf, Tally } from '../../shared/counts.ts';
+import { Distribution, Label, sumOf, Tally } from '../../shared/process/counts.ts';
 
 const about = { name: 'x_total', help: 'Of x.' };
 const colour = new Label('colour', ['none', 'red', 'green']);
 const size = new Label('size', ['s', 'l']);
 
-test('a tally shows what was counted and what was declared, and nothing else', () => {
+test('a tally shows counted and declared series, and nothing else', () => {
   const tally = new Tally(about, colour, size);
   tally.declare('green', 's');
   tally.add(colour.positionOf('red'), size.positionOf('l'));
@@ -20,7 +20,7 @@ test('a tally shows what was counted and what was declared, and nothing else', (
   });
 });
 
-test('every combination of three labels has a cell of its own', () => {
+test('every combination of three labels is counted separately', () => {
   const third = new Label('third', ['a', 'b', 'c', 'd']);
   const tally = new Tally(about, colour, size, third);
   let expected = 0;
@@ -35,7 +35,7 @@ test('every combination of three labels has a cell of its own', () => {
   expect(values.at(-1)?.labels).toEqual({ colour: 'green', size: 'l', third: 'd' });
 });
 
-test('a value that a label does not have counts as its first', () => {
+test('an unknown value of a label counts as its first value', () => {
   expect([colour.positionOf('as_made_up_by_a_client'), colour.positionOf(undefined)]).toEqual([0, 0]);
 });
 
@@ -53,7 +53,7 @@ test.for([
   expect(counts.map(({ value: count }) => count)).toEqual([0, 1, 2].map((at) => (at >= (bucket as number) ? 1 : 0)));
 });
 
-test('a distribution has buckets that add up, a sum and a count, for each value of its label', () => {
+test('a distribution has cumulative buckets, a sum and a count for each value of its label', () => {
   const distribution = new Distribution({ name: 'd', help: 'D.' }, [1, 5], size);
   for (const value of [0.5, 2, 2, 7]) distribution.observe(value, size.positionOf('l'));
   const ofLarge = distribution.family().values.filter(({ labels }) => labels.size === 'l');
@@ -66,7 +66,7 @@ test('a distribution has buckets that add up, a sum and a count, for each value 
   ]);
 });
 
-test('the sum of several has every series that one of them has', () => {
+test('the sum of several contains every series of each', () => {
   const [one, other] = [new Tally(about, colour), new Tally(about, colour)];
   one.add(1);
   other.add(1);

@@ -1,16 +1,14 @@
 import { expect, test } from 'vitest';
-import { credentialOf } from '../../gateway/access/credential.ts';
-import { DEFAULT_PLANS } from '../../gateway/access/plans.ts';
-import { CallCounts } from '../../gateway/access/redis/call-counts.ts';
-import { connectRedis } from '../../gateway/access/redis/connection.ts';
-import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
+import { credentialOf } from '../../gateway/limiter/credential.ts';
+import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
+import { CallCounts } from '../../gateway/stores/redis/call-counts.ts';
+import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { post, send, sendBytes } from '../support/http.ts';
-import { readableLog } from '../support/log.ts';
 import { eventuallyScraped, type Scrape, scrape } from '../support/metrics.ts';
 import { startRedisServer } from '../support/redis.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
@@ -22,7 +20,7 @@ const WITHOUT = 'gateway_requests_without_decision_total';
 const decisions = (stack: Stack, labels: Record<string, string>) =>
   eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_decisions_total', labels));
 
-test('requests are counted by operation, status and plan; unknown paths are one', async () => {
+test('requests are counted by operation, status and plan; all unknown paths are counted together', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ plan: 'pro' });
   const ask = (path: string, bearer: string | undefined = key) => send(stack.gateway + path, { key: bearer });
@@ -54,7 +52,7 @@ test('requests are counted by operation, status and plan; unknown paths are one'
   );
 });
 
-test('decisions are counted by outcome and plan, refusals by the limit that they met', async () => {
+test('decisions are counted by outcome and plan, refusals by the limit', async () => {
   const stack = await startStack(WITH_REDIS);
   await stack.admin('PATCH', '/plans/free', { ban_after: 3, ban_within_seconds: 600, ban_seconds: 300 });
   const times = async (count: number, key: string) => {
@@ -62,7 +60,7 @@ test('decisions are counted by outcome and plan, refusals by the limit that they
   };
   await times(3, await stack.issueKey({ plan: 'enterprise', minute: 1, day: 1_000_000 }));
   await times(3, await stack.issueKey({ plan: 'business', minute: 1_000_000, day: 2 }));
-  // The third request that comes early bans.
+  // The third early request bans.
   await times(6, await stack.issueKey({ plan: 'free', minute: 1, day: 1_000_000 }));
   const gone = await stack.issueKey();
   await stack.admin('DELETE', `/keys/${idOf(gone)}`);
@@ -91,13 +89,13 @@ test('decisions are counted by outcome and plan, refusals by the limit that they
   ]);
   const metrics = await scrape(stack.adminUrl);
   expect(metrics.sum('gateway_bans_active')).toBe(1);
-  // All but the malformed key, and the ban that was remembered.
+  // All but the malformed key and the remembered ban.
   expect(metrics.sum('gateway_redis_batch_size_sum')).toBe(13);
   expect(metrics.sum('gateway_redis_call_duration_seconds_count')).toBe(metrics.sum('gateway_redis_batch_size_count'));
   await redis.flushdb();
 });
 
-test('a request that needs or has no decision is counted apart, by the reason, and each request once', async () => {
+test('a request without a decision is counted separately by reason, and each request once', async () => {
   const stack = await startStack(WITH_REDIS);
   const key = await stack.issueKey();
   const unusable = await stack.issueKey();
@@ -123,9 +121,8 @@ test('a request that needs or has no decision is counted apart, by the reason, a
   await redis.flushdb();
 });
 
-test('requests of one turn of the event loop are counted as one call for all of them', async () => {
-  const connection = await connectRedis(REDIS_URL, 5_000, readableLog().logger);
-  cleanUp(() => connection.disconnect());
+test('requests of one turn of the event loop are counted as one call', async () => {
+  const connection = await connectedRedis(REDIS_URL);
   const calls = new CallCounts();
   const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS, { calls });
   const credential = credentialOf('nobodys-key0', '-');
@@ -136,7 +133,7 @@ test('requests of one turn of the event loop are counted as one call for all of 
   expect([of('sum undefined'), of('count undefined'), of('bucket 8'), of('bucket 16')]).toEqual([10, 1, 0, 1]);
 });
 
-test('a ban is counted as long as it runs, with the embedded limiter too', async () => {
+test('a ban is counted while it runs, with the embedded limiter too', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 2 });
@@ -144,13 +141,13 @@ test('a ban is counted as long as it runs, with the embedded limiter too', async
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_bans_active')).toBe(0);
 });
 
-test('while Redis is away, decisions are counted as local, and keys that were not seen before have none', async () => {
+test('while Redis is away, decisions are counted as local, and unknown keys get none', async () => {
   const server = await startRedisServer();
   cleanUp(() => server.stop());
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
   const [seen, unseen] = [await stack.issueKey({ plan: 'pro' }), await stack.issueKey({ plan: 'pro' })];
   const ask = async (key: string) => (await send(`${stack.gateway}/v1/pets`, { key })).status;
-  await expect.poll(() => ask(seen), { timeout: 10_000 }).toBe(200);
+  await expect.poll(() => ask(seen)).toBe(200);
   await decisions(stack, { outcome: 'admitted', mode: 'shared' }).toBeGreaterThan(0);
   expect((await scrape(stack.adminUrl)).sum('gateway_plans_readable')).toBe(1);
 
@@ -168,7 +165,7 @@ test('while Redis is away, decisions are counted as local, and keys that were no
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_plans_readable')).toBe(1);
 });
 
-test('a rejected plan value and the time of a change are there to be alarmed by', async () => {
+test('metrics for alerts show rejected plan values and the time of a change', async () => {
   const stack = await startStack(WITH_REDIS);
   const before = (await scrape(stack.adminUrl)).sum('gateway_plans_changed_timestamp_seconds') as number;
   expect((await scrape(stack.adminUrl)).sum('gateway_plans_rejected_values')).toBe(0);
@@ -182,7 +179,7 @@ test('a rejected plan value and the time of a change are there to be alarmed by'
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_plans_rejected_values')).toBe(0);
 });
 
-test('no label of any series holds a key, an address or a path that a client made up', async () => {
+test('no label contains a key, an address or a path from a client', async () => {
   const stack = await startStack(WITH_REDIS);
   const key = await stack.issueKey({ name: 'canary-name' });
   for (const path of ['/v1/pets', '/v1/canary-path', '/v1/pets/4711471147'])
@@ -191,7 +188,7 @@ test('no label of any series holds a key, an address or a path that a client mad
   const { samples } = await scrape(stack.adminUrl);
   const values = samples.flatMap(({ labels }) => Object.values(labels)).join('\n');
   for (const canary of [idOf(key), '127.0.0.9', 'canary', '4711471147']) expect(values).not.toContain(canary);
-  // The labels were there to be looked at.
+  // Proves that labels were found.
   expect(values).toContain('admitted');
   await redis.flushdb();
 });

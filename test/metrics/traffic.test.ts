@@ -26,13 +26,13 @@ const NOTHING = { admitted: 0, refused: 0, banned: 0, unauthorized: 0, shed: 0, 
 const trafficOf = async (stack: Stack) => (await stack.admin('GET', '/traffic')).json as Traffic;
 
 const eventually = (stack: Stack, read: (traffic: Traffic) => unknown) =>
-  expect.poll(async () => read(await trafficOf(stack)), { timeout: 10_000 });
+  expect.poll(async () => read(await trafficOf(stack)));
 
 describe.for([
   ['the embedded limiter', {}],
   ['Redis', { REDIS_URL, REDIS_TIMEOUT_MS: '5000' }],
 ] as const)('with %s', async ([, environment]) => {
-  test('traffic tells what has been since the start, by outcome and plan, and how plans stand', async () => {
+  test('traffic shows the totals since the start by outcome and plan, and the state of the plans', async () => {
     const begun = Date.now();
     const stack = await startStack(environment);
     const fresh = await trafficOf(stack);
@@ -65,7 +65,7 @@ test('it is for operators only', async () => {
   expect((await send(`${stack.gateway}/traffic`)).status).toBe(401);
 });
 
-test('rejected plan values are told, however long and many a hand made them', async () => {
+test('rejected plan values are shown, however long and many they are', async () => {
   await redis.flushdb();
   const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
   await redis.hset('gateway:plans', 'free.minute', 'x'.repeat(10_000));
@@ -80,13 +80,13 @@ test('rejected plan values are told, however long and many a hand made them', as
   expect(Math.max(...rejected.map(({ field }) => field.length))).toBe(100);
 });
 
-test('it tells that decisions are local, and how many were', async () => {
+test('it shows that decisions are local, and how many were', async () => {
   const server = await startRedisServer();
   cleanUp(() => server.stop());
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
   const key = await stack.issueKey();
   const ask = async () => (await send(`${stack.gateway}/v1/pets`, { key })).status;
-  await expect.poll(ask, { timeout: 10_000 }).toBe(200);
+  await expect.poll(ask).toBe(200);
   await server.stop();
   await ask();
   await eventually(stack, ({ mode }) => mode).toBe('local');

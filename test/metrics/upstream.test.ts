@@ -10,7 +10,7 @@ import { eventuallyScraped, scrape } from '../support/metrics.ts';
 import { freePort } from '../support/port.ts';
 import { startStack } from '../support/stack.ts';
 
-test('how a core fails is counted by kind, and whether it is ready is told', async () => {
+test('core failures are counted by kind, and readiness is reported', async () => {
   const unreachable = `http://127.0.0.1:${await freePort()}`;
   const broken = await faultyCore((socket) => socket.destroy());
   const silent = await bareCore(() => {});
@@ -46,7 +46,7 @@ test('a core that was away is ready again with its first answer', async () => {
   expect(await ask()).toEqual([200, 1]);
 });
 
-test('what a core has under way, its limit and how long it takes are told for each core', async () => {
+test('running requests, limit and duration are reported for each core', async () => {
   const waiting: Socket[] = [];
   const slow = await faultyCore((socket) => void waiting.push(socket));
   const stack = await startStack({ CORE_URL: slow });
@@ -56,7 +56,7 @@ test('what a core has under way, its limit and how long it takes are told for ea
     5,
   );
   expect((await scrape(stack.adminUrl)).sum('gateway_upstream_limit', { core: slow })).toBe(2_048);
-  await vi.waitFor(() => expect(waiting).toHaveLength(5), { timeout: 10_000 });
+  await vi.waitFor(() => expect(waiting).toHaveLength(5), { timeout: 30_000 });
   for (const socket of waiting) socket.write(OK);
   expect((await answers).map(({ status }) => status)).toEqual(Array(5).fill(200));
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_upstream_in_flight', { core: slow })).toBe(
@@ -67,13 +67,13 @@ test('what a core has under way, its limit and how long it takes are told for ea
   expect(metrics.sum('gateway_upstream_duration_seconds_sum', { core: slow })).toBeGreaterThan(0);
 });
 
-test('writes that find no connection free are told as queued', async () => {
+test('writes without a free connection are reported as queued', async () => {
   const waiting: Socket[] = [];
   const slow = await faultyCore((socket) => void waiting.push(socket));
   const stack = await startStack({ CORE_URL: slow });
   const keys = await Promise.all(Array.from({ length: 70 }, () => stack.issueKey()));
   const answers = Promise.all(keys.map((key) => post(`${stack.gateway}/v1/pets`, {}, { key })));
-  // There are 64 connections for these.
+  // There are 64 connections for writes.
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_upstream_queued', { core: slow })).toBe(6);
   expect((await scrape(stack.adminUrl)).sum('gateway_upstream_in_flight', { core: slow })).toBe(70);
   const answering = setInterval(() => {
@@ -84,7 +84,7 @@ test('writes that find no connection free are told as queued', async () => {
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_upstream_queued', { core: slow })).toBe(0);
 });
 
-test('of several cores, one that does not answer its probes is told as not ready', async () => {
+test('of several cores, one that does not answer its probes is reported as not ready', async () => {
   const [silent, { url: good }] = [await bareCore(() => {}), await listeningCore()];
   const stack = await startStack({ CORE_URL: `${silent},${good}` });
   await eventuallyScraped(stack.adminUrl, (metrics) =>

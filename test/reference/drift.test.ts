@@ -5,7 +5,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { knowCore, knowGateway } from '../support/described-answers.ts';
 import { send, sendBytes } from '../support/http.ts';
 
-/** What holds the tests' answers against the description is itself held to this: it must see every way to drift. */
+/** Tests the check that compares the tests' answers with the description: it must detect every kind of drift. */
 
 interface Given {
   status: number;
@@ -36,7 +36,7 @@ const PET: Given = {
   body: '{"id":1,"name":"Rex","categoryId":1,"status":"sold"}',
 };
 
-/** A server that passes for a gateway with a core of ours. */
+/** A server that imitates a gateway with our core. */
 async function gatewayThatAnswers(given: Given): Promise<string> {
   const server = http.createServer((_request, response) => {
     const length = { 'content-length': Buffer.byteLength(given.body) };
@@ -97,7 +97,7 @@ test.for<[what: string, path: string, given: Given, fault: RegExp]>([
   await expect(send(url + path)).rejects.toThrow('is not as described');
 });
 
-test('the bytes of a connection are held to it as well', async () => {
+test('the bytes of a connection are checked too', async () => {
   const bytes = 'GET /v1/pets HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n';
   expect(await sendBytes(await gatewayThatAnswers(REFUSAL), bytes)).toContain('HTTP/1.1 429');
   const bad = await gatewayThatAnswers(without(REFUSAL, 'retry-after'));

@@ -4,8 +4,8 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { describeApi } from '../../gateway/reference/openapi.ts';
 import { schemas } from '../../gateway/reference/schemas.ts';
-import { parseJson } from '../../shared/json.ts';
-import { NewPet } from '../../shared/pet.ts';
+import { parseJson } from '../../shared/schemas/json.ts';
+import { NewPet } from '../../shared/schemas/pet.ts';
 import { send } from '../support/http.ts';
 import { schemaValidator } from '../support/json-schema.ts';
 import { ROOT, startProcess } from '../support/process.ts';
@@ -18,7 +18,7 @@ test('the committed description is current: npm run generate writes it', () => {
   expect(JSON.parse(readFileSync(FILE, 'utf8'))).toEqual(JSON.parse(JSON.stringify(api)));
 });
 
-test('redocly has nothing to say against it', async () => {
+test('redocly reports no problems', async () => {
   const env = { REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' };
   const args = ['lint', '--extends', 'recommended-strict', FILE];
   const { code, out, err } = await startProcess(join(ROOT, 'node_modules/.bin/redocly'), args, env).ended;
@@ -27,7 +27,7 @@ test('redocly has nothing to say against it', async () => {
   expect(code).toBe(0);
 });
 
-test('it has the operations of the interface document, and says what that says of them', () => {
+test('it has the operations of the interface document, with the same content', () => {
   const operations = Object.entries(api.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ path, method, ...operation })),
   );
@@ -47,7 +47,7 @@ test('it has the operations of the interface document, and says what that says o
   expect(ErrorSchema?.required).toEqual(['code', 'message', 'status']);
 });
 
-/** Every object below a part of the document that `isOne` picks, with the path to it. */
+/** Every object in a part of the document that `isOne` selects, with its path. */
 function parts(value: unknown, isOne: (part: Record<string, unknown>) => boolean, at = ''): string[] {
   if (typeof value !== 'object' || value === null) return [];
   const inner = Object.entries(value).flatMap(([name, member]) => parts(member, isOne, `${at}/${name}`));
@@ -70,7 +70,7 @@ test('everything has an example: each body, header, parameter and member', () =>
   expect(Object.values(api.components.schemas).filter((schema) => !has(schema))).toEqual([]);
 });
 
-test('the schema of a new animal takes what the core takes, and refuses what it refuses', () => {
+test('the schema of a new animal accepts and refuses the same as the core', () => {
   const ajv = schemaValidator();
   ajv.addSchema({ $id: 'api', components: { schemas: schemas() } }, 'api', true, false);
   const isDescribed = ajv.compile({ $ref: 'api#/components/schemas/NewPet' });
@@ -115,7 +115,7 @@ test('the schema of a new animal takes what the core takes, and refuses what it 
   );
 });
 
-test('the gateway serves it to anyone, and tells the limits of the address', async () => {
+test('the gateway serves it to everyone, with the limits of the address', async () => {
   const stack = await startStack();
   const answer = await send(`${stack.gateway}/v1/openapi.json`);
   expect(answer.status).toBe(200);
@@ -123,7 +123,7 @@ test('the gateway serves it to anyone, and tells the limits of the address', asy
   expect(answer.text).toBe(readFileSync(FILE, 'utf8'));
 });
 
-test('each of its schemas is one of JSON Schema 2020-12', () => {
+test('each of its schemas is valid JSON Schema 2020-12', () => {
   const ajv = schemaValidator();
   const document = JSON.parse(readFileSync(FILE, 'utf8')) as { components: Record<string, Record<string, object>> };
   const { schemas: bodies = {}, headers = {}, parameters = {} } = document.components;

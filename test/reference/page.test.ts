@@ -1,10 +1,20 @@
 import { expect, test } from 'vitest';
+import { ERRORS } from '../../shared/http/errors.ts';
 import { post, send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
-const FILES = ['', 'page.css', 'page.js', 'swagger-ui.css', 'swagger-ui-bundle.js', 'favicon-32x32.png'];
+const FILES = [
+  '',
+  'page.css',
+  'operations.css',
+  'page.js',
+  'swagger-ui.css',
+  'swagger-ui-bundle.js',
+  'favicon-32x32.png',
+];
 
-test('the page and its files are there for anyone, shut off from other origins, with the limits of the address', async () => {
+test('the page and its files are public, isolated from other origins, and show the limits of the address', async () => {
   const { gateway } = await startStack();
   for (const name of FILES) {
     const { status, headers } = await send(`${gateway}/docs/${name}`, {
@@ -24,7 +34,7 @@ test('the page and its files are there for anyone, shut off from other origins, 
   }
 });
 
-test('/docs leads to /docs/, and whatever else is below it is unknown, as everywhere', async () => {
+test('/docs redirects to /docs/, and unknown paths below it are 404', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const moved = await send(`${stack.gateway}/docs`);
@@ -45,7 +55,7 @@ test('/docs leads to /docs/, and whatever else is below it is unknown, as everyw
   }
 });
 
-test('only GET and HEAD are taken, without a body', async () => {
+test('only GET and HEAD are accepted, without a body', async () => {
   const { gateway } = await startStack();
   for (const path of ['/docs/', '/docs', '/v1/openapi.json']) {
     const url = gateway + path;
@@ -61,7 +71,7 @@ test('only GET and HEAD are taken, without a body', async () => {
   }
 });
 
-test('what a browser has is not sent again', async () => {
+test('a cached file is not sent again', async () => {
   const { gateway } = await startStack();
   for (const path of ['/docs/', '/docs/swagger-ui-bundle.js', '/v1/openapi.json']) {
     const { etag = '' } = (await send(gateway + path)).headers;
@@ -74,7 +84,7 @@ test('what a browser has is not sent again', async () => {
   }
 });
 
-test('who takes gzip gets it', async () => {
+test('a client that accepts gzip gets it', async () => {
   const { gateway } = await startStack();
   const url = `${gateway}/v1/openapi.json`;
   const plain = await send(url, { headers: { 'accept-encoding': 'br, gzip;q=0' } });
@@ -87,7 +97,7 @@ test('who takes gzip gets it', async () => {
   expect(headers.vary).toBe('Accept-Encoding');
 });
 
-test('a first look is few requests, and a reload is one: the page names its files in versions that never change', async () => {
+test('a first visit is few requests, and a reload is one: the page names immutable versions of its files', async () => {
   const { gateway } = await startStack();
   const { text, headers } = await send(`${gateway}/docs/`);
   expect(headers['cache-control']).toBe('no-cache');
@@ -101,7 +111,7 @@ test('a first look is few requests, and a reload is one: the page names its file
   }
 });
 
-test('a hundred people behind one address look at the page, reload it, and can call without a key all the same', async () => {
+test('a hundred people behind one address can load and reload the page, and still call without a key', async () => {
   const { gateway } = await startStack();
   const named = [...(await send(`${gateway}/docs/`)).text.matchAll(/(?:href|src)="([^"]+\?v=[^"]+)"/g)];
   const files = [
@@ -119,7 +129,7 @@ test('a hundred people behind one address look at the page, reload it, and can c
   expect((await send(`${gateway}/v1/pets`)).headers['x-ratelimit-remaining']).toBe('59');
 });
 
-test('an address that reads without end is refused: a browser with a page, a program in the Error shape', async () => {
+test('an address that reads endlessly is refused: a browser with a page, a program in the Error format', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const bundle = `${stack.gateway}/docs/swagger-ui-bundle.js`;
@@ -127,12 +137,18 @@ test('an address that reads without end is refused: a browser with a page, a pro
   const reads = await Promise.all(Array.from({ length: 220 }, () => send(bundle, { method: 'HEAD' })));
   const seconds = (performance.now() - begun) / 1_000;
   const bytes = reads.filter(({ status }) => status === 200).length * Number(reads[0]?.headers['content-length']);
-  // What a full allowance is worth, and what comes back meanwhile; and one on credit.
+  // A full allowance, what refills meanwhile, and one answer on credit.
   expect(bytes).toBeLessThan((4_000 / 60) * (60 + seconds) * 65_536 + 2_000_000);
-  const browser = await send(`${stack.gateway}/docs/`, {
-    headers: { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' },
-  });
-  const program = await send(`${stack.gateway}/docs/`, { headers: { accept: 'application/json' } });
+  // The allowance refills meanwhile; another answer on credit empties it.
+  const refusalFor = async (accept: string) => {
+    for (;;) {
+      await send(bundle, { method: 'HEAD' });
+      const answer = await send(`${stack.gateway}/docs/`, { headers: { accept } });
+      if (answer.status !== 200) return answer;
+    }
+  };
+  const browser = await refusalFor('text/html,application/xhtml+xml,*/*;q=0.8');
+  const program = await refusalFor('application/json');
   for (const { status, headers } of [browser, program]) {
     expect([status, headers['x-ratelimit-limit'], headers['x-ratelimit-remaining']]).toEqual([429, '4000', '0']);
     expect(Number(headers['retry-after'])).toBeGreaterThan(0);
@@ -143,9 +159,38 @@ test('an address that reads without end is refused: a browser with a page, a pro
   await new Promise((resolve) => setTimeout(resolve, 1_000 * Number(program.headers['retry-after'])));
   expect((await send(`${stack.gateway}/docs/`)).status).toBe(200);
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
-  expect(stack.log.find(({ path }) => path === '/docs/')).toMatchObject({
+  expect(stack.log.find(({ path, status }) => path === '/docs/' && status !== 200)).toMatchObject({
     status: 429,
     code: 'rate_limit_exceeded',
     outcome: 'reference',
   });
+});
+
+test('the page has the plans in force in numbers, and follows them', async () => {
+  const { url: REDIS_URL } = await emptyDatabase();
+  const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
+  const page = async () => (await send(`${stack.gateway}/docs/`)).text;
+  const rowOf = (text: string, plan: string) => new RegExp(`<th scope="row">${plan}</th>(.*?)</tr>`).exec(text)?.[1];
+  const first = await page();
+  expect(rowOf(first, 'Free')).toBe('<td>60</td><td>1,000</td><td>60 within 60 seconds: 300 seconds</td>');
+  expect(rowOf(first, 'Business')).toContain('<td>1,000</td><td>100,000</td>');
+  expect(rowOf(first, 'Enterprise')).toContain('<td>agreed with you</td><td>agreed with you</td>');
+  expect(first).toContain('<code>Retry-After: 87</code>');
+  const { etag = '' } = (await send(`${stack.gateway}/docs/`)).headers;
+  await stack.admin('PATCH', '/plans/free', { minute: 30, day: 864 });
+  await expect.poll(async () => rowOf(await page(), 'Free')).toContain('<td>30</td><td>864</td>');
+  const changed = await page();
+  // 60 s / 30 and 86,400 s / 864.
+  expect(changed).toContain('<code>Retry-After: 2</code>');
+  expect(changed).toContain('<code>Retry-After: 100</code>');
+  expect((await send(`${stack.gateway}/docs/`, { headers: { 'if-none-match': etag } })).status).toBe(200);
+});
+
+test('the page lists every error once, and no mark is left in it', async () => {
+  const { text } = await send(`${(await startStack()).gateway}/docs/`);
+  const rows = [...text.matchAll(/<tr><td>(\d+)<\/td><td><code>(\w+)<\/code>/g)].map(
+    ([, status, code]) => `${code} ${status}`,
+  );
+  expect(rows).toEqual(Object.entries(ERRORS).map(([code, { status }]) => `${code} ${status}`));
+  expect(text).not.toMatch(/<!-- |undefined|NaN/);
 });

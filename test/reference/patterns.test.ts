@@ -1,12 +1,12 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { NewPet } from '../../shared/pet.ts';
+import { NewPet } from '../../shared/schemas/pet.ts';
 import { pathOf } from '../support/install.ts';
 import { ROOT, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** Clients are generated for many languages: each must read a pattern of the description as we mean it. */
+/** Clients are generated for many languages. Each must read the patterns of the description in the same way. */
 
 const text = readFileSync(join(ROOT, 'gateway/reference/openapi.json'), 'utf8');
 const patterns = [...new Set(patternsOf(JSON.parse(text)))];
@@ -46,7 +46,7 @@ const PERL = `
 use JSON::PP; local $/; open my $f, '<', $ARGV[0]; my ($patterns, $samples) = @{ decode_json(<$f>) };
 print encode_json([map { my $p = $_; [map { /$p/ ? JSON::PP::true : JSON::PP::false } @$samples] } @$patterns]);`;
 
-/** Each text by its code points, since Java has no JSON. */
+/** Each text as code points, because Java has no JSON. */
 const JAVA = `
 import java.nio.file.*; import java.util.*; import java.util.regex.*; import java.util.stream.*;
 class Main {
@@ -85,7 +85,7 @@ const asCodePoints = [patterns, SAMPLES].map((texts) => texts.map(codePoints).jo
 
 const folder = await temporaryFolder();
 
-/** What a program prints of the patterns and samples that it is given in a file. */
+/** The output of a program for the patterns and samples in a file. */
 async function matchesIn(
   command: string,
   args: string[],
@@ -119,7 +119,7 @@ test.for([
   expect(await matchesIn(command, [...args], file, program, given)).toEqual(expected);
 });
 
-test('a name that one of them would let through is one that the service takes', () => {
+test('a name accepted by one of them is accepted by the service', () => {
   const { properties } = JSON.parse(text).components.schemas.NewPet;
   const [pattern, none] = [new RegExp(properties.name.pattern), new RegExp(properties.name.not.pattern)];
   for (const name of SAMPLES) {
@@ -128,7 +128,7 @@ test('a name that one of them would let through is one that the service takes', 
   }
 });
 
-/** `$` also matches before it in Python, Perl and Java, so no sample above ends with one. */
+/** In Python, Perl and Java `$` also matches before a final line feed, so no sample above ends with one. */
 test('a line feed at the end of a name is refused by a pattern without an anchor', () => {
   const { not } = JSON.parse(text).components.schemas.NewPet.properties.name;
   expect(new RegExp(not.pattern).test('Rex\n')).toBe(true);

@@ -5,7 +5,7 @@ import { startStack } from '../support/stack.ts';
 import { CORPUS, type Stream, streamsOf } from './corpus/corpus.ts';
 import { play } from './play.ts';
 
-/** Mutates hostile byte streams and good requests, byte by byte and piece by piece. */
+/** Mutates hostile byte streams and good requests by bytes and by pieces. */
 
 const BATCH = 64;
 const PIECES = [
@@ -32,7 +32,10 @@ const PIECES = [
   '9'.repeat(400),
 ];
 
-/** One change to a text, anywhere in it: a piece put in, a byte changed, a stretch left out, doubled, or taken from another. */
+/**
+ * One change at any position: a piece inserted, a byte changed, a range removed, doubled, or copied from another
+ * stream.
+ */
 function change(text: string, roll: Dice, other: string): string {
   const at = roll(text.length + 1);
   const until = Math.min(text.length, at + 1 + roll(24));
@@ -61,7 +64,7 @@ function mutant(streams: readonly Stream[], roll: Dice, number: number): Stream 
 }
 
 test(
-  `${FUZZ_SECONDS} s of mutated bytes: no 5xx, nothing unhandled, and it still serves`,
+  `${FUZZ_SECONDS} s of mutated bytes: no 5xx, nothing unhandled, and the gateway still serves`,
   async () => {
     const stack = await startStack();
     const key = await stack.issueKey({ plan: 'enterprise', minute: 100_000_000, day: 100_000_000 });

@@ -7,13 +7,16 @@ import { post, send, sendBytes } from '../support/http.ts';
 import { startService } from '../support/process.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { temporaryFolder } from '../support/stack.ts';
+import { webhookReceiver } from '../support/webhook-receiver.ts';
 import { recordingCore } from './recording-core.ts';
 
 const REDIS_PASSWORD = 'canary-password-of-redis';
 const ADMIN_TOKEN = 'canary-token-of-the-operators';
 const CORE_TOKEN = 'canary-token-of-the-core';
+const WEBHOOK_SECRET = 'canary-secret-of-the-webhook';
+const WEBHOOK_TOKEN = 'canary-token-in-the-url-of-the-webhook';
 
-/** Everything that a Redis is told from now on. */
+/** Everything that a Redis receives from now on. */
 async function monitored(url: string): Promise<string[]> {
   const lines: string[] = [];
   const client = new Redis(url);
@@ -25,7 +28,7 @@ async function monitored(url: string): Promise<string[]> {
   return lines;
 }
 
-/** The command lines of all processes that can be seen. */
+/** The command lines of all visible processes. */
 const commandLines = (): string =>
   readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -38,7 +41,7 @@ const commandLines = (): string =>
     })
     .join('\n');
 
-/** Every place in which clients put keys, rightly or not; `other` is one that opens nothing. */
+/** Every place where clients put keys, rightly or not; `other` is an invalid key. */
 async function useEverywhere(gateway: string, key: string, other: string): Promise<string[]> {
   const pets = `${gateway}/v1/pets`;
   const line = 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n';
@@ -77,7 +80,7 @@ async function useEverywhere(gateway: string, key: string, other: string): Promi
   return [...answers.map(({ headers, text }) => JSON.stringify(headers) + text), ...broken];
 }
 
-test('keys and secrets are nowhere outside the gateway: answers, log, metrics, core, process list, Redis', async () => {
+test('keys and secrets appear nowhere: answers, log, metrics, core, process list, Redis', async () => {
   const redisServer = await startRedisServer();
   cleanUp(redisServer.stop);
   const url = redisServer.url.replace('//', `//:${REDIS_PASSWORD}@`);
@@ -86,6 +89,8 @@ test('keys and secrets are nowhere outside the gateway: answers, log, metrics, c
   redis.disconnect();
   const commands = await monitored(url);
   const core = await recordingCore();
+  // It refuses, so that the log has reason to tell of it.
+  const receiver = await webhookReceiver((response) => void response.writeHead(500).end());
   const gateway = await startService('gateway/main.ts', {
     PORT: '0',
     ADMIN_PORT: '0',
@@ -96,14 +101,19 @@ test('keys and secrets are nowhere outside the gateway: answers, log, metrics, c
     REDIS_TIMEOUT_MS: '2000',
     ADMIN_TOKEN,
     CORE_TOKEN,
+    WEBHOOK_URL: `${receiver.url}?token=${WEBHOOK_TOKEN}`,
+    WEBHOOK_SECRET,
   });
   const { gateway: clients = '', admin = '' } = gateway.addresses;
   const issued = await Promise.all(
-    ['free', 'pro'].map((plan) => post(`${admin}/keys`, { name: plan, plan }, { key: ADMIN_TOKEN })),
+    ['free', 'pro', 'business'].map((plan) =>
+      post(`${admin}/keys`, { name: plan, plan, ...(plan === 'business' && { day: 1 }) }, { key: ADMIN_TOKEN }),
+    ),
   );
-  const [key, revoked] = issued.map(({ json }) => (json as { key: string }).key) as [string, string];
+  const [key, revoked, usedUp] = issued.map(({ json }) => (json as { key: string }).key) as [string, string, string];
   await send(`${admin}/keys/${idOf(revoked)}`, { method: 'DELETE', key: ADMIN_TOKEN });
 
+  await send(`${clients}/v1/pets`, { key: usedUp });
   const answers = await useEverywhere(clients, key, revoked);
   const running = commandLines();
   for (const target of ['/keys', '/plans', `/keys/${key}`, `/?${ADMIN_TOKEN}`]) {
@@ -118,18 +128,40 @@ test('keys and secrets are nowhere outside the gateway: answers, log, metrics, c
   gateway.child.kill('SIGINT');
   const { out, err } = await gateway.ended;
 
-  const secrets = [key.slice(16), key.slice(16, 48), revoked.slice(16), REDIS_PASSWORD, ADMIN_TOKEN, CORE_TOKEN];
+  const secrets = [
+    key.slice(16),
+    key.slice(16, 48),
+    revoked.slice(16),
+    usedUp.slice(16),
+    REDIS_PASSWORD,
+    ADMIN_TOKEN,
+    CORE_TOKEN,
+    WEBHOOK_SECRET,
+    WEBHOOK_TOKEN,
+  ];
   const received = core.received().join('').replaceAll(`Authorization: Bearer ${CORE_TOKEN}\r\n`, '');
-  const places = { answers: answers.join('\n'), out, err, metrics, received, running, commands: commands.join('\n') };
+  const told = JSON.stringify(receiver.told);
+  const places = {
+    told,
+    answers: answers.join('\n'),
+    out,
+    err,
+    metrics,
+    received,
+    running,
+    commands: commands.join('\n'),
+  };
   const leaks = Object.entries(places).flatMap(([place, text]) =>
     secrets.filter((secret) => text.includes(secret)).map((secret) => `${place}: ${secret}`),
   );
   expect(leaks).toEqual([]);
-  // Each of these places was looked at while it held something.
+  // Each of these places was checked while it had content.
   const id = idOf(key);
   expect(out.split('\n').filter((line) => line.includes(id)).length).toBeGreaterThan(10);
   expect(places.answers).toContain('"code":"unauthorized"');
   expect(received).toContain(id);
+  expect(told).toContain(idOf(usedUp));
+  expect(out).toContain('webhook events given up at the stop');
   expect(running).toContain('gateway/main.ts');
   expect(places.commands).toMatch(new RegExp(`gateway:key:\\{${id}\\}.* [0-9a-f]{64}`));
   expect(metrics).toContain('gateway_admin_requests_total');

@@ -22,7 +22,7 @@ test.for([
   ['a dot segment in the absolute form', 'http://a/v1/../v1/pets'],
   ['an asterisk', '*'],
   ['a quote', '/v1/pets?x="'],
-])('%s in the target is refused, and forwarded to nobody', async ([, target]) => {
+])('%s in the target is refused and not forwarded', async ([, target]) => {
   const core = await listeningCore();
   const stack = await startStack({ CORE_URL: core.url });
   const key = await stack.issueKey();
@@ -49,7 +49,7 @@ test.for([
   ['a coding in front of nothing', `${POST}transfer-encoding: ,chunked\r\n`],
   ['a length with zeros in front', `${POST}content-length: 005\r\n`],
   ['a length of two zeros', `${POST}content-length: 00\r\n`],
-])('%s is refused, and forwarded to nobody', async ([, head]) => {
+])('%s is refused and not forwarded', async ([, head]) => {
   const core = await listeningCore();
   const stack = await startStack({ CORE_URL: core.url });
   const key = await stack.issueKey();
@@ -58,21 +58,24 @@ test.for([
   expect(core.heads).toEqual([]);
 });
 
-test.for(['DELETE', 'OPTIONS', 'GET'])('a second request hidden in the body of a %s reaches nobody', async (method) => {
-  const core = await listeningCore();
-  const stack = await startStack({ CORE_URL: core.url });
-  const key = await stack.issueKey();
-  const hidden = 'GET /v1/smuggled HTTP/1.1\r\nhost: a\r\n\r\n';
-  const chunk = `${hidden.length.toString(16)}\r\n${hidden}\r\n0\r\n\r\n`;
-  await sendBytes(
-    stack.gateway,
-    `${method} /v1/pets HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${key}\r\ntransfer-encoding: chunked\r\n\r\n${chunk}`,
-    500,
-  );
-  expect(core.heads.filter((head) => head.includes('smuggled'))).toEqual([]);
-});
+test.for(['DELETE', 'OPTIONS', 'GET'])(
+  'a request hidden in the body of a %s is never read as a request',
+  async (method) => {
+    const core = await listeningCore();
+    const stack = await startStack({ CORE_URL: core.url });
+    const key = await stack.issueKey();
+    const hidden = 'GET /v1/smuggled HTTP/1.1\r\nhost: a\r\n\r\n';
+    const chunk = `${hidden.length.toString(16)}\r\n${hidden}\r\n0\r\n\r\n`;
+    await sendBytes(
+      stack.gateway,
+      `${method} /v1/pets HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${key}\r\ntransfer-encoding: chunked\r\n\r\n${chunk}`,
+      500,
+    );
+    expect(core.heads.filter((head) => head.includes('smuggled'))).toEqual([]);
+  },
+);
 
-test('Expect: 100-continue is answered once the body would be taken', async () => {
+test('Expect: 100-continue is answered once the headers are accepted', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const body = '{"name":"Rex","categoryId":1}';
@@ -111,18 +114,21 @@ test.for([
   ['200 kB of headers', `GET / HTTP/1.1\r\nhost: a\r\nx: ${'a'.repeat(200_000)}\r\n`, 431, 'headers_too_large'],
   ['CONNECT', 'CONNECT a:1 HTTP/1.1\r\nhost: a\r\n', 405, 'method_not_allowed'],
   ['a line that is no header', 'GET /v1/pets HTTP/1.1\r\nhost: a\r\nbroken\r\n', 400, 'invalid_request'],
-] as const)('%s is answered in the Error shape, with limits, and closed', async ([, head, status, code]) => {
-  const stack = await startStack();
-  const raw = await sendBytes(stack.gateway, `${head}\r\n`);
-  expect(raw).toMatch(
-    new RegExp(
-      `^HTTP/1.1 ${status} \\w[\\s\\S]*X-RateLimit-Limit: 60\r\n[\\s\\S]*Connection: close\r\n[\\s\\S]*"code":"${code}"`,
-      'i',
-    ),
-  );
-});
+] as const)(
+  '%s gets an error in the Error shape with limits, and its connection is closed',
+  async ([, head, status, code]) => {
+    const stack = await startStack();
+    const raw = await sendBytes(stack.gateway, `${head}\r\n`);
+    expect(raw).toMatch(
+      new RegExp(
+        `^HTTP/1.1 ${status} \\w[\\s\\S]*X-RateLimit-Limit: 60\r\n[\\s\\S]*Connection: close\r\n[\\s\\S]*"code":"${code}"`,
+        'i',
+      ),
+    );
+  },
+);
 
-test('garbage behind a request cuts nothing of its answer, and is no answer to it', async () => {
+test('garbage after a request neither cuts its answer nor gets another one in its place', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const raw = await sendBytes(

@@ -1,9 +1,9 @@
 /**
- * Judges the bytes that a core got: they must be whole requests in one strict form, each of which the gateway decided on,
- * and nothing else. Knows nothing of how the gateway works.
+ * Checks the bytes that a core received: they must be complete requests in one strict form, each admitted by the
+ * gateway, and nothing else. Independent of how the gateway works.
  */
 
-/** A request that was decided on and let through, as it is logged. */
+/** An admitted request, from the log. */
 export interface Decided {
   readonly id: string;
   readonly method: string;
@@ -16,9 +16,9 @@ const NEVER = /^(transfer-encoding|expect|upgrade|te|trailer|keep-alive|proxy-.*
 const ONCE = ['host', 'x-request-id', 'x-caller-id', 'x-forwarded-for', 'x-forwarded-host', 'traceparent'];
 
 export interface Judgement {
-  /** How many requests the bytes are. */
+  /** The number of requests in the bytes. */
   requests: number;
-  /** What is wrong with them, a line each; none where every byte belongs to a request that was decided on. */
+  /** The faults, one per line; empty if every byte belongs to an admitted request. */
   readonly faults: string[];
 }
 
@@ -61,7 +61,7 @@ function faultsOfHead(line: string, headers: readonly [string, string][]): strin
   if (!REQUEST_LINE.test(line)) faults.push(`not canonical: ${JSON.stringify(line)}`);
   if (names.includes('')) faults.push(`a line that is no header: ${line}`);
   if (names.some((name) => NEVER.test(name))) faults.push(`a header of the client's connection: ${line}`);
-  // What the gateway itself may say of its connection is what HTTP/1.1 takes for granted.
+  // The gateway may only state the default of HTTP/1.1.
   if (headers.some(([name, value]) => name === 'connection' && value !== 'keep-alive'))
     faults.push(`a word on the connection that is not the gateway's: ${line}`);
   if (new Set(names).size < names.length) {
@@ -73,7 +73,7 @@ function faultsOfHead(line: string, headers: readonly [string, string][]): strin
   return faults;
 }
 
-/** Strikes a request off the list of those that were decided on. */
+/** Removes a request from the list of admitted ones. */
 function faultsOfDecision(line: string, headers: readonly [string, string][], open: Map<string, number>): string[] {
   const [method = '', target = ''] = line.split(' ');
   const id = headers.find(([name]) => name === 'x-request-id')?.[1];

@@ -12,13 +12,13 @@ import { recordingCore } from './recording-core.ts';
 
 const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 
-test('the corpus is large, and every case of it is another', () => {
+test('the corpus is large, and its cases are all different', () => {
   expect(CORPUS.length).toBeGreaterThanOrEqual(300);
   expect(new Set(CORPUS.map(({ name }) => name)).size).toBe(CORPUS.length);
   expect(new Set(CORPUS.map(({ writes, cut }) => [cut, ...writes].join('|'))).size).toBe(CORPUS.length);
 });
 
-test('of all hostile byte streams, the core gets the requests that were decided on, and not a byte besides', async () => {
+test('of all hostile byte streams, the core receives exactly the admitted requests', async () => {
   const core = await recordingCore();
   const stack = await startStack({ CORE_URL: core.url });
   const answers = await play(stack.gateway, streamsOf(CORPUS, await stack.issueKey(unlimited)));
@@ -30,19 +30,19 @@ test('of all hostile byte streams, the core gets the requests that were decided 
   const { faults, requests: forwarded } = judge(received, decided.map(toDecided));
   expect(faults).toEqual([]);
   expect(received.join('')).not.toMatch(/admin|6\.6\.6\.6|evil/);
-  // Nor is one missing that was answered; of a client that left, the core may have heard or not.
+  // No answered request is missing either. For a client that left, the core may have received it or not.
   const withStatus = (wanted: number) => decided.filter(({ status }) => status === wanted).length;
   expect(forwarded).toBeGreaterThanOrEqual(withStatus(200));
   expect(forwarded).toBeLessThanOrEqual(withStatus(200) + withStatus(499));
-  // The check is about something: many of them are forwarded, and many more are not.
+  // The check is not empty: many requests are forwarded, and many more are not.
   expect(forwarded).toBeGreaterThan(100);
   expect(requests.length - decided.length).toBeGreaterThan(3_000);
-  // 505 is the client's doing, too.
+  // 505 is caused by the client, too.
   expect(requests.filter(({ status }) => Number(status) >= 500 && status !== 505)).toEqual([]);
   expect([...answers.values()].filter((answer) => answer !== '' && !ANSWER.test(answer))).toEqual([]);
 }, 120_000);
 
-/** An interim answer or none, then a good one or one in the Error shape, with limits either way. */
+/** Optionally an interim answer, then a good one or one in the Error shape; always with limits. */
 const ANSWER =
   /^(?:HTTP\/1\.1 100 Continue\r\n\r\n)?HTTP\/1\.1 (?:200 OK|204 No Content|4\d\d [\w ]+|505 HTTP Version Not Supported)\r\n(?=[\s\S]*X-RateLimit-Limit: \d+\r\n)[\s\S]*\r\n\r\n(?:$|\[\]|\{"code":"\w+","message":"[^"]+","status":(?:4\d\d|505)\})/;
 
@@ -52,7 +52,7 @@ const toDecided = ({ requestId, method, path }: Record<string, unknown>): Decide
   path: String(path),
 });
 
-/** What http-proxy-3 does with what Node's parser shows it, every request of which counts as decided on. */
+/** What http-proxy-3 makes of the requests that Node's parser finds. Each counts as admitted. */
 async function plainProxy(target: string, decided: Decided[]): Promise<string> {
   const proxy = createProxyServer({ target, agent: new http.Agent({ keepAlive: true }) });
   proxy.on('error', (_fault, _request, response) => void response.destroy());
@@ -70,17 +70,17 @@ async function plainProxy(target: string, decided: Decided[]): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-test('the same check catches a forwarder that passes on what it was given', async () => {
+test('the same check finds the faults of a forwarder that passes everything on', async () => {
   const core = await recordingCore(200);
   const decided: Decided[] = [];
   const url = await plainProxy(core.url, decided);
   const chunked = CORPUS.filter(({ name }) => name === 'no length and chunks, hidden from chunks');
-  // Where the machine is slow, the client may be gone before its body is passed on.
+  // On a slow machine, the client may leave before its body is passed on.
   const faults = async () => {
     await play(url, streamsOf(chunked, 'k'));
     return judge(core.received(), decided).faults;
   };
-  await expect.poll(faults, { timeout: 15_000 }).toContain('never decided on: undefined GET /v1/smuggled');
+  await expect.poll(faults).toContain('never decided on: undefined GET /v1/smuggled');
 });
 
 const ID =
@@ -113,7 +113,7 @@ test.for([
   expect(judge([bytes], decidedOnce).faults).toContain(fault);
 });
 
-test('the check has nothing to say about a decided request', () => {
+test('the check accepts an admitted request', () => {
   expect(judge([`GET /v1/pets?limit=1 HTTP/1.1\r\n${ID}: 1\r\n\r\n`], decidedOnce)).toEqual({
     requests: 1,
     faults: [],

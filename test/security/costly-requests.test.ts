@@ -3,9 +3,9 @@ import { usageOf } from '../bench/machine/usage.ts';
 import { post, send, sendBytes } from '../support/http.ts';
 import { startService } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
-import { TIMED } from '../support/timed.ts';
+import { fact, TIMED } from '../support/timed.ts';
 
-/** Input that is made to cost a lot: each is refused or answered, for about what an ordinary request costs. */
+/** Input designed to be expensive: each request is refused or answered at about the cost of an ordinary one. */
 
 const TOKEN = 'token-of-the-tests';
 const stack = await startStack();
@@ -58,15 +58,22 @@ const INPUTS: readonly [name: string, status: number, headers: Headers, path?: s
   ['an Accept-Encoding of gzip;q=0', 200, { 'accept-encoding': 'gzip;q=0,'.repeat(1_600) }, '/v1/openapi.json'],
 ];
 
-const ROUNDS = 20;
-/** Beyond what the same request costs without it. */
+/** The cheapest group counts: what else the process did, or a machine that took its processor away, is in the others. */
+const GROUPS = 5;
+const REQUESTS = 8;
+/** In addition to the cost of the same request without it. */
 const MOST_MICROSECONDS = 1_000;
 
 async function costOf(path: string, headers: Headers): Promise<{ microseconds: number; statuses: Set<number> }> {
-  const before = usageOf(gateway.child.pid as number).cpuMicroseconds;
+  const used = () => usageOf(gateway.child.pid as number).cpuMicroseconds;
   const statuses = new Set<number>();
-  for (let round = 0; round < ROUNDS; round++) statuses.add((await ask(path, headers)).status);
-  return { microseconds: (usageOf(gateway.child.pid as number).cpuMicroseconds - before) / ROUNDS, statuses };
+  let least = Number.POSITIVE_INFINITY;
+  for (let group = 0; group < GROUPS; group++) {
+    const before = used();
+    for (let sent = 0; sent < REQUESTS; sent++) statuses.add((await ask(path, headers)).status);
+    least = Math.min(least, (used() - before) / REQUESTS);
+  }
+  return { microseconds: least, statuses };
 }
 
 for (let round = 0; round < 10; round++) await costOf('/v1/pets', {});
@@ -77,16 +84,16 @@ test.for(INPUTS)(
   '%s costs less than a millisecond and gets %i',
   TIMED,
   async ([, status, headers, path = '/v1/pets']) => {
-    // Each from an address of its own, so that no allowance ends.
+    // Each from its own address, so that no allowance is used up.
     const own = { 'x-forwarded-for': `192.0.2.${++address}` };
     const plain = await costOf(path.split('?', 1)[0] as string, own);
     const { microseconds, statuses } = await costOf(path, { ...own, ...headers });
-    expect([...statuses]).toEqual([status]);
+    await fact(() => expect([...statuses]).toEqual([status]));
     expect(microseconds - plain.microseconds).toBeLessThan(MOST_MICROSECONDS);
   },
 );
 
-test('a header line that Node would drop is never missed', async () => {
+test('no header line that Node drops goes unnoticed', async () => {
   for (const count of [90, 150, 250, 1_100, 2_500]) {
     const filling = Array.from({ length: count }, () => 'a: b\r\n').join('');
     const head = `GET /v1/pets HTTP/1.1\r\nAuthorization: Bearer ${key}\r\nHost: a\r\n${filling}Host: b\r\n\r\n`;

@@ -4,19 +4,19 @@ import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
 import { startStack } from '../support/stack.ts';
 
-/** A body that never ends is refused, and ends its own connection soon: whatever it was refused for. */
+/** An endless body is refused and soon ends its connection, for any reason of the refusal. */
 
 const CHUNK = `10000\r\n${'x'.repeat(65_536)}\r\n`;
-/** What the kernel keeps for both ends of a connection, and some more. */
+/** What the kernel buffers for both ends of a connection, and a margin. */
 const MOST_BYTES = 32_000_000;
-/** By then the gateway would read on for ever. */
+/** At this size the gateway would obviously read on forever. */
 const GIVEN_UP_AT = 256_000_000;
 
 const stack = await startStack();
 const key = await stack.issueKey({ plan: 'enterprise', minute: 10_000, day: 10_000 });
 const bearer = `Authorization: Bearer ${key}`;
 
-/** The answer to a request whose body goes on and on, and how many bytes its client could send before it was cut off. */
+/** Sends a request with an endless body. Returns its answer, and the bytes sent before the connection was cut. */
 async function sendWithoutEnd(line: string, headers: readonly string[]): Promise<{ answer: string; bytes: number }> {
   const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1');
   cleanUp(() => socket.destroy());
@@ -45,9 +45,9 @@ test.for([
   ['without a key, of a length', POST, [LONG], 401],
   ['where the operation takes none', 'GET /v1/pets HTTP/1.1', [bearer, CHUNKED], 400],
   ['where there is nothing', 'POST /v1/nothing HTTP/1.1', [bearer, CHUNKED], 404],
-] as const)('a body without an end, %s, ends its connection', async ([, line, headers, status]) => {
+] as const)('an endless body, %s, ends its connection', async ([, line, headers, status]) => {
   const { answer, bytes } = await sendWithoutEnd(line, headers);
-  // A reset takes an answer with it that was not read yet.
+  // A reset discards an answer that was not read yet.
   if (answer !== '') expect(Number(answer.split(' ', 2)[1])).toBe(status);
   expect(bytes).toBeLessThan(MOST_BYTES);
 });

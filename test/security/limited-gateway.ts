@@ -1,9 +1,9 @@
 import { readGatewaySettings } from '../../gateway/config.ts';
 import { startGateway } from '../../gateway/start.ts';
-import { createLogger } from '../../shared/logger.ts';
-import { run } from '../../shared/run.ts';
+import { createLogger } from '../../shared/process/logger.ts';
+import { run } from '../../shared/process/run.ts';
 
-/** The gateway's main, with the limits that a test has no time to wait for; as JSON in LIMITS. */
+/** The gateway's main with shorter limits for tests, given as JSON in LIMITS. */
 await run(async () => {
   const { LIMITS = '{}', ...environment } = process.env;
   const settings = readGatewaySettings(environment);

@@ -4,14 +4,14 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cleanUp } from '../support/clean-up.ts';
 
-/** A core that reads HTTP as any server of today does, answers everything, and keeps every byte that it gets. */
+/** A core that reads HTTP like today's servers, answers everything, and records all bytes that it receives. */
 export interface RecordingCore {
   readonly url: string;
-  /** What came, a text of bytes for each connection. */
+  /** The received bytes, one text per connection. */
   received(): string[];
 }
 
-/** @param answerAfterMs time for a forwarder to send what it has not sent yet */
+/** @param answerAfterMs gives a forwarder time to send the rest */
 export async function recordingCore(answerAfterMs = 0): Promise<RecordingCore> {
   const connections: Buffer[][] = [];
   const server = http.createServer(async (request, response) => {

@@ -4,7 +4,7 @@ import { FUZZ_SECONDS, FUZZ_SEED, unhandled } from '../support/fuzz.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-/** Requests that are HTTP, with anything in them that HTTP can carry. */
+/** Valid HTTP requests with any content that HTTP can carry. */
 
 interface Generated {
   readonly method: string;
@@ -126,7 +126,7 @@ function toBytes({ method, target, headers, body: text, framing, withKey }: Gene
   return Buffer.concat([head, Buffer.from(size), bytes, Buffer.from(`${size && '\r\n'}0\r\n\r\n`)]);
 }
 
-/** An answer that anyone may get: never a fault of ours, in the Error shape where it is a refusal, with limits either way. */
+/** An allowed answer: no fault of ours, refusals in the Error shape, always with limits. */
 function expectGoodAnswer(answer: string): void {
   const status = Number([...answer.matchAll(/^HTTP\/1\.1 (\d{3}) /gm)].at(-1)?.[1]);
   expect(status).toBeGreaterThanOrEqual(200);
@@ -142,7 +142,7 @@ function expectGoodAnswer(answer: string): void {
 }
 
 test(
-  `${FUZZ_SECONDS} s of generated requests: good answers only, nothing unhandled, and it still serves`,
+  `${FUZZ_SECONDS} s of generated requests: good answers only, nothing unhandled, and the gateway still serves`,
   async () => {
     const stack = await startStack();
     const key = await stack.issueKey({ plan: 'enterprise', minute: 100_000_000, day: 100_000_000 });

@@ -3,7 +3,7 @@ import { listeningCore } from '../support/faulty-core.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-/** Headers that a core may trust, since a client cannot say them. */
+/** Headers that a core may trust because clients cannot set them. */
 const TRUSTED = [
   'Authorization',
   'Content-Length',
@@ -32,7 +32,7 @@ const SPELLINGS: readonly ((name: string) => string)[] = [
   (name) => `${name}|`,
 ];
 
-/** Not fit for a request id, and no length: whoever takes it is caught by it. */
+/** Neither a valid request id nor a length, so that a wrong use is noticed. */
 const CLAIM = 'claimed by me';
 const ways = (name: string): string[][] => [
   [`${name}: ${CLAIM}`],
@@ -43,18 +43,18 @@ const ways = (name: string): string[][] => [
   [`Connection: ${name}`, 'Connection: keep-alive'],
 ];
 
-/** The trusted headers of a request as the core got it, in order, but for the id, which is another each time. */
+/** The trusted headers of a request at the core, in order, without the id, which always differs. */
 const trustedIn = (head: string): string[] =>
   head
     .split('\r\n')
     .filter((line) => TRUSTED.some((name) => line.toLowerCase().startsWith(`${name.toLowerCase()}:`)))
     .map((line) => line.replace(/(x-request-id: )[0-9a-f-]{36}$/i, '$1…'));
 
-test('no header that the core trusts can be set, doubled or removed by a client, however it is spelled or sent', async () => {
+test('a client cannot set, double or remove a header that the core trusts, in any spelling', async () => {
   const core = await listeningCore();
   const stack = await startStack({ CORE_URL: core.url, CORE_TOKEN: 'token-of-the-core' });
   const key = await stack.issueKey({ plan: 'enterprise', minute: 100_000, day: 100_000 });
-  /** Sends a good POST with these lines in front of its headers, and gives the status of the final answer. */
+  /** Sends a good POST with these lines before its headers. Returns the status of the final answer. */
   const sendWith = async (lines: readonly string[]): Promise<number> => {
     const own = ['Host: gateway.test', `Authorization: Bearer ${key}`, 'Content-Type: application/json'];
     const head = ['POST /v1/pets HTTP/1.1', ...lines, ...own, 'Content-Length: 2', 'Connection: close'];
@@ -78,12 +78,12 @@ test('no header that the core trusts can be set, doubled or removed by a client,
       expect(head, lines.join()).not.toContain(CLAIM);
     }
   }
-  // Nearly all of them go through, without the claim; the others were refused: another credential, host or length.
+  // Nearly all are admitted without the claim. The others are refused: another credential, host or length.
   expect([...new Set(statuses)].sort()).toEqual([200, 400, 401]);
   expect(statuses.filter((status) => status === 200).length).toBeGreaterThan(400);
 });
 
-test('an upgrade is not granted: the request is answered in HTTP/1.1, and the core hears of none', async () => {
+test('an upgrade is ignored: the request is answered in HTTP/1.1, and the core sees no upgrade', async () => {
   const core = await listeningCore();
   const stack = await startStack({ CORE_URL: core.url });
   const key = await stack.issueKey();

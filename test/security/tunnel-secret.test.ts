@@ -10,7 +10,7 @@ const { url: redisUrl } = await emptyDatabase();
 test.for([
   ['the embedded limiter', {}],
   ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' }],
-] as const)('with %s, a WebSocket is closed when the secret that opened it ends', async ([, environment]) => {
+] as const)('with %s, a WebSocket is closed when the secret that opened it expires', async ([, environment]) => {
   const core = await webSocketCore();
   const stack = await startLive({ ...environment, CORE_URL: core.url });
   const leaked = await stack.issueKey();

@@ -6,7 +6,7 @@ import { send, sendBytes } from '../support/http.ts';
 import { echo, HANDSHAKE, headOf, open, opened, PATH, SLOW, startLive } from './web-socket.ts';
 import { webSocketCore } from './web-socket-core.ts';
 
-test('a WebSocket costs one request, and its 101 says where the client stands', async () => {
+test('a WebSocket costs one request, and its 101 has the limit headers', async () => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url });
   const key = await stack.issueKey(SLOW);
@@ -33,7 +33,7 @@ test('a WebSocket costs one request, and its 101 says where the client stands', 
   expect(line()?.durationMs).toBeGreaterThan(0);
 });
 
-test('the core hears what it hears with any request: no key, no claims of the client, the target as it was checked', async () => {
+test('the core gets the same as for any request: no key, no claims of the client, the checked target', async () => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url, CORE_TOKEN: 'token-for-the-core' });
   const key = await stack.issueKey();
@@ -69,7 +69,7 @@ test('the core hears what it hears with any request: no key, no claims of the cl
   expect(rawHeaders.join()).not.toContain(key);
 });
 
-test('who has no good key, or no request left, gets no WebSocket, and the core hears nothing', async () => {
+test('without a valid key or a token left there is no WebSocket, and the core sees nothing', async () => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url });
   expect(await open(stack)).toBe(401);
@@ -86,7 +86,7 @@ test('who has no good key, or no request left, gets no WebSocket, and the core h
   await expect.poll(() => wanted).toEqual([401, 401, 429]);
 });
 
-test('an upgrade to anything else, or anywhere else, is passed over', async () => {
+test('an upgrade to another protocol or on another path is ignored', async () => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url });
   const key = await stack.issueKey();
@@ -104,7 +104,7 @@ test('an upgrade to anything else, or anywhere else, is passed over', async () =
   expect(core.handshakes).toHaveLength(0);
 });
 
-test('an upgrade behind a request that is still being answered is passed over, so that answers keep their order', async () => {
+test('an upgrade after an unanswered request is ignored, so that answers keep their order', async () => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url });
   const key = await stack.issueKey();
@@ -121,7 +121,7 @@ test.for([
   ['whose key would stay behind', { Connection: 'Upgrade, Sec-WebSocket-Key' }],
   ['with a body', { 'Content-Length': '5' }],
   ['with a body of chunks', { 'Transfer-Encoding': 'chunked' }],
-] as const)('a handshake %s is 400, and the core hears nothing', async ([, headers]) => {
+] as const)('a handshake %s is 400, and the core sees nothing', async ([, headers]) => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url });
   const answer = await sendBytes(
@@ -140,7 +140,7 @@ test.for([
   ['knows no such room', (socket) => socket.end('HTTP/1.1 404 Not Found\r\n\r\n'), {}, 404, 'not_found'],
   ['refuses our token', (socket) => socket.end('HTTP/1.1 403 Forbidden\r\n\r\n'), {}, 502, 'bad_gateway'],
 ] as [string, ((socket: import('node:stream').Duplex) => void) | undefined, Record<string, string>, number, string][])(
-  'a core that %s is told in the Error shape',
+  'a core that %s is reported in the Error shape',
   async ([, onUpgrade, environment, status, code]) => {
     const url = onUpgrade === undefined ? 'http://127.0.0.1:1' : (await webSocketCore(onUpgrade)).url;
     const stack = await startLive({ CORE_URL: url, ...environment });
@@ -150,7 +150,7 @@ test.for([
   },
 );
 
-test('it works over TLS, and the core hears that it did', async () => {
+test('it works over TLS, and the core is told so', async () => {
   const { certFile, keyFile, caFile } = await createAuthority();
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url, TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile });

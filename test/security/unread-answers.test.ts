@@ -2,13 +2,13 @@ import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { startServer } from '../../shared/server.ts';
+import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 
-/** Answers that nobody reads fill their connections, and not the memory of the server. */
+/** Unread answers fill their connections, but not the memory of the server. */
 
 const MEGABYTE = 1_000_000;
-/** The kernel keeps less than 6 MB of a connection. */
+/** The kernel buffers less than 6 MB per connection. */
 const UNREAD_BYTES = 8 * MEGABYTE;
 
 const cuts: string[] = [];
@@ -21,7 +21,7 @@ const server = await startServer({
 });
 cleanUp(() => server.stop({ graceMs: 0 }));
 
-/** A connection that asks for answers of so many megabytes at once, and reads nothing. */
+/** A connection that requests answers of these sizes at once and reads nothing. */
 async function askFor(...megabytes: readonly number[]): Promise<Socket> {
   const socket = net.connect(Number(new URL(server.url).port), '127.0.0.1');
   cleanUp(() => socket.destroy());
@@ -32,7 +32,7 @@ async function askFor(...megabytes: readonly number[]): Promise<Socket> {
   return socket;
 }
 
-/** Reads all that comes until nothing more does. */
+/** Reads until nothing more comes. */
 async function readRest(socket: Socket): Promise<number> {
   socket.resume();
   for (let before = -1; before !== socket.bytesRead; await sleep(300)) before = socket.bytesRead;
@@ -41,7 +41,7 @@ async function readRest(socket: Socket): Promise<number> {
 
 const HELD_MS = 1_500;
 
-test('the connections with the most unread bytes are cut until the rest has room', async () => {
+test('the connections with the most unread bytes are cut until the rest is below the limit', async () => {
   const modest = await askFor(7);
   const greedy = [await askFor(20), await askFor(6, 6, 6)];
   await sleep(HELD_MS);

@@ -1,30 +1,41 @@
 import { once } from 'node:events';
-import http, { type IncomingMessage } from 'node:http';
+import http, { type IncomingMessage, type ServerResponse } from 'node:http';
+import https from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { cleanUp } from '../support/clean-up.ts';
 
-/** A core that opens WebSockets, sends everything back, and keeps what it was asked. */
+/** A core that opens WebSockets, echoes everything, and records its requests. */
 export interface WebSocketCore {
   readonly url: string;
   readonly handshakes: IncomingMessage[];
   readonly sockets: WebSocket[];
-  /** The code with which each WebSocket was closed, in order. */
+  /** The close code of each WebSocket, in order. */
   readonly closeCodes: number[];
-  /** Requests that were no handshakes. */
+  /** Requests that were not handshakes. */
   readonly requests: IncomingMessage[];
 }
 
-/** @param onUpgrade what happens instead of opening a WebSocket */
-export async function webSocketCore(onUpgrade?: (socket: Duplex) => void): Promise<WebSocketCore> {
+export interface Listening {
+  /** A socket in place of a port. */
+  readonly path?: string;
+  readonly certificate?: { readonly cert: Buffer; readonly key: Buffer };
+}
+
+/** @param onUpgrade runs instead of opening a WebSocket */
+export async function webSocketCore(
+  onUpgrade?: (socket: Duplex) => void,
+  { path, certificate }: Listening = {},
+): Promise<WebSocketCore> {
   const core: Omit<WebSocketCore, 'url'> = { handshakes: [], sockets: [], closeCodes: [], requests: [] };
   const connections = new Set<Duplex>();
   const webSockets = new WebSocketServer({ noServer: true });
-  const server = http.createServer((request, response) => {
+  const answer = (request: IncomingMessage, response: ServerResponse) => {
     core.requests.push(request);
     response.end('[]');
-  });
+  };
+  const server = certificate ? https.createServer(certificate, answer) : http.createServer(answer);
   server.on('connection', (socket) => {
     connections.add(socket);
     socket.once('close', () => connections.delete(socket));
@@ -43,11 +54,12 @@ export async function webSocketCore(onUpgrade?: (socket: Duplex) => void): Promi
     webSocket.on('error', () => {});
   }
 
-  server.listen(0, '127.0.0.1');
+  server.listen(path === undefined ? { port: 0, host: '127.0.0.1' } : { path });
   await once(server, 'listening');
   cleanUp(() => {
     for (const socket of connections) socket.destroy();
     server.close();
   });
-  return { ...core, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+  const { port } = server.address() as AddressInfo;
+  return { ...core, url: path === undefined ? `http${certificate ? 's' : ''}://127.0.0.1:${port}` : `unix:${path}` };
 }

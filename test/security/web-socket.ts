@@ -2,11 +2,11 @@ import { once } from 'node:events';
 import type { IncomingHttpHeaders } from 'node:http';
 import { type ClientOptions, WebSocket } from 'ws';
 import { type GatewayRoute, ROUTES } from '../../gateway/routes.ts';
-import type { ServerLimits } from '../../shared/server-limits.ts';
+import type { ServerLimits } from '../../shared/http/server-limits.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
-/** The store has no WebSockets; one operation that has them shows what the gateway does with any. */
+/** The store has no WebSockets, so this adds an operation that has them. */
 const LIVE: GatewayRoute = {
   operation: 'watchPets',
   method: 'GET',
@@ -28,7 +28,7 @@ export interface Opened {
   readonly closed: Promise<number>;
 }
 
-/** A WebSocket through the gateway, once it is open; or the status of the answer that said no. */
+/** A WebSocket through the gateway, once it is open; otherwise the status of the refusal. */
 export async function open(
   stack: Stack,
   key?: string,
@@ -63,7 +63,7 @@ export async function echo({ webSocket }: Opened, data: string | Buffer): Promis
   return message as Buffer;
 }
 
-/** A handshake as bytes, and all the bytes that come back. */
+/** A handshake as bytes, and all bytes that come back. */
 export const HANDSHAKE = {
   Host: 'a',
   Connection: 'Upgrade',

@@ -1,6 +1,6 @@
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createApiKey } from '../../gateway/access/credential.ts';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
 import { idOf } from '../support/api-key.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { type Disturbance, LOG_LAG_MS, type SoakRecord } from './record.ts';

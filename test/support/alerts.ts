@@ -4,13 +4,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { cleanUp } from './clean-up.ts';
 import { PROMETHEUS_FOLDER, type Prometheus } from './prometheus.ts';
 
-/** The rules that are shipped. */
+/** The shipped alert rules. */
 export const ALERTS = readFileSync(join(PROMETHEUS_FOLDER, 'rules/alerts.yml'), 'utf8');
 
 /** The names of their alerts, in order. */
 export const ALERT_NAMES = [...ALERTS.matchAll(/^ {6}- alert: (\w+)$/gm)].map(([, name]) => name as string);
 
-/** The same rules, for those who cannot wait: they fire at once, and look back for five seconds at the most. */
+/** The same rules, made faster: they fire at once and look back at most five seconds. */
 export const hasten = (rules: string): string =>
   rules
     .replaceAll(/^( +for:) \w+$/gm, '$1 0s')
@@ -18,22 +18,22 @@ export const hasten = (rules: string): string =>
     .replaceAll(/ offset \d+m\b/g, ' offset 5s');
 
 const LOOK_EVERY_MS = 100;
-/** Longer than what lies between two judgements: an alert that wavers is not over. */
+/** Longer than the evaluation interval, so that a flapping alert does not count as over. */
 const QUIET_MS = 1_500;
-/** What takes a second on a quiet machine takes longer on one that is busy. */
+/** A busy machine takes much longer than the second it takes on a quiet one. */
 const LONGEST_MS = 90_000;
 
 type Labels = Readonly<Record<string, string>>;
 
-/** Which alert: its name, and what tells it from others of that name. */
+/** An alert: its name, and the labels that distinguish it. */
 export interface AlertOf extends Labels {
   readonly alertname: string;
 }
 
 export interface AlertWatch {
-  /** Ends once it fires. @throws {Error} where it does not in a minute and a half */
+  /** Resolves once it fires. @throws {Error} if it does not within a minute and a half */
   fires(alert: AlertOf): Promise<void>;
-  /** Ends once it has not fired for a while. @throws {Error} where it goes on for as long */
+  /** Resolves once it has been quiet for a while. @throws {Error} if it keeps firing for as long */
   isQuiet(alert: AlertOf): Promise<void>;
 }
 
@@ -42,7 +42,7 @@ interface Alert {
   readonly state: 'pending' | 'firing';
 }
 
-/** Looks all the time at what fires, so that nothing that fires for a moment is missed. */
+/** Watches firing alerts all the time, so that even a short one is noticed. */
 export function watchAlerts(prometheus: Prometheus): AlertWatch {
   const watchers = new Set<(firing: readonly Labels[]) => void>();
   let running = true;

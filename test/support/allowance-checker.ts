@@ -1,6 +1,6 @@
 /**
- * Judges a limiter by what its clients saw, with no code of its own: no bucket, no clock of the server, no header. Each
- * request is an interval in which its decision was taken; times are milliseconds of one clock.
+ * Judges a limiter only by what its clients saw: without its code, bucket, server clock or headers. Each request is an
+ * interval that contains its decision. Times are milliseconds of one clock.
  */
 export interface Observed {
   readonly key: string;
@@ -15,9 +15,9 @@ export interface Allowance {
 }
 
 export interface Judgement {
-  /** Stretches of time in which a key was admitted more often than capacity + refill × time. */
+  /** Intervals in which a key was admitted more often than capacity + refill × time. */
   readonly violations: string[];
-  /** What was admitted, of what every key could have had at the least. */
+  /** Admitted requests as a share of the least that all keys were owed when they asked. */
   readonly usedShare: number;
 }
 
@@ -35,8 +35,9 @@ export function judge(observed: readonly Observed[], allowance: Allowance): Judg
 }
 
 /**
- * For every stretch from one admitted request to a later one: how many were surely decided in it. A decision lies between
- * sending and answer, so the stretch is from the first's sending to the last's answer, and all in between count.
+ * For every interval from one admitted request to a later one: how many decisions surely lie in it. A decision lies
+ * between sending and answer, so the interval reaches from the first sending to the last answer, and everything between
+ * counts.
  */
 function excesses(requests: readonly Observed[], { capacity, windowMs }: Allowance): string[] {
   const admitted = requests.filter((request) => request.admitted);
@@ -56,9 +57,17 @@ function excesses(requests: readonly Observed[], { capacity, windowMs }: Allowan
   return found;
 }
 
-/** What a client that asked all the time was owed at the least: whole tokens, between its first answer and its last sending. */
+/**
+ * The least that a client was owed, at the times at which it asked: refill begins at the latest with the first answer,
+ * and a decision comes after its sending. While a request is refused, at least as many were admitted as count here up to
+ * its sending; so whatever the order of decisions, no fewer are admitted in the end.
+ */
 function leastAllowance(requests: readonly Observed[], { capacity, windowMs }: Allowance): number {
   const first = Math.min(...requests.map(({ answeredAt }) => answeredAt));
-  const last = Math.max(...requests.map(({ sentAt }) => sentAt));
-  return Math.floor(capacity + (Math.max(0, last - first) * capacity) / windowMs);
+  let owed = 0;
+  for (const { sentAt } of requests.toSorted((a, b) => a.sentAt - b.sentAt)) {
+    const tokens = capacity + (Math.max(0, sentAt - first) * capacity) / windowMs;
+    if (tokens >= owed + 1) owed += 1;
+  }
+  return owed;
 }

@@ -2,12 +2,12 @@ import fc from 'fast-check';
 import { type Answer, readAnswer } from '../../gateway/upstream/answer.ts';
 import { AnswerTooLarge, EndUnknown, Unreadable } from '../../gateway/upstream/faults.ts';
 
-/** Answers as a core may write them, each with what is to be read of it. */
+/** Answers as a core may write them, each with the expected result of reading it. */
 
 /** The head of a good answer, with these lines. */
 export const head = (...lines: string[]) => `${['HTTP/1.1 200 OK', ...lines].join('\r\n')}\r\n\r\n`;
 
-/** A good answer in chunks, which begin behind its head. */
+/** A good answer in chunks; they follow its head. */
 export const chunked = (chunks: string) => head('Transfer-Encoding: chunked') + chunks;
 
 export interface Written {
@@ -52,7 +52,7 @@ const interim = fc
 
 const body = fc.string({ unit: character([0, 255]), maxLength: 60 });
 
-/** The size in either case, and with zeros in front. */
+/** The size in either case and with leading zeros. */
 const chunk = fc
   .tuple(fc.string({ unit: character([0, 255]), minLength: 1, maxLength: 40 }), fc.boolean(), fc.nat({ max: 6 }))
   .map(([data, isUpper, width]) => {
@@ -60,7 +60,7 @@ const chunk = fc
     return { data, line: `${isUpper ? size.toUpperCase() : size}\r\n${data}\r\n` };
   });
 
-/** What frames an answer: a header or none, what comes behind the head, and what is to be read of that. */
+/** The framing of an answer: its header, the bytes after the head, and the body to read from them. */
 const withLength = body.chain((data) =>
   fc
     .tuple(field(spelled('content-length'), fc.constantFrom(`${data.length}`, `00${data.length}`)))
@@ -84,7 +84,7 @@ const withoutBody = fc
 
 const FRAMING = new Set(['content-length', 'transfer-encoding', 'connection']);
 
-/** A good answer, with what may come before it. */
+/** A good answer, possibly after interim answers. */
 export const written: fc.Arbitrary<Written> = fc
   .record({
     interims: fc.array(interim, { maxLength: 2 }),
@@ -102,7 +102,7 @@ export const written: fc.Arbitrary<Written> = fc
   .map(({ interims, status, bare, reason, framing, others, connection, turn }) => {
     const fields = [...others, ...(connection ? [connection] : [])];
     if (framing.header) fields.splice(turn % (fields.length + 1), 0, framing.header);
-    // No body, whatever their heads say: it is the other answers that are not to be of these.
+    // These statuses have no body, whatever the head says, so other answers must not use them.
     const code = framing.isBare ? bare : !framing.isHead && (status === 204 || status === 304) ? 200 : status;
     const head = `HTTP/1.1 ${code}${reason === undefined ? '' : ` ${reason}`}\r\n${fields.map(({ line }) => line).join('')}\r\n`;
     return {
@@ -113,7 +113,7 @@ export const written: fc.Arbitrary<Written> = fc
     };
   });
 
-/** What may matter to whoever reads an answer, to be put where it was not. */
+/** Text that may change the meaning of an answer, for insertion in wrong places. */
 const TELLING = fc.constantFrom(
   ...['\r\n', '\n', '\r', '\0', ' ', '\t', ':', ';', ',', '0', '1', 'f', '-', '+', '0x', '\x7f', '\xff', '\r\n '],
   ...[
@@ -127,17 +127,17 @@ const TELLING = fc.constantFrom(
   ...['\r\nContent-Length: 2', '\r\ncontent-length: 0', '\r\nTransfer-Encoding: chunked', '\r\nConnection: close'],
 );
 
-/** How far along, evenly: left to itself fast-check would nearly always take one of the ends. */
+/** A position, evenly distributed. By default fast-check nearly always takes one of the ends. */
 export const anyPlace = fc.noBias(fc.nat({ max: 99_999 })).map((place) => place / 100_000);
 
-/** A change to some bytes: at a place, so many of them give way to others. */
+/** A change: at a position, some bytes are replaced by others. */
 const change = fc.record({
   place: anyPlace,
   dropped: fc.oneof({ weight: 3, arbitrary: fc.constantFrom(0, 1) }, fc.nat({ max: 20 })),
   put: fc.oneof({ weight: 3, arbitrary: TELLING }, fc.constant(''), character([0, 255])),
 });
 
-/** A good answer that something was done to. */
+/** A damaged version of a good answer. */
 export const damaged = fc.tuple(written, fc.array(change, { minLength: 1, maxLength: 2 })).map(([good, changes]) => {
   let bytes = good.bytes.toString('latin1');
   for (const { place, dropped, put } of changes) {
@@ -147,7 +147,7 @@ export const damaged = fc.tuple(written, fc.array(change, { minLength: 1, maxLen
   return { bytes: Buffer.from(bytes, 'latin1'), isHead: good.isHead };
 });
 
-/** What comes of reading: an answer and its end, undefined, or the name of the fault. @throws what is none of the three */
+/** The outcome of reading: an answer and its end, undefined, or the name of the fault. @throws anything else */
 export function outcomeOf(bytes: Buffer, start: number, isHead: boolean) {
   try {
     return readAnswer(bytes, start, isHead);

@@ -3,14 +3,14 @@ import { type Answer, post, send } from './http.ts';
 import { type Asked, goodBody, misbehavingCore } from './misbehaving-core.ts';
 import { type Stack, startStack } from './stack.ts';
 
-/** What came of one request to a gateway whose core misbehaves. */
+/** The outcome of one request to a gateway with a misbehaving core. */
 export interface Outcome {
-  /** The status, or that the connection was cut. */
+  /** The status, or 'cut' if the connection was cut. */
   readonly seen: number | 'cut';
   readonly answer: Answer | undefined;
-  /** Whether it is the whole answer to this very request. */
+  /** Whether it is the complete answer to this request. */
   readonly isOwn: boolean;
-  /** The cores that were asked, by number. */
+  /** The numbers of the cores that were asked. */
   readonly asked: readonly number[];
   readonly ms: number;
 }
@@ -20,7 +20,7 @@ export interface MisbehavingStack {
   ask(method: string, query?: string): Promise<Outcome>;
 }
 
-/** A gateway in front of cores that misbehave as they are asked to. */
+/** A gateway in front of cores that misbehave as requested. */
 export async function misbehavingStack(env: Record<string, string>, count = 1): Promise<MisbehavingStack> {
   const asked: Asked = new Map();
   const cores = await Promise.all(Array.from({ length: count }, (_, number) => misbehavingCore(asked, number)));
@@ -41,7 +41,7 @@ export async function misbehavingStack(env: Record<string, string>, count = 1): 
   };
 }
 
-/** Undefined where the connection was cut. @throws whatever else it was */
+/** Undefined for a cut connection. @throws any other fault */
 function isCut(fault: NodeJS.ErrnoException): undefined {
   if (fault.code === 'ECONNRESET') return undefined;
   throw fault;

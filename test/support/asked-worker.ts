@@ -1,10 +1,10 @@
 import cluster from 'node:cluster';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { forkWorker } from '../../gateway/cluster/worker-process.ts';
+import { forkWorker } from '../../gateway/workers/worker-process.ts';
 
 /**
- * A primary that asks a worker of its own for its metrics, many at a time and again and again, and then tells how many of
- * the answers are still in memory. To be run with --expose-gc.
+ * A primary that asks its worker for metrics many times and then reports how many answers are still in memory. Run it
+ * with --expose-gc.
  */
 
 const AT_ONCE = 20;
@@ -20,7 +20,7 @@ async function askAgainAndAgain(): Promise<void> {
   await worker.serving;
   const told: WeakRef<object>[] = [];
   for (let round = 0; round < ROUNDS; round++) told.push(...(await askedFor(worker)));
-  // The last message may be held by the channel itself until another one comes.
+  // The channel may hold the last message until the next one arrives.
   await worker.metrics();
   await sleep(10);
   globalThis.gc?.();

@@ -1,41 +1,40 @@
-import { type Browser, chromium, type Page } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
+import { launchChromium } from './chromium.ts';
 import { cleanUp } from './clean-up.ts';
-import { installPackage, pathOf } from './install.ts';
 
-/** A real browser, without a window. Gone after the test, or after its file. */
+/** A real headless browser. Closed after the test, or after its file. */
 export async function openBrowser(): Promise<Browser> {
-  // Chromium's sandbox refuses to run as root.
-  const args = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
-  const browser = await chromium.launch({ executablePath: findChromium() ?? installChromium(), args });
+  const browser = await launchChromium();
   cleanUp(() => browser.close());
   return browser;
 }
 
-const findChromium = (): string | undefined =>
-  ['chromium', 'chromium-browser', 'google-chrome'].map(pathOf).find((path) => path !== undefined);
-
-function installChromium(): string {
-  installPackage('chromium', 'put chromium on PATH');
-  return findChromium() as string;
-}
-
 export interface WatchedPage {
   readonly page: Page;
-  /** What went wrong in it, refusals by its content security policy included, and where it asked outside its origin. */
+  /** Its errors, violations of its content security policy included, and requests outside its origin. */
   readonly faults: string[];
 }
 
-/** A page in a session of its own, not yet anywhere. Gone after the test: one that stays goes on asking. */
+/** Containers that start or stop beside the tests change the machine's network. Chromium then interrupts requests. */
+const OF_THE_MACHINE = /ERR_NETWORK_CHANGED/;
+
+const PATIENCE_MS = 60_000;
+
+/** An empty page in a session of its own. Closed after the test, because an open page keeps sending requests. */
 export async function watchedPage(
   browser: Browser,
   origin: string,
   options: Parameters<Browser['newPage']>[0] = {},
 ): Promise<WatchedPage> {
   const page = await browser.newPage(options);
+  // A browser is slow while other tests run.
+  page.setDefaultTimeout(PATIENCE_MS);
   cleanUp(() => page.close());
   const faults: string[] = [];
   page.on('pageerror', ({ message }) => faults.push(message));
-  page.on('console', (message) => void (message.type() === 'error' && faults.push(message.text())));
+  page.on('console', (message) => {
+    if (message.type() === 'error' && !OF_THE_MACHINE.test(message.text())) faults.push(message.text());
+  });
   page.on('request', (request) => {
     if (new URL(request.url()).origin !== origin && !request.url().startsWith('data:')) faults.push(request.url());
   });

@@ -5,21 +5,25 @@ import { temporaryFolder } from './stack.ts';
 export interface Authority {
   /** The CA's own certificate. */
   readonly caFile: string;
-  /** A certificate for this machine's loopback address, and its key. */
+  /** A certificate and its key. */
   readonly certFile: string;
   readonly keyFile: string;
 }
 
-/** A certificate authority of a test's own, and a server certificate of it. */
-export async function createAuthority(): Promise<Authority> {
+/**
+ * A certificate authority for one test, with one server certificate.
+ * @param name that is certified; this machine's loopback address by default
+ * @param days for which the server certificate is valid
+ */
+export async function createAuthority(name = 'IP:127.0.0.1', days = 1): Promise<Authority> {
   const folder = await temporaryFolder();
   const [caFile, caKey] = [join(folder, 'ca.crt'), join(folder, 'ca.key')];
   const [certFile, keyFile] = [join(folder, 'server.crt'), join(folder, 'server.key')];
   const newKey = (key: string) => ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-keyout', key];
   openssl('req', '-x509', ...newKey(caKey), '-out', caFile, '-days', '1', '-subj', '/CN=CA of a test');
   openssl(
-    ...['req', '-x509', ...newKey(keyFile), '-out', certFile, '-days', '1', '-subj', '/CN=server of a test'],
-    ...['-CA', caFile, '-CAkey', caKey, '-addext', 'subjectAltName=IP:127.0.0.1'],
+    ...['req', '-x509', ...newKey(keyFile), '-out', certFile, '-days', String(days), '-subj', '/CN=server of a test'],
+    ...['-CA', caFile, '-CAkey', caKey, '-addext', `subjectAltName=${name}`],
     ...['-addext', 'basicConstraints=critical,CA:FALSE'],
   );
   return { caFile, certFile, keyFile };

@@ -1,6 +1,6 @@
 import { afterAll, onTestFinished, TestRunner } from 'vitest';
 
-/** Runs when the test that is running has ended; outside a test, when all of its file have. */
+/** Runs the task after the current test; outside a test, after all tests of the file. */
 export function cleanUp(task: () => Promise<unknown> | unknown): void {
   const run = async () => void (await task());
   if (TestRunner.getCurrentTest() === undefined) afterAll(run);

@@ -1,10 +1,15 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Reporter, TestCase, TestModule } from 'vitest/node';
 
 const SLOWEST_SHOWN = 10;
+const TESTS = join(import.meta.dirname, '..');
+/** With fewer files, only some were selected. */
+const WHOLE_RUN = 50;
 
 /**
- * The end of a run, where no other output hides it: the slowest files, what failed and why, what needed another try, and a
- * line that counts all tests.
+ * The summary at the end of a run: the slowest files, failures and their reasons, retried tests, and a line with the
+ * counts.
  */
 export default class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
@@ -18,6 +23,7 @@ export default class ClosingLine implements Reporter {
       ...withState('failed').map((test) => `failed: ${nameOf(test)}\n${reasonsOf(test)}`),
       ...brokenModules.map(({ relativeModuleId }) => `failed: ${relativeModuleId}`),
       ...tests.filter((test) => test.diagnostic()?.flaky).map((test) => `not at the first try: ${nameOf(test)}`),
+      ...leftOut(modules),
       `${withState('passed').length} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`,
     ];
     process.stdout.write(`\n${lines.join('\n')}\n`);
@@ -30,8 +36,16 @@ function slowest(modules: readonly TestModule[]): string[] {
   return inOrder.map((module) => `slow: ${seconds(module).toFixed(1)} s ${module.relativeModuleId}`);
 }
 
+/** A note if the long files were available and none of them ran. */
+function leftOut(modules: readonly TestModule[]): string[] {
+  const isLong = (file: string) => file.includes('.thorough.');
+  if (modules.length < WHOLE_RUN || modules.some(({ moduleId }) => isLong(moduleId))) return [];
+  const long = readdirSync(TESTS, { recursive: true, encoding: 'utf8' }).filter(isLong);
+  return [`${long.length} long files run with THOROUGH=1, as in CI, or by name: npm test -- <name>`];
+}
+
 const nameOf = (test: TestCase): string => `${test.module.relativeModuleId} > ${test.fullName}`;
 
-/** Short enough for the end of a long log. */
+/** Short, because it ends a long log. */
 const reasonsOf = (test: TestCase): string =>
   (test.result().errors ?? []).map(({ message }) => `  ${message.slice(0, 400)}`).join('\n');

@@ -29,13 +29,13 @@ export interface Compose {
 
 export const composeText = (): string => readFileSync(join(ROOT, 'deploy/compose.yaml'), 'utf8');
 
-/** The variables that the example file names, each with a fresh secret. */
+/** The variables of the example file, each with a fresh secret. */
 export const freshSecrets = (): Record<string, string> =>
   parseEnv(execFileSync('sh', [join(ROOT, 'deploy/fill-env.sh')], { encoding: 'utf8' })) as Record<string, string>;
 
 /**
- * The file with its variables replaced, as https://docs.docker.com/reference/compose-file/interpolation/ has it.
- * @throws {Error} where a variable that is required is not there
+ * The file with its variables replaced (https://docs.docker.com/reference/compose-file/interpolation/).
+ * @throws {Error} if a required variable is missing
  */
 export function readCompose(variables: Readonly<Record<string, string>>): Compose {
   const text = composeText().replaceAll(/\$\{(\w+)(?::([?-])([^}]*))?\}/g, (_, name: string, mark, rest) => {

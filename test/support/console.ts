@@ -5,14 +5,15 @@ import { ADMIN_TOKEN, type Stack } from './stack.ts';
 
 /** The operators' console in a browser. */
 
-/** The page as it comes, before anybody has logged in. */
+/** A page as loaded, before login. @param path of the page */
 export async function visitConsole(
   browser: Browser,
-  { adminUrl }: Stack,
+  { adminUrl }: Pick<Stack, 'adminUrl'>,
+  path = '/',
   options: Parameters<Browser['newPage']>[0] = {},
 ): Promise<WatchedPage> {
-  const watched = await watchedPage(browser, adminUrl, options);
-  await watched.page.goto(adminUrl);
+  const watched = await watchedPage(browser, adminUrl, { baseURL: adminUrl, ...options });
+  await watched.page.goto(path);
   return watched;
 }
 
@@ -21,7 +22,7 @@ export async function logIn(page: Page, token = ADMIN_TOKEN): Promise<void> {
   await page.getByRole('button', { name: 'Log in' }).click();
 }
 
-/** Logged in, with all that it shows there. */
+/** A page after login, with all its content. */
 export async function openConsole(...visit: Parameters<typeof visitConsole>): Promise<WatchedPage> {
   const watched = await visitConsole(...visit);
   await logIn(watched.page);
@@ -29,29 +30,54 @@ export async function openConsole(...visit: Parameters<typeof visitConsole>): Pr
   return watched;
 }
 
-/** Returns once every section has got what it shows. */
-export async function isShown(page: Page): Promise<void> {
-  for (const table of ['plans', 'history', 'keys', 'bans']) await page.locator(`#${table} tbody tr`).first().waitFor();
-  await expect.poll(() => page.locator('#plan-free-minute').inputValue(), { timeout: 20_000 }).not.toBe('');
-  await page.locator('#state[data-state="shared"]', { hasText: 'No outage' }).waitFor();
+/** Shows another page of the console, as a link from a colleague does. */
+export async function visit(page: Page, path: string): Promise<void> {
+  await page.goto(path);
+  await isShown(page);
 }
 
-/** The question that is open. */
+/** Resolves once every part of the page has its content. */
+export async function isShown(page: Page): Promise<void> {
+  // The page with the login has a heading too, but not this one.
+  await page.locator('#main h1').waitFor();
+  await expect.poll(() => page.getByText('Asking').count()).toBe(0);
+}
+
+/** The open dialog. */
 export const question = (page: Page): Locator => page.getByRole('dialog');
 
-/** Types limits of a plan, by field, and asks for their review. */
-export async function reviewPlan(page: Page, plan: string, limits: Record<string, string>): Promise<void> {
-  for (const [field, value] of Object.entries(limits)) await page.locator(`#plan-${plan}-${field}`).fill(value);
-  await page.getByRole('button', { name: `Review … ${plan}` }).click();
+/** Types values of a plan, by the labels of their fields, and asks for a review. */
+export async function reviewPlan(page: Page, plan: string, values: Record<string, string>): Promise<void> {
+  await page.getByRole('button', { name: `Change ${plan}` }).click();
+  for (const [label, value] of Object.entries(values)) {
+    const field = question(page).getByLabel(label);
+    await field.waitFor();
+    if ((await field.locator('option').count()) > 0) await field.selectOption(value);
+    else await field.fill(value);
+  }
+  await question(page).getByRole('button', { name: 'Review' }).click();
 }
 
-/** Says who and why, and agrees. */
+/** Enters author and reason, and confirms. */
 export async function agree(page: Page, button: string, author = 'anna', reason = 'a test'): Promise<void> {
   await question(page).getByLabel('Who are you?').fill(author);
   await question(page).getByLabel('Why?').fill(reason);
   await question(page).getByRole('button', { name: button }).click();
 }
 
-/** A row, by the name of its key, or by whatever else is in it. */
-export const rowOf = (page: Page, table: 'keys' | 'bans' | 'history', text: string): Locator =>
-  page.locator(`#${table} tbody tr`, { hasText: text });
+/** Presses the button that confirms the open dialog, and waits until it has closed. */
+export async function confirm(page: Page, button: string): Promise<void> {
+  await question(page).getByRole('button', { name: button, exact: true }).click();
+  await question(page).waitFor({ state: 'detached' });
+}
+
+/** The whole key, from the only dialog that shows it. */
+export async function takeKey(page: Page): Promise<string> {
+  const key = await question(page).getByLabel('API key').inputValue();
+  await confirm(page, 'Done');
+  return key;
+}
+
+/** A row of a table, by the table's name and a text in the row. */
+export const rowOf = (page: Page, table: string, text: string): Locator =>
+  page.getByRole('table', { name: table, exact: true }).locator('tbody tr', { hasText: text });

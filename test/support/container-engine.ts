@@ -1,8 +1,29 @@
-/** testcontainers, where an engine runs; its import alone takes half a second, so only a run that looks for one pays for it. */
-export async function containerEngine(): Promise<typeof import('testcontainers') | undefined> {
+/** testcontainers, if an engine runs. Importing it takes half a second, so it is imported only when needed. */
+async function containerEngine(): Promise<typeof import('testcontainers') | undefined> {
   const testcontainers = await import('testcontainers');
   return await testcontainers.getContainerRuntimeClient().then(
     () => testcontainers,
     () => undefined,
   );
+}
+
+/**
+ * Starts a server in a container and says which; undefined where no engine runs, or where it cannot have the image, which is
+ * said too: the machine's own server serves then.
+ */
+export async function startInContainer<Server>(
+  image: string,
+  start: (engine: typeof import('testcontainers')) => Promise<Server>,
+): Promise<Server | undefined> {
+  const engine = await containerEngine();
+  if (engine === undefined) return undefined;
+  try {
+    const server = await start(engine);
+    process.stdout.write(`The tests use a container of ${image}.\n`);
+    return server;
+  } catch (fault) {
+    const [reason] = (fault as Error).message.split('\n');
+    process.stdout.write(`The tests use no container of ${image}: ${reason}\n`);
+    return undefined;
+  }
 }

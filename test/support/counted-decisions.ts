@@ -1,14 +1,14 @@
 import type { Scrape } from './scrape.ts';
 
-/** Answers of status 5xx that a service has counted. */
+/** Answers with status 5xx that a service has counted. */
 export function serverErrors(metrics: Scrape, service: 'gateway' | 'gateway_admin' | 'core'): number {
   const failed = metrics.series(`${service}_requests_total`).filter(({ labels }) => labels.status?.startsWith('5'));
   return failed.reduce((sum, { value }) => sum + value, 0);
 }
 
 /**
- * What is untrue of a gateway's count of decisions: every request is counted once, as a decision or as none, and Redis has
- * taken each that is counted as its own, but for bans that it told of already.
+ * Errors in a gateway's counts. Every request is counted once: with a decision or without. Redis must have made each
+ * decision counted as shared, except for bans that it had reported before.
  */
 export function miscounted(metrics: Scrape): string[] {
   const sum = (name: string, labels = {}) => metrics.sum(name, labels) ?? 0;

@@ -1,10 +1,10 @@
 import { type Ended, startProcess } from './process.ts';
 import { ADMIN_TOKEN, type Stack } from './stack.ts';
 
-/** The operators' command line, in a process as they run it. */
-export const CLI = 'gateway/admin/cli.ts';
+/** The operators' command line, run as a process. */
+export const CLI = 'gateway/operators/cli/main.ts';
 
-/** What it finds a gateway by. */
+/** The environment with which it finds a gateway. */
 export const operatorOf = ({ adminUrl }: Pick<Stack, 'adminUrl'>) => ({
   ADMIN_PORT: new URL(adminUrl).port,
   ADMIN_TOKEN,
@@ -15,3 +15,16 @@ export const ctlWith = (environment: NodeJS.ProcessEnv, ...words: readonly strin
 
 export const ctl = (stack: Pick<Stack, 'adminUrl'>, ...words: readonly string[]): Promise<Ended> =>
   ctlWith(operatorOf(stack), ...words);
+
+/** With this on its standard input. */
+export function ctlReading(
+  stack: Pick<Stack, 'adminUrl'>,
+  input: string | Buffer,
+  ...words: readonly string[]
+): Promise<Ended> {
+  const { child, ended } = startProcess(process.execPath, [CLI, ...words], operatorOf(stack));
+  // Whoever refuses an input does not read it to its end.
+  child.stdin?.on('error', () => {});
+  child.stdin?.end(input);
+  return ended;
+}

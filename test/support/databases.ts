@@ -1,12 +1,13 @@
 import pg from 'pg';
 import { inject } from 'vitest';
+import { DatabaseUrl } from '../../core/store/database-url.ts';
 import { PostgresStore } from '../../core/store/postgres.ts';
 import { SqliteStore } from '../../core/store/sqlite.ts';
 import type { Store } from '../../core/store/store.ts';
 import { cleanUp } from './clean-up.ts';
 import { temporaryFolder } from './stack.ts';
 
-/** Both kinds of database, and how to get an empty one of each: its DATABASE_URL. */
+/** Both kinds of database, each with a function that creates an empty one and returns its DATABASE_URL. */
 export const DATABASES: readonly [name: string, empty: () => Promise<string>][] = [
   ['SQLite', async () => `sqlite:${await temporaryFolder()}/store.db`],
   ['PostgreSQL', emptyPostgres],
@@ -14,9 +15,11 @@ export const DATABASES: readonly [name: string, empty: () => Promise<string>][] 
 
 /** The store of a DATABASE_URL, as the core opens it. */
 export const openStore = async (url: string): Promise<Store> =>
-  url.startsWith('sqlite:') ? new SqliteStore(url.slice('sqlite:'.length)) : await PostgresStore.open(url);
+  url.startsWith('sqlite:')
+    ? new SqliteStore(url.slice('sqlite:'.length))
+    : await PostgresStore.open(new DatabaseUrl(() => url));
 
-/** A database of its own on the run's PostgreSQL, dropped after the test. */
+/** A fresh database on the run's PostgreSQL, dropped after the test. */
 export async function emptyPostgres(): Promise<string> {
   const administrator = inject('postgresUrl');
   const url = new URL(administrator);

@@ -1,26 +1,47 @@
-import type { Limits, PlanMode } from '../../gateway/access/plans.ts';
+import { BlockList, isIPv6 } from 'node:net';
+import type { Plan } from '../../gateway/limiter/plans.ts';
 import { MINUTE, ModelQueue, SECOND } from './queue-model.ts';
 
 /**
- * The rules of a decision once more, in another shape than the limiters have them, to compare both with. A level is one exact
- * integer, in shares of a token; a queue is a list of who waits (queue-model.ts). Verdicts are the texts of decide.lua.
+ * The rules of a decision in a second form, to compare both limiters with. A level is one exact integer in shares of a
+ * token; a queue is a list of waiting clients (queue-model.ts). Verdicts are the texts of decide.lua.
  */
 
 const DAY = 86_400 * SECOND;
 
-export interface ModelPlan extends Limits {
-  readonly mode?: PlanMode;
-}
-
-/** What operators hold of a key; times are Unix microseconds. */
+/** The operators' data of a key; times are Unix microseconds. */
 export interface ModelRecord {
   plan: string;
-  secret: string;
-  oldSecret?: { readonly secret: string; readonly until: number } | undefined;
+  /** By what is presented. */
+  secrets: Readonly<Record<string, ModelSecret>>;
   expiresAt?: number | undefined;
   isDisabled?: boolean;
   minute?: number | undefined;
   day?: number | undefined;
+}
+
+/** What a secret opens: operations, from blocks in CIDR notation, until an end. */
+export interface ModelSecret {
+  readonly until?: number | undefined;
+  readonly scope?: 'read' | 'write' | undefined;
+  readonly networks?: readonly string[] | undefined;
+}
+
+/** What is presented, what for, and from where. */
+export interface ModelUse {
+  readonly secret: string;
+  readonly scope: 'read' | 'write' | undefined;
+  readonly address: string;
+}
+
+/** By Node's own lists of addresses, which take an IPv4 address for a part of `::/0`. */
+function isAmong(networks: readonly string[], address: string): boolean {
+  const list = new BlockList();
+  for (const network of networks) {
+    const [base = '', prefix] = network.split('/');
+    if (isIPv6(base) === isIPv6(address)) list.addSubnet(base, Number(prefix), isIPv6(base) ? 'ipv6' : 'ipv4');
+  }
+  return address !== '' && list.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
 }
 
 interface Ban {
@@ -28,7 +49,7 @@ interface Ban {
   readonly isByOperator: boolean;
 }
 
-/** A bucket whose level is in shares of a token, as many to a token as its window has ticks. */
+/** A bucket whose level counts shares of a token. One token has as many shares as its window has ticks. */
 class Bucket {
   readonly #limit: bigint;
   readonly #window: bigint;
@@ -50,7 +71,7 @@ class Bucket {
     return this.#level >= this.#window;
   }
 
-  /** Ticks until it has as many tokens, or all that it holds. */
+  /** Ticks until it has this many tokens, or is full. */
   ticksUntil(tokens: number): number {
     const wanted = BigInt(tokens) < this.#limit ? BigInt(tokens) : this.#limit;
     const missing = wanted * this.#window - this.#level;
@@ -65,7 +86,7 @@ class Bucket {
 
 export class ModelKey {
   readonly record: ModelRecord;
-  /** Which rules were met. */
+  /** Records which rules applied. */
   readonly #met: Set<string>;
   #levels: readonly [minute: bigint, day: bigint] | undefined;
   #asOf: number | undefined;
@@ -88,22 +109,24 @@ export class ModelKey {
     this.#queue = undefined;
   }
 
-  decide(secret: string, plans: Readonly<Record<string, ModelPlan>>, now: number): string {
-    const verdict = this.#say(secret, plans, now, false);
+  decide(use: ModelUse, plans: Readonly<Record<string, Plan>>, now: number): string {
+    const verdict = this.#say(use, plans, now, false);
     this.#met.add(verdict.split(' ', 1)[0] as string);
     return verdict;
   }
 
-  peek(secret: string, plans: Readonly<Record<string, ModelPlan>>, now: number): string {
-    const verdict = this.#say(secret, plans, now, true);
+  peek(use: ModelUse, plans: Readonly<Record<string, Plan>>, now: number): string {
+    const verdict = this.#say(use, plans, now, true);
     this.#met.add(`peek ${verdict.split(' ', 1)[0]}`);
     return verdict;
   }
 
-  #say(secret: string, plans: Readonly<Record<string, ModelPlan>>, now: number, isPeek: boolean): string {
+  #say(use: ModelUse, plans: Readonly<Record<string, Plan>>, now: number, isPeek: boolean): string {
     const { record } = this;
-    const old = record.oldSecret?.secret === secret ? record.oldSecret : undefined;
-    if (secret !== record.secret && !(old !== undefined && old.until > now)) return 'unknown';
+    const secret = record.secrets[use.secret];
+    if (secret === undefined) return 'unknown';
+    if (secret.until !== undefined && secret.until <= now) return 'expired';
+    if (secret.networks !== undefined && !isAmong(secret.networks, use.address)) return 'elsewhere';
     if (record.isDisabled) return 'disabled';
     if (record.expiresAt !== undefined && record.expiresAt <= now) return 'expired';
 
@@ -114,7 +137,7 @@ export class ModelKey {
     if (ban_after === undefined || ban_within_seconds === undefined || ban_seconds === undefined)
       return 'misconfigured';
 
-    // Whatever is kept is as old as it was when the clock was set back.
+    // Stored times keep their age when the clock is set back.
     const setBack = this.#asOf !== undefined && this.#asOf > now ? this.#asOf - now : 0;
     const elapsed = now + setBack - (this.#asOf ?? now);
     const buckets = [
@@ -125,9 +148,7 @@ export class ModelKey {
     const standard = plan.minute ?? 1_000;
     const judged = { ban_after, ban_within_seconds, minute, standard };
     const queue = ModelQueue.asOf(this.#queue, now, setBack, judged, this.#met);
-    const ends = [record.expiresAt, secret === record.secret ? undefined : old?.until].filter(
-      (end) => end !== undefined,
-    );
+    const ends = [record.expiresAt, secret.until].filter((end) => end !== undefined);
 
     const tell = (outcome: string, taken: number, bannedUntil: number, retryAt: number) => {
       const levels = buckets.map((bucket) => bucket.text(taken)).join(' ');
@@ -149,6 +170,14 @@ export class ModelKey {
         this.#queue = queue;
       }
       return tell('banned', 0, ban.until, ban.until);
+    }
+    if (secret.scope !== undefined && use.scope !== undefined && secret.scope !== use.scope) {
+      if (!isPeek && setBack > 0) {
+        this.#asOf = now;
+        this.#ban = ban;
+        this.#queue = queue;
+      }
+      return tell('forbidden', 0, ban.until, 0);
     }
     const isThere = buckets.every((bucket) => bucket.hasToken());
     if (plan.mode === 'shadow') {

@@ -1,20 +1,34 @@
-import { PLAN_NAMES, type PlanName } from '../../gateway/access/plans.ts';
-import { ModelKey, type ModelPlan, type ModelRecord } from './decision-model.ts';
+import { PLAN_NAMES, type Plan, type PlanName } from '../../gateway/limiter/plans.ts';
+import { ModelKey, type ModelRecord, type ModelSecret, type ModelUse } from './decision-model.ts';
 import { generator } from './fleets.ts';
 import { BEGIN, SECOND } from './limiters.ts';
 
-/** Random histories of one key, with what the model says to each request: clients of all kinds, operators, a clock that jumps. */
+/**
+ * Random histories of one key, with the model's verdict on each request: clients of all kinds, operators, a clock that
+ * jumps.
+ */
 
 export const SECRET = 'a'.repeat(64);
 const OLD_SECRET = 'b'.repeat(64);
 const WRONG_SECRET = 'c'.repeat(64);
+const BOUND_SECRET = 'd'.repeat(64);
+const NETWORKS = ['10.0.0.0/8', '10.1.128.0/17', '192.0.2.7/32', '0.0.0.0/0', '2001:db8::/33', '::/0', 'fe80::1/128'];
+const ADDRESSES = ['10.1.200.3', '10.1.2.3', '192.0.2.7', '2001:db8:7fff::1', '2001:db8:8000::1', 'fe80::1', ''];
+const USES = (['read', 'write', undefined] as const).flatMap((scope) =>
+  ADDRESSES.map((address) => ({ scope, address })),
+);
+
+const randomBounds = (chance: Chance): ModelSecret => ({
+  scope: chance.one(undefined, undefined, 'read', 'write'),
+  networks: chance.one(undefined, undefined, [chance.one(...NETWORKS), chance.one(...NETWORKS)]),
+});
 const DAY = 86_400 * SECOND;
 
-export type Plans = Readonly<Record<PlanName, ModelPlan>>;
+export type Plans = Readonly<Record<PlanName, Plan>>;
 
 export type Step =
-  /** `said` has a verdict for each request, or one for a peek, which has the count 0. */
-  | { type: 'ask'; now: number; secret: string; count: number; plans: Plans; said: readonly string[] }
+  /** `said` has a verdict for each request. A count of 0 is a peek and has one verdict. */
+  | { type: 'ask'; now: number; use: ModelUse; count: number; plans: Plans; said: readonly string[] }
   | { type: 'record'; changes: Partial<ModelRecord> }
   | { type: 'ban'; until: number }
   | { type: 'lift' };
@@ -45,7 +59,7 @@ class Chance {
     return this.#next() * limit;
   }
 
-  /** A whole number from 1 on; each size of number is as likely. */
+  /** A whole number from 1 to `most`. All orders of magnitude are equally likely. */
   upTo(most: number): number {
     return Math.min(most, Math.floor(Math.exp(this.#next() * Math.log(most + 1))));
   }
@@ -55,7 +69,7 @@ class Chance {
   }
 }
 
-function randomPlan(chance: Chance): ModelPlan {
+function randomPlan(chance: Chance): Plan {
   return {
     minute: chance.one(60, chance.upTo(20), chance.upTo(300), chance.upTo(1e9)),
     day: chance.one(1e9, 1e9, chance.upTo(60), chance.upTo(5_000), chance.upTo(1e9)),
@@ -66,20 +80,20 @@ function randomPlan(chance: Chance): ModelPlan {
   };
 }
 
-/** Enterprise has no limits of its own. */
+/** Enterprise has no default limits. */
 const randomPlans = (chance: Chance): Plans => {
-  const plans = Object.fromEntries(PLAN_NAMES.map((name) => [name, randomPlan(chance)])) as Record<PlanName, ModelPlan>;
+  const plans = Object.fromEntries(PLAN_NAMES.map((name) => [name, randomPlan(chance)])) as Record<PlanName, Plan>;
   const { minute: _minute, day: _day, ...enterprise } = plans.enterprise;
   return { ...plans, enterprise };
 };
 
-/** @param met is told which rules were met */
+/** @param met records which rules applied */
 export function randomWorld(seed: number, requests: number, met: Set<string>): World {
   const chance = new Chance(seed);
   let plans = randomPlans(chance);
   const plan = chance.one<PlanName>('free', 'pro', 'business', 'enterprise');
   const override = plan === 'enterprise' ? chance.of(0.9) : chance.of(0.15);
-  const record: ModelRecord = { plan, secret: SECRET };
+  const record: ModelRecord = { plan, secrets: { [SECRET]: {} } };
   if (override) Object.assign(record, { minute: chance.upTo(200), day: chance.one(1e9, chance.upTo(2_000)) });
   const key = new ModelKey({ ...record }, met);
   const minute = record.minute ?? plans[plan].minute ?? 1;
@@ -88,15 +102,20 @@ export function randomWorld(seed: number, requests: number, met: Set<string>): W
 
   let [now, skew, asked] = [BEGIN, 0, 0];
   const ask = (secret: string, count: number): readonly string[] => {
-    const decide = () => key.decide(secret, plans, now + skew);
-    const said = count === 0 ? [key.peek(secret, plans, now + skew)] : Array.from({ length: count }, decide);
-    steps.push({ type: 'ask', now: now + skew, secret, count, plans, said });
+    const use = { secret, ...chance.one(...USES) };
+    const decide = () => key.decide(use, plans, now + skew);
+    const said = count === 0 ? [key.peek(use, plans, now + skew)] : Array.from({ length: count }, decide);
+    steps.push({ type: 'ask', now: now + skew, use, count, plans, said });
     asked += said.length;
     return said;
   };
   const change = (changes: Partial<ModelRecord>) => {
     Object.assign(key.record, changes);
     steps.push({ type: 'record', changes });
+  };
+  const changeSecret = (secret: string, about: ModelSecret | undefined) => {
+    const { [secret]: _old, ...others } = key.record.secrets;
+    change({ secrets: about === undefined ? others : { ...others, [secret]: about } });
   };
   function operate(): void {
     const what = chance.below(16);
@@ -108,7 +127,8 @@ export function randomWorld(seed: number, requests: number, met: Set<string>): W
       change({ minute: chance.one(minute, undefined, chance.upTo(200)), day: chance.one(undefined, 1e9, 40) });
     else if (what < 6.5) change({ isDisabled: !key.record.isDisabled });
     else if (what < 7) change({ expiresAt: chance.one(undefined, later) });
-    else if (what < 8) change({ oldSecret: { secret: OLD_SECRET, until: later } });
+    else if (what < 8) changeSecret(OLD_SECRET, chance.of(0.8) ? { until: later } : undefined);
+    else if (what < 8.5) changeSecret(chance.one(SECRET, BOUND_SECRET), randomBounds(chance));
     else if (what < 9) {
       const until = later + (chance.of(0.5) ? 0 : 20 * SECOND);
       key.banUntil(until);
@@ -116,7 +136,7 @@ export function randomWorld(seed: number, requests: number, met: Set<string>): W
     } else if (what < 12) {
       key.liftBan();
       steps.push({ type: 'lift' });
-    } else ask(chance.one(WRONG_SECRET, OLD_SECRET), 1);
+    } else ask(chance.one(WRONG_SECRET, OLD_SECRET, BOUND_SECRET), chance.one(0, 1, 2));
   }
 
   while (asked < requests) {
@@ -127,13 +147,14 @@ export function randomWorld(seed: number, requests: number, met: Set<string>): W
     if (chance.of(0.03)) ask(SECRET, 0);
     if (chance.of(0.02)) operate();
     if (key.record.isDisabled && chance.of(0.3)) change({ isDisabled: false });
+    if (last === 'elsewhere' || (last.startsWith('forbidden') && chance.of(0.3))) changeSecret(SECRET, {});
     if (last.startsWith('expired') && chance.of(0.3)) change({ expiresAt: undefined });
   }
   return { record, steps };
 }
 
-/** One or two fields of a plan, of which enterprise has no limits. */
-function pick(plan: ModelPlan, name: PlanName, chance: Chance): ModelPlan {
+/** One or two fields of a plan; enterprise has no limits. */
+function pick(plan: Plan, name: PlanName, chance: Chance): Plan {
   const fields = Object.entries(plan).filter(([field]) => name !== 'enterprise' || !['minute', 'day'].includes(field));
   return Object.fromEntries([chance.one(...fields), chance.one(...fields)]);
 }
@@ -150,14 +171,14 @@ function randomClients(chance: Chance, minute: number): Client[] {
   return clients;
 }
 
-/** In how many ticks a client sends again. */
+/** Ticks until a client sends again. */
 function nextAt(chance: Chance, { kind, pause }: Client, said: string, now: number): number {
   const spent = Math.floor(pause * (0.5 + chance.below(1))) + 1;
   const [outcome, ...words] = said.split(' ');
   if (kind === 'does not wait' || kind === 'at once') return spent;
   if (outcome !== 'refused' && outcome !== 'banned') return outcome === 'admitted' ? spent : 5 * SECOND;
   const told = Math.max(0, Number(words[9]) - now);
-  // Nobody waits for the end of a long ban: the history would end with it.
+  // No client waits for the end of a long ban, because the history would end with it.
   if (told > 600 * SECOND && chance.of(0.8)) return Math.floor(chance.below(60 * SECOND));
   return told + spent + (kind === 'waits late' ? Math.floor(chance.below(told)) : 0);
 }

@@ -1,12 +1,12 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Document, Header, Ref, Response, Responses } from '../../gateway/reference/document.ts';
 import { describeApi } from '../../gateway/reference/openapi.ts';
-import { createRouter } from '../../shared/routes.ts';
+import { createRouter } from '../../shared/http/router.ts';
 import { schemaValidator } from './json-schema.ts';
 
 /**
- * Holds what the tests see of a gateway against the API's description: its status, its headers – those that must be there,
- * and none that is not described – and its body. So the two cannot drift apart.
+ * Compares the answers of a gateway that tests see with the API's description: status, body and headers. All required
+ * headers must be present, and no undescribed ones. So the two cannot drift apart.
  */
 
 export interface Seen {
@@ -20,14 +20,14 @@ export interface Asked {
   readonly method: string;
 }
 
-/** HTTP's own, on every answer or none. */
+/** HTTP's own headers, allowed on every answer. */
 const TRANSPORT = new Set([
   ...['connection', 'content-length', 'content-type', 'date', 'keep-alive', 'transfer-encoding'],
   ...['vary', 'access-control-allow-origin', 'access-control-expose-headers'],
   'strict-transport-security',
 ]);
 
-/** References are written so that they can be followed from outside the document. */
+/** References rewritten so that they also work outside the document. */
 const api = JSON.parse(JSON.stringify(describeApi()).replaceAll('"#/', '"api#/')) as Document;
 const ajv = schemaValidator();
 ajv.addSchema(api, 'api');
@@ -49,21 +49,21 @@ const ALL_RESPONSES: readonly Responses[] = [
 const cores = new Set<string>();
 const gateways = new Map<string, string>();
 
-/** From now on this is another server, though a core or a gateway may have had its port before. */
+/** Forgets a server, because another one may reuse its port. */
 export function forget(url: string): void {
   cores.delete(url);
   gateways.delete(url);
 }
 
-/** From now on this is a core of ours, whose answers are as described. */
+/** Registers a core of ours, whose answers match the description. */
 export function knowCore(url: string): void {
   forget(url);
   cores.add(url);
 }
 
 /**
- * From now on, the answers of this gateway are checked. What it passes on from a core that is not ours is that core's, and
- * need only carry what the gateway adds to all.
+ * Checks the answers of this gateway from now on. For answers from a foreign core, only the headers that the gateway
+ * adds are checked.
  */
 export function knowGateway(url: string, coreUrls: string): void {
   forget(url);
@@ -73,7 +73,7 @@ export function knowGateway(url: string, coreUrls: string): void {
 const isOurs = ({ status }: Seen, coreUrls: string): boolean =>
   status >= 400 || coreUrls.split(',').every((core) => cores.has(core));
 
-/** @throws {Error} naming every way in which the answer is not as described */
+/** @throws {Error} with every difference between the answer and the description */
 export function checkAnswer({ url, method }: Asked, answer: Seen): void {
   const { origin, pathname } = new URL(url);
   const coreUrls = gateways.get(origin);
@@ -89,8 +89,8 @@ export function checkAnswer({ url, method }: Asked, answer: Seen): void {
 }
 
 /**
- * The same for the bytes of a connection. Which operation they answer is not asked: some answer must be described so.
- * What was cut off in the middle is left out.
+ * The same for the bytes of a connection. The operation is unknown, so any described answer may match. Incomplete
+ * answers are ignored.
  */
 export function checkBytes(url: string, received: string): void {
   const coreUrls = gateways.get(new URL(url).origin);
@@ -110,7 +110,7 @@ const isOfReference = (path: string, { status, headers }: Seen): boolean =>
   (status < 400 || headers['content-type']?.startsWith('text/html') === true) &&
   (path === '/v1/openapi.json' || path === '/docs' || path.startsWith('/docs/'));
 
-/** What every answer carries, 404 for an unknown path as much as a page of animals. */
+/** The headers of every answer, a 404 as well as a page of animals. */
 const everywhere = resolved<Response>(api.components.responses.BadRequest as Response).headers;
 const faultsOfLimits = ({ headers }: Seen): string[] => faultsOfRequired(headers, everywhere);
 
@@ -130,7 +130,7 @@ function faultsAgainst(response: Response | Ref, method: string, answer: Seen): 
   ];
 }
 
-/** What the operation can answer; for a path or method that is none's, what is answered then. */
+/** The possible answers of the operation, or those to an unknown path or method. */
 function responsesTo(method: string, url: string): Responses {
   const [path = ''] = url.slice(url.indexOf('/', url.indexOf('://') + 3)).split('?');
   try {
@@ -168,14 +168,14 @@ function faultsOfBody({ headers, text }: Seen, schema: object): string[] {
   }
 }
 
-/** What a reference stands for, or the thing itself. */
+/** The target of a reference, or the value itself. */
 function resolved<T extends object>(part: T | Ref): T {
   if (!('$ref' in part)) return part;
   const [, ...names] = part.$ref.split('/');
   return names.reduce<unknown>((inside, name) => (inside as Record<string, unknown>)[name], api) as T;
 }
 
-/** The answers in the bytes of a connection, one behind the other; interim ones (1xx) are left out. */
+/** The answers in the bytes of a connection, without interim ones (1xx). */
 export function answersIn(received: string): Seen[] {
   const answers: Seen[] = [];
   for (let rest = received; ; ) {
@@ -185,7 +185,7 @@ export function answersIn(received: string): Seen[] {
     const headers = Object.fromEntries(lines.split('\r\n').map(headerOf));
     const end = head.length + Number(headers['content-length'] ?? 0);
     if (end > rest.length) return answers;
-    // The bytes came as Latin-1; what they mean is UTF-8.
+    // The bytes came as Latin-1; their encoding is UTF-8.
     const text = Buffer.from(rest.slice(head.length, end), 'latin1').toString();
     if (Number(status) >= 200) answers.push({ status: Number(status), headers, text });
     rest = rest.slice(end);

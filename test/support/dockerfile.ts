@@ -2,12 +2,12 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from './process.ts';
 
-/** deploy/Dockerfile, read as far as it goes: its stages and what is done in each. */
+/** Reads deploy/Dockerfile as far as the tests need it: its stages and their instructions. */
 
 export interface Instruction {
   /** In capitals. */
   readonly name: string;
-  /** All behind the name, on one line, without its flags. */
+  /** Everything after the name, on one line, without flags. */
   readonly text: string;
   /** `--from=dependencies` as `from: dependencies`. */
   readonly flags: Readonly<Record<string, string>>;
@@ -15,21 +15,26 @@ export interface Instruction {
 
 export interface Stage {
   readonly name: string;
-  /** An image, or a stage above. */
+  /** An image, or an earlier stage. Arguments are empty here, as they are unless somebody sets them. */
   readonly from: string;
   readonly instructions: readonly Instruction[];
 }
 
-/** @throws {Error} where a line is none that this reads */
+/** @throws {Error} for a line that it cannot read */
 export function readDockerfile(): readonly Stage[] {
   const stages: (Stage & { instructions: Instruction[] })[] = [];
   for (const instruction of instructionsOf(readFileSync(join(ROOT, 'deploy/Dockerfile'), 'utf8'))) {
     const [, from = '', name = ''] = /^(\S+) AS (\S+)$/.exec(instruction.text) ?? [];
-    if (instruction.name === 'FROM') stages.push({ name, from, instructions: [] });
+    if (instruction.name === 'FROM') stages.push({ name, from: from.replaceAll(/\$\{\w+\}/g, ''), instructions: [] });
+    else if (instruction.name === 'ARG' && stages.length === 0) expectEmpty(instruction);
     else if (stages.length === 0) throw new Error(`${instruction.name} stands before the first FROM.`);
     else stages.at(-1)?.instructions.push(instruction);
   }
   return stages;
+}
+
+function expectEmpty({ text }: Instruction): void {
+  if (!text.endsWith('=')) throw new Error(`ARG ${text} has a value, which is not known here.`);
 }
 
 function instructionsOf(text: string): Instruction[] {
@@ -47,21 +52,21 @@ function parse(line: string): Instruction {
   return { name, text, flags: Object.fromEntries(flags) as Record<string, string> };
 }
 
-/** The instructions of a stage and of those that it is built on, in order. */
+/** The instructions of a stage and of its base stages, in order. */
 export function instructionsFor(stages: readonly Stage[], target: string): Instruction[] {
   const stage = stageOf(stages, target);
   const isStage = stages.some(({ name }) => name === stage.from);
   return [...(isStage ? instructionsFor(stages, stage.from) : []), ...stage.instructions];
 }
 
-/** @throws {Error} when there is none of this name */
+/** @throws {Error} if there is no such stage */
 export function stageOf(stages: readonly Stage[], target: string): Stage {
   const stage = stages.find(({ name }) => name === target);
   if (stage === undefined) throw new Error(`The Dockerfile has no stage ${target}.`);
   return stage;
 }
 
-/** What an image runs with: the last instruction of a name counts, and every ENV. */
+/** An image's settings: the last instruction of each name, and every ENV. */
 export interface ImageSettings {
   readonly command: readonly string[];
   readonly health: readonly string[];

@@ -9,7 +9,7 @@ import { startRestartable } from './restartable.ts';
 import { startStack, temporaryFolder } from './stack.ts';
 import { BOUNDLESS } from './workers.ts';
 
-/** Cores, and what can be wrong with them and with their databases. */
+/** Cores, with faults of their own and of their databases. */
 
 async function startCore() {
   const file = `${await temporaryFolder()}/store.db`;
@@ -18,7 +18,7 @@ async function startCore() {
   return { ...core, file, url };
 }
 
-/** Stands still under load, and then is killed. */
+/** It stops under load and is then killed. */
 export async function coreBehindGateway(): Promise<Patient> {
   const core = await startCore();
   const stack = await startStack({ CORE_URL: core.url, CORE_TIMEOUT_MS: '500' });
@@ -56,14 +56,14 @@ export async function coreBehindGateway(): Promise<Patient> {
   };
 }
 
-/** Somebody else locks its file, and then renames a table in it. */
+/** Its file is locked by another process; then a table in it is renamed. */
 export async function coreWithBadStore(): Promise<Patient> {
   const core = await startCore();
   const instance = hostOf(core.url);
   const other = new DatabaseSync(core.file);
   let writing = true;
   const write = async () => {
-    // Waiting for the lock, it answers nobody: between two writes it is scraped.
+    // While it waits for the lock, it answers nothing. Between two writes it can be scraped.
     for (; writing; await sleep(700)) await post(`${core.url}/v1/pets`, { name: 'Rex', categoryId: 1 });
   };
   const written = write();

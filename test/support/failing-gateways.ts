@@ -9,13 +9,13 @@ import { startRestartable } from './restartable.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from './stack.ts';
 import { startWorkers } from './workers.ts';
 
-/** Gateways, and what can be wrong with them, with the Redis that they ask and with the plans that they are given. */
+/** Gateways, with faults of their own, of their Redis and of their plans. */
 
 const limitOf = (minute: number) => ({ minute, ban_after: 1_000_000 });
 
 /**
- * In its table of plans somebody writes what is no limit; it gets CPU now and then only, as a container at its limit; and it
- * is killed.
+ * Its plan table gets an invalid limit. It gets CPU only now and then, like a container at its limit. Then it is
+ * killed.
  */
 export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }): Promise<Patient> {
   const settings = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, REDIS_URL: url };
@@ -41,6 +41,14 @@ export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }
         },
       },
       {
+        alerts: [{ alertname: 'GatewayPlansUnreadable', instance }],
+        async cause() {
+          await redis.rename('gateway:plans', 'plans-of-yesterday');
+          await redis.set('gateway:plans', 'not a hash');
+        },
+        heal: () => redis.rename('plans-of-yesterday', 'gateway:plans'),
+      },
+      {
         alerts: [{ alertname: 'GatewayEventLoopBlocked', instance }],
         cause() {
           throttling = setInterval(throttle, 1_300);
@@ -55,7 +63,7 @@ export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }
   };
 }
 
-/** Its Redis is kept busy by somebody else, and killed; and it loses a worker. */
+/** Its Redis is kept busy by another client, then killed; and it loses a worker. */
 export async function gatewayWithWorkers(): Promise<Patient> {
   const server = await startRedisServer({
     appendonly: 'yes',
@@ -85,6 +93,14 @@ export async function gatewayWithWorkers(): Promise<Patient> {
         },
       },
       {
+        alerts: [{ alertname: 'GatewayRedisMemoryHigh' }],
+        async cause() {
+          const used = Number(/^used_memory:(\d+)/m.exec(await redis.info('memory'))?.[1]);
+          await redis.config('SET', 'maxmemory', Math.ceil(used / 0.9));
+        },
+        heal: () => redis.config('SET', 'maxmemory', 0),
+      },
+      {
         alerts: [{ alertname: 'GatewayDecisionsLocal', instance }],
         cause: server.stop,
         heal: () => server.restart(),
@@ -101,12 +117,12 @@ export async function gatewayWithWorkers(): Promise<Patient> {
   };
 }
 
-/** Its plans are changed for the worse: limits are lowered below what clients ask, and then a ban comes too soon. */
+/** Bad plan changes: limits below what clients need, then a ban that comes too soon. */
 export async function gatewayWithBadPlans(): Promise<Patient> {
   const stack = await startStack();
   for (const plan of ['free', 'pro', 'business']) await stack.admin('PATCH', `/plans/${plan}`, limitOf(1_000_000));
-  const asked = (await Promise.all(['free', 'pro'].map((plan) => issue(stack, 1, { plan })))).flat();
-  keepAsking(stack.gateway, asked, 2, 100);
+  const asked = [...(await issue(stack, 6, { plan: 'free' })), ...(await issue(stack, 6, { plan: 'pro' }))];
+  keepAsking(stack.gateway, asked, 2, 50);
   const many = await issue(stack, 25, { plan: 'business' });
   const change = (plan: string, limits: unknown) => stack.admin('PATCH', `/plans/${plan}`, limits);
   const rollBack = () => stack.admin('POST', '/plans/rollback', {});
@@ -114,6 +130,11 @@ export async function gatewayWithBadPlans(): Promise<Patient> {
     gateways: [stack.adminUrl],
     cores: [],
     faults: [
+      {
+        alerts: [{ alertname: 'GatewayPlanRefusals', plan: 'pro' }],
+        cause: () => change('pro', { minute: 1 }),
+        heal: rollBack,
+      },
       {
         alerts: [{ alertname: 'GatewayRefusalsSpike' }],
         async cause() {

@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { LogLine } from './log.ts';
 
 /**
- * Holds every answer of status 5xx that a test sees, from whichever listener of ours, against what the process that gave it
- * says: a line of its log with the request's id, the status and the cause, and a counter that moved.
+ * Checks every 5xx answer that a test sees, from any listener of ours, against the process that gave it: there must be
+ * a log line with request id, status and cause, and a counter that increased.
  */
 
 export interface Failure {
@@ -18,7 +18,7 @@ interface Watched {
 
 const watched = new Map<string, Watched>();
 
-/** To be told of every answer that a test sees. */
+/** Called for every answer that a test sees. */
 export function noteAnswer(url: string, status: number, requestId: string | undefined): void {
   if (status >= 500) watched.get(new URL(url).origin)?.failures.push({ status, requestId: requestId ?? 'none' });
 }
@@ -26,15 +26,15 @@ export function noteAnswer(url: string, status: number, requestId: string | unde
 /** How the failures of one process are checked. */
 export interface Explained {
   readonly lines: () => readonly LogLine[];
-  /** Answers of status 5xx that it has counted on the listener at this address. */
+  /** The 5xx answers that it has counted on the listener at this address. */
   readonly counted?: (url: string) => Promise<number>;
-  /** Whether nothing can be asked of it, as it was killed. */
+  /** Whether it cannot be asked, for instance because it was killed. */
   readonly isExcused?: () => boolean;
 }
 
 /**
- * From now on, failures at these addresses are noted.
- * @returns the check, to be called while the process still runs; it waits for lines and counters that are on their way
+ * Records failures at these addresses from now on.
+ * @returns the check. Call it while the process still runs; it waits for pending lines and counters.
  */
 export function watchFailures(urls: readonly string[], { lines, counted, isExcused }: Explained): () => Promise<void> {
   const here = urls.map((url): Watched => ({ url, failures: [] }));
@@ -60,7 +60,7 @@ async function eventually(isSo: () => boolean | Promise<boolean>): Promise<boole
   return true;
 }
 
-/** Those that no line tells the cause of. */
+/** The failures without a line that names the cause. */
 export function unexplained(failures: readonly Failure[], lines: readonly LogLine[]): Failure[] {
   const explained = new Set(lines.filter(hasCause).map(({ requestId, status }) => `${requestId} ${status}`));
   return failures.filter(({ requestId, status }) => !explained.has(`${requestId} ${status}`));

@@ -3,31 +3,38 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cleanUp } from './clean-up.ts';
 
-/** What is wrong with the network. Everything but `half-open` takes hold at once of connections that are open, and of new ones. */
+/** A network fault. All except `half-open` affect open connections at once, and new ones. */
 export type Fault =
   | { readonly kind: 'pass' }
-  /** Requests arrive at once; each piece of a reply arrives so much later, in order. */
+  /** Requests arrive at once. Each piece of a reply is delayed by `ms`, in order. */
   | { readonly kind: 'delay'; readonly ms: number }
-  /** Every connection is reset, new ones as soon as they are there. */
+  /** Requests arrive at once. Replies wait for the end of the fault. */
+  | { readonly kind: 'hold' }
+  /** Every connection is reset; new ones as soon as they are open. */
   | { readonly kind: 'reset' }
-  /** Nothing gets through in either direction and nobody is told. What was sent arrives when it is over, as TCP has it. */
+  /**
+   * Nothing gets through in either direction, without any notice. Data sent meanwhile arrives when the fault ends, as
+   * with TCP.
+   */
   | { readonly kind: 'black-hole' }
-  /** Connections that are open now stay open and are dead for good; new ones pass. */
+  /** Open connections stay open but are dead for good; new ones pass. */
   | { readonly kind: 'half-open' }
   /** Replies arrive a few bytes at a time. */
   | { readonly kind: 'trickle'; readonly bytes: number; readonly everyMs: number }
-  /** Each connection is reset after so many bytes of its next reply. */
-  | { readonly kind: 'cut-reply'; readonly afterBytes: number };
+  /** Each connection is reset after this many bytes of its next reply, or of that to this command. */
+  | { readonly kind: 'cut-reply'; readonly afterBytes: number; readonly to?: string };
 
 export interface FaultProxy {
-  /** The target's URL, with this proxy in its place. */
+  /** The target's URL with this proxy's address. */
   readonly url: string;
-  /** Connections that are open. */
+  /** The number of open connections. */
   readonly connections: number;
   set(fault: Fault): void;
 }
 
-/** A TCP proxy in front of `target`, a URL with a port, that fails as it is told. Gone after the test, or after its file. */
+/**
+ * A TCP proxy in front of `target`, a URL with a port, that fails on command. Closed after the test, or after its file.
+ */
 export async function startFaultProxy(target: string): Promise<FaultProxy> {
   const { hostname, port } = new URL(target);
   const lines = new Set<Line>();
@@ -64,7 +71,8 @@ class Line {
   readonly #server: Socket;
   readonly #fault: () => Fault;
   #isDead = false;
-  /** Replies go out one after the other, whatever holds up the first of them. */
+  #isToBeCut = false;
+  /** Replies go out in order, even if the first is held up. */
   #sent: Promise<void> = Promise.resolve();
 
   constructor(client: Socket, server: Socket, fault: () => Fault) {
@@ -72,7 +80,11 @@ class Line {
     this.#server = server;
     this.#fault = fault;
     for (const socket of [client, server]) socket.on('error', () => this.reset());
-    client.on('data', (chunk) => void server.write(chunk));
+    client.on('data', (chunk) => {
+      const now = fault();
+      if (now.kind === 'cut-reply' && now.to !== undefined) this.#isToBeCut ||= chunk.includes(now.to);
+      server.write(chunk);
+    });
     client.on('end', () => server.end());
     client.on('close', () => server.destroy());
     server.on('data', (chunk) => {
@@ -98,14 +110,16 @@ class Line {
   }
 
   async #reply(chunk: Buffer, arrivedAt: number): Promise<void> {
+    while (this.#fault().kind === 'hold' && !this.#client.destroyed) await sleep(5);
     const fault = this.#fault();
     if (fault.kind === 'delay') await sleep(Math.max(0, arrivedAt + fault.ms - performance.now()));
     if (fault.kind === 'trickle') return await this.#trickle(chunk);
-    if (fault.kind !== 'cut-reply') return void this.#client.write(chunk);
+    const isCut = fault.kind === 'cut-reply' && (fault.to === undefined || this.#isToBeCut);
+    if (!isCut) return void this.#client.write(chunk);
     this.#client.write(chunk.subarray(0, fault.afterBytes), () => this.reset());
   }
 
-  /** A fault that ends in the middle lets the rest go at once. */
+  /** When the fault ends in the middle, the rest is sent at once. */
   async #trickle(chunk: Buffer): Promise<void> {
     let rest = chunk;
     for (let fault = this.#fault(); fault.kind === 'trickle' && rest.length > 0; fault = this.#fault()) {

@@ -4,8 +4,8 @@ import { cleanUp } from './clean-up.ts';
 import { forget } from './described-answers.ts';
 
 /**
- * A core as it is when it fails, byte for byte as the test says. `onRequest` is called with each whole request, head
- * and body; a connection can bring many, some before the one in front is answered.
+ * A core that answers with the bytes the test gives it. `onRequest` is called with each whole request, head and body. A
+ * connection can bring many requests, some before the previous one is answered.
  */
 export function faultyCore(onRequest: (socket: Socket, head: string) => void): Promise<string> {
   return bareCore((socket) => {
@@ -21,7 +21,7 @@ export function faultyCore(onRequest: (socket: Socket, head: string) => void): P
   });
 }
 
-/** A core that reads nothing by itself: the test has the connections. */
+/** A core that reads nothing by itself; the test handles the connections. */
 export async function bareCore(onConnection: (socket: Socket) => void): Promise<string> {
   const sockets = new Set<Socket>();
   const server = net.createServer((socket) => {
@@ -41,7 +41,7 @@ export async function bareCore(onConnection: (socket: Socket) => void): Promise<
   return url;
 }
 
-/** Where the first request in a text ends; undefined while it is not all there. */
+/** The end of the first request in a text; undefined while it is incomplete. */
 function endOfRequest(received: string): number | undefined {
   const head = received.indexOf('\r\n\r\n');
   if (head === -1) return undefined;
@@ -52,7 +52,7 @@ function endOfRequest(received: string): number | undefined {
 
 export const OK = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n[]';
 
-/** The good answer to a request, with its X-Request-Id as our core sends it. */
+/** A good answer to a request, with its X-Request-Id, as our core sends it. */
 export const okTo = (head: string): string => withIdOf(head, OK);
 
 /** An answer with the X-Request-Id of its request. */
@@ -61,7 +61,7 @@ export function withIdOf(head: string, answer: string): string {
   return id === undefined ? answer : answer.replace('\r\n', `\r\nX-Request-Id: ${id}\r\n`);
 }
 
-/** A core that answers every request with an empty list, and keeps the heads of those that reached it. */
+/** A core that answers every request with an empty list and records the heads. */
 export async function listeningCore(): Promise<{ url: string; heads: string[] }> {
   const heads: string[] = [];
   const url = await faultyCore((socket, head) => {
@@ -71,7 +71,7 @@ export async function listeningCore(): Promise<{ url: string; heads: string[] }>
   return { url, heads };
 }
 
-/** A core that answers so many requests a second, in the order in which they came, and lets all others wait. */
+/** A core that answers `ratePerSecond` requests a second, in order of arrival; the others wait. */
 export async function slowCore(ratePerSecond: number): Promise<string> {
   const waiting: [Socket, string][] = [];
   let answered = 0;
@@ -79,7 +79,7 @@ export async function slowCore(ratePerSecond: number): Promise<string> {
   const serving = setInterval(() => {
     const due = Math.floor(((performance.now() - startedAt) / 1_000) * ratePerSecond);
     for (const [socket, head] of waiting.splice(0, due - answered)) socket.write(okTo(head));
-    // Time in which nobody asked is not made up for.
+    // Idle time is not made up for.
     answered = due;
   }, 5);
   cleanUp(() => clearInterval(serving));

@@ -1,29 +1,29 @@
-import type { Decision } from '../../gateway/access/verdict.ts';
+import type { Decision } from '../../gateway/limiter/verdict.ts';
 import { retryAfterSeconds } from '../../gateway/pipeline/limit-headers.ts';
 
-/** Clients of one key on a simulated clock, in microseconds: minutes of them take milliseconds. */
+/** Clients of one key on a simulated clock in microseconds: simulated minutes take milliseconds. */
 
 const SECOND = 1_000_000;
 const MINUTE = 60 * SECOND;
 
-/** Decides one request at a time of the simulated clock, as a limiter does. */
+/** Decides one request at a time of the simulated clock, like a limiter. */
 export type DecideAt = (now: number) => Decision | Promise<Decision>;
 
-/** Clients that wait at least as long as they are told, each with one request at a time. */
+/** Clients that wait at least for Retry-After, each with one request at a time. */
 export interface Fleet {
   readonly workers: number;
   readonly minutes: number;
-  /** Over how many seconds the workers begin, evenly. */
+  /** The seconds over which the workers start, evenly spaced. */
   readonly joinSeconds: number;
-  /** Pause after an answer of 200, in seconds; half of it to all of it. */
+  /** The longest pause after a 200, in seconds; the actual pause is half to all of it. */
   readonly pauseSeconds: number;
-  /** How much later than told a worker comes, at the most, in shares of what it was told. */
+  /** The largest delay of a worker after Retry-After, as a share of it. */
   readonly jitter: number;
-  /** How much sooner than told a worker comes, at the most, in seconds: by timers that fire too soon. */
+  /** By how many seconds a worker may come before Retry-After, because timers can fire too soon. */
   readonly hurrySeconds?: number;
-  /** Workers a minute that forget what they were told, and begin anew. */
+  /** Workers per minute that forget their Retry-After and start again. */
   readonly restartsAMinute: number;
-  /** When how many more requests are sent at once, of which each is sent again when it is told until it is served. */
+  /** Additional requests sent at once. Each is repeated after Retry-After until it is served. */
   readonly burst?: { readonly atSecond: number; readonly requests: number } | undefined;
   readonly seed: number;
 }
@@ -32,13 +32,13 @@ export interface Outcome {
   readonly admitted: number;
   readonly refused: number;
   readonly banned: number;
-  /** Refusals of requests that came when they were told. */
+  /** Refusals of requests that had waited for Retry-After. */
   readonly again: number;
-  /** What each worker was served. */
+  /** The number of requests served, per worker. */
   readonly served: readonly number[];
-  /** The longest time without an answer of 200 that a worker had, in seconds. */
+  /** The longest time of any worker without a 200, in seconds. */
   readonly longestSeconds: number;
-  /** Seconds told, in the order in which they were. */
+  /** Retry-After values in seconds, in order. */
   readonly told: readonly number[];
 }
 
@@ -104,7 +104,7 @@ export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet):
   return { admitted, refused, banned, again, served, longestSeconds: longest / SECOND, told };
 }
 
-/** A client that does not read Retry-After. */
+/** A client that ignores Retry-After. */
 export interface Attack {
   /** Requests a minute. */
   readonly rate: number;
@@ -112,7 +112,7 @@ export interface Attack {
   readonly seed: number;
 }
 
-/** Seconds from its first 429 to its ban; undefined when there was none within four minutes. */
+/** Seconds from its first 429 to its ban; undefined without a ban within four minutes. */
 export async function secondsToBan(decideAt: DecideAt, begin: number, attack: Attack): Promise<number | undefined> {
   const random = generator(attack.seed);
   const gap = MINUTE / attack.rate;
@@ -129,7 +129,7 @@ export async function secondsToBan(decideAt: DecideAt, begin: number, attack: At
   return undefined;
 }
 
-/** Numbers from 0 to 1 that look random and are the same for a seed (xorshift). */
+/** Pseudorandom numbers from 0 to 1, the same for the same seed (xorshift). */
 export function generator(seed: number): () => number {
   let state = (seed * 7_919 + 13) >>> 0 || 1;
   const next = () => {
@@ -146,7 +146,7 @@ export function generator(seed: number): () => number {
 
 type What = 'restart' | { readonly worker: Worker; readonly generation: number };
 
-/** What is to happen, the earliest first: a binary heap. */
+/** Future events, the earliest first: a binary heap. */
 class Events {
   readonly #heap: { at: number; order: number; what: What }[] = [];
   #added = 0;

@@ -3,19 +3,19 @@ import { join } from 'node:path';
 import { ROOT, startProcess } from './process.ts';
 import { temporaryFolder } from './stack.ts';
 
-/** Clients as other people's generators make them of our description, each in a folder of its own. */
+/** Clients from other people's generators, made from our description, each in a folder of its own. */
 
 const DESCRIPTION = join(ROOT, 'gateway/reference/openapi.json');
 
 export interface Generator {
   readonly name: string;
-  /** A module that writes the client into the folder in which it runs. */
+  /** A module that writes the client into its working folder. */
   readonly generate: string;
   /** A module that uses the client. */
   readonly use: string;
 }
 
-/** TypeScript 7 has no compiler API; generators that want it get that of TypeScript 5. */
+/** TypeScript 7 has no compiler API, so generators that need it get TypeScript 5. */
 const WITH_COMPILER = `
 import { registerHooks } from 'node:module';
 registerHooks({
@@ -116,7 +116,7 @@ await useStore({
 
 export const GENERATORS: readonly Generator[] = [OPENAPI_TYPESCRIPT, HEY_API, ORVAL, ORVAL_ZOD];
 
-/** As strict as generated code is written for. */
+/** As strict as generated code allows. */
 const TSCONFIG = {
   compilerOptions: {
     ...{ strict: true, noEmit: true, target: 'es2024', lib: ['es2024', 'dom', 'dom.iterable'], module: 'nodenext' },
@@ -126,9 +126,9 @@ const TSCONFIG = {
 };
 
 /**
- * Makes a client, and has the compiler look at how it is used.
- * @returns how to run what uses it
- * @throws {Error} with what the generator or the compiler says
+ * Generates a client and type-checks its use.
+ * @returns a function that runs the use
+ * @throws {Error} with the output of the generator or the compiler
  */
 export async function generated(
   { generate, use }: Generator,

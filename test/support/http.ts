@@ -8,7 +8,7 @@ export interface Answer {
   readonly status: number;
   readonly headers: http.IncomingHttpHeaders;
   readonly text: string;
-  /** The body as JSON; undefined where there is none. */
+  /** The body as JSON; undefined if it is not JSON. */
   readonly json: unknown;
 }
 
@@ -20,13 +20,13 @@ export interface Sent {
   readonly agent?: http.Agent;
   /** The address to connect from. */
   readonly from?: string;
-  /** Certificates to believe, where the URL is https://. */
+  /** Trusted certificates, for https:// URLs. */
   readonly ca?: Buffer | undefined;
 }
 
 /**
- * One request, sent as it is told, on a connection of its own unless an agent says otherwise.
- * @throws {Error} when a gateway's answer is not as the API is described
+ * Sends one request, on a new connection unless an agent is given.
+ * @throws {Error} when a gateway's answer does not match the API's description
  */
 export async function send(url: string, sent: Sent = {}): Promise<Answer> {
   const answer = await exchange(url, sent);
@@ -72,7 +72,7 @@ function exchange(url: string, { method = 'GET', key, headers = {}, body, agent,
   return promise;
 }
 
-/** A POST of a value, or of a text as it stands, as JSON. */
+/** A POST of a value as JSON, or of a text as it is. */
 export function post(url: string, body: unknown, sent: Sent = {}): Promise<Answer> {
   const text = typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body);
   return send(url, {
@@ -84,8 +84,8 @@ export function post(url: string, body: unknown, sent: Sent = {}): Promise<Answe
 }
 
 /**
- * Bytes sent as they are, and all the bytes that come back until the other side closes.
- * @throws {Error} when one of a gateway's answers is not as the API is described
+ * Sends bytes unchanged and returns all bytes received until the other side closes.
+ * @throws {Error} when an answer of a gateway does not match the API's description
  */
 export async function sendBytes(url: string, bytes: string | Buffer, waitMs = 2_000): Promise<string> {
   const received = await exchangeBytes(url, bytes, waitMs);

@@ -1,17 +1,17 @@
 import { execFileSync } from 'node:child_process';
 import { chmod, cp, mkdir, readFile } from 'node:fs/promises';
-import { join, relative, resolve } from 'node:path';
+import { basename, join, relative, resolve } from 'node:path';
 import { cleanUp } from './clean-up.ts';
 import { type Instruction, type Stage, stageOf } from './dockerfile.ts';
 import { ROOT } from './process.ts';
 import { temporaryFolder } from './stack.ts';
 
-/** What deploy/Dockerfile makes, made in a folder without a container engine, instruction by instruction. */
+/** Builds deploy/Dockerfile in a folder, instruction by instruction, without a container engine. */
 
-/** The folder stands for an image's root. */
+/** Each folder stands for an image's root. */
 export type Folders = ReadonlyMap<string, string>;
 
-/** Makes the stages in order, each in a folder of its own that can be read by anyone and written by nobody. */
+/** Builds the stages in order, each in its own folder that anyone can read and nobody can write. */
 export async function replay(stages: readonly Stage[]): Promise<Folders> {
   const all = await temporaryFolder();
   cleanUp(() => void execFileSync('chmod', ['-R', 'u+w', all]));
@@ -39,29 +39,29 @@ async function makeStage({ from, instructions }: Stage, folder: string, folders:
   }
 }
 
-/** What is made once is written no more, so stages can share it. */
+/** Files never change after they are created, so stages can share them by hard links. */
 const link = (source: string, target: string) => execFileSync('cp', ['-al', source, target]);
 
-/** COPY: a folder's content goes into the place that is named; a file into it, where that ends with a slash. */
+/** COPY: the content of a folder goes into the target. A file goes into it if the target ends with a slash. */
 async function copy({ text, flags }: Instruction, workingFolder: string, folders: Folders): Promise<void> {
   const paths = text.split(' ');
   const target = resolve(workingFolder, paths.at(-1) ?? '');
   for (const path of paths.slice(0, -1)) {
     const source = flags.from === undefined ? await contextPath(path) : join(folders.get(flags.from) ?? '', path);
-    const place = paths.at(-1)?.endsWith('/') ? join(target, path) : target;
+    const place = paths.at(-1)?.endsWith('/') ? join(target, basename(path)) : target;
     if (flags.from === undefined) await cp(source, place, { recursive: true, verbatimSymlinks: true });
     else link(source, place);
   }
 }
 
-/** @throws {Error} when .dockerignore keeps it from the builder */
+/** @throws {Error} when .dockerignore excludes it */
 async function contextPath(path: string): Promise<string> {
   const source = join(ROOT, path);
   if (!(await sentToBuilder()).includes(relative(ROOT, source))) throw new Error(`.dockerignore keeps ${path} out.`);
   return source;
 }
 
-/** What .dockerignore lets through; it is a list of all that is, behind a line that lets nothing. */
+/** The files that .dockerignore lets through. Its first line excludes everything, the others list what to include. */
 export async function sentToBuilder(): Promise<string[]> {
   const lines = (await readFile(join(ROOT, '.dockerignore'), 'utf8')).trim().split('\n');
   const [first, ...rest] = lines.filter((line) => !line.startsWith('#'));
@@ -70,7 +70,7 @@ export async function sentToBuilder(): Promise<string[]> {
   return rest.map((line) => line.slice(1));
 }
 
-/** As whoever runs the tests, with npm's cache, which holds what `npm ci` of the project has fetched. */
+/** Runs as the current user, with npm's cache, which `npm ci` has filled. */
 function run(command: string, cwd: string): void {
   execFileSync('sh', ['-c', command], {
     cwd,

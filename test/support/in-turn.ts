@@ -1,4 +1,4 @@
-/** Does a task for each of `items`, `width` of them at a time; the results stand in the order of the items. */
+/** Runs a task for each of `items`, `width` at a time. Results are in the order of the items. */
 export async function inTurn<Item, Result>(
   items: readonly Item[],
   width: number,

@@ -1,19 +1,82 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
+import { accessSync, constants, globSync } from 'node:fs';
+import { join } from 'node:path';
 
-/** Whether a program can be run by this name. */
-export const isOnPath = (name: string): boolean => spawnSync(name, ['--version']).status === 0;
+/** Debian's packages that the tests and the benchmark use, each with what it brings: any of these files will do. */
+const PACKAGES = {
+  'redis-server': ['redis-server', 'valkey-server'],
+  // Debian keeps a folder per version.
+  postgresql: ['initdb', '/usr/lib/postgresql/*/bin/initdb'],
+  chromium: ['chromium', 'chromium-browser', 'google-chrome'],
+  haproxy: ['haproxy'],
+  prometheus: ['promtool'],
+  'prometheus-alertmanager': ['alertmanager', 'prometheus-alertmanager'],
+  zsh: ['zsh'],
+  wrk: ['wrk'],
+  'util-linux': ['setpriv'],
+  nginx: ['nginx'],
+  'libnginx-mod-http-lua': ['/usr/lib/nginx/modules/ngx_http_lua_module.so'],
+  'lua-nginx-redis': ['/usr/share/lua/5.1/nginx/redis.lua'],
+  'lua-nginx-string': ['/usr/share/lua/5.1/nginx/sha256.lua'],
+  'docker.io': ['dockerd'],
+  'docker-registry': ['docker-registry'],
+  debootstrap: ['debootstrap'],
+} as const;
 
-/** Where a program is; undefined where it is not on PATH. */
-export function pathOf(name: string): string | undefined {
-  const { status, stdout } = spawnSync('sh', ['-c', 'command -v "$0"', name], { encoding: 'utf8' });
-  return status === 0 ? stdout.trim() : undefined;
+export type Package = keyof typeof PACKAGES;
+
+/** Debian keeps what only root usually runs off PATH. */
+const FOLDERS = [...(process.env.PATH ?? '').split(':'), '/usr/local/sbin', '/usr/sbin', '/sbin'];
+
+/** The path of a program; undefined if this machine does not have it. */
+export const pathOf = (name: string): string | undefined =>
+  FOLDERS.map((folder) => join(folder, name)).find(isExecutable);
+
+/**
+ * The path of what a package brings, which is installed if it is missing.
+ * @param instead what a person does where it cannot be installed
+ * @throws where it is missing, and this is not Debian or we are not root
+ */
+export function need(name: Package, instead = `put ${PACKAGES[name][0]} on PATH`): string {
+  const found = find(name);
+  if (found !== undefined) return found;
+  if (!canInstall()) throw new Error(`This needs ${name}: ${instead}.`);
+  install([name]);
+  const brought = find(name);
+  if (brought === undefined) throw new Error(`The package ${name} did not bring ${PACKAGES[name][0]}.`);
+  return brought;
 }
 
-/** Installs a Debian package where that is possible; says so, since it changes the machine. */
-export function installPackage(name: string, instead: string): void {
-  if (process.getuid?.() !== 0 || !isOnPath('apt-get')) throw new Error(`The tests need ${name}: ${instead}.`);
-  process.stdout.write(`Installing ${name} from the Debian packages.\n`);
+/** Installs at once what is missing of these, where that is possible. */
+export function installMissing(names: readonly Package[]): void {
+  const missing = names.filter((name) => find(name) === undefined);
+  if (missing.length > 0 && canInstall()) install(missing);
+}
+
+function find(name: Package): string | undefined {
+  const paths = PACKAGES[name].flatMap((file) =>
+    file.startsWith('/') ? globSync(file).sort().reverse() : pathOf(file),
+  );
+  return paths.find((path) => path !== undefined);
+}
+
+const canInstall = (): boolean => process.getuid?.() === 0 && pathOf('apt-get') !== undefined;
+
+/** Prints a line, because it changes the machine. Waits for another installation. */
+function install(names: readonly Package[]): void {
+  process.stdout.write(`Installing ${names.join(', ')} from the Debian packages.\n`);
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };
-  execFileSync('apt-get', ['update', '-qq'], { env, stdio: 'ignore' });
-  execFileSync('apt-get', ['install', '-y', '-qq', '--no-install-recommends', name], { env, stdio: 'ignore' });
+  const run = (...args: string[]) =>
+    execFileSync('apt-get', ['-qq', '-o', 'DPkg::Lock::Timeout=600', ...args], { env, stdio: 'ignore' });
+  run('update');
+  run('install', '-y', '--no-install-recommends', ...names);
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }

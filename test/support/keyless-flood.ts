@@ -5,7 +5,10 @@ const PIPELINED = 50;
 const REQUEST = `GET /v1/${'x'.repeat(1_000)} HTTP/1.1\r\nHost: a\r\n\r\n`;
 const ANSWER = /HTTP\/1\.1 \d{3} /g;
 
-/** Pipelined requests without a key, for paths of 1 kB, until so many were answered. A connection that is cut is opened anew. */
+/**
+ * Sends pipelined requests without a key, for paths of 1 kB, until this many are answered. A cut connection is
+ * replaced.
+ */
 export async function floodWithoutKey(gateway: string, requests: number): Promise<void> {
   const { hostname, port } = new URL(gateway);
   let answered = 0;

@@ -1,23 +1,23 @@
 import type { Redis } from 'ioredis';
-import { type Credential, createApiKey } from '../../gateway/access/credential.ts';
-import type { KeyRecord } from '../../gateway/access/keys.ts';
-import type { KeyStore, Limiter } from '../../gateway/access/limiter.ts';
-import { FileKeys } from '../../gateway/access/memory/keys.ts';
-import { MemoryLimiter } from '../../gateway/access/memory/limiter.ts';
-import { DEFAULT_PLANS, type Plan, type PlanName, type PlanTable } from '../../gateway/access/plans.ts';
-import { connectRedis } from '../../gateway/access/redis/connection.ts';
-import { RedisKeys } from '../../gateway/access/redis/keys.ts';
-import { RedisLimiter } from '../../gateway/access/redis/limiter.ts';
-import type { Decision } from '../../gateway/access/verdict.ts';
-import { cleanUp } from './clean-up.ts';
-import { readableLog } from './log.ts';
+import { type Credential, createApiKey } from '../../gateway/limiter/credential.ts';
+import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
+import type { Limiter } from '../../gateway/limiter/limiter.ts';
+import { DEFAULT_PLANS, type Plan, type PlanName, type PlanTable } from '../../gateway/limiter/plans.ts';
+import type { Decision } from '../../gateway/limiter/verdict.ts';
+import { FileKeys } from '../../gateway/stores/memory/keys.ts';
+import { MemoryLimiter } from '../../gateway/stores/memory/limiter.ts';
+import { RedisKeys } from '../../gateway/stores/redis/keys.ts';
+import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
+import type { KeyStore } from '../../gateway/stores/stores.ts';
+import { connectedRedis } from './redis-database.ts';
+import { secretWith } from './secrets.ts';
 import { temporaryFolder } from './stack.ts';
 
 export const SECOND = 1_000_000;
-/** A moment for tests to begin at, off the whole second. */
+/** The start time of tests, not on a whole second. */
 export const BEGIN = 1_795_132_800_123_457;
 
-/** A limiter with its keys, on a clock and a plan table that the test holds. */
+/** A limiter and its keys. The test controls the clock and the plan table. */
 export interface LimiterUnderTest {
   readonly limiter: Limiter;
   readonly keys: KeyStore;
@@ -36,8 +36,8 @@ function underTest(open: (under: LimiterUnderTest) => { limiter: Limiter; keys: 
     },
     async createKey(record: Partial<KeyRecord> = {}) {
       const { credential } = createApiKey();
-      const given = { plan: 'free', name: 'test', createdAt: this.now, ...record } as const;
-      await this.keys.create(credential.id, { ...given, secret: credential.digest });
+      const { secrets = [], ...given } = { plan: 'free', name: 'test', createdAt: this.now, ...record } as const;
+      await this.keys.create(credential.id, { ...given, secrets: [secretWith(credential.digest), ...secrets] });
       return credential;
     },
   } as LimiterUnderTest;
@@ -59,8 +59,7 @@ export async function memoryUnderTest(): Promise<LimiterUnderTest> {
 
 /** decide.lua on a real Redis. */
 export async function redisUnderTest(url: string): Promise<LimiterUnderTest & { redis: Redis }> {
-  const redis = await connectRedis(url, 5_000, readableLog().logger);
-  cleanUp(() => redis.disconnect());
+  const redis = await connectedRedis(url);
   const keys = new RedisKeys(redis);
   const under = underTest((self) => ({
     keys,
@@ -69,13 +68,13 @@ export async function redisUnderTest(url: string): Promise<LimiterUnderTest & { 
   return Object.assign(under, { redis });
 }
 
-/** Both limiters by name, for tests of what is true of either. */
+/** Both limiters by name, for tests of both. */
 export const bothLimiters = (url: string): readonly [name: string, open: () => Promise<LimiterUnderTest>][] => [
   ['the embedded limiter', memoryUnderTest],
   ['decide.lua', () => redisUnderTest(url)],
 ];
 
-/** Outcomes of requests sent at once, as 'admitted×3 refused×2'. */
+/** Outcomes of concurrent requests, such as 'admitted×3 refused×2'. */
 export async function burst(under: LimiterUnderTest, credential: Credential, count: number): Promise<string> {
   const verdicts = await Promise.all(Array.from({ length: count }, () => under.limiter.decide(credential)));
   const outcomes = verdicts.map(({ outcome }) => outcome);
@@ -85,6 +84,6 @@ export async function burst(under: LimiterUnderTest, credential: Credential, cou
   return runs.join(' ');
 }
 
-/** The decision on one request of a key that is known. */
+/** The decision on one request of a known key. */
 export const decision = async (under: LimiterUnderTest, credential: Credential): Promise<Decision> =>
   (await under.limiter.decide(credential)) as Decision;

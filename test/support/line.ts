@@ -2,22 +2,22 @@ import type { Socket } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Answer } from '../../gateway/upstream/answer.ts';
 import { PipelinedConnection } from '../../gateway/upstream/pipelined-connection.ts';
-import type { UpstreamRequest } from '../../gateway/upstream/request.ts';
+import type { UpstreamRequest } from '../../gateway/upstream/request-head.ts';
 import { cleanUp } from './clean-up.ts';
 import { faultyCore } from './faulty-core.ts';
 
-/** A pipelined connection to a core that answers as the test says, and the sockets that it has had. */
+/** A pipelined connection to a core controlled by the test, and its sockets. */
 export interface LineUnderTest {
   readonly line: PipelinedConnection;
   readonly connections: Socket[];
-  /** Asks for `path`, and is given the body. */
+  /** Requests `path` and returns the body. */
   ask(path: string, method?: string): Promise<string>;
 }
 
-/** What a test does with a request: to what path, and on which connection, counted from 0. */
+/** What a test does with a request, given its path and the number of its connection, counted from 0. */
 type OnRequest = (socket: Socket, path: string, connection: number) => void;
 
-/** @param needsEcho whether answers must carry the id of their request; without, their order alone tells */
+/** @param needsEcho whether answers must carry the id of their request; otherwise only their order counts */
 export async function lineUnderTest(
   onRequest: OnRequest,
   keepAliveMs = 60_000,
@@ -32,9 +32,12 @@ export async function lineUnderTest(
   return {
     line,
     connections,
-    ask: async (target, method = 'GET') => (await askOn(line, { method, target })).body,
+    ask: async (target, method = 'GET') => textOf(await askOn(line, { method, target })),
   };
 }
+
+/** One character per byte. */
+export const textOf = ({ body }: Answer): string => (typeof body === 'string' ? body : body.toString('latin1'));
 
 /** A pipelined connection, closed after the test. */
 export function lineTo(url: string, { keepAliveMs = 60_000, needsEcho = false } = {}): PipelinedConnection {
@@ -43,10 +46,13 @@ export function lineTo(url: string, { keepAliveMs = 60_000, needsEcho = false } 
   return line;
 }
 
-/** Asks as somebody who waits for as long as it takes. */
+/** Of a request that shares its connection. */
+export const NOT_STREAMED = { isAlone: false, streamed() {} };
+
+/** Sends a request that waits without a timeout. */
 export function askOn(line: PipelinedConnection, asked: Partial<UpstreamRequest>): Promise<Answer> {
   const { promise, resolve: answered, reject: failed } = Promise.withResolvers<Answer>();
-  line.ask({ request: requestFor(asked), isWanted: true, answered, failed }, performance.now());
+  line.ask({ ...NOT_STREAMED, request: requestFor(asked), isWanted: true, answered, failed }, performance.now());
   return promise;
 }
 
@@ -64,7 +70,7 @@ export const requestFor = (asked: Partial<UpstreamRequest>): UpstreamRequest => 
 export const answer = (body: string, ...lines: string[]): string =>
   `${['HTTP/1.1 200 OK', `Content-Length: ${body.length}`, ...lines].join('\r\n')}\r\n\r\n${body}`;
 
-/** Sends a text in pieces, each of which is most likely read by itself. */
+/** Sends a text in pieces that are probably read one by one. */
 export async function sendInPieces(socket: Socket, text: string, sizes: readonly number[]): Promise<void> {
   for (let at = 0, piece = 0; at < text.length; piece++) {
     const size = sizes[piece % sizes.length] as number;

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Observed } from './allowance-checker.ts';
 import { post, send } from './http.ts';
 
-/** Keeps `connections` connections to a gateway busy until the time is over, with the keys in a turn of their own each. */
+/** Keeps `connections` connections to a gateway busy until the time is over. Each cycles through the keys. */
 export async function hammer(
   gateway: string,
   keys: readonly string[],
@@ -41,17 +41,17 @@ function ask(gateway: string, key: string, agent: http.Agent): Promise<Observed>
   return promise;
 }
 
-/** Reads and writes that go on until they are told to end. */
+/** Reads and writes that continue until they are stopped. */
 export interface EverydayLoad {
-  /** How often each outcome was seen: `GET 200`, or the code of a fault. */
+  /** The count of each outcome: `GET 200`, or an error code. */
   readonly outcomes: ReadonlyMap<string, number>;
-  /** Ends once what was sent is answered. */
+  /** Resolves once all sent requests are answered. */
   end(): Promise<void>;
 }
 
 /**
- * Keeps so many kept-alive connections busy, three requests of ten adding a pet and the others listing them.
- * @param pauseMs at most so long is none sent on a connection after an answer
+ * Keeps kept-alive connections busy: three requests of ten add a pet, the others list pets.
+ * @param pauseMs the longest pause of a connection after an answer
  */
 export function readAndWrite(gateway: string, key: string, connections: number, pauseMs = 0): EverydayLoad {
   const agent = new http.Agent({ keepAlive: true, maxSockets: connections });

@@ -3,16 +3,16 @@ import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { cleanUp } from './clean-up.ts';
 import { temporaryFolder } from './stack.ts';
 
-/** A pipe as a shell makes it. It is read as fast as told, from the start not at all. */
+/** A pipe like a shell's. It is read at a set rate, at first not at all. */
 export interface LogPipe {
-  /** What a process takes as its standard output. */
+  /** The end for a process's standard output. */
   readonly end: number;
-  /** @param bytes every five milliseconds */
+  /** @param bytes to read every five milliseconds */
   read(bytes: number): void;
   text(): string;
 }
 
-/** Gone after the test, or after its file. */
+/** Closed after the test, or after its file. */
 export async function logPipe(): Promise<LogPipe> {
   const path = `${await temporaryFolder()}/log`;
   execFileSync('mkfifo', [path]);
@@ -25,7 +25,7 @@ export async function logPipe(): Promise<LogPipe> {
     try {
       text += chunk.toString('latin1', 0, readSync(reader, chunk, { length }));
     } catch {
-      // Nothing there: EAGAIN.
+      // Nothing to read: EAGAIN.
     }
   };
   const timer = setInterval(() => length > 0 && read(), 5);

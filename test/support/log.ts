@@ -1,5 +1,5 @@
 import { pino } from 'pino';
-import type { Logger } from '../../shared/logger.ts';
+import type { Logger } from '../../shared/process/logger.ts';
 
 export type LogLine = Record<string, unknown> & { level: number; msg: string };
 
@@ -10,7 +10,7 @@ export function readableLog(): { logger: Logger; lines: LogLine[]; text: () => s
   return { logger, lines, text: () => JSON.stringify(lines) };
 }
 
-/** What a log that grows says, but for a line that is not all there yet. Fails where a line is none. */
+/** Parses a growing log, without an incomplete last line. Fails for an invalid line. */
 export function parsedLines(out: () => string): () => LogLine[] {
   const lines: LogLine[] = [];
   let read = 0;

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { parse, parseAllDocuments } from 'yaml';
 import { ROOT } from './process.ts';
 
-/** The Kubernetes manifests of deploy/, with as much of their shape as the tests look at. */
+/** The Kubernetes manifests of deploy/, typed as far as the tests need it. */
 
 export interface Labels {
   readonly [name: string]: string;
@@ -12,6 +12,7 @@ export interface Labels {
 export interface Probe {
   readonly httpGet?: { readonly path: string; readonly port: string };
   readonly periodSeconds: number;
+  readonly timeoutSeconds?: number;
   readonly failureThreshold?: number;
 }
 
@@ -26,8 +27,14 @@ export interface Container {
   readonly image: string;
   readonly ports: readonly { readonly name: string; readonly containerPort: number }[];
   readonly env: readonly Variable[];
+  readonly command?: readonly string[];
+  readonly volumeMounts?: readonly { readonly name: string; readonly mountPath: string }[];
   readonly securityContext: unknown;
-  readonly resources: unknown;
+  readonly resources: {
+    readonly requests: { readonly cpu: string; readonly memory: string };
+    readonly limits: { readonly memory: string };
+  };
+  readonly startupProbe?: Probe;
   readonly readinessProbe: Probe;
   readonly livenessProbe: Probe;
   readonly lifecycle?: { readonly preStop: { readonly sleep: { readonly seconds: number } } };
@@ -54,19 +61,22 @@ export interface Kustomization {
   readonly images?: readonly { readonly name: string; readonly newTag: string }[];
 }
 
+/** For clusters with the Prometheus Operator. */
+export const OPERATOR_COMPONENT = 'deploy/kubernetes/components/prometheus-operator';
+
 export const OVERLAY = 'deploy/kubernetes/overlays/self-contained';
 
-/** The kustomization of a folder, the folder's path from the root. */
+/** The kustomization of a folder, given by its path from the root. */
 export const readKustomization = (folder: string): Kustomization =>
   parse(readFileSync(join(ROOT, folder, 'kustomization.yaml'), 'utf8')) as Kustomization;
 
-/** Every folder that a folder's kustomization draws on, itself first. */
+/** A folder and all folders that its kustomization includes. */
 export function foldersOf(folder: string): string[] {
   const folders = (readKustomization(folder).resources ?? []).filter((path) => !path.endsWith('.yaml'));
   return [folder, ...folders.flatMap((path) => foldersOf(join(folder, path)))];
 }
 
-/** All manifests that a folder's kustomization names, and those that these draw on. */
+/** All manifests that a folder's kustomization includes, directly or not. */
 export const manifestsOf = (folder: string): Manifest[] =>
   foldersOf(folder).flatMap((one) =>
     (readKustomization(one).resources ?? [])
@@ -81,22 +91,33 @@ function documentsOf(file: string): Manifest[] {
   });
 }
 
-/** YAML files of deploy/ that are meant for Kubernetes, from the root. */
+/** The YAML files of deploy/ for Kubernetes, from the root. */
 export const kubernetesFiles = (): string[] =>
   readdirSync(join(ROOT, 'deploy/kubernetes'), { recursive: true, encoding: 'utf8' })
     .filter((path) => path.endsWith('.yaml'))
     .map((path) => join('deploy/kubernetes', path));
 
-/** What runs pods, each with its template. */
-export const workloadsOf = (manifests: readonly Manifest[]): { name: string; labels: Labels; pod: PodSpec }[] =>
+/** Everything that runs pods, with the pod template. */
+export const workloadsOf = (manifests: readonly Manifest[]): Workload[] =>
   manifests
-    .filter(({ kind }) => kind === 'Deployment' || kind === 'StatefulSet')
-    .map(({ metadata, spec }) => ({
-      name: metadata.name,
-      labels: spec.template.metadata.labels as Labels,
-      pod: spec.template.spec as PodSpec,
-    }));
+    .filter(({ kind }) => ['Deployment', 'StatefulSet', 'CronJob'].includes(kind))
+    .map(({ kind, metadata, spec }) => {
+      const { template } = kind === 'CronJob' ? spec.jobTemplate.spec : spec;
+      return {
+        kind,
+        name: metadata.name,
+        labels: template.metadata.labels as Labels,
+        pod: template.spec as PodSpec,
+      };
+    });
 
-/** Where a manifest's type and model are in kubernetes-models. */
+export interface Workload {
+  readonly kind: string;
+  readonly name: string;
+  readonly labels: Labels;
+  readonly pod: PodSpec;
+}
+
+/** The module of a manifest's type and model in kubernetes-models. */
 export const moduleOf = ({ apiVersion, kind }: Manifest): string =>
   join(dirname(`kubernetes-models/${apiVersion}/x`), kind);

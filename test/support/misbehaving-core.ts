@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { faultyCore } from './faulty-core.ts';
 
-/** Which cores were asked for a request, in order, by the request's id. */
+/** The cores that were asked for a request, in order, by the request's id. */
 export type Asked = Map<string, number[]>;
 
 type Misbehaviour = (socket: Socket, answer: string, at: number) => unknown;
@@ -44,13 +44,12 @@ const MISBEHAVIOURS: Readonly<Record<string, Misbehaviour>> = {
 };
 
 /**
- * A core that does to a request what its query asks for, and answers everything else well:
+ * A core that applies the fault named in a request's query, and answers everything else well:
  *
  *     ?fault=<name>&at=<bytes>&times=<attempts>&framing=chunked
  *
- * Requests of one connection are served in order. A good answer holds the id of its own request, so that one that went
- * to another's is seen.
- * @param asked is added to; several cores can share one, and then count a request's attempts together
+ * Requests of one connection are served in order. A good answer contains the id of its request, so a mix-up is detected.
+ * @param asked records the attempts of each request; several cores can share it
  */
 export function misbehavingCore(asked: Asked = new Map(), number = 0): Promise<string> {
   const turns = new WeakMap<Socket, Promise<unknown>>();
@@ -74,7 +73,7 @@ function serve(socket: Socket, head: string, id: string, attempt: number): unkno
   return misbehave(socket, head.startsWith('HEAD') ? headOf(answer) : answer, Number(query.get('at') ?? 0));
 }
 
-/** The whole of a good answer, as it goes over the wire. */
+/** The complete bytes of a good answer. */
 export function goodAnswer(id: string, isChunked: boolean): string {
   const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-request-id: ${id}\r\n`;
   const body = goodBody(id);

@@ -1,6 +1,6 @@
-/** What people and their scripts type where a limit should stand. None of it is a limit: plain digits, 1 to 10^9. */
+/** What people and scripts type instead of a limit. A limit is plain digits, 1 to 10^9; none of these is one. */
 export const NAUGHTY_VALUES: readonly string[] = [
-  // Numbers to somebody's parser.
+  // Numbers for some parsers.
   ...[
     'nan',
     'NaN',
@@ -56,9 +56,9 @@ export const NAUGHTY_VALUES: readonly string[] = [
     '$60',
     '60s',
   ],
-  // Spaces of all kinds.
+  // Whitespace of all kinds.
   ...['', ' ', ' 60', '60 ', '\t60', '60\n', '60\r\n', '\u00a060', '60\u200b', '\ufeff60', '\u202e60', '60\u2028'],
-  // Digits of other scripts, and what looks like digits.
+  // Digits of other scripts, and lookalikes.
   ...[
     '６０',
     '٦٠',
@@ -78,7 +78,7 @@ export const NAUGHTY_VALUES: readonly string[] = [
     '💯',
     '👩‍👩‍👧‍👦',
   ],
-  // Nothing, and everything.
+  // Null values and lists.
   ...[
     'null',
     'nil',
@@ -98,7 +98,7 @@ export const NAUGHTY_VALUES: readonly string[] = [
     '"60"',
     "'60'",
   ],
-  // For whoever evaluates, formats, splits or quotes it.
+  // For code that evaluates, formats, splits or quotes it.
   ...[
     '\0',
     '60\0',

@@ -1,10 +1,12 @@
 import type { Labels, Manifest } from './manifests.ts';
 
-/** Who may connect to whom by NetworkPolicies, as https://kubernetes.io/docs/concepts/services-networking/network-policies/ has it. */
+/** Evaluates NetworkPolicies (https://kubernetes.io/docs/concepts/services-networking/network-policies/). */
 
 export interface Pod {
   readonly namespace: string;
   readonly labels: Labels;
+  /** Of something that is no pod, such as a daemon of the node: no selector matches it. */
+  readonly address?: string;
 }
 
 interface Selector {
@@ -15,6 +17,7 @@ interface Selector {
 interface Peer {
   readonly podSelector?: Selector;
   readonly namespaceSelector?: Selector;
+  readonly ipBlock?: { readonly cidr: string };
 }
 
 interface Rule {
@@ -31,8 +34,8 @@ interface Policy {
 }
 
 /**
- * Whether a connection is let through: both ends must, and an end that no policy is about lets everything.
- * @param home the namespace in which the policies are
+ * Whether a connection is allowed. Both ends must allow it; an end without a policy allows everything.
+ * @param home the namespace of the policies
  */
 export function isLetThrough(manifests: readonly Manifest[], home: string, from: Pod, to: Pod, port: number): boolean {
   const policies = manifests.filter(({ kind }) => kind === 'NetworkPolicy').map(({ spec }) => spec as Policy);
@@ -51,8 +54,9 @@ export function isLetThrough(manifests: readonly Manifest[], home: string, from:
   );
 }
 
-/** A peer without a namespace selector is of the policy's own namespace. */
-function isPeer({ podSelector = {}, namespaceSelector }: Peer, home: string, pod: Pod): boolean {
+/** A peer without a namespace selector is in the policy's own namespace. Blocks are single addresses here. */
+function isPeer({ podSelector = {}, namespaceSelector, ipBlock }: Peer, home: string, pod: Pod): boolean {
+  if (ipBlock !== undefined || pod.address !== undefined) return ipBlock?.cidr === `${pod.address}/32`;
   const isThere =
     namespaceSelector === undefined
       ? pod.namespace === home
@@ -60,7 +64,7 @@ function isPeer({ podSelector = {}, namespaceSelector }: Peer, home: string, pod
   return isThere && selects(podSelector, pod.labels);
 }
 
-/** @throws {Error} at an operator that this does not know */
+/** @throws {Error} for an unsupported operator */
 function selects({ matchLabels = {}, matchExpressions = [] }: Selector, labels: Labels): boolean {
   const byExpression = matchExpressions.every(({ key, operator, values }) => {
     if (operator !== 'In') throw new Error(`${operator} is not known here.`);

@@ -3,14 +3,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 export interface Sent {
   readonly status: number;
-  /** From the moment at which it was due to the end of its answer. */
+  /** From the scheduled start to the end of its answer. */
   readonly ms: number;
-  /** When its answer had come, of performance.now(). */
+  /** When its answer was complete, on the clock of performance.now(). */
   readonly at: number;
   readonly headers: http.IncomingHttpHeaders;
 }
 
-/** Sends so many requests a second, whether the last ones were answered or not. What got no answer has status 0. */
+/**
+ * Sends requests at a fixed rate, whether or not earlier ones were answered. A request without an answer has status 0.
+ */
 export async function openLoop(url: string, key: string, ratePerSecond: number, seconds: number): Promise<Sent[]> {
   const agent = new http.Agent({ keepAlive: true });
   const startedAt = performance.now();

@@ -4,20 +4,20 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Observed } from './allowance-checker.ts';
 import { type Answer, send } from './http.ts';
 
-/** An answer with the id by which it is found in the gateway's log, and the time that it took. */
+/** An answer with its duration and the id that finds it in the gateway's log. */
 export interface Answered extends Answer, Observed {
   readonly id: string;
   readonly ms: number;
 }
 
 export interface Load {
-  /** In the order in which they came. */
+  /** In order of arrival. */
   readonly answers: readonly Answered[];
-  /** Ends when the last answer is there. A request that got none fails it. */
+  /** Resolves after the last answer. Fails if a request got none. */
   stop(): Promise<void>;
 }
 
-/** Clients that ask one request after the other, with a pause between, until they are stopped. */
+/** Clients that send one request after the other, with a pause between, until they are stopped. */
 export function startLoad(
   gateway: string,
   nextKey: () => string,
@@ -40,7 +40,7 @@ export function startLoad(
   };
 }
 
-/** One request, and how it went. */
+/** Sends one request and returns its answer. */
 export async function ask(gateway: string, key: string, agent?: http.Agent): Promise<Answered> {
   const id = randomUUID();
   const sentAt = performance.now();

@@ -1,24 +1,25 @@
 import type { AlertOf } from './alerts.ts';
 import { cleanUp } from './clean-up.ts';
+import { send } from './http.ts';
 import { startLoad } from './paced-load.ts';
 import type { Stack } from './stack.ts';
 
-/** Something that goes wrong, and what deploy/RUNBOOK.md says to do about it. */
+/** A fault that a test causes, and its remedy from deploy/RUNBOOK.md. */
 export interface Fault {
-  /** What it raises. */
+  /** The alerts that it raises. */
   readonly alerts: readonly AlertOf[];
   cause(): unknown;
   heal(): unknown;
 }
 
-/** What fails beside others, and by itself in one way after the other. */
+/** A system under test, with faults that happen one after the other. */
 export interface Patient {
   readonly gateways?: readonly string[];
   readonly cores?: readonly string[];
   readonly faults: readonly Fault[];
 }
 
-/** Asks for lists with these keys in turn until the test ends. */
+/** Lists pets with these keys in turn until the test ends. */
 export function keepAsking(gateway: string, keys: readonly string[], clients: number, pauseMs: number) {
   let turn = 0;
   const load = startLoad(gateway, () => keys[turn++ % keys.length] as string, { clients, pauseMs });
@@ -26,6 +27,19 @@ export function keepAsking(gateway: string, keys: readonly string[], clients: nu
   return load;
 }
 
-/** Issues so many keys that are alike. */
+/**
+ * Asks again and again with these keys in turn, whatever becomes of a request, until the test ends.
+ * @returns a function that ends it
+ */
+export function persist(gateway: string, keys: readonly string[], everyMs: number): () => void {
+  let turn = 0;
+  const ask = () => void send(`${gateway}/v1/pets`, { key: keys[turn++ % keys.length] }).catch(() => {});
+  const asking = setInterval(ask, everyMs);
+  const end = () => clearInterval(asking);
+  cleanUp(end);
+  return end;
+}
+
+/** Issues `count` identical keys. */
 export const issue = (stack: Stack, count: number, key: Record<string, unknown>) =>
   Promise.all(Array.from({ length: count }, () => stack.issueKey(key)));

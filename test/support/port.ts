@@ -1,12 +1,24 @@
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
-import net, { type AddressInfo } from 'node:net';
+import net from 'node:net';
+
+/** The system gives connections ports from 32,768 on. Below, nobody else takes a port in the meantime. */
+const [FIRST, BEHIND] = [10_000, 32_768];
+const ATTEMPTS = 20;
 
 /** A port that was free a moment ago. */
 export async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const port = randomInt(FIRST, BEHIND);
+    const server = net.createServer().listen(port, '127.0.0.1');
+    const isFree = await once(server, 'listening').then(
+      () => true,
+      () => false,
+    );
+    if (!isFree) continue;
+    server.close();
+    await once(server, 'close');
+    return port;
+  }
+  throw new Error(`${ATTEMPTS} ports in turn were in use.`);
 }

@@ -1,13 +1,14 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { chownSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import type { TestProject } from 'vitest/node';
-import { containerEngine } from './container-engine.ts';
-import { installPackage, isOnPath } from './install.ts';
+import { startInContainer } from './container-engine.ts';
+import { endsWithUs } from './ends-with-us.ts';
+import { need } from './install.ts';
 import { freePort } from './port.ts';
 
 declare module 'vitest' {
@@ -16,10 +17,10 @@ declare module 'vitest' {
   }
 }
 
-/** A real PostgreSQL for a run of tests, from wherever one can be had. */
+/** A real PostgreSQL for a test run, from any available source. */
 export interface PostgresForTests {
   readonly url: string;
-  /** The server process, where it is ours. */
+  /** The server process, if we started it. */
   readonly server?: ChildProcess;
   stop(): Promise<void>;
 }
@@ -30,29 +31,37 @@ export default async function providePostgres(project: TestProject): Promise<() 
   return postgres.stop;
 }
 
-/** POSTGRES_URL; else a container, where an engine runs; else PostgreSQL's programs; else, as root on Debian, they are installed. */
+/**
+ * Tries POSTGRES_URL, a container if an engine runs, then PostgreSQL's programs, which are installed if possible (root
+ * on Debian).
+ */
 async function findPostgres(): Promise<PostgresForTests> {
   const { POSTGRES_URL } = process.env;
   if (POSTGRES_URL !== undefined) return { url: POSTGRES_URL, stop: async () => {} };
   return (await inContainer()) ?? (await startPostgres());
 }
 
+/** @returns undefined where no container can be had; POSTGRES_IMAGE names another version */
 async function inContainer(): Promise<PostgresForTests | undefined> {
-  const engine = await containerEngine();
-  if (engine === undefined) return undefined;
-  const { GenericContainer, Wait } = engine;
-  const container = await new GenericContainer('postgres:17')
-    .withEnvironment({ POSTGRES_PASSWORD: 'test' })
-    .withExposedPorts(5432)
-    .withWaitStrategy(Wait.forLogMessage(/ready to accept connections/, 2))
-    .start();
-  const url = `postgres://postgres:test@${container.getHost()}:${container.getMappedPort(5432)}/postgres`;
-  return { url, stop: async () => void (await container.stop()) };
+  const image = process.env.POSTGRES_IMAGE ?? 'postgres:17';
+  return await startInContainer(image, async ({ GenericContainer, Wait }) => {
+    const container = await new GenericContainer(image)
+      .withEnvironment({ POSTGRES_PASSWORD: 'test' })
+      .withExposedPorts(5432)
+      .withWaitStrategy(Wait.forListeningPorts())
+      .start();
+    const url = `postgres://postgres:test@${container.getHost()}:${container.getMappedPort(5432)}/postgres`;
+    await answers(url);
+    return { url, stop: async () => void (await container.stop()) };
+  });
 }
 
-/** A PostgreSQL process with a folder of its own, gone when it stops. It refuses to run as root, so root lends it a user. */
+/**
+ * A PostgreSQL process with its own folder, deleted when it stops. It refuses to run as root, so root uses another
+ * user.
+ */
 export async function startPostgres(): Promise<PostgresForTests> {
-  const programs = findPrograms() ?? installPrograms();
+  const programs = dirname(need('postgresql', 'set POSTGRES_URL, start a container engine, or install PostgreSQL'));
   const folder = mkdtempSync(join(tmpdir(), 'animal-store-postgres-'));
   const user = unprivileged(folder);
   const port = await freePort();
@@ -83,6 +92,7 @@ async function launch(
   const settings = [`port=${port}`, 'listen_addresses=127.0.0.1', `unix_socket_directories=${folder}`];
   const args = ['-D', folder, ...settings.flatMap((setting) => ['-c', setting])];
   const server = spawn(join(programs, 'postgres'), args, { ...user, stdio: 'ignore', cwd: folder });
+  endsWithUs(server);
   const url = `postgres://test@127.0.0.1:${port}/postgres`;
   await answers(url, server);
   return { server, url };
@@ -96,22 +106,8 @@ function unprivileged(folder: string): User {
   return user;
 }
 
-/** Debian keeps them off PATH, in a folder a version. */
-function findPrograms(): string | undefined {
-  const versions = existsSync('/usr/lib/postgresql') ? readdirSync('/usr/lib/postgresql').sort() : [];
-  const folders = versions.reverse().map((version) => `/usr/lib/postgresql/${version}/bin`);
-  const found = folders.find((folder) => existsSync(join(folder, 'initdb')) && existsSync(join(folder, 'postgres')));
-  if (found !== undefined) return found;
-  return isOnPath('initdb') && isOnPath('postgres') ? '' : undefined;
-}
-
-function installPrograms(): string {
-  installPackage('postgresql', 'set POSTGRES_URL, start a container engine, or install PostgreSQL');
-  return findPrograms() ?? '';
-}
-
-async function answers(url: string, server: ChildProcess): Promise<void> {
-  for (let attempt = 0; attempt < 400 && server.exitCode === null; attempt++) {
+async function answers(url: string, server?: ChildProcess): Promise<void> {
+  for (let attempt = 0; attempt < 400 && (server?.exitCode ?? null) === null; attempt++) {
     const client = new pg.Client(url);
     const isUp = await client.connect().then(
       () => true,
@@ -123,6 +119,18 @@ async function answers(url: string, server: ChildProcess): Promise<void> {
   }
   throw new Error(`PostgreSQL did not come up at ${url}.`);
 }
+
+/** Suspends a server that we started, with all of its backends. Each of them is a process of its own. */
+export function pausePostgres({ server }: PostgresForTests): { resume(): void } {
+  const signal = (name: 'SIGSTOP' | 'SIGCONT') => {
+    for (const pid of [server?.pid as number, ...childrenOf(server?.pid as number)]) process.kill(pid, name);
+  };
+  signal('SIGSTOP');
+  return { resume: () => signal('SIGCONT') };
+}
+
+const childrenOf = (pid: number): number[] =>
+  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number);
 
 async function stopServer(server: ChildProcess): Promise<void> {
   if (server.exitCode !== null || server.signalCode !== null) return;

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { ROOT } from './process.ts';
 
-/** A collection as Postman imports our description, and newman, which runs it. Neither brings types. */
+/** Our description imported into Postman as a collection, and newman, which runs it. Neither has types. */
 
 const require = createRequire(import.meta.url);
 const { convertV2 } = require('openapi-to-postmanv2') as { convertV2: Convert };
@@ -38,11 +38,11 @@ interface Folder {
 
 export interface Collection {
   item: (PostmanRequest | Folder)[];
-  /** Scripts of all its requests. */
+  /** Scripts for all its requests. */
   event?: object[];
 }
 
-/** The collection, with examples where values are wanted. */
+/** The collection, with examples as values. */
 export function importIntoPostman(): Promise<Collection> {
   const data = readFileSync(join(ROOT, 'gateway/reference/openapi.json'), 'utf8');
   const { promise, resolve, reject } = Promise.withResolvers<Collection>();
@@ -58,7 +58,7 @@ export function importIntoPostman(): Promise<Collection> {
 export const requestsOf = (items: readonly (PostmanRequest | Folder)[]): PostmanRequest[] =>
   items.flatMap((item) => ('request' in item ? [item] : requestsOf(item.item)));
 
-/** Waits as long as it is told, and sends the same request again. */
+/** Waits for Retry-After and repeats the request. */
 const WAIT = `
 if (pm.response.code === 429) {
   setTimeout(() => {}, 1000 * Number(pm.response.headers.get('Retry-After')));

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { cleanUp } from './clean-up.ts';
 import { forget, knowCore, knowGateway } from './described-answers.ts';
+import { endsWithUs } from './ends-with-us.ts';
 import { watchFailures } from './failures.ts';
 import { parsedLines } from './log.ts';
 
@@ -16,12 +17,12 @@ export interface Ended {
 
 export interface Started {
   readonly child: ChildProcess;
-  /** What it has written to standard output so far. */
+  /** Its standard output so far. */
   out(): string;
   ended: Promise<Ended>;
 }
 
-/** A process of ours, as a person or a container would start it. Killed after the test, if it is still there. */
+/** A process of ours, started as by a person or a container. Killed after the test if it still runs. */
 export function startProcess(
   command: string,
   args: readonly string[],
@@ -33,6 +34,7 @@ export function startProcess(
     env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
     ...options,
   });
+  endsWithUs(child);
   let out = '';
   let err = '';
   child.stdout?.on('data', (chunk) => {
@@ -46,12 +48,17 @@ export function startProcess(
   return { child, out: () => out, ended };
 }
 
-/** One of the deployables, once it tells where it listens. */
+/**
+ * A service, once it reports its addresses.
+ * @param within a command that starts it
+ */
 export async function startService(
   main: string,
   env: NodeJS.ProcessEnv,
+  within: readonly string[] = [],
 ): Promise<Started & { addresses: Record<string, string> }> {
-  const started = startProcess(process.execPath, [main], env, { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
+  const [command = '', ...args] = [...within, process.execPath, main];
+  const started = startProcess(command, args, env, { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
   const failed = started.ended.then(({ err }) => Promise.reject(new Error(`${main} did not start: ${err}`)));
   const [addresses] = (await Promise.race([once(started.child, 'message'), failed])) as [Record<string, string>];
   failed.catch(() => {});
@@ -64,5 +71,5 @@ export async function startService(
   return { ...started, addresses };
 }
 
-/** At any other level the log has been told to keep failures to itself. */
+/** At the other levels, failures are not logged. */
 const LEVELS_OF_FAILURES = ['trace', 'debug', 'info', 'warn'];

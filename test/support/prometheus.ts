@@ -5,20 +5,15 @@ import { join } from 'node:path';
 import { vi } from 'vitest';
 import { cleanUp } from './clean-up.ts';
 import { send } from './http.ts';
-import { installPackage, isOnPath } from './install.ts';
+import { need } from './install.ts';
 import { freePort } from './port.ts';
 import { ROOT } from './process.ts';
 import { temporaryFolder } from './stack.ts';
 
-/** The configuration that is shipped. */
+/** The shipped configuration. */
 export const PROMETHEUS_FOLDER = join(ROOT, 'deploy/prometheus');
 
-/** Prometheus and promtool, from PATH; else, as root on Debian, they are installed. */
-export function needPrometheus(): void {
-  if (!isOnPath('promtool') || !isOnPath('prometheus')) installPackage('prometheus', 'install prometheus and promtool');
-}
-
-/** One series of a query's answer. */
+/** One series of a query's result. */
 export interface Answered {
   readonly metric: Readonly<Record<string, string>>;
   readonly value: readonly [time: number, value: string];
@@ -26,34 +21,39 @@ export interface Answered {
 
 export interface Prometheus {
   readonly url: string;
-  /** What a query gives now. @throws {Error} for one that Prometheus does not take */
+  /** The current result of a query. @throws {Error} if Prometheus refuses the query */
   query(expression: string): Promise<Answered[]>;
-  /** `data` of a call of its API, by the path behind /api/v1. */
+  /** `data` of an API call; the path follows /api/v1. */
   api(path: string): Promise<unknown>;
 }
 
 interface Haste {
-  /** How often it looks, and how often it judges what it saw, as Prometheus writes a length of time. */
+  /** The scrape and evaluation intervals, as Prometheus durations. */
   readonly scrapeEvery?: string;
   readonly judgeEvery?: string;
-  /** What becomes of the text of the alerts. */
+  /** Where on-call reads the runbook. */
+  readonly runbook?: string;
+  /** Changes the text of the alert rules. */
   readonly alerts?: (shipped: string) => string;
 }
 
+const SHIPPED_RUNBOOK = 'http://127.0.0.1:9090/runbook';
+
 /**
- * A real Prometheus with the configuration that is shipped, but for where its targets are and how often it looks.
- * @param targets URLs, by job
+ * A real Prometheus with the shipped configuration, except for targets and intervals.
+ * @param targets URLs by job
  */
 export async function startPrometheus(
   targets: Readonly<Record<string, readonly string[]>>,
-  { scrapeEvery = '1s', judgeEvery = '1s', alerts = (shipped) => shipped }: Haste = {},
+  { scrapeEvery = '1s', judgeEvery = '1s', runbook = SHIPPED_RUNBOOK, alerts = (shipped) => shipped }: Haste = {},
 ): Promise<Prometheus> {
-  needPrometheus();
+  need('prometheus');
   const folder = await temporaryFolder();
   await cp(PROMETHEUS_FOLDER, folder, { recursive: true });
   const file = join(folder, 'prometheus.yml');
   await rewrite(file, (shipped) =>
     shipped
+      .replace(`runbook: ${SHIPPED_RUNBOOK}`, `runbook: ${runbook}`)
       .replace('scrape_interval: 15s', `scrape_interval: ${scrapeEvery}`)
       .replace('evaluation_interval: 15s', `evaluation_interval: ${judgeEvery}`),
   );
@@ -92,7 +92,7 @@ export async function startPrometheus(
   };
 }
 
-/** What a service goes by in the label `instance`. */
+/** A service's value of the label `instance`. */
 export const hostOf = (url: string): string => new URL(url).host;
 
 async function rewrite(file: string, change: (text: string) => string): Promise<void> {

@@ -1,8 +1,8 @@
-/** Which metrics and labels a PromQL expression names. Enough of the language for what we write; not a parser of it. */
+/** Finds the metrics and labels in a PromQL expression. Sufficient for our own expressions; not a full parser. */
 
 export interface Named {
   readonly metrics: readonly string[];
-  /** Labels that are matched or grouped by. */
+  /** Labels used in matchers and groupings. */
   readonly labels: readonly string[];
 }
 
@@ -19,7 +19,7 @@ const WORDS = new Set([
   'group_left',
   'group_right',
 ]);
-/** A histogram's own, made by the query language. */
+/** Labels of histograms, created by Prometheus. */
 const MADE = new Set(['le']);
 
 export function namedIn(expression: string): Named {
@@ -34,7 +34,7 @@ export function namedIn(expression: string): Named {
     .replaceAll(matchers, ' ')
     .replaceAll(groupings, ' ')
     .replaceAll(/\[[^\]]*\]/g, ' ');
-  // A name in front of a parenthesis is a function, and a length of time begins with a digit.
+  // A name before a parenthesis is a function. A duration begins with a digit.
   const names = [...rest.matchAll(/(?<![\w:.])[a-zA-Z_:][\w:]*(?!\s*\(|[\w:])/g)].map(([name]) => name);
   return {
     metrics: names.filter((name) => !WORDS.has(name)),

@@ -1,6 +1,6 @@
 /**
- * Who waits for a key, and who came early, as lists: every client that waits stands in one with its own time, and every moment
- * with early requests in another. queue.ts says why the rules are as they are.
+ * The waiting clients of a key and its early requests, as plain lists: one entry per waiting client with its time, and
+ * one per moment with early requests. queue.ts explains the rules.
  */
 
 export const SECOND = 1_000_000;
@@ -8,7 +8,7 @@ export const MINUTE = 60 * SECOND;
 const DAY = 86_400 * SECOND;
 const LEEWAY = SECOND / 4;
 
-/** By what early requests are judged: of the plan, the minute limit in force and the plan's own. */
+/** Values for judging early requests: from the plan, the current minute limit and the plan's own. */
 interface Judged {
   readonly ban_after: number;
   readonly ban_within_seconds: number;
@@ -16,13 +16,13 @@ interface Judged {
   readonly standard: number;
 }
 
-/** Where one stands: in line, with the group that comes together, or with one that comes before it. */
+/** Where a client waits: in line, with the group that comes together, or with an earlier group set apart. */
 interface Waiter {
   readonly at: number;
   readonly stands: 'in line' | 'in group' | 'before group';
 }
 
-/** A second, at most, in which early requests came, and how many of them counted. */
+/** Up to one second with early requests, and how many of them counted. */
 interface Moment {
   readonly at: number;
   readonly counted: number;
@@ -41,7 +41,7 @@ interface Waits {
 export class ModelQueue {
   readonly #now: number;
   readonly #met: Set<string>;
-  /** How long early requests are remembered, how many are too many, and how many count in a moment. */
+  /** How long early requests are remembered, how many are too many, and how many count per moment. */
   readonly #window: number;
   readonly #borne: bigint;
   readonly #inAMoment: bigint;
@@ -64,7 +64,7 @@ export class ModelQueue {
     this.#inAMoment = most < 10n ? most : (this.#borne * 5n + 2n * within - 1n) / (2n * within);
   }
 
-  /** What is left of a queue at `now`, by a clock that was set back meanwhile by so much. */
+  /** The rest of a queue at `now`. `setBack` is how far the clock was set back meanwhile. */
   static asOf(before: ModelQueue | undefined, now: number, setBack: number, judged: Judged, met: Set<string>) {
     const queue = new ModelQueue(now, judged, met);
     if (before === undefined || before.#forgetAt === 0) return queue;
@@ -75,7 +75,7 @@ export class ModelQueue {
     if (setBack > 0) met.add('set back with a queue');
     queue.#free = before.#free;
     queue.#every = before.#every;
-    queue.#waiters = before.#waiters.map(({ at, stands }) => ({ at: at - setBack, stands }));
+    queue.#waiters = before.#waiters.map(({ at, stands }) => queue.#staysDue({ at: at - setBack, stands }));
     queue.#forgetAt = before.#forgetAt - setBack;
     queue.#moments = before.#moments.map(({ at, counted }) => ({ at: at - setBack, counted }));
     queue.#since = before.#since - setBack;
@@ -86,10 +86,15 @@ export class ModelQueue {
     return queue;
   }
 
-  /** A quarter of a second sooner than told, a quarter of a place in line at most. */
+  /** A request may come up to a quarter of a second before its time, but at most a quarter of a place in line. */
   #mayCome({ at, stands }: Waiter): boolean {
     const inLine = this.#every < LEEWAY ? 0 : Math.min(LEEWAY, Math.floor(this.#every / 4));
     return at <= this.#now + (stands === 'in line' ? inLine : LEEWAY);
+  }
+
+  /** Whose time has come stays due, also where the line's leeway becomes less. */
+  #staysDue(waiter: Waiter): Waiter {
+    return this.#mayCome(waiter) ? { ...waiter, at: Math.min(waiter.at, this.#now) } : waiter;
   }
 
   #due(): Waiter[] {
@@ -108,12 +113,12 @@ export class ModelQueue {
     return this.#stillTold('in group');
   }
 
-  /** Whether a request can be of none who may send now, though others wait. */
+  /** Whether a request cannot belong to a client that is due, while others wait. */
   isEarly(): boolean {
     return this.#free === 0 && this.#due().length === 0 && this.#waiters.length > 0;
   }
 
-  /** Takes a request as that of one who may send now. @return whether it is early instead */
+  /** Takes a request as that of a client that is due. @return whether it is early instead */
   arrive(isThere: boolean): boolean {
     if (this.isEarly()) {
       this.#countEarly();
@@ -154,11 +159,14 @@ export class ModelQueue {
   }
 
   served(): void {
-    // Of a key for which nobody waited nothing is known.
+    // A key with no waiting clients has no state.
     if (this.#forgetAt > 0) this.#free += 1;
   }
 
-  /** What one more is told: the time of its place, in whole seconds; on notice, of the notice's end or the group's. */
+  /**
+   * The time for one more client: that of its place, in whole seconds. On notice: the end of the notice, or the group's
+   * time.
+   */
   tell(limits: { minute: number; day: number }, [minute, day]: readonly [minute: Waits, day: Waits]): Told {
     const place = this.#waiters.length + 1;
     const tokens = Math.min(place, limits.minute);
@@ -173,7 +181,7 @@ export class ModelQueue {
     return Math.min(this.#since + this.#window, this.#now + 50 * SECOND);
   }
 
-  /** Whether the group comes before half of the time until then is over, and no other was set apart before. */
+  /** Whether the group comes before half of the wait is over and no other group is set apart. */
   #isGroupTooSoon(at: number): boolean {
     const [group] = this.#group();
     if (group === undefined || 2 * (group.at - this.#now) >= at - this.#now) return false;
@@ -197,7 +205,7 @@ export class ModelQueue {
     else this.#joinLine(at, every, end);
   }
 
-  /** All of a group come together, with the first of them; not those who were told to come much later. */
+  /** A group comes together, with its first member. Clients with much later times are not part of it. */
   #joinGroup(at: number, isBehind: boolean): void {
     this.#met.add(this.isOnNotice() ? 'on notice' : isBehind ? 'behind the line' : 'beyond the line');
     if (this.#isGroupTooSoon(at)) this.#setGroupApart();
@@ -213,7 +221,7 @@ export class ModelQueue {
     this.#waiters = this.#waiters.map((waiter) => (group.has(waiter) ? { ...waiter, stands: 'before group' } : waiter));
   }
 
-  /** A line is evenly spaced: one who comes sooner than the next place has all before it come sooner. */
+  /** A line is evenly spaced: a client before the next place moves all places forward. */
   #joinLine(at: number, every: number, end: number | undefined): void {
     const line = new Set(this.#line());
     const isOther = end !== undefined && every !== this.#every;

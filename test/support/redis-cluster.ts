@@ -1,37 +1,37 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { SLOTS } from '../../gateway/access/redis/slot.ts';
 import { cleanUp } from './clean-up.ts';
 import { freePort } from './port.ts';
 import { type RedisServer, startRedisServer } from './redis.ts';
 import { temporaryFolder } from './stack.ts';
 
 const NODES = 3;
+const SLOTS = 16_384;
 
 export interface ClusterNode {
   readonly server: RedisServer;
   /** For clients. */
   readonly url: string;
-  /** To this node alone: what it does not serve, it redirects. */
+  /** Connected to this node only; it redirects keys of other nodes. */
   readonly redis: Redis;
   readonly id: string;
   readonly port: number;
 }
 
-/** A Redis Cluster of three primaries, a third of the slots each. */
+/** A Redis Cluster of three primaries with a third of the slots each. */
 export interface RedisCluster {
   readonly nodes: readonly ClusterNode[];
   /** For REDIS_URL. */
   readonly urls: string;
-  /** The node that serves a slot, as the first one that answers knows it. */
+  /** The node that serves a slot, according to the first node that answers. */
   ownerOf(slot: number): Promise<ClusterNode>;
-  /** The fields of a hash, wherever it is. */
+  /** The fields of a hash on any node. */
   read(key: string): Promise<Record<string, string>>;
-  /** Adds a node: a replica, or one that serves nothing yet. */
+  /** Adds a node: a replica, or a primary without slots. */
   join(as?: { replicaOf: ClusterNode }): Promise<ClusterNode>;
 }
 
-/** @param tls directives with which the nodes speak TLS as well, to clients and among themselves */
+/** @param tls directives that add TLS, for clients and between nodes */
 export async function startRedisCluster(tls?: Record<string, string>): Promise<RedisCluster> {
   const nodes = await Promise.all(Array.from({ length: NODES }, () => startNode(tls)));
   const share = SLOTS / NODES;
@@ -39,7 +39,6 @@ export async function startRedisCluster(tls?: Record<string, string>): Promise<R
     await redis.cluster('SET-CONFIG-EPOCH', index + 1);
     await redis.cluster('ADDSLOTSRANGE', Math.ceil(index * share), Math.ceil((index + 1) * share) - 1);
   }
-  await Promise.all(nodes.slice(1).map(({ redis }) => meet(redis, nodes[0] as ClusterNode)));
   await agree(nodes);
 
   async function ownerOf(slot: number): Promise<ClusterNode> {
@@ -62,7 +61,6 @@ export async function startRedisCluster(tls?: Record<string, string>): Promise<R
     },
     async join(as) {
       const node = await startNode(tls);
-      await meet(node.redis, nodes[0] as ClusterNode);
       await agree([...nodes, node]);
       if (as === undefined) nodes.push(node);
       else await replicate(node, as.replicaOf);
@@ -102,13 +100,18 @@ async function replicate({ redis }: ClusterNode, primary: ClusterNode): Promise<
   while (!(await redis.info('replication')).includes('master_link_status:up')) await sleep(25);
 }
 
-/** Waits until every node knows all of them, and finds the cluster in order. */
+/** Attempts after which nodes are introduced anew: on a full machine a node gives a handshake up. */
+const MEET_EVERY = 80;
+
+/** Introduces every node to the first, and waits until each knows all others and reports a healthy cluster. */
 async function agree(nodes: readonly ClusterNode[]): Promise<void> {
   const isIn = async ({ redis }: ClusterNode) => {
     const info = String(await redis.cluster('INFO'));
     return info.includes('cluster_state:ok') && info.includes(`cluster_known_nodes:${nodes.length}\r`);
   };
-  for (let attempt = 0; attempt < 400; attempt++) {
+  const [first, ...others] = nodes as [ClusterNode, ...ClusterNode[]];
+  for (let attempt = 0; attempt < 1_600; attempt++) {
+    if (attempt % MEET_EVERY === 0) await Promise.all(others.map(({ redis }) => meet(redis, first)));
     if ((await Promise.all(nodes.map(isIn))).every(Boolean)) return;
     await sleep(25);
   }
@@ -116,7 +119,7 @@ async function agree(nodes: readonly ClusterNode[]): Promise<void> {
 }
 
 /**
- * Moves a slot with its keys to another node as `redis-cli --cluster reshard` does, the key by key part of it slowed down.
+ * Moves a slot with its keys to another node like `redis-cli --cluster reshard`, with the key migration slowed down.
  */
 export async function moveSlot(
   cluster: RedisCluster,

@@ -1,8 +1,18 @@
 import { Redis } from 'ioredis';
 import { inject } from 'vitest';
+import { connectRedis } from '../../gateway/stores/redis/connection.ts';
 import { cleanUp } from './clean-up.ts';
+import { readableLog } from './log.ts';
 
-/** An empty database of the run's Redis for one test file: workers run beside each other, each in a database of its own. */
+/** Connects as the gateway does. On a busy machine attempts can fail; this waits for one that does not. */
+export async function connectedRedis(url: string): Promise<Redis> {
+  const redis = await connectRedis(url, 5_000, readableLog().logger);
+  cleanUp(() => redis.disconnect());
+  if (redis.status !== 'ready') await new Promise<void>((resolve) => redis.once('ready', resolve));
+  return redis;
+}
+
+/** An empty database of the run's Redis for one test file. Parallel workers use different databases. */
 export async function emptyDatabase(): Promise<{ url: string; redis: Redis }> {
   const url = `${inject('redisUrl')}/${process.env.VITEST_POOL_ID ?? '0'}`;
   const redis = new Redis(url);

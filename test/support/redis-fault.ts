@@ -9,41 +9,43 @@ import { type RedisServer, startRedisServer } from './redis.ts';
 import { createKey } from './redis-keys.ts';
 import { temporaryFolder } from './stack.ts';
 
-/** A Redis that is a process, a gateway that is one, and a network between them that does as it is told. */
+/** A Redis process, a gateway process, and a controllable network between them. */
 export interface Rig {
   readonly server: RedisServer;
-  /** Past the proxy. A command fails at once where Redis is away. */
+  /** Bypasses the proxy. Commands fail at once while Redis is unavailable. */
   readonly redis: Redis;
   readonly proxy: FaultProxy;
 }
 
 export interface RedisFault {
   readonly name: string;
-  /** Of the gateway. */
+  /** Settings of the gateway. */
   readonly settings?: Record<string, string>;
-  /** Returns once the fault is there. */
+  /** Resolves once the fault is active. */
   cause(rig: Rig): unknown;
-  /** Returns once it is over, or will be over by itself. */
+  /** Resolves once the fault is over, or will end by itself. */
   heal?(rig: Rig): unknown;
 }
 
-/** An answer, and where the gateway says that it was decided. */
+/** An answer, and where it was decided according to the gateway's log. */
 export interface Decided extends Answered {
   readonly mode: 'shared' | 'local';
 }
 
-/** What was seen of one fault; times are milliseconds of one clock. */
+/** The observations of one fault; times are milliseconds of one clock. */
 export interface Observation {
   readonly causedAt: number;
-  /** When Redis answered again, to a client past the gateway. */
+  /** From then on the gateway may find Redis well, before the test does. */
+  readonly mendedFrom: number;
+  /** When Redis answered again to a direct client. */
   readonly healedAt: number;
   /** A key with more allowance than it uses, from before the fault to after it. */
   readonly roomy: Decided[];
-  /** A key that asks for more than it has, from before the fault to its end. */
+  /** A key that asks for more than its allowance, from before the fault to its end. */
   readonly tight: Decided[];
-  /** Keys that the gateway had not seen before, each asked with once; and one asked with until it is served, after it. */
+  /** Keys new to the gateway: each used once during the fault, and one used after it until it is served. */
   readonly unseen: { readonly during: Answered[]; readonly after: Answered[] };
-  /** Requests that each key was asked with, those included that came too early to be of the observation. */
+  /** Requests sent per key, including those too early for the observation. */
   readonly sent: { readonly roomy: number; readonly tight: number };
   /** The hashes at the end. */
   readonly roomyHash: Record<string, string>;
@@ -55,12 +57,12 @@ export const BAN_AFTER = 10;
 export const SPENT_BEFORE = 40;
 const WARM_MS = 400;
 const FAULT_MS = 1_700;
-/** A busy machine gets less done: a fault lasts until enough was seen of it, but not for ever. */
+/** A busy machine does less, so a fault lasts until enough was observed, but at most this long. */
 const LONGEST_FAULT_MS = 10_000;
 const ENOUGH_STRANGERS = 6;
 const AFTER_MS = 500;
 
-/** Brings up a rig of its own, lets the fault happen under load, and takes everything down again. */
+/** Starts a rig, causes the fault under load, and stops everything. */
 export async function observe(fault: RedisFault, core: string): Promise<Observation> {
   const rig = await startRig();
   const { redis, server } = rig;
@@ -84,6 +86,7 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
     strangers.answers.length >= ENOUGH_STRANGERS;
   for (await sleep(FAULT_MS); !isEnough() && performance.now() < causedAt + LONGEST_FAULT_MS; ) await sleep(50);
   await Promise.all([hammering.stop(), strangers.stop()]);
+  const mendedFrom = performance.now();
   await fault.heal?.(rig);
   const healedAt = await answering(redis);
   const after = await meet(gateway.url, nextOf(unseen));
@@ -93,6 +96,7 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
   const log = await gateway.stop();
   const observation = {
     causedAt,
+    mendedFrom,
     healedAt,
     roomy: withModes(steady.answers, log),
     tight: withModes([...before, ...hammering.answers], log),
@@ -109,7 +113,7 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
   return observation;
 }
 
-/** Asks until the gateway knows the key: on a machine this busy, a good Redis can miss the deadline too. */
+/** Asks until the gateway knows the key. On a busy machine even a healthy Redis can miss the deadline. */
 async function meet(gateway: string, key: string): Promise<Answered[]> {
   const answers = [await ask(gateway, key)];
   for (; answers.at(-1)?.status !== 200 && answers.length < 200; await sleep(50)) answers.push(await ask(gateway, key));
@@ -132,7 +136,7 @@ export async function startRig(): Promise<Rig> {
   return { server, redis, proxy: await startFaultProxy(server.url) };
 }
 
-/** The time at which Redis answers. */
+/** The time when Redis answers again. */
 async function answering(redis: Redis): Promise<number> {
   const isUp = () =>
     redis.hlen('gateway:plans').then(
@@ -149,11 +153,11 @@ export interface GatewayProcess {
   readonly url: string;
   readonly adminUrl: string;
   readonly process: Started;
-  /** Stops it as Ctrl-C does, and gives its log. */
+  /** Stops it like Ctrl-C and returns its log. */
   stop(): Promise<LogLine[]>;
 }
 
-/** A gateway as containers run it, with the log that it writes. */
+/** A gateway as in a container, with its log. */
 export async function startGatewayProcess(settings: Record<string, string>): Promise<GatewayProcess> {
   const environment = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, ...settings };
   const process = await startService('gateway/main.ts', environment);
@@ -172,7 +176,7 @@ export async function startGatewayProcess(settings: Record<string, string>): Pro
   };
 }
 
-/** Answers with what the gateway's log says of each. */
+/** Adds the decision mode from the gateway's log to each answer. */
 export function withModes(answers: readonly Answered[], log: readonly LogLine[]): Decided[] {
   const modes = new Map(log.filter(({ msg }) => msg === 'request').map(({ requestId, mode }) => [requestId, mode]));
   return answers.map((answer) => {

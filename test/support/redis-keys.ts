@@ -1,15 +1,16 @@
 import type { Redis } from 'ioredis';
-import { createApiKey } from '../../gateway/access/credential.ts';
-import type { KeyRecord } from '../../gateway/access/keys.ts';
-import { keyOf, toHash } from '../../gateway/access/redis/key-hash.ts';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
+import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
+import { keyOf, toHash } from '../../gateway/stores/redis/key-hash.ts';
+import { secretWith } from './secrets.ts';
 
-/** An API key that is put into Redis past the gateway: the whole of it, and the name of its hash. */
+/** Writes an API key directly into Redis. Returns the full key and the name of its hash. */
 export async function createKey(
   redis: Redis,
   record: Partial<KeyRecord> = {},
 ): Promise<{ apiKey: string; hash: string }> {
   const { apiKey, credential } = createApiKey();
   const given = { plan: 'free', name: 'test', createdAt: 0, ...record } as const;
-  await redis.hset(keyOf(credential.id), toHash({ ...given, secret: credential.digest }));
+  await redis.hset(keyOf(credential.id), toHash({ secrets: [secretWith(credential.digest)], ...given }));
   return { apiKey, hash: keyOf(credential.id) };
 }

@@ -3,10 +3,10 @@ import { Redis } from 'ioredis';
 import type { Fault } from './fault-proxy.ts';
 import type { RedisFault, Rig } from './redis-fault.ts';
 
-/** Loads its data for longer than anything is tested with, until it is healed: then it is done at once. */
+/** Loads its data for longer than any test, until it is healed; then loading ends at once. */
 export const LOADING: RedisFault = { name: 'loading after a restart', cause: restartSlowly, heal: endLoading };
 
-/** All the ways in which one Redis takes every decision away, by what one would say of it: 'a Redis that is …'. */
+/** All faults that make a single Redis unavailable, named to complete 'a Redis that is …'. */
 export const OUTAGES: readonly RedisFault[] = [
   { name: 'killed', cause: ({ server }) => server.stop(), heal: ({ server }) => server.restart() },
   LOADING,
@@ -39,15 +39,15 @@ export const OUTAGES: readonly RedisFault[] = [
   },
 ];
 
-/** Its connections are dead and nobody was told; whoever connects anew is served. */
+/** Its connections are dead without notice; new ones work. */
 export const HALF_OPEN: RedisFault = { name: 'half-open', cause: network({ kind: 'half-open' }) };
 
-/** Scripts are gone again and again, and nothing else is wrong. */
+/** Scripts are flushed again and again; nothing else is wrong. */
 export function flushedScripts(everyMs: number): RedisFault {
   let flushing: NodeJS.Timeout;
   return {
     name: `rid of its scripts every ${everyMs} ms`,
-    // A deadline that a busy machine does not miss: whatever is decided locally is the fault's doing.
+    // A long deadline that a busy machine does not miss: any local decision is then caused by the fault.
     settings: { REDIS_TIMEOUT_MS: '2000' },
     cause({ redis }) {
       flushing = setInterval(() => void redis.script('FLUSH'), everyMs);
@@ -68,7 +68,7 @@ function network(fault: Fault) {
   return ({ proxy }: Rig) => proxy.set(fault);
 }
 
-/** Silence at first, and then BUSY for an answer. */
+/** Redis is silent at first, then answers BUSY. */
 async function runEndlessScript({ redis }: Rig): Promise<void> {
   await redis.config('SET', 'busy-reply-threshold', '500');
   const somebody = redis.duplicate({ commandTimeout: undefined });
@@ -79,7 +79,7 @@ async function runEndlessScript({ redis }: Rig): Promise<void> {
   await sleep(50);
 }
 
-/** Tells who asks that it loads, with a guess of many seconds. */
+/** Redis answers that it is loading, with an estimate of many seconds. */
 async function restartSlowly({ server, redis }: Rig): Promise<void> {
   const fill = redis.pipeline();
   for (let at = 0; at < 10_000; at++) fill.set(`filler:${at}`, 'x'.repeat(200));

@@ -21,6 +21,8 @@ export interface SentinelNode {
 export interface Sentinel extends Started {
   readonly url: string;
   readonly redis: Redis;
+  /** The path of its configuration, which it writes. */
+  readonly configuration: string;
 }
 
 /** A primary, two replicas, and three sentinels that watch them. */
@@ -31,13 +33,13 @@ export interface Watched {
   readonly sentinels: readonly Sentinel[];
   /** The primary, as the sentinels see it. */
   primary(): Promise<SentinelNode>;
-  /** Starts a node again as a replica of the primary of now, and waits until it follows. */
+  /** Restarts a node as a replica of the current primary and waits until it follows. */
   rejoin(node: SentinelNode): Promise<void>;
-  /** Makes another node the primary by hand, and tells the sentinels; no connection is closed. */
+  /** Makes another node the primary and informs the sentinels; no connection is closed. */
   swap(): Promise<void>;
 }
 
-/** @param password that the sentinels ask for */
+/** @param password for the sentinels */
 export async function startSentinels({ password = '' } = {}): Promise<Watched> {
   const first = await startNode({});
   const nodes = [first, await startNode(replicaOf(first)), await startNode(replicaOf(first))];
@@ -74,7 +76,7 @@ export async function startSentinels({ password = '' } = {}): Promise<Watched> {
 
 const replicaOf = ({ port }: { port: number }) => ({ replicaof: `127.0.0.1 ${port}` });
 
-/** Waits until a replica has all that its primary had written by now: what it has not would be lost with a swap. */
+/** Waits until a replica has all writes of its primary so far. A swap would lose missing ones. */
 async function hasCaughtUp(primary: SentinelNode, replica: SentinelNode): Promise<void> {
   const offset = async ({ redis }: SentinelNode, name: string) =>
     Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(await redis.info('replication'))?.[1]);
@@ -104,7 +106,7 @@ async function follows({ redis }: SentinelNode): Promise<void> {
   while (!(await redis.info('replication')).includes('master_link_status:up')) await sleep(25);
 }
 
-/** A sentinel that looks often: its own periods are seconds. */
+/** A sentinel that checks often; the default intervals are seconds. */
 async function startSentinel(primaryPort: number, password: string): Promise<Sentinel> {
   const port = await freePort();
   const directory = await temporaryFolder();
@@ -126,7 +128,7 @@ async function startSentinel(primaryPort: number, password: string): Promise<Sen
   const redis = client(url, password);
   const periods = ['info-period', 200, 'publish-period', 200, 'ask-period', 200, 'min-link-reconnect-period', 200];
   await redis.call('SENTINEL', 'DEBUG', ...periods);
-  return { ...started, url, redis };
+  return { ...started, url, redis, configuration: `${directory}/sentinel.conf` };
 }
 
 /** Waits until a sentinel knows the replicas and the other sentinels. */

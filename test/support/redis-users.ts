@@ -16,10 +16,10 @@ export const USERS: ReadonlyMap<string, string[]> = new Map(
 
 export const passwordOf = (user: string): string => `canary-of-${user}`;
 
-/** For the test itself, which may do everything. */
+/** For the test itself, with all permissions. */
 const ROOT_USER = 'root';
 
-/** Gives a server the users that the project ships, each with a password; this connection stays allowed everything. */
+/** Adds the shipped users to a server, each with a password. This connection keeps all permissions. */
 export async function installUsers(redis: Redis): Promise<void> {
   await redis.acl('SETUSER', ROOT_USER, 'on', `>${passwordOf(ROOT_USER)}`, '~*', '&*', '+@all');
   await redis.auth(ROOT_USER, passwordOf(ROOT_USER));
@@ -29,7 +29,7 @@ export async function installUsers(redis: Redis): Promise<void> {
   await redis.acl('LOG', 'RESET');
 }
 
-/** A server with these users, and a connection of the test's own, which may do everything. */
+/** A server with these users, and a connection with all permissions. */
 export async function startRedisWithUsers(directives?: Directives): Promise<{ server: RedisServer; root: Redis }> {
   const server = await startRedisServer(directives);
   cleanUp(server.stop);
@@ -40,13 +40,13 @@ export async function startRedisWithUsers(directives?: Directives): Promise<{ se
   return { server, root };
 }
 
-/** What users were refused since then. */
+/** The refused commands of all users since installUsers. */
 export async function refusals(redis: Redis): Promise<string[]> {
   const log = (await redis.acl('LOG')) as unknown[][];
   return log.map((entry) => entry.join(' '));
 }
 
-/** A URL with a user of the project's. */
+/** A URL with one of the shipped users. */
 export function urlOf(user: string, url: string): string {
   const whole = new URL(url);
   whole.username = user;

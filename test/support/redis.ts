@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import type { TestProject } from 'vitest/node';
-import { containerEngine } from './container-engine.ts';
-import { installPackage, isOnPath } from './install.ts';
+import { startInContainer } from './container-engine.ts';
+import { endsWithUs } from './ends-with-us.ts';
+import { need } from './install.ts';
 import { freePort } from './port.ts';
 
 declare module 'vitest' {
@@ -13,7 +14,7 @@ declare module 'vitest' {
   }
 }
 
-/** A real Redis for a run of tests, from wherever one can be had. */
+/** A real Redis for a test run, from any available source. */
 interface RedisForTests {
   readonly url: string;
   stop(): Promise<void>;
@@ -25,49 +26,55 @@ export default async function provideRedis(project: TestProject): Promise<() => 
   return redis.stop;
 }
 
-/** REDIS_URL; else a container, where an engine runs; else a server on PATH; else, as root on Debian, one is installed. */
+/**
+ * Tries REDIS_URL, a container if an engine runs, then a server on PATH, which is installed if possible (root on
+ * Debian).
+ */
 async function findRedis(): Promise<RedisForTests> {
   const { REDIS_URL } = process.env;
   if (REDIS_URL !== undefined) return { url: REDIS_URL, stop: async () => {} };
   return (await inContainer()) ?? (await startRedisServer());
 }
 
+/** @returns undefined where no container can be had; REDIS_IMAGE names another version */
 async function inContainer(): Promise<RedisForTests | undefined> {
-  const engine = await containerEngine();
-  if (engine === undefined) return undefined;
-  const { GenericContainer, Wait } = engine;
-  const container = await new GenericContainer('redis:7')
-    .withExposedPorts(6379)
-    .withWaitStrategy(Wait.forListeningPorts())
-    .start();
-  const url = `redis://${container.getHost()}:${container.getMappedPort(6379)}`;
-  return { url, stop: async () => void (await container.stop()) };
+  const image = process.env.REDIS_IMAGE ?? 'redis:7';
+  return await startInContainer(image, async ({ GenericContainer, Wait }) => {
+    const container = await new GenericContainer(image)
+      .withExposedPorts(6379)
+      .withWaitStrategy(Wait.forListeningPorts())
+      .start();
+    const url = `redis://${container.getHost()}:${container.getMappedPort(6379)}`;
+    return { url, stop: async () => void (await container.stop()) };
+  });
 }
 
 /** Directives of redis.conf, by name. */
 export type Directives = Readonly<Record<string, string>>;
 
-/** A redis-server process of a test's own, to be treated badly. */
+/** A redis-server process for one test. */
 export interface RedisServer extends RedisForTests {
-  /** Stops it in its tracks, connections and all, until `resume`. */
+  /** Suspends it with all its connections until `resume`. */
   pause(): void;
   resume(): void;
-  /** Starts it again on the same port after it was stopped, with what it kept on disk. */
+  /** Restarts it on the same port after a stop, with its data on disk. */
   restart(directives?: Directives): Promise<void>;
 }
 
-/** A redis-server process that keeps nothing on disk, unless it is told to. */
+/** A redis-server process without persistence, unless configured. */
 export async function startRedisServer(directives: Directives = {}): Promise<RedisServer> {
-  const binary = findServer() ?? installServer();
+  const binary = need('redis-server', 'set REDIS_URL, start a container engine, or put redis-server on PATH');
   const port = String(await freePort());
   const url = `redis://127.0.0.1:${port}`;
   const start = (more: Directives) => {
-    // Where an append-only file is kept, every write is in it before it is answered. With everysec, Redis answers first
-    // while the disk is busy, and a kill loses what it answered.
+    // With an append-only file, every write is in it before it is answered. With everysec, Redis would answer first
+    // while the disk is busy, and a kill would lose acknowledged writes.
     const kept = { save: '', appendonly: 'no', appendfsync: 'no' };
     const all = { port, bind: '127.0.0.1', ...kept, ...directives, ...more };
     const args = Object.entries(all).flatMap(([name, value]) => [`--${name}`, value]);
-    return spawn(binary, args, { stdio: 'ignore' });
+    const server = spawn(binary, args, { stdio: 'ignore' });
+    endsWithUs(server);
+    return server;
   };
   let server = start({});
   await answers(url, server);
@@ -83,14 +90,7 @@ export async function startRedisServer(directives: Directives = {}): Promise<Red
   };
 }
 
-const findServer = (): string | undefined => ['redis-server', 'valkey-server'].find(isOnPath);
-
-function installServer(): string {
-  installPackage('redis-server', 'set REDIS_URL, start a container engine, or put redis-server on PATH');
-  return 'redis-server';
-}
-
-/** Ends when a server that was started takes commands. */
+/** Resolves once a started server accepts commands. */
 export async function answers(url: string, server: ChildProcess): Promise<void> {
   for (let attempt = 0; attempt < 200; attempt++) {
     if (server.exitCode !== null) break;

@@ -2,8 +2,8 @@ import type { Redis } from 'ioredis';
 import { expect } from 'vitest';
 
 /**
- * Waits until so many replicas have all that was written so far, by whomever. WAIT waits for the writes of its own
- * connection only, and for nothing where there are none: so one is made, behind all others.
+ * Waits until this many replicas have all writes so far, from any connection. WAIT covers only the writes of its own
+ * connection, so this makes one first.
  * @param id of an API key that this node of a cluster serves
  */
 export async function replicated(redis: Redis, replicas: number, id = ''): Promise<void> {

@@ -3,14 +3,14 @@ import { startService } from './process.ts';
 export interface Restartable {
   readonly addresses: Readonly<Record<string, string>>;
   signal(signal: NodeJS.Signals): void;
-  /** Starts it again where it was, once it is gone. */
+  /** Restarts it on the same addresses, once it is gone. */
   restart(): Promise<void>;
 }
 
 /**
- * One of the deployables in a process of its own.
- * @param main the gateway's or the core's
- * @param environment with ports that are 0
+ * A service in its own process.
+ * @param main of the gateway or the core
+ * @param environment whose ports are 0
  */
 export async function startRestartable(main: string, environment: NodeJS.ProcessEnv): Promise<Restartable> {
   let service = await startService(main, environment);

@@ -9,17 +9,17 @@ import { attach } from 'retry-axios';
 import { Agent, RetryAgent, request } from 'undici';
 import { patientFetch } from '../examples/patient-fetch.ts';
 
-/** Clients that people use, told to try again when they are refused: each waits for Retry-After by itself. */
+/** Popular HTTP clients with retries enabled: each waits for Retry-After by itself. */
 
-/** One worker: sends one request after the other until `end` (of performance.now). @return status of every last answer */
+/** One worker: sends one request after the other until `end` (of performance.now). @return the final status of each */
 export type Work = (url: string, key: string, end: number) => Promise<number[]>;
 
-/** A client that gives up and begins anew at once has not waited; none of these gives up. */
+/** High, because a client that gives up and starts again has not waited. */
 const TRIES = 1_000;
 const run = promisify(execFile);
 const bearer = (key: string) => ({ Authorization: `Bearer ${key}` });
 
-/** A worker of which each request is one call. */
+/** A worker that makes one call per request. */
 function oneByOne(send: (url: string, key: string) => Promise<number>): Work {
   return async (url, key, end) => {
     const statuses: number[] = [];
@@ -84,7 +84,7 @@ export const RETRYING_CLIENTS: Readonly<Record<string, Work>> = {
   }),
   'curl --retry': oneByOne(async (url, key) => {
     const options = ['-s', '-w', '%{http_code}', '--retry', String(TRIES), '-H', `Authorization: Bearer ${key}`];
-    // With its answers to tries that failed, curl writes their codes too.
+    // curl also writes the status codes of failed attempts.
     return Number((await run('curl', [...options, url])).stdout.slice(-3));
   }),
   ...(hasUrllib3() && {

@@ -5,7 +5,7 @@ export interface Sample {
   readonly value: number;
 }
 
-/** What a service says at /metrics. */
+/** The metrics of a service at /metrics. */
 export class Scrape {
   readonly samples: readonly Sample[];
 
@@ -13,7 +13,7 @@ export class Scrape {
     this.samples = text.split('\n').filter(isSample).map(readSample);
   }
 
-  /** All series of a name whose labels have these values. */
+  /** All series of a name with these label values. */
   series(name: string, labels: Readonly<Record<string, string>> = {}): Sample[] {
     const wanted = Object.entries(labels);
     return this.samples.filter(
@@ -21,7 +21,7 @@ export class Scrape {
     );
   }
 
-  /** The sum of these; undefined where there is none. */
+  /** The sum of these series; undefined if there are none. */
   sum(name: string, labels: Readonly<Record<string, string>> = {}): number | undefined {
     const series = this.series(name, labels);
     return series.length === 0 ? undefined : series.reduce((total, { value }) => total + value, 0);
@@ -30,7 +30,7 @@ export class Scrape {
 
 const isSample = (line: string): boolean => line !== '' && !line.startsWith('#');
 
-/** @throws {Error} for a line that is none of the format */
+/** @throws {Error} for an invalid line */
 function readSample(line: string): Sample {
   const [, name, labels = '', value] = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/.exec(line) ?? [];
   if (name === undefined || value === undefined) throw new Error(`This is no sample: ${line}`);

@@ -7,7 +7,7 @@ import { startCore } from '../../core/core.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
 import type { GatewayRoute } from '../../gateway/routes.ts';
 import { startGateway } from '../../gateway/start.ts';
-import type { ServerLimits } from '../../shared/server-limits.ts';
+import type { ServerLimits } from '../../shared/http/server-limits.ts';
 import { cleanUp } from './clean-up.ts';
 import { miscounted, serverErrors } from './counted-decisions.ts';
 import { forget, knowCore, knowGateway } from './described-answers.ts';
@@ -22,20 +22,20 @@ export interface Stack {
   readonly core: string;
   readonly adminUrl: string;
   readonly directory: string;
-  /** The gateway's, and the core's. */
+  /** The gateway's log, and the core's. */
   readonly log: LogLine[];
   readonly coreLog: LogLine[];
-  /** A call of the admin API. */
+  /** Calls the admin API. */
   admin(method: string, path: string, body?: unknown): Promise<Answer>;
-  /** Issues a key and gives the whole of it. */
+  /** Issues a key and returns it. */
   issueKey(key?: Record<string, unknown>): Promise<string>;
-  /** @param lameDuckMs how long to go on serving first */
+  /** @param lameDuckMs how long to keep serving first */
   stop(lameDuckMs?: number): Promise<void>;
 }
 
 export const ADMIN_TOKEN = 'token-of-the-tests';
 
-/** A folder that is gone after the test, or after its file. */
+/** A folder that is deleted after the test, or after its file. */
 export async function temporaryFolder(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'animal-store-'));
   cleanUp(() => rm(directory, { recursive: true, force: true }));
@@ -43,9 +43,9 @@ export async function temporaryFolder(): Promise<string> {
 }
 
 /**
- * A core and a gateway, wired as their mains wire them, on ports of their own. Gone after the test, or after its file.
- * @param limits what the gateway allows its clients, where the defaults would take too long
- * @param routes what clients may reach, where it is not the store's operations
+ * A core and a gateway, wired like their mains, on free ports. Stopped after the test, or after its file.
+ * @param limits of the gateway, where the defaults would take too long
+ * @param routes if not the store's operations
  */
 export async function startStack(
   environment: Record<string, string> = {},

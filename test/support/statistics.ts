@@ -1,4 +1,4 @@
-/** The value at a share of the way through the sorted values, between two of them where it falls between; NaN of none. */
+/** The value at a share of the sorted values, interpolated; NaN for an empty list. */
 export function quantile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   const at = (sorted.length - 1) * share;
@@ -11,7 +11,7 @@ export const sum = (values: readonly number[]): number => values.reduce((total, 
 
 export const median = (values: readonly number[]): number => quantile(values, 0.5);
 
-/** The median, and the quartiles around it. */
+/** The median and the quartiles around it. */
 export interface Spread {
   readonly median: number;
   readonly low: number;

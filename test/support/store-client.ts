@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { createStoreClient, type StoreClient, StoreError } from '../../shared/client.ts';
+import { createStoreClient, type StoreClient, StoreError } from '../../shared/client/client.ts';
 import { cleanUp } from './clean-up.ts';
 import { faultyCore } from './faulty-core.ts';
 
@@ -19,7 +19,10 @@ export const answer = (status: string, body: string, headers = '') =>
 export const unavailable = (headers = '') =>
   answer('503 Service Unavailable', '{"code":"unavailable","message":"Not now.","status":503}', headers);
 
-/** A core that gives each request the next of these answers, the last one for ever; without an answer it cuts the line. */
+/**
+ * A core that gives each request the next of these answers, then repeats the last. For undefined it cuts the
+ * connection.
+ */
 export async function coreThatAnswers(...answers: (string | undefined)[]): Promise<{ url: string; heads: string[] }> {
   const heads: string[] = [];
   const url = await faultyCore((socket, head) => {
@@ -30,7 +33,7 @@ export async function coreThatAnswers(...answers: (string | undefined)[]): Promi
   return { url, heads };
 }
 
-/** What a call fails with; everything the client throws is a StoreError. */
+/** The error of a call; the client must throw only StoreErrors. */
 export async function faultOf(call: Promise<unknown>): Promise<StoreError> {
   const fault: unknown = await call.then(
     () => undefined,

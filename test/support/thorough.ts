@@ -1,2 +1,2 @@
-/** How often, or how long, something is tried: all of it with THOROUGH=1, as CI does, and a part of it at a desk. */
+/** How often or how long to try something: fully with THOROUGH=1, as in CI; otherwise partly. */
 export const thoroughly = (whole: number, part: number): number => (process.env.THOROUGH === '1' ? whole : part);

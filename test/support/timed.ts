@@ -1,16 +1,16 @@
 import { expect } from 'vitest';
 
 /**
- * For a test that holds a time against its bound, and for no other. What else the machine does may cost it a try, and the
- * end of the run names those that it did; what the product does wrong costs it all three.
+ * Only for tests that compare a time with a bound. Load on the machine may cost them a try, and the end of the run
+ * names those. A fault of the product costs all three tries.
  */
 export const TIMED = { retry: 2 } as const;
 
 const broken = new Map<string, unknown>();
 
 /**
- * A fact in a timed test has one try all the same: where it failed once, every further try fails.
- * @param check throws where the fact is none
+ * A check in a timed test that has only one try: once it has failed, every retry fails.
+ * @param check throws if it does not hold
  */
 export async function fact(check: () => void | Promise<void>): Promise<void> {
   const test = expect.getState().currentTestName ?? '';

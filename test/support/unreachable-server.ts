@@ -9,8 +9,8 @@ const PROGRAM = `require('node:net').createServer().listen({ port: 0, host: '127
 })`;
 
 /**
- * An address that takes no connection and refuses none, like a machine that has gone: behind it is a process that is
- * stopped, and its queue of connections is full, so that the kernel drops every further SYN.
+ * An address that neither accepts nor refuses connections, like a machine that is gone. A stopped process has it; its
+ * backlog is full, so the kernel drops every further SYN.
  */
 export async function unreachableServer(): Promise<string> {
   const { child, out } = startProcess(process.execPath, ['-e', PROGRAM], {});
@@ -21,7 +21,7 @@ export async function unreachableServer(): Promise<string> {
   return `http://127.0.0.1:${port}`;
 }
 
-/** Whether one more connection was taken. */
+/** Whether one more connection was accepted. */
 async function fill(port: number): Promise<boolean> {
   const socket = net.connect(port, '127.0.0.1');
   socket.on('error', () => {});

@@ -1,4 +1,4 @@
-/** What every generated client is made to do. */
+/** What every generated client has to do. */
 
 export interface NewPet {
   readonly name: string;
@@ -10,7 +10,7 @@ interface Pet extends NewPet {
   readonly id: number;
 }
 
-/** A generated client, each call as its generator writes it. */
+/** A generated client; each call as its generator writes it. */
 export interface Store {
   create(pet: NewPet): Promise<Pet | undefined>;
   get(id: number): Promise<Pet | undefined>;
@@ -26,7 +26,7 @@ export interface Used {
   readonly plan: string | undefined;
 }
 
-/** Uses all of it, and prints what came of it. */
+/** Uses every call and prints the results. */
 export async function useStore(store: Store): Promise<void> {
   const created = await store.create({ name: 'Spot', categoryId: 1 });
   const sold = await store.create({ name: 'Cleo 🐕', categoryId: 1, status: 'sold' });

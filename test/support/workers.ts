@@ -7,13 +7,15 @@ import { type Started, startService } from './process.ts';
 import { emptyDatabase } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
 
-/** A gateway in several processes, as a person or a container starts it. */
+/** A gateway in several processes, started as by a person or a container. */
 export interface Workers extends Started {
   readonly gateway: string;
   readonly adminUrl: string;
-  /** The process ids of the workers that serve, or did last, as far as the log tells yet: the first one's first. */
+  /**
+   * The process ids of the workers, from the log so far, by worker number. Ended ones count until they are replaced.
+   */
   pids(): number[];
-  /** Lines of the log with this message, so far. */
+  /** The log lines with this message so far. */
   logged(msg: string): LogLine[];
   admin(path: string): Promise<Answer>;
   issueKey(limits?: Record<string, unknown>): Promise<string>;
@@ -22,7 +24,7 @@ export interface Workers extends Started {
 export const ADMIN_TOKEN = 'token-of-the-tests';
 export const BOUNDLESS = { plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 };
 
-/** What a gateway with two workers is started with, on a Redis database of the test's own and a core with empty lists. */
+/** The environment of a gateway with two workers, an empty Redis database and a core with empty lists. */
 export async function workersEnvironment(environment: NodeJS.ProcessEnv = {}): Promise<NodeJS.ProcessEnv> {
   return {
     WORKERS: '2',
@@ -43,7 +45,7 @@ export async function startWorkers(environment: NodeJS.ProcessEnv = {}): Promise
   return workers;
 }
 
-/** The same for a whole file of tests; the log may not tell of all workers yet. */
+/** The same for a whole test file. The log may not name all workers yet. */
 export async function launchWorkers(environment: NodeJS.ProcessEnv = {}): Promise<Workers> {
   const started = await startService('gateway/main.ts', await workersEnvironment(environment));
   const { gateway = '', admin: adminUrl = '' } = started.addresses;
@@ -67,7 +69,7 @@ export async function launchWorkers(environment: NodeJS.ProcessEnv = {}): Promis
   };
 }
 
-/** The processes that a process has started and that are still there. */
+/** The running child processes of a process. */
 export const childrenOf = (pid: number): number[] =>
   readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
 
@@ -79,11 +81,11 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Waits until so many workers serve. */
+/** Waits until this many workers serve. */
 export const untilServing = (workers: Workers, count: number): Promise<void> =>
   eventually(async () => (await workers.admin('/metrics')).text).toMatch(
     new RegExp(`^gateway_workers_serving ${count}$`, 'm'),
   );
 
-/** What processes do, and when their logs tell it, takes its time on a busy machine. */
+/** Processes and their logs take time on a busy machine. */
 export const eventually = <T>(read: () => T) => expect.poll(read, { timeout: 30_000, interval: 20 });

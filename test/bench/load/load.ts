@@ -1,13 +1,14 @@
+import type { Ask } from './asks.ts';
+
 /** A load on one contender, and what came of it. */
 
 export interface Load {
+  /** Of the contender, without a path. */
   readonly url: string;
   readonly connections: number;
   readonly seconds: number;
   /** They take turns. */
-  readonly keys: readonly string[];
-  /** Sent as a POST; a GET without it. */
-  readonly body?: string | undefined;
+  readonly asks: readonly Ask[];
 }
 
 export interface LoadResult {

@@ -1,6 +1,8 @@
+import { readFileSync } from 'node:fs';
 import net from 'node:net';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { quantile } from '../../support/statistics.ts';
+import { NEW_PET } from './asks.ts';
 import type { Load, LoadResult } from './load.ts';
 
 /**
@@ -11,7 +13,7 @@ import type { Load, LoadResult } from './load.ts';
  * the connections and warms this driver up. Bare sockets, one request at a time on each: a client library would take more of
  * the machine than what is measured.
  *
- *     OPEN_LOOP='{"url":…,"connections":32,"seconds":2,"keys":[…],"rate":1000}' node test/bench/load/open-loop.ts
+ *     node test/bench/load/open-loop.ts load.json     {"url":…,"connections":32,"seconds":2,"asks":[…],"rate":1000}
  */
 
 /** Finer than a timer of Node's, which knows whole milliseconds. */
@@ -19,15 +21,15 @@ const GRAIN_MS = 0.2;
 const LEAD_IN_SECONDS = 1;
 const PATIENCE_MS = 2_000;
 
-const {
-  url,
-  connections: count,
-  seconds,
-  keys,
-  rate,
-} = JSON.parse(process.env.OPEN_LOOP ?? '{}') as Load & { rate: number };
-const { hostname, host, port, pathname } = new URL(url);
-const request = `GET ${pathname} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${keys[0]}\r\n\r\n`;
+const load = JSON.parse(readFileSync(process.argv[2] as string, 'utf8')) as Load & { rate: number };
+const { url, connections: count, seconds, asks, rate } = load;
+const { hostname, host, port } = new URL(url);
+const requests = asks.map(({ method, path, key }) => {
+  const head = `${method} ${path} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${key}\r\n`;
+  if (method === 'GET') return `${head}\r\n`;
+  return `${head}Content-Type: application/json\r\nContent-Length: ${NEW_PET.length}\r\n\r\n${NEW_PET}`;
+});
+let turn = 0;
 
 /** Nobody ever wakes who waits for it. */
 const nobody = new Int32Array(new SharedArrayBuffer(4));
@@ -58,7 +60,7 @@ class Connection {
 
   send(due: number): void {
     this.#due = due;
-    this.#socket.write(request);
+    this.#socket.write(requests[turn++ % requests.length] as string);
   }
 
   close(): void {
@@ -71,10 +73,17 @@ class Connection {
     const length = Number(/\r\ncontent-length: *(\d+)/i.exec(this.#received)?.[1]);
     if (end < 4 || this.#received.length < end + length) return;
     this.#note(this.#received, this.#due ?? 0);
+    // A server may end a connection with an answer (RFC 9112 §9.6).
+    if (/\r\nconnection: *close\r\n/i.test(this.#received.slice(0, end))) {
+      this.close();
+      connections.delete(this);
+      connections.add(new Connection());
+      sendWaiting();
+      return;
+    }
     this.#received = '';
     this.#due = undefined;
-    const next = waiting.shift();
-    if (next !== undefined) this.send(next);
+    sendWaiting();
   }
 
   #note(answer: string, due: number): void {
@@ -94,6 +103,11 @@ function send(due: number): void {
     return;
   }
   waiting.push(due);
+}
+
+function sendWaiting(): void {
+  const next = waiting.shift();
+  if (next !== undefined) send(next);
 }
 
 const startedAt = performance.now();

@@ -1,19 +1,22 @@
 -- What wrk sends, told by the environment, and what it reports: one line of JSON.
 --
--- BENCH_METHOD, BENCH_BODY   the request; GET without a body when unset
--- BENCH_KEYS                 file with an API key a line: one is sent by all, several take turns
+-- BENCH_ASKS   file with a request a line, `method path key`; one is sent by all, several take turns
+-- BENCH_BODY   the body of each POST
 
 function init()
-  wrk.method = os.getenv('BENCH_METHOD') or 'GET'
-  wrk.body = os.getenv('BENCH_BODY')
-  if wrk.body then wrk.headers['Content-Type'] = 'application/json' end
-
+  local body = os.getenv('BENCH_BODY')
   local requests = {}
-  for key in io.lines(os.getenv('BENCH_KEYS')) do
+  for line in io.lines(os.getenv('BENCH_ASKS')) do
+    local method, path, key = line:match('^(%S+) (%S+) (%S+)$')
+    local is_post = method == 'POST'
     wrk.headers['Authorization'] = 'Bearer ' .. key
-    requests[#requests + 1] = wrk.format()
+    wrk.headers['Content-Type'] = is_post and 'application/json' or nil
+    requests[#requests + 1] = wrk.format(method, path, wrk.headers, is_post and body or nil)
   end
-  if #requests == 1 then return end
+  if #requests == 1 then
+    request = function() return requests[1] end
+    return
+  end
 
   local at = 0
   function request()

@@ -1,16 +1,17 @@
 import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { readCoreSettings } from '../../../core/config.ts';
-import type { CoreCall, CoreOperation, CoreParts } from '../../../core/operation.ts';
+import type { CoreCall, CoreDependencies, CoreOperation } from '../../../core/operation.ts';
 import { ROUTES } from '../../../core/routes.ts';
 import { SqliteStore } from '../../../core/store/sqlite.ts';
-import { createLogger } from '../../../shared/logger.ts';
-import { createMetrics } from '../../../shared/metrics.ts';
-import { run } from '../../../shared/run.ts';
-import { startServer } from '../../../shared/server.ts';
-import { createService, type ServiceRoute } from '../../../shared/service.ts';
+import { bearerTokens } from '../../../shared/http/access.ts';
+import { startServer } from '../../../shared/http/server.ts';
+import { createService, type ServiceRoute } from '../../../shared/http/service.ts';
+import { createLogger } from '../../../shared/process/logger.ts';
+import { createMetrics } from '../../../shared/process/metrics.ts';
+import { run } from '../../../shared/process/run.ts';
 
 /**
  * The core's operations on SQLite, and three faults that a request's query can ask for:
@@ -26,8 +27,12 @@ const MAX_HEADER_BYTES = 32_768;
 const never = (): Promise<never> => new Promise(() => {});
 let stuck: Socket | undefined;
 
-function* chunks(bytes: number): Generator<Buffer> {
-  for (let left = bytes; left > 0; left -= CHUNK.length) yield left < CHUNK.length ? CHUNK.subarray(0, left) : CHUNK;
+/** Other requests are served between two chunks: the row is about the gateway, not about this core. */
+async function* chunks(bytes: number): AsyncGenerator<Buffer> {
+  for (let left = bytes; left > 0; left -= CHUNK.length) {
+    yield left < CHUNK.length ? CHUNK.subarray(0, left) : CHUNK;
+    await nextTurn();
+  }
 }
 
 /** Answers by itself: a client that leaves early is no fault. */
@@ -56,13 +61,15 @@ await run(async () => {
   const { HOST, DATABASE_URL, BODY_LIMIT_BYTES, LOG_LEVEL } = readCoreSettings(process.env);
   const logger = createLogger('core', LOG_LEVEL);
   const store = new SqliteStore(DATABASE_URL.slice('sqlite:'.length));
-  const routes = ROUTES.map((route): ServiceRoute<CoreParts> => ({ ...route, operation: faulty(route.operation) }));
+  const routes = ROUTES.map(
+    (route): ServiceRoute<CoreDependencies> => ({ ...route, operation: faulty(route.operation) }),
+  );
   const onRequest = createService({
     routes,
-    parts: { store, bodyLimitBytes: BODY_LIMIT_BYTES },
+    deps: { store, bodyLimitBytes: BODY_LIMIT_BYTES },
     logger,
     metrics: createMetrics('core'),
-    token: undefined,
+    access: bearerTokens(() => undefined),
     check: () => store.check(),
   });
   const server = await startServer({ host: HOST, port: 0, onRequest, maxHeaderBytes: MAX_HEADER_BYTES });

@@ -1,7 +1,7 @@
 import net from 'node:net';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { quantile } from '../../support/statistics.ts';
-import { NEW_PET } from '../setup/verify.ts';
+import { NEW_PET } from '../load/asks.ts';
 
 /**
  * The healthy client, in a process of its own. Open loop: requests leave at a fixed rate, and latency counts from the

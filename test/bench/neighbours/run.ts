@@ -1,11 +1,12 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { DEFAULT_PLANS, storedPlans } from '../../../gateway/access/plans.ts';
+import { DEFAULT_PLANS, storedPlans } from '../../../gateway/limiter/plans.ts';
 import { FIRST, setSessionPriority } from '../machine/priority.ts';
 import { ROOT } from '../machine/processes.ts';
 import { installPrograms } from '../machine/programs.ts';
 import { describeMachine } from '../machine/usage.ts';
+import { writeBetween } from '../results/readme.ts';
 import { issueKeys } from '../setup/keys.ts';
 import { startRedis } from '../setup/stage.ts';
 import { type Measured, measureRow, type Shared } from './measure.ts';
@@ -23,9 +24,7 @@ import { faultsOf, LATE } from './verdict.ts';
  */
 
 const OUTPUT = join(ROOT, '.bench');
-const README = join(ROOT, 'test/bench/README.md');
 const MOST_TRIES = 3;
-const BETWEEN = /(?<=<!-- neighbours -->\n)[\s\S]*(?=<!-- \/neighbours -->)/;
 
 const { values: flags } = parseArgs({
   options: {
@@ -99,9 +98,5 @@ writeFileSync(
   join(OUTPUT, 'neighbours.json'),
   `${JSON.stringify({ command, machine: describeMachine(), judged }, undefined, 1)}\n`,
 );
-if (flags.write)
-  writeFileSync(
-    README,
-    readFileSync(README, 'utf8').replace(BETWEEN, () => `\n${text}\n`),
-  );
+if (flags.write) writeBetween('neighbours', text);
 process.exit(judged.some(({ faults }) => faults.length > 0) && !flags.report ? 1 : 0);

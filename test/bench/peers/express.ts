@@ -8,8 +8,8 @@ import { type RedisReply, RedisStore } from 'rate-limit-redis';
 import { type KnownKey, KnownKeys } from './known-keys.ts';
 
 /**
- * express + express-rate-limit + rate-limit-redis + http-proxy-middleware. Of the job it does a part: one fixed window a
- * minute, no day limit, no ban, no access log, no draft fields.
+ * express + express-rate-limit + rate-limit-redis + http-proxy-middleware. It does a part of the job: fixed windows of a
+ * minute and a day, no ban, no access log, no draft fields.
  */
 
 const { CORE_URL = '', REDIS_URL = '' } = process.env;
@@ -33,19 +33,20 @@ app.use(async (request, response, next) => {
   next();
 });
 const keyOf = (response: Response): KnownKey => response.locals.key as KnownKey;
-app.use(
+const limitOf = (name: 'minute' | 'day', windowMs: number) =>
   rateLimit({
-    windowMs: 60_000,
-    limit: (_request, response) => keyOf(response).minute,
+    windowMs,
+    limit: (_request, response) => keyOf(response)[name],
     keyGenerator: (_request, response) => keyOf(response).id,
-    legacyHeaders: true,
+    legacyHeaders: name === 'minute',
     standardHeaders: false,
     validate: false,
     store: new RedisStore({
+      prefix: `${name}:`,
       sendCommand: (command: string, ...args: string[]) => redis.call(command, ...args) as Promise<RedisReply>,
     }),
-  }),
-);
+  });
+app.use(limitOf('minute', 60_000), limitOf('day', 86_400_000));
 // Node's own agent would close what it holds beyond 256 idle connections.
 const agent = new http.Agent({ keepAlive: true, maxFreeSockets: 1_024 });
 app.use(createProxyMiddleware<Request, Response>({ target: CORE_URL, agent }));

@@ -5,8 +5,8 @@ import { Redis } from 'ioredis';
 import { type KnownKey, KnownKeys } from './known-keys.ts';
 
 /**
- * fastify + @fastify/rate-limit + @fastify/http-proxy. Of the job it does a part: one fixed window a minute, no day limit,
- * no ban, no access log, no draft fields.
+ * fastify + @fastify/rate-limit + @fastify/http-proxy. It does a part of the job: fixed windows of a minute and a day, no
+ * ban, no access log, no draft fields.
  */
 
 declare module 'fastify' {
@@ -33,6 +33,17 @@ await app.register(rateLimit, {
   timeWindow: 60_000,
   keyGenerator: (request) => request.knownKey?.id ?? '',
   max: (request) => request.knownKey?.minute ?? 0,
+});
+const checkDay = app.createRateLimit({
+  timeWindow: 86_400_000,
+  keyGenerator: (request) => `day ${request.knownKey?.id}`,
+  max: (request) => request.knownKey?.day ?? 0,
+});
+app.addHook('preHandler', async (request, reply) => {
+  const day = await checkDay(request);
+  if (day.isAllowed || !day.isExceeded) return;
+  reply.code(429).header('Retry-After', day.ttlInSeconds);
+  return await reply.send({ code: 'rate_limit_exceeded', message: 'Too many requests.', status: 429 });
 });
 await app.register(proxy, {
   upstream: CORE_URL,

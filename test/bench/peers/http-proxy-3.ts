@@ -1,24 +1,24 @@
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
-import { parseApiKey } from '../../../gateway/access/credential.ts';
-import { PlanCache } from '../../../gateway/access/plan-cache.ts';
-import type { PlanTable } from '../../../gateway/access/plans.ts';
-import { redisAccess } from '../../../gateway/access/redis/access.ts';
-import { connectRedis } from '../../../gateway/access/redis/connection.ts';
-import type { Decision } from '../../../gateway/access/verdict.ts';
+import { parseApiKey } from '../../../gateway/limiter/credential.ts';
+import type { PlanTable } from '../../../gateway/limiter/plans.ts';
+import type { Decision } from '../../../gateway/limiter/verdict.ts';
 import { limitHeaders } from '../../../gateway/pipeline/limit-headers.ts';
-import { bearerToken } from '../../../shared/bearer.ts';
-import { createLogger } from '../../../shared/logger.ts';
+import { PlanCache } from '../../../gateway/stores/plan-cache.ts';
+import { redisBackend } from '../../../gateway/stores/redis/backend.ts';
+import { connectRedis } from '../../../gateway/stores/redis/connection.ts';
+import { bearerToken } from '../../../shared/http/bearer.ts';
+import { createLogger } from '../../../shared/process/logger.ts';
 
-/** The gateway's own decision and headers, with http-proxy-3 as the forwarder behind them. No access log. */
+/** The gateway's own decision and headers, with http-proxy-3 as the forwarder behind them. No backend log. */
 
 const { CORE_URL = '', REDIS_URL = '' } = process.env;
 
 const logger = createLogger('http-proxy-3', 'warn');
 const redis = await connectRedis(REDIS_URL, 1_000, logger);
-const access = redisAccess(redis, (): PlanTable => planCache.table, logger);
-const planCache = new PlanCache(access.plans, logger);
+const backend = redisBackend(redis, (): PlanTable => planCache.table, logger);
+const planCache = new PlanCache(backend.plans, logger);
 await planCache.start();
 // Node's own agent would close what it holds beyond 256 idle connections.
 const agent = new http.Agent({ keepAlive: true, maxFreeSockets: 1_024 });
@@ -28,7 +28,7 @@ proxy.on('error', (_fault, _request, response) => void response.destroy());
 const server = http.createServer(async (request, response) => {
   const token = bearerToken(request.headers.authorization);
   const credential = token === undefined ? undefined : parseApiKey(token);
-  const verdict = credential === undefined ? undefined : await access.limiter.decide(credential);
+  const verdict = credential === undefined ? undefined : await backend.limiter.decide(credential);
   if (verdict === undefined || verdict.outcome === 'unauthorized' || verdict.outcome === 'undecided') {
     answer(response, 401, 'unauthorized');
     return;

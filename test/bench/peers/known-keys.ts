@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
-import { parseApiKey } from '../../../gateway/access/credential.ts';
-import { keyOf } from '../../../gateway/access/redis/key-hash.ts';
+import { parseApiKey } from '../../../gateway/limiter/credential.ts';
+import { keyOf } from '../../../gateway/stores/redis/key-hash.ts';
 
 /**
  * What the usual Node stacks know of an API key. Their limiters only count; who a key belongs to and what it may, they
@@ -13,6 +13,7 @@ const MAX_REMEMBERED = 10_000;
 export interface KnownKey {
   readonly id: string;
   readonly minute: number;
+  readonly day: number;
 }
 
 export class KnownKeys {
@@ -30,9 +31,10 @@ export class KnownKeys {
     if (remembered !== undefined && remembered.until > performance.now()) return remembered.key;
     const credential = parseApiKey(authorization.slice('Bearer '.length));
     if (credential === undefined) return undefined;
-    const [secret, minute, disabled] = await this.#redis.hmget(keyOf(credential.id), 'secret', 'minute', 'disabled');
-    if (secret !== credential.digest || disabled) return undefined;
-    const key = { id: credential.id, minute: Number(minute) };
+    const fields = [`secret:${credential.digest}`, 'minute', 'day', 'disabled'];
+    const [secret, minute, day, disabled] = await this.#redis.hmget(keyOf(credential.id), ...fields);
+    if (!secret || disabled) return undefined;
+    const key = { id: credential.id, minute: Number(minute), day: Number(day) };
     if (this.#remembered.size >= MAX_REMEMBERED) this.#remembered.clear();
     this.#remembered.set(authorization, { key, until: performance.now() + MEMORY_MS });
     return key;

@@ -24,8 +24,14 @@ export async function startNginxLua(name: string, core: string, redis: string, w
     .map((name) => `load_module /usr/lib/nginx/modules/${name}.so;`)
     .join('\n');
   const http = `
-    log_format gate escape=json '{"time":"$time_iso8601","requestId":"$request_id","method":"$request_method","path":"$uri",'
-      '"status":$status,"keyId":"$key_id","plan":"$plan","outcome":"$outcome","address":"$remote_addr",'
+    map "$request_method $uri" $operation {
+      "GET /v1/pets" listPets;
+      "POST /v1/pets" createPets;
+      "~^GET /v1/pets/[0-9]+$" showPetById;
+    }
+    log_format gate escape=json '{"level":30,"time":"$time_iso8601","service":"gateway","requestId":"$request_id",'
+      '"traceId":"$request_id","method":"$request_method","path":"$uri","operation":"$operation","status":$status,'
+      '"code":"$code","keyId":"$key_id","plan":"$plan","outcome":"$outcome","address":"$remote_addr",'
       '"durationMs":$request_time,"msg":"request"}';
     access_log ${join(folder, `${name}.log`)} gate buffer=64k flush=1s;
     lua_package_path '${LUA_FOLDER}/?.lua;;';
@@ -40,6 +46,7 @@ export async function startNginxLua(name: string, core: string, redis: string, w
         set $key_id '';
         set $plan '';
         set $outcome '';
+        set $code '';
         access_by_lua_block { gate.pass() }
         proxy_set_header Authorization '';
         proxy_set_header X-Request-Id $request_id;

@@ -1,4 +1,4 @@
-import { BASELINE } from '../contenders.ts';
+import type { ContenderName } from '../contenders.ts';
 import type { Row, Summary } from './summary.ts';
 
 /** The results as a picture: a bar a contender, as long as its requests a second against the baseline's. */
@@ -31,7 +31,8 @@ const STYLE = `
     .spread { stroke: #e6edf3 }
   }`;
 
-export function pictureOf(summaries: readonly Summary[], subtitle: string): string {
+/** @param baseline what the others are measured against */
+export function pictureOf(summaries: readonly Summary[], baseline: ContenderName, subtitle: string): string {
   const shown = summaries.filter(
     ({ rate, rows }) => rate === undefined && rows.some(({ ratio }) => ratio !== undefined),
   );
@@ -43,11 +44,11 @@ export function pictureOf(summaries: readonly Summary[], subtitle: string): stri
     y += HEAD + summary.rows.length * (BAR + GAP);
     return group;
   });
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${y + 20}" role="img" aria-label="Requests a second against ${BASELINE}">
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${y + 20}" role="img" aria-label="Requests a second against ${baseline}">
 <style>${STYLE}
 </style>
 <rect class="paper" width="100%" height="100%"/>
-<text class="title" x="16" y="28">Requests a second, against ${BASELINE} = 1</text>
+<text class="title" x="16" y="28">Requests a second, against ${baseline} = 1</text>
 <text class="quiet" x="16" y="48">${escapeXml(subtitle)}</text>
 ${groups.join('\n')}
 </svg>

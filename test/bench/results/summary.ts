@@ -1,5 +1,5 @@
 import { type Spread, spreadOf } from '../../support/statistics.ts';
-import { BASELINE, type ContenderName } from '../contenders.ts';
+import type { ContenderName } from '../contenders.ts';
 import { type Measured, medianOf, type Sample } from '../rounds.ts';
 
 /** One contender in one scenario: medians over its rounds, and how it stands against the baseline. */
@@ -19,8 +19,8 @@ export interface Summary {
   readonly rate: number | undefined;
 }
 
-export function summarize({ scenario, samples, invalid, rate }: Measured): Summary {
-  const baseline = samples.get(BASELINE) ?? [];
+export function summarize({ scenario, samples, invalid, rate }: Measured, baselineName: ContenderName): Summary {
+  const baseline = samples.get(baselineName) ?? [];
   const rows = [...samples].map(([name, own]): Row => {
     const figure = (of: (sample: Sample) => number) => medianOf(own, of);
     return {

@@ -14,7 +14,7 @@ const fixed = (value: number, digits: number): string => (Number.isNaN(value) ? 
 const spread = (ratio: Spread | undefined): string =>
   ratio === undefined ? '–' : `${ratio.median.toFixed(2)}× (${ratio.low.toFixed(2)}–${ratio.high.toFixed(2)})`;
 
-const COLUMNS: readonly Column[] = [
+export const COLUMNS: readonly Column[] = [
   { head: 'requests/s', text: ({ requestsPerSecond }) => whole(requestsPerSecond) },
   { head: 'p50 ms', text: ({ p50Ms }) => fixed(p50Ms, 2) },
   { head: 'p99 ms', text: ({ p99Ms }) => fixed(p99Ms, 2) },

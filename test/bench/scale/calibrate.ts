@@ -1,5 +1,5 @@
-import type { Credential } from '../../../gateway/access/credential.ts';
-import type { Limiter } from '../../../gateway/access/limiter.ts';
+import type { Credential } from '../../../gateway/limiter/credential.ts';
+import type { Limiter } from '../../../gateway/limiter/limiter.ts';
 import { median } from '../../support/statistics.ts';
 import { keepInFlight } from '../load/in-flight.ts';
 import type { Shard } from './cluster.ts';

@@ -1,13 +1,15 @@
 import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Credential, createApiKey, parseApiKey } from '../../../gateway/access/credential.ts';
-import { DEFAULT_PLANS } from '../../../gateway/access/plans.ts';
-import { connectRedis } from '../../../gateway/access/redis/connection.ts';
-import { RedisKeys } from '../../../gateway/access/redis/keys.ts';
-import { RedisLimiter } from '../../../gateway/access/redis/limiter.ts';
-import { createLogger } from '../../../shared/logger.ts';
+import { type Credential, createApiKey, parseApiKey } from '../../../gateway/limiter/credential.ts';
+import { DEFAULT_PLANS } from '../../../gateway/limiter/plans.ts';
+import { connectRedis } from '../../../gateway/stores/redis/connection.ts';
+import { RedisKeys } from '../../../gateway/stores/redis/keys.ts';
+import { RedisLimiter } from '../../../gateway/stores/redis/limiter.ts';
+import { createLogger } from '../../../shared/process/logger.ts';
+import { secretWith } from '../../support/secrets.ts';
 import { median } from '../../support/statistics.ts';
+import { listsOf } from '../load/asks.ts';
 import { runWrk } from '../load/wrk.ts';
 import { installPrograms } from '../machine/programs.ts';
 import { describeMachine, usageOf } from '../machine/usage.ts';
@@ -50,7 +52,7 @@ async function underLoad() {
   const pids = [gateway.pid, stage.core.pid];
   const cpus = () => pids.map((pid) => usageOf(pid).cpuMicroseconds);
   const [before, callsBefore] = [cpus(), await scriptCalls(stage.client)];
-  const { requests } = await runWrk({ url: `${url}/v1/pets`, connections: CONNECTIONS, seconds: 1, keys: [hot] });
+  const { requests } = await runWrk({ url, connections: CONNECTIONS, seconds: 1, asks: listsOf([hot]) });
   const [ofGateway = 0, ofCore = 0] = cpus().map((cpu, at) => (cpu - (before[at] ?? 0)) / requests);
   return { ofGateway, ofCore, perCall: requests / ((await scriptCalls(stage.client)) - callsBefore) };
 }
@@ -111,7 +113,7 @@ async function createKey(): Promise<Credential> {
   const record = {
     plan: 'pro',
     name: 'a key with a name',
-    secret: made.digest,
+    secrets: [secretWith(made.digest)],
     createdAt: Date.now() * 1_000,
   } as const;
   await keys.create(made.id, record);

@@ -33,7 +33,7 @@ export interface Sizing {
 }
 
 /** Of a CPU; the rest is for bursts, and for what the others leave when one is lost. */
-const BUSY = 0.6;
+export const BUSY = 0.6;
 
 /**
  * What a load needs, in CPUs: a gateway process, a shard and a core have one each.
@@ -70,4 +70,24 @@ export function admittedOf(requests: number, seconds: number, capacity: number, 
 /** µs of a shard's CPU in a second for one key. */
 export function redisMicroseconds(perSecond: number, perCall: number, { call, decision }: RedisCosts): number {
   return (perSecond / perCall) * call + perSecond * decision;
+}
+
+/** So many processes of a kind, and how much of a CPU each may take. */
+export interface Share {
+  readonly count: number;
+  readonly cpus: number;
+}
+
+/**
+ * The most requests a second that processes can do, and the kind that gives out first.
+ * @param microseconds of CPU that a request costs each kind
+ */
+export function capacityOf<Kind extends string>(
+  shares: Readonly<Record<Kind, Share>>,
+  microseconds: Readonly<Record<Kind, number>>,
+): { readonly perSecond: number; readonly bottleneck: Kind } {
+  const kinds = Object.keys(shares) as Kind[];
+  const most = (kind: Kind) => (shares[kind].count * shares[kind].cpus * 1e6) / microseconds[kind];
+  const bottleneck = kinds.reduce((least, kind) => (most(kind) < most(least) ? kind : least));
+  return { perSecond: most(bottleneck), bottleneck };
 }

@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Credential, createApiKey } from '../../../gateway/access/credential.ts';
-import type { Limiter } from '../../../gateway/access/limiter.ts';
-import { DEFAULT_PLANS } from '../../../gateway/access/plans.ts';
-import { redisAccess } from '../../../gateway/access/redis/access.ts';
-import { connect } from '../../../gateway/access/redis/connect.ts';
-import { slotOf } from '../../../gateway/access/redis/slot.ts';
-import { createLogger } from '../../../shared/logger.ts';
+import slotOf from 'cluster-key-slot';
+import { type Credential, createApiKey } from '../../../gateway/limiter/credential.ts';
+import type { Limiter } from '../../../gateway/limiter/limiter.ts';
+import { DEFAULT_PLANS } from '../../../gateway/limiter/plans.ts';
+import { redisBackend } from '../../../gateway/stores/redis/backend.ts';
+import { connect } from '../../../gateway/stores/redis/connect.ts';
+import { createLogger } from '../../../shared/process/logger.ts';
+import { secretWith } from '../../support/secrets.ts';
 import { median, sum } from '../../support/statistics.ts';
 import { installPrograms } from '../machine/programs.ts';
 import { describeMachine } from '../machine/usage.ts';
@@ -52,15 +53,25 @@ async function ownersOfSlots(): Promise<Shard[]> {
 
 async function startLimiter() {
   const urls = shards.map(({ url }) => url);
-  const none = { masterName: undefined, sentinelUsername: undefined, sentinelPassword: undefined, ca: undefined };
+  const none = {
+    masterName: undefined,
+    sentinelUsername: undefined,
+    ca: undefined,
+    credentials: () => ({ username: '', password: '' }),
+  };
   const logger = createLogger('bench', 'silent');
   const redis = await connect({ mode: 'cluster', urls, timeoutMs: 250, startMs: 3_000, ...none }, logger);
-  return redisAccess(redis, () => PLANS, logger);
+  return redisBackend(redis, () => PLANS, logger);
 }
 
 async function createKey(): Promise<Credential> {
   const { credential } = createApiKey();
-  const record = { plan: 'pro', name: 'bench', secret: credential.digest, createdAt: Date.now() * 1_000 } as const;
+  const record = {
+    plan: 'pro',
+    name: 'bench',
+    secrets: [secretWith(credential.digest)],
+    createdAt: Date.now() * 1_000,
+  } as const;
   await limiters[0]?.keys.create(credential.id, record);
   return credential;
 }

@@ -45,7 +45,7 @@ function comeIn(seconds: number, perSecond: number): number {
   return count;
 }
 
-function pick(sums: readonly number[]): number {
+export function pick(sums: readonly number[]): number {
   const at = Math.random();
   return Math.max(
     0,
@@ -53,7 +53,7 @@ function pick(sums: readonly number[]): number {
   );
 }
 
-function runningSums(shares: readonly number[]): number[] {
+export function runningSums(shares: readonly number[]): number[] {
   let sum = 0;
   return shares.map((share) => {
     sum += share;

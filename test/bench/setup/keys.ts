@@ -1,42 +1,68 @@
 import type { Redis } from 'ioredis';
-import { createApiKey } from '../../../gateway/access/credential.ts';
-import type { KeyRecord } from '../../../gateway/access/keys.ts';
-import { keyOf, toHash } from '../../../gateway/access/redis/key-hash.ts';
+import { createApiKey } from '../../../gateway/limiter/credential.ts';
+import type { KeyRecord } from '../../../gateway/limiter/key-record.ts';
+import type { PlanName } from '../../../gateway/limiter/plans.ts';
+import { MAX_SECRETS } from '../../../gateway/limiter/secrets.ts';
+import { keyOf, toHash } from '../../../gateway/stores/redis/key-hash.ts';
 import { post } from '../../support/http.ts';
+import { secretWith } from '../../support/secrets.ts';
 
 /** The API keys that one contender is asked with; nobody else uses them. */
 export interface Keys {
   /** Never refused. */
   readonly hot: string;
-  /** A thousand, none of them ever refused. */
+  /** A thousand of all plans, none of them ever refused. */
   readonly many: readonly string[];
   /** Good for three requests a minute. */
   readonly few: string;
   /** Good for one a minute, and never banned. */
   readonly over: string;
+  /** Twenty of these. */
+  readonly manyOver: readonly string[];
   readonly banned: string;
 }
 
 const BOUNDLESS = { plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 } as const;
 const FEW = { ...BOUNDLESS, minute: 3 };
+const OVER = { plan: 'free', minute: 1, day: 1_000_000_000 } as const;
 const MANY = 1_000;
+const MANY_OVER = 20;
 const MADE_UP = 10_000;
+
+/** Seven of ten are Free, two Pro; the tenth is Business, or Enterprise. */
+function planOf(at: number): PlanName {
+  if (at % 10 < 7) return 'free';
+  if (at % 10 < 9) return 'pro';
+  return at % 20 === 9 ? 'business' : 'enterprise';
+}
 
 /** Issues keys as the gateway's operators would, straight into Redis. */
 export async function issueKeys(redis: Redis): Promise<Keys> {
   const nextYear = Math.floor(Date.now() / 1_000) + 365 * 86_400;
   return {
     hot: await issue(redis, BOUNDLESS),
-    many: await Promise.all(Array.from({ length: MANY }, () => issue(redis, BOUNDLESS))),
+    many: await Promise.all(Array.from({ length: MANY }, (_, at) => issue(redis, { ...BOUNDLESS, plan: planOf(at) }))),
     few: await issue(redis, FEW),
-    over: await issue(redis, { plan: 'free', minute: 1, day: 1_000_000_000 }),
+    over: await issue(redis, OVER),
+    manyOver: await Promise.all(Array.from({ length: MANY_OVER }, () => issue(redis, OVER))),
     banned: await issue(redis, BOUNDLESS, { banned_until: String(nextYear), as_of: String(nextYear - 365 * 86_400) }),
   };
 }
 
-async function issue(redis: Redis, limits: Pick<KeyRecord, 'plan' | 'minute' | 'day'>, state = {}): Promise<string> {
+/** A thousand keys of 20 secrets each, with the last one of each. */
+export const issueKeysOf20 = (redis: Redis): Promise<string[]> =>
+  Promise.all(Array.from({ length: MANY }, () => issue(redis, BOUNDLESS, {}, MAX_SECRETS - 1)));
+
+async function issue(
+  redis: Redis,
+  limits: Pick<KeyRecord, 'plan' | 'minute' | 'day'>,
+  state = {},
+  others = 0,
+): Promise<string> {
   const { apiKey, credential } = createApiKey();
-  const record = { ...limits, name: 'bench', secret: credential.digest, createdAt: Date.now() * 1_000 };
+  const digests = [...Array.from({ length: others }, () => createApiKey().credential.digest), credential.digest];
+  const secrets = digests.map((digest) => secretWith(digest));
+  const record = { ...limits, name: 'bench', secrets, createdAt: Date.now() * 1_000 };
   await redis.hset(keyOf(credential.id), { ...toHash(record), ...state });
   return apiKey;
 }

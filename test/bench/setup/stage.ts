@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
-import { DEFAULT_PLANS, storedPlans } from '../../../gateway/access/plans.ts';
+import { DEFAULT_PLANS, storedPlans } from '../../../gateway/limiter/plans.ts';
 import { post } from '../../support/http.ts';
 import { freePort } from '../../support/port.ts';
 import { folder, type Service, startNode, startProgram } from '../machine/processes.ts';
@@ -16,7 +16,7 @@ export interface Stage {
 }
 
 /** One more than a page holds, so that every list is a full one with a link to the next. */
-const PETS = 21;
+export const PETS = 21;
 
 export async function setStage(): Promise<Stage> {
   const { redis, redisUrl, client } = await startRedis();

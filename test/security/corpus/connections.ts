@@ -1,6 +1,8 @@
 import { type Case, CHUNKED, chunk, HIDDEN, head, LAST_CHUNK, one, withBody } from './parts.ts';
 
-/** What happens on a connection around a request: others before and behind it, switches of protocol, and early ends. */
+/**
+ * Byte streams around a request on a connection: other requests before and after it, protocol switches, and early ends.
+ */
 
 const BODY = '{"a":1}';
 const GOOD = head([]);

@@ -1,10 +1,10 @@
 import { type Case, CHUNKED, chunk, HIDDEN, head, LAST_CHUNK, length, one, withBody } from './parts.ts';
 
-/** Where a body ends: every way to say it, alone and against each other, with a request hidden where two readers disagree. */
+/** Where a body ends: all ways to state it, alone and in conflict, with a hidden request where two readers disagree. */
 
 type Named<T> = readonly [name: string, value: T];
 
-/** Headers that say, rightly or not, that the body has n bytes. */
+/** Headers that state, rightly or not, a body of n bytes. */
 const LENGTHS: readonly Named<(n: number) => readonly string[]>[] = [
   ['no length', () => []],
   ['a length', (n) => [`Content-Length: ${n}`]],
@@ -49,7 +49,9 @@ const CODINGS: readonly Named<readonly string[]>[] = [
   ['chunks with an underscore', ['Transfer_Encoding: chunked']],
 ];
 
-/** For a reader of lengths the hidden request is in the body, for one of chunks behind it; and the other way round. */
+/**
+ * Each hidden request is inside the body for one kind of reader, by length or by chunks, and after it for the other.
+ */
 const BODIES: readonly Named<{ readonly text: string; readonly told: number }>[] = [
   ['hidden from lengths', { text: LAST_CHUNK + HIDDEN, told: LAST_CHUNK.length + HIDDEN.length }],
   ['hidden from chunks', { text: chunk(HIDDEN) + LAST_CHUNK, told: `${HIDDEN.length.toString(16)}\r\n`.length }],

@@ -1,6 +1,6 @@
 import { bareHead, type Case, CREDENTIALS, HIDDEN, head, LINE, one } from './parts.ts';
 
-/** Request lines and headers that Node takes, or that some other reader would take for something else. */
+/** Request lines and headers that Node accepts, or that other readers may understand differently. */
 
 const HOST = 'Host: a';
 const line = (text: string): string => bareHead([text, HOST, ...CREDENTIALS]);

@@ -1,6 +1,7 @@
 -- The decision that nginx asks of Redis, one request a call: key and secret, ban, both token buckets, strikes. It holds to
--- the rules of gateway/access/decide.lua and is as short as they allow for a single request: levels are plain doubles, the
--- plan is read only where a key has no limits of its own, and patience is touched only by a refusal.
+-- the rules of gateway/limiter/decide.lua and is as short as they allow for a single request: levels are plain doubles, the
+-- plan is read only where a key has no limits of its own, patience is touched only by a refusal, and a secret's scope and
+-- networks are not read.
 --
 -- KEYS[1]   hash of the API key
 -- ARGV[1]   SHA-256, in hex, of the secret presented
@@ -11,17 +12,16 @@
 
 local MINUTE, DAY = 60, 86400
 
-local plan, secret, old_secret, old_secret_until, disabled, expires_at, minute, day, minute_left, day_left, as_of,
-  banned_until, admitted = unpack(redis.call('HMGET', KEYS[1], 'plan', 'secret', 'old_secret', 'old_secret_until',
-    'disabled', 'expires_at', 'minute', 'day', 'minute_left', 'day_left', 'as_of', 'banned_until', 'admitted'))
+local plan, secret, disabled, expires_at, minute, day, minute_left, day_left, as_of, banned_until, admitted =
+  unpack(redis.call('HMGET', KEYS[1], 'plan', 'secret:' .. ARGV[1], 'disabled', 'expires_at', 'minute', 'day',
+    'minute_left', 'day_left', 'as_of', 'banned_until', 'admitted'))
 
 local time = redis.call('TIME')
 local now = math.max(time[1] + time[2] / 1000000, tonumber(as_of or 0))
 
-local digest = ARGV[1]
-if not secret or digest ~= secret and (digest ~= old_secret or tonumber(old_secret_until or 0) <= now) then
-  return { 'unknown' }
-end
+if not secret then return { 'unknown' } end
+local ends = tonumber(string.match(secret, '^%w+ (%S+)'))
+if ends and ends <= now then return { 'expired' } end
 if disabled and disabled ~= '' and disabled ~= '0' then return { 'disabled' } end
 if expires_at and tonumber(expires_at) <= now then return { 'expired' } end
 

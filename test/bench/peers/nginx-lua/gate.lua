@@ -62,6 +62,7 @@ end
 
 local function refuse(status, code)
   local body = BODIES[code]
+  ngx.var.code = code
   ngx.status = status
   ngx.header['Content-Type'] = 'application/json'
   ngx.header['Content-Length'] = #body

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Today's backup of all keys, in a folder of which the newest are kept:
+#   backup.sh <folder> <how many>           makes it, unless it is there
+#   backup.sh <folder> <how many> daily     looks every hour whether it is there
+#   backup.sh <folder> <how many> restore   restores the newest one
+# A backup without a key is not kept: after a loss of data it would in time push out the good ones.
+set -eu
+umask 077
+folder=$1
+keep=$2
+ctl() { node gateway/operators/cli/main.ts "$@"; }
+newest_first() { ls "$folder" | grep '^keys-[0-9-]*\.jsonl$' | sort -r; }
+
+case ${3:-} in
+  daily)
+    while :; do
+      sh "$0" "$folder" "$keep" || echo 'The backup failed. It is tried again in an hour.' >&2
+      sleep 3600
+    done
+    ;;
+  restore)
+    file=$(newest_first | head -n 1)
+    echo "Restoring $file" >&2
+    ctl restore < "$folder/$file"
+    exit
+    ;;
+esac
+
+mkdir -p "$folder"
+today=$folder/keys-$(date -u +%Y-%m-%d).jsonl
+if [ ! -e "$today" ]; then
+  ctl backup > "$folder/draft"
+  if tail -n 1 "$folder/draft" | grep -qx '{"end":true,"keys":0}'; then
+    rm "$folder/draft"
+  else
+    sync "$folder/draft"
+    mv "$folder/draft" "$today"
+  fi
+  newest_first | tail -n "+$((keep + 1))" | while read -r old; do rm "$folder/$old"; done
+fi
+# For whoever asks how the schedule is.
+touch "$folder/looked"

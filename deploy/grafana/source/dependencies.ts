@@ -1,0 +1,172 @@
+import { graph, stat } from './panels.ts';
+import { GATEWAY, quantile } from './queries.ts';
+
+/** Is it Redis, or a core? */
+
+export const DEPENDENCY_ROWS = [
+  {
+    question: 'Redis?',
+    panels: [
+      stat({
+        title: 'Nodes away',
+        what: 'Nodes of Redis in whose place gateways decide alone.',
+        unit: 'none',
+        runbook: 'gatewaydecisionslocal',
+        query: `max(gateway_redis_nodes_away{${GATEWAY}})`,
+        bad: { red: 1 },
+      }),
+      stat({
+        title: 'p99 of a decision',
+        what: 'From the head of a request to its decision: what is added before a core is asked.',
+        unit: 's',
+        runbook: 'gatewayaddedlatencyhigh',
+        query: quantile(0.99, 'le', 'gateway:decision_seconds_bucket:rate5m'),
+        bad: { yellow: 0.02, red: 0.05 },
+      }),
+      stat({
+        title: 'Memory used',
+        what: 'Of maxmemory, or of the machine where that is not set.',
+        unit: 'percentunit',
+        runbook: 'gatewayredismemoryhigh',
+        query: 'max(gateway_redis_memory_used_ratio)',
+        bad: { yellow: 0.7, red: 0.8 },
+      }),
+      stat({
+        title: 'Since the last backup',
+        what: 'The last complete backup of all keys, of those that any gateway was told of.',
+        unit: 's',
+        runbook: 'gatewaybackupmissing',
+        query: 'time() - max(gateway_backup_completed_timestamp_seconds)',
+        bad: { yellow: 90_000, red: 93_600 },
+      }),
+      stat({
+        title: 'Rejected plan values',
+        what: 'Values of the plan table that are unusable; the last good ones are in force.',
+        unit: 'none',
+        runbook: 'gatewayplanvaluerejected',
+        query: `max(gateway_plans_rejected_values{${GATEWAY}})`,
+        bad: { red: 1 },
+      }),
+      stat({
+        title: 'Plan table readable',
+        what: '1 while every gateway can read it.',
+        unit: 'none',
+        runbook: 'gatewayplansunreadable',
+        query: `min(gateway_plans_readable{${GATEWAY}})`,
+        least: 1,
+      }),
+      stat({
+        title: 'Deadlines missed',
+        what: 'Calls without an answer within REDIS_TIMEOUT_MS. Single ones are blips.',
+        unit: 'cps',
+        runbook: 'gatewaydecisionslocal',
+        query: `sum(rate(gateway_redis_deadlines_missed_total{${GATEWAY}}[1m]))`,
+        bad: { yellow: 0.01, red: 1 },
+      }),
+      graph({
+        title: 'A call to Redis, p99',
+        what: 'Each call decides on all requests that waited.',
+        unit: 's',
+        runbook: 'gatewayaddedlatencyhigh',
+        queries: [[quantile(0.99, 'le, instance', 'gateway:redis_call_seconds_bucket:rate5m'), '{{instance}}']],
+        alertAt: 0.05,
+      }),
+      graph({
+        title: 'Decisions by mode',
+        what: 'shared: by Redis. local: here, while it was away.',
+        unit: 'reqps',
+        runbook: 'gatewaydecisionslocal',
+        queries: [[`sum by (mode) (gateway:decisions:rate1m{${GATEWAY}})`, '{{mode}}']],
+        colours: { '^local$': 'red', '^shared$': 'green' },
+      }),
+      graph({
+        title: 'Requests that a call decides on',
+        what: 'Mean. More under load, as one call is under way at a time.',
+        unit: 'none',
+        runbook: 'gatewayaddedlatencyhigh',
+        queries: [
+          [
+            `sum(rate(gateway_redis_batch_size_sum{${GATEWAY}}[5m])) / (sum(rate(gateway_redis_batch_size_count{${GATEWAY}}[5m])) > 0)`,
+            'mean',
+          ],
+        ],
+      }),
+    ],
+  },
+  {
+    question: 'Cores?',
+    panels: [
+      stat({
+        title: 'Cores ready',
+        what: 'The least share of the known cores that any gateway can use.',
+        unit: 'percentunit',
+        runbook: 'coreunreachable',
+        query: `min(avg by (instance) (gateway_upstream_ready{${GATEWAY}}))`,
+        least: 1,
+      }),
+      stat({
+        title: 'Cores down',
+        what: 'Cores that Prometheus cannot reach.',
+        unit: 'none',
+        runbook: 'coredown',
+        query: 'count(up{job="core"} == 0) or vector(0)',
+        bad: { red: 1 },
+      }),
+      stat({
+        title: '5xx of cores',
+        what: 'Share of what cores answered.',
+        unit: 'percentunit',
+        runbook: 'coreerrors',
+        query: '(sum(core:requests:rate1m{status=~"5.."}) or vector(0)) / (sum(core:requests:rate1m) > 0)',
+        bad: { yellow: 0.005, red: 0.02 },
+      }),
+      stat({
+        title: 'p99 of an answer',
+        what: 'Until a core began to answer or was given up, as gateways see it.',
+        unit: 's',
+        runbook: 'coreunreachable',
+        query: quantile(0.99, 'le', 'gateway:upstream_seconds_bucket:rate5m'),
+        bad: { yellow: 0.25, red: 1 },
+      }),
+      stat({
+        title: 'Store failures',
+        what: 'Transactions and checks that the database failed.',
+        unit: 'cps',
+        runbook: 'corestorefailing',
+        query: 'sum(rate(core_store_errors_total[1m]))',
+        bad: { red: 0.001 },
+      }),
+      stat({
+        title: 'Names lost',
+        what: 'Names in CORE_URL that cannot be resolved.',
+        unit: 'none',
+        runbook: 'gatewaycorenamelost',
+        query: `max(gateway_upstream_names_lost{${GATEWAY}})`,
+        bad: { red: 1 },
+      }),
+      graph({
+        title: 'Failed attempts',
+        what: 'By core and kind, as gateways see them.',
+        unit: 'reqps',
+        runbook: 'coreunreachable',
+        queries: [[`sum by (core, kind) (gateway:upstream_errors:rate1m{${GATEWAY}})`, '{{core}} {{kind}}']],
+      }),
+      graph({
+        title: 'Time to an answer, p99',
+        what: 'By core, as gateways see it.',
+        unit: 's',
+        runbook: 'coreunreachable',
+        queries: [[quantile(0.99, 'le, core', 'gateway:upstream_seconds_bucket:rate5m'), '{{core}}']],
+      }),
+      graph({
+        title: 'Time of an operation in the core, p99',
+        what: 'As cores see it.',
+        unit: 's',
+        runbook: 'coreerrors',
+        queries: [
+          ['histogram_quantile(0.99, sum by (le, operation) (core:request_seconds_bucket:rate5m))', '{{operation}}'],
+        ],
+      }),
+    ],
+  },
+];

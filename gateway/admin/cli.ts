@@ -1,4 +1,0 @@
-import { keepCompiled } from '../../shared/compile-cache.ts';
-
-keepCompiled();
-await import('./cli-program.ts');

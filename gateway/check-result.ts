@@ -1,0 +1,25 @@
+/** What an operator should know about one dependency of the gateway. */
+export interface CheckResult {
+  readonly about: string;
+  /** A warning has no effect yet. A fault has one, or will at the next incident. */
+  readonly status: 'good' | 'warning' | 'fault';
+  readonly found: string;
+  /** What to do about it. */
+  readonly advice?: string | undefined;
+}
+
+export const good = (about: string, found: string): CheckResult => ({ about, status: 'good', found });
+
+export const warning = (about: string, found: string, advice: string): CheckResult => ({
+  about,
+  status: 'warning',
+  found,
+  advice,
+});
+
+export const fault = (about: string, found: string, advice: string): CheckResult => ({
+  about,
+  status: 'fault',
+  found,
+  advice,
+});

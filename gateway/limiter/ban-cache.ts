@@ -1,0 +1,70 @@
+import { refill } from './bucket.ts';
+import { SECOND } from './clock.ts';
+import type { Credential } from './credential.ts';
+import type { Limiter } from './limiter.ts';
+import { isFromThere } from './secrets.ts';
+import type { Decision } from './verdict.ts';
+
+/** When an operator lifts a ban, it is over everywhere after this time. */
+const MEMORY = SECOND;
+const MAX_BANS = 10_000;
+
+interface RememberedBan {
+  readonly decision: Decision;
+  readonly since: number;
+}
+
+/**
+ * A limiter that remembers a running ban for one second at a time. A banned client then costs at most one decision per
+ * second. Bans are remembered by id and digest: a wrong secret must not reveal that the key is banned.
+ * @param monotonic microseconds that never go back
+ */
+export function rememberBans(
+  limiter: Limiter,
+  monotonic = () => Math.floor(performance.now() * 1_000),
+): Limiter & { bans(): number } {
+  const bans = new Map<string, RememberedBan>();
+
+  /** From outside its networks, a secret reveals nothing. */
+  function recall({ cacheKey, use }: Credential): Decision | undefined {
+    const ban = bans.get(cacheKey);
+    const { bounds } = ban?.decision ?? {};
+    if (ban === undefined || (bounds !== undefined && !isFromThere(bounds, use))) return undefined;
+    const elapsed = monotonic() - ban.since;
+    const decision = later(ban.decision, elapsed);
+    if (elapsed < MEMORY && decision.now < decision.bannedUntil) return decision;
+    bans.delete(cacheKey);
+    return undefined;
+  }
+
+  function remember(name: string, decision: Decision): void {
+    if (bans.size >= MAX_BANS) bans.delete(bans.keys().next().value as string);
+    bans.set(name, { decision, since: monotonic() });
+  }
+
+  return {
+    async decide(credential: Credential) {
+      const { cacheKey } = credential;
+      const recalled = recall(credential);
+      if (recalled !== undefined) return recalled;
+      const verdict = await limiter.decide(credential);
+      if (verdict.outcome === 'banned') remember(cacheKey, verdict);
+      return verdict;
+    },
+    peek: (credential: Credential) => limiter.peek(credential),
+    /** The bans that are still running according to the last decision. */
+    bans() {
+      const now = monotonic();
+      const runs = ({ decision, since }: RememberedBan) => decision.bannedUntil > decision.now + now - since;
+      return [...bans.values()].filter(runs).length;
+    },
+  };
+}
+
+function later(decision: Decision, elapsed: number): Decision {
+  const buckets = decision.buckets.map((bucket) => ({
+    ...bucket,
+    ...refill(bucket, bucket.limit, bucket.window, elapsed),
+  }));
+  return { ...decision, now: decision.now + elapsed, buckets };
+}

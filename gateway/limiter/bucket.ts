@@ -1,0 +1,58 @@
+/**
+ * Token buckets in exact integers. A bucket refills continuously with `limit` tokens per `window` ticks. Its level is
+ * whole `tokens` plus a `fraction`, counted in 1/window of a token. One tick adds exactly `limit` to the fraction, so
+ * no decision rounds. This holds for limits up to 10^9 and windows up to 8.64×10^10 ticks (a day in microseconds).
+ */
+
+export interface Level {
+  readonly tokens: number;
+  readonly fraction: number;
+}
+
+export const full = (limit: number): Level => ({ tokens: limit, fraction: 0 });
+
+/** The level after `elapsed` ticks. If the limit was lowered, the level is clamped to it. */
+export function refill(level: Level, limit: number, window: number, elapsed: number): Level {
+  if (elapsed >= window) return full(limit);
+  const [more, rest] = multiplyDivide(elapsed, limit, window);
+  const fraction = level.fraction + rest;
+  const carry = fraction >= window ? 1 : 0;
+  const tokens = level.tokens + more + carry;
+  return tokens >= limit ? full(limit) : { tokens, fraction: fraction - carry * window };
+}
+
+/** Ticks until the bucket holds a whole token; 0 if it does. A level below zero is a debt. */
+export function ticksUntilToken(level: Level, limit: number, window: number): number {
+  return level.tokens >= 1 ? 0 : Math.ceil(((1 - level.tokens) * window - level.fraction) / limit);
+}
+
+/** Ticks until the bucket holds `wanted` tokens, or is full. */
+export function ticksUntil(wanted: number, level: Level, limit: number, window: number): number {
+  const missing = Math.min(wanted, limit) - level.tokens;
+  if (missing <= 0) return 0;
+  const [ticks, rest] = multiplyDivide(window, missing, limit);
+  return ticks + Math.ceil((rest - level.fraction) / limit);
+}
+
+/** Ticks until the bucket holds one more token than now; 0 if it is full. */
+export function ticksUntilNextToken(level: Level, limit: number, window: number): number {
+  return level.tokens >= limit ? 0 : Math.ceil((window - level.fraction) / limit);
+}
+
+/** Ticks until the bucket is full. */
+export function ticksUntilFull(level: Level, limit: number, window: number): number {
+  const [ticks, rest] = multiplyDivide(window, limit - level.tokens, limit);
+  return ticks + Math.ceil((rest - level.fraction) / limit);
+}
+
+const HALF = 32_768;
+
+/**
+ * a × b ÷ c as quotient and remainder. The product can exceed 2^53. Therefore b is split into two halves of at most 15
+ * bits, and each partial product stays below 2^53.
+ */
+function multiplyDivide(a: number, b: number, c: number): [quotient: number, remainder: number] {
+  const high = a * Math.floor(b / HALF);
+  const rest = (high % c) * HALF + a * (b % HALF);
+  return [Math.floor(high / c) * HALF + Math.floor(rest / c), rest % c];
+}

@@ -1,0 +1,9 @@
+/** Times and durations are in microseconds (Unix time), unless a name says otherwise. */
+export const SECOND = 1_000_000;
+export const MINUTE = 60 * SECOND;
+export const DAY = 86_400 * SECOND;
+
+/** Unix time in microseconds. Tests inject their own. */
+export type Clock = () => number;
+
+export const systemClock: Clock = () => Date.now() * 1_000;

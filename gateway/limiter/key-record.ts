@@ -1,0 +1,82 @@
+import type { Level } from './bucket.ts';
+import type { PlanName } from './plans.ts';
+import type { Queue } from './queue.ts';
+import type { Secret, Validity } from './secrets.ts';
+import { UNUSED, type Usage } from './usage-marks.ts';
+
+/** The record of an API key. Times are Unix time in microseconds. */
+export interface KeyRecord extends Validity {
+  readonly plan: PlanName;
+  readonly name: string;
+  /** At least one. */
+  readonly secrets: readonly Secret[];
+  readonly createdAt: number;
+  /** Requests per minute and per day that override the plan's. */
+  readonly minute?: number | undefined;
+  readonly day?: number | undefined;
+}
+
+/** What decisions store for a key. */
+export interface KeyState {
+  readonly minute: Level;
+  readonly day: Level;
+  /** Undefined if nobody was refused recently. */
+  readonly queue: Queue | undefined;
+  /** The time of the levels above. Undefined for a key without a decision: its buckets are full. */
+  readonly asOf: number | undefined;
+  readonly bannedUntil: number;
+  /** Bans in the running series. Each is twice as long as the one before. */
+  readonly bans: number;
+  readonly admitted: number;
+  readonly refused: number;
+  /** How many of the admitted requests the limits would have refused, were the plan not in shadow mode. */
+  readonly shadowed: number;
+  readonly usage: Usage;
+  /** The time of the last decision for each secret, to the minute, by digest. */
+  readonly used: Readonly<Record<string, number>>;
+  /** Why an operator banned the key, and until when. Ignored if the running ban has another end. */
+  readonly banReason?: BanReason | undefined;
+}
+
+export interface BanReason {
+  readonly text: string;
+  readonly until: number;
+}
+
+/** The state of a key before its first decision. That decision fills the buckets. */
+export const FRESH: KeyState = {
+  minute: { tokens: 0, fraction: 0 },
+  day: { tokens: 0, fraction: 0 },
+  queue: undefined,
+  asOf: undefined,
+  bannedUntil: 0,
+  bans: 0,
+  admitted: 0,
+  refused: 0,
+  shadowed: 0,
+  usage: UNUSED,
+  used: {},
+};
+
+/** A key as operators see it, with the results of its decisions. */
+export interface KeyEntry extends KeyState {
+  readonly id: string;
+  /** False if the data allows no decision, for example after an edit by hand. */
+  readonly isReadable: boolean;
+  /** Set for a revoked key: only its name, plan and use are left. */
+  readonly isRevoked?: boolean;
+  readonly record: Omit<KeyRecord, 'plan'> & { readonly plan: string };
+}
+
+/**
+ * An operator's change of a key. A member that is present but undefined is removed. Bucket levels cannot be changed:
+ * used tokens stay used.
+ */
+export interface KeyChange {
+  readonly record?: Partial<KeyRecord>;
+  /**
+   * A ban to set. 'lift' ends a ban and forgets the early requests that led to it; otherwise the next one could ban at
+   * once.
+   */
+  readonly ban?: BanReason | 'lift';
+}

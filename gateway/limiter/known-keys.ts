@@ -1,0 +1,241 @@
+import { LRUCache } from 'lru-cache';
+import type { Level } from './bucket.ts';
+import { SECOND } from './clock.ts';
+import type { Credential } from './credential.ts';
+import { decide, look, peek } from './decide.ts';
+import { FRESH, type KeyRecord, type KeyState } from './key-record.ts';
+import { MAX_LIMIT, PLAN_NAMES, type PlanMode, type PlanTable } from './plans.ts';
+import { type Bounds, SCOPES } from './secrets.ts';
+import { UNUSED } from './usage-marks.ts';
+import type { BucketState, Decision, Unauthorized, Verdict } from './verdict.ts';
+
+/** A secret accepted by Redis is trusted this long. If it is revoked while Redis is away, it stays valid as long. */
+const BELIEVED = 15 * 60 * SECOND;
+const MAX_KEYS = 50_000;
+/** Secrets that are remembered per key. */
+const MAX_KNOWN_SECRETS = 8;
+
+/** Decides in place of Redis. */
+export interface LocalDecisions {
+  /**
+   * Notes a verdict of Redis.
+   * @param wasDecided `decide` decided the request meanwhile, because Redis' answer was late
+   */
+  note(credential: Credential, verdict: Decision | Unauthorized, wasDecided: boolean): void;
+  /** The decision without Redis; undefined for a key that is not known, or no longer. */
+  decide(credential: Credential): Verdict | undefined | Promise<Verdict | undefined>;
+  /** The status of a key without Redis; nothing is taken. Undefined as for `decide`. */
+  peek(credential: Credential): Verdict | undefined | Promise<Verdict | undefined>;
+}
+
+/** A secret that Redis accepted. */
+interface KnownSecret {
+  readonly digest: string;
+  readonly saidAt: number;
+  /** By Redis' clock; 0 for never. */
+  readonly endsAt: number;
+  readonly bounds: Bounds | undefined;
+}
+
+interface KnownKey {
+  /** The last decision of Redis, and its time on our clock. */
+  decision: Decision;
+  saidAt: number;
+  /** The levels after local decisions. Undefined if they are no lower than those of Redis. */
+  state: KeyState | undefined;
+  secrets: readonly KnownSecret[];
+}
+
+/** What one process knows of a key, for another process: ages instead of times, in microseconds. */
+export interface ToldKey {
+  readonly decision: Decision;
+  readonly age: number;
+  readonly secrets: readonly (Pick<KnownSecret, 'digest' | 'endsAt' | 'bounds'> & { readonly age: number })[];
+}
+
+interface Believed {
+  readonly known: KnownKey;
+  readonly secret: KnownSecret;
+  readonly now: number;
+  readonly hasEnded: boolean;
+}
+
+const UNBOUND: Bounds = { scope: SCOPES, networks: [] };
+
+/** An outage must not ban anyone. */
+const withoutBans = (mode: PlanMode): PlanTable =>
+  Object.fromEntries(
+    PLAN_NAMES.map((name) => [name, { ban_after: MAX_LIMIT, ban_within_seconds: 1, ban_seconds: 1, mode }]),
+  ) as unknown as PlanTable;
+
+/** Nor must an outage enforce a plan in shadow mode. Created once, because it is needed for every request. */
+const LOCAL_PLANS: Readonly<Record<PlanMode, PlanTable>> = {
+  enforce: withoutBans('enforce'),
+  shadow: withoutBans('shadow'),
+};
+
+/**
+ * The last decision of Redis on each key in use. While Redis is away, the next decisions are taken locally: with the
+ * same rules, from the last levels, with the running bans. All secrets of a key share its levels.
+ * @param monotonic microseconds that never go back
+ */
+export class KnownKeys implements LocalDecisions {
+  readonly #keys = new LRUCache<string, KnownKey>({ max: MAX_KEYS });
+  readonly #plans: () => PlanTable;
+  readonly #monotonic: () => number;
+
+  constructor(plans: () => PlanTable, monotonic = () => Math.floor(performance.now() * 1_000)) {
+    this.#plans = plans;
+    this.#monotonic = monotonic;
+  }
+
+  /** Notes a verdict of Redis. An invalid secret is forgotten. */
+  note({ id, digest }: Credential, verdict: Decision | Unauthorized, wasDecided = false): void {
+    if (verdict.outcome === 'unauthorized') {
+      // A secret used from a wrong network is still valid from its own.
+      if (verdict.reason !== 'elsewhere') this.#forget(id, digest);
+      return;
+    }
+    const saidAt = this.#monotonic();
+    const known = this.#noteDecision(id, verdict, saidAt, wasDecided || verdict.outcome !== 'admitted' ? 0 : 1);
+    known.secrets = withSecret(known.secrets, { digest, saidAt, endsAt: verdict.endsAt, bounds: verdict.bounds });
+  }
+
+  /** The local decision; undefined for a key or secret that is not known, or no longer. */
+  decide(credential: Credential): Verdict | undefined {
+    const believed = this.#believed(credential);
+    if (believed === undefined) return undefined;
+    const { known, secret, now, hasEnded } = believed;
+    if (hasEnded) return EXPIRED;
+    const record = recordOf(known.decision, secret);
+    const decided = decide(record, stateOf(known), credential, this.#plansFor(record), now);
+    // Use during an outage is not counted, so its marks would only take memory.
+    if (decided.state !== undefined) known.state = { ...decided.state, usage: UNUSED, used: {} };
+    return local(decided.verdict);
+  }
+
+  /** The local status of the key; nothing is taken. Undefined as for `decide`. */
+  peek(credential: Credential): Verdict | undefined {
+    const believed = this.#believed(credential);
+    if (believed === undefined) return undefined;
+    const { known, secret, now, hasEnded } = believed;
+    const record = recordOf(known.decision, secret);
+    return hasEnded ? EXPIRED : local(peek(record, stateOf(known), credential, this.#plansFor(record), now));
+  }
+
+  /** What is known of a key whose secret Redis accepted recently, and the time by Redis' clock. */
+  #believed({ id, digest }: Credential): Believed | undefined {
+    const known = this.#keys.get(id);
+    const secret = known?.secrets.find((one) => one.digest === digest);
+    const at = this.#monotonic();
+    if (known === undefined || secret === undefined || at - secret.saidAt > BELIEVED) return undefined;
+    const now = known.decision.now + at - known.saidAt;
+    return { known, secret, now, hasEnded: secret.endsAt !== 0 && secret.endsAt <= now };
+  }
+
+  #plansFor({ plan }: KeyRecord): PlanTable {
+    return LOCAL_PLANS[this.#plans()[plan].mode ?? 'enforce'];
+  }
+
+  /** The time of the last verdict of Redis on a key, by its clock; 0 for never. */
+  heardAt(id: string): number {
+    return this.#keys.get(id)?.decision.now ?? 0;
+  }
+
+  /** What is known of a key, for another process. */
+  tell(id: string): ToldKey | undefined {
+    const known = this.#keys.get(id);
+    if (known === undefined) return undefined;
+    const at = this.#monotonic();
+    const secrets = known.secrets.map(({ saidAt, ...secret }) => ({ ...secret, age: at - saidAt }));
+    return { decision: known.decision, age: at - known.saidAt, secrets };
+  }
+
+  /** Takes over what another process knows of a key, if it is newer. */
+  learn(id: string, { decision, age, secrets }: ToldKey): void {
+    const at = this.#monotonic();
+    const before = this.#keys.get(id);
+    const isNewer = before === undefined || before.decision.now < decision.now;
+    const known = isNewer ? this.#noteDecision(id, decision, at - age, 0) : before;
+    for (const { age: secretAge, ...secret } of secrets)
+      known.secrets = withSecret(known.secrets, { ...secret, saidAt: at - secretAge });
+  }
+
+  /** @param cost tokens that Redis took for a request that was not decided here */
+  #noteDecision(id: string, decision: Decision, saidAt: number, cost: number): KnownKey {
+    const known = this.#keys.get(id);
+    if (known === undefined) {
+      const key = { decision, saidAt, state: undefined, secrets: [] };
+      this.#keys.set(id, key);
+      return key;
+    }
+    known.state &&= stillOwing(known.state, decision, cost);
+    known.decision = decision;
+    known.saidAt = saidAt;
+    return known;
+  }
+
+  /** The levels stay: they belong to the key, which may have another secret. */
+  #forget(id: string, digest: string): void {
+    const known = this.#keys.get(id);
+    if (known !== undefined) known.secrets = known.secrets.filter((secret) => secret.digest !== digest);
+  }
+}
+
+/** Adds a secret, or updates it with newer data. The one accepted longest ago is dropped. */
+function withSecret(secrets: readonly KnownSecret[], secret: KnownSecret): readonly KnownSecret[] {
+  const [first] = secrets;
+  if (secrets.length <= 1 && (first === undefined || first.digest === secret.digest))
+    return first !== undefined && first.saidAt > secret.saidAt ? secrets : [secret];
+  const same = secrets.find(({ digest }) => digest === secret.digest);
+  if (same !== undefined && same.saidAt > secret.saidAt) return secrets;
+  const others = secrets.filter((one) => one !== same).sort((a, b) => b.saidAt - a.saidAt);
+  return [secret, ...others.slice(0, MAX_KNOWN_SECRETS - 1)];
+}
+
+/**
+ * Redis never charged for local decisions. Until those tokens have refilled, the lower local levels are kept beside
+ * those of Redis. Otherwise a Redis that comes and goes would give away the same tokens in each outage.
+ */
+function stillOwing(state: KeyState, said: Decision, cost: number): KeyState | undefined {
+  const levels = look(limitsIn(said), state, LOCAL_PLANS.enforce[said.plan], said.now);
+  if (levels === undefined) return undefined;
+  const there = stateAfter(said);
+  const minute = lower(less(levels[0], cost), there.minute);
+  const day = lower(less(levels[1], cost), there.day);
+  if (minute === there.minute && day === there.day) return undefined;
+  // A late answer is older than the last local decision. The levels already contain the refill between the two.
+  const asOf = Math.max(said.now, Math.min(state.asOf ?? 0, said.now + SECOND));
+  return { ...there, minute, day, asOf };
+}
+
+const less = ({ tokens, fraction }: Level, cost: number): Level => ({ tokens: Math.max(tokens - cost, 0), fraction });
+
+const lower = (a: Level, b: Level): Level =>
+  a.tokens < b.tokens || (a.tokens === b.tokens && a.fraction < b.fraction) ? a : b;
+
+const stateAfter = ({ now, buckets: [minute, day], bannedUntil }: Decision): KeyState => ({
+  ...FRESH,
+  minute: minute as BucketState,
+  day: day as BucketState,
+  asOf: now,
+  bannedUntil,
+});
+
+const stateOf = ({ state, decision }: KnownKey): KeyState => state ?? stateAfter(decision);
+
+const EXPIRED: Unauthorized = { outcome: 'unauthorized', reason: 'expired', mode: 'local' };
+
+const local = (verdict: Verdict): Verdict =>
+  verdict.outcome === 'undecided' ? verdict : { ...verdict, mode: 'local' };
+
+const limitsIn = ({ buckets: [minute, day] }: Decision) => ({ minute: minute?.limit, day: day?.limit });
+
+/** The key with only the presented secret. */
+const recordOf = (decision: Decision, { digest, bounds = UNBOUND }: KnownSecret): KeyRecord => ({
+  plan: decision.plan,
+  name: '',
+  secrets: [{ id: '', name: '', digest, createdAt: 0, ...bounds }],
+  createdAt: 0,
+  ...limitsIn(decision),
+});

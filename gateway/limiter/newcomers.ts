@@ -1,0 +1,62 @@
+import { KeyedCount } from '../../shared/keyed-count.ts';
+import { AddressAllowance } from './address-allowance.ts';
+import type { LimitStatus } from './verdict.ts';
+
+/** Requests of one address that may wait for each other. */
+const MAX_WAITING = 1_000;
+
+/**
+ * Limits decisions on unproven keys by address: each that finds no key is paid from an allowance. No more run at once
+ * than the address could pay for if all its keys were invented. The others wait until that is known. This allowance is
+ * separate, so that requests without a key never keep a new key from a decision.
+ */
+export class Newcomers {
+  readonly #allowance = new AddressAllowance();
+  readonly #asking = new KeyedCount();
+  readonly #waiting = new Map<string, (() => void)[]>();
+
+  /**
+   * Takes a turn. Call `leave` after the decision and after any charge for it.
+   * @returns false, now or later, if the allowance is used up
+   */
+  enter(address: string): boolean | Promise<boolean> {
+    const left = this.#left(address);
+    if (left < 1) return this.#refuse(address);
+    if (this.#asking.of(address) >= left) return this.#wait(address);
+    this.#asking.add(address);
+    return true;
+  }
+
+  /** Pays for a decision that found no key. */
+  consume(address: string): LimitStatus {
+    return this.#allowance.consume(address);
+  }
+
+  leave(address: string): void {
+    this.#asking.remove(address);
+    this.#wake(address);
+  }
+
+  #refuse(address: string): false {
+    this.#wake(address);
+    return false;
+  }
+
+  #wait(address: string): boolean | Promise<boolean> {
+    const waiting = this.#waiting.get(address) ?? [];
+    if (waiting.length >= MAX_WAITING) return false;
+    this.#waiting.set(address, waiting);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    waiting.push(resolve);
+    return promise.then(() => this.enter(address));
+  }
+
+  /** One at a time: each wakes the next one when it leaves or is refused. */
+  #wake(address: string): void {
+    const waiting = this.#waiting.get(address);
+    waiting?.shift()?.();
+    if (waiting?.length === 0) this.#waiting.delete(address);
+  }
+
+  #left = (address: string): number => this.#allowance.peek(address).buckets[0]?.tokens ?? 0;
+}

@@ -1,0 +1,87 @@
+import { DAY, MINUTE } from './clock.ts';
+
+/**
+ * The use of a key by minute and by day (UTC), derived from the totals that every decision updates anyway. The first
+ * decision of a minute notes the totals before it. A decision therefore costs only one comparison, and the counts are
+ * exact.
+ */
+
+/** One hour of full minutes, plus the current one. */
+export const MINUTES_KEPT = 61;
+/** 35 full days, plus the current one. */
+export const DAYS_KEPT = 36;
+
+/** Only reached if the clock is set back again and again. */
+const MOST_MARKS = 100;
+
+/** The totals before the first decision of a minute, or of a day. */
+export interface Mark {
+  /** Minutes or days since 1970. */
+  readonly at: number;
+  readonly admitted: number;
+  readonly refused: number;
+}
+
+/** The marks that are kept, in the order of their creation. A minute or day without a decision has none. */
+export interface Usage {
+  readonly minutes: readonly Mark[];
+  readonly days: readonly Mark[];
+}
+
+/** All decisions on a key so far. */
+export interface Totals {
+  readonly admitted: number;
+  readonly refused: number;
+}
+
+/** The part of a key's state from which marks are made. */
+interface Used extends Totals {
+  readonly usage: Usage;
+  /** The time of the last decision, in microseconds. */
+  readonly asOf: number | undefined;
+}
+
+/** The decisions in one minute or on one day. */
+export type Count = Mark;
+
+export const UNUSED: Usage = { minutes: [], days: [] };
+
+/** The marks of a key for a decision at `now`, in microseconds. The decision before was at `state.asOf`. */
+export function marked({ usage, asOf, ...totals }: Used, now: number): Usage {
+  return {
+    minutes: withMark(usage.minutes, totals, asOf, now, MINUTE, MINUTES_KEPT),
+    days: withMark(usage.days, totals, asOf, now, DAY, DAYS_KEPT),
+  };
+}
+
+function withMark(
+  marks: readonly Mark[],
+  { admitted, refused }: Totals,
+  asOf: number | undefined,
+  now: number,
+  unit: number,
+  kept: number,
+): readonly Mark[] {
+  const at = Math.floor(now / unit);
+  if (asOf !== undefined && Math.floor(asOf / unit) === at) return marks;
+  const first = marks.findIndex((mark) => mark.at > at - kept);
+  return [...(first === -1 ? [] : marks.slice(first)), { at, admitted, refused }].slice(-MOST_MARKS);
+}
+
+/**
+ * The decisions in each minute or on each day that has a mark: the difference to the next mark, and for the last one to
+ * the current totals. If the clock was set back, the same minute can occur twice; its counts are then added.
+ */
+export function countsOf(marks: readonly Mark[], totals: Totals): Count[] {
+  const counts = new Map<number, Count>();
+  for (const [index, { at, ...from }] of marks.entries()) {
+    const to = marks[index + 1] ?? totals;
+    const { admitted, refused } = counts.get(at) ?? { admitted: 0, refused: 0 };
+    counts.set(at, {
+      at,
+      admitted: admitted + Math.max(0, to.admitted - from.admitted),
+      refused: refused + Math.max(0, to.refused - from.refused),
+    });
+  }
+  return [...counts.values()];
+}

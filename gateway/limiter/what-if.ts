@@ -1,0 +1,39 @@
+import type { Plan } from './plans.ts';
+import type { Count } from './usage-marks.ts';
+
+/**
+ * A lower bound of what other limits would have refused. Counts per minute do not show when in the minute the requests
+ * came, so the best case is assumed: both buckets were full at the beginning, and requests came whenever there was a
+ * token for them. In reality at least as many would have been refused. A client that is refused and then banned has
+ * even more refused.
+ */
+
+const MINUTES_A_DAY = 1_440;
+
+/**
+ * @param counts of some minutes, in any order; minutes without requests may be missing
+ * @param limits requests per minute and per day
+ */
+export function leastRefused(
+  counts: readonly Count[],
+  { minute, day }: Required<Pick<Plan, 'minute' | 'day'>>,
+): number {
+  // Both levels in 1/1440 of a request, the share of one minute in a day's limit: all integers.
+  const [minuteFull, dayFull] = [minute * MINUTES_A_DAY, day * MINUTES_A_DAY];
+  let [minuteLeft, dayLeft, refused] = [minuteFull, dayFull, 0];
+  let last: number | undefined;
+  for (const count of counts.toSorted((a, b) => a.at - b.at)) {
+    const idle = last === undefined ? 0 : count.at - last - 1;
+    minuteLeft = Math.min(minuteFull, minuteLeft + idle * minuteFull);
+    dayLeft = Math.min(dayFull, dayLeft + idle * day);
+    const asked = count.admitted + count.refused;
+    // Less than that share by the end of the minute: a token that comes exactly at the end belongs to the next one.
+    const most = Math.ceil(Math.min(minuteLeft + minuteFull, dayLeft + day) / MINUTES_A_DAY) - 1;
+    const admitted = Math.min(asked, most);
+    refused += asked - admitted;
+    minuteLeft = Math.min(minuteFull, minuteLeft + minuteFull - admitted * MINUTES_A_DAY);
+    dayLeft = Math.min(dayFull, dayLeft + day - admitted * MINUTES_A_DAY);
+    last = count.at;
+  }
+  return refused;
+}

@@ -1,0 +1,113 @@
+import type { IncomingMessage } from 'node:http';
+import { LRUCache } from 'lru-cache';
+import { type Access, noToken } from '../../../shared/http/access.ts';
+import { bearerToken, carriesToken } from '../../../shared/http/bearer.ts';
+import { HttpError } from '../../../shared/http/errors.ts';
+import type { Route } from '../../../shared/http/router.ts';
+import { StoreUnavailable } from '../../limiter/limiter.ts';
+import { MAX_TOKENS, type OperatorToken, ROLES, type Role, type TokenStore } from '../../stores/operator-token.ts';
+import { accessTokenId, hasDigest } from '../access-token.ts';
+import type { OperatorsGuard } from './guard.ts';
+import { line } from './text.ts';
+
+/** Who calls the operators' listener. */
+export interface Operator {
+  /** Told by a trusted proxy, or the token's name. Undefined for the shared token, which says nothing about a person. */
+  readonly name: string | undefined;
+  /** Undefined for nobody, on routes that are open to all. */
+  readonly role: Role | undefined;
+  /** The id of a named token. */
+  readonly tokenId: string | undefined;
+}
+
+const NOBODY: Operator = { name: undefined, role: undefined, tokenId: undefined };
+
+/** How long a token works without its store after it was last verified. */
+const REMEMBERED_MS = 15 * 60_000;
+
+const actorName = line(100);
+
+interface OperatorsAccessOptions {
+  readonly guard: OperatorsGuard;
+  /** ADMIN_TOKEN or the kept one. */
+  readonly sharedToken: string;
+  readonly tokens: TokenStore;
+  /** The name in lower case; undefined if no proxy tells who calls. */
+  readonly actorHeader: string | undefined;
+  /** Whether the peer of this request is one of our proxies. */
+  isFromProxy(request: IncomingMessage): boolean;
+}
+
+/** The shared token has every right. A named token has those of its role. */
+export class OperatorsAccess implements Access<Operator> {
+  readonly #options: OperatorsAccessOptions;
+  readonly #verified = new LRUCache<string, OperatorToken>({ max: MAX_TOKENS, ttl: REMEMBERED_MS });
+
+  constructor(options: OperatorsAccessOptions) {
+    this.#options = options;
+  }
+
+  admit(request: IncomingMessage): void {
+    this.#options.guard.admit(request);
+  }
+
+  /** @throws {HttpError} 401, 429 after too many wrong tokens; {StoreUnavailable} for a token that is not remembered */
+  async identify(request: IncomingMessage, isOpen: boolean): Promise<Operator> {
+    if (isOpen) return NOBODY;
+    const { guard } = this.#options;
+    guard.beforeToken(request);
+    const { authorization } = request.headers;
+    const operator = await this.#holderOf(authorization);
+    if (operator === undefined) {
+      if (authorization !== undefined) guard.wrongToken(request);
+      throw noToken();
+    }
+    return { ...operator, name: this.#toldByProxy(request) ?? operator.name };
+  }
+
+  /** Reading needs a viewer, anything else an operator, unless the route says otherwise. */
+  authorize({ role }: Operator, { method, needs }: Route & { readonly needs?: string }): void {
+    const needed = ROLES.indexOf((needs ?? (method === 'GET' ? 'viewer' : 'operator')) as Role);
+    if (role !== undefined && needed !== -1 && ROLES.indexOf(role) >= needed) return;
+    throw new HttpError('forbidden', `This needs the role ${ROLES[needed]}; the token has the role ${role}.`);
+  }
+
+  nameOf(operator: Operator): string | undefined {
+    return operator.name;
+  }
+
+  async #holderOf(authorization: string | undefined): Promise<Operator | undefined> {
+    if (carriesToken(authorization, [this.#options.sharedToken])) return { ...NOBODY, role: 'admin' };
+    const token = bearerToken(authorization) ?? '';
+    const id = accessTokenId(token);
+    const found = id === undefined ? undefined : await this.#find(id);
+    if (found === undefined || !hasDigest(token, found.digest)) return undefined;
+    return { name: found.name, role: found.role, tokenId: id };
+  }
+
+  /** While the store is away, a token that was read lately still works: somebody has to see what is wrong. */
+  async #find(id: string): Promise<OperatorToken | undefined> {
+    try {
+      const found = await this.#options.tokens.find(id);
+      if (found === undefined) this.#verified.delete(id);
+      else this.#verified.set(id, found);
+      return found;
+    } catch (fault) {
+      const remembered = this.#verified.get(id);
+      if (!(fault instanceof StoreUnavailable) || remembered === undefined) throw fault;
+      return remembered;
+    }
+  }
+
+  /** @throws {HttpError} 400 for a name that could be somebody else's words */
+  #toldByProxy(request: IncomingMessage): string | undefined {
+    const { actorHeader, isFromProxy } = this.#options;
+    if (actorHeader === undefined || !isFromProxy(request)) return undefined;
+    const values = request.headersDistinct[actorHeader] ?? [];
+    if (values.length === 0) return undefined;
+    // Node reads header bytes as Latin-1; proxies send UTF-8.
+    const name = Buffer.from(values[0] ?? '', 'latin1').toString();
+    if (values.length === 1 && actorName.safeParse(name).success) return name;
+    throw new HttpError('invalid_request', `${actorHeader} must be one name of at most 100 characters.`);
+  }
+}

@@ -1,0 +1,183 @@
+import type { GatewaySettings } from '../../config.ts';
+import type { PlanTable, RejectedValue } from '../../limiter/plans.ts';
+import type { RecordedActivity } from '../../stores/activity-entry.ts';
+import type { OperatorToken, Role } from '../../stores/operator-token.ts';
+import type { RecordedChange } from '../../stores/plan-history.ts';
+import type { SeenCore } from '../../telemetry/process-state.ts';
+import type { DecisionReport } from '../../telemetry/recent-decisions.ts';
+import type { MinuteReport } from '../../telemetry/recent-minutes.ts';
+import type { Totals } from '../../telemetry/totals.ts';
+import type { WorkersState } from '../../telemetry/watched-traffic.ts';
+import type { SeenFinding } from './findings-since.ts';
+import type { describeKey, describeKeyInFull, describeSecret } from './key-view.ts';
+
+/** The answers of the admin API. The operations produce these types. The console and the command line read them. */
+
+export type { DecisionReport, MinuteReport, PlanTable, RejectedValue, SeenFinding };
+
+/** A key without its buckets. */
+export type KeySummary = ReturnType<typeof describeKey>;
+/** Without `buckets` if the key has no usable limits. */
+export type KeyView = KeySummary & Partial<Pick<Extract<ReturnType<typeof describeKeyInFull>, Bucketed>, 'buckets'>>;
+interface Bucketed {
+  readonly buckets: unknown;
+}
+export type BucketView = NonNullable<KeyView['buckets']>['day'];
+export type SecretView = ReturnType<typeof describeSecret>;
+
+export interface KeysAnswer {
+  /** All keys, whether they match or not. */
+  readonly total: number;
+  readonly offset: number;
+  readonly keys: readonly KeyView[];
+  readonly next: number | undefined;
+}
+
+/** The answer that shows a whole key, this once. */
+export type IssuedKey = KeyView & { readonly key: string };
+
+export interface BansAnswer {
+  readonly bans: readonly KeySummary[];
+  readonly next: number | undefined;
+}
+
+/** The loudest keys of some minutes, the loudest first. */
+export interface TopAnswer extends KeysAnswer {
+  readonly minutes: number;
+  readonly keys: readonly (KeyView & { readonly recent: { readonly admitted: number; readonly refused: number } })[];
+}
+
+export interface FoundAnswer {
+  readonly keys: readonly (KeyView & { readonly foundBy: string })[];
+  readonly next: number | undefined;
+}
+
+export interface UseOfTime {
+  /** The beginning of the minute, or the date. */
+  readonly at: string;
+  readonly admitted: number;
+  readonly refused: number;
+}
+
+export interface KeyUsageAnswer {
+  /** The clock of decisions. */
+  readonly now: string;
+  readonly minutes: readonly UseOfTime[];
+  readonly days: readonly UseOfTime[];
+}
+
+export interface DecisionsAnswer {
+  readonly decisions: readonly DecisionReport[];
+}
+
+export interface ExplainAnswer extends DecisionsAnswer {
+  readonly key: KeyView;
+  readonly planVersion: string | undefined;
+}
+
+export interface TrafficAnswer {
+  readonly since: string;
+  readonly mode: 'shared' | 'local';
+  readonly modeSince: string;
+  /** Only with WORKERS > 1. */
+  readonly workers: WorkersState | undefined;
+  /** Processes that serve clients: `cores` and `redis` are what these see. Other gateways are not in it. */
+  readonly processes: number;
+  readonly cores: readonly CoreView[];
+  readonly redis: RedisView;
+  readonly totals: Totals;
+  readonly plans: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  readonly planTable: {
+    readonly version: string | undefined;
+    readonly changedAt: string;
+    readonly rejectedValues: number;
+    readonly rejected: readonly RejectedValue[];
+  };
+}
+
+/** How decisions are shared: by the settings. */
+export type RedisMode = GatewaySettings['REDIS_MODE'] | 'embedded';
+
+/** The connections to Redis of all processes that serve clients. */
+export interface RedisView {
+  readonly mode: RedisMode;
+  /** How many of these processes are connected. */
+  readonly connected: number;
+  /** When the last of them was connected, or the first lost its connection. */
+  readonly since: string | undefined;
+  readonly lastCall: { readonly at: string; readonly ms: number } | undefined;
+  /** Of the calls since the start; null before the first. */
+  readonly p99: number | null;
+  readonly missedDeadlines: number;
+}
+
+/** A core, as all processes that serve clients see it together. */
+export interface CoreView {
+  readonly origin: string;
+  /**
+   * The worst that a process sees. `silent`: its reads go to another core. `draining`: it has left CORE_URL and answers
+   * what it was asked. `unproven`: the only core, and it has answered no request yet.
+   */
+  readonly state: 'out' | 'silent' | 'draining' | 'up' | 'unproven';
+  /** How many processes see this state. */
+  readonly seenBy: number;
+  readonly since: string;
+  /** Why it is out. */
+  readonly reason: string | undefined;
+  readonly inFlight: number;
+  /** Of these, those that wait for a connection. */
+  readonly waiting: number;
+  /** Requests that it may be asked at once. */
+  readonly limit: number;
+  /** To a client's request: probes do not count. */
+  readonly lastAnswer: { readonly at: string; readonly ms: number } | undefined;
+  readonly lastFault: { readonly at: string; readonly kind: NonNullable<SeenCore['lastFault']>['kind'] } | undefined;
+}
+
+export interface MinutesAnswer {
+  /** The start of the gateway: there is nothing before it. */
+  readonly since: string;
+  readonly minutes: readonly MinuteReport[];
+}
+
+export type PlanChangeView = Omit<RecordedChange, 'version'> & { readonly at: string };
+
+export interface HistoryAnswer {
+  readonly history: readonly PlanChangeView[];
+}
+
+export type ActivityView = RecordedActivity & { readonly at: string };
+
+export interface ActivityAnswer {
+  readonly activity: readonly ActivityView[];
+  readonly next?: string | undefined;
+}
+
+export type TokenView = Omit<OperatorToken, 'digest'> & { readonly id: string };
+
+export interface CallerAnswer {
+  /** Undefined for the shared token. */
+  readonly name: string | undefined;
+  readonly role: Role;
+}
+
+export interface TokensAnswer {
+  readonly tokens: readonly TokenView[];
+}
+
+export interface TrialAnswer {
+  readonly keys: number;
+  readonly requests: number;
+  readonly affected: readonly {
+    readonly id: string;
+    readonly name: string;
+    readonly requests: number;
+    readonly refused: number;
+    readonly wouldRefuse: number;
+  }[];
+  readonly next: string | undefined;
+}
+
+export interface DoctorAnswer {
+  readonly findings: readonly SeenFinding[];
+}

@@ -1,0 +1,57 @@
+import { z } from 'zod';
+import { readBody } from '../../../shared/http/typed-body.ts';
+import { must } from '../../../shared/schemas/must.ts';
+import { type CheckResult, good, warning } from '../../check-result.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
+import { aboutCall, allOf, entry, logActivity } from './told.ts';
+
+/** When keys were last backed up. Who has written a whole backup tells it: the gateway cannot know what was kept. */
+
+const OLD_AFTER_SECONDS = 26 * 3_600;
+
+/** A backup without a key is none: after a loss of data it would hide that. */
+const Made = z.strictObject({
+  keys: z.int({ error: must('be a whole number') }).min(1, { error: must('be at least 1') }),
+});
+
+/** Notes that a backup of all keys is complete. */
+export const noteBackup: AdminOperation = async (call) => {
+  const { deps, request, response } = call;
+  const about = aboutCall(call);
+  const { keys } = await readBody(Made, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const seconds = Math.floor(Date.now() / 1_000);
+  await deps.backups.note(seconds);
+  const told = entry(about, 'backup.make', '*', allOf({ keys: String(keys) }));
+  await deps.activity.tell(told);
+  logActivity(deps, told);
+  return { status: 201, body: { completedAt: timeOf(seconds) } };
+};
+
+type Stores = Pick<AdminDependencies, 'backups' | 'keys'>;
+
+/**
+ * The time of the last complete backup in Unix seconds; 0 if there are keys and no backup.
+ * @returns undefined if there is nothing to back up, or the store does not answer
+ */
+export async function lastBackup({ backups, keys }: Stores): Promise<number | undefined> {
+  try {
+    const last = await backups.last();
+    if (last !== undefined) return last;
+    const { total } = await keys.list({ offset: 0, limit: 1, isWanted: () => true });
+    return total > 0 ? 0 : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export async function checkBackup(stores: Stores): Promise<CheckResult[]> {
+  const last = await lastBackup(stores);
+  const advice = 'See GatewayBackupMissing in the runbook: ctl backup > keys.jsonl makes one.';
+  // An empty store needs none, and one that is away has its own finding.
+  if (last === undefined) return [];
+  if (last === 0) return [warning('backup', 'no backup of the keys was ever made', advice)];
+  const found = `the last complete one is of ${timeOf(last)}`;
+  return [Date.now() / 1_000 - last > OLD_AFTER_SECONDS ? warning('backup', found, advice) : good('backup', found)];
+}
+
+const timeOf = (seconds: number): string => new Date(seconds * 1_000).toISOString();

@@ -1,0 +1,143 @@
+import { z } from 'zod';
+import { HttpError } from '../../../shared/http/errors.ts';
+import { readBody } from '../../../shared/http/typed-body.ts';
+import { must } from '../../../shared/schemas/must.ts';
+import { SECOND } from '../../limiter/clock.ts';
+import { isKeyId } from '../../limiter/credential.ts';
+import { isUsable, STORED_FIELDS } from '../../limiter/plans.ts';
+import { type BackedUpKey, isFieldName, MAX_FIELDS, MAX_VALUE_LENGTH } from '../../stores/key-backup.ts';
+import { writePlace } from '../../stores/key-walk.ts';
+import type { AdminDependencies, AdminOperation } from './operation.ts';
+import { applyChange } from './plans.ts';
+import { placeIn, wholeNumber } from './query.ts';
+import { type About, aboutCall, allOf, entry, logActivity } from './told.ts';
+
+/** Keys in one page: few enough not to block Redis or this process. */
+const BACKUP_PAGE = 100;
+
+/** A page of keys is larger than other request bodies of operators. */
+const RESTORE_BODY_LIMIT_BYTES = 1_048_576;
+
+const MOST_SHOWN = 100;
+const LATEST_SECONDS = 1e10;
+
+/** One page of all data that cannot be recreated, the oldest keys first. The first page includes the plan table. */
+export const backUp: AdminOperation = async ({ deps, query }) => {
+  const limit = wholeNumber(query, 'limit', { min: 1, max: BACKUP_PAGE, fallback: BACKUP_PAGE });
+  const after = placeIn(query);
+  const plans = after === undefined ? { plans: await deps.plans.read() } : {};
+  const { keys, next } = await deps.keys.export({ after, limit });
+  const body = { ...plans, keys, next: next && writePlace(next) };
+  return { status: 200, body, headers: ['Cache-Control', 'no-store'] };
+};
+
+/** Keys are checked one by one: an invalid key does not block the others. */
+const Page = z.strictObject({
+  plans: z.record(z.string(), z.unknown(), { error: must('be an object') }).optional(),
+  keys: z
+    .array(z.unknown(), { error: must('be a list') })
+    .max(BACKUP_PAGE, { error: `must be at most ${BACKUP_PAGE}` })
+    .default([]),
+  next: z.unknown().optional(),
+});
+
+const Key = z.strictObject({
+  id: z.string().refine(isKeyId),
+  createdAt: z.number().optional(),
+  fields: z.record(z.string(), z.string()),
+});
+
+interface Rejected {
+  readonly id: string;
+  readonly reason: string;
+}
+
+/**
+ * Restores what is missing from a page: keys and plan fields. Existing data is not changed. It is therefore safe to
+ * send a page again, and to restore while clients are served.
+ */
+export const restore: AdminOperation = async (call) => {
+  const { deps, request, response } = call;
+  const about = aboutCall(call);
+  const { plans, keys: given } = await readBody(Page, request, response, RESTORE_BODY_LIMIT_BYTES);
+  if (plans === undefined && given.length === 0)
+    throw new HttpError('invalid_request', 'Nothing to restore was given.');
+  const restoredPlans = plans && (await restorePlans(deps, plans, about));
+  const read = given.map(readKey);
+  const keys = read.filter((key): key is BackedUpKey => !('reason' in key));
+  const outcomes = await deps.keys.restore(keys);
+  const count = (wanted: string) => outcomes.filter((outcome) => outcome === wanted).length;
+  const unreadable = keys.filter((_, at) => outcomes[at] === 'unreadable');
+  const rejected = [
+    ...read.filter((key): key is Rejected => 'reason' in key),
+    ...unreadable.map(({ id }) => ({ id, reason: 'Its fields make no key.' })),
+  ];
+  const counts = { restored: count('restored'), present: count('present'), revoked: count('revoked') };
+  if (counts.restored > 0) {
+    const told = entry(about, 'key.restore', '*', allOf({ keys: String(counts.restored) }));
+    await deps.activity.tell(told);
+    logActivity(deps, told);
+  }
+  return { status: 200, body: { ...counts, rejected, plans: restoredPlans } };
+};
+
+function readKey(given: unknown): BackedUpKey | Rejected {
+  const id = shown((given as { id?: unknown } | null)?.id);
+  const { success, data } = Key.safeParse(given);
+  if (!success) return { id, reason: 'It is not { id, createdAt, fields }, with an id of a key and fields of text.' };
+  const { fields, createdAt = Number(fields.created_at) } = data;
+  const reason = faultIn(fields);
+  return reason === undefined ? { id, createdAt: inMicroseconds(createdAt), fields } : { id, reason };
+}
+
+/** A time that `next` in the answer can represent; otherwise 0. */
+const inMicroseconds = (seconds: number): number =>
+  seconds >= 0 && seconds < LATEST_SECONDS ? Math.round(seconds * SECOND) / SECOND : 0;
+
+function faultIn(fields: Readonly<Record<string, string>>): string | undefined {
+  const names = Object.keys(fields);
+  if (names.length === 0) return 'It has no fields.';
+  if (names.length > MAX_FIELDS) return `It has more than ${MAX_FIELDS} fields.`;
+  const odd = names.find((name) => !isFieldName(name));
+  if (odd !== undefined) return `${shown(odd)} is no field of a key.`;
+  const long = names.find((name) => (fields[name] as string).length > MAX_VALUE_LENGTH);
+  return long && `${long} has more than ${MAX_VALUE_LENGTH} characters.`;
+}
+
+/** Adds missing fields. A field with another value is not changed, but reported. */
+async function restorePlans(deps: AdminDependencies, given: Readonly<Record<string, unknown>>, about: About) {
+  const fields = Object.entries(given);
+  const good = fields.filter((field): field is [string, string] => isGood(field));
+  const { before, missing } = await addMissing(deps, good, about);
+  await deps.planCache.refresh();
+  const other = good.filter(([field, value]) => (before[field] ?? value) !== value);
+  return {
+    restored: missing.map(([field]) => field),
+    kept: other.map(([field, value]) => ({ field, value: shown(before[field]), backup: value })),
+    rejected: fields
+      .filter((field) => !isGood(field))
+      .slice(0, MOST_SHOWN)
+      .map(([field]) => shown(field)),
+  };
+}
+
+const ATTEMPTS = 10;
+
+/** @throws {HttpError} 409 if others change the table again and again */
+async function addMissing(deps: AdminDependencies, good: readonly [string, string][], about: About, attempt = 1) {
+  const before = await deps.plans.read();
+  const missing = good.filter(([field]) => before[field] === undefined);
+  try {
+    if (missing.length > 0) await applyChange(deps, Object.fromEntries(missing), before, { about, action: 'set' });
+  } catch (fault) {
+    if (!(fault instanceof HttpError && fault.code === 'conflict') || attempt === ATTEMPTS) throw fault;
+    return await addMissing(deps, good, about, attempt + 1);
+  }
+  return { before, missing };
+}
+
+const isGood = ([field, value]: [string, unknown]): boolean =>
+  STORED_FIELDS.includes(field) && typeof value === 'string' && isUsable(field, value);
+
+/** A foreign text, cut to a length that fits in the answer. */
+const shown = (text: unknown): string => (typeof text === 'string' ? text.slice(0, MOST_SHOWN) : '');

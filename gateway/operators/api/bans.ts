@@ -1,0 +1,59 @@
+import { z } from 'zod';
+import { readBody } from '../../../shared/http/typed-body.ts';
+import { must } from '../../../shared/schemas/must.ts';
+import { SECOND } from '../../limiter/clock.ts';
+import type { BansAnswer } from './answers.ts';
+import { apply } from './key-changes.ts';
+import { describeKey } from './key-view.ts';
+import { describe, findKey } from './keys.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
+import { wholeNumber } from './query.ts';
+import { who } from './text.ts';
+import { aboutCall, allOf, entry } from './told.ts';
+
+const PAGE = 100;
+/** For longer, disable or revoke the key. */
+const LONGEST_SECONDS = 366 * 86_400;
+const LENGTH = must(`be a whole number of seconds from 1 to ${LONGEST_SECONDS}`);
+
+const NewBan = z.strictObject({
+  seconds: z.int({ error: LENGTH }).min(1, { error: LENGTH }).max(LONGEST_SECONDS, { error: LENGTH }),
+  ...who,
+});
+
+/**
+ * Running bans, the newest keys first. One call checks a few thousand keys; `next` is where the next call continues.
+ */
+export const listBans: AdminOperation = async ({ deps, query }) => {
+  const offset = wholeNumber(query, 'offset', { min: 0, max: 999_999_999, fallback: 0 });
+  const now = await deps.keys.now();
+  const { keys, next } = await deps.keys.list({
+    offset,
+    limit: PAGE,
+    isWanted: ({ bannedUntil }) => bannedUntil > now,
+  });
+  return { status: 200, body: { bans: keys.map((key) => describeKey(key, now)), next } satisfies BansAnswer };
+};
+
+/** Bans a key from now on. Replaces a running ban. */
+export const setBan: AdminOperation = async (call) => {
+  const { deps, params, request, response } = call;
+  const { id } = await findKey(deps, params[0]);
+  const { seconds, ...given } = await readBody(NewBan, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const until = (await deps.keys.now()) + seconds * SECOND;
+  const about = aboutCall(call, given);
+  const told = entry(about, 'ban.set', id, allOf({ seconds: String(seconds) }));
+  await apply(deps, id, () => ({ ban: { until, text: about.reason }, told }));
+  return { status: 200, body: await describe(deps, await findKey(deps, id)) };
+};
+
+/**
+ * Lifts a ban and forgets the early requests that led to it. A gateway that remembers the ban drops it within a second.
+ */
+export const liftBan: AdminOperation = async (call) => {
+  const { deps, params } = call;
+  const { id } = await findKey(deps, params[0]);
+  const told = entry(aboutCall(call), 'ban.lift', id);
+  await apply(deps, id, () => ({ ban: 'lift', told }));
+  return { status: 200, body: await describe(deps, await findKey(deps, id)) };
+};

@@ -1,0 +1,92 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { createRequire, stripTypeScriptTypes } from 'node:module';
+import { dirname, extname, join } from 'node:path';
+import type { ServiceRoute } from '../../../shared/http/service.ts';
+import { safetyHeaders } from '../../../shared/http/static-file.ts';
+import { textRoute } from './text-route.ts';
+
+/** The operators' console as routes of their listener: its pages, the files in console/, and its libraries. */
+
+const FOLDER = join(import.meta.dirname, '../console');
+const PAGE = 'index.html';
+
+/** The addresses of pages. All of them are the same file: its script shows what the address says. */
+const PAGES = [
+  '/',
+  ...['keys', 'key', 'plans', 'bans', 'activity', 'access', 'health'].map((page) => `/console/${page}`),
+];
+
+/** @param of the package, or one of its files */
+const beside = (of: string, file: string): string => join(dirname(createRequire(import.meta.url).resolve(of)), file);
+
+/** Files from elsewhere. A module that imports `specifier` gets the file; the page checks plans by our own rules. */
+const LIBRARIES: readonly { readonly name: string; readonly specifier?: string; readonly from: string }[] = [
+  { name: 'preact.js', specifier: 'preact', from: beside('preact/package.json', 'dist/preact.mjs') },
+  { name: 'preact-hooks.js', specifier: 'preact/hooks', from: beside('preact/package.json', 'hooks/dist/hooks.mjs') },
+  { name: 'htm.js', specifier: 'htm', from: beside('htm', 'htm.mjs') },
+  { name: 'uplot.js', specifier: 'uplot', from: beside('uplot/package.json', 'dist/uPlot.esm.js') },
+  { name: 'uplot.css', from: beside('uplot/package.json', 'dist/uPlot.min.css') },
+  {
+    name: 'plans.ts',
+    specifier: '../../limiter/plans.ts',
+    from: join(import.meta.dirname, '../../limiter/plans.ts'),
+  },
+];
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.ts': 'text/javascript; charset=utf-8',
+  '.svg': 'image/svg+xml',
+};
+
+/** Trusted types with no allowed policy: the browser itself refuses to use any text as HTML or script. */
+const SAFETY = safetyHeaders("img-src 'self'", "require-trusted-types-for 'script'", "trusted-types 'none'");
+
+/**
+ * The pages and their files. They contain no data, so the listener serves them without a token. The page requests its
+ * data with the token that the operator types in.
+ * @throws the system's error when the folder cannot be read
+ */
+export function consoleRoutes(): ServiceRoute<unknown, unknown>[] {
+  const names = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' });
+  const files = names.filter((name) => extname(name) in TYPES && name !== PAGE);
+  return [
+    ...PAGES.map((path) => routeOf(path, join(FOLDER, PAGE))),
+    ...files.map((name) => routeOf(`/console/${name}`, join(FOLDER, name))),
+    ...LIBRARIES.map(({ name, from }) => routeOf(`/console/lib/${name}`, from)),
+  ];
+}
+
+const routeOf = (path: string, file: string): ServiceRoute<unknown, unknown> =>
+  textRoute('console', path, {
+    type: TYPES[extname(file)] ?? (TYPES['.js'] as string),
+    headers: SAFETY,
+    read: () => forBrowser(file, readFileSync(file, 'utf8')),
+  });
+
+/** A source without its types, that imports libraries by their paths: browsers know no package names. */
+function forBrowser(path: string, text: string): string {
+  if (['.html', '.css', '.svg'].includes(extname(path))) return text;
+  const script = extname(path) === '.ts' ? withoutTypes(text) : text;
+  return LIBRARIES.reduce(
+    (made, { name, specifier }) =>
+      specifier === undefined ? made : made.replaceAll(importOf(specifier), `$1"/console/lib/${name}"`),
+    script.replace(/^\/\/# sourceMappingURL=.*$/m, ''),
+  );
+}
+
+const importOf = (specifier: string): RegExp =>
+  new RegExp(`\\b(from\\s*)["']${specifier.replaceAll('.', '\\.')}["']`, 'g');
+
+/** Node strips types from all our files, but prints an experimental warning on stderr when the function is called. */
+function withoutTypes(text: string): string {
+  const { emitWarning } = process;
+  process.emitWarning = () => {};
+  try {
+    return stripTypeScriptTypes(text);
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+}

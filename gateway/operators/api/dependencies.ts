@@ -1,0 +1,82 @@
+import type { Family } from '../../../shared/process/counts.ts';
+import { type CheckResult, good, warning } from '../../check-result.ts';
+import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/call-counts.ts';
+import type { ProcessState, SeenCore } from '../../telemetry/process-state.ts';
+import { bucketsOf, quantile } from '../../telemetry/recent-minutes.ts';
+import type { CoreView, RedisMode, RedisView } from './answers.ts';
+
+/** What the processes that serve clients see of the cores and of Redis, as one. */
+
+/** The worst first. */
+const STATES: readonly CoreView['state'][] = ['out', 'silent', 'draining', 'up', 'unproven'];
+
+/** Every core that one of the processes has, in the order of CORE_URL. */
+export function coresOf(processes: readonly ProcessState[]): CoreView[] {
+  const seen = processes.flatMap(({ cores }) => cores.map((core) => ({ ...core, state: stateOf(core, cores) })));
+  return [...Map.groupBy(seen, ({ origin }) => origin).values()].map((all) => {
+    const state = STATES.find((one) => all.some((core) => core.state === one)) ?? 'up';
+    const those = all.filter((core) => core.state === state);
+    const answer = newest(all.map(({ lastAnswer }) => lastAnswer));
+    const fault = newest(all.map(({ lastFault }) => lastFault));
+    return {
+      origin: all[0]?.origin ?? '',
+      state,
+      seenBy: those.length,
+      since: timeOf(Math.min(...those.map(({ since }) => since))),
+      reason: those[0]?.reason,
+      inFlight: sum(all.map(({ inFlight }) => inFlight)),
+      waiting: sum(all.map(({ queued }) => queued)),
+      limit: sum(all.map(({ limit }) => limit)),
+      lastAnswer: answer && { ...answer, at: timeOf(answer.at) },
+      lastFault: fault && { ...fault, at: timeOf(fault.at) },
+    };
+  });
+}
+
+/** A single core is not probed, so only an answer shows that it is up. */
+function stateOf(core: SeenCore, all: readonly SeenCore[]): CoreView['state'] {
+  if (core.isDraining) return 'draining';
+  if (!core.ready) return 'out';
+  if (core.isSilent) return 'silent';
+  return all.length === 1 && core.lastAnswer === undefined ? 'unproven' : 'up';
+}
+
+/** How the requests of clients fare at each core: a probe cannot tell that. */
+export const checkRequests = (cores: readonly CoreView[], processes: number): CheckResult[] =>
+  cores.map((core) => {
+    const { origin, state, seenBy, reason, inFlight, waiting, limit, lastAnswer } = core;
+    const about = `requests to core ${origin}`;
+    const where = seenBy === processes ? '' : ` in ${seenBy} of ${processes} workers`;
+    const load = `${inFlight} of at most ${limit} under way, ${waiting} wait`;
+    const last =
+      lastAnswer === undefined ? 'none was answered yet' : `the last answer took ${lastAnswer.ms.toFixed(0)} ms`;
+    if (state === 'out')
+      return warning(about, `it is out${where}: ${reason}`, 'A core that is out gets requests only if all are.');
+    if (state === 'silent')
+      return warning(about, `its reads go to another core${where}: ${load}`, 'Look at its CPU and its database.');
+    if (state === 'draining') return good(about, `it has left CORE_URL: ${inFlight} under way`);
+    return good(about, `${load}; ${last}`);
+  });
+
+export function redisOf(processes: readonly ProcessState[], counted: readonly Family[], mode: RedisMode): RedisView {
+  const seen = processes.flatMap(({ redis }) => redis ?? []);
+  const lost = seen.filter(({ isConnected }) => !isConnected).map(({ since }) => since);
+  const since = lost.length > 0 ? Math.min(...lost) : Math.max(...seen.map((one) => one.since));
+  const call = newest(seen.map(({ lastCall }) => lastCall));
+  const missed = counted.find(({ name }) => name === DEADLINES_MISSED)?.values ?? [];
+  return {
+    mode,
+    connected: seen.length - lost.length,
+    since: seen.length === 0 ? undefined : timeOf(since),
+    lastCall: call && { ...call, at: timeOf(call.at) },
+    p99: quantile(bucketsOf(counted, REDIS_CALL), 0.99),
+    missedDeadlines: sum(missed.map(({ value }) => value)),
+  };
+}
+
+const timeOf = (ms: number): string => new Date(ms).toISOString();
+
+const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
+
+const newest = <T extends { readonly at: number }>(all: readonly (T | undefined)[]): T | undefined =>
+  all.filter((one) => one !== undefined).toSorted((a, b) => b.at - a.at)[0];

@@ -1,0 +1,71 @@
+import { type CheckResult, fault, good, warning } from '../../check-result.ts';
+import type { KeyEntry } from '../../limiter/key-record.ts';
+import { PLAN_NAMES, STORED_FIELDS } from '../../limiter/plans.ts';
+import type { PlanCache } from '../../stores/plan-cache.ts';
+import type { KeyStore } from '../../stores/stores.ts';
+import type { DoctorAnswer } from './answers.ts';
+import { checkBackup } from './backup-notes.ts';
+import { checkRequests, coresOf } from './dependencies.ts';
+import type { AdminOperation } from './operation.ts';
+import { shownRejected } from './rejected-values.ts';
+
+const KEYS_LOOKED_AT = 100;
+
+/**
+ * Checks everything that the gateway depends on: Redis, the cores, the plan table. Changes nothing, so it is always
+ * safe. A bad finding has the time of the first of the checks in a row that found it.
+ */
+export const checkAll: AdminOperation = async ({ deps }) => {
+  const { checkDependencies, planCache, keys, traffic } = deps;
+  const processes = traffic.processes();
+  const found = [
+    ...(await checkDependencies()),
+    ...checkRequests(coresOf(processes), processes.length),
+    ...checkPlans(planCache),
+    ...(await checkKeys(keys)),
+    ...(await checkBackup(deps)),
+  ];
+  return { status: 200, body: { findings: deps.findings.seen(found) } satisfies DoctorAnswer };
+};
+
+/** Checks the newest keys. Keys from a version before the first release have no secrets that this version can read. */
+async function checkKeys(keys: KeyStore): Promise<CheckResult[]> {
+  const newest = await keys.list({ offset: 0, limit: KEYS_LOOKED_AT, isWanted: () => true }).catch(() => undefined);
+  if (newest === undefined) return [fault('keys', 'cannot be read', 'See what the doctor says of Redis.')];
+  const [all, bad] = [newest.keys.length, newest.keys.filter(({ isReadable }) => !isReadable)];
+  return [
+    bad.length === 0
+      ? good('keys', `the newest ${all} can be read`)
+      : fault(
+          'keys',
+          `${bad.length} of the newest ${all} cannot be read, and are answered with 503: ${someOf(bad)}`,
+          'A hand, or another version of the gateway, has written them: issue them anew, then ctl keys revoke <id>.',
+        ),
+  ];
+}
+
+const someOf = (keys: readonly KeyEntry[]): string =>
+  `${keys
+    .slice(0, 3)
+    .map(({ id }) => id)
+    .join(', ')}${keys.length > 3 ? ', …' : ''}`;
+
+function checkPlans({ rejected, isReadable, table }: PlanCache): CheckResult[] {
+  if (!isReadable)
+    return [
+      fault('plan table', 'cannot be read; the last good one stays', 'TYPE gateway:plans must be hash; see the log.'),
+    ];
+  const bad = shownRejected(rejected).map(({ field, value, kept }) =>
+    fault('plan table', `${field} is ${value ?? 'missing'}; ${kept ?? 'nothing'} stays in force`, adviceFor(field)),
+  );
+  const shadows = PLAN_NAMES.filter((name) => table[name].mode === 'shadow').map((name) =>
+    warning('plan table', `${name} is in shadow mode: it refuses nothing`, `ctl plans set ${name} --mode enforce`),
+  );
+  return bad.length + shadows.length === 0 ? [good('plan table', 'every value is in force')] : [...bad, ...shadows];
+}
+
+function adviceFor(field: string): string {
+  if (!STORED_FIELDS.includes(field)) return `No plan has it: HDEL gateway:plans ${field}`;
+  const [plan = '', name = ''] = field.split('.');
+  return `ctl plans set ${plan} --${name.replaceAll('_', '-')} …`;
+}

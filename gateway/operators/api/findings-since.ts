@@ -1,0 +1,25 @@
+import type { CheckResult } from '../../check-result.ts';
+
+/** A finding that is not good, with the time of the first check that found it. */
+export interface SeenFinding extends CheckResult {
+  readonly since?: string;
+}
+
+/** Remembers since when each bad finding has been found. Only what the last check found is remembered. */
+export class FindingsSince {
+  #since: ReadonlyMap<string, string> = new Map();
+
+  /** Adds the times to the findings of a check. */
+  seen(findings: readonly CheckResult[], now = new Date()): SeenFinding[] {
+    const seen = findings.map((finding) =>
+      finding.status === 'good'
+        ? finding
+        : { ...finding, since: this.#since.get(nameOf(finding)) ?? now.toISOString() },
+    );
+    this.#since = new Map(seen.flatMap((one) => ('since' in one ? [[nameOf(one), one.since]] : [])));
+    return seen;
+  }
+}
+
+/** The found text can hold a number that changes. */
+const nameOf = ({ about, status, advice }: CheckResult): string => JSON.stringify([about, status, advice]);

@@ -1,0 +1,68 @@
+import { z } from 'zod';
+import { HttpError } from '../../../shared/http/errors.ts';
+import { readBody } from '../../../shared/http/typed-body.ts';
+import { must } from '../../../shared/schemas/must.ts';
+import type { KeyChange, KeyRecord } from '../../limiter/key-record.ts';
+import type { Told } from '../../stores/activity-entry.ts';
+import { describe, findKey, hasLimits, keyName, planName, time, toMicroseconds } from './keys.ts';
+import { limitValue } from './limit-value.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
+import { who } from './text.ts';
+import { aboutCall, differences, entry, keyTexts, logActivity } from './told.ts';
+
+/** Changes of a key. They never change its buckets: used tokens stay used. A lower limit cuts what is left. */
+
+/** null removes the key's own limit or its end. An end in the past ends the key at once. */
+const Changes = z.strictObject({
+  name: keyName.optional(),
+  plan: planName.optional(),
+  minute: limitValue.nullable().optional(),
+  day: limitValue.nullable().optional(),
+  expiresAt: time
+    .refine((text) => toMicroseconds(text) > 0 && text < '2255', 'must lie between 1970 and 2255')
+    .nullable()
+    .optional(),
+  disabled: z.boolean({ error: must('be true or false') }).optional(),
+  ...who,
+});
+
+/** Changes the fields of a key that an operator may change. */
+export const changeKey: AdminOperation = async (call) => {
+  const { deps, params, request, response } = call;
+  const { id } = await findKey(deps, params[0]);
+  const { author, reason, ...given } = await readBody(Changes, request, response, ADMIN_BODY_LIMIT_BYTES);
+  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'Nothing to change was given.');
+  const about = aboutCall(call, { author, reason });
+  await apply(deps, id, (record) => {
+    const changes = toRecord(given);
+    if (!hasLimits({ ...record, ...changes }))
+      throw new HttpError('invalid_request', 'minute and day are required: an enterprise key carries its own limits.');
+    const changed = differences(keyTexts(record), keyTexts({ ...record, ...changes }));
+    return { record: changes, told: changed.length === 0 ? undefined : entry(about, 'key.change', id, changed) };
+  });
+  return { status: 200, body: await describe(deps, await findKey(deps, id)) };
+};
+
+function toRecord({ expiresAt, ...given }: Omit<z.infer<typeof Changes>, keyof typeof who>): Partial<KeyRecord> {
+  const changes = expiresAt === undefined ? given : { ...given, expiresAt: expiresAt && toMicroseconds(expiresAt) };
+  return Object.fromEntries(Object.entries(changes).map(([member, value]) => [member, value ?? undefined]));
+}
+
+/**
+ * Changes a key, and logs what the activity tells.
+ * @throws {HttpError} 404 for a key that was revoked meanwhile, 409 for an unreadable key
+ */
+export async function apply(
+  deps: AdminDependencies,
+  id: string,
+  make: (record: KeyRecord) => KeyChange & Told,
+): Promise<void> {
+  let told: Told['told'];
+  const isThere = await deps.keys.change(id, (record) => {
+    const change = make(record);
+    told = change.told;
+    return change;
+  });
+  if (!isThere) throw new HttpError('not_found', 'There is no such key.');
+  logActivity(deps, told);
+}

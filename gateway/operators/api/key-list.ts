@@ -1,0 +1,146 @@
+import { HttpError } from '../../../shared/http/errors.ts';
+import { MINUTE } from '../../limiter/clock.ts';
+import { holdsApiKey, isKeyId } from '../../limiter/credential.ts';
+import type { KeyEntry } from '../../limiter/key-record.ts';
+import type { PlanTable } from '../../limiter/plans.ts';
+import { countsOf } from '../../limiter/usage-marks.ts';
+import { DECISIONS_KEPT } from '../../telemetry/recent-decisions.ts';
+import type { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
+import { dayBucket, wantedKeys } from './key-filter.ts';
+import { FirstOf, KEY_ORDER_NAMES, KEY_ORDERS, loudestFirst, type Sortable, TOP_BY } from './key-order.ts';
+import { describeKeyInFull } from './key-view.ts';
+import type { AdminDependencies, AdminOperation } from './operation.ts';
+import { choice, wholeNumber } from './query.ts';
+
+/**
+ * Lists of keys. One call checks a limited number of keys, so that a search in a large Redis delays nobody. `next` is
+ * the offset at which the next call continues.
+ */
+
+const PAGE = 100;
+const TOP = 10;
+const TOP_MINUTES = 5;
+const MOST_MINUTES = 60;
+/** As the names of keys, and the ids of requests. */
+const LONGEST_TEXT = 200;
+/** Shorter texts are found in names only: they occur in ids by chance. */
+const SHORTEST_ID_PART = 4;
+
+const offsetIn = (query: URLSearchParams): number =>
+  wholeNumber(query, 'offset', { min: 0, max: 999_999_999, fallback: 0 });
+
+/**
+ * The newest keys, with the current state of their buckets. `offset` skips keys; the filters are those of `wantedKeys`.
+ * In any other order than `sort=newest`, the answer holds the first of all keys that the call checked: to sort all
+ * keys, follow `next` and merge.
+ */
+export const listKeys: AdminOperation = async ({ deps, query }) => {
+  const offset = offsetIn(query);
+  const limit = wholeNumber(query, 'limit', { min: 1, max: PAGE, fallback: PAGE });
+  const sort = choice(query, 'sort', KEY_ORDER_NAMES) ?? 'newest';
+  const now = await deps.keys.now();
+  const { table } = deps.planCache;
+  const isWanted = wantedKeys(query, table, now);
+  const inFull = (entry: KeyEntry) => describeKeyInFull(entry, table, now);
+  if (sort === 'newest') {
+    const { total, keys, next } = await deps.keys.list({ offset, limit, isWanted });
+    return { status: 200, body: { total, offset, keys: keys.map(inFull), next } satisfies KeysAnswer };
+  }
+  const first = new FirstOf<Ranked>(limit, KEY_ORDERS[sort]);
+  const { total, next } = await visit(deps, offset, (entry) => {
+    if (isWanted(entry)) first.offer(ranked(entry, table, now));
+  });
+  return {
+    status: 200,
+    body: { total, offset, keys: first.items.map(({ entry }) => inFull(entry)), next } satisfies KeysAnswer,
+  };
+};
+
+type Ranked = Sortable & { readonly entry: KeyEntry };
+
+function ranked(entry: KeyEntry, plans: PlanTable, now: number): Ranked {
+  const { name, createdAt } = entry.record;
+  const day = dayBucket(entry, plans, now);
+  return { entry, name, createdAt, lastUsedAt: entry.asOf, dayUsed: day ? (day.limit - day.tokens) / day.limit : 0 };
+}
+
+/** Shows keys to a function, as many as one call checks. */
+async function visit({ keys }: AdminDependencies, offset: number, see: (entry: KeyEntry) => void) {
+  const isWanted = (entry: KeyEntry) => {
+    see(entry);
+    return false;
+  };
+  return await keys.list({ offset, limit: 1, isWanted });
+}
+
+/**
+ * The keys with the most requests in the last minutes, over all gateways: those of the last `minutes` full minutes, and
+ * of the running one. `by=refused` sorts by what their limits refused. Requests during a ban are not counted.
+ */
+export const topKeys: AdminOperation = async ({ deps, query }) => {
+  const offset = offsetIn(query);
+  const limit = wholeNumber(query, 'limit', { min: 1, max: PAGE, fallback: TOP });
+  const minutes = wholeNumber(query, 'minutes', { min: 1, max: MOST_MINUTES, fallback: TOP_MINUTES });
+  const now = await deps.keys.now();
+  const { table } = deps.planCache;
+  const isWanted = wantedKeys(query, table, now);
+  const by = choice(query, 'by', TOP_BY) ?? 'requests';
+  const first = new FirstOf<Loud>(limit, loudestFirst(by));
+  const { total, next } = await visit(deps, offset, (entry) => {
+    const recent = recentOf(entry, Math.floor(now / MINUTE) - minutes);
+    const isLoud = recent.refused + (by === 'refused' ? 0 : recent.admitted) > 0;
+    if (isLoud && isWanted(entry)) first.offer({ entry, recent });
+  });
+  const keys = first.items.map(({ entry, recent }) => ({ ...describeKeyInFull(entry, table, now), recent }));
+  return { status: 200, body: { minutes, total, offset, keys, next } satisfies TopAnswer };
+};
+
+interface Loud {
+  readonly entry: KeyEntry;
+  readonly recent: { readonly admitted: number; readonly refused: number };
+}
+
+function recentOf(entry: KeyEntry, from: number): Loud['recent'] {
+  const counts = countsOf(entry.usage.minutes, entry).filter(({ at }) => at >= from);
+  const sum = (of: 'admitted' | 'refused') => counts.reduce((total, count) => total + count[of], 0);
+  return { admitted: sum('admitted'), refused: sum('refused') };
+}
+
+/**
+ * The keys that a text names: the key with this id; otherwise the keys of the requests with this id, as far as this
+ * gateway remembers them; otherwise those whose name holds it, or whose id begins with it.
+ */
+export const findKeys: AdminOperation = async ({ deps, query }) => {
+  const [offset, text] = [offsetIn(query), textIn(query)];
+  const now = await deps.keys.now();
+  const found = (foundBy: string, entries: readonly KeyEntry[], next?: number) => {
+    const keys = entries.map((entry) => ({ ...describeKeyInFull(entry, deps.planCache.table, now), foundBy }));
+    return { status: 200, body: { keys, next } satisfies FoundAnswer };
+  };
+  if (offset === 0) {
+    const named = isKeyId(text) ? await deps.keys.get(text) : undefined;
+    if (named !== undefined) return found('id', [named]);
+    const asked = await keysOfRequest(deps, text);
+    if (asked.length > 0) return found('request', asked);
+  }
+  const lower = text.toLowerCase();
+  const isIdPart = text.length >= SHORTEST_ID_PART;
+  const isWanted = ({ id, record }: KeyEntry) =>
+    record.name.toLowerCase().includes(lower) || (isIdPart && id.startsWith(text));
+  const { keys, next } = await deps.keys.list({ offset, limit: PAGE, isWanted });
+  return found('name', keys, next);
+};
+
+async function keysOfRequest({ decisions, keys }: AdminDependencies, requestId: string): Promise<KeyEntry[]> {
+  const ids = (await decisions.find({ requestId, limit: DECISIONS_KEPT })).map(({ keyId }) => keyId);
+  const found = await Promise.all([...new Set(ids)].map((id) => keys.get(id)));
+  return found.filter((entry) => entry !== undefined);
+}
+
+/** @throws {HttpError} 400 for no text, a long one, or a whole key: its secret must not travel in a URL */
+function textIn(query: URLSearchParams): string {
+  const [text = '', ...more] = query.getAll('text').map((one) => one.trim());
+  if (holdsApiKey(text)) throw new HttpError('invalid_parameter', 'text must hold no whole key: send its id.');
+  if (text !== '' && text.length <= LONGEST_TEXT && more.length === 0) return text;
+  throw new HttpError('invalid_parameter', `text must have 1 to ${LONGEST_TEXT} characters.`);
+}

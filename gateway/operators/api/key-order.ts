@@ -1,0 +1,71 @@
+/** The orders of a list of keys. The gateway sorts what one call checks; clients merge such lists by the same rules. */
+
+/** The facts that keys are sorted by. */
+export interface Sortable {
+  /** Times on one scale, whatever its unit. */
+  readonly createdAt: number;
+  /** Undefined for a key that was never used. */
+  readonly lastUsedAt: number | undefined;
+  readonly name: string;
+  /** The used share of the day limit, 0 to 1. */
+  readonly dayUsed: number;
+}
+
+type Order = (a: Sortable, b: Sortable) => number;
+
+const newest: Order = (a, b) => b.createdAt - a.createdAt;
+
+/** `idle`: the longest without a request first. Equal keys: the newest first. */
+export const KEY_ORDERS = {
+  newest,
+  oldest: (a, b) => a.createdAt - b.createdAt,
+  name: (a, b) => compareTexts(a.name, b.name) || newest(a, b),
+  used: (a, b) => b.dayUsed - a.dayUsed || newest(a, b),
+  idle: (a, b) => (a.lastUsedAt ?? 0) - (b.lastUsedAt ?? 0) || newest(a, b),
+} as const satisfies Record<string, Order>;
+
+export type KeyOrder = keyof typeof KEY_ORDERS;
+export const KEY_ORDER_NAMES = Object.keys(KEY_ORDERS) as KeyOrder[];
+
+/** What counts in `keys top`. */
+export const TOP_BY = ['requests', 'refused'] as const;
+export type TopBy = (typeof TOP_BY)[number];
+
+interface Recent {
+  readonly recent: { readonly admitted: number; readonly refused: number };
+}
+
+export const loudestFirst =
+  (by: TopBy) =>
+  ({ recent: a }: Recent, { recent: b }: Recent): number =>
+    by === 'refused' ? b.refused - a.refused : b.admitted + b.refused - a.admitted - a.refused;
+
+/** By code units, without regard to case: the same on every machine. */
+function compareTexts(a: string, b: string): number {
+  const [one, other] = [a.toLowerCase(), b.toLowerCase()];
+  return one < other ? -1 : one > other ? 1 : 0;
+}
+
+/** The first items in an order, of any number that is offered. */
+export class FirstOf<T> {
+  readonly #most: number;
+  readonly #compare: (a: T, b: T) => number;
+  readonly #items: T[] = [];
+
+  constructor(most: number, compare: (a: T, b: T) => number) {
+    this.#most = most;
+    this.#compare = compare;
+  }
+
+  get items(): readonly T[] {
+    return this.#items;
+  }
+
+  offer(item: T): void {
+    const last = this.#items.at(-1);
+    if (this.#items.length === this.#most && last !== undefined && this.#compare(item, last) >= 0) return;
+    const at = this.#items.findIndex((other) => this.#compare(item, other) < 0);
+    this.#items.splice(at === -1 ? this.#items.length : at, 0, item);
+    if (this.#items.length > this.#most) this.#items.pop();
+  }
+}

@@ -1,0 +1,81 @@
+import { ticksUntilFull } from '../../limiter/bucket.ts';
+import { look } from '../../limiter/decide.ts';
+import type { KeyEntry } from '../../limiter/key-record.ts';
+import { describeNetwork } from '../../limiter/networks.ts';
+import { isPlanName, type PlanTable } from '../../limiter/plans.ts';
+import type { Secret } from '../../limiter/secrets.ts';
+import { inactiveReason } from '../../limiter/secrets.ts';
+import type { BucketState } from '../../limiter/verdict.ts';
+
+/** A secret as operators see it: everything except its digest. */
+export const describeSecret = (
+  { id, name, scope, networks, createdAt, expiresAt, digest }: Secret,
+  used: KeyEntry['used'],
+) => ({
+  id,
+  name,
+  scope,
+  networks: networks.map(describeNetwork),
+  createdAt: toTime(createdAt),
+  expiresAt: expiresAt === undefined ? undefined : toTime(expiresAt),
+  lastUsedAt: used[digest] === undefined ? undefined : toTime(used[digest]),
+});
+
+/** A key as operators see it at a time in microseconds, without the digests of its secrets. */
+export function describeKey(entry: KeyEntry, now: number) {
+  const { id, record, bannedUntil, banReason, bans, admitted, refused, shadowed } = entry;
+  const isBanned = bannedUntil > now;
+  return {
+    id,
+    name: record.name,
+    plan: record.plan,
+    minute: record.minute,
+    day: record.day,
+    state: stateOf(entry, now),
+    createdAt: toTime(record.createdAt),
+    expiresAt: record.expiresAt === undefined ? undefined : toTime(record.expiresAt),
+    // Of the last decision that its limits took part in.
+    lastUsedAt: entry.asOf === undefined ? undefined : toTime(entry.asOf),
+    secrets: record.secrets
+      .filter(({ expiresAt = Infinity }) => expiresAt > now)
+      .map((secret) => describeSecret(secret, entry.used)),
+    bannedUntil: isBanned ? toTime(bannedUntil) : undefined,
+    banReason: isBanned && banReason?.until === bannedUntil ? banReason.text || undefined : undefined,
+    bans,
+    admitted,
+    refused,
+    shadowed: shadowed || undefined,
+  };
+}
+
+/** The same with the current state of both buckets. They are left out if the key has no usable limits. */
+export function describeKeyInFull(entry: KeyEntry, plans: PlanTable, now: number) {
+  const { plan } = entry.record;
+  const buckets = isPlanName(plan) ? look(entry.record, entry, plans[plan], now) : undefined;
+  if (buckets === undefined) return describeKey(entry, now);
+  const [minute, day] = buckets;
+  return {
+    ...describeKey(entry, now),
+    buckets: { minute: describeBucket(minute, now), day: describeBucket(day, now) },
+  };
+}
+
+function describeBucket(bucket: BucketState, now: number) {
+  const { limit, tokens, window } = bucket;
+  return {
+    limit,
+    remaining: tokens,
+    used: limit - tokens,
+    fullAt: tokens === limit ? undefined : toTime(now + ticksUntilFull(bucket, limit, window)),
+  };
+}
+
+export const KEY_STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'] as const;
+
+/** In the order of the checks in a decision. */
+export function stateOf({ isReadable, record, bannedUntil }: KeyEntry, now: number): (typeof KEY_STATES)[number] {
+  if (!isReadable) return 'unreadable';
+  return inactiveReason(record, now) ?? (bannedUntil > now ? 'banned' : 'active');
+}
+
+export const toTime = (microseconds: number): string => new Date(microseconds / 1_000).toISOString();

@@ -1,0 +1,96 @@
+import { z } from 'zod';
+import { HttpError } from '../../../shared/http/errors.ts';
+import { readBody } from '../../../shared/http/typed-body.ts';
+import { must } from '../../../shared/schemas/must.ts';
+import { createApiKey, isKeyId } from '../../limiter/credential.ts';
+import { FRESH, type KeyEntry, type KeyRecord } from '../../limiter/key-record.ts';
+import { PLAN_NAMES } from '../../limiter/plans.ts';
+import { describeKeyInFull } from './key-view.ts';
+import { limitValue } from './limit-value.ts';
+import { makeSecret } from './new-secret.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
+import { line, who } from './text.ts';
+import { aboutCall, allOf, differences, entry, keyTexts, logActivity } from './told.ts';
+
+/** Times are exact in microseconds only until then. */
+const LATEST = '2255-01-01T00:00:00Z';
+
+export const keyName = line(100);
+export const planName = z.enum(PLAN_NAMES, { error: must(`be one of ${PLAN_NAMES.join(', ')}`) });
+export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time') });
+export const futureTime = time.refine(isWithinReach, `must lie in the future, before ${LATEST}`);
+
+const NewKey = z
+  .strictObject({
+    name: keyName,
+    plan: planName,
+    minute: limitValue.optional(),
+    day: limitValue.optional(),
+    expiresAt: futureTime.optional(),
+    ...who,
+  })
+  .refine(hasLimits, { path: ['minute'], error: 'and day are required: an enterprise key carries its own limits' });
+
+function isWithinReach(text: string): boolean {
+  const at = Date.parse(text);
+  return at > Date.now() && at < Date.parse(LATEST);
+}
+
+/** An enterprise key needs its own limits. */
+export function hasLimits({ plan, minute, day }: Pick<Partial<KeyRecord>, 'plan' | 'minute' | 'day'>): boolean {
+  return plan !== 'enterprise' || (minute !== undefined && day !== undefined);
+}
+
+/** Issues a key. Only this answer ever shows the whole key. */
+export const createKey: AdminOperation = async (call) => {
+  const { deps, request, response } = call;
+  const { expiresAt, author, reason, ...given } = await readBody(NewKey, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { apiKey, credential } = createApiKey();
+  const createdAt = await deps.keys.now();
+  const record: KeyRecord = {
+    ...given,
+    secrets: [makeSecret(credential.digest, createdAt)],
+    createdAt,
+    expiresAt: expiresAt === undefined ? undefined : toMicroseconds(expiresAt),
+  };
+  const told = entry(aboutCall(call, { author, reason }), 'key.create', credential.id, allOf(keyTexts(record)));
+  await deps.keys.create(credential.id, record, told);
+  logActivity(deps, told);
+  return answerWithKey(deps, { id: credential.id, isReadable: true, record, ...FRESH }, record.createdAt, apiKey);
+};
+
+/**
+ * The answer that shows a whole key, which no cache may keep. It makes no further requests: if one failed, a valid key
+ * would be lost.
+ */
+export function answerWithKey({ planCache }: AdminDependencies, key: KeyEntry, now: number, apiKey: string) {
+  const body = { ...describeKeyInFull(key, planCache.table, now), key: apiKey };
+  return { status: 201, body, headers: ['Cache-Control', 'no-store'] };
+}
+
+export const toMicroseconds = (text: string): number => Date.parse(text) * 1_000;
+
+/** A key with the current state of its buckets. */
+export const getKey: AdminOperation = async ({ deps, params }) => {
+  return { status: 200, body: await describe(deps, await findKey(deps, params[0])) };
+};
+
+/** Revokes a key permanently. The next decision refuses it. */
+export const revokeKey: AdminOperation = async (call) => {
+  const { deps, params } = call;
+  const { id, record } = await findKey(deps, params[0]);
+  const told = entry(aboutCall(call), 'key.revoke', id, differences(keyTexts(record), {}));
+  if (await deps.keys.remove(id, told)) logActivity(deps, told);
+  return { status: 204, body: undefined };
+};
+
+export async function describe(deps: AdminDependencies, key: KeyEntry) {
+  return describeKeyInFull(key, deps.planCache.table, await deps.keys.now());
+}
+
+/** @throws {HttpError} 404 for an unknown id */
+export async function findKey({ keys }: AdminDependencies, id = ''): Promise<KeyEntry> {
+  const key = isKeyId(id) ? await keys.get(id) : undefined;
+  if (key === undefined) throw new HttpError('not_found', 'There is no such key.');
+  return key;
+}

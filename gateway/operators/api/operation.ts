@@ -1,0 +1,45 @@
+import type { Call, Operation, ServiceOptions, ServiceRoute } from '../../../shared/http/service.ts';
+import type { Logger } from '../../../shared/process/logger.ts';
+import type { CheckResult } from '../../check-result.ts';
+import type { Role } from '../../stores/operator-token.ts';
+import type { PlanCache } from '../../stores/plan-cache.ts';
+import type { OperatorsStores } from '../../stores/stores.ts';
+import type { DecisionQuery, DecisionReport } from '../../telemetry/recent-decisions.ts';
+import type { TrafficSource, WatchedTraffic } from '../../telemetry/watched-traffic.ts';
+import type { Operator } from './access.ts';
+import type { RedisMode } from './answers.ts';
+import type { FindingsSince } from './findings-since.ts';
+
+/** The dependencies of the operators' operations. */
+export interface AdminDependencies extends OperatorsStores {
+  readonly planCache: PlanCache;
+  readonly logger: Logger;
+  readonly traffic: WatchedTraffic;
+  readonly redisMode: RedisMode;
+  /** The state of everything that the gateway depends on. */
+  checkDependencies(): Promise<CheckResult[]>;
+  readonly decisions: DecisionSource;
+  readonly findings: FindingsSince;
+}
+
+/** The last decisions of the processes that serve clients. */
+export interface DecisionSource {
+  /** The newest first. */
+  find(query: DecisionQuery): Promise<readonly DecisionReport[]> | readonly DecisionReport[];
+}
+
+/** What the operators' listener gets from the processes that serve clients, be it this one or others. */
+export type AboutGateway = Pick<ServiceOptions<AdminDependencies, Operator>, 'metrics' | 'check'> &
+  Omit<TrafficSource, 'counted'> &
+  Pick<AdminDependencies, 'decisions'>;
+
+export type AdminOperation = Operation<AdminDependencies, Operator>;
+
+export type AdminCall = Call<AdminDependencies, Operator>;
+
+export interface AdminRoute extends ServiceRoute<AdminDependencies, Operator> {
+  readonly needs?: Role;
+}
+
+/** The largest body of an operator's request, apart from a restore. */
+export const ADMIN_BODY_LIMIT_BYTES = 16_384;

@@ -1,0 +1,56 @@
+import { z } from 'zod';
+import { HttpError } from '../../../shared/http/errors.ts';
+import { readBody } from '../../../shared/http/typed-body.ts';
+import { isUsable, type StoredPlans, storedValue } from '../../limiter/plans.ts';
+import { type FieldChange, HISTORY_LENGTH, type RecordedChange, RecordId } from '../../stores/plan-history.ts';
+import type { HistoryAnswer } from './answers.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
+import { applyChange, etag } from './plans.ts';
+import { wholeNumber } from './query.ts';
+import { who } from './text.ts';
+import { aboutCall } from './told.ts';
+
+const PAGE = 20;
+
+/** The changes of limits: who, when and why, the newest first. */
+export const showHistory: AdminOperation = async ({ deps, query }) => {
+  const limit = wholeNumber(query, 'limit', { min: 1, max: HISTORY_LENGTH, fallback: PAGE });
+  return { status: 200, body: { history: (await deps.plans.history(limit)).map(describe) } satisfies HistoryAnswer };
+};
+
+const Rollback = z.strictObject({
+  /** The last change that the sender has seen. */
+  id: RecordId.optional(),
+  ...who,
+});
+
+/** Reverts the last change; reverting twice restores it. Refused if one of its fields has changed since. */
+export const rollBack: AdminOperation = async (call) => {
+  const { deps, request, response } = call;
+  const { id, author, reason } = await readBody(Rollback, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const [last] = await deps.plans.history(1);
+  if (last === undefined) throw new HttpError('not_found', 'There is no change to take back.');
+  if (id !== undefined && id !== last.id) throw new HttpError('conflict', 'That is not the last change any more.');
+  const seen = await deps.plans.read();
+  if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
+    throw new HttpError('conflict', 'What the last change made has been changed since; set the limits that you want.');
+  const warning = await applyChange(deps, before(last.changes), seen, {
+    about: aboutCall(call, { author, reason: reason || `takes back ${last.id}` }),
+    action: 'rollback',
+  });
+  return { status: 200, body: deps.planCache.table, headers: [...etag(deps), ...warning] };
+};
+
+/** @throws {HttpError} 409 if no earlier value can be restored */
+function before(changes: readonly FieldChange[]): StoredPlans {
+  const fields = changes.map(({ field, from = '' }) => {
+    if (!isUsable(field, from))
+      throw new HttpError('conflict', `${field} was no limit before; set the one that you want.`);
+    return [field, from];
+  });
+  return Object.fromEntries(fields);
+}
+
+function describe({ id, version: _version, ...change }: RecordedChange) {
+  return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...change };
+}

@@ -1,0 +1,59 @@
+import { z } from 'zod';
+import { HttpError } from '../../../shared/http/errors.ts';
+import { readBody } from '../../../shared/http/typed-body.ts';
+import { MINUTE } from '../../limiter/clock.ts';
+import type { KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
+import { fieldsOf, isPlanName } from '../../limiter/plans.ts';
+import { countsOf, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
+import { leastRefused } from '../../limiter/what-if.ts';
+import { writePlace } from '../../stores/key-walk.ts';
+import type { TrialAnswer } from './answers.ts';
+import { limitValue } from './limit-value.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
+import { placeIn } from './query.ts';
+
+/**
+ * Keys that one call checks, of any plan: few enough for Redis to answer in time. The answer says where to continue.
+ */
+const LOOKED_AT = 100;
+
+const Trial = z.strictObject({ minute: limitValue.optional(), day: limitValue.optional() });
+
+/**
+ * What other limits of a plan would have refused in the last hour, by key, before anyone sets them. Only keys with such
+ * requests are listed; `keys` and `requests` count all keys of the plan that were used, and their requests. To
+ * continue, send `next` back as `after`.
+ */
+export const tryPlan: AdminOperation = async ({ deps, params, query, request, response }) => {
+  const plan = params[0] ?? '';
+  if (!isPlanName(plan)) throw new HttpError('not_found', 'There is no such plan.');
+  if (!fieldsOf(plan).includes('minute'))
+    throw new HttpError('invalid_request', `${plan} has no limits of its own: its keys carry them.`);
+  const given = await readBody(Trial, request, response, ADMIN_BODY_LIMIT_BYTES);
+  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'Nothing to try was given.');
+  const { minute, day } = deps.planCache.table[plan];
+  const limits = { minute: given.minute ?? minute, day: given.day ?? day };
+  const now = Math.floor((await deps.keys.now()) / MINUTE);
+  const { keys, next } = await deps.keys.walk({ after: placeIn(query), limit: LOOKED_AT });
+  const tried = keys
+    .filter(({ record, isRevoked }) => record.plan === plan && !isRevoked)
+    .map((entry) => tryOn(entry, limits, now))
+    .filter(({ requests }) => requests > 0);
+  const requests = tried.reduce((total, one) => total + one.requests, 0);
+  const affected = tried.filter(({ wouldRefuse }) => wouldRefuse > 0);
+  return {
+    status: 200,
+    body: { keys: tried.length, requests, affected, next: next && writePlace(next) } satisfies TrialAnswer,
+  };
+};
+
+/** A key's own limits override those of its plan, tried or not. */
+function tryOn(entry: KeyEntry, plan: Pick<KeyRecord, 'minute' | 'day'>, now: number) {
+  const { id, record } = entry;
+  const counts = countsOf(entry.usage.minutes, entry).filter(({ at }) => at > now - MINUTES_KEPT && at <= now);
+  const { minute = plan.minute, day = plan.day } = record;
+  const requests = counts.reduce((total, { admitted, refused }) => total + admitted + refused, 0);
+  const refused = counts.reduce((total, count) => total + count.refused, 0);
+  const wouldRefuse = minute === undefined || day === undefined ? 0 : leastRefused(counts, { minute, day });
+  return { id, name: record.name, requests, refused, wouldRefuse };
+}

@@ -1,0 +1,139 @@
+import { z } from 'zod';
+import { HttpError } from '../../../shared/http/errors.ts';
+import { readBody } from '../../../shared/http/typed-body.ts';
+import { listed } from '../../../shared/lists.ts';
+import { must } from '../../../shared/schemas/must.ts';
+import {
+  FIELD_NAMES,
+  fieldsOf,
+  isPlanName,
+  PLAN_FIELDS,
+  type PlanField,
+  type PlanName,
+  type StoredPlans,
+} from '../../limiter/plans.ts';
+import { type Activity, planActivity } from '../../stores/activity-entry.ts';
+import { type PlanChange, versionOf } from '../../stores/plan-history.ts';
+import { planName } from './keys.ts';
+import { limitValue } from './limit-value.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
+import { who } from './text.ts';
+import { type About, aboutCall, logActivity } from './told.ts';
+
+/** A field's value in an operator's request: a number, or one of its options. */
+function valueRule(rule: (typeof PLAN_FIELDS)[PlanField]): z.ZodType<number | string> {
+  if (!('options' in rule)) return limitValue;
+  return z.enum(rule.options, { error: must(`be one of ${rule.options.join(', ')}`) });
+}
+
+const fields = FIELD_NAMES.map((field) => [field, valueRule(PLAN_FIELDS[field]).optional()]);
+
+const planFields = Object.fromEntries(fields) as Record<PlanField, z.ZodOptional<z.ZodType<number | string>>>;
+
+const Changes = z.strictObject({ ...planFields, ...who });
+
+const TableChanges = z.strictObject({
+  plans: z.partialRecord(planName, z.strictObject(planFields), { error: must('be an object of plans') }),
+  ...who,
+});
+
+/** The plan table in force on this gateway. Its ETag is the version: send it as If-Match with a change. */
+export const showPlans: AdminOperation = async ({ deps }) => {
+  await deps.planCache.refresh();
+  return { status: 200, body: deps.planCache.table, headers: etag(deps) };
+};
+
+/**
+ * Changes fields of one plan. Every gateway applies them within a second, the answering process at once. With If-Match
+ * (RFC 9110 §13.1.1), only if the table is still the one that the sender has seen.
+ */
+export const changePlan: AdminOperation = async (call) => {
+  const { deps, params, request, response } = call;
+  const plan = params[0] ?? '';
+  if (!isPlanName(plan)) throw new HttpError('not_found', 'There is no such plan.');
+  const { author, reason, ...fields } = await readBody(Changes, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const changes = storedFields(plan, fields);
+  const seen = await tableSeen(deps, request.headers['if-match']);
+  const warning = await applyChange(deps, changes, seen, { about: aboutCall(call, { author, reason }), action: 'set' });
+  return { status: 200, body: deps.planCache.table[plan], headers: [...etag(deps), ...warning] };
+};
+
+/**
+ * Changes fields of several plans in one step, with one record in the history. If-Match counts as for a single plan.
+ */
+export const changePlans: AdminOperation = async (call) => {
+  const { deps, request, response } = call;
+  const { plans, author, reason } = await readBody(TableChanges, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const given = Object.entries(plans) as [PlanName, Readonly<Record<string, number | string | undefined>>][];
+  const changes = Object.assign({}, ...given.map(([plan, fields]) => storedFields(plan, fields))) as StoredPlans;
+  if (given.length === 0) throw nothingGiven();
+  const seen = await tableSeen(deps, request.headers['if-match']);
+  const warning = await applyChange(deps, changes, seen, { about: aboutCall(call, { author, reason }), action: 'set' });
+  return { status: 200, body: deps.planCache.table, headers: [...etag(deps), ...warning] };
+};
+
+function storedFields(plan: PlanName, fields: Readonly<Record<string, number | string | undefined>>): StoredPlans {
+  const known: readonly string[] = fieldsOf(plan);
+  const alien = Object.keys(fields).filter((field) => !known.includes(field));
+  if (alien.length > 0)
+    throw new HttpError('invalid_request', `${plan} has no ${alien.join(' or ')} of its own: its keys carry them.`);
+  const stored = Object.entries(fields).map(([field, value]) => [`${plan}.${field}`, String(value)]);
+  if (stored.length === 0) throw nothingGiven();
+  return Object.fromEntries(stored);
+}
+
+const nothingGiven = () => new HttpError('invalid_request', 'Nothing to change was given.');
+
+/** The table with the version that the sender has seen; undefined if the request has no If-Match. */
+async function tableSeen({ plans }: AdminDependencies, ifMatch: string | undefined): Promise<StoredPlans | undefined> {
+  if (ifMatch === undefined || ifMatch.trim() === '*') return undefined;
+  const stored = await plans.read();
+  const versions = listed(ifMatch);
+  if (!versions.includes(`"${versionOf(stored)}"`)) throw moved();
+  return stored;
+}
+
+/** RFC 9111 §5.5 makes Warning obsolete, but there is no better header. */
+const UNRECORDED = ['Warning', '199 - "The change is in force, but the history of changes could not be written."'];
+
+/**
+ * Changes the table and records the change in the history and the activity. If only a record fails, the change is
+ * still in force and is answered as done.
+ * @param seen the table must still equal this one; undefined accepts any
+ * @returns headers that say what could not be recorded
+ * @throws {HttpError} 409 if the table has changed
+ */
+export async function applyChange(
+  deps: AdminDependencies,
+  changes: StoredPlans,
+  seen: StoredPlans | undefined,
+  { about, action }: { about: About; action: PlanChange['action'] },
+): Promise<readonly string[]> {
+  let told: readonly Activity[] = [];
+  const made = await deps.plans.change(
+    changes,
+    {
+      author: about.actor,
+      reason: about.reason,
+      action,
+      tell(changed) {
+        told = planActivity(changed, about);
+        return told;
+      },
+    },
+    seen,
+  );
+  if (made === undefined) throw moved();
+  const { before, change, unrecorded } = made;
+  deps.planCache.take({ ...before, ...changes });
+  for (const activity of told) logActivity(deps, activity);
+  if (unrecorded === undefined) return [];
+  deps.logger.error({ reason: unrecorded, change }, 'a change of plans is in force, but its record is lost');
+  return UNRECORDED;
+}
+
+const moved = () => new HttpError('conflict', 'The plans have been changed meanwhile. Look again, and decide anew.');
+
+export function etag({ planCache: { version } }: AdminDependencies): string[] {
+  return version === undefined ? [] : ['ETag', `"${version}"`];
+}

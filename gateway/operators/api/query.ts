@@ -1,0 +1,41 @@
+import { HttpError } from '../../../shared/http/errors.ts';
+import { type Place, readPlace } from '../../stores/key-walk.ts';
+
+/**
+ * A whole number in a query.
+ * @throws {HttpError} 400 for anything else, out of range or repeated
+ */
+export function wholeNumber(
+  query: URLSearchParams,
+  name: string,
+  { min, max, fallback }: { min: number; max: number; fallback: number },
+): number {
+  const [text = String(fallback), ...more] = query.getAll(name);
+  const value = /^\d{1,9}$/.test(text) && more.length === 0 ? Number(text) : Number.NaN;
+  if (value >= min && value <= max) return value;
+  throw new HttpError('invalid_parameter', `${name} must be a whole number from ${min} to ${max}.`);
+}
+
+/**
+ * One of several words in a query; undefined if it is not given.
+ * @throws {HttpError} 400 for anything else, or repeated
+ */
+export function choice<T extends string>(query: URLSearchParams, name: string, options: readonly T[]): T | undefined {
+  const [text, ...more] = query.getAll(name);
+  if (text === undefined) return undefined;
+  const option = options.find((one) => one === text);
+  if (option !== undefined && more.length === 0) return option;
+  throw new HttpError('invalid_parameter', `${name} must be one of ${options.join(', ')}.`);
+}
+
+/**
+ * Where a walk through the keys continues; undefined at its beginning.
+ * @throws {HttpError} 400 for a place that no answer gave
+ */
+export function placeIn(query: URLSearchParams): Place | undefined {
+  const text = query.get('after');
+  const place = text === null ? undefined : readPlace(text);
+  if (text !== null && place === undefined)
+    throw new HttpError('invalid_parameter', 'after must be what `next` of an answer was.');
+  return place;
+}

@@ -1,0 +1,25 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { ServiceRoute } from '../../../shared/http/service.ts';
+import { safetyHeaders } from '../../../shared/http/static-file.ts';
+import { DOCUMENT_NAMES, PAGES, renderPage } from '../runbook/pages.ts';
+import { textRoute } from './text-route.ts';
+
+const STYLE = join(import.meta.dirname, '../runbook/runbook.css');
+
+/** No script at all. */
+const SAFETY = safetyHeaders("img-src 'self'", "require-trusted-types-for 'script'", "trusted-types 'none'");
+
+/**
+ * The runbook and the documents that it links to. They are open: an alert's link is followed by a browser, which has no
+ * token to send, and they hold what the repository holds, nothing of this installation.
+ */
+export const runbookRoutes = (): ServiceRoute<unknown, unknown>[] => [
+  ...DOCUMENT_NAMES.map((document) =>
+    pageRoute(PAGES[document].path, 'text/html; charset=utf-8', () => renderPage(document)),
+  ),
+  pageRoute('/runbook/runbook.css', 'text/css; charset=utf-8', () => readFileSync(STYLE, 'utf8')),
+];
+
+const pageRoute = (path: string, type: string, read: () => string): ServiceRoute<unknown, unknown> =>
+  textRoute('runbook', path, { type, headers: SAFETY, read });

@@ -1,0 +1,173 @@
+import { z } from 'zod';
+import { HttpError } from '../../../shared/http/errors.ts';
+import { readBody } from '../../../shared/http/typed-body.ts';
+import { must } from '../../../shared/schemas/must.ts';
+import { SECOND } from '../../limiter/clock.ts';
+import { createApiKey } from '../../limiter/credential.ts';
+import type { KeyRecord } from '../../limiter/key-record.ts';
+import { parseNetwork } from '../../limiter/networks.ts';
+import { MAX_SECRETS, SCOPES, type Secret } from '../../limiter/secrets.ts';
+import { apply } from './key-changes.ts';
+import { describeSecret } from './key-view.ts';
+import { answerWithKey, findKey, futureTime, keyName, toMicroseconds } from './keys.ts';
+import { makeSecret } from './new-secret.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
+import { who } from './text.ts';
+import { aboutCall, allOf, differences, entry, secretTexts } from './told.ts';
+
+/** The secrets of a key. Each can have its own scope, networks, name and end. A change affects no other secret. */
+
+const MAX_NETWORKS = 20;
+
+const scope = z
+  .array(z.enum(SCOPES, { error: must(`hold ${SCOPES.join(' or ')}`) }))
+  .min(1, { error: must(`hold ${SCOPES.join(' or ')}`) })
+  .transform((given) => SCOPES.filter((one) => given.includes(one)));
+
+const NETWORK = must('hold addresses, or blocks such as 10.0.0.0/8 or 2001:db8::/32 with no bits behind their prefix');
+
+const networks = z
+  .array(z.string({ error: NETWORK }))
+  .max(MAX_NETWORKS, { error: must(`have at most ${MAX_NETWORKS} entries`) })
+  .refine((given) => given.every((text) => parseNetwork(text) !== undefined), { error: NETWORK })
+  .transform((given) => [...new Set(given.map((text) => parseNetwork(text) as string))]);
+
+const NewSecret = z.strictObject({
+  name: keyName,
+  scope: scope.optional(),
+  networks: networks.optional(),
+  expiresAt: futureTime.optional(),
+  ...who,
+});
+
+const SecretChanges = z.strictObject({
+  name: keyName.optional(),
+  scope: scope.optional(),
+  networks: networks.optional(),
+  expiresAt: futureTime.nullable().optional(),
+  ...who,
+});
+
+/** Adds a secret. Only this answer ever shows the whole key. */
+export const addSecret: AdminOperation = async (call) => {
+  const { deps, params, request, response } = call;
+  const { id } = await findKey(deps, params[0]);
+  const { expiresAt, author, reason, ...given } = await readBody(NewSecret, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { apiKey, credential } = createApiKey(id);
+  const now = await deps.keys.now();
+  const secret = makeSecret(credential.digest, now, {
+    ...given,
+    expiresAt: expiresAt === undefined ? undefined : toMicroseconds(expiresAt),
+  });
+  const told = entry(aboutCall(call, { author, reason }), 'secret.create', id, allOf(secretTexts(secret)));
+  await apply(deps, id, (record) => ({ record: { secrets: [...roomIn(record, now), secret] }, told }));
+  return { status: 201, body: { id: secret.id, key: apiKey }, headers: ['Cache-Control', 'no-store'] };
+};
+
+/** Changes the name, the bounds or the end of a secret. */
+export const changeSecret: AdminOperation = async (call) => {
+  const { deps, params, request, response } = call;
+  const { id } = await findKey(deps, params[0]);
+  const { expiresAt, author, reason, ...given } = await readBody(
+    SecretChanges,
+    request,
+    response,
+    ADMIN_BODY_LIMIT_BYTES,
+  );
+  if (expiresAt === undefined && Object.keys(given).length === 0)
+    throw new HttpError('invalid_request', 'Nothing to change was given.');
+  const about = aboutCall(call, { author, reason });
+  await apply(deps, id, (record) => {
+    const old = named(record, params[1]);
+    const { name = old.name, scope = old.scope, networks = old.networks } = given;
+    const ends = expiresAt === undefined ? old.expiresAt : expiresAt === null ? undefined : toMicroseconds(expiresAt);
+    const changed = { ...old, name, scope, networks, expiresAt: ends };
+    const fields = differences(secretTexts(old), secretTexts(changed));
+    const told =
+      fields.length === 0 ? undefined : entry(about, 'secret.change', id, [{ field: 'secret', to: old.id }, ...fields]);
+    return { record: { secrets: record.secrets.map((one) => (one === old ? changed : one)) }, told };
+  });
+  const { record, used } = await findKey(deps, id);
+  return { status: 200, body: describeSecret(named(record, params[1]), used) };
+};
+
+/** Ends a secret at once. The other secrets stay valid. */
+export const revokeSecret: AdminOperation = async (call) => {
+  const { deps, params } = call;
+  const { id } = await findKey(deps, params[0]);
+  const about = aboutCall(call);
+  await apply(deps, id, (record) => {
+    const old = named(record, params[1]);
+    if (record.secrets.length === 1)
+      throw new HttpError('conflict', 'This is the only secret of the key. Add another one first, or revoke the key.');
+    const told = entry(about, 'secret.revoke', id, differences(secretTexts(old), {}));
+    return { record: { secrets: record.secrets.filter((one) => one !== old) }, told };
+  });
+  return { status: 204, body: undefined };
+};
+
+const LONGEST_GRACE_SECONDS = 90 * 86_400;
+const GRACE = must(`be a whole number of seconds from 0 to ${LONGEST_GRACE_SECONDS}`);
+
+const Rotation = z.strictObject({
+  graceSeconds: z.int({ error: GRACE }).min(0, { error: GRACE }).max(LONGEST_GRACE_SECONDS, { error: GRACE }),
+  /** The secret to replace. Optional if only one secret has no end yet. */
+  secretId: z.string({ error: must('be the id of a secret') }).optional(),
+  ...who,
+});
+
+/**
+ * Replaces a secret: adds one with the same name and bounds, and ends the old one after the grace time. Safe to repeat:
+ * if the answer was lost, the next call replaces the secret that nobody received.
+ */
+export const rotateKey: AdminOperation = async (call) => {
+  const { deps, params, request, response } = call;
+  const key = await findKey(deps, params[0]);
+  const { id } = key;
+  const { graceSeconds, secretId, ...given } = await readBody(Rotation, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { apiKey, credential } = createApiKey(id);
+  const now = await deps.keys.now();
+  const about = aboutCall(call, given);
+  let { secrets } = key.record;
+  await apply(deps, id, (record) => {
+    const old = secretId === undefined ? theOneWithoutEnd(record) : named(record, secretId);
+    const { name, scope, networks } = old;
+    const fresh = makeSecret(credential.digest, now, { name, scope, networks });
+    const endsAt = Math.min(old.expiresAt ?? Infinity, now + graceSeconds * SECOND);
+    const others = (graceSeconds === 0 ? record.secrets : roomIn(record, now)).filter((one) => one !== old);
+    const kept = graceSeconds === 0 ? [] : [{ ...old, expiresAt: endsAt }];
+    secrets = [...others, ...kept, fresh];
+    const told = entry(about, 'key.rotate', id, [
+      { field: 'secret', from: old.id, to: fresh.id },
+      { field: 'graceSeconds', to: String(graceSeconds) },
+    ]);
+    return { record: { secrets }, told };
+  });
+  return answerWithKey(deps, { ...key, record: { ...key.record, secrets } }, now, apiKey);
+};
+
+/** @throws {HttpError} 409 if several have no end */
+function theOneWithoutEnd({ secrets }: Pick<KeyRecord, 'secrets'>): Secret {
+  const open = secrets.filter(({ expiresAt }) => expiresAt === undefined);
+  const [only] = open.length > 0 ? open : secrets;
+  if (only !== undefined && (open.length === 1 || secrets.length === 1)) return only;
+  const names = secrets.map((one) => `${one.id} (${one.name})`).join(', ');
+  throw new HttpError('conflict', `This key has several secrets. Say which one is replaced, with secretId: ${names}.`);
+}
+
+/**
+ * The secrets that have not ended, if there is room for one more.
+ * @throws {HttpError} 409 if there is none
+ */
+function roomIn({ secrets }: KeyRecord, now: number): Secret[] {
+  const live = secrets.filter(({ expiresAt = Infinity }) => expiresAt > now);
+  if (live.length < MAX_SECRETS) return live;
+  throw new HttpError('conflict', `A key has at most ${MAX_SECRETS} secrets. Revoke one that is not needed first.`);
+}
+
+/** @throws {HttpError} 404 */
+function named({ secrets }: Pick<KeyRecord, 'secrets'>, id = ''): Secret {
+  const secret = secrets.find((one) => one.id === id);
+  if (secret === undefined) throw new HttpError('not_found', 'The key has no such secret.');
+  return secret;
+}

@@ -1,0 +1,36 @@
+import type { ServiceRoute } from '../../../shared/http/service.ts';
+import { etagOf, isCurrent } from '../../../shared/http/static-file.ts';
+
+interface TextFile {
+  /** The media type. */
+  readonly type: string;
+  /** Besides those for the cache. */
+  readonly headers: readonly string[];
+  /** Called at the first request. */
+  read(): string;
+}
+
+/** A file for browsers, answered without a token. It is read once and kept in memory. */
+export function textRoute(
+  name: string,
+  path: string,
+  { type, headers, read }: TextFile,
+): ServiceRoute<unknown, unknown> {
+  let file: { readonly etag: string; readonly text: string } | undefined;
+  function load() {
+    const text = read();
+    return { text, etag: etagOf(text) };
+  }
+  return {
+    name,
+    method: 'GET',
+    path,
+    isOpen: true,
+    async operation({ request }) {
+      file ??= load();
+      const all = ['ETag', file.etag, 'Cache-Control', 'no-cache', ...headers];
+      if (isCurrent(request.headers['if-none-match'], file.etag)) return { status: 304, headers: all };
+      return { status: 200, json: file.text, headers: ['Content-Type', type, ...all] };
+    },
+  };
+}

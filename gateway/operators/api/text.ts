@@ -1,0 +1,16 @@
+import { z } from 'zod';
+import { must } from '../../../shared/schemas/must.ts';
+
+/** One line of text from an operator, safe for a log, a table and a terminal. */
+export const line = (maxCharacters: number) =>
+  z
+    .string({ error: must('be a string') })
+    .regex(/^\P{Cc}+$/u, 'must not be empty or have control characters')
+    .max(maxCharacters, `must have at most ${maxCharacters} characters`)
+    .refine((text) => text.isWellFormed(), 'must be well-formed Unicode');
+
+/** Who makes a change, and why. */
+export const who = {
+  author: line(100).optional(),
+  reason: line(500).or(z.literal('')).optional(),
+};

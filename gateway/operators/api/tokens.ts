@@ -1,0 +1,63 @@
+import { z } from 'zod';
+import { HttpError } from '../../../shared/http/errors.ts';
+import { readBody } from '../../../shared/http/typed-body.ts';
+import { must } from '../../../shared/schemas/must.ts';
+import { type OperatorToken, ROLES } from '../../stores/operator-token.ts';
+import { createAccessToken } from '../access-token.ts';
+import type { CallerAnswer, TokensAnswer } from './answers.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
+import { line, who } from './text.ts';
+import { aboutCall, allOf, differences, entry, logActivity } from './told.ts';
+
+/** Operators' tokens with a name and a role. */
+
+const NewToken = z.strictObject({
+  name: line(100),
+  role: z.enum(ROLES, { error: must(`be one of ${ROLES.join(', ')}`) }),
+  ...who,
+});
+
+/** Makes a token. Only this answer ever shows it. */
+export const createToken: AdminOperation = async (call) => {
+  const { deps, request, response } = call;
+  const { name, role, ...given } = await readBody(NewToken, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { id, token, digest } = createAccessToken();
+  const told = entry(aboutCall(call, given), 'token.create', id, allOf({ name, role }));
+  await deps.tokens.create(id, { name, role, createdAt: new Date().toISOString(), digest }, told);
+  logActivity(deps, told);
+  return { status: 201, body: { id, token, name, role }, headers: ['Cache-Control', 'no-store'] };
+};
+
+/** Who asks, and what the token that was sent may do. */
+export const whoAmI: AdminOperation = async ({ caller: { name, role } }) => ({
+  status: 200,
+  body: { name, role: role ?? 'viewer' } satisfies CallerAnswer,
+});
+
+/** The tokens without their digests, the oldest first. The shared token is not among them. */
+export const listTokens: AdminOperation = async ({ deps }) => {
+  const tokens = [...(await deps.tokens.list())].map(([id, { name, role, createdAt }]) => ({
+    id,
+    name,
+    role,
+    createdAt,
+  }));
+  const inOrder = tokens.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
+  return { status: 200, body: { tokens: inOrder } satisfies TokensAnswer };
+};
+
+/** Ends a token: its next request is 401. */
+export const revokeToken: AdminOperation = async (call) => {
+  const { deps, params } = call;
+  const [id = ''] = params;
+  const about = aboutCall(call);
+  const tell = ({ name, role }: OperatorToken) => entry(about, 'token.revoke', id, differences({ name, role }, {}));
+  let told: ReturnType<typeof tell> | undefined;
+  const isRemoved = await deps.tokens.remove(id, (token) => {
+    told = tell(token);
+    return told;
+  });
+  if (!isRemoved) throw new HttpError('not_found', 'There is no such token.');
+  logActivity(deps, told);
+  return { status: 204, body: undefined };
+};

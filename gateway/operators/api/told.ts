@@ -1,0 +1,108 @@
+import { HttpError } from '../../../shared/http/errors.ts';
+import type { KeyRecord } from '../../limiter/key-record.ts';
+import { describeNetwork } from '../../limiter/networks.ts';
+import type { Secret } from '../../limiter/secrets.ts';
+import type { Activity } from '../../stores/activity-entry.ts';
+import type { FieldChange } from '../../stores/plan-history.ts';
+import { redactSecrets } from '../access-token.ts';
+import { CTL } from '../user-agent.ts';
+import { toTime } from './key-view.ts';
+import type { AdminCall, AdminDependencies } from './operation.ts';
+import { who } from './text.ts';
+
+/** How the activity tells an operator's call. */
+
+/** Who and why, as the sender of a body says. */
+interface Given {
+  readonly author?: string | undefined;
+  readonly reason?: string | undefined;
+}
+
+export type About = Omit<Activity, 'action' | 'target' | 'changes'>;
+
+/**
+ * What all entries of a call have in common. Who uses the shared token may give a name, as `author` in the body or in
+ * the query; a named token has its own. The reason comes in the same ways.
+ * @throws {HttpError} 400 for a bad author or reason in the query
+ */
+export function aboutCall({ caller, request, requestId, query }: AdminCall, given: Given = {}): About {
+  const { author = textIn(query, 'author'), reason = textIn(query, 'reason') } = given;
+  return {
+    actor: redactSecrets(caller.name ?? author ?? 'unknown'),
+    reason: redactSecrets(reason ?? ''),
+    via: viaOf(request.headers),
+    requestId,
+    token: caller.tokenId,
+  };
+}
+
+/** An entry, without any secret that somebody wrote into a name. */
+export const entry = (
+  about: About,
+  action: Activity['action'],
+  target: string,
+  changes: readonly FieldChange[] = [],
+): Activity => ({ ...about, action, target, changes: changes.map(withoutSecrets) });
+
+/** The log line of an entry, once what it tells is done. */
+export function logActivity({ logger }: Pick<AdminDependencies, 'logger'>, told: Activity | undefined): void {
+  if (told !== undefined) logger.info({ activity: told }, 'activity');
+}
+
+/** The fields of something new. */
+export const allOf = (values: Texts): FieldChange[] => differences({}, values);
+
+type Texts = Readonly<Record<string, string | undefined>>;
+
+/** The fields that differ. */
+export function differences(before: Texts, after: Texts): FieldChange[] {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  const changes = names.map((field) => ({ field, from: before[field], to: after[field] }));
+  return changes.filter(({ from, to }) => from !== to);
+}
+
+export const keyTexts = ({
+  name,
+  plan,
+  minute,
+  day,
+  expiresAt,
+  disabled,
+}: Omit<KeyRecord, 'secrets' | 'plan'> & { readonly plan: string }): Texts => ({
+  name,
+  plan,
+  minute: minute?.toString(),
+  day: day?.toString(),
+  expiresAt: timeText(expiresAt),
+  disabled: disabled ? 'true' : undefined,
+});
+
+export const secretTexts = ({ id, name, scope, networks, expiresAt }: Secret): Texts => ({
+  secret: id,
+  name,
+  scope: scope.join(', '),
+  networks: networks.map(describeNetwork).join(', ') || undefined,
+  expiresAt: timeText(expiresAt),
+});
+
+const timeText = (time: number | undefined): string | undefined => (time === undefined ? undefined : toTime(time));
+
+const withoutSecrets = ({ field, from, to }: FieldChange): FieldChange => ({
+  field,
+  ...(from !== undefined && { from: redactSecrets(from) }),
+  ...(to !== undefined && { to: redactSecrets(to) }),
+});
+
+function textIn(query: URLSearchParams, name: keyof typeof who): string | undefined {
+  const [text, ...more] = query.getAll(name);
+  if (text === undefined) return undefined;
+  const { success, data } = who[name].safeParse(text);
+  if (success && more.length === 0) return data;
+  throw new HttpError('invalid_parameter', `${name} must be given once, as one line of text.`);
+}
+
+/** Browsers send Fetch Metadata with every request; the command line names itself. A program can claim either. */
+function viaOf({ 'sec-fetch-site': site, 'user-agent': agent }: AdminCall['request']['headers']): Activity['via'] {
+  if (site !== undefined) return 'console';
+  return agent === CTL ? 'cli' : 'api';
+}

@@ -1,0 +1,40 @@
+import { totalsOf } from '../../telemetry/totals.ts';
+import type { MinutesAnswer, TrafficAnswer } from './answers.ts';
+import { coresOf, redisOf } from './dependencies.ts';
+import type { AdminOperation } from './operation.ts';
+import { shownRejected } from './rejected-values.ts';
+
+/**
+ * The requests of clients since the start of this gateway, and its state, for all workers together. Cheap enough to
+ * poll every second.
+ */
+export const showTraffic: AdminOperation = async ({ deps: { traffic, planCache, redisMode } }) => {
+  const [counted, processes] = [traffic.counted(), traffic.processes()];
+  const { totals, plans } = totalsOf(counted);
+  return {
+    status: 200,
+    body: {
+      since: traffic.since.toISOString(),
+      mode: traffic.mode.isLocal ? 'local' : 'shared',
+      modeSince: traffic.mode.since.toISOString(),
+      workers: traffic.workers?.(),
+      processes: processes.length,
+      cores: coresOf(processes),
+      redis: redisOf(processes, counted, redisMode),
+      totals,
+      plans,
+      planTable: {
+        version: planCache.version,
+        changedAt: planCache.changedAt.toISOString(),
+        rejectedValues: planCache.rejected.length,
+        rejected: shownRejected(planCache.rejected),
+      },
+    } satisfies TrafficAnswer,
+  };
+};
+
+/** The last hour by minute, the oldest first. The last minute is not over. */
+export const showMinutes: AdminOperation = async ({ deps: { traffic } }) => ({
+  status: 200,
+  body: { since: traffic.since.toISOString(), minutes: traffic.minutes.reports() } satisfies MinutesAnswer,
+});

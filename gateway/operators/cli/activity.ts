@@ -1,0 +1,90 @@
+import { type Command, Option } from 'commander';
+import { type Options, stringify } from 'csv-stringify/sync';
+import { ACTIONS } from '../../stores/activity-entry.ts';
+import type { FieldChange } from '../../stores/plan-history.ts';
+import type { ActivityAnswer, ActivityView } from '../api/answers.ts';
+import type { Session } from './session.ts';
+import { table } from './table.ts';
+import { count } from './values.ts';
+
+type Filter = Readonly<Partial<Record<'actor' | 'action' | 'target', string>>>;
+
+const SHOWN = 50;
+const MOST_A_CALL = 1_000;
+
+/** Adds `activity`: who did what, when and why. */
+export function addActivityCommand(program: Command, session: Session): void {
+  program
+    .command('activity')
+    .description('show who did what to keys, bans, plans and tokens, when and why, the newest first')
+    .option('--actor <name>', 'only what this person or program did')
+    .addOption(new Option('--action <action>', 'only this action').choices(ACTIONS))
+    .option('--target <id>', 'only about this key, plan or token')
+    .option('--limit <number>', `how many at most; ${SHOWN} when left out, all with --csv`, count)
+    .addOption(new Option('--csv', 'print comma-separated values with a head (RFC 4180)'))
+    .addHelpText(
+      'after',
+      `
+The gateway keeps the last ACTIVITY_LENGTH entries, and each is a line of its log too. No secret is among them. What was
+changed by redis-cli is there as \`by hand\`, without a name: plans within seconds, keys and bans once a gateway finds it.
+
+Examples:
+  ctl activity --target 4fXk20LmQa9z
+  ctl activity --action plan.change --limit 5
+  ctl activity --csv > activity.csv
+  ctl --json activity --actor ann | jq '.activity[].target'`,
+    )
+    .action(async ({ csv, limit, ...filter }: Filter & { csv?: boolean; limit?: number }) => {
+      const most = limit ?? (csv ? Number.POSITIVE_INFINITY : SHOWN);
+      const entries = await read(session, filter, most);
+      if (csv && !session.isJson) session.write(asCsv(entries));
+      else session.print({ activity: entries }, () => describeActivity(entries));
+    });
+}
+
+/** One call checks a limited number of entries, so reading goes on until enough were found or the end is reached. */
+async function read(session: Session, filter: Filter, most: number): Promise<ActivityView[]> {
+  const found: ActivityView[] = [];
+  let after: string | undefined;
+  do {
+    const limit = String(Math.min(most - found.length, MOST_A_CALL));
+    const query = new URLSearchParams({ ...filter, limit, ...(after !== undefined && { after }) });
+    const { activity, next } = (await session.call('GET', `/activity?${query}`)) as ActivityAnswer;
+    found.push(...activity);
+    after = next;
+  } while (after !== undefined && found.length < most);
+  return found;
+}
+
+function describeActivity(entries: readonly ActivityView[]): string {
+  if (entries.length === 0) return 'Nothing is recorded.';
+  const rows = entries.map(({ at, actor, action, target, via, changes, reason }) => [
+    at,
+    actor,
+    action,
+    target,
+    via,
+    inWords(changes) || '-',
+    reason || '-',
+  ]);
+  return table(['at', 'who', 'did', 'to', 'via', 'changes', 'reason'], rows);
+}
+
+const inWords = (changes: readonly FieldChange[]): string =>
+  changes
+    .map(({ field, from, to }) => {
+      if (from === undefined) return `${field} ${to ?? ''}`;
+      return to === undefined ? `${field} ${from} -> none` : `${field} ${from} -> ${to}`;
+    })
+    .join('; ');
+
+/** Adds an apostrophe before a text that a spreadsheet would read as a formula. */
+const CSV: Options = { escape_formulas: true, record_delimiter: 'windows', header: true };
+
+const COLUMNS = ['at', 'actor', 'action', 'target', 'via', 'changes', 'reason', 'requestId', 'token', 'id'];
+
+const asCsv = (entries: readonly ActivityView[]): string =>
+  stringify(
+    entries.map((entry) => ({ ...entry, changes: inWords(entry.changes) })),
+    { ...CSV, columns: COLUMNS },
+  );

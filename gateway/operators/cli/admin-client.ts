@@ -1,0 +1,134 @@
+import { request } from 'undici';
+import { z } from 'zod';
+import { host, port, readSettings, SettingsError, token } from '../../../shared/process/env.ts';
+import { readToken, tokenFile } from '../admin-token.ts';
+import { CTL } from '../user-agent.ts';
+
+/** Client of a gateway's admin listener, for the command line and for `npm start`. */
+
+/** An error that the reader can act on. */
+export class AdminError extends Error {
+  /** The code of the listener's error, or one of ours: `no_token`, `no_gateway`. */
+  readonly code: string;
+  /** The status of the response; undefined if there was none. */
+  readonly status: number | undefined;
+
+  constructor(code: string, message: string, { status, cause }: { status?: number; cause?: unknown } = {}) {
+    super(message, { cause });
+    this.code = code;
+    this.status = status;
+  }
+}
+
+export interface AdminAddress {
+  readonly url: string;
+  readonly token: string;
+}
+
+const AdminSettings = z.object({
+  ADMIN_HOST: host.default('127.0.0.1'),
+  ADMIN_PORT: port().default(9090),
+  ADMIN_TOKEN: token.optional(),
+  DATA_DIR: z.string().default('.data'),
+});
+
+/**
+ * Finds the listener and its token as the gateway on this machine does: ADMIN_HOST, ADMIN_PORT, ADMIN_TOKEN, or the
+ * token kept in DATA_DIR.
+ * @throws {SettingsError} for invalid settings or a file without a token, {AdminError} if there is no token
+ */
+export async function findAdmin(environment: NodeJS.ProcessEnv): Promise<AdminAddress> {
+  const { ADMIN_HOST, ADMIN_PORT, DATA_DIR, ADMIN_TOKEN } = readSettings(AdminSettings, environment);
+  const url = `http://${ADMIN_HOST.includes(':') ? `[${ADMIN_HOST}]` : ADMIN_HOST}:${ADMIN_PORT}`;
+  return { url, token: ADMIN_TOKEN ?? (await tokenIn(tokenFile(DATA_DIR))) };
+}
+
+async function tokenIn(path: string): Promise<string> {
+  const kept = await readToken(path).catch((fault: Error) => {
+    if (fault instanceof SettingsError) throw fault;
+  });
+  if (kept !== undefined) return kept;
+  throw new AdminError(
+    'no_token',
+    `No admin token: ${path} cannot be read, and ADMIN_TOKEN is not set. Has the gateway been started here?`,
+  );
+}
+
+export interface AdminRequest {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  readonly path: string;
+  readonly body?: unknown;
+  /** ETag of the version that the sender has seen. */
+  readonly ifMatch?: string | undefined;
+}
+
+export interface AdminReply {
+  /** Undefined if the response has no body. */
+  readonly body: unknown;
+  readonly etag: string | undefined;
+  /** A reservation about what was done, in words. */
+  readonly warning: string | undefined;
+}
+
+/**
+ * One call of the admin API. @returns the body, or undefined if there is none @throws {AdminError} as `exchange` does
+ */
+export async function callAdmin(
+  admin: AdminAddress,
+  method: AdminRequest['method'],
+  path: string,
+  body?: unknown,
+): Promise<unknown> {
+  return (await exchange(admin, { method, path, body })).body;
+}
+
+/**
+ * One call of the admin API.
+ * @throws {AdminError} with the listener's message, or because there was no response
+ */
+export async function exchange(
+  admin: AdminAddress,
+  { method, path, body, ifMatch }: AdminRequest,
+): Promise<AdminReply> {
+  const {
+    statusCode,
+    headers,
+    body: answer,
+  } = await request(admin.url + path, {
+    method,
+    headers: {
+      authorization: `Bearer ${admin.token}`,
+      'user-agent': CTL,
+      'content-type': 'application/json',
+      ...(ifMatch === undefined ? {} : { 'if-match': ifMatch }),
+    },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  }).catch((cause: unknown) => {
+    throw new AdminError(
+      'no_gateway',
+      `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT say where it is.`,
+      { cause },
+    );
+  });
+  const value = parse(await answer.text(), admin.url);
+  if (statusCode >= 400) {
+    const { code, message } = value as { code: string; message: string };
+    throw new AdminError(code, message, { status: statusCode });
+  }
+  return {
+    body: value,
+    etag: headers.etag as string | undefined,
+    warning: textOf(headers.warning as string | undefined),
+  };
+}
+
+/** The text of a Warning header (RFC 7234 §5.5). */
+const textOf = (warning: string | undefined): string | undefined => warning && /"(.*)"/.exec(warning)?.[1];
+
+function parse(text: string, url: string): unknown {
+  try {
+    return text === '' ? undefined : JSON.parse(text);
+  } catch (cause) {
+    throw new AdminError('no_gateway', `What answers at ${url} is no gateway's admin listener.`, { cause });
+  }
+}

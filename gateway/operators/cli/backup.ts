@@ -1,0 +1,98 @@
+import { createReadStream } from 'node:fs';
+import type { Command } from 'commander';
+import type { BackedUpKey } from '../../stores/key-backup.ts';
+import { endLine, headerLine, keyLine, linesOf, placeOf, readHeader, readLine } from './backup-file.ts';
+import type { Session } from './session.ts';
+
+interface BackupPage {
+  readonly plans?: Readonly<Record<string, string>>;
+  readonly keys: readonly BackedUpKey[];
+  readonly next?: string;
+}
+
+/** Adds `backup`. Each page is written as it arrives. */
+export function addBackupCommand(program: Command, session: Session): void {
+  const backup = program
+    .command('backup')
+    .description('write all keys and the plan table to standard output, for `restore`')
+    .option('--resume <file>', 'a backup that was cut off: copy what it has, and go on behind its last whole line')
+    .addHelpText(
+      'after',
+      `
+Keys go out with their digests, limits, bans and use, oldest first, while clients are served. No secret is among them: nobody
+can make a key of it, but it names customers, so keep it private. Revoked keys, operators' tokens and
+the activity are left out. Each key is as it is in the moment
+in which it is read; a key that is issued meanwhile comes last.
+
+The last line counts the keys: a file without it was cut off. Resuming reads one file and writes another; the two must not be
+the same. The gateway takes note of a whole backup, for the alert
+GatewayBackupMissing; that needs the role operator. With --json the count is told on standard error too.
+
+Examples:
+  (umask 077 && ctl backup > keys.jsonl)
+  ctl backup --resume keys.jsonl > whole.jsonl
+  ctl restore < whole.jsonl`,
+    )
+    .action(async ({ resume }: { resume?: string }) => {
+      const cutOff = (fault: Error): never => {
+        session.tell('The backup was cut off. To go on: ctl backup --resume <this file> > <another file>');
+        throw fault;
+      };
+      const refuse = (message: string) => backup.error(`error: ${message}`);
+      const begun = resume === undefined ? undefined : await copy(session, resume, refuse);
+      const keys = begun?.isWhole ? begun.keys : await goOn(session, begun).catch(cutOff);
+      session.write(endLine(keys));
+      if (session.isJson) session.tell(JSON.stringify({ keys }));
+      // What is written is a whole backup, whether the gateway takes note of it or not.
+      const untold = ({ message }: Error) => session.tell(`The gateway takes no note of this backup: ${message}`);
+      if (keys > 0) await session.call('POST', '/backups', { keys }).catch(untold);
+    });
+}
+
+/** What was copied from an incomplete backup. */
+interface Begun {
+  readonly keys: number;
+  /** The place after the last key. */
+  readonly after: string | undefined;
+  readonly isWhole: boolean;
+}
+
+/** Copies a file up to its last complete line. */
+async function copy(session: Session, file: string, refuse: (message: string) => never): Promise<Begun> {
+  const stream = createReadStream(file);
+  const lines = linesOf(stream);
+  const first = await lines.next().catch(({ message }: Error) => refuse(message));
+  const header = readHeader(first.done ? undefined : first.value);
+  if (typeof header === 'string') return refuse(`${file}: ${header}`);
+  session.write(headerLine(header));
+  let [keys, after]: [number, string | undefined] = [0, undefined];
+  for await (const line of lines) {
+    const read = readLine(line);
+    if (read === undefined) {
+      if (!line.isEnded) break;
+      return refuse(`${file}: line ${line.number} is no line of a backup.`);
+    }
+    if ('end' in read) return { keys, after, isWhole: true };
+    session.write(keyLine(read.key));
+    keys += 1;
+    after = placeOf(read.key);
+  }
+  return { keys, after, isWhole: false };
+}
+
+/** Writes the remaining keys, after the header if nothing was begun. */
+async function goOn(session: Session, begun: Begun | undefined): Promise<number> {
+  let { keys, after } = begun ?? { keys: 0, after: undefined };
+  let isHeaderDue = begun === undefined;
+  do {
+    const query = after === undefined ? '' : `?${new URLSearchParams({ after })}`;
+    const page = (await session.call('GET', `/backup${query}`)) as BackupPage;
+    if (isHeaderDue) session.write(headerLine({ at: new Date().toISOString(), plans: page.plans ?? {} }));
+    isHeaderDue = false;
+    session.write(page.keys.map(keyLine).join(''));
+    keys += page.keys.length;
+    session.progress(`${keys} keys`, page.next === undefined);
+    after = page.next;
+  } while (after !== undefined);
+  return keys;
+}

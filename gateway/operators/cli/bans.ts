@@ -1,0 +1,50 @@
+import type { Command } from 'commander';
+import { describeBans, type KeyView, pathOf } from './key-text.ts';
+import { showKey } from './keys.ts';
+import type { Session } from './session.ts';
+import { seconds } from './values.ts';
+
+const ID = 'the public part of the key, as `bans list` and `keys list` show it';
+
+/** Adds `bans …`. */
+export function addBanCommands(program: Command, session: Session): void {
+  const bans = program.command('bans').description('show, lift and set bans');
+
+  bans
+    .command('list')
+    .description('list the bans that run')
+    .action(async () => {
+      const running = await listBans(session);
+      session.print({ bans: running }, () => (running.length === 0 ? 'No key is banned.' : describeBans(running)));
+    });
+
+  bans
+    .command('lift')
+    .description('end a ban and forget what led to it; the key is let in within a second')
+    .argument('<id>', ID)
+    .action(async (id: string) => showKey(session, (await session.call('DELETE', `${pathOf(id)}/ban`)) as KeyView));
+
+  bans
+    .command('set')
+    .description('ban a key for a time, in place of any ban that runs')
+    .argument('<id>', ID)
+    .requiredOption('--for <time>', 'how long, as 90s, 15m, 24h or 7d', seconds)
+    .requiredOption('--reason <text>', 'why; shown with the ban')
+    .addHelpText('after', '\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything, told them"')
+    .action(async (id: string, options: { for: number; reason: string }) => {
+      const body = { seconds: options.for, reason: options.reason };
+      showKey(session, (await session.call('PUT', `${pathOf(id)}/ban`, body)) as KeyView);
+    });
+}
+
+/** All bans: the gateway checks a limited number of keys per call, and says where to continue. */
+async function listBans(session: Session): Promise<KeyView[]> {
+  const found: KeyView[] = [];
+  let offset: number | undefined = 0;
+  while (offset !== undefined) {
+    const page = (await session.call('GET', `/bans?offset=${offset}`)) as { bans: KeyView[]; next?: number };
+    found.push(...page.bans);
+    offset = page.next;
+  }
+  return found;
+}

@@ -1,0 +1,64 @@
+#!/usr/bin/env node
+import { spawnSync } from 'node:child_process';
+import { readFileSync, realpathSync } from 'node:fs';
+import module, { createRequire } from 'node:module';
+
+/**
+ * The command line as an installed program. It runs on this Node if that is new enough, otherwise on the one that the
+ * package brings. Any Node since 14 can read this file.
+ */
+
+const require = createRequire(import.meta.url);
+const wanted = require('../../../package.json').engines.node.replace('>=', '');
+
+if (isAtLeast(process.versions.node, wanted)) {
+  if (import.meta.url.includes('/node_modules/')) stripTypesInPackages();
+  import('./main.ts');
+} else {
+  const own = ownNode();
+  if (own === undefined) {
+    process.stderr.write(`This is Node ${process.versions.node}; ctl needs Node ${wanted} or later.\n`);
+    process.exitCode = 1;
+  } else {
+    const { status } = spawnSync(own, process.argv.slice(1), { stdio: 'inherit' });
+    process.exitCode = status === null ? 1 : status;
+  }
+}
+
+function isAtLeast(version, minimum) {
+  const [have, need] = [version, minimum].map((text) => text.split('.').map(Number));
+  const at = need.findIndex((number, index) => number !== have[index]);
+  return at === -1 || have[at] > need[at];
+}
+
+/** The Node of an optional dependency, which is not there on every system; undefined if it is this one. */
+function ownNode() {
+  try {
+    const own = realpathSync(require.resolve(`node-${process.platform}-${process.arch}/bin/node`));
+    return own === process.execPath ? undefined : own;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Node strips types everywhere but in node_modules. */
+function stripTypesInPackages() {
+  const here = new URL('../../../', import.meta.url).href;
+  module.registerHooks({
+    load(url, context, next) {
+      if (!url.startsWith(here) || !url.endsWith('.ts')) return next(url, context);
+      return { format: 'module', shortCircuit: true, source: withoutTypes(readFileSync(new URL(url), 'utf8')) };
+    },
+  });
+}
+
+/** Node prints an experimental warning when the function is called. */
+function withoutTypes(text) {
+  const { emitWarning } = process;
+  process.emitWarning = () => {};
+  try {
+    return module.stripTypeScriptTypes(text);
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+}

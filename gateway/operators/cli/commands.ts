@@ -1,0 +1,104 @@
+import { Command } from 'commander';
+import packageFile from '../../../package.json' with { type: 'json' };
+import { addActivityCommand } from './activity.ts';
+import { addBackupCommand } from './backup.ts';
+import { addBanCommands } from './bans.ts';
+import { addCompletionCommand } from './completion.ts';
+import { addDoctorCommand } from './doctor.ts';
+import { addKeyCommands } from './keys.ts';
+import { addPlanCommands } from './plans.ts';
+import { addReasons } from './reasons.ts';
+import { addRestoreCommand } from './restore.ts';
+import { Session } from './session.ts';
+import { addTokenCommands } from './tokens.ts';
+import { addUsageCommand } from './usage.ts';
+
+/** The names that the package installs. */
+export const PROGRAM_NAMES = Object.keys(packageFile.bin);
+
+const HINT = '(--help after any command tells more)';
+
+/**
+ * The table of all commands. Their --help, the table in the README and the completions are made from it.
+ * @param isJson whether errors are reported as JSON: then Commander prints none itself
+ */
+export function createCommands(session: Session, isJson: () => boolean): Command {
+  const program = new Command('ctl')
+    .description('Operates a running gateway: API keys, bans, plan limits and usage.')
+    .version(packageFile.version, '-V, --version', 'print the version')
+    .option('--json', 'print answers and errors as JSON')
+    .option('-y, --yes', 'take questions as answered with yes')
+    .exitOverride()
+    .configureOutput({ writeErr: (text) => isJson() || process.stderr.write(text) })
+    .showHelpAfterError(HINT)
+    .addHelpText('after', HELP);
+  addKeyCommands(program, session);
+  addBanCommands(program, session);
+  addPlanCommands(program, session);
+  addUsageCommand(program, session);
+  addActivityCommand(program, session);
+  addTokenCommands(program, session);
+  addBackupCommand(program, session);
+  addRestoreCommand(program, session);
+  addDoctorCommand(program, session);
+  addCompletionCommand(program, session, PROGRAM_NAMES);
+  addReasons(program, session);
+  return program;
+}
+
+/** Every command with its arguments, for the README. */
+export function commandList(): { usage: string; description: string }[] {
+  const usageOf = (command: Command): string => {
+    const words = command.registeredArguments.map((one) => (one.required ? `<${one.name()}>` : `[${one.name()}]`));
+    const required = command.options
+      .filter(({ mandatory }) => mandatory)
+      .map(({ flags }) => flags.replace(/^(-\w), --\w+/, '$1'));
+    return [command.name(), ...words, ...required].join(' ');
+  };
+  const listOf = (group: Command, before: string): { usage: string; description: string }[] =>
+    group.commands.flatMap((command) =>
+      command.commands.length > 0
+        ? listOf(command, `${before}${command.name()} `)
+        : [{ usage: before + usageOf(command), description: command.description() }],
+    );
+  return listOf(
+    createCommands(new Session({}, () => ({})), () => false),
+    '',
+  );
+}
+
+const HELP = `
+The gateway is found by ADMIN_HOST, ADMIN_PORT and ADMIN_TOKEN; without a token by DATA_DIR/admin-token.
+Colours and local times are for terminals; in a pipe times are UTC. NO_COLOR switches colours off.
+What cannot be undone is asked for; without a terminal it takes --yes.
+
+Examples:
+  ctl keys create --plan pro --name acme       issue a key
+  ctl keys find acme                           by name, id, request id, or a whole key on standard input
+  ctl keys top                                 who is loudest now
+  ctl keys show <id>                           its limits, what it has used, its ban
+  ctl keys explain --request <request id>      why a request was refused, to the request left
+  ctl keys rotate <id> --grace 24h             a new secret; the old one works for a day
+  ctl bans list
+  ctl bans lift <id>
+  ctl plans set free --minute 120 --reason "launch week"
+  ctl plans diff -f plans.yaml                 is the gateway as the file in git says? ends with 4 if not
+  ctl plans rollback
+  ctl usage --from 2026-11-01 --csv            what every key has used, by day
+  ctl activity --target <id>                   who did what to a key, when and why
+  ctl tokens create --name ann --role viewer   read access for a colleague
+  ctl backup > keys.jsonl                      all keys, for ctl restore < keys.jsonl
+  ctl doctor                                   is everything as it should be?
+  ctl --json keys list --name acme
+  source <(ctl completion bash)                Tab completes commands and options
+
+Errors go to standard error; with --json as { code, message, status }.
+
+Exit codes:
+  0  done
+  1  fault: no gateway answers, it failed, the settings are bad, or the doctor found one;
+     a backup could not be restored whole
+  2  usage: the command, an option or a value is wrong
+  3  not found: no such key or plan
+  4  conflict: somebody else was quicker, the data cannot be read, or the plans are not those of the file
+  5  not confirmed`;

@@ -1,0 +1,36 @@
+import type { Command } from 'commander';
+import type { CheckResult } from '../../check-result.ts';
+import { EXIT, endWith } from './outcome.ts';
+import { colour, type Session, type Style } from './session.ts';
+import { harmless } from './table.ts';
+
+const STYLES = { good: 'green', warning: 'yellow', fault: 'red' } as const satisfies Record<
+  CheckResult['status'],
+  Style
+>;
+
+/** Adds `doctor`. */
+export function addDoctorCommand(program: Command, session: Session): void {
+  program
+    .command('doctor')
+    .description('look at what the gateway depends on: Redis, the cores, the plan table; says what to mend')
+    .addHelpText(
+      'after',
+      '\nIt changes nothing. Ends with 1 where there is a fault, with 0 where there are warnings only.',
+    )
+    .action(async () => {
+      const { findings } = (await session.call('GET', '/doctor')) as { findings: CheckResult[] };
+      session.print({ findings }, () => describe(findings));
+      if (findings.some(({ status }) => status === 'fault')) endWith(EXIT.fault);
+    });
+}
+
+function describe(findings: readonly CheckResult[]): string {
+  const width = Math.max(...findings.map(({ about }) => about.length));
+  return findings.flatMap((finding) => linesOf(finding, width)).join('\n');
+}
+
+function linesOf({ status, about, found, advice }: CheckResult, width: number): string[] {
+  const line = `${colour(STYLES[status], status.padEnd('warning'.length))}  ${about.padEnd(width)}  ${harmless(found)}`;
+  return advice === undefined ? [line] : [line, `${' '.repeat('warning'.length + width + 4)}${harmless(advice)}`];
+}

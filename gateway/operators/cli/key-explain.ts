@@ -1,0 +1,95 @@
+import type { Command } from 'commander';
+import type { DecisionReport } from '../../telemetry/recent-decisions.ts';
+import { describeKey, type KeyView, pathOf } from './key-text.ts';
+import type { Session } from './session.ts';
+import { harmless, table } from './table.ts';
+import { preciseTimeText, timeText } from './time-text.ts';
+
+interface Explained {
+  readonly key: KeyView;
+  readonly planVersion?: string;
+  readonly decisions: readonly DecisionReport[];
+}
+
+/** Adds `keys explain`: why requests were admitted or refused. */
+export function addExplain(keys: Command, session: Session): void {
+  const explain = keys
+    .command('explain')
+    .description('say why requests of a key, or one request, went through or did not')
+    .argument('[id]', 'the public part of the key, as `keys list` shows it')
+    .option('--request <id>', 'one request, by its X-Request-Id: it is on every answer and in every log')
+    .option('--limit <number>', 'how many decisions at most, up to 1000', '50')
+    .addHelpText(
+      'after',
+      `
+Each process of the gateway keeps its last 1,000 decisions in memory; the gateway that is asked tells those of all its
+processes. Other gateways on the same Redis keep their own: ask the one whose log has the request. Kept are decisions about
+keys that there are, not requests with a key that nobody has, nor those that were turned away before a decision.
+
+Before and after are the requests that each bucket held, refilled up to the moment of the decision. A request goes through
+when both hold at least 1, and takes 1 of each; a refused one takes nothing. Local is a decision that was taken in the
+gateway while Redis was away.
+
+Examples:
+  ctl keys explain 4fXk20LmQa9z --limit 5
+  ctl keys explain --request 1d9d2e71-70ef-42a0-853b-af79a5ee6eab`,
+    )
+    .action(async (id: string | undefined, { request, limit }: { request?: string; limit: string }) => {
+      if ((id === undefined) === (request === undefined))
+        explain.error('error: give the id of a key, or a request with --request.');
+      if (id !== undefined) await explainKey(session, id, limit);
+      if (request !== undefined) await explainRequest(session, request, limit);
+    });
+}
+
+async function explainKey(session: Session, id: string, limit: string): Promise<void> {
+  const query = new URLSearchParams({ limit });
+  const explained = (await session.call('GET', `${pathOf(id)}/explain?${query}`)) as Explained;
+  const { key, decisions } = explained;
+  session.print(explained, () => `${describeKey(key)}\n\n${describeDecisions(decisions)}`);
+}
+
+function describeDecisions(decisions: readonly DecisionReport[]): string {
+  if (decisions.length === 0) return 'No decision about it is among the last ones of this gateway.';
+  const rows = decisions.map((decision) => [
+    decision.at && preciseTimeText(decision.at),
+    decision.shadow === undefined ? decision.outcome : 'shadow refusal',
+    decision.refusedBy?.join(', ') ?? '-',
+    change(decision.buckets?.minute),
+    change(decision.buckets?.day),
+    decision.mode ?? '-',
+    decision.requestId,
+  ]);
+  return table(['at', 'outcome', 'refused by', 'minute', 'day', 'mode', 'request'], rows);
+}
+
+async function explainRequest(session: Session, request: string, limit: string): Promise<void> {
+  const query = new URLSearchParams({ limit });
+  const told = await session.call('GET', `/decisions/${encodeURIComponent(request)}?${query}`);
+  const { decisions } = told as { decisions: readonly DecisionReport[] };
+  session.print(told, () => decisions.map(describeDecision).join('\n\n'));
+}
+
+function describeDecision(decision: DecisionReport): string {
+  const { buckets, plan, planVersion, gateway } = decision;
+  const facts: [name: string, fact: string | undefined][] = [
+    ['request', decision.requestId],
+    ['key', decision.keyId],
+    ['outcome', decision.outcome],
+    ['shadow', decision.shadow],
+    ['refused by', decision.refusedBy?.join(', ')],
+    ['banned until', decision.bannedUntil && timeText(decision.bannedUntil)],
+    ['plan', plan && `${plan}, of table version ${planVersion ?? 'unknown'}`],
+    ['minute', buckets && `${change(buckets.minute)} of ${buckets.minute.limit}`],
+    ['day', buckets && `${change(buckets.day)} of ${buckets.day.limit}`],
+    ['bad overrides', decision.rejectedOverrides?.join(', ')],
+    ['decided at', decision.at && preciseTimeText(decision.at)],
+    ['mode', decision.mode],
+    ['gateway', `${gateway.host}, process ${gateway.pid}${gateway.worker ? `, worker ${gateway.worker}` : ''}`],
+  ];
+  const known = facts.filter((fact): fact is [string, string] => fact[1] !== undefined);
+  return known.map(([name, fact]) => `${name.padEnd(18)}${harmless(fact)}`).join('\n');
+}
+
+const change = (bucket?: { before: number; after: number }): string =>
+  bucket === undefined ? '-' : `${bucket.before} -> ${bucket.after}`;

@@ -1,0 +1,72 @@
+import { createInterface } from 'node:readline/promises';
+import { text as textOf } from 'node:stream/consumers';
+import type { Command } from 'commander';
+import { searchText } from '../search-text.ts';
+import { AdminError } from './admin-client.ts';
+import { describeFound, describeKey, type FoundKey } from './key-text.ts';
+import type { Session } from './session.ts';
+
+/** Keys that are shown at most. */
+const MOST_FOUND = 100;
+/** A key, an id or a log line is shorter. */
+const MOST_READ = 65_536;
+
+/** Adds `keys find`. */
+export function addFind(keys: Command, session: Session): void {
+  const find = keys
+    .command('find')
+    .description('find a key by its name or a part of it, its id, a request id, or the whole key')
+    .argument('[text]', 'what to look for; read from standard input when left out')
+    .addHelpText(
+      'after',
+      `
+Of a whole key only the id is sent: its secret is dropped here. Give it on standard input, so that it is in no process list and no
+history. A line of the access log stands for the key in it. A request id is looked for among the last decisions of this gateway.
+
+Examples:
+  ctl keys find acme
+  ctl keys find 1d9d2e71-70ef-42a0-853b-af79a5ee6eab
+  ctl keys find                  asks for it on a terminal
+  wl-paste | ctl keys find       a key that a customer has sent`,
+    )
+    .action(async (given: string | undefined) => {
+      const { text, hadSecret } = searchText(given ?? (await read()));
+      if (hadSecret && text === '')
+        find.error('error: this looks like the secret of a key, without its beginning. Nothing was sent.');
+      if (text === '') find.error('error: give a name, an id, a request id or a key.');
+      if (hadSecret && given !== undefined)
+        session.tell(
+          'Note: the secret was dropped and not sent. It may be in your history: next time, use standard input.',
+        );
+      const found = await search(session, text);
+      session.print({ keys: found }, () => {
+        const [only] = found;
+        return found.length === 1 && only !== undefined ? describeKey(only) : describeFound(found);
+      });
+    });
+}
+
+/** Asks on a terminal, reads anything else. */
+async function read(): Promise<string> {
+  if (!process.stdin.isTTY) return (await textOf(process.stdin)).slice(0, MOST_READ);
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  const answer = await terminal.question('A name, an id, a request id or a key: ').catch(() => '');
+  terminal.close();
+  return answer;
+}
+
+/** @throws {AdminError} if there is none */
+async function search(session: Session, text: string): Promise<FoundKey[]> {
+  const found = new Map<string, FoundKey>();
+  let offset: number | undefined = 0;
+  while (offset !== undefined && found.size < MOST_FOUND) {
+    const query = new URLSearchParams({ text, offset: String(offset) });
+    const page = (await session.call('GET', `/keys/find?${query}`)) as { keys: FoundKey[]; next?: number };
+    for (const key of page.keys) found.set(key.id, key);
+    offset = page.next;
+  }
+  if (found.size > 0) return [...found.values()].slice(0, MOST_FOUND);
+  throw new AdminError('not_found', 'No key has this id or name, and this gateway remembers no such request.', {
+    status: 404,
+  });
+}

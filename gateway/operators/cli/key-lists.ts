@@ -1,0 +1,161 @@
+import { type Command, Option } from 'commander';
+import { PLAN_NAMES } from '../../limiter/plans.ts';
+import {
+  FirstOf,
+  KEY_ORDER_NAMES,
+  KEY_ORDERS,
+  type KeyOrder,
+  loudestFirst,
+  TOP_BY,
+  type TopBy,
+} from '../api/key-order.ts';
+import { KEY_STATES } from '../api/key-view.ts';
+import { describeIdle, describeKeys, describeNear, describeTop, type KeyView, type LoudKey } from './key-text.ts';
+import type { Session } from './session.ts';
+import { count, seconds } from './values.ts';
+
+/** Lists of keys. The gateway checks a limited number of keys per call, so each list asks until it has looked at all. */
+
+interface Page<K extends KeyView> {
+  readonly total: number;
+  readonly keys: readonly K[];
+  readonly next?: number;
+}
+
+interface Filters {
+  readonly name?: string;
+  readonly plan?: string;
+  readonly state?: string;
+  readonly near?: string;
+  /** In seconds. */
+  readonly unused?: number;
+}
+
+const LIST_HELP = `
+Filters narrow each other. Without --sort the newest keys come first, and --offset goes on. With another order all keys are looked
+at, and the first ones are shown. Without Redis, last uses are known since the gateway was started.
+
+Examples:
+  ctl keys list --name acme --json
+  ctl keys list --near 95 --sort used          who is about to run into the day limit
+  ctl keys list --unused 30d --sort idle       who has left
+  ctl keys list --plan pro --state banned`;
+
+/** Adds `keys list` and `keys top`. */
+export function addKeyLists(keys: Command, session: Session): void {
+  withFilters(keys.command('list'))
+    .description('list keys, the newest first')
+    .addOption(new Option('--near [percent]', 'only keys that have used so much of their day limit').preset('80'))
+    .addOption(
+      new Option('--unused <time>', 'only keys without a request for so long, as 12h or 30d').argParser(seconds),
+    )
+    .addOption(new Option('--sort <order>', 'the order').choices(KEY_ORDER_NAMES).default('newest'))
+    .option('--offset <number>', 'where to go on', '0')
+    .option('--limit <number>', 'how many at most, up to 100', count, 100)
+    .addHelpText('after', LIST_HELP)
+    .action(async (options: Filters & { sort: KeyOrder; offset: string; limit: number }, command: Command) => {
+      const { sort, offset, limit, ...filters } = options;
+      if (sort !== 'newest' && offset !== '0')
+        command.error('error: --offset goes with the newest first, not with another order.');
+      const list = sort === 'newest' ? listNewest : listSorted;
+      await list(session, { ...queryOf(filters), offset, sort, limit: String(limit) }, describing(sort, filters));
+    });
+
+  withFilters(keys.command('top'))
+    .description('list the keys with the most requests in the last minutes, over all gateways')
+    .option('--minutes <number>', 'how many minutes back, up to 60', count, 5)
+    .addOption(new Option('--by <count>', 'what counts').choices(TOP_BY).default('requests'))
+    .option('--limit <number>', 'how many at most, up to 100', count, 10)
+    .addHelpText(
+      'after',
+      `
+Counted are the requests of so many full minutes, and of the one that runs. Not counted: what a running ban turns away, and what
+was decided while Redis was away.
+
+Examples:
+  ctl keys top
+  ctl keys top --minutes 60 --by refused --plan free
+  watch -c ctl keys top --minutes 1`,
+    )
+    .action(async ({ minutes, by, limit, ...filters }: Filters & { minutes: number; by: TopBy; limit: number }) => {
+      const query = { ...queryOf(filters), minutes: String(minutes), by, limit: String(limit) };
+      const first = new FirstOf<LoudKey>(limit, loudestFirst(by));
+      const total = await offerAll<LoudKey>(session, '/keys/top', query, first);
+      session.print({ minutes, total, keys: first.items }, () =>
+        first.items.length === 0
+          ? `No key had such requests in the last ${minutes} minutes.`
+          : describeTop(first.items),
+      );
+    });
+}
+
+const withFilters = (command: Command): Command =>
+  command
+    .option('--name <text>', 'only keys whose name holds this text, in any case')
+    .addOption(new Option('--plan <plan>', 'only keys of this plan').choices(PLAN_NAMES))
+    .addOption(new Option('--state <state>', 'only keys in this state').choices(KEY_STATES));
+
+function queryOf({ unused, ...filters }: Filters): Record<string, string> {
+  return { ...filters, ...(unused !== undefined && { unusedSeconds: String(unused) }) };
+}
+
+/** The columns that the question is about. */
+function describing(sort: KeyOrder, { near, unused }: Filters): (keys: readonly KeyView[]) => string {
+  if (near !== undefined || sort === 'used') return describeNear;
+  return unused !== undefined || sort === 'idle' ? describeIdle : describeKeys;
+}
+
+type Describe = (keys: readonly KeyView[]) => string;
+
+/** Asks until a key was found. */
+async function listNewest(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
+  let at = query.offset;
+  for (;;) {
+    const page = (await session.call(
+      'GET',
+      `/keys?${new URLSearchParams({ ...query, offset: at ?? '0' })}`,
+    )) as Page<KeyView>;
+    if (page.keys.length === 0 && page.next !== undefined) {
+      at = String(page.next);
+      continue;
+    }
+    const next = page.next === undefined ? '' : `; more with --offset ${page.next}`;
+    const list = { ...page, offset: Number(query.offset) };
+    session.print(list, () => `${describe(page.keys)}\n\n${page.keys.length} of ${page.total}${next}`);
+    return;
+  }
+}
+
+async function listSorted(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
+  const compare = KEY_ORDERS[query.sort as KeyOrder];
+  const first = new FirstOf<KeyView>(Number(query.limit), (a, b) => compare(sortable(a), sortable(b)));
+  const total = await offerAll(session, '/keys', query, first);
+  const keys = first.items;
+  session.print({ total, keys }, () => `${describe(keys)}\n\n${keys.length} of ${total}`);
+}
+
+function sortable({ createdAt, lastUsedAt, name, buckets }: KeyView) {
+  const at = lastUsedAt === undefined ? undefined : Date.parse(lastUsedAt);
+  const dayUsed = buckets === undefined ? 0 : buckets.day.used / buckets.day.limit;
+  return { createdAt: Date.parse(createdAt), lastUsedAt: at, name, dayUsed };
+}
+
+/** Offers the keys of all pages. A key that moved on meanwhile can come twice. @returns the number of all keys */
+async function offerAll<K extends KeyView>(
+  session: Session,
+  path: string,
+  query: Record<string, string>,
+  first: FirstOf<K>,
+): Promise<number> {
+  const seen = new Set<string>();
+  let offset: number | undefined = 0;
+  let total = 0;
+  while (offset !== undefined) {
+    const asked = new URLSearchParams({ ...query, offset: String(offset) });
+    const page = (await session.call('GET', `${path}?${asked}`)) as Page<K>;
+    for (const key of page.keys) if (!seen.has(key.id)) first.offer(key);
+    for (const { id } of page.keys) seen.add(id);
+    ({ total, next: offset } = page as { total: number; next: number | undefined });
+  }
+  return total;
+}

@@ -1,0 +1,92 @@
+import { type Command, Option } from 'commander';
+import { SCOPES } from '../../limiter/secrets.ts';
+import { ID, type KeyView, pathOf, type SecretView } from './key-text.ts';
+import type { Session } from './session.ts';
+import { table } from './table.ts';
+import { timeText } from './time-text.ts';
+
+/** Commands for the secrets of a key. */
+
+const SECRET_ID = 'the id of the secret, as `keys secrets list` shows it';
+
+interface About {
+  readonly name?: string;
+  readonly scope?: readonly string[];
+  readonly networks?: readonly string[];
+  readonly expires?: string;
+}
+
+/** Adds `keys secrets …`: several secrets with one shared pair of buckets. */
+export function addSecretCommands(keys: Command, session: Session): void {
+  const secrets = keys.command('secrets').description('several secrets of one key, on its one set of limits');
+  const path = (id: string, secretId: string) => `${pathOf(id)}/secrets/${encodeURIComponent(secretId)}`;
+
+  secrets
+    .command('list')
+    .description('list the secrets of a key')
+    .argument('<id>', ID)
+    .action(async (id: string) => {
+      const { secrets: shown = [] } = (await session.call('GET', pathOf(id))) as KeyView;
+      session.print({ secrets: shown }, () => describeSecrets(shown));
+    });
+
+  withBounds(secrets.command('add'))
+    .description('add a secret; the whole key is shown this once')
+    .argument('<id>', ID)
+    .requiredOption('--name <name>', 'what it is for, as "billing service"')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  ctl keys secrets add 4fXk20LmQa9z --name "billing service"
+  ctl keys secrets add 4fXk20LmQa9z --name dashboard --scope read --networks 10.0.0.0/8 2001:db8::/32`,
+    )
+    .action(async (id: string, about: About) => {
+      const added = (await session.call('POST', `${pathOf(id)}/secrets`, bodyOf(about))) as { id: string; key: string };
+      session.print(added, () => `Secret ${added.id}\n\nThe key, shown this once:\n${added.key}`);
+    });
+
+  withBounds(secrets.command('set'))
+    .description('change the name, the scope, the networks or the end of a secret')
+    .argument('<id>', ID)
+    .argument('<secret>', SECRET_ID)
+    .option('--name <name>', 'what it is for')
+    .addOption(new Option('--anywhere', 'take its networks away').conflicts('networks'))
+    .action(async (id: string, secretId: string, { anywhere, ...about }: About & { anywhere?: boolean }) => {
+      const body = { ...bodyOf(about), ...(anywhere && { networks: [] }) };
+      const changed = (await session.call('PATCH', path(id, secretId), body)) as SecretView;
+      session.print(changed, () => describeSecrets([changed]));
+    });
+
+  secrets
+    .command('revoke')
+    .description('end a secret at once; the others work on')
+    .argument('<id>', ID)
+    .argument('<secret>', SECRET_ID)
+    .action(async (id: string, secretId: string) => {
+      await session.confirmForGood(`Revoke the secret ${secretId} of ${id} for good?`);
+      await session.call('DELETE', path(id, secretId));
+      session.print({ id, secretId, revoked: true }, () => `Revoked the secret ${secretId} of ${id}.`);
+    });
+}
+
+const withBounds = (command: Command): Command =>
+  command
+    .addOption(new Option('--scope <scope...>', 'read, write or both; both when left out').choices(SCOPES))
+    .option('--networks <network...>', 'where it works: addresses or blocks, as 10.0.0.0/8; anywhere when left out')
+    .option('--expires <time>', 'when it ends, as 2030-12-31T00:00:00Z; never takes the end away');
+
+const bodyOf = ({ expires, ...about }: About) => ({ ...about, expiresAt: expires === 'never' ? null : expires });
+
+export function describeSecrets(secrets: readonly SecretView[]): string {
+  const rows = secrets.map((secret) => [
+    secret.id,
+    secret.name,
+    secret.scope.join(', '),
+    secret.networks.join(', ') || 'anywhere',
+    timeText(secret.createdAt),
+    secret.expiresAt && timeText(secret.expiresAt),
+    secret.lastUsedAt === undefined ? 'never' : timeText(secret.lastUsedAt),
+  ]);
+  return table(['secret', 'name', 'scope', 'networks', 'created', 'expires', 'last used'], rows);
+}

@@ -1,0 +1,177 @@
+import { colour, type Style } from './session.ts';
+import { harmless, table } from './table.ts';
+import { timeText } from './time-text.ts';
+
+/** API keys in words. */
+
+export const ID = 'the public part of the key, as `keys list` shows it';
+
+export const pathOf = (id: string): string => `/keys/${encodeURIComponent(id)}`;
+
+/** A secret of a key as the admin API describes it. */
+export interface SecretView {
+  readonly id: string;
+  readonly name: string;
+  readonly scope: readonly string[];
+  readonly networks: readonly string[];
+  readonly createdAt: string;
+  readonly expiresAt?: string;
+  /** To the minute. */
+  readonly lastUsedAt?: string;
+}
+
+const inWords = ({ id, name, expiresAt }: SecretView): string =>
+  `${name} (${id})${expiresAt === undefined ? '' : ` until ${timeText(expiresAt)}`}`;
+
+/** A key as the admin API describes it. */
+export interface KeyView {
+  readonly id: string;
+  readonly name: string;
+  readonly plan: string;
+  readonly minute?: number;
+  readonly day?: number;
+  readonly state: string;
+  readonly createdAt: string;
+  readonly expiresAt?: string;
+  readonly lastUsedAt?: string;
+  readonly secrets?: readonly SecretView[];
+  readonly bannedUntil?: string;
+  readonly banReason?: string;
+  readonly bans: number;
+  readonly admitted: number;
+  readonly refused: number;
+  /** How many of the admitted requests were over the limit of a plan in shadow mode. */
+  readonly shadowed?: number;
+  readonly buckets?: { readonly minute: BucketView; readonly day: BucketView };
+}
+
+interface BucketView {
+  readonly limit: number;
+  readonly remaining: number;
+  readonly used: number;
+  /** Undefined for a full bucket. */
+  readonly fullAt?: string;
+}
+
+const STATES: Readonly<Record<string, Style>> = { active: 'green', banned: 'red', unreadable: 'red' };
+
+const paintState = (text: string, column: string): string =>
+  column === 'state' ? colour(STATES[text.trim()] ?? 'yellow', text) : text;
+
+export function describeKeys(views: readonly KeyView[]): string {
+  const head = ['id', 'name', 'plan', 'state', 'minute', 'day', 'admitted', 'refused', 'created', 'expires'];
+  const rows = views.map((key) => [
+    key.id,
+    key.name,
+    key.plan,
+    key.state,
+    key.minute,
+    key.day,
+    key.admitted,
+    key.refused,
+    timeText(key.createdAt),
+    key.expiresAt && timeText(key.expiresAt),
+  ]);
+  return table(head, rows, paintState);
+}
+
+/** A key that was found, and by what. */
+export type FoundKey = KeyView & { readonly foundBy: string };
+
+/** A key with its requests in the last minutes. */
+export type LoudKey = KeyView & { readonly recent: { readonly admitted: number; readonly refused: number } };
+
+export function describeFound(views: readonly FoundKey[]): string {
+  const rows = views.map(({ id, name, plan, state, foundBy }) => [id, name, plan, state, foundBy]);
+  return table(['id', 'name', 'plan', 'state', 'found by'], rows, paintState);
+}
+
+export function describeTop(views: readonly LoudKey[]): string {
+  const rows = views.map(({ id, name, plan, state, recent: { admitted, refused }, buckets }) => [
+    id,
+    name,
+    plan,
+    state,
+    admitted + refused,
+    refused,
+    buckets && percent(buckets.day),
+  ]);
+  return table(['id', 'name', 'plan', 'state', 'requests', 'refused', 'of the day'], rows, paintState);
+}
+
+/** Keys with their last use. */
+export function describeIdle(views: readonly KeyView[]): string {
+  const rows = views.map(({ id, name, plan, state, admitted, refused, createdAt, lastUsedAt }) => [
+    id,
+    name,
+    plan,
+    state,
+    admitted,
+    refused,
+    timeText(createdAt),
+    lastUsedAt === undefined ? 'never' : timeText(lastUsedAt),
+  ]);
+  return table(['id', 'name', 'plan', 'state', 'admitted', 'refused', 'created', 'last used'], rows, paintState);
+}
+
+const percent = ({ used, limit }: BucketView): string => `${Math.floor((used / limit) * 100)} %`;
+
+/** Keys with the use of their day limit. */
+export function describeNear(views: readonly KeyView[]): string {
+  const rows = views.map(({ id, name, plan, state, buckets }) => {
+    const day = buckets?.day;
+    return [id, name, plan, state, day?.limit, day?.used, day && percent(day), day?.fullAt && timeText(day.fullAt)];
+  });
+  return table(['id', 'name', 'plan', 'state', 'day', 'used', 'of it', 'full again'], rows, paintState);
+}
+
+export function describeBans(views: readonly KeyView[]): string {
+  const rows = views.map((key) => [
+    key.id,
+    key.name,
+    key.plan,
+    timeText(key.bannedUntil ?? ''),
+    key.bans,
+    key.banReason ?? '-',
+  ]);
+  return table(['id', 'name', 'plan', 'until', 'bans', 'reason'], rows);
+}
+
+/** One key, with its buckets at the time of the call. */
+export function describeKey(key: KeyView): string {
+  const ban =
+    key.bannedUntil && `${timeText(key.bannedUntil)}${key.banReason === undefined ? '' : ` (${key.banReason})`}`;
+  const facts: [name: string, fact: string | undefined][] = [
+    ['id', key.id],
+    ['name', key.name],
+    ['plan', key.plan],
+    ['state', colour(STATES[key.state] ?? 'yellow', key.state)],
+    ['created', timeText(key.createdAt)],
+    ['expires', key.expiresAt && timeText(key.expiresAt)],
+    ['last used', key.lastUsedAt ? timeText(key.lastUsedAt) : 'never'],
+    ['secrets', key.secrets?.map(inWords).join('; ')],
+    ['banned until', ban],
+    ['own limits', ownLimits(key)],
+    ['admitted, refused', `${key.admitted}, ${key.refused}`],
+    ['shadow refusals', key.shadowed?.toString()],
+  ];
+  const known = facts.filter((fact): fact is [string, string] => fact[1] !== undefined);
+  const lines = known.map(([name, fact]) => `${name.padEnd(18)}${name === 'state' ? fact : harmless(fact)}`);
+  return key.buckets === undefined ? lines.join('\n') : `${lines.join('\n')}\n\n${describeBuckets(key.buckets)}`;
+}
+
+function ownLimits({ minute, day }: KeyView): string | undefined {
+  if (minute === undefined && day === undefined) return undefined;
+  return `minute ${minute ?? 'as the plan'}, day ${day ?? 'as the plan'}`;
+}
+
+function describeBuckets(buckets: Readonly<Record<string, BucketView>>): string {
+  const rows = Object.entries(buckets).map(([name, { limit, used, remaining, fullAt }]) => [
+    name,
+    limit,
+    used,
+    remaining,
+    fullAt === undefined ? 'now' : timeText(fullAt),
+  ]);
+  return table(['bucket', 'limit', 'used', 'left', 'full again'], rows);
+}

@@ -1,0 +1,158 @@
+import { type Command, Option } from 'commander';
+import { PLAN_NAMES } from '../../limiter/plans.ts';
+import { addExplain } from './key-explain.ts';
+import { addFind } from './key-find.ts';
+import { addKeyLists } from './key-lists.ts';
+import { addSecretCommands } from './key-secrets.ts';
+import { describeKey, describeKeys, ID, type KeyView, pathOf } from './key-text.ts';
+import type { Session } from './session.ts';
+import { timeText } from './time-text.ts';
+import { lengthText, limit, limitOrNone, orNull, seconds, time } from './values.ts';
+
+/** Adds `keys …`: all commands for single API keys, except bans. */
+export function addKeyCommands(program: Command, session: Session): void {
+  const keys = program.command('keys').description('issue, look at, change and revoke API keys');
+  addKeyLists(keys, session);
+  addFind(keys, session);
+  addShow(keys, session);
+  addIssuing(keys, session);
+  addChanging(keys, session);
+  addSecretCommands(keys, session);
+  addExplain(keys, session);
+}
+
+function addShow(keys: Command, session: Session): void {
+  keys
+    .command('show')
+    .description('show a key: its limits, both buckets as they stand now, its use, its ban')
+    .argument('<id>', ID)
+    .action(async (id: string) => showKey(session, (await session.call('GET', pathOf(id))) as KeyView));
+}
+
+function addIssuing(keys: Command, session: Session): void {
+  keys
+    .command('create')
+    .description('issue a key; the whole key is shown this once')
+    .addOption(new Option('--plan <plan>', 'the plan of the key').choices(PLAN_NAMES).makeOptionMandatory())
+    .requiredOption('--name <name>', 'whose key it is')
+    .option('--minute <requests>', "requests a minute, in place of the plan's", limit)
+    .option('--day <requests>', "requests a day, in place of the plan's", limit)
+    .option('--expires <time>', 'when it ends, as 2030-12-31T00:00:00Z')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  ctl keys create --plan pro --name acme
+  ctl keys create --plan enterprise --name big --minute 5000 --day 500000    both are required there`,
+    )
+    .action(async ({ expires, ...options }: { expires?: string }) => {
+      showWholeKey(session, (await session.call('POST', '/keys', { ...options, expiresAt: expires })) as WholeKey);
+    });
+
+  keys
+    .command('rotate')
+    .description('replace a secret of a key; the new one is shown this once, the old one works for the grace time')
+    .argument('<id>', ID)
+    .requiredOption(
+      '--grace <time>',
+      'how long the old secret still works, as 90s, 15m, 24h or 7d; 0 ends it at once',
+      seconds,
+    )
+    .option('--secret <id>', 'which secret is replaced, where several have no end yet')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  ctl keys rotate 4fXk20LmQa9z --grace 24h
+  ctl keys rotate 4fXk20LmQa9z --grace 0 --secret k3JtQz81    that one has leaked
+
+The new secret has the name, the scope and the networks of the one that it replaces. Both draw on the same limits. Where the
+answer was lost, rotate again: the secret that nobody has got is the one that is replaced then.`,
+    )
+    .action(async (id: string, { grace, secret }: { grace: number; secret?: string }) => {
+      const which = secret === undefined ? 'Its secret' : `Its secret ${secret}`;
+      await session.confirmForGood(
+        `Rotate ${id}? ${which} ends ${grace === 0 ? 'at once' : `in ${lengthText(grace)}`}.`,
+      );
+      const body = { graceSeconds: grace, secretId: secret };
+      showWholeKey(session, (await session.call('POST', `${pathOf(id)}/rotate`, body)) as WholeKey);
+    });
+
+  keys
+    .command('revoke')
+    .description('revoke a key for good; its next request is refused')
+    .argument('<id>', ID)
+    .addHelpText('after', '\nTo be able to take it back, use `keys disable`.')
+    .action(async (id: string) => {
+      await session.confirmForGood(`Revoke ${id} for good?`);
+      await session.call('DELETE', pathOf(id));
+      session.print({ id, revoked: true }, () => `Revoked ${id}.`);
+    });
+}
+
+interface OwnLimits {
+  readonly minute?: number | 'none';
+  readonly day?: number | 'none';
+}
+
+function addChanging(keys: Command, session: Session): void {
+  const change = async (id: string, changes: unknown) =>
+    showKey(session, (await session.call('PATCH', pathOf(id), changes)) as KeyView);
+
+  keys
+    .command('set')
+    .description('change the name, the plan or the own limits of a key; what was used stays used')
+    .argument('<id>', ID)
+    .option('--name <name>', 'whose key it is')
+    .addOption(new Option('--plan <plan>', 'the plan of the key').choices(PLAN_NAMES))
+    .option('--minute <requests>', "requests a minute, in place of the plan's; none takes the plan's", limitOrNone)
+    .option('--day <requests>', "requests a day, in place of the plan's; none takes the plan's", limitOrNone)
+    .addHelpText(
+      'after',
+      '\nExamples:\n  ctl keys set 4fXk20LmQa9z --plan business\n  ctl keys set 4fXk20LmQa9z --minute 500 --day none',
+    )
+    .action((id: string, { minute, day, ...others }: OwnLimits) =>
+      change(id, { ...others, minute: orNull(minute), day: orNull(day) }),
+    );
+
+  keys
+    .command('expire')
+    .description('end a key, now or at a time; it can be given another end later')
+    .argument('<id>', ID)
+    .argument('[time]', 'when it ends, as 2030-12-31T00:00:00Z; now when left out; never takes the end away', endTime)
+    .addHelpText(
+      'after',
+      '\nAn end that lies in the past is asked for; without a terminal it takes --yes.\n\nExamples:\n  ctl keys expire 4fXk20LmQa9z 2030-12-31T00:00:00Z\n  ctl keys expire 4fXk20LmQa9z never',
+    )
+    .action(async (id: string, at?: string) => {
+      if (at === undefined) await session.confirmChange(`End ${id} now?`);
+      else if (Date.parse(at) <= Date.now())
+        await session.confirmForGood(
+          `End ${id} now? ${timeText(at, process.stderr)} lies in the past.`,
+          'Its next request would be refused',
+        );
+      await change(id, { expiresAt: at === 'never' ? null : (at ?? new Date().toISOString()) });
+    });
+
+  keys
+    .command('disable')
+    .description('refuse a key until it is enabled again')
+    .argument('<id>', ID)
+    .action((id: string) => change(id, { disabled: true }));
+
+  keys
+    .command('enable')
+    .description('let a disabled key in again')
+    .argument('<id>', ID)
+    .action((id: string) => change(id, { disabled: false }));
+}
+
+/** Of `keys expire`. */
+const endTime = (text: string): string => (text === 'never' ? text : time(text));
+
+type WholeKey = KeyView & { readonly key: string };
+
+export const showKey = (session: Session, key: KeyView): void => session.print(key, () => describeKey(key));
+
+const showWholeKey = (session: Session, key: WholeKey): void =>
+  session.print(key, () => `${describeKeys([key])}\n\nThe key, shown this once:\n${key.key}`);

@@ -1,0 +1,4 @@
+import { keepCompiled } from '../../../shared/process/compile-cache.ts';
+
+keepCompiled();
+await import('./program.ts');

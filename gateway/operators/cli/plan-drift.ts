@@ -1,0 +1,107 @@
+import { type Command, Option } from 'commander';
+import { PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
+import { EXIT, endWith } from './outcome.ts';
+import { BadPlanFile, driftOf, inFull, leftOut, type PlanFile, readPlanFile, toYaml } from './plan-file.ts';
+import { describeChanges, describePlans, warningsOf } from './plan-text.ts';
+import type { Session } from './session.ts';
+
+interface FileOption {
+  readonly file: string;
+}
+
+interface Author {
+  readonly author: string;
+  readonly reason: string;
+}
+
+/**
+ * Adds `plans export`, `plans diff` and `plans apply`: a file in git is the truth.
+ * @param withAuthor adds the options of everyone who changes plans
+ */
+export function addPlanFiles(plans: Command, session: Session, withAuthor: (command: Command) => Command): void {
+  plans
+    .command('export')
+    .description('write the plan table in force as a file for git, in YAML or with --json in JSON')
+    .addHelpText('after', '\nExample:\n  ctl plans export > plans.yaml')
+    .action(async () => {
+      const table = (await session.call('GET', '/plans')) as PlanTable;
+      session.print(inFull(table), () => toYaml(table).trimEnd());
+    });
+
+  const diff = withFile(plans.command('diff'))
+    .description('show where the plan table in force is not as a file says')
+    .addHelpText(
+      'after',
+      `
+Shown is what \`plans apply\` would do: the value in force, and the one of the file. Ends with 4 where they differ, with 0 where they do
+not. What the file does not name is not compared.
+
+Example:
+  ctl plans diff -f plans.yaml || echo "somebody has changed the plans by hand"`,
+    )
+    .action(async ({ file }: FileOption) => {
+      const wanted = await readPlanFile(file).catch((fault: unknown) => refuse(diff, file, fault));
+      const drift = driftOf((await session.call('GET', '/plans')) as PlanTable, wanted);
+      noteLeftOut(session, wanted);
+      const shown = drift.map(({ field, from, to }) => ({ field, from, to }));
+      session.print({ drift: shown }, () => (shown.length === 0 ? AS_IN_FILE : describeChanges(shown, process.stdout)));
+      if (drift.length > 0) endWith(EXIT.conflict);
+    });
+
+  const apply = withAuthor(withFile(plans.command('apply')))
+    .description('make the plan table what a file says, in one step; every gateway takes it within a second')
+    .addHelpText(
+      'after',
+      `
+The change is shown before it is made, and made only if nobody else has changed the plans meanwhile. On a terminal it is asked for;
+--yes is the answer. What the file does not name stays. \`plans rollback\` takes all of it back.
+
+Example:
+  ctl plans apply -f plans.yaml --reason "$(git log -1 --format=%h\\ %s -- plans.yaml)"`,
+    )
+    .action(async ({ file, author, reason }: FileOption & Author) => {
+      const wanted = await readPlanFile(file).catch((fault: unknown) => refuse(apply, file, fault));
+      const { body, etag } = await session.exchange({ method: 'GET', path: '/plans' });
+      const table = body as PlanTable;
+      const drift = driftOf(table, wanted);
+      noteLeftOut(session, wanted);
+      if (drift.length === 0) return session.print(table, () => AS_IN_FILE);
+      session.tell(describeChanges(drift, process.stderr));
+      for (const plan of PLAN_NAMES.filter((name) => drift.some((change) => change.plan === name)))
+        for (const warning of warningsOf({ ...table[plan], ...wanted[plan] }))
+          session.tell(`Note: ${plan}: ${warning}`);
+      await session.confirmChange(`Make ${drift.length === 1 ? 'this change' : `these ${drift.length} changes`}?`);
+      const changed = await session.exchange({
+        method: 'PATCH',
+        path: '/plans',
+        body: { plans: changesIn(drift, wanted), author, reason },
+        ifMatch: etag,
+      });
+      session.print(changed.body, () => describePlans(changed.body as PlanTable));
+    });
+}
+
+const AS_IN_FILE = 'The plans are as the file says.';
+
+const withFile = (command: Command): Command =>
+  command.addOption(
+    new Option('-f, --file <file>', 'plans in YAML or JSON; - for standard input').makeOptionMandatory(),
+  );
+
+/** Reports a bad file as a wrong value. */
+function refuse(command: Command, file: string, fault: unknown): never {
+  if (!(fault instanceof BadPlanFile)) throw fault;
+  return command.error(`error: ${file} cannot be used:\n  ${fault.message.replaceAll('\n', '\n  ')}`);
+}
+
+function noteLeftOut(session: Session, file: PlanFile): void {
+  const names = leftOut(file);
+  if (names.length > 0) session.tell(`Note: the file does not name ${names.join(', ')}.`);
+}
+
+/** The values of the file that are not in force. */
+function changesIn(drift: ReturnType<typeof driftOf>, file: PlanFile): Record<string, Record<string, unknown>> {
+  const changes: Record<string, Record<string, unknown>> = {};
+  for (const { plan, name } of drift) changes[plan] = { ...changes[plan], [name]: file[plan]?.[name] };
+  return changes;
+}

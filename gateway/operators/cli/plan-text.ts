@@ -1,0 +1,50 @@
+import { FIELD_NAMES, type Plan, valueIn } from '../../limiter/plans.ts';
+import type { FieldChange } from '../../stores/plan-history.ts';
+import type { PlanChangeView } from '../api/answers.ts';
+import { colour } from './session.ts';
+import { harmless, table } from './table.ts';
+import { timeText } from './time-text.ts';
+
+/** Plans and their changes in words. */
+
+export function describePlans(shown: Readonly<Record<string, Plan>>): string {
+  const rows = Object.entries(shown).map(([name, plan]) => [name, ...FIELD_NAMES.map((field) => valueIn(plan, field))]);
+  return table(['plan', ...FIELD_NAMES], rows);
+}
+
+/** One line per field: its present and its new value. */
+export function describeChanges(changes: readonly FieldChange[], stream: NodeJS.WriteStream): string {
+  const width = Math.max(...changes.map(({ field }) => field.length));
+  const lines = changes.map(({ field, from = 'none', to = 'none' }) => {
+    const [before, after] = [colour('red', harmless(from), stream), colour('green', harmless(to), stream)];
+    return `${field.padEnd(width)}  ${before} -> ${after}`;
+  });
+  return lines.join('\n');
+}
+
+export function describeHistory(history: readonly PlanChangeView[]): string {
+  const rows = history.map(({ at, author, action, changes, reason }) => [
+    timeText(at),
+    author,
+    action,
+    changes.map(({ field, from = 'none', to = 'none' }) => `${field} ${from} -> ${to}`).join(', '),
+    reason,
+  ]);
+  return table(['at', 'author', 'action', 'changes', 'reason'], rows);
+}
+
+/** Warnings about values that are valid but seldom intended. */
+export function warningsOf({ minute, day, ban_after, mode }: Plan): string[] {
+  const warnings: string[] = [];
+  if (mode === 'shadow')
+    warnings.push('in shadow mode the limits of the plan refuse nothing; they are counted and logged.');
+  if (minute !== undefined && day !== undefined && day < minute)
+    warnings.push(`the day allows ${day} requests, fewer than the ${minute} of a single minute.`);
+  // Without a minute limit in the plan, ban_after is for each 1,000 requests a minute of the key's own limit.
+  const most = minute ?? 1_000;
+  if (ban_after !== undefined && ban_after < most)
+    warnings.push(
+      `clients that share a key can be banned though they wait for Retry-After, unless ban_after is at least ${most}.`,
+    );
+  return warnings;
+}

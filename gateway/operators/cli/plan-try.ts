@@ -1,0 +1,78 @@
+import { Argument, type Command } from 'commander';
+import { PLAN_NAMES } from '../../limiter/plans.ts';
+import type { Session } from './session.ts';
+import { table } from './table.ts';
+import { limit } from './values.ts';
+
+interface Affected {
+  readonly id: string;
+  readonly name: string;
+  readonly requests: number;
+  readonly refused: number;
+  readonly wouldRefuse: number;
+}
+
+interface Trial {
+  /** Keys of the plan that were used in the last hour. */
+  readonly keys: number;
+  readonly requests: number;
+  /** Keys with requests that would have been refused. */
+  readonly affected: readonly Affected[];
+}
+
+/** Adds `plans try`. */
+export function addTry(plans: Command, session: Session): void {
+  plans
+    .command('try')
+    .description('say whom other limits would have refused in the last hour, before setting them')
+    .addArgument(new Argument('<plan>', 'the plan').choices(PLAN_NAMES))
+    .option('--minute <number>', 'requests a minute', limit)
+    .option('--day <number>', 'requests a day', limit)
+    .addHelpText(
+      'after',
+      `
+Nothing is changed. What is told is the least: requests are counted by the minute, which does not tell when in it they came,
+so both buckets are taken to have been full an hour ago, and requests to have come, in every minute, when there was a token
+for them. The same traffic would have been refused at least as often, bans not counted. A key's own limits stand above
+those that are tried. To see the exact number over days, try them in shadow mode.
+
+Examples:
+  ctl plans try free --minute 30
+  ctl plans try pro --minute 200 --day 5000 --json
+  ctl plans set free --minute 30 --mode shadow`,
+    )
+    .action(async (plan: string, limits: { minute?: number; day?: number }) => {
+      const trial = await tryOn(session, `/plans/${encodeURIComponent(plan)}/try`, limits);
+      session.print(trial, () => describe(plan, trial));
+    });
+}
+
+/** All pages in one, sorted by the number of requests that would have been refused. */
+async function tryOn(session: Session, path: string, limits: unknown): Promise<Trial> {
+  let [keys, requests] = [0, 0];
+  const affected: Affected[] = [];
+  let query = '';
+  for (;;) {
+    const page = (await session.call('POST', path + query, limits)) as Trial & { next?: string };
+    keys += page.keys;
+    requests += page.requests;
+    affected.push(...page.affected);
+    if (page.next === undefined) break;
+    query = `?${new URLSearchParams({ after: page.next })}`;
+  }
+  return { keys, requests, affected: affected.sort((a, b) => b.wouldRefuse - a.wouldRefuse) };
+}
+
+function describe(plan: string, { keys, requests, affected }: Trial): string {
+  const total = affected.reduce((sum, { wouldRefuse }) => sum + wouldRefuse, 0);
+  const summary = `${affected.length} of ${keys} keys of ${plan} that sent requests in the last hour would have been refused, at least ${total} of ${requests} requests.`;
+  if (affected.length === 0) return summary;
+  const rows = affected.map(({ id, name, requests: sent, refused, wouldRefuse }) => [
+    id,
+    sent,
+    refused,
+    wouldRefuse,
+    name,
+  ]);
+  return `${table(['id', 'requests', 'refused', 'would refuse', 'name'], rows)}\n\n${summary}`;
+}

@@ -1,0 +1,30 @@
+import { CommanderError } from 'commander';
+import { createCommands } from './commands.ts';
+import { EXIT, outcomeOf } from './outcome.ts';
+import { Session } from './session.ts';
+
+/**
+ * The operator's command line: a thin client of the admin listener. It is the same for Redis and for the embedded
+ * limiter.
+ */
+
+// A reader that closes the pipe early, such as `head`, has what it needs.
+process.stdout.on('error', (fault: NodeJS.ErrnoException) => {
+  if (fault.code === 'EPIPE') process.exit();
+  process.stderr.write(`The answer cannot be written: ${fault.message}\n`);
+  process.exit(EXIT.fault);
+});
+
+/** A command that could not be parsed has no options yet. */
+const isJson = () => process.argv.includes('--json');
+
+const program = createCommands(new Session(process.env, () => program.opts()), isJson);
+
+await program.parseAsync().catch((fault: unknown) => {
+  const { exit, error } = outcomeOf(fault);
+  process.exitCode = exit;
+  if (exit === EXIT.done) return;
+  if (isJson()) process.stderr.write(`${JSON.stringify(error)}\n`);
+  // Commander has already printed what is wrong with the command.
+  else if (!(fault instanceof CommanderError)) process.stderr.write(`${error.message}\n`);
+});

@@ -1,0 +1,147 @@
+import type { Command } from 'commander';
+import type { BackedUpKey } from '../../stores/key-backup.ts';
+import { linesOf, readHeader, readLine } from './backup-file.ts';
+import { EXIT, endWith } from './outcome.ts';
+import type { Session } from './session.ts';
+import { harmless } from './table.ts';
+
+/** Keys per call: small enough that reading it does not block the gateway's clients. */
+const BATCH_KEYS = 100;
+const BATCH_CHARACTERS = 64_000;
+/** Of the rejected keys. */
+const MOST_SHOWN = 20;
+
+interface PlansRestored {
+  readonly restored: readonly string[];
+  readonly kept: readonly { readonly field: string; readonly value: string; readonly backup: string }[];
+  readonly rejected: readonly string[];
+}
+
+interface Answer {
+  readonly restored: number;
+  readonly present: number;
+  readonly revoked: number;
+  readonly rejected: readonly { readonly id: string; readonly reason: string }[];
+  readonly plans?: PlansRestored;
+}
+
+/** Adds `restore`. */
+export function addRestoreCommand(program: Command, session: Session): void {
+  const restore = program
+    .command('restore')
+    .description('put back what is missing of a backup, read from standard input')
+    .addHelpText(
+      'after',
+      `
+Only what is missing is written: a key that is there stays as it is, and so does a field of a plan. So it can be run again, and
+while clients are served. A key works again with the next request, with what it had left of its limits and with its ban.
+
+A key that was revoked since stays revoked, while Redis remembers that. Where Redis lost everything, a key that was revoked after
+the backup comes back: revoke it again.
+
+Ends with 0 when everything is there, with 1 where a line was not taken or the file was cut off (the rest is restored), with 2
+for what is no backup (nothing is done).
+
+Examples:
+  ctl restore < keys.jsonl
+  gunzip -c keys.jsonl.gz | ctl restore
+  ctl --json restore < keys.jsonl`,
+    )
+    .action(async () => {
+      if (process.stdin.isTTY)
+        restore.error('error: give a backup on standard input, as in `ctl restore < keys.jsonl`.');
+      const lines = linesOf(process.stdin);
+      const first = await lines.next();
+      const header = readHeader(first.done ? undefined : first.value);
+      if (typeof header === 'string') return restore.error(`error: ${header}`);
+      const sum = new Sum(session);
+      await sum.send({ plans: header.plans });
+      const end = await restoreKeys(lines, sum);
+      const isWhole = end === sum.keys;
+      session.print({ ...sum.counts(), isWhole }, () => sum.describe());
+      if (end === undefined) session.tell('The backup was cut off: it has no last line. What it has is restored.');
+      else if (!isWhole) session.tell(`The backup was of ${end} keys; the file has ${sum.keys}.`);
+      if (!isWhole || sum.faults > 0) endWith(EXIT.fault);
+    });
+}
+
+/** @returns the number of keys in the last line; undefined if there is none */
+async function restoreKeys(lines: ReturnType<typeof linesOf>, sum: Sum): Promise<number | undefined> {
+  let [keys, characters]: [BackedUpKey[], number] = [[], 0];
+  let end: number | undefined;
+  const flush = async () => {
+    if (keys.length > 0) await sum.send({ keys });
+    [keys, characters] = [[], 0];
+  };
+  for await (const line of lines) {
+    const read = readLine(line);
+    if (read === undefined || end !== undefined) {
+      // An incomplete file ends within a line.
+      const isHalf = !line.isEnded && !line.isTooLong && end === undefined;
+      if (!isHalf) sum.reject(`line ${line.number}`, reasonOf(line.isTooLong, end));
+    } else if ('end' in read) {
+      end = read.end;
+    } else {
+      if (keys.length === BATCH_KEYS || characters + line.text.length > BATCH_CHARACTERS) await flush();
+      keys.push(read.key);
+      characters += line.text.length;
+    }
+  }
+  await flush();
+  return end;
+}
+
+function reasonOf(isTooLong: boolean, end: number | undefined): string {
+  if (isTooLong) return 'It is too long.';
+  return end === undefined ? 'It is no line of a backup.' : 'It stands behind the end.';
+}
+
+/** The results of all calls. */
+class Sum {
+  readonly #session: Session;
+  readonly #counts = { restored: 0, present: 0, revoked: 0 };
+  readonly #rejected: { readonly id: string; readonly reason: string }[] = [];
+  #plans: PlansRestored | undefined;
+  keys = 0;
+  faults = 0;
+
+  constructor(session: Session) {
+    this.#session = session;
+  }
+
+  async send(page: { plans?: unknown; keys?: readonly BackedUpKey[] }): Promise<void> {
+    const answer = (await this.#session.call('POST', '/restore', page)) as Answer;
+    this.#plans ??= answer.plans;
+    for (const name of ['restored', 'present', 'revoked'] as const) this.#counts[name] += answer[name];
+    for (const { id, reason } of answer.rejected) this.reject(id, reason);
+    this.keys += page.keys?.length ?? 0;
+    this.#session.progress(`${this.keys} keys`, false);
+  }
+
+  reject(id: string, reason: string): void {
+    this.faults += 1;
+    if (this.#rejected.length < MOST_SHOWN) this.#rejected.push({ id, reason });
+  }
+
+  counts() {
+    return { ...this.#counts, rejected: this.faults, faults: this.#rejected, plans: this.#plans };
+  }
+
+  describe(): string {
+    const { restored, present, revoked } = this.#counts;
+    const { restored: fields = [], kept = [], rejected = [] } = this.#plans ?? {};
+    const lines = [
+      `Keys restored: ${restored}. Fields of plans restored: ${fields.length}.`,
+      present > 0 && `Keys that were there already: ${present}.`,
+      revoked > 0 && `Keys that were revoked since, and stay revoked: ${revoked}.`,
+      ...kept.map(({ field, value, backup }) => `Left alone: ${field} is ${value}, and was ${backup} in the backup.`),
+      ...rejected.map((field) => `Not taken: ${field} has no value of a plan.`),
+      ...this.#rejected.map(({ id, reason }) => `Not taken: ${id}: ${reason}`),
+      this.faults > MOST_SHOWN && `Not taken: ${this.faults - MOST_SHOWN} more.`,
+    ];
+    return lines
+      .filter((line) => line !== false)
+      .map(harmless)
+      .join('\n');
+  }
+}

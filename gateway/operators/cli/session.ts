@@ -1,0 +1,112 @@
+import { userInfo } from 'node:os';
+import { createInterface } from 'node:readline/promises';
+import { styleText } from 'node:util';
+import { type AdminReply, type AdminRequest, exchange, findAdmin } from './admin-client.ts';
+
+/** The context of every command: the gateway on one side, the operator on the other. */
+
+/** The operator did not confirm, or there is no terminal to ask on. */
+export class NotConfirmed extends Error {}
+
+export type Style = Parameters<typeof styleText>[0];
+
+export interface SessionOptions {
+  readonly json?: boolean;
+  /** Whether to skip questions. */
+  readonly yes?: boolean;
+}
+
+export class Session {
+  readonly #environment: NodeJS.ProcessEnv;
+  readonly #options: () => SessionOptions;
+
+  /** @param options read when needed: the command line is parsed after the commands are created */
+  constructor(environment: NodeJS.ProcessEnv, options: () => SessionOptions) {
+    this.#environment = environment;
+    this.#options = options;
+  }
+
+  /** @throws {AdminError} if the listener refuses, or does not respond */
+  async exchange(request: AdminRequest): Promise<AdminReply> {
+    const reply = await exchange(await findAdmin(this.#environment), this.#withWho(request));
+    if (reply.warning !== undefined) this.tell(`Note: ${reply.warning}`);
+    return reply;
+  }
+
+  async call(method: AdminRequest['method'], path: string, body?: unknown): Promise<unknown> {
+    return (await this.exchange({ method, path, body })).body;
+  }
+
+  /** Why the running command changes something, for the activity. */
+  reason: string | undefined;
+
+  /** The activity says who made a change, and why. A named token says itself whose it is. */
+  #withWho(request: AdminRequest): AdminRequest {
+    if (request.method === 'GET') return request;
+    const said = { author: operator(), ...(this.reason && { reason: this.reason }) };
+    const separator = request.path.includes('?') ? '&' : '?';
+    return { ...request, path: `${request.path}${separator}${new URLSearchParams(said)}` };
+  }
+
+  get isJson(): boolean {
+    return this.#options().json === true;
+  }
+
+  /** Writes a part of a streamed answer to standard output. */
+  write(text: string): void {
+    process.stdout.write(text);
+  }
+
+  /** Writes the answer to standard output: as JSON if requested, otherwise in words. */
+  print(value: unknown, describe: () => string): void {
+    this.write(`${this.isJson ? JSON.stringify(value, undefined, 2) : describe()}\n`);
+  }
+
+  /** Writes what will happen to standard error, so that answers can be piped. */
+  tell(text: string): void {
+    process.stderr.write(`${text}\n`);
+  }
+
+  /** Shows the progress on one line, on a terminal that shows nothing else. */
+  progress(text: string, isLast: boolean): void {
+    if (process.stderr.isTTY && !process.stdout.isTTY) process.stderr.write(`\r${text}${isLast ? '\n' : ''}`);
+  }
+
+  /** Asks on a terminal. Without a terminal, reversible actions go ahead. */
+  async confirmChange(question: string): Promise<void> {
+    if (process.stdin.isTTY) await this.#ask(question);
+  }
+
+  /**
+   * Asks before an irreversible action, or one that is hardly meant.
+   * @throws {NotConfirmed} unless the operator answers yes or passed --yes
+   */
+  async confirmForGood(question: string, why = 'This cannot be undone'): Promise<void> {
+    if (!process.stdin.isTTY && !this.#options().yes)
+      throw new NotConfirmed(`${question} ${why}; without a terminal it takes --yes.`);
+    await this.#ask(question);
+  }
+
+  async #ask(question: string): Promise<void> {
+    if (this.#options().yes) return;
+    const terminal = createInterface({ input: process.stdin, output: process.stderr });
+    // Ctrl-C and Ctrl-D reject the question and count as no.
+    const answer = await terminal.question(`${question} [y/N] `).catch(() => '');
+    terminal.close();
+    if (!/^y(es)?$/i.test(answer.trim())) throw new NotConfirmed('Not confirmed; nothing was changed.');
+  }
+}
+
+/** Colours a text if the stream is a terminal and NO_COLOR is not set; styleText checks both. */
+export const colour = (style: Style, text: string, stream: NodeJS.WriteStream = process.stdout): string =>
+  styleText(style, text, { stream });
+
+/** The system's name of the user who runs the command. */
+export function operator(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    // The user has no entry in the password file, as in many containers.
+    return 'unknown';
+  }
+}

@@ -1,0 +1,33 @@
+import Table from 'cli-table3';
+
+export type Cell = string | number | undefined;
+
+/** Columns separated by two spaces, without lines. */
+const PLAIN = Object.fromEntries(
+  ['top', 'bottom', 'left', 'mid', 'right', 'middle'].flatMap((side) =>
+    ['', '-mid', '-left', '-right'].map((part) => [`${side}${part}`, '']),
+  ),
+);
+
+/**
+ * Formats rows of cells as aligned columns with a header; numbers are right-aligned. Control characters, which may be
+ * in data edited by hand, could manipulate the terminal: a mark replaces them.
+ * @param paint colours a cell; the width counts visible characters only
+ */
+export function table(
+  head: readonly string[],
+  rows: readonly (readonly Cell[])[],
+  paint: (text: string, column: string) => string = (text) => text,
+): string {
+  const isNumeric = (column: number) => rows.every((row) => typeof row[column] !== 'string');
+  const made = new Table({
+    chars: { ...PLAIN, middle: '  ' },
+    style: { 'padding-left': 0, 'padding-right': 0, head: [], border: [], compact: true },
+    colAligns: head.map((_, column) => (isNumeric(column) ? 'right' : 'left')),
+  });
+  made.push([...head]);
+  for (const row of rows) made.push(row.map((cell, at) => paint(harmless(String(cell ?? '-')), head[at] ?? '')));
+  return made.toString().replaceAll(/ +$/gm, '');
+}
+
+export const harmless = (text: string): string => text.replaceAll(/\p{Cc}/gu, '\u{fffd}');

@@ -1,0 +1,54 @@
+import { type Command, Option } from 'commander';
+import { ROLES } from '../../stores/operator-token.ts';
+import type { TokensAnswer, TokenView } from '../api/answers.ts';
+import type { Session } from './session.ts';
+import { table } from './table.ts';
+
+/** Adds `tokens …`: who may use the console, this command line and the admin API. */
+export function addTokenCommands(program: Command, session: Session): void {
+  const tokens = program.command('tokens').description('make and end tokens of operators, each with a name and a role');
+
+  tokens
+    .command('create')
+    .description('make a token; it is shown this once')
+    .requiredOption('--name <name>', 'whose it is; the activity has this name')
+    .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).makeOptionMandatory())
+    .addHelpText(
+      'after',
+      `
+A viewer reads everything and changes nothing. An operator changes keys, bans and plans. An admin also makes and ends tokens.
+Use it as ADMIN_TOKEN, or type it into the console.
+
+Examples:
+  ctl tokens create --name ann --role viewer
+  ctl tokens create --name "billing service" --role operator`,
+    )
+    .action(async ({ name, role }: { name: string; role: string }) => {
+      const made = (await session.call('POST', '/tokens', { name, role })) as { id: string; token: string };
+      session.print(made, () => `Token ${made.id} of ${name}, ${role}\n\nThe token, shown this once:\n${made.token}`);
+    });
+
+  tokens
+    .command('list')
+    .description('list the tokens; ADMIN_TOKEN is not among them')
+    .action(async () => {
+      const { tokens: shown } = (await session.call('GET', '/tokens')) as TokensAnswer;
+      session.print({ tokens: shown }, () => (shown.length === 0 ? 'There are no tokens.' : describeTokens(shown)));
+    });
+
+  tokens
+    .command('revoke')
+    .description('end a token; its next request is refused')
+    .argument('<id>', 'the id of the token, as `tokens list` shows it')
+    .action(async (id: string) => {
+      await session.confirmForGood(`Revoke the token ${id} for good?`);
+      await session.call('DELETE', `/tokens/${encodeURIComponent(id)}`);
+      session.print({ id, revoked: true }, () => `Revoked the token ${id}.`);
+    });
+}
+
+const describeTokens = (tokens: readonly TokenView[]): string =>
+  table(
+    ['id', 'name', 'role', 'created'],
+    tokens.map(({ id, name, role, createdAt }) => [id, name, role, createdAt]),
+  );

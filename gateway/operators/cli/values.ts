@@ -1,0 +1,58 @@
+import { InvalidArgumentError } from 'commander';
+import { parseLimit } from '../../limiter/plans.ts';
+
+/** Values as an operator types them. */
+
+/** @throws {InvalidArgumentError} for an invalid limit */
+export function limit(text: string): number {
+  const value = parseLimit(text);
+  if (value === undefined) throw new InvalidArgumentError('It must be a whole number from 1 to 1000000000.');
+  return value;
+}
+
+/** A limit, or `none` to remove the key's own. Not null, which commander turns into an empty text. */
+export const limitOrNone = (text: string): number | 'none' => (text === 'none' ? text : limit(text));
+
+/** The value to send: null removes a limit; an option that was not given is left out. */
+export const orNull = (value: number | 'none' | undefined): number | null | undefined =>
+  value === 'none' ? null : value;
+
+/** A number of things, at least one. @throws {InvalidArgumentError} for anything else */
+export function count(text: string): number {
+  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('It must be a whole number from 1.');
+  return Number(text);
+}
+
+const UNITS = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
+
+/**
+ * A duration in seconds, typed as 90s, 15m, 24h or 7d. Only 0 needs no unit.
+ * @throws {InvalidArgumentError} for anything else
+ */
+export function seconds(text: string): number {
+  const [, digits, unit] = /^(\d{1,9})([smhd]?)$/.exec(text) ?? [];
+  if (digits === undefined) throw new InvalidArgumentError('It must be a length of time, as 90s, 15m, 24h or 7d.');
+  if (unit === '' && Number(digits) > 0)
+    throw new InvalidArgumentError(`It needs a unit: ${digits}s, ${digits}m, ${digits}h or ${digits}d.`);
+  return Number(digits) * UNITS[(unit || 's') as keyof typeof UNITS];
+}
+
+/** A length in the largest unit in which it is whole: `24 hours`. */
+export function lengthText(length: number): string {
+  const [unit, name] = (
+    [
+      ['d', 'day'],
+      ['h', 'hour'],
+      ['m', 'minute'],
+    ] as const
+  ).find(([one]) => length % UNITS[one] === 0) ?? ['s', 'second'];
+  const count = length / UNITS[unit];
+  return `${count} ${name}${count === 1 ? '' : 's'}`;
+}
+
+/** A time as an operator types it, in RFC 3339. @throws {InvalidArgumentError} for anything else */
+export function time(text: string): string {
+  if (Number.isNaN(Date.parse(text)) || !/^\d{4}-\d\d-\d\dT/.test(text))
+    throw new InvalidArgumentError('It must be a time, as 2030-12-31T00:00:00Z.');
+  return text;
+}

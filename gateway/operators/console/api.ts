@@ -1,0 +1,125 @@
+import { author } from './author.ts';
+import { noteAnswer } from './connection.ts';
+
+/** Client of the admin API that served this page. The token is kept in this tab until it is closed or logged out. */
+
+const TOKEN = 'admin-token';
+/** The gateway waits up to 5 seconds for Redis, then asks for the result of the change. */
+const TIMEOUT_MS = 15_000;
+const UNAUTHORIZED = 401;
+
+export const keptToken = (): string | null => sessionStorage.getItem(TOKEN);
+export const keepToken = (token: string): void => sessionStorage.setItem(TOKEN, token);
+export const forgetToken = (): void => sessionStorage.removeItem(TOKEN);
+
+/** A refusal by the gateway, with its message. */
+export class ApiError extends Error {
+  readonly code: string;
+  readonly status: number;
+  /** Seconds; null if not given. */
+  readonly retryAfter: string | null;
+
+  constructor(answer: { message?: string; code?: string }, status: number, retryAfter: string | null) {
+    super(answer.message ?? `The gateway answered with status ${status}.`);
+    this.code = answer.code ?? '';
+    this.status = status;
+    this.retryAfter = retryAfter;
+  }
+}
+
+/** The gateway did not respond. */
+export class Unreachable extends Error {}
+
+interface CallOptions {
+  readonly body?: unknown;
+  readonly ifMatch?: string | undefined;
+  readonly token?: string | null;
+  /** Why a change is made. A body that has an author has its own reason, too. */
+  readonly reason?: string | undefined;
+}
+
+export interface Answered<T> {
+  readonly body: T;
+  readonly etag: string | null;
+}
+
+/**
+ * One call.
+ * @returns the body, undefined if there is none, and its ETag
+ * @throws {ApiError|Unreachable}
+ */
+export async function callApi<T = unknown>(
+  method: string,
+  path: string,
+  { body, ifMatch, token = keptToken(), reason }: CallOptions = {},
+): Promise<Answered<T>> {
+  // Calls that were running at logout send nothing more.
+  if (token === null) throw new Unreachable('Nobody is logged in.');
+  const headers: Record<string, string> = { Authorization: `Bearer ${token}` };
+  if (body !== undefined) headers['Content-Type'] = 'application/json';
+  if (ifMatch !== undefined) headers['If-Match'] = ifMatch;
+  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+  const { response, text } = await ask(method === 'GET' ? path : saying(path, reason), { method, headers, ...sent });
+  const value = read(text);
+  noteAnswer(path, response.status);
+  if (response.ok) return { body: value as T, etag: response.headers.get('ETag') };
+  if (response.status === UNAUTHORIZED && token === keptToken()) dispatchEvent(new Event('token-refused'));
+  throw new ApiError((value ?? {}) as { message?: string }, response.status, response.headers.get('Retry-After'));
+}
+
+export const get = <T>(path: string): Promise<Answered<T>> => callApi<T>('GET', path);
+
+/** The path of a change, with who makes it and why, for the activity. */
+function saying(path: string, reason: string | undefined): string {
+  const said = new URLSearchParams({ ...(author() && { author: author() }), ...(reason && { reason }) });
+  return said.size === 0 ? path : `${path}${path.includes('?') ? '&' : '?'}${said}`;
+}
+
+/** Nothing is stored by the browser, and no cookie is sent. */
+async function ask(path: string, request: RequestInit): Promise<{ response: Response; text: string }> {
+  try {
+    const response = await fetch(path, {
+      ...request,
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+      cache: 'no-store',
+      credentials: 'omit',
+      redirect: 'error',
+    });
+    return { response, text: await response.text() };
+  } catch (cause) {
+    noteAnswer(path, undefined);
+    throw new Unreachable('The gateway does not answer.', { cause });
+  }
+}
+
+function read(text: string): unknown {
+  try {
+    return text === '' ? undefined : JSON.parse(text);
+  } catch (cause) {
+    throw new Unreachable('What answers is no gateway’s admin listener.', { cause });
+  }
+}
+
+interface List {
+  readonly next: number | undefined;
+}
+
+/**
+ * One page of a list. The gateway checks a limited number of keys per call, so a search continues until something is
+ * found.
+ * @param path with its query, without the offset
+ * @param entriesOf the entries in an answer
+ */
+export async function listFrom<T extends List>(
+  path: string,
+  offset: number,
+  entriesOf: (answer: T) => readonly unknown[],
+): Promise<T> {
+  for (let at = offset; ; ) {
+    const { body } = await get<T>(`${path}${path.includes('?') ? '&' : '?'}offset=${at}`);
+    if (entriesOf(body).length > 0 || body.next === undefined) return body;
+    at = body.next;
+  }
+}
+
+export const keyPath = (id: string): string => `/keys/${encodeURIComponent(id)}`;

@@ -1,0 +1,7 @@
+/** The name of the person at this console, told with each change. It is kept in this tab. */
+
+const AUTHOR = 'author';
+
+export const author = (): string => sessionStorage.getItem(AUTHOR) ?? '';
+export const rememberAuthor = (name: string): void => sessionStorage.setItem(AUTHOR, name);
+export const forgetAuthor = (): void => sessionStorage.removeItem(AUTHOR);

@@ -1,0 +1,101 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { faultsOf, type Values, valuesOf } from './dialog-values.ts';
+import { type Content, html } from './html.ts';
+import { Field, type FieldSpec } from './parts/field.ts';
+
+/** Dialogs: text to read, fields to fill in, and the action to confirm. One is open at a time. */
+
+export interface Question {
+  readonly title: string;
+  readonly fields?: readonly FieldSpec[];
+  readonly confirm: string;
+  readonly isDangerous?: boolean;
+  /** Between the title and the fields. */
+  readonly content?: Content;
+  /** Whether nothing is to be confirmed. */
+  readonly isOnlyShown?: boolean;
+  /**
+   * Gets the values by name, empty ones undefined. The dialog stays open, with errors shown at their fields, while it
+   * throws. It may ask the next question.
+   */
+  act?(values: Values): Promise<void>;
+}
+
+let open: ((question: Question | undefined) => void) | undefined;
+
+export const ask = (question: Question): void => open?.(question);
+export const closeDialogs = (): void => open?.(undefined);
+
+export function DialogHost() {
+  const [asked, setAsked] = useState<{ question: Question; number: number } | undefined>();
+  useEffect(() => {
+    let number = 0;
+    open = (question) => setAsked(question && { question, number: ++number });
+    return () => {
+      open = undefined;
+    };
+  }, []);
+  if (asked === undefined) return undefined;
+  const close = () => setAsked((now) => (now === asked ? undefined : now));
+  return html`<${Dialog} key=${asked.number} question=${asked.question} onClose=${close} />`;
+}
+
+function Dialog({ question, onClose }: { question: Question; onClose(): void }) {
+  const { title, fields = [], confirm, isDangerous = false, content, isOnlyShown = false, act } = question;
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [faults, setFaults] = useState<Values>({});
+  const [fault, setFault] = useState('');
+  const [isBusy, setBusy] = useState(false);
+
+  useEffect(() => {
+    const before = document.activeElement as HTMLElement | null;
+    const shown = dialog.current;
+    shown?.showModal();
+    // A repeated key press must not confirm what cannot be taken back.
+    const field = isDangerous ? null : shown?.querySelector<HTMLElement>('input, select');
+    const first = field ?? shown?.querySelector('button[type=button]') ?? shown?.querySelector('button');
+    (first as HTMLElement | null)?.focus();
+    return () => before?.focus();
+  }, []);
+
+  async function submit(event: SubmitEvent) {
+    event.preventDefault();
+    if (isBusy) return;
+    if (isOnlyShown) return onClose();
+    setFaults({});
+    setFault('');
+    setBusy(true);
+    try {
+      await act?.(valuesOf(event.target as HTMLFormElement));
+      onClose();
+    } catch (thrown) {
+      const found = faultsOf(thrown as Error, fields);
+      setFaults(found.faults);
+      setFault(found.rest);
+      const [bad] = Object.keys(found.faults);
+      if (bad !== undefined) dialog.current?.querySelector<HTMLElement>(`[name="${bad}"]`)?.focus();
+    }
+    setBusy(false);
+  }
+
+  // Escape closes a question, but not the only sight of a key.
+  const cancel = (event: Event) => {
+    event.preventDefault();
+    if (!isOnlyShown) onClose();
+  };
+  const kind = isDangerous ? 'main danger' : 'main';
+  return html`
+    <dialog ref=${dialog} aria-labelledby="dialog-title" onCancel=${cancel}>
+      <form novalidate onSubmit=${submit}>
+        <h2 id="dialog-title">${title}</h2>
+        ${content}
+        ${fields.map((field) => html`<${Field} key=${field.name} field=${field} fault=${faults[field.name]} />`)}
+        <p class="fault" role="alert">${fault}</p>
+        <p class="bar end">
+          ${!isOnlyShown && html`<button type="button" onClick=${onClose}>Cancel</button>`}
+          <button class=${kind} aria-disabled=${isBusy}>${confirm}</button>
+        </p>
+      </form>
+    </dialog>
+  `;
+}

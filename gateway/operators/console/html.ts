@@ -1,0 +1,12 @@
+import htm from 'htm';
+import { type ComponentChildren, h, type VNode } from 'preact';
+
+type Template = (strings: TemplateStringsArray, ...values: unknown[]) => VNode;
+
+/** htm's types describe a CommonJS module; browsers get its ES module. */
+const { bind } = htm as unknown as { bind(create: typeof h): Template };
+
+/** Templates as markup. Values are set as text and properties: nothing that people typed becomes markup. */
+export const html: Template = bind.call(htm, h);
+
+export type Content = ComponentChildren;

@@ -1,0 +1,204 @@
+import type { IssuedKey, KeyView } from '../api/answers.ts';
+import { callApi, keyPath } from './api.ts';
+import { ask } from './dialog.ts';
+import type { Values } from './dialog-values.ts';
+import { html } from './html.ts';
+import type { FieldSpec } from './parts/field.ts';
+import { showKey } from './parts/whole-key.ts';
+import { PLAN_NAMES } from './plan-fields.ts';
+import { addressOfKey, navigate } from './router.ts';
+import { tell } from './toast.ts';
+import { whyField } from './who.ts';
+import { planInWords } from './words.ts';
+
+/** The dialogs for actions on a key. Those on an existing key end with `changed`. */
+
+type Changed = () => Promise<void>;
+
+/** A typed number; null for anything else, so that the gateway's own message is shown. */
+export const numberOf = (text: string | undefined): number | null =>
+  text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : null;
+
+/** A local time as the browser's fields have it, and back. */
+export const toIso = (local: string | undefined): string | undefined => local && new Date(local).toISOString();
+export function toLocal(iso: string | undefined): string {
+  if (iso === undefined) return '';
+  const at = new Date(iso);
+  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+const UNITS = [
+  ['60', 'minutes'],
+  ['3600', 'hours'],
+  ['86400', 'days'],
+] as const;
+
+/** Fields for a length of time. The first has the name that the gateway uses. */
+const lengthFields = (name: string, label: string, value: string): FieldSpec[] => [
+  { name, label, value, type: 'number', maxlength: 10 },
+  { name: 'unit', label: 'Unit', options: UNITS },
+];
+
+function secondsOf(text: string | undefined, unit: string | undefined): number | null {
+  const length = numberOf(text);
+  return length === null ? null : length * Number(unit);
+}
+
+const limitFields = (minute?: number, day?: number): FieldSpec[] => [
+  {
+    name: 'minute',
+    label: 'Own limit a minute',
+    value: minute === undefined ? '' : String(minute),
+    type: 'number',
+    maxlength: 10,
+    hint: 'Empty: the limit of the plan.',
+  },
+  { name: 'day', label: 'Own limit a day', value: day === undefined ? '' : String(day), type: 'number', maxlength: 10 },
+];
+
+const planField = (plan: string): FieldSpec => ({
+  name: 'plan',
+  label: 'Plan',
+  value: plan,
+  options: PLAN_NAMES.map((name) => [name, planInWords(name)]),
+});
+
+export function askForKey(): void {
+  ask({
+    title: 'Issue a key',
+    fields: [
+      { name: 'name', label: 'Name', maxlength: 100, hint: 'Whose it is.' },
+      planField('free'),
+      ...limitFields(),
+      { name: 'expiresAt', label: 'Ends', type: 'datetime-local', hint: 'Empty: never.' },
+    ],
+    confirm: 'Issue',
+    async act({ name, plan, minute, day, expiresAt }) {
+      const own = { ...(minute && { minute: numberOf(minute) }), ...(day && { day: numberOf(day) }) };
+      const given = { name: name ?? '', plan, ...own, expiresAt: toIso(expiresAt) };
+      const { body } = await callApi<IssuedKey>('POST', '/keys', { body: given });
+      navigate(addressOfKey(body.id));
+      showKey(body.name, body.key);
+    },
+  });
+}
+
+/** Sends what was changed in the form, and nothing else. */
+export function askForChanges({ id, name, plan, minute, day, expiresAt }: KeyView, changed: Changed): void {
+  const before: Values = {
+    name,
+    plan,
+    minute: minute?.toString(),
+    day: day?.toString(),
+    expiresAt: toLocal(expiresAt) || undefined,
+  };
+  ask({
+    title: `Edit ${name}`,
+    fields: [
+      { name: 'name', label: 'Name', value: name, maxlength: 100 },
+      planField(plan),
+      ...limitFields(minute, day),
+      {
+        name: 'expiresAt',
+        label: 'Ends',
+        type: 'datetime-local',
+        value: before.expiresAt ?? '',
+        hint: 'Empty: never. A time in the past ends the key at once.',
+      },
+      whyField,
+    ],
+    confirm: 'Save',
+    async act(values) {
+      const made = Object.keys(before).filter((field) => values[field] !== before[field]);
+      if (made.length > 0)
+        await callApi('PATCH', keyPath(id), {
+          body: Object.fromEntries(made.map((field) => [field, changeOf(field, values[field])])),
+          reason: values.reason,
+        });
+      await changed();
+      tell(made.length === 0 ? 'Nothing was changed.' : `${values.name ?? name} is changed.`);
+    },
+  });
+}
+
+function changeOf(field: string, value: string | undefined): unknown {
+  if (field === 'expiresAt') return toIso(value) ?? null;
+  if (field === 'minute' || field === 'day') return value === undefined ? null : (numberOf(value) ?? value);
+  return value ?? '';
+}
+
+export function askForRotation({ id, name, secrets }: KeyView, changed: Changed): void {
+  const open = secrets.filter(({ expiresAt }) => expiresAt === undefined);
+  const choice: FieldSpec = {
+    name: 'secretId',
+    label: 'Secret',
+    options: open.map((secret) => [secret.id, `${secret.name} (${secret.id})`]),
+    hint: 'The others work on as they are.',
+  };
+  ask({
+    title: `Rotate ${name}`,
+    content: html`<p>The key gets a new secret. The one that it replaces works on for this long, on the same limits:</p>`,
+    fields: [...lengthFields('graceSeconds', 'Grace time', '60'), ...(open.length > 1 ? [choice] : []), whyField],
+    confirm: 'Rotate',
+    async act({ graceSeconds, unit, secretId, reason }) {
+      const given = { graceSeconds: secondsOf(graceSeconds, unit), secretId };
+      const { body } = await callApi<IssuedKey>('POST', `${keyPath(id)}/rotate`, { body: given, reason });
+      await changed();
+      showKey(name, body.key);
+    },
+  });
+}
+
+export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: Changed): void {
+  ask({
+    title: `Ban ${name}`,
+    fields: [...lengthFields('seconds', 'For', '60'), { name: 'reason', label: 'Why?', maxlength: 500 }],
+    confirm: 'Ban',
+    isDangerous: true,
+    async act({ seconds, unit, reason = '' }) {
+      await callApi('PUT', `${keyPath(id)}/ban`, { body: { seconds: secondsOf(seconds, unit), reason } });
+      await changed();
+      tell(`${name} is banned.`);
+    },
+  });
+}
+
+/** Acts at once: a lifted ban hurts nobody. */
+export async function liftBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: Changed): Promise<void> {
+  await callApi('DELETE', `${keyPath(id)}/ban`).then(
+    () => tell(`The ban of ${name} is lifted.`),
+    ({ message }: Error) => tell(message),
+  );
+  await changed();
+}
+
+export function askToDisable({ id, name, state }: KeyView, changed: Changed): void {
+  const disabled = state !== 'disabled';
+  ask({
+    title: `${disabled ? 'Disable' : 'Enable'} ${name}?`,
+    content: html`<p>${disabled ? 'Its requests are answered with 401 until it is enabled again. Its secrets and its use stay.' : 'Its requests are decided again, with the limits as they were left.'}</p>`,
+    fields: [whyField],
+    confirm: disabled ? 'Disable' : 'Enable',
+    isDangerous: disabled,
+    async act({ reason }) {
+      await callApi('PATCH', keyPath(id), { body: { disabled }, reason });
+      await changed();
+      tell(`${name} is ${disabled ? 'disabled' : 'enabled'}.`);
+    },
+  });
+}
+
+export function askForRevocation({ id, name }: KeyView): void {
+  ask({
+    title: `Revoke ${name}?`,
+    content: html`<p>Its next request is refused, and the key is gone for good. To stop it for a while, disable it.</p>`,
+    fields: [whyField],
+    confirm: 'Revoke for good',
+    isDangerous: true,
+    async act({ reason }) {
+      await callApi('DELETE', keyPath(id), { reason });
+      navigate('/console/keys');
+      tell(`${name} is revoked.`);
+    },
+  });
+}

@@ -1,0 +1,78 @@
+import type { TokensAnswer, TokenView } from '../../api/answers.ts';
+import { callApi, get } from '../api.ts';
+import { ask } from '../dialog.ts';
+import { html } from '../html.ts';
+import { ActionButton } from '../parts/action-button.ts';
+import { When } from '../parts/pieces.ts';
+import { type Column, Table } from '../parts/table.ts';
+import { showOnce } from '../parts/whole-key.ts';
+import { usePolled } from '../polled.ts';
+import { ROLES, roleInWords } from '../rights.ts';
+import { tell } from '../toast.ts';
+import { whyField } from '../who.ts';
+
+const EVERY_MS = 10_000;
+
+type Changed = () => Promise<void>;
+
+/** Who may use this console, the API and the command line: tokens with a name and a role. */
+export function AccessPage() {
+  const { value, fault, refresh } = usePolled(
+    'tokens',
+    EVERY_MS,
+    async () => (await get<TokensAnswer>('/tokens')).body.tokens,
+  );
+  const columns: readonly Column<TokenView>[] = [
+    { title: 'Name', show: ({ id, name }) => html`<span class="name">${name}</span><code class="id">${id}</code>` },
+    { title: 'Role', show: ({ role }) => roleInWords(role) },
+    { title: 'Since', show: ({ createdAt }) => html`<${When} at=${createdAt} />` },
+    {
+      title: 'Action',
+      show: (token) =>
+        html`<${ActionButton} kind="small danger" needs="admin" onClick=${() => askToEnd(token, refresh)}>End<span class="unseen"> ${token.name}</span><//>`,
+    },
+  ];
+  return html`
+    <div class="page-head">
+      <h1>Access</h1>
+      <${ActionButton} kind="main" needs="admin" onClick=${() => askForToken(refresh)}>Give access<//>
+    </div>
+    <p class="note">Each person or program gets a token of its own. Its name is in Activity with all that it changes.</p>
+    <section class="card" aria-label="Tokens">
+      <${Table} label="Tokens" columns=${columns} rows=${value} idOf=${({ id }: TokenView) => id}
+        fault=${fault}
+        empty="Only the shared operators’ token opens this gateway." />
+    </section>
+  `;
+}
+
+function askForToken(changed: Changed): void {
+  ask({
+    title: 'Give access',
+    fields: [
+      { name: 'name', label: 'Name', maxlength: 100, hint: 'Of the person or program that gets it.' },
+      { name: 'role', label: 'Role', options: ROLES },
+    ],
+    confirm: 'Give access',
+    async act({ name = '', role }) {
+      const { body } = await callApi<{ token: string }>('POST', '/tokens', { body: { name, role } });
+      await changed();
+      showOnce(`The token of ${name}`, 'Token', body.token);
+    },
+  });
+}
+
+function askToEnd({ id, name }: TokenView, changed: Changed): void {
+  ask({
+    title: `End the access of ${name}?`,
+    content: html`<p>Requests with this token are refused from now on.</p>`,
+    fields: [whyField],
+    confirm: 'End it',
+    isDangerous: true,
+    async act({ reason }) {
+      await callApi('DELETE', `/tokens/${encodeURIComponent(id)}`, { reason });
+      await changed();
+      tell(`The access of ${name} has ended.`);
+    },
+  });
+}

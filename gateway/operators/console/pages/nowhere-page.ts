@@ -1,0 +1,6 @@
+import { html } from '../html.ts';
+
+export const NowherePage = () => html`
+  <h1>There is no such page</h1>
+  <p><a href="/">To the overview</a></p>
+`;

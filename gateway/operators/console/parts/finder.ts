@@ -1,0 +1,72 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { FoundAnswer } from '../../api/answers.ts';
+import { get } from '../api.ts';
+import { withoutSecret } from '../find.ts';
+import { html } from '../html.ts';
+import { addressOf, addressOfKey, navigate } from '../router.ts';
+
+/** Finds a key by what people hold, from any page. `/` moves the focus here. */
+export function Finder() {
+  const input = useRef<HTMLInputElement>(null);
+  const [fault, setFault] = useState('');
+
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      if (event.key !== '/' || event.ctrlKey || event.metaKey || isTyping(event.target)) return;
+      event.preventDefault();
+      input.current?.focus();
+    };
+    addEventListener('keydown', press);
+    return () => removeEventListener('keydown', press);
+  }, []);
+
+  async function submit(event: SubmitEvent) {
+    event.preventDefault();
+    const text = withoutSecret(input.current?.value ?? '');
+    if (input.current !== null) input.current.value = text;
+    if (text === '') return;
+    setFault('');
+    try {
+      navigate(await addressFor(text));
+    } catch (thrown) {
+      setFault((thrown as Error).message);
+    }
+  }
+
+  // A pasted key must not stay on the screen either.
+  function drop(event: Event) {
+    const field = event.target as HTMLInputElement;
+    const text = withoutSecret(field.value);
+    if (text !== field.value.trim()) field.value = text;
+  }
+
+  return html`
+    <form class="finder" role="search" onSubmit=${submit}>
+      <label class="unseen" for="find">Find a key by name, id, whole key or request id</label>
+      <input
+        id="find"
+        ref=${input}
+        type="search"
+        autocomplete="off"
+        spellcheck=${false}
+        placeholder="Find by name, id, key or request id"
+        aria-describedby="find-fault"
+        onInput=${drop}
+      />
+      <button type="submit">Find</button>
+      <span id="find-fault" class="fault" role="alert">${fault}</span>
+    </form>
+  `;
+}
+
+/** One key is opened at once; several, or none, are the business of the list. */
+async function addressFor(text: string): Promise<string> {
+  const { body } = await get<FoundAnswer>(`/keys/find?text=${encodeURIComponent(text)}`);
+  const [only, ...others] = body.keys;
+  if (only !== undefined && others.length === 0 && body.next === undefined)
+    return addressOfKey(only.id, only.foundBy === 'request' ? text : undefined);
+  return `${addressOf('keys')}?find=${encodeURIComponent(text)}`;
+}
+
+const isTyping = (target: EventTarget | null): boolean =>
+  target instanceof HTMLElement && (target.matches('input, select, textarea') || target.closest('dialog') !== null);

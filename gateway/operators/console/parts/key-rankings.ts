@@ -1,0 +1,59 @@
+import type { KeysAnswer, KeyView, TopAnswer } from '../../api/answers.ts';
+import { listFrom } from '../api.ts';
+import { html } from '../html.ts';
+import { usePolled } from '../polled.ts';
+import { number, percent, planInWords } from '../words.ts';
+import { Card, KeyLink, Meter, State } from './pieces.ts';
+import { type Column, Table } from './table.ts';
+
+const EVERY_MS = 5_000;
+const SHOWN = 8;
+
+type LoudKey = TopAnswer['keys'][number];
+
+const LOUD: readonly Column<LoudKey>[] = [
+  { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
+  { title: 'State', show: ({ state }) => html`<${State} state=${state} />` },
+  { title: 'Requests', isFigure: true, show: ({ recent }) => number(recent.admitted + recent.refused) },
+  {
+    title: 'Refused',
+    isFigure: true,
+    show: ({ recent: { admitted, refused } }) =>
+      html`${number(refused)} ${refused > 0 && html`<span class="note">${percent(refused, admitted + refused)}</span>`}`,
+  },
+];
+
+/** The keys with the most requests in the last minutes. */
+export function LoudestKeys() {
+  const { value, fault } = usePolled('top', EVERY_MS, () =>
+    listFrom<TopAnswer>(`/keys/top?limit=${SHOWN}`, 0, ({ keys }) => keys),
+  );
+  return html`
+    <${Card} title="Loudest keys" id="loudest-title" actions=${html`<span class="note">last ${value?.minutes ?? 5} minutes</span>`}>
+      <${Table} label="Loudest keys" columns=${LOUD} rows=${value?.keys} fault=${fault} idOf=${idOf}
+        empty="No key had a request in these minutes." />
+    <//>
+  `;
+}
+
+const NEAR: readonly Column<KeyView>[] = [
+  { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
+  { title: 'Plan', show: ({ plan }) => planInWords(plan) },
+  { title: 'Used of the day', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.day} label="Day" />` },
+];
+
+/** The keys that have used at least 80 % of their day limit. */
+export function NearTheirLimit() {
+  const { value, fault } = usePolled('near', EVERY_MS, () =>
+    listFrom<KeysAnswer>(`/keys?near=80&limit=${SHOWN}`, 0, ({ keys }) => keys),
+  );
+  const more = value?.next !== undefined && html`<a href="/console/keys?near=80">All of them</a>`;
+  return html`
+    <${Card} title="Near their day limit" id="near-title" actions=${more || html`<span class="note">80 % or more used</span>`}>
+      <${Table} label="Near their day limit" columns=${NEAR} rows=${value?.keys} fault=${fault} idOf=${idOf}
+        empty="No key has used 80 % of its day limit." />
+    <//>
+  `;
+}
+
+const idOf = ({ id }: { readonly id: string }): string => id;

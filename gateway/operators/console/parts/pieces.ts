@@ -1,0 +1,63 @@
+import type { BucketView } from '../../api/answers.ts';
+import { type Content, html } from '../html.ts';
+import { addressOfKey } from '../router.ts';
+import { clock, exactTime, number, percent, relative, stateInWords } from '../words.ts';
+
+/** Small parts that several pages share. */
+
+export const KeyLink = ({ id, name }: { id: string; name: string }) =>
+  html`<a class="key-link" href=${addressOfKey(id)}><span class="name">${name}</span></a><code class="id">${id}</code>`;
+
+export const State = ({ state }: { state: string }) =>
+  html`<span class=${`badge ${state}`}>${stateInWords(state)}</span>`;
+
+/** A point in time, exact when pointed at. */
+export const When = ({ at }: { at: string }) =>
+  html`<time datetime=${at} title=${exactTime(at)}>${clock(at)}</time> <span class="note">${relative(at)}</span>`;
+
+export const Card = ({
+  title,
+  actions,
+  children,
+  id,
+}: {
+  title: string;
+  actions?: Content;
+  children: Content;
+  id: string;
+}) =>
+  html`
+    <section class="card" aria-labelledby=${id}>
+      <div class="card-head"><h2 id=${id}>${title}</h2>${actions}</div>
+      ${children}
+    </section>
+  `;
+
+/** How much of a limit is used. */
+export function Meter({ bucket, label }: { bucket: BucketView | undefined; label: string }) {
+  if (bucket === undefined) return html`<span class="note">no limit</span>`;
+  const { used, limit } = bucket;
+  const share = used / limit;
+  const level = share >= 1 ? 'full' : share >= 0.8 ? 'near' : 'low';
+  return html`
+    <span class=${`meter ${level}`}>
+      <span class="number">${number(used)} / ${number(limit)}</span>
+      <meter min="0" max=${limit} value=${used} aria-label=${`${label}: ${percent(used, limit)} used`}></meter>
+    </span>
+  `;
+}
+
+interface PagerProps {
+  readonly offset: number;
+  readonly next: number | undefined;
+  /** @param offset of the page to show */
+  readonly onTurn: (offset: number | undefined) => void;
+}
+
+/** "Newer" and "Older". The browser's Back leads to the page before, too. */
+export const Pager = ({ offset, next, onTurn }: PagerProps) =>
+  (offset > 0 || next !== undefined) &&
+  html`<p class="bar">
+    <button type="button" disabled=${offset === 0} onClick=${() => onTurn(undefined)}>Newest</button>
+    <button type="button" disabled=${next === undefined} onClick=${() => onTurn(next)}>Older</button>
+  </p>`;

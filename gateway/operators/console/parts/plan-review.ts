@@ -1,0 +1,103 @@
+import { useEffect, useState } from 'preact/hooks';
+import type { TrialAnswer } from '../../api/answers.ts';
+import { callApi } from '../api.ts';
+import { html } from '../html.ts';
+import type { PlanName } from '../plan-fields.ts';
+import { counted, number, percent, valueInWords } from '../words.ts';
+
+/** What a change of a plan does: the difference, and what it would have done in the last hour. */
+
+export interface Difference {
+  readonly field: string;
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+}
+
+/** One line per field: its present and its new value. */
+export const Differences = ({ changes }: { changes: readonly Difference[] }) =>
+  changes.length === 0
+    ? html`<p>Nothing is left to change: it is so already.</p>`
+    : html`<ul class="differences">
+        ${changes.map(({ field, from, to }) => html`<li>${field}: <del>${valueInWords(from)}</del> → <ins>${valueInWords(to)}</ins></li>`)}
+      </ul>`;
+
+/** Each page checks 100 keys. */
+const MOST_PAGES = 50;
+const SHOWN = 5;
+
+type Affected = TrialAnswer['affected'][number];
+
+interface Trial {
+  readonly keys: number;
+  readonly requests: number;
+  readonly affected: readonly Affected[];
+  readonly isWhole: boolean;
+}
+
+interface WhatIfProps {
+  readonly plan: PlanName;
+  /** The limits that change. */
+  readonly limits: Readonly<Record<string, unknown>>;
+}
+
+/** What new limits would have refused in the last hour, from the counts of that hour. */
+export function WhatIf({ plan, limits }: WhatIfProps) {
+  const [trial, setTrial] = useState<Trial | Error | undefined>();
+  const isNone = Object.keys(limits).length === 0;
+  useEffect(() => {
+    if (isNone) return;
+    let isOver = false;
+    tryPlan(plan, limits).then(
+      (found) => !isOver && setTrial(found),
+      (fault: Error) => !isOver && setTrial(fault),
+    );
+    return () => {
+      isOver = true;
+    };
+  }, []);
+  if (isNone) return undefined;
+  return html`<div class="what-if" role="status"><h3>In the last hour</h3>${inWords(trial)}</div>`;
+}
+
+function inWords(trial: Trial | Error | undefined) {
+  if (trial === undefined) return html`<p>Trying the limits on the last hour …</p>`;
+  if (trial instanceof Error) return html`<p>It could not be tried: ${trial.message}</p>`;
+  const { keys, requests, affected, isWhole } = trial;
+  const refused = affected.reduce((sum, { wouldRefuse }) => sum + wouldRefuse, 0);
+  const scope = isWhole ? '' : ` Only the first ${number(MOST_PAGES * 100)} keys were looked at.`;
+  if (requests === 0) return html`<p>No key of this plan had a request.${scope}</p>`;
+  if (refused === 0)
+    return html`<p>These limits would have refused none of ${counted(requests, 'request')} by ${counted(keys, 'key')}.${scope}</p>`;
+  return html`
+    <p>
+      These limits would have refused at least <b>${number(refused)}</b>${` of ${counted(requests, 'request')} (${percent(refused, requests)}), of `}
+      <b>${number(affected.length)}</b>${` of ${counted(keys, 'key')}.${scope}`}
+    </p>
+    <ul class="plain">
+      ${affected
+        .slice(0, SHOWN)
+        .map(
+          ({ id, name, requests, refused, wouldRefuse }) =>
+            html`<li key=${id} class="wordy"><b>${name}</b>: ${number(wouldRefuse)} of ${number(requests)}, instead of ${number(refused)}</li>`,
+        )}
+      ${affected.length > SHOWN && html`<li class="note">and ${counted(affected.length - SHOWN, 'more key', 'more keys')}</li>`}
+    </ul>
+  `;
+}
+
+async function tryPlan(plan: PlanName, limits: WhatIfProps['limits']): Promise<Trial> {
+  let [keys, requests, after] = [0, 0, ''];
+  const affected: Affected[] = [];
+  for (let page = 0; page < MOST_PAGES; page++) {
+    const { body } = await callApi<TrialAnswer>('POST', `/plans/${plan}/try${after}`, { body: limits });
+    keys += body.keys;
+    requests += body.requests;
+    affected.push(...body.affected);
+    if (body.next === undefined) return { keys, requests, affected: largestFirst(affected), isWhole: true };
+    after = `?after=${encodeURIComponent(body.next)}`;
+  }
+  return { keys, requests, affected: largestFirst(affected), isWhole: false };
+}
+
+const largestFirst = (affected: readonly Affected[]): Affected[] =>
+  affected.toSorted((a, b) => b.wouldRefuse - a.wouldRefuse);

@@ -1,0 +1,66 @@
+import type { TrafficAnswer } from '../../api/answers.ts';
+import { get } from '../api.ts';
+import { type Trouble, trouble } from '../connection.ts';
+import { html } from '../html.ts';
+import { usePolled } from '../polled.ts';
+import { clock, counted, relative } from '../words.ts';
+
+const EVERY_MS = 2_000;
+
+interface State {
+  readonly kind: 'well' | 'warning' | 'bad';
+  readonly title: string;
+  readonly text: string;
+  readonly since: string | undefined;
+}
+
+/** The state of the gateway, on every page. Whatever is not well says since when. */
+export function StateOfGateway() {
+  const { value } = usePolled('state', EVERY_MS, async () => (await get<TrafficAnswer>('/traffic')).body);
+  const { kind, title, text, since } = stateOf(value, trouble());
+  return html`
+    <div id="state" class=${`state ${kind}`} role="status">
+      <strong><span class="dot" aria-hidden="true"></span>${title}</strong>
+      ${text !== '' && html`<span>${text}</span>`}
+      ${since !== undefined && html`<span>Since ${clock(since)}, ${relative(since)}.</span>`}
+    </div>
+  `;
+}
+
+function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined): State {
+  const since = found?.since.toISOString();
+  if (found?.kind === 'silent')
+    return { kind: 'bad', title: 'No answer', text: 'The gateway does not answer. What is shown is old.', since };
+  if (traffic?.mode === 'local')
+    return {
+      kind: 'bad',
+      title: 'Redis is away',
+      text: 'Decisions are local: this gateway goes on from what it last knew, and keys that it has not seen get 503.',
+      since: traffic.modeSince,
+    };
+  if (found?.kind === 'unreadable')
+    return {
+      kind: 'bad',
+      title: 'Redis is away',
+      text: 'Keys, bans and plans cannot be read; what is shown of them is old.',
+      since,
+    };
+  if (traffic === undefined) return { kind: 'well', title: 'Asking …', text: '', since: undefined };
+  const { rejectedValues } = traffic.planTable;
+  if (rejectedValues > 0)
+    return {
+      kind: 'warning',
+      title: `${counted(rejectedValues, 'plan value')} not in force`,
+      text: 'See Health.',
+      since: undefined,
+    };
+  const { workers } = traffic;
+  if (workers !== undefined && workers.serving < workers.wanted)
+    return {
+      kind: 'warning',
+      title: `${workers.serving} of ${workers.wanted} workers serve`,
+      text: 'See Health.',
+      since: undefined,
+    };
+  return { kind: 'well', title: 'All well', text: 'Every limit is exact.', since: undefined };
+}

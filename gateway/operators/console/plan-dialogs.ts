@@ -1,0 +1,179 @@
+import type { PlanChangeView, PlanTable } from '../api/answers.ts';
+import { ApiError, callApi, get } from './api.ts';
+import { ask } from './dialog.ts';
+import type { Values } from './dialog-values.ts';
+import { FieldFaults } from './dialog-values.ts';
+import { html } from './html.ts';
+import type { FieldSpec } from './parts/field.ts';
+import { Differences, WhatIf } from './parts/plan-review.ts';
+import {
+  faultOfValue,
+  fieldsOf,
+  PLAN_FIELDS,
+  type Plan,
+  type PlanField,
+  type PlanName,
+  parseField,
+} from './plan-fields.ts';
+import { tell } from './toast.ts';
+import { askedOf, who } from './who.ts';
+import { fieldInWords, planInWords, tableFieldInWords, valueInWords } from './words.ts';
+
+/** The dialogs that change plans: type, then review, then apply. */
+
+type Changed = () => Promise<void>;
+
+interface Seen {
+  readonly values: Plan;
+  readonly etag: string | undefined;
+}
+
+async function readPlan(plan: PlanName): Promise<Seen> {
+  const { body, etag } = await get<PlanTable>('/plans');
+  return { values: body[plan], etag: etag ?? undefined };
+}
+
+const textOf = (values: Plan, field: PlanField): string => {
+  const rule = PLAN_FIELDS[field];
+  return String(values[field] ?? ('options' in rule ? rule.options[0] : ''));
+};
+
+/** Asks for new values of a plan, as they are now. */
+export async function askForPlan(plan: PlanName, changed: Changed): Promise<void> {
+  try {
+    form(plan, await readPlan(plan), {}, changed);
+  } catch (fault) {
+    tell((fault as Error).message);
+  }
+}
+
+/** @param typed before, when the review led back here */
+function form(plan: PlanName, seen: Seen, typed: Values, changed: Changed): void {
+  const fields = fieldsOf(plan).map((field): FieldSpec => {
+    const rule = PLAN_FIELDS[field];
+    const value = typed[field] ?? textOf(seen.values, field);
+    const common = { name: field, label: rule.label, value };
+    if ('options' in rule)
+      return {
+        ...common,
+        options: rule.options.map((one) => [one, planInWords(one)]),
+        hint: 'Shadow: refuse nothing, count and log it.',
+      };
+    return { ...common, type: 'number', maxlength: 20, hint: `Now ${valueInWords(textOf(seen.values, field))}.` };
+  });
+  ask({
+    title: `Change ${planInWords(plan)}`,
+    fields,
+    confirm: 'Review',
+    async act(values) {
+      checkValues(plan, values);
+      const made = differencesIn(plan, seen, values);
+      if (made.length === 0) throw new Error('Nothing is changed yet.');
+      // The dialog that asked closes first.
+      setTimeout(() => review({ plan, seen, values, changed }));
+    },
+  });
+}
+
+/** @throws {FieldFaults} */
+function checkValues(plan: PlanName, values: Values): void {
+  const faults = fieldsOf(plan).flatMap((field) => {
+    const fault = faultOfValue(field, values[field] ?? '');
+    return fault === undefined ? [] : [[field, fault] as const];
+  });
+  if (faults.length > 0) throw new FieldFaults(Object.fromEntries(faults));
+}
+
+interface MadeChange {
+  readonly name: PlanField;
+  /** In words. */
+  readonly field: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+/** The typed values that differ from those in force. */
+const differencesIn = (plan: PlanName, { values: now }: Seen, typed: Values): MadeChange[] =>
+  fieldsOf(plan)
+    .map((name) => ({ name, field: fieldInWords(name), from: textOf(now, name), to: typed[name] ?? '' }))
+    .filter(({ from, to }) => from !== to);
+
+interface Review {
+  readonly plan: PlanName;
+  readonly seen: Seen;
+  readonly values: Values;
+  readonly changed: Changed;
+  /** Said on top, when somebody else was first. */
+  readonly note?: string;
+  readonly about?: Values;
+}
+
+/** Shows the difference and what it would have done, asks who and why, and makes the change if the table is as seen. */
+function review({ plan, seen, values, changed, note, about }: Review): void {
+  const made = differencesIn(plan, seen, values);
+  const limits = Object.fromEntries(
+    made.filter(({ name }) => name === 'minute' || name === 'day').map(({ name, to }) => [name, parseField(name, to)]),
+  );
+  const [author, reason] = who(about?.reason ?? '');
+  ask({
+    title: `Review the change of ${planInWords(plan)}`,
+    content: html`
+      ${note !== undefined && html`<p class="notice bad" role="alert">${note}</p>`}
+      <${Differences} changes=${made} />
+      <${WhatIf} plan=${plan} limits=${limits} />
+    `,
+    fields: [author, reason].filter((one) => one !== undefined),
+    confirm: 'Apply',
+    async act(asked) {
+      const body = {
+        ...Object.fromEntries(made.map(({ name, to }) => [name, parseField(name, to)])),
+        ...askedOf(asked),
+      };
+      try {
+        await callApi('PATCH', `/plans/${plan}`, { body, ifMatch: seen.etag });
+      } catch (fault) {
+        if (!(fault instanceof ApiError && fault.code === 'conflict')) throw fault;
+        const now = await readPlan(plan);
+        setTimeout(() =>
+          review({
+            plan,
+            seen: now,
+            values: inForceUnless(made, now, values),
+            changed,
+            note: fault.message,
+            about: asked,
+          }),
+        );
+        return;
+      }
+      await changed();
+      tell(
+        `${planInWords(plan)} is changed: ${made.map(({ field, from, to }) => `${field.toLowerCase()} ${valueInWords(from)} → ${valueInWords(to)}`).join(', ')}.`,
+      );
+    },
+  });
+}
+
+/** After a conflict: what was changed here as it was typed, and everything else as it is now. */
+function inForceUnless(made: readonly MadeChange[], now: Seen, typed: Values): Values {
+  const isMade = (field: string) => made.some(({ name }) => name === field);
+  return Object.fromEntries(
+    Object.keys(typed).map((field) => [field, isMade(field) ? typed[field] : textOf(now.values, field as PlanField)]),
+  );
+}
+
+/** Takes back the last change of the table. */
+export function askForRollback({ id, changes }: PlanChangeView, changed: Changed): void {
+  const back = changes.map(({ field, from, to }) => ({ field: tableFieldInWords(field), from: to, to: from }));
+  ask({
+    title: 'Take back the last change',
+    content: html`<${Differences} changes=${back} />`,
+    fields: who(`takes back ${id}`),
+    confirm: 'Roll back',
+    async act(values) {
+      await callApi('POST', '/plans/rollback', { body: { id, ...askedOf(values) } });
+      await changed();
+      tell('The last change is taken back.');
+    },
+  });
+}

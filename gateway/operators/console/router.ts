@@ -1,0 +1,63 @@
+import { useEffect, useState } from 'preact/hooks';
+
+/** The addresses of the pages. Each can be reloaded, and sent to a colleague. */
+
+export const PAGES = ['overview', 'keys', 'plans', 'bans', 'activity', 'access', 'health'] as const;
+export type PageName = (typeof PAGES)[number] | 'key' | 'nowhere';
+
+export interface Route {
+  readonly page: PageName;
+  readonly query: URLSearchParams;
+}
+
+/** @param address path and query */
+export function routeOf(address: string): Route {
+  const { pathname, searchParams: query } = new URL(address, 'http://console');
+  const name = pathname === '/' ? 'overview' : pathname.replace(/^\/console\//, '');
+  const known = ([...PAGES, 'key'] as const).find((page) => page === name);
+  return { page: known ?? 'nowhere', query };
+}
+
+export const addressOf = (page: (typeof PAGES)[number]): string => (page === 'overview' ? '/' : `/console/${page}`);
+
+/** @param request shown first among the key's decisions */
+export const addressOfKey = (id: string, request?: string): string =>
+  `/console/key?${new URLSearchParams({ id, ...(request !== undefined && { request }) })}`;
+
+const MOVED = 'moved';
+
+/** @param how `replace` for a filter that is typed, so that the browser's Back leaves the page */
+export function navigate(to: string, how: 'push' | 'replace' = 'push'): void {
+  if (how === 'push') history.pushState(undefined, '', to);
+  else history.replaceState(undefined, '', to);
+  dispatchEvent(new Event(MOVED));
+  if (how === 'push') scrollTo(0, 0);
+}
+
+const here = (): string => location.pathname + location.search;
+
+/** The current route, rendered again after each move. */
+export function useRoute(): Route {
+  const [address, setAddress] = useState(here());
+  useEffect(() => {
+    const update = () => setAddress(here());
+    for (const event of [MOVED, 'popstate']) addEventListener(event, update);
+    return () => {
+      for (const event of [MOVED, 'popstate']) removeEventListener(event, update);
+    };
+  }, []);
+  return routeOf(address);
+}
+
+/** Links within the console load no page anew. Other clicks, as with Ctrl for a new tab, are the browser's. */
+export function followLinks(): void {
+  document.addEventListener('click', (event) => {
+    const link = event.target instanceof Element ? event.target.closest('a') : null;
+    if (link === null || event.defaultPrevented || event.button !== 0 || link.target !== '') return;
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    if (link.origin !== location.origin || link.getAttribute('href')?.startsWith('#')) return;
+    if (routeOf(link.pathname).page === 'nowhere') return;
+    event.preventDefault();
+    navigate(link.pathname + link.search);
+  });
+}

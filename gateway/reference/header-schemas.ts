@@ -1,0 +1,136 @@
+import { pairsOf } from '../../shared/lists.ts';
+import { type Header, type Ref, refTo } from './document.ts';
+
+/** The headers of answers. */
+
+/** Without \\w and \\d, whose meaning differs between languages. */
+const LIST_OF_POLICIES = listOfItems(';q=[0-9]+;w=[0-9]+');
+const LIST_OF_LIMITS = listOfItems(';r=[0-9]+;t=[0-9]+(;store-(limit|remaining|reset)=[0-9]+)*');
+
+export const HEADERS = {
+  'X-RateLimit-Limit': {
+    description:
+      'The limit that applies: of the day and the minute the one with the fewest requests left, on 429 the one that ' +
+      "waits longest; without a valid key, that of the client's address.",
+    required: true,
+    schema: { type: 'integer', minimum: 1 },
+    example: 60,
+  },
+  'X-RateLimit-Remaining': {
+    description: 'Requests that are left of it.',
+    required: true,
+    schema: { type: 'integer', minimum: 0 },
+    example: 59,
+  },
+  'X-RateLimit-Reset': {
+    description: 'Unix second at which the whole limit is there again, or the ban over.',
+    required: true,
+    schema: { type: 'integer', minimum: 0 },
+    example: 1795262400,
+  },
+  'RateLimit-Policy': {
+    description:
+      'All limits (draft-ietf-httpapi-ratelimit-headers-11): q requests in w seconds. A gateway can be set not to send it.',
+    required: false,
+    schema: { type: 'string', pattern: LIST_OF_POLICIES },
+    example: '"minute";q=60;w=60, "day";q=1000;w=86400',
+  },
+  RateLimit: {
+    description:
+      'What is left of each: r requests within t seconds. A client that waits t/r between requests, or t where r is 0, keeps ' +
+      'to all limits. On 429 only the limit that refused, with the t of Retry-After. A gateway can be set not to send it.',
+    required: false,
+    schema: { type: 'string', pattern: LIST_OF_LIMITS },
+    example: '"minute";r=59;t=59;store-limit=60;store-remaining=59;store-reset=1, "day";r=999;t=86314',
+  },
+  'X-Request-Id': {
+    description: "The request's id: the client's own where it is fit, else a new one.",
+    required: true,
+    schema: { type: 'string', pattern: '^[0-9A-Za-z_.-]{1,64}$' },
+    example: '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
+  },
+  'Retry-After': {
+    description: 'Seconds after which the request will be admitted, if none comes in between.',
+    required: true,
+    schema: { type: 'integer', minimum: 1 },
+    example: 1,
+  },
+  'WWW-Authenticate': {
+    description: 'How to authenticate.',
+    required: true,
+    schema: { type: 'string', const: 'Bearer' },
+    example: 'Bearer',
+  },
+} satisfies Readonly<Record<string, Header>>;
+
+/** On 403 (RFC 6750 §3.1). */
+export const INSUFFICIENT_SCOPE: Header = {
+  description: 'What is wrong with the key.',
+  required: true,
+  schema: { type: 'string', const: 'Bearer error="insufficient_scope"' },
+  example: 'Bearer error="insufficient_scope"',
+};
+
+/** On 405. */
+export const ALLOW: Header = {
+  description: 'The methods that are allowed (RFC 9110 §10.2.1).',
+  required: true,
+  schema: { type: 'string', pattern: '^[A-Z]+(, [A-Z]+)*$' },
+  example: 'GET, HEAD, POST',
+};
+
+/** On 503. */
+export const RETRY_AFTER_UNAVAILABLE: Header = {
+  description: 'Seconds after which another try is worth it; not on every 503.',
+  required: false,
+  schema: { type: 'integer', minimum: 1 },
+  example: 1,
+};
+
+function listOfItems(parameters: string): string {
+  const item = `"[a-z]+"${parameters}`;
+  return `^${item}(, ${item})*$`;
+}
+
+type HeaderName = keyof typeof HEADERS;
+
+/** References to these headers, by name. */
+export const refsTo = (names: readonly HeaderName[]): Readonly<Record<string, Ref>> =>
+  Object.fromEntries(names.map((name) => [name, refTo('headers', name)]));
+
+/** On every answer, whatever its status. */
+export const EVERYWHERE = refsTo([
+  'X-RateLimit-Limit',
+  'X-RateLimit-Remaining',
+  'X-RateLimit-Reset',
+  'RateLimit-Policy',
+  'RateLimit',
+  'X-Request-Id',
+]);
+
+/** The Link to the next page, if there is one. */
+export const nextPage = (path: string): Header => ({
+  description: 'Where the next page is (RFC 8288). Without it, this was the last one.',
+  required: false,
+  schema: { type: 'string', pattern: `^<${path}\\?[^>]+>; rel="next"$` },
+  example: `<${path}?limit=20&after=20>; rel="next"`,
+});
+
+const ABOUT_DEPRECATION: Readonly<Record<string, string>> = {
+  Deprecation: 'Since when the operation is deprecated, as a Unix second (RFC 9745).',
+  Sunset: 'When it will be removed (RFC 8594).',
+  Link: 'What to use in its place (RFC 8288).',
+};
+
+/**
+ * The headers of a deprecated operation.
+ * @param flat alternating names and values, as they are sent
+ * @param required whether all such answers have them; answers before routing do not
+ */
+export function deprecationHeaders(flat: readonly string[], required: boolean): Readonly<Record<string, Header>> {
+  const headers = pairsOf(flat).map(([name, value]) => {
+    const schema = { type: 'string', const: value };
+    return [name, { description: ABOUT_DEPRECATION[name] ?? name, required, schema, example: value }] as const;
+  });
+  return Object.fromEntries(headers);
+}

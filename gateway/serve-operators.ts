@@ -1,0 +1,84 @@
+import { type RunningServer, startServer } from '../shared/http/server.ts';
+import type { ServerLimits } from '../shared/http/server-limits.ts';
+import { createService } from '../shared/http/service.ts';
+import type { Logger } from '../shared/process/logger.ts';
+import type { GatewaySettings } from './config.ts';
+import { coreTokenOf } from './core-token.ts';
+import type { PlannedBackend } from './open-backend.ts';
+import { redactSecrets } from './operators/access-token.ts';
+import { keptToken } from './operators/admin-token.ts';
+import { OperatorsAccess } from './operators/api/access.ts';
+import { lastBackup } from './operators/api/backup-notes.ts';
+import { consoleRoutes } from './operators/api/console-files.ts';
+import { FindingsSince } from './operators/api/findings-since.ts';
+import { OperatorsGuard } from './operators/api/guard.ts';
+import type { AboutGateway } from './operators/api/operation.ts';
+import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
+import { runbookRoutes } from './operators/api/runbook-pages.ts';
+import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './pipeline/client-address.ts';
+import { checkAddresses } from './telemetry/check-addresses.ts';
+import { exposeBackup, exposeRedisMemory } from './telemetry/state.ts';
+import { watchTraffic } from './telemetry/watched-traffic.ts';
+import { checkCores } from './upstream/check-cores.ts';
+
+/** For a few people, the command line and Prometheus. */
+const OPERATORS_LIMITS: Partial<ServerLimits> = { connections: 200, connectionsPerAddress: 50 };
+const OPERATORS_HEAD_BYTES = 8_192;
+
+/** Opens the operators' listener. */
+export async function serveOperators(
+  settings: GatewaySettings,
+  backend: PlannedBackend,
+  logger: Logger,
+  { isLocal, decisions, banned, workers, processes, ...about }: AboutGateway,
+): Promise<Pick<RunningServer, 'url' | 'stop'>> {
+  const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
+  const coreToken = coreTokenOf(settings, logger);
+  const stores = await backend.operators();
+  const traffic = watchTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
+  exposeRedisMemory(about.metrics, backend);
+  exposeBackup(about.metrics, () => lastBackup(stores));
+  const server = await startServer({
+    host: settings.ADMIN_HOST,
+    port: settings.ADMIN_PORT,
+    portSetting: 'ADMIN_PORT',
+    onRequest: createService({
+      routes: [...ADMIN_ROUTES, ...consoleRoutes(), ...runbookRoutes()],
+      deps: {
+        planCache: backend.planCache,
+        ...stores,
+        logger,
+        decisions,
+        traffic,
+        redisMode: settings.REDIS_URL === undefined ? ('embedded' as const) : settings.REDIS_MODE,
+        findings: new FindingsSince(),
+        checkDependencies: async () => [
+          ...(await backend.check()),
+          ...(await checkCores(settings.CORE_URL, coreToken())),
+          ...checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
+        ],
+      },
+      logger,
+      logsAs: 'operator request',
+      redact: redactSecrets,
+      access: new OperatorsAccess({
+        guard: new OperatorsGuard(settings.ADMIN_HOST, (request) => networkOf(clientAddress(request, trustedProxies))),
+        sharedToken: settings.ADMIN_TOKEN ?? (await keptToken(settings.DATA_DIR)),
+        tokens: stores.tokens,
+        actorHeader: settings.ACTOR_HEADER,
+        isFromProxy: ({ socket }) => trustedProxies.has(plainAddress(socket.remoteAddress)),
+      }),
+      ...about,
+    }),
+    maxHeaderBytes: OPERATORS_HEAD_BYTES,
+    limits: OPERATORS_LIMITS,
+    countedAs: (remoteAddress) => countedAs(remoteAddress, trustedProxies),
+  });
+  return {
+    url: server.url,
+    async stop() {
+      traffic.stop();
+      await server.stop();
+    },
+  };
+}

@@ -1,0 +1,44 @@
+import { isKeyId } from '../limiter/credential.ts';
+import type { KeyEntry } from '../limiter/key-record.ts';
+import { DAYS_KEPT } from '../limiter/usage-marks.ts';
+
+/**
+ * A walk through all keys, including those revoked recently, page by page. A key never changes its place, even when it
+ * is revoked. So each is visited exactly once, whatever is issued and revoked meanwhile.
+ */
+
+/** The place of a key. Keys are ordered by time of creation, the oldest first, then by id. */
+export interface Place {
+  /** Unix seconds. */
+  readonly createdAt: number;
+  readonly id: string;
+}
+
+export interface WalkQuery {
+  /** Undefined to begin. */
+  readonly after: Place | undefined;
+  /** Maximum number of keys. */
+  readonly limit: number;
+}
+
+export interface Walked {
+  readonly keys: readonly KeyEntry[];
+  /** Where to continue; undefined at the end. */
+  readonly next: Place | undefined;
+}
+
+export const comparePlaces = (a: Place, b: Place): number =>
+  a.createdAt - b.createdAt || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
+
+/** A place in its form for URLs. */
+export const writePlace = ({ createdAt, id }: Place): string => `${createdAt}-${id}`;
+
+/** Undefined if the text is not a place. */
+export function readPlace(text: string): Place | undefined {
+  const [, seconds, id = ''] = /^(-?[\d.e+]{1,30})-(.*)$/.exec(text) ?? [];
+  const createdAt = Number(seconds);
+  return Number.isFinite(createdAt) && isKeyId(id) ? { createdAt, id } : undefined;
+}
+
+/** How long the use of a revoked key is kept, in seconds: until the day of its end can no longer be queried. */
+export const REVOKED_KEPT_SECONDS = DAYS_KEPT * 86_400;

@@ -1,0 +1,234 @@
+import { SECOND, systemClock } from '../../limiter/clock.ts';
+import {
+  type BanReason,
+  FRESH,
+  type KeyChange,
+  type KeyEntry,
+  type KeyRecord,
+  type KeyState,
+} from '../../limiter/key-record.ts';
+import { secretOf, unauthorized } from '../../limiter/secrets.ts';
+import type { Activity, ActivityStore, Told } from '../activity-entry.ts';
+import type { BackedUpKey, BackupPage, RestoreOutcome } from '../key-backup.ts';
+import { comparePlaces, type Place, REVOKED_KEPT_SECONDS, type Walked, type WalkQuery } from '../key-walk.ts';
+import type { KeyList, KeyQuery, KeyStore } from '../stores.ts';
+import { JsonFile } from './file.ts';
+import { fromFields, toFields } from './key-backup.ts';
+import { readRecords } from './key-records.ts';
+
+interface RevokedKey {
+  readonly entry: KeyEntry;
+  readonly revokedAt: number;
+}
+
+/**
+ * API keys of a standalone gateway. Records are in a file and survive a restart; levels and use are in memory. A record
+ * is in force once it is on disk, not earlier.
+ */
+export class FileKeys implements KeyStore {
+  readonly #file: JsonFile;
+  #records: ReadonlyMap<string, KeyRecord>;
+  readonly #states = new Map<string, KeyState>();
+  /** The day on which each event of a key was last claimed. */
+  readonly #told = new Map<string, Map<string, number>>();
+  /** In the order of revocation. */
+  readonly #revoked = new Map<string, RevokedKey>();
+
+  readonly #activity: Pick<ActivityStore, 'tell'> | undefined;
+
+  private constructor(path: string, content: unknown, file: JsonFile, activity?: Pick<ActivityStore, 'tell'>) {
+    this.#file = file;
+    this.#records = readRecords(path, content);
+    this.#activity = activity;
+  }
+
+  /** @throws if the file exists but holds no key records */
+  static async open(path: string, activity?: Pick<ActivityStore, 'tell'>): Promise<FileKeys> {
+    const file = new JsonFile(path);
+    return new FileKeys(path, (await file.read()) ?? {}, file, activity);
+  }
+
+  async now(): Promise<number> {
+    return systemClock();
+  }
+
+  record(id: string): KeyRecord | undefined {
+    return this.#records.get(id);
+  }
+
+  state(id: string): KeyState | undefined {
+    return this.#states.get(id);
+  }
+
+  /** The number of keys banned beyond this time. */
+  bans(now: number): number {
+    return [...this.#states.values()].filter(({ bannedUntil }) => bannedUntil > now).length;
+  }
+
+  keep(id: string, state: KeyState): void {
+    this.#states.set(id, state);
+  }
+
+  async create(id: string, record: KeyRecord, told?: Activity): Promise<void> {
+    await this.#save((records) => records.set(id, record));
+    await this.#tell(told);
+  }
+
+  async get(id: string): Promise<KeyEntry | undefined> {
+    const found = this.#records.get(id);
+    if (found === undefined) return undefined;
+    return { id, isReadable: true, record: found, ...(this.#states.get(id) ?? FRESH) };
+  }
+
+  async isGood(id: string, digest: string): Promise<boolean> {
+    const record = this.#records.get(id);
+    const secret = record && secretOf(record, digest);
+    return record !== undefined && secret !== undefined && unauthorized(record, secret, systemClock()) === undefined;
+  }
+
+  async list(query: KeyQuery): Promise<KeyList> {
+    const newestFirst = [...this.#records].sort(([, a], [, b]) => b.createdAt - a.createdAt).map(([id]) => id);
+    const entries = await Promise.all(newestFirst.map((id) => this.get(id)));
+    const keys: KeyEntry[] = [];
+    for (const [at, entry] of entries.entries()) {
+      if (at < query.offset || entry === undefined || !query.isWanted(entry)) continue;
+      if (keys.length === query.limit) return { total: newestFirst.length, keys, next: at };
+      keys.push(entry);
+    }
+    return { total: newestFirst.length, keys, next: undefined };
+  }
+
+  /** Bans, like bucket levels, are kept in memory only and do not survive a restart. */
+  async change(id: string, make: (record: KeyRecord) => KeyChange & Told): Promise<boolean> {
+    const before = this.#records.get(id);
+    if (before === undefined) return false;
+    let made: KeyChange & Told = make(before);
+    const { record, ban } = made;
+    const remake = (now: KeyRecord) => (made = make(now));
+    if (record !== undefined && !(await this.#changeRecord(id, remake))) return false;
+    if (ban !== undefined) this.#states.set(id, withBan(this.#states.get(id) ?? FRESH, ban));
+    await this.#tell(made.told);
+    return true;
+  }
+
+  async remove(id: string, told?: Activity): Promise<boolean> {
+    const entry = await this.get(id);
+    if (entry === undefined) return false;
+    await this.#save((records) => records.delete(id));
+    const state = this.#states.get(id) ?? FRESH;
+    this.#states.delete(id);
+    this.#told.delete(id);
+    this.#revoked.set(id, { entry: { ...entry, ...state, isRevoked: true }, revokedAt: systemClock() });
+    this.#forgetOld();
+    await this.#tell(told);
+    return true;
+  }
+
+  async #tell(told: Activity | undefined): Promise<void> {
+    if (told !== undefined) await this.#activity?.tell(told);
+  }
+
+  async walk({ after, limit }: WalkQuery): Promise<Walked> {
+    const live = await Promise.all([...this.#records.keys()].map((id) => this.get(id)));
+    const entries = [...live.filter((entry) => entry !== undefined), ...this.#revokedEntries()];
+    const inOrder = entries
+      .filter((entry) => after === undefined || comparePlaces(placeOf(entry), after) > 0)
+      .sort((a, b) => comparePlaces(placeOf(a), placeOf(b)));
+    const keys = inOrder.slice(0, limit);
+    const last = keys.at(-1);
+    return { keys, next: last !== undefined && inOrder.length > limit ? placeOf(last) : undefined };
+  }
+
+  async export({ after, limit }: WalkQuery): Promise<BackupPage> {
+    const places = [...this.#records].map(([id, record]) => ({ id, record, createdAt: record.createdAt / SECOND }));
+    const inOrder = places
+      .filter((place) => after === undefined || comparePlaces(place, after) > 0)
+      .sort(comparePlaces);
+    const page = inOrder.slice(0, limit);
+    const keys = page.map(({ id, record, createdAt }) => ({
+      id,
+      createdAt,
+      fields: toFields(record, this.#states.get(id)),
+    }));
+    const last = keys.at(-1);
+    return { keys, next: last !== undefined && inOrder.length > limit ? last : undefined };
+  }
+
+  /** Restores all keys with one write of the file. */
+  async restore(keys: readonly BackedUpKey[]): Promise<RestoreOutcome[]> {
+    let outcomes: RestoreOutcome[] = [];
+    const states = new Map<string, KeyState>();
+    const add = (records: Map<string, KeyRecord>, { id, fields }: BackedUpKey): RestoreOutcome => {
+      if (records.has(id)) return 'present';
+      if (this.#revoked.has(id)) return 'revoked';
+      const key = fromFields(id, fields);
+      if (key === undefined) return 'unreadable';
+      records.set(id, key.record);
+      states.set(id, key.state);
+      return 'restored';
+    };
+    await this.#save(
+      (records) => {
+        outcomes = keys.map((key) => add(records, key));
+      },
+      () => {
+        for (const [id, state] of states) this.#states.set(id, state);
+      },
+    );
+    return outcomes;
+  }
+
+  async claim(id: string, event: string, day: number): Promise<boolean> {
+    if (!this.#records.has(id)) return false;
+    const told = this.#told.get(id) ?? new Map<string, number>();
+    const claimed = told.get(event);
+    if (claimed === day || claimed === day + 1) return false;
+    this.#told.set(id, told.set(event, day));
+    return true;
+  }
+
+  #revokedEntries(): KeyEntry[] {
+    this.#forgetOld();
+    return [...this.#revoked.values()].map(({ entry }) => entry);
+  }
+
+  #forgetOld(): void {
+    const oldest = systemClock() - REVOKED_KEPT_SECONDS * SECOND;
+    for (const [id, { revokedAt }] of this.#revoked) if (revokedAt < oldest) this.#revoked.delete(id);
+  }
+
+  /** The change is made from the record at its turn. @returns false if the key is gone by then */
+  async #changeRecord(id: string, make: (record: KeyRecord) => KeyChange): Promise<boolean> {
+    let isThere = false;
+    await this.#save((records) => {
+      const before = records.get(id);
+      isThere = before !== undefined;
+      if (before !== undefined) records.set(id, { ...before, ...make(before).record });
+    });
+    return isThere;
+  }
+
+  /** @param inForce called in the step in which the change comes into force */
+  #save(change: (records: Map<string, KeyRecord>) => void, inForce: () => void = () => {}): Promise<void> {
+    let next: Map<string, KeyRecord>;
+    return this.#file.replace(
+      () => {
+        next = new Map(this.#records);
+        change(next);
+        return Object.fromEntries(next);
+      },
+      () => {
+        this.#records = next;
+        inForce();
+      },
+    );
+  }
+}
+
+const placeOf = ({ id, record: { createdAt } }: KeyEntry): Place => ({ createdAt: createdAt / SECOND, id });
+
+/** Lifting a ban also forgets the early requests and the series: the key starts anew. */
+function withBan(state: KeyState, ban: BanReason | 'lift'): KeyState {
+  if (ban !== 'lift') return { ...state, bannedUntil: ban.until, banReason: ban };
+  return { ...state, bannedUntil: 0, bans: 0, queue: undefined, banReason: undefined };
+}

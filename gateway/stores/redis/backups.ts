@@ -1,0 +1,23 @@
+import type { BackupNotes } from '../stores.ts';
+import type { RedisConnection } from './script.ts';
+import { orUnavailable } from './unavailable.ts';
+
+const [BACKUP, COMPLETED_AT] = ['gateway:backup', 'completed_at'];
+
+/** The last complete backup, in Redis: every gateway tells the same. */
+export class RedisBackups implements BackupNotes {
+  readonly #redis: RedisConnection;
+
+  constructor(redis: RedisConnection) {
+    this.#redis = redis;
+  }
+
+  async last(): Promise<number | undefined> {
+    const text = (await orUnavailable(this.#redis.hget(BACKUP, COMPLETED_AT))) ?? '';
+    return /^\d{1,10}$/.test(text) ? Number(text) : undefined;
+  }
+
+  async note(seconds: number): Promise<void> {
+    await orUnavailable(this.#redis.hset(BACKUP, COMPLETED_AT, seconds));
+  }
+}

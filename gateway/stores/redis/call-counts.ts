@@ -1,0 +1,49 @@
+import { Distribution, type Family, Tally } from '../../../shared/process/counts.ts';
+
+/** Family names, for readers of totals. */
+export const REDIS_CALL = 'gateway_redis_call_duration_seconds';
+export const DEADLINES_MISSED = 'gateway_redis_deadlines_missed_total';
+
+/** Counts the calls to Redis that decide: the number of requests in each, and its duration. */
+export class CallCounts {
+  readonly #sizes = new Distribution(
+    { name: 'gateway_redis_batch_size', help: 'Requests that one call to Redis decided on.' },
+    [1, 2, 4, 8, 16, 32, 64, 128, 256],
+  );
+  readonly #seconds = new Distribution(
+    { name: REDIS_CALL, help: 'Time of one such call, those that failed counted in.' },
+    [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25],
+  );
+
+  readonly #missed = new Tally({
+    name: DEADLINES_MISSED,
+    help: 'Such calls that were not answered within REDIS_TIMEOUT_MS: their answer came late, or not at all.',
+  });
+
+  /** The end of the last call, as Unix time in ms, 0 before the first; and how long it took. */
+  #endedAt = 0;
+  #tookMs = 0;
+
+  constructor() {
+    this.#missed.declare('');
+  }
+
+  missed(): void {
+    this.#missed.add();
+  }
+
+  ended(requests: number, milliseconds: number): void {
+    this.#sizes.observe(requests);
+    this.#seconds.observe(milliseconds / 1_000);
+    this.#endedAt = Date.now();
+    this.#tookMs = milliseconds;
+  }
+
+  get last(): { readonly at: number; readonly ms: number } | undefined {
+    return this.#endedAt === 0 ? undefined : { at: this.#endedAt, ms: this.#tookMs };
+  }
+
+  families(): Family[] {
+    return [this.#sizes.family(), this.#seconds.family(), this.#missed.family()];
+  }
+}

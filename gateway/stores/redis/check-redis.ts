@@ -1,0 +1,116 @@
+import { type CheckResult, fault, good, warning } from '../../check-result.ts';
+import { isCluster } from './cluster.ts';
+import { type Fields, fieldsOf, type Node, nodesOf } from './info.ts';
+import type { RedisConnection } from './script.ts';
+
+/** Checks whether a Redis meets the gateway's needs. For the fields see https://redis.io/docs/latest/commands/info/. */
+
+/** In every cluster (Redis Cluster specification). */
+const SLOTS = 16_384;
+const OLDEST_VERSION = 7;
+const FULL = 0.9;
+/** Maximum difference between the gateway's clock and that of Redis, in milliseconds. */
+const CLOCK_TOLERANCE_MS = 1_000;
+
+export async function checkRedis(redis: RedisConnection): Promise<CheckResult[]> {
+  const found = await Promise.all(nodesOf(redis).map(([name, node]) => checkNode(node, name)));
+  return [...(isCluster(redis) ? [checkSlots(redis.slots)] : []), ...found.flat()];
+}
+
+function checkSlots(slots: readonly (readonly string[] | undefined)[]): CheckResult {
+  const served = slots.filter((nodes) => nodes !== undefined && nodes.length > 0).length;
+  if (served === SLOTS) return good('redis cluster', 'all slots are served');
+  return fault(
+    'redis cluster',
+    `${SLOTS - served} of ${SLOTS} slots are served by nobody`,
+    'redis-cli --cluster check and fix',
+  );
+}
+
+async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
+  const askedAt = performance.now();
+  try {
+    const [info, client, time, now] = [await redis.info(), await redis.client('INFO'), await redis.time(), Date.now()];
+    const ms = (performance.now() - askedAt) / 3;
+    const fields = fieldsOf(info);
+    return [
+      checkServer(about, fields, ms),
+      checkMemory(about, fields),
+      checkPersistence(about, fields),
+      checkUser(about, /\buser=(\S+)/.exec(String(client))?.[1] ?? 'default', fields),
+      checkClock(about, Number(time[0]) * 1_000 + Number(time[1]) / 1_000 - now),
+    ];
+  } catch (thrown) {
+    const advice = 'Is it there, do REDIS_URL and its password name it, and may its user do what users.acl allows?';
+    return [fault(about, `gives no answer: ${(thrown as Error).message}`, advice)];
+  }
+}
+
+function checkServer(about: string, { redis_version: version = '', role }: Fields, ms: number): CheckResult {
+  const found = `Redis ${version}, ${role === 'master' ? 'a primary' : 'a replica'}, answers in ${ms.toFixed(1)} ms`;
+  if (Number.parseInt(version, 10) < OLDEST_VERSION) return fault(about, found, 'Redis 7 or later is needed.');
+  if (role !== 'master') return fault(about, found, 'Decisions need a primary: REDIS_URL must name it, or sentinels.');
+  return good(about, found);
+}
+
+/** An evicted key is an API key lost for good, or a fresh allowance. */
+function checkMemory(
+  about: string,
+  { maxmemory = '0', maxmemory_policy: policy = '', used_memory: used }: Fields,
+): CheckResult {
+  const name = `${about} memory`;
+  if (policy !== 'noeviction' && maxmemory !== '0')
+    return fault(
+      name,
+      `maxmemory-policy is ${policy}: API keys may be evicted`,
+      'CONFIG SET maxmemory-policy noeviction',
+    );
+  if (policy !== 'noeviction')
+    return warning(
+      name,
+      `maxmemory-policy is ${policy}, with no maxmemory yet`,
+      'CONFIG SET maxmemory-policy noeviction',
+    );
+  const share = Number(used) / Number(maxmemory);
+  if (share > FULL && share < Number.POSITIVE_INFINITY)
+    return warning(
+      name,
+      `${Math.round(100 * share)} % of maxmemory is used; past it all decisions are local`,
+      'Raise maxmemory.',
+    );
+  return good(name, 'nothing is evicted');
+}
+
+function checkPersistence(about: string, { aof_enabled: aof, aof_last_write_status: status }: Fields): CheckResult {
+  const name = `${about} persistence`;
+  if (aof !== '1')
+    return warning(
+      name,
+      'no append-only file: a crash loses keys issued, and usage, since the last snapshot',
+      'CONFIG SET appendonly yes',
+    );
+  if (status !== 'ok')
+    return fault(name, 'the last write to the append-only file failed', 'Is the disk full? See its log.');
+  return good(name, 'an append-only file is written');
+}
+
+function checkUser(about: string, user: string, { acl_access_denied_cmd: denied = '0' }: Fields): CheckResult {
+  const name = `${about} user`;
+  if (user === 'default')
+    return warning(
+      name,
+      'the default user, who may do everything',
+      'deploy/redis/users.acl has one who may do what a gateway does.',
+    );
+  if (denied !== '0')
+    return warning(name, `${user}; ${denied} commands were refused to somebody`, 'ACL LOG tells which.');
+  return good(name, user);
+}
+
+/** Decisions use the clock of Redis. Readers compare log lines and Reset headers with other clocks. */
+function checkClock(about: string, aheadMs: number): CheckResult {
+  const name = `${about} clock`;
+  const found = `${Math.abs(Math.round(aheadMs))} ms ${aheadMs < 0 ? 'behind' : 'ahead of'} the gateway's`;
+  if (Math.abs(aheadMs) <= CLOCK_TOLERANCE_MS) return good(name, found);
+  return warning(name, found, 'Let both follow NTP: X-RateLimit-Reset is told by the clock of Redis.');
+}

@@ -1,0 +1,104 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis, type RedisOptions } from 'ioredis';
+import type { Logger } from '../../../shared/process/logger.ts';
+import { loadOnConnect, type RedisConnection } from './script.ts';
+import { endWhenSilent } from './silence.ts';
+import { addresses, type Credentials, credentialsOf, tlsOptions } from './target.ts';
+import { TlsConnector, tellWhyRefused } from './tls.ts';
+
+/** Connects to a Redis. */
+
+const DEFAULT_PORT = 6379;
+export const CONNECT_TIMEOUT_MS = 300;
+/** A connection without an answer for this long is dead, whatever TCP says. */
+const SILENT_MS = 500;
+const LONGEST_RETRY_MS = 200;
+/** How long a start waits for Redis by default. */
+export const START_MS = 3_000;
+/** Without this, ioredis waits for Redis' own estimate of its loading time, in whole seconds. */
+const LOADING_RETRY_MS = 100;
+
+export const retryDelayMs = (attempt: number): number => Math.min(50 * attempt, LONGEST_RETRY_MS);
+
+/** A retry strategy that connects with the credentials of the time. */
+export function retryAs(redis: Redis, credentials: () => Credentials, attempt: number): number {
+  Object.assign(redis.options, credentials());
+  return retryDelayMs(attempt);
+}
+
+/**
+ * Options of every connection. Everything fails fast, and nothing is queued or sent twice: a repeated decision would
+ * charge a request twice.
+ * @param timeoutMs timeout of a command; it may still run after that
+ */
+export const failFast = (timeoutMs: number) =>
+  ({
+    lazyConnect: true,
+    disableClientInfo: true,
+    autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: 0,
+    commandTimeout: timeoutMs,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    socketTimeout: Math.max(SILENT_MS, 2 * timeoutMs),
+    maxLoadingRetryTime: LOADING_RETRY_MS,
+  }) satisfies RedisOptions;
+
+/** Listeners of every connection. Call this before it connects. */
+export function prepare(redis: Redis): void {
+  endWhenSilent(redis);
+  loadOnConnect(redis);
+}
+
+/**
+ * Connects to one Redis, or keeps trying in the background: a gateway starts without its Redis.
+ * @param timeoutMs timeout of a command; it may still run after that
+ * @param ca certificates for rediss:// in PEM at present; those of Node if undefined
+ * @param startMs maximum time to wait for it
+ * @param credentials those at present, if they may be changed while the gateway runs
+ */
+export async function connectRedis(
+  url: string,
+  timeoutMs: number,
+  logger: Logger,
+  ca?: () => string,
+  startMs = START_MS,
+  credentials = () => credentialsOf(url),
+): Promise<Redis> {
+  const tls = url.startsWith('rediss:') ? tlsOptions(ca) : undefined;
+  const redis: Redis = new Redis(url, {
+    ...failFast(timeoutMs),
+    enableOfflineQueue: false,
+    retryStrategy: (attempt) => retryAs(redis, credentials, attempt),
+    ...(tls && { tls, Connector: TlsConnector }),
+  });
+  prepare(redis);
+  tellOnce(redis, logger, () => tellWhyRefused(addresses({ urls: [url] }, DEFAULT_PORT), tls, logger));
+  await Promise.race([redis.connect().catch(() => undefined), sleep(startMs, undefined, { ref: false })]);
+  if (redis.status === 'ready') await checkDatabase(redis);
+  return redis;
+}
+
+/** If a server has no such database, ioredis only emits an error and continues with database 0, which is not ours. */
+export async function checkDatabase(redis: Redis): Promise<void> {
+  const wanted = redis.options.db ?? 0;
+  if (wanted === 0 || (await redis.client('INFO')).includes(` db=${wanted} `)) return;
+  redis.disconnect();
+  throw new Error(`REDIS_URL: this Redis has no database ${wanted}.`);
+}
+
+/** ioredis reports every failed attempt. We log only that Redis went away and that it came back. */
+export function tellOnce(redis: RedisConnection, logger: Logger, onAway: () => unknown = () => undefined): void {
+  let away = false;
+  const isAway = (reason: string) => {
+    if (away) return;
+    away = true;
+    logger.error({ reason }, 'redis is away');
+    onAway();
+  };
+  redis.on('error', (error: Error & { lastNodeError?: Error }) => isAway((error.lastNodeError ?? error).message));
+  redis.on('reconnecting', () => isAway('The connection was closed.'));
+  redis.on('ready', () => {
+    if (away) logger.info('redis is back');
+    away = false;
+  });
+}

@@ -1,0 +1,117 @@
+import { readFileSync } from 'node:fs';
+import { isKeyId } from '../../limiter/credential.ts';
+import { comparePlaces, type Place, REVOKED_KEPT_SECONDS } from '../key-walk.ts';
+import { keyOf, usageOf } from './key-hash.ts';
+import type { RedisConnection } from './script.ts';
+import { type Note, scriptWithNotes, type Trail } from './trail.ts';
+import { orUnavailable } from './unavailable.ts';
+
+/** Ids by time of creation: of the existing keys, and of those revoked recently. */
+
+export const INDEX = 'gateway:keys';
+const REVOKED = 'gateway:keys:revoked';
+
+const CREATE = scriptWithNotes('create');
+const CALL_OFF = readFileSync(new URL('./call-off.lua', import.meta.url), 'utf8');
+const REVOKE = scriptWithNotes('revoke');
+
+/** No write reaches Redis later than this after it was sent, in seconds. */
+const LATEST_SECONDS = 86_400;
+const FIELDS_KEPT = ['name', 'plan', 'created_at', 'admitted', 'refused', 'usage_days'];
+
+/** Revoked keys that each revocation checks for expired use: more than it adds. */
+const LOOKED_AT = 10;
+
+/**
+ * Issues a key. It gets its place in the index before it exists, so that every working key is listed. If a gateway
+ * stops in between, a place without a key is left. Lists skip it.
+ */
+export async function issue(
+  trail: Trail,
+  id: string,
+  { seconds, fields, notes }: { seconds: number; fields: string[]; notes: readonly Note[] },
+): Promise<void> {
+  const { redis } = trail;
+  const keys = [keyOf(id), usageOf(id)];
+  await trail.write(
+    notes,
+    async (run) => {
+      await orUnavailable(redis.zadd(INDEX, seconds, id));
+      return await run(CREATE, keys, fields);
+    },
+    async () => {
+      if ((await orUnavailable(redis.eval(CALL_OFF, keys.length, ...keys, LATEST_SECONDS))) === 1) return true;
+      await orUnavailable(redis.zrem(INDEX, id));
+      return undefined;
+    },
+  );
+}
+
+/**
+ * Revokes a key. It gets the same place among the revoked keys before it is removed, so that a walk finds it in one of
+ * the two at any time. If Redis has no memory for that place, the key is revoked all the same.
+ */
+export async function revoke(trail: Trail, id: string, notes: readonly Note[]): Promise<boolean> {
+  const { redis } = trail;
+  await redis.zadd(REVOKED, (await orUnavailable(redis.zscore(INDEX, id))) ?? 0, id).catch(() => undefined);
+  const keys = [keyOf(id), usageOf(id)];
+  const { reply } = await trail.write(
+    notes,
+    (run) => run(REVOKE, keys, [REVOKED_KEPT_SECONDS, ...FIELDS_KEPT]),
+    async () => ((await orUnavailable(redis.exists(keyOf(id)))) === 0 ? 1 : undefined),
+  );
+  // The key is gone. If cleaning up fails now, a later revocation does it.
+  await tidyUp(redis, id).catch(() => undefined);
+  return reply !== undefined;
+}
+
+async function tidyUp(redis: RedisConnection, id: string): Promise<void> {
+  await orUnavailable(redis.zrem(INDEX, id));
+  await Promise.all(
+    (await orUnavailable(redis.zrandmember(REVOKED, LOOKED_AT))).map((other) => forgetIfGone(redis, other)),
+  );
+}
+
+/** The key is checked first: while it is being revoked, it is always in one of the two. */
+async function forgetIfGone(redis: RedisConnection, id: string): Promise<void> {
+  if (await orUnavailable(redis.exists(keyOf(id)))) return;
+  await orUnavailable(redis.zrem(INDEX, id));
+  if (await orUnavailable(redis.exists(usageOf(id)))) return;
+  await orUnavailable(redis.zrem(REVOKED, id));
+}
+
+/** The places of existing keys after a place, in order. */
+export const livePlacesAfter = async (
+  redis: RedisConnection,
+  after: Place | undefined,
+  limit: number,
+): Promise<Place[]> => (await inIndex(redis, INDEX, after, limit)).sort(comparePlaces).slice(0, limit);
+
+/**
+ * The places after a place, in order. Existing keys are read first: one that is revoked in between is found among the
+ * revoked ones.
+ */
+export async function placesAfter(redis: RedisConnection, after: Place | undefined, limit: number): Promise<Place[]> {
+  const places = [...(await inIndex(redis, INDEX, after, limit)), ...(await inIndex(redis, REVOKED, after, limit))];
+  const byId = new Map(places.map((place) => [place.id, place]));
+  return [...byId.values()].sort(comparePlaces).slice(0, limit);
+}
+
+async function inIndex(
+  redis: RedisConnection,
+  index: string,
+  after: Place | undefined,
+  limit: number,
+): Promise<Place[]> {
+  const found: Place[] = [];
+  for (let offset = 0; found.length < limit; offset += limit) {
+    const flat = await orUnavailable(
+      redis.zrangebyscore(index, after?.createdAt ?? '-inf', '+inf', 'WITHSCORES', 'LIMIT', offset, limit),
+    );
+    if (flat.length === 0) break;
+    const page = flat.flatMap((id, at) => (at % 2 === 0 ? [{ id, createdAt: Number(flat[at + 1]) }] : []));
+    const isNew = (place: Place) => after === undefined || comparePlaces(place, after) > 0;
+    found.push(...page.filter((place) => isKeyId(place.id) && isNew(place)));
+  }
+  return found;
+}

@@ -1,0 +1,232 @@
+import { LRUCache } from 'lru-cache';
+import type { Clock } from '../../limiter/clock.ts';
+import { DAY, MINUTE } from '../../limiter/clock.ts';
+import type { Credential } from '../../limiter/credential.ts';
+import { startDeadline } from '../../limiter/deadline.ts';
+import { type Question, type RemoteLimiter, StoreUnavailable } from '../../limiter/limiter.ts';
+import { addressDigits } from '../../limiter/networks.ts';
+import { isPlanName, type PlanTable, planText } from '../../limiter/plans.ts';
+import { readBounds, type Use } from '../../limiter/secrets.ts';
+import type { BucketState, Verdict } from '../../limiter/verdict.ts';
+import type { CallCounts } from './call-counts.ts';
+import { keyOf } from './key-hash.ts';
+import type { RedisConnection } from './script.ts';
+import { runDecide } from './script.ts';
+
+const MAX_BATCH = 256;
+
+export interface RedisLimiterOptions {
+  /** For tests. Otherwise the clock of Redis is used. */
+  readonly clock?: Clock | undefined;
+  /** Called for every call. */
+  readonly calls?: CallCounts | undefined;
+  /** Deadline of a call in milliseconds. After it, waiting requests are told. Without one they keep waiting. */
+  readonly timeoutMs?: number | undefined;
+  /** Knowledge about bound secrets, shared by the limiters of one process. */
+  readonly bound?: LRUCache<string, true>;
+  /** Called when no call is running or waiting. */
+  readonly onIdle?: (() => void) | undefined;
+}
+
+const MAX_BOUND_SECRETS = 10_000;
+
+export const boundSecrets = () => new LRUCache<string, true>({ max: MAX_BOUND_SECRETS });
+
+type Group = [Question, ...Question[]];
+
+/**
+ * Decides in Redis with decide.lua. One call runs at a time. Requests that arrive meanwhile, and in the turn of the
+ * event loop in which it ends, are sent together in the next one: the busier it is, the cheaper a decision becomes. A
+ * batch is never sent twice: a failed one may have been charged, and its requests are not admitted.
+ */
+export class RedisLimiter implements RemoteLimiter {
+  readonly #redis: RedisConnection;
+  readonly #plans: () => PlanTable;
+  readonly #options: RedisLimiterOptions;
+  /** Secrets that are bound to a scope or to networks, by their cache keys. */
+  readonly #bound: LRUCache<string, true>;
+  #waiting: Question[] = [];
+  #isUnderWay = false;
+  #table: PlanTable | undefined;
+  #tableText = '';
+
+  constructor(redis: RedisConnection, plans: () => PlanTable, options: RedisLimiterOptions = {}) {
+    this.#redis = redis;
+    this.#plans = plans;
+    this.#options = options;
+    this.#bound = options.bound ?? boundSecrets();
+  }
+
+  decide(credential: Credential): Promise<Verdict> {
+    const { promise, resolve, reject } = Promise.withResolvers<Verdict>();
+    this.ask({ credential, isOpen: true, answered: resolve, failed: reject, late: () => {} });
+    return promise;
+  }
+
+  ask(question: Question): void {
+    if (this.#waiting.push(question) === 1 && !this.#isUnderWay) setImmediate(() => this.#flush());
+  }
+
+  /** A separate call: peeks are rare, and need not wait for decisions. */
+  async peek({ id, digest, use }: Credential): Promise<Verdict> {
+    try {
+      const asked = [keyOf(id), this.#now(), this.#planText(), digest, countText(0, use)];
+      const [reply = ''] = await runDecide(this.#redis, 1, asked);
+      return readVerdict(reply);
+    } catch (cause) {
+      throw new StoreUnavailable(`Redis did not say where a key stands: ${(cause as Error).message}`);
+    }
+  }
+
+  async #flush(): Promise<void> {
+    const batch = this.#nextBatch();
+    if (batch.length > 0) {
+      this.#isUnderWay = true;
+      await this.#call(batch);
+      this.#isUnderWay = false;
+    }
+    if (this.#waiting.length > 0) setImmediate(() => this.#flush());
+    else this.#options.onIdle?.();
+  }
+
+  #nextBatch(): Question[] {
+    const batch = this.#waiting.slice(0, MAX_BATCH).filter(({ isOpen }) => isOpen);
+    // A new list, for the same reason as in Ring.
+    this.#waiting = this.#waiting.slice(MAX_BATCH);
+    return batch;
+  }
+
+  async #call(batch: readonly Question[]): Promise<void> {
+    const { calls, timeoutMs } = this.#options;
+    const askedAt = performance.now();
+    let isLate = false;
+    const endDeadline =
+      timeoutMs === undefined
+        ? undefined
+        : startDeadline(timeoutMs, (since) => {
+            if (!isLate) calls?.missed();
+            isLate = true;
+            for (const question of [...batch, ...this.#waiting]) question.late(since);
+          });
+    try {
+      const grouped = this.#inGroups(batch);
+      const replies = await this.#run(grouped);
+      let at = 0;
+      for (const group of grouped)
+        for (const question of group) {
+          const reply = replies[at++] ?? '';
+          if (reply === BOUND) this.#askAgain(question, isLate);
+          else question.answered(readVerdict(reply), isLate);
+        }
+    } catch (cause) {
+      // Requests that wait for their turn fail too: they have already waited for this call, and need not wait for
+      // another.
+      const fault = new StoreUnavailable(`Redis gave no decision: ${(cause as Error).message}`);
+      for (const question of [...batch, ...this.#waiting.splice(0)]) question.failed(fault);
+    }
+    endDeadline?.();
+    calls?.ended(batch.length, performance.now() - askedAt);
+  }
+
+  /** Nothing was decided. From now on scope and address are sent with this secret. */
+  #askAgain(question: Question, isLate: boolean): void {
+    this.#bound.set(question.credential.cacheKey, true);
+    if (question.isOpen) this.#waiting.push(question);
+    // Nobody waits, but that Redis answered is news.
+    else question.answered({ outcome: 'undecided', reason: 'unreadable' }, isLate);
+  }
+
+  #isBound(cacheKey: string): boolean {
+    return this.#bound.size > 0 && this.#bound.has(cacheKey);
+  }
+
+  #run(groups: readonly Group[]): Promise<string[]> {
+    const keys = groups.map(([{ credential }]) => keyOf(credential.id));
+    const presented = groups.flatMap(([{ credential }, ...more]) => [
+      credential.digest,
+      countText(1 + more.length, this.#isBound(credential.cacheKey) ? credential.use : undefined),
+    ]);
+    return runDecide(this.#redis, groups.length, [...keys, this.#now(), this.#planText(), ...presented]);
+  }
+
+  /** Groups requests with the same key and secret, and the same use if it matters, in the order of arrival. */
+  #inGroups(batch: readonly Question[]): Group[] {
+    const groups = new Map<string, Group>();
+    for (const question of batch) {
+      const { cacheKey, use } = question.credential;
+      const name = this.#isBound(cacheKey) ? `${cacheKey} ${use.scope} ${use.address}` : cacheKey;
+      const group = groups.get(name);
+      if (group === undefined) groups.set(name, [question]);
+      else group.push(question);
+    }
+    return [...groups.values()];
+  }
+
+  /** Empty for the clock of Redis. */
+  #now(): string {
+    const { clock } = this.#options;
+    return clock === undefined ? '' : String(clock());
+  }
+
+  /** The table in the script's format, rebuilt only when the table changes. */
+  #planText(): string {
+    const table = this.#plans();
+    if (table !== this.#table) {
+      this.#table = table;
+      this.#tableText = planText(table);
+    }
+    return this.#tableText;
+  }
+}
+
+/** decide.lua's answer for a bound secret without scope and address. */
+const BOUND = 'bound';
+
+const countText = (count: number, use: Use | undefined): string =>
+  use === undefined ? String(count) : `${count} ${use.scope ?? '-'} ${addressDigits(use.address) || '-'}`;
+
+/** One verdict of decide.lua's reply. The head of that file describes the words. */
+function readVerdict(reply: string): Verdict {
+  const [outcome, plan = '', now, ...rest] = reply.split(' ');
+  switch (outcome) {
+    case 'admitted':
+    case 'shadowed':
+    case 'refused':
+    case 'banned':
+    case 'forbidden': {
+      if (!isPlanName(plan)) break;
+      const [minute, minuteTokens, minuteFraction, day, dayTokens, dayFraction, bannedUntil, retryAt, endsAt] = rest;
+      return {
+        outcome: outcome === 'shadowed' ? 'admitted' : outcome,
+        plan,
+        now: Number(now),
+        buckets: [
+          bucket('minute', MINUTE, minute, minuteTokens, minuteFraction),
+          bucket('day', DAY, day, dayTokens, dayFraction),
+        ],
+        bannedUntil: Number(bannedUntil),
+        retryAt: Number(retryAt),
+        endsAt: Number(endsAt),
+        bounds: readBounds(rest[9] as string),
+        mode: 'shared',
+        isShadowed: outcome === 'shadowed',
+        rejected: rest.slice(10).join(' '),
+      };
+    }
+    case 'unknown':
+    case 'disabled':
+    case 'expired':
+    case 'elsewhere':
+      return { outcome: 'unauthorized', reason: outcome };
+    case 'misconfigured':
+    case 'unreadable':
+      return { outcome: 'undecided', reason: outcome };
+  }
+  throw new Error(`decide.lua answered what it never says: ${reply}`);
+}
+
+const bucket = (
+  name: BucketState['name'],
+  window: number,
+  ...[limit, tokens, fraction]: readonly (string | undefined)[]
+): BucketState => ({ name, window, limit: Number(limit), tokens: Number(tokens), fraction: Number(fraction) });

@@ -1,0 +1,9 @@
+#!lua
+-- Adds notes, with nothing else to do in the same step.
+--
+-- KEYS     their streams
+-- ARGV[1]  notes (tell.lua)
+--
+-- reply    { 1, the notes that are lost }
+
+return { 1, tell(ARGV[1]) }

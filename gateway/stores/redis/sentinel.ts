@@ -1,0 +1,47 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import type { Logger } from '../../../shared/process/logger.ts';
+import { CONNECT_TIMEOUT_MS, checkDatabase, failFast, prepare, retryAs, tellOnce } from './connection.ts';
+import { addresses, commonOptions, type RedisTarget } from './target.ts';
+import { SentinelTlsConnector, tellWhyRefused } from './tls.ts';
+
+const DEFAULT_PORT = 26_379;
+/** Longer than a connection may take: the library must not close one during a handshake (tls.ts explains why). */
+const SENTINEL_TIMEOUT_MS = 2 * CONNECT_TIMEOUT_MS;
+
+/**
+ * Connects to the primary that the sentinels name, or keeps asking them in the background. If it answers READONLY, it
+ * is no longer the primary: the decision fails, and the sentinels are asked again.
+ */
+export async function connectBySentinels(target: RedisTarget, logger: Logger): Promise<Redis> {
+  const { sentinelUsername, credentials } = target;
+  const common = commonOptions(target);
+  const sentinels = addresses(target, DEFAULT_PORT);
+  const redis: Redis = new Redis({
+    ...failFast(target.timeoutMs),
+    ...common,
+    ...credentials(),
+    sentinels,
+    name: target.masterName ?? '',
+    role: 'master',
+    // Only the configured sentinels are asked: an address that a sentinel names may be unreachable from here.
+    updateSentinels: false,
+    sentinelCommandTimeout: SENTINEL_TIMEOUT_MS,
+    // While no sentinel answers, the library asks nothing else.
+    sentinelRetryStrategy: (attempt) => retryAs(redis, credentials, attempt),
+    ...(sentinelUsername !== undefined && { sentinelUsername }),
+    ...(common.tls && {
+      sentinelTLS: common.tls,
+      enableTLSForSentinelMode: true,
+      Connector: SentinelTlsConnector,
+    }),
+    enableOfflineQueue: false,
+    retryStrategy: (attempt) => retryAs(redis, credentials, attempt),
+    reconnectOnError: ({ message }) => message.startsWith('READONLY '),
+  });
+  prepare(redis);
+  tellOnce(redis, logger, () => tellWhyRefused(sentinels, common.tls, logger));
+  await Promise.race([redis.connect().catch(() => undefined), sleep(target.startMs, undefined, { ref: false })]);
+  if (redis.status === 'ready') await checkDatabase(redis);
+  return redis;
+}

@@ -1,0 +1,67 @@
+import type { ConnectionOptions } from 'node:tls';
+
+/** The address of a Redis of any kind. */
+export interface RedisTarget {
+  readonly mode: 'single' | 'cluster' | 'sentinel';
+  /** Of the Redis, of cluster nodes, or of sentinels. They differ only in host and port. */
+  readonly urls: readonly string[];
+  /** The name of the primary for the sentinels. */
+  readonly masterName: string | undefined;
+  readonly sentinelUsername: string | undefined;
+  /** Those at present: they may be changed while the gateway runs. */
+  readonly credentials: () => Credentials;
+  /** Certificates for rediss:// in PEM at present; those of Node if undefined. */
+  readonly ca: (() => string) | undefined;
+  /** Timeout of a command; it may still run after that. */
+  readonly timeoutMs: number;
+  /** Maximum time that a start waits for it. Connecting continues after that. */
+  readonly startMs: number;
+}
+
+/** User and password, as options of the client library. */
+export interface Credentials {
+  readonly username: string;
+  readonly password: string;
+  readonly sentinelPassword?: string;
+}
+
+/** @param url one of a target: they agree in user and password */
+export function credentialsOf(url: string, sentinelPassword?: string): Credentials {
+  const { username, password } = new URL(url);
+  return {
+    username: decodeURIComponent(username),
+    password: decodeURIComponent(password),
+    ...(sentinelPassword !== undefined && { sentinelPassword }),
+  };
+}
+
+/** Options of the client library. It reads them for every new connection. @param ca those at present; those of Node if undefined */
+export const tlsOptions = (ca?: () => string): ConnectionOptions =>
+  ca === undefined
+    ? {}
+    : {
+        get ca() {
+          return ca();
+        },
+      };
+
+/** The common part of the URLs without the credentials, as options of the client library. */
+export function commonOptions({ urls: [url = ''], ca }: RedisTarget) {
+  const { protocol, pathname } = new URL(url);
+  return {
+    db: Number(pathname.slice(1)),
+    ...(protocol === 'rediss:' && { tls: tlsOptions(ca) }),
+  };
+}
+
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+export function addresses({ urls }: Pick<RedisTarget, 'urls'>, defaultPort: number): Address[] {
+  return urls.map((url) => {
+    const { hostname, port } = new URL(url);
+    return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || defaultPort) };
+  });
+}

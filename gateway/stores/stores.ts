@@ -1,0 +1,150 @@
+import { Conflict } from '../../shared/domain-errors.ts';
+import type { Family } from '../../shared/process/counts.ts';
+import type { CheckResult } from '../check-result.ts';
+import type { KeyChange, KeyEntry, KeyRecord } from '../limiter/key-record.ts';
+import type { Limiter } from '../limiter/limiter.ts';
+import type { StoredPlans } from '../limiter/plans.ts';
+import type { AboutChange, Activity, ActivityStore, Told } from './activity-entry.ts';
+import type { BackedUpKey, BackupPage, RestoreOutcome } from './key-backup.ts';
+import type { Walked, WalkQuery } from './key-walk.ts';
+import type { TokenStore } from './operator-token.ts';
+import type { PlanChange, RecordedChange } from './plan-history.ts';
+
+/** The interfaces of all stores of keys and plans. Calls throw {StoreUnavailable} if the store cannot be reached. */
+
+/** Stores API keys. */
+export interface KeyStore {
+  /** The clock of decisions: Unix time in microseconds. */
+  now(): Promise<number>;
+  /** @param told the entry of the activity, here and below: written in the same step, where the store allows */
+  create(id: string, record: KeyRecord, told?: Activity): Promise<void>;
+  get(id: string): Promise<KeyEntry | undefined>;
+  /** Whether the key is valid now with the secret of this digest. Unreadable data counts as valid. */
+  isGood(id: string, digest: string): Promise<boolean>;
+  /** Newest first. */
+  list(query: KeyQuery): Promise<KeyList>;
+  /**
+   * Changes a key to the result of `make`. Calls it again if another change came first.
+   * @returns false if there is no such key
+   * @throws {Unreadable} for malformed data
+   */
+  change(id: string, make: (record: KeyRecord) => KeyChange & Told): Promise<boolean>;
+  /** All keys, page by page, the oldest first, including those revoked in the last 36 days. */
+  walk(query: WalkQuery): Promise<Walked>;
+  /** The existing keys in their stored form, page by page, the oldest first. */
+  export(query: WalkQuery): Promise<BackupPage>;
+  /** Restores keys from a backup if their ids are free. @returns the result for each, in order. Can be repeated */
+  restore(keys: readonly BackedUpKey[]): Promise<RestoreOutcome[]>;
+  /** Revokes a key permanently. Only its use is kept, for 36 days. @returns false if there was none */
+  remove(id: string, told?: Activity): Promise<boolean>;
+  /**
+   * Claims an event of a key for a day (UTC, days since 1970). Nothing is written for a key that does not exist.
+   * @returns whether the caller must report it: false if it was claimed before, or there is no such key
+   */
+  claim(id: string, event: string, day: number): Promise<boolean>;
+}
+
+/** The key's data is malformed, for example after an edit by hand. */
+export class Unreadable extends Conflict {
+  constructor() {
+    super("The key's data cannot be read. Mend it by hand, or revoke the key.");
+  }
+}
+
+export interface KeyQuery {
+  readonly offset: number;
+  readonly limit: number;
+  /** Whether a key matches the search. */
+  isWanted(entry: KeyEntry): boolean;
+}
+
+export interface KeyList {
+  /** The number of all keys, matching or not. */
+  readonly total: number;
+  readonly keys: readonly KeyEntry[];
+  /** Where to continue, if the list is full or enough keys were checked. Undefined at the end. */
+  readonly next: number | undefined;
+}
+
+/** Stores the plan table and its history. */
+export interface PlanStore {
+  read(): Promise<StoredPlans>;
+  /** Adds missing fields. Values set by people stay. */
+  seed(plans: StoredPlans): Promise<void>;
+  /**
+   * Checks that the table is still the one that the caller has seen, sets fields and records the change, in one step.
+   * A change without effect is not recorded.
+   * @param seen undefined to set them in any case
+   * @returns undefined if the table is not `seen`, and then nothing was set
+   */
+  change(changes: StoredPlans, about: AboutChange, seen?: StoredPlans): Promise<PlansChanged | undefined>;
+  /**
+   * Records a change made by hand unless the newest record already leads to its version: every gateway that sees a
+   * change reports it.
+   * @param told its entries of the activity
+   * @returns whether it was recorded by this call
+   */
+  recordOnce(change: PlanChange, told: readonly Activity[]): Promise<boolean>;
+  /** Newest first. */
+  history(limit: number): Promise<RecordedChange[]>;
+}
+
+/** The result of a change of the table. */
+export interface PlansChanged {
+  readonly before: StoredPlans;
+  /** The record of the change, if there was an effect. */
+  readonly change: PlanChange | undefined;
+  /** Why the history does not have it; undefined if it does. */
+  readonly unrecorded: string | undefined;
+}
+
+/**
+ * The stores for operators. They wait longer than decisions do; otherwise a completed change could look like a failed
+ * one.
+ */
+export interface OperatorsStores {
+  readonly keys: KeyStore;
+  readonly plans: PlanStore;
+  readonly activity: ActivityStore;
+  readonly tokens: TokenStore;
+  readonly backups: BackupNotes;
+}
+
+/** When the last complete backup was made, in Unix seconds. */
+export interface BackupNotes {
+  /** Undefined if none is known. */
+  last(): Promise<number | undefined>;
+  note(seconds: number): Promise<void>;
+}
+
+/** A connection for decisions. Times are Unix times in ms. */
+export interface RedisState {
+  readonly isConnected: boolean;
+  /** When it was connected, or lost. */
+  readonly since: number;
+  /** The last call that decided, whether it failed or not. */
+  readonly lastCall: { readonly at: number; readonly ms: number } | undefined;
+}
+
+/** A limiter and its stores, in Redis or in this process, and how to close them. */
+export interface Backend {
+  readonly limiter: Limiter;
+  /** With the deadline of decisions. */
+  readonly keys: KeyStore;
+  readonly plans: PlanStore;
+  /** Opens the operators' stores. Called once, by the process that serves operators. */
+  operators(): Promise<OperatorsStores>;
+  /** Running bans, as far as this process knows. */
+  bans(): number;
+  /** Nodes that are away. Their decisions are taken locally. */
+  nodesAway(): number;
+  /** The connection for decisions, as last seen; undefined without one. */
+  redis(): RedisState | undefined;
+  /** Counts of the calls that decide. */
+  counted(): Family[];
+  /** The share of its memory that each node of Redis uses, 0 to 1; nodes that do not answer are left out. */
+  memoryUsed(): Promise<[node: string, share: number][]>;
+  /** The state of the store, for operators. */
+  check(): Promise<CheckResult[]>;
+  close(): Promise<void>;
+}

@@ -1,0 +1,73 @@
+import type { Family } from '../../shared/process/counts.ts';
+import { type CheckResult, fault, good, warning } from '../check-result.ts';
+import { CLIENT_ADDRESSES, type Network, type Source } from './client-origins.ts';
+
+/** Checks what is known of clients' addresses: on them depend the allowance of clients without a key, and networks of secrets. */
+
+const ABOUT = 'client addresses';
+/** The longest prefix of a block that is a network rather than some proxies. */
+const WIDE = { ipv4: 23, ipv6: 63 } as const;
+/** Fewer requests prove nothing. */
+const ENOUGH_REQUESTS = 100;
+
+/**
+ * @param trustedProxies the setting's addresses and blocks
+ * @param counted by all processes that serve clients
+ */
+export function checkAddresses(trustedProxies: readonly string[], counted: readonly Family[]): CheckResult[] {
+  const wide = trustedProxies.filter(isWide);
+  if (wide.length > 0) return wide.map(toldOf);
+  const requests = requestsIn(counted);
+  const all = requests();
+  if (all < ENOUGH_REQUESTS) return [good(ABOUT, 'too few requests to judge by')];
+  return [checkSources(all, requests({ source: 'ignored' })) ?? checkNetworks(requests) ?? good(ABOUT, seen(requests))];
+}
+
+/** Whoever has one of our proxies' addresses can name any address as the client's. */
+function toldOf(block: string): CheckResult {
+  if (block.endsWith('/0'))
+    return fault(ABOUT, `TRUSTED_PROXIES ${block} is everyone`, 'Name your proxies: any client can take any address.');
+  return warning(
+    ABOUT,
+    `TRUSTED_PROXIES ${block} is a whole network`,
+    'Name your proxies alone: whoever else is in it can take any address.',
+  );
+}
+
+function isWide(block: string): boolean {
+  const [address = '', prefix] = block.split('/');
+  return prefix !== undefined && Number(prefix) <= (address.includes(':') ? WIDE.ipv6 : WIDE.ipv4);
+}
+
+function checkSources(all: number, ignored: number): CheckResult | undefined {
+  if (ignored <= all / 2) return undefined;
+  return warning(
+    ABOUT,
+    `${Math.floor((100 * ignored) / all)} % of the requests name a client and are not believed`,
+    'Are they from a proxy of yours? Name it in TRUSTED_PROXIES: all its clients without a key share one allowance.',
+  );
+}
+
+function checkNetworks(requests: Requests): CheckResult | undefined {
+  if (requests({ network: 'public' }) > 0 || requests({ network: 'private' }) < ENOUGH_REQUESTS) return undefined;
+  return warning(
+    ABOUT,
+    'all are private',
+    'Are some clients outside? Then something in front hides them (SNAT), and those without a key share one allowance: externalTrafficPolicy: Local, or the PROXY protocol.',
+  );
+}
+
+const seen = (requests: Requests): string =>
+  `${requests({ source: 'peer' })} from the connection, ${requests({ source: 'proxy' })} from a trusted proxy`;
+
+/** The number of requests with these labels. */
+type Requests = (wanted?: { readonly source?: Source; readonly network?: Network }) => number;
+
+function requestsIn(counted: readonly Family[]): Requests {
+  const series = counted.find(({ name }) => name === CLIENT_ADDRESSES)?.values ?? [];
+  return ({ source, network } = {}) =>
+    series
+      .filter(({ labels }) => (source ?? labels.source) === labels.source)
+      .filter(({ labels }) => (network ?? labels.network) === labels.network)
+      .reduce((sum, { value }) => sum + value, 0);
+}

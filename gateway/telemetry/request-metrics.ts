@@ -1,0 +1,144 @@
+import { Distribution, type Family, Label, Tally } from '../../shared/process/counts.ts';
+import { PLAN_NAMES } from '../limiter/plans.ts';
+import type { Exchange } from '../pipeline/exchange.ts';
+import { ClientOrigins } from './client-origins.ts';
+import {
+  DECISION_OUTCOMES,
+  type DecisionOutcome,
+  isNoDecision,
+  NO_DECISION_REASONS,
+  type NoDecisionReason,
+  ON_NO_PLAN,
+  ON_PLANS,
+  type Outcome,
+} from './outcomes.ts';
+
+/**
+ * Running totals of requests and their outcomes. Each answer adds to a few numbers in place. Labels have only the
+ * values listed here, so no key, path or address gets into one.
+ */
+
+export const MODES = ['shared', 'local'] as const;
+
+/** No key or no operation. */
+export const NONE = 'none';
+
+/** Family names, for readers of totals. */
+export const DECISIONS = 'gateway_decisions_total';
+export const WITHOUT_DECISION = 'gateway_requests_without_decision_total';
+export const REQUESTS = 'gateway_requests_total';
+export const REQUEST_DURATION = 'gateway_request_duration_seconds';
+
+const FIRST_STATUS = 100;
+/** RFC 9110 §15. A core's status above this is counted as `other`. */
+const LAST_STATUS = 599;
+const STATUSES = Array.from({ length: LAST_STATUS - FIRST_STATUS + 1 }, (_, at) => String(FIRST_STATUS + at));
+
+const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+const DECISION_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25];
+
+export class Traffic {
+  readonly #operation: Label;
+  readonly #plan = new Label('plan', [NONE, ...PLAN_NAMES]);
+  readonly #outcome = new Label('outcome', DECISION_OUTCOMES);
+  readonly #reason = new Label('reason', NO_DECISION_REASONS);
+  readonly #mode = new Label('mode', MODES);
+  readonly #requests: Tally;
+  readonly #decisions: Tally;
+  readonly #withoutDecision: Tally;
+  readonly #shadowRefusals: Tally;
+  readonly #origins = new ClientOrigins();
+  readonly #badKeyValues = new Tally({
+    name: 'gateway_key_values_rejected_total',
+    help: "Decisions on keys of which a limit of their own was unusable, so that the plan's was used.",
+  });
+  readonly #requestSeconds: Distribution;
+  readonly #decisionSeconds: Distribution;
+
+  constructor(operations: readonly string[]) {
+    this.#operation = new Label('operation', [NONE, ...operations]);
+    this.#requests = new Tally(
+      { name: REQUESTS, help: 'Requests of clients, by operation, status and plan.' },
+      this.#operation,
+      new Label('status', ['other', ...STATUSES]),
+      this.#plan,
+    );
+    this.#decisions = new Tally(
+      { name: DECISIONS, help: 'Decisions that were taken, by outcome, plan and whether Redis took them.' },
+      this.#outcome,
+      this.#plan,
+      this.#mode,
+    );
+    this.#withoutDecision = new Tally(
+      { name: WITHOUT_DECISION, help: 'Requests that were answered without a decision, by the reason.' },
+      this.#reason,
+    );
+    this.#shadowRefusals = new Tally(
+      { name: 'gateway_shadow_refusals_total', help: 'Requests that a plan in shadow mode let through, by plan.' },
+      this.#plan,
+    );
+    for (const plan of PLAN_NAMES) this.#shadowRefusals.declare(plan);
+    for (const mode of MODES) {
+      for (const outcome of ON_NO_PLAN) this.#decisions.declare(outcome, NONE, mode);
+      for (const outcome of ON_PLANS) for (const plan of PLAN_NAMES) this.#decisions.declare(outcome, plan, mode);
+    }
+    this.#badKeyValues.declare('');
+    for (const reason of NO_DECISION_REASONS) this.#withoutDecision.declare(reason);
+    this.#requestSeconds = new Distribution(
+      {
+        name: REQUEST_DURATION,
+        help: 'Time from the head of a request until its answer was handed over, by operation.',
+      },
+      REQUEST_SECONDS,
+      this.#operation,
+    );
+    this.#decisionSeconds = new Distribution(
+      {
+        name: 'gateway_decision_duration_seconds',
+        help: 'Time from the head of a request to the decision on it: what the gateway adds before the core is asked.',
+      },
+      DECISION_SECONDS,
+    );
+  }
+
+  /** Must be called for every request once its answer has ended. */
+  answered(exchange: Exchange): void {
+    this.#origins.note(exchange);
+    const operation = this.#operation.positionOf(exchange.route?.operation);
+    const plan = this.#plan.positionOf(exchange.plan);
+    this.#requests.add(operation, positionOfStatus(exchange.status), plan);
+    this.#requestSeconds.observe((performance.now() - exchange.startedAt) / 1_000, operation);
+    if (exchange.decision?.isShadowed) this.#shadowRefusals.add(plan);
+    if (exchange.decision?.rejected) this.#badKeyValues.add();
+    if (exchange.decidedAt !== undefined)
+      this.#decisionSeconds.observe((exchange.decidedAt - exchange.startedAt) / 1_000);
+    const { outcome } = exchange;
+    if (isNoDecision(outcome)) this.#withoutDecision.add(this.#reason.positionOf(outcome));
+    else {
+      const decided = this.#outcome.positionOf(decisionOf(outcome, exchange));
+      this.#decisions.add(decided, plan, this.#mode.positionOf(exchange.mode));
+    }
+  }
+
+  /** Must be called for an answered connection without a valid request. */
+  unusable(status: number): void {
+    this.#requests.add(0, positionOfStatus(status), 0);
+    this.#withoutDecision.add(this.#reason.positionOf('invalid' satisfies NoDecisionReason));
+  }
+
+  families(): Family[] {
+    const refused = [this.#withoutDecision, this.#shadowRefusals, this.#badKeyValues];
+    const counters = [this.#requests, this.#decisions, ...refused, this.#origins];
+    return [...counters, this.#requestSeconds, this.#decisionSeconds].map((one) => one.family());
+  }
+}
+
+/** A refusal, named by the bucket with the longest wait: the day's if it is empty. */
+function decisionOf(outcome: Exclude<Outcome, NoDecisionReason>, { decision }: Exchange): DecisionOutcome {
+  if (outcome !== 'refused') return outcome;
+  const day = decision?.buckets[1];
+  return day !== undefined && day.tokens < 1 ? 'refused_day' : 'refused_minute';
+}
+
+const positionOfStatus = (status: number): number =>
+  status >= FIRST_STATUS && status <= LAST_STATUS ? status - FIRST_STATUS + 1 : 0;

@@ -1,0 +1,56 @@
+import type { Family } from '../../shared/process/counts.ts';
+import { ModeWatch } from './mode-watch.ts';
+import type { ProcessState } from './process-state.ts';
+import { type MinuteSource, RecentMinutes } from './recent-minutes.ts';
+
+/** The counts of the processes that serve clients, their last hour, and their mode of decision. */
+export interface WatchedTraffic {
+  readonly since: Date;
+  counted(): readonly Family[];
+  readonly mode: ModeWatch;
+  readonly minutes: RecentMinutes;
+  /** The processes beside this one that serve clients; undefined if this one does. */
+  readonly workers: (() => WorkersState) | undefined;
+  /** What each process that serves clients sees of the dependencies. */
+  processes(): readonly ProcessState[];
+  stop(): void;
+}
+
+export interface WorkersState {
+  readonly serving: number;
+  readonly wanted: number;
+  readonly each: readonly WorkerState[];
+}
+
+export interface WorkerState {
+  readonly worker: number;
+  /** Undefined while no process serves in its place. */
+  readonly pid: number | undefined;
+  /** When it began to serve, or the one before it ended. */
+  readonly since: string;
+}
+
+export interface TrafficSource extends MinuteSource {
+  /** Whether any of the processes decides locally although it should ask Redis. */
+  isLocal(): boolean;
+  readonly workers?: WatchedTraffic['workers'];
+  readonly processes: WatchedTraffic['processes'];
+}
+
+/** Watches the traffic until it is stopped. */
+export function watchTraffic({ counted, banned, isLocal, workers, processes }: TrafficSource): WatchedTraffic {
+  const minutes = new RecentMinutes({ counted, banned });
+  const mode = new ModeWatch(isLocal);
+  return {
+    since: new Date(),
+    counted,
+    mode,
+    minutes,
+    workers,
+    processes,
+    stop() {
+      minutes.stop();
+      mode.stop();
+    },
+  };
+}

@@ -1,0 +1,246 @@
+import type { ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { unavailable } from '../../shared/http/errors.ts';
+import { type Answer, sendAnswer } from './answer.ts';
+import { Attempt, type Attempted } from './attempt.ts';
+import { type Core, setReady } from './core.ts';
+import type { Cores } from './cores.ts';
+import {
+  AnswerTooLarge,
+  ClientGone,
+  CoreRefusedUs,
+  CoreTooSlow,
+  faultKind,
+  isConnectionFault,
+  neverArrived,
+} from './faults.ts';
+import { type Lane, STALLED_AFTER_MS } from './lane.ts';
+import { Relay } from './relay.ts';
+import { isRepeatable, type UpstreamRequest } from './request-head.ts';
+import type { SlowClients } from './slow-clients.ts';
+import { streamAnswer } from './streamed-answer.ts';
+import { requestIdOf } from './upstream-headers.ts';
+
+/** First attempt and repetition of a read; a write is sent once. Cores that cannot be reached do not count. */
+const MAX_ATTEMPTS = { read: 2, write: 1 };
+
+const NONE: readonly never[] = [];
+
+/** A forwarded request and the destination of its answer. */
+export interface Forwarding {
+  readonly request: UpstreamRequest;
+  readonly response: ServerResponse;
+  readonly extraHeaders: readonly string[];
+  /** When it arrived here, as of performance.now(). */
+  readonly askedAt: number;
+  /** The deadline of all attempts together, as of performance.now(). */
+  readonly deadline: number;
+}
+
+/** What all calls have in common. */
+export interface Surroundings {
+  readonly cores: Cores;
+  readonly slowClients: SlowClients;
+  readonly timeoutMs: number;
+  /** The call has ended. */
+  over(call: Call): void;
+}
+
+/** One request to the cores. */
+export class Call implements Attempted {
+  readonly forwarding: Forwarding;
+  readonly done: Promise<void>;
+  /** Its index in the list of running calls. */
+  place: number;
+  readonly #calls: Surroundings;
+  readonly #isRead: boolean;
+  readonly #resolve: () => void;
+  readonly #reject: (fault: unknown) => void;
+  #unreachable: readonly Core[] = NONE;
+  #attempts: readonly Attempt[] = NONE;
+  #count = 0;
+
+  constructor(calls: Surroundings, forwarding: Forwarding, place: number) {
+    this.#calls = calls;
+    this.place = place;
+    this.forwarding = forwarding;
+    this.#isRead = isRepeatable(forwarding.request);
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.done = promise;
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  get mayAskAgain(): boolean {
+    return this.#count < MAX_ATTEMPTS[this.#isRead ? 'read' : 'write'];
+  }
+
+  /** Whether the client has left. */
+  get isAbandoned(): boolean {
+    return this.forwarding.response.destroyed;
+  }
+
+  /** The first attempt; pipelined if possible. */
+  ask(core: Core): void {
+    const { request, askedAt } = this.forwarding;
+    const attempt = this.#begin(core, askedAt);
+    if (attempt === undefined) return;
+    try {
+      const isNew = !request.hasGivenId || !core.givenIds.note(request.id);
+      const lane = this.#laneOf(core, askedAt);
+      const isShared = this.#isRead && core.echoes && isNew && lane.ask(attempt, askedAt);
+      if (isShared) attempt.lane = lane;
+      else attempt.askAlone(!isNew);
+    } catch (fault) {
+      attempt.failed(fault);
+    }
+  }
+
+  /** Another attempt beside the slow one. The first answer wins. */
+  askAgain(core: Core, now: number): void {
+    const lane = this.#laneOf(core, now);
+    if (!lane.mayAskAgain()) return;
+    const [late] = this.#attempts;
+    if (late !== undefined) late.core.counts.askedAgain();
+    this.#askAlone(core, now, lane);
+  }
+
+  look(now: number, silentAfterMs: number): void {
+    if (this.isAbandoned) this.#fail(new ClientGone());
+    else if (this.forwarding.deadline <= now) this.#giveUp(now);
+    else if (now - this.forwarding.askedAt >= silentAfterMs && this.mayAskAgain) {
+      const [attempt] = this.#attempts;
+      const other = attempt && this.#calls.cores.other(attempt.core);
+      if (attempt === undefined || other === undefined) return;
+      attempt.core.isSilent = attempt.core.newestAnswered < attempt.askedAt;
+      this.askAgain(other, now);
+    }
+  }
+
+  answered(attempt: Attempt, answer: Answer, now: number): void {
+    const { request, response, extraHeaders } = this.forwarding;
+    const { core } = attempt;
+    this.#began(attempt, now);
+    if (attempt.lane !== undefined) attempt.lane.answered();
+    else core.echoes = requestIdOf(answer.headers) === request.id;
+    if (CoreRefusedUs.saysSo(answer.status)) {
+      const fault = new CoreRefusedUs(answer.status);
+      core.counts.failed(faultKind(fault));
+      this.#fail(fault);
+    } else if (this.isAbandoned) this.#fail(new ClientGone());
+    else {
+      this.#end();
+      sendAnswer(answer, response, extraHeaders);
+      this.#resolve();
+    }
+  }
+
+  /** Sends an answer that is too large to be taken whole while it arrives. */
+  streamed(attempt: Attempt, bytes: Duplex): void {
+    const { core } = attempt;
+    this.#end();
+    const relay = new Relay({
+      ...this.forwarding,
+      onBegin: (echoes) => {
+        this.#began(attempt, performance.now());
+        core.echoes = echoes;
+      },
+      release: () => attempt.released(),
+    });
+    relay.done.then(this.#resolve, (fault: unknown) => {
+      core.counts.failed(faultKind(fault));
+      this.#reject(fault);
+    });
+    streamAnswer(bytes, relay, this.forwarding.request.method, this.#calls.timeoutMs);
+  }
+
+  /** The core has begun to answer. */
+  #began(attempt: Attempt, now: number): void {
+    const { core, createdAt, askedAt, paidBy } = attempt;
+    core.limit.learn(createdAt, now);
+    core.newestAnswered = Math.max(core.newestAnswered, askedAt);
+    core.isSilent = false;
+    core.counts.answered(now - createdAt);
+    this.#calls.cores.answers(core, now - createdAt);
+    if (now - askedAt < STALLED_AFTER_MS) paidBy?.refund();
+  }
+
+  failed(attempt: Attempt, fault: unknown): void {
+    const { core } = attempt;
+    core.counts.failed(faultKind(fault));
+    this.#attempts = this.#attempts.filter((one) => one !== attempt);
+    if (fault instanceof AnswerTooLarge) this.#askForLarge();
+    else if (this.#attempts.length > 0) return;
+    else if (this.isAbandoned) this.#fail(new ClientGone());
+    else if (!this.#tryElsewhere(core, fault)) this.#fail(fault);
+  }
+
+  /** On a connection of its own, where the answer can be streamed. */
+  #askForLarge(): void {
+    this.#cancelAll();
+    this.#askAlone(this.#calls.cores.next(), performance.now());
+  }
+
+  #tryElsewhere(core: Core, fault: unknown): boolean {
+    const { cores } = this.#calls;
+    if (neverArrived(fault)) {
+      setReady(core, false, (fault as Error).message);
+      this.#unreachable = [...this.#unreachable, core];
+      if (cores.areAll(this.#unreachable)) return false;
+      this.#count -= 1;
+    } else if (!this.mayAskAgain || !isConnectionFault(fault)) return false;
+    this.#askAlone(cores.next(this.#unreachable.length > 0 ? this.#unreachable : [core]), performance.now());
+    return true;
+  }
+
+  #askAlone(core: Core, now: number, paidBy?: Lane): void {
+    const attempt = this.#begin(core, now);
+    if (attempt === undefined) return;
+    attempt.paidBy = paidBy;
+    const { hasGivenId, id } = this.forwarding.request;
+    attempt.askAlone(hasGivenId && core.givenIds.note(id));
+  }
+
+  /** Undefined if the core is full. */
+  #begin(core: Core, now: number): Attempt | undefined {
+    if (core.limit.isFull) {
+      const fault = unavailable('The queue for connections to a core is full.');
+      core.counts.failed(faultKind(fault));
+      if (this.#attempts.length === 0) this.#fail(fault);
+      return undefined;
+    }
+    const attempt = new Attempt(this, core, now);
+    this.#attempts = this.#attempts.length === 0 ? [attempt] : [...this.#attempts, attempt];
+    this.#count += 1;
+    return attempt;
+  }
+
+  #giveUp(now: number): void {
+    for (const { core, createdAt } of this.#attempts) {
+      core.limit.learn(createdAt, now);
+      core.counts.answered(now - createdAt);
+      core.counts.failed('timeout');
+    }
+    this.#fail(new CoreTooSlow());
+  }
+
+  #fail(fault: unknown): void {
+    this.#end();
+    this.#reject(fault);
+  }
+
+  #end(): void {
+    this.#calls.over(this);
+    this.#cancelAll();
+  }
+
+  #cancelAll(): void {
+    const attempts = this.#attempts;
+    this.#attempts = NONE;
+    for (const attempt of attempts) attempt.cancel();
+  }
+
+  #laneOf(core: Core, now: number): Lane {
+    return this.#calls.slowClients.has(this.forwarding.request.client, now) ? core.slowLane : core.quickLane;
+  }
+}

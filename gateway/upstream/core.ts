@@ -1,0 +1,110 @@
+import { Client } from 'undici';
+import { ConcurrencyLimit } from './concurrency-limit.ts';
+import { CoreCounts } from './core-counts.ts';
+import type { CoreAddress } from './core-url.ts';
+import { FairShare } from './fair-share.ts';
+import { Lane } from './lane.ts';
+import { PipelinedConnection } from './pipelined-connection.ts';
+import { RecentIds } from './recent-ids.ts';
+
+/** One core: its connections and its state. */
+
+const CONNECTIONS = 64;
+const CONNECT_TIMEOUT_MS = 1_000;
+/** Less than the core's own 5 s, so that no connection is used while the core closes it. */
+const KEEP_ALIVE_MS = 4_000;
+
+export interface Core {
+  readonly address: CoreAddress;
+  /** The address in logs and metrics. */
+  readonly origin: string;
+  readonly counts: CoreCounts;
+  /** Limits the requests that have their own connection. */
+  readonly places: FairShare;
+  /** Idle connections of this kind. */
+  readonly ownConnections: PipelinedConnection[];
+  openConnection(): PipelinedConnection;
+  /** Pipelined connections. Clients whose reads recently blocked others use a separate lane. */
+  readonly quickLane: Lane;
+  readonly slowLane: Lane;
+  readonly limit: ConcurrencyLimit;
+  readonly givenIds: RecentIds;
+  /** Changed by setReady. */
+  ready: boolean;
+  notReadyBecause: string | undefined;
+  /** When it became ready, not ready, or began to drain: Unix time in ms. */
+  since: number;
+  /** The last answer to a client: Unix time in ms, 0 before the first; and how long it took. */
+  answeredAt: number;
+  answeredMs: number;
+  /** A read had to be sent to another core, and this one has not answered since. */
+  isSilent: boolean;
+  /**
+   * Whether its answers carry the X-Request-Id of the request, which proves to which request they belong. Only then are
+   * connections reused.
+   */
+  echoes: boolean;
+  /** When the most recent of the answered requests was sent, as of performance.now(). */
+  newestAnswered: number;
+  close(): void;
+}
+
+export function openCore(address: CoreAddress, timeoutMs: number, counts = new CoreCounts(address.origin)): Core {
+  const { origin, url, connect } = address;
+  const options = { connect, connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS };
+  const lanes = { quickLane: new Lane(url, options), slowLane: new Lane(url, options) };
+  const opened: PipelinedConnection[] = [];
+  return {
+    address,
+    origin,
+    counts,
+    places: new FairShare(CONNECTIONS),
+    ownConnections: [],
+    openConnection() {
+      const connection = new PipelinedConnection(url, { ...options, needsEcho: false });
+      opened.push(connection);
+      return connection;
+    },
+    ...lanes,
+    limit: new ConcurrencyLimit(timeoutMs, CONNECTIONS),
+    givenIds: new RecentIds(),
+    ready: true,
+    notReadyBecause: undefined,
+    since: Date.now(),
+    answeredAt: 0,
+    answeredMs: 0,
+    isSilent: false,
+    echoes: false,
+    newestAnswered: Number.NEGATIVE_INFINITY,
+    close() {
+      for (const connection of [lanes.quickLane, lanes.slowLane, ...opened]) connection.close();
+    },
+  };
+}
+
+/**
+ * Asks whether the core is ready, on a separate connection: in a busy pool the probe would measure the pool, not the
+ * core.
+ */
+export async function probe(core: Core): Promise<void> {
+  const { url, connect } = core.address;
+  const client = new Client(url, { connect, connectTimeout: CONNECT_TIMEOUT_MS });
+  const timeouts = { headersTimeout: CONNECT_TIMEOUT_MS, bodyTimeout: CONNECT_TIMEOUT_MS };
+  try {
+    const { statusCode, body } = await client.request({ method: 'GET', path: '/readyz', ...timeouts, reset: true });
+    await body.dump();
+    setReady(core, statusCode === 200, `/readyz answers ${statusCode}.`);
+    core.isSilent = false;
+  } catch (fault) {
+    setReady(core, false, (fault as Error).message);
+  } finally {
+    await client.destroy();
+  }
+}
+
+/** @param because why it is not ready */
+export function setReady(core: Core, ready: boolean, because?: string): void {
+  if (core.ready !== ready) core.since = Date.now();
+  core.ready = ready;
+  core.notReadyBecause = ready ? undefined : because;
+}

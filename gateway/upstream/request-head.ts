@@ -1,0 +1,43 @@
+/** A request for the core. */
+export interface UpstreamRequest {
+  readonly method: string;
+  /** Path and query in canonical form. */
+  readonly target: string;
+  /** Flat list, filtered. */
+  readonly headers: string[];
+  readonly body: Buffer | undefined;
+  /** Its X-Request-Id, which is also in the headers. */
+  readonly id: string;
+  /** Whether the client chose the id, so that other requests may have the same. */
+  readonly hasGivenId: boolean;
+  /** The client: clients share connections fairly. */
+  readonly client: string;
+}
+
+/** Whether it may be sent twice and share a connection: it only reads, and has no body. All others are writes. */
+export const isRepeatable = ({ method, body }: UpstreamRequest): boolean =>
+  (method === 'GET' || method === 'HEAD') && body === undefined;
+
+/**
+ * Characters that are invalid in a field value (RFC 9110 §5.5). A line ending would begin another header or another
+ * request.
+ */
+const NOT_IN_VALUES = /[^\t\x20-\x7e\x80-\xff]/;
+
+/**
+ * The text of a request, head and body, one character per byte (RFC 9112 §3).
+ * @param host the Host of the core
+ * @throws for a value that no known parser would have accepted
+ */
+export function writeRequest(request: UpstreamRequest, host: string): string {
+  const { method, target, headers, body } = request;
+  let text = `${method} ${target} HTTP/1.1\r\nHost: ${host}\r\n`;
+  for (let at = 0; at < headers.length; at += 2) {
+    const value = headers[at + 1] as string;
+    if (NOT_IN_VALUES.test(value)) throw new Error(`The header ${headers[at]} has a value that cannot be sent.`);
+    text += `${headers[at]}: ${value}\r\n`;
+  }
+  if (isRepeatable(request)) return `${text}\r\n`;
+  // A write without a body says so (RFC 9110 §8.6).
+  return `${text}Content-Length: ${body?.length ?? 0}\r\n\r\n${body?.toString('latin1') ?? ''}`;
+}

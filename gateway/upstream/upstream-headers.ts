@@ -1,0 +1,141 @@
+import { CALLER_ID, HOP_BY_HOP } from '../../shared/http/headers.ts';
+import { listed } from '../../shared/lists.ts';
+
+/** Which headers pass through the gateway. One pass in each direction, over flat lists of names and values. */
+
+/**
+ * Never accepted from a client: headers that we set, or that some server reads as the caller, its address, the method
+ * or the target.
+ */
+const OURS: ReadonlySet<string> = new Set([
+  'authorization',
+  'client-ip',
+  'content-length',
+  'cookie',
+  'expect',
+  'forwarded',
+  'host',
+  'traceparent',
+  'tracestate',
+  'true-client-ip',
+  'via',
+  'x-api-key',
+  'x-client-ip',
+  'x-cluster-client-ip',
+  'x-host',
+  'x-http-method',
+  'x-http-method-override',
+  'x-method-override',
+  'x-original-host',
+  'x-original-url',
+  'x-real-ip',
+  'x-request-id',
+  'x-rewrite-url',
+  CALLER_ID,
+]);
+
+/** Never accepted from the core: the gateway sets these itself, and creates `date` and framing anew. */
+const NOT_THE_CORES: ReadonlySet<string> = new Set([
+  'date',
+  'deprecation',
+  'ratelimit',
+  'ratelimit-policy',
+  'retry-after',
+  'server',
+  'set-cookie',
+  'sunset',
+  'x-request-id',
+]);
+
+/** The headers for the core: those of the client that it may set, then `ours`. */
+export function requestHeaders(rawHeaders: readonly string[], ours: readonly string[]): string[] {
+  const kept = filter(rawHeaders, (name) => !OURS.has(name) && isPlain(name));
+  kept.push(...ours);
+  return kept;
+}
+
+const OURS_TO_SAY = /^(?:x-ratelimit|access-control)-/;
+
+/**
+ * The headers for the client: those of the core, except the ones that the gateway sets. Retry-After is the core's
+ * decision; every 503 has one.
+ */
+export function responseHeaders(rawHeaders: readonly string[], status: number): string[] {
+  const kept = filter(rawHeaders, (name) => !NOT_THE_CORES.has(name) && !OURS_TO_SAY.test(name));
+  if (status === 503) kept.push('Retry-After', waitOf(rawHeaders));
+  return kept;
+}
+
+/** The core's value in seconds; one second if there is none. */
+function waitOf(headers: readonly string[]): string {
+  const at = headers.findIndex((name, place) => place % 2 === 0 && name.toLowerCase() === 'retry-after');
+  const wait = at === -1 ? undefined : headers[at + 1];
+  return wait !== undefined && /^\d{1,5}$/.test(wait) ? wait : '1';
+}
+
+/** Whether an answer has a body, whatever its headers say (RFC 9112 §6.3). */
+export const hasBody = (isHead: boolean, status: number): boolean => !isHead && status !== 204 && status !== 304;
+
+/** @param name in lower case */
+export function hasHeader(headers: readonly string[], name: string): boolean {
+  return headers.some((header, at) => at % 2 === 0 && header.length === name.length && header.toLowerCase() === name);
+}
+
+/** The X-Request-Id of an answer; undefined if it has none, or several different ones. */
+export function requestIdOf(headers: readonly string[]): string | undefined {
+  let id: string | undefined;
+  for (let at = 0; at < headers.length; at += 2) {
+    const name = headers[at] as string;
+    if (name.length !== X_REQUEST_ID.length || name.toLowerCase() !== X_REQUEST_ID) continue;
+    if (id !== undefined && id !== headers[at + 1]) return undefined;
+    id = headers[at + 1];
+  }
+  return id;
+}
+
+const X_REQUEST_ID = 'x-request-id';
+
+/** How long the core keeps an idle connection, in ms; undefined if it does not say. */
+export function keepAliveMs(headers: readonly string[]): number | undefined {
+  for (let at = 0; at < headers.length; at += 2) {
+    const name = headers[at] as string;
+    if (name.length !== KEEP_ALIVE.length || name.toLowerCase() !== KEEP_ALIVE) continue;
+    const seconds = TIMEOUT.exec(headers[at + 1] as string)?.[1];
+    return seconds === undefined ? undefined : 1_000 * Number(seconds);
+  }
+  return undefined;
+}
+
+const KEEP_ALIVE = 'keep-alive';
+const TIMEOUT = /\btimeout=(\d{1,9})/i;
+
+/**
+ * Servers that turn headers into variables, as in CGI, read x_caller_id and x.caller.id as X-Caller-Id. Therefore names
+ * may contain only letters, digits and hyphens, although HTTP allows more.
+ */
+const isPlain = (name: string): boolean => PLAIN.test(name) && !name.startsWith('x-forwarded');
+const PLAIN = /^[a-z0-9-]+$/;
+
+/** Drops the headers for one connection only: the fixed list, and those that the sender names (RFC 9110 §7.6.1). */
+function filter(rawHeaders: readonly string[], isWanted: (name: string) => boolean): string[] {
+  const kept: string[] = [];
+  let named: Set<string> | undefined;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const header = rawHeaders[at] as string;
+    const name = header.toLowerCase();
+    if (name === 'connection') named = addNamed(named, rawHeaders[at + 1] as string);
+    else if (!HOP_BY_HOP.has(name) && isWanted(name)) kept.push(header, rawHeaders[at + 1] as string);
+  }
+  return named === undefined ? kept : without(kept, named);
+}
+
+function addNamed(named: Set<string> | undefined, connection: string): Set<string> | undefined {
+  const options = connection.toLowerCase();
+  if (options === 'keep-alive' || options === 'close') return named;
+  const names = named ?? new Set();
+  for (const option of listed(options)) names.add(option);
+  return names;
+}
+
+const without = (headers: readonly string[], named: ReadonlySet<string>): string[] =>
+  headers.filter((_, at) => !named.has((headers[at - (at % 2)] as string).toLowerCase()));

@@ -1,0 +1,34 @@
+import type { Message } from './message.ts';
+import { sign } from './signature.ts';
+
+/** A failed attempt, described for the log without the URL and the secret. */
+export class NotDelivered extends Error {}
+
+/**
+ * Sends a message to its receiver. Redirects are not followed, because they could lead to another host. The response
+ * body is not read.
+ * @throws {NotDelivered} unless the status is 2xx
+ */
+export async function post(url: string, secret: Buffer, { id, body }: Message, signal: AbortSignal): Promise<void> {
+  const timestamp = Math.floor(Date.now() / 1_000);
+  const headers = {
+    'content-type': 'application/json',
+    'user-agent': 'animal-store-gateway',
+    'webhook-id': id,
+    'webhook-timestamp': String(timestamp),
+    'webhook-signature': sign(secret, id, timestamp, body),
+  };
+  const response = await fetch(url, { method: 'POST', headers, body, redirect: 'manual', signal }).catch(
+    (fault: Error) => {
+      throw new NotDelivered(reasonOf(fault));
+    },
+  );
+  response.body?.cancel().catch(() => undefined);
+  if (!response.ok) throw new NotDelivered(`status ${response.status}`);
+}
+
+function reasonOf({ name, cause }: Error): string {
+  if (name === 'AbortError') return 'no answer in time';
+  const { code, message = 'no connection' } = (cause ?? {}) as Partial<NodeJS.ErrnoException>;
+  return code ?? message;
+}

@@ -1,0 +1,169 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import Denque from 'denque';
+import { type Family, Label, Tally } from '../../shared/process/counts.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import type { Decision } from '../limiter/verdict.ts';
+import type { KeyStore } from '../stores/stores.ts';
+import type { KeyEvent } from '../telemetry/key-watch.ts';
+import { dayOf, type Happening, happeningOf, type Message, messageOf } from './message.ts';
+import { post } from './post.ts';
+import { secretBytes } from './signature.ts';
+
+const MAX_WAITING = 1_000;
+const AT_ONCE = 4;
+const STOP_GRACE_MS = 1_000;
+
+/** Ten attempts, over about four minutes. */
+const PATIENCE = { timeoutMs: 5_000, attempts: 10, firstRetryMs: 1_000, longestRetryMs: 64_000 };
+
+const RESULTS = ['delivered', 'retried', 'given_up', 'dropped'] as const;
+type Result = (typeof RESULTS)[number];
+
+export interface WebhookOptions extends Partial<typeof PATIENCE> {
+  /** Undefined disables webhooks. */
+  readonly url: string | undefined;
+  readonly secret: string | undefined;
+}
+
+interface Pending {
+  readonly happening: Happening;
+  /** Set once this process has claimed the event. */
+  message: Message | undefined;
+  failed: number;
+}
+
+/**
+ * Reports events of keys to a receiver. Events go to a queue of limited length, so that no request waits for a
+ * delivery. Each is claimed in the store before it is sent: only one of all gateways sends it, at most once per key and
+ * UTC day.
+ */
+export class Webhooks {
+  readonly #url: string;
+  readonly #secret: Buffer;
+  readonly #patience: typeof PATIENCE;
+  readonly #keys: Pick<KeyStore, 'claim' | 'get'>;
+  readonly #logger: Logger;
+  readonly #result = new Label('result', RESULTS);
+  readonly #counts = new Tally(
+    {
+      name: 'gateway_webhook_deliveries_total',
+      help: 'Webhook events by what became of them, and attempts that come again.',
+    },
+    this.#result,
+  );
+  readonly #waiting = new Denque<Pending>();
+  readonly #underWay = new Set<AbortController>();
+  readonly #resting = new Set<NodeJS.Timeout>();
+  #isStopping = false;
+  #isStopped = false;
+  #onIdle: () => void = () => {};
+
+  constructor(keys: Pick<KeyStore, 'claim' | 'get'>, logger: Logger, { url, secret, ...patience }: WebhookOptions) {
+    this.#url = url ?? '';
+    this.#secret = secretBytes(secret ?? '');
+    this.#patience = { ...PATIENCE, ...patience };
+    this.#keys = keys;
+    this.#logger = logger;
+    for (const result of RESULTS) this.#counts.declare(result);
+  }
+
+  /** Returns at once. */
+  tell(event: KeyEvent, keyId: string, decision: Decision): void {
+    if (this.#url === '') return;
+    if (this.#isStopping || this.#size >= MAX_WAITING) {
+      this.#count('dropped');
+      return;
+    }
+    this.#waiting.push({ happening: happeningOf(event, keyId, decision), message: undefined, failed: 0 });
+    this.#sendNext();
+  }
+
+  counted(): Family[] {
+    return [this.#counts.family()];
+  }
+
+  /** Sends messages that wait for their first attempt, for at most one second. Retries are given up. */
+  async stop(): Promise<void> {
+    this.#isStopping = true;
+    const { promise: idle, resolve } = Promise.withResolvers<void>();
+    this.#onIdle = resolve;
+    if (this.#waiting.length + this.#underWay.size > 0) await Promise.race([idle, sleep(STOP_GRACE_MS)]);
+    this.#isStopped = true;
+    const lost = this.#size;
+    for (const timer of this.#resting) clearTimeout(timer);
+    for (const attempt of this.#underWay) attempt.abort();
+    this.#waiting.clear();
+    if (lost === 0) return;
+    for (let at = 0; at < lost; at++) this.#count('given_up');
+    this.#logger.warn({ events: lost }, 'webhook events given up at the stop');
+  }
+
+  get #size(): number {
+    return this.#waiting.length + this.#underWay.size + this.#resting.size;
+  }
+
+  #sendNext(): void {
+    while (this.#underWay.size < AT_ONCE) {
+      const next = this.#waiting.shift();
+      if (next === undefined) break;
+      void this.#attempt(next);
+    }
+    if (this.#underWay.size === 0) this.#onIdle();
+  }
+
+  async #attempt(pending: Pending): Promise<void> {
+    const attempt = new AbortController();
+    this.#underWay.add(attempt);
+    try {
+      await this.#deliver(pending, attempt);
+    } catch (fault) {
+      if (!this.#isStopped) this.#failed(pending, fault as Error);
+    }
+    this.#underWay.delete(attempt);
+    this.#sendNext();
+  }
+
+  /** @throws if it must be tried again */
+  async #deliver(pending: Pending, attempt: AbortController): Promise<void> {
+    pending.message ??= await this.#claim(pending.happening);
+    if (pending.message === undefined) return;
+    const timer = setTimeout(() => attempt.abort(), this.#patience.timeoutMs);
+    await post(this.#url, this.#secret, pending.message, attempt.signal).finally(() => clearTimeout(timer));
+    this.#count('delivered');
+  }
+
+  /** @returns undefined if another gateway sends it, or the key no longer exists */
+  async #claim(happening: Happening): Promise<Message | undefined> {
+    const { keyId, event } = happening;
+    if (!(await this.#keys.claim(keyId, event, dayOf(happening)))) return undefined;
+    const entry = await this.#keys.get(keyId).catch(() => undefined);
+    return messageOf(happening, entry?.record.name);
+  }
+
+  #failed(pending: Pending, { message: reason }: Error): void {
+    pending.failed += 1;
+    if (pending.failed >= this.#patience.attempts) {
+      this.#count('given_up');
+      const { keyId, event } = pending.happening;
+      this.#logger.error({ keyId, event: `key.${event}`, attempts: pending.failed, reason }, 'webhook event given up');
+      return;
+    }
+    this.#count('retried');
+    const timer = setTimeout(() => {
+      this.#resting.delete(timer);
+      this.#waiting.push(pending);
+      this.#sendNext();
+    }, this.#restMs(pending.failed)).unref();
+    this.#resting.add(timer);
+  }
+
+  /** Doubles each time, with jitter: a receiver that comes back does not get all messages at once. */
+  #restMs(failed: number): number {
+    const { firstRetryMs, longestRetryMs } = this.#patience;
+    return Math.min(firstRetryMs * 2 ** (failed - 1), longestRetryMs) * (0.5 + Math.random() / 2);
+  }
+
+  #count(result: Result): void {
+    this.#counts.add(this.#result.positionOf(result));
+  }
+}

@@ -1,0 +1,186 @@
+import { randomUUID } from 'node:crypto';
+import { z } from 'zod';
+import { int64, parseInt64 } from '../schemas/int64.ts';
+import { NewOrder, Order, OrderMove, type OrderStatus } from '../schemas/order.ts';
+import { NewPet, Pet, PetChanges, type PetStatus } from '../schemas/pet.ts';
+import { type CallOptions, openTransport, readAnswer, type StoreAnswer, StoreError } from './transport.ts';
+
+/** The typed client of the store, for internal services that call the core directly. */
+
+export { type CallOptions, StoreError, type StoreErrorCode } from './transport.ts';
+
+export interface StoreClientOptions {
+  /** The core's origin, for instance http://127.0.0.1:7001. */
+  readonly url: string;
+  /** The core's CORE_TOKEN, if it has one. */
+  readonly token?: string | undefined;
+  /** For each call, retries included. */
+  readonly timeoutMs?: number;
+  /** The maximum number of connections to the core. Further calls wait. */
+  readonly connections?: number;
+}
+
+export interface CreateOptions extends CallOptions {
+  /**
+   * Identifies this creation for a day: the same key returns the same answer. A new one is created for each call by
+   * default.
+   */
+  readonly idempotencyKey?: string | undefined;
+}
+
+/** Ids are read as bigint. A caller may also pass an exact number. */
+export type Id = z.input<typeof int64>;
+
+export interface Filter<Status> {
+  readonly status?: Status | undefined;
+}
+
+export interface PageOptions<Status> extends Filter<Status> {
+  /** 1 to 100; the core's default is 20. */
+  readonly limit?: number | undefined;
+  /** Starts after this id: the `next` of the previous page. */
+  readonly after?: Id | undefined;
+}
+
+/** `next` is present if there are more. */
+export interface PetPage {
+  readonly pets: readonly Pet[];
+  readonly next?: bigint | undefined;
+}
+
+export interface OrderPage {
+  readonly orders: readonly Order[];
+  readonly next?: bigint | undefined;
+}
+
+export type StoreClient = ReturnType<typeof createStoreClient>;
+
+const PETS = '/v1/pets';
+const ORDERS = '/v1/store/orders';
+const LARGEST_PAGE = 100;
+
+/** A newer core may return members that this client does not know. They are dropped. */
+const KnownPet = Pet.strip();
+const KnownOrder = Order.strip();
+
+const IdempotencyKey = z.string().regex(/^[ !#-[\]-~]{1,255}$/, {
+  error: 'idempotencyKey must have 1 to 255 printable ASCII characters other than " and \\',
+});
+
+/**
+ * Opens a client of the core at `url` with its own connections; one per process is enough. Every method throws only
+ * `StoreError`. GETs and POSTs are retried up to twice when the connection breaks and after 502, 503 and 504; other
+ * methods only if nothing can have reached the core.
+ * @throws at once for a URL that is not a plain origin, or a token that is not a valid header value
+ */
+export function createStoreClient({ url, token, timeoutMs = 5_000, connections = 16 }: StoreClientOptions) {
+  const { call, close } = openTransport({ url, token, timeoutMs, connections });
+
+  async function create<S extends z.ZodType>(schema: S, path: string, body: unknown, options: CreateOptions = {}) {
+    const idempotencyKey = checked(IdempotencyKey, options.idempotencyKey ?? randomUUID());
+    return readAnswer(schema, await call({ method: 'POST', path, body, idempotencyKey }, options));
+  }
+
+  async function list<S extends z.ZodType>(schema: S, path: string, page: PageOptions<string>, options?: CallOptions) {
+    const answer = await call({ method: 'GET', path: path + queryOf(page) }, options);
+    return { entries: readAnswer(z.array(schema), answer), next: nextOf(answer) };
+  }
+
+  async function* walk<S extends z.ZodType>(schema: S, path: string, filter: Filter<string>, options?: CallOptions) {
+    let after: bigint | undefined;
+    do {
+      const { entries, next } = await list(schema, path, { ...filter, after, limit: LARGEST_PAGE }, options);
+      yield* entries;
+      after = next;
+    } while (after !== undefined);
+  }
+
+  return {
+    /** A page of the pets, by ascending id. */
+    async listPets(page: PageOptions<PetStatus> = {}, options?: CallOptions): Promise<PetPage> {
+      const { entries: pets, next } = await list(KnownPet, PETS, page, options);
+      return { pets, next };
+    },
+
+    /** All pets, by ascending id, read page by page; the timeout is per page. */
+    pets(filter: Filter<PetStatus> = {}, options?: CallOptions): AsyncGenerator<Pet, void, undefined> {
+      return walk(KnownPet, PETS, filter, options);
+    },
+
+    async createPet(pet: z.input<typeof NewPet>, options?: CreateOptions): Promise<Pet> {
+      return await create(KnownPet, PETS, checked(NewPet, pet), options);
+    },
+
+    /** @throws {StoreError} `not_found` */
+    async getPet(id: Id, options?: CallOptions): Promise<Pet> {
+      return readAnswer(KnownPet, await call({ method: 'GET', path: pathOf(PETS, id) }, options));
+    },
+
+    /** Changes the given members only. @throws {StoreError} `not_found`; `conflict` while an order is open */
+    async changePet(id: Id, changes: z.input<typeof PetChanges>, options?: CallOptions): Promise<Pet> {
+      const body = checked(PetChanges, changes);
+      return readAnswer(KnownPet, await call({ method: 'PATCH', path: pathOf(PETS, id), body }, options));
+    },
+
+    /** @throws {StoreError} `not_found`; `conflict` while an order is open */
+    async removePet(id: Id, options?: CallOptions): Promise<void> {
+      await call({ method: 'DELETE', path: pathOf(PETS, id) }, options);
+    },
+
+    /** A page of the orders, by ascending id. */
+    async listOrders(page: PageOptions<OrderStatus> = {}, options?: CallOptions): Promise<OrderPage> {
+      const { entries: orders, next } = await list(KnownOrder, ORDERS, page, options);
+      return { orders, next };
+    },
+
+    /** All orders, by ascending id, read page by page; the timeout is per page. */
+    orders(filter: Filter<OrderStatus> = {}, options?: CallOptions): AsyncGenerator<Order, void, undefined> {
+      return walk(KnownOrder, ORDERS, filter, options);
+    },
+
+    /** Orders a pet, which becomes pending. @throws {StoreError} `conflict` unless the pet is available */
+    async createOrder(order: z.input<typeof NewOrder>, options?: CreateOptions): Promise<Order> {
+      return await create(KnownOrder, ORDERS, checked(NewOrder, order), options);
+    },
+
+    /** @throws {StoreError} `not_found` */
+    async getOrder(id: Id, options?: CallOptions): Promise<Order> {
+      return readAnswer(KnownOrder, await call({ method: 'GET', path: pathOf(ORDERS, id) }, options));
+    },
+
+    /** Changes the status of an order. @throws {StoreError} `not_found`; `conflict` for a forbidden step */
+    async changeOrder(id: Id, move: z.input<typeof OrderMove>, options?: CallOptions): Promise<Order> {
+      const body = checked(OrderMove, move);
+      return readAnswer(KnownOrder, await call({ method: 'PATCH', path: pathOf(ORDERS, id), body }, options));
+    },
+
+    /** Finishes the calls in flight and closes the connections; later calls are `aborted`. */
+    close,
+  };
+}
+
+/** Checks before sending: a number above 2^53 has lost its value before the core can check it. */
+function checked<S extends z.ZodType>(schema: S, value: z.input<S>): z.output<S> {
+  const { success, data, error } = schema.safeParse(value);
+  if (success) return data;
+  throw new StoreError('invalid_request', `The request is not valid: ${z.prettifyError(error)}`, { cause: error });
+}
+
+const pathOf = (path: string, id: Id): string => `${path}/${checked(int64, id)}`;
+
+function queryOf({ limit, after, status }: PageOptions<string>): string {
+  const query = new URLSearchParams();
+  if (limit !== undefined) query.set('limit', String(limit));
+  if (after !== undefined) query.set('after', String(checked(int64, after)));
+  if (status !== undefined) query.set('status', status);
+  return query.size === 0 ? '' : `?${query}`;
+}
+
+/** Where the next page starts, from the Link header (RFC 8288). */
+function nextOf({ status, headers: { link } }: StoreAnswer): bigint | undefined {
+  const target = /<([^>]*)>\s*;\s*rel="?next"?/.exec(String(link))?.[1];
+  if (target === undefined) return undefined;
+  const after = parseInt64(new URLSearchParams(target.split('?')[1]).get('after') ?? '');
+  if (after === undefined) throw new StoreError('invalid_answer', `The next page cannot be: ${target}`, { status });
+  return after;
+}

@@ -1,0 +1,250 @@
+import { validateHeaderValue } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Dispatcher, errors, Pool } from 'undici';
+import { z } from 'zod';
+import type { ErrorCode } from '../http/errors.ts';
+import { IDEMPOTENCY_KEY } from '../http/headers.ts';
+import { parseJson, toJson } from '../schemas/json.ts';
+
+/** Sends requests to the core: connections, timeout, safe retries, and errors. */
+
+export type StoreErrorCode = ErrorCode | 'unreachable' | 'timeout' | 'aborted' | 'invalid_answer';
+
+interface StoreErrorDetails {
+  readonly status?: number;
+  readonly retryAfterSeconds?: number | undefined;
+  readonly cause?: unknown;
+}
+
+/** The only error that the store's client throws. */
+export class StoreError extends Error {
+  override readonly name = 'StoreError';
+  readonly code: StoreErrorCode;
+  /** HTTP status; 0 without an answer. */
+  readonly status: number;
+  /** The core's Retry-After. */
+  readonly retryAfterSeconds?: number | undefined;
+
+  constructor(code: StoreErrorCode, message: string, { status = 0, retryAfterSeconds, cause }: StoreErrorDetails = {}) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.code = code;
+    this.status = status;
+    this.retryAfterSeconds = retryAfterSeconds;
+  }
+}
+
+/** Limits of one call. */
+export interface CallOptions {
+  /** Aborts the call. */
+  readonly signal?: AbortSignal | undefined;
+  /** For the whole call, retries included; the client's own by default. */
+  readonly timeoutMs?: number | undefined;
+}
+
+export interface StoreRequest {
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
+  readonly path: string;
+  /** Written as JSON. */
+  readonly body?: unknown;
+  /** Makes a POST safe to repeat; every POST has one. */
+  readonly idempotencyKey?: string;
+}
+
+export interface StoreAnswer {
+  readonly status: number;
+  readonly headers: Dispatcher.ResponseData['headers'];
+  readonly bytes: Uint8Array;
+}
+
+export interface TransportOptions {
+  readonly url: string;
+  readonly token: string | undefined;
+  readonly timeoutMs: number;
+  readonly connections: number;
+}
+
+export interface Transport {
+  /** @throws {StoreError} unless the answer is a success */
+  call(request: StoreRequest, options?: CallOptions): Promise<StoreAnswer>;
+  /** Finishes the calls in flight; later calls are refused. */
+  close(): Promise<void>;
+}
+
+const CONNECT_TIMEOUT_MS = 1_000;
+/** Less than the core's own 5 s, so that a connection is not used while the core closes it. */
+const KEEP_ALIVE_MS = 4_000;
+/** The longest timer of Node, 24 days. A longer one would fire after a millisecond. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+/** Before the second and the third attempt. */
+const PAUSES_MS = [50, 200];
+
+/** Worth a retry: the request was not carried out, or an Idempotency-Key protects it. */
+const PASSING: ReadonlySet<number> = new Set([502, 503, 504]);
+const REPEATABLE: ReadonlySet<string> = new Set(['GET', 'POST']);
+/** Faults before there was a connection, so nothing can have arrived. */
+const NEVER_SENT: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT']);
+const CLOSED: ReadonlySet<string> = new Set(['UND_ERR_CLOSED', 'UND_ERR_DESTROYED']);
+const MALFORMED: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_OVERFLOW', 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH']);
+
+/**
+ * Opens a pool of connections to the core. The first call opens the first connection.
+ * @throws for a URL that is not a plain origin, or a token that is not a valid header value
+ */
+export function openTransport({ url, token, timeoutMs, connections }: TransportOptions): Transport {
+  const authorization: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  // A request that undici cannot write blocks its connection for good, so none may reach undici.
+  for (const [name, value] of Object.entries(authorization)) validateHeaderValue(name, value);
+  // The call's own timeout is the only one. Those of undici are coarse and do not run while a request waits for a
+  // connection.
+  const pool = new Pool(url, {
+    connections,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    keepAliveMaxTimeout: KEEP_ALIVE_MS,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
+
+  let closed: Promise<void> | undefined;
+  return {
+    async call(request, options = {}) {
+      const limit = startLimit(options.timeoutMs ?? timeoutMs, options.signal);
+      try {
+        const written = { ...write(request, authorization), signal: limit.signal };
+        return await repeatWhereSafe(request.method, limit, () => attempt(pool, written, limit.signal));
+      } finally {
+        limit.end();
+      }
+    },
+    close: () => (closed ??= pool.close()),
+  };
+}
+
+function write(request: StoreRequest, authorization: Record<string, string>): Dispatcher.RequestOptions {
+  const { method, path, body, idempotencyKey } = request;
+  const headers = { ...authorization };
+  if (body !== undefined) headers['content-type'] = 'application/json';
+  if (idempotencyKey !== undefined) headers[IDEMPOTENCY_KEY] = `"${idempotencyKey}"`;
+  return { method, path, headers, body: body === undefined ? null : toJson(body) };
+}
+
+/**
+ * An answer's body, checked against `schema`.
+ * @throws {StoreError} `invalid_answer` if it does not match
+ */
+export function readAnswer<S extends z.ZodType>(schema: S, answer: StoreAnswer): z.output<S> {
+  try {
+    return schema.parse(parseJson(answer.bytes));
+  } catch (cause) {
+    const message = `The store answered ${answer.status} with a body that is not understood.`;
+    throw new StoreError('invalid_answer', message, { ...detailsOf(answer), cause });
+  }
+}
+
+interface Limit {
+  readonly signal: AbortSignal;
+  /** On the clock of `performance.now()`. */
+  readonly endsAt: number;
+  end(): void;
+}
+
+/**
+ * A timeout combined with the caller's signal. AbortSignal.timeout would hold each call's memory until its time is up.
+ */
+function startLimit(timeoutMs: number, signal: AbortSignal | undefined): Limit {
+  const clock = new AbortController();
+  const onTime = () => clock.abort(new DOMException(`No answer within ${timeoutMs} ms.`, 'TimeoutError'));
+  const timer = setTimeout(onTime, Math.min(timeoutMs, LONGEST_TIMER_MS));
+  return {
+    signal: AbortSignal.any(signal === undefined ? [clock.signal] : [clock.signal, signal]),
+    endsAt: performance.now() + timeoutMs,
+    end: () => clearTimeout(timer),
+  };
+}
+
+/** Up to three attempts. If the next one would begin after the timeout, the fault is thrown at once. */
+async function repeatWhereSafe<T>(method: string, { signal, endsAt }: Limit, once: () => Promise<T>): Promise<T> {
+  for (const pauseMs of PAUSES_MS) {
+    try {
+      return await once();
+    } catch (fault) {
+      if (!(fault instanceof StoreError) || !mayRepeat(method, fault)) throw fault;
+      // Half to one and a half times the pause, so that callers that failed together do not retry together.
+      const waitMs = pauseMs * (0.5 + Math.random()) + (fault.retryAfterSeconds ?? 0) * 1_000;
+      if (performance.now() + waitMs >= endsAt) throw fault;
+      await sleep(waitMs, undefined, { signal }).catch(() => {
+        throw interruption(signal);
+      });
+    }
+  }
+  return await once();
+}
+
+function mayRepeat(method: string, { code, status, cause }: StoreError): boolean {
+  if (code === 'unreachable' && NEVER_SENT.has(codeOf(cause))) return true;
+  return REPEATABLE.has(method) && (code === 'unreachable' || PASSING.has(status));
+}
+
+async function attempt(pool: Pool, written: Dispatcher.RequestOptions, signal: AbortSignal): Promise<StoreAnswer> {
+  const answer = await unlessAborted(signal, () => exchange(pool, written)).catch((cause) => {
+    throw signal.aborted ? interruption(signal) : noAnswer(cause);
+  });
+  if (answer.status >= 300) throw refusal(answer);
+  return answer;
+}
+
+async function exchange(pool: Pool, written: Dispatcher.RequestOptions): Promise<StoreAnswer> {
+  const { statusCode, headers, body } = await pool.request(written);
+  return { status: statusCode, headers, bytes: await body.bytes() };
+}
+
+/**
+ * undici reports an abort to a waiting request only when it gets a connection. The caller does not have to wait for
+ * that.
+ */
+async function unlessAborted<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+  signal.throwIfAborted();
+  const aborted = Promise.withResolvers<never>();
+  const onAbort = () => aborted.reject(signal.reason);
+  signal.addEventListener('abort', onAbort, { once: true });
+  try {
+    return await Promise.race([work(), aborted.promise]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
+}
+
+function interruption({ reason }: AbortSignal): StoreError {
+  const isTime = reason instanceof DOMException && reason.name === 'TimeoutError';
+  if (isTime) return new StoreError('timeout', reason.message, { cause: reason });
+  return new StoreError('aborted', 'The call was aborted.', { cause: reason });
+}
+
+function noAnswer(cause: unknown): StoreError {
+  const code = codeOf(cause);
+  if (CLOSED.has(code)) return new StoreError('aborted', 'The client is closed.', { cause });
+  // undici's parser errors have no code.
+  if (cause instanceof errors.HTTPParserError || MALFORMED.has(code)) {
+    return new StoreError('invalid_answer', 'The store did not answer in HTTP.', { cause });
+  }
+  return new StoreError('unreachable', 'The store could not be reached, or broke off.', { cause });
+}
+
+const codeOf = (fault: unknown): string => String((fault as { code?: unknown } | undefined)?.code);
+
+/** A newer core may have codes that this client does not know. They are passed on. */
+const ErrorAnswer = z.object({
+  code: z.custom<ErrorCode>((code) => typeof code === 'string'),
+  message: z.string(),
+});
+
+function refusal(answer: StoreAnswer): StoreError {
+  const { code, message } = readAnswer(ErrorAnswer, answer);
+  return new StoreError(code, message, detailsOf(answer));
+}
+
+function detailsOf({ status, headers }: StoreAnswer): StoreErrorDetails {
+  const after = headers['retry-after'];
+  const isSeconds = typeof after === 'string' && /^\d{1,9}$/.test(after);
+  return { status, retryAfterSeconds: isSeconds ? Number(after) : undefined };
+}

@@ -1,0 +1,64 @@
+/**
+ * The most that one holder may have of a shared total: as much as is still free, which is half for a single holder
+ * (dynamic thresholds, Choudhury and Hahne 1998), or an equal part if that is more.
+ * @param holders the number of holders that have some of it
+ */
+export const fairPart = (total: number, taken: number, holders: number): number =>
+  Math.max(total - taken, total / (holders + 1));
+
+/** Whether a holder of `own` may have one more: it has less than its fair part, and the total is not used up. */
+export const mayHoldMore = (own: number, total: number, taken: number, holders: number): boolean =>
+  taken < total && own < fairPart(total, taken, holders);
+
+/** A queue for each client. The queues take turns (fair queueing, Nagle 1985, RFC 970). */
+export class FairQueue<T> {
+  readonly #queues = new Map<string, Set<T>>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** How many clients wait. */
+  get clients(): number {
+    return this.#queues.size;
+  }
+
+  /** How many of a client wait. */
+  of(client: string): number {
+    return this.#queues.get(client)?.size ?? 0;
+  }
+
+  add(client: string, one: T): void {
+    const queue = this.#queues.get(client) ?? new Set();
+    this.#queues.set(client, queue.add(one));
+    this.#size += 1;
+  }
+
+  /** @returns false if it no longer waits */
+  remove(client: string, one: T): boolean {
+    const queue = this.#queues.get(client);
+    if (!queue?.delete(one)) return false;
+    this.#size -= 1;
+    if (queue.size === 0) this.#queues.delete(client);
+    return true;
+  }
+
+  /**
+   * Takes out the oldest of the client whose turn it is. That client goes to the end.
+   * @param mayHaveTurn passes over clients that may not
+   */
+  take(mayHaveTurn: (client: string) => boolean = () => true): T | undefined {
+    for (const [client, queue] of this.#queues) {
+      if (!mayHaveTurn(client)) continue;
+      const one = queue.values().next().value as T;
+      this.remove(client, one);
+      if (queue.size > 0) {
+        this.#queues.delete(client);
+        this.#queues.set(client, queue);
+      }
+      return one;
+    }
+    return undefined;
+  }
+}

@@ -1,0 +1,50 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { HttpError } from './errors.ts';
+
+/**
+ * The whole body of a JSON request, as bytes. Answers `Expect: 100-continue` once the headers are acceptable.
+ * @throws {HttpError} 415 for another media type or a compressed body, 413 as soon as it exceeds `maxBytes`, 400 when
+ * it ends early
+ */
+export async function readJsonBytes(
+  request: IncomingMessage,
+  response: ServerResponse,
+  maxBytes: number,
+): Promise<Buffer> {
+  if (!isPlainJson(request)) throw new HttpError('unsupported_media_type');
+  if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw new HttpError('payload_too_large');
+  // HTTP/1.0 has no interim answers, even if its client expects one (RFC 9110 §10.1.1).
+  if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
+  return await collect(request, maxBytes);
+}
+
+/** Whether the headers announce a body (RFC 9112 §6). */
+export function announcesBody({ headers }: IncomingMessage): boolean {
+  return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
+}
+
+/** For a body where the operation has none. Its unread bytes would be taken for the next request. */
+export const takesNoBody = (): HttpError => new HttpError('invalid_request', 'This operation takes no body.');
+
+function isPlainJson(request: IncomingMessage): boolean {
+  if (!announcesBody(request) && request.headers['content-type'] === undefined) return true;
+  const type = request.headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase();
+  return type === 'application/json' && (request.headers['content-encoding'] ?? 'identity') === 'identity';
+}
+
+/** Uses listeners because leaving a `for await` loop early destroys the connection, and the 413 could not be sent. */
+function collect(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  // A request that announces no body has ended from the start, and emits nothing (optimizeEmptyRequests).
+  if (request.readableEnded) return Promise.resolve(Buffer.alloc(0));
+  const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
+  const chunks: Buffer[] = [];
+  let length = 0;
+  request.on('data', (chunk: Buffer) => {
+    length += chunk.length;
+    if (length > maxBytes) reject(new HttpError('payload_too_large'));
+    else chunks.push(chunk);
+  });
+  request.once('end', () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
+  request.once('close', () => reject(new HttpError('invalid_request', 'The body ended early.')));
+  return promise;
+}

@@ -1,0 +1,207 @@
+import type { Server, ServerResponse } from 'node:http';
+import https from 'node:https';
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { KeyedCount } from '../keyed-count.ts';
+import { takeOut } from '../lists.ts';
+import { type ParserStopped, Pipelining } from './pipelining.ts';
+import type { ServerLimits } from './server-limits.ts';
+import { cutMostUnread } from './unread-answers.ts';
+
+/** Which limit a connection exceeded. */
+export type ConnectionLimit = 'total' | 'address';
+
+/** Why a connection was cut: its reader was too slow for one answer, or held most of all unread bytes. */
+export type CutFor = 'slow_reader' | 'unread_answers';
+
+export interface ConnectionCaps {
+  /**
+   * The name under which a peer's connections are counted. Undefined if they are not counted, as for a proxy that
+   * serves many clients. Without this function, only the total is limited.
+   */
+  readonly countedAs?: ((remoteAddress: string | undefined) => string | undefined) | undefined;
+  /** Called for every connection that was closed because there were too many. */
+  readonly onRefused?: ((limit: ConnectionLimit) => void) | undefined;
+  /** Called for every connection that was cut because its answers were not read. */
+  readonly onCut?: ((reason: CutFor) => void) | undefined;
+}
+
+interface Connection {
+  /** The unfinished answers, in the order of their requests. */
+  readonly answers: ServerResponse[];
+  /** The answer that waits for its reader, and since when. */
+  slow?: { readonly answer: ServerResponse; readonly since: number };
+}
+
+/** The connections of a server, their limits, and the unfinished answers on each. */
+export class Connections {
+  readonly #connections = new Map<Socket, Connection>();
+  /** Connections in the TLS handshake, by peer. */
+  readonly #handshakes = new Map<string, Socket>();
+  readonly #perAddress = new KeyedCount();
+  readonly #pipelining = new Pipelining();
+  readonly #limits: ServerLimits;
+  readonly #caps: ConnectionCaps;
+
+  constructor(server: Server, limits: ServerLimits, caps: ConnectionCaps) {
+    this.#limits = limits;
+    this.#caps = caps;
+    // Above this limit Node closes a connection as soon as it accepts it, which is the cheapest way.
+    server.maxConnections = limits.connections;
+    server.on('drop', () => caps.onRefused?.('total'));
+    const isTls = server instanceof https.Server;
+    server.on('connection', (socket) => {
+      if (this.#count(socket)) isTls ? this.#shakeHands(socket) : this.#add(socket);
+    });
+    server.on('secureConnection', (socket: Socket) => this.#secured(socket));
+    const sweep = () => {
+      this.#cutSlowReaders();
+      cutMostUnread(this.#connections, limits.unreadBytes, (socket) => this.#cut(socket, 'unread_answers'));
+    };
+    const sweeping = setInterval(sweep, limits.checkEveryMs / 2).unref();
+    server.once('close', () => clearInterval(sweeping));
+  }
+
+  /**
+   * Counts a connection from its first packet on, handshake included. Returns false if there are too many; the
+   * connection is then closed.
+   */
+  #count(socket: Socket): boolean {
+    const name = this.#caps.countedAs?.(socket.remoteAddress);
+    if (name === undefined) return true;
+    if (this.#perAddress.of(name) >= this.#limits.connectionsPerAddress) {
+      socket.destroy();
+      this.#caps.onRefused?.('address');
+      return false;
+    }
+    this.#perAddress.add(name);
+    socket.once('close', () => this.#perAddress.remove(name));
+    return true;
+  }
+
+  #add(socket: Socket): void {
+    const answers: ServerResponse[] = [];
+    this.#connections.set(socket, { answers });
+    this.#pipelining.watch(socket, () => answers.length >= this.#limits.unanswered);
+    socket.once('close', () => {
+      this.#connections.delete(socket);
+      this.#pipelining.forget(socket);
+    });
+  }
+
+  #shakeHands(socket: Socket): void {
+    const peer = peerOf(socket);
+    this.#handshakes.set(peer, socket);
+    socket.once('close', () => this.#handshakes.get(peer) === socket && this.#handshakes.delete(peer));
+  }
+
+  /** After the handshake, the TLS socket represents the connection. */
+  #secured(socket: Socket): void {
+    this.#handshakes.delete(peerOf(socket));
+    this.#add(socket);
+  }
+
+  /** The raw socket of a failed handshake. Data written to it is not encrypted. */
+  handshakeOf(secure: Socket): Socket | undefined {
+    return this.#handshakes.get(peerOf(secure));
+  }
+
+  /** False for a request after an answer that closes the connection: it must not be processed (RFC 9112 §9.6). */
+  answering(response: ServerResponse): boolean {
+    const { socket } = response.req;
+    const answers = this.#answersOn(socket);
+    if (answers === undefined) return true;
+    if (answers.some(closes)) return false;
+    answers.push(response);
+    response.on('close', () => {
+      takeOut(answers, response);
+      if (answers.length <= this.#limits.unanswered / 2 && !answers.some(closes)) this.#pipelining.resume(socket);
+    });
+    return true;
+  }
+
+  /**
+   * Keeps the bytes behind the request at which the parser stopped. If there are too many, they are dropped and get no
+   * answer.
+   */
+  keepUnread(fault: ParserStopped, socket: Socket): void {
+    if (!this.#pipelining.keep(socket, fault)) this.finish(socket);
+  }
+
+  #answersOn(socket: Socket): ServerResponse[] | undefined {
+    return this.#connections.get(socket)?.answers;
+  }
+
+  /** Whether no answer is in progress. */
+  isIdle(socket: Socket): boolean {
+    return this.#answersOn(socket)?.length === 0;
+  }
+
+  /**
+   * Whether an error may be written after malformed bytes. At most their own request may wait for an answer, and
+   * nothing of it may have been sent; another request would take the error for its answer.
+   */
+  mayWriteError(socket: Socket): boolean {
+    const answers = this.#answersOn(socket);
+    // A peer without TLS, or in the middle of its handshake, could not read it.
+    if (answers === undefined) return false;
+    const [first, second] = answers;
+    return first === undefined || (second === undefined && !first.req.complete && !first.headersSent);
+  }
+
+  /** Finishes the answers to complete requests, then closes the connection. An incomplete request closes it at once. */
+  finish(socket: Socket): void {
+    const last = this.#answersOn(socket)?.at(-1);
+    if (last === undefined || !last.req.complete) socket.destroy();
+    else last.once('close', () => socket.destroySoon());
+  }
+
+  closeAfterAnswers(): void {
+    for (const { answers } of this.#connections.values())
+      for (const response of answers) response.shouldKeepAlive = false;
+  }
+
+  /** Waits until every connection has ended by itself, for at most this time. */
+  async gone(withinMs: number): Promise<void> {
+    const deadline = performance.now() + withinMs;
+    while (this.#connections.size > 0 && performance.now() < deadline) await sleep(10);
+  }
+
+  /** Closes every connection when it is idle, and all others when the time is over. */
+  async end(graceMs: number): Promise<void> {
+    const deadline = performance.now() + graceMs;
+    for (const socket of this.#handshakes.values()) socket.destroy();
+    while (this.#connections.size > 0) {
+      const isOver = performance.now() > deadline;
+      for (const [socket, { answers }] of this.#connections) {
+        if (isOver) socket.destroy();
+        else if (answers.length === 0 && socket.writableLength === 0) socket.destroySoon();
+      }
+      await sleep(10);
+    }
+  }
+
+  /**
+   * Limits the time in which an answer must be read completely. Node's own timeout detects only silence, and a client
+   * that reads a byte now and then is never silent. The check runs twice per interval, so that no cut is more than one
+   * interval late.
+   */
+  #cutSlowReaders(): void {
+    const now = performance.now();
+    for (const [socket, connection] of this.#connections) {
+      const [answer] = connection.answers;
+      if (answer === undefined || socket.writableLength === 0) delete connection.slow;
+      else if (connection.slow?.answer !== answer) connection.slow = { answer, since: now };
+      else if (now - connection.slow.since >= this.#limits.answerMs) this.#cut(socket, 'slow_reader');
+    }
+  }
+
+  #cut(socket: Socket, reason: CutFor): void {
+    socket.destroy();
+    this.#caps.onCut?.(reason);
+  }
+}
+
+const closes = ({ shouldKeepAlive }: ServerResponse): boolean => !shouldKeepAlive;
+
+const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;

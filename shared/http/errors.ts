@@ -1,0 +1,81 @@
+import { Conflict, Unavailable } from '../domain-errors.ts';
+
+/** All errors for clients and internal services: code, HTTP status and default message. */
+export const ERRORS = {
+  invalid_request: { status: 400, message: 'The request is malformed.' },
+  invalid_parameter: { status: 400, message: 'A parameter has an invalid value.' },
+  unauthorized: { status: 401, message: 'A valid API key is required.' },
+  insufficient_scope: { status: 403, message: 'This API key is not allowed to do that.' },
+  not_found: { status: 404, message: 'The requested resource could not be found.' },
+  method_not_allowed: { status: 405, message: 'The method is not allowed here.' },
+  request_timeout: { status: 408, message: 'The request took too long to arrive.' },
+  conflict: { status: 409, message: 'The request conflicts with the current state.' },
+  payload_too_large: { status: 413, message: 'The request body is too large.' },
+  uri_too_long: { status: 414, message: 'The request target is too long.' },
+  unsupported_media_type: { status: 415, message: 'The body must be uncompressed application/json.' },
+  expectation_failed: { status: 417, message: 'The only expectation that can be met is 100-continue.' },
+  rate_limit_exceeded: { status: 429, message: 'Rate limit exceeded. Retry after the time in the Retry-After header.' },
+  key_banned: { status: 429, message: 'This API key is banned for a while. Retry after the time in Retry-After.' },
+  headers_too_large: { status: 431, message: 'The request headers are too large.' },
+  internal_error: { status: 500, message: 'Something went wrong on our side.' },
+  bad_gateway: { status: 502, message: 'The store could not be reached or gave no usable answer.' },
+  unavailable: { status: 503, message: 'The service is unavailable for the moment.' },
+  gateway_timeout: { status: 504, message: 'The store took too long to answer.' },
+  http_version_not_supported: { status: 505, message: 'Only HTTP/1.1 and HTTP/1.0 are spoken here.' },
+} as const satisfies Record<string, { status: number; message: string }>;
+
+/** Additional errors of the operators' listener. */
+const OPERATORS_ERRORS = {
+  forbidden: { status: 403, message: 'This is not allowed.' },
+} as const;
+
+const ALL_ERRORS = { ...ERRORS, ...OPERATORS_ERRORS };
+
+export type ErrorCode = keyof typeof ERRORS;
+type AnyErrorCode = keyof typeof ALL_ERRORS;
+
+interface HttpErrorOptions {
+  /** The original fault; logged, never sent. */
+  cause?: unknown;
+  /** Response headers of this answer, as a flat list of names and values. */
+  headers?: readonly string[];
+}
+
+/** An error answer. `message` is public; the internal detail is the `cause`. */
+export class HttpError extends Error {
+  readonly code: AnyErrorCode;
+  readonly status: number;
+  readonly headers: readonly string[];
+
+  constructor(code: AnyErrorCode, message: string = ALL_ERRORS[code].message, options: HttpErrorOptions = {}) {
+    // Errors are frequent answers. Their stack tells nothing, and collecting it is expensive.
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    Error.stackTraceLimit = stackTraceLimit;
+    this.code = code;
+    this.status = ALL_ERRORS[code].status;
+    this.headers = options.headers ?? [];
+  }
+}
+
+/** A dependency is unavailable. Retry-After is one second. */
+export const unavailable = (cause: unknown): HttpError =>
+  new HttpError('unavailable', undefined, { cause, headers: ['Retry-After', '1'] });
+
+/** 405 with the allowed methods (RFC 9110 §15.5.6) and these `headers`. */
+export const methodNotAllowed = (allowed: string, headers: readonly string[] = []): HttpError =>
+  new HttpError('method_not_allowed', undefined, { headers: ['Allow', allowed, ...headers] });
+
+/** The error answer for any thrown value. An unknown fault becomes a 500 without details. */
+export function toHttpError(thrown: unknown): HttpError {
+  if (thrown instanceof HttpError) return thrown;
+  if (thrown instanceof Unavailable) return unavailable(thrown.cause ?? thrown);
+  if (thrown instanceof Conflict) return new HttpError('conflict', thrown.message);
+  return new HttpError('internal_error', undefined, { cause: thrown });
+}
+
+/** The Error shape on the wire: exactly `code`, `message` and `status`. */
+export function errorBody(error: HttpError): string {
+  return JSON.stringify({ code: error.code, message: error.message, status: error.status });
+}

@@ -1,0 +1,51 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import { HttpError } from './errors.ts';
+
+/** Header rules for every hop. Names are in lower case. */
+
+/** For one connection only, so never forwarded (RFC 9110 §7.6.1; the older names from RFC 2616 §13.5.1). */
+export const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authentication-info',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** The form of a request id that is accepted from a caller. */
+export const REQUEST_ID = /^[\w.-]{1,64}$/;
+
+/** The request's id: the caller's X-Request-Id if it is safe for logs and headers, otherwise a new one. */
+export function requestIdOf({ headers }: IncomingMessage, isFit: (id: string) => boolean = () => true): string {
+  const given = headers['x-request-id'];
+  return typeof given === 'string' && REQUEST_ID.test(given) && isFit(given) ? given : randomUUID();
+}
+
+/** A key that a client gives to a POST so that it can repeat it (draft-ietf-httpapi-idempotency-key-header). */
+export const IDEMPOTENCY_KEY = 'idempotency-key';
+export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
+
+/** Tells the core who sent the request: the public part of an API key. It is never taken from a client. */
+export const CALLER_ID = 'x-caller-id';
+
+/**
+ * The number of header lines that our servers keep. Node drops further lines silently. Readers of headers must set a
+ * lower limit and refuse more lines, so that no dropped line goes unnoticed.
+ */
+export const KEPT_HEADER_LINES = 200;
+
+/** @throws {HttpError} 431 for more than `most` header lines; `most` must be below KEPT_HEADER_LINES */
+export function checkHeaderLines(
+  rawHeaders: readonly string[],
+  most: number,
+  headers: { headers?: string[] } = {},
+): void {
+  if (rawHeaders.length <= 2 * most) return;
+  throw new HttpError('headers_too_large', `The request has more than ${most} header lines.`, headers);
+}

@@ -1,0 +1,48 @@
+import { type Logger, logInfoLine } from '../process/logger.ts';
+import type { HttpError } from './errors.ts';
+
+/** No path of ours is longer. Longer paths could make a log line too long for one atomic write. */
+export const MAX_LOGGED_PATH = 1_024;
+
+/** The fields that every service logs for a request; a service adds its own. */
+export interface RequestLine {
+  readonly requestId: string;
+  readonly traceId: string;
+  readonly status: number;
+  readonly code: string | undefined;
+}
+
+/** The context of a log line, besides its fields. */
+interface About {
+  readonly message: string;
+  /** The error that was answered. */
+  readonly error: HttpError | undefined;
+  /** Whether machines send it all the time, so that a success is logged at debug level only. */
+  readonly isRoutine?: boolean | undefined;
+}
+
+/**
+ * Writes the log line of a request. Every failure includes its cause: `err` with the stack for unknown faults,
+ * otherwise `reason`.
+ */
+export function logRequest(logger: Logger, line: RequestLine, { message, error, isRoutine }: About): void {
+  if (error?.code === 'internal_error') logger.error({ ...line, err: error.cause }, message);
+  else if (error?.cause !== undefined || line.status >= 500)
+    logger.warn({ ...line, reason: reasonOf(error?.cause ?? error?.message ?? ANSWERED_BY_CORE) }, message);
+  else if (isRoutine) logger.debug(line, message);
+  else logInfoLine(logger, line, message);
+}
+
+/** The only failure without an error of ours. */
+const ANSWERED_BY_CORE = 'The core answered so; its log says why.';
+
+/** Milliseconds since a time of performance.now(), rounded for the log. */
+export const millisecondsSince = (startedAt: number): number =>
+  Math.round((performance.now() - startedAt) * 1_000) / 1_000;
+
+/** A known fault in one line, down to its root cause. A stack would add nothing. */
+function reasonOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return String(cause);
+  const message = cause.message || (cause as NodeJS.ErrnoException).code || cause.name;
+  return cause.cause instanceof Error ? `${message} ${reasonOf(cause.cause)}` : message;
+}

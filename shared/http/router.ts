@@ -1,0 +1,71 @@
+import { HttpError, methodNotAllowed } from './errors.ts';
+
+/**
+ * A route table: maps a method and a path to an operation. Path templates use OpenAPI syntax; a `{name}` matches one
+ * non-empty segment. Paths are compared as they arrive, so each has exactly one spelling.
+ */
+
+export interface Route {
+  readonly method: string;
+  readonly path: string;
+}
+
+export interface Match<R extends Route> {
+  readonly route: R;
+  /** The segments matched by `{name}`s, in order, as they arrived. */
+  readonly params: readonly string[];
+}
+
+export interface Router<R extends Route> {
+  /** @throws {HttpError} 404 for an unknown path; 405 with the allowed methods (RFC 9110 §10.2.1) for another method */
+  find(method: string, path: string): Match<R>;
+  /** The same; undefined if there is no such operation. */
+  lookUp(method: string, path: string): Match<R> | undefined;
+  /** The methods of a path, as in Allow; undefined for an unknown path. */
+  allowed(path: string): string | undefined;
+}
+
+/** Builds the router once. A fixed path then costs one lookup, any other a few comparisons. */
+export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
+  const compiled = routes.map((route) => ({ route, pattern: toPattern(route.path) }));
+  const fixed = new Map(
+    routes.filter((route) => !route.path.includes('{')).map((route) => [nameOf(route), { route, params: [] }]),
+  );
+
+  function find(method: string, path: string): Match<R> {
+    const match = lookUp(method, path);
+    if (match === undefined) throw refusal(path);
+    return match;
+  }
+
+  function lookUp(method: string, path: string): Match<R> | undefined {
+    const wanted = method === 'HEAD' ? 'GET' : method;
+    const exact = fixed.get(`${wanted} ${path}`);
+    if (exact !== undefined) return exact;
+    for (const { route, pattern } of compiled) {
+      const found = route.method === wanted ? pattern.exec(path) : null;
+      if (found !== null) return { route, params: found.slice(1) };
+    }
+    return undefined;
+  }
+
+  function refusal(path: string): HttpError {
+    const methods = allowed(path);
+    return methods === undefined ? new HttpError('not_found') : methodNotAllowed(methods);
+  }
+
+  function allowed(path: string): string | undefined {
+    const methods = compiled.filter(({ pattern }) => pattern.test(path)).map(({ route }) => route.method);
+    const all = methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
+    return all.length === 0 ? undefined : all.join(', ');
+  }
+
+  return { find, lookUp, allowed };
+}
+
+const nameOf = (route: Route): string => `${route.method} ${route.path}`;
+
+function toPattern(template: string): RegExp {
+  const source = template.replaceAll(/[.*+?^$()|[\]\\]/g, '\\$&').replaceAll(/\{\w+\}/g, '([^/]+)');
+  return new RegExp(`^${source}$`);
+}

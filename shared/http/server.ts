@@ -1,0 +1,193 @@
+import { once } from 'node:events';
+import http from 'node:http';
+import https from 'node:https';
+import net, { type AddressInfo, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type ConnectionCaps, Connections } from './connections.ts';
+import { KEPT_HEADER_LINES } from './headers.ts';
+import { isParserStopped } from './pipelining.ts';
+import { DEFAULT_LIMITS, type ServerLimits } from './server-limits.ts';
+import { takeUpgrades, type Upgrades } from './upgrades.ts';
+
+/** How long a connection can stay open without a request: Node waits one second longer than it announces. */
+export const LONGEST_IDLE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500;
+
+const STRICT: http.ServerOptions = {
+  insecureHTTPParser: false,
+  // A request that announces no body gets no stream for one.
+  optimizeEmptyRequests: true,
+  joinDuplicateHeaders: false,
+  noDelay: true,
+  // Otherwise Node would answer in its own format. Our code checks Host anyway.
+  requireHostHeader: false,
+};
+
+/**
+ * Fixed here, so that Node's command-line options have no effect. ALPN selects HTTP/1.1 and refuses clients that offer
+ * only other protocols (RFC 7301 §3.2).
+ */
+const TLS: https.ServerOptions = {
+  minVersion: 'TLSv1.2',
+  // Only ciphers with forward secrecy and AEAD. The first three are those of TLS 1.3.
+  ciphers: [
+    'TLS_AES_256_GCM_SHA384',
+    'TLS_CHACHA20_POLY1305_SHA256',
+    'TLS_AES_128_GCM_SHA256',
+    'ECDHE-ECDSA-AES256-GCM-SHA384',
+    'ECDHE-RSA-AES256-GCM-SHA384',
+    'ECDHE-ECDSA-CHACHA20-POLY1305',
+    'ECDHE-RSA-CHACHA20-POLY1305',
+    'ECDHE-ECDSA-AES128-GCM-SHA256',
+    'ECDHE-RSA-AES128-GCM-SHA256',
+  ].join(':'),
+};
+
+/** A browser then uses only TLS for a year (RFC 6797). */
+const STRICT_TRANSPORT_SECURITY = 'max-age=31536000';
+
+/** OpenSSL's code for a request without TLS instead of a handshake. */
+export const PLAIN_HTTP = 'ERR_SSL_HTTP_REQUEST';
+
+const DEFAULT_HEADER_BYTES = 16_384;
+
+export interface StopOptions {
+  /**
+   * How long to keep accepting connections while readiness is red and answers close theirs. Load balancers use this
+   * time to turn away.
+   */
+  lameDuckMs?: number | undefined;
+  /**
+   * How long open connections may then still be used, for one answer each, before idle ones are closed. Defaults to
+   * lameDuckMs. 0 closes idle ones at once.
+   */
+  lingerMs?: number | undefined;
+  /** How long requests in flight may then take. */
+  graceMs?: number;
+}
+
+export interface RunningServer {
+  /** Base URL with the actual port. */
+  readonly url: string;
+  /** True as soon as `stop` is called: readiness probes turn red and answers carry `Connection: close`. */
+  readonly stopping: boolean;
+  /** Uses another certificate for new connections; open ones continue. Only for a server that has one. */
+  renew(certificate: Certificate): void;
+  stop(options?: StopOptions): Promise<void>;
+}
+
+/** A certificate chain and its private key, both in PEM. */
+export interface Certificate {
+  readonly cert: string;
+  readonly key: string;
+}
+
+export interface Listening extends ConnectionCaps {
+  host: string;
+  /** 0 takes a free port. */
+  port: number;
+  /** The setting of the port, named when the address cannot be taken; that of the host is named likewise. */
+  portSetting?: string;
+  onRequest: http.RequestListener;
+  /**
+   * Answers a connection with bytes that are not HTTP, or with a CONNECT, if no other answer is in progress on it.
+   * Without it such connections are cut.
+   */
+  onUnusable?: (fault: NodeJS.ErrnoException, socket: Socket) => void;
+  upgrades?: Upgrades | undefined;
+  /** With it, the server speaks only TLS. */
+  certificate?: Certificate | undefined;
+  maxHeaderBytes?: number;
+  /** Limits that differ from the defaults. */
+  limits?: Partial<ServerLimits> | undefined;
+}
+
+const DEFAULT_GRACE_MS = 10_000;
+
+/**
+ * Opens an HTTP/1.1 server with our limits, over TLS if there is a certificate.
+ * @throws the system's error, for instance EADDRINUSE, with the `setting`, when the address cannot be taken
+ */
+export async function startServer(listening: Listening): Promise<RunningServer> {
+  const { host, port, portSetting = 'PORT', onRequest, onUnusable, upgrades, certificate } = listening;
+  const limits = { ...DEFAULT_LIMITS, ...listening.limits };
+  const options = {
+    ...optionsOf(limits, listening.maxHeaderBytes),
+    // While answers are in progress, the output of an upgrade would mix with them.
+    shouldUpgradeCallback: (request: http.IncomingMessage) =>
+      upgrades?.areTaken(request) === true && connections.isIdle(request.socket),
+  };
+  const server = createServer(options, limits, certificate);
+  server.maxHeadersCount = KEPT_HEADER_LINES;
+  if (upgrades !== undefined) takeUpgrades(server, upgrades);
+  const connections = new Connections(server, limits, listening);
+  let stopping = false;
+
+  const answer: http.RequestListener = (request, response) => {
+    if (!connections.answering(response)) return;
+    if (certificate !== undefined) response.setHeader('Strict-Transport-Security', STRICT_TRANSPORT_SECURITY);
+    if (stopping) response.shouldKeepAlive = false;
+    onRequest(request, response);
+  };
+  // The reader of the body sends 100 Continue. A request refused before that never sends its body (RFC 9110 §10.1.1).
+  for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) server.on(event, answer);
+  const unusable = (fault: NodeJS.ErrnoException, socket: Socket) => {
+    if (connections.mayWriteError(socket) && onUnusable !== undefined) onUnusable(fault, socket);
+    else connections.finish(socket);
+  };
+  server.on('clientError', (fault: NodeJS.ErrnoException, socket) => {
+    const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket as Socket) : undefined;
+    if (isParserStopped(fault)) connections.keepUnread(fault, socket as Socket);
+    else if (bare !== undefined) onUnusable?.(fault, bare);
+    else unusable(fault, socket as Socket);
+  });
+  server.on('connect', (_request, socket) => {
+    // Node gives up the connection with this event. An unhandled reset would end the process.
+    socket.on('error', () => socket.destroy());
+    unusable(Object.assign(new Error('CONNECT'), { code: 'CONNECT' }), socket as Socket);
+  });
+  server.setTimeout(limits.silenceMs);
+  server.listen(port, host);
+  await once(server, 'listening').catch((fault: Error) => {
+    throw Object.assign(fault, { setting: portSetting });
+  });
+
+  return {
+    url: urlOf(certificate === undefined ? 'http' : 'https', server.address() as AddressInfo),
+    get stopping() {
+      return stopping;
+    },
+    renew(renewed) {
+      if (server instanceof https.Server) server.setSecureContext({ ...TLS, ...renewed });
+    },
+    async stop({ lameDuckMs = 0, lingerMs = lameDuckMs, graceMs = DEFAULT_GRACE_MS } = {}) {
+      stopping = true;
+      connections.closeAfterAnswers();
+      await sleep(lameDuckMs);
+      // http's own close would cut connections whose first request is still arriving.
+      net.Server.prototype.close.call(server);
+      await connections.gone(lingerMs);
+      await connections.end(graceMs);
+    },
+  };
+}
+
+function createServer(options: http.ServerOptions, limits: ServerLimits, certificate?: Certificate) {
+  if (certificate === undefined) return http.createServer(options);
+  // Node's default handshake timeout is two minutes.
+  return https.createServer({ ...options, ...TLS, ...certificate, handshakeTimeout: limits.headersMs });
+}
+
+function optionsOf(limits: ServerLimits, maxHeaderSize = DEFAULT_HEADER_BYTES): http.ServerOptions {
+  return {
+    ...STRICT,
+    maxHeaderSize,
+    headersTimeout: limits.headersMs,
+    requestTimeout: limits.requestMs,
+    keepAliveTimeout: limits.keepAliveMs,
+    connectionsCheckingInterval: limits.checkEveryMs,
+  };
+}
+
+function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
+  return `${scheme}://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+}

@@ -1,0 +1,118 @@
+import { readFileSync } from 'node:fs';
+import { isIP } from 'node:net';
+import { z } from 'zod';
+import { misspelt } from './misspelt.ts';
+
+/** All faults in the environment, one per line. */
+export class SettingsError extends Error {}
+
+/** Without a token the core is open, which must be intended. So an empty value is a fault. */
+const NEVER_EMPTY = 'CORE_TOKEN';
+
+/**
+ * Reads a service's settings from the environment. An empty variable counts as unset. Messages do not repeat values:
+ * some are secret.
+ * @throws {SettingsError} naming every missing, bad or misspelt setting
+ */
+export function readSettings<S extends z.ZodObject>(schema: S, environment: NodeJS.ProcessEnv): Settings<S> {
+  const set = Object.fromEntries(
+    Object.entries(environment).filter(([name, value]) => value !== '' || name === NEVER_EMPTY),
+  );
+  const secrets = Object.keys(schema.shape).filter((name) => isSecret(schema.shape[name]));
+  const { given, files, faults } = withSecretFiles(set, secrets);
+  const result = schema.safeParse(given);
+  const unknown = misspelt(Object.keys(given), [...Object.keys(schema.shape), ...secrets.map(fileSetting)]);
+  if (result.success && unknown.length === 0 && faults.length === 0) return { ...result.data, secretFiles: files };
+  const issues = (result.error?.issues ?? []).filter(({ path }) => !faults.some(([name]) => name === path[0]));
+  const lines = [
+    ...faults.map(([name, message]) => `  ${fileSetting(name)}: ${message}`),
+    ...issues.map((issue) => `  ${issue.path.join('.')}: ${issue.message}`),
+    ...unknown.map(([name, meant]) => `  ${name}: is no setting; did you mean ${meant}? Set that, or unset this`),
+  ];
+  throw new SettingsError(`The settings have ${lines.length === 1 ? 'a fault' : 'faults'}:\n${lines.join('\n')}`);
+}
+
+/** The values of all settings, and the files that the secret ones among them were read from, by setting. */
+export type Settings<S extends z.ZodObject> = z.infer<S> & { readonly secretFiles: Readonly<Record<string, string>> };
+
+/** The setting that names a file with the value of a secret setting. */
+export const fileSetting = (name: string): string => `${name}_FILE`;
+
+/** Whether the value of a setting must not be seen. Such a setting can also be read from a file. */
+export function isSecret(schema: z.core.$ZodType | undefined): boolean {
+  if (schema === undefined) return false;
+  const { innerType } = schema._zod.def as { innerType?: z.core.$ZodType };
+  return z.globalRegistry.get(schema)?.secret === true || isSecret(innerType);
+}
+
+/** The value of each secret that is given as a file, and the files. */
+function withSecretFiles(set: NodeJS.ProcessEnv, secrets: readonly string[]) {
+  const given = { ...set };
+  const files: Record<string, string> = {};
+  const faults: [name: string, message: string][] = [];
+  for (const name of secrets) {
+    const path = set[fileSetting(name)];
+    if (path === undefined) continue;
+    if (set[name] !== undefined) faults.push([name, `must not be set beside ${name}`]);
+    else
+      try {
+        files[name] = path;
+        given[name] = readSecretFile(path);
+        if (given[name] === '') faults.push([name, 'must be a file that is not empty']);
+      } catch (fault) {
+        faults.push([name, `must be a file that can be read (${(fault as NodeJS.ErrnoException).code})`]);
+      }
+  }
+  return { given, files, faults };
+}
+
+/** The text of a file without a line feed at its end. */
+export const readSecretFile = (path: string): string => readFileSync(path, 'utf8').replace(/\r?\n$/, '');
+
+/** A whole number in decimal digits. */
+export function integer(minimum: number, maximum: number) {
+  const error = `must be a whole number from ${minimum} to ${maximum}`;
+  return z
+    .string()
+    .regex(/^\d{1,15}$/, error)
+    .transform(Number)
+    .refine((value) => value >= minimum && value <= maximum, error);
+}
+
+export const port = () => integer(0, 65_535);
+
+export const host = z.string().regex(/^[\w.:-]+$/, 'must be a host name or an IP address');
+
+/** An address, or an address block in CIDR notation (RFC 4632 §3.1, RFC 4291 §2.3). */
+export const addressBlock = z.string().refine(isAddressBlock, 'must be an IP address or a block like 10.0.0.0/8');
+
+function isAddressBlock(text: string): boolean {
+  const [address = '', prefix] = text.split('/');
+  const bits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
+  const isPrefix = prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= bits);
+  return bits > 0 && isPrefix && text.split('/').length <= 2;
+}
+
+const TOKEN = '[\\w.~+/=-]{16,}';
+const TOKEN_FAULT = 'must be a token of at least 16 characters, without spaces';
+
+/** A bearer token of an operator. */
+export const token = z
+  .string()
+  .regex(new RegExp(`^${TOKEN}$`), TOKEN_FAULT)
+  .meta({ secret: true });
+
+/** Bearer tokens between our services, with commas between. An empty one is a fault. */
+export const tokens = z
+  .string()
+  .regex(new RegExp(`^${TOKEN}(?:,${TOKEN})*$`), `${TOKEN_FAULT}; several with commas between, none of them empty`)
+  .transform((text) => text.split(','))
+  .meta({ secret: true });
+
+export const logLevel = z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], {
+  error: 'must be one of fatal, error, warn, info, debug, trace, silent',
+});
+
+const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
+
+export const isLoopback = (name: string): boolean => LOOPBACK.has(name);

@@ -1,0 +1,195 @@
+import fs from 'node:fs';
+import net from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** Lines are written together, at this length or after this time: one system call costs more than ten lines. */
+const TOGETHER_CHARACTERS = 32_768;
+const FLUSH_EVERY_MS = 500;
+
+/** Bytes that may wait for a slow reader: some 12,000 lines. */
+const MAX_WAITING_BYTES = 4_194_304;
+
+/** Several processes may write to one pipe. Writes of up to PIPE_BUF = 4,096 bytes are atomic (pipe(7)). */
+const PIPE_BUF = 4_096;
+
+const FIRST_PAUSE_MS = 1;
+const LONGEST_PAUSE_MS = 128;
+const NEWLINE = 10;
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * Writes lines of text to an open file, pipe or socket. A slow or stopped reader blocks nobody: lines wait up to a
+ * limit, and further lines are dropped and counted. A partial write continues where it stopped, so no line is torn. A
+ * failed write is retried, because disks are freed and readers come back.
+ */
+export class LogOutput {
+  readonly #target: Target;
+  /** Called with the number of dropped lines once there is room again. */
+  readonly #onDropped: (lines: number) => void;
+  /** Lines not yet encoded. */
+  #lines = '';
+  /** Whole lines, to be written after #underWay. */
+  #chunks: Buffer[] = [];
+  #underWay: Buffer = NOTHING;
+  /** Bytes in #chunks and #underWay. */
+  #bytes = 0;
+  #untold = 0;
+  #dropped = 0;
+  #isTelling = false;
+  #isWriting = false;
+  #whenWritten: (() => void)[] = [];
+
+  constructor(fd: number, onDropped: (lines: number) => void) {
+    this.#target = targetOf(fd);
+    this.#onDropped = onDropped;
+    setInterval(() => this.flush(), FLUSH_EVERY_MS).unref();
+  }
+
+  /** The number of lines dropped so far. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /** @param line with its line end */
+  write(line: string): void {
+    const isOver = this.#bytes + this.#lines.length + line.length > MAX_WAITING_BYTES;
+    if (isOver && !this.#isTelling) {
+      this.#dropped += 1;
+      this.#untold += 1;
+      return;
+    }
+    this.#lines += line;
+    if (this.#lines.length < TOGETHER_CHARACTERS) return;
+    this.#seal();
+    void this.#writeAll();
+  }
+
+  /** @param done called when all current lines have been written */
+  flush(done?: () => void): void {
+    this.#seal();
+    if (done !== undefined) this.#whenWritten.push(done);
+    void this.#writeAll();
+  }
+
+  /** Writes as much as possible without waiting, at the end of the process. */
+  flushSync(): void {
+    this.#seal();
+    // A write that a thread has begun completes before the process ends.
+    if (this.#isWriting && this.#target.isFile) this.#underWay = NOTHING;
+    try {
+      while (this.#next()) this.#wrote(fs.writeSync(this.#target.fd, this.#piece()));
+    } catch {
+      // The reader is stuck or gone; nobody can be told.
+    }
+  }
+
+  async #writeAll(): Promise<void> {
+    if (this.#isWriting) return;
+    this.#isWriting = true;
+    let pauseMs = FIRST_PAUSE_MS;
+    while (this.#next()) {
+      try {
+        const written = this.#target.write(this.#piece());
+        this.#wrote(typeof written === 'number' ? written : await written);
+        pauseMs = FIRST_PAUSE_MS;
+      } catch {
+        await sleep(pauseMs, undefined, { ref: false });
+        pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
+      }
+    }
+    this.#isWriting = false;
+    for (const done of this.#whenWritten.splice(0)) done();
+  }
+
+  /** Makes sure that something is under way. Returns false if nothing is left. */
+  #next(): boolean {
+    if (this.#underWay.length > 0) return true;
+    if (this.#untold > 0) this.#tell();
+    const [only = NOTHING, ...more] = this.#chunks;
+    this.#underWay = more.length === 0 ? only : Buffer.concat(this.#chunks);
+    this.#chunks = [];
+    return this.#underWay.length > 0;
+  }
+
+  /** Reports dropped lines after all lines that came before them. */
+  #tell(): void {
+    const lines = this.#untold;
+    this.#untold = 0;
+    this.#isTelling = true;
+    this.#onDropped(lines);
+    this.#isTelling = false;
+    this.#seal();
+  }
+
+  /**
+   * The bytes of the next write: all for a file, otherwise whole lines of at most PIPE_BUF, because others may write
+   * too.
+   */
+  #piece(): Buffer {
+    const all = this.#underWay;
+    if (this.#target.isFile || all.length <= PIPE_BUF) return all;
+    const last = all.lastIndexOf(NEWLINE, PIPE_BUF - 1);
+    return all.subarray(0, (last === -1 ? all.indexOf(NEWLINE) : last) + 1);
+  }
+
+  #wrote(bytes: number): void {
+    this.#underWay = this.#underWay.subarray(bytes);
+    this.#bytes -= bytes;
+  }
+
+  #seal(): void {
+    if (this.#lines === '') return;
+    const chunk = Buffer.from(this.#lines);
+    this.#lines = '';
+    this.#chunks.push(chunk);
+    this.#bytes += chunk.length;
+  }
+}
+
+interface Target {
+  readonly fd: number;
+  /** A file takes a write of any size in one piece. */
+  readonly isFile: boolean;
+  /** The number of bytes taken. @throws when it can take none now */
+  write(bytes: Buffer): number | Promise<number>;
+}
+
+/**
+ * Files are written in the background, because a disk may be slow. Other targets must be non-blocking: a thread that
+ * waits for a reader would keep the process from ending.
+ */
+function targetOf(fd: number): Target {
+  if (fs.fstatSync(fd).isFile()) return { fd, isFile: true, write: (bytes) => writeFile(fd, bytes) };
+  const own = nonBlocking(fd);
+  return { fd: own, isFile: false, write: (bytes) => fs.writeSync(own, bytes) };
+}
+
+function writeFile(fd: number, bytes: Buffer): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  fs.write(fd, bytes, (fault, written) => (fault === null ? resolve(written) : reject(fault)));
+  return promise;
+}
+
+const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = fs.constants;
+
+/**
+ * Reopens the same pipe or terminal, so that other processes that have it open are not affected. A socket cannot be
+ * reopened.
+ */
+function nonBlocking(fd: number): number {
+  try {
+    return fs.openSync(`/proc/self/fd/${fd}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+  } catch {
+    return madeNonBlocking(fd);
+  }
+}
+
+/** Makes it non-blocking, as node:net does. Like Node, this leaves the terminal of another process unchanged. */
+function madeNonBlocking(fd: number): number {
+  try {
+    new net.Socket({ fd, readable: false, writable: true }).unref();
+  } catch {
+    // Neither a pipe nor a socket.
+  }
+  return fd;
+}

@@ -1,0 +1,130 @@
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client';
+import type { Family } from './counts.ts';
+
+/** A service's metrics for Prometheus. Only this file knows the client library. */
+
+export interface Metrics {
+  /** Counts the service's answers. Returns the function that counts one. */
+  requests(): (operation: string, status: number, seconds: number) => void;
+  /** A histogram of the service. Returns the function that adds a value. */
+  histogram(name: string, help: string, buckets: number[]): (value: number) => void;
+  /** A value that is read on each scrape; undefined shows no series. `name` is the full name. */
+  gauge(name: string, help: string, read: () => number | undefined | Promise<number | undefined>): void;
+  /** Such a value for each of several things, distinguished by the label. */
+  gauges(name: string, help: string, label: string, read: () => LabelledValues | Promise<LabelledValues>): void;
+  /**
+   * A counter; `name` is the full name. Returns the function that adds one for a value of the label.
+   * @param values label values to show from the start
+   */
+  counter(name: string, help: string, label?: string, values?: readonly string[]): (value?: string) => void;
+  /** Counts kept elsewhere, read on each scrape. */
+  counts(read: () => readonly Family[]): void;
+  /** The current values of all `counts`. */
+  counted(): Family[];
+  /** Everything except `counts`, in a form that another process can expose together with its own. */
+  snapshot(): Promise<MetricsSnapshot>;
+  /** Everything in the text exposition format, with its media type. Includes the snapshots of other processes. */
+  expose(others?: readonly MetricsSnapshot[]): Promise<{ text: string; type: string }>;
+}
+
+/** Values by their label. */
+export type LabelledValues = Iterable<readonly [of: string, value: number]>;
+
+/** A value for structured clone. Its holder only passes it on. */
+export type MetricsSnapshot = readonly object[];
+
+const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
+
+/**
+ * @param service the prefix of every name, as in `core_requests_total`
+ * @param worker the number of this process among several of the service. It becomes the label `worker` on everything
+ * except `counts`, so that the restart of one process is visible. A sum over all would just fall.
+ */
+export function createMetrics(service: string, worker?: number): Metrics {
+  const registry = new Registry();
+  if (worker !== undefined) registry.setDefaultLabels({ worker });
+  const registers = [registry];
+  const sources: (() => readonly Family[])[] = [];
+  const counted = () => sources.flatMap((read) => read());
+  collectDefaultMetrics({ register: registry });
+  return {
+    requests: () => countRequests(service, registry),
+    histogram(name, help, buckets) {
+      const histogram = new Histogram({ name: `${service}_${name}`, help, buckets, registers });
+      return (value) => histogram.observe(value);
+    },
+    gauge(name, help, read) {
+      new Gauge({
+        name,
+        help,
+        registers,
+        async collect() {
+          const value = await read();
+          // A reset would show 0.
+          if (value === undefined) this.remove();
+          else this.set(value);
+        },
+      });
+    },
+    gauges(name, help, label, read) {
+      new Gauge({
+        name,
+        help,
+        registers,
+        labelNames: [label],
+        async collect() {
+          const values = await read();
+          // What is there no more is told no more.
+          this.reset();
+          for (const [of, value] of values) this.set({ [label]: of }, value);
+        },
+      });
+    },
+    counter(name, help, label, values = []) {
+      const counter = new Counter({ name, help, labelNames: label === undefined ? [] : [label], registers });
+      const count = (value: string, more: number) =>
+        label === undefined ? counter.inc(more) : counter.inc({ [label]: value }, more);
+      for (const value of values) count(value, 0);
+      return (value = '') => count(value, 1);
+    },
+    counts: (read) => void sources.push(read),
+    counted,
+    snapshot: () => snapshotOf(registry),
+    async expose(others = []) {
+      const isAlone = others.length === 0 && sources.length === 0;
+      const whole = isAlone ? registry : merge([await snapshotOf(registry), counted().map(toBeSummed), ...others]);
+      return { text: await whole.metrics(), type: registry.contentType };
+    },
+  };
+}
+
+function countRequests(service: string, registry: Registry): ReturnType<Metrics['requests']> {
+  const registers = [registry];
+  const requests = new Counter({
+    name: `${service}_requests_total`,
+    help: 'Requests answered, by operation and status.',
+    labelNames: ['operation', 'status'],
+    registers,
+  });
+  const latency = new Histogram({
+    name: `${service}_request_duration_seconds`,
+    help: 'Time from the head of a request to its answer, by operation.',
+    labelNames: ['operation'],
+    buckets: LATENCY_BUCKETS,
+    registers,
+  });
+  return (operation, status, seconds) => {
+    requests.inc({ operation, status });
+    latency.observe({ operation }, seconds);
+  };
+}
+
+/** The series of each process have their own labels, so none are added together. */
+const toBeSummed = <T extends object>(metric: T) => ({ ...metric, aggregator: 'sum' });
+
+async function snapshotOf(registry: Registry): Promise<MetricsSnapshot> {
+  return (await registry.getMetricsAsJSON()).map(toBeSummed);
+}
+
+const merge = (snapshots: readonly MetricsSnapshot[]): Registry =>
+  AggregatorRegistry.aggregate([...snapshots] as object[]);

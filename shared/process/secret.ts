@@ -1,0 +1,76 @@
+import type { z } from 'zod';
+import { readSecretFile, type Settings } from './env.ts';
+import type { Logger } from './logger.ts';
+
+interface RereadOptions {
+  readonly logger: Logger;
+  /** How long a value that was read from the file is used, in milliseconds. */
+  readonly maxAgeMs: number;
+}
+
+/**
+ * The present value of a secret setting. One that was given as a file is read from it again.
+ * @param schema that the settings were read with
+ */
+export function currentSecret<S extends z.ZodObject, N extends keyof z.infer<S> & string>(
+  schema: S,
+  settings: Settings<S>,
+  name: N,
+  options: RereadOptions,
+): () => Settings<S>[N] {
+  const value = settings[name];
+  const path = settings.secretFiles[name];
+  if (path === undefined) return () => value;
+  const parse = (found: string): Settings<S>[N] => {
+    const result = (schema.shape[name] as z.ZodType).safeParse(found === '' ? undefined : found);
+    if (!result.success || result.data === undefined) throw new Error('This is no valid value.');
+    return result.data as Settings<S>[N];
+  };
+  return rereadFile(name, path, value, parse, options);
+}
+
+/**
+ * The present value of a setting that is in a file. The file is read again, so that it can be changed while the service
+ * runs. A file that cannot be read or holds no valid value is logged once, and the last good value stays. It is read
+ * synchronously: it is small, and local.
+ * @param first value
+ * @param parse of the file's text; throws if it has no valid value
+ */
+export function rereadFile<T>(
+  setting: string,
+  path: string,
+  first: T,
+  parse: (text: string) => T,
+  { logger, maxAgeMs }: RereadOptions,
+): () => T {
+  let value = first;
+  let text = '';
+  let fault = '';
+  let readAt = performance.now();
+
+  function read(): void {
+    readAt = performance.now();
+    try {
+      const found = readSecretFile(path);
+      if (found === text && fault === '') return;
+      value = parse(found);
+      if (text !== '' && text !== found) logger.info({ setting }, 'the setting was changed');
+      [text, fault] = [found, ''];
+    } catch (thrown) {
+      tell((thrown as NodeJS.ErrnoException).code ?? 'it has no valid value');
+    }
+  }
+
+  /** The value is in no message. */
+  function tell(reason: string): void {
+    if (fault !== reason)
+      logger.error({ setting, reason }, 'the file of a setting is no good; the last good value stays');
+    fault = reason;
+  }
+
+  read();
+  return () => {
+    if (performance.now() - readAt >= maxAgeMs) read();
+    return value;
+  };
+}

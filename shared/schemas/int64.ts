@@ -1,0 +1,20 @@
+import { z } from 'zod';
+import { must } from './must.ts';
+
+export const INT64_MIN = -(2n ** 63n);
+export const INT64_MAX = 2n ** 63n - 1n;
+
+const RANGE = must('be an integer from -2^63 to 2^63-1');
+
+/** An int64 in a JSON body, read exactly: `parseJson` returns small integers as numbers and large ones as bigints. */
+export const int64 = z
+  .union([z.int(), z.bigint()], { error: RANGE })
+  .transform(BigInt)
+  .refine((value) => value >= INT64_MIN && value <= INT64_MAX, { error: RANGE });
+
+/** An int64 in a path or a query: canonical decimal digits, as the service writes them; otherwise undefined. */
+export function parseInt64(text: string): bigint | undefined {
+  if (!/^(?:0|-?[1-9]\d{0,18})$/.test(text)) return undefined;
+  const value = BigInt(text);
+  return value >= INT64_MIN && value <= INT64_MAX ? value : undefined;
+}

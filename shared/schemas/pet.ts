@@ -1,0 +1,52 @@
+import { z } from 'zod';
+import { int64 } from './int64.ts';
+import { must } from './must.ts';
+
+export const PetStatus = z.enum(['available', 'pending', 'sold'], {
+  error: must('be one of available, pending, sold'),
+});
+
+const MAX_NAME_CHARACTERS = 200;
+
+/**
+ * Patterns use only what JavaScript (with and without the u flag), Python, Java, Go and Perl have in common: no \p, no
+ * \s, only \xHH. `$` differs: in Python, Java and Perl it also matches before a final line feed. So a second pattern
+ * without an anchor refuses control characters.
+ */
+const CONTROL_CHARACTER = '[\\x00-\\x1f\\x7f-\\x9f]';
+const NOT_BLANK = '^[\\x20\\xa0]*[^\\x00-\\x20\\x7f-\\xa0][^\\x00-\\x1f\\x7f-\\x9f]*$';
+
+/** A pet's name. Its length counts Unicode code points. `meta` repeats the refinements as JSON Schema. */
+const petName = z
+  .string({ error: must('be a string') })
+  .refine((text) => text !== '' && [...text].length <= MAX_NAME_CHARACTERS, {
+    error: `must have 1 to ${MAX_NAME_CHARACTERS} characters`,
+  })
+  .refine((text) => text.isWellFormed(), { error: 'must be well-formed Unicode' })
+  .refine((text) => !/\p{Cc}/u.test(text), { error: 'must not have control characters' })
+  .refine((text) => text === '' || /[^ \xa0]/.test(text), { error: 'must not be blank' })
+  .meta({
+    minLength: 1,
+    maxLength: MAX_NAME_CHARACTERS,
+    pattern: NOT_BLANK,
+    not: { pattern: CONTROL_CHARACTER },
+  });
+
+const fields = { name: petName, categoryId: int64, status: PetStatus };
+
+/** The body of a request that adds an animal. */
+export const NewPet = z.strictObject({ ...fields, status: PetStatus.default('available') });
+
+/** The body of an internal request that changes an animal. Omitted members stay unchanged. */
+export const PetChanges = z
+  .strictObject(fields)
+  .partial()
+  .refine((changes) => Object.keys(changes).length > 0, { error: 'it changes nothing' });
+
+/** An animal as the store returns it. */
+export const Pet = z.strictObject({ id: int64, ...fields });
+
+export type PetStatus = z.infer<typeof PetStatus>;
+export type NewPet = z.infer<typeof NewPet>;
+export type PetChanges = z.infer<typeof PetChanges>;
+export type Pet = z.infer<typeof Pet>;

@@ -1,0 +1,19 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { expect, test } from 'vitest';
+import { DESCRIPTIONS } from './contenders.ts';
+
+/**
+ * Every contender still does its job: the benchmark checks each before it measures, and ends with 1 where one is not fit
+ * or a round does not count. How fast they are is not tested.
+ */
+
+const ROUND = ['--rounds', '1', '--seconds', '1'];
+const LIMITERS = Object.keys(DESCRIPTIONS).filter((name) => name !== 'gateway-base');
+
+test('each contender is fit to be compared, and serves a real day', { timeout: 300_000 }, async () => {
+  const args = ['test/bench/main.ts', '--scenario', 'day-64,embedded-32', '--only', LIMITERS.join(','), ...ROUND];
+  const { stdout } = await promisify(execFile)(process.execPath, args);
+  expect(stdout).toContain("a real day's mix");
+  expect(stdout).not.toContain('not counted');
+});

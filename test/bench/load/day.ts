@@ -1,0 +1,41 @@
+import { pick, runningSums, zipf } from '../scale/traffic.ts';
+import { type Ask, LIST } from './asks.ts';
+
+/** A real day's mix: many keys, some far more often than others, few writes, and a tenth over its limit. */
+
+const REQUESTS = 20_000;
+const OF_LIST = 0.9;
+const OF_ONE = 0.05;
+export const OVER_LIMIT = 0.1;
+
+/** The requests of the mix: `key` is a place among the keys, undefined for one that is over its limit. */
+interface Drawn extends Omit<Ask, 'key'> {
+  readonly key: number | undefined;
+}
+
+let drawn: readonly Drawn[] | undefined;
+
+/**
+ * The same mix for all contenders of a run.
+ * @param keys by how often they come (Zipf's law)
+ * @param over keys that are over their limit, in turn
+ * @param pets how many are there; their ids count from 1
+ */
+export function aDay(keys: readonly string[], over: readonly string[], pets: number): Ask[] {
+  drawn ??= draw(keys.length, pets);
+  return drawn.map((ask, at) => ({
+    ...ask,
+    key: (ask.key === undefined ? over[at % over.length] : keys[ask.key]) ?? '',
+  }));
+}
+
+function draw(keys: number, pets: number): Drawn[] {
+  const sums = runningSums(zipf(keys));
+  return Array.from({ length: REQUESTS }, (): Drawn => {
+    const key = Math.random() < OVER_LIMIT ? undefined : pick(sums);
+    const kind = Math.random();
+    if (kind < OF_LIST) return { method: 'GET', path: LIST, key };
+    if (kind < OF_LIST + OF_ONE) return { method: 'GET', path: `${LIST}/${1 + Math.floor(Math.random() * pets)}`, key };
+    return { method: 'POST', path: LIST, key };
+  });
+}

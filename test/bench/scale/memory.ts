@@ -1,0 +1,59 @@
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import net, { type Socket } from 'node:net';
+import { startPostgres } from '../../support/postgres.ts';
+import { listsOf } from '../load/asks.ts';
+import { runWrk } from '../load/wrk.ts';
+import { startNode } from '../machine/processes.ts';
+import { installPrograms } from '../machine/programs.ts';
+import { describeMachine, usageOf } from '../machine/usage.ts';
+import { startGateway } from '../setup/gateway.ts';
+import { issueKeys } from '../setup/keys.ts';
+import { setStage } from '../setup/stage.ts';
+
+/**
+ * The memory of a gateway on Redis and of a core on PostgreSQL: at rest, and the most of it under load. What a container
+ * asks for follows from it.
+ *
+ *     node test/bench/scale/memory.ts
+ */
+
+const SECONDS = 20;
+const CONNECTIONS = [32, 512];
+const IDLE_CONNECTIONS = 5_000;
+
+installPrograms();
+const stage = await setStage();
+const postgres = await startPostgres();
+const core = await startNode('core on postgres', 'core/main.ts', { PORT: '0', DATABASE_URL: postgres.url });
+const { hot } = await issueKeys(stage.client);
+const gateway = await startGateway('gateway', { coreUrl: core.urls.core ?? '' }, { REDIS_URL: stage.redisUrl });
+const url = gateway.urls.gateway ?? '';
+
+/** The most that was resident so far, in megabytes. */
+const most = (pid: number): number =>
+  Number(/^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1_024;
+
+const say = (what: string, megabytes: (pid: number) => number) =>
+  process.stdout.write(
+    `${what.padEnd(34)} gateway ${megabytes(gateway.pid).toFixed(0)} MB, core ${megabytes(core.pid).toFixed(0)} MB\n`,
+  );
+
+async function connect(): Promise<Socket> {
+  const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
+  await once(socket, 'connect');
+  return socket;
+}
+
+process.stdout.write(`${describeMachine()}\n\n`);
+say('at rest', (pid) => usageOf(pid).residentMegabytes);
+for (const connections of CONNECTIONS) {
+  await runWrk({ url, connections, seconds: SECONDS, asks: listsOf([hot]) });
+  say(`at most, ${connections} connections`, most);
+}
+const sockets = await Promise.all(Array.from({ length: IDLE_CONNECTIONS }, connect));
+await runWrk({ url, connections: CONNECTIONS[0] ?? 0, seconds: SECONDS, asks: listsOf([hot]) });
+say(`at most, ${IDLE_CONNECTIONS} idle ones beside`, most);
+for (const socket of sockets) socket.destroy();
+await postgres.stop();
+process.exit(0);

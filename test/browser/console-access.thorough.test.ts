@@ -1,0 +1,188 @@
+import { randomUUID } from 'node:crypto';
+import type { Page } from 'playwright-core';
+import { expect, test, vi } from 'vitest';
+import { shortcomings } from '../support/accessibility.ts';
+import { idOf } from '../support/api-key.ts';
+import { openBrowser } from '../support/browser.ts';
+import {
+  confirm,
+  isShown,
+  logIn,
+  openConsole,
+  question,
+  reviewPlan,
+  rowOf,
+  visit,
+  visitConsole,
+} from '../support/console.ts';
+import { send } from '../support/http.ts';
+import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
+
+// A browser is slow while other tests run.
+vi.setConfig({ testTimeout: 120_000 });
+
+const browser = await openBrowser();
+const stack = await startStack();
+const HOSTILE = '<img src=x onerror="hacked=1">';
+
+/** Every place where a page can leave data, apart from the tab's own session. */
+const leftBehind = (page: Page): Promise<string> =>
+  page.evaluate('JSON.stringify([localStorage, document.cookie, location.href, document.documentElement.outerHTML])');
+
+test('the token is kept only in the tab, and logging out removes it and all data', async () => {
+  await stack.issueKey({ name: 'a customer' });
+  const { page, faults } = await visitConsole(browser, stack, '/console/keys');
+  await page.getByLabel('Your name').fill('anna');
+  await logIn(page);
+  await isShown(page);
+  expect(await leftBehind(page)).not.toContain(ADMIN_TOKEN);
+  expect(await page.evaluate('Object.entries(sessionStorage).sort()')).toEqual([
+    ['admin-token', ADMIN_TOKEN],
+    ['author', 'anna'],
+  ]);
+  await page.reload();
+  await isShown(page);
+  await page.getByRole('button', { name: 'Issue a key' }).click();
+  // A dialog covers the button. The keyboard cannot reach it either.
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await page.getByText('You are logged out.').waitFor();
+  expect(await page.evaluate('sessionStorage.length')).toBe(0);
+  expect(await page.locator('body').innerText()).not.toContain('a customer');
+  expect(await page.locator('dialog, .console').count()).toBe(0);
+  await page.reload();
+  await page.getByRole('button', { name: 'Log in' }).waitFor();
+  expect(faults).toEqual([]);
+});
+
+test('the page explains a wrong token, and the wait after ten of them', async () => {
+  const other = await startStack();
+  const { page, faults } = await visitConsole(browser, other);
+  await logIn(page, 'wrong-token-of-the-tests');
+  await page.getByText('This is not the token of this gateway.').waitFor();
+  expect(await page.evaluate('sessionStorage.length')).toBe(0);
+  await logIn(page, 'no header – carries this');
+  await page.getByText('This is not the token of this gateway.').waitFor();
+  const guesses = Array.from({ length: 9 }, () => send(`${other.adminUrl}/plans`, { key: randomUUID() }));
+  expect((await Promise.all(guesses)).map(({ status }) => status)).toEqual(Array(9).fill(401));
+  await logIn(page);
+  await page.getByText(/^Too many wrong tokens from here\. Wait [1-6] s before the next\.$/).waitFor();
+  await vi.waitFor(async () => {
+    const answered = page.waitForResponse('**/plans');
+    await logIn(page);
+    expect((await answered).status()).toBe(200);
+  }, 30_000);
+  await isShown(page);
+  // The browser logs these itself, whatever the page does with them.
+  expect(faults.filter((fault) => !/status of (401|429)/.test(fault))).toEqual([]);
+});
+
+test('text from people is shown as text and never executed', async () => {
+  const key = await stack.issueKey({ name: HOSTILE });
+  await stack.admin('PATCH', '/plans/pro', { minute: 301, author: HOSTILE, reason: `${HOSTILE} again` });
+  await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: HOSTILE });
+  const { page, faults } = await openConsole(browser, stack);
+  for (const [path, table] of [
+    ['/console/keys', 'Keys'],
+    ['/console/plans', 'Changes'],
+    ['/console/bans', 'Bans'],
+  ] as const) {
+    await visit(page, path);
+    expect(await rowOf(page, table, HOSTILE).innerText()).toContain(HOSTILE);
+  }
+  await rowOf(page, 'Bans', HOSTILE).getByRole('button').click();
+  await page.getByText(`The ban of ${HOSTILE} is lifted.`).waitFor();
+  await visit(page, `/console/key?id=${idOf(key)}`);
+  await page.getByRole('button', { name: 'Revoke' }).click();
+  await question(page).getByText(`Revoke ${HOSTILE}?`).waitFor();
+  await confirm(page, 'Cancel');
+  await visit(page, `/console/keys?find=${encodeURIComponent(HOSTILE)}`);
+  await visit(page, `/console/key?id=${encodeURIComponent(HOSTILE)}`);
+  await page.getByText(HOSTILE).waitFor();
+  expect(await page.locator('img').count()).toBe(0);
+  expect(await page.evaluate('typeof hacked')).toBe('undefined');
+  expect(faults.filter((fault) => !fault.includes('404'))).toEqual([]);
+});
+
+test('the browser itself refuses inline script, text used as HTML, and requests to other hosts', async () => {
+  const { page, faults } = await openConsole(browser, stack);
+  const attempts = [
+    'document.body.innerHTML = "<b>x</b>"',
+    'document.body.setAttribute("onclick", "hacked = 1"), document.body.click()',
+    'document.body.setAttribute("style", "color: red"), document.body.style.color',
+    'fetch("http://127.0.0.1:1/").then(() => "went out")',
+    'Object.assign(document.body.appendChild(document.createElement("script")), { textContent: "hacked = 1" }).outerHTML',
+  ];
+  for (const attempt of attempts) await page.evaluate(attempt).catch(() => {});
+  expect(await page.evaluate('typeof hacked')).toBe('undefined');
+  expect(await page.locator('main h2').count()).toBeGreaterThan(0);
+  await vi.waitFor(() => expect(faults.length).toBeGreaterThanOrEqual(attempts.length));
+  expect(faults.every((fault) => /Content Security Policy|TrustedHTML|TrustedScript/.test(fault))).toBe(true);
+});
+
+test.for([
+  { colorScheme: 'light', width: 1_200 },
+  { colorScheme: 'dark', width: 1_200 },
+  { colorScheme: 'light', width: 375 },
+  { colorScheme: 'dark', width: 375 },
+] as const)(
+  'every page is readable in $colorScheme at $width px, every field has a label, and nothing is cut off',
+  async ({ colorScheme, width }) => {
+    const key = await stack.issueKey({ name: 'x'.repeat(100), minute: 2, day: 2 });
+    for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+    await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'y'.repeat(100) });
+    await stack.admin('PATCH', '/plans/pro', { day: 10_001 + width, author: 'z'.repeat(100), reason: 'why' });
+    const { page } = await openConsole(browser, stack, '/', { colorScheme, viewport: { width, height: 800 } });
+    const check = async () => {
+      const { passed, found } = await shortcomings(page);
+      expect([page.url(), found]).toEqual([page.url(), []]);
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(width);
+      return passed;
+    };
+    expect(await check()).toBeGreaterThan(60);
+    for (const path of ['keys', `key?id=${idOf(key)}`, 'bans', 'activity', 'access', 'health', 'plans']) {
+      await visit(page, `/console/${path}`);
+      await check();
+    }
+    await visit(page, '/console/plans');
+    await page.getByRole('button', { name: 'Change Pro' }).click();
+    await question(page).getByLabel('Requests a day').fill('none');
+    await question(page).getByRole('button', { name: 'Review' }).click();
+    await question(page).getByText('A whole number').waitFor();
+    await check();
+    await confirm(page, 'Cancel');
+    await reviewPlan(page, 'Pro', { 'Requests a day': '123456' });
+    await question(page).getByText('In the last hour').waitFor();
+    await question(page).getByRole('button', { name: 'Apply' }).click();
+    await question(page).getByText('A reason is required.').waitFor();
+    await check();
+    const ground = String(await page.evaluate('getComputedStyle(document.body).backgroundColor'));
+    expect(ground).toBe(colorScheme === 'dark' ? 'rgb(15, 18, 23)' : 'rgb(246, 247, 249)');
+  },
+);
+
+test('nothing moves while the page updates', async () => {
+  const key = await stack.issueKey({ name: 'steady', minute: 10_000, day: 10_000 });
+  await send(`${stack.gateway}/v1/pets`, { key });
+  // Content outside the viewport does not count as moved.
+  const { page } = await openConsole(browser, stack, `/console/key?id=${idOf(key)}`, {
+    viewport: { width: 1_200, height: 4_000 },
+  });
+  await page.locator('canvas').nth(1).waitFor();
+  await page.evaluate(`{
+    globalThis.moved = [];
+    const note = ({ node, previousRect, currentRect }) => moved.push([node?.parentElement?.outerHTML, previousRect, currentRect]);
+    new PerformanceObserver((list) => list.getEntries().forEach(({ sources }) => sources.forEach(note))).observe({ type: 'layout-shift' });
+  }`);
+  for (let sent = 0; sent < 5; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+  await page.getByText('6 / 10,000').first().waitFor();
+  // Ensures that the last state has been painted.
+  await page.evaluate('new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 100)))');
+  const places = (await page.evaluate('moved')) as unknown[];
+  // New decisions come on top of their table; nothing else may move.
+  expect(
+    places.filter(
+      (place) => !JSON.stringify(place).includes('requestId') && !/<tr|<tbody/.test(String((place as string[])[0])),
+    ),
+  ).toEqual([]);
+});

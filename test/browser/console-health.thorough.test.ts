@@ -1,0 +1,66 @@
+import { expect, test, vi } from 'vitest';
+import { readCoreSettings } from '../../core/config.ts';
+import { startCore } from '../../core/core.ts';
+import { shortcomings } from '../support/accessibility.ts';
+import { openBrowser } from '../support/browser.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { openConsole, rowOf } from '../support/console.ts';
+import { listeningCore } from '../support/faulty-core.ts';
+import { send } from '../support/http.ts';
+import { readableLog } from '../support/log.ts';
+import { freePort } from '../support/port.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+import { startWorkers, untilServing } from '../support/workers.ts';
+
+// A browser is slow while other tests run.
+vi.setConfig({ testTimeout: 120_000 });
+const PATIENCE = { timeout: 30_000 };
+
+const browser = await openBrowser();
+
+test('the Health page tells which core is out, since when and why, and how Redis answers', async () => {
+  const port = await freePort();
+  const DATABASE_URL = `sqlite:${await temporaryFolder()}/other.db`;
+  const stops = await startCore(readCoreSettings({ PORT: String(port), DATABASE_URL }), readableLog().logger);
+  cleanUp(() => stops.stop(0));
+  const server = await startRedisServer();
+  cleanUp(() => server.stop());
+  const { url: stays } = await listeningCore();
+  const stack = await startStack({ CORE_URL: `http://127.0.0.1:${port},${stays}`, REDIS_URL: server.url });
+  const key = await stack.issueKey();
+  for (let sent = 0; sent < 4; sent++) expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  const { page, faults } = await openConsole(browser, stack, '/console/health');
+  const row = (core: string) => rowOf(page, 'Cores', core);
+  await row(stays).getByText('Up', { exact: true }).waitFor();
+  await row(`:${port}`).getByText('Up', { exact: true }).waitFor();
+  expect(await row(stays).innerText()).toMatch(/0\s+0\s+2,048\s+[\d.]+ ms, \d\d:\d\d[\s\S]*none/);
+  await page.getByText('As this gateway sees them.').waitFor();
+
+  await stops.stop(0);
+  await row(`:${port}`).getByText('Out', { exact: true }).waitFor(PATIENCE);
+  expect(await row(`:${port}`).innerText()).toMatch(/Out since \d\d:\d\d[\s\S]*ECONNREFUSED/);
+  await row(stays).getByText('Up', { exact: true }).waitFor();
+  expect((await shortcomings(page)).found).toEqual([]);
+
+  const redis = page.getByRole('region', { name: 'Redis and the plan table' });
+  await redis.getByText('Connected', { exact: true }).waitFor();
+  expect(await redis.innerText()).toMatch(/One Redis[\s\S]*[\d.]+ ms, \d\d:\d\d[\s\S]*99 % of calls within [\d.]+ ms/);
+  await server.stop();
+  await redis.getByText('Away', { exact: true }).waitFor(PATIENCE);
+  expect(faults.filter((fault) => !fault.startsWith('Failed to load resource'))).toEqual([]);
+});
+
+test('with several workers, it tells which of them serve, and that the numbers are of all', async () => {
+  const workers = await startWorkers();
+  const { page } = await openConsole(browser, workers as unknown as Stack, '/console/health');
+  await page.getByText('Of this gateway, 2 of 2 workers together').waitFor(PATIENCE);
+  const [first = 0, second = 0] = workers.pids();
+  await rowOf(page, 'Workers', String(first)).getByText('Serves').waitFor();
+  await rowOf(page, 'Workers', String(second)).getByText('Serves').waitFor();
+  expect((await shortcomings(page)).found).toEqual([]);
+  process.kill(first, 'SIGKILL');
+  await rowOf(page, 'Workers', String(first)).waitFor({ state: 'detached', ...PATIENCE });
+  await untilServing(workers, 2);
+  await expect.poll(() => page.getByRole('table', { name: 'Workers' }).getByText('Serves').count(), PATIENCE).toBe(2);
+});

@@ -1,0 +1,223 @@
+import type { Page } from 'playwright-core';
+import { expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { openBrowser } from '../support/browser.ts';
+import { confirm, isShown, openConsole, question, rowOf, takeKey, visit } from '../support/console.ts';
+import { type Answer, send } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+// A browser is slow while other tests run.
+vi.setConfig({ testTimeout: 120_000 });
+
+const browser = await openBrowser();
+const stack = await startStack();
+
+const ask = (key: string, requestId = 'of-no-interest'): Promise<Answer> =>
+  send(`${stack.gateway}/v1/pets`, { key, headers: { 'X-Request-Id': requestId } });
+const pageOf = (key: string): string => `/console/key?id=${idOf(key)}`;
+const press = (page: Page, name: string) =>
+  page.locator('.page-head').getByRole('button', { name, exact: true }).click();
+const badge = (page: Page, state: string) => page.locator('.under-title .badge', { hasText: state }).waitFor();
+
+test('a key is issued, its only sight can be copied, and its page opens', async () => {
+  const { page, faults } = await openConsole(browser, stack, '/console/keys', {
+    permissions: ['clipboard-read', 'clipboard-write'],
+  });
+  await page.getByRole('button', { name: 'Issue a key' }).click();
+  await question(page).getByLabel('Name').fill('acme');
+  await question(page).getByLabel('Plan').selectOption('pro');
+  await question(page).getByRole('button', { name: 'Issue' }).click();
+  const key = await question(page).getByLabel('API key').inputValue();
+  // Escape must not close the only sight of a key.
+  await page.keyboard.press('Escape');
+  await question(page).getByRole('button', { name: 'Copy' }).click();
+  await question(page).getByText('Copied.').waitFor();
+  expect(await page.evaluate('navigator.clipboard.readText()')).toBe(key);
+  await confirm(page, 'Done');
+  expect(await page.evaluate('document.documentElement.outerHTML')).not.toContain(key.slice(16));
+  await page.getByRole('heading', { name: 'acme' }).waitFor();
+  expect(new URL(page.url()).search).toBe(`?id=${idOf(key)}`);
+  expect((await ask(key)).headers['x-ratelimit-limit']).toBe('300');
+  expect(faults).toEqual([]);
+});
+
+test("a key's page changes its name, plan, limits and end, and sends nothing else", async () => {
+  const key = await stack.issueKey({ name: 'before', plan: 'free' });
+  const { page, faults } = await openConsole(browser, stack, pageOf(key));
+  await press(page, 'Edit');
+  await question(page).getByLabel('Name').fill('after');
+  await question(page).getByLabel('Plan').selectOption('business');
+  await question(page).getByLabel('Own limit a minute').fill('7');
+  const sent = page.waitForRequest((request) => request.method() === 'PATCH');
+  await confirm(page, 'Save');
+  expect((await sent).postDataJSON()).toEqual({ name: 'after', plan: 'business', minute: 7 });
+  await page.getByRole('heading', { name: 'after' }).waitFor();
+  await page.getByText('0 / 7').waitFor();
+
+  await press(page, 'Edit');
+  await question(page).getByLabel('Own limit a minute').fill('');
+  await question(page).getByLabel('Ends').fill('2199-01-01T00:00');
+  await confirm(page, 'Save');
+  await page.getByText('0 / 1,000').waitFor();
+  await page.getByText('1 Jan').waitFor();
+  await press(page, 'Edit');
+  await question(page).getByLabel('Own limit a minute').fill('many');
+  await question(page).getByRole('button', { name: 'Save' }).click();
+  await question(page).getByText('Own limit a minute must be a whole number').waitFor();
+  expect(await question(page).getByLabel('Own limit a minute').getAttribute('aria-invalid')).toBe('true');
+  expect(faults).toEqual([expect.stringContaining('400')]);
+});
+
+test('a key is disabled, enabled, rotated, banned, lifted and, after confirmation, revoked', async () => {
+  const old = await stack.issueKey({ name: 'zoo', plan: 'pro' });
+  const { page, faults } = await openConsole(browser, stack, pageOf(old));
+  await press(page, 'Disable');
+  await confirm(page, 'Disable');
+  await badge(page, 'Disabled');
+  expect((await ask(old)).status).toBe(401);
+  await press(page, 'Enable');
+  await confirm(page, 'Enable');
+  await badge(page, 'Active');
+
+  await press(page, 'Rotate');
+  await question(page).getByRole('button', { name: 'Rotate' }).click();
+  const key = await takeKey(page);
+  expect([(await ask(old)).status, (await ask(key)).status]).toEqual([200, 200]);
+
+  await press(page, 'Ban');
+  await question(page).getByLabel('For').fill('2');
+  await question(page).getByLabel('Unit').selectOption('hours');
+  await question(page).getByLabel('Why?').fill('scrapes everything');
+  await confirm(page, 'Ban');
+  await badge(page, 'Banned');
+  await page.getByText('Reason: scrapes everything').waitFor();
+  const wait = Number((await ask(key)).headers['retry-after']);
+  expect([wait > 7_000, wait <= 7_200]).toEqual([true, true]);
+  await press(page, 'Lift the ban');
+  await badge(page, 'Active');
+  await vi.waitFor(async () => expect((await ask(key)).status).toBe(200), 10_000);
+
+  await press(page, 'Revoke');
+  await question(page).waitFor();
+  // Pressing Enter once too often must not revoke.
+  await page.keyboard.press('Enter');
+  await question(page).waitFor({ state: 'detached' });
+  expect((await ask(key)).status).toBe(200);
+  await press(page, 'Revoke');
+  await confirm(page, 'Revoke for good');
+  await page.getByRole('heading', { name: 'Keys' }).waitFor();
+  expect((await ask(key)).status).toBe(401);
+  await visit(page, pageOf(key));
+  await page.getByText('There is no such key').waitFor();
+  expect(faults.every((fault) => fault.includes('404'))).toBe(true);
+});
+
+test('secrets of a key are added, changed and ended, and the others stay', async () => {
+  const first = await stack.issueKey({ name: 'many secrets' });
+  const { page, faults } = await openConsole(browser, stack, pageOf(first));
+  await page.getByRole('button', { name: 'Add a secret' }).click();
+  await question(page).getByLabel('Name').fill('reports');
+  await question(page).getByLabel('Writing').uncheck();
+  await question(page).getByRole('button', { name: 'Add' }).click();
+  const second = await takeKey(page);
+  const row = rowOf(page, 'Secrets', 'reports');
+  await row.getByText('Reading', { exact: true }).waitFor();
+  expect((await ask(second)).status).toBe(200);
+
+  await row.getByRole('button', { name: 'Change reports' }).click();
+  await question(page).getByLabel('From these networks only').fill('10.0.0.0/8, 2001:db8::/32');
+  await confirm(page, 'Save');
+  await row.getByText('10.0.0.0/8, 2001:db8::/32').waitFor();
+  expect((await ask(second)).status).toBe(401);
+
+  await row.getByRole('button', { name: 'End reports' }).click();
+  await confirm(page, 'End it');
+  await row.waitFor({ state: 'detached' });
+  expect((await ask(first)).status).toBe(200);
+  expect(faults).toEqual([]);
+});
+
+test("a key's page charts its hour and its days, and tells its last decisions with their reasons", async () => {
+  const key = await stack.issueKey({ name: 'charted', minute: 2, day: 100 });
+  for (const id of ['one', 'two', 'three']) await ask(key, id);
+  const { page, faults } = await openConsole(browser, stack, pageOf(key));
+  const refused = rowOf(page, 'Last decisions', 'three');
+  expect(await refused.innerText()).toContain('No request left of the minute’s limit of 2.');
+  expect(await rowOf(page, 'Last decisions', 'one').innerText()).toContain(
+    '1 of 2 left this minute, 99 of 100 this day.',
+  );
+  for (const title of ['Requests a minute', 'Requests a day (UTC)']) {
+    const chart = page.locator('figure', { hasText: title });
+    await chart.locator('canvas').waitFor();
+    await chart.getByText(`${title} as a table`).click();
+    const rows = chart.locator('tbody tr');
+    const counts = (await rows.allInnerTexts()).map((row) => row.split('\t').slice(1).map(Number));
+    expect(counts.length).toBe(title === 'Requests a minute' ? 60 : 36);
+    const sum = (column: number) => counts.reduce((total, row) => total + (row[column] ?? 0), 0);
+    expect([sum(0), sum(1)]).toEqual([2, 1]);
+  }
+  expect(faults).toEqual([]);
+});
+
+test('a key is found by name, part of it, id, the whole key, and the id of a request', async () => {
+  const key = await stack.issueKey({ name: 'Findable & Sons' });
+  await stack.issueKey({ name: 'findings inc' });
+  await ask(key, 'request-of-a-log-line');
+  const { page, faults } = await openConsole(browser, stack);
+  const sent: string[] = [];
+  page.on('request', (request) => sent.push(request.url() + (request.postData() ?? '')));
+  const find = async (text: string) => {
+    await page.locator('#find').fill(text);
+    await page.locator('#find').press('Enter');
+  };
+  for (const text of ['findable', idOf(key), key, `Authorization: Bearer ${key}`, 'request-of-a-log-line']) {
+    await visit(page, '/');
+    await find(text);
+    await page.getByRole('heading', { name: 'Findable & Sons' }).waitFor();
+  }
+  expect(new URL(page.url()).searchParams.get('request')).toBe('request-of-a-log-line');
+  await page.locator('tr.marked', { hasText: 'request-of-a-log-line' }).waitFor();
+  await find('find');
+  await page.getByRole('heading', { name: 'Keys' }).waitFor();
+  await expect.poll(() => page.locator('tbody tr').count()).toBe(2);
+  await find('nobody-has-this');
+  await page.getByText('Nothing is known by “nobody-has-this”').waitFor();
+  expect(sent.join()).toContain(idOf(key));
+  expect(sent.join()).not.toContain(key.slice(16));
+  expect(faults).toEqual([]);
+});
+
+test('keys are filtered and paged through by the address, and an empty list says so', async () => {
+  for (let at = 0; at < 27; at++) await stack.issueKey({ name: `herd ${at}`, plan: 'business' });
+  const { page, faults } = await openConsole(browser, stack, '/console/keys');
+  const names = page.locator('tbody .name');
+  await page.getByLabel('Name contains').fill('HERD');
+  await page.getByRole('button', { name: 'Filter' }).click();
+  await page.getByLabel('Plan').selectOption('business');
+  await expect.poll(() => names.count()).toBe(25);
+  await page.getByRole('button', { name: 'Older' }).click();
+  await expect.poll(() => names.allInnerTexts()).toEqual(['herd 1', 'herd 0']);
+  await page.reload();
+  await isShown(page);
+  await expect.poll(() => names.allInnerTexts()).toEqual(['herd 1', 'herd 0']);
+  await page.goBack();
+  await expect.poll(() => names.count()).toBe(25);
+  await page.getByLabel('State').selectOption('banned');
+  await page.getByText('No key matches these filters.').waitFor();
+  await page.getByRole('link', { name: 'Clear' }).click();
+  await expect.poll(() => names.count()).toBe(25);
+  expect(faults).toEqual([]);
+});
+
+test('a running ban is listed with its reason, and lifted there', async () => {
+  const key = await stack.issueKey({ name: 'loud' });
+  await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'too loud' });
+  const { page, faults } = await openConsole(browser, stack, '/console/bans');
+  const ban = rowOf(page, 'Bans', 'loud');
+  await ban.getByText('too loud').waitFor();
+  await ban.getByRole('button', { name: 'Lift loud' }).click();
+  await page.getByText('The ban of loud is lifted.').waitFor();
+  await ban.waitFor({ state: 'detached' });
+  await page.getByText('Nobody is banned.').waitFor();
+  expect(faults).toEqual([]);
+});

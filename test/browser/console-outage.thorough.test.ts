@@ -1,0 +1,93 @@
+import { Redis } from 'ioredis';
+import { expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { openBrowser } from '../support/browser.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { openConsole, rowOf, visit } from '../support/console.ts';
+import { send } from '../support/http.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { startStack } from '../support/stack.ts';
+
+// A browser is slow while other tests run.
+vi.setConfig({ testTimeout: 120_000 });
+const PATIENCE = { timeout: 30_000 };
+
+/** The browser itself logs failed requests, whatever the page does with them. */
+const ofThePage = (faults: string[]): string[] =>
+  faults.filter((fault) => !fault.startsWith('Failed to load resource'));
+
+test('it shows that Redis is away and since when, that it is back, that a stored value is rejected, and that the gateway is gone', async () => {
+  const server = await startRedisServer();
+  cleanUp(() => server.stop());
+  const redis = new Redis(server.url);
+  redis.on('error', () => {});
+  cleanUp(() => redis.disconnect());
+  const stack = await startStack({ REDIS_URL: server.url });
+  const key = await stack.issueKey({ name: 'known', minute: 1_000_000, day: 1_000_000 });
+  const { page, faults } = await openConsole(await openBrowser(), stack, '/console/plans');
+  const state = page.locator('#state');
+  // Only requests to Redis notice an outage.
+  const isTold = (what: RegExp) =>
+    vi.waitFor(async () => {
+      await send(`${stack.gateway}/v1/pets`, { key }).catch(() => {});
+      expect(await state.innerText()).toMatch(what);
+    }, PATIENCE);
+  await isTold(/All well/);
+
+  await redis.hset('gateway:plans', 'free.minute', '<b>lots</b>');
+  await page.getByText('Free, requests a minute: “<b>lots</b>” is rejected, 60 stays in force.').waitFor();
+  await isTold(/1 plan value not in force/);
+  await redis.hset('gateway:plans', 'free.minute', '61');
+  await page.getByText('is rejected').waitFor({ state: 'detached' });
+  await rowOf(page, 'In force', 'Free').getByText('61', { exact: true }).waitFor();
+
+  await server.stop();
+  // Without client requests, only failed reads of keys and plans show the outage.
+  await state.getByText('Keys, bans and plans cannot be read').waitFor(PATIENCE);
+  await isTold(/Redis is away[\s\S]*Decisions are local[\s\S]*Since \d\d:\d\d/);
+  // What was read before stays, and says that it is old.
+  await page.getByText('Not up to date: Redis is away').first().waitFor();
+  await rowOf(page, 'In force', 'Free').getByText('61', { exact: true }).waitFor();
+  for (const path of ['/console/keys', '/console/bans', `/console/key?id=${idOf(key)}`]) {
+    await visit(page, path);
+    await page.getByText('Redis is away, so this cannot be read now.').first().waitFor(PATIENCE);
+  }
+  // It comes back without its data.
+  await server.restart();
+  await isTold(/plan values not in force/);
+  expect(ofThePage(faults)).toEqual([]);
+
+  await stack.stop();
+  await isTold(/No answer[\s\S]*Since \d\d:\d\d/);
+  expect(ofThePage(faults)).toEqual([]);
+});
+
+test('a single answer that is missed raises no alarm', async () => {
+  const stack = await startStack();
+  const { page } = await openConsole(await openBrowser(), stack, '/console/bans');
+  const missed = new Set<string>();
+  await page.route('**/*', async (route) => {
+    const { pathname } = new URL(route.request().url());
+    if (missed.has(pathname)) return await route.continue();
+    missed.add(pathname);
+    await route.abort();
+  });
+  const seen: string[] = [];
+  const look = setInterval(
+    () =>
+      void page
+        .locator('#state')
+        .innerText()
+        .then(
+          (text) => seen.push(text),
+          () => {},
+        ),
+    50,
+  );
+  // By then every question was asked again, and answered.
+  await expect.poll(() => [...missed].sort(), PATIENCE).toEqual(['/bans', '/traffic']);
+  for (let answered = 0; answered < 3; answered++) await page.waitForResponse('**/traffic');
+  clearInterval(look);
+  expect(seen.length).toBeGreaterThan(0);
+  expect(seen.filter((text) => !text.includes('All well'))).toEqual([]);
+});

@@ -1,0 +1,173 @@
+import type { Locator } from 'playwright-core';
+import { expect, test, vi } from 'vitest';
+import { fieldsOf, PLAN_FIELDS, PLAN_NAMES } from '../../gateway/limiter/plans.ts';
+import { openBrowser } from '../support/browser.ts';
+import { agree, confirm, openConsole, question, reviewPlan, rowOf } from '../support/console.ts';
+import { send } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+// A browser is slow while other tests run.
+vi.setConfig({ testTimeout: 120_000 });
+
+const browser = await openBrowser();
+const stack = await startStack();
+const PAGE = '/console/plans';
+const valuesOf = async (places: Locator, attribute: string) =>
+  await Promise.all((await places.all()).map((place) => place.getAttribute(attribute)));
+const differences = 'dialog .differences li';
+
+test('a change is reviewed, made, told in the history, and taken back', async () => {
+  const { page, faults } = await openConsole(browser, stack, PAGE);
+  await reviewPlan(page, 'Free', { 'Requests a minute': '30', 'Ban after early requests': '20' });
+  expect(await page.locator(differences).allInnerTexts()).toEqual([
+    'Requests a minute: 60 → 30',
+    'Ban after early requests: 60 → 20',
+  ]);
+  await question(page).getByRole('button', { name: 'Apply' }).click();
+  await question(page).getByText('A reason is required.').waitFor();
+  expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 60 } });
+  await agree(page, 'Apply', 'anna', 'too many of them');
+  await question(page).waitFor({ state: 'detached' });
+  const row = rowOf(page, 'Changes', 'too many of them');
+  expect(await row.innerText()).toContain('Free, requests a minute: 60 → 30');
+  expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 30, day: 1_000, ban_after: 20 } });
+
+  await row.getByRole('button', { name: 'Roll back' }).click();
+  expect(await page.locator(differences).allInnerTexts()).toEqual([
+    'Free, requests a minute: 30 → 60',
+    'Free, ban after early requests: 20 → 60',
+  ]);
+  await confirm(page, 'Roll back');
+  await rowOf(page, 'Changes', 'takes back').waitFor();
+  expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 60, ban_after: 60 } });
+  expect(faults).toEqual([]);
+});
+
+test('the review tells what the limits would have refused in the last hour', async () => {
+  const key = await stack.issueKey({ name: 'busy shop', plan: 'business' });
+  for (let sent = 0; sent < 12; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+  const { page, faults } = await openConsole(browser, stack, PAGE);
+  await reviewPlan(page, 'Business', { 'Requests a minute': '2' });
+  const tried = await stack.admin('POST', '/plans/business/try', { minute: 2 });
+  const { wouldRefuse } = (tried.json as { affected: [{ wouldRefuse: number }] }).affected[0];
+  expect(wouldRefuse).toBeGreaterThan(0);
+  await question(page).getByText(`would have refused at least ${wouldRefuse} of 12 requests`).waitFor();
+  await question(page).getByText(`busy shop: ${wouldRefuse} of 12, instead of 0`).waitFor();
+  await confirm(page, 'Cancel');
+  await reviewPlan(page, 'Business', { 'Requests a minute': '999' });
+  await question(page).getByText('would have refused none of 12 requests by 1 key').waitFor();
+  expect(faults).toEqual([]);
+});
+
+test('after a conflict of two editors the review shows the values in force and keeps the typed ones', async () => {
+  const [one, other] = [await openConsole(browser, stack, PAGE), await openConsole(browser, stack, PAGE)];
+  await reviewPlan(one.page, 'Business', { 'Requests a minute': '2000' });
+  await reviewPlan(other.page, 'Business', { 'Requests a minute': '3000' });
+  await agree(one.page, 'Apply', 'anna');
+  await question(one.page).waitFor({ state: 'detached' });
+
+  expect(await other.page.locator(differences).innerText()).toBe('Requests a minute: 1,000 → 3,000');
+  await agree(other.page, 'Apply', 'ben', 'growth');
+  await question(other.page).getByText('changed meanwhile').waitFor();
+  expect(await other.page.locator(differences).innerText()).toBe('Requests a minute: 2,000 → 3,000');
+  expect((await stack.admin('GET', '/plans')).json).toMatchObject({ business: { minute: 2_000 } });
+  expect(await question(other.page).getByLabel('Why?').inputValue()).toBe('growth');
+  await confirm(other.page, 'Apply');
+  expect((await stack.admin('GET', '/plans')).json).toMatchObject({ business: { minute: 3_000 } });
+  await rowOf(one.page, 'In force', 'Business').getByText('3,000').waitFor();
+  expect(one.faults).toEqual([]);
+  // The browser itself logs a 409, whatever the page does with it.
+  expect(other.faults).toEqual([expect.stringContaining('409')]);
+});
+
+test('the form has exactly the fields and options of each plan', async () => {
+  const { page } = await openConsole(browser, stack, PAGE);
+  for (const plan of PLAN_NAMES) {
+    await page.getByRole('button', { name: `Change ${plan}` }).click();
+    const fields = question(page).locator('input, select');
+    await fields.first().waitFor();
+    expect(await valuesOf(fields, 'name')).toEqual(fieldsOf(plan));
+    expect(await valuesOf(question(page).locator('option'), 'value')).toEqual([...PLAN_FIELDS.mode.options]);
+    await confirm(page, 'Cancel');
+  }
+});
+
+test('an invalid limit is reported at its field, and is not sent', async () => {
+  const { page, faults } = await openConsole(browser, stack, PAGE);
+  await page.getByRole('button', { name: 'Change Pro' }).click();
+  const field = question(page).getByLabel('Requests a day');
+  for (const text of ['0', '-1', '1.5', '1000000001', '', 'many', '1e3', '0x3C']) {
+    await field.fill(text);
+    await field.press('Enter');
+    await question(page).getByText('A whole number from 1 to 1,000,000,000.').waitFor();
+    expect([text, await field.getAttribute('aria-invalid')]).toEqual([text, 'true']);
+    await field.fill('10000');
+    await field.press('Enter');
+    await question(page).getByText('Nothing is changed yet.').waitFor();
+  }
+  expect(faults).toEqual([]);
+});
+
+test('a refusal by the gateway is shown at the field concerned', async () => {
+  const { page } = await openConsole(browser, stack, PAGE);
+  await reviewPlan(page, 'Pro', { 'Requests a minute': '301' });
+  await agree(page, 'Apply', 'an\tna');
+  await question(page).getByText('Who are you? must not be empty or have control characters').waitFor();
+  expect(await question(page).getByLabel('Who are you?').getAttribute('aria-invalid')).toBe('true');
+  expect((await stack.admin('GET', '/plans')).json).toMatchObject({ pro: { minute: 300 } });
+});
+
+test('a plan is set to shadow mode and back to enforce', async () => {
+  const { page, faults } = await openConsole(browser, stack, PAGE);
+  const key = await stack.issueKey({ plan: 'pro', minute: 1, day: 1 });
+  const ask = () => send(`${stack.gateway}/v1/pets`, { key });
+  await ask();
+  expect((await ask()).status).toBe(429);
+  for (const [mode, status] of [
+    ['shadow', 200],
+    ['enforce', 429],
+  ] as const) {
+    await reviewPlan(page, 'Pro', { Mode: mode });
+    await agree(page, 'Apply');
+    await question(page).waitFor({ state: 'detached' });
+    await vi.waitFor(async () => expect((await ask()).status).toBe(status), 10_000);
+  }
+  expect(faults).toEqual([]);
+});
+
+test('the page can be used with the keyboard alone, and the focus is always visible', async () => {
+  const { page, faults } = await openConsole(browser, stack, PAGE);
+  const focused = async () => {
+    const [text, outline] = (await page.evaluate(`{
+      const { activeElement: at } = document;
+      [at.matches('body, main') ? '' : at.textContent || at.name, getComputedStyle(at).outlineStyle];
+    }`)) as [string, string];
+    if (text !== '') expect([text, outline]).toEqual([text, 'solid']);
+    return text;
+  };
+  await page.keyboard.press('Tab');
+  for (let pressed = 0; pressed < 40 && !(await focused()).includes('Change Free'); pressed++)
+    await page.keyboard.press('Tab');
+  expect(await focused()).toContain('Change Free');
+  await page.keyboard.press('Enter');
+  await question(page).waitFor();
+  await page.keyboard.press('Tab');
+  expect(await focused()).toBe('day');
+  await page.keyboard.press('Control+A');
+  await page.keyboard.type('2000');
+  await page.keyboard.press('Enter');
+  await question(page).getByText('Review the change of Free').waitFor();
+  expect(await focused()).toBe('author');
+  await page.keyboard.type('anna');
+  await page.keyboard.press('Tab');
+  await page.keyboard.type('without a mouse');
+  await page.keyboard.press('Enter');
+  await rowOf(page, 'Changes', 'without a mouse').waitFor();
+  await question(page).waitFor({ state: 'detached' });
+  expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { day: 2_000 } });
+  expect(await focused()).toContain('Change Free');
+  // From anywhere, a slash leads to the search.
+  await page.keyboard.press('/');
+  expect(await page.evaluate('document.activeElement.id')).toBe('find');
+  expect(faults).toEqual([]);
+});

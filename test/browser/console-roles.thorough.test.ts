@@ -1,0 +1,108 @@
+import type { Page } from 'playwright-core';
+import { expect, test, vi } from 'vitest';
+import { shortcomings } from '../support/accessibility.ts';
+import { idOf } from '../support/api-key.ts';
+import { openBrowser } from '../support/browser.ts';
+import { isShown, logIn, openConsole, question, visit, visitConsole } from '../support/console.ts';
+import { startStack } from '../support/stack.ts';
+
+// A browser is slow while other tests run.
+vi.setConfig({ testTimeout: 120_000 });
+
+const browser = await openBrowser();
+const stack = await startStack();
+const key = await stack.issueKey({ name: 'acme' });
+await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 6_000, reason: 'a test' });
+await stack.admin('PATCH', '/plans/pro', { minute: 301, author: 'a', reason: 'b' });
+
+const FREE_TO_ALL = ['Check again', 'Filter', 'Find', 'Log out'];
+
+/** A console with a token of its own, once it knows the token's role. */
+async function openAs(role: string): Promise<Page> {
+  const { json } = await stack.admin('POST', '/tokens', { name: 'carla', role });
+  const { page, faults } = await visitConsole(browser, stack, '/console/access');
+  await logIn(page, (json as { token: string }).token);
+  await isShown(page);
+  await page.getByText(new RegExp(`^carla, ${role}$`, 'i')).waitFor();
+  expect(faults).toEqual([]);
+  return page;
+}
+
+interface Button {
+  readonly name: string;
+  readonly isRefused: boolean;
+  readonly title: string | null;
+  /** What a screen reader says of it. */
+  readonly description: string | undefined;
+}
+
+const BUTTONS = `[...document.querySelectorAll('button')].map((button) => ({
+  name: button.innerText.replaceAll(/\\s+/g, ' '),
+  isRefused: button.getAttribute('aria-disabled') === 'true',
+  title: button.getAttribute('title'),
+  description: document.getElementById(button.getAttribute('aria-describedby'))?.textContent,
+}))`;
+
+/** The buttons of every page that cannot be used, each as page, name and reason; and the names of the others. */
+async function buttonsOf(page: Page): Promise<{ refused: string[]; usable: string[] }> {
+  const [refused, usable] = [new Set<string>(), new Set<string>()];
+  for (const link of ['Keys', 'acme', 'Plans', 'Bans', 'Access', 'Activity', 'Health']) {
+    await page.getByRole('link', { name: link, exact: true }).first().click();
+    await page.getByRole('heading', { name: link, exact: true, level: 1 }).waitFor();
+    await isShown(page);
+    for (const { name, isRefused, title, description } of (await page.evaluate(BUTTONS)) as Button[]) {
+      if (!isRefused) usable.add(name);
+      else {
+        expect(description).toBe(title);
+        refused.add(`${link}: ${name.replace(/ (acme|carla|first|Free|Pro|Business|Enterprise)$/, '')}: ${title}`);
+      }
+    }
+  }
+  return { refused: [...refused].sort(), usable: [...usable].sort() };
+}
+
+test('a viewer is told at each button that it may not be used, and pressing it does nothing', async () => {
+  const page = await openAs('viewer');
+  const { refused, usable } = await buttonsOf(page);
+  expect(usable.filter((name) => !FREE_TO_ALL.includes(name))).toEqual([]);
+  const why = (needs: string) => `This needs the role ${needs}. Your token has the role Viewer.`;
+  expect(refused).toEqual(
+    [
+      ...['Access: End', 'Access: Give access'].map((name) => `${name}: ${why('Admin')}`),
+      ...[
+        ...['Bans: Lift', 'Keys: Issue a key', 'Plans: Change', 'Plans: Roll back'],
+        ...['Add a secret', 'Change', 'Disable', 'Edit', 'End', 'Lift the ban', 'Revoke', 'Rotate'].map(
+          (name) => `acme: ${name}`,
+        ),
+      ].map((name) => `${name}: ${why('Operator')}`),
+    ].sort(),
+  );
+  for (const path of ['keys', `key?id=${idOf(key)}`, 'access']) {
+    await visit(page, `/console/${path}`);
+    await page.getByText('carla, Viewer').waitFor();
+    expect((await shortcomings(page)).found).toEqual([]);
+  }
+  await visit(page, '/console/keys');
+  await page.getByText('carla, Viewer').waitFor();
+  const issue = page.getByRole('button', { name: 'Issue a key', disabled: true });
+  await issue.focus();
+  await page.keyboard.press('Enter');
+  await issue.click({ force: true });
+  expect(await question(page).count()).toBe(0);
+});
+
+test('an operator may change all but access', async () => {
+  const { refused, usable } = await buttonsOf(await openAs('operator'));
+  const why = 'This needs the role Admin. Your token has the role Operator.';
+  expect(refused).toEqual([`Access: End: ${why}`, `Access: Give access: ${why}`]);
+  expect(usable).toEqual(expect.arrayContaining(['Issue a key', 'Edit', 'Revoke', 'Roll back']));
+});
+
+test('an admin, and the shared token, may use every button', async () => {
+  const { refused } = await buttonsOf(await openAs('admin'));
+  expect(refused).toEqual([]);
+  const { page } = await openConsole(browser, stack, '/console/access');
+  await page.getByText('Shared token, Admin').waitFor();
+  await page.getByRole('button', { name: 'Give access' }).click();
+  await question(page).getByLabel('Role').waitFor();
+});

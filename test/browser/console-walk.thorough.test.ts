@@ -1,0 +1,104 @@
+import type { Page } from 'playwright-core';
+import { expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { openBrowser } from '../support/browser.ts';
+import { logIn, openConsole, question, rowOf, visit, visitConsole } from '../support/console.ts';
+import { send } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+/** Jobs of an operator, from the first page, with the number of clicks that each takes. Typing is no click. */
+
+// A browser is slow while other tests run.
+vi.setConfig({ testTimeout: 120_000 });
+
+const browser = await openBrowser();
+const stack = await startStack();
+
+/** Counts clicks as the browser sees them. A choice from a list counts as one. */
+async function startWalk() {
+  const { page } = await openConsole(browser, stack);
+  let clicks = 0;
+  const click = async (role: 'button' | 'link', name: string, within: Pick<Page, 'getByRole'> = page) => {
+    clicks++;
+    await within.getByRole(role, { name, exact: true }).first().click();
+  };
+  return { page, click, clicks: () => clicks };
+}
+
+test('find the key behind a log line, and raise its limit: 3 clicks', async () => {
+  const key = await stack.issueKey({ name: 'from the log', minute: 5, day: 100 });
+  await send(`${stack.gateway}/v1/pets`, { key, headers: { 'X-Request-Id': 'id-in-the-log' } });
+  const { page, click, clicks } = await startWalk();
+  await page.locator('#find').fill('id-in-the-log');
+  await click('button', 'Find');
+  await page.getByRole('heading', { name: 'from the log' }).waitFor();
+  await click('button', 'Edit');
+  await question(page).getByLabel('Own limit a minute').fill('500');
+  await click('button', 'Save');
+  await page.getByText('/ 500').waitFor();
+  expect((await stack.admin('GET', `/keys/${idOf(key)}`)).json).toMatchObject({ minute: 500 });
+  expect(clicks()).toBe(3);
+});
+
+test('find who is loudest, and ban it: 3 clicks', async () => {
+  const key = await stack.issueKey({ name: 'the loudest' });
+  for (let sent = 0; sent < 30; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+  const { page, click, clicks } = await startWalk();
+  const loudest = page.getByRole('table', { name: 'Loudest keys' }).locator('tbody tr').first();
+  await expect.poll(() => loudest.innerText()).toContain('the loudest');
+  await click('link', 'the loudest', loudest);
+  await click('button', 'Ban', page.locator('.page-head'));
+  await question(page).getByLabel('Why?').fill('too loud');
+  await click('button', 'Ban', question(page));
+  await page.getByText('Reason: too loud').waitFor();
+  expect((await stack.admin('GET', `/keys/${idOf(key)}`)).json).toMatchObject({ state: 'banned' });
+  expect(clicks()).toBe(3);
+});
+
+test("undo yesterday's plan change: 3 clicks", async () => {
+  await stack.admin('PATCH', '/plans/pro', { minute: 3, author: 'ben', reason: 'of yesterday' });
+  const { page, click, clicks } = await startWalk();
+  await click('link', 'Plans');
+  await click('button', 'Roll back', rowOf(page, 'Changes', 'of yesterday'));
+  await question(page).getByLabel('Who are you?').fill('anna');
+  await click('button', 'Roll back', question(page));
+  await rowOf(page, 'Changes', 'takes back').waitFor();
+  expect((await stack.admin('GET', '/plans')).json).toMatchObject({ pro: { minute: 300 } });
+  expect(clicks()).toBe(3);
+});
+
+test("see whether last night's alert hurt clients: no click for the last hour, 1 for a client's days", async () => {
+  const key = await stack.issueKey({ name: 'perhaps hurt', minute: 1, day: 10 });
+  for (let sent = 0; sent < 2; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+  const { page, click, clicks } = await startWalk();
+  await page.locator('.tile', { hasText: 'Server errors' }).waitFor();
+  await page.getByText('Time to answer as a table').waitFor();
+  expect(clicks()).toBe(0);
+  await page.locator('#find').fill('perhaps');
+  await click('button', 'Find');
+  await page.getByRole('heading', { name: 'perhaps hurt' }).waitFor();
+
+  const days = page.locator('figure', { hasText: 'Requests a day (UTC)' });
+  await days.locator('.legend').getByText('Refused 1').waitFor();
+  await rowOf(page, 'Last decisions', 'Refused').first().waitFor();
+  expect(clicks()).toBe(1);
+});
+
+test('hand a colleague read access, whose changes are refused: 3 clicks', async () => {
+  const key = await stack.issueKey({ name: 'only looked at' });
+  const { page, click, clicks } = await startWalk();
+  await click('link', 'Access');
+  await click('button', 'Give access');
+  await question(page).getByLabel('Name').fill('carla');
+  await click('button', 'Give access', question(page));
+  const token = await question(page).getByLabel('Token').inputValue();
+  expect(clicks()).toBe(3);
+  const colleague = await visitConsole(browser, stack, `/console/key?id=${idOf(key)}`);
+  await logIn(colleague.page, token);
+  await colleague.page.getByRole('heading', { name: 'only looked at' }).waitFor();
+  const ban = colleague.page.locator('.page-head').getByRole('button', { name: 'Ban', disabled: true });
+  await ban.waitFor();
+  expect(await ban.getAttribute('title')).toBe('This needs the role Operator. Your token has the role Viewer.');
+  await visit(colleague.page, '/console/activity');
+  await rowOf(colleague.page, 'Activity', 'made the token').first().waitFor();
+});

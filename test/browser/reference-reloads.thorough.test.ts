@@ -1,0 +1,38 @@
+import { expect, test, vi } from 'vitest';
+import { openBrowser, watchedPage } from '../support/browser.ts';
+import { send } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const browser = await openBrowser();
+
+test('a reload of the page requests one file', async () => {
+  const stack = await startStack();
+  const { page, faults } = await watchedPage(browser, stack.gateway);
+  await page.goto(`${stack.gateway}/docs`);
+  await page.locator('.opblock').first().waitFor();
+  const asked = () => stack.log.filter(({ msg }) => msg === 'request').length;
+  const paths = () => stack.log.filter(({ msg }) => msg === 'request').map(({ path, status }) => `${status} ${path}`);
+  await expect.poll(paths).toHaveLength(9);
+  for (let reload = 1; reload <= 4; reload++) {
+    await page.reload();
+    await page.locator('.opblock').first().waitFor();
+    await expect.poll(asked).toBe(9 + reload);
+  }
+  expect(faults).toEqual([]);
+});
+
+test('a refused reader gets a page that says when to come back', async () => {
+  const stack = await startStack();
+  const { page } = await watchedPage(browser, stack.gateway);
+  const bundle = `${stack.gateway}/docs/swagger-ui-bundle.js`;
+  await expect
+    .poll(async () => {
+      await Promise.all(Array.from({ length: 200 }, () => send(bundle, { method: 'HEAD' })));
+      return (await page.goto(`${stack.gateway}/docs/`))?.status();
+    })
+    .toBe(429);
+  expect(await page.locator('h1').innerText()).toBe('Too many requests');
+  expect(await page.locator('main').innerText()).toContain('Come back in a second');
+});

@@ -1,0 +1,152 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, inject, test } from 'vitest';
+import { type Container, runContainer } from '../support/containers/container.ts';
+import { dockerOn } from '../support/containers/docker.ts';
+import { buildImage, sizeOf } from '../support/containers/images.ts';
+import { withoutDigest } from '../support/containers/stand-ins.ts';
+import { readDockerfile } from '../support/dockerfile.ts';
+import { LONGEST_STOP_MS } from '../support/drain.ts';
+import { post, send } from '../support/http.ts';
+import { readAndWrite } from '../support/load.ts';
+import { otlpCollector } from '../support/otlp-collector.ts';
+import { ROOT } from '../support/process.ts';
+import { ADMIN_TOKEN, BOUNDLESS, eventually } from '../support/workers.ts';
+
+/** The images of deploy/Dockerfile, built and run by an engine with the rights that compose.yaml gives them. */
+
+const engine = inject('engineSocket');
+const docker = dockerOn(engine);
+const NETWORK = 'images';
+const MOST_OVER_BASE = 120e6;
+/** When the health check of the Dockerfile gives a container up. */
+const LATEST_START_MS = 60_000;
+
+const say = (text: string) => void process.stdout.write(`${text}\n`);
+const imageOf = (service: string) => `animal-store-${service}`;
+
+/** Core and gateway, healthy. @param suffix of the images' names and of the containers' */
+async function startBoth(
+  suffix = '',
+  environment: Record<string, string> = {},
+): Promise<{ core: Container; gateway: Container }> {
+  const core = await runContainer(docker, {
+    image: `animal-store-core${suffix}`,
+    name: 'core',
+    network: NETWORK,
+    ports: [7001],
+    environment: { OTEL_SERVICE_NAME: 'core', ...environment },
+  });
+  const gateway = await runContainer(docker, {
+    image: `animal-store-gateway${suffix}`,
+    name: 'gateway',
+    network: NETWORK,
+    ports: [8080, 9090],
+    environment: {
+      OTEL_SERVICE_NAME: 'gateway',
+      CORE_URL: 'http://core:7001',
+      ADMIN_HOST: '0.0.0.0',
+      ADMIN_TOKEN,
+      ...environment,
+    },
+  });
+  const health = async () => [(await core.state()).Health?.Status, (await gateway.state()).Health?.Status];
+  await eventually(health).toEqual(['healthy', 'healthy']);
+  return { core, gateway };
+}
+
+async function issueKey(gateway: Container): Promise<string> {
+  const { json } = await post(`${await gateway.url(9090)}/keys`, { name: 'test', ...BOUNDLESS }, { key: ADMIN_TOKEN });
+  return (json as { key: string }).key;
+}
+
+describe.skipIf(engine === '')('images', () => {
+  beforeAll(async () => {
+    await docker(['network', 'create', NETWORK]);
+    for (const service of ['core', 'gateway']) await buildImage(docker, service, imageOf(service));
+  });
+
+  test.for(['core', 'gateway'])('%s is at most 120 MB larger than its base', async (service) => {
+    const base = withoutDigest(readDockerfile()[0]?.from ?? '');
+    const over = (await sizeOf(docker, imageOf(service))) - (await sizeOf(docker, base));
+    say(`${service}: ${(over / 1e6).toFixed(1)} MB over its base`);
+    expect(over).toBeGreaterThan(0);
+    expect(over).toBeLessThanOrEqual(MOST_OVER_BASE);
+  });
+
+  test('both run as a user who owns nothing, on a read-only file system, and SIGTERM under load ends them with 0', async () => {
+    const { core, gateway } = await startBoth();
+    for (const container of [core, gateway]) {
+      expect(await container.exec('id', '-u')).toBe('1000');
+      await expect(container.exec('sh', '-c', 'echo > /app/file')).rejects.toThrow('Read-only file system');
+      expect(await container.exec('sh', '-c', 'find /app -user 1000 -o -perm -o=w ! -type l | wc -l')).toBe('0');
+      const ms = await container.startMs();
+      say(`${container.name}: listens ${ms} ms after its start`);
+      expect(ms).toBeLessThan(LATEST_START_MS);
+    }
+    const clients = await gateway.url(8080);
+    expect((await send(`${clients}/docs/`)).text).toContain('swagger-ui');
+    const plans = await gateway.exec('node', 'gateway/operators/cli/main.ts', 'plans', 'show');
+    expect(plans).toContain('enterprise');
+
+    const load = readAndWrite(clients, await issueKey(gateway), 16);
+    await eventually(() => load.outcomes.get('POST 201') ?? 0).toBeGreaterThan(100);
+    for (const [container, longest] of [
+      [gateway, LONGEST_STOP_MS.gateway],
+      [core, LONGEST_STOP_MS.core],
+    ] as const) {
+      const stoppedAt = performance.now();
+      await docker(['stop', '--time', String(Math.ceil(longest / 1_000)), container.name]);
+      say(`${container.name}: ends ${Math.round(performance.now() - stoppedAt)} ms after SIGTERM`);
+      expect(await container.state()).toMatchObject({ Status: 'exited', ExitCode: 0, OOMKilled: false });
+    }
+    await load.end();
+    // Afterwards nobody listens; until then nobody is refused.
+    const answered = [...load.outcomes.keys()].filter((outcome) => /^(GET|POST) /.test(outcome));
+    expect(answered.sort()).toEqual(['GET 200', 'POST 201']);
+  });
+
+  test('no development package, and no other Node, is in an image', async () => {
+    const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
+      packages: Record<string, { dev?: boolean }>;
+    };
+    const development = Object.keys(packages).filter((path) => packages[path]?.dev === true);
+    for (const service of ['core', 'gateway']) {
+      const list = [
+        'run',
+        '--rm',
+        '--network',
+        'none',
+        imageOf(service),
+        'find',
+        'node_modules',
+        '-name',
+        'package.json',
+      ];
+      const there = new Set((await docker(list)).split('\n').map((file) => file.replace(/\/package\.json$/, '')));
+      expect(there).toContain('node_modules/zod');
+      expect(development.filter((path) => there.has(path))).toEqual([]);
+      expect([...there].filter((path) => path.includes('node-linux'))).toEqual([]);
+    }
+  });
+
+  test('with OpenTelemetry in front, a request is one trace through both, told to a collector', async () => {
+    const address = await docker(['network', 'inspect', '--format', '{{(index .IPAM.Config 0).Gateway}}', NETWORK]);
+    const collector = await otlpCollector(address);
+    for (const service of ['core', 'gateway'])
+      await buildImage(docker, service, `${imageOf(service)}:traced`, 'opentelemetry.Dockerfile', 'deploy');
+    const { gateway } = await startBoth(':traced', {
+      OTEL_TRACES_EXPORTER: 'otlp',
+      OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+      OTEL_BSP_SCHEDULE_DELAY: '200',
+    });
+    const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
+    const headers = { traceparent: `00-${traceId}-00f067aa0ba902b7-01` };
+    const { status } = await send(`${await gateway.url(8080)}/v1/pets`, { key: await issueKey(gateway), headers });
+    expect(status).toBe(200);
+    const services = () =>
+      new Set(collector.spans.filter((span) => span.traceId === traceId).map(({ service }) => service));
+    await eventually(() => [...services()].sort()).toEqual(['core', 'gateway']);
+  });
+});

@@ -1,0 +1,237 @@
+import { setPriority } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { beforeAll, describe, expect, inject, test, vi } from 'vitest';
+import { openBrowser } from '../support/browser.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { isShown, logIn, rowOf, visitConsole } from '../support/console.ts';
+import { type ComposeProject, composeProject } from '../support/containers/compose-up.ts';
+import { dockerOn } from '../support/containers/docker.ts';
+import { buildImage } from '../support/containers/images.ts';
+import { type Mishaps, mishapsOf } from '../support/containers/mishaps.ts';
+import { ctlWith } from '../support/ctl.ts';
+import { send } from '../support/http.ts';
+import { type Noted, type NotedLoad, notedLoad } from '../support/noted-load.ts';
+import { webhookReceiver } from '../support/webhook-receiver.ts';
+import { eventually } from '../support/workers.ts';
+
+/**
+ * deploy/compose.yaml as it is shipped, without Grafana: clients ask through haproxy while each container in turn is
+ * killed, stopped and started, and replaced.
+ */
+
+const engine = inject('engineSocket');
+const docker = dockerOn(engine);
+/** Loopback too, and not where someone works on this machine. */
+const PUBLISH_ON = '127.0.30.80';
+const CLIENTS = `http://${PUBLISH_ON}:8080`;
+/** Where the file publishes them for this machine. */
+const ADMIN = 'http://127.0.0.1:9090';
+const ALERTMANAGER = 'http://127.0.0.1:9093';
+const CONNECTIONS = 8;
+const OWNER = 'me';
+/** Everything but Grafana, which Debian has no package of. */
+const STARTED = ['haproxy', 'backup', 'prometheus', 'alertmanager'];
+const SERVICES = [
+  'alertmanager',
+  'backup',
+  'core-1',
+  'core-2',
+  'gateway-1',
+  'gateway-2',
+  'haproxy',
+  'postgres',
+  'prometheus',
+  'redis',
+];
+/** A scrape, an evaluation and the time for which Alertmanager gathers alerts, on a full machine. */
+const ALERT_MS = 240_000;
+const MISHAPS = ['stopAndStart', 'crash', 'replace'] as const;
+
+const AWAY = /^(GET|POST) 50[234]$/;
+const REFUSED = /^(GET|POST) (ECONNREFUSED|ECONNRESET|EPIPE|503)$/;
+
+/** What clients may notice, by service and mishap. What is named nowhere goes unnoticed. */
+const NOTICED: Readonly<Record<string, Partial<Record<keyof Mishaps, RegExp>>>> = {
+  // A write whose connection was cut may have been done: it is not repeated, and at most those in flight are told so. Where
+  // the client's connection has served before, haproxy tells it by closing that.
+  'gateway-1': { crash: /^POST (502|ECONNRESET)$/ },
+  'gateway-2': { crash: /^POST (502|ECONNRESET)$/ },
+  'core-1': { crash: /^POST 502$/ },
+  'core-2': { crash: /^POST 502$/ },
+  // There is one of them.
+  postgres: { crash: AWAY, stopAndStart: AWAY, replace: AWAY },
+  haproxy: { crash: REFUSED, stopAndStart: REFUSED, replace: REFUSED },
+};
+const IN_FLIGHT_ONLY = /^(gateway|core)-/;
+
+const say = (text: string) => void process.stdout.write(`${text}\n`);
+const isFailure = ({ outcome }: Noted): boolean => outcome !== 'GET 200' && outcome !== 'POST 201';
+
+describe.skipIf(engine === '')('the compose file', () => {
+  let project: ComposeProject;
+  let load: NotedLoad;
+
+  beforeAll(async () => {
+    for (const service of ['core', 'gateway']) await buildImage(docker, service, `animal-store-${service}`);
+    // The clients, beside the containers, whose engine has the same priority.
+    setPriority(-10);
+    project = await composeProject(engine, docker, PUBLISH_ON);
+    cleanUp(() => project.compose('down', '--volumes', '--timeout', '5'));
+    const startedAt = performance.now();
+    await project.compose('up', '--detach', '--wait', '--no-build', ...STARTED);
+    say(`up and healthy after ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`);
+    const key = await createKey();
+    load = notedLoad(CLIENTS, key, CONNECTIONS);
+    // Both gateways have seen the key when the first container fails.
+    await vi.waitFor(() => expect(load.requests.length).toBeGreaterThan(100), { timeout: 60_000 });
+  });
+
+  /** As the file's head says. */
+  async function createKey(): Promise<string> {
+    const command = [
+      'node',
+      'gateway/operators/cli/main.ts',
+      'keys',
+      'create',
+      '--plan',
+      'enterprise',
+      '--name',
+      OWNER,
+      '--json',
+    ];
+    const limits = ['--minute', '1000000000', '--day', '1000000000'];
+    const created = await project.compose('exec', '--no-TTY', 'gateway-1', ...command, ...limits);
+    return (JSON.parse(created) as { key: string }).key;
+  }
+
+  test('every container is healthy, and has its limit of memory and its bounded log', async () => {
+    for (const service of SERVICES) {
+      const format = '{{.State.Health.Status}} {{.HostConfig.Memory}} {{json .HostConfig.LogConfig}}';
+      const [health, memory, ...log] = (await docker(['inspect', '--format', format, project.nameOf(service)])).split(
+        ' ',
+      );
+      expect([service, health]).toEqual([service, 'healthy']);
+      expect(Number(memory)).toBeGreaterThan(200 * 2 ** 20);
+      expect(JSON.parse(log.join(' '))).toEqual({ Type: 'local', Config: { 'max-size': '10m', 'max-file': '5' } });
+    }
+  });
+
+  test('PUBLISH_ON opens the gateway, and nothing else', async () => {
+    const published = await docker(['ps', '--format', '{{.Names}} {{.Ports}}']);
+    const open = published.split('\n').filter((line) => line.includes('->'));
+    expect(open.filter((line) => line.includes(PUBLISH_ON))).toEqual([
+      expect.stringContaining(`${project.nameOf('haproxy')} ${PUBLISH_ON}:8080->8080/tcp`),
+    ]);
+    for (const line of open) expect(line).toMatch(/ 127\.0\.\d+\.\d+:\d+->/);
+    expect((await send(`${CLIENTS}/v1/pets`)).status).toBe(401);
+  });
+
+  test('Prometheus sees both gateways and both cores', async () => {
+    const url = 'http://127.0.0.1:9090/api/v1/query?query=up';
+    const up = async () => {
+      const text = await docker(['exec', project.nameOf('prometheus'), 'wget', '-q', '-O', '-', url]);
+      const { data } = JSON.parse(text) as {
+        data: { result: { metric: { instance: string }; value: [number, string] }[] };
+      };
+      return data.result.map(({ metric, value }) => `${metric.instance} ${value[1]}`).sort();
+    };
+    await eventually(up).toEqual(['core-1:7001 1', 'core-2:7001 1', 'gateway-1:9090 1', 'gateway-2:9090 1']);
+  });
+
+  test('operators use ctl and console through the published port', async () => {
+    const shown = await ctl('plans', 'show');
+    expect(shown).toContain('enterprise');
+    const { page, faults } = await visitConsole(await openBrowser(), { adminUrl: ADMIN }, '/console/keys');
+    await logIn(page, project.adminToken);
+    await isShown(page);
+    await rowOf(page, 'Keys', OWNER).waitFor();
+    expect(faults).toEqual([]);
+  });
+
+  test('an alert goes through Prometheus and Alertmanager to the chat, with a link that opens', async () => {
+    const network = ['network', 'inspect', '--format', '{{(index .IPAM.Config 0).Gateway}}', 'animal-store_dashboards'];
+    const chat = await webhookReceiver((response) => void response.end('ok'), await docker(network));
+    project.tellAlertsTo(chat.url);
+    const { id } = JSON.parse(await ctl('keys', 'create', '--plan', 'free', '--name', 'bound', '--json')) as {
+      id: string;
+    };
+    const bounds = ['--name', 'bound', '--networks', '10.9.8.0/24', '--json'];
+    const { key } = JSON.parse(await ctl('keys', 'secrets', 'add', id, ...bounds)) as { key: string };
+    const told = async () => {
+      await send(`${CLIENTS}/v1/pets`, { key });
+      return chat.told.map(({ body }) => body).find((body) => body.includes('GatewaySecretElsewhere')) ?? '';
+    };
+    await expect.poll(told, { timeout: ALERT_MS, interval: 1_000 }).toContain('FIRING');
+    const [message] = (JSON.parse(await told()) as { attachments: { title_link: string }[] }).attachments;
+    expect(message?.title_link).toBe(`${ADMIN}/runbook#gatewaysecretelsewhere`);
+    expect((await send(`${ADMIN}/runbook`)).text).toContain(' id="gatewaysecretelsewhere"');
+    const { json } = await send(`${ALERTMANAGER}/api/v2/alerts`);
+    const names = (json as { labels: { alertname: string } }[]).map(({ labels }) => labels.alertname);
+    expect(names).toContain('GatewaySecretElsewhere');
+  });
+
+  test.for(SERVICES)('%s', { timeout: 300_000 }, async (service) => {
+    const mishaps = mishapsOf(docker, project);
+    for (const mishap of MISHAPS) {
+      const from = load.requests.length;
+      const startedAt = performance.now();
+      await mishaps[mishap](service);
+      const seconds = (performance.now() - startedAt) / 1_000;
+      await settled();
+      const during = load.requests.slice(from);
+      const failed = during.filter(isFailure);
+      say(tell(service, mishap, seconds, during, failed));
+      const noticed = NOTICED[service]?.[mishap];
+      expect(countsOf(failed.filter(({ outcome }) => noticed?.test(outcome) !== true))).toEqual({});
+      if (IN_FLIGHT_ONLY.test(service)) expect(failed.length).toBeLessThanOrEqual(CONNECTIONS);
+      expect(during.length).toBeGreaterThan(failed.length);
+    }
+  });
+
+  test('nothing that was acknowledged is lost', async () => {
+    await load.end();
+    const acknowledged = load.requests.flatMap(({ petId }) => (petId === undefined ? [] : [petId]));
+    const list = ['psql', '-U', 'store', '-d', 'store', '-At', '-c', 'SELECT id FROM pets'];
+    const kept = new Set((await docker(['exec', project.nameOf('postgres'), ...list])).split('\n').map(Number));
+    say(`${load.requests.length} requests, ${acknowledged.length} pets acknowledged`);
+    expect(acknowledged.filter((id) => !kept.has(id))).toEqual([]);
+    expect(new Set(acknowledged).size).toBe(acknowledged.length);
+  });
+
+  /** Its output on this machine, where a token is all it has. */
+  async function ctl(...words: readonly string[]): Promise<string> {
+    const { code, out, err } = await ctlWith({ ADMIN_TOKEN: project.adminToken }, ...words);
+    expect([code, err]).toEqual([0, '']);
+    return out;
+  }
+
+  /** Waits until all has been well for two seconds. */
+  async function settled(): Promise<void> {
+    await sleep(2_000);
+    await eventually(() => {
+      const since = performance.now() - 2_000;
+      const latest = load.requests.filter(({ endedAt }) => endedAt > since);
+      return latest.length > 0 && !latest.some(isFailure);
+    }).toBe(true);
+  }
+});
+
+function countsOf(requests: readonly Noted[]): Record<string, number> {
+  const counts = Object.groupBy(requests, ({ outcome }) => outcome);
+  return Object.fromEntries(Object.entries(counts).map(([outcome, those]) => [outcome, those?.length ?? 0]));
+}
+
+/** A row of the table in test/README.md. */
+function tell(
+  service: string,
+  mishap: string,
+  seconds: number,
+  all: readonly Noted[],
+  failed: readonly Noted[],
+): string {
+  const [first, last] = [failed[0], failed.at(-1)];
+  const away = first && last ? `, for ${((last.endedAt - first.endedAt) / 1_000).toFixed(1)} s` : '';
+  const slowest = Math.max(...all.map(({ ms }) => ms));
+  const outcomes = JSON.stringify(countsOf(failed));
+  return `${service} ${mishap} (${seconds.toFixed(1)} s): ${all.length} requests, ${failed.length} failed ${outcomes}${away}, slowest ${Math.round(slowest)} ms`;
+}

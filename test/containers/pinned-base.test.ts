@@ -1,0 +1,76 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, inject, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { dockerOn, environmentOf } from '../support/containers/docker.ts';
+import { REGISTRY } from '../support/containers/engine.ts';
+import { startRegistry } from '../support/containers/registry.ts';
+import { nameInDeploy } from '../support/containers/stand-ins.ts';
+import { pathOf } from '../support/install.ts';
+import { ROOT, startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+const engine = inject('engineSocket');
+const docker = dockerOn(engine);
+/** npm is on the machine's network only; everything else is passed on as it is. */
+const DOCKER = `#!/bin/sh
+if [ "$1" = build ]; then shift; set -- build --network host "$@"; fi
+exec "$DOCKER" "$@"
+`;
+
+/** The project's files in a repository of their own. */
+async function checkOut() {
+  const folder = await temporaryFolder();
+  const [project, programs] = [join(folder, 'project'), join(folder, 'bin')];
+  for (const one of [project, programs]) mkdirSync(one);
+  execFileSync('sh', ['-c', 'git ls-files -z | xargs -0 cp --parents -t "$0"', project], { cwd: ROOT });
+  writeFileSync(join(programs, 'docker'), DOCKER, { mode: 0o755 });
+  const git = (...args: string[]) =>
+    execFileSync('git', ['-c', 'user.name=test', '-c', 'user.email=test@test', ...args], { cwd: project })
+      .toString()
+      .trim();
+  git('init', '--quiet');
+  return {
+    digestFile: join(project, 'deploy/node.digest'),
+    commit() {
+      git('add', '--all');
+      git('commit', '--quiet', '--message', 'test');
+      return git('rev-parse', 'HEAD').slice(0, 12);
+    },
+    run: (...args: string[]) =>
+      startProcess('sh', [join(project, 'deploy/images.sh'), ...args], {
+        ...environmentOf(engine),
+        PATH: `${programs}:${process.env.PATH}`,
+        DOCKER: pathOf('docker'),
+      }).ended,
+  };
+}
+
+const inspect = (format: string, image: string) => docker(['image', 'inspect', '--format', format, image]);
+const layersOf = async (image: string): Promise<string[]> =>
+  JSON.parse(await inspect('{{json .RootFS.Layers}}', image)) as string[];
+
+test.skipIf(engine === '')('a pinned base is what both images are built on, whatever its tag means later', async () => {
+  const base = nameInDeploy('node');
+  await startRegistry();
+  const [layers, id] = [await layersOf(base), await inspect('{{.Id}}', base)];
+  const pushed = `${REGISTRY}/library/${base}`;
+  await docker(['tag', base, pushed]);
+  cleanUp(() => docker(['rmi', pushed]));
+  const [digest = 'none'] = /sha256:[0-9a-f]{64}/.exec(await docker(['push', pushed], 300_000)) ?? [];
+
+  const { run, commit, digestFile } = await checkOut();
+  expect(await run('pin')).toEqual({ code: 0, out: '', err: '' });
+  expect(readFileSync(digestFile, 'utf8')).toBe(`@${digest}\n`);
+  const tag = commit();
+
+  await docker(['tag', 'debian:trixie', base]);
+  cleanUp(() => docker(['tag', id, base]));
+  expect((await run()).out).toBe(`animal-store-core:${tag}\nanimal-store-gateway:${tag}\n`);
+  for (const image of [`animal-store-core:${tag}`, `animal-store-gateway:${tag}`]) {
+    cleanUp(() => docker(['rmi', image]));
+    expect((await layersOf(image)).slice(0, layers.length)).toEqual(layers);
+    expect(await inspect('{{index .Config.Labels "org.opencontainers.image.revision"}}', image)).toBe(tag);
+  }
+});

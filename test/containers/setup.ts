@@ -1,0 +1,41 @@
+import type { TestProject } from 'vitest/node';
+import { startEngine } from '../support/containers/engine.ts';
+import { makeBaseStandIn, makeStandIns, nameInDeploy } from '../support/containers/stand-ins.ts';
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** The engine's socket; empty where none can be started. */
+    engineSocket: string;
+  }
+}
+
+/** The files that need no service's image: those take minutes to make where no earlier run has left them. */
+const NEED_BASE_ONLY = ['built-images', 'pinned-base'];
+
+const PING_MS = 120_000;
+
+/** Starts the engine and makes the images. Where it cannot, the last line of the run says why, and no test runs. */
+export default async function provideEngine(project: TestProject): Promise<() => Promise<void>> {
+  try {
+    const engine = await startEngine();
+    try {
+      const isBaseEnough = process.argv.some((argument) => NEED_BASE_ONLY.some((name) => argument.startsWith(name)));
+      const make = isBaseEnough ? makeBaseStandIn : makeStandIns;
+      await make(engine.docker);
+      // Containers run, and npm in them reaches its registry: what fails from here on is a fault of ours.
+      await engine.docker(
+        ['run', '--rm', '--network', 'host', nameInDeploy('node'), 'npm', 'view', 'zod', 'version'],
+        PING_MS,
+      );
+    } catch (fault) {
+      await engine.stop();
+      throw fault;
+    }
+    project.provide('engineSocket', engine.socket);
+    return engine.stop;
+  } catch (fault) {
+    project.provide('engineSocket', '');
+    const [reason = ''] = (fault as Error).message.split('\n');
+    return async () => void process.stdout.write(`No containers were tested: ${reason.replace(/\.$/, '')}.\n`);
+  }
+}

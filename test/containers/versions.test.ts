@@ -1,0 +1,69 @@
+import { beforeAll, describe, expect, inject, test } from 'vitest';
+import { dockerOn, environmentOf } from '../support/containers/docker.ts';
+import { makePostgresOfNpm, makeService } from '../support/containers/stand-ins.ts';
+import { startProcess } from '../support/process.ts';
+
+/**
+ * The tests of limiter and store on other versions of Redis and PostgreSQL than the machine has: test/support starts them by
+ * testcontainers, as it does wherever an engine runs. They are Debian 13's and npm's; Redis 7.2 is in neither. On Debian 12 the
+ * other tests have Redis 7.0 and PostgreSQL 15.
+ */
+
+const engine = inject('engineSocket');
+const docker = dockerOn(engine);
+
+/** Files that speak to the run's own Redis and PostgreSQL, and to no server that they start themselves. */
+const FILES = ['limiter/rules', 'limiter/agreement', 'core/store.test', 'core/idempotency'];
+
+/** Variables of this run that would change the other one. */
+const OWN = /^(VITEST|THOROUGH$|REDIS_|POSTGRES_|NODE_ENV$|TEST$|PROD$|DEV$|MODE$)/;
+
+interface Pair {
+  readonly redis: string;
+  readonly postgres: string;
+  readonly make: () => Promise<void>;
+}
+
+const PAIRS: readonly Pair[] = [
+  {
+    redis: 'redis:8.0',
+    postgres: 'postgres:16',
+    make: () => makePostgresOfNpm(docker, 'postgres:16', '16.14.0-beta.17'),
+  },
+  {
+    redis: 'redis:8.0',
+    postgres: 'postgres:17',
+    make: () => makeService(docker, 'postgres:17'),
+  },
+  {
+    redis: 'redis:8.0',
+    postgres: 'postgres:18',
+    make: () => makePostgresOfNpm(docker, 'postgres:18', '18.4.0-beta.17'),
+  },
+];
+
+describe.skipIf(engine === '')('limiter and store', () => {
+  beforeAll(async () => {
+    await makeService(docker, 'redis:8.0');
+    for (const { make } of PAIRS) await make();
+  }, 1_200_000);
+
+  test.for(PAIRS)('on $redis and $postgres', async ({ redis, postgres }) => {
+    const vitest = ['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/vitest.config.ts', ...FILES];
+    const environment = Object.entries(environmentOf(engine)).filter(([name]) => !OWN.test(name));
+    const startedAt = performance.now();
+    const { code, out } = await startProcess(process.execPath, vitest, {
+      ...Object.fromEntries(environment),
+      REDIS_IMAGE: redis,
+      POSTGRES_IMAGE: postgres,
+      // It is there to remove what is left behind: the engine ends with all that is in it.
+      TESTCONTAINERS_RYUK_DISABLED: 'true',
+    }).ended;
+    const [counted = out] = /^\d+ passed, .*$/m.exec(out) ?? [];
+    process.stdout.write(
+      `${redis} ${postgres}: ${counted}, ${((performance.now() - startedAt) / 1_000).toFixed(0)} s\n`,
+    );
+    expect([counted, code]).toEqual([expect.stringMatching(/^[1-9]\d+ passed, 0 failed$/), 0]);
+    for (const image of [redis, postgres]) expect(out).toContain(`The tests use a container of ${image}.`);
+  });
+});

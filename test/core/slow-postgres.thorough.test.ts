@@ -1,0 +1,132 @@
+import pg from 'pg';
+import { expect, test } from 'vitest';
+import { CHECK_WITHIN_MS } from '../../core/store/postgres-readiness.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { emptyPostgres } from '../support/databases.ts';
+import { type Answer, send } from '../support/http.ts';
+import { scrape } from '../support/metrics.ts';
+import { type PostgresForTests, pausePostgres, startPostgres } from '../support/postgres.ts';
+import { startService } from '../support/process.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { TIMED } from '../support/timed.ts';
+
+/** A slow PostgreSQL makes requests slow, and no core unready. */
+
+const BIG = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+/** More than the connections of both cores. */
+const REQUESTS = 40;
+/** The gateway's probes give a core this long. */
+const PROBE_MS = 1_000;
+const WATCHED_MS = 3_000;
+/** Less than a statement may wait, and more than a check takes on a busy machine. */
+const LONGEST_MS = 3_000;
+
+async function startTwoCores(DATABASE_URL: string): Promise<{ cores: string[]; stack: Stack; key: string }> {
+  const environment = { PORT: '0', DATABASE_URL, LOG_LEVEL: 'warn' };
+  const started = [await startService('core/main.ts', environment), await startService('core/main.ts', environment)];
+  const cores = started.map(({ addresses }) => addresses.core ?? '');
+  const stack = await startStack({ CORE_URL: cores.join(','), DATABASE_URL });
+  const key = await stack.issueKey(BIG);
+  await Promise.all(Array.from({ length: REQUESTS }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  return { cores, stack, key };
+}
+
+/** The statuses of /readyz for some seconds, and the longest wait for one in milliseconds. */
+async function watchReadiness(cores: readonly string[]): Promise<{ statuses: number[]; longestMs: number }> {
+  const statuses = new Set<number>();
+  let longestMs = 0;
+  for (const end = performance.now() + WATCHED_MS; performance.now() < end; )
+    for (const core of cores) {
+      const askedAt = performance.now();
+      statuses.add((await send(`${core}/readyz`)).status);
+      longestMs = Math.max(longestMs, performance.now() - askedAt);
+    }
+  return { statuses: [...statuses], longestMs };
+}
+
+/** Sends more than the pools can serve, watches meanwhile, and returns the answers. */
+async function overload({ cores, stack, key }: Awaited<ReturnType<typeof startTwoCores>>, end: () => unknown) {
+  const asked = Array.from({ length: REQUESTS }, () => send(`${stack.gateway}/v1/pets`, { key }));
+  const watched = await watchReadiness(cores);
+  const ready = async () => (await scrape(stack.adminUrl)).series('gateway_upstream_ready').map(({ value }) => value);
+  await expect.poll(ready).toEqual([1, 1]);
+  await end();
+  return { answers: await Promise.all(asked), watched };
+}
+
+const outcomes = (answers: readonly Answer[]) => [
+  ...new Set(answers.map(({ status, headers }) => `${status} ${headers['retry-after'] ?? ''}`)),
+];
+
+test('with every connection of both pools waiting for a lock, both cores stay ready and shed what is too much', {
+  ...TIMED,
+  timeout: 60_000,
+}, async () => {
+  const url = await emptyPostgres();
+  const system = await startTwoCores(url);
+  const holder = new pg.Client(url);
+  await holder.connect();
+  cleanUp(() => holder.end());
+  await holder.query('BEGIN; LOCK TABLE pets');
+  const { answers, watched } = await overload(system, () => holder.query('ROLLBACK'));
+  expect(watched.statuses).toEqual([200]);
+  expect(watched.longestMs).toBeLessThan(LONGEST_MS);
+  // Those that had a connection are served, unless the lock outlasted their statement.
+  expect(outcomes(answers)).toContain('503 1');
+  expect(outcomes(answers).filter((outcome) => outcome !== '200 ' && outcome !== '503 1')).toEqual([]);
+  expect((await send(`${system.stack.gateway}/v1/pets`, { key: system.key })).status).toBe(200);
+});
+
+test('with PostgreSQL stopped in its tracks, both cores stay ready and answer 503 with Retry-After before the gateway gives up', {
+  ...TIMED,
+  timeout: 60_000,
+}, async () => {
+  const postgres = await startOwn();
+  const system = await startTwoCores(postgres.url);
+  const { resume } = pausePostgres(postgres);
+  cleanUp(resume);
+  const { answers, watched } = await overload(system, () => {});
+  expect(watched.statuses).toEqual([200]);
+  expect(watched.longestMs).toBeLessThan(LONGEST_MS);
+  expect(outcomes(answers)).toEqual(['503 1']);
+  // The connection of the check was given up by now: a new one is accepted, and not answered.
+  expect((await watchReadiness(system.cores)).statuses).toEqual([200]);
+  resume();
+  await expect.poll(async () => (await send(`${system.stack.gateway}/v1/pets`, { key: system.key })).status).toBe(200);
+});
+
+test('a check that takes too long repeats the last result: a core without PostgreSQL does not become ready by waiting', async () => {
+  const postgres = await startOwn();
+  const { cores } = await startTwoCores(postgres.url);
+  await postgres.stop();
+  for (const core of cores) {
+    await expect.poll(async () => (await send(`${core}/readyz`)).status).toBe(503);
+    expect((await watchReadiness([core])).statuses).toEqual([503]);
+    expect((await send(`${core}/livez`)).status).toBe(200);
+  }
+}, 60_000);
+
+test('a connection of the check that was cut says nothing: the core asks again on a new one', async () => {
+  const url = await emptyPostgres();
+  const { core } = await startStack({ DATABASE_URL: url });
+  const client = new pg.Client(url);
+  await client.connect();
+  cleanUp(() => client.end());
+  for (let round = 0; round < 10; round++) {
+    expect((await send(`${core}/readyz`)).status).toBe(200);
+    await client.query(
+      'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()',
+    );
+  }
+  expect((await send(`${core}/readyz`)).status).toBe(200);
+});
+
+test('a check is shorter than a probe of the gateway', () => {
+  expect(CHECK_WITHIN_MS).toBeLessThanOrEqual(PROBE_MS / 2);
+});
+
+async function startOwn(): Promise<PostgresForTests> {
+  const postgres = await startPostgres();
+  cleanUp(postgres.stop);
+  return postgres;
+}

@@ -1,0 +1,135 @@
+import { DatabaseSync } from 'node:sqlite';
+import pg from 'pg';
+import { describe, expect, test } from 'vitest';
+import { DATABASES, emptyPostgres, openStore } from '../support/databases.ts';
+import { post, send } from '../support/http.ts';
+import { scrape } from '../support/metrics.ts';
+import { startProcess } from '../support/process.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+
+const REX = { name: 'Rex', categoryId: 1 };
+const readiness = async (stack: Stack) => (await send(`${stack.core}/readyz`)).status;
+
+async function onPostgres(url: string, ...statements: string[]): Promise<void> {
+  const client = new pg.Client(url);
+  await client.connect();
+  for (const sql of statements) await client.query(sql);
+  await client.end();
+}
+
+test.for([
+  ['a full disk', '53100', 503],
+  ['too little memory', '53200', 503],
+  ['a statement that takes too long', '57014', 503],
+  ['a disk that fails', '58030', 503],
+  ['a database that is read-only', '25006', 503],
+  ['a statement that is wrong', '42703', 500],
+] as const)('%s in PostgreSQL, code %s, gives %i, with the cause in the log', async ([, code, status]) => {
+  const url = await emptyPostgres();
+  const stack = await startStack({ DATABASE_URL: url });
+  await onPostgres(
+    url,
+    `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'by the test' USING ERRCODE = '${code}'; END $$`,
+    'CREATE TRIGGER fail BEFORE INSERT ON pets EXECUTE FUNCTION fail()',
+  );
+  const answer = await post(`${stack.core}/v1/pets`, REX, { headers: { 'x-request-id': 'failing' } });
+  expect([answer.status, answer.headers['retry-after']]).toEqual([status, status === 503 ? '1' : undefined]);
+  const line = stack.coreLog.find(({ requestId }) => requestId === 'failing');
+  expect(line).toMatchObject({
+    msg: 'request',
+    operation: 'createPet',
+    status,
+    code: (answer.json as { code: string }).code,
+  });
+  expect(JSON.stringify(line)).toContain('by the test');
+  const kind = status === 503 ? 'unavailable' : 'failed';
+  expect((await scrape(stack.core)).sum('core_store_errors_total', { kind })).toBe(1);
+  expect((await send(`${stack.core}/v1/pets`)).status).toBe(200);
+});
+
+describe.for(DATABASES)('on %s', async ([, empty]) => {
+  test('a fault of our own code does not count as a lost connection', async () => {
+    const store = await openStore(await empty());
+    const fault = new ReferenceError('nothing is not defined');
+    const faulty = function* (): Generator<never, void, never> {
+      yield* [];
+      throw fault;
+    };
+    await expect(store.read(faulty)).rejects.toBe(fault);
+    await expect(store.write(faulty)).rejects.toBe(fault);
+    await store.check();
+    await store.close();
+  });
+
+  test.for(['pets', 'orders', 'idempotency'])(
+    'a core without its table %s is not ready, and says why',
+    async (table) => {
+      const url = await empty();
+      const stack = await startStack({ DATABASE_URL: url });
+      expect(await readiness(stack)).toBe(200);
+      const sql = `DROP TABLE ${table}${url.startsWith('sqlite') ? '' : ' CASCADE'}`;
+      if (url.startsWith('sqlite'))
+        new DatabaseSync(url.slice('sqlite:'.length)).exec(`PRAGMA foreign_keys = OFF; ${sql}`);
+      else await onPostgres(url, sql);
+      expect(await readiness(stack)).toBe(503);
+      expect(stack.coreLog.at(-1)).toMatchObject({ operation: 'readyz', status: 503, code: 'unavailable' });
+      expect(String(stack.coreLog.at(-1)?.reason)).toContain(table);
+    },
+  );
+});
+
+test('a core with a locked SQLite file is not ready until it is unlocked', async () => {
+  const stack = await startStack();
+  const other = new DatabaseSync(`${stack.directory}/store.db`);
+  other.exec('BEGIN IMMEDIATE');
+  expect(await readiness(stack)).toBe(503);
+  other.exec('ROLLBACK');
+  expect(await readiness(stack)).toBe(200);
+});
+
+test('a core whose PostgreSQL is read-only is not ready; a locked table does not matter', async () => {
+  const url = await emptyPostgres();
+  const stack = await startStack({ DATABASE_URL: url });
+  const holder = new pg.Client(url);
+  await holder.connect();
+  await holder.query('BEGIN; LOCK TABLE orders');
+  expect(await readiness(stack)).toBe(200);
+  await holder.query('ROLLBACK');
+  await holder.end();
+  const name = new URL(url).pathname.slice(1);
+  await onPostgres(url, `ALTER DATABASE ${name} SET default_transaction_read_only = on`);
+  // Open connections keep the old setting.
+  await onPostgres(
+    url,
+    'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()',
+  );
+  await expect
+    .poll(async () => [await readiness(stack), stack.coreLog.at(-1)?.reason])
+    .toEqual([503, expect.stringContaining('read-only')]);
+  expect((await post(`${stack.core}/v1/pets`, REX)).status).toBe(503);
+});
+
+test('SQLite on a full disk gives 503 for writes, and reads continue', async () => {
+  const folder = await temporaryFolder();
+  const environment = { PORT: '0', DATABASE_URL: `sqlite:${folder}/store.db` };
+  // The unit is 512 bytes.
+  const { child, out } = startProcess(
+    'sh',
+    ['-c', `ulimit -f 400; exec "$0" core/main.ts`, process.execPath],
+    environment,
+    {
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    },
+  );
+  const url = await new Promise<string>((resolve) =>
+    child.once('message', (addresses) => resolve((addresses as { core: string }).core)),
+  );
+  const statuses = new Set<number>();
+  for (let sent = 0; sent < 200 && !statuses.has(503); sent++) {
+    const pets = Array.from({ length: 10 }, () => post(`${url}/v1/pets`, { ...REX, name: 'x'.repeat(100) }));
+    for (const { status } of await Promise.all(pets)) statuses.add(status);
+  }
+  expect(statuses).toEqual(new Set([201, 503]));
+  expect((await send(`${url}/v1/pets`)).status).toBe(200);
+  await expect.poll(out).toMatch(/"status":503,"code":"unavailable".*"reason":"disk I\/O error/);
+});

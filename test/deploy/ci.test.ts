@@ -1,0 +1,97 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { type Ended, startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+/** .ci/run and .ci/containers, with an npm that says what a run would say. */
+
+interface Says {
+  /** Shell commands in place of the tests. */
+  readonly tests?: string;
+  /** And of the tests in containers. */
+  readonly containers?: string;
+}
+
+const WELL = 'echo "23 passed, 0 failed"';
+const TESTS = 'echo "2800 passed, 0 failed, 1 skipped"; echo "% of lines"';
+/** It ignores SIGTERM, and leaves a process behind that keeps its standard output open. */
+const HANGS = `setsid sleep 600 & echo $! > "$LEFT"; trap '' TERM; while :; do sleep 1; done`;
+
+/** Resolves once nobody has the program's output open any more. */
+async function run(command: string, says: Says, ...args: string[]): Promise<Ended & { left: string }> {
+  const folder = await temporaryFolder();
+  const npm = `#!/bin/sh
+case "$*" in
+  ci) ;;
+  test) ${says.tests ?? TESTS} ;;
+  'run -s test:containers') ${says.containers ?? WELL} ;;
+  *) exit 9 ;;
+esac
+`;
+  await writeFile(join(folder, 'npm'), npm, { mode: 0o755 });
+  const left = join(folder, 'left');
+  const env = { PATH: `${folder}:${process.env.PATH}`, LEFT: left };
+  return { ...(await startProcess('bash', [command, ...args], env).ended), left };
+}
+
+test.for<readonly [string, string, string]>([
+  ['that pass', WELL, '23 passed, 0 failed in 0 min\n'],
+  [
+    'that fail',
+    'printf "failed: a > b\\n  a reason\\n22 passed, 1 failed\\n"; exit 1',
+    '22 passed, 1 failed in 0 min\ncontainers: failed: a > b\ncontainers:   a reason\n',
+  ],
+  [
+    'without an engine',
+    'printf "\\n0 passed, 0 failed, 23 skipped\\nNo containers were tested: it needs root.\\n"',
+    'not tested: it needs root.\n',
+  ],
+  ['that cannot begin', 'echo "npm error code"; exit 3', 'no count, ended with 3: npm error code\n'],
+])('tests in containers %s are told, and decide nothing', async ([, containers, told]) => {
+  expect(await run('.ci/containers', { containers }, '60')).toMatchObject({
+    code: 0,
+    out: `containers: ${told}`,
+    err: '',
+  });
+});
+
+test('tests in containers that hang are ended, and nothing waits for what they leave behind', async () => {
+  const { code, out, left } = await run('.ci/containers', { containers: HANGS }, '8', '1');
+  const pid = Number(await readFile(left, 'utf8'));
+  cleanUp(() => process.kill(pid));
+  expect([code, out]).toEqual([0, 'containers: given up after 8 s\n']);
+  // It is still there.
+  expect(process.kill(pid, 0)).toBe(true);
+});
+
+test('where no time is left they are not begun', async () => {
+  expect(await run('.ci/containers', {}, '-5')).toMatchObject({
+    code: 0,
+    out: 'containers: not tested, there is no time left\n',
+  });
+});
+
+test('a run tells of the containers before its last line, which is that of its tests', async () => {
+  for (const [containers, told] of [
+    [WELL, '23 passed, 0 failed in 0 min'],
+    ['echo "22 passed, 1 failed"; exit 1', '22 passed, 1 failed in 0 min'],
+  ] as const) {
+    const { code, out } = await run('.ci/run', { containers });
+    expect([code, out]).toEqual([
+      0,
+      `2800 passed, 0 failed, 1 skipped\n% of lines\ncontainers: ${told}\n2800 passed, 0 failed, 1 skipped\n`,
+    ]);
+  }
+});
+
+test('a run whose tests fail ends with their status, and tests no containers', async () => {
+  const tests = 'printf "failed: a > b\\n  a reason\\n2799 passed, 1 failed\\n"; exit 4';
+  const { code, out } = await run('.ci/run', { tests });
+  expect(code).toBe(4);
+  const told = 'failed: a > b\n  a reason\n2799 passed, 1 failed\n';
+  expect(out).toBe(`${told}${told}2799 passed, 1 failed\n`);
+  const silent = await run('.ci/run', { tests: 'exit 5' });
+  expect([silent.code, silent.out]).toEqual([5, '0 passed, 1 failed\n']);
+});

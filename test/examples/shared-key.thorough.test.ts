@@ -1,0 +1,55 @@
+import { describe, expect, test } from 'vitest';
+import { parseApiKey } from '../../gateway/limiter/credential.ts';
+import { RETRYING_CLIENTS, type Work } from '../support/retrying-clients.ts';
+import { startStack } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
+
+/**
+ * Real clients that respect Retry-After, ten of each kind on one key. Locally, only the kind that our examples show.
+ */
+
+const WORKERS = 10;
+const LIMIT = 240;
+const RUN_MS = thoroughly(65_000, 5_000);
+/** After its time a worker still waits for its last request. */
+const LONGEST_WAIT_MS = 60_000;
+
+const stack = await startStack();
+await stack.admin('PATCH', '/plans/free', { minute: LIMIT, day: 100_000, ban_after: WORKERS, ban_within_seconds: 60 });
+const url = `${stack.gateway}/v1/pets`;
+const clients = Object.entries(RETRYING_CLIENTS).slice(0, thoroughly(Infinity, 1));
+
+let turn: Promise<unknown> = Promise.resolve();
+
+/** Uses a key up, one key after the other: all at once would open thousands of connections in a moment. */
+function useUp(key: string): Promise<Response[]> {
+  const spend = () => fetch(url, { headers: { Authorization: `Bearer ${key}` } });
+  const spent = turn.then(() => Promise.all(Array.from({ length: LIMIT }, spend)));
+  turn = spent.catch(() => {});
+  return spent;
+}
+
+describe.concurrent('ten workers on one key', () => {
+  test.for<[string, Work]>(clients)(
+    '%s: they are served and never banned',
+    { timeout: RUN_MS + 2 * LONGEST_WAIT_MS },
+    async ([name, work]) => {
+      const key = await stack.issueKey();
+      const spent = await useUp(key);
+      expect(new Set(spent.map(({ status }) => status))).toEqual(new Set([200]));
+      const end = performance.now() + RUN_MS;
+      const statuses = (await Promise.all(Array.from({ length: WORKERS }, () => work(url, key, end)))).flat();
+      const lines = stack.log.filter(({ keyId }) => keyId === parseApiKey(key)?.id);
+      const outcomes = lines.map(({ outcome }) => outcome);
+      const count = (outcome: string) => outcomes.filter((other) => other === outcome).length;
+      const seconds = (performance.now() - end + RUN_MS) / 1_000;
+      process.stdout.write(
+        `${name}: ${statuses.length} served, ${count('refused')} refused, ${count('banned')} banned in ${seconds.toFixed(0)} s\n`,
+      );
+      expect(count('banned')).toBe(0);
+      expect(new Set(statuses)).toEqual(new Set([200]));
+      expect(statuses.length).toBeGreaterThan((((LIMIT / 60) * RUN_MS) / 1_000) * 0.8);
+      expect(count('refused')).toBeGreaterThan(WORKERS);
+    },
+  );
+});

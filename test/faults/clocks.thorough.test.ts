@@ -1,0 +1,116 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { type Answered, ask } from '../support/paced-load.ts';
+import { startService } from '../support/process.ts';
+import { type RedisServer, startRedisServer } from '../support/redis.ts';
+import { startGatewayProcess } from '../support/redis-fault.ts';
+import { createKey } from '../support/redis-keys.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+const HOUR_MS = 3_600_000;
+const DAY_S = 86_400;
+/** Limited by the day, so that almost nothing refills during a test. */
+const LIMITS = { minute: 1_000_000, day: 20 };
+/** The delay that a busy machine may add; an hour is far more. */
+const TOLERANCE_S = 60;
+
+/** Loaded by a process before anything else, so that its wall clock is wrong from the start. */
+const wrongClock = (offsetMs: number): string => {
+  const source = `const now = Date.now; Date.now = () => now() + ${offsetMs};
+    globalThis.Date = class extends Date { constructor(...given) { given.length === 0 ? super(Date.now()) : super(...given) } };`;
+  return `--import=data:text/javascript,${encodeURIComponent(source)}`;
+};
+
+async function setUp(): Promise<{ server: RedisServer; redis: Redis; coreUrl: string }> {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  redis.on('error', () => {});
+  cleanUp(() => redis.disconnect());
+  const folder = await temporaryFolder();
+  const core = await startService('core/main.ts', { PORT: '0', DATABASE_URL: `sqlite:${folder}/store.db` });
+  return { server, redis, coreUrl: core.addresses.core ?? '' };
+}
+
+const header = ({ headers }: Answered, name: string) => Number(headers[name]);
+
+test('gateways whose clocks differ by two hours decide alike, with Redis and without it', async () => {
+  const { server, redis, coreUrl } = await setUp();
+  const settings = { CORE_URL: coreUrl, REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' };
+  await redis.hset('gateway:plans', {
+    'free.minute': String(LIMITS.minute),
+    'free.ban_after': '8',
+    'free.ban_within_seconds': '1000000',
+    'free.ban_seconds': '100',
+  });
+  const gateways = await Promise.all(
+    [-HOUR_MS, 0, HOUR_MS].map((ms) => startGatewayProcess({ ...settings, NODE_OPTIONS: wrongClock(ms) })),
+  );
+  const begun = Date.now();
+  // On the clock of Redis, which is the machine's own.
+  const expectReset = (answer: Answered | undefined, inSeconds: number) =>
+    expect(Math.abs(header(answer as Answered, 'x-ratelimit-reset') - begun / 1_000 - inSeconds)).toBeLessThan(
+      TOLERANCE_S,
+    );
+  const shared = await createKey(redis, LIMITS);
+  const answers: Answered[] = [];
+  for (let sent = 0; sent < LIMITS.day + 13; sent++)
+    answers.push(await ask(gateways[sent % gateways.length]?.url ?? '', shared.apiKey));
+  const admitted = answers.slice(0, LIMITS.day);
+  expect(admitted.map((answer) => header(answer, 'x-ratelimit-remaining'))).toEqual(
+    Array.from({ length: LIMITS.day }, (_, at) => LIMITS.day - 1 - at),
+  );
+  for (const [at, answer] of admitted.entries()) expectReset(answer, ((at + 1) * DAY_S) / LIMITS.day);
+  const refused = answers.slice(LIMITS.day);
+  expect(refused.map(({ json }) => (json as { code?: string }).code)).toEqual([
+    ...Array(8).fill('rate_limit_exceeded'),
+    ...Array(5).fill('key_banned'),
+  ]);
+  for (const answer of refused.slice(0, 8)) expectReset(answer, DAY_S);
+  for (const answer of refused.slice(8)) expectReset(answer, 100);
+
+  const own = await Promise.all(gateways.map(() => createKey(redis, LIMITS)));
+  for (const [at, { url }] of gateways.entries()) await ask(url, own[at]?.apiKey ?? '');
+  await server.stop();
+  for (const [at, { url }] of gateways.entries()) {
+    const local: Answered[] = [];
+    while (local.length < 2 * LIMITS.day) local.push(await ask(url, own[at]?.apiKey ?? ''));
+    expect(local.filter((answer) => answer.admitted)).toHaveLength(LIMITS.day - 1);
+    expectReset(local[0], (2 * DAY_S) / LIMITS.day);
+    expectReset(local.at(-1), DAY_S);
+  }
+
+  const logs = await Promise.all(gateways.map((gateway) => gateway.stop()));
+  const [slow = 0, right = 0, fast = 0] = logs.map((log) => Date.parse(String(log[0]?.time)));
+  expect([right - slow, fast - right].map((ms) => Math.round(ms / HOUR_MS))).toEqual([1, 1]);
+}, 60_000);
+
+test('a clock that was a day off grants at most one capacity and blocks nobody', async () => {
+  const { server, redis, coreUrl } = await setUp();
+  const gateway = await startGatewayProcess({ CORE_URL: coreUrl, REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
+  await redis.hset('gateway:plans', 'free.ban_after', '1000000000');
+  await sleep(600);
+  const limit = 60;
+  const spend = async (key: string) => {
+    const begun = performance.now();
+    let admitted = 0;
+    for (let sent = 0; sent < 2 * limit; sent++) admitted += (await ask(gateway.url, key)).admitted ? 1 : 0;
+    return { admitted, refilled: Math.ceil(((performance.now() - begun) / 60_000) * limit) };
+  };
+  for (const { days, given } of [
+    { days: 1, given: 0 },
+    { days: -1, given: limit },
+  ]) {
+    const key = await createKey(redis, { minute: limit });
+    await spend(key.apiKey);
+    const asOf = Number(await redis.hget(key.hash, 'as_of'));
+    await redis.hset(key.hash, 'as_of', (asOf + days * 86_400).toFixed(6));
+    const { admitted, refilled } = await spend(key.apiKey);
+    expect(admitted).toBeGreaterThanOrEqual(given);
+    expect(admitted).toBeLessThanOrEqual(given + refilled + 1);
+    await sleep(1_100);
+    expect((await ask(gateway.url, key.apiKey)).status).toBe(200);
+  }
+}, 60_000);

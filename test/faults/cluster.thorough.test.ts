@@ -1,0 +1,163 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import slotOf from 'cluster-key-slot';
+import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { type Answer, send } from '../support/http.ts';
+import { type ClusterNode, type RedisCluster, startRedisCluster } from '../support/redis-cluster.ts';
+import { replicated } from '../support/replicated.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { TIMED } from '../support/timed.ts';
+
+const sound = await startRedisCluster();
+
+async function setUp(cluster?: RedisCluster, timeoutMs = 5_000) {
+  cluster ??= await startRedisCluster();
+  const settings = { REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: String(timeoutMs) };
+  const stack = await startStack(settings);
+  return { cluster, stack };
+}
+
+const ask = (stack: Stack, key: string): Promise<Answer> => send(`${stack.gateway}/v1/pets`, { key });
+
+/** Two keys for each node; those in `served` have been used once. */
+async function keysByNode({ cluster, stack }: { cluster: RedisCluster; stack: Stack }) {
+  const served = new Map<ClusterNode, string>();
+  const unseen = new Map<ClusterNode, string>();
+  while (unseen.size < cluster.nodes.length) {
+    const key = await stack.issueKey();
+    const node = await cluster.ownerOf(slotOf(idOf(key)));
+    if (served.has(node)) unseen.set(node, key);
+    else served.set(node, key);
+  }
+  for (const key of served.values()) expect((await ask(stack, key)).status).toBe(200);
+  return { served, unseen };
+}
+
+const modeOfLast = (stack: Stack) => stack.log.findLast(({ msg }) => msg === 'request')?.mode ?? 'shared';
+
+test('slots are computed as Redis does', async () => {
+  for (const tag of ['0', '123456789', 'AbCdEfGhIjK1', 'zzzzzzzzzzzz', '000000000000', 'ü']) {
+    expect(slotOf(tag)).toBe(await sound.nodes[0]?.redis.cluster('KEYSLOT', `gateway:key:{${tag}}`));
+  }
+});
+
+test('keys and plans are managed on a cluster as on one Redis', async () => {
+  const { cluster, stack } = await setUp(sound);
+  const keys = await Promise.all(Array.from({ length: 20 }, () => stack.issueKey({ minute: 7 })));
+  const owners = await Promise.all(keys.map((key) => cluster.ownerOf(slotOf(idOf(key)))));
+  expect(new Set(owners).size).toBe(3);
+  const listed = (await stack.admin('GET', '/keys')).json as { total: number; keys: { id: string }[] };
+  expect(listed.total).toBe(20);
+  expect(new Set(listed.keys.map(({ id }) => id))).toEqual(new Set(keys.map(idOf)));
+  const [revoked, ...others] = keys as [string, ...string[]];
+  expect((await stack.admin('DELETE', `/keys/${idOf(revoked)}`)).status).toBe(204);
+  expect((await stack.admin('GET', `/keys/${idOf(revoked)}`)).status).toBe(404);
+  expect((await ask(stack, revoked)).status).toBe(401);
+  expect((await stack.admin('PATCH', '/plans/free', { day: 5 })).status).toBe(200);
+  const answers = await Promise.all(others.flatMap((key) => Array.from({ length: 8 }, () => ask(stack, key))));
+  expect(answers.filter(({ status }) => status === 200)).toHaveLength(19 * 5);
+  expect(answers.filter(({ status }) => status === 429)).toHaveLength(19 * 3);
+});
+
+const faults: [name: string, cause: (node: ClusterNode) => unknown, heal: (node: ClusterNode) => unknown][] = [
+  ['killed', ({ server }) => server.stop(), ({ server }) => server.restart()],
+  ['stopped in its tracks', ({ server }) => server.pause(), ({ server }) => server.resume()],
+];
+
+test.for(faults)(
+  'a node that is %s affects no other: its keys are local, theirs are shared',
+  // The other nodes have a second for each decision, which a busy machine may miss.
+  { ...TIMED, timeout: 60_000 },
+  async ([, cause, heal]) => {
+    const { cluster, stack } = await setUp(undefined, 1_000);
+    const { served, unseen } = await keysByNode({ cluster, stack });
+    const [lost, ...others] = cluster.nodes as [ClusterNode, ...ClusterNode[]];
+    await cause(lost);
+    for (let round = 0; round < 10; round++) {
+      expect((await ask(stack, served.get(lost) as string)).status).toBe(200);
+      expect(modeOfLast(stack)).toBe('local');
+      for (const node of others) {
+        expect((await ask(stack, served.get(node) as string)).status).toBe(200);
+        expect(modeOfLast(stack)).toBe('shared');
+      }
+      await sleep(50);
+    }
+    expect((await ask(stack, unseen.get(lost) as string)).status).toBe(503);
+    for (const node of others) expect((await ask(stack, unseen.get(node) as string)).status).toBe(200);
+    expect(stack.log.filter(({ msg }) => msg === 'decisions are local').map(({ node }) => node)).toEqual([
+      `127.0.0.1:${lost.port}`,
+    ]);
+
+    await heal(lost);
+    await expect
+      .poll(async () => (await ask(stack, unseen.get(lost) as string)).status, { timeout: 10_000, interval: 50 })
+      .toBe(200);
+    await ask(stack, served.get(lost) as string);
+    expect(modeOfLast(stack)).toBe('shared');
+  },
+);
+
+test('a replica replaces a primary that died, with the data it had', async () => {
+  const { cluster, stack } = await setUp();
+  const { served, unseen } = await keysByNode({ cluster, stack });
+  const lost = cluster.nodes[0] as ClusterNode;
+  const replica = await cluster.join({ replicaOf: lost });
+  for (let spent = 0; spent < 10; spent++) await ask(stack, served.get(lost) as string);
+  await replicated(lost.redis, 1, idOf(served.get(lost) as string));
+  await lost.server.stop();
+  expect((await ask(stack, served.get(lost) as string)).status).toBe(200);
+  await expect
+    .poll(async () => (await ask(stack, unseen.get(lost) as string)).status, { timeout: 10_000, interval: 100 })
+    .toBe(200);
+  const answer = await ask(stack, served.get(lost) as string);
+  expect([answer.status, modeOfLast(stack)]).toEqual([200, 'shared']);
+  const hash = await replica.redis.hgetall(`gateway:key:{${idOf(served.get(lost) as string)}}`);
+  expect(hash.admitted).toBe(String(1 + 10 + 1));
+}, 60_000);
+
+/** Keeps the node busy so that it takes a decision next, and closes the connections before it answers. */
+async function hangUpOn(node: ClusterNode, decision: () => Promise<Answer>): Promise<Answer> {
+  const other = node.redis.duplicate();
+  await other.ping();
+  const now = "local t = redis.call('TIME') return t[1] * 1000 + t[2] / 1000";
+  const busy = node.redis.eval(`local function now() ${now} end local e = now() + 150 while now() < e do end`, 0);
+  await sleep(30);
+  const answer = decision();
+  await sleep(60);
+  await Promise.all([busy, other.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes').catch(() => undefined)]);
+  other.disconnect();
+  return await answer;
+}
+
+test('a decision whose node hangs up before it answers was taken, and is not repeated', async () => {
+  const { cluster, stack } = await setUp();
+  const node = cluster.nodes[0] as ClusterNode;
+  const { served } = await keysByNode({ cluster, stack });
+  const key = served.get(node) as string;
+  const charged = async () => Number((await cluster.read(`gateway:key:{${idOf(key)}}`)).admitted);
+  let unanswered = 0;
+  for (let round = 0; round < 5; round++) {
+    await expect.poll(async () => (await ask(stack, key)) && modeOfLast(stack), { timeout: 10_000 }).toBe('shared');
+    const before = await charged();
+    expect((await hangUpOn(node, () => ask(stack, key))).status).toBe(200);
+    const isLocal = modeOfLast(stack) === 'local';
+    await sleep(100);
+    const times = (await charged()) - before;
+    expect(times).toBeLessThanOrEqual(1);
+    if (isLocal && times === 1) unanswered += 1;
+  }
+  expect(unanswered).toBeGreaterThan(0);
+}, 60_000);
+
+test('a gateway starts without its cluster, and shares decisions once there is one', async () => {
+  const cluster = await startRedisCluster();
+  for (const { server } of cluster.nodes) server.pause();
+  const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls });
+  expect((await stack.admin('GET', '/keys')).status).toBe(503);
+  for (const { server } of cluster.nodes) server.resume();
+  await expect.poll(async () => (await stack.admin('GET', '/keys')).status, { timeout: 10_000 }).toBe(200);
+  await expect
+    .poll(async () => (await ask(stack, await stack.issueKey())).status, { timeout: 10_000, interval: 100 })
+    .toBe(200);
+  expect(stack.log.filter(({ msg }) => msg === 'redis is away')).toHaveLength(1);
+}, 60_000);

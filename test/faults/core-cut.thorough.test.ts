@@ -1,0 +1,81 @@
+import http from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { misbehavingStack, type Outcome } from '../support/ask.ts';
+import { goodAnswer } from '../support/misbehaving-core.ts';
+
+/** A core that dies at any byte of an answer, also among other answers. */
+
+const ID = 'an id has 36 characters, as this has';
+
+const deaths = ['content-length', 'chunked'].flatMap((framing) =>
+  ['closes', 'resets'].map((fault) => ({ framing, fault })),
+);
+
+test.for(deaths)(
+  'an answer with $framing whose core $fault the connection at any byte is 502',
+  async ({ framing, fault }) => {
+    const { ask } = await misbehavingStack({});
+    const { length } = goodAnswer(ID, framing === 'chunked');
+    for (let at = 0; at < length; at++) {
+      const query = `fault=${fault}&at=${at}&framing=${framing}`;
+      const healed = await ask('GET', `${query}&times=1`);
+      const read = await ask('GET', query);
+      const write = await ask('POST', query);
+      expect(healed, `healed, ${at}`).toMatchObject({ seen: 200, isOwn: true, asked: [0, 0] });
+      expect(read, `GET, ${at}`).toMatchObject({ seen: 502, asked: [0, 0] });
+      expect(write, `POST, ${at}`).toMatchObject({ seen: 502, asked: [0] });
+    }
+    const whole = await ask('POST', `fault=closes&at=${length}&framing=${framing}`);
+    expect(whole).toMatchObject({ seen: 200, isOwn: true });
+  },
+);
+
+test('any number of pipelined reads are repeated once each when their connection breaks', async () => {
+  const { ask } = await misbehavingStack({});
+  await ask('GET');
+  const failed = await Promise.all(Array.from({ length: 60 }, () => ask('GET', 'fault=closes')));
+  expect(new Set(failed.map(({ seen }) => seen))).toEqual(new Set([502]));
+  expect(Math.max(...failed.map(({ asked }) => asked.length))).toBe(2);
+  const healed = await Promise.all(Array.from({ length: 60 }, () => ask('GET', 'fault=closes&times=1')));
+  expect(healed.filter(({ isOwn }) => !isOwn)).toEqual([]);
+});
+
+const FAULTS = ['closes&at=0', 'closes&at=80', 'resets&at=20', 'garbage', 'both-framings', 'too-long', 'late&at=20'];
+const ANY: readonly Outcome['seen'][] = [200, 502];
+
+test('good requests among bad ones all get their own answers, while clients leave', async () => {
+  const { ask, stack } = await misbehavingStack({ LOG_LEVEL: 'silent' });
+  const outcomes: { query: string; outcome: Outcome }[] = [];
+  const client = async (number: number) => {
+    for (let sent = 0; sent < 30; sent++) {
+      const at = number + sent;
+      const query = at % 3 === 0 ? `fault=${FAULTS[Math.floor(at / 3) % FAULTS.length]}` : '';
+      outcomes.push({ query, outcome: await ask(at % 5 === 0 ? 'POST' : 'GET', query) });
+    }
+  };
+  let isOver = false;
+  const leaving = async () => {
+    while (!isOver) {
+      const request = http.get(`${stack.gateway}/v1/pets?fault=late&at=15`, {
+        agent: false,
+        headers: { authorization: `Bearer ${await stack.issueKey()}` },
+      });
+      request.on('error', () => {});
+      await sleep(8);
+      request.destroy();
+    }
+  };
+  const left = leaving();
+  await Promise.all(Array.from({ length: 24 }, (_, number) => client(number)));
+  isOver = true;
+  await left;
+
+  const good = outcomes.filter(({ query }) => query === '');
+  expect(good.filter(({ outcome }) => outcome.seen !== 200 || !outcome.isOwn)).toEqual([]);
+  const bad = outcomes.filter(({ query }) => query !== '');
+  expect(bad.filter(({ outcome }) => !ANY.includes(outcome.seen) || (outcome.seen === 200 && !outcome.isOwn))).toEqual(
+    [],
+  );
+  expect(new Set(bad.map(({ outcome }) => outcome.seen)).size).toBeGreaterThan(1);
+});

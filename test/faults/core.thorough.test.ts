@@ -1,0 +1,136 @@
+import { expect, test } from 'vitest';
+import { misbehavingStack } from '../support/ask.ts';
+import { bareCore } from '../support/faulty-core.ts';
+import { post, send } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+import { fact, TIMED } from '../support/timed.ts';
+import { unreachableServer } from '../support/unreachable-server.ts';
+
+/** What a client sees of a misbehaving core. */
+
+const CORE_TIMEOUT_MS = 400;
+const timeout = { CORE_TIMEOUT_MS: String(CORE_TIMEOUT_MS) };
+const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+
+/** What a GET and a POST get. A GET is sent twice if its connection fails. */
+const misbehaviours: [does: string, query: string, get: number, post: number, asked: number][] = [
+  ['closes the connection', 'fault=closes', 502, 502, 2],
+  ['resets the connection', 'fault=resets', 502, 502, 2],
+  ['resets the connection when time is nearly over', 'fault=resets-late&at=260', 504, 502, 2],
+  ['is silent', 'fault=stalls', 504, 504, 1],
+  ['stops in the head', 'fault=stalls&at=40', 504, 504, 1],
+  ['stops after the head', 'fault=stalls&at=123', 504, 504, 1],
+  ['stops in the body', 'fault=stalls&at=152', 504, 504, 1],
+  ['stops in a chunk', 'fault=stalls&at=162&framing=chunked', 504, 504, 1],
+  ['answers too late', 'fault=late&at=600', 504, 504, 1],
+  ['answers just in time', 'fault=late&at=100', 200, 200, 1],
+  ['speaks another protocol', 'fault=garbage', 502, 502, 2],
+  ['sends a length and chunks', 'fault=both-framings', 502, 502, 2],
+  ['sends two lengths', 'fault=two-lengths', 502, 502, 2],
+  ['sends neither length nor chunks', 'fault=no-framing', 502, 502, 1],
+  ['sends a head of 20 kB', 'fault=long-head', 502, 502, 2],
+  ['sends more than its length', 'fault=too-long', 200, 200, 1],
+  ['sends another answer behind its own', 'fault=too-long-by-an-answer', 200, 200, 1],
+  ['sends 100 Continue unasked', 'fault=continue', 502, 502, 2],
+  ['sends 103 Early Hints first', 'fault=early-hints', 200, 200, 1],
+  ['switches protocols', 'fault=switching-protocols', 502, 502, 2],
+];
+
+const cases = misbehaviours.flatMap(([does, query, get, post, asked]) => [
+  { does, query, method: 'GET', seen: get, attempts: asked },
+  { does, query, method: 'POST', seen: post, attempts: 1 },
+]);
+
+test.for(cases)(
+  'a core that $does gives $seen to a $method, and leaves nothing behind for the next request',
+  TIMED,
+  async ({ query, method, seen, attempts }) => {
+    const { ask: sent, stack } = await misbehavingStack(timeout);
+    /** Who gets an answer does not depend on time. */
+    const ask = async (...how: Parameters<typeof sent>) => {
+      const outcome = await sent(...how);
+      await fact(() => expect(outcome.isOwn).toBe(outcome.seen === 200));
+      return outcome;
+    };
+    expect(await ask(method)).toMatchObject({ seen: 200 });
+    const outcome = await ask(method, query);
+    expect(outcome).toMatchObject({ seen, asked: Array(attempts).fill(0) });
+    if (seen === 504) expect(outcome.ms).toBeLessThan(CORE_TIMEOUT_MS + 300);
+    expect(outcome.answer?.headers['x-ratelimit-limit']).toBe('1000000');
+    for (const next of ['GET', 'POST', method]) expect(await ask(next)).toMatchObject({ seen: 200 });
+    expect(stack.log.filter(({ level }) => level >= 50)).toEqual([]);
+  },
+);
+
+test('a core that refuses connections gives 502 at once', TIMED, async () => {
+  const stack = await startStack({ CORE_URL: 'http://127.0.0.1:1' });
+  const key = await stack.issueKey(big);
+  const times: number[] = [];
+  for (let sent = 0; sent < 21; sent++) {
+    const before = performance.now();
+    const answer = await (sent % 2 === 0
+      ? send(`${stack.gateway}/v1/pets`, { key })
+      : post(`${stack.gateway}/v1/pets`, {}, { key }));
+    times.push(performance.now() - before);
+    await fact(() => expect([answer.status, answer.json]).toMatchObject([502, { code: 'bad_gateway' }]));
+  }
+  expect(times.sort((a, b) => a - b)[10]).toBeLessThan(50);
+});
+
+test('a core that does not even accept connections gives 504 within the timeout', TIMED, async () => {
+  const stack = await startStack({ CORE_URL: await unreachableServer(), CORE_TIMEOUT_MS: '10000' });
+  const key = await stack.issueKey(big);
+  const before = performance.now();
+  const answers = await Promise.all([
+    ...Array.from({ length: 100 }, () => send(`${stack.gateway}/v1/pets`, { key })),
+    post(`${stack.gateway}/v1/pets`, {}, { key }),
+  ]);
+  const ms = performance.now() - before;
+  await fact(() => expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([504])));
+  expect(ms).toBeLessThan(8_000);
+});
+
+test('an answer that comes before the body was read is passed on, and the connection is not used again', async () => {
+  const early = JSON.stringify({ code: 'payload_too_large', message: 'No.', status: 413 });
+  const connections: string[] = [];
+  const core = await bareCore((socket) => {
+    socket.once('data', (chunk) => {
+      connections.push(chunk.toString('latin1').split(' ', 1)[0] ?? '');
+      socket.pause();
+      socket.end(
+        `HTTP/1.1 413 Payload Too Large\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: ${early.length}\r\n\r\n${early}`,
+      );
+      setTimeout(() => socket.destroy(), 20);
+    });
+  });
+  const stack = await startStack({ CORE_URL: core, BODY_LIMIT_BYTES: '8000000' });
+  const key = await stack.issueKey(big);
+  for (let sent = 0; sent < 10; sent++) {
+    const answer = await post(`${stack.gateway}/v1/pets`, 'x'.repeat(5_000_000), { key });
+    expect([answer.status, answer.text]).toEqual([413, early]);
+  }
+  expect(connections).toEqual(Array(10).fill('POST'));
+});
+
+test.for(['closes', 'resets&at=50', 'garbage', 'both-framings', 'continue', 'long-head'])(
+  'with two cores, a read is repeated once on the other when one of them does this: %s; a write never is',
+  async (fault) => {
+    const { ask } = await misbehavingStack(timeout, 2);
+    const others = [
+      [0, 1],
+      [1, 0],
+    ];
+    for (let sent = 0; sent < 4; sent++) {
+      for (const method of ['GET', 'HEAD']) {
+        const healed = await ask(method, `fault=${fault}&times=1`);
+        expect(healed).toMatchObject({ seen: 200, isOwn: true });
+        expect(others).toContainEqual(healed.asked);
+        const failed = await ask(method, `fault=${fault}`);
+        expect(failed.seen).toBe(502);
+        expect(others).toContainEqual(failed.asked);
+      }
+      const write = await ask('POST', `fault=${fault}&times=1`);
+      expect([write.seen, write.asked.length]).toEqual([502, 1]);
+    }
+  },
+);

@@ -1,0 +1,94 @@
+import { randomUUID } from 'node:crypto';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { faultyCore, okTo } from '../support/faulty-core.ts';
+import { post } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+/**
+ * A core that closes idle connections whenever it likes, while writes come that must not be sent twice. Core and gateway
+ * share this process, so both ends of a connection can be seen: a write that was sent before the close has crossed it,
+ * and nobody can say whether it arrived. Any other write must succeed.
+ */
+
+const TRIES = 1_000;
+const MOST_MS = 4;
+/** The event loop is kept this busy, so that much comes at once: the decision, and the close. */
+const BUSY_MS = 0.3;
+
+const opened = new Set<Socket>();
+const note = (message: unknown) => {
+  const { socket } = message as { socket: Socket };
+  opened.add(socket);
+  socket.once('close', () => opened.delete(socket));
+};
+
+/** The gateway's end of a connection to the core. */
+const otherEnd = ({ localPort, remotePort }: Socket): Socket | undefined =>
+  [...opened].find((socket) => socket.localPort === remotePort && socket.remotePort === localPort);
+
+interface Closes {
+  all: number;
+  crossed: number;
+}
+
+/** It closes each connection within a few milliseconds of its answer. */
+async function closingCore(close: (socket: Socket) => void) {
+  const received = new Map<string, number>();
+  const closes: Closes = { all: 0, crossed: 0 };
+  const url = await faultyCore((socket, head) => {
+    const id = /\r\nX-Request-Id: (\S+)/i.exec(head)?.[1] ?? '';
+    received.set(id, (received.get(id) ?? 0) + 1);
+    if (socket.writableEnded) {
+      socket.destroy();
+      return;
+    }
+    socket.write(okTo(head));
+    setTimeout(() => {
+      closes.all += 1;
+      if ((otherEnd(socket)?.bytesWritten ?? 0) > socket.bytesRead) closes.crossed += 1;
+      close(socket);
+    }, Math.random() * MOST_MS);
+  });
+  return { url, received, closes };
+}
+
+function keepBusy(): void {
+  const turn = () => {
+    for (const until = performance.now() + BUSY_MS; performance.now() < until; );
+    next = setImmediate(turn);
+  };
+  let next = setImmediate(turn);
+  cleanUp(() => clearImmediate(next));
+}
+
+const CLOSES: Readonly<Record<string, (socket: Socket) => void>> = {
+  ends: (socket) => socket.end(),
+  resets: (socket) => socket.resetAndDestroy(),
+};
+
+test.for(Object.keys(CLOSES))(
+  'a core that %s idle connections fails only the writes that cross it, and gets none twice',
+  { timeout: 240_000 },
+  async (does) => {
+    subscribe('net.client.socket', note);
+    cleanUp(() => void unsubscribe('net.client.socket', note));
+    const { url, received, closes } = await closingCore(CLOSES[does] as (socket: Socket) => void);
+    const stack = await startStack({ CORE_URL: url });
+    const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000_000, day: 1_000_000 });
+    keepBusy();
+    let failed = 0;
+    for (let sent = 0; sent < TRIES; sent++) {
+      const headers = { 'x-request-id': randomUUID() };
+      const { status } = await post(`${stack.gateway}/v1/pets`, {}, { key, headers });
+      if (status !== 200) failed += 1;
+      await sleep(Math.random() * MOST_MS);
+    }
+    expect([...received.values()].filter((times) => times > 1)).toEqual([]);
+    expect(failed).toBe(closes.crossed);
+    expect(closes.all).toBeGreaterThan(TRIES / 2);
+  },
+);

@@ -1,0 +1,144 @@
+import { describe, expect, test } from 'vitest';
+import { judge } from '../support/allowance-checker.ts';
+import { inTurn } from '../support/in-turn.ts';
+import type { Answered } from '../support/paced-load.ts';
+import { startService } from '../support/process.ts';
+import { BAN_AFTER, type Decided, type Observation, observe, SPENT_BEFORE, TIGHT } from '../support/redis-fault.ts';
+import { flushedScripts, HALF_OPEN, OUTAGES } from '../support/redis-outages.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { quantile } from '../support/statistics.ts';
+
+/** The gateway's guarantees while Redis misbehaves: every fault under load, with real gateway and Redis processes. */
+
+/** The gateway's own deadline, and the delay that a busy machine may add. */
+const DEADLINE_MS = 50;
+const NOISE_MS = 400;
+/** How long a request with an unknown key waits for its answer: ten deadlines. */
+const PATIENCE_MS = 500;
+/** On a machine that is not overloaded, half of the requests to a healthy gateway take less. */
+const USUAL_MS = 10;
+
+const core = await startService('core/main.ts', {
+  PORT: '0',
+  DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db`,
+  LOG_LEVEL: 'warn',
+});
+const observed = await inTurn([HALF_OPEN, flushedScripts(100), ...OUTAGES], 2, async (fault) => {
+  return { name: fault.name, seen: await observe(fault, core.addresses.core ?? '') };
+});
+const [halfOpen, flushed, ...outages] = observed as [Observed, Observed, ...Observed[]];
+
+interface Observed {
+  readonly name: string;
+  readonly seen: Observation;
+}
+
+const sentFrom =
+  (from: number, to = Infinity) =>
+  (answer: Decided) =>
+    answer.sentAt >= from && answer.sentAt < to;
+const codesOf = (answers: readonly Decided[]) =>
+  new Set(answers.map(({ json }) => (json as { code?: string }).code ?? 'none'));
+const inMode = (mode: Decided['mode']) => (answer: Decided) => answer.mode === mode;
+const admitted = (answer: Decided) => answer.admitted;
+
+/** How overloaded the machine is; 1 is not at all. Time bounds are multiplied by it. */
+function strainOf({ roomy, causedAt }: Observation): number {
+  return Math.max(1, waitOf(roomy.filter(sentFrom(0, causedAt)), 0.5) / USUAL_MS);
+}
+
+/** The time from `from` until the first request that Redis decided again was sent. */
+function sharedAgainAfter({ roomy }: Observation, from: number): number {
+  return (roomy.filter(sentFrom(from)).find(inMode('shared'))?.sentAt ?? Infinity) - from;
+}
+
+const waitOf = (answers: readonly Decided[], share: number): number =>
+  quantile(
+    answers.map(({ ms }) => ms),
+    share,
+  );
+
+/** Redis charged at least what it admitted and at most what was asked: a late decision charges, none is repeated. */
+function expectNothingTwice(answers: readonly Decided[], hash: Record<string, string>, sent: number): void {
+  const shared = answers.filter(inMode('shared')).filter(admitted).length;
+  expect(Number(hash.admitted)).toBeGreaterThanOrEqual(shared);
+  expect(Number(hash.admitted)).toBeLessThanOrEqual(sent);
+}
+
+describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
+  const { causedAt, mendedFrom, healedAt, roomy, tight, unseen, tightHash } = seen;
+  const during = roomy.filter(sentFrom(causedAt, mendedFrom));
+  const strain = strainOf(seen);
+
+  test('decides nothing, and known keys are served as before', () => {
+    expect(during.length).toBeGreaterThan(20);
+    expect(new Set(during.filter(sentFrom(causedAt + DEADLINE_MS)).map(({ mode }) => mode))).toEqual(
+      new Set(['local']),
+    );
+    expect(new Set(roomy.map(({ status }) => status))).toEqual(new Set([200]));
+  });
+
+  test('leaves a key its remaining tokens and refill, and not one request more', () => {
+    expect(judge(tight, { capacity: TIGHT, windowMs: 60_000 }).violations).toEqual([]);
+    expect(tight.filter(admitted).length).toBeGreaterThan(TIGHT - 5);
+    expect(codesOf(tight)).toEqual(new Set(['none', 'rate_limit_exceeded']));
+  });
+
+  test('bans nobody for a local refusal', () => {
+    expect(tight.filter(({ status }) => status === 429).length).toBeGreaterThan(BAN_AFTER);
+    expect(tightHash).not.toHaveProperty('refused');
+    expect(tightHash).not.toHaveProperty('waiting');
+    expect(tightHash).not.toHaveProperty('banned_until');
+  });
+
+  test('gives unknown keys a 503 with Retry-After, and knows them when it is back', () => {
+    // Requests before the outage was detected wait for their answer, and may get it.
+    expect(unseen.during.length).toBeGreaterThan(2);
+    const isFirst = ({ sentAt, status }: Answered) => status === 200 && sentAt < causedAt + PATIENCE_MS * strain;
+    const told = unseen.during.filter((answer) => !isFirst(answer));
+    expect(told.length).toBeGreaterThan(1);
+    for (const { status, headers, json } of told) {
+      expect([status, headers['retry-after'], (json as { code: string }).code]).toEqual([503, '1', 'unavailable']);
+    }
+    expect(unseen.after.at(-1)?.status).toBe(200);
+  });
+
+  test('delays the first requests at most until the deadline, and later ones not at all', () => {
+    const first = during.toSorted((a, b) => a.sentAt - b.sentAt).slice(0, 4);
+    expect(waitOf(first, 0.5)).toBeLessThan(DEADLINE_MS + NOISE_MS * strain);
+    // If each request waited for Redis, even the fastest would take until the deadline.
+    const before = roomy.filter(sentFrom(0, causedAt));
+    expect(waitOf(during, 0.25)).toBeLessThan(waitOf(before, 0.25) + DEADLINE_MS * strain);
+    expect(waitOf(during, 1)).toBeLessThan(healedAt - causedAt);
+  });
+
+  test('decides again within a second after its recovery, and has charged nobody twice', () => {
+    const after = sharedAgainAfter(seen, healedAt);
+    const ms = (share: number) => waitOf(during, share).toFixed(1);
+    process.stdout.write(
+      `${name}: ${during.length} requests, p50 ${ms(0.5)} ms, p99 ${ms(0.99)}, p99.9 ${ms(0.999)}; shared again after ${after.toFixed(0)} ms\n`,
+    );
+    expect(after).toBeLessThan((1_000 + NOISE_MS) * strain);
+    expectNothingTwice(roomy, seen.roomyHash, seen.sent.roomy);
+    expectNothingTwice(tight, seen.tightHash, seen.sent.tight);
+    expect(Number(tightHash.admitted)).toBeLessThan(SPENT_BEFORE + 10);
+  });
+});
+
+test('silently dead connections are given up within a second', () => {
+  const { seen } = halfOpen;
+  const after = sharedAgainAfter(seen, seen.causedAt + DEADLINE_MS);
+  process.stdout.write(`half-open: shared again after ${after.toFixed(0)} ms\n`);
+  expect(seen.roomy.filter(sentFrom(seen.causedAt)).some(inMode('local'))).toBe(true);
+  expect(after).toBeLessThan(1_000 * strainOf(seen));
+  expect(new Set(seen.roomy.map(({ status }) => status))).toEqual(new Set([200]));
+  expect(judge(seen.tight, { capacity: 2 * TIGHT, windowMs: 60_000 }).violations).toEqual([]);
+  expectNothingTwice(seen.roomy, seen.roomyHash, seen.sent.roomy);
+});
+
+test('scripts flushed ten times a second fail no request and no decision', () => {
+  const { seen } = flushed;
+  expect(new Set(seen.roomy.map(({ status, mode }) => `${status} ${mode}`))).toEqual(new Set(['200 shared']));
+  expect(Number(seen.roomyHash.admitted)).toBe(seen.sent.roomy);
+  expect(judge(seen.tight, { capacity: TIGHT, windowMs: 60_000 }).violations).toEqual([]);
+});

@@ -1,0 +1,189 @@
+import { execFileSync } from 'node:child_process';
+import { readFile, writeFile } from 'node:fs/promises';
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { createAuthority } from '../support/certificates.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { scrape } from '../support/metrics.ts';
+import { freePort } from '../support/port.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { startRedisCluster } from '../support/redis-cluster.ts';
+import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
+import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
+import {
+  elsewhere,
+  expectNoFailure,
+  linesOf,
+  NEW,
+  OLD,
+  secretFile,
+  serves,
+  startLoad,
+  valuesOf,
+  WITHIN,
+} from '../support/rotation.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+/** The secrets of Redis, likewise. */
+
+const REDIS_PAGE = 'Rotating the password of Redis';
+
+test('the password of Redis', async () => {
+  const { server, root } = await startRedisWithUsers();
+  await root.acl('SETUSER', 'gateway', 'resetpass', `>${OLD}`);
+  const { host } = new URL(server.url);
+  const REDIS_URL_FILE = await secretFile(`redis://gateway:${OLD}@${host}`);
+  const admin = new Redis(urlOf('admin', server.url));
+  cleanUp(() => admin.disconnect());
+  const stack = await startStack({ REDIS_URL_FILE });
+  const load = await startLoad(stack);
+  await serves(load);
+
+  const [add = [], remove = []] = linesOf(REDIS_PAGE, 'redis-cli --user admin').map((line) =>
+    line.replaceAll('"', '').split(' '),
+  );
+  expect([add.at(-1), remove.at(-1)]).toEqual([`>${NEW}`, `<${OLD}`]);
+  await admin.call(...(add as [string, ...string[]]));
+  await writeFile(REDIS_URL_FILE, elsewhere(valuesOf(REDIS_PAGE)[0] ?? '', host));
+  await admin.call(...(remove as [string, ...string[]]));
+  await serves(load);
+  // Open connections outlive their password. New ones need the new one.
+  for (let round = 0; round < 3; round++) {
+    expect(Number(await root.call('CLIENT', 'KILL', 'USER', 'gateway'))).toBeGreaterThan(0);
+    await expect.poll(async () => String(await root.call('CLIENT', 'LIST')), WITHIN).toMatch(/ user=gateway /);
+    await expect.poll(async () => (await scrape(stack.adminUrl)).sum('gateway_redis_nodes_away'), WITHIN).toBe(0);
+    await serves(load);
+  }
+  await expectNoFailure(load);
+  expect((await stack.admin('GET', '/keys')).status).toBe(200);
+}, 180_000);
+
+test('the password of a Redis Cluster', async () => {
+  const { nodes, urls } = await startRedisCluster();
+  const withPassword = (password: string) => urls.replaceAll('redis://', `redis://gateway:${password}@`);
+  const onAll = (...rules: string[]) =>
+    Promise.all(nodes.map(({ redis }) => redis.acl('SETUSER', 'gateway', ...rules)));
+  await onAll('on', '~*', '&*', '+@all', `>${OLD}`);
+  const REDIS_URL_FILE = await secretFile(withPassword(OLD));
+  const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL_FILE });
+  const load = await startLoad(stack);
+  await serves(load);
+
+  await onAll(`>${NEW}`);
+  await writeFile(REDIS_URL_FILE, withPassword(NEW));
+  await onAll(`<${OLD}`);
+  for (const { redis } of nodes) await redis.call('CLIENT', 'KILL', 'USER', 'gateway');
+  // The client library connects to a node again when a key needs it.
+  const clients = async () => (await Promise.all(nodes.map(({ redis }) => redis.call('CLIENT', 'LIST')))).join('');
+  await expect.poll(clients, WITHIN).toMatch(/ user=gateway /);
+  await expect.poll(async () => (await scrape(stack.adminUrl)).sum('gateway_redis_nodes_away'), WITHIN).toBe(0);
+  await expectNoFailure(load);
+}, 180_000);
+
+const told = ({ log }: Stack, text: string): number => log.filter(({ msg }) => msg === text).length;
+
+/** Cuts the connections of the gateway's user off, and waits until it has others and decides with them. */
+async function connectsAgain(stack: Stack, redis: Redis): Promise<void> {
+  const before = told(stack, 'redis is back');
+  expect(Number(await redis.call('CLIENT', 'KILL', 'USER', 'gateway'))).toBeGreaterThan(0);
+  await expect.poll(() => told(stack, 'redis is back'), WITHIN).toBeGreaterThan(before);
+  await expect.poll(async () => (await scrape(stack.adminUrl)).sum('gateway_redis_nodes_away'), WITHIN).toBe(0);
+}
+
+const SENTINELS_PAGE = 'Rotating the password of the sentinels';
+
+/** Sentinels and nodes that know a user `gateway`, and a stack that uses it. */
+async function startWithSentinels() {
+  const { urls, nodes, sentinels, primary } = await startSentinels();
+  const rules = ['SETUSER', 'gateway', 'on', `>${OLD}`, '~*', '&*', '+@all'] as const;
+  for (const { redis } of [...nodes, ...sentinels]) await redis.call('ACL', ...rules);
+  const REDIS_SENTINEL_PASSWORD_FILE = await secretFile(OLD);
+  const stack = await startStack({
+    REDIS_MODE: 'sentinel',
+    REDIS_URL: urls.replaceAll('redis://', `redis://gateway:${OLD}@`),
+    REDIS_MASTER_NAME: MASTER_NAME,
+    REDIS_SENTINEL_USERNAME: 'gateway',
+    REDIS_SENTINEL_PASSWORD_FILE,
+  });
+  const onAll = async (line: string) => {
+    const words = line.replaceAll('"', '').split(' ') as [string, ...string[]];
+    for (const { redis } of sentinels) await redis.call(...words);
+  };
+  return { stack, sentinels, onAll, file: REDIS_SENTINEL_PASSWORD_FILE, redis: (await primary()).redis };
+}
+
+test('the password of the sentinels', async () => {
+  const { stack, sentinels, onAll, file, redis } = await startWithSentinels();
+  const load = await startLoad(stack);
+  await serves(load);
+  const [add = '', remove = '', keep = ''] = linesOf(SENTINELS_PAGE, 'redis-cli -p 26379');
+  await onAll(add);
+  await connectsAgain(stack, redis);
+  await writeFile(file, valuesOf(SENTINELS_PAGE)[0] ?? '');
+  await connectsAgain(stack, redis);
+  await onAll(remove);
+  await onAll(keep);
+  for (let round = 0; round < 3; round++) await connectsAgain(stack, redis);
+  await expectNoFailure(load);
+  for (const { redis: sentinel, configuration } of sentinels) {
+    await expect(sentinel.call('AUTH', 'gateway', OLD)).rejects.toThrow('WRONGPASS');
+    const kept = await readFile(configuration, 'utf8');
+    expect(kept).toMatch(/^user gateway on .*#/m);
+  }
+}, 180_000);
+
+test('a password of the sentinels that comes late is used once it is there', async () => {
+  const { stack, onAll, file, redis } = await startWithSentinels();
+  const [away, back] = [told(stack, 'redis is away'), told(stack, 'redis is back')];
+  await onAll(`ACL SETUSER gateway resetpass >${NEW}`);
+  await redis.call('CLIENT', 'KILL', 'USER', 'gateway');
+  await expect.poll(() => told(stack, 'redis is away'), WITHIN).toBe(away + 1);
+  await writeFile(file, NEW);
+  await expect.poll(() => told(stack, 'redis is back'), WITHIN).toBe(back + 1);
+}, 180_000);
+
+test('the CA of Redis', async () => {
+  const page = 'Renewing the CA of Redis';
+  const [old, next] = [await createAuthority(), await createAuthority()];
+  const port = String(await freePort());
+  const server = await startRedisServer({
+    'tls-port': port,
+    'tls-ca-cert-file': old.caFile,
+    'tls-cert-file': old.certFile,
+    'tls-key-file': old.keyFile,
+    'tls-auth-clients': 'no',
+  });
+  cleanUp(server.stop);
+  const root = new Redis(server.url);
+  cleanUp(() => root.disconnect());
+  await root.acl('SETUSER', 'gateway', 'on', `>${OLD}`, '~*', '&*', '+@all');
+  const REDIS_CA_FILE = await secretFile(await readFile(old.caFile, 'utf8'));
+  const stack = await startStack({ REDIS_URL: `rediss://gateway:${OLD}@127.0.0.1:${port}`, REDIS_CA_FILE });
+  const load = await startLoad(stack);
+  await serves(load);
+
+  const given: Readonly<Record<string, string>> = {
+    'old-ca.pem': old.caFile,
+    'new-ca.pem': next.caFile,
+    '"$CERT"': next.certFile,
+    '"$KEY"': next.keyFile,
+    '"$REDIS_CA_FILE"': REDIS_CA_FILE,
+  };
+  const wordsOf = (line = '') => line.split(' ').map((word) => given[word] ?? word);
+  const [both, alone] = linesOf(page, 'cat').map((line) => `cat ${wordsOf(line).join(' ')}`);
+  const [install] = linesOf(page, 'redis-cli --user admin').map(wordsOf);
+  execFileSync('sh', ['-c', both as string]);
+  await connectsAgain(stack, root);
+  await root.call(...(install as [string, ...string[]]));
+  await connectsAgain(stack, root);
+  execFileSync('sh', ['-c', alone as string]);
+  for (let round = 0; round < 3; round++) await connectsAgain(stack, root);
+  await expectNoFailure(load);
+  expect(stack.log.filter(({ setting }) => setting === 'REDIS_CA_FILE')).toHaveLength(2);
+
+  // A certificate of the old one is believed no more.
+  const refused = told(stack, 'no TLS with redis');
+  await root.call('CONFIG', 'SET', 'tls-cert-file', old.certFile, 'tls-key-file', old.keyFile);
+  await root.call('CLIENT', 'KILL', 'USER', 'gateway');
+  await expect.poll(() => told(stack, 'no TLS with redis'), WITHIN).toBeGreaterThan(refused);
+}, 180_000);

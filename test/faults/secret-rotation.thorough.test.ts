@@ -1,0 +1,129 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import https from 'node:https';
+import { join } from 'node:path';
+import pg from 'pg';
+import { expect, test } from 'vitest';
+import { createAuthority } from '../support/certificates.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import type { EverydayLoad } from '../support/load.ts';
+import { startPostgres } from '../support/postgres.ts';
+import {
+  BIG,
+  elsewhere,
+  expectNoFailure,
+  linesOf,
+  NEW,
+  OLD,
+  secretFile,
+  serves,
+  startLoad,
+  valuesOf,
+  WITHIN,
+} from '../support/rotation.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+
+/** Secrets are changed as deploy/RUNBOOK.md says, while clients read and write: no request fails. */
+
+test('CORE_TOKEN', async () => {
+  const CORE_TOKEN_FILE = await secretFile(OLD);
+  const stack = await startStack({ CORE_TOKEN_FILE });
+  const load = await startLoad(stack);
+  const changed = (log: Stack['log']) => log.filter(({ msg }) => msg === 'the setting was changed').length;
+  const values = valuesOf('Rotating CORE_TOKEN');
+  expect(values.at(-1)).toBe(NEW);
+  for (const [step, value] of values.entries()) {
+    await serves(load);
+    await writeFile(CORE_TOKEN_FILE, value);
+    await expect.poll(() => [changed(stack.log), changed(stack.coreLog)], WITHIN).toEqual([step + 1, step + 1]);
+  }
+  await expectNoFailure(load);
+  const direct = [OLD, NEW].map(async (key) => (await send(`${stack.core}/v1/pets`, { key })).status);
+  expect(await Promise.all(direct)).toEqual([401, 200]);
+}, 180_000);
+
+/** A PostgreSQL that asks a role of ours for its password, and a connection of its administrator. */
+async function startWithPassword() {
+  const postgres = await startPostgres();
+  cleanUp(postgres.stop);
+  const root = new pg.Client(postgres.url);
+  await root.connect();
+  root.on('error', () => {});
+  await root.query(`CREATE ROLE store LOGIN PASSWORD '${OLD}'`);
+  await root.query('CREATE DATABASE store OWNER store');
+  const { rows } = await root.query<{ hba_file: string }>('SHOW hba_file');
+  const path = rows[0]?.hba_file ?? '';
+  await writeFile(path, `host all store 127.0.0.1/32 scram-sha-256\n${await readFile(path, 'utf8')}`);
+  await root.query('SELECT pg_reload_conf()');
+  return { root, host: `127.0.0.1:${new URL(postgres.url).port}` };
+}
+
+test('the password of PostgreSQL', async () => {
+  const { root, host } = await startWithPassword();
+  const page = 'Rotating the password of PostgreSQL';
+  const [written = ''] = valuesOf(page);
+  const DATABASE_URL_FILE = await secretFile(elsewhere(written.replace(NEW, OLD), host));
+  const stack = await startStack({ DATABASE_URL: '', DATABASE_URL_FILE });
+  const loads = [await startLoad(stack, 1)];
+  await serves(loads[0] as EverydayLoad);
+  const backends = async () => {
+    const { rows } = await root.query<{ pid: number }>("SELECT pid FROM pg_stat_activity WHERE usename = 'store'");
+    return rows.map(({ pid }) => pid);
+  };
+  /** Adds clients that ask without a pause, and waits until the core has opened connections for them. */
+  const grow = async (clients: number) => {
+    const before = await backends();
+    loads.push(await startLoad(stack, clients, 0));
+    await expect.poll(async () => (await backends()).length, WITHIN).toBeGreaterThan(before.length);
+  };
+
+  await writeFile(DATABASE_URL_FILE, elsewhere(written, host));
+  await grow(3); // Only the old one is accepted.
+  for (const line of linesOf(page, 'psql -c')) await root.query(line.replaceAll('"', ''));
+  await grow(12); // Only the new one is accepted.
+  for (const load of loads) await expectNoFailure(load);
+
+  await root.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'store'");
+  await expect.poll(async () => (await send(`${stack.core}/v1/pets`)).status, WITHIN).toBe(200);
+  expect((await send(`${stack.core}/readyz`)).status).toBe(200);
+  await root.end();
+}, 180_000);
+
+test('the TLS certificate and its key', async () => {
+  const [first, next] = [await createAuthority(), await createAuthority()];
+  const folder = await temporaryFolder();
+  const files = { TLS_CERT_FILE: join(folder, 'tls.crt'), TLS_KEY_FILE: join(folder, 'tls.key') };
+  const install = async ({ certFile, keyFile }: typeof first) => {
+    await writeFile(files.TLS_CERT_FILE, await readFile(certFile));
+    await writeFile(files.TLS_KEY_FILE, await readFile(keyFile));
+  };
+  await install(first);
+  const stack = await startStack(files);
+  const key = await stack.issueKey(BIG);
+  const ca = Buffer.concat([await readFile(first.caFile), await readFile(next.caFile)]);
+  const agent = new https.Agent({ keepAlive: true });
+  cleanUp(() => agent.destroy());
+  const outcomes = new Map<unknown, number>();
+  let isRunning = true;
+  /** On a new connection each time, or on one that is kept. */
+  const client = async (sent: { agent?: https.Agent }) => {
+    while (isRunning) {
+      const outcome = await send(`${stack.gateway}/v1/pets`, { key, ca, ...sent }).then(
+        ({ status }) => status,
+        ({ code }) => code,
+      );
+      outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+    }
+  };
+  const clients = [client({}), client({}), client({ agent }), client({ agent })];
+  const renewals = () => stack.log.filter(({ msg }) => msg === 'the certificate was renewed').length;
+  for (const [index, authority] of [next, first, next].entries()) {
+    await install(authority);
+    await expect.poll(renewals, WITHIN).toBe(index + 1);
+  }
+  const onlyNext = await readFile(next.caFile);
+  expect((await send(`${stack.gateway}/v1/pets`, { key, ca: onlyNext })).status).toBe(200);
+  isRunning = false;
+  await Promise.all(clients);
+  expect([...outcomes.keys()]).toEqual([200]);
+}, 180_000);

@@ -1,0 +1,158 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { send } from '../support/http.ts';
+import { type Answered, startLoad } from '../support/paced-load.ts';
+import { MASTER_NAME, type SentinelNode, startSentinels, type Watched } from '../support/redis-sentinel.ts';
+import { replicated } from '../support/replicated.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
+
+const KILLS = thoroughly(10, 4);
+const KEYS = 8;
+const MINUTE_LIMIT = 120;
+const PER_MS = MINUTE_LIMIT / 60_000;
+/** The largest replication delay on one machine. */
+const UNREPLICATED_MS = 500;
+
+interface Decided extends Answered {
+  readonly mode: unknown;
+}
+
+interface Failover {
+  readonly killedAt: number;
+  /** From the sentinels' announcement of another primary to the first decision in it. */
+  readonly sharedAfterMs: number;
+}
+
+async function setUp() {
+  const watched = await startSentinels();
+  const stack = await startStack({
+    REDIS_MODE: 'sentinel',
+    REDIS_URL: watched.urls,
+    REDIS_MASTER_NAME: MASTER_NAME,
+  });
+  return { watched, stack };
+}
+
+/** Kills the primary, waits until decisions are shared again, and restarts the node as a replica. */
+async function failOver(watched: Watched, stack: Stack): Promise<Failover> {
+  const lost = await watched.primary();
+  const since = stack.log.length;
+  await lost.server.stop();
+  const killedAt = performance.now();
+  await expect.poll(() => watched.primary(), { timeout: 15_000, interval: 20 }).not.toBe(lost);
+  const namedAt = performance.now();
+  await expect.poll(() => isSharedAgain(stack, since), { timeout: 5_000, interval: 10 }).toBe(true);
+  const sharedAfterMs = performance.now() - namedAt;
+  await watched.rejoin(lost);
+  return { killedAt, sharedAfterMs };
+}
+
+function isSharedAgain(stack: Stack, since: number): boolean {
+  const modes = stack.log.slice(since).flatMap(({ msg, mode }) => (msg === 'request' ? [mode] : []));
+  return modes.includes('local') && modes.at(-1) === undefined;
+}
+
+function withModes(stack: Stack, answers: readonly Answered[]): Decided[] {
+  const modes = new Map(stack.log.map(({ requestId, mode = 'shared' }) => [requestId, mode]));
+  return answers.map((answer) => ({ ...answer, mode: modes.get(answer.id) }));
+}
+
+const admitted = (answers: readonly Decided[]): number => answers.filter((answer) => answer.admitted).length;
+
+/** Concurrent requests of one key may end in any order. */
+const OVERLAP = 2;
+
+/** Intervals in which a key was decided locally: its admissions, and what was left and refilled meanwhile. */
+function localStretches(answers: readonly Decided[]): { taken: number; allowed: number }[] {
+  const inOrder = answers.toSorted((a, b) => a.answeredAt - b.answeredAt);
+  const stretches: { taken: number; allowed: number }[] = [];
+  let before = inOrder[0] as Decided;
+  let local: Decided[] = [];
+  for (const answer of inOrder) {
+    if (answer.mode === 'local') local.push(answer);
+    else {
+      if (local.length > 0) stretches.push(stretch(before, local));
+      [before, local] = [answer, []];
+    }
+  }
+  return stretches;
+}
+
+function stretch(before: Decided, local: readonly Decided[]): { taken: number; allowed: number } {
+  const left = Number(before.headers['x-ratelimit-remaining']);
+  const elapsed = (local.at(-1)?.answeredAt ?? 0) - before.sentAt;
+  return { taken: admitted(local), allowed: left + elapsed * PER_MS + OVERLAP };
+}
+
+test(`a primary killed ${KILLS} times: known keys get no 5xx, and little more than their allowance`, async () => {
+  const { watched, stack } = await setUp();
+  await stack.admin('PATCH', '/plans/free', { minute: MINUTE_LIMIT, day: 1_000_000, ban_after: 1_000_000_000 });
+  const keys = await Promise.all(Array.from({ length: KEYS }, () => stack.issueKey()));
+  for (const key of keys) await send(`${stack.gateway}/v1/pets`, { key });
+  await replicated(((await watched.primary()) as SentinelNode).redis, 2);
+  let turn = 0;
+  const startedAt = performance.now();
+  const load = startLoad(stack.gateway, () => keys[turn++ % KEYS] as string, { clients: 8, pauseMs: 10 });
+  await sleep(2_000);
+  const failovers: Failover[] = [];
+  for (let kill = 0; kill < KILLS; kill++) failovers.push(await failOver(watched, stack));
+  await load.stop();
+  const elapsed = performance.now() - startedAt;
+  const answers = withModes(stack, load.answers);
+  const slowest = Math.max(...failovers.map(({ sharedAfterMs }) => sharedAfterMs));
+  process.stdout.write(
+    `${answers.length} requests, ${KILLS} failovers in ${(elapsed / 1_000).toFixed(1)} s, shared at most ${slowest.toFixed(0)} ms after a primary was named\n`,
+  );
+
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
+  expect(slowest).toBeLessThan(5_000);
+  const { redis } = (await watched.primary()) as SentinelNode;
+  for (const key of keys) {
+    const own = answers.filter((answer) => answer.key === key);
+    const stretches = localStretches(own);
+    expect(stretches.length).toBeGreaterThan(KILLS / 2);
+    for (const { taken, allowed } of stretches) expect(taken).toBeLessThanOrEqual(allowed);
+    const local = own.filter(({ mode }) => mode === 'local');
+    expect(admitted(local)).toBeLessThanOrEqual(MINUTE_LIMIT + elapsed * PER_MS + OVERLAP);
+    const shared = own.filter(({ mode }) => mode === 'shared');
+    const kept = Number(await redis.hget(`gateway:key:{${idOf(key)}}`, 'admitted'));
+    expect(kept).toBeLessThanOrEqual(MINUTE_LIMIT + elapsed * PER_MS);
+    const unreplicated = failovers.map(({ killedAt }) =>
+      admitted(shared.filter(({ answeredAt }) => answeredAt > killedAt - UNREPLICATED_MS && answeredAt <= killedAt)),
+    );
+    expect(admitted(shared) - kept).toBeLessThanOrEqual(unreplicated.reduce((sum, count) => sum + count, 0));
+  }
+}, 120_000);
+
+test('a primary that became a replica and kept its connections is replaced by the one the sentinels name', async () => {
+  const { watched, stack } = await setUp();
+  const [key, unseen] = [await stack.issueKey(), await stack.issueKey()];
+  const ask = (apiKey: string) => send(`${stack.gateway}/v1/store/orders`, { key: apiKey });
+  expect((await ask(key)).status).toBe(200);
+  await watched.swap();
+  expect((await ask(key)).status).toBe(200);
+  expect(stack.log.findLast(({ msg }) => msg === 'decisions are local')?.reason).toContain('READONLY');
+  await expect.poll(async () => (await ask(unseen)).status, { timeout: 10_000, interval: 50 }).toBe(200);
+  const mode = async () => {
+    await ask(key);
+    return stack.log.findLast(({ msg }) => msg === 'request')?.mode;
+  };
+  await expect.poll(mode).toBeUndefined();
+}, 60_000);
+
+test('a gateway starts without its sentinels, and finds the primary once they run', async () => {
+  const watched = await startSentinels({ password: 'of-the-sentinels' });
+  for (const sentinel of watched.sentinels) sentinel.child.kill('SIGSTOP');
+  const stack = await startStack({
+    REDIS_MODE: 'sentinel',
+    REDIS_URL: watched.urls,
+    REDIS_MASTER_NAME: MASTER_NAME,
+    REDIS_SENTINEL_PASSWORD: 'of-the-sentinels',
+  });
+  expect((await stack.admin('GET', '/keys')).status).toBe(503);
+  for (const sentinel of watched.sentinels) sentinel.child.kill('SIGCONT');
+  await expect.poll(async () => (await stack.admin('GET', '/keys')).status, { timeout: 10_000 }).toBe(200);
+  expect(JSON.stringify(stack.log)).not.toContain('of-the-sentinels');
+}, 60_000);

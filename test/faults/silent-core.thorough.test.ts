@@ -1,0 +1,86 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { startFaultProxy } from '../support/fault-proxy.ts';
+import { faultyCore, listeningCore, okTo } from '../support/faulty-core.ts';
+import { send } from '../support/http.ts';
+import { scrape } from '../support/metrics.ts';
+import { startService } from '../support/process.ts';
+import { startStack, temporaryFolder } from '../support/stack.ts';
+import { TIMED } from '../support/timed.ts';
+
+/** One of two cores falls silent and closes no connection. */
+
+const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+const CORE_TIMEOUT_MS = 5_000;
+
+async function startCore() {
+  const core = await startService('core/main.ts', {
+    PORT: '0',
+    DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db`,
+  });
+  return { url: core.addresses.core ?? '', child: core.child };
+}
+
+test.for(['stopped', 'cut off'])(
+  'reads that wait for a core that is %s are answered by the other',
+  TIMED,
+  async (how) => {
+    const [first, second] = [await startCore(), await startCore()];
+    const proxy = await startFaultProxy(first.url);
+    const stack = await startStack({ CORE_URL: `${proxy.url},${second.url}` });
+    const key = await stack.issueKey(big);
+    const times: number[] = [];
+    const statuses = new Set<number>();
+    let isOver = false;
+    const client = async () => {
+      while (!isOver) {
+        const askedAt = performance.now();
+        statuses.add((await send(`${stack.gateway}/v1/pets`, { key })).status);
+        times.push(performance.now() - askedAt);
+        await sleep(5);
+      }
+    };
+    const clients = Promise.all(Array.from({ length: 32 }, client));
+    await expect.poll(() => times.length).toBeGreaterThan(50);
+    const before = Math.max(...times);
+    if (how === 'stopped') first.child.kill('SIGSTOP');
+    else proxy.set({ kind: 'black-hole' });
+    await sleep(2_000);
+    first.child.kill('SIGCONT');
+    isOver = true;
+    await clients;
+    expect([...statuses]).toEqual([200]);
+    const metrics = await scrape(stack.adminUrl);
+    const askedAgain = metrics.sum('gateway_upstream_asked_again_total', { core: proxy.url });
+    expect(askedAgain).toBeGreaterThan(0);
+    expect(Math.max(...times)).toBeLessThan(before + CORE_TIMEOUT_MS / 10 + 500);
+  },
+);
+
+test('when both cores are slow, not every read is sent twice', async () => {
+  let asked = 0;
+  const slow = () =>
+    faultyCore((socket, head) => {
+      if (!head.includes('/readyz')) asked += 1;
+      setTimeout(() => socket.write(okTo(head)), head.includes('/readyz') ? 0 : 900);
+    });
+  const stack = await startStack({ CORE_URL: `${await slow()},${await slow()}` });
+  const key = await stack.issueKey(big);
+  for (let round = 0; round < 5; round++) {
+    const answers = await Promise.all(Array.from({ length: 100 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+  }
+  expect(asked).toBeLessThan(500 + 4 * 64 + 60);
+});
+
+test('the faster core answers a slow read, and the other answer is dropped', async () => {
+  const slow = await faultyCore((socket, head) => {
+    if (head.includes('/readyz')) socket.write(okTo(head));
+    else setTimeout(() => socket.write(okTo(head).replace('[]', '{}')), 700);
+  });
+  const quick = await listeningCore();
+  const stack = await startStack({ CORE_URL: `${slow},${quick.url}` });
+  const key = await stack.issueKey(big);
+  const answers = await Promise.all(Array.from({ length: 20 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  expect(new Set(answers.map(({ text }) => text))).toEqual(new Set(['[]']));
+});

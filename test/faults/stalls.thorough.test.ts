@@ -1,0 +1,205 @@
+import net from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { judge } from '../support/allowance-checker.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { listeningCore } from '../support/faulty-core.ts';
+import { type Answered, ask, startLoad } from '../support/paced-load.ts';
+import { type GatewayProcess, type Rig, startGatewayProcess, startRig, withModes } from '../support/redis-fault.ts';
+import { createKey } from '../support/redis-keys.ts';
+import { fact, TIMED } from '../support/timed.ts';
+
+/** A stalled gateway has no Redis outage: Redis is healthy, and its answers wait in the socket. */
+
+const ROOMY = { minute: 1_000_000, day: 1_000_000 };
+const TIGHT = 10;
+
+async function setUp(settings: Record<string, string> = {}) {
+  const rig = await startRig();
+  rig.redis.options.commandTimeout = 10_000;
+  const core = await listeningCore();
+  await rig.redis.hset('gateway:plans', 'free.ban_after', '1000000000');
+  const gateway = await startGatewayProcess({ CORE_URL: core.url, REDIS_URL: rig.server.url, ...settings });
+  return { rig, gateway, pid: gateway.process.child.pid as number };
+}
+
+async function stall(pid: number, ms: number): Promise<void> {
+  process.kill(pid, 'SIGSTOP');
+  await sleep(ms);
+  process.kill(pid, 'SIGCONT');
+}
+
+const localOf = async (gateway: GatewayProcess, answers: readonly Answered[]) => {
+  const log = await gateway.stop();
+  // While the gateway starts, a busy machine may delay Redis beyond the command timeout.
+  const served = log.slice(log.findIndex(({ msg }) => msg === 'request'));
+  expect(served.filter(({ msg }) => msg === 'decisions are local' || msg === 'redis is away')).toEqual([]);
+  return withModes(answers, log).filter(({ mode }) => mode === 'local').length;
+};
+
+test.for([70, 800])('decisions of a gateway that stalls for %i ms are shared', { timeout: 60_000 }, async (ms) => {
+  const { rig, gateway, pid } = await setUp();
+  const { apiKey, hash } = await createKey(rig.redis, ROOMY);
+  await ask(gateway.url, apiKey);
+  const load = startLoad(gateway.url, () => apiKey, { clients: 16, pauseMs: 0 });
+  for (let times = 0; times < 10; times++) {
+    const before = load.answers.length;
+    while (load.answers.length < before + 20) await sleep(1);
+    await stall(pid, ms);
+  }
+  await load.stop();
+  expect(new Set(load.answers.map(({ status }) => status))).toEqual(new Set([200]));
+  expect(await rig.redis.hget(hash, 'admitted')).toBe(String(load.answers.length + 1));
+  expect(await localOf(gateway, load.answers)).toBe(0);
+});
+
+test('a flood of pipelined requests without a key opens no circuit breaker', async () => {
+  const { rig, gateway } = await setUp();
+  const { apiKey } = await createKey(rig.redis, ROOMY);
+  await ask(gateway.url, apiKey);
+  const flood = startFlood(gateway.url);
+  const load = startLoad(gateway.url, () => apiKey, { clients: 2, pauseMs: 5 });
+  await sleep(4_000);
+  flood.stop();
+  await load.stop();
+  expect(flood.bytes).toBeGreaterThan(100_000);
+  expect(new Set(load.answers.map(({ status }) => status))).toEqual(new Set([200]));
+  // On a busy machine Redis itself may miss a deadline. An open breaker would decide hundreds here.
+  expect(await localOf(gateway, load.answers)).toBeLessThan(load.answers.length / 50);
+}, 60_000);
+
+/** Sends 185 kB/s of tiny requests without waiting for answers, many per turn. A closed connection is reopened. */
+function startFlood(gateway: string) {
+  const { hostname, port } = new URL(gateway);
+  const many = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(2_100);
+  let isRunning = true;
+  let bytes = 0;
+  const connect = () => {
+    const socket = net.connect(Number(port), hostname).resume();
+    const timer = setInterval(() => {
+      if (socket.writableLength > 0 || !socket.writable) return;
+      socket.write(many);
+      bytes += many.length;
+    }, 320);
+    socket.on('error', () => {});
+    socket.on('close', () => {
+      clearInterval(timer);
+      if (isRunning) setTimeout(connect, 20);
+    });
+    sockets.push(socket);
+  };
+  const sockets: net.Socket[] = [];
+  const stop = () => {
+    isRunning = false;
+    for (const socket of sockets) socket.destroy();
+  };
+  cleanUp(stop);
+  connect();
+  return {
+    stop,
+    get bytes() {
+      return bytes;
+    },
+  };
+}
+
+test('a gateway with a fifth of a CPU accepts new keys and enforces limits', async () => {
+  const { rig, gateway, pid } = await setUp();
+  const [roomy, tight] = [await createKey(rig.redis, ROOMY), await createKey(rig.redis, { minute: TIGHT })];
+  const fresh = await Promise.all(Array.from({ length: 100 }, () => createKey(rig.redis)));
+  await ask(gateway.url, roomy.apiKey);
+  const throttle = throttled(pid);
+  const loads = [
+    startLoad(gateway.url, () => roomy.apiKey, { clients: 8, pauseMs: 0 }),
+    startLoad(gateway.url, () => tight.apiKey, { clients: 2, pauseMs: 0 }),
+    startLoad(gateway.url, () => (fresh.pop() ?? roomy).apiKey, { clients: 2, pauseMs: 10 }),
+  ];
+  const [, tightLoad, freshLoad] = loads;
+  const isEnough = () =>
+    tightLoad?.answers.some(({ status }) => status === 429) && (freshLoad?.answers.length ?? 0) > 40;
+  for (await sleep(2_000); !isEnough(); ) await sleep(50);
+  await Promise.all(loads.map((load) => load.stop()));
+  await throttle.stop();
+  const [ofRoomy, ofTight, ofFresh] = loads.map(({ answers }) => answers) as [Answered[], Answered[], Answered[]];
+  expect(new Set([...ofRoomy, ...ofFresh].map(({ status }) => status))).toEqual(new Set([200]));
+  expect(judge(ofTight, { capacity: TIGHT, windowMs: 60_000 }).violations).toEqual([]);
+  expect(await localOf(gateway, [...ofRoomy, ...ofTight, ...ofFresh])).toBe(0);
+}, 60_000);
+
+/** 20 ms of every 100, like a quota of the kernel's scheduler. */
+function throttled(pid: number) {
+  let isRunning = true;
+  cleanUp(() => {
+    isRunning = false;
+  });
+  const ended = (async () => {
+    for (; isRunning; await sleep(20)) await stall(pid, 80);
+  })();
+  return {
+    async stop() {
+      isRunning = false;
+      await ended;
+    },
+  };
+}
+
+/** Suspends Redis for `ms`, with one key that the gateway knows and one that it does not. */
+async function pauseRedis({ server, redis }: Rig, gateway: GatewayProcess, ms: number) {
+  const [known, fresh] = [await createKey(redis, ROOMY), await createKey(redis, ROOMY)];
+  await expect.poll(async () => (await ask(gateway.url, known.apiKey)).status).toBe(200);
+  server.pause();
+  const answers = Promise.all([known, fresh].map(({ apiKey }) => ask(gateway.url, apiKey)));
+  await sleep(ms);
+  server.resume();
+  const [ofKnown, ofFresh] = (await answers) as [Answered, Answered];
+  return { ofKnown, ofFresh, known, fresh };
+}
+
+test('during a pause of Redis known keys are decided locally, new keys wait, and it is no outage', TIMED, async () => {
+  const { rig, gateway } = await setUp({ REDIS_TIMEOUT_MS: '300' });
+  const { ofKnown, ofFresh, known, fresh } = await pauseRedis(rig, gateway, 550);
+  expect([ofKnown.status, ofFresh.status]).toEqual([200, 200]);
+  expect(ofKnown.ms).toBeLessThan(500);
+  expect(ofFresh.ms).toBeGreaterThan(500);
+  // Both were charged once: late, but not twice.
+  await fact(async () => {
+    await expect.poll(() => rig.redis.hget(known.hash, 'admitted')).toBe('2');
+    expect(await rig.redis.hget(fresh.hash, 'admitted')).toBe('1');
+  });
+  const metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
+  expect(metrics).toMatch(/^gateway_redis_deadlines_missed_total 1$/m);
+  expect(metrics).toMatch(/^gateway_redis_nodes_away 0$/m);
+  expect(await localOf(gateway, [ofKnown, ofFresh])).toBe(1);
+});
+
+test('a Redis that keeps missing deadlines is unavailable, and new keys get a 503 after a bounded time', async () => {
+  const { rig, gateway } = await setUp();
+  const { ofKnown, ofFresh } = await pauseRedis(rig, gateway, 2_000);
+  expect([ofKnown.status, ofFresh.status]).toEqual([200, 503]);
+  expect(ofKnown.ms).toBeLessThan(400);
+  expect(ofFresh.ms).toBeLessThan(1_200);
+  const log = await gateway.stop();
+  expect(log.filter(({ msg }) => msg === 'decisions are local')).toMatchObject([
+    { reason: 'Redis missed 3 deadlines in a row.' },
+  ]);
+});
+
+test('the script is loaded before the first decision of a connection', async () => {
+  const { rig, gateway } = await setUp();
+  const calls = async () => {
+    const stats = await rig.redis.info('commandstats');
+    return [/cmdstat_eval:calls=(\d+)/, /cmdstat_evalsha:calls=(\d+)/].map((line) =>
+      Number(stats.match(line)?.[1] ?? 0),
+    );
+  };
+  const { apiKey } = await createKey(rig.redis, ROOMY);
+  const [evals = 0, evalshas = 0] = await calls();
+  expect(evals).toBeGreaterThan(0);
+  await ask(gateway.url, apiKey);
+  expect(await calls()).toEqual([evals, evalshas + 1]);
+  await rig.redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+  await expect.poll(async () => (await calls())[0]).toBeGreaterThan(evals);
+  const [again = 0] = await calls();
+  await expect.poll(async () => (await ask(gateway.url, apiKey)).status).toBe(200);
+  expect((await calls())[0]).toBe(again);
+});

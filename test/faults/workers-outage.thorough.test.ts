@@ -1,0 +1,134 @@
+import http from 'node:http';
+import { beforeEach, expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import type { LogLine } from '../support/log.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { eventually, launchWorkers } from '../support/workers.ts';
+
+/** While Redis is unavailable, all workers of a machine decide as one. */
+
+vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
+
+const MINUTE = 60;
+const WORKERS = 4;
+
+const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
+cleanUp(server.stop);
+const workers = await launchWorkers({ WORKERS: String(WORKERS), REDIS_URL: server.url, REDIS_TIMEOUT_MS: '1000' });
+
+/** Each request on its own connection, many at once, so that every worker gets some. */
+async function ask(key: string, count: number): Promise<number[]> {
+  const agent = new http.Agent({ maxSockets: 32 });
+  const answers = Array.from({ length: count }, () => send(`${workers.gateway}/v1/pets`, { key, agent }));
+  const statuses = (await Promise.all(answers)).map(({ status }) => status);
+  agent.destroy();
+  return statuses;
+}
+
+const countOf = (statuses: readonly number[], status: number) => statuses.filter((one) => one === status).length;
+const issueTight = () => workers.issueKey({ plan: 'free', minute: MINUTE });
+
+/** How many workers have answered such requests, as far as logged. */
+const workersOf = (isMeant: (line: LogLine) => boolean): number =>
+  new Set(
+    workers
+      .logged('request')
+      .filter(isMeant)
+      .map(({ worker }) => worker),
+  ).size;
+
+async function restart(): Promise<void> {
+  await server.restart();
+  const away = /^gateway_redis_nodes_away\{.*\} 1$/m;
+  await eventually(async () => (await workers.admin('/metrics')).text).not.toMatch(away);
+  await eventually(async () => (await workers.admin('/keys')).status).toBe(200);
+}
+
+let isFirst = true;
+beforeEach(async () => {
+  if (!isFirst) await restart();
+  isFirst = false;
+});
+
+test('a key known to one worker has one allowance per machine and is known to all workers', async () => {
+  const keys = await Promise.all([issueTight(), issueTight(), issueTight()]);
+  const begun = performance.now();
+  for (const key of keys) expect(await ask(key, 1)).toEqual([200]);
+  await server.stop();
+  for (const key of keys) {
+    const statuses = await ask(key, 240);
+    const refilled = Math.ceil((performance.now() - begun) / 1_000);
+    expect(countOf(statuses, 200)).toBeGreaterThanOrEqual(MINUTE - 1);
+    expect(countOf(statuses, 200)).toBeLessThanOrEqual(MINUTE - 1 + refilled);
+    expect(countOf(statuses, 200) + countOf(statuses, 429)).toBe(240);
+  }
+  await eventually(() => workersOf(({ mode }) => mode === 'local')).toBe(WORKERS);
+});
+
+test('a key that no worker knows gets a 503 with Retry-After', async () => {
+  const key = await workers.issueKey();
+  await server.stop();
+  expect(new Set(await ask(key, 40))).toEqual(new Set([503]));
+});
+
+test('a second outage begins with what was left, in Redis and locally', async () => {
+  const [left, spent] = await Promise.all([issueTight(), issueTight()]);
+  const begun = performance.now();
+  const refilled = () => Math.ceil((performance.now() - begun) / 1_000);
+  for (const key of [left, spent]) expect(await ask(key, 1)).toEqual([200]);
+  await server.stop();
+  const before = countOf(await ask(left, 20), 200) + countOf(await ask(spent, 1), 200);
+  expect(before).toBe(21);
+  await restart();
+  // The first key has 59 left in Redis and 39 locally. Of the second, Redis gives out nearly everything.
+  expect(countOf(await ask(spent, 50), 200)).toBe(50);
+  await server.stop();
+  const ofLeft = countOf(await ask(left, 120), 200);
+  expect(ofLeft).toBeGreaterThanOrEqual(MINUTE - 21);
+  expect(ofLeft).toBeLessThanOrEqual(MINUTE - 21 + refilled());
+  expect(countOf(await ask(spent, 120), 200)).toBeLessThanOrEqual(MINUTE - 51 + refilled());
+});
+
+/** Asks until each worker has served the key. On a busy machine one of them takes most connections. */
+async function makeKnownToAll(key: string): Promise<void> {
+  while (workersOf(({ keyId }) => keyId === idOf(key)) < WORKERS)
+    expect(new Set(await ask(key, 50))).toEqual(new Set([200]));
+}
+
+test('workers whose primary hangs decide with their own data', async () => {
+  const key = await workers.issueKey();
+  await makeKnownToAll(key);
+  await server.stop();
+  process.kill(workers.child.pid as number, 'SIGSTOP');
+  const statuses = await ask(key, 100);
+  process.kill(workers.child.pid as number, 'SIGCONT');
+  expect(new Set(statuses)).toEqual(new Set([200]));
+  expect(new Set(await ask(key, 100))).toEqual(new Set([200]));
+});
+
+test('a worker that hangs does not keep the others from deciding', async () => {
+  const keys = await Promise.all(Array.from({ length: 6 }, () => workers.issueKey()));
+  for (const key of keys) await makeKnownToAll(key);
+  await server.stop();
+  const pid = workers.pids()[0] as number;
+  process.kill(pid, 'SIGSTOP');
+  const answered: number[] = [];
+  const agent = new http.Agent({ maxSockets: 64 });
+  // Connections that the hanging worker has accepted wait for it.
+  const answers = keys.map(async (key) => {
+    const all = Array.from({ length: 20 }, () => send(`${workers.gateway}/v1/pets`, { key, agent }));
+    for (const one of all) void one.then(({ status }) => answered.push(status));
+    await Promise.all(all);
+  });
+  await eventually(() => answered.length).toBeGreaterThan(20);
+  process.kill(pid, 'SIGCONT');
+  await Promise.all(answers);
+  agent.destroy();
+  const ids = keys.map(idOf);
+  const failed = workers.logged('request').filter(({ keyId, status }) => ids.includes(`${keyId}`) && status !== 200);
+  expect(failed).toEqual([]);
+  expect(new Set(answered)).toEqual(new Set([200]));
+});

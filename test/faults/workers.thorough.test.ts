@@ -1,0 +1,180 @@
+import http from 'node:http';
+import net from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test, vi } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
+import { faultyCore, OK } from '../support/faulty-core.ts';
+import { send } from '../support/http.ts';
+import { freePort } from '../support/port.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { childrenOf, eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
+
+vi.setConfig({ testTimeout: 90_000 });
+
+const kill = (pid: number | undefined, signal: NodeJS.Signals = 'SIGKILL') => process.kill(pid as number, signal);
+const list = (workers: Workers, key: string, agent?: http.Agent) =>
+  send(`${workers.gateway}/v1/pets`, agent === undefined ? { key } : { key, agent });
+
+/** The next process that a gateway starts, other than the known ones. */
+async function nextChild({ child }: Workers, known: readonly number[]): Promise<number> {
+  const fresh = () => childrenOf(child.pid as number).find((pid) => !known.includes(pid));
+  await expect.poll(fresh, { interval: 2 }).toBeDefined();
+  return fresh() as number;
+}
+
+/** A core whose only answer waits until it is released. */
+async function slowCore() {
+  const arrived = Promise.withResolvers<() => void>();
+  const url = await faultyCore((socket) => arrived.resolve(() => void socket.write(OK)));
+  return { url, arrived: arrived.promise };
+}
+
+test('a killed worker is replaced, each time later, and the service continues', async () => {
+  const workers = await startWorkers();
+  const key = await workers.issueKey();
+  for (let crash = 1; crash <= 3; crash++) {
+    const [first, second] = workers.pids();
+    kill(first);
+    await eventually(() => workers.logged('worker ended').length).toBe(crash);
+    for (let sent = 0; sent < 20; sent++) expect((await list(workers, key)).status).toBe(200);
+    await eventually(() => workers.pids()[0]).not.toBe(first);
+    expect(workers.pids()[1]).toBe(second);
+  }
+  expect(workers.logged('worker ended')[0]).toMatchObject({ level: 50, worker: 1, code: null, signal: 'SIGKILL' });
+  expect(workers.logged('worker starts again').map(({ waitMs }) => waitMs)).toEqual([100, 200, 400]);
+  expect((await workers.admin('/metrics')).text).toMatch(/^gateway_worker_crashes_total 3$/m);
+});
+
+test('workers that cannot start are retried ever more slowly, with the reason; readiness is red', async () => {
+  const port = await freePort();
+  const workers = await startWorkers({ PORT: String(port) });
+  expect((await workers.admin('/readyz')).status).toBe(200);
+  for (const pid of workers.pids()) kill(pid);
+  const thief = net.createServer();
+  thief.on('error', () => setTimeout(() => thief.listen(port, '127.0.0.1'), 1));
+  thief.listen(port, '127.0.0.1');
+  cleanUp(() => thief.close());
+  await untilServing(workers, 0);
+  expect(await workers.admin('/readyz')).toMatchObject({ status: 503, json: { message: 'No worker serves.' } });
+  await eventually(() => workers.logged('worker ended').length).toBeGreaterThanOrEqual(2 + 2);
+  expect(workers.logged('worker ended').at(-1)).toMatchObject({
+    code: 1,
+    said: `Cannot listen on 127.0.0.1:${port}: another program has this address. Stop it, or set PORT to a free port.`,
+  });
+  const waits = Map.groupBy(workers.logged('worker starts again'), ({ worker }) => worker);
+  for (const of of waits.values())
+    expect(of.map(({ waitMs }) => waitMs)).toEqual([100, 200, 400, 800, 1_600, 3_200].slice(0, of.length));
+  thief.close();
+  await untilServing(workers, 2);
+  expect((await workers.admin('/readyz')).status).toBe(200);
+  expect((await list(workers, await workers.issueKey())).status).toBe(200);
+});
+
+test('a rolling restart whose new worker does not start is given up, and the old workers continue', async () => {
+  const workers = await startWorkers();
+  const before = workers.pids();
+  workers.child.kill('SIGHUP');
+  kill(await nextChild(workers, before));
+  await eventually(() => workers.logged('rolling restart given up: the new worker did not start').length).toBe(1);
+  expect(childrenOf(workers.child.pid as number)).toEqual(before);
+  expect(workers.logged('worker starts again')).toEqual([]);
+  expect((await list(workers, await workers.issueKey())).status).toBe(200);
+});
+
+test('restarts requested during a restart are done once more after it', async () => {
+  const workers = await startWorkers();
+  workers.child.kill('SIGHUP');
+  await eventually(() => workers.logged('rolling restart begins').length).toBe(1);
+  for (let more = 0; more < 3; more++) {
+    workers.child.kill('SIGHUP');
+    await sleep(20);
+  }
+  await eventually(() => workers.logged('rolling restart done').length).toBe(2);
+  await sleep(300);
+  expect(workers.logged('rolling restart begins')).toHaveLength(2);
+});
+
+test('a connection that is idle when its worker is replaced serves one more request and then closes', async () => {
+  const workers = await startWorkers();
+  const key = await workers.issueKey();
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+  let connections = 0;
+  agent.createConnection = (options) => {
+    connections += 1;
+    return net.connect(options as net.NetConnectOpts);
+  };
+  cleanUp(() => agent.destroy());
+  expect((await list(workers, key, agent)).headers.connection).toBe('keep-alive');
+  const served = workers.pids();
+  workers.child.kill('SIGHUP');
+  const use = async () => (await list(workers, key, agent)).headers.connection;
+  await expect.poll(use, { interval: 300, timeout: 30_000 }).toBe('close');
+  expect(connections).toBe(1);
+  await eventually(() => served.some(isAlive)).toBe(false);
+});
+
+test('requests in flight outlive the primary, and no worker is left behind', async () => {
+  const core = await slowCore();
+  const workers = await startWorkers({ CORE_URL: core.url });
+  const pids = workers.pids();
+  const inFlight = list(workers, await workers.issueKey());
+  const answer = await core.arrived;
+  workers.child.kill('SIGKILL');
+  await eventually(() => pids.filter(isAlive).length).toBe(1);
+  answer();
+  expect(await inFlight).toMatchObject({ status: 200, text: '[]' });
+  await eventually(() => pids.some(isAlive)).toBe(false);
+});
+
+test('a primary that dies while a worker starts leaves none behind', async () => {
+  const proxy = await startFaultProxy((await emptyDatabase()).url);
+  const workers = await startWorkers({ REDIS_URL: proxy.url });
+  const before = workers.pids();
+  const connections = proxy.connections;
+  proxy.set({ kind: 'black-hole' });
+  workers.child.kill('SIGHUP');
+  const starting = await nextChild(workers, before);
+  cleanUp(() => isAlive(starting) && kill(starting));
+  // It now waits for Redis, after its first lines and before it serves.
+  await expect.poll(() => proxy.connections, { interval: 5, timeout: 30_000 }).toBeGreaterThan(connections);
+  workers.child.kill('SIGKILL');
+  await eventually(() => [...before, starting].some(isAlive)).toBe(false);
+});
+
+test('Ctrl-C reaches every process and lets requests finish; a second one does not', async () => {
+  const core = await slowCore();
+  const workers = await startWorkers({ CORE_URL: core.url });
+  const pids = workers.pids();
+  const pressCtrlC = () => {
+    for (const pid of [...pids, workers.child.pid as number].filter(isAlive)) kill(pid, 'SIGINT');
+  };
+  const inFlight = list(workers, await workers.issueKey()).catch(({ code }) => code);
+  const answer = await core.arrived;
+  pressCtrlC();
+  await eventually(() => pids.filter(isAlive).length).toBe(1);
+  expect(isAlive(workers.child.pid as number)).toBe(true);
+  pressCtrlC();
+  expect((await workers.ended).code).toBe(1);
+  expect(await inFlight).toBe('ECONNRESET');
+  await eventually(() => pids.some(isAlive)).toBe(false);
+  answer();
+});
+
+test.for([
+  ['workers first', 0],
+  ['the primary first', 1],
+] as const)('after a SIGTERM from a supervisor to every process, %s, requests in flight finish', async ([, turn]) => {
+  const core = await slowCore();
+  const workers = await startWorkers({ CORE_URL: core.url });
+  const inFlight = list(workers, await workers.issueKey());
+  const answer = await core.arrived;
+  const steps = [() => workers.pids().forEach((pid) => void kill(pid, 'SIGTERM')), () => workers.child.kill('SIGTERM')];
+  steps[turn]?.();
+  await eventually(() => workers.logged('stopping').filter(({ worker }) => worker !== undefined).length).toBe(2);
+  steps[1 - turn]?.();
+  await eventually(async () => (await workers.admin('/readyz')).status).toBe(503);
+  answer();
+  expect(await inFlight).toMatchObject({ status: 200, headers: { connection: 'close' } });
+  expect((await workers.ended).code).toBe(0);
+});

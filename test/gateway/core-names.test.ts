@@ -1,0 +1,155 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { type AddressedCore, type AddressedCores, askedDuring, coresOn } from '../support/addressed-cores.ts';
+import { post, send } from '../support/http.ts';
+import { readAndWrite } from '../support/load.ts';
+import { type LogLine, parsedLines } from '../support/log.ts';
+import { eventuallyScraped, scrape } from '../support/metrics.ts';
+import { type PrivateHosts, privateHosts } from '../support/private-hosts.ts';
+import { startService } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { ADMIN_TOKEN, BOUNDLESS, eventually, workersEnvironment } from '../support/workers.ts';
+
+/** CORE_URL names a name, whose addresses are found as the system finds them. */
+
+const NAME = 'cores.test';
+const [ONE, TWO, THREE] = ['127.0.0.1', '127.0.0.2', '127.0.0.3'] as const;
+/** Where no core is. */
+const NOWHERE = '127.0.0.4';
+
+interface Named {
+  readonly gateway: string;
+  readonly adminUrl: string;
+  readonly key: string;
+  readonly cores: AddressedCores;
+  readonly hosts: PrivateHosts;
+  /** Lines about cores: what each says, and of which. */
+  told(): string[];
+}
+
+/** Three cores, and a gateway that finds some of them by their name. */
+async function startNamed(addresses: readonly string[], settings: NodeJS.ProcessEnv = {}): Promise<Named> {
+  const [cores, hosts] = [await coresOn([ONE, TWO, THREE]), await privateHosts()];
+  await hosts.set({ [NAME]: addresses });
+  const environment = {
+    ...{ PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, DATA_DIR: await temporaryFolder() },
+    CORE_URL: `http://${NAME}:${cores.port}`,
+    ...settings,
+  };
+  const { addresses: urls, out } = await startService('gateway/main.ts', environment, hosts.within);
+  const { gateway = '', admin: adminUrl = '' } = urls;
+  const created = await post(`${adminUrl}/keys`, { name: 'test', ...BOUNDLESS }, { key: ADMIN_TOKEN });
+  const lines = parsedLines(out);
+  return {
+    gateway,
+    adminUrl,
+    key: (created.json as { key: string }).key,
+    cores,
+    hosts,
+    told: () =>
+      lines()
+        .filter(isAboutCores)
+        .map(({ msg, core, name }) => `${msg} ${core ?? name}`),
+  };
+}
+
+const isAboutCores = ({ msg }: LogLine): boolean => msg.startsWith('core ');
+
+/** Each has its part of all requests, but for a fifth. */
+function expectEvenShares(shares: readonly number[]): void {
+  const mean = shares.reduce((sum, share) => sum + share, 0) / shares.length;
+  expect(mean).toBeGreaterThan(50);
+  for (const share of shares) expect(Math.abs(share - mean), shares.join(' ')).toBeLessThanOrEqual(mean / 5);
+}
+
+test('addresses come and go under load: each is a core, all have equal shares, and no request fails', async () => {
+  const { gateway, adminUrl, key, cores, hosts, told } = await startNamed([ONE, TWO]);
+  const url = (address: string) => `http://${address}:${cores.port}`;
+  const [one, two, three] = cores.all as [AddressedCore, AddressedCore, AddressedCore];
+  await expect.poll(told).toEqual([`core added ${url(ONE)}`, `core added ${url(TWO)}`]);
+  const load = readAndWrite(gateway, key, 16, 10);
+  const during = (of: AddressedCore[]) => askedDuring(of, () => sleep(2_000));
+  await eventuallyScraped(adminUrl, (metrics) => metrics.sum('gateway_upstream_ready')).toBe(2);
+  const [first, second, none] = await during([one, two, three]);
+  expectEvenShares([first ?? 0, second ?? 0]);
+  expect(none).toBe(0);
+
+  await hosts.set({ [NAME]: [THREE, NOWHERE, TWO, ONE] });
+  await expect.poll(told).toContain(`core added ${url(THREE)}`);
+  await eventuallyScraped(adminUrl, (metrics) => metrics.sum('gateway_upstream_ready', { core: url(THREE) })).toBe(1);
+  expectEvenShares(await during([one, two, three]));
+
+  await hosts.set({ [NAME]: [ONE, THREE, NOWHERE] });
+  await expect.poll(told).toContain(`core left ${url(TWO)}`);
+  await expect.poll(() => two.connections.size).toBe(0);
+  const probes = two.probes;
+  const [stays, left, stays2] = await during([one, two, three]);
+  expectEvenShares([stays ?? 0, stays2 ?? 0]);
+  expect([left, two.probes]).toEqual([0, probes]);
+
+  await load.end();
+  expect([...load.outcomes.keys()].sort()).toEqual(['GET 200', 'POST 200']);
+  const added = [ONE, TWO, THREE, NOWHERE].map((address) => `core added ${url(address)}`);
+  expect(told()).toEqual([...added, `core left ${url(TWO)}`]);
+  // Its name stays the core's Host, and the label is the address.
+  for (const core of cores.all) expect([...core.hosts]).toEqual([`${NAME}:${cores.port}`]);
+  const metrics = await scrape(adminUrl);
+  const ready = metrics.series('gateway_upstream_ready').map(({ labels, value }) => [labels.core, value]);
+  expect(ready).toEqual([ONE, THREE, NOWHERE].map((address) => [url(address), Number(address !== NOWHERE)]));
+  // Who joins is asked only once it has said that it is ready.
+  expect(metrics.sum('gateway_upstream_errors_total')).toBe(0);
+  expect(metrics.sum('gateway_upstream_duration_seconds_count', { core: url(TWO) })).toBeGreaterThan(0);
+});
+
+test('a name that cannot be resolved keeps the addresses that it had, and that is told once', async () => {
+  const { gateway, adminUrl, key, cores, hosts, told } = await startNamed([ONE, TWO]);
+  const url = (address: string) => `http://${address}:${cores.port}`;
+  const name = `http://${NAME}:${cores.port}`;
+  await hosts.set({});
+  await expect.poll(told).toContain(`core name cannot be resolved ${name}`);
+  await sleep(5_000);
+  for (let sent = 0; sent < 4; sent++) expect((await send(`${gateway}/v1/pets`, { key })).status).toBe(200);
+  expect((await scrape(adminUrl)).series('gateway_upstream_ready')).toHaveLength(2);
+  await hosts.set({ [NAME]: [TWO] });
+  await expect.poll(told).toContain(`core left ${url(ONE)}`);
+  expect(told().slice(2)).toEqual([
+    `core name cannot be resolved ${name}`,
+    `core name is resolved again ${name}`,
+    `core left ${url(ONE)}`,
+  ]);
+});
+
+test('a name without an address is a core that cannot be reached, until it has one', async () => {
+  const { gateway, adminUrl, key, cores, hosts, told } = await startNamed([]);
+  const ask = async () => (await send(`${gateway}/v1/pets`, { key })).status;
+  expect([await ask(), (await send(`${adminUrl}/readyz`)).status]).toEqual([502, 200]);
+  const unreachable = { core: `http://${NAME}:${cores.port}`, kind: 'unreachable' };
+  expect((await scrape(adminUrl)).sum('gateway_upstream_errors_total', unreachable)).toBe(1);
+  await hosts.set({ [NAME]: [THREE] });
+  await expect.poll(told).toContain(`core added http://${THREE}:${cores.port}`);
+  expect(await ask()).toBe(200);
+});
+
+test('of a name with addresses of both families, those of IPv4 are its cores', async () => {
+  const { told, cores } = await startNamed(['::1', TWO]);
+  await expect.poll(told).toEqual([`core added http://${TWO}:${cores.port}`]);
+});
+
+test('each worker resolves by itself, and the doctor looks at each address', async () => {
+  const { WORKERS, REDIS_URL, REDIS_TIMEOUT_MS } = await workersEnvironment({ CORE_URL: 'http://127.0.0.1:1' });
+  const settings = { WORKERS, REDIS_URL, REDIS_TIMEOUT_MS };
+  const { gateway, adminUrl, key, cores, hosts, told } = await startNamed([ONE, TWO, NOWHERE], settings);
+  const url = (address: string) => `http://${address}:${cores.port}`;
+  await eventually(() => told().filter((line) => line === `core added ${url(TWO)}`)).toHaveLength(2);
+  expect((await send(`${gateway}/v1/pets`, { key })).status).toBe(200);
+  const examine = async () => {
+    const { json } = await send(`${adminUrl}/doctor`, { key: ADMIN_TOKEN });
+    const { findings } = json as { findings: { about: string; status: string }[] };
+    return findings.map(({ about, status }) => `${status} ${about}`).filter((found) => /^\w+ core /.test(found));
+  };
+  expect(await examine()).toEqual([`good core ${url(ONE)}`, `good core ${url(TWO)}`, `fault core ${url(NOWHERE)}`]);
+  await hosts.set({ [NAME]: [ONE] });
+  await eventually(() => told().filter((line) => line === `core left ${url(TWO)}`)).toHaveLength(2);
+  await hosts.set({});
+  expect(await examine()).toEqual([`fault core http://${NAME}:${cores.port}`]);
+});

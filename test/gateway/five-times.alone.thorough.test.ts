@@ -1,0 +1,126 @@
+import net from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { usageOf } from '../bench/machine/usage.ts';
+import { slowCore } from '../support/faulty-core.ts';
+import { post, send } from '../support/http.ts';
+import { openLoop, type Sent } from '../support/open-loop.ts';
+import { startService } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { quantile } from '../support/statistics.ts';
+import { fact, TIMED } from '../support/timed.ts';
+
+/** A gateway under five times the load that its core can serve. */
+
+const CAPACITY = 150;
+const ADMIN_TOKEN = 'token-of-the-tests';
+
+async function setUp() {
+  const gateway = await startService('gateway/main.ts', {
+    PORT: '0',
+    ADMIN_PORT: '0',
+    ADMIN_TOKEN,
+    DATA_DIR: await temporaryFolder(),
+    CORE_URL: await slowCore(CAPACITY),
+    CORE_TIMEOUT_MS: '2000',
+  });
+  const { gateway: url = '', admin = '' } = gateway.addresses;
+  const residentMegabytes = () => usageOf(gateway.child.pid as number).residentMegabytes;
+  return {
+    url: `${url}/v1/pets`,
+    residentMegabytes,
+    /** How long shed requests were in the gateway, from its log, in ms. */
+    timesShed: () =>
+      [...gateway.out().matchAll(/"outcome":"shed".*"durationMs":([\d.]+)/g)].map((line) => Number(line[1])),
+    async issueKey(): Promise<{ key: string; admitted: () => Promise<number> }> {
+      const limits = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+      const created = await post(`${admin}/keys`, { name: 'test', ...limits }, { key: ADMIN_TOKEN });
+      const { id, key } = created.json as { id: string; key: string };
+      const admitted = async () =>
+        ((await send(`${admin}/keys/${id}`, { key: ADMIN_TOKEN })).json as { admitted: number }).admitted;
+      return { key, admitted };
+    },
+  };
+}
+
+const withStatus = (sent: readonly Sent[], status: number) => sent.filter((one) => one.status === status);
+
+/** Good answers per second during the load. */
+function goodput(sent: readonly Sent[], startedAt: number, seconds: number): number {
+  return withStatus(sent, 200).filter(({ at }) => at < startedAt + seconds * 1_000).length / seconds;
+}
+
+test('at five times the capacity, goodput equals its peak; other requests are refused at once and cheaply', {
+  ...TIMED,
+  timeout: 60_000,
+}, async () => {
+  const { url, issueKey, residentMegabytes, timesShed } = await setUp();
+  const { key, admitted } = await issueKey();
+  await openLoop(url, key, CAPACITY / 2, 1);
+  let startedAt = performance.now();
+  const peak = goodput(await openLoop(url, key, CAPACITY, 3), startedAt, 3);
+  const before = { admitted: await admitted(), shed: timesShed().length, megabytes: residentMegabytes() };
+  startedAt = performance.now();
+  const sent = await openLoop(url, key, 5 * CAPACITY, 6);
+  const good = goodput(sent, startedAt, 6);
+  const shed = withStatus(sent, 503);
+  const toClient = (share: number) =>
+    quantile(
+      shed.map(({ ms }) => ms),
+      share,
+    ).toFixed(1);
+  const inGateway = (share: number) => quantile(timesShed().slice(before.shed), share);
+  const grown = residentMegabytes() - before.megabytes;
+  process.stdout.write(
+    `peak ${peak.toFixed(0)}/s; at ${5 * CAPACITY}/s: ${good.toFixed(0)}/s good; ${shed.length} shed, in the gateway for ` +
+      `${inGateway(0.5).toFixed(1)} ms (p99 ${inGateway(0.99).toFixed(1)}), told in ${toClient(0.5)} (p99 ${toClient(0.99)}); ` +
+      `${grown.toFixed(0)} MB more\n`,
+  );
+  const charged = (await admitted()) - before.admitted;
+  await fact(() => {
+    expect(timesShed().length - before.shed).toBe(shed.length);
+    expect(charged).toBe(sent.length - shed.length);
+    expect(new Set(shed.map(({ headers }) => headers['retry-after']))).toEqual(new Set(['1']));
+  });
+  expect(good).toBeGreaterThan(0.9 * peak);
+  expect(sent.length - withStatus(sent, 200).length - shed.length).toBe(0);
+  expect(inGateway(0.95)).toBeLessThan(20);
+  expect(grown).toBeLessThan(100);
+});
+
+test('a greedy client leaves others their share, on a thousand connections or on one', {
+  ...TIMED,
+  timeout: 60_000,
+}, async () => {
+  const { url, issueKey } = await setUp();
+  const [greedy, modest] = [await issueKey(), await issueKey()];
+  const flood = openLoop(url, greedy.key, 5 * CAPACITY, 4);
+  await sleep(1_000);
+  const during = await openLoop(url, modest.key, 10, 2.5);
+  expect(withStatus(during, 200).length).toBeGreaterThanOrEqual(0.95 * during.length);
+  expect(withStatus(await flood, 503).length).toBeGreaterThan(500);
+
+  // At most sixteen are in progress at a time, so none has to be shed.
+  const count = 4 * CAPACITY;
+  const answers = pipeline(url, greedy.key, count);
+  await sleep(200);
+  const meanwhile = await openLoop(url, modest.key, 10, 2);
+  expect(withStatus(meanwhile, 200).length).toBeGreaterThanOrEqual(0.95 * meanwhile.length);
+  const statuses = await answers;
+  expect(statuses).toHaveLength(count);
+  expect(new Set(statuses)).toEqual(new Set([200]));
+});
+
+/** Many pipelined requests on one connection. */
+async function pipeline(url: string, key: string, count: number): Promise<number[]> {
+  const { hostname, port, pathname } = new URL(url);
+  const socket = net.connect(Number(port), hostname);
+  socket.write(`GET ${pathname} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\n\r\n`.repeat(count));
+  let received = '';
+  const statuses = () => [...received.matchAll(/HTTP\/1\.1 (\d{3})/g)].map(([, status]) => Number(status));
+  for await (const chunk of socket) {
+    received += chunk.toString('latin1');
+    if (statuses().length === count) break;
+  }
+  return statuses();
+}

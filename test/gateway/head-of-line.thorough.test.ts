@@ -1,0 +1,151 @@
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { faultyCore, okTo } from '../support/faulty-core.ts';
+import { send } from '../support/http.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { quantile } from '../support/statistics.ts';
+import { TIMED } from '../support/timed.ts';
+
+/** A slow read delays no other request: no head-of-line blocking. */
+
+const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+const SLOW_MS = 2_000;
+const BOUND_MS = 100;
+
+/** A core that answers orders slowly and everything else at once; in order on each connection, as HTTP requires. */
+async function coreWithSlowOrders() {
+  const turns = new WeakMap<Socket, Promise<unknown>>();
+  let asked = 0;
+  const url = await faultyCore((socket, head) => {
+    asked += 1;
+    const answerAt = performance.now() + (head.includes('/store/orders') ? SLOW_MS : 0);
+    const turn = turns.get(socket) ?? Promise.resolve();
+    turns.set(
+      socket,
+      turn.then(async () => {
+        const waitMs = answerAt - performance.now();
+        if (waitMs > 0) await sleep(waitMs);
+        socket.write(okTo(head));
+      }),
+    );
+  });
+  return { url, asked: () => asked };
+}
+
+async function timed(ask: Promise<{ status: number }>): Promise<{ status: number; ms: number }> {
+  const before = performance.now();
+  const { status } = await ask;
+  return { status, ms: performance.now() - before };
+}
+
+const pets = (stack: Stack, key: string) => timed(send(`${stack.gateway}/v1/pets`, { key }));
+const orders = (stack: Stack, key: string) => timed(send(`${stack.gateway}/v1/store/orders`, { key }));
+
+/** Ignores the few answers that were delayed by other work of the machine. */
+const typical = (answers: readonly { ms: number }[]) =>
+  quantile(
+    answers.map(({ ms }) => ms),
+    0.9,
+  );
+
+async function setUp() {
+  const core = await coreWithSlowOrders();
+  const stack = await startStack({ CORE_URL: core.url });
+  const [slow, quick] = [await stack.issueKey(big), await stack.issueKey(big)];
+  for (const key of [slow, quick]) await pets(stack, key);
+  return { core, stack, slow, quick };
+}
+
+test.for(['another client', 'the same client'])(
+  'reads of %s after slow ones are answered at once',
+  TIMED,
+  async (who) => {
+    const { stack, slow, quick } = await setUp();
+    const key = who === 'another client' ? quick : slow;
+    const many = () => Promise.all(Array.from({ length: 40 }, () => pets(stack, key)));
+    const alone = [...(await many()), ...(await many())];
+    const late = Array.from({ length: 9 }, () => orders(stack, slow));
+    const behind = await many();
+    expect(new Set(behind.map(({ status }) => status))).toEqual(new Set([200]));
+    expect(typical(behind)).toBeLessThan(typical(alone) + BOUND_MS);
+    const answers = await Promise.all(late);
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+    expect(Math.max(...answers.map(({ ms }) => ms))).toBeLessThan(SLOW_MS + 500);
+  },
+);
+
+test('while one client repeats slow reads, others never wait behind them', TIMED, async () => {
+  const { stack, slow, quick } = await setUp();
+  const alone: { status: number; ms: number }[] = [];
+  for (let round = 0; round < 30; round++)
+    alone.push(...(await Promise.all(Array.from({ length: 5 }, () => pets(stack, quick)))));
+  const late: Promise<{ status: number; ms: number }>[] = [];
+  const times: { status: number; ms: number }[] = [];
+  for (let round = 0; round < 30; round++) {
+    for (let count = 0; count < 3; count++) late.push(orders(stack, slow));
+    times.push(...(await Promise.all([pets(stack, quick), pets(stack, quick)])));
+    await sleep(20);
+  }
+  expect(new Set(times.map(({ status }) => status))).toEqual(new Set([200]));
+  // Once the client is known to be slow, it gets separate connections.
+  expect(typical(times)).toBeLessThan(2 * typical(alone) + 30);
+  expect(new Set((await Promise.all(late)).map(({ status }) => status))).toEqual(new Set([200]));
+});
+
+test('slow reads of one client leave connections for the writes of others', TIMED, async () => {
+  const waiting: Socket[] = [];
+  const core = await faultyCore((socket, head) => {
+    if (head.includes('slow')) waiting.push(socket);
+    else socket.write(okTo(head));
+  });
+  const stack = await startStack({ CORE_URL: core });
+  const [greedy, modest] = [await stack.issueKey(big), await stack.issueKey(big)];
+  const post = (key: string, query: string) =>
+    timed(
+      send(`${stack.gateway}/v1/pets?${query}`, {
+        method: 'POST',
+        key,
+        body: '{}',
+        headers: { 'content-type': 'application/json' },
+      }),
+    );
+  const alone = await Promise.all(Array.from({ length: 20 }, () => post(modest, '')));
+  const slow = Array.from({ length: 200 }, () => post(greedy, 'slow'));
+  await expect.poll(() => waiting.length).toBe(32);
+  const others = await Promise.all(Array.from({ length: 20 }, () => post(modest, '')));
+  expect(typical(others)).toBeLessThan(typical(alone) + BOUND_MS);
+  const answering = setInterval(() => {
+    for (const socket of waiting.splice(0)) socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]');
+  }, 5);
+  cleanUp(() => clearInterval(answering));
+  expect(new Set((await Promise.all(slow)).map(({ status }) => status))).toEqual(new Set([200]));
+});
+
+test('a core that is slow in general gets few reads twice', async () => {
+  let asked = 0;
+  const core = await faultyCore((socket, head) => {
+    asked += 1;
+    setTimeout(() => socket.write(okTo(head)), 300);
+  });
+  const stack = await startStack({ CORE_URL: core });
+  const key = await stack.issueKey(big);
+  await pets(stack, key);
+  asked = 0;
+  for (let round = 0; round < 4; round++) await Promise.all(Array.from({ length: 100 }, () => pets(stack, key)));
+  expect(asked).toBeLessThan(400 * 1.15);
+});
+
+test('a stall of our own process does not count as a stall of the core', async () => {
+  const { core, stack, quick } = await setUp();
+  const before = core.asked();
+  for (let round = 0; round < 10; round++) {
+    const answers = Array.from({ length: 20 }, () => pets(stack, quick));
+    await sleep(5);
+    const until = performance.now() + 150;
+    while (performance.now() < until);
+    await Promise.all(answers);
+  }
+  expect(core.asked() - before).toBeLessThanOrEqual(200 + 20);
+});

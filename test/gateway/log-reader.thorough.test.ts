@@ -1,0 +1,132 @@
+import { once } from 'node:events';
+import { openSync, readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { usageOf } from '../bench/machine/usage.ts';
+import { send } from '../support/http.ts';
+import { floodWithoutKey } from '../support/keyless-flood.ts';
+import { logPipe } from '../support/log-pipe.ts';
+import { scrape } from '../support/metrics.ts';
+import { startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { fact, TIMED } from '../support/timed.ts';
+
+/** Each logs a path of 1 kB: together several times as much as may wait. */
+const REQUESTS = 8_000;
+const MAX_WAITING_BYTES = 4_194_304;
+const PIPE_BYTES = 65_536;
+/** Measured: 40, mostly heap that grows under any load. */
+const MAX_MORE_MEGABYTES = 80;
+const EVERYTHING = 65_536;
+
+/** A gateway without a core that logs to `end`. */
+async function startLogging(end: number, settings: NodeJS.ProcessEnv = {}) {
+  const environment = {
+    PORT: '0',
+    ADMIN_PORT: '0',
+    ADMIN_TOKEN: 'token-of-the-tests',
+    DATA_DIR: await temporaryFolder(),
+    ...settings,
+  };
+  const { child, ended } = startProcess(process.execPath, ['gateway/main.ts'], environment, {
+    stdio: ['ignore', end, 'pipe', 'ipc'],
+  });
+  const [{ gateway, admin }] = (await once(child, 'message')) as [{ gateway: string; admin: string }];
+  const metric = async (name: string) => (await scrape(admin)).sum(name) ?? 0;
+  return {
+    gateway,
+    child,
+    ended,
+    answered: () => metric('gateway_requests_total'),
+    dropped: () => metric('gateway_log_lines_dropped_total'),
+    megabytes: () => usageOf(child.pid as number).residentMegabytes,
+  };
+}
+
+/** A connection that was cut while it was not read is noticed after a lingering time of 5 s. */
+async function settled(read: () => Promise<number>): Promise<number> {
+  for (let before = await read(); ; ) {
+    await sleep(5_500);
+    const now = await read();
+    if (now === before) return now;
+    before = now;
+  }
+}
+
+const linesOf = (text: string) =>
+  text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+
+const requestsIn = (text: string) => linesOf(text).filter(({ msg, path }) => msg === 'request' && path !== '/metrics');
+
+test.for([
+  ['one process', 1, {}],
+  ['two workers', 2, { WORKERS: '2', REDIS_URL: 'redis://127.0.0.1:1' }],
+] as const)(
+  'a log without a reader uses bounded memory, and reports dropped lines when it is read again: %s',
+  async ([, count, settings]) => {
+    const pipe = await logPipe();
+    const gateway = await startLogging(pipe.end, settings);
+    const before = gateway.megabytes();
+    await floodWithoutKey(gateway.gateway, REQUESTS * count);
+    expect(gateway.megabytes() - before).toBeLessThan(MAX_MORE_MEGABYTES * count);
+    await expect.poll(gateway.dropped).toBeGreaterThan(0);
+    // What the flood has left behind is counted before the log is read.
+    await settled(gateway.answered);
+
+    pipe.read(EVERYTHING);
+    await expect.poll(() => pipe.text()).toContain('log lines dropped');
+    /** What was read so far, without the beginning of a line. */
+    const readable = () => pipe.text().slice(0, pipe.text().lastIndexOf('\n'));
+    const told = () => linesOf(readable()).filter(({ msg }) => msg === 'log lines dropped');
+    const sum = () => told().reduce((total, { lines }) => total + lines, 0);
+    await expect
+      .poll(
+        async () => [
+          (await gateway.dropped()) - sum(),
+          (await gateway.answered()) - sum() - requestsIn(readable()).length,
+        ],
+        { timeout: 30_000 },
+      )
+      .toEqual([0, 0]);
+    expect(pipe.text().length).toBeLessThan(count * 1.1 * MAX_WAITING_BYTES + PIPE_BYTES);
+
+    await send(`${gateway.gateway}/v1/afterwards`);
+    await expect.poll(() => pipe.text()).toContain('/v1/afterwards');
+  },
+);
+
+test('a process with a log that nobody reads ends on request', TIMED, async () => {
+  const pipe = await logPipe();
+  const gateway = await startLogging(pipe.end);
+  await floodWithoutKey(gateway.gateway, 500);
+  const before = performance.now();
+  gateway.child.kill('SIGINT');
+  const { code } = await gateway.ended;
+  const endMs = performance.now() - before;
+  await fact(() => expect(code).toBe(0));
+  expect(endMs).toBeLessThan(4_000);
+});
+
+test('a log on a full disk loses its lines and has no other effect', async () => {
+  const gateway = await startLogging(openSync('/dev/full', 'w'));
+  await floodWithoutKey(gateway.gateway, REQUESTS);
+  await expect.poll(gateway.dropped).toBeGreaterThan(0);
+  // The address may have earned a token meanwhile.
+  expect([401, 429]).toContain((await send(`${gateway.gateway}/v1/pets`)).status);
+});
+
+test('a file gets every line of a flood', async () => {
+  const file = `${await temporaryFolder()}/log`;
+  const gateway = await startLogging(openSync(file, 'a'));
+  const before = gateway.megabytes();
+  await floodWithoutKey(gateway.gateway, REQUESTS);
+  expect(gateway.megabytes() - before).toBeLessThan(MAX_MORE_MEGABYTES);
+  const answered = await settled(gateway.answered);
+  expect(await gateway.dropped()).toBe(0);
+  gateway.child.kill('SIGINT');
+  await gateway.ended;
+  expect(requestsIn(readFileSync(file, 'utf8'))).toHaveLength(answered);
+});

@@ -1,0 +1,111 @@
+import { stripVTControlCharacters } from 'node:util';
+import { expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { ctlWith } from '../support/ctl.ts';
+import { send } from '../support/http.ts';
+import { freePort } from '../support/port.ts';
+import { type Started, startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+/** `npm start` as a person sees it: on a terminal, with a key that is gone, and where it cannot start. */
+
+vi.setConfig({ testTimeout: 120_000 });
+
+const FREE_PORTS = { PORT: '0', CORE_PORT: '0', ADMIN_PORT: '0' };
+
+/** Once it has said all. */
+async function opened(started: Started) {
+  await expect.poll(started.out, { timeout: 60_000 }).toContain('Ctrl-C stops both.');
+  const keys = started.out().match(/as_\w{12}_\w{38}/g) ?? [];
+  const urlOf = (name: string) => new RegExp(`${name} +(http://[\\d.:]+)`).exec(started.out())?.[1] ?? '';
+  return { keys, gateway: urlOf('gateway'), core: urlOf('core'), admin: urlOf('admin') };
+}
+
+const start = (environment: NodeJS.ProcessEnv) => startProcess('npm', ['start', '--silent'], environment);
+
+test('on a terminal a request is one coloured line with the name of its key; in a pipe it is JSON', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const environment = { ...FREE_PORTS, DATA_DIR, TERM: 'xterm-256color' };
+  const onTerminal = startProcess('script', ['-qec', 'npm start --silent', '/dev/null'], environment);
+  const { keys, gateway, core, admin } = await opened(onTerminal);
+  const linesBehindWelcome = () =>
+    stripVTControlCharacters(onTerminal.out()).split('Ctrl-C stops both.')[1]?.split('\r\n').filter(Boolean) ?? [];
+  expect((await send(`${gateway}/v1/pets`, { key: keys[1] })).status).toBe(200);
+  // The lines of two listeners have no order among themselves.
+  await expect.poll(linesBehindWelcome).toEqual([expect.stringContaining('GET /v1/pets')]);
+  expect((await send(`${core}/v1/pets`)).status).toBe(200);
+  await expect.poll(linesBehindWelcome).toHaveLength(2);
+  const operator = { DATA_DIR, ADMIN_PORT: new URL(admin).port };
+  await ctlWith(operator, 'keys', 'list');
+  await ctlWith(operator, 'keys', 'disable', idOf(keys[0] ?? ''));
+  await expect
+    .poll(linesBehindWelcome)
+    .toEqual([
+      expect.stringMatching(/^\d\d:\d\d:\d\d 200 GET \/v1\/pets \d+ ms pro demo pro$/),
+      expect.stringMatching(/^\d\d:\d\d:\d\d 200 GET \/v1\/pets \d+ ms core$/),
+      expect.stringMatching(/^\d\d:\d\d:\d\d key\.change \w{12} by \S+/),
+      expect.stringMatching(/^\d\d:\d\d:\d\d 200 PATCH \/keys\/\w{12} \d+ ms operators$/),
+    ]);
+  expect(onTerminal.out()).toContain('\u001b[32m200');
+  expect(onTerminal.out()).not.toContain('{"level"');
+  onTerminal.child.stdin?.write('\u0003');
+  await onTerminal.ended;
+
+  const inPipe = start({ ...FREE_PORTS, DATA_DIR });
+  const again = await opened(inPipe);
+  await send(`${again.gateway}/v1/pets`, { key: again.keys[1] });
+  await expect.poll(inPipe.out).toMatch(/^\{"level":30,.*"path":"\/v1\/pets".*\}$/m);
+  // The key was disabled meanwhile.
+  expect(again.keys[0]).not.toBe(keys[0]);
+  expect((await send(`${again.gateway}/v1/pets`, { key: again.keys[0] })).status).toBe(200);
+  inPipe.child.kill('SIGINT');
+  await inPipe.ended;
+});
+
+test('a demo key that was revoked or rotated is replaced, the others stay', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const first = start({ ...FREE_PORTS, DATA_DIR });
+  const { keys, admin } = await opened(first);
+  const [revoked = '', rotated = ''] = keys;
+  const operator = { DATA_DIR, ADMIN_PORT: new URL(admin).port };
+  expect((await ctlWith(operator, 'keys', 'revoke', idOf(revoked), '--yes')).code).toBe(0);
+  expect((await ctlWith(operator, 'keys', 'rotate', idOf(rotated), '--grace', '0', '--yes')).code).toBe(0);
+  first.child.kill('SIGINT');
+  await first.ended;
+
+  const second = start({ ...FREE_PORTS, DATA_DIR });
+  const again = await opened(second);
+  expect(again.keys.slice(2, 4)).toEqual(keys.slice(2, 4));
+  for (const [at, old] of [revoked, rotated].entries()) {
+    expect(again.keys[at]).not.toBe(old);
+    expect((await send(`${again.gateway}/v1/pets`, { key: again.keys[at] })).status).toBe(200);
+  }
+  second.child.kill('SIGINT');
+  await second.ended;
+});
+
+test('without its Redis it says so in a sentence, without the password', async () => {
+  const REDIS_URL = `redis://someone:hidden-word@127.0.0.1:${await freePort()}`;
+  const { code, out, err } = await start({ ...FREE_PORTS, REDIS_URL, DATA_DIR: await temporaryFolder() }).ended;
+  expect([code, err]).toEqual([
+    1,
+    `No Redis answers at ${new URL(REDIS_URL).host}, as REDIS_URL says. Start one there, or unset REDIS_URL: then limits are kept in this process.\n`,
+  ]);
+  expect(out).not.toContain('hidden-word');
+});
+
+test.for(['PORT', 'ADMIN_PORT', 'CORE_PORT'])('an address that is taken: %s is named', async (setting) => {
+  const DATA_DIR = await temporaryFolder();
+  const first = start({ ...FREE_PORTS, DATA_DIR });
+  const { gateway, core, admin } = await opened(first);
+  const { port } = new URL({ PORT: gateway, ADMIN_PORT: admin, CORE_PORT: core }[setting] ?? '');
+  const second = await start({ ...FREE_PORTS, [setting]: port, DATA_DIR: await temporaryFolder() }).ended;
+  expect(second).toMatchObject({
+    code: 1,
+    err: expect.stringContaining(
+      `Cannot listen on 127.0.0.1:${port}: another program has this address. Stop it, or set ${setting} to a free port.\n`,
+    ),
+  });
+  first.child.kill('SIGINT');
+  await first.ended;
+});

@@ -1,0 +1,106 @@
+import http from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { faultyCore, listeningCore, OK } from '../support/faulty-core.ts';
+import { post, send } from '../support/http.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { startStack } from '../support/stack.ts';
+import { TIMED } from '../support/timed.ts';
+
+const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+
+/** Clients that send a request and leave after a while without waiting for the answer. */
+async function leave(url: string, key: string, count: number, afterMs: number): Promise<void> {
+  const requests = Array.from({ length: count }, () => {
+    const request = http.get(`${url}/v1/pets?limit=100`, { agent: false, headers: { authorization: `Bearer ${key}` } });
+    request.on('error', () => {});
+    return request;
+  });
+  await sleep(afterMs);
+  for (const request of requests) request.destroy();
+}
+
+test('any number of clients that leave during their decision block nothing', TIMED, async () => {
+  const redisServer = await startRedisServer();
+  cleanUp(redisServer.stop);
+  const redis = new Redis(redisServer.url);
+  cleanUp(() => redis.disconnect());
+  // Too large to be buffered: each has its own connection, which a client that never reads would hold for good.
+  const large = 'x'.repeat(400_000);
+  const core = await faultyCore(
+    (socket) => void socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${large.length}\r\n\r\n${large}`),
+  );
+  const stack = await startStack({
+    REDIS_URL: redisServer.url,
+    REDIS_TIMEOUT_MS: '5000',
+    CORE_URL: core,
+    CORE_TIMEOUT_MS: '1000',
+  });
+  const key = await stack.issueKey(big);
+  for (let round = 0; round < 3; round++) {
+    await redis.client('PAUSE', 300);
+    await leave(stack.gateway, key, 60, 100);
+    await sleep(400);
+  }
+  const answers = await Promise.all(Array.from({ length: 20 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
+});
+
+test('the queue for a hanging core is bounded; further requests get Retry-After at once', {
+  ...TIMED,
+  timeout: 30_000,
+}, async () => {
+  let silent = true;
+  const core = await faultyCore((socket) => void (silent || socket.write(OK)));
+  const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '3000' });
+  const key = await stack.issueKey(big);
+  const waiting = leave(stack.gateway, key, 1_200, 2_500);
+  await sleep(1_500);
+  const before = performance.now();
+  const answer = await send(`${stack.gateway}/v1/pets`, { key });
+  expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
+  expect(performance.now() - before).toBeLessThan(500);
+  await waiting;
+  silent = false;
+  await expect.poll(async () => (await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+});
+
+test('with one of two cores dead, no GET fails under any concurrency', async () => {
+  const alive = await listeningCore();
+  const stack = await startStack({ CORE_URL: `http://127.0.0.1:1,${alive.url}` });
+  const key = await stack.issueKey(big);
+  const answers = await Promise.all(Array.from({ length: 100 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+});
+
+test('a core that does not accept our token is our fault, not the client’s', async () => {
+  const stack = await startStack({ CORE_TOKEN: 'token-of-the-core' });
+  const gateway = await startStack({ CORE_URL: stack.core, CORE_TOKEN: 'another-token-than-that' });
+  const answer = await send(`${gateway.gateway}/v1/pets`, { key: await gateway.issueKey() });
+  expect([answer.status, answer.json]).toEqual([502, expect.objectContaining({ code: 'bad_gateway' })]);
+  expect(gateway.log.find(({ status }) => status === 502)?.reason).toMatch(/CORE_TOKEN is not the one/);
+});
+
+test('the core accepts all headers that the gateway accepts', async () => {
+  const stack = await startStack({ CORE_TOKEN: 't'.repeat(300) });
+  const key = await stack.issueKey(big);
+  const statuses = new Set<number>();
+  for (let size = 15_800; size < 16_400; size += 20) {
+    statuses.add(
+      (await send(`${stack.gateway}/v1/pets`, { key, headers: { x: 'a'.repeat(size) } }).catch(() => ({ status: 431 })))
+        .status,
+    );
+  }
+  expect([...statuses].sort()).toEqual([200, 431]);
+});
+
+test('a link to the next page keeps all parameters, unknown ones too', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey(big);
+  for (const name of ['a', 'b']) await post(`${stack.core}/v1/pets`, { name, categoryId: 1 });
+  const others = `limit=1&x=${'~'.repeat(7_000)}&%7E=%2B+`;
+  const answer = await send(`${stack.gateway}/v1/pets?%61fter=0&${others}`, { key });
+  expect([answer.status, answer.headers.link]).toEqual([200, `</v1/pets?${others}&after=1>; rel="next"`]);
+});

@@ -1,0 +1,163 @@
+import fc from 'fast-check';
+import { parseRateLimit } from 'ratelimit-header-parser';
+import { expect, test } from 'vitest';
+import { full } from '../../gateway/limiter/bucket.ts';
+import { SECOND } from '../../gateway/limiter/clock.ts';
+import { credentialOf } from '../../gateway/limiter/credential.ts';
+import { decide } from '../../gateway/limiter/decide.ts';
+import { FRESH, type KeyRecord, type KeyState } from '../../gateway/limiter/key-record.ts';
+import type { Plan, PlanTable } from '../../gateway/limiter/plans.ts';
+import type { Decision } from '../../gateway/limiter/verdict.ts';
+import { limitHeaders } from '../../gateway/pipeline/limit-headers.ts';
+import { pairsOf } from '../../shared/lists.ts';
+import { send } from '../support/http.ts';
+import { secretWith } from '../support/secrets.ts';
+import { startStack } from '../support/stack.ts';
+
+/** Clients that pace themselves by the RateLimit fields, on a simulated clock. */
+
+const DAY_SECONDS = 86_400;
+const START = 1_795_262_400 * SECOND;
+
+interface Key {
+  readonly minute: number;
+  readonly day: number;
+  /** The share of each bucket that is left when the client begins, from 0 to 1; at least the first request. */
+  readonly left: number;
+}
+
+interface Told {
+  readonly r: number;
+  readonly t: number;
+}
+
+const fieldsOf = (decision: Decision): Map<string, string> =>
+  new Map(pairsOf(limitHeaders(decision, true)).map(([name, value]) => [name, value]));
+
+function limitsIn(field: string): Told[] {
+  return [...field.matchAll(/;r=(\d+);t=(\d+)/g)].map(([, r, t]) => ({ r: Number(r), t: Number(t) }));
+}
+
+/** The pause in seconds that uses no more than r in t for every limit; `t` itself if nothing is left. */
+const pace = (limits: readonly Told[]): number => Math.max(...limits.map(({ r, t }) => (r === 0 ? t : t / r)));
+
+function stateOf({ minute, day, left }: Key): KeyState {
+  const level = (limit: number) => ({ ...full(limit), tokens: Math.max(1, Math.floor(left * limit)) });
+  return { ...FRESH, minute: level(minute), day: level(day), asOf: START };
+}
+
+/** What a client that paces itself gets in the next `seconds`. */
+function paced(key: Key, seconds: number): { admitted: number; refused: number } {
+  const plan = { minute: key.minute, day: key.day, ban_after: 60, ban_within_seconds: 120, ban_seconds: 300 } as Plan;
+  const record: KeyRecord = { plan: 'free', name: '', secrets: [secretWith('x')], createdAt: 0 };
+  let state = stateOf(key);
+  const seen = { admitted: 0, refused: 0 };
+  let now = START;
+  while (now < START + seconds * SECOND) {
+    const { verdict, state: after = state } = decide(
+      record,
+      state,
+      credentialOf('', 'x'),
+      { free: plan } as PlanTable,
+      now,
+    );
+    state = after;
+    const decision = verdict as Decision;
+    seen[decision.outcome === 'admitted' ? 'admitted' : 'refused'] += 1;
+    now += Math.ceil(pace(limitsIn(fieldsOf(decision).get('RateLimit') ?? '')) * SECOND);
+  }
+  return seen;
+}
+
+/** Requests that the refill alone allows in this time, for the slower limit. */
+const allowance = ({ minute, day }: Key, seconds: number): number =>
+  Math.min((minute / 60) * seconds, (day / DAY_SECONDS) * seconds);
+
+function expectAllOf(key: Key, seconds: number): void {
+  const { admitted, refused } = paced(key, seconds);
+  expect(refused).toBe(0);
+  expect(admitted).toBeGreaterThan(0.95 * allowance(key, seconds));
+}
+
+test.for([
+  ['Free', 60, 1_000, 3 * DAY_SECONDS],
+  ['Pro', 300, 10_000, DAY_SECONDS],
+  ['Business', 1_000, 100_000, 10_000],
+  ['a minute limit alone', 60, 1_000_000, 1_200],
+  ['a large minute limit alone', 6_000, 100_000_000, 1_800],
+  ['two a minute', 2, 1_000_000, 2_400],
+  ['seven a minute', 7, 1_000_000, 2_400],
+] as const)(
+  '%s: a client that paces itself by r and t is never refused and gets its whole allowance',
+  ([, minute, day, seconds]) => {
+    for (const left of [1, 0.5, 0.01, 0]) expectAllOf({ minute, day, left }, seconds);
+  },
+);
+
+test('the same holds for any limits and any start', () => {
+  const key = fc.record({
+    minute: fc.oneof(fc.integer({ min: 1, max: 120 }), fc.integer({ min: 1, max: 3_000 })),
+    day: fc.integer({ min: 20, max: 10_000_000 }),
+    left: fc.double({ min: 0, max: 1, noNaN: true }),
+  });
+  fc.assert(
+    fc.property(key, (one) => {
+      // Long enough that a bucket that starts full adds little, for the slower limit.
+      const window = one.minute * 1_440 < one.day ? 60 : DAY_SECONDS;
+      const seconds = Math.max(30 * window, (60 * 30 * window) / allowance(one, window));
+      const shortened = Math.min(seconds, (20_000 / allowance(one, window)) * window);
+      expectAllOf(one, shortened);
+    }),
+    { numRuns: 30 },
+  );
+});
+
+test('r/t never exceeds the rate of the policy', () => {
+  const levels = fc.record({
+    limit: fc.integer({ min: 1, max: 1_000_000_000 }),
+    part: fc.double({ min: 0, max: 1, noNaN: true }),
+  });
+  fc.assert(
+    fc.property(levels, ({ limit, part }) => {
+      const bucket = {
+        name: 'day',
+        limit,
+        window: DAY_SECONDS * SECOND,
+        tokens: Math.floor(limit * part),
+        fraction: 0,
+      } as const;
+      const decision = { outcome: 'admitted', now: START, buckets: [bucket], bannedUntil: 0 } as unknown as Decision;
+      for (const { r, t } of limitsIn(fieldsOf(decision).get('RateLimit') ?? '')) {
+        expect(t).toBeGreaterThanOrEqual(1);
+        expect(BigInt(r) * BigInt(DAY_SECONDS)).toBeLessThanOrEqual(BigInt(limit) * BigInt(t));
+      }
+    }),
+  );
+});
+
+test('a client over HTTP that paces itself by r and t is never refused', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey({ minute: 1_200, day: 1_000_000 });
+  const end = Date.now() + 2_000;
+  let sent = 0;
+  for (; Date.now() < end; sent++) {
+    const { status, headers } = await send(`${stack.gateway}/v1/pets`, { key });
+    expect(status).toBe(200);
+    await new Promise((resolve) => setTimeout(resolve, pace(limitsIn(String(headers.ratelimit))) * 1_000));
+  }
+  expect(sent).toBeGreaterThan(2);
+});
+
+test('a parser of an earlier draft reads the same from RateLimit as from X-RateLimit-*', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey({ minute: 3, day: 1_000 });
+  for (let sent = 0; sent < 5; sent++) {
+    const { status, headers } = await send(`${stack.gateway}/v1/pets`, { key });
+    const { ratelimit: _, 'ratelimit-policy': __, ...classic } = headers as Record<string, string>;
+    const [modern, known] = [parseRateLimit(headers as Record<string, string>), parseRateLimit(classic)];
+    expect(modern).toMatchObject({ limit: 3, remaining: Math.max(0, 2 - sent), used: Math.min(3, sent + 1) });
+    expect({ ...modern, reset: 0 }).toEqual({ ...known, reset: 0 });
+    expect(Math.abs(Number(modern?.reset) - Number(known?.reset))).toBeLessThan(2_000);
+    if (status === 429) expect(headers.ratelimit).toMatch(`"minute";r=0;t=${headers['retry-after']};store-limit=3`);
+  }
+});

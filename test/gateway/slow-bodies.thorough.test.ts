@@ -1,0 +1,59 @@
+import { once } from 'node:events';
+import net from 'node:net';
+import { expect, test } from 'vitest';
+import { LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { faultyCore, OK } from '../support/faulty-core.ts';
+import { send } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+function take(shedder: LoadShedder, name: string): Slot {
+  const slot = shedder.slot();
+  slot.take({ name, isProven: true });
+  return slot;
+}
+
+test('a request that waits for its own client holds no slot, and gets one back under any load', async () => {
+  const shedder = new LoadShedder(() => 4);
+  const body = Promise.withResolvers<string>();
+  const slow = take(shedder, 'slow');
+  const waited = slow.during(() => body.promise);
+  const others = ['a', 'b', 'c', 'd'].map((name) => take(shedder, name));
+  body.resolve('body');
+  expect(await waited).toBe('body');
+  for (const slot of [slow, ...others]) slot.release();
+  take(shedder, 'a');
+  take(shedder, 'a');
+  expect(() => take(shedder, 'a')).toThrow(expect.objectContaining({ status: 503 }));
+});
+
+test('a slot is given back when a body never comes', async () => {
+  const shedder = new LoadShedder(() => 2);
+  const slow = take(shedder, 'slow');
+  await expect(slow.during(() => Promise.reject(new Error('gone')))).rejects.toThrow('gone');
+  slow.release();
+  take(shedder, 'slow').release();
+});
+
+test('slow bodies take no capacity, even when it is scarce', async () => {
+  let isSlow = true;
+  const core = await faultyCore((socket) => void (isSlow || socket.write(OK)));
+  const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '300' });
+  const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+  const [key = '', ...slowKeys] = await Promise.all(Array.from({ length: 91 }, () => stack.issueKey(unlimited)));
+  // A core that has timed out gets fewer requests at once.
+  for (let round = 0; round < 3; round++) await send(`${stack.gateway}/v1/pets`, { key });
+  isSlow = false;
+  for (const slowKey of slowKeys) {
+    const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1');
+    cleanUp(() => socket.destroy());
+    socket.on('error', () => {});
+    await once(socket, 'connect');
+    socket.write(
+      `POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\nAuthorization: Bearer ${slowKey}\r\nExpect: 100-continue\r\n\r\n`,
+    );
+    // The gateway asks for the body: the request is admitted and waits.
+    await once(socket, 'data');
+  }
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+});

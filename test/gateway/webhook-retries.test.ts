@@ -1,0 +1,160 @@
+import type { ServerResponse } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
+import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
+import type { Decision } from '../../gateway/limiter/verdict.ts';
+import { FileKeys } from '../../gateway/stores/memory/keys.ts';
+import { MemoryLimiter } from '../../gateway/stores/memory/limiter.ts';
+import { secretBytes, sign } from '../../gateway/webhooks/signature.ts';
+import { type WebhookOptions, Webhooks } from '../../gateway/webhooks/webhooks.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { readableLog } from '../support/log.ts';
+import { freePort } from '../support/port.ts';
+import { secretWith } from '../support/secrets.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts';
+
+const QUICK = { timeoutMs: 60_000, attempts: 4, firstRetryMs: 20, longestRetryMs: 1_000 };
+
+/** Webhooks of real keys, each with a decision on it. */
+async function setUp(options: Pick<WebhookOptions, 'url'> & Partial<WebhookOptions>) {
+  const keys = await FileKeys.open(`${await temporaryFolder()}/keys.json`);
+  const limiter = new MemoryLimiter(keys, () => DEFAULT_PLANS);
+  const { logger, lines } = readableLog();
+  const webhooks = new Webhooks(keys, logger, { secret: WEBHOOK_SECRET, ...QUICK, ...options });
+  cleanUp(() => webhooks.stop());
+  async function tell(): Promise<string> {
+    const { credential } = createApiKey();
+    const { id, digest } = credential;
+    await keys.create(id, { name: 'acme', plan: 'free', secrets: [secretWith(digest)], createdAt: 0 });
+    webhooks.tell('day_80', id, (await limiter.decide(credential)) as Decision);
+    return id;
+  }
+  const counts = () =>
+    Object.fromEntries(
+      webhooks.counted().flatMap(({ values }) => values.map(({ labels, value }) => [labels.result, value])),
+    );
+  return { webhooks, keys, tell, counts, lines };
+}
+
+const status = (code: number) => (response: ServerResponse) => void response.writeHead(code).end();
+
+test('signatures are those of Standard Webhooks: its published example', () => {
+  const signature = sign(
+    secretBytes('whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'),
+    'msg_p5jXN8AQM9LWM0D4loKWxJek',
+    1_614_265_330,
+    '{"test": 2432232314}',
+  );
+  expect(signature).toBe('v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=');
+});
+
+test('an attempt that fails comes again, later each time, with the same id and body', async () => {
+  const at: number[] = [];
+  const receiver = await webhookReceiver((response, number) => {
+    at.push(performance.now());
+    status([500, 429, 404][number] ?? 204)(response);
+  });
+  const { tell, counts, lines } = await setUp({ url: receiver.url, firstRetryMs: 60 });
+  await tell();
+  await expect.poll(counts).toEqual({ delivered: 1, retried: 3, given_up: 0, dropped: 0 });
+  expect(new Set(receiver.told.map(({ headers, body }) => `${headers['webhook-id']} ${body}`)).size).toBe(1);
+  const rests = at.slice(1).map((time, after) => time - (at[after] as number));
+  for (const [index, least] of [30, 60, 120].entries()) expect(rests[index]).toBeGreaterThanOrEqual(least - 2);
+  expect(lines).toEqual([]);
+});
+
+test('an event that nobody takes is given up after its last attempt, with one line that holds no secret', async () => {
+  const receiver = await webhookReceiver(status(503));
+  const { tell, counts, lines } = await setUp({ url: `${receiver.url}?token=canary-of-the-url` });
+  const keyId = await tell();
+  await expect.poll(counts).toEqual({ delivered: 0, retried: 3, given_up: 1, dropped: 0 });
+  expect(receiver.told.length).toBe(4);
+  expect(lines).toEqual([
+    expect.objectContaining({
+      msg: 'webhook event given up',
+      keyId,
+      event: 'key.day_80',
+      attempts: 4,
+      reason: 'status 503',
+    }),
+  ]);
+  expect(JSON.stringify(lines)).not.toMatch(/canary|whsec|MfKQ/);
+});
+
+test.for([
+  ['nobody listens', async (): Promise<string> => `http://127.0.0.1:${await freePort()}`, 'ECONNREFUSED', 60_000],
+  ['nobody may listen', async (): Promise<string> => 'http://127.0.0.1:1', 'bad port', 60_000],
+  [
+    'nobody ever answers',
+    async (): Promise<string> => (await webhookReceiver(() => undefined)).url,
+    'no answer in time',
+    300,
+  ],
+] as const)(
+  'a receiver where %s: the event is given up, and the log says why',
+  async ([, urlOf, reason, timeoutMs]) => {
+    const { tell, counts, lines } = await setUp({ url: await urlOf(), timeoutMs });
+    await tell();
+    await expect.poll(counts).toMatchObject({ delivered: 0, given_up: 1 });
+    expect(lines).toMatchObject([{ reason }]);
+  },
+);
+
+test('a redirect is not followed', async () => {
+  const elsewhere = await webhookReceiver();
+  const receiver = await webhookReceiver((response) => {
+    response.writeHead(307, { location: elsewhere.url }).end();
+  });
+  const { tell, counts } = await setUp({ url: receiver.url });
+  await tell();
+  await expect.poll(counts).toMatchObject({ delivered: 0, given_up: 1 });
+  expect(elsewhere.told).toEqual([]);
+});
+
+test('an answer without an end is not read', async () => {
+  const cut = Promise.withResolvers<void>();
+  const receiver = await webhookReceiver((response) => {
+    response.on('close', cut.resolve);
+    const more = () => void (response.destroyed || response.write('x'.repeat(65_536), more));
+    more();
+  });
+  const { tell, counts } = await setUp({ url: receiver.url });
+  await tell();
+  await expect.poll(counts).toMatchObject({ delivered: 1 });
+  await cut.promise;
+});
+
+test('at most 1,000 events wait, four are sent at once; the others are dropped and counted', async () => {
+  const receiver = await webhookReceiver(() => {});
+  const { tell, counts, webhooks, lines } = await setUp({ url: receiver.url });
+  const first = await tell();
+  for (let number = 1; number < 12; number++) await tell();
+  await expect.poll(() => receiver.told.length).toBe(4);
+  await sleep(200);
+  expect(receiver.told.length).toBe(4);
+  const decision = { plan: 'free', now: 1, bannedUntil: 0, buckets: [{}, { limit: 1, tokens: 0 }] } as never;
+  for (let number = 12; number < 1_100; number++) webhooks.tell('day_80', first, decision);
+  expect(counts()).toMatchObject({ dropped: 100 });
+  await webhooks.stop();
+  expect(counts()).toMatchObject({ delivered: 0, retried: 0 });
+  expect(lines).toMatchObject([{ msg: 'webhook events given up at the stop' }]);
+});
+
+test('what waits is sent at the stop, and nothing is told after it', async () => {
+  const receiver = await webhookReceiver((response) => void setTimeout(() => status(204)(response), 50));
+  const { tell, counts, webhooks } = await setUp({ url: receiver.url });
+  for (let number = 0; number < 12; number++) await tell();
+  await webhooks.stop();
+  expect(counts()).toEqual({ delivered: 12, retried: 0, given_up: 0, dropped: 0 });
+  await tell();
+  expect(counts()).toMatchObject({ dropped: 1 });
+});
+
+test('nothing is sent where no URL is set', async () => {
+  const { tell, counts, keys } = await setUp({ url: undefined });
+  const id = await tell();
+  expect(counts()).toEqual({ delivered: 0, retried: 0, given_up: 0, dropped: 0 });
+  expect(await keys.claim(id, 'day_80', Math.floor(Date.now() / 86_400_000))).toBe(true);
+});

@@ -1,0 +1,125 @@
+import { createHash, createHmac } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { send } from '../support/http.ts';
+import { eventuallyScraped } from '../support/metrics.ts';
+import { freePort } from '../support/port.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { fact, TIMED } from '../support/timed.ts';
+import { type Told, WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts';
+
+const { url: REDIS_URL, redis } = await emptyDatabase();
+const WITH_REDIS = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };
+
+const start = (url: string, environment: Record<string, string> = {}) =>
+  startStack({ ...environment, WEBHOOK_URL: url, WEBHOOK_SECRET });
+
+const ask = async (stack: Stack, key: string): Promise<number> =>
+  (await send(`${stack.gateway}/v1/pets`, { key })).status;
+
+/** As a receiver does it that has no library. */
+function signatureOf({ headers, body }: Told): string {
+  const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`;
+  const secret = Buffer.from(WEBHOOK_SECRET.slice('whsec_'.length), 'base64');
+  return `v1,${createHmac('sha256', secret).update(signed).digest('base64')}`;
+}
+
+/** Uses up a key of five requests a day, and goes on until it is banned. */
+async function useUp(stack: Stack, key: string): Promise<void> {
+  for (let sent = 0; sent < 10; sent++) await ask(stack, key);
+}
+
+const ALL = ['key.banned', 'key.day_100', 'key.day_80'];
+const delivered = (stack: Stack) =>
+  eventuallyScraped(stack.adminUrl, (metrics) =>
+    metrics.sum('gateway_webhook_deliveries_total', { result: 'delivered' }),
+  );
+
+describe.for([
+  ['the embedded limiter', {}],
+  ['Redis', WITH_REDIS],
+] as const)('with %s', ([, environment]) => {
+  test('80 and 100 % of the day and a ban are told once each, signed, without a secret', async () => {
+    const receiver = await webhookReceiver();
+    const stack = await start(receiver.url, environment);
+    await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_within_seconds: 600, ban_seconds: 300 });
+    const key = await stack.issueKey({ name: 'acme', day: 5 });
+    const keyId = idOf(key);
+    for (let sent = 0; sent < 3; sent++) expect(await ask(stack, key)).toBe(200);
+    expect(receiver.told).toEqual([]);
+    expect(await ask(stack, key)).toBe(200);
+    await expect.poll(receiver.types).toEqual(['key.day_80']);
+    expect(await ask(stack, key)).toBe(200);
+    await expect.poll(receiver.types).toEqual(['key.day_100', 'key.day_80']);
+    await useUp(stack, key);
+    await expect.poll(receiver.types).toEqual(ALL);
+    await delivered(stack).toBe(3);
+
+    const [near, full, banned] = receiver.told as [Told, Told, Told];
+    const about = { keyId, name: 'acme', plan: 'free', limit: 5 };
+    expect(near.event).toEqual({ type: 'key.day_80', timestamp: expect.any(String), data: { ...about, used: 4 } });
+    expect(full.event.data).toEqual({ ...about, used: 5 });
+    expect(banned.event.data).toEqual({ ...about, used: 5, bannedUntil: expect.any(String) });
+    const { bannedUntil } = (await stack.admin('GET', `/keys/${keyId}`)).json as { bannedUntil: string };
+    expect(banned.event.data.bannedUntil).toBe(bannedUntil);
+    expect(Math.abs(Date.now() - Date.parse(near.event.timestamp))).toBeLessThan(60_000);
+
+    const secrets = [key.slice(16), createHash('sha256').update(key).digest('hex'), WEBHOOK_SECRET];
+    for (const told of receiver.told) {
+      expect(told.headers['webhook-signature']).toBe(signatureOf(told));
+      expect(told.headers['content-type']).toBe('application/json');
+      for (const secret of secrets) expect(JSON.stringify(told)).not.toContain(secret);
+    }
+    expect(receiver.told.map(({ headers }) => headers['webhook-id'])).toEqual(
+      receiver.told.map(({ event }) => `msg_${keyId}_${event.type.slice(4)}_${event.timestamp.slice(0, 10)}`),
+    );
+  });
+});
+
+test('of several gateways one tells an event, also after a restart', async () => {
+  await redis.flushdb();
+  const receiver = await webhookReceiver();
+  const stacks = await Promise.all(Array.from({ length: 3 }, () => start(receiver.url, WITH_REDIS)));
+  const [first] = stacks as [Stack, ...Stack[]];
+  await first.admin('PATCH', '/plans/free', { ban_after: 2, ban_within_seconds: 600, ban_seconds: 300 });
+  const keys = await Promise.all(Array.from({ length: 5 }, () => first.issueKey({ day: 5 })));
+  await Promise.all(stacks.flatMap((stack) => keys.map((key) => useUp(stack, key))));
+  const restarted = await start(receiver.url, WITH_REDIS);
+  await Promise.all(keys.map((key) => useUp(restarted, key)));
+  await expect.poll(() => receiver.told.length).toBe(15);
+  // What the restarted gateway asks for itself comes after what it was asked before.
+  await useUp(restarted, await restarted.issueKey({ day: 5 }));
+  await expect.poll(() => receiver.told.length).toBe(18);
+  const ids = receiver.told.map(({ headers }) => headers['webhook-id']);
+  expect(new Set(ids).size).toBe(18);
+});
+
+test('nothing is claimed where no webhook is set', async () => {
+  const stack = await startStack(WITH_REDIS);
+  const key = await stack.issueKey({ day: 1 });
+  await useUp(stack, key);
+  const fields = await redis.hkeys(`gateway:key:{${idOf(key)}}`);
+  expect(fields.filter((field) => field.startsWith('told_'))).toEqual([]);
+});
+
+test.for([
+  ['dead', async (): Promise<string> => `http://127.0.0.1:${await freePort()}`],
+  ['endlessly slow', async (): Promise<string> => (await webhookReceiver(() => {})).url],
+] as const)('a receiver that is %s costs clients nothing, nor the stop', TIMED, async ([, urlOf]) => {
+  const url = await urlOf();
+  const stack = await start(url, WITH_REDIS);
+  const keys = await Promise.all(Array.from({ length: 40 }, () => stack.issueKey({ day: 1 })));
+  const took: number[] = [];
+  for (const key of keys) {
+    const begun = performance.now();
+    const statuses = [await ask(stack, key), await ask(stack, key)];
+    took.push((performance.now() - begun) / 2);
+    await fact(() => expect(statuses).toEqual([200, 429]));
+  }
+  expect(Math.max(...took)).toBeLessThan(1_000);
+  await fact(() => delivered(stack).toBe(0));
+  const begun = performance.now();
+  await stack.stop();
+  expect(performance.now() - begun).toBeLessThan(4_000);
+});

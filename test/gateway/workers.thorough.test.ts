@@ -1,0 +1,86 @@
+import { readFileSync } from 'node:fs';
+import { expect, test, vi } from 'vitest';
+import { readGatewaySettings } from '../../gateway/config.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { listeningCore } from '../support/faulty-core.ts';
+import { send } from '../support/http.ts';
+import { type Ended, startProcess } from '../support/process.ts';
+import { TIMED } from '../support/timed.ts';
+import { ADMIN_TOKEN, startWorkers, workersEnvironment } from '../support/workers.ts';
+
+vi.setConfig({ testTimeout: 90_000 });
+
+const start = async (environment: NodeJS.ProcessEnv): Promise<Ended> =>
+  await startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(environment)).ended;
+
+test.for([
+  ['2', '', '  WORKERS: must be 1 without REDIS_URL: what is embedded in one process is not shared'],
+  ['0', 'redis://127.0.0.1', '  WORKERS: must be a whole number from 1 to 64'],
+  ['65', 'redis://127.0.0.1', '  WORKERS: must be a whole number from 1 to 64'],
+  ['two', '', '  WORKERS: must be a whole number from 1 to 64'],
+] as const)('WORKERS=%s with REDIS_URL=%s is a fault', ([WORKERS, REDIS_URL, fault]) => {
+  expect(() => readGatewaySettings({ WORKERS, REDIS_URL })).toThrow(`The settings have a fault:\n${fault}`);
+});
+
+test('a start without what workers need is reported once and exits with 1', async () => {
+  expect(await start({ REDIS_URL: '' })).toEqual({
+    code: 1,
+    out: '',
+    err: 'The settings have a fault:\n  WORKERS: must be 1 without REDIS_URL: what is embedded in one process is not shared\n',
+  });
+});
+
+test.for(['PORT', 'ADMIN_PORT'] as const)(
+  'a %s that is in use is reported once, in words, and the start fails',
+  async (name) => {
+    const { port } = new URL((await listeningCore()).url);
+    expect(await start({ [name]: port })).toEqual({
+      code: 1,
+      out: '',
+      err: `Cannot listen on 127.0.0.1:${port}: another program has this address. Stop it, or set ${name} to a free port.\n`,
+    });
+  },
+);
+
+test('workers share the port; only the primary talks to operators, for all of them', async () => {
+  const workers = await startWorkers();
+  expect(workers.pids()).toHaveLength(2);
+  expect((await workers.admin('/readyz')).status).toBe(200);
+  const { text, headers } = await workers.admin('/metrics');
+  expect(headers['content-type']).toContain('text/plain');
+  expect(text).toMatch(/^gateway_workers_serving 2$/m);
+  expect(text).toMatch(/^gateway_worker_crashes_total 0$/m);
+  expect(text).toMatch(/^gateway_admin_requests_total\{operation="readyz",status="200"\} 1$/m);
+  const started = [...text.matchAll(/^process_start_time_seconds(\{worker="[12]"\})? \d+$/gm)].map(
+    ([, label]) => label,
+  );
+  expect(started).toEqual([undefined, '{worker="1"}', '{worker="2"}']);
+
+  // Limited by the day, so that no token returns during the test.
+  const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 60 });
+  const answers = await Promise.all(Array.from({ length: 60 }, () => send(`${workers.gateway}/v1/pets`, { key })));
+  expect(answers.map(({ headers: { 'x-ratelimit-remaining': left } }) => Number(left)).sort((a, b) => a - b)).toEqual(
+    Array.from({ length: 60 }, (_, left) => left),
+  );
+  expect((await send(`${workers.gateway}/v1/pets`, { key })).status).toBe(429);
+});
+
+test("the operators' token is in no worker's environment", async () => {
+  const workers = await startWorkers({ ADMIN_HOST: '0.0.0.0' });
+  const environments = workers.pids().map((pid) => readFileSync(`/proc/${pid}/environ`, 'utf8'));
+  for (const environment of environments) expect(environment).toContain('CORE_URL=');
+  expect(environments.join()).not.toMatch(/ADMIN_/);
+  expect(environments.join()).not.toContain(ADMIN_TOKEN);
+});
+
+test('a hanging worker is missing from the metrics and delays neither them nor the other worker', TIMED, async () => {
+  const workers = await startWorkers();
+  const [first = 0] = workers.pids();
+  process.kill(first, 'SIGSTOP');
+  cleanUp(() => void process.kill(first, 'SIGKILL'));
+  const before = performance.now();
+  const { status, text } = await workers.admin('/metrics');
+  expect(performance.now() - before).toBeLessThan(5_000);
+  expect([status, text.includes('worker="1"'), text.includes('worker="2"')]).toEqual([200, false, true]);
+  expect((await send(`${workers.gateway}/v1/pets`, { key: await workers.issueKey() })).status).toBe(200);
+});

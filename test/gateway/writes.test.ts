@@ -1,0 +1,215 @@
+import { once } from 'node:events';
+import net, { type Socket } from 'node:net';
+import { expect, test, vi } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { bareCore, faultyCore, okTo, withIdOf } from '../support/faulty-core.ts';
+import { post, send } from '../support/http.ts';
+import { answer, askOn, lineTo, lineUnderTest } from '../support/line.ts';
+import { eventuallyScraped } from '../support/metrics.ts';
+import { startStack } from '../support/stack.ts';
+import { unreachableServer } from '../support/unreachable-server.ts';
+
+/** A write reaches the core byte for byte, once, on a connection that nobody else uses meanwhile. */
+
+const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+const OTHER = '{"name":"Ré\u{1f980}"}';
+
+test('a write consists of its line, headers, length and body, in that order', async () => {
+  const requests: string[] = [];
+  const core = await faultyCore((socket, request) => {
+    requests.push(request);
+    socket.write(okTo(request));
+  });
+  const stack = await startStack({ CORE_URL: core });
+  const headers = { 'x-request-id': 'abc', 'X-Odd': 'a\tb ~', accept: 'application/json' };
+  await post(`${stack.gateway}/v1/pets?x=%41`, OTHER, { key: await stack.issueKey(), headers });
+  const [head = '', body] = (requests[0] ?? '').split('\r\n\r\n');
+  const [line, host, ...lines] = head.split('\r\n');
+  expect([line, host]).toEqual(['POST /v1/pets?x=%41 HTTP/1.1', `Host: ${new URL(core).host}`]);
+  expect(body).toBe(Buffer.from(OTHER).toString('latin1'));
+  expect(lines.at(-1)).toBe(`Content-Length: ${Buffer.byteLength(OTHER)}`);
+  for (const sent of ['X-Odd: a\tb ~', 'X-Request-Id: abc', 'X-Forwarded-For: 127.0.0.1'])
+    expect(lines.map((text) => text.toLowerCase())).toContain(sent.toLowerCase());
+  expect(head.match(/\r\n(content-length|transfer-encoding|connection|expect|x-request-id):/gi)).toHaveLength(2);
+});
+
+test('a body of any size arrives whole', async () => {
+  const sizes: number[] = [];
+  const core = await faultyCore((socket, request) => {
+    sizes.push(request.length - request.indexOf('\r\n\r\n') - 4);
+    socket.write(okTo(request));
+  });
+  const stack = await startStack({ CORE_URL: core, BODY_LIMIT_BYTES: '8000000', CORE_TIMEOUT_MS: '30000' });
+  const key = await stack.issueKey(big);
+  const wanted = [2, 1_000, 16_384, 65_536, 1_000_000];
+  for (const size of wanted) {
+    const { status } = await post(`${stack.gateway}/v1/pets`, JSON.stringify('x'.repeat(size - 2)), { key });
+    expect(status).toBe(200);
+  }
+  expect(sizes).toEqual(wanted);
+});
+
+test('writes use a connection again, one at a time, and never while its answer is due', async () => {
+  const underWay = new Map<Socket, number>();
+  let overlaps = 0;
+  const core = await faultyCore((socket, request) => {
+    const before = underWay.get(socket) ?? 0;
+    if (before > 0) overlaps += 1;
+    underWay.set(socket, before + 1);
+    setTimeout(() => {
+      underWay.set(socket, (underWay.get(socket) ?? 0) - 1);
+      socket.write(okTo(request));
+    }, 1);
+  });
+  const stack = await startStack({ CORE_URL: core });
+  const key = await stack.issueKey(big);
+  const client = async () => {
+    for (let sent = 0; sent < 20; sent++)
+      expect((await post(`${stack.gateway}/v1/pets`, {}, { key })).status).toBe(200);
+  };
+  await Promise.all(Array.from({ length: 8 }, client));
+  expect(overlaps).toBe(0);
+  expect(underWay.size).toBeLessThanOrEqual(8);
+});
+
+test.for([
+  ['refuses connections', () => Promise.resolve('http://127.0.0.1:1')],
+  ['does not accept connections', unreachableServer],
+] as const)('a write goes to the other core if one %s, and arrives once', async ([, unreachable]) => {
+  const received: string[] = [];
+  const good = await faultyCore((socket, request) => {
+    if (request.startsWith('POST')) received.push(request);
+    socket.write(okTo(request));
+  });
+  const stack = await startStack({ CORE_URL: `${await unreachable()},${good}` });
+  const key = await stack.issueKey(big);
+  for (let sent = 1; sent <= 6; sent++) {
+    expect((await post(`${stack.gateway}/v1/pets`, {}, { key })).status).toBe(200);
+    expect(received).toHaveLength(sent);
+  }
+});
+
+test.for([
+  ['after accepting the connection', 0, ''],
+  ['before it answers', 1, ''],
+  ['in the head of its answer', 1, 'HTTP/1.1 200 OK\r\ncontent-le'],
+  ['in the body of its answer', 1, 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"a"'],
+] as const)('a write to a core that dies %s is 502, and no core gets it again', async ([, answers, text]) => {
+  let received = 0;
+  const dying = () =>
+    bareCore((socket) => {
+      if (answers === 0) socket.destroy();
+      socket.once('data', (data) => {
+        if (!data.toString().startsWith('POST')) socket.end(okTo(data.toString()));
+        else {
+          received += 1;
+          socket.write(text, () => socket.destroy());
+        }
+      });
+    });
+  const stack = await startStack({ CORE_URL: `${await dying()},${await dying()}` });
+  const key = await stack.issueKey(big);
+  for (let sent = 1; sent <= 6; sent++) {
+    expect((await post(`${stack.gateway}/v1/pets`, {}, { key })).status).toBe(502);
+    expect(received).toBe(answers * sent);
+  }
+});
+
+test('a write whose client leaves while it waits for a connection is not sent', async () => {
+  const waiting: [Socket, string][] = [];
+  const core = await faultyCore((socket, request) => void waiting.push([socket, request]));
+  const stack = await startStack({ CORE_URL: core });
+  const key = await stack.issueKey(big);
+  const answerAll = () => {
+    for (const [socket, request] of waiting.splice(0)) socket.write(okTo(request));
+  };
+  // A single client gets half of the 64 connections.
+  const sent = Array.from({ length: 32 }, () => post(`${stack.gateway}/v1/pets`, {}, { key }));
+  await vi.waitFor(() => expect(waiting).toHaveLength(32), { timeout: 30_000 });
+  const leaving = new AbortController();
+  const left = fetch(`${stack.gateway}/v1/pets?left`, {
+    method: 'POST',
+    body: '{}',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    signal: leaving.signal,
+  });
+  await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_upstream_queued')).toBe(1);
+  leaving.abort();
+  await expect(left).rejects.toThrow();
+  await vi.waitFor(() => expect(stack.log).toContainEqual(expect.objectContaining({ msg: 'request', status: 499 })), {
+    timeout: 30_000,
+  });
+  answerAll();
+  expect(new Set((await Promise.all(sent)).map(({ status }) => status))).toEqual(new Set([200]));
+  const last = post(`${stack.gateway}/v1/pets?last`, {}, { key });
+  await vi.waitFor(() => expect(waiting).toHaveLength(1), { timeout: 30_000 });
+  expect(waiting[0]?.[1]).toContain('?last');
+  answerAll();
+  expect((await last).status).toBe(200);
+});
+
+test('a write that comes together with the close of an idle connection gets another one', async () => {
+  const idle = new Set<Socket>();
+  const core = await faultyCore((socket, request) => {
+    idle.add(socket);
+    socket.write(okTo(request));
+  });
+  const stack = await startStack({ CORE_URL: core });
+  const key = await stack.issueKey(big);
+  expect((await post(`${stack.gateway}/v1/pets`, {}, { key })).status).toBe(200);
+  const client = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1');
+  cleanUp(() => client.destroy());
+  await once(client, 'connect');
+  const request = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`;
+  for (let round = 0; round < 20; round++) {
+    // Both sockets of the gateway become readable between two polls of the event loop, the client's first.
+    setTimeout(() => {
+      client.write(request);
+      for (const socket of idle) socket.end();
+      idle.clear();
+    });
+    const [answered] = (await once(client, 'data')) as [Buffer];
+    expect(answered.toString('latin1').slice(0, 12)).toBe('HTTP/1.1 200');
+  }
+});
+
+test('a core that says how soon it closes idle connections finds them closed before', async () => {
+  const { ask, connections } = await lineUnderTest(
+    (socket, path) => void socket.write(answer(path, `Keep-Alive: timeout=${path === '/soon' ? 1 : 2}`)),
+  );
+  expect(await ask('/soon')).toBe('/soon');
+  await expect.poll(() => connections[0]?.destroyed).toBe(true);
+  expect(await ask('/later')).toBe('/later');
+  expect(await ask('/later')).toBe('/later');
+  expect(connections).toHaveLength(2);
+  // The core would have waited for 2 s.
+  await expect.poll(() => connections[1]?.destroyed).toBe(true);
+});
+
+test('a connection is not used again if its answer came before its request was sent', async () => {
+  const sockets = new Set<Socket>();
+  const early = await bareCore((socket) => {
+    socket.once('data', () => {
+      sockets.add(socket);
+      if (sockets.size === 1) socket.pause();
+      socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]');
+    });
+  });
+  const line = lineTo(early);
+  const body = Buffer.alloc(8_000_000, 'x');
+  expect(await askOn(line, { method: 'POST', target: '/large', body })).toMatchObject({ body: '[]' });
+  expect(await askOn(line, { method: 'POST', target: '/next', body: Buffer.from('x') })).toMatchObject({ body: '[]' });
+  expect(sockets.size).toBe(2);
+});
+
+test('a write gets the answer that carries its id, and no other', async () => {
+  const core = await faultyCore((socket, request) => {
+    const text = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]';
+    socket.write(request.includes('wrong') ? withIdOf('x\r\nX-Request-Id: of-another\r\n', text) : okTo(request));
+  });
+  const stack = await startStack({ CORE_URL: core });
+  const key = await stack.issueKey(big);
+  const statusOf = async (query: string) => (await post(`${stack.gateway}/v1/pets?${query}`, {}, { key })).status;
+  expect([await statusOf('right'), await statusOf('wrong'), await statusOf('right')]).toEqual([200, 502, 200]);
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+});

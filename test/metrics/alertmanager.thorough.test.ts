@@ -1,0 +1,65 @@
+import { expect, test } from 'vitest';
+import { startAlertmanager } from '../support/alertmanager.ts';
+import { hasten } from '../support/alerts.ts';
+import { send } from '../support/http.ts';
+import { startPrometheus } from '../support/prometheus.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+import { webhookReceiver } from '../support/webhook-receiver.ts';
+
+/** The part of a chat message that the shipped configuration fills. */
+interface Message {
+  readonly channel: string;
+  readonly attachments: readonly { readonly title: string; readonly title_link: string; readonly text: string }[];
+}
+
+interface Alert {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+test('a real alert reaches the right channel, and its link opens its page of the runbook', {
+  timeout: 120_000,
+}, async () => {
+  const { url: REDIS_URL, redis } = await emptyDatabase();
+  const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
+  const chat = await webhookReceiver((response) => void response.end('ok'));
+  const alertmanager = await startAlertmanager(chat.url);
+  const runbook = `${stack.adminUrl}/runbook`;
+  await startPrometheus(
+    // Nothing listens there: CoreDown.
+    { gateway: [stack.adminUrl], core: ['http://127.0.0.1:1'], alertmanager: [alertmanager.url] },
+    { alerts: hasten, runbook },
+  );
+  await redis.hset('gateway:plans', 'free.minute', '1e3');
+
+  const messages = () => chat.told.map(({ body }) => JSON.parse(body) as Message);
+  const told = () =>
+    messages().map(
+      ({ channel, attachments: [one] }) => `${channel} ${one?.title} ${one?.title_link.replace(runbook, '')}`,
+    );
+  const wanted = [
+    '#animal-store FIRING: GatewayPlanValueRejected #gatewayplanvaluerejected',
+    '#on-call FIRING: CoreDown #coredown',
+  ];
+  await expect.poll(told, { timeout: 30_000 }).toEqual(expect.arrayContaining(wanted));
+  expect(
+    messages()
+      .map(({ attachments: [one] }) => one?.text)
+      .join(''),
+  ).toContain('Core 127.0.0.1:1 does not answer.');
+
+  const alerts = (await send(`${alertmanager.url}/api/v2/alerts`)).json as Alert[];
+  for (const { labels, annotations } of alerts) {
+    const { runbook_url: link = '' } = annotations;
+    expect(link).toBe(`${runbook}#${labels.alertname?.toLowerCase()}`);
+    expect(labels).not.toHaveProperty('runbook');
+    const page = await send(runbook);
+    expect([page.status, page.text.includes(` id="${new URL(link).hash.slice(1)}"`)]).toEqual([200, true]);
+  }
+
+  await redis.hset('gateway:plans', 'free.minute', '60');
+  await expect
+    .poll(told, { timeout: 30_000 })
+    .toContain('#animal-store RESOLVED: GatewayPlanValueRejected #gatewayplanvaluerejected');
+});

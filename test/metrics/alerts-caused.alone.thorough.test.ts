@@ -1,0 +1,92 @@
+import { expect, test } from 'vitest';
+import { ALERT_NAMES, ALERTS, type AlertOf, type AlertWatch, hasten, watchAlerts } from '../support/alerts.ts';
+import { coreBehindGateway, coreWithBadStore } from '../support/failing-cores.ts';
+import { gatewayAlone, gatewayWithBadPlans, gatewayWithWorkers } from '../support/failing-gateways.ts';
+import { gatewayWithBadKeys } from '../support/failing-keys.ts';
+import {
+  gatewayOnFullMachine,
+  gatewayWithCertificate,
+  gatewayWithCoreName,
+  gatewayWithFewConnections,
+  gatewayWithWebhooks,
+} from '../support/failing-surroundings.ts';
+import type { Patient } from '../support/patient.ts';
+import { startPrometheus } from '../support/prometheus.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { TIMED } from '../support/timed.ts';
+import { eventually } from '../support/workers.ts';
+
+/** The state of each alert that the faults should raise: before, during and after the faults. */
+async function suffer({ faults }: Patient, watch: AlertWatch): Promise<[name: string, seen: string[]][]> {
+  const seen = new Map<string, string[]>();
+  const see = async (alert: AlertOf, is: 'quiet' | 'firing') => {
+    const told = await (is === 'quiet' ? watch.isQuiet(alert) : watch.fires(alert)).then(
+      () => is,
+      ({ message }: Error) => message,
+    );
+    seen.set(alert.alertname, [...(seen.get(alert.alertname) ?? []), told]);
+  };
+  for (const { alerts, cause, heal } of faults) {
+    await Promise.all(alerts.map((alert) => see(alert, 'quiet')));
+    await cause();
+    await Promise.all(alerts.map((alert) => see(alert, 'firing')));
+    await heal();
+    await Promise.all(alerts.map((alert) => see(alert, 'quiet')));
+  }
+  return [...seen];
+}
+
+/** Two groups, so that two cores have enough time for each system. */
+const GROUPS: Readonly<Record<string, () => Promise<Patient[]>>> = {
+  'gateways, plans and cores': async () => [
+    ...(await Promise.all([gatewayAlone(await emptyDatabase()), gatewayWithWorkers(), gatewayWithBadPlans()])),
+    ...(await Promise.all([coreBehindGateway(), coreWithBadStore()])),
+  ],
+  'keys and surroundings': async () => [
+    ...(await Promise.all([
+      gatewayWithBadKeys(await emptyDatabase()),
+      gatewayWithCertificate(),
+      gatewayWithCoreName(),
+    ])),
+    ...(await Promise.all([gatewayWithWebhooks(), gatewayWithFewConnections(), gatewayOnFullMachine()])),
+  ],
+};
+const caused = new Set<string>();
+
+test.for(Object.entries(GROUPS))(
+  'an alert fires when its fault occurs, and ends after the steps of the runbook: %s',
+  {
+    ...TIMED,
+    timeout: 300_000,
+  },
+  async ([, start]) => {
+    const patients = await start();
+    const prometheus = await startPrometheus(
+      {
+        gateway: patients.flatMap(({ gateways = [] }) => gateways),
+        core: patients.flatMap(({ cores = [] }) => cores),
+      },
+      // A short condition, such as a stall, is reported late because of the stall itself. It must be evaluated before the
+      // next scrape.
+      { scrapeEvery: '500ms', judgeEvery: '200ms', alerts: hasten },
+    );
+    const watch = watchAlerts(prometheus);
+    const targets = patients.flatMap(({ gateways = [], cores = [] }) => [...gateways, ...cores]).length;
+    const up = async () => (await prometheus.query('sum(up)')).map(({ value }) => Number(value[1]));
+    await eventually(up).toEqual([targets]);
+    const seen = (await Promise.all(patients.map((patient) => suffer(patient, watch)))).flat();
+    for (const [name] of seen) caused.add(name);
+    expect(Object.fromEntries(seen)).toEqual(
+      Object.fromEntries(seen.map(([name]) => [name, ['quiet', 'firing', 'quiet']])),
+    );
+  },
+);
+
+test('no alert is left without its fault', () => {
+  expect([...caused].sort()).toEqual(ALERT_NAMES.toSorted());
+});
+
+test('the accelerated rules are the shipped ones, except for times', () => {
+  expect(hasten(ALERTS)).not.toMatch(/\b\d+[mh]\b/);
+  expect(hasten(ALERTS).replaceAll(/\b[05]s\b/g, '')).toBe(ALERTS.replaceAll(/\b\d+[mh]\b/g, ''));
+});

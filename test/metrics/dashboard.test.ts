@@ -1,0 +1,82 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { describeDashboard } from '../../deploy/grafana/source/dashboard.ts';
+import { colourOf, DASHBOARD, DASHBOARD_TEXT, STATS } from '../support/dashboard.ts';
+import { ROOT } from '../support/process.ts';
+
+const runbook = readFileSync(join(ROOT, 'deploy/RUNBOOK.md'), 'utf8');
+const anchors = [...runbook.matchAll(/^#+ (.+)$/gm)].map(([, title = '']) => title.toLowerCase().replaceAll(' ', '-'));
+
+/** For each stat a value of a good day and one of an outage. */
+const GOOD_AND_BAD: Readonly<Record<string, readonly [good: number, bad: number]>> = {
+  '5xx': [0.001, 1],
+  'p99 of a request': [0.02, 5],
+  'Keys refused': [0.01, 0.5],
+  'Unknown keys': [0.01, 1],
+  'Gateways down': [0, 1],
+  'Nodes away': [0, 1],
+  'p99 of a decision': [0.004, 0.25],
+  'Memory used': [0.3, 0.95],
+  'Since the last backup': [40_000, 100_000],
+  'Rejected plan values': [0, 1],
+  'Plan table readable': [1, 0],
+  'Deadlines missed': [0, 20],
+  'Cores ready': [1, 0.5],
+  'Cores down': [0, 1],
+  '5xx of cores': [0.001, 1],
+  'p99 of an answer': [0.02, 5],
+  'Store failures': [0, 0.1],
+  'Names lost': [0, 1],
+  'Turned away': [0, 3],
+  'Connections refused': [0, 3],
+  'Event loop, longest pause': [0.03, 0.7],
+  'File descriptors': [0.02, 0.95],
+  'Workers that crashed': [0, 1],
+  'Log lines lost': [0, 10],
+};
+
+test('the written dashboard is the described one', () => {
+  expect(JSON.parse(DASHBOARD_TEXT)).toEqual(JSON.parse(JSON.stringify(describeDashboard())));
+});
+
+test('its rows are the questions of on-call, in order', () => {
+  const rows = DASHBOARD.panels.filter(({ type }) => type === 'row').map(({ title }) => title);
+  expect(rows).toEqual(['Are clients hurt?', 'Which plan?', 'Redis?', 'Cores?', 'Saturation?']);
+});
+
+test('datasource, gateway and plan can be chosen, and every query asks the chosen datasource', () => {
+  expect(DASHBOARD.templating.list.map(({ name, type }) => `${name} ${type}`)).toEqual([
+    'datasource datasource',
+    'instance query',
+    'plan query',
+    'console constant',
+    'runbook constant',
+  ]);
+  const sources = [...DASHBOARD_TEXT.matchAll(/"uid": "([^"]+)"/g)].map(([, uid]) => uid);
+  expect([...new Set(sources)].sort()).toEqual(['$datasource', DASHBOARD.uid].sort());
+});
+
+test('every stat is green on a good day and red in an outage, except the number of requests', () => {
+  const coloured = STATS.filter(({ title }) => title !== 'Requests');
+  expect(coloured.map(({ title }) => title)).toEqual(Object.keys(GOOD_AND_BAD));
+  const seen = coloured.map((panel) => [
+    panel.title,
+    ...(GOOD_AND_BAD[panel.title] ?? []).map((value) => colourOf(panel, value)),
+  ]);
+  expect(seen).toEqual(coloured.map(({ title }) => [title, 'green', 'red']));
+});
+
+test('every panel has a unit, says what it shows, and links to a section of the runbook', () => {
+  for (const { type, title, description = '', links = [], fieldConfig } of DASHBOARD.panels) {
+    if (type === 'row') continue;
+    expect([title, fieldConfig?.defaults.unit]).toEqual([title, expect.stringMatching(/^[a-z]+$/)]);
+    expect([title, description.length > 10]).toEqual([title, true]);
+    const [, anchor = ''] = /^\$\{runbook\}#(.+)$/.exec(links[0]?.url ?? '') ?? [];
+    expect(anchors, title).toContain(anchor);
+  }
+});
+
+test('no query names a key', () => {
+  expect(DASHBOARD_TEXT).not.toMatch(/key_?id/i);
+});

@@ -1,0 +1,146 @@
+import http from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test, vi } from 'vitest';
+import type { TrafficAnswer } from '../../gateway/operators/api/answers.ts';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { faultyCore, okTo } from '../support/faulty-core.ts';
+import { post, send } from '../support/http.ts';
+import { scrape } from '../support/metrics.ts';
+import { startProcess } from '../support/process.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { ADMIN_TOKEN } from '../support/stack.ts';
+import { eventually, startWorkers, untilServing, type Workers } from '../support/workers.ts';
+
+vi.setConfig({ testTimeout: 90_000 });
+
+interface Traffic {
+  readonly mode: string;
+  readonly totals: { readonly admitted: number };
+}
+
+const trafficOf = async (workers: Workers) => (await workers.admin('/traffic')).json as Traffic;
+const admitted = async (workers: Workers) => (await trafficOf(workers)).totals.admitted;
+
+/** Sends requests on separate connections, so that both workers get some. */
+async function ask(workers: Workers, key: string, count: number): Promise<void> {
+  const agent = new http.Agent({ maxSockets: 16 });
+  const answers = Array.from({ length: count }, () => send(`${workers.gateway}/v1/pets`, { key, agent }));
+  expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(Array(count).fill(200));
+  agent.destroy();
+}
+
+test('counts are summed over workers, and survive when a worker is replaced or crashes', async () => {
+  const workers = await startWorkers();
+  const key = await workers.issueKey();
+  await ask(workers, key, 100);
+  await eventually(() => admitted(workers)).toBe(100);
+  const metrics = await scrape(workers.adminUrl);
+  expect(metrics.series('gateway_requests_total')).toEqual([
+    {
+      name: 'gateway_requests_total',
+      labels: { operation: 'listPets', status: '200', plan: 'enterprise' },
+      value: 100,
+    },
+  ]);
+  expect(metrics.sum('gateway_decisions_total')).toBe(100);
+  expect(metrics.sum('gateway_request_duration_seconds_count')).toBe(100);
+  expect(metrics.sum('gateway_redis_batch_size_sum')).toBe(100);
+  expect(metrics.sum('gateway_upstream_duration_seconds_count')).toBe(100);
+  // Each process has its own state.
+  for (const name of ['gateway_upstream_ready', 'gateway_redis_nodes_away', 'gateway_plans_rejected_values'])
+    expect(metrics.series(name).map(({ labels }) => labels.worker)).toEqual(['1', '2']);
+  expect(metrics.series('process_resident_memory_bytes').map(({ labels }) => labels.worker)).toEqual([
+    undefined,
+    '1',
+    '2',
+  ]);
+
+  const pids = workers.pids();
+  workers.child.kill('SIGHUP');
+  // Requests continue until the end, so that each worker that stops has unreported counts.
+  let asked = 100;
+  for (; workers.logged('rolling restart done').length === 0; asked++) {
+    await ask(workers, key, 1);
+    await sleep(10);
+  }
+  await eventually(() => admitted(workers)).toBe(asked);
+
+  const [first = 0] = workers.pids();
+  expect(pids).not.toContain(first);
+  process.kill(first, 'SIGKILL');
+  await eventually(() => workers.logged('worker ended')).toHaveLength(1);
+  expect(await admitted(workers)).toBe(asked);
+  await untilServing(workers, 2);
+  await ask(workers, key, 10);
+  await eventually(() => admitted(workers)).toBe(asked + 10);
+});
+
+test('traffic says that decisions are local while one of the workers takes them', async () => {
+  const redis = await startRedisServer();
+  cleanUp(() => redis.stop());
+  const workers = await startWorkers({ REDIS_URL: redis.url });
+  const key = await workers.issueKey();
+  await ask(workers, key, 20);
+  expect((await trafficOf(workers)).mode).toBe('shared');
+  await redis.stop();
+  await eventually(async () => {
+    await send(`${workers.gateway}/v1/pets`, { key });
+    return (await trafficOf(workers)).mode;
+  }).toBe('local');
+  await redis.restart();
+  await eventually(async () => (await trafficOf(workers)).mode).toBe('shared');
+});
+
+test('no answer of a worker stays in memory, even with many concurrent requests', async () => {
+  const { ended } = startProcess(process.execPath, ['--expose-gc', 'test/support/asked-worker.ts'], {});
+  const { out, err } = await ended;
+  expect([JSON.parse(out), err]).toEqual([{ told: 100, kept: 0 }, '']);
+});
+
+test('the last hour by minute is that of all workers together', async () => {
+  const workers = await startWorkers();
+  const [key, banned] = [await workers.issueKey(), await workers.issueKey()];
+  const ban = { method: 'PUT', key: ADMIN_TOKEN };
+  await post(`${workers.adminUrl}/keys/${idOf(banned)}/ban`, { seconds: 600, reason: 'a test' }, ban);
+  await ask(workers, key, 60);
+  const agent = new http.Agent({ maxSockets: 16 });
+  await Promise.all(Array.from({ length: 30 }, () => send(`${workers.gateway}/v1/pets`, { key: banned, agent })));
+  agent.destroy();
+  const minutes = async () =>
+    ((await workers.admin('/traffic/minutes')).json as { minutes: Record<string, number>[] }).minutes;
+  const sums = async (member: string) => (await minutes()).reduce((sum, minute) => sum + (minute[member] ?? 0), 0);
+  await eventually(() => sums('admitted')).toBe(60);
+  await eventually(() => sums('banned')).toBe(30);
+  // Both workers refused the same key.
+  expect(Math.max(...(await minutes()).map(({ bannedKeys = 0 }) => bannedKeys))).toBe(1);
+  expect((await workers.admin('/traffic')).json).toMatchObject({ workers: { serving: 2, wanted: 2 } });
+});
+
+test('traffic tells what all workers together see of the cores and of Redis, and which of them serve', async () => {
+  const waiting: (() => void)[] = [];
+  const CORE_URL = await faultyCore((socket, head) => void waiting.push(() => socket.write(okTo(head))));
+  const workers = await startWorkers({ CORE_URL, CORE_TIMEOUT_MS: '60000' });
+  const key = await workers.issueKey();
+  const traffic = async () => (await workers.admin('/traffic')).json as TrafficAnswer;
+  await eventually(async () => (await traffic()).processes).toBe(2);
+  const agent = new http.Agent({ maxSockets: 16 });
+  const answers = Array.from({ length: 16 }, () => send(`${workers.gateway}/v1/pets`, { key, agent }));
+  await eventually(traffic).toMatchObject({
+    cores: [{ state: 'unproven', seenBy: 2, inFlight: 16, limit: 4_096 }],
+    redis: { mode: 'single', connected: 2, lastCall: {}, missedDeadlines: 0 },
+  });
+  const pids = workers.pids();
+  expect((await traffic()).workers?.each).toEqual(
+    [1, 2].map((worker) => ({ worker, pid: pids[worker - 1], since: expect.any(String) })),
+  );
+  const answering = setInterval(() => waiting.splice(0).forEach((answer) => void answer()), 5);
+  cleanUp(() => clearInterval(answering));
+  expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(Array(16).fill(200));
+  agent.destroy();
+  await eventually(traffic).toMatchObject({ cores: [{ state: 'up', inFlight: 0 }] });
+  process.kill(pids[0] ?? 0, 'SIGKILL');
+  await eventually(() => workers.logged('worker ended')).toHaveLength(1);
+  const replaced = () => traffic().then(({ workers: state }) => state?.each[0]?.pid ?? pids[0]);
+  await eventually(replaced).not.toBe(pids[0]);
+});

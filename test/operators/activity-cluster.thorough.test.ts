@@ -1,0 +1,39 @@
+import slotOf from 'cluster-key-slot';
+import { expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { send } from '../support/http.ts';
+import { startRedisCluster } from '../support/redis-cluster.ts';
+import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+
+test('on a cluster every change is told once, and tokens work', async () => {
+  const { urls, ownerOf } = await startRedisCluster();
+  const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: urls, REDIS_TIMEOUT_MS: '2000' });
+  const ids = await Promise.all(Array.from({ length: 8 }, async () => idOf(await stack.issueKey())));
+  for (const id of ids) {
+    await stack.admin('PATCH', `/keys/${id}`, { name: 'renamed' });
+    const headers = { 'x-request-id': 'one' };
+    for (let sent = 0; sent < 2; sent++)
+      await send(`${stack.adminUrl}/keys/${id}/ban`, { method: 'DELETE', key: ADMIN_TOKEN, headers });
+    await stack.admin('DELETE', `/keys/${id}`);
+  }
+  await stack.admin('PATCH', '/plans/free', { minute: 61, author: 'ada' });
+  const made = (await stack.admin('POST', '/tokens', { name: 'ann', role: 'viewer' })).json as { token: string };
+  const { activity } = (await send(`${stack.adminUrl}/activity`, { key: made.token })).json as {
+    activity: { action: string; target: string }[];
+  };
+  const told = (target: string) => activity.filter((one) => one.target === target).map(({ action }) => action);
+  for (const id of ids) expect(told(id)).toEqual(['key.revoke', 'ban.lift', 'key.change', 'key.create']);
+  expect([told('free'), activity[0]?.action, activity.length]).toEqual([['plan.change'], 'token.create', 34]);
+  const { history } = (await stack.admin('GET', '/plans/history')).json as { history: object[] };
+  expect(history).toMatchObject([{ author: 'ada' }]);
+
+  const { redis } = await ownerOf(slotOf('gateway:activity'));
+  await redis.del('gateway:activity');
+  await redis.set('gateway:activity', 'spoilt');
+  await stack.issueKey();
+  expect(stack.log.filter(({ level }) => level === 50)).toMatchObject([
+    { msg: 'a change is in force, but the activity does not have it', activity: { action: 'key.create' } },
+  ]);
+});

@@ -1,0 +1,108 @@
+import { appendFile, stat } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { activityOf } from '../support/activity.ts';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+
+const { url: redisUrl, redis } = await emptyDatabase();
+const withRedis = { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' };
+
+async function freshStack(): Promise<Stack> {
+  await redis.flushdb();
+  return await startStack(withRedis);
+}
+
+test('four gateways tell a change by hand once, and a change through one of them not again', async () => {
+  await redis.flushdb();
+  const [stack] = await Promise.all(Array.from({ length: 4 }, () => startStack(withRedis)));
+  await sleep(700);
+  await redis.hset('gateway:plans', 'free.minute', '88');
+  await expect.poll(() => redis.xlen('gateway:activity')).toBe(1);
+  await (stack as Stack).admin('PATCH', '/plans/free', { minute: 99, author: 'ada' });
+  await sleep(2_000);
+  expect((await activityOf(stack as Stack)).map(({ actor }) => actor)).toEqual(['ada', 'unknown']);
+});
+
+test('a key and its entry are there in the same step', async () => {
+  const stack = await freshStack();
+  await stack.issueKey();
+  const reader = new Redis(redisUrl);
+  cleanUp(() => reader.disconnect());
+  const issuing = Promise.all(Array.from({ length: 100 }, () => stack.issueKey()));
+  const seen = new Set<number>();
+  const differences = new Set<number>();
+  while (seen.size < 3 || !seen.has(101)) {
+    const [[, things], [, entries]] = (await reader.multi().dbsize().xlen('gateway:activity').exec()) as [
+      [null, number],
+      [null, number],
+    ];
+    seen.add(entries);
+    differences.add(things - entries);
+  }
+  await issuing;
+  // A key is one hash, so there is one thing more in Redis for each entry.
+  expect([...differences]).toHaveLength(1);
+});
+
+test('a change is made although somebody has put another value in place of the activity; the log has its entry', async () => {
+  const stack = await freshStack();
+  const id = idOf(await stack.issueKey());
+  await redis.del('gateway:activity');
+  await redis.set('gateway:activity', 'spoilt');
+  expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: true, author: 'ada' })).status).toBe(200);
+  expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ state: 'disabled' });
+  expect(
+    stack.log.filter(({ msg }) => msg === 'a change is in force, but the activity does not have it'),
+  ).toMatchObject([
+    { level: 50, reason: expect.stringContaining('WRONGTYPE'), activity: { actor: 'ada', target: id } },
+  ]);
+  expect((await stack.admin('GET', '/activity')).status).toBe(503);
+});
+
+test('of a value that somebody writes into the plan table, an entry has a part without secrets', async () => {
+  const stack = await freshStack();
+  const key = await stack.issueKey();
+  await sleep(600);
+  await redis.hset('gateway:plans', 'free.minute', `${key} ${'9'.repeat(100_000)}`);
+  const newest = async () => (await activityOf(stack))[0]?.changes[0]?.to ?? '';
+  await expect.poll(newest).toMatch(/^as_\w{12}_… 9+$/);
+  expect((await newest()).length).toBeLessThan(100);
+});
+
+test('plan fields that a restore puts back are told with who did it, and not as by hand', async () => {
+  const stack = await freshStack();
+  await redis.hdel('gateway:plans', 'pro.day');
+  const page = { plans: { 'pro.day': '12345' } };
+  expect((await stack.admin('POST', '/restore?author=ada&reason=lost', page)).status).toBe(200);
+  // Long enough for several reads of the table.
+  await sleep(1_200);
+  const restored = (await activityOf(stack)).filter(({ changes }) => changes.some(({ to }) => to === '12345'));
+  expect(restored).toMatchObject([{ actor: 'ada', reason: 'lost', action: 'plan.change', target: 'pro', via: 'api' }]);
+});
+
+test('entries that were made unreadable by hand are left out', async () => {
+  const stack = await freshStack();
+  await redis.xadd('gateway:activity', '*', 'actor', 'me');
+  await redis.xadd('gateway:activity', '*', 'actor', 'me', 'target', 'x', 'changes', '{');
+  await stack.issueKey();
+  expect(await activityOf(stack)).toMatchObject([{ action: 'key.create' }]);
+});
+
+test('the file of the embedded limiter is for its owner only, survives a restart, and half a line in it', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const file = `${DATA_DIR}/activity.jsonl`;
+  const first = await startStack({ DATA_DIR });
+  const id = idOf(await first.issueKey());
+  await first.stop();
+  expect((await stat(file)).mode & 0o777).toBe(0o600);
+  await appendFile(file, '{"id":"9-0","act');
+  const second = await startStack({ DATA_DIR });
+  await second.admin('DELETE', `/keys/${id}`);
+  await second.stop();
+  const third = await startStack({ DATA_DIR });
+  expect((await activityOf(third)).map(({ action }) => action)).toEqual(['key.revoke', 'key.create']);
+});

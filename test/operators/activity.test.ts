@@ -1,0 +1,226 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import type { ActivityAnswer } from '../../gateway/operators/api/answers.ts';
+import { ROUTES } from '../../gateway/operators/api/routes.ts';
+import { activityOf, type Entry, pageOf } from '../support/activity.ts';
+import { idOf } from '../support/api-key.ts';
+import { post, send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { ADMIN_TOKEN, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+
+const { url: redisUrl, redis } = await emptyDatabase();
+const withRedis = { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' };
+
+async function freshStack(environment: Record<string, string>): Promise<Stack> {
+  await redis.flushdb();
+  return await startStack(environment);
+}
+
+type Write = readonly [route: string, method: string, path: string, body: unknown, told: object | undefined];
+
+/** Every route that changes something, in an order in which each works, and the entry that it leaves. */
+function writesTo(id: string): Write[] {
+  const key = `/keys/${id}`;
+  return [
+    ['createKey', 'POST', '/keys', { name: 'other', plan: 'pro', author: 'ada' }, { action: 'key.create' }],
+    ['changeKey', 'PATCH', key, { name: 'acme', minute: 5, reason: 'asked' }, { action: 'key.change', target: id }],
+    ['rotateKey', 'POST', `${key}/rotate`, { graceSeconds: 60 }, { action: 'key.rotate', target: id }],
+    ['addSecret', 'POST', `${key}/secrets`, { name: 'second' }, { action: 'secret.create', target: id }],
+    ['changeSecret', 'PATCH', `${key}/secrets/<secret>`, { name: 'two' }, { action: 'secret.change', target: id }],
+    ['revokeSecret', 'DELETE', `${key}/secrets/<secret>`, undefined, { action: 'secret.revoke', target: id }],
+    ['setBan', 'PUT', `${key}/ban`, { seconds: 60, reason: 'scrapes' }, { action: 'ban.set', target: id }],
+    ['liftBan', 'DELETE', `${key}/ban?reason=sorry`, undefined, { action: 'ban.lift', target: id, reason: 'sorry' }],
+    ['changePlan', 'PATCH', '/plans/free', { minute: 61, author: 'ada' }, { action: 'plan.change', target: 'free' }],
+    ['changePlans', 'PATCH', '/plans', { plans: { free: { minute: 62 } } }, { action: 'plan.change', target: 'free' }],
+    ['rollBackPlans', 'POST', '/plans/rollback', {}, { action: 'plan.change', target: 'free' }],
+    ['tryPlan', 'POST', '/plans/free/try', { minute: 5 }, undefined],
+    ['createToken', 'POST', '/tokens', { name: 'ann', role: 'viewer' }, { action: 'token.create' }],
+    ['revokeToken', 'DELETE', '/tokens/<token>', undefined, { action: 'token.revoke' }],
+    ['revokeKey', 'DELETE', `${key}?reason=leaked&author=ada`, undefined, { action: 'key.revoke', target: id }],
+    ['noteBackup', 'POST', '/backups', { keys: 3 }, { action: 'backup.make', target: '*' }],
+    ['restore', 'POST', '/restore', '<backup>', { action: 'key.restore', target: '*' }],
+  ];
+}
+
+describe.for([
+  ['the embedded limiter', {}],
+  ['Redis', withRedis],
+] as const)('with %s', ([, environment]) => {
+  test('every route that changes something leaves one entry and one log line that agree', async () => {
+    const stack = await freshStack(environment);
+    const id = idOf(await stack.issueKey());
+    const { keys } = (await stack.admin('GET', '/backup')).json as { keys: [object] };
+    const found: Record<string, string> = {};
+    const writes = writesTo(id);
+    for (const [route, method, path, body, told] of writes) {
+      const before = await activityOf(stack);
+      const logged = stack.log.filter(({ msg }) => msg === 'activity').length;
+      const filled = path.replaceAll(/<(\w+)>/g, (_, name: string) => found[name] ?? '');
+      const backup = { keys: [{ ...keys[0], id: 'RestoredKey1' }] };
+      const answer = await stack.admin(method, filled, body === '<backup>' ? backup : body);
+      expect([route, answer.status]).toEqual([route, expect.toSatisfy((status: number) => status < 300)]);
+      const { id: made = '' } = (answer.json ?? {}) as { id?: string };
+      if (route === 'addSecret') found.secret = made;
+      if (route === 'createToken') found.token = made;
+
+      const after = await activityOf(stack);
+      const added = after.slice(0, after.length - before.length);
+      const lines = stack.log.filter(({ msg }) => msg === 'activity').slice(logged);
+      expect([route, added]).toEqual([route, told === undefined ? [] : [expect.objectContaining(told)]]);
+      const { id: _id, at: _at, ...entry } = added[0] ?? ({} as Entry);
+      expect([route, lines.map(({ activity }) => activity)]).toEqual([route, told === undefined ? [] : [entry]]);
+      if (told !== undefined) expect(added[0]?.requestId).toBe(answer.headers['x-request-id']);
+    }
+    const changing = ROUTES.filter(({ method }) => method !== 'GET').map(({ name }) => name);
+    expect(writes.map(([route]) => route).sort()).toEqual(changing.sort());
+  });
+
+  test('an entry says who, what, when, why, how, and what was there before', async () => {
+    const stack = await freshStack(environment);
+    const id = idOf(await stack.issueKey({ name: 'acme' }));
+    await stack.admin('PATCH', `/keys/${id}`, { plan: 'pro', minute: 7, author: 'ada', reason: 'paid' });
+    const [entry] = await activityOf(stack);
+    expect(entry).toEqual({
+      id: expect.stringMatching(/^\d+-\d+$/),
+      at: expect.any(String),
+      actor: 'ada',
+      action: 'key.change',
+      target: id,
+      reason: 'paid',
+      via: 'api',
+      changes: [
+        { field: 'plan', from: 'free', to: 'pro' },
+        { field: 'minute', to: '7' },
+      ],
+      requestId: expect.any(String),
+    });
+    expect(Math.abs(Date.parse(entry?.at ?? '') - Date.now())).toBeLessThan(60_000);
+  });
+
+  test('a change without effect, and a refused one, leave no entry', async () => {
+    const stack = await freshStack(environment);
+    const id = idOf(await stack.issueKey({ name: 'acme' }));
+    await stack.admin('PATCH', `/keys/${id}`, { name: 'acme' });
+    await stack.admin('PATCH', '/plans/free', { minute: 60 });
+    await stack.admin('PATCH', `/keys/${id}`, { minute: 0 });
+    await stack.admin('DELETE', '/keys/000000000000');
+    await stack.admin('DELETE', '/tokens/00000000');
+    await stack.admin('POST', '/restore', { keys: [{ id: 'RestoredKey1', fields: {} }] });
+    expect((await activityOf(stack)).map(({ action }) => action)).toEqual(['key.create']);
+  });
+
+  test('a write that is repeated with its request id is told once; what came in between is not lost', async () => {
+    const stack = await freshStack(environment);
+    const id = idOf(await stack.issueKey());
+    const ban = (seconds: number, requestId: string) =>
+      post(
+        `${stack.adminUrl}/keys/${id}/ban`,
+        { seconds },
+        { method: 'PUT', key: ADMIN_TOKEN, headers: withId(requestId) },
+      );
+    const lift = (requestId: string) =>
+      send(`${stack.adminUrl}/keys/${id}/ban`, { method: 'DELETE', key: ADMIN_TOKEN, headers: withId(requestId) });
+    const told = async () => (await activityOf(stack)).map(({ action }) => action);
+    await ban(60, 'one');
+    await ban(60, 'one');
+    expect(await told()).toEqual(['ban.set', 'key.create']);
+    await ban(90, 'one');
+    await ban(90, 'two');
+    expect(await told()).toEqual(['ban.set', 'ban.set', 'ban.set', 'key.create']);
+    await lift('one');
+    await lift('one');
+    await ban(90, 'two');
+    expect((await told()).slice(0, 2)).toEqual(['ban.set', 'ban.lift']);
+  });
+
+  test('pages go from the newest to the oldest without a gap, and can be searched', async () => {
+    const stack = await freshStack(environment);
+    const ids = await Promise.all(Array.from({ length: 7 }, async () => idOf(await stack.issueKey())));
+    const found: string[] = [];
+    let after: string | undefined;
+    do {
+      const { activity, next }: ActivityAnswer = await pageOf(
+        stack,
+        `?limit=3${after === undefined ? '' : `&after=${after}`}`,
+      );
+      expect(activity.length).toBeLessThanOrEqual(3);
+      found.push(...activity.map(({ target }) => target));
+      after = next;
+    } while (after !== undefined);
+    expect(found.toSorted()).toEqual(ids.toSorted());
+    expect(found).toEqual((await activityOf(stack)).map(({ target }) => target));
+    expect(await activityOf(stack, `?target=${ids[2]}`)).toMatchObject([{ target: ids[2] }]);
+    expect(await activityOf(stack, '?action=ban.set')).toEqual([]);
+    expect(await activityOf(stack, '?actor=unknown&limit=2')).toHaveLength(2);
+  });
+
+  test.for(['?limit=0', '?limit=1001', '?limit=x', '?after=yesterday', '?after=1-1-1'])('%s is 400', async (query) => {
+    const stack = await startStack(environment);
+    const answer = await stack.admin('GET', `/activity${query}`);
+    expect([answer.status, answer.json]).toEqual([400, expect.objectContaining({ code: 'invalid_parameter' })]);
+  });
+
+  test.for(['author=', `author=${'a'.repeat(101)}`, 'reason=a%0Ab', 'author=a&author=b'])(
+    'a write with ?%s is 400 and does nothing',
+    async (query) => {
+      const stack = await startStack(environment);
+      const id = idOf(await stack.issueKey());
+      expect((await stack.admin('DELETE', `/keys/${id}?${query}`)).status).toBe(400);
+      expect((await stack.admin('GET', `/keys/${id}`)).status).toBe(200);
+    },
+  );
+
+  test('keys and tokens that somebody writes into a name or a reason are not in the activity, nor in the log', async () => {
+    const stack = await freshStack(environment);
+    const key = await stack.issueKey();
+    const { token } = (await stack.admin('POST', '/tokens', { name: 'a', role: 'viewer' })).json as { token: string };
+    await stack.admin('PATCH', `/keys/${idOf(key)}`, { name: key, reason: `was ${token}`, author: key });
+    await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 5, reason: `it is ${key}` });
+    const rotated = await stack.admin('POST', `/keys/${idOf(key)}/rotate`, { graceSeconds: 0 });
+    const secrets = [key, token, (rotated.json as { key: string }).key];
+    const stored = environment === withRedis ? await redis.xrange('gateway:activity', '-', '+') : await fileOf(stack);
+    const seen = JSON.stringify([await activityOf(stack), stack.log, stored]);
+    expect(seen).toContain(`as_${idOf(key)}_…`);
+    for (const secret of secrets) expect(seen).not.toContain(secret);
+  });
+
+  test('a change of the plan table by hand is told, without a name', async () => {
+    const stack = await freshStack(environment);
+    await sleep(600);
+    if (environment === withRedis) await redis.hset('gateway:plans', 'free.minute', '77', 'pro.day', '11');
+    else await editPlans(stack, { 'free.minute': 77, 'pro.day': 11 });
+    await expect.poll(() => activityOf(stack)).toHaveLength(2);
+    const byHand = { actor: 'unknown', action: 'plan.change', via: 'by hand', reason: '' };
+    expect((await activityOf(stack)).toReversed()).toMatchObject([
+      { ...byHand, target: 'free', changes: [{ field: 'free.minute', from: '60', to: '77' }] },
+      { ...byHand, target: 'pro', changes: [{ field: 'pro.day', from: '10000', to: '11' }] },
+    ]);
+    expect(stack.log.filter(({ msg }) => msg === 'activity')).toHaveLength(2);
+  });
+
+  test('the activity has as many entries as the setting says', async () => {
+    const DATA_DIR = await temporaryFolder();
+    const old = { actor: 'ada', action: 'key.revoke', target: 'x', reason: '', via: 'api' };
+    const lines = Array.from({ length: 199 }, (_, at) => JSON.stringify({ id: `${at + 1}-0`, ...old, changes: [] }));
+    await writeFile(`${DATA_DIR}/activity.jsonl`, `${lines.join('\n')}\n`);
+    const stack = await freshStack({ ...environment, DATA_DIR, ACTIVITY_LENGTH: '100' });
+    if (environment === withRedis)
+      for (let at = 1; at < 200; at++)
+        redis.xadd('gateway:activity', `${at}-0`, ...Object.entries(old).flat(), 'changes', '[]');
+    const id = idOf(await stack.issueKey());
+    const kept = await activityOf(stack, '?limit=1000');
+    expect([kept.length, kept[0]?.target, kept[1]?.id, kept.at(-1)?.id]).toEqual([100, id, '199-0', '101-0']);
+    if (environment === withRedis) expect(await redis.xlen('gateway:activity')).toBe(100);
+    else expect((await fileOf(stack)).trim().split('\n')).toHaveLength(100);
+  });
+});
+
+const withId = (id: string) => ({ 'x-request-id': id });
+
+const fileOf = (stack: Stack) => readFile(`${stack.directory}/activity.jsonl`, 'utf8');
+
+async function editPlans(stack: Stack, fields: Record<string, number>): Promise<void> {
+  const file = `${stack.directory}/plans.json`;
+  await writeFile(file, JSON.stringify({ ...JSON.parse(await readFile(file, 'utf8')), ...fields }));
+}

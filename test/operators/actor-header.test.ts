@@ -1,0 +1,65 @@
+import { expect, test } from 'vitest';
+import { readGatewaySettings } from '../../gateway/config.ts';
+import { type Answer, post } from '../support/http.ts';
+import { ADMIN_TOKEN, type Stack, startStack } from '../support/stack.ts';
+
+const HEADER = 'X-Forwarded-User';
+
+function createKey(stack: Stack, headers: Record<string, string | string[]>, body: object = {}): Promise<Answer> {
+  // Node writes headers as Latin-1 only if the body is no text.
+  const key = Buffer.from(JSON.stringify({ name: 'acme', plan: 'free', ...body }));
+  return post(`${stack.adminUrl}/keys`, key, { key: ADMIN_TOKEN, headers });
+}
+
+async function actorOf(stack: Stack): Promise<string | undefined> {
+  const { activity } = (await stack.admin('GET', '/activity?limit=1')).json as { activity: { actor: string }[] };
+  return activity[0]?.actor;
+}
+
+test('a trusted proxy names the actor, whatever the body says', async () => {
+  const stack = await startStack({ ACTOR_HEADER: HEADER, TRUSTED_PROXIES: '127.0.0.1' });
+  await createKey(stack, { 'x-forwarded-user': 'ada@example.com' }, { author: 'eve' });
+  expect(await actorOf(stack)).toBe('ada@example.com');
+  await createKey(stack, { 'x-forwarded-user': Buffer.from('Jürgen').toString('latin1') });
+  expect(await actorOf(stack)).toBe('Jürgen');
+  await createKey(stack, {});
+  expect(await actorOf(stack)).toBe('unknown');
+});
+
+test('the token decides what the actor may do', async () => {
+  const stack = await startStack({ ACTOR_HEADER: HEADER, TRUSTED_PROXIES: '127.0.0.1' });
+  const { token } = (await stack.admin('POST', '/tokens', { name: 'proxy', role: 'viewer' })).json as { token: string };
+  const headers = { 'x-forwarded-user': 'ada' };
+  const answer = await post(`${stack.adminUrl}/keys`, { name: 'a', plan: 'free' }, { key: token, headers });
+  expect(answer.status).toBe(403);
+  expect((await post(`${stack.adminUrl}/keys`, { name: 'a', plan: 'free' }, { headers })).status).toBe(401);
+});
+
+test.for([
+  ['from any other peer', { ACTOR_HEADER: HEADER, TRUSTED_PROXIES: '10.0.0.0/8' }],
+  ['without the setting', { TRUSTED_PROXIES: '127.0.0.1' }],
+] as const)('%s the header says nothing', async ([, environment]) => {
+  const stack = await startStack(environment);
+  await createKey(stack, { 'x-forwarded-user': 'eve' });
+  expect(await actorOf(stack)).toBe('unknown');
+});
+
+test.for([
+  ['twice', ['ada', 'eve']],
+  ['empty', ''],
+  ['longer than a name', 'a'.repeat(101)],
+  ['with a tab', 'a\tb'],
+] as const)('a name that comes %s is 400, and nothing is done', async ([, value]) => {
+  const stack = await startStack({ ACTOR_HEADER: HEADER, TRUSTED_PROXIES: '127.0.0.1' });
+  const answer = await createKey(stack, { 'x-forwarded-user': value as string | string[] });
+  expect([answer.status, answer.json]).toEqual([400, expect.objectContaining({ code: 'invalid_request' })]);
+  expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: 0 });
+});
+
+test.for([
+  [{ ACTOR_HEADER: HEADER }, 'TRUSTED_PROXIES: is required with ACTOR_HEADER'],
+  [{ ACTOR_HEADER: 'a b', TRUSTED_PROXIES: '127.0.0.1' }, 'ACTOR_HEADER: must be the name of a header'],
+  [{ ACTOR_HEADER: 'Cookie', TRUSTED_PROXIES: '127.0.0.1' }, 'ACTOR_HEADER: must not be a header that holds a secret'],
+] as const)('%j is refused', ([settings, message]) => {
+  expect(() => readGatewaySettings(settings)).toThrow(message);
+});

@@ -1,0 +1,229 @@
+import { expect, test, vi } from 'vitest';
+import { type Line, linesOf } from '../../gateway/operators/cli/backup-file.ts';
+import { ctlReading } from '../support/ctl.ts';
+import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+
+/** Forged backups: nothing from them is accepted, nothing breaks, and valid entries beside them are restored. */
+
+vi.setConfig({ testTimeout: 90_000 });
+
+const { url, redis } = await emptyDatabase();
+const shared = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
+const embedded = await startStack();
+const stacks = [
+  ['Redis', shared],
+  ['embedded', embedded],
+] as const;
+
+const SECRET = { [`secret:${'a'.repeat(64)}`]: 'k3JtQz81 - read,write - 1795132800.123457 first' };
+const GOOD = { plan: 'free', name: 'good', created_at: '1795132800.123457', secrets: '1', ...SECRET };
+const key = (id: unknown, fields: unknown = GOOD, createdAt: unknown = 1_795_132_800.123_457) => ({
+  id,
+  createdAt,
+  fields,
+});
+let made = 0;
+const freshId = () => `Hostile${String(++made).padStart(5, '0')}`;
+
+test.for([
+  ['an empty object', {}, 'Nothing to restore was given.'],
+  ['a list', [], 'The body is not valid: a JSON object is expected.'],
+  ['keys that are no list', { keys: 'all' }, 'The body is not valid: keys must be a list.'],
+  [
+    'too many keys',
+    { keys: Array.from({ length: 101 }, () => key('x')) },
+    'The body is not valid: keys must be at most 100.',
+  ],
+  ['plans that are no object', { plans: 'free' }, 'The body is not valid: plans must be an object.'],
+  ['what is not known', { keys: [], drop: true }, 'The body is not valid: "drop" is not known.'],
+] as const)('%s is refused in the Error shape', async ([, body, message]) => {
+  for (const [, stack] of stacks) {
+    const { status, json } = await stack.admin('POST', '/restore', body);
+    expect([status, json]).toEqual([400, { code: 'invalid_request', message, status: 400 }]);
+  }
+});
+
+test('a body that is too large is refused', async () => {
+  const fields = Object.fromEntries(Array.from({ length: 200 }, (_, at) => [`f${at}`, 'x'.repeat(6_000)]));
+  const { status, json } = await shared.admin('POST', '/restore', { keys: [key(freshId(), fields)] });
+  expect([status, json]).toEqual([413, expect.objectContaining({ code: 'payload_too_large', status: 413 })]);
+});
+
+test.for([
+  ['after=somewhere', 'after must be what `next` of an answer was.'],
+  ['limit=101', 'limit must be a whole number from 1 to 100.'],
+] as const)('GET /backup?%s is refused with a message', async ([query, message]) => {
+  const { status, json } = await shared.admin('GET', `/backup?${query}`);
+  expect([status, json]).toEqual([400, { code: 'invalid_parameter', message, status: 400 }]);
+});
+
+const SHAPE = 'It is not { id, createdAt, fields }, with an id of a key and fields of text.';
+const BAD: readonly (readonly [unknown, string])[] = [
+  [null, SHAPE],
+  ['key', SHAPE],
+  [[], SHAPE],
+  [key(7), SHAPE],
+  [key('short'), SHAPE],
+  [key('../../plans!'), SHAPE],
+  [key('gateway:plans'), SHAPE],
+  [key('aaaaaaaaaaa\n'), SHAPE],
+  [key('x'.repeat(100_000)), SHAPE],
+  [key(freshId(), 'fields'), SHAPE],
+  [key(freshId(), { plan: 7 }), SHAPE],
+  [key(freshId(), { plan: null }), SHAPE],
+  [key(freshId(), GOOD, 'now'), SHAPE],
+  [{ ...key(freshId()), more: 1 }, SHAPE],
+  [key(freshId(), {}), 'It has no fields.'],
+  [key(freshId(), { ...GOOD, 'Plan ': 'free' }), 'Plan  is no field of a key.'],
+  [key(freshId(), { ...GOOD, [`n${'a'.repeat(100)}`]: '' }), `n${'a'.repeat(99)} is no field of a key.`],
+  [key(freshId(), { ...GOOD, name: 'x'.repeat(8_193) }), 'name has more than 8192 characters.'],
+  [
+    key(freshId(), Object.fromEntries(Array.from({ length: 1_001 }, (_, at) => [`f${at}`, '']))),
+    'It has more than 1000 fields.',
+  ],
+];
+
+test.for(stacks)('%s: bad keys are rejected one by one, and a good one between them is restored', async ([, stack]) => {
+  const id = freshId();
+  const keys = [...BAD.map(([given]) => given), key(id)];
+  const { status, json } = await stack.admin('POST', '/restore', { keys });
+  expect(status).toBe(200);
+  const { rejected, ...counts } = json as { rejected: { id: string; reason: string }[] };
+  expect(counts).toEqual({ restored: 1, present: 0, revoked: 0 });
+  expect(rejected.map(({ reason }) => reason)).toEqual(BAD.map(([, reason]) => reason));
+  expect(rejected.every((one) => one.id.length <= 100)).toBe(true);
+  expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ id, name: 'good', plan: 'free' });
+  expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: 1 });
+  await stack.admin('DELETE', `/keys/${id}`);
+});
+
+test.for(stacks)(
+  '%s: nonsensical values block neither lists, nor walks, nor any of the other keys',
+  async ([name, stack]) => {
+    const nonsense = Object.fromEntries(
+      [
+        'plan',
+        'minute',
+        'day',
+        'as_of',
+        'minute_left',
+        'waiting',
+        'banned_until',
+        'bans',
+        'usage_days',
+        '__proto__',
+      ].map((field) => [field, '-9e999 \u0000\ud800']),
+    );
+    const given = [
+      key(freshId(), nonsense),
+      ...[-1, 1e-7, 1e300, 0].map((createdAt) =>
+        key(freshId(), { ...GOOD, created_at: 'x', ...{ minute: 'x' } }, createdAt),
+      ),
+    ];
+    const { json } = await stack.admin('POST', '/restore', { keys: given });
+    expect(json).toMatchObject(name === 'Redis' ? { restored: 5, rejected: [] } : { restored: 4 });
+    const customer = await stack.issueKey();
+    expect((await send(`${stack.gateway}/v1/pets`, { key: customer })).status).toBe(200);
+    expect((await stack.admin('GET', '/keys')).status).toBe(200);
+    const met: string[] = [];
+    for (const path of ['/backup', '/usage']) {
+      for (let after: string | undefined = ''; after !== undefined; ) {
+        const answer: { status: number; json: unknown } = await stack.admin('GET', `${path}?limit=1${after}`);
+        expect(answer.status).toBe(200);
+        const { keys = [], next } = answer.json as { keys?: { id: string }[]; next?: string };
+        met.push(...keys.map(({ id }) => id));
+        after = next && `&after=${encodeURIComponent(next)}`;
+      }
+    }
+    expect(met).toHaveLength(name === 'Redis' ? 6 : 5);
+    for (const { id } of given) await stack.admin('DELETE', `/keys/${id}`);
+  },
+);
+
+test('bad fields of plans are rejected', async () => {
+  const plans = {
+    'free.minute': '0',
+    'gold.minute': '60',
+    'free.day': 7,
+    nonsense: '1',
+    __proto__x: '1',
+    'pro.day': '9',
+  };
+  await redis.hdel('gateway:plans', 'free.minute');
+  const { json } = await shared.admin('POST', '/restore', { plans });
+  expect(json).toMatchObject({
+    plans: {
+      restored: [],
+      kept: [{ field: 'pro.day', value: '10000', backup: '9' }],
+      rejected: ['free.minute', 'gold.minute', 'free.day', 'nonsense', '__proto__x'],
+    },
+  });
+  await shared.admin('PATCH', '/plans/free', { minute: 60 });
+});
+
+const HEADER = JSON.stringify({ format: 'animal-store-backup', version: 1, at: '2026-11-01T00:00:00Z', plans: {} });
+const NONE = 'error: This is no backup of keys: it does not begin with a line of `ctl backup`.';
+
+test('the command line rejects a file that is not a backup, and skips invalid lines', async () => {
+  const refused = async (input: string | Buffer, message: string) => {
+    const { code, out, err } = await ctlReading(shared, input, 'restore');
+    expect([code, out, err.split('\n')[0]]).toEqual([2, '', message]);
+  };
+  const goesOn = async () => {
+    const id = freshId();
+    const lines = [
+      HEADER,
+      'nonsense \u001b[31m',
+      '[]',
+      `"${'x'.repeat(400_000)}"`,
+      JSON.stringify(key('short')),
+      JSON.stringify(key(freshId(), { deep: { er: 1 } })),
+      JSON.stringify(key(id)),
+      '{"end":true,"keys":2}',
+      JSON.stringify(key(freshId())),
+    ];
+    const { code, out, err } = await ctlReading(shared, lines.join('\n'), 'restore');
+    expect([code, err]).toEqual([1, '']);
+    expect(out.split('\n')).toEqual([
+      'Keys restored: 1. Fields of plans restored: 0.',
+      'Not taken: line 2: It is no line of a backup.',
+      'Not taken: line 3: It is no line of a backup.',
+      'Not taken: line 4: It is too long.',
+      'Not taken: line 6: It is no line of a backup.',
+      'Not taken: line 9: It stands behind the end.',
+      `Not taken: short: ${SHAPE}`,
+      '',
+    ]);
+  };
+  await Promise.all([
+    refused('', NONE),
+    refused(Buffer.from([0x1f, 0x8b, 0x08, 0x00]), NONE),
+    refused(
+      HEADER.replace('"version":1', '"version":2'),
+      'error: This is a backup of version 2; version 1 is read here.',
+    ),
+    goesOn(),
+  ]);
+});
+
+test('an endless line uses no memory', async () => {
+  const chunk = Buffer.alloc(65_536, 'x');
+  let most = 0;
+  async function* endless() {
+    for (let sent = 0; sent < 8_000; sent++) {
+      yield chunk;
+      most = Math.max(most, process.memoryUsage().arrayBuffers);
+    }
+    yield Buffer.from('\nshort\n');
+  }
+  const before = process.memoryUsage().arrayBuffers;
+  const lines: Line[] = [];
+  for await (const line of linesOf(endless())) lines.push(line);
+  expect(lines.map(({ text, isTooLong }) => [text, isTooLong])).toEqual([
+    ['', true],
+    ['short', false],
+  ]);
+  expect(most - before).toBeLessThan(50_000_000);
+});

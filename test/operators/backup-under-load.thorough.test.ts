@@ -1,0 +1,102 @@
+import http from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { ctl, ctlReading } from '../support/ctl.ts';
+import { send } from '../support/http.ts';
+import { inTurn } from '../support/in-turn.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+const KEYS = 400;
+
+/** Clients that send requests with each key in turn, and never learn of the loss. */
+function ask(stacks: readonly Stack[], keys: readonly string[]) {
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 8 });
+  const seen: { at: number; key: string; status: number }[] = [];
+  let running = true;
+  const client = async (number: number) => {
+    for (let at = number * 50; running; at++) {
+      const key = keys[at % keys.length] as string;
+      const { gateway } = stacks[at % stacks.length] as Stack;
+      seen.push({ key, status: (await send(`${gateway}/v1/pets`, { key, agent })).status, at: performance.now() });
+      await sleep(5);
+    }
+  };
+  const clients = Array.from({ length: 8 }, (_, number) => client(number));
+  const end = async () => {
+    running = false;
+    await Promise.all(clients);
+    agent.destroy();
+  };
+  return { seen, end };
+}
+
+test('FLUSHALL under load on two gateways: after a restore every key works with its limits and use', async () => {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  cleanUp(() => redis.disconnect());
+  const start = () => startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
+  const stacks = [await start(), await start()] as const;
+  const [stack, other] = stacks;
+  const issue = (_: unknown, day = 10_000) => stack.issueKey({ plan: 'enterprise', minute: 100_000, day });
+  const keys = await inTurn(Array.from({ length: KEYS }), 8, (none) => issue(none));
+  const quiet = await issue(undefined, 9);
+  const banned = await issue(undefined);
+  for (let sent = 0; sent < 4; sent++) await send(`${stack.gateway}/v1/pets`, { key: quiet });
+  await stack.admin('PUT', `/keys/${idOf(banned)}/ban`, { seconds: 3_600, reason: 'asks without end' });
+  const plans = await redis.hgetall('gateway:plans');
+
+  const clients = ask(stacks, keys);
+  await sleep(1_000);
+  const backup = await ctl(stack, 'backup');
+  expect([backup.code, backup.out.trimEnd().split('\n').at(-1)]).toEqual([0, `{"end":true,"keys":${KEYS + 2}}`]);
+  const admittedThen = new Map(
+    backup.out
+      .split('\n')
+      .filter((line) => line.startsWith('{"id"'))
+      .map((line) => JSON.parse(line) as { id: string; fields: Record<string, string> })
+      .map(({ id, fields }) => [id, Number(fields.admitted ?? 0)]),
+  );
+  expect(clients.seen.every(({ status }) => status === 200)).toBe(true);
+
+  await redis.flushall();
+  const lostAt = performance.now();
+  await expect.poll(() => clients.seen.some(({ at, status }) => at > lostAt && status === 401)).toBe(true);
+  await sleep(500);
+  const restored = await ctlReading(other, backup.out, '--json', 'restore');
+  const restoredAt = performance.now();
+  expect(JSON.parse(restored.out)).toMatchObject({ restored: KEYS + 2, present: 0, rejected: 0, isWhole: true });
+  // A process remembers for a second what it knows of a key.
+  const settled = () => clients.seen.filter(({ at }) => at > restoredAt + 1_000);
+  await expect.poll(() => new Set(settled().map(({ key }) => key)).size, { timeout: 30_000 }).toBe(KEYS);
+  await clients.end();
+
+  const after = settled();
+  expect(new Set(after.map(({ key }) => key)).size).toBe(KEYS);
+  expect(new Set(after.map(({ status }) => status))).toEqual(new Set([200]));
+  expect(await redis.hgetall('gateway:plans')).toEqual(plans);
+  expect((await send(`${other.gateway}/v1/pets`, { key: quiet })).headers).toMatchObject({
+    'x-ratelimit-limit': '9',
+    'x-ratelimit-remaining': '4',
+  });
+  expect((await send(`${other.gateway}/v1/pets`, { key: banned })).json).toMatchObject({ code: 'key_banned' });
+  // The use of a key continues from the backup, exact to the request.
+  const since = new Map<string, number>();
+  for (const { at, key, status } of clients.seen)
+    if (status === 200 && at > lostAt) since.set(idOf(key), (since.get(idOf(key)) ?? 0) + 1);
+  const counts = await inTurn(keys, 8, async (key) => {
+    const id = idOf(key);
+    const admitted = Number(await redis.hget(`gateway:key:{${id}}`, 'admitted'));
+    return admitted - (admittedThen.get(id) ?? 0) - (since.get(id) ?? 0);
+  });
+  // A request decided by Redis before the loss may be answered after it.
+  expect(counts.filter((more) => more > 0 || more < -1)).toEqual([]);
+  expect(counts.filter((more) => more === -1).length).toBeLessThanOrEqual(8);
+
+  const again = await ctlReading(stack, backup.out, '--json', 'restore');
+  expect(JSON.parse(again.out)).toMatchObject({ restored: 0, present: KEYS + 2, rejected: 0 });
+}, 120_000);

@@ -1,0 +1,232 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { ctl, ctlReading, operatorOf } from '../support/ctl.ts';
+import { type Answer, send } from '../support/http.ts';
+import { inTurn } from '../support/in-turn.ts';
+import { startProcess } from '../support/process.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+
+// Each command starts a process, which is slow on a busy machine.
+vi.setConfig({ testTimeout: 90_000 });
+
+const { url: redisUrl, redis } = await emptyDatabase();
+const onRedis = () => startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' });
+
+/** Every kind of key that customers can have. A number is the expected status. */
+async function issueAll(stack: Stack, plain: number) {
+  const issue = (more: Record<string, unknown> = {}) => stack.issueKey({ plan: 'pro', ...more });
+  const ask = (key: string) => send(`${stack.gateway}/v1/pets`, { key });
+  const change = (method: string, key: string, path: string, body: unknown) =>
+    stack.admin(method, `/keys/${idOf(key)}${path}`, body);
+  const many = await inTurn(Array.from({ length: plain }, String), 8, () =>
+    issue({ name: 'Zoë & sons, "Ltd" \u2028' }),
+  );
+  const own = await issue({ minute: 9_000, day: 7 });
+  const big = await issue({ plan: 'enterprise', minute: 5_000, day: 70_000, expiresAt: '2100-01-01T00:00:00Z' });
+  const usedUp = await issue({ minute: 1_000, day: 3 });
+  const [disabled, banned, rotated] = [await issue(), await issue(), await issue()];
+  for (let asked = 0; asked < 3; asked++) await ask(usedUp);
+  for (const key of many.slice(0, 20)) await ask(key);
+  await change('PATCH', disabled, '', { disabled: true });
+  await change('PUT', banned, '/ban', { seconds: 7_200, reason: 'asks without end' });
+  const { json } = await stack.admin('POST', `/keys/${idOf(rotated)}/rotate`, { graceSeconds: 3_600 });
+  const expected = new Map<string, number>([...many, own, big, rotated].map((key) => [key, 200] as const));
+  expected
+    .set((json as { key: string }).key, 200)
+    .set(usedUp, 429)
+    .set(disabled, 401)
+    .set(banned, 429);
+  return { expected, own, big, usedUp, banned };
+}
+
+/** Everything that Redis stores about keys. */
+async function contents() {
+  const ids = await redis.zrangebyscore('gateway:keys', '-inf', '+inf', 'WITHSCORES');
+  const names = (await redis.keys('gateway:key:*')).sort();
+  return { ids, hashes: await Promise.all(names.map(async (name) => [name, await redis.hgetall(name)])) };
+}
+
+const answers = async (stack: Stack, keys: Iterable<string>) =>
+  new Map(
+    await inTurn([...keys], 8, async (key) => [key, (await send(`${stack.gateway}/v1/pets`, { key })).status] as const),
+  );
+
+async function backUp(stack: Stack): Promise<string> {
+  const { code, out, err } = await ctl(stack, 'backup');
+  expect([code, err]).toEqual([0, '']);
+  return out;
+}
+
+const linesOf = (file: string): string[] => file.trimEnd().split('\n');
+
+/** The lines after the header. */
+const valuesIn = (file: string): unknown[] =>
+  linesOf(file)
+    .slice(1)
+    .map((line) => JSON.parse(line));
+
+describe('on Redis', () => {
+  test('several hundred keys of every kind are restored unchanged, and a second restore changes nothing', async () => {
+    await redis.flushdb();
+    const [stack, other] = [await onRedis(), await onRedis()];
+    const { expected, own, big, usedUp, banned } = await issueAll(stack, 300);
+    await stack.admin('PATCH', '/plans/pro', { minute: 250 });
+    const file = await backUp(stack);
+    const before = await contents();
+    expect(before.hashes).toHaveLength(306);
+    expect(linesOf(file)).toHaveLength(1 + 306 + 1);
+    for (const key of expected.keys()) expect(file.includes(key.slice(16, 48))).toBe(false);
+    const plans = await redis.hgetall('gateway:plans');
+    const listed = (await stack.admin('GET', '/keys?limit=50')).json;
+
+    await redis.flushdb();
+    expect([...(await answers(other, [own, big, banned])).values()]).toEqual([401, 401, 401]);
+    const restored = await ctlReading(other, file, 'restore');
+    expect(restored).toMatchObject({ code: 0, err: '' });
+    expect(restored.out).toMatch(/^Keys restored: 306\. Fields of plans restored: \d+\.\n$/);
+    expect(await contents()).toEqual(before);
+    expect(await redis.hgetall('gateway:plans')).toEqual(plans);
+    expect((await stack.admin('GET', '/keys?limit=50')).json).toMatchObject({
+      total: 306,
+      keys: (listed as { keys: { id: string }[] }).keys.map(({ id }) => ({ id })),
+    });
+
+    // What was used after the restore stays used.
+    expect(await answers(stack, expected.keys())).toEqual(expected);
+    const headersOf = async (key: string) => (await send(`${other.gateway}/v1/pets`, { key })).headers;
+    expect(await headersOf(own)).toMatchObject({ 'x-ratelimit-limit': '7', 'x-ratelimit-remaining': '5' });
+    expect(await headersOf(big)).toMatchObject({ 'x-ratelimit-limit': '5000' });
+    expect(await headersOf(usedUp)).toMatchObject({ 'x-ratelimit-limit': '3', 'x-ratelimit-remaining': '0' });
+    const ban = await send(`${other.gateway}/v1/pets`, { key: banned });
+    expect(ban.json).toMatchObject({ code: 'key_banned' });
+    expect(Number(ban.headers['retry-after'])).toBeGreaterThan(7_000);
+
+    const used = await contents();
+    const again = await ctlReading(stack, file, '--json', 'restore');
+    expect(JSON.parse(again.out)).toMatchObject({ restored: 0, present: 306, revoked: 0, rejected: 0, isWhole: true });
+    expect(await contents()).toEqual(used);
+  });
+
+  test('a key revoked after the backup stays revoked, and is not listed', async () => {
+    await redis.flushdb();
+    const stack = await onRedis();
+    const [kept, revoked] = [await stack.issueKey(), await stack.issueKey()];
+    const page = (await stack.admin('GET', '/backup')).json;
+    await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
+    const { status, json } = await stack.admin('POST', '/restore', page);
+    expect([status, json]).toEqual([
+      200,
+      expect.objectContaining({ restored: 0, present: 1, revoked: 1, rejected: [] }),
+    ]);
+    expect([...(await answers(stack, [kept, revoked])).values()]).toEqual([200, 401]);
+    expect(await redis.zrangebyscore('gateway:keys', '-inf', '+inf')).toEqual([idOf(kept)]);
+  });
+
+  test('missing plan fields are restored, others are kept and reported', async () => {
+    await redis.flushdb();
+    const stack = await onRedis();
+    await stack.admin('PATCH', '/plans/free', { minute: 61, day: 1_001 });
+    const file = await backUp(stack);
+    await redis.hdel('gateway:plans', 'free.minute');
+    await redis.hset('gateway:plans', 'free.day', '1002');
+    const { code, out } = await ctlReading(stack, file, 'restore');
+    expect([code, out]).toEqual([
+      0,
+      'Keys restored: 0. Fields of plans restored: 1.\nLeft alone: free.day is 1002, and was 1001 in the backup.\n',
+    ]);
+    expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 61, day: 1_002 } });
+  });
+
+  test('with keys issued and revoked during a backup, each remaining key is in it exactly once', async () => {
+    await redis.flushdb();
+    const stack = await onRedis();
+    const keys: string[] = [];
+    for (let number = 0; number < 12; number++) keys.push(await stack.issueKey());
+    const met: string[] = [];
+    for (let after: string | undefined = ''; after !== undefined; ) {
+      const { json }: Answer = await stack.admin('GET', `/backup?limit=2${after}`);
+      const page = json as { plans?: unknown; keys: { id: string }[]; next?: string };
+      expect('plans' in page).toBe(after === '');
+      met.push(...page.keys.map(({ id }) => id));
+      if (met.length === 4) for (const at of [0, 11]) await stack.admin('DELETE', `/keys/${idOf(keys[at] as string)}`);
+      if (met.length === 4) keys.push(await stack.issueKey());
+      after = page.next && `&after=${encodeURIComponent(page.next)}`;
+    }
+    expect(met).toEqual(keys.map(idOf).filter((_, at) => at !== 11));
+  });
+
+  test('an incomplete backup can be restored as far as it goes, and resumed from anywhere', async () => {
+    await redis.flushdb();
+    const stack = await onRedis();
+    const { expected } = await issueAll(stack, 20);
+    const file = await backUp(stack);
+    const lines = linesOf(file);
+    const folder = await temporaryFolder();
+    const lineEnd = lines.slice(0, 10).join('\n').length + 1;
+    const whole = async (length: number) => {
+      const path = join(folder, `${length}.jsonl`);
+      await writeFile(path, file.slice(0, length));
+      return await ctl(stack, 'backup', '--resume', path);
+    };
+    const cuts = [(lines[0] as string).length + 1, lineEnd + 40, file.length];
+    for (const { code, out } of await inTurn(cuts, 2, whole)) expect([code, out]).toEqual([0, file]);
+    expect(await whole(20)).toMatchObject({ code: 2, out: '' });
+
+    await redis.flushdb();
+    const cut = await ctlReading(stack, file.slice(0, lineEnd + 40), 'restore');
+    expect(cut).toMatchObject({
+      code: 1,
+      err: 'The backup was cut off: it has no last line. What it has is restored.\n',
+    });
+    expect(cut.out).toContain('Keys restored: 9.');
+    expect((await ctlReading(stack, file, 'restore')).out).toContain('Keys that were there already: 9.');
+    expect(await answers(stack, expected.keys())).toEqual(expected);
+    const short = [...lines.slice(0, 5), ...lines.slice(6)].join('\n');
+    expect(await ctlReading(stack, short, 'restore')).toMatchObject({
+      code: 1,
+      err: 'The backup was of 26 keys; the file has 25.\n',
+    });
+  });
+});
+
+test('a backup that cannot be written is reported', async () => {
+  const stack = await startStack();
+  const words = ['-c', '"$0" gateway/operators/cli/main.ts backup > /dev/full', process.execPath];
+  const { code, err } = await startProcess('sh', words, operatorOf(stack)).ended;
+  expect([code, err]).toEqual([1, 'The answer cannot be written: ENOSPC: no space left on device, write\n']);
+});
+
+describe('embedded', () => {
+  test('keys move between gateways, and to Redis and back, with their levels', async () => {
+    const first = await startStack();
+    const { expected, own } = await issueAll(first, 96);
+    const odd = new Map([...expected].slice(90));
+    const left = Number((await send(`${first.gateway}/v1/pets`, { key: own })).headers['x-ratelimit-remaining']);
+    const file = await backUp(first);
+    await redis.flushdb();
+    const shared = await onRedis();
+    const [second, third] = [await startStack(), await startStack()];
+    expect((await ctlReading(second, file, 'restore')).out).toContain('Keys restored: 102.');
+    expect((await ctlReading(shared, file, 'restore')).out).toContain('Keys restored: 102.');
+    const [again, fromRedis] = [await backUp(second), await backUp(shared)];
+    for (const copy of [again, fromRedis]) expect(valuesIn(copy)).toEqual(valuesIn(file));
+    expect((await ctlReading(third, fromRedis, 'restore')).code).toBe(0);
+    for (const stack of [second, shared, third]) {
+      const { headers } = await send(`${stack.gateway}/v1/pets`, { key: own });
+      expect(Number(headers['x-ratelimit-remaining'])).toBe(left - 1);
+      expect(await answers(stack, odd.keys())).toEqual(odd);
+    }
+  });
+
+  test('a key that was revoked since stays revoked', async () => {
+    const stack = await startStack();
+    const revoked = await stack.issueKey();
+    const page = (await stack.admin('GET', '/backup')).json;
+    await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
+    expect((await stack.admin('POST', '/restore', page)).json).toMatchObject({ restored: 0, revoked: 1 });
+    expect([...(await answers(stack, [revoked])).values()]).toEqual([401]);
+  });
+});

@@ -1,0 +1,78 @@
+import { writeFile } from 'node:fs/promises';
+import { expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { ctl, ctlWith, operatorOf } from '../support/ctl.ts';
+import { startStack, temporaryFolder } from '../support/stack.ts';
+
+// Each command starts a process, which is slow on a busy machine.
+vi.setConfig({ testTimeout: 60_000 });
+
+test('ctl activity shows who did what to a key, and why', async () => {
+  const stack = await startStack();
+  const id = idOf(await stack.issueKey({ name: 'acme' }));
+  expect((await ctl(stack, 'keys', 'set', id, '--plan', 'pro', '--reason', 'they have paid')).code).toBe(0);
+  expect((await ctl(stack, 'keys', 'disable', id, '--reason', '=1+1')).code).toBe(0);
+  await ctl(stack, 'plans', 'set', 'free', '--minute', '61', '--author', 'ada', '--reason', 'launch', '--yes');
+
+  const { code, out } = await ctl(stack, 'activity', '--target', id, '--action', 'key.change');
+  const [head, newest, oldest] = out.split('\n').map((line) => line.split(/ {2,}/).slice(1));
+  expect([code, head]).toEqual([0, ['who', 'did', 'to', 'via', 'changes', 'reason']]);
+  expect(newest).toEqual([expect.any(String), 'key.change', id, 'cli', 'disabled true', '=1+1']);
+  expect(oldest?.slice(1)).toEqual(['key.change', id, 'cli', 'plan free -> pro', 'they have paid']);
+  expect(newest?.[0]).not.toBe('unknown');
+
+  const asJson = await ctl(stack, '--json', 'activity', '--limit', '1');
+  expect(JSON.parse(asJson.out)).toMatchObject({
+    activity: [{ actor: 'ada', action: 'plan.change', reason: 'launch' }],
+  });
+
+  const csv = await ctl(stack, 'activity', '--csv');
+  const lines = csv.out.split('\r\n');
+  expect(lines[0]).toBe('at,actor,action,target,via,changes,reason,requestId,token,id');
+  expect(lines).toHaveLength(6);
+  // A spreadsheet must not read a reason as a formula.
+  expect(lines[2]).toContain(`,disabled true,'=1+1,`);
+});
+
+test('all entries are exported, page by page', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const entry = { actor: 'ada', action: 'key.revoke', target: 'x', reason: '', via: 'api', changes: [] };
+  const lines = Array.from({ length: 1_101 }, (_, at) => JSON.stringify({ id: `${at}-0`, ...entry }));
+  await writeFile(`${DATA_DIR}/activity.jsonl`, `${lines.join('\n')}\n`);
+  const stack = await startStack({ DATA_DIR });
+  const { out } = await ctl(stack, 'activity', '--csv');
+  expect(out.trim().split('\r\n')).toHaveLength(1 + 1_101);
+  expect((await ctl(stack, 'activity')).out.trim().split('\n')).toHaveLength(1 + 50);
+});
+
+test('ctl tokens makes, lists and ends tokens, whose name is the actor', async () => {
+  const stack = await startStack();
+  const made = await ctl(stack, 'tokens', 'create', '--name', 'ann', '--role', 'operator');
+  const [, id = '', token = ''] = /^Token (\w+) of ann, operator[\s\S]*\n(op_\S+)\n$/.exec(made.out) ?? [];
+  expect(token).toContain(`op_${id}_`);
+  expect((await ctl(stack, 'tokens', 'list')).out).toMatch(new RegExp(`^${id}  ann   operator  \\d{4}-`, 'm'));
+
+  const asAnn = { ...operatorOf(stack), ADMIN_TOKEN: token };
+  expect((await ctlWith(asAnn, 'keys', 'create', '--plan', 'free', '--name', 'a')).code).toBe(0);
+  expect((await ctl(stack, 'activity', '--actor', 'ann')).out).toContain('key.create');
+  const beyond = await ctlWith(asAnn, 'tokens', 'revoke', id, '--yes');
+  expect(beyond).toMatchObject({ code: 1, err: 'This needs the role admin; the token has the role operator.\n' });
+
+  expect((await ctl(stack, 'tokens', 'revoke', id)).code).toBe(5);
+  expect(await ctl(stack, 'tokens', 'revoke', id, '--yes')).toMatchObject({
+    code: 0,
+    out: `Revoked the token ${id}.\n`,
+  });
+  expect((await ctlWith(asAnn, 'plans', 'show')).code).toBe(1);
+  expect((await ctl(stack, 'tokens', 'revoke', id, '--yes')).code).toBe(3);
+});
+
+test.for([
+  [['activity', '--limit', '0'], 'It must be a whole number from 1.'],
+  [['activity', '--action', 'key.steal'], 'Allowed choices are key.create'],
+  [['tokens', 'create', '--name', 'a', '--role', 'root'], 'Allowed choices are viewer, operator, admin.'],
+  [['tokens', 'create', '--role', 'viewer'], "required option '--name <name>'"],
+] as const)('ctl %j is refused with a message', async ([words, message]) => {
+  const stack = await startStack();
+  expect(await ctl(stack, ...words)).toMatchObject({ code: 2, out: '', err: expect.stringContaining(message) });
+});

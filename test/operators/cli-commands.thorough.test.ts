@@ -1,0 +1,168 @@
+import { userInfo } from 'node:os';
+import { stripVTControlCharacters } from 'node:util';
+import { expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { CLI, ctlWith, operatorOf } from '../support/ctl.ts';
+import { send } from '../support/http.ts';
+import { startProcess } from '../support/process.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+
+// Each command starts a process, which is slow on a busy machine.
+vi.setConfig({ testTimeout: 120_000 });
+
+const { url: redisUrl, redis } = await emptyDatabase();
+const stack = await startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' });
+
+const ctl = (...words: string[]) => ctlWith(operatorOf(stack), ...words);
+
+const COMMANDS: readonly [words: readonly string[], shown: Record<string, unknown>][] = [
+  [['keys', 'create', '--plan', 'pro', '--name', 'made'], { name: 'made', plan: 'pro', key: expect.any(String) }],
+  [['keys', 'list', '--name', 'TES'], { total: expect.any(Number), keys: expect.any(Array) }],
+  [['keys', 'list', '--state', 'active', '--sort', 'used', '--limit', '1'], { keys: [expect.anything()] }],
+  [['keys', 'top', '--minutes', '60'], { minutes: 60, keys: expect.any(Array) }],
+  [['keys', 'find', '<id>'], { keys: [{ foundBy: 'id' }] }],
+  [['keys', 'show', '<id>'], { state: 'active', buckets: { minute: { limit: 60 }, day: { limit: 1_000 } } }],
+  [['keys', 'explain', '<id>', '--limit', '3'], { key: { state: 'active' }, decisions: [] }],
+  [['keys', 'set', '<id>', '--plan', 'business', '--minute', '77'], { plan: 'business', minute: 77 }],
+  [
+    ['keys', 'rotate', '<id>', '--grace', '15m', '--yes'],
+    { key: expect.any(String), secrets: [{ expiresAt: expect.any(String) }, { name: 'first' }] },
+  ],
+  [
+    ['keys', 'secrets', 'add', '<id>', '--name', 'b', '--scope', 'read'],
+    { id: expect.any(String), key: expect.any(String) },
+  ],
+  [['keys', 'secrets', 'list', '<id>'], { secrets: [{ name: 'first', scope: ['read', 'write'] }] }],
+  [['keys', 'expire', '<id>'], { state: 'expired' }],
+  [['keys', 'expire', '<id>', '2100-01-01T00:00:00Z'], { expiresAt: '2100-01-01T00:00:00.000Z' }],
+  [['keys', 'disable', '<id>'], { state: 'disabled' }],
+  [['keys', 'enable', '<id>'], { state: 'active' }],
+  [['keys', 'revoke', '<id>', '--yes'], { revoked: true }],
+  [['bans', 'list'], { bans: expect.any(Array) }],
+  [['bans', 'set', '<id>', '--for', '2h', '--reason', 'too much'], { state: 'banned', banReason: 'too much' }],
+  [['bans', 'lift', '<id>'], { state: 'active' }],
+  [['plans', 'show'], { free: { minute: expect.any(Number) } }],
+  [['plans', 'set', 'enterprise', '--mode', 'enforce'], { ban_after: 1_000 }],
+  [['plans', 'try', 'free', '--minute', '1'], { keys: expect.any(Number), affected: expect.any(Array) }],
+  [['plans', 'export'], { free: { mode: 'enforce' }, enterprise: { ban_after: 1_000 } }],
+  [['plans', 'history'], { history: expect.any(Array) }],
+  [['usage', '--to', '2100-01-01'], { usage: expect.any(Array) }],
+];
+
+test('every command answers in JSON', async () => {
+  const answered = COMMANDS.map(async ([words, shown]) => {
+    const id = idOf(await stack.issueKey());
+    const { code, out, err } = await ctl('--json', ...words.map((word) => (word === '<id>' ? id : word)));
+    expect([words, code, err]).toEqual([words, 0, '']);
+    expect(JSON.parse(out)).toMatchObject(shown);
+  });
+  await Promise.all(answered);
+});
+
+test("`none` removes one of the key's own limits, and keeps the other", async () => {
+  const id = idOf(await stack.issueKey({ minute: 77, day: 777 }));
+  const { code, out } = await ctl('--json', 'keys', 'set', id, '--minute', 'none');
+  expect(code).toBe(0);
+  expect(JSON.parse(out)).toMatchObject({ day: 777, buckets: { minute: { limit: 60 }, day: { limit: 777 } } });
+});
+
+test('a key and a ban are described in columns, without colours outside a terminal', async () => {
+  const key = await stack.issueKey({ name: 'in words' });
+  await send(`${stack.gateway}/v1/pets`, { key });
+  await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'told them' });
+  const [shown, bans] = await Promise.all([ctl('keys', 'show', idOf(key)), ctl('bans', 'list')]);
+  expect(shown.out).toMatch(/^state {13}banned$/m);
+  expect(shown.out).toMatch(/^banned until {6}\S+Z \(told them\)$/m);
+  expect(shown.out).toMatch(/^day {5}( +)1000 {5}1 {3}999 {2}\S+Z$/m);
+  expect(bans.out).toMatch(new RegExp(`^${idOf(key)} {2}in words {2}free +\\S+Z +0 {2}told them$`, 'm'));
+  for (const { out } of [shown, bans]) expect(out).toBe(stripVTControlCharacters(out));
+});
+
+test('changes and rollbacks are shown with author and reason', async () => {
+  expect((await ctl('plans', 'set', 'pro', '--minute', '320', '--reason', 'more of it', '--json')).code).toBe(0);
+  const back = await ctl('plans', 'rollback', '--author', 'ada', '--json');
+  expect(back).toMatchObject({ code: 0, err: expect.stringMatching(/^pro\.minute {2}320 -> 300$/m) });
+  expect(JSON.parse(back.out)).toMatchObject({ pro: { minute: 300 } });
+  const { out } = await ctl('plans', 'history');
+  expect(out).toMatch(/^\S+Z {2}ada +rollback {2}pro\.minute 320 -> 300 {2}takes back \d+-\d+$/m);
+  expect(out).toMatch(new RegExp(`Z  ${userInfo().username} +set +pro\\.minute 300 -> 320  more of it$`, 'm'));
+});
+
+test('unusual values cause a warning before the change', async () => {
+  const [less, strict] = await Promise.all([
+    ctl('plans', 'set', 'business', '--day', '999'),
+    ctl('plans', 'set', 'enterprise', '--ban-after', '1'),
+  ]);
+  expect(less.err).toContain('Note: the day allows 999 requests, fewer than the 1000 of a single minute.');
+  expect(strict.err).toContain('Note: clients that share a key can be banned though they wait for Retry-After');
+});
+
+test('shadow mode is shown before it is set, and in the table after that', async () => {
+  const set = await ctl('plans', 'set', 'business', '--mode', 'shadow');
+  expect(set.err).toMatch(/^business\.mode {2}enforce -> shadow$/m);
+  expect(set.err).toContain('Note: in shadow mode the limits of the plan refuse nothing');
+  const shown = await ctl('plans', 'show');
+  expect(shown.out).toMatch(/^business .* shadow$/m);
+  expect(shown.out).toMatch(/^free .* enforce$/m);
+  expect((await ctl('plans', 'history')).out).toContain('business.mode enforce -> shadow');
+});
+
+test('irreversible actions are refused without a terminal or --yes', async () => {
+  const key = await stack.issueKey();
+  for (const words of [
+    ['keys', 'revoke', idOf(key)],
+    ['keys', 'rotate', idOf(key), '--grace', '0'],
+  ]) {
+    const { code, out, err } = await ctl(...words);
+    expect({ code, out, err }).toEqual({ code: 5, out: '', err: expect.stringContaining('takes --yes') });
+  }
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+});
+
+test('exit codes distinguish missing things, conflicts and other faults', async () => {
+  const odd = idOf(await stack.issueKey());
+  await redis.hset(`gateway:key:{${odd}}`, 'plan', 'gold');
+  const [missing, unreadable, wrongToken] = await Promise.all([
+    ctl('keys', 'show', '000000000000', '--json'),
+    ctl('keys', 'disable', odd),
+    ctlWith({ ...operatorOf(stack), ADMIN_TOKEN: 'wrong-token-of-the-tests' }, 'keys', 'list'),
+  ]);
+  expect(missing).toEqual({
+    code: 3,
+    out: '',
+    err: '{"code":"not_found","message":"There is no such key.","status":404}\n',
+  });
+  expect(unreadable).toMatchObject({ code: 4, err: expect.stringContaining('cannot be read') });
+  expect(wrongToken.code).toBe(1);
+});
+
+test('a name with control characters, written to Redis by hand, cannot manipulate a terminal', async () => {
+  const id = idOf(await stack.issueKey());
+  await redis.hset(`gateway:key:{${id}}`, 'name', 'evil\u001b[2J\nname');
+  const [listed, shown] = await Promise.all([ctl('keys', 'list', '--name', 'evil'), ctl('keys', 'show', id)]);
+  for (const { out } of [listed, shown]) expect(out).toContain('evil\u{fffd}[2J\u{fffd}name');
+});
+
+test('--help has examples and exit codes, and works for every command', async () => {
+  const whole = await ctl('--help');
+  expect([whole.code, whole.err]).toEqual([0, '']);
+  expect(whole.out).toMatch(/Examples:.*keys create --plan pro.*Exit codes:.*3 {2}not found/s);
+  const groups = await Promise.all(
+    [['keys', 'rotate'], ['bans', 'set'], ['plans', 'set'], ['plans', 'try'], ['usage'], ['keys', 'explain']].map(
+      (words) => ctl(...words, '--help'),
+    ),
+  );
+  for (const { code, out } of groups) expect([code, out]).toEqual([0, expect.stringContaining('Example')]);
+});
+
+test('a reader that stops after the first line causes no error', async () => {
+  const names = Array.from({ length: 50 }, (_, at) => `${'a long name '.repeat(15)}${at}`);
+  for (const name of names) await stack.admin('POST', '/keys', { name, plan: 'free' });
+  const command = `${process.execPath} ${CLI} --json keys list --limit 50 | true`;
+  expect(await startProcess('bash', ['-o', 'pipefail', '-c', command], operatorOf(stack)).ended).toEqual({
+    code: 0,
+    out: '',
+    err: '',
+  });
+});

@@ -1,0 +1,75 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test, vi } from 'vitest';
+import { createCommands, PROGRAM_NAMES } from '../../gateway/operators/cli/commands.ts';
+import { Session } from '../../gateway/operators/cli/session.ts';
+import { ctlWith } from '../support/ctl.ts';
+import { ROOT, startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+/** The command line as a program: its version, its errors as JSON, its completion. */
+
+// Each command starts a process, which is slow on a busy machine.
+vi.setConfig({ testTimeout: 120_000 });
+
+const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+
+test('--version prints the version', async () => {
+  expect(await ctlWith({}, '--version')).toEqual({ code: 0, out: `${version}\n`, err: '' });
+});
+
+test.for([
+  [['fly', '--json'], 2, 'usage', "unknown command 'fly'"],
+  [['--json', 'keys', 'rotate', 'a', '--grace', '24'], 2, 'usage', 'It needs a unit'],
+  [['--json', 'keys', 'create', '--plan', 'free'], 2, 'usage', "required option '--name <name>' not specified"],
+  [['--json'], 2, 'usage', 'A command is missing'],
+  [['--json', 'keys'], 2, 'usage', 'A command is missing'],
+  [['--json', 'keys', 'revoke', 'a'], 5, 'not_confirmed', 'takes --yes'],
+  [['--json', 'plans', 'show'], 1, 'no_gateway', 'No gateway answers'],
+] as const)('%j ends with %i, and one line of JSON: %s', async ([words, exit, code, message]) => {
+  const ended = await ctlWith({ ADMIN_PORT: '1', ADMIN_TOKEN: 'token-of-the-tests' }, ...words);
+  expect([ended.code, ended.out]).toEqual([exit, '']);
+  expect(JSON.parse(ended.err)).toEqual({ code, message: expect.stringContaining(message) });
+});
+
+test('missing tokens and bad settings have codes too', async () => {
+  const [noToken, badPort] = await Promise.all([
+    ctlWith({ DATA_DIR: '/no/such/folder' }, '--json', 'plans', 'show'),
+    ctlWith({ ADMIN_PORT: 'abc' }, '--json', 'plans', 'show'),
+  ]);
+  expect([noToken.code, JSON.parse(noToken.err)]).toMatchObject([1, { code: 'no_token' }]);
+  expect([badPort.code, JSON.parse(badPort.err)]).toMatchObject([1, { code: 'invalid_settings' }]);
+});
+
+/** What a shell offers behind these words. */
+async function offered(script: string, ...words: readonly string[]): Promise<string[]> {
+  const asked = `source ${script}; COMP_WORDS=("$@"); COMP_CWORD=$((\${#COMP_WORDS[@]} - 1)); _animal_store_ctl; printf '%s\\n' "\${COMPREPLY[@]}"`;
+  const { code, out, err } = await startProcess('bash', ['-c', asked, 'bash', 'ctl', ...words], {}).ended;
+  expect([code, err]).toEqual([0, '']);
+  return out.split('\n').filter((word) => word !== '');
+}
+
+test('bash completes commands, options and their values', async () => {
+  const folder = await temporaryFolder();
+  const script = join(folder, 'ctl.bash');
+  const { code, out } = await ctlWith({}, 'completion', 'bash');
+  expect(code).toBe(0);
+  writeFileSync(script, out);
+  const program = createCommands(new Session({}, () => ({})), () => false);
+  const namesOf = (group: typeof program) => group.commands.map((command) => command.name());
+  expect(await offered(script, '')).toEqual(expect.arrayContaining([...namesOf(program), '--json', '--version']));
+  for (const group of program.commands.filter(({ commands }) => commands.length > 0))
+    expect(await offered(script, group.name(), '')).toEqual(expect.arrayContaining(namesOf(group)));
+  expect(await offered(script, 'keys', 'l')).toEqual(['list']);
+  expect(await offered(script, '--json', 'keys', 'secrets', 're')).toEqual(['revoke']);
+  expect(await offered(script, 'keys', 'list', '--s')).toEqual(['--state', '--sort']);
+  expect(await offered(script, 'keys', 'list', '--plan', '')).toEqual(['free', 'pro', 'business', 'enterprise']);
+  expect(await offered(script, 'keys', 'list', '--plan', 'pro', '--sort', 'i')).toEqual(['idle']);
+  expect(await offered(script, 'plans', 'set', 'b')).toEqual(['business']);
+  expect(await offered(script, 'keys', 'create', '--name', '')).toEqual([]);
+  expect(await offered(script, 'plans', 'diff', '-f', `${folder}/ct`)).toEqual([script]);
+});
+
+test('the package brings ctl and animal-store', () => {
+  expect(PROGRAM_NAMES).toEqual(['ctl', 'animal-store']);
+});

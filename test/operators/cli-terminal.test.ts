@@ -1,0 +1,133 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { stripVTControlCharacters } from 'node:util';
+import { expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { CLI, ctl, ctlWith, operatorOf } from '../support/ctl.ts';
+import { send } from '../support/http.ts';
+import { type Started, startProcess } from '../support/process.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+
+/** The command line on a terminal, which `script` provides. */
+
+// Each command starts a process, which is slow on a busy machine.
+vi.setConfig({ testTimeout: 120_000 });
+const RED = '\u001b[31m';
+
+const stack = await startStack();
+
+function onTerminal(words: readonly string[], environment: Record<string, string> = {}): Started {
+  const command = [process.execPath, CLI, ...words].join(' ');
+  return startProcess('script', ['-qec', command, '/dev/null'], {
+    ...operatorOf(stack),
+    TERM: 'xterm-256color',
+    ...environment,
+  });
+}
+
+/** Waits for the question, then types the answer. */
+async function answer(started: Started, question: string, typed: string): Promise<number | null> {
+  await expect.poll(() => started.out(), { timeout: 30_000 }).toContain(question);
+  started.child.stdin?.write(typed);
+  return (await started.ended).code;
+}
+
+const works = async (key: string) => (await send(`${stack.gateway}/v1/pets`, { key })).status === 200;
+
+const minuteOf = async (of: Stack, plan: string) =>
+  ((await of.admin('GET', '/plans')).json as Record<string, { minute: number }>)[plan]?.minute;
+
+test('revoking asks first, and only yes confirms', async () => {
+  const answers = [
+    ['n\n', 5, true],
+    ['\n', 5, true],
+    ['\u0004', 5, true],
+    ['\u0003', 5, true],
+    ['y\n', 0, false],
+  ] as const;
+  const asked = answers.map(async ([typed, code, stillWorks]) => {
+    const key = await stack.issueKey();
+    const started = onTerminal(['keys', 'revoke', idOf(key)]);
+    expect([typed, await answer(started, `Revoke ${idOf(key)} for good? [y/N]`, typed)]).toEqual([typed, code]);
+    expect([typed, await works(key)]).toEqual([typed, stillWorks]);
+  });
+  await Promise.all(asked);
+});
+
+test('a plan change is shown in colour and needs a yes', async () => {
+  const declined = onTerminal(['plans', 'set', 'free', '--minute', '71']);
+  expect(await answer(declined, 'Make this change? [y/N]', 'n\n')).toBe(5);
+  expect(declined.out()).toContain(RED);
+  expect(stripVTControlCharacters(declined.out())).toContain('free.minute  60 -> 71');
+  expect(await minuteOf(stack, 'free')).toBe(60);
+  const confirmed = onTerminal(['plans', 'set', 'free', '--minute', '71'], { NO_COLOR: '1' });
+  expect(await answer(confirmed, 'Make this change? [y/N]', 'y\n')).toBe(0);
+  expect(confirmed.out()).not.toContain(RED);
+  expect(await minuteOf(stack, 'free')).toBe(71);
+  const asked = onTerminal(['plans', 'rollback']);
+  expect(await answer(asked, 'Take back the change by', 'y\n')).toBe(0);
+  expect(await minuteOf(stack, 'free')).toBe(60);
+});
+
+test('--yes skips all questions', async () => {
+  const { code, out } = await onTerminal(['plans', 'set', 'pro', '--minute', '311', '--yes']).ended;
+  expect([code, out.includes('[y/N]')]).toEqual([0, false]);
+  expect(await minuteOf(stack, 'pro')).toBe(311);
+});
+
+test('confirming an outdated change changes nothing', async () => {
+  const started = onTerminal(['plans', 'set', 'business', '--minute', '1100']);
+  await expect.poll(() => started.out(), { timeout: 30_000 }).toContain('[y/N]');
+  await stack.admin('PATCH', '/plans/business', { minute: 1_050 });
+  await sleep(50);
+  started.child.stdin?.write('y\n');
+  expect(await started.ended).toMatchObject({ code: 4, out: expect.stringContaining('have been changed meanwhile') });
+  expect(await minuteOf(stack, 'business')).toBe(1_050);
+});
+
+test('applying a file asks, and an outdated yes changes nothing', async () => {
+  const file = join(await temporaryFolder(), 'plans.yaml');
+  await writeFile(file, 'business: { minute: 1200, ban_seconds: 400 }\n');
+  const started = onTerminal(['plans', 'apply', '-f', file]);
+  await expect.poll(() => started.out(), { timeout: 30_000 }).toContain('Make these 2 changes? [y/N]');
+  await stack.admin('PATCH', '/plans/business', { minute: 1_060 });
+  started.child.stdin?.write('y\n');
+  expect(await started.ended).toMatchObject({ code: 4, out: expect.stringContaining('have been changed meanwhile') });
+  expect(await minuteOf(stack, 'business')).toBe(1_060);
+});
+
+test('an end in the past is asked for, and takes --yes without a terminal', async () => {
+  const key = await stack.issueKey();
+  const past = '2020-01-01T00:00:00Z';
+  const declined = onTerminal(['keys', 'expire', idOf(key), past]);
+  expect(await answer(declined, `End ${idOf(key)} now? 2020-01-01`, 'n\n')).toBe(5);
+  const [inPipe, wrong] = await Promise.all([
+    ctl(stack, 'keys', 'expire', idOf(key), past),
+    ctl(stack, 'keys', 'expire', idOf(key), '2020'),
+  ]);
+  expect(inPipe).toMatchObject({ code: 5, out: '', err: expect.stringContaining('lies in the past') });
+  expect(wrong).toMatchObject({ code: 2, err: expect.stringContaining('It must be a time, as 2030-12-31T00:00:00Z.') });
+  expect(await works(key)).toBe(true);
+  expect((await ctl(stack, 'keys', 'expire', idOf(key), past, '--yes')).code).toBe(0);
+  expect(await works(key)).toBe(false);
+  expect((await ctl(stack, 'keys', 'expire', idOf(key), '2100-01-01T00:00:00Z')).code).toBe(0);
+  const now = onTerminal(['keys', 'expire', idOf(key)]);
+  expect(await answer(now, `End ${idOf(key)} now? [y/N]`, 'n\n')).toBe(5);
+  expect(await works(key)).toBe(true);
+});
+
+test('times are those of the place on a terminal, and UTC in a pipe', async () => {
+  const key = await stack.issueKey({ expiresAt: '2030-06-30T20:00:00Z' });
+  const shown = await onTerminal(['keys', 'show', idOf(key)], { TZ: 'Asia/Kolkata' }).ended;
+  expect(shown.out).toContain('2030-07-01 01:30:00');
+  const inPipe = await ctlWith({ ...operatorOf(stack), TZ: 'Asia/Kolkata' }, 'keys', 'show', idOf(key));
+  expect(inPipe.out).toContain('2030-06-30T20:00:00.000Z');
+});
+
+test('keys find asks on a terminal', async () => {
+  const id = idOf(await stack.issueKey({ name: 'asked for' }));
+  const started = onTerminal(['keys', 'find']);
+  expect(await answer(started, 'A name, an id, a request id or a key:', 'asked\n')).toBe(0);
+  expect(started.out()).toContain(id);
+});

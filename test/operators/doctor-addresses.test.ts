@@ -1,0 +1,102 @@
+import { expect, test } from 'vitest';
+import type { CheckResult } from '../../gateway/check-result.ts';
+import { networkKindOf } from '../../gateway/telemetry/client-origins.ts';
+import { send } from '../support/http.ts';
+import { manifestsOf, OVERLAY, workloadsOf } from '../support/manifests.ts';
+import { ADMIN_TOKEN, type Stack, startStack } from '../support/stack.ts';
+import { startWorkers } from '../support/workers.ts';
+
+/** What `ctl doctor` says of clients' addresses. */
+
+const REQUESTS = 100;
+
+async function told({ admin }: Pick<Stack, 'admin'>): Promise<string[]> {
+  const { findings } = (await admin('GET', '/doctor')).json as { findings: CheckResult[] };
+  return findings
+    .filter(({ about }) => about === 'client addresses')
+    .map(({ status, found, advice }) => [status, found, ...(advice === undefined ? [] : [advice])].join(': '));
+}
+
+/** A hundred requests without a key: from each of these clients, if a proxy names them. */
+async function ask(gateway: string, clients: readonly (string | undefined)[]): Promise<void> {
+  for (let sent = 0; sent < REQUESTS; sent++) {
+    const client = clients[sent % clients.length];
+    await send(`${gateway}/v1/pets`, { headers: client === undefined ? {} : { 'x-forwarded-for': client } });
+  }
+}
+
+test.for([
+  ['10.0.0.0/8', 'warning: TRUSTED_PROXIES 10.0.0.0/8 is a whole network'],
+  ['10.2.0.0/23', 'warning: TRUSTED_PROXIES 10.2.0.0/23 is a whole network'],
+  ['fd00:1::/48', 'warning: TRUSTED_PROXIES fd00:1::/48 is a whole network'],
+  ['0.0.0.0/0', 'fault: TRUSTED_PROXIES 0.0.0.0/0 is everyone'],
+  ['::/0', 'fault: TRUSTED_PROXIES ::/0 is everyone'],
+])('TRUSTED_PROXIES %s is told of', async ([TRUSTED_PROXIES, found]) => {
+  const stack = await startStack({ TRUSTED_PROXIES: `127.0.0.1,${TRUSTED_PROXIES}` });
+  expect(await told(stack)).toEqual([expect.stringMatching(`^${found}: Name your proxies`)]);
+});
+
+test('single proxies and small blocks are not, nor is a gateway with few requests', async () => {
+  const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.1,10.2.3.0/24,fd00::/64' });
+  expect(await told(stack)).toEqual(['good: too few requests to judge by']);
+});
+
+test('a proxy that is not trusted is told of, and no more once it is', async () => {
+  const unnamed = await startStack();
+  await ask(unnamed.gateway, ['203.0.113.9']);
+  await expect
+    .poll(() => told(unnamed))
+    .toEqual([expect.stringMatching('^warning: 100 % of the requests name a client and are not believed: Are they')]);
+  const named = await startStack({ TRUSTED_PROXIES: '127.0.0.1' });
+  await ask(named.gateway, ['203.0.113.9']);
+  await expect.poll(() => told(named)).toEqual(['good: 0 from the connection, 100 from a trusted proxy']);
+});
+
+test('some clients that claim an address prove nothing', async () => {
+  const stack = await startStack();
+  await ask(stack.gateway, ['203.0.113.9', undefined]);
+  await expect.poll(() => told(stack)).toEqual(['good: 50 from the connection, 0 from a trusted proxy']);
+});
+
+test('clients that all have private addresses are told of: a balancer may hide them', async () => {
+  const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.1' });
+  await ask(stack.gateway, ['10.1.2.3', '10.1.2.4']);
+  await expect.poll(() => told(stack)).toEqual([expect.stringMatching('^warning: all are private: .*SNAT')]);
+  await send(`${stack.gateway}/v1/pets`, { headers: { 'x-forwarded-for': '203.0.113.9' } });
+  await expect.poll(() => told(stack)).toEqual(['good: 0 from the connection, 101 from a trusted proxy']);
+});
+
+test('requests of all workers count', async () => {
+  const workers = await startWorkers({ TRUSTED_PROXIES: '127.0.0.1' });
+  await ask(workers.gateway, ['10.1.2.3']);
+  const admin = (method: string, path: string) => send(workers.adminUrl + path, { method, key: ADMIN_TOKEN });
+  await expect.poll(() => told({ admin })).toEqual([expect.stringMatching('^warning: all are private')]);
+});
+
+test.for([
+  ['loopback', ['127.0.0.1', '127.9.9.9', '::1']],
+  ['private', ['10.0.0.1', '172.16.0.1', '172.31.255.255', '192.168.1.1', '100.64.0.1', '100.127.0.1', '169.254.1.1']],
+  ['private', ['fd00::1', 'fc00::1', 'fe80::1', 'FD00::1']],
+  [
+    'public',
+    [
+      '9.9.9.9',
+      '11.0.0.1',
+      '172.15.0.1',
+      '172.32.0.1',
+      '100.63.0.1',
+      '100.128.0.1',
+      '192.169.1.1',
+      '2001:db8::1',
+      'ff02::1',
+    ],
+  ],
+] as const)('%s: %j', ([kind, addresses]) => {
+  for (const address of addresses) expect([address, networkKindOf(address)]).toEqual([address, kind]);
+});
+
+test('the Kubernetes manifests trust no whole network', () => {
+  const gateway = workloadsOf(manifestsOf(OVERLAY)).find(({ name }) => name === 'gateway');
+  const trusted = gateway?.pod.containers[0]?.env.find(({ name }) => name === 'TRUSTED_PROXIES')?.value;
+  expect(trusted).toBe(undefined);
+});

@@ -1,0 +1,177 @@
+import { expect, test, vi } from 'vitest';
+import type { CheckResult } from '../../gateway/check-result.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { ctl } from '../support/ctl.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { startRedisCluster } from '../support/redis-cluster.ts';
+import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+
+// Each command starts a process, which is slow on a busy machine.
+vi.setConfig({ testTimeout: 60_000 });
+
+/** A correctly configured Redis, and a gateway that uses it as its own user. */
+async function setUp(settings: Record<string, string> = {}) {
+  const { server, root: redis } = await startRedisWithUsers({
+    appendonly: 'yes',
+    'maxmemory-policy': 'noeviction',
+    dir: await temporaryFolder(),
+  });
+  const stack = await startStack({
+    REDIS_URL: urlOf('gateway', server.url),
+    REDIS_TIMEOUT_MS: '2000',
+    ...settings,
+  });
+  return { server, redis, stack };
+}
+
+async function examine(stack: Stack): Promise<CheckResult[]> {
+  const { status, json } = await stack.admin('GET', '/doctor');
+  expect(status).toBe(200);
+  return (json as { findings: CheckResult[] }).findings;
+}
+
+const badOf = async (stack: Stack) => (await examine(stack)).filter(({ status }) => status !== 'good');
+
+test('if everything is in order, it says so for each point', async () => {
+  const { stack } = await setUp();
+  const findings = await examine(stack);
+  expect(findings.map(({ about, status }) => `${status} ${about}`)).toEqual([
+    'good redis',
+    'good redis memory',
+    'good redis persistence',
+    'good redis user',
+    'good redis clock',
+    `good core ${stack.core}`,
+    'good client addresses',
+    `good requests to core ${stack.core}`,
+    'good plan table',
+    'good keys',
+  ]);
+  expect(findings[0]?.found).toMatch(/^Redis \d+\.\d+\.\d+, a primary, answers in \d+\.\d ms$/);
+});
+
+test.for([
+  [
+    'evicts',
+    [['CONFIG', 'SET', 'maxmemory', '1gb', 'maxmemory-policy', 'allkeys-lru']],
+    'fault',
+    /API keys may be evicted/,
+  ],
+  ['would evict', [['CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru']], 'warning', /with no maxmemory yet/],
+  ['is nearly full', [['CONFIG', 'SET', 'maxmemory', '1100kb']], 'warning', /% of maxmemory is used/],
+  ['keeps no append-only file', [['CONFIG', 'SET', 'appendonly', 'no']], 'warning', /no append-only file/],
+  ['is a replica', [['REPLICAOF', '127.0.0.1', '1']], 'fault', /a replica/],
+  [
+    'holds a value that is no limit',
+    [['HSET', 'gateway:plans', 'free.minute', '60,']],
+    'fault',
+    /^free.minute is 60,; 60 stays in force$/,
+  ],
+  ['holds a field that no plan has', [['HSET', 'gateway:plans', 'fre.minute', '60']], 'fault', /^fre.minute is 60/],
+  ['has a plan in shadow mode', [['HSET', 'gateway:plans', 'pro.mode', 'shadow']], 'warning', /^pro is in shadow mode/],
+  [
+    'holds no table',
+    [
+      ['DEL', 'gateway:plans'],
+      ['SET', 'gateway:plans', 'x'],
+    ],
+    'fault',
+    /cannot be read/,
+  ],
+] as const)('a Redis that %s is told of, with what to do', async ([, commands, status, found]) => {
+  const { redis, stack } = await setUp();
+  for (const [name, ...parameters] of commands) await redis.call(name, ...parameters);
+  await expect
+    .poll(() => badOf(stack))
+    .toEqual([
+      expect.objectContaining({ status, found: expect.stringMatching(found), advice: expect.stringMatching(/./) }),
+    ]);
+});
+
+test('its advice on plan values works, and the answer stays small however many there are', async () => {
+  const { redis, stack } = await setUp();
+  await redis.hset('gateway:plans', { 'free.ban_after': 'x'.repeat(5_000), 'free.minutes': '60' });
+  await expect
+    .poll(async () => (await badOf(stack)).map(({ advice }) => advice))
+    .toEqual(['ctl plans set free --ban-after …', 'No plan has it: HDEL gateway:plans free.minutes']);
+  expect((await badOf(stack))[0]?.found).toHaveLength('free.ban_after is ; 60 stays in force'.length + 100);
+  await redis.hset('gateway:plans', Object.fromEntries(Array.from({ length: 500 }, (_, at) => [`field ${at}`, '1'])));
+  await expect.poll(() => badOf(stack)).toHaveLength(100);
+});
+
+test('it reports a missing Redis and a missing core', async () => {
+  const { server, stack } = await setUp({ CORE_URL: 'http://127.0.0.1:1' });
+  await server.stop();
+  // The plan table is old after a while, which a busy machine takes.
+  const findings = (await badOf(stack)).filter(({ about }) => about !== 'plan table');
+  expect(findings.map(({ about, status }) => `${status} ${about}`)).toEqual([
+    'fault redis',
+    'fault core http://127.0.0.1:1',
+    'fault keys',
+  ]);
+  expect(findings.slice(0, 2).map(({ found }) => found)).toEqual(
+    Array(2).fill(expect.stringMatching(/^gives no answer: ./)),
+  );
+});
+
+test('it reports a core with another token, and the default user of Redis', async () => {
+  const { stack: other } = await setUp({ CORE_TOKEN: 'token-of-the-core-here' });
+  const { server } = await setUp();
+  const stack = await startStack({
+    REDIS_URL: urlOf('admin', server.url),
+    REDIS_TIMEOUT_MS: '2000',
+    CORE_URL: other.core,
+    CORE_TOKEN: 'another-token-than-that',
+  });
+  expect(await badOf(stack)).toEqual([
+    expect.objectContaining({ about: `core ${other.core}`, status: 'fault', found: 'does not take our token' }),
+  ]);
+  const plain = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
+  cleanUp(plain.stop);
+  expect(await badOf(await startStack({ REDIS_URL: plain.url, REDIS_TIMEOUT_MS: '2000' }))).toEqual([
+    expect.objectContaining({ about: 'redis user', status: 'warning' }),
+  ]);
+});
+
+test('it checks every node of a cluster, and slots that are not served', async () => {
+  const cluster = await startRedisCluster();
+  const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: '2000' });
+  const findings = await examine(stack);
+  expect(findings[0]).toMatchObject({ about: 'redis cluster', status: 'good' });
+  expect(new Set(findings.map(({ about }) => about))).toEqual(
+    new Set([
+      'redis cluster',
+      'client addresses',
+      ...cluster.nodes.flatMap(({ port }) =>
+        ['', ' memory', ' persistence', ' user', ' clock'].map((thing) => `redis 127.0.0.1:${port}${thing}`),
+      ),
+      `core ${stack.core}`,
+      `requests to core ${stack.core}`,
+      'plan table',
+      'keys',
+    ]),
+  );
+  for (const { redis } of cluster.nodes) await redis.cluster('DELSLOTS', 0, 1);
+  const incomplete = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: '2000' });
+  expect((await examine(incomplete))[0]).toMatchObject({
+    about: 'redis cluster',
+    status: 'fault',
+    found: '2 of 16384 slots are served by nobody',
+  });
+});
+
+test('ctl doctor prints for people, and exits with 1 if there is a fault', async () => {
+  const { redis, stack } = await setUp();
+  const doctor = (...options: string[]) => ctl(stack, ...options, 'doctor');
+  const fine = await doctor();
+  expect([fine.code, fine.err]).toEqual([0, '']);
+  expect(fine.out).toMatch(/^good {5}redis user +gateway$/m);
+  await redis.config('SET', 'maxmemory', '1gb', 'maxmemory-policy', 'volatile-lru');
+  const ill = await doctor();
+  expect([ill.code, ill.err]).toEqual([1, '']);
+  expect(ill.out).toMatch(
+    /^fault {4}redis memory +maxmemory-policy is volatile-lru: API keys may be evicted\n +CONFIG SET maxmemory-policy noeviction$/m,
+  );
+  expect(JSON.parse((await doctor('--json')).out)).toMatchObject({ findings: expect.any(Array) });
+});

@@ -1,0 +1,163 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import type { KeyView } from '../../gateway/operators/api/answers.ts';
+import type { Activity } from '../../gateway/stores/activity-entry.ts';
+import { EditWatch } from '../../gateway/stores/redis/edit-watch.ts';
+import { handEditsOf } from '../../gateway/stores/redis/hand-edits.ts';
+import { RedisKeys } from '../../gateway/stores/redis/keys.ts';
+import { Trail } from '../../gateway/stores/redis/trail.ts';
+import { activityOf } from '../support/activity.ts';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import { burst, redisUnderTest, SECOND } from '../support/limiters.ts';
+import { readableLog } from '../support/log.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+const { url: REDIS_URL, redis } = await emptyDatabase();
+
+const start = () => startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
+const hashOf = (id: string) => `gateway:key:{${id}}`;
+const viewOf = async (stack: Stack, id: string) => (await stack.admin('GET', `/keys/${id}`)).json as KeyView;
+const toldOf = async (stack: Stack, id: string) =>
+  (await activityOf(stack)).filter(({ target }) => target === id).map(({ action, via }) => `${via}: ${action}`);
+const inSeconds = (more: number) => String(Math.floor(Date.now() / 1_000) + more);
+
+/** All keys of a few were looked at when an edit of one of them is told, and then another. */
+async function untilLookedAt(stack: Stack): Promise<void> {
+  for (let round = 0; round < 2; round++) {
+    const id = idOf(await stack.issueKey());
+    await redis.hset(hashOf(id), 'name', 'edited');
+    await expect.poll(() => toldOf(stack, id)).toContain('by hand: key.change');
+  }
+}
+
+test('neither decisions nor changes by a gateway look like an edit by hand', async () => {
+  const stack = await start();
+  const key = await stack.issueKey({ minute: 2, day: 100 });
+  const id = idOf(key);
+  for (let sent = 0; sent < 4; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+  await stack.admin('PATCH', `/keys/${id}`, { name: 'other', minute: 50, expiresAt: '2200-01-01T00:00:00Z' });
+  const { json } = await stack.admin('POST', `/keys/${id}/secrets`, { name: 'second' });
+  await stack.admin('PATCH', `/keys/${id}/secrets/${(json as { id: string }).id}`, { name: 'renamed' });
+  await stack.admin('DELETE', `/keys/${id}/secrets/${(json as { id: string }).id}`);
+  await stack.admin('POST', `/keys/${id}/rotate`, { graceSeconds: 60 });
+  await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 60, reason: 'a test' });
+  await stack.admin('DELETE', `/keys/${id}/ban`);
+  await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 600, reason: 'a test' });
+  await stack.admin('PATCH', `/keys/${id}`, { disabled: true });
+  await untilLookedAt(stack);
+  expect((await toldOf(stack, id)).filter((told) => told.startsWith('by hand'))).toEqual([]);
+});
+
+test.for([
+  ['a limit', (id: string) => redis.hset(hashOf(id), 'minute', '999')],
+  ['a limit that is gone', (id: string) => redis.hdel(hashOf(id), 'day')],
+  ['an end', (id: string) => redis.hset(hashOf(id), 'expires_at', '7258118400')],
+  ['a secret', (id: string) => redis.hset(hashOf(id), `secret:${'a'.repeat(64)}`, 'x - read - 0 made')],
+] as const)('%s that was edited by hand is told once, by one of two gateways', async ([, edit]) => {
+  await redis.flushdb();
+  const [stack, other] = await Promise.all([start(), start()]);
+  const id = idOf(await stack.issueKey({ minute: 10, day: 10 }));
+  await edit(id);
+  await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: key.change', 'api: key.create']);
+  await untilLookedAt(stack);
+  expect(await toldOf(other, id)).toEqual(['by hand: key.change', 'api: key.create']);
+  const lines = [...stack.log, ...other.log].filter(({ msg }) => msg === 'activity');
+  expect(lines.filter(({ activity }) => (activity as { target: string }).target === id)).toMatchObject([
+    { activity: { action: 'key.create' } },
+    { activity: { action: 'key.change', via: 'by hand', actor: 'unknown' } },
+  ]);
+});
+
+test('an edit by hand is told before the change that hides it', async () => {
+  const under = await redisUnderTest(REDIS_URL);
+  const { id } = await under.createKey();
+  await redis.hset(hashOf(id), { minute: '7', banned_until: inSeconds(600) });
+  const told: Activity = { actor: 'ada', action: 'ban.lift', target: id, reason: '', via: 'api', changes: [] };
+  const trail = new Trail(redis);
+  await redis.del('gateway:activity');
+  await new RedisKeys(redis, trail).change(id, () => ({ ban: 'lift', told }));
+  const entries = (await redis.xrange('gateway:activity', '-', '+')).map(([, fields]) => fields.slice(0, 4));
+  expect(entries).toEqual([
+    ['actor', 'unknown', 'action', 'key.change'],
+    ['actor', 'unknown', 'action', 'ban.set'],
+    ['actor', 'ada', 'action', 'ban.lift'],
+  ]);
+});
+
+test('a ban set by hand is told with its end and shown as such, and a ban lifted by hand is told', async () => {
+  await redis.flushdb();
+  const stack = await start();
+  const id = idOf(await stack.issueKey());
+  const end = inSeconds(600);
+  await redis.hset(hashOf(id), 'banned_until', end);
+  await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: ban.set', 'api: key.create']);
+  const [entry] = await activityOf(stack);
+  expect(entry?.changes).toEqual([{ field: 'bannedUntil', to: new Date(Number(end) * 1_000).toISOString() }]);
+  expect(await viewOf(stack, id)).toMatchObject({ state: 'banned', banReason: 'Set in Redis, by hand' });
+  await redis.hdel(hashOf(id), 'banned_until');
+  await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: ban.lift', 'by hand: ban.set', 'api: key.create']);
+  await untilLookedAt(stack);
+  expect(await toldOf(stack, id)).toHaveLength(3);
+});
+
+test('a ban that a decision set is not taken for an edit, whatever the clock does; its end by hand is', async () => {
+  const under = await redisUnderTest(REDIS_URL);
+  under.setPlan('free', { minute: 5, ban_after: 3, ban_within_seconds: 60, ban_seconds: 600 });
+  const credential = await under.createKey();
+  const edits = async () => {
+    const hash = (await new RedisKeys(redis).read(credential.id)) ?? {};
+    return handEditsOf(credential.id, hash, under.now).told.map(({ action }) => action);
+  };
+  expect(await burst(under, credential, 12)).toContain('banned');
+  expect(await edits()).toEqual([]);
+  // The ban moves with a clock that is set back.
+  under.now -= 100 * SECOND;
+  expect(await burst(under, credential, 1)).toBe('banned×1');
+  expect(await edits()).toEqual([]);
+  await redis.hset(hashOf(credential.id), 'banned_until', '0');
+  expect(await edits()).toEqual(['ban.lift']);
+});
+
+test('a key deleted by hand is told once, and a backup restores it', async () => {
+  await redis.flushdb();
+  const stack = await start();
+  const [id, other] = [idOf(await stack.issueKey()), idOf(await stack.issueKey())];
+  const backup = (await stack.admin('GET', '/backup')).json;
+  await redis.del(hashOf(id));
+  await stack.admin('DELETE', `/keys/${other}`);
+  const keys = new RedisKeys(redis);
+  const { logger, lines } = readableLog();
+  for (let gateway = 0; gateway < 2; gateway++) {
+    const watch = new EditWatch(new Trail(redis), (each) => keys.read(each), logger, {
+      everyMs: 20,
+      withoutDataMs: 200,
+    });
+    cleanUp(() => watch.stop());
+    void watch.run();
+  }
+  await sleep(100);
+  expect(await toldOf(stack, id)).toEqual(['api: key.create']);
+  await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: key.revoke', 'api: key.create']);
+  await sleep(300);
+  expect(await toldOf(stack, id)).toHaveLength(2);
+  expect(await toldOf(stack, other)).toEqual(['api: key.revoke', 'api: key.create']);
+  expect(lines).toMatchObject([{ msg: 'activity', activity: { action: 'key.revoke', target: id, via: 'by hand' } }]);
+  const walked = await keys.walk({ after: undefined, limit: 10 });
+  expect(walked.keys.map((key) => key.id)).toEqual([other]);
+  expect((await stack.admin('POST', '/restore', backup)).json).toMatchObject({ restored: 1 });
+  expect(await viewOf(stack, id)).toMatchObject({ state: 'active' });
+});
+
+test('a key of a gateway that left no digest is not taken for an edited one', async () => {
+  const stack = await start();
+  const id = idOf(await stack.issueKey());
+  expect(await redis.hdel(hashOf(id), 'record_digest')).toBe(1);
+  await untilLookedAt(stack);
+  await stack.admin('PATCH', `/keys/${id}`, { name: 'other' });
+  expect(await toldOf(stack, id)).toEqual(['api: key.change', 'api: key.create']);
+  await redis.hset(hashOf(id), 'name', 'by hand');
+  await expect.poll(() => toldOf(stack, id)).toContain('by hand: key.change');
+});

@@ -1,0 +1,194 @@
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import { describe, expect, test, vi } from 'vitest';
+import {
+  DECISIONS_KEPT,
+  type DecisionReport,
+  newestFirst,
+  RecentDecisions,
+} from '../../gateway/telemetry/recent-decisions.ts';
+import { idOf } from '../support/api-key.ts';
+import { ctl } from '../support/ctl.ts';
+import { type Answer, send } from '../support/http.ts';
+import { memoryUnderTest } from '../support/limiters.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { eventually, startWorkers } from '../support/workers.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const { url, redis } = await emptyDatabase();
+const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' };
+
+/** Sends a request. @returns the answer with the request's id */
+async function ask(gateway: string, key: string): Promise<Answer & { id: string }> {
+  const id = randomUUID();
+  return { ...(await send(`${gateway}/v1/pets`, { key, headers: { 'x-request-id': id } })), id };
+}
+
+const explained = async (stack: Stack, id: string) =>
+  ((await stack.admin('GET', `/decisions/${id}`)).json as { decisions: DecisionReport[] }).decisions;
+
+/** A day limit: tokens do not refill during the test. */
+const tight = { plan: 'free', minute: 1_000, day: 1 };
+
+describe.for([
+  ['the embedded limiter', {}],
+  ['Redis', withRedis],
+] as const)('with %s', ([, environment]) => {
+  test('a request is explained: plan, both buckets before and after, cause of the refusal, time, place', async () => {
+    await redis.flushdb();
+    const stack = await startStack(environment);
+    const key = await stack.issueKey(tight);
+    const [admitted, refused] = [await ask(stack.gateway, key), await ask(stack.gateway, key)];
+    const version = (await stack.admin('GET', '/plans')).headers.etag?.replaceAll('"', '');
+    expect(await explained(stack, admitted.id)).toEqual([
+      {
+        requestId: admitted.id,
+        keyId: idOf(key),
+        outcome: 'admitted',
+        plan: 'free',
+        planVersion: version,
+        mode: 'shared',
+        at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/),
+        buckets: { minute: { limit: 1_000, before: 1_000, after: 999 }, day: { limit: 1, before: 1, after: 0 } },
+        gateway: { host: hostname(), pid: process.pid },
+      },
+    ]);
+    const [why] = (await explained(stack, refused.id)) as [DecisionReport];
+    expect(why).toMatchObject({ outcome: 'refused', refusedBy: ['day'], buckets: { day: { limit: 1 } } });
+    const { minute, day } = why.buckets as NonNullable<DecisionReport['buckets']>;
+    expect([minute.before, day.before]).toEqual([minute.after, day.after]);
+    expect(day.after).toBeLessThan(1);
+    expect(Math.abs(Date.parse(why.at as string) - Date.now())).toBeLessThan(60_000);
+    // Reset says when the bucket is full: once the missing part has refilled.
+    const missing = (1 - day.after) * 86_400_000;
+    const fullAt = Number(refused.headers['x-ratelimit-reset']) * 1_000;
+    expect(Math.abs(Date.parse(why.at as string) + missing - fullAt)).toBeLessThan(1_500);
+  });
+
+  test('bans, shadow refusals and disabled keys are explained; unknown keys are not kept', async () => {
+    await redis.flushdb();
+    const stack = await startStack(environment);
+    const key = await stack.issueKey(tight);
+    await stack.admin('PATCH', '/plans/free', { mode: 'shadow' });
+    await ask(stack.gateway, key);
+    const shadowed = await ask(stack.gateway, key);
+    expect(await explained(stack, shadowed.id)).toMatchObject([
+      { outcome: 'admitted', shadow: 'rate_limit_exceeded', refusedBy: ['day'] },
+    ]);
+    await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+    const banned = await ask(stack.gateway, key);
+    expect(await explained(stack, banned.id)).toMatchObject([
+      { outcome: 'banned', refusedBy: ['ban'], bannedUntil: expect.any(String) },
+    ]);
+    const disabled = await stack.issueKey();
+    await stack.admin('PATCH', `/keys/${idOf(disabled)}`, { disabled: true });
+    const off = await ask(stack.gateway, disabled);
+    expect(await explained(stack, off.id)).toMatchObject([{ outcome: 'disabled', keyId: idOf(disabled) }]);
+    const gone = await stack.issueKey();
+    await stack.admin('DELETE', `/keys/${idOf(gone)}`);
+    const unknown = await ask(stack.gateway, gone);
+    expect(unknown.status).toBe(401);
+    const answer = await stack.admin('GET', `/decisions/${unknown.id}`);
+    expect([answer.status, answer.json]).toEqual([404, expect.objectContaining({ code: 'not_found' })]);
+  });
+
+  test('a key is explained with its state and its last decisions, the newest first, without secrets', async () => {
+    await redis.flushdb();
+    const stack = await startStack(environment);
+    const [key, other] = [await stack.issueKey(tight), await stack.issueKey()];
+    const asked = [await ask(stack.gateway, key), await ask(stack.gateway, key), await ask(stack.gateway, other)];
+    const { status, json, text } = await stack.admin('GET', `/keys/${idOf(key)}/explain`);
+    expect(status).toBe(200);
+    expect(json).toMatchObject({
+      key: { id: idOf(key), state: 'active', buckets: { day: { limit: 1, remaining: 0 } } },
+      planVersion: expect.stringMatching(/^[0-9a-f]{16}$/),
+      decisions: [{ requestId: asked[1]?.id }, { requestId: asked[0]?.id }],
+    });
+    expect((json as { decisions: unknown[] }).decisions).toHaveLength(2);
+    expect(text).not.toMatch(/[0-9a-f]{64}/);
+    for (const whole of [key, other]) expect(text).not.toContain(whole.slice(16));
+    expect((await stack.admin('GET', '/keys/000000000000/explain')).status).toBe(404);
+  });
+});
+
+test('a local decision is marked as local', async () => {
+  const server = await startRedisServer();
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '1000' });
+  const key = await stack.issueKey();
+  await ask(stack.gateway, key);
+  await server.stop();
+  const { id } = await ask(stack.gateway, key);
+  expect(await explained(stack, id)).toMatchObject([{ outcome: 'admitted', mode: 'local', plan: 'free' }]);
+});
+
+test('the last thousand are kept, and the next one replaces the first', async () => {
+  const under = await memoryUnderTest();
+  const credential = await under.createKey();
+  const recent = new RecentDecisions(() => 'a version');
+  const ask = async (at: number) => recent.note(`request ${at}`, credential.id, await under.limiter.decide(credential));
+  for (let at = 0; at < DECISIONS_KEPT; at++) await ask(at);
+  expect(recent.find({ requestId: 'request 0', limit: 50 })).toMatchObject([
+    { outcome: 'admitted', planVersion: 'a version' },
+  ]);
+  await ask(DECISIONS_KEPT);
+  expect(recent.find({ requestId: 'request 0', limit: 50 })).toEqual([]);
+  expect(recent.find({ requestId: 'request 1', limit: 50 })).toHaveLength(1);
+  const newest = recent.find({ keyId: credential.id, limit: 50 }).map(({ requestId }) => requestId);
+  expect(newest).toEqual(Array.from({ length: 50 }, (_, back) => `request ${DECISIONS_KEPT - back}`));
+});
+
+test('in a merged list, simultaneous decisions stay in order', () => {
+  const told = (requestId: string, at?: string) => ({ requestId, at }) as DecisionReport;
+  const [first, second] = [told('1', '2026-01-01'), told('2', '2026-01-02')];
+  const sameTime = Array.from({ length: 30 }, (_, at) => told(`same ${at}`, '2026-01-03'));
+  expect([first, ...sameTime, second].sort(newestFirst)).toEqual([...sameTime, second, first]);
+});
+
+test('with several workers a decision is found whichever of them took it', async () => {
+  const workers = await startWorkers();
+  const key = await workers.issueKey();
+  const pids = new Set<number>();
+  // Either worker may accept a connection. Repeat until both have.
+  await eventually(async () => {
+    const asked = await Promise.all(Array.from({ length: 8 }, () => ask(workers.gateway, key)));
+    const answers = await Promise.all(asked.map(({ id }) => workers.admin(`/decisions/${id}`)));
+    for (const { status, json } of answers) {
+      expect(status).toBe(200);
+      const [{ gateway }] = (json as { decisions: [DecisionReport] }).decisions;
+      expect(workers.pids()[(gateway.worker ?? 0) - 1]).toBe(gateway.pid);
+      pids.add(gateway.pid);
+    }
+    return pids.size;
+  }).toBe(2);
+  const { decisions } = (await workers.admin(`/keys/${idOf(key)}/explain`)).json as { decisions: DecisionReport[] };
+  expect(new Set(decisions.map(({ gateway }) => gateway.pid)).size).toBe(2);
+  const times = decisions.map(({ at = '' }) => at);
+  expect(times).toEqual(times.toSorted().reverse());
+});
+
+test('the command line explains a key or a request, and says so if both or none are given', async () => {
+  await redis.flushdb();
+  const stack = await startStack(withRedis);
+  const key = await stack.issueKey(tight);
+  await ask(stack.gateway, key);
+  const { id } = await ask(stack.gateway, key);
+  const explain = (...words: string[]) => ctl(stack, 'keys', 'explain', ...words);
+  const [ofKey, ofRequest, json, neither, missing] = await Promise.all([
+    explain(idOf(key)),
+    explain('--request', id),
+    explain('--request', id, '--json'),
+    explain(),
+    explain('--request', 'nobody-sent-this'),
+  ]);
+  expect(ofKey.out).toMatch(
+    new RegExp(`^state +active$.*Z +refused +day +\\S+ -> \\S+ +0\\S* -> 0\\S* +shared +${id}$`, 'ms'),
+  );
+  expect(ofRequest.out).toMatch(/^refused by {8}day$.*^plan {14}free, of table version [0-9a-f]{16}$/ms);
+  expect(ofRequest.out).toMatch(new RegExp(`^gateway {11}${hostname()}, process ${process.pid}$`, 'm'));
+  expect(JSON.parse(json.out)).toMatchObject({ decisions: [{ requestId: id, refusedBy: ['day'] }] });
+  expect([neither.code, neither.err]).toEqual([2, expect.stringContaining('give the id of a key, or a request')]);
+  expect([missing.code, missing.err]).toEqual([3, expect.stringContaining('None of the last 1000 decisions')]);
+});

@@ -1,0 +1,144 @@
+import { once } from 'node:events';
+import net from 'node:net';
+import { expect, test } from 'vitest';
+import { OperatorsGuard } from '../../gateway/operators/api/guard.ts';
+import type { HttpError } from '../../shared/http/errors.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { post, send, sendBytes } from '../support/http.ts';
+import { BEGIN, SECOND } from '../support/limiters.ts';
+import { startStack } from '../support/stack.ts';
+
+const TOKEN = 'token-of-the-tests';
+const NEW_KEY = { name: 'test', plan: 'free' };
+
+const stack = await startStack();
+const port = new URL(stack.adminUrl).port;
+const own = stack.adminUrl;
+
+/** An operator's POST as a browser would send it. @returns whether it created a key */
+async function change(headers: Record<string, string>): Promise<[status: number, code: string | undefined]> {
+  const { status, json } = await post(`${stack.adminUrl}/keys`, NEW_KEY, { key: TOKEN, headers });
+  return [status, (json as { code?: string }).code];
+}
+
+test.for([
+  ['no browser', {}],
+  ['the console', { Origin: own, 'Sec-Fetch-Site': 'same-origin' }],
+  ['the console in a browser that tells only the origin', { Origin: own }],
+  ['the console by another name of this machine', { Host: `localhost:${port}`, Origin: `http://localhost:${port}` }],
+  ['the console behind a tunnel', { Host: 'LOCALHOST:1234', Origin: 'http://localhost:1234' }],
+  ['an operator on IPv6', { Host: `[::1]:${port}` }],
+] as const)('%s may change what is there', async ([, headers]) => {
+  expect(await change(headers)).toEqual([201, undefined]);
+});
+
+test.for([
+  ['another site', { Origin: 'https://evil.example', 'Sec-Fetch-Site': 'cross-site' }],
+  ['another site, in a browser that tells only the origin', { Origin: 'https://evil.example' }],
+  ['another site, in a browser that tells only that', { 'Sec-Fetch-Site': 'cross-site' }],
+  ['another service on this machine', { Origin: 'http://127.0.0.1:3000', 'Sec-Fetch-Site': 'same-site' }],
+  ['a page of no origin', { Origin: 'null' }],
+  ['an origin that is none', { Origin: 'evil' }],
+  ['a name that was made to resolve to this machine', { Host: `evil.example:${port}` }],
+  ['such a name, and the page of the same origin', { Host: 'evil.example', Origin: 'http://evil.example' }],
+  ['an address of another machine', { Host: `10.0.0.1:${port}` }],
+  ['a name that only begins well', { Host: 'localhost.evil.example' }],
+] as const)('%s changes nothing, with the right token either', async ([, headers]) => {
+  const before = (await stack.admin('GET', '/keys')).json as { total: number };
+  expect(await change(headers)).toEqual([403, 'forbidden']);
+  expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: before.total });
+});
+
+test('under another name than loopback nothing can be read, not even public files', async () => {
+  for (const path of ['/keys', '/metrics', '/livez']) {
+    const headers = { Host: `evil.example:${port}` };
+    expect((await send(stack.adminUrl + path, { key: TOKEN, headers })).status).toBe(403);
+  }
+  // HTTP/1.0 has no Host. Health checks use it, browsers do not.
+  expect(await sendBytes(stack.adminUrl, 'GET /livez HTTP/1.0\r\n\r\n')).toMatch(/^HTTP\/1\.1 200 /);
+});
+
+test('no answer can be read by a page of another origin, and a preflight allows nothing', async () => {
+  const headers = {
+    Origin: 'https://evil.example',
+    'Access-Control-Request-Method': 'DELETE',
+    'Access-Control-Request-Headers': 'authorization',
+  };
+  for (const method of ['OPTIONS', 'GET', 'DELETE']) {
+    for (const key of [undefined, TOKEN]) {
+      const answer = await send(`${stack.adminUrl}/keys`, { method, key, headers });
+      expect(Object.keys(answer.headers).filter((name) => name.startsWith('access-control'))).toEqual([]);
+      expect([200, 401, 403, 405]).toContain(answer.status);
+    }
+  }
+});
+
+test('after ten wrong tokens a minute an address must wait, even with the right one; others and probes need not', async () => {
+  const other = await startStack();
+  const ask = (key: string | undefined, path = '/plans', from = '127.0.0.2') =>
+    send(other.adminUrl + path, { key, from });
+  const without = await Promise.all(Array.from({ length: 12 }, () => ask(undefined)));
+  expect(without.map(({ status }) => status)).toEqual(Array(12).fill(401));
+  for (let at = 0; at < 10; at++) expect((await ask('wrong-token-of-the-tests')).status).toBe(401);
+
+  const refused = await ask(TOKEN);
+  expect([refused.status, refused.json]).toEqual([429, expect.objectContaining({ code: 'rate_limit_exceeded' })]);
+  expect(Number(refused.headers['retry-after'])).toBeGreaterThanOrEqual(1);
+  expect(Number(refused.headers['retry-after'])).toBeLessThanOrEqual(6);
+  expect((await ask(TOKEN, '/plans', '127.0.0.3')).status).toBe(200);
+  expect((await ask(undefined, '/livez')).status).toBe(200);
+});
+
+test('the wait after too many wrong tokens ends at the told time', () => {
+  let now = BEGIN;
+  const guard = new OperatorsGuard(
+    '127.0.0.1',
+    () => '127.0.0.2',
+    () => now,
+  );
+  const request = {} as Parameters<typeof guard.beforeToken>[0];
+  for (let at = 0; at < 10; at++) guard.wrongToken(request);
+  const refusal = (): HttpError | undefined => {
+    try {
+      guard.beforeToken(request);
+      return undefined;
+    } catch (thrown) {
+      return thrown as HttpError;
+    }
+  };
+  expect(refusal()?.headers).toEqual(['Retry-After', '6']);
+  now += 6 * SECOND - 1;
+  expect(refusal()?.headers).toEqual(['Retry-After', '1']);
+  now += 1;
+  expect(refusal()).toBeUndefined();
+});
+
+test('a listener outside loopback accepts any name, and requires its token', async () => {
+  const open = await startStack({ ADMIN_HOST: '0.0.0.0' });
+  const headers = { Host: `admin.example:${port}` };
+  expect((await send(`${open.adminUrl}/plans`, { key: TOKEN, headers })).status).toBe(200);
+  expect((await send(`${open.adminUrl}/plans`, { headers })).status).toBe(401);
+  const foreign = { ...headers, Origin: 'https://evil.example' };
+  expect((await post(`${open.adminUrl}/keys`, NEW_KEY, { key: TOKEN, headers: foreign })).status).toBe(403);
+});
+
+test('bodies over 16 kB and heads over 8 kB are refused, and connections per address are limited', async () => {
+  const long = { name: 'a'.repeat(17_000), plan: 'free' };
+  expect((await post(`${stack.adminUrl}/keys`, long, { key: TOKEN })).status).toBe(413);
+  const ask = (length: number) =>
+    send(`${stack.adminUrl}/plans`, { key: TOKEN, headers: { 'X-Long': 'a'.repeat(length) } });
+  expect((await ask(7_000)).status).toBe(200);
+  await expect(ask(9_000)).rejects.toThrow();
+
+  const sockets = await Promise.all(
+    Array.from({ length: 51 }, async () => {
+      const socket = net.connect({ port: Number(port), host: '127.0.0.1', localAddress: '127.0.0.4' });
+      cleanUp(() => socket.destroy());
+      await once(socket, 'connect');
+      return socket;
+    }),
+  );
+  await Promise.race(sockets.map((socket) => once(socket, 'close')));
+  await expect.poll(() => sockets.filter(({ closed }) => closed).length).toBe(1);
+  expect((await stack.admin('GET', '/plans')).status).toBe(200);
+});

@@ -1,0 +1,136 @@
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { readCoreSettings } from '../../core/config.ts';
+import { readGatewaySettings } from '../../gateway/config.ts';
+import { keptToken, tokenFile } from '../../gateway/operators/admin-token.ts';
+import { bearerTokens } from '../../shared/http/access.ts';
+import { carriesToken } from '../../shared/http/bearer.ts';
+import { CLI } from '../support/ctl.ts';
+import { send } from '../support/http.ts';
+import { type Ended, startProcess, startService } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+const settingsIn = (DATA_DIR: string) => ({ DATA_DIR, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'silent' });
+
+/** A start that is expected to fail; `limits` is a shell command. */
+const failedStart = (DATA_DIR: string, limits = ':'): Promise<Ended> =>
+  startProcess('sh', ['-c', `${limits}; exec ${process.execPath} gateway/main.ts`], settingsIn(DATA_DIR)).ended;
+
+test('a generated token is readable only by its owner, and stays', async () => {
+  const folder = await temporaryFolder();
+  const token = await keptToken(folder);
+  expect(token).toMatch(/^[\w-]{43}$/);
+  expect(await keptToken(folder)).toBe(token);
+  expect((await stat(tokenFile(folder))).mode & 0o777).toBe(0o600);
+  expect(await readdir(folder)).toEqual(['admin-token']);
+});
+
+test('three simultaneous starts on a new folder agree on one token, 300 times', async () => {
+  const folder = await temporaryFolder();
+  for (let round = 0; round < 300; round++) {
+    const directory = join(folder, String(round));
+    const tokens = await Promise.all([keptToken(directory), keptToken(directory), keptToken(directory)]);
+    const kept = (await readFile(tokenFile(directory), 'utf8')).trim();
+    expect([...new Set([...tokens, kept])]).toEqual([expect.stringMatching(/^[\w-]{43}$/)]);
+    expect(await readdir(directory)).toEqual(['admin-token']);
+  }
+}, 120_000);
+
+test('gateways started at once agree on one token, and each requires it', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const gateways = await Promise.all(
+    Array.from({ length: 3 }, () => startService('gateway/main.ts', settingsIn(DATA_DIR))),
+  );
+  const key = (await readFile(tokenFile(DATA_DIR), 'utf8')).trim();
+  for (const { addresses } of gateways) {
+    expect((await send(`${addresses.admin}/plans`)).status).toBe(401);
+    expect((await send(`${addresses.admin}/plans`, { key })).status).toBe(200);
+  }
+});
+
+/** The message about a file without a token. */
+const sentenceOn = (folder: string): string =>
+  `${tokenFile(folder)} does not hold a token of at least 16 characters, without spaces. ` +
+  'Remove the file and start the gateway again, which makes a new one; or set ADMIN_TOKEN.';
+
+test.for([
+  ['nothing', ''],
+  ['a blank line', '\n'],
+  ['one character', 'x'],
+  ['15 characters', 'x'.repeat(15)],
+  ['two words', 'sixteen characters and more'],
+] as const)('a kept token that is %s is refused and not changed', async ([, text]) => {
+  const folder = await temporaryFolder();
+  await writeFile(tokenFile(folder), text);
+  await expect(keptToken(folder)).rejects.toThrow(sentenceOn(folder));
+  expect(await readFile(tokenFile(folder), 'utf8')).toBe(text);
+});
+
+test('an empty token file stops a start and the command line with a message', async () => {
+  const folder = await temporaryFolder();
+  await writeFile(tokenFile(folder), '');
+  const command = startProcess(process.execPath, [CLI, 'plans', 'show'], { DATA_DIR: folder }).ended;
+  const told = { code: 1, out: '', err: `${sentenceOn(folder)}\n` };
+  expect(await Promise.all([failedStart(folder), command])).toEqual([told, told]);
+});
+
+test('a start on a full disk fails with a message and leaves nothing behind; the next one with room makes a token', async () => {
+  const folder = await temporaryFolder();
+  const { code, err } = await failedStart(folder, 'ulimit -f 0');
+  expect(code).toBe(1);
+  expect(err).toMatch(
+    /^\S+\/admin-token: the operators' token cannot be kept there \(EFBIG: .*\)\. Give DATA_DIR room .*, or set ADMIN_TOKEN\.\n$/,
+  );
+  expect(await readdir(folder)).toEqual([]);
+  const { addresses } = await startService('gateway/main.ts', settingsIn(folder));
+  expect((await send(`${addresses.admin}/plans`)).status).toBe(401);
+});
+
+test.for([
+  [undefined, ''],
+  ['', ''],
+  ['Bearer', ''],
+  ['Bearer ', ''],
+  ['Bearer x', ''],
+  [undefined, 'token-of-the-tests'],
+  ['', 'token-of-the-tests'],
+  ['Bearer ', 'token-of-the-tests'],
+  ['Bearer token-of-the-test', 'token-of-the-tests'],
+] as const)('the header %j does not carry the token %j', ([header, expected]) => {
+  expect(carriesToken(header, [expected])).toBe(false);
+  expect(carriesToken(header, [])).toBe(false);
+  expect(carriesToken(header, ['', expected, 'another-token-than-that'])).toBe(false);
+});
+
+test('the token is accepted whatever the case of the scheme', () => {
+  expect(carriesToken('bearer token-of-the-tests', ['token-of-the-tests'])).toBe(true);
+});
+
+test('each of several tokens is accepted, and no part or sum of them', () => {
+  const tokens = ['the-first-of-two-tokens', 'the-other-of-two-tokens'];
+  for (const token of tokens) expect(carriesToken(`Bearer ${token}`, tokens)).toBe(true);
+  for (const token of [tokens.join(','), tokens.join(''), 'the-other-of-two-token'])
+    expect(carriesToken(`Bearer ${token}`, tokens)).toBe(false);
+});
+
+test('a service cannot be created with an empty token, which is not the same as none', () => {
+  for (const tokens of [[], [''], ['token-of-the-tests', '']])
+    expect(() => bearerTokens(() => tokens)).toThrow('The token of a service must not be empty.');
+});
+
+const LONG = 'x'.repeat(16);
+
+test.for(['', 'x', 'x'.repeat(15), `${LONG},`, `,${LONG}`, `${LONG},,${LONG}`, `${LONG}, ${LONG}`, `${LONG},x`])(
+  'the token %j is refused as CORE_TOKEN by gateway and core',
+  (token) => {
+    const fault = 'CORE_TOKEN: must be a token of at least 16 characters, without spaces';
+    expect(() => readCoreSettings({ CORE_TOKEN: token })).toThrow(fault);
+    expect(() => readGatewaySettings({ CORE_TOKEN: token })).toThrow(fault);
+  },
+);
+
+test('an ADMIN_TOKEN that is too short is refused; if it is empty, one is made', () => {
+  expect(() => readGatewaySettings({ ADMIN_TOKEN: 'x' })).toThrow('ADMIN_TOKEN: must be a token of at least 16');
+  expect(readGatewaySettings({ ADMIN_TOKEN: '' }).ADMIN_TOKEN).toBeUndefined();
+});

@@ -1,0 +1,153 @@
+import { randomUUID } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+/** Filtered and sorted lists of keys, the loudest keys, and finding a key. */
+
+const { url } = await emptyDatabase();
+
+async function keyWith(stack: Stack, name: string, used: number, about = {}): Promise<string> {
+  const key = await stack.issueKey({ name, day: 20, ...about });
+  for (let sent = 0; sent < used; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+  return key;
+}
+
+interface Shown {
+  readonly id: string;
+  readonly name: string;
+  readonly recent: unknown;
+  readonly foundBy: string;
+}
+
+async function keysOf(stack: Stack, path: string): Promise<Shown[]> {
+  const { status, json } = await stack.admin('GET', path);
+  expect([path, status]).toEqual([path, 200]);
+  return (json as { keys: Shown[] }).keys;
+}
+
+const namesOf = async (stack: Stack, path: string) => (await keysOf(stack, path)).map(({ name }) => name);
+
+describe.for([
+  ['the embedded limiter', {}],
+  ['Redis', { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' }],
+] as const)('with %s', async ([, environment]) => {
+  const stack = await startStack(environment);
+  const quiet = await keyWith(stack, 'quiet', 1);
+  await keyWith(stack, 'Loud', 15, { plan: 'pro' });
+  await keyWith(stack, 'refused', 5, { day: 2 });
+  const banned = await keyWith(stack, 'banned', 3);
+  await stack.admin('PUT', `/keys/${idOf(banned)}/ban`, { seconds: 600, reason: 'a test' });
+  const disabled = await keyWith(stack, 'acme one', 0);
+  await stack.admin('PATCH', `/keys/${idOf(disabled)}`, { disabled: true });
+  await keyWith(stack, 'acme two', 0, { plan: 'business' });
+
+  test.for([
+    ['plan=pro', ['Loud']],
+    ['plan=free&state=active', ['refused', 'quiet']],
+    ['state=banned', ['banned']],
+    ['state=disabled', ['acme one']],
+    ['state=expired', []],
+    ['unusedSeconds=100000', []],
+    ['sort=newest&limit=2', ['acme two', 'acme one']],
+    ['sort=oldest', ['quiet', 'Loud', 'refused', 'banned', 'acme one', 'acme two']],
+    ['sort=name', ['acme one', 'acme two', 'banned', 'Loud', 'quiet', 'refused']],
+    ['sort=used&limit=3', ['refused', 'Loud', 'banned']],
+    ['sort=idle', ['acme two', 'acme one', 'quiet', 'Loud', 'refused', 'banned']],
+    ['sort=name&name=acme&plan=free', ['acme one']],
+  ] as const)('GET /keys?%s', async ([query, names]) => {
+    expect(await namesOf(stack, `/keys?${query}`)).toEqual(names);
+  });
+
+  test.for([
+    ['/keys?plan=gold', 'plan must be one of free, pro, business, enterprise.'],
+    ['/keys?state=asleep', 'state must be one of active, banned, disabled, expired, unreadable.'],
+    ['/keys?sort=size', 'sort must be one of newest, oldest, name, used, idle.'],
+    ['/keys?plan=pro&plan=free', 'plan must be one of'],
+    ['/keys?unusedSeconds=30d', 'unusedSeconds must be a whole number'],
+    ['/keys/top?by=bytes', 'by must be one of requests, refused.'],
+    ['/keys/top?minutes=61', 'minutes must be a whole number from 1 to 60.'],
+    ['/keys/find', 'text must have 1 to 200 characters.'],
+    ['/keys/find?text=%20', 'text must have 1 to 200 characters.'],
+  ] as const)('%s is refused with a message', async ([path, message]) => {
+    const { status, json } = await stack.admin('GET', path);
+    expect([status, json]).toEqual([
+      400,
+      { code: 'invalid_parameter', status: 400, message: expect.stringContaining(message) },
+    ]);
+  });
+
+  test('the loudest keys come first, counted exactly, without those that sent nothing', async () => {
+    const loudest = await keysOf(stack, '/keys/top?minutes=60');
+    expect(loudest.map(({ name, recent }) => [name, recent])).toEqual([
+      ['Loud', { admitted: 15, refused: 0 }],
+      ['refused', { admitted: 2, refused: 3 }],
+      ['banned', { admitted: 3, refused: 0 }],
+      ['quiet', { admitted: 1, refused: 0 }],
+    ]);
+    expect(await namesOf(stack, '/keys/top?minutes=60&by=refused')).toEqual(['refused']);
+    expect(await namesOf(stack, '/keys/top?minutes=60&limit=1&plan=free')).toEqual(['refused']);
+  });
+
+  test('a key is found by its id, by a part of its name, and by a request', async () => {
+    const requestId = randomUUID();
+    await send(`${stack.gateway}/v1/pets`, { key: quiet, headers: { 'x-request-id': requestId } });
+    const found = async (text: string) =>
+      (await keysOf(stack, `/keys/find?text=${encodeURIComponent(text)}`)).map((key) => [key.name, key.foundBy]);
+    expect(await found(idOf(quiet))).toEqual([['quiet', 'id']]);
+    expect(await found(` ${idOf(quiet)} `)).toEqual([['quiet', 'id']]);
+    expect(await found(requestId)).toEqual([['quiet', 'request']]);
+    expect(await found('ACME')).toEqual([
+      ['acme two', 'name'],
+      ['acme one', 'name'],
+    ]);
+    expect(await found(idOf(quiet).slice(0, 8))).toEqual([['quiet', 'name']]);
+    expect(await found('nobody')).toEqual([]);
+  });
+
+  test('a whole key is refused, since a URL is no place for it', async () => {
+    const { status, text } = await stack.admin('GET', `/keys/find?text=${quiet}`);
+    expect([status, text]).toEqual([400, expect.stringContaining('text must hold no whole key')]);
+    expect(text).not.toContain(quiet);
+  });
+
+  test('a key says when it was last used', async () => {
+    const [used] = await keysOf(stack, '/keys?name=quiet');
+    const [unused] = await keysOf(stack, '/keys?name=acme%20two');
+    expect(used).toMatchObject({ lastUsedAt: expect.stringMatching(/^\d{4}-.*Z$/) });
+    expect(unused).not.toHaveProperty('lastUsedAt');
+  });
+});
+
+test('keys without a request for a time are told apart, also those that never had one', async () => {
+  const { url: own, redis } = await emptyDatabase();
+  const stack = await startStack({ REDIS_URL: own, REDIS_TIMEOUT_MS: '5000' });
+  const [idle, fresh, never] = [
+    await keyWith(stack, 'idle', 1),
+    await keyWith(stack, 'fresh', 1),
+    await keyWith(stack, 'never', 0),
+  ];
+  const daysAgo = (days: number) => (Date.now() / 1_000 - days * 86_400).toFixed(6);
+  await redis.hset(`gateway:key:{${idOf(idle)}}`, 'as_of', daysAgo(31));
+  await redis.hset(`gateway:key:{${idOf(fresh)}}`, 'as_of', daysAgo(29));
+  await redis.hset(`gateway:key:{${idOf(never)}}`, 'created_at', daysAgo(40));
+  expect(await namesOf(stack, `/keys?unusedSeconds=${30 * 86_400}&sort=idle`)).toEqual(['never', 'idle']);
+});
+
+test('a call checks a limited number of keys, and says where the next one continues', async () => {
+  const { url: own, redis } = await emptyDatabase();
+  const stack = await startStack({ REDIS_URL: own, REDIS_TIMEOUT_MS: '5000' });
+  await keyWith(stack, 'old and loud', 2);
+  const places = Array.from({ length: 5_200 }, (_, at) => [
+    String(Date.now() / 1_000 + 10 + at),
+    `0${String(at).padStart(11, 'x')}`,
+  ]);
+  await redis.zadd('gateway:keys', ...places.flat());
+  for (const path of ['/keys?sort=used', '/keys/top?minutes=60', '/keys/find?text=loud']) {
+    const { json } = await stack.admin('GET', path);
+    expect(json).toMatchObject({ keys: [], next: 5_000 });
+    expect(await namesOf(stack, `${path}&offset=5000`)).toEqual(['old and loud']);
+  }
+});

@@ -1,0 +1,139 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { ctl } from '../support/ctl.ts';
+import { type Answer, send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { TIMED } from '../support/timed.ts';
+
+/**
+ * An operator's change is in force on every gateway within a second. The other half second allows for a busy machine.
+ */
+const LIMIT_MS = 1_500;
+
+const { url, redis } = await emptyDatabase();
+const stacks = await Promise.all(
+  Array.from({ length: 4 }, () => startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' })),
+);
+const [first] = stacks as [Stack, ...Stack[]];
+// A test that polls must not be banned.
+for (const plan of ['free', 'pro']) await first.admin('PATCH', `/plans/${plan}`, { ban_after: 1_000_000 });
+
+const ask = (stack: Stack, key: string): Promise<Answer> => send(`${stack.gateway}/v1/pets`, { key });
+/** The milliseconds until every gateway gives the expected answer to the key, and keeps giving it. */
+async function spread(key: string, isThere: (answer: Answer) => boolean): Promise<number> {
+  const startedAt = performance.now();
+  const reached = await Promise.all(
+    stacks.map(async (stack) => {
+      while (!isThere(await ask(stack, key))) {
+        if (performance.now() - startedAt > 10_000) throw new Error('It never came.');
+        // Without a pause, the gateways would have no time for anything else.
+        await sleep(20);
+      }
+      return performance.now() - startedAt;
+    }),
+  );
+  for (const stack of stacks) expect(isThere(await ask(stack, key))).toBe(true);
+  return Math.max(...reached);
+}
+
+function tell(what: string, ms: number): void {
+  process.stdout.write(`  ${what}: in force on four gateways after ${ms.toFixed(0)} ms\n`);
+  expect(ms).toBeLessThan(LIMIT_MS);
+}
+
+const hasLimit = (limit: number) => (answer: Answer) => answer.headers['x-ratelimit-limit'] === String(limit);
+
+// A value that is not in force anywhere yet, even at a second attempt.
+let limit = 5_000;
+
+describe('a plan edit is live everywhere within a second', () => {
+  test('by hand', TIMED, async () => {
+    const key = await first.issueKey({ plan: 'pro' });
+    await redis.hset('gateway:plans', 'pro.minute', ++limit);
+    tell('HSET by hand', await spread(key, hasLimit(limit)));
+  });
+
+  test('through the admin listener of one of them', TIMED, async () => {
+    const key = await first.issueKey({ plan: 'pro' });
+    await first.admin('PATCH', '/plans/pro', { minute: ++limit });
+    expect(hasLimit(limit)(await ask(first, key))).toBe(true);
+    tell('PATCH /plans/pro', await spread(key, hasLimit(limit)));
+  });
+
+  test('with the command line', { ...TIMED, timeout: 60_000 }, async () => {
+    const key = await first.issueKey({ plan: 'pro' });
+    expect((await ctl(first, 'plans', 'set', 'pro', '--minute', String(++limit))).code).toBe(0);
+    tell('ctl plans set', await spread(key, hasLimit(limit)));
+  });
+
+  test('with a rollback', TIMED, async () => {
+    const key = await first.issueKey({ plan: 'pro' });
+    await first.admin('PATCH', '/plans/pro', { minute: 6_000 });
+    await spread(key, hasLimit(6_000));
+    await first.admin('POST', '/plans/rollback', {});
+    tell('rollback', await spread(key, (answer) => !hasLimit(6_000)(answer)));
+  });
+});
+
+test('an edit gives no fresh bucket on any gateway: used tokens stay used', async () => {
+  const key = await first.issueKey({ plan: 'pro' });
+  for (let sent = 0; sent < 20; sent++) await ask(first, key);
+  const before = dayOf(await ask(first, key));
+  await redis.hset('gateway:plans', 'pro.day', '9000');
+  await spread(key, (answer) => /"day";q=9000;/.test(String(answer.headers['ratelimit-policy'])));
+  const after = dayOf(await ask(first, key));
+  expect(after).toBeLessThan(9_000);
+  await redis.hset('gateway:plans', 'pro.day', '10000');
+  await spread(key, (answer) => /"day";q=10000;/.test(String(answer.headers['ratelimit-policy'])));
+  expect(dayOf(await ask(first, key))).toBeLessThan(Math.min(before, 9_000));
+});
+
+/** The rest of the day limit, from the field of the draft. */
+const dayOf = (answer: Answer): number => Number(/"day";r=(\d+)/.exec(String(answer.headers.ratelimit))?.[1]);
+
+test('a raised limit admits a refused client within its new refill time', TIMED, async () => {
+  await first.admin('PATCH', '/plans/free', { minute: 1 });
+  const key = await first.issueKey({ plan: 'free' });
+  await spread(key, hasLimit(1));
+  await spread(key, ({ status }) => status === 429);
+  const refused = await ask(first, key);
+  expect(Number(refused.headers['retry-after'])).toBeGreaterThan(30);
+  // High enough that there is always a token for the next request.
+  await redis.hset('gateway:plans', 'free.minute', '600000');
+  tell('a refused client freed by HSET', await spread(key, ({ status }) => status === 200));
+});
+
+test('an issued key works at once on every gateway, and a revoked one at once on none', async () => {
+  const key = await first.issueKey({ plan: 'pro' });
+  for (const stack of stacks) expect((await ask(stack, key)).status).toBe(200);
+  await first.admin('DELETE', `/keys/${idOf(key)}`);
+  for (const stack of stacks) expect((await ask(stack, key)).status).toBe(401);
+});
+
+test('a rotated key changes its secret at once on every gateway', async () => {
+  const old = await first.issueKey({ plan: 'pro' });
+  for (const stack of stacks) await ask(stack, old);
+  const answer = await first.admin('POST', `/keys/${idOf(old)}/rotate`, { graceSeconds: 0 });
+  const { key } = answer.json as { key: string };
+  for (const stack of stacks)
+    expect([(await ask(stack, old)).status, (await ask(stack, key)).status]).toEqual([401, 200]);
+});
+
+test("a new plan, a key's own limits and disabling are in force at once on every gateway", async () => {
+  const key = await first.issueKey({ plan: 'pro' });
+  await first.admin('PATCH', `/keys/${idOf(key)}`, { plan: 'business', minute: 41 });
+  for (const stack of stacks) expect(hasLimit(41)(await ask(stack, key))).toBe(true);
+  await first.admin('PATCH', `/keys/${idOf(key)}`, { disabled: true });
+  for (const stack of stacks) expect((await ask(stack, key)).status).toBe(401);
+});
+
+test('a ban is in force at once on every gateway, and lifted on every one within a second', TIMED, async () => {
+  const key = await first.issueKey({ plan: 'pro' });
+  for (const stack of stacks) await ask(stack, key);
+  await first.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+  for (const stack of stacks) expect((await ask(stack, key)).json).toMatchObject({ code: 'key_banned' });
+  await first.admin('DELETE', `/keys/${idOf(key)}/ban`);
+  tell('a ban lifted', await spread(key, ({ status }) => status === 200));
+});

@@ -1,0 +1,223 @@
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
+import { FilePlans } from '../../gateway/stores/memory/plans.ts';
+import { RedisPlans } from '../../gateway/stores/redis/plans.ts';
+import type { PlanStore } from '../../gateway/stores/stores.ts';
+import { type Answer, post } from '../support/http.ts';
+import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+
+const { url: redisUrl, redis } = await emptyDatabase();
+const withRedis = { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' };
+
+interface Entry {
+  readonly id: string;
+  readonly at: string;
+  readonly author: string;
+  readonly reason: string;
+  readonly action: string;
+  readonly changes: readonly { field: string; from?: string; to?: string }[];
+}
+
+/** A stack with the initial plans and without a history. */
+async function freshStack(environment: Record<string, string>): Promise<Stack> {
+  await redis.flushdb();
+  return await startStack(environment);
+}
+
+const historyOf = async (stack: Stack, query = ''): Promise<Entry[]> =>
+  ((await stack.admin('GET', `/plans/history${query}`)).json as { history: Entry[] }).history;
+
+/** Changes a plan, with or without a version of the table. */
+function patch(stack: Stack, plan: string, body: unknown, version?: string): Promise<Answer> {
+  const headers = version === undefined ? {} : { 'if-match': version };
+  return post(`${stack.adminUrl}/plans/${plan}`, body, { method: 'PATCH', key: 'token-of-the-tests', headers });
+}
+
+const versionOf = async (stack: Stack) => (await stack.admin('GET', '/plans')).headers.etag as string;
+
+const BY_TEST = { author: 'test', reason: '', action: 'set', tell: () => [] } as const;
+
+const CONFLICT = { code: 'conflict', message: expect.any(String), status: 409 };
+
+describe.for([
+  ['the embedded limiter', {}],
+  ['Redis', withRedis],
+] as const)('with %s', ([, environment]) => {
+  test('of two people who saw the same table, the second gets a conflict and changes nothing', async () => {
+    const stack = await freshStack(environment);
+    const version = await versionOf(stack);
+    const first = await patch(stack, 'free', { minute: 61 }, version);
+    expect([first.status, first.headers.etag]).toEqual([200, await versionOf(stack)]);
+    const second = await patch(stack, 'pro', { minute: 301 }, version);
+    expect([second.status, second.json]).toEqual([409, CONFLICT]);
+    expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 61 }, pro: { minute: 300 } });
+    expect((await patch(stack, 'pro', { minute: 301 }, await versionOf(stack))).status).toBe(200);
+  });
+
+  test('of many concurrent changes to one version exactly one is made', async () => {
+    const stack = await freshStack(environment);
+    const version = await versionOf(stack);
+    const answers = await Promise.all(
+      Array.from({ length: 12 }, (_, at) => patch(stack, 'free', { minute: 100 + at }, version)),
+    );
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(11).fill(409)]);
+    const winner = answers.findIndex(({ status }) => status === 200);
+    expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 100 + winner } });
+    expect(await historyOf(stack)).toHaveLength(1);
+  });
+
+  test('the store itself sets a seen version once, and reports a conflict after that', async () => {
+    const stack = await freshStack(environment);
+    const plans = await storeOf(stack);
+    const seen = await plans.read();
+    const made = await Promise.all(
+      Array.from({ length: 5 }, (_, at) => plans.change({ 'free.minute': String(100 + at) }, BY_TEST, seen)),
+    );
+    expect(made.map((one) => one !== undefined)).toEqual([true, false, false, false, false]);
+    expect(await plans.read()).toMatchObject({ 'free.minute': '100' });
+    expect(await plans.change({ 'free.minute': '70' }, BY_TEST)).toMatchObject({ before: { 'free.minute': '100' } });
+  });
+
+  test('the history says who changed what, when and why, the newest first; a change without effect is not recorded', async () => {
+    const stack = await freshStack(environment);
+    await patch(stack, 'free', { minute: 90, day: 2_000, author: 'ada', reason: 'launch week' });
+    await patch(stack, 'free', { minute: 90, author: 'bob' });
+    await patch(stack, 'pro', { ban_seconds: 60 });
+    const history = await historyOf(stack);
+    expect(history).toEqual([
+      {
+        id: expect.stringMatching(/^\d+-\d+$/),
+        at: expect.any(String),
+        author: 'unknown',
+        reason: '',
+        action: 'set',
+        changes: [{ field: 'pro.ban_seconds', from: '300', to: '60' }],
+      },
+      expect.objectContaining({
+        author: 'ada',
+        reason: 'launch week',
+        changes: [
+          { field: 'free.minute', from: '60', to: '90' },
+          { field: 'free.day', from: '1000', to: '2000' },
+        ],
+      }),
+    ]);
+    expect(Math.abs(Date.parse(history[0]?.at ?? '') - Date.now())).toBeLessThan(60_000);
+    expect(await historyOf(stack, '?limit=1')).toEqual(history.slice(0, 1));
+  });
+
+  test('a rollback reverts the whole last change; a second one restores it', async () => {
+    const stack = await freshStack(environment);
+    expect((await stack.admin('POST', '/plans/rollback', {})).status).toBe(404);
+    await patch(stack, 'free', { minute: 90, day: 2_000 });
+    const back = await stack.admin('POST', '/plans/rollback', { author: 'ada', reason: 'too much' });
+    expect([back.status, back.json]).toEqual([200, DEFAULT_PLANS]);
+    expect((await historyOf(stack))[0]).toMatchObject({ author: 'ada', action: 'rollback', reason: 'too much' });
+    const again = await stack.admin('POST', '/plans/rollback', {});
+    expect(again.json).toMatchObject({ free: { minute: 90, day: 2_000 } });
+  });
+
+  test('a rollback of another change than the sender saw, or of overwritten fields, is refused', async () => {
+    const stack = await freshStack(environment);
+    await patch(stack, 'free', { minute: 90 });
+    const [seen] = await historyOf(stack);
+    await patch(stack, 'pro', { minute: 310 });
+    expect((await stack.admin('POST', '/plans/rollback', { id: seen?.id })).json).toEqual(CONFLICT);
+    await editByHand(stack, 'pro.minute', '320');
+    expect((await stack.admin('POST', '/plans/rollback', {})).json).toEqual(CONFLICT);
+    expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 90 }, pro: { minute: 320 } });
+  });
+
+  test('a change by hand changes the version, is recorded once, and can be reverted', async () => {
+    const stack = await freshStack(environment);
+    const version = await versionOf(stack);
+    await sleep(600);
+    await editByHand(stack, 'free.minute', '77');
+    expect((await patch(stack, 'free', { minute: 61 }, version)).status).toBe(409);
+    await expect.poll(() => historyOf(stack)).toHaveLength(1);
+    await sleep(1_200);
+    expect(await historyOf(stack)).toMatchObject([
+      { author: 'unknown', action: 'by hand', changes: [{ field: 'free.minute', from: '60', to: '77' }] },
+    ]);
+    expect((await stack.admin('POST', '/plans/rollback', {})).json).toMatchObject({ free: { minute: 60 } });
+  });
+
+  test('an invalid limit cannot be restored', async () => {
+    const stack = await freshStack(environment);
+    await editByHand(stack, 'free.minute', 'nan');
+    await patch(stack, 'free', { minute: 70 });
+    expect((await stack.admin('POST', '/plans/rollback', {})).json).toEqual({
+      ...CONFLICT,
+      message: 'free.minute was no limit before; set the one that you want.',
+    });
+  });
+
+  test.for([
+    ['plans/free', { minute: '60' }, 'minute must be a whole number from 1 to 1000000000'],
+    ['plans/free', { minute: 0 }, 'minute must be a whole number'],
+    ['plans/free', { minutes: 5 }, '"minutes" is not known'],
+    ['plans/free', { author: 'ada' }, 'Nothing to change was given.'],
+    ['plans/free', { minute: 5, author: 'a\u001b[2Jb' }, 'author must not be empty or have control characters'],
+    ['plans/free', { minute: 5, reason: 'a'.repeat(501) }, 'reason'],
+    ['plans/enterprise', { minute: 5 }, 'enterprise has no minute of its own'],
+  ] as const)('PATCH %s with %j is refused with a message', async ([path, body, message]) => {
+    const stack = await startStack(environment);
+    const answer = await stack.admin('PATCH', `/${path}`, body);
+    expect([answer.status, (answer.json as { message: string }).message]).toEqual([
+      400,
+      expect.stringContaining(message),
+    ]);
+  });
+});
+
+test('four gateways record one change by hand once, and a change through one of them not again', async () => {
+  await redis.flushdb();
+  const stacks = await Promise.all(Array.from({ length: 4 }, () => startStack(withRedis)));
+  await sleep(700);
+  await redis.hset('gateway:plans', 'free.minute', '88');
+  await expect.poll(() => redis.xlen('gateway:plans:history')).toBe(1);
+  await patch(stacks[0] as Stack, 'free', { minute: 99, author: 'ada' });
+  await sleep(2_000);
+  expect((await historyOf(stacks[1] as Stack)).map(({ author }) => author)).toEqual(['ada', 'unknown']);
+});
+
+test('the history in Redis keeps the last thousand changes', async () => {
+  const stack = await freshStack(withRedis);
+  const entry = ['author', 'a', 'reason', '', 'action', 'set', 'changes', '[]', 'version', 'v'];
+  for (let at = 0; at < 1_005; at++) redis.xadd('gateway:plans:history', '*', ...entry);
+  await patch(stack, 'free', { minute: 91 });
+  expect(await redis.xlen('gateway:plans:history')).toBe(1_000);
+  expect((await historyOf(stack, '?limit=1000')).length).toBe(1_000);
+});
+
+test('the history of the embedded limiter survives a restart', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const first = await startStack({ DATA_DIR });
+  await patch(first, 'free', { minute: 91, author: 'ada' });
+  await first.stop();
+  const second = await startStack({ DATA_DIR });
+  expect(await historyOf(second)).toMatchObject([{ author: 'ada' }]);
+  await rm(`${DATA_DIR}/plans-history.json`);
+  expect(await historyOf(second)).toEqual([]);
+});
+
+/** A second instance of the stack's plan store. */
+async function storeOf(stack: Stack): Promise<PlanStore> {
+  if ((await redis.exists('gateway:plans')) === 0)
+    return new FilePlans(`${stack.directory}/plans.json`, `${stack.directory}/plans-history.json`, {
+      tell: async () => {},
+    });
+  return new RedisPlans(await connectedRedis(redisUrl));
+}
+
+async function editByHand(stack: Stack, field: string, value: string): Promise<void> {
+  if ((await redis.exists('gateway:plans')) === 1) {
+    await redis.hset('gateway:plans', field, value);
+    return;
+  }
+  const file = `${stack.directory}/plans.json`;
+  await writeFile(file, JSON.stringify({ ...JSON.parse(await readFile(file, 'utf8')), [field]: value }));
+}

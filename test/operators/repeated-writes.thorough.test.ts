@@ -1,0 +1,180 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { describe, expect, test, vi } from 'vitest';
+import { scriptWithNotes } from '../../gateway/stores/redis/trail.ts';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
+import { type Answer, send } from '../support/http.ts';
+import { type RedisServer, startRedisServer } from '../support/redis.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+// These tests wait for the operators' deadlines, which are seconds long.
+vi.setConfig({ testTimeout: 60_000 });
+
+interface Rig {
+  readonly server: RedisServer;
+  readonly redis: Redis;
+  readonly proxy: FaultProxy;
+  readonly stack: Stack;
+}
+
+/** A gateway with the shortest deadlines for decisions, a network in between, and a Redis that can be stopped. */
+async function setUp(): Promise<Rig> {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  cleanUp(() => redis.disconnect());
+  const proxy = await startFaultProxy(server.url);
+  return { server, redis, proxy, stack: await startStack({ REDIS_URL: proxy.url }) };
+}
+
+const keyIn = ({ json }: Answer): string => (json as { key: string }).key;
+const rotate = (stack: Stack, key: string, body: unknown) => stack.admin('POST', `/keys/${idOf(key)}/rotate`, body);
+const DAY = { graceSeconds: 86_400 };
+
+/** Repeats until Redis decides: a key's first request may come while Redis is just coming back. */
+async function statusOf(stack: Stack, key: string): Promise<number> {
+  for (;;) {
+    const { status } = await send(`${stack.gateway}/v1/pets`, { key });
+    if (status !== 503) return status;
+    await sleep(50);
+  }
+}
+
+async function listed(stack: Stack): Promise<string[]> {
+  const { keys } = (await stack.admin('GET', '/keys')).json as { keys: { id: string }[] };
+  return keys.map(({ id }) => id).sort();
+}
+
+/** Ids of all existing keys, listed or not. */
+const existing = async (redis: Redis): Promise<string[]> =>
+  (await redis.keys('gateway:key:*')).map((name) => name.slice('gateway:key:{'.length, -1)).sort();
+
+describe('a Redis that pauses for longer than a decision waits', () => {
+  test.for([150, 1_500])("for %i ms delays operators' writes, but fails none", async (ms) => {
+    const { server, stack } = await setUp();
+    const key = await stack.issueKey();
+    server.pause();
+    const answers = [
+      stack.admin('POST', '/keys', { name: 'late', plan: 'free' }),
+      stack.admin('PATCH', `/keys/${idOf(key)}`, { name: 'renamed' }),
+      stack.admin('PATCH', '/plans/free', { minute: 61 }),
+      rotate(stack, key, DAY),
+    ];
+    await sleep(ms);
+    server.resume();
+    expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([201, 200, 200, 201]);
+    expect(await statusOf(stack, keyIn(await (answers[0] as Promise<Answer>)))).toBe(200);
+    expect(await statusOf(stack, key)).toBe(200);
+    expect(await statusOf(stack, keyIn(await (answers[3] as Promise<Answer>)))).toBe(200);
+  });
+});
+
+/** Long enough to act between a write and its reply. */
+const REPLY_MS = 300;
+
+/** Starts a write. Cuts its connection once Redis has done it, before its reply. */
+async function loseAnswer(rig: Rig, write: () => Promise<Answer>, isDone: () => Promise<boolean>): Promise<Answer> {
+  rig.proxy.set({ kind: 'delay', ms: REPLY_MS });
+  const answer = write();
+  while (!(await isDone())) await sleep(5);
+  rig.proxy.set({ kind: 'reset' });
+  rig.proxy.set({ kind: 'pass' });
+  return await answer;
+}
+
+describe('a write whose reply was lost with its connection is answered as done', async () => {
+  const rig = await setUp();
+  const { redis, stack } = rig;
+  const fieldOf = (key: string, field: string) => redis.hget(`gateway:key:{${idOf(key)}}`, field);
+
+  test('issuing a key', async () => {
+    const before = await existing(redis);
+    const write = () => stack.admin('POST', '/keys', { name: 'new', plan: 'free' });
+    const answer = await loseAnswer(rig, write, async () => (await existing(redis)).length > before.length);
+    expect(answer.status).toBe(201);
+    expect(await statusOf(stack, keyIn(answer))).toBe(200);
+  });
+
+  test('rotating one', async () => {
+    const key = await stack.issueKey();
+    const isDone = async () => (await fieldOf(key, 'secrets')) === '2';
+    const answer = await loseAnswer(rig, () => rotate(stack, key, DAY), isDone);
+    expect(answer.status).toBe(201);
+    expect([await statusOf(stack, key), await statusOf(stack, keyIn(answer))]).toEqual([200, 200]);
+  });
+
+  test('revoking one', async () => {
+    const key = await stack.issueKey();
+    const isDone = async () => !(await existing(redis)).includes(idOf(key));
+    const answer = await loseAnswer(rig, () => stack.admin('DELETE', `/keys/${idOf(key)}`), isDone);
+    expect(answer.status).toBe(204);
+  });
+
+  test('changing a plan, which is recorded with its author', async () => {
+    const write = () => stack.admin('PATCH', '/plans/pro', { minute: 301, author: 'ann' });
+    const isDone = async () => (await redis.hget('gateway:plans', 'pro.minute')) === '301';
+    const answer = await loseAnswer(rig, write, isDone);
+    expect([answer.status, answer.json]).toEqual([200, expect.objectContaining({ minute: 301 })]);
+    const { history } = (await stack.admin('GET', '/plans/history')).json as { history: unknown[] };
+    expect(history[0]).toMatchObject({ author: 'ann', changes: [{ field: 'pro.minute', from: '300', to: '301' }] });
+  });
+
+  test('and each of them is told once', async () => {
+    const { activity } = (await stack.admin('GET', '/activity')).json as { activity: { action: string }[] };
+    const told = activity.map(({ action }) => action).reverse();
+    const issued = 'key.create';
+    expect(told).toEqual([issued, issued, 'key.rotate', issued, 'key.revoke', 'plan.change']);
+  });
+});
+
+test('a key whose creation stopped after its place in the index does not exist, is not listed, and leaves no place behind', async () => {
+  const rig = await setUp();
+  const write = () => rig.stack.admin('POST', '/keys', { name: 'new', plan: 'free' });
+  const answer = await loseAnswer(rig, write, async () => (await rig.redis.zcard('gateway:keys')) === 1);
+  expect(answer.status).toBe(503);
+  expect([await existing(rig.redis), await rig.redis.zcard('gateway:keys')]).toEqual([[], 0]);
+  expect(await rig.stack.admin('GET', '/keys')).toMatchObject({ json: { total: 0, keys: [] } });
+});
+
+/** Starts a write. Once Redis has done it, cuts the network for longer than anyone waits. */
+async function neverHearOf(rig: Rig, write: () => Promise<Answer>, isDone: () => Promise<boolean>): Promise<Answer> {
+  rig.proxy.set({ kind: 'delay', ms: REPLY_MS });
+  const answer = write();
+  while (!(await isDone())) await sleep(5);
+  rig.proxy.set({ kind: 'reset' });
+  const heard = await answer;
+  rig.proxy.set({ kind: 'pass' });
+  await expect.poll(async () => (await rig.stack.admin('GET', '/keys')).status).toBe(200);
+  return heard;
+}
+
+test('a key that exists although its operator got 503 is listed', async () => {
+  const rig = await setUp();
+  const write = () => rig.stack.admin('POST', '/keys', { name: 'new', plan: 'free' });
+  const isDone = async () => (await existing(rig.redis)).length === 1;
+  expect((await neverHearOf(rig, write, isDone)).status).toBe(503);
+  expect(await listed(rig.stack)).toEqual(await existing(rig.redis));
+});
+
+test('a key that was called off can no longer be created, and an existing one cannot be called off', async () => {
+  const { redis } = await setUp();
+  const run = async (script: string, id: string, ...rest: string[]) => {
+    return await redis.eval(scriptWithNotes(script), 2, `gateway:key:{${id}}`, `gateway:usage:{${id}}`, ...rest);
+  };
+  expect([await run('call-off', 'a', '60'), await run('create', 'a', '[]', 'plan', 'free')]).toEqual([0, null]);
+  expect([await run('create', 'b', '[]', 'plan', 'free'), await run('call-off', 'b', '60')]).toEqual([[1, []], 1]);
+  expect(await redis.keys('gateway:key:*')).toEqual(['gateway:key:{b}']);
+});
+
+test('a rotation done although its operator got 503, and its retry, keep the secret in use valid', async () => {
+  const rig = await setUp();
+  const { redis, stack } = rig;
+  const key = await stack.issueKey();
+  const isDone = async () => (await redis.hget(`gateway:key:{${idOf(key)}}`, 'secrets')) === '2';
+  expect((await neverHearOf(rig, () => rotate(stack, key, DAY), isDone)).status).toBe(503);
+  const retried = await rotate(stack, key, DAY);
+  expect(retried.status).toBe(201);
+  expect([await statusOf(stack, key), await statusOf(stack, keyIn(retried))]).toEqual([200, 200]);
+});

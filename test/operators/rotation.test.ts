@@ -1,0 +1,46 @@
+import { describe, expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+
+const { url } = await emptyDatabase();
+
+describe.for([
+  ['the embedded limiter', {}],
+  ['Redis', { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' }],
+] as const)('with %s', async ([, environment]) => {
+  const stack = await startStack(environment);
+  const statusOf = async (key: string) => (await send(`${stack.gateway}/v1/pets`, { key })).status;
+
+  const rotate = (key: string, body: unknown) => stack.admin('POST', `/keys/${idOf(key)}/rotate`, body);
+  const whole = ({ json }: { json: unknown }) => (json as { key: string }).key;
+  const statuses = (...keys: string[]) => Promise.all(keys.map(statusOf));
+
+  test('a repeated rotation ends no secret at once, and leaves the secret in use its grace time', async () => {
+    const old = await stack.issueKey();
+    const second = whole(await rotate(old, { graceSeconds: 60 }));
+    const third = whole(await rotate(old, { graceSeconds: 60 }));
+    expect(await statuses(old, second, third)).toEqual([200, 200, 200]);
+    const last = await rotate(old, { graceSeconds: 0 });
+    expect(await statuses(old, second, third, whole(last))).toEqual([200, 200, 401, 200]);
+  });
+
+  test('if several secrets have no end, the one to replace is named, and no other ends', async () => {
+    const first = await stack.issueKey();
+    const added = await stack.admin('POST', `/keys/${idOf(first)}/secrets`, { name: 'billing', scope: ['read'] });
+    const { id, key: billing } = added.json as { id: string; key: string };
+    const refused = await rotate(first, { graceSeconds: 60 });
+    expect([refused.status, (refused.json as { message: string }).message]).toEqual([
+      409,
+      expect.stringMatching(
+        /^This key has several secrets\. Say which one is replaced, with secretId: \w+ \(first\), \w+ \(billing\)\.$/,
+      ),
+    ]);
+    const rotated = await rotate(first, { graceSeconds: 0, secretId: id });
+    expect(rotated.json).toMatchObject({ secrets: [{ name: 'first' }, { name: 'billing', scope: ['read'] }] });
+    expect(await statuses(first, billing, whole(rotated))).toEqual([200, 401, 200]);
+    expect((await rotate(first, { graceSeconds: 60, secretId: id })).status).toBe(404);
+    expect((await rotate(first, { graceSeconds: 60, ends: 'old' })).status).toBe(400);
+  });
+});

@@ -1,0 +1,172 @@
+import { describe, expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { type Answer, post, send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+const { url, redis } = await emptyDatabase();
+
+interface Added {
+  readonly id: string;
+  readonly key: string;
+}
+
+interface Secret {
+  readonly id: string;
+  readonly name: string;
+  readonly lastUsedAt?: string;
+}
+
+const PET = { name: 'Rex', categoryId: 1 };
+const read = (stack: Stack, key: string, from?: string) =>
+  send(`${stack.gateway}/v1/pets`, { key, headers: from === undefined ? {} : { 'X-Forwarded-For': from } });
+const write = (stack: Stack, key: string) => post(`${stack.gateway}/v1/pets`, PET, { key });
+const remaining = ({ headers }: Answer) => Number(headers['x-ratelimit-remaining']);
+const path = (key: string, secretId = '') => `/keys/${idOf(key)}/secrets${secretId && `/${secretId}`}`;
+
+async function add(stack: Stack, key: string, about: Record<string, unknown>): Promise<Added> {
+  const { status, json } = await stack.admin('POST', path(key), { name: 'billing service', ...about });
+  expect([status, json]).toEqual([201, { id: expect.stringMatching(/^\w{8}$/), key: expect.any(String) }]);
+  return json as Added;
+}
+
+async function secretsOf(stack: Stack, key: string): Promise<Secret[]> {
+  return ((await stack.admin('GET', `/keys/${idOf(key)}`)).json as { secrets: Secret[] }).secrets;
+}
+
+describe.for([
+  ['the embedded limiter', {}],
+  ['Redis', { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' }],
+] as const)('with %s', async ([, environment]) => {
+  const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.1', ...environment });
+
+  test('all secrets of a key share its pair of buckets', async () => {
+    const first = await stack.issueKey({ plan: 'enterprise', minute: 100, day: 10 });
+    const { key } = await add(stack, first, {});
+    expect(idOf(key)).toBe(idOf(first));
+    const left = [];
+    for (const one of [first, key, first, key]) left.push(remaining(await read(stack, one)));
+    expect(left).toEqual([9, 8, 7, 6]);
+    const [own, added] = await secretsOf(stack, first);
+    expect(own).toMatchObject({ name: 'first', scope: ['read', 'write'], networks: [] });
+    expect(added).toMatchObject({ name: 'billing service', createdAt: expect.any(String) });
+    for (const { lastUsedAt = '' } of [own, added] as Secret[])
+      expect(Math.abs(Date.now() - Date.parse(lastUsedAt))).toBeLessThan(120_000);
+    expect((await stack.admin('GET', `/keys/${idOf(first)}`)).text).not.toContain(key.slice(16, 48));
+  });
+
+  test('a revoked secret ends at once, the others stay valid; revoking the key ends all', async () => {
+    const first = await stack.issueKey();
+    const { id, key } = await add(stack, first, {});
+    expect((await stack.admin('DELETE', path(first, id))).status).toBe(204);
+    expect([(await read(stack, key)).status, (await read(stack, first)).status]).toEqual([401, 200]);
+    expect((await stack.admin('DELETE', path(first, id))).status).toBe(404);
+    const [{ id: last = '' } = {}] = (await secretsOf(stack, first)) as Partial<Secret>[];
+    expect((await stack.admin('DELETE', path(first, last))).json).toMatchObject({ code: 'conflict' });
+    const other = await add(stack, first, {});
+    await stack.admin('DELETE', `/keys/${idOf(first)}`);
+    expect([(await read(stack, other.key)).status, (await read(stack, first)).status]).toEqual([401, 401]);
+  });
+
+  test('a secret with an end works until then', async () => {
+    const first = await stack.issueKey();
+    const { id, key } = await add(stack, first, { expiresAt: new Date(Date.now() + 1_500).toISOString() });
+    const other = await add(stack, first, {});
+    await expect.poll(() => read(stack, key).then(({ status }) => status)).toBe(401);
+    expect([(await read(stack, first)).status, (await read(stack, other.key)).status]).toEqual([200, 200]);
+    expect((await secretsOf(stack, first)).map((secret) => secret.id)).not.toContain(id);
+  });
+
+  test('a scope is per operation: 403 in the Error format with limits, and nothing is taken', async () => {
+    const first = await stack.issueKey({ plan: 'enterprise', minute: 100, day: 10 });
+    const reader = await add(stack, first, { scope: ['read'] });
+    const writer = await add(stack, first, { scope: ['write'] });
+    const refused = await write(stack, reader.key);
+    expect([refused.status, refused.json]).toEqual([
+      403,
+      { code: 'insufficient_scope', message: 'This API key is not allowed to do that.', status: 403 },
+    ]);
+    expect(refused.headers['www-authenticate']).toBe('Bearer error="insufficient_scope"');
+    expect(remaining(refused)).toBe(10);
+    expect((await read(stack, writer.key)).status).toBe(403);
+    const [got, made] = [await read(stack, reader.key), await write(stack, writer.key)];
+    expect([got.status, remaining(got), made.status, remaining(made)]).toEqual([200, 9, 201, 8]);
+    const atOnce = await Promise.all(Array.from({ length: 12 }, (_, at) => (at % 2 ? read : write)(stack, reader.key)));
+    expect(atOnce.map(({ status }) => status)).toEqual(Array.from({ length: 12 }, (_, at) => (at % 2 ? 200 : 403)));
+    const limits = await send(`${stack.gateway}/v1/limits`, { key: reader.key });
+    expect(limits.json).toMatchObject({ scope: ['read'], day: { remaining: 2 } });
+    expect((await stack.admin('GET', `/keys/${idOf(first)}`)).json).toMatchObject({ admitted: 8, refused: 0 });
+    await stack.admin('PATCH', path(first, reader.id), { scope: ['write', 'read'] });
+    expect((await write(stack, reader.key)).status).toBe(201);
+  });
+
+  test('a secret bound to a network is unknown elsewhere, and the log says so', async () => {
+    const first = await stack.issueKey();
+    const { id, key } = await add(stack, first, { networks: ['10.0.0.0/9', '2001:db8::/33'] });
+    expect((await secretsOf(stack, first)).at(-1)).toMatchObject({ networks: ['10.0.0.0/9', '2001:db8::/33'] });
+    const status = async (from: string) => (await read(stack, key, from)).status;
+    expect(await Promise.all(['10.1.2.3', '10.127.255.255', '2001:db8:7fff::1'].map(status))).toEqual([200, 200, 200]);
+    const elsewhere = await read(stack, key, '10.128.0.0');
+    const unknown = await read(stack, `${first.slice(0, -6)}000000`, '10.128.0.0');
+    expect([elsewhere.status, elsewhere.text]).toEqual([401, unknown.text]);
+    expect(await Promise.all(['2001:db8:8000::1', '192.0.2.1', '::1'].map(status))).toEqual([401, 401, 401]);
+    const told = stack.log.filter(({ msg }) => msg === 'a secret came from outside its networks and was refused');
+    expect(told).toMatchObject([{ keyId: idOf(first), address: '10.128.0.0' }]);
+    const explained = (await stack.admin('GET', `/keys/${idOf(first)}/explain`)).json as {
+      decisions: { outcome: string }[];
+    };
+    expect(explained.decisions.map(({ outcome }) => outcome)).toContain('elsewhere');
+    await stack.admin('PATCH', path(first, id), { networks: [] });
+    expect(await status('192.0.2.1')).toBe(200);
+  });
+
+  test('a ban applies to the key, and is not revealed outside its networks', async () => {
+    const first = await stack.issueKey();
+    const { key } = await add(stack, first, { networks: ['10.0.0.0/8'], scope: ['read'] });
+    await stack.admin('PUT', `/keys/${idOf(first)}/ban`, { seconds: 60, reason: 'too much' });
+    const status = async (from: string) => (await read(stack, key, from)).status;
+    expect([await status('10.0.0.1'), await status('10.0.0.1'), await status('192.0.2.1')]).toEqual([429, 429, 401]);
+  });
+
+  test('a key has at most 20 secrets', async () => {
+    const first = await stack.issueKey();
+    for (let count = 1; count < 20; count++) await add(stack, first, { name: `secret ${count}` });
+    const refused = await stack.admin('POST', path(first), { name: 'one more' });
+    expect([refused.status, (refused.json as { message: string }).message]).toEqual([
+      409,
+      'A key has at most 20 secrets. Revoke one that is not needed first.',
+    ]);
+    expect(await secretsOf(stack, first)).toHaveLength(20);
+  });
+
+  test.for([
+    [{}, 'name is required'],
+    [{ name: 'a', scope: [] }, 'scope must hold read or write'],
+    [{ name: 'a', scope: ['admin'] }, 'must hold read or write'],
+    [{ name: 'a', networks: ['10.1.2.3/8'] }, 'networks must hold addresses, or blocks'],
+    [{ name: 'a', networks: ['example.com'] }, 'networks must hold addresses, or blocks'],
+    [{ name: 'a', networks: Array(21).fill('10.0.0.1') }, 'networks must have at most 20 entries'],
+    [{ name: 'a', expiresAt: '2020-01-01T00:00:00Z' }, 'expiresAt must lie in the future'],
+    [{ name: 'a', secret: 'mine' }, '"secret" is not known'],
+  ] as const)('a new secret of %j is refused in words', async ([body, message]) => {
+    const key = await stack.issueKey();
+    const { status, json } = await stack.admin('POST', path(key), body);
+    expect([status, (json as { message: string }).message]).toEqual([400, expect.stringContaining(message)]);
+    expect(await secretsOf(stack, key)).toHaveLength(1);
+  });
+});
+
+test('a key of an older format is answered with 503, and the doctor says what to do', async () => {
+  await redis.flushdb();
+  const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
+  const key = await stack.issueKey();
+  const hash = `gateway:key:{${idOf(key)}}`;
+  const fields = Object.keys(await redis.hgetall(hash)).filter((field) => field.startsWith('secret'));
+  await redis.hdel(hash, ...fields);
+  await redis.hset(hash, 'secret', 'a'.repeat(64));
+  expect((await read(stack, key)).status).toBe(503);
+  const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: { about: string; status: string }[] };
+  expect(findings.filter(({ about }) => about === 'keys')).toMatchObject([
+    { status: 'fault', found: expect.stringContaining('1 of the newest 1 cannot be read') },
+  ]);
+});

@@ -1,0 +1,169 @@
+import { Redis } from 'ioredis';
+import { expect, test, vi } from 'vitest';
+import type { UsedOnDay } from '../../gateway/operators/api/usage.ts';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { ctl } from '../support/ctl.ts';
+import { type Answer, send } from '../support/http.ts';
+import { inTurn } from '../support/in-turn.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { createKey } from '../support/redis-keys.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+// Each command starts a process, which is slow on a busy machine.
+vi.setConfig({ testTimeout: 60_000 });
+
+const { url: redisUrl, redis } = await emptyDatabase();
+
+const fleetOf = (size: number) =>
+  Promise.all(Array.from({ length: size }, () => startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' })));
+
+/** All pages, each of `limit` keys. */
+async function usageOf(stack: Stack, query = '', limit = 3): Promise<UsedOnDay[]> {
+  const rows: UsedOnDay[] = [];
+  let after = '';
+  for (;;) {
+    const page = (await stack.admin('GET', `/usage?limit=${limit}${query}${after}`)).json as {
+      usage: UsedOnDay[];
+      next?: string;
+    };
+    rows.push(...page.usage);
+    if (page.next === undefined) return rows;
+    after = `&after=${encodeURIComponent(page.next)}`;
+  }
+}
+
+/** What the clients of each key were told. */
+async function load(stacks: readonly Stack[], keys: readonly string[], times: number) {
+  const asked = keys.flatMap((key, number) =>
+    Array.from({ length: times + number }, (_, at) => ({ key, stack: stacks[at % stacks.length] as Stack })),
+  );
+  const answers = await inTurn(asked, 8, async ({ key, stack }) => {
+    return [idOf(key), await send(`${stack.gateway}/v1/pets`, { key })] as const;
+  });
+  const seen = new Map<string, { admitted: number; refused: number }>();
+  for (const [id, { status }] of answers) {
+    expect([200, 429]).toContain(status);
+    const { admitted, refused } = seen.get(id) ?? { admitted: 0, refused: 0 };
+    seen.set(id, status === 200 ? { admitted: admitted + 1, refused } : { admitted, refused: refused + 1 });
+  }
+  return seen;
+}
+
+/** Per key, over all days: a test can run past midnight. */
+function summed(rows: readonly UsedOnDay[]) {
+  const sums = new Map<string, { admitted: number; refused: number }>();
+  for (const { id, admitted, refused } of rows) {
+    const sum = sums.get(id) ?? { admitted: 0, refused: 0 };
+    sums.set(id, { admitted: sum.admitted + admitted, refused: sum.refused + refused });
+  }
+  return sums;
+}
+
+test('sums over three gateways equal what clients saw, for each key, also revoked ones, in pages of any size', async () => {
+  await redis.flushdb();
+  const stacks = await fleetOf(3);
+  const [first] = stacks as [Stack, ...Stack[]];
+  await first.admin('PATCH', '/plans/free', { minute: 5, ban_after: 1_000_000 });
+  const keys: string[] = [];
+  for (let number = 0; number < 7; number++) keys.push(await first.issueKey({ name: `customer ${number}` }));
+  await Promise.all(stacks.map((stack) => stack.admin('GET', '/plans')));
+  const seen = await load(stacks, keys, 12);
+  expect([...seen.values()].every(({ admitted, refused }) => admitted >= 5 && refused > 0)).toBe(true);
+  await first.admin('DELETE', `/keys/${idOf(keys[2] as string)}`);
+  for (const limit of [1, 3, 100]) expect(summed(await usageOf(first, '', limit))).toEqual(seen);
+  const rows = await usageOf(first);
+  const today = new Date().toISOString().slice(0, 10);
+  expect(rows.find(({ id }) => id === idOf(keys[2] as string))).toMatchObject({ name: 'customer 2', plan: 'free' });
+  expect(rows.every(({ day }) => day <= today)).toBe(true);
+  expect(await usageOf(first, '&from=2026-01-01&to=2026-01-31')).toEqual([]);
+});
+
+test('keys issued and revoked during paging appear at most once, and none is missed', async () => {
+  await redis.flushdb();
+  const [stack] = (await fleetOf(1)) as [Stack];
+  const keys: string[] = [];
+  for (let number = 0; number < 12; number++) keys.push(await stack.issueKey());
+  const seen = await load([stack], keys, 1);
+  const rows: UsedOnDay[] = [];
+  let after = '';
+  for (let page = 0; ; page++) {
+    const { usage, next } = (await stack.admin('GET', `/usage?limit=2${after}`)).json as {
+      usage: UsedOnDay[];
+      next?: string;
+    };
+    rows.push(...usage);
+    if (next === undefined) break;
+    after = `&after=${encodeURIComponent(next)}`;
+    for (const at of [page, 11 - page]) await stack.admin('DELETE', `/keys/${idOf(keys[at] as string)}`);
+    await stack.issueKey();
+  }
+  expect(rows.map(({ id }) => id).sort()).toEqual(keys.map(idOf).sort());
+  expect(summed(rows)).toEqual(seen);
+});
+
+test('a key can be revoked when Redis is out of memory, and its use is kept', async () => {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const root = new Redis(server.url);
+  cleanUp(() => root.disconnect());
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
+  const key = await stack.issueKey();
+  await load([stack], [key], 3);
+  await root.config('SET', 'maxmemory', '1');
+  expect((await stack.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
+  expect(await root.exists(`gateway:key:{${idOf(key)}}`)).toBe(0);
+  expect(await root.hgetall(`gateway:usage:{${idOf(key)}}`)).toMatchObject({ admitted: '3', plan: 'free' });
+});
+
+test('with the embedded limiter the result is the same', async () => {
+  const stack = await startStack();
+  const keys = [await stack.issueKey({ minute: 4 }), await stack.issueKey({ plan: 'pro' })];
+  const seen = await load([stack], keys, 9);
+  await stack.admin('DELETE', `/keys/${idOf(keys[0] as string)}`);
+  expect(summed(await usageOf(stack, '', 1))).toEqual(seen);
+});
+
+test.for([
+  ['from=2026-02-30', 'from must be a date like 2026-11-01.'],
+  ['to=yesterday', 'to must be a date like 2026-11-01.'],
+  ['from=2026-11-20&to=2026-11-01', 'from must not be after to.'],
+  ['from=2026-11-01&from=2026-11-02', 'from must be a date like 2026-11-01.'],
+  ['after=somewhere', 'after must be what `next` of an answer was.'],
+  ['after=1-000000000000%0A', 'after must be what `next` of an answer was.'],
+  ['limit=101', 'limit must be a whole number from 1 to 100.'],
+] as const)('GET /usage?%s is refused with a message', async ([query, message]) => {
+  const stack = await startStack();
+  const { status, json }: Answer = await stack.admin('GET', `/usage?${query}`);
+  expect([status, json]).toEqual([400, { code: 'invalid_parameter', message, status: 400 }]);
+});
+
+test('the command line exports all pages as a table, as CSV and as JSON', async () => {
+  await redis.flushdb();
+  const [stack] = (await fleetOf(1)) as [Stack];
+  const odd = await stack.issueKey({ name: '=cmd("a"), b' });
+  const seen = await load([stack], [odd], 3);
+  // More keys than fit on one page, used once today.
+  const today = Math.floor(Date.now() / 86_400_000);
+  for (let number = 0; number < 120; number++) {
+    const { hash } = await createKey(redis, { plan: 'pro' });
+    const id = hash.slice(-13, -1);
+    await redis.hset(hash, { admitted: 1, usage_days: `${today}:0:0` });
+    await redis.zadd('gateway:keys', number, id);
+    seen.set(id, { admitted: 1, refused: 0 });
+  }
+  const [words, csv, json] = await Promise.all([
+    ctl(stack, 'usage', '--from', '2020-01-01'),
+    ctl(stack, 'usage', '--csv'),
+    ctl(stack, 'usage', '--json'),
+  ]);
+  expect([words.code, csv.code, json.code]).toEqual([0, 0, 0]);
+  expect(words.err).toMatch(/^Note: what was used before \d{4}-\d\d-\d\d is not kept\.$/m);
+  expect(words.out).toMatch(
+    new RegExp(`^\\d{4}-\\d\\d-\\d\\d {2}${idOf(odd)} {2}free +3 +0 {2}=cmd\\("a"\\), b$`, 'm'),
+  );
+  expect(csv.out).toContain(`,${idOf(odd)},free,3,0,"'=cmd(""a""), b"\r\n`);
+  expect(csv.out.trimEnd().split('\r\n')).toHaveLength(1 + 121);
+  expect(summed((JSON.parse(json.out) as { usage: UsedOnDay[] }).usage)).toEqual(seen);
+});

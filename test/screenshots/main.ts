@@ -1,0 +1,106 @@
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
+import { launchChromium } from '../support/chromium.ts';
+import { ROOT } from '../support/process.ts';
+import { DEMO_TOKEN, type Demo, startDemo } from './demo.ts';
+
+/**
+ * `node test/screenshots/main.ts [folder]`: takes the two pictures of the README, or every page of the console and the
+ * reference in light and dark, wide and on a phone, into a folder.
+ */
+
+const WIDE = { width: 1_280, height: 800 };
+const PHONE = { width: 375, height: 800 };
+
+const [folder] = process.argv.slice(2);
+const demo = await startDemo();
+const browser = await launchChromium();
+try {
+  if (folder === undefined) await takeForReadme(browser, demo);
+  else await takeAll(browser, demo, folder);
+} finally {
+  await browser.close();
+  await demo.stop();
+}
+
+async function takeForReadme(browser: Browser, demo: Demo): Promise<void> {
+  const page = await open(browser, demo, 'light', WIDE);
+  await show(page, '/');
+  await page.screenshot({ path: join(ROOT, 'gateway/operators/console/console.png') });
+  const reference = await browser.newPage({ colorScheme: 'light', viewport: WIDE });
+  await reference.goto(`${demo.gateway}/docs/`);
+  await reference.getByText('/pets').first().waitFor();
+  await reference.screenshot({ path: join(ROOT, 'gateway/reference/reference.png') });
+}
+
+async function takeAll(browser: Browser, demo: Demo, folder: string): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  const [acme, umbrella] = ['acme web shop', 'umbrella scraper'].map((name) => demo.keys.get(name)?.id);
+  const pages = {
+    overview: '/',
+    keys: '/console/keys',
+    key: `/console/key?id=${acme}`,
+    banned: `/console/key?id=${umbrella}`,
+    plans: '/console/plans',
+    bans: '/console/bans',
+    activity: '/console/activity',
+    access: '/console/access',
+    health: '/console/health',
+  };
+  for (const [look, scheme, size] of [
+    ['light', 'light', WIDE],
+    ['dark', 'dark', WIDE],
+    ['phone', 'light', PHONE],
+    ['phone-dark', 'dark', PHONE],
+  ] as const) {
+    await takeReference(browser, demo, scheme, size, join(folder, `reference-${look}`));
+    const page = await open(browser, demo, scheme, size);
+    for (const [name, path] of Object.entries(pages)) {
+      await show(page, path);
+      await page.screenshot({ path: join(folder, `${name}-${look}.png`), fullPage: true });
+    }
+    await show(page, '/console/plans');
+    await page.getByRole('button', { name: 'Change Pro' }).click();
+    await page.getByLabel('Requests a minute').fill('15');
+    await page.getByRole('button', { name: 'Review' }).click();
+    await page.getByText('would have refused').waitFor();
+    await page.screenshot({ path: join(folder, `review-${look}.png`) });
+    await page.close();
+  }
+}
+
+/** The page as it opens, and with an operation opened. */
+async function takeReference(
+  browser: Browser,
+  { gateway }: Demo,
+  colorScheme: 'light' | 'dark',
+  viewport: typeof WIDE,
+  file: string,
+): Promise<void> {
+  const page = await browser.newPage({ colorScheme, viewport });
+  await page.goto(`${gateway}/docs/`);
+  await page.locator('.opblock').first().waitFor();
+  await page.screenshot({ path: `${file}.png`, fullPage: true });
+  const operation = page.locator('.opblock[id$="-createPet"]');
+  await operation.locator('.opblock-summary-control').click();
+  await operation.locator('.responses-table').waitFor();
+  await operation.screenshot({ path: `${file}-operation.png` });
+  await page.close();
+}
+
+/** A page that is logged in, at the time of the demo. */
+async function open(browser: Browser, demo: Demo, colorScheme: 'light' | 'dark', viewport: typeof WIDE): Promise<Page> {
+  const page = await browser.newPage({ colorScheme, viewport, baseURL: demo.adminUrl, timezoneId: 'Etc/UTC' });
+  await page.clock.setFixedTime(demo.now());
+  await page.addInitScript(`sessionStorage.setItem('admin-token', '${DEMO_TOKEN}')`);
+  return page;
+}
+
+/** Goes there, and waits until everything has been answered. */
+async function show(page: Page, path: string): Promise<void> {
+  await page.goto(path);
+  await page.getByRole('heading', { level: 1 }).waitFor({ timeout: 10_000 });
+  while ((await page.getByText('Asking').count()) > 0) await page.waitForTimeout(50);
+  await page.waitForTimeout(500);
+}

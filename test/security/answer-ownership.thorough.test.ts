@@ -1,0 +1,74 @@
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { faultyCore, withIdOf } from '../support/faulty-core.ts';
+import { post, send } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+/** Nobody gets the answer to another request, whatever is between the gateway and the core. */
+
+const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+const REQUESTS = 600;
+
+/** The mark of a request, which its answer repeats. */
+const markOf = (head: string): string => /mark=([\w-]+)/.exec(head)?.[1] ?? '';
+
+/** A core behind a proxy that sends some answers twice, the second one directly after the first or later. */
+function doublingCore(hasId: boolean, isDoubled: (at: number) => boolean, laterMs: number) {
+  let answered = 0;
+  return faultyCore((socket: Socket, head) => {
+    const body = JSON.stringify({ mark: markOf(head) });
+    const text = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+    const answer = hasId ? withIdOf(head, text) : text;
+    socket.write(answer);
+    if (!isDoubled(answered++)) return;
+    if (laterMs === 0) socket.write(answer);
+    else setTimeout(() => socket.write(answer), laterMs);
+  });
+}
+
+const cases = [true, false].flatMap((hasId) =>
+  ['GET', 'POST'].flatMap((method) => [0, 2].map((laterMs) => ({ hasId, method, laterMs }))),
+);
+
+test.for(cases)(
+  'doubled answers, $laterMs ms later, with an id: $hasId, answer no other $method',
+  async ({ hasId, method, laterMs }) => {
+    const core = await doublingCore(hasId, (at) => at % 7 === 0, laterMs);
+    const stack = await startStack({ CORE_URL: core });
+    const keys = [await stack.issueKey(big), await stack.issueKey(big)];
+    const wrong: string[] = [];
+    const client = async (number: number) => {
+      for (let at = 0; at < REQUESTS / 30; at++) {
+        const mark = `${number}-${at}`;
+        const url = `${stack.gateway}/v1/pets?mark=${mark}`;
+        const key = keys[number % 2];
+        // Ids chosen by clients, which repeat between clients.
+        const headers: Record<string, string> = number % 3 === 0 ? { 'x-request-id': `same-${at % 4}` } : {};
+        const answer = method === 'GET' ? await send(url, { key, headers }) : await post(url, {}, { key, headers });
+        if (answer.status === 200 && (answer.json as { mark: string }).mark !== mark) wrong.push(mark);
+        if (method === 'GET' && answer.status !== 200) wrong.push(`${mark}: ${answer.status}`);
+      }
+    };
+    await Promise.all(Array.from({ length: 30 }, (_, number) => client(number)));
+    expect(wrong).toEqual([]);
+  },
+);
+
+test('an unrequested answer ends the connection and answers nobody', async () => {
+  const sockets: Socket[] = [];
+  const core = await faultyCore((socket, head) => {
+    if (!sockets.includes(socket)) sockets.push(socket);
+    const body = JSON.stringify({ mark: markOf(head) });
+    socket.write(withIdOf(head, `HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n${body}`));
+  });
+  const stack = await startStack({ CORE_URL: core });
+  const key = await stack.issueKey(big);
+  const ask = (mark: string) => send(`${stack.gateway}/v1/pets?mark=${mark}`, { key });
+  for (let at = 0; at < 10; at++) expect((await ask(`${at}`)).text).toBe(`{"mark":"${at}"}`);
+  const open = sockets.filter(({ destroyed }) => !destroyed);
+  for (const socket of open) socket.write('HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwrong');
+  await expect.poll(() => open.filter(({ destroyed }) => !destroyed).length).toBe(0);
+  await sleep(20);
+  expect((await ask('last')).text).toBe('{"mark":"last"}');
+});

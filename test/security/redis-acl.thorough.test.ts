@@ -1,0 +1,250 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import { ROOT } from '../support/process.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { startRedisCluster } from '../support/redis-cluster.ts';
+import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
+import { installUsers, passwordOf, refusals, startRedisWithUsers, USERS, urlOf } from '../support/redis-users.ts';
+import { replicated } from '../support/replicated.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+import { WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts';
+
+async function setUp() {
+  const { server, root } = await startRedisWithUsers();
+  const as = (user: string) => {
+    const redis = new Redis(urlOf(user, server.url), { disableClientInfo: true });
+    cleanUp(() => redis.disconnect());
+    return redis;
+  };
+  return { server, root, as };
+}
+
+async function webhookSettings() {
+  const { url, types } = await webhookReceiver();
+  return { WEBHOOK_URL: url, WEBHOOK_SECRET, types };
+}
+
+const ask = (stack: Stack, key: string) => send(`${stack.gateway}/v1/pets`, { key });
+
+/** Everything that a gateway does in Redis: keys, plans, admissions, refusals, bans, and unknown keys. */
+async function useAll(stack: Stack, told: () => readonly string[]): Promise<void> {
+  expect((await stack.admin('PATCH', '/plans/free', { ban_after: 2, minute: 3 })).status).toBe(200);
+  const keys = await Promise.all(Array.from({ length: 6 }, () => stack.issueKey()));
+  expect(stack.log.filter(({ level }) => level > 30)).toEqual([]);
+  for (const key of keys) {
+    const answers = [];
+    for (let sent = 0; sent < 6; sent++) answers.push(await ask(stack, key));
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 429, 429, 429]);
+    expect(answers.at(-1)?.json).toMatchObject({ code: 'key_banned' });
+  }
+  expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: 6 });
+  await expect.poll(() => told().length).toBe(6);
+  await operate(stack, idOf(keys[1] as string));
+  const id = idOf(keys[0] as string);
+  expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
+  // A ban is cached for a second.
+  await expect.poll(async () => (await ask(stack, keys[0] as string)).status).toBe(401);
+  expect((await stack.admin('GET', `/keys/${id}`)).status).toBe(404);
+  const { usage } = (await stack.admin('GET', '/usage')).json as { usage: { id: string }[] };
+  expect(new Set(usage.map((row) => row.id))).toEqual(new Set(keys.map((key) => idOf(key))));
+  await restoreOne(stack);
+}
+
+async function restoreOne(stack: Stack): Promise<void> {
+  const [{ fields }] = ((await stack.admin('GET', '/backup')).json as { keys: [{ fields: object }] }).keys;
+  const page = { plans: { 'free.minute': '60' }, keys: [{ id: 'RestoredKey1', fields }] };
+  expect((await stack.admin('POST', '/restore', page)).json).toMatchObject({ restored: 1 });
+  expect((await stack.admin('DELETE', '/keys/RestoredKey1')).status).toBe(204);
+  expect((await stack.admin('POST', '/restore', page)).json).toMatchObject({ revoked: 1 });
+}
+
+/** Everything else that operators do. */
+async function operate(stack: Stack, id: string | undefined): Promise<void> {
+  for (const [status, method, path, body] of [
+    [200, 'PATCH', `/keys/${id}`, { disabled: true, expiresAt: '2100-01-01T00:00:00Z' }],
+    [200, 'PATCH', `/keys/${id}`, { disabled: false, expiresAt: null }],
+    [201, 'POST', `/keys/${id}/rotate`, { graceSeconds: 60 }],
+    [200, 'PUT', `/keys/${id}/ban`, { seconds: 60, reason: 'test' }],
+    [200, 'DELETE', `/keys/${id}/ban`],
+    [200, 'GET', '/bans'],
+    [200, 'GET', '/usage'],
+    [200, 'POST', '/plans/free/try', { minute: 5 }],
+    [200, 'GET', '/plans/history'],
+    [200, 'POST', '/plans/rollback', {}],
+    [200, 'GET', '/activity'],
+    [201, 'POST', '/tokens', { name: 'ann', role: 'viewer' }],
+  ] as const)
+    expect([(await stack.admin(method, path, body)).status, method, path]).toEqual([status, method, path]);
+  const { tokens } = (await stack.admin('GET', '/tokens')).json as { tokens: { id: string }[] };
+  for (const one of tokens) expect((await stack.admin('DELETE', `/tokens/${one.id}`)).status).toBe(204);
+  expect(stack.log.filter(({ level }) => level > 30)).toEqual([]);
+}
+
+test.for(['', '/2'])(
+  'the gateway’s user may do everything the gateway needs on one Redis%s, without a refused command',
+  async (database) => {
+    const { server, root } = await setUp();
+    const { types, ...webhook } = await webhookSettings();
+    const settings = { REDIS_URL: urlOf('gateway', server.url + database), REDIS_TIMEOUT_MS: '2000', ...webhook };
+    await useAll(await startStack(settings), types);
+    expect(await refusals(root)).toEqual([]);
+  },
+);
+
+test('the gateway’s user may do everything the gateway needs on a cluster, without a refused command', async () => {
+  const cluster = await startRedisCluster();
+  for (const { redis } of cluster.nodes) await installUsers(redis);
+  const urls = cluster.nodes.map(({ url }) => urlOf('gateway', url)).join(',');
+  const { types, ...webhook } = await webhookSettings();
+  await useAll(
+    await startStack({ REDIS_MODE: 'cluster', REDIS_URL: urls, REDIS_TIMEOUT_MS: '2000', ...webhook }),
+    types,
+  );
+  for (const { redis } of cluster.nodes) expect(await refusals(redis)).toEqual([]);
+});
+
+test('sentinels and replicas have users with all permissions that a failover needs', async () => {
+  const watched = await startSentinels();
+  for (const { redis } of watched.sentinels) {
+    await redis.call('SENTINEL', 'SET', MASTER_NAME, 'auth-user', 'sentinel', 'auth-pass', passwordOf('sentinel'));
+  }
+  for (const { redis } of watched.nodes) {
+    await redis.config('SET', 'masteruser', 'replica');
+    await redis.config('SET', 'masterauth', passwordOf('replica'));
+    await installUsers(redis);
+    await redis.call('CLIENT', 'KILL', 'SKIPME', 'yes');
+    await redis.acl('LOG', 'RESET');
+  }
+  const lost = await watched.primary();
+  const stack = await startStack({
+    REDIS_MODE: 'sentinel',
+    REDIS_URL: watched.sentinels.map(({ url }) => urlOf('gateway', url)).join(','),
+    REDIS_MASTER_NAME: MASTER_NAME,
+    REDIS_TIMEOUT_MS: '500',
+  });
+  await expect.poll(async () => (await stack.admin('GET', '/keys')).status).toBe(200);
+  const key = await stack.issueKey();
+  await replicated(lost.redis, 2);
+  await lost.server.stop();
+  await expect.poll(() => watched.primary()).not.toBe(lost);
+  await expect.poll(async () => (await ask(stack, key)).status).toBe(200);
+  for (const { redis } of watched.nodes.filter((node) => node !== lost)) expect(await refusals(redis)).toEqual([]);
+}, 60_000);
+
+const FOREIGN = [
+  ['FLUSHALL'],
+  ['FLUSHDB'],
+  ['KEYS', '*'],
+  ['SCAN', '0'],
+  ['CONFIG', 'GET', '*'],
+  ['CONFIG', 'SET', 'maxmemory', '1'],
+  ['ACL', 'LIST'],
+  ['SCRIPT', 'FLUSH'],
+  ['CLIENT', 'KILL', 'TYPE', 'normal'],
+  ['REPLICAOF', 'NO', 'ONE'],
+  ['SHUTDOWN', 'NOSAVE'],
+  ['MONITOR'],
+  ['EXPIRE', 'gateway:plans', '1'],
+  ['EXPIRE', 'gateway:key:{abc}', '1'],
+  ['HSET', 'somebody:else', 'field', 'value'],
+  ['HGETALL', 'gateway:key:without-braces'],
+  ['EVAL', "return redis.call('HSET', KEYS[1], 'a', 'b')", '1', 'somebody:else'],
+  ['EVAL', "return redis.call('HSET', 'somebody:else', 'a', 'b')", '0'],
+  ['EVAL', "return redis.call('FLUSHALL')", '0'],
+];
+
+const REFUSED = /^(NOPERM|ERR The user executing the script)/;
+const shared = await setUp();
+
+test.for(FOREIGN)("the gateway's user is refused %s %s %s", async ([name = '', ...rest]) => {
+  await expect(shared.as('gateway').call(name, ...rest)).rejects.toThrow(REFUSED);
+});
+
+test('SREs can read and edit plans and keys and inspect Redis, but cannot break anything', async () => {
+  const { as, root } = shared;
+  const sre = as('sre');
+  expect(await sre.hset('gateway:plans', 'free.minute', '120')).toBe(1);
+  expect(await sre.hgetall('gateway:plans')).toEqual({ 'free.minute': '120' });
+  expect(await sre.hset('gateway:key:{abc}', 'disabled', '1')).toBe(1);
+  expect(await sre.zcard('gateway:keys')).toBe(0);
+  expect(await sre.xrevrange('gateway:activity', '+', '-')).toEqual([]);
+  expect(await sre.info('memory')).toContain('used_memory');
+  expect(await sre.call('SLOWLOG', 'GET', '1')).toEqual(expect.any(Array));
+  for (const [name = '', ...rest] of [
+    ...FOREIGN.filter(([command]) => command !== 'SCAN' && command !== 'HGETALL'),
+    ['DEL', 'gateway:plans'],
+    ['HSET', 'gateway:tokens', '00000000', '{}'],
+    ['XADD', 'gateway:activity', '*', 'actor', 'somebody else'],
+    ['XTRIM', 'gateway:activity', 'MAXLEN', '0'],
+  ])
+    await expect(sre.call(name, ...rest), name).rejects.toThrow(REFUSED);
+  expect(await root.dbsize()).toBe(2);
+});
+
+/** A server with this text as its ACL file. */
+async function serverWith(users: string): Promise<string> {
+  const aclfile = join(await temporaryFolder(), 'users.acl');
+  await writeFile(aclfile, '');
+  const server = await startRedisServer({ aclfile });
+  cleanUp(server.stop);
+  const operator = new Redis(server.url);
+  await operator.ping();
+  await writeFile(aclfile, users);
+  await operator.acl('LOAD');
+  operator.disconnect();
+  return server.url;
+}
+
+/** 'OK', or why the login was refused. */
+async function logIn(url: string, username: string, password: string): Promise<string> {
+  const redis = new Redis(url, { username, password, retryStrategy: () => null, lazyConnect: true });
+  let reason = 'OK';
+  redis.on('error', ({ message }: Error) => {
+    reason = message;
+  });
+  await redis.connect().catch(() => undefined);
+  redis.disconnect();
+  return reason;
+}
+
+test('nobody can log in with the shipped users; with the hash of a password in its line, one can', async () => {
+  const shipped = readFileSync(join(ROOT, 'deploy/redis/users.acl'), 'utf8');
+  const closed = await serverWith(shipped);
+  for (const user of ['', ...USERS.keys()]) expect(await logIn(closed, user, 'any')).toMatch(/^(WRONGPASS|NOAUTH)/);
+  const hash = createHash('sha256').update('secret').digest('hex');
+  const open = await serverWith(shipped.replace('user gateway on resetpass', `user gateway on #${hash}`));
+  expect(await logIn(open, 'gateway', 'secret')).toBe('OK');
+  expect(await logIn(open, 'gateway', 'any')).toMatch(/^WRONGPASS/);
+  expect(await logIn(open, 'sre', 'secret')).toMatch(/^WRONGPASS/);
+});
+
+test('the gateway’s user may run exactly the commands in its source and those of connections', () => {
+  const source = (path: string) => readFileSync(join(ROOT, 'gateway', path), 'utf8');
+  const files = ['activity', 'key-backup', 'key-index', 'keys', 'plans', 'tokens', 'trail'];
+  const names = ['change-hash', 'claim-event', 'create', 'note', 'record-once', 'restore', 'revoke', 'tell'];
+  const typescript = files.map((name) => source(`stores/redis/${name}.ts`)).join('');
+  const scripts = source('limiter/decide.lua') + names.map((name) => source(`stores/redis/${name}.lua`)).join('');
+  const called = [...typescript.matchAll(/redis\.(\w+)\(/g), ...scripts.matchAll(/call\('(\w+)'/g)];
+  const connection = [
+    'asking',
+    'client|info',
+    'client|setname',
+    'cluster|slots',
+    'eval',
+    'evalsha',
+    'info',
+    'readonly',
+    'readwrite',
+    'select',
+  ];
+  const needed = new Set([...called.map(([, name = '']) => name.toLowerCase()), ...connection]);
+  const allowed = USERS.get('gateway')?.filter((rule) => rule.startsWith('+')) ?? [];
+  expect(allowed.map((rule) => rule.slice(1).replace(')', '')).sort()).toEqual([...needed].sort());
+});

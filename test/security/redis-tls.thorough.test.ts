@@ -1,0 +1,151 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { TlsConnector } from '../../gateway/stores/redis/tls.ts';
+import { type Authority, createAuthority } from '../support/certificates.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import { freePort } from '../support/port.ts';
+import { startProcess } from '../support/process.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { startRedisCluster } from '../support/redis-cluster.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+
+const PASSWORD = 'canary, of: Redis@100 %';
+const CREDENTIALS = `gateway:${encodeURIComponent(PASSWORD)}`;
+const authority = await createAuthority();
+const stranger = await createAuthority();
+
+const tlsDirectives = ({ caFile, certFile, keyFile }: Authority) => ({
+  'tls-ca-cert-file': caFile,
+  'tls-cert-file': certFile,
+  'tls-key-file': keyFile,
+  'tls-auth-clients': 'no',
+});
+
+/** A Redis that also speaks TLS, with a user for the gateway. Returns its TLS port. */
+async function startTlsServer(): Promise<number> {
+  const port = await freePort();
+  const server = await startRedisServer({ 'tls-port': String(port), ...tlsDirectives(authority) });
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  await redis.acl('SETUSER', 'gateway', 'on', `>${PASSWORD}`, '~*', '+@all');
+  await redis.acl('SETUSER', 'default', 'off');
+  redis.disconnect();
+  return port;
+}
+
+/** A sentinel that speaks only TLS and watches a primary that does. */
+async function startTlsSentinel(primaryPort: number): Promise<number> {
+  const [port, folder] = [await freePort(), await temporaryFolder()];
+  const directives = Object.entries({
+    ...tlsDirectives(authority),
+    'tls-port': port,
+    port: 0,
+    'tls-replication': 'yes',
+  });
+  const lines = [
+    ...directives.map(([name, value]) => `${name} ${value}`),
+    'bind 127.0.0.1',
+    `dir ${folder}`,
+    `sentinel monitor limits 127.0.0.1 ${primaryPort} 1`,
+  ];
+  await writeFile(`${folder}/sentinel.conf`, lines.join('\n'));
+  startProcess('redis-server', [`${folder}/sentinel.conf`, '--sentinel'], {}, { stdio: 'ignore' });
+  return port;
+}
+
+/** The status for a new key: 200 needs Redis. */
+async function askWithNewKey(stack: Stack): Promise<number> {
+  const created = await stack.admin('POST', '/keys', { name: 'test', plan: 'free' });
+  const { key } = created.json as { key?: string };
+  return key === undefined ? created.status : (await send(`${stack.gateway}/v1/pets`, { key })).status;
+}
+
+const becomes200 = (stack: Stack) => expect.poll(() => askWithNewKey(stack), { interval: 100 }).toBe(200);
+
+const tellsOfCertificate = (stack: Stack) =>
+  expect.poll(() => stack.log.find(({ msg }) => msg === 'no TLS with redis')?.reason).toMatch(/certificate/);
+
+test('a single Redis is used over TLS, with the user and password of the URL', async () => {
+  const port = await startTlsServer();
+  const stack = await startStack({
+    REDIS_URL: `rediss://${CREDENTIALS}@127.0.0.1:${port}`,
+    REDIS_CA_FILE: authority.caFile,
+  });
+  await becomes200(stack);
+});
+
+test.for([
+  ['of another CA', { REDIS_CA_FILE: stranger.caFile }],
+  ['of a CA that nobody named', {}],
+] as const)('a certificate %s is refused, and the log says why', async ([, settings]) => {
+  const port = await startTlsServer();
+  const stack = await startStack({ REDIS_URL: `rediss://${CREDENTIALS}@127.0.0.1:${port}`, ...settings });
+  expect(await askWithNewKey(stack)).toBe(503);
+  expect(stack.log.find(({ msg }) => msg === 'redis is away')?.reason).toMatch(/certificate/);
+});
+
+test('a certificate for another name is refused', async () => {
+  const port = await startTlsServer();
+  const stack = await startStack({
+    REDIS_URL: `rediss://${CREDENTIALS}@localhost:${port}`,
+    REDIS_CA_FILE: authority.caFile,
+  });
+  expect(await askWithNewKey(stack)).toBe(503);
+  expect(stack.log.find(({ msg }) => msg === 'redis is away')?.reason).toMatch(/altnames/);
+});
+
+test('a wrong password is reported in words, without the password', async () => {
+  const port = await startTlsServer();
+  const stack = await startStack({
+    REDIS_URL: `rediss://gateway:wrong-canary@127.0.0.1:${port}`,
+    REDIS_CA_FILE: authority.caFile,
+    LOG_LEVEL: 'trace',
+  });
+  expect(await askWithNewKey(stack)).toBe(503);
+  expect(stack.log.find(({ msg }) => msg === 'redis is away')?.reason).toMatch(/^WRONGPASS/);
+  expect(JSON.stringify(stack.log)).not.toContain('canary');
+});
+
+test('sentinels and primary are used over TLS', async () => {
+  const sentinelPort = await startTlsSentinel(await startTlsServer());
+  const settings = {
+    REDIS_MODE: 'sentinel',
+    REDIS_URL: `rediss://${CREDENTIALS}@127.0.0.1:${sentinelPort}`,
+    REDIS_MASTER_NAME: 'limits',
+  };
+  await becomes200(await startStack({ ...settings, REDIS_CA_FILE: authority.caFile }));
+  const wrong = await startStack({ ...settings, REDIS_CA_FILE: stranger.caFile });
+  expect(await askWithNewKey(wrong)).toBe(503);
+  await tellsOfCertificate(wrong);
+}, 60_000);
+
+test('the nodes of a cluster are used over TLS', async () => {
+  const cluster = await startRedisCluster(tlsDirectives(authority));
+  const settings = { REDIS_MODE: 'cluster', REDIS_URL: cluster.urls };
+  expect(cluster.urls).toMatch(/^rediss:/);
+  const stack = await startStack({ ...settings, REDIS_CA_FILE: authority.caFile });
+  for (let asked = 0; asked < 10; asked++) await becomes200(stack);
+  const wrong = await startStack({ ...settings, REDIS_CA_FILE: stranger.caFile });
+  expect(await askWithNewKey(wrong)).toBe(503);
+  await tellsOfCertificate(wrong);
+}, 60_000);
+
+test('a connection closed during a handshake whose certificate is refused ends nothing else', async () => {
+  const port = await startTlsServer();
+  const ca = await readFile(authority.caFile, 'utf8');
+  let refused = 0;
+  for (let attempt = 0; attempt < 300; attempt++) {
+    const connector = new TlsConnector({ host: 'localhost', port, tls: { ca } });
+    const socket = await connector.connect();
+    // Like the library, which listens once.
+    socket.once('error', () => refused++);
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    await sleep(Math.random() * 6);
+    connector.disconnect();
+    await closed;
+  }
+  expect(refused).toBeGreaterThan(100);
+});

@@ -1,0 +1,185 @@
+import { once } from 'node:events';
+import http from 'node:http';
+import net, { type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { faultyCore, OK } from '../support/faulty-core.ts';
+import { post } from '../support/http.ts';
+import { startService } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { quantile } from '../support/statistics.ts';
+import { TIMED } from '../support/timed.ts';
+
+const CLIENTS = 1_000;
+const LIMIT_MS = 2_000;
+const LIMITS = {
+  headersMs: LIMIT_MS,
+  requestMs: LIMIT_MS,
+  answerMs: LIMIT_MS,
+  keepAliveMs: LIMIT_MS,
+  checkEveryMs: 250,
+};
+/** Node keeps a connection one second longer than announced, because a request may cross its end. */
+const LATE_MS = 1_000;
+/** Tolerances for a machine busy with two thousand ends of connections. */
+const EARLY_MS = 500;
+const NOISE_MS = 1_500;
+/** Below this, a doubled time means nothing: a moment of other work takes as long. */
+const P99_FLOOR_MS = 200;
+
+interface Gateway {
+  readonly url: string;
+  /** Of the healthy client. */
+  readonly key: string;
+  /** The keys that slow clients share. Fairness between keys is not tested here. */
+  readonly slowKeys: readonly string[];
+  /** The log lines for the path that slow clients request. */
+  slow(): Record<string, unknown>[];
+}
+
+/** A gateway in its own process, so that the clients' work does not count as its own. */
+async function limitedGateway(core: string): Promise<Gateway> {
+  const ADMIN_TOKEN = 'token-of-the-tests';
+  const gateway = await startService('test/security/limited-gateway.ts', {
+    PORT: '0',
+    ADMIN_PORT: '0',
+    ADMIN_TOKEN,
+    CORE_URL: core,
+    DATA_DIR: await temporaryFolder(),
+    LIMITS: JSON.stringify(LIMITS),
+  });
+  const { gateway: url = '', admin = '' } = gateway.addresses;
+  const unlimited = { name: 'test', plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+  const issued = Array.from({ length: 21 }, () => post(`${admin}/keys`, unlimited, { key: ADMIN_TOKEN }));
+  const [key = '', ...slowKeys] = (await Promise.all(issued)).map(({ json }) => (json as { key: string }).key);
+  const lines = () => gateway.out().split('\n').slice(0, -1);
+  return {
+    url,
+    key,
+    slowKeys,
+    slow: () => lines().flatMap((line) => (line.includes('"path":"/v1/pets"') ? [JSON.parse(line)] : [])),
+  };
+}
+
+async function connect(url: string, first: string): Promise<Socket> {
+  const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
+  socket.on('error', () => {});
+  cleanUp(() => socket.destroy());
+  await once(socket, 'connect');
+  socket.write(first);
+  return socket;
+}
+
+/** Writes on a connection now and then until it is cut. Returns the milliseconds until then. */
+async function untilCut(url: string, first: string, write: (socket: Socket) => void): Promise<number> {
+  const socket = await connect(url, first);
+  const startedAt = performance.now();
+  socket.resume();
+  const trickle = setInterval(() => socket.writable && write(socket), 500);
+  await once(socket, 'close');
+  clearInterval(trickle);
+  return performance.now() - startedAt;
+}
+
+/**
+ * The 99th percentile of a healthy client's waits in milliseconds, in the best of four periods: the cost of slow
+ * clients is present in each, other load of the machine is not.
+ */
+async function healthyP99(to: Gateway): Promise<number> {
+  const moments: number[] = [];
+  for (let at = 0; at < 4; at++) moments.push(await p99Within(to, 300));
+  return Math.min(...moments);
+}
+
+/** Eight concurrent requests for `forMs` milliseconds. */
+async function p99Within({ url, key }: Gateway, forMs: number): Promise<number> {
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 8 });
+  const waits: number[] = [];
+  const end = performance.now() + forMs;
+  const client = async () => {
+    while (performance.now() < end) {
+      const startedAt = performance.now();
+      await askOnce(url, key, agent);
+      waits.push(performance.now() - startedAt);
+    }
+  };
+  await Promise.all(Array.from({ length: 8 }, client));
+  agent.destroy();
+  return quantile(waits, 0.99);
+}
+
+async function askOnce(url: string, key: string, agent: http.Agent): Promise<void> {
+  const request = http.get(`${url}/v1/store/orders`, { agent, headers: { authorization: `Bearer ${key}` } });
+  const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+  expect(response.statusCode).toBe(200);
+  response.resume();
+  await once(response, 'end');
+}
+
+const GET = 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n';
+const ORDERS = 'GET /v1/store/orders HTTP/1.1\r\nHost: a\r\n';
+const POST = 'POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n';
+const bearer = (key: string): string => `Authorization: Bearer ${key}\r\n\r\n`;
+const oneByte = (socket: Socket): void => void socket.write('x');
+const nothing = (): void => {};
+const kinds: [name: string, first: (key: string) => string, write: (socket: Socket) => void][] = [
+  ['send a header byte by byte', () => `${GET}X: `, oneByte],
+  ['send a body byte by byte', (key) => POST + bearer(key), oneByte],
+  ['send nothing', () => '', nothing],
+  ['send nothing after a request', (key) => ORDERS + bearer(key), nothing],
+];
+
+const answering = (answer: string) => (socket: Socket, head: string) =>
+  void socket.write(head.includes('/pets') ? answer : OK);
+const answerOf = (size: number): string => `HTTP/1.1 200 OK\r\ncontent-length: ${size}\r\n\r\n${'x'.repeat(size)}`;
+
+const gateway = await limitedGateway(await faultyCore(answering(answerOf(100_000))));
+await healthyP99(gateway);
+const baseline = await healthyP99(gateway);
+const slowKey = (client: number): string => gateway.slowKeys[client % gateway.slowKeys.length] as string;
+
+test.for(kinds)(
+  '1,000 clients that %s are cut in time, with little effect on a healthy one',
+  TIMED,
+  async ([, first, write]) => {
+    const cuts = Array.from({ length: CLIENTS }, (_, at) => untilCut(gateway.url, first(slowKey(at)), write));
+    const p99 = await healthyP99(gateway);
+    const lasted = await Promise.all(cuts);
+    expect(Math.min(...lasted)).toBeGreaterThan(LIMIT_MS - EARLY_MS);
+    expect(Math.max(...lasted)).toBeLessThan(LIMIT_MS + LATE_MS + NOISE_MS);
+    expect(p99).toBeLessThan(Math.max(2 * baseline, P99_FLOOR_MS));
+  },
+);
+
+test('1,000 clients that never read are cut in time, with little effect on a healthy one', TIMED, async () => {
+  const crowd = Array.from({ length: CLIENTS }, (_, at) => connect(gateway.url, GET + bearer(slowKey(at))));
+  const sockets = await Promise.all(crowd);
+  for (const socket of sockets) socket.pause();
+  const p99 = await healthyP99(gateway);
+  await sleep(LIMIT_MS + LATE_MS + NOISE_MS - 1_200);
+  // They can read what was sent; after that, the connection has already ended.
+  const resumedAt = performance.now();
+  await Promise.all(sockets.map((socket) => once(socket.resume(), 'end')));
+  expect(performance.now() - resumedAt).toBeLessThan(LIMIT_MS - EARLY_MS);
+  expect(p99).toBeLessThan(Math.max(2 * baseline, P99_FLOOR_MS));
+});
+
+test(
+  'an answer that its client does not read is given up, even if the client reads a byte now and then',
+  TIMED,
+  async () => {
+    // More than the kernel buffers for two connections.
+    const other = await limitedGateway(await faultyCore(answering(answerOf(8_000_000))));
+    const sockets = await Promise.all(Array.from({ length: 4 }, () => connect(other.url, GET + bearer(other.key))));
+    for (const socket of sockets) socket.pause();
+    const sip = setInterval(() => void sockets.slice(0, 2).map((socket) => socket.read(1_024)), 100);
+    cleanUp(() => clearInterval(sip));
+    await expect.poll(() => other.slow().length).toBe(4);
+    for (const { status, durationMs } of other.slow()) {
+      expect(status).toBe(499);
+      expect(durationMs).toBeGreaterThan(LIMIT_MS - EARLY_MS);
+      expect(durationMs).toBeLessThan(LIMIT_MS + LATE_MS + NOISE_MS);
+    }
+  },
+);

@@ -1,0 +1,126 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { WebSocket } from 'ws';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { send, sendBytes } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { fact, TIMED } from '../support/timed.ts';
+import { headOf, open, opened, PATH, SLOW, startLive } from './web-socket.ts';
+import { webSocketCore } from './web-socket-core.ts';
+
+const { url: redisUrl, redis } = await emptyDatabase();
+
+test('when one end closes, the other is closed too', async () => {
+  const core = await webSocketCore();
+  const stack = await startLive({ CORE_URL: core.url });
+  const key = await stack.issueKey();
+  const [first, second] = [await opened(stack, key), await opened(stack, key)];
+  core.sockets[0]?.terminate();
+  expect(await first.closed).toBe(1_006);
+  second.webSocket.terminate();
+  await expect.poll(() => core.closeCodes).toEqual([1_006, 1_006]);
+});
+
+test('a stop during a handshake closes the connection to the core too', TIMED, async () => {
+  const ended = Promise.withResolvers<void>();
+  const core = await webSocketCore((socket) => void socket.resume().once('end', () => ended.resolve()));
+  const stack = await startLive({ CORE_URL: core.url });
+  const received = sendBytes(stack.gateway, headOf(await stack.issueKey()), 10_000);
+  await expect.poll(() => core.handshakes.length).toBe(1);
+  const before = performance.now();
+  await Promise.all([stack.stop(), received, ended.promise]);
+  const stopMs = performance.now() - before;
+  await fact(() => expect(stack.log.filter(({ msg }) => msg === 'request')).toMatchObject([{ status: 499 }]));
+  expect(stopMs).toBeLessThan(3_000);
+});
+
+test('an idle WebSocket is closed, one with pings is not', TIMED, async () => {
+  const core = await webSocketCore();
+  const stack = await startLive({ CORE_URL: core.url }, { webSocketIdleMs: 1_500 });
+  const key = await stack.issueKey();
+  const [idle, busy] = [await opened(stack, key), await opened(stack, key)];
+  const pinging = setInterval(() => busy.webSocket.ping(), 200);
+  cleanUp(() => clearInterval(pinging));
+  expect(await idle.closed).toBe(1_001);
+  await expect.poll(() => core.closeCodes).toEqual([1_001]);
+  await sleep(1_000);
+  expect(busy.webSocket.readyState).toBe(WebSocket.OPEN);
+});
+
+test('a stop closes WebSockets at once with code 1001 at both ends, and opens no more', async () => {
+  const core = await webSocketCore();
+  const stack = await startLive({ CORE_URL: core.url });
+  const key = await stack.issueKey();
+  const tunnel = await opened(stack, key);
+  const stopping = stack.stop(1_500);
+  expect(await tunnel.closed).toBe(1_001);
+  expect(await open(stack, key)).toBe(503);
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  await stopping;
+  expect(core.closeCodes).toEqual([1_001]);
+});
+
+test('nothing is inserted into an unfinished frame: the connection ends', async () => {
+  const half = Buffer.from([0x82, 10, 1, 2, 3]);
+  const core = await webSocketCore((socket) => {
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+    socket.write(half);
+    socket.resume();
+  });
+  const stack = await startLive({ CORE_URL: core.url });
+  const received = sendBytes(stack.gateway, headOf(await stack.issueKey()), 10_000);
+  await expect.poll(() => core.handshakes.length).toBe(1);
+  await sleep(300);
+  await stack.stop();
+  const [, frames] = (await received).split('\r\n\r\n');
+  expect(frames).toBe(half.toString('latin1'));
+});
+
+test.for([
+  ['the embedded limiter', {}],
+  ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' }],
+] as const)('with %s, a revoked key loses its WebSocket, and others keep theirs', async ([, environment]) => {
+  const core = await webSocketCore();
+  const stack = await startLive({ ...environment, CORE_URL: core.url });
+  const [revoked, kept] = [await stack.issueKey(SLOW), await stack.issueKey(SLOW)];
+  const tunnels = await Promise.all([revoked, revoked, kept].map((key) => opened(stack, key)));
+  await sleep(1_200);
+  expect(tunnels.map(({ webSocket }) => webSocket.readyState)).toEqual(Array(3).fill(WebSocket.OPEN));
+  const charged = (await send(`${stack.gateway}/v1/pets`, { key: kept })).headers['x-ratelimit-remaining'];
+  expect(charged).toBe('1');
+
+  await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
+  const before = performance.now();
+  expect(await Promise.all(tunnels.slice(0, 2).map(({ closed }) => closed))).toEqual([1_008, 1_008]);
+  expect(performance.now() - before).toBeLessThan(1_500);
+  await sleep(700);
+  expect(tunnels[2]?.webSocket.readyState).toBe(WebSocket.OPEN);
+});
+
+test('a disabled or expired key keeps no WebSocket either', async () => {
+  const core = await webSocketCore();
+  const stack = await startLive({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000', CORE_URL: core.url });
+  for (const edit of [{ disabled: '1' }, { expires_at: '1700000000' }]) {
+    const key = await stack.issueKey();
+    const { closed } = await opened(stack, key);
+    await redis.hset(`gateway:key:{${idOf(key)}}`, edit);
+    expect(await closed).toBe(1_008);
+  }
+});
+
+test('a WebSocket counts as a connection of its address', async () => {
+  const core = await webSocketCore();
+  const stack = await startLive({ CORE_URL: core.url }, { connectionsPerAddress: 2 });
+  const key = await stack.issueKey();
+  const from = { localAddress: '127.0.0.2' };
+  const [first] = [await opened(stack, key, PATH, from), await opened(stack, key, PATH, from)];
+  const ask = () =>
+    send(`${stack.gateway}/v1/pets`, { key, from: '127.0.0.2' }).then(
+      ({ status }) => status,
+      () => 'cut',
+    );
+  expect(await ask()).toBe('cut');
+  first?.webSocket.close();
+  await expect.poll(ask).toBe(200);
+});

@@ -1,0 +1,12 @@
+import type { ActivityAnswer, ActivityView } from '../../gateway/operators/api/answers.ts';
+import type { Stack } from './stack.ts';
+
+/** The activity as the admin API tells it. */
+
+export type Entry = ActivityView;
+
+export const pageOf = async (stack: Stack, query = ''): Promise<ActivityAnswer> =>
+  (await stack.admin('GET', `/activity${query}`)).json as ActivityAnswer;
+
+/** The newest first. */
+export const activityOf = async (stack: Stack, query = '') => (await pageOf(stack, query)).activity;

@@ -1,0 +1,71 @@
+import { once } from 'node:events';
+import http, { type IncomingMessage, type ServerResponse } from 'node:http';
+import https from 'node:https';
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { cleanUp } from './clean-up.ts';
+import { freePort } from './port.ts';
+
+/** A core on a loopback address of its own. */
+export interface AddressedCore {
+  readonly address: string;
+  /** Requests that were no probes. */
+  asked: number;
+  probes: number;
+  /** Connections that are open. */
+  readonly connections: Set<Socket>;
+  /** Every Host that it was called by. */
+  readonly hosts: Set<string | undefined>;
+}
+
+export interface AddressedCores {
+  readonly port: number;
+  readonly all: readonly AddressedCore[];
+}
+
+export interface Answering {
+  /** How long a request waits for its answer. */
+  readonly waitMs?: (request: IncomingMessage) => number;
+  readonly certificate?: { readonly cert: Buffer; readonly key: Buffer };
+}
+
+/** Cores that answer everything with an empty list, on several addresses (127.0.0.2 …) and one port. */
+export async function coresOn(addresses: readonly string[], answering: Answering = {}): Promise<AddressedCores> {
+  const port = await freePort();
+  return { port, all: await Promise.all(addresses.map((address) => coreOn(address, port, answering))) };
+}
+
+async function coreOn(address: string, port: number, { waitMs, certificate }: Answering): Promise<AddressedCore> {
+  const core: AddressedCore = { address, asked: 0, probes: 0, connections: new Set(), hosts: new Set() };
+  const answer = async (request: IncomingMessage, response: ServerResponse) => {
+    if (request.url === '/readyz') core.probes += 1;
+    else core.asked += 1;
+    core.hosts.add(request.headers.host);
+    request.resume();
+    const wait = waitMs?.(request) ?? 0;
+    if (wait > 0) await sleep(wait);
+    const id = request.headers['x-request-id'];
+    if (id !== undefined) response.setHeader('X-Request-Id', id);
+    response.setHeader('Content-Type', 'application/json');
+    response.end('[]');
+  };
+  const server = certificate ? https.createServer(certificate, answer) : http.createServer(answer);
+  server.on('connection', (socket) => {
+    core.connections.add(socket);
+    socket.once('close', () => core.connections.delete(socket));
+  });
+  server.listen(port, address);
+  await once(server, 'listening');
+  cleanUp(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return core;
+}
+
+/** How many requests each of them was asked while something was going on. */
+export async function askedDuring(cores: readonly AddressedCore[], during: () => Promise<unknown>): Promise<number[]> {
+  const before = cores.map(({ asked }) => asked);
+  await during();
+  return cores.map(({ asked }, at) => asked - (before[at] as number));
+}

@@ -1,0 +1,61 @@
+import { execFile } from 'node:child_process';
+import { chmodSync, cpSync, existsSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { promisify } from 'node:util';
+import { composeText, freshSecrets } from '../compose.ts';
+import { ROOT } from '../process.ts';
+import { temporaryFolder } from '../stack.ts';
+import { type Docker, environmentOf } from './docker.ts';
+import { ENGINE_FOLDER } from './engine.ts';
+import { servicesOf, withoutDigest } from './stand-ins.ts';
+
+/** deploy/compose.yaml, run by Compose 2 on the tests' engine from a copy of the folder, to which nothing of a desk's own goes. */
+
+const execute = promisify(execFile);
+const UP_MS = 240_000;
+/** They have someone's secrets. */
+const PRIVATE = ['.env', 'chat-url'];
+
+export interface ComposeProject {
+  /** Standard output of `docker compose <args>`. @throws {Error} if it fails */
+  compose(...args: readonly string[]): Promise<string>;
+  /** A container's name. */
+  nameOf(service: string): string;
+  /** The operators' token of its gateways. */
+  readonly adminToken: string;
+  /** Names the webhook that its Alertmanager tells. */
+  tellAlertsTo(url: string): void;
+}
+
+/** @param publishOn where clients are served */
+export async function composeProject(socket: string, docker: Docker, publishOn: string): Promise<ComposeProject> {
+  const program = await composeProgram(docker);
+  const folder = join(await temporaryFolder(), 'deploy');
+  cpSync(join(ROOT, 'deploy'), folder, { recursive: true, filter: (path) => !PRIVATE.includes(basename(path)) });
+  const [environment, file] = [join(folder, '.env'), join(folder, 'compose.yaml')];
+  const secrets: Record<string, string> = { ...freshSecrets(), PUBLISH_ON: publishOn };
+  const lines = Object.entries(secrets).map(([name, value]) => `${name}=${value}\n`);
+  writeFileSync(environment, lines.join(''), { mode: 0o600 });
+  writeFileSync(file, withoutDigest(composeText()));
+  const options = ['--env-file', environment, '--file', file];
+  return {
+    async compose(...args) {
+      const { stdout } = await execute(program, [...options, ...args], { env: environmentOf(socket), timeout: UP_MS });
+      return stdout.trim();
+    },
+    nameOf: (service) => `animal-store-${service}-1`,
+    adminToken: secrets.ADMIN_TOKEN ?? '',
+    tellAlertsTo: (url) => writeFileSync(join(folder, 'alertmanager/chat-url'), url),
+  };
+}
+
+/** Debian 13's program, which needs no other file of it. */
+async function composeProgram(docker: Docker): Promise<string> {
+  const program = join(ENGINE_FOLDER, 'docker-compose');
+  if (existsSync(program)) return program;
+  const container = await docker(['create', '--network', 'none', await servicesOf(docker), 'true']);
+  await docker(['cp', `${container}:/usr/local/lib/docker-compose`, program]);
+  await docker(['rm', container]);
+  chmodSync(program, 0o755);
+  return program;
+}

@@ -1,0 +1,88 @@
+import { cleanUp } from '../clean-up.ts';
+import { type LogLine, parsedLines } from '../log.ts';
+import type { Docker } from './docker.ts';
+
+/** A container of one of our images, with the rights that compose.yaml gives it: none, on a read-only file system. */
+
+export interface Container {
+  readonly name: string;
+  /** The state that `docker inspect` shows. */
+  state(): Promise<State>;
+  /** Where a port of the container is published on loopback. */
+  url(port: number): Promise<string>;
+  /** Runs a program in it. @throws {Error} if that fails */
+  exec(...command: readonly string[]): Promise<string>;
+  /** Its log so far. */
+  log(): Promise<LogLine[]>;
+  /** Milliseconds from the start of its first process to its first line that says that it listens. */
+  startMs(): Promise<number>;
+}
+
+export interface State {
+  readonly Status: string;
+  readonly ExitCode: number;
+  readonly OOMKilled: boolean;
+  readonly StartedAt: string;
+  readonly FinishedAt: string;
+  readonly Health?: { readonly Status: string };
+}
+
+const HARDENED = ['--read-only', '--cap-drop', 'ALL', '--security-opt', 'no-new-privileges:true'];
+/** Where an image's user may write without a volume. */
+const HOME = ['--tmpfs', '/home/node:uid=1000,gid=1000'];
+
+/** @param ports of the container, published on loopback at free ones. Removed after the test, or after its file. */
+export async function runContainer(
+  docker: Docker,
+  {
+    image,
+    name,
+    network,
+    ports,
+    environment,
+  }: {
+    readonly image: string;
+    readonly name: string;
+    readonly network: string;
+    readonly ports: readonly number[];
+    readonly environment: Readonly<Record<string, string>>;
+  },
+): Promise<Container> {
+  const published = ports.flatMap((port) => ['--publish', `127.0.0.1::${port}`]);
+  const variables = Object.entries(environment).flatMap(([key, value]) => ['--env', `${key}=${value}`]);
+  await docker([
+    'run',
+    '--detach',
+    '--name',
+    name,
+    '--network',
+    network,
+    ...HARDENED,
+    ...HOME,
+    ...published,
+    ...variables,
+    image,
+  ]);
+  cleanUp(() => docker(['rm', '--force', name]));
+  return containerNamed(docker, name);
+}
+
+export function containerNamed(docker: Docker, name: string): Container {
+  const state = async () => JSON.parse(await docker(['inspect', '--format', '{{json .State}}', name])) as State;
+  const log = async () => {
+    const text = `${await docker(['logs', name])}\n`;
+    return parsedLines(() => text)();
+  };
+  return {
+    name,
+    state,
+    log,
+    url: async (port) => `http://${(await docker(['port', name, `${port}/tcp`])).split('\n')[0]}`,
+    exec: (...command) => docker(['exec', name, ...command]),
+    async startMs() {
+      const { StartedAt } = await state();
+      const line = (await log()).find(({ msg }) => msg === 'listening');
+      return Date.parse(String(line?.time)) - Date.parse(StartedAt);
+    },
+  };
+}

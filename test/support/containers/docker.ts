@@ -1,0 +1,26 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+
+/** Calls of docker's command line, on one engine. */
+
+const MINUTE_MS = 60_000;
+const execute = promisify(execFile);
+
+/** Standard output of `docker <args>`. @throws {Error} with what it said, if it fails or takes longer */
+export type Docker = (args: readonly string[], timeoutMs?: number) => Promise<string>;
+
+/** @param socket of the engine */
+export function dockerOn(socket: string): Docker {
+  const env = environmentOf(socket);
+  return async (args, timeoutMs = MINUTE_MS) => {
+    const { stdout } = await execute('docker', args, { env, timeout: timeoutMs, maxBuffer: 64 * 2 ** 20 });
+    return stdout.trim();
+  };
+}
+
+/** The variables with which docker and docker-compose use an engine. BuildKit is a plugin that Debian 12 lacks. */
+export const environmentOf = (socket: string): NodeJS.ProcessEnv => ({
+  ...process.env,
+  DOCKER_HOST: `unix://${socket}`,
+  DOCKER_BUILDKIT: '0',
+});

@@ -1,0 +1,166 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { need, pathOf } from '../install.ts';
+import { childrenOf } from '../workers.ts';
+import { type Docker, dockerOn } from './docker.ts';
+
+/**
+ * A container engine of the tests' own, beside any other: dockerd with its own folder, socket, mounts and processes. It
+ * leaves the machine's packet filter and sysctls alone, so containers reach each other and published ports work, and
+ * nothing else is reachable from them.
+ */
+
+export interface Engine {
+  readonly socket: string;
+  readonly docker: Docker;
+  /** Removes containers, networks and volumes, and ends the engine. Images stay for the next run. */
+  stop(): Promise<void>;
+}
+
+/** Kept between runs, with the images in it. */
+export const ENGINE_FOLDER = join(tmpdir(), 'animal-store-engine');
+/** Asked for every image that is pulled: a registry of a test's own, or nobody. */
+export const REGISTRY = '127.0.30.50:5000';
+const CGROUP = '/animal-store-engine';
+/** Above what else the machine does, as the benchmarks run. */
+const PRIORITY = -10;
+/** By version of control groups: where they are, what only that version has there, and the share of CPU, the most that there is. */
+const SHARES = [
+  ['/sys/fs/cgroup/cpu', 'cpu.shares', 'cpu.shares', '262144'],
+  ['/sys/fs/cgroup', 'cgroup.controllers', 'cpu.weight', '10000'],
+] as const;
+const START_MS = 60_000;
+const STOP_MS = 30_000;
+
+/**
+ * Where an earlier run was killed, its containers and networks are removed first.
+ * @throws {Error} with the reason, if none can be started here
+ */
+export async function startEngine(): Promise<Engine> {
+  needPrograms();
+  mkdirSync(ENGINE_FOLDER, { recursive: true });
+  const [socket, log] = [join(ENGINE_FOLDER, 'docker.sock'), join(ENGINE_FOLDER, 'log')];
+  rmSync(socket, { force: true });
+  const docker = dockerOn(socket);
+  setShare();
+  const daemon = launch(socket, log);
+  try {
+    await answers(docker, daemon, log);
+    await removeEverything(docker);
+  } catch (fault) {
+    daemon.kill('SIGKILL');
+    throw fault;
+  }
+  return {
+    socket,
+    docker,
+    async stop() {
+      await removeEverything(docker);
+      await end(daemon);
+      removeBridge();
+      removeCgroups();
+    },
+  };
+}
+
+function needPrograms(): void {
+  if (process.platform !== 'linux') throw new Error('it needs Linux');
+  if (process.getuid?.() !== 0) throw new Error('it needs root');
+  need('docker.io');
+  const missing = ['dockerd', 'docker', 'flock', 'setpriv', 'unshare'].filter((name) => pathOf(name) === undefined);
+  if (missing.length > 0) throw new Error(`there is no ${missing.join(', no ')}`);
+}
+
+/**
+ * The engine's mounts and processes are in namespaces of their own. They end with it, and it ends with this process. One run
+ * at a time has the folder.
+ */
+function launch(socket: string, log: string): ChildProcess {
+  rmSync(join(ENGINE_FOLDER, 'pid'), { force: true });
+  const output = openSync(log, 'w');
+  const daemon = spawn(
+    'flock',
+    [
+      ...['--no-fork', '--nonblock', '--conflict-exit-code', String(LOCKED), join(ENGINE_FOLDER, 'lock')],
+      ...['nice', '-n', String(PRIORITY), 'setpriv', '--pdeathsig', 'KILL'],
+      ...['unshare', '--mount', '--pid', '--fork', '--kill-child=KILL', '--mount-proc'],
+      ...['dockerd', '--data-root', join(ENGINE_FOLDER, 'data'), '--exec-root', join(ENGINE_FOLDER, 'exec')],
+      ...['--host', `unix://${socket}`, '--pidfile', join(ENGINE_FOLDER, 'pid'), ...bridge()],
+      ...['--cgroup-parent', CGROUP, '--registry-mirror', `http://${REGISTRY}`],
+      ...['--iptables=false', '--ip6tables=false', '--ip-forward=false', '--ip-masq=false'],
+    ],
+    { stdio: ['ignore', output, output], detached: true },
+  );
+  closeSync(output);
+  return daemon;
+}
+
+const LOCKED = 75;
+
+/** The default network's bridge stays behind when an engine ends. Another engine's is not ours to use. */
+const BRIDGE = 'docker0';
+const MARK = join(ENGINE_FOLDER, BRIDGE);
+
+function bridge(): string[] {
+  const isThere = existsSync(`/sys/class/net/${BRIDGE}`);
+  if (isThere && !existsSync(MARK)) return ['--bridge=none'];
+  writeFileSync(MARK, '');
+  return [];
+}
+
+function removeBridge(): void {
+  if (!existsSync(MARK)) return;
+  spawnSync('ip', ['link', 'delete', BRIDGE]);
+  rmSync(MARK);
+}
+
+async function answers(docker: Docker, daemon: ChildProcess, log: string): Promise<void> {
+  const until = performance.now() + START_MS;
+  while (performance.now() < until) {
+    if (daemon.exitCode === LOCKED) throw new Error('another run has it');
+    if (daemon.exitCode !== null) break;
+    const isUp = await docker(['version', '--format', '{{.Server.Version}}'], 5_000).then(Boolean, () => false);
+    if (isUp) return;
+    await sleep(100);
+  }
+  const [last = 'it says nothing'] = readFileSync(log, 'utf8').trim().split('\n').slice(-1);
+  throw new Error(`dockerd does not start: ${last}`);
+}
+
+/** All containers together would otherwise get as much of a busy machine as a single process. */
+function setShare(): void {
+  for (const [folder, mark, file, most] of SHARES) {
+    if (!existsSync(join(folder, mark))) continue;
+    mkdirSync(join(folder, CGROUP), { recursive: true });
+    if (existsSync(join(folder, CGROUP, file))) writeFileSync(join(folder, CGROUP, file), most);
+  }
+}
+
+/** There is one by controller, or one for all. */
+function removeCgroups(): void {
+  const all = '/sys/fs/cgroup';
+  for (const folder of [all, ...readdirSync(all).map((name) => join(all, name))])
+    spawnSync('rmdir', [join(folder, CGROUP)], { stdio: 'ignore' });
+}
+
+async function removeEverything(docker: Docker): Promise<void> {
+  const containers = (await docker(['ps', '--all', '--quiet'])).split('\n').filter(Boolean);
+  if (containers.length > 0) await docker(['rm', '--force', '--volumes', ...containers], STOP_MS);
+  await docker(['network', 'prune', '--force']);
+  const volumes = (await docker(['volume', 'ls', '--quiet'])).split('\n').filter(Boolean);
+  if (volumes.length > 0) await docker(['volume', 'rm', '--force', ...volumes]);
+}
+
+/** unshare passes no signal on: its child, which is dockerd, gets it. */
+async function end(daemon: ChildProcess): Promise<void> {
+  if (daemon.exitCode !== null) return;
+  const ended = once(daemon, 'exit');
+  for (const pid of childrenOf(daemon.pid as number)) process.kill(pid, 'SIGTERM');
+  const isLate = await Promise.race([ended, sleep(STOP_MS, 'late')]);
+  if (isLate === 'late') daemon.kill('SIGKILL');
+  await ended;
+}

@@ -1,0 +1,42 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ROOT } from '../process.ts';
+import type { Docker } from './docker.ts';
+import { withoutDigest } from './stand-ins.ts';
+
+/** Our own images, built from the shipped Dockerfiles. */
+
+const BUILD_MS = 300_000;
+
+/** Builds a target of a Dockerfile in deploy/, from a context in the project, and gives it a name. */
+export async function buildImage(
+  docker: Docker,
+  target: string,
+  image: string,
+  file = 'Dockerfile',
+  context = '.',
+): Promise<void> {
+  const [dockerfile, dispose] = unpinned(join(ROOT, 'deploy', file));
+  try {
+    // The engine's own networks lead nowhere; npm is on the machine's.
+    const options = ['--network', 'host', '--target', target, '--tag', image, '--file', dockerfile];
+    await docker(['build', ...options, join(ROOT, context)], BUILD_MS);
+  } finally {
+    dispose();
+  }
+}
+
+/** The file, or a copy without digests: a stand-in has its image's name and tag, and another content. */
+export function unpinned(file: string): readonly [path: string, dispose: () => void] {
+  const text = readFileSync(file, 'utf8');
+  if (withoutDigest(text) === text) return [file, () => {}];
+  const folder = mkdtempSync(join(tmpdir(), 'animal-store-unpinned-'));
+  const copy = join(folder, 'file');
+  writeFileSync(copy, withoutDigest(text));
+  return [copy, () => rmSync(folder, { recursive: true })];
+}
+
+/** Bytes of an image's layers, those of its base included. */
+export const sizeOf = async (docker: Docker, image: string): Promise<number> =>
+  Number(await docker(['image', 'inspect', '--format', '{{.Size}}', image]));

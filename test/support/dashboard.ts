@@ -1,0 +1,46 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ROOT } from './process.ts';
+
+/** The shipped dashboard, as Grafana reads it. */
+
+export interface Panel {
+  readonly id: number;
+  readonly type: 'row' | 'stat' | 'timeseries';
+  readonly title: string;
+  readonly description?: string;
+  readonly links?: readonly { readonly url: string }[];
+  readonly targets?: readonly { readonly expr: string; readonly legendFormat: string }[];
+  readonly fieldConfig?: {
+    readonly defaults: { readonly unit: string; readonly thresholds?: { readonly steps: readonly Step[] } };
+  };
+}
+
+interface Step {
+  readonly value: number | null;
+  readonly color: string;
+}
+
+interface Dashboard {
+  readonly uid: string;
+  readonly annotations: { readonly list: readonly { readonly expr: string }[] };
+  readonly templating: {
+    readonly list: readonly { readonly name: string; readonly type: string; readonly query: unknown }[];
+  };
+  readonly panels: readonly Panel[];
+}
+
+const read = (): string => readFileSync(join(ROOT, 'deploy/grafana/dashboards/gateway.json'), 'utf8');
+
+export const DASHBOARD_TEXT = read();
+export const DASHBOARD = JSON.parse(DASHBOARD_TEXT) as Dashboard;
+export const STATS = DASHBOARD.panels.filter(({ type }) => type === 'stat');
+
+/** A query as Grafana sends it while all gateways and plans are chosen. */
+export const filledIn = (expression: string): string => expression.replaceAll(/\$(instance|plan)\b/g, '.*');
+
+/** The colour that a stat has with this value: that of the last step which the value reaches. */
+export function colourOf({ fieldConfig }: Panel, value: number): string | undefined {
+  const { steps = [] } = fieldConfig?.defaults.thresholds ?? {};
+  return steps.findLast((step) => step.value === null || value >= step.value)?.color;
+}

@@ -1,0 +1,16 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import type { Socket } from 'node:net';
+
+/**
+ * Kills a server when this process ends, however it ends. A shell waits for the end of a pipe that only this process
+ * holds open.
+ */
+export function endsWithUs(server: ChildProcess): void {
+  if (server.pid === undefined) return;
+  const killAtEnd = ['-c', 'read _; kill -9 "$1"', 'sh', String(server.pid)];
+  // A session of its own, so that Ctrl-C does not end it first.
+  const guard = spawn('sh', killAtEnd, { stdio: ['pipe', 'ignore', 'ignore'], detached: true });
+  guard.unref();
+  (guard.stdin as Socket).unref();
+  server.once('exit', () => guard.kill());
+}

@@ -1,0 +1,60 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'vitest';
+import { type EverydayLoad, readAndWrite } from './load.ts';
+import { ROOT } from './process.ts';
+import { type Stack, temporaryFolder } from './stack.ts';
+
+/** Secrets are changed by the lines of deploy/RUNBOOK.md, under load. */
+
+export const BIG = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+const CONNECTIONS = 8;
+const PAUSE_MS = 20;
+export const OLD = 'the-old-secret-of-the-test';
+export const NEW = 'the-new-secret-of-the-test';
+const SERVED = ['GET 200', 'POST 201'];
+export const WITHIN = { timeout: 30_000 };
+
+const RUNBOOK = await readFile(join(ROOT, 'deploy/RUNBOOK.md'), 'utf8');
+
+/** The lines of a page that begin with this, with the secrets inserted, without its beginning. */
+export function linesOf(page: string, beginning: string): string[] {
+  const [, text = ''] = RUNBOOK.split(`## ${page}\n`);
+  const lines = (text.split('\n## ')[0] ?? '').split('\n').filter((line) => line.startsWith(`    ${beginning} `));
+  expect(lines.length).toBeGreaterThan(0);
+  return lines.map((line) =>
+    line
+      .slice(4 + beginning.length + 1)
+      .replaceAll('$OLD', OLD)
+      .replaceAll('$NEW', NEW),
+  );
+}
+
+/** What a page writes into a file: the value between the quotes. */
+export const valuesOf = (page: string): string[] => linesOf(page, 'printf %s').map((line) => line.split('"')[1] ?? '');
+
+/** A value of the runbook with the place of the test's server. */
+export const elsewhere = (url: string, host: string): string => url.replace(/@[^/]*/, `@${host}`);
+
+export async function secretFile(content: string): Promise<string> {
+  const path = join(await temporaryFolder(), 'secret');
+  await writeFile(path, content);
+  return path;
+}
+
+export async function startLoad({ gateway, issueKey }: Stack, connections = CONNECTIONS, pauseMs = PAUSE_MS) {
+  return readAndWrite(gateway, await issueKey(BIG), connections, pauseMs);
+}
+
+/** Waits until this many more requests were served. */
+export async function serves({ outcomes }: EverydayLoad, more = 30): Promise<void> {
+  const sum = () => [...outcomes.values()].reduce((total, count) => total + count, 0);
+  const before = sum();
+  await expect.poll(sum, WITHIN).toBeGreaterThan(before + more);
+}
+
+export async function expectNoFailure(load: EverydayLoad): Promise<void> {
+  await serves(load);
+  await load.end();
+  expect([...load.outcomes.keys()].sort()).toEqual(SERVED);
+}

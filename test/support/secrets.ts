@@ -1,0 +1,12 @@
+import { SCOPES, type Secret } from '../../gateway/limiter/secrets.ts';
+
+/** A secret of a key that is put into a store past the admin API. */
+export const secretWith = (digest: string, about: Partial<Secret> = {}): Secret => ({
+  id: digest.slice(0, 8),
+  name: 'test',
+  scope: SCOPES,
+  networks: [],
+  createdAt: 0,
+  ...about,
+  digest,
+});
