@@ -87,9 +87,9 @@ describe.for([
 
   test('a rotated key has both secrets during the grace time, on the same buckets, then only the new one', async () => {
     const old = await stack.issueKey({ plan: 'enterprise', minute: 10, day: 100 });
+    const askedAt = performance.now();
     const rotated = await stack.admin('POST', `/keys/${idOf(old)}/rotate`, { graceSeconds: 2 });
     const key = (rotated.json as { key: string }).key;
-    const answeredAt = performance.now();
     expect([rotated.status, rotated.headers['cache-control']]).toEqual([201, 'no-store']);
     expect(rotated.json).toMatchObject({
       id: idOf(old),
@@ -98,7 +98,7 @@ describe.for([
     expect(idOf(key)).toBe(idOf(old));
     expect(await statusOf(stack, key)).toBe(200);
     const inGrace = await statusOf(stack, old);
-    if (performance.now() - answeredAt < 1_900) {
+    if (performance.now() - askedAt < 1_900) {
       expect(inGrace).toBe(200);
       expect((await show(stack, key)).buckets.day.remaining).toBe(98);
     }
