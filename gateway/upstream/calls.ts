@@ -23,6 +23,9 @@ const SILENT_AFTER = 0.1;
 /** The index of a call that has ended. */
 const OVER = -1;
 
+/** What a client reads on one path is as slow the next time. So one request of each kind is enough for a probe. */
+const kindOf = ({ request: { client, target } }: Attempt): string => `${client} ${target.split('?', 1)[0]}`;
+
 export class Calls implements Surroundings {
   readonly cores: Cores;
   readonly slowClients = new SlowClients();
@@ -82,8 +85,8 @@ export class Calls implements Surroundings {
     const probed = new Set<string>();
     for (const attempt of connection.blocked as Attempt[]) {
       if (!attempt.isWanted || !attempt.call.mayAskAgain) continue;
-      if (!isProven && (probed.has(attempt.client) || !this.#mayProbe(lane, now))) continue;
-      probed.add(attempt.client);
+      if (!isProven && (probed.has(kindOf(attempt)) || !this.#mayProbe(lane, now))) continue;
+      probed.add(kindOf(attempt));
       attempt.call.askAgain(this.cores.other(core) ?? core, now);
     }
   }

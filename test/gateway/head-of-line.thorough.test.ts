@@ -1,9 +1,15 @@
-import type { Socket } from 'node:net';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import http, { type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { createForwarder } from '../../gateway/upstream/forwarder.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { forget } from '../support/described-answers.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
+import { readableLog } from '../support/log.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { quantile } from '../support/statistics.ts';
 import { TIMED } from '../support/timed.ts';
@@ -75,6 +81,49 @@ test.for(['another client', 'the same client'])(
     expect(Math.max(...answers.map(({ ms }) => ms))).toBeLessThan(SLOW_MS + 500);
   },
 );
+
+test('quick reads of a client behind its slow reads on one connection are answered at once', TIMED, async () => {
+  const { url } = await coreWithSlowOrders();
+  const forwarder = await createForwarder([url], 5 * SLOW_MS, readableLog().logger);
+  cleanUp(() => forwarder.close());
+  const arrived: [IncomingMessage, ServerResponse][] = [];
+  const server = http.createServer((...exchange) => arrived.push(exchange)).listen(0, '127.0.0.1');
+  cleanUp(() => server.close());
+  await once(server, 'listening');
+  const own = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  forget(own);
+  const forward = ([{ url = '' }, response]: [IncomingMessage, ServerResponse]) => {
+    const id = randomUUID();
+    const request = {
+      method: 'GET',
+      target: url,
+      headers: ['X-Request-Id', id],
+      body: undefined,
+      id,
+      hasGivenId: false,
+    };
+    return forwarder.forward({ ...request, client: 'one' }, response, []);
+  };
+  const ask = async (path: string, times: number) => {
+    const before = arrived.length;
+    const answers = Array.from({ length: times }, () => timed(send(own + path)));
+    await expect.poll(() => arrived.length, { interval: 5 }).toBe(before + times);
+    return answers;
+  };
+
+  // The first answer shows that the core echoes ids, so that later requests may share a connection.
+  const [first] = await ask('/v1/pets', 1);
+  await Promise.all(arrived.splice(0).map(forward));
+  await first;
+  const slow = await ask('/v1/store/orders', 9);
+  const quick = await ask('/v1/pets', 40);
+  const forwardedAt = performance.now();
+  // In one turn of the event loop.
+  const answered = Promise.all(arrived.splice(0).map(forward));
+  await Promise.all(quick);
+  expect(performance.now() - forwardedAt).toBeLessThan(3 * BOUND_MS);
+  await Promise.all([answered, ...slow]);
+});
 
 test('while one client repeats slow reads, others never wait behind them', TIMED, async () => {
   const { stack, slow, quick } = await setUp();
