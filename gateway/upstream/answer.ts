@@ -5,8 +5,8 @@ import { hasBody, hasHeader, responseHeaders } from './upstream-headers.ts';
 
 /** Parses whole answers that follow each other on one connection. */
 
-/** A longer body is better streamed. */
-const MAX_BODY_BYTES = 262_144;
+/** A longer body is streamed: what its client does not read must not be kept. */
+const MAX_BODY_BYTES = 65_536;
 const MAX_HEAD_BYTES = 16_384;
 const MAX_TEXT_BYTES = 16_384;
 /** Enough for a head, and a body in the smallest realistic chunks. */

@@ -1,4 +1,3 @@
-import type { Duplex } from 'node:stream';
 import type { Answer } from './answer.ts';
 import type { Asked } from './asked.ts';
 import type { Core } from './core.ts';
@@ -6,6 +5,7 @@ import { ClientGone, WrongAnswer } from './faults.ts';
 import type { Lane } from './lane.ts';
 import type { PipelinedConnection } from './pipelined-connection.ts';
 import type { UpstreamRequest } from './request-head.ts';
+import type { AnswerBytes } from './streamed-answer.ts';
 
 /** The call that an attempt is for. */
 export interface Attempted {
@@ -15,7 +15,7 @@ export interface Attempted {
   readonly mayAskAgain: boolean;
   askAgain(core: Core, now: number): void;
   answered(attempt: Attempt, answer: Answer, now: number): void;
-  streamed(attempt: Attempt, bytes: Duplex): void;
+  streamed(attempt: Attempt, bytes: AnswerBytes): void;
   failed(attempt: Attempt, fault: unknown): void;
 }
 
@@ -50,6 +50,11 @@ export class Attempt implements Asked {
 
   get client(): string {
     return this.request.client;
+  }
+
+  /** False while all connections that its client may have are in use. */
+  get isSent(): boolean {
+    return !this.#waitsForPlace;
   }
 
   get isAlone(): boolean {
@@ -101,7 +106,7 @@ export class Attempt implements Asked {
     this.#letGo();
   }
 
-  streamed(bytes: Duplex): void {
+  streamed(bytes: AnswerBytes): void {
     if (!this.isWanted) {
       this.released();
       return;
@@ -116,6 +121,14 @@ export class Attempt implements Asked {
     if (!this.isWanted) return;
     this.isWanted = false;
     this.call.failed(this, fault);
+  }
+
+  /** One that was not sent tells nothing about the core. */
+  timedOut(now: number): void {
+    if (!this.isSent) return;
+    this.core.limit.learn(this.createdAt, now);
+    this.core.counts.answered(now - this.createdAt);
+    this.core.counts.failed('timeout');
   }
 
   /** Ends its own connection: the rest of an answer must not reach the next request. */

@@ -1,5 +1,4 @@
 import type { ServerResponse } from 'node:http';
-import type { Duplex } from 'node:stream';
 import { unavailable } from '../../shared/http/errors.ts';
 import { type Answer, sendAnswer } from './answer.ts';
 import { Attempt, type Attempted } from './attempt.ts';
@@ -15,10 +14,10 @@ import {
   neverArrived,
 } from './faults.ts';
 import { type Lane, STALLED_AFTER_MS } from './lane.ts';
+import type { RecentClients } from './recent-clients.ts';
 import { Relay } from './relay.ts';
 import { isRepeatable, type UpstreamRequest } from './request-head.ts';
-import type { SlowClients } from './slow-clients.ts';
-import { streamAnswer } from './streamed-answer.ts';
+import { type AnswerBytes, streamAnswer } from './streamed-answer.ts';
 import { requestIdOf } from './upstream-headers.ts';
 
 /** First attempt and repetition of a read; a write is sent once. Cores that cannot be reached do not count. */
@@ -40,7 +39,10 @@ export interface Forwarding {
 /** What all calls have in common. */
 export interface Surroundings {
   readonly cores: Cores;
-  readonly slowClients: SlowClients;
+  /** Their reads blocked others. They share other connections. */
+  readonly slowClients: RecentClients;
+  /** Their answers were too large to be taken whole. They share no connection. */
+  readonly largeClients: RecentClients;
   readonly timeoutMs: number;
   /** The call has ended. */
   over(call: Call): void;
@@ -87,8 +89,9 @@ export class Call implements Attempted {
     if (attempt === undefined) return;
     try {
       const isNew = !request.hasGivenId || !core.givenIds.note(request.id);
+      const isLarge = this.#calls.largeClients.has(request.client, askedAt);
       const lane = this.#laneOf(core, askedAt);
-      const isShared = this.#isRead && core.echoes && isNew && lane.ask(attempt, askedAt);
+      const isShared = this.#isRead && core.echoes && isNew && !isLarge && lane.ask(attempt, askedAt);
       if (isShared) attempt.lane = lane;
       else attempt.askAlone(!isNew);
     } catch (fault) {
@@ -111,7 +114,7 @@ export class Call implements Attempted {
     else if (now - this.forwarding.askedAt >= silentAfterMs && this.mayAskAgain) {
       const [attempt] = this.#attempts;
       const other = attempt && this.#calls.cores.other(attempt.core);
-      if (attempt === undefined || other === undefined) return;
+      if (attempt === undefined || other === undefined || !attempt.isSent) return;
       attempt.core.isSilent = attempt.core.newestAnswered < attempt.askedAt;
       this.askAgain(other, now);
     }
@@ -136,8 +139,9 @@ export class Call implements Attempted {
   }
 
   /** Sends an answer that is too large to be taken whole while it arrives. */
-  streamed(attempt: Attempt, bytes: Duplex): void {
-    const { core } = attempt;
+  streamed(attempt: Attempt, bytes: AnswerBytes): void {
+    const { core, client } = attempt;
+    this.#calls.largeClients.add(client, performance.now());
     this.#end();
     const relay = new Relay({
       ...this.forwarding,
@@ -151,7 +155,7 @@ export class Call implements Attempted {
       core.counts.failed(faultKind(fault));
       this.#reject(fault);
     });
-    streamAnswer(bytes, relay, this.forwarding.request.method, this.#calls.timeoutMs);
+    streamAnswer(bytes, relay, this.forwarding.request, this.#calls.timeoutMs);
   }
 
   /** The core has begun to answer. */
@@ -216,11 +220,7 @@ export class Call implements Attempted {
   }
 
   #giveUp(now: number): void {
-    for (const { core, createdAt } of this.#attempts) {
-      core.limit.learn(createdAt, now);
-      core.counts.answered(now - createdAt);
-      core.counts.failed('timeout');
-    }
+    for (const attempt of this.#attempts) attempt.timedOut(now);
     this.#fail(new CoreTooSlow());
   }
 

@@ -4,7 +4,7 @@ import type { Core } from './core.ts';
 import type { Cores } from './cores.ts';
 import { type Lane, STALLED_AFTER_MS } from './lane.ts';
 import type { PipelinedConnection } from './pipelined-connection.ts';
-import { SlowClients } from './slow-clients.ts';
+import { RecentClients } from './recent-clients.ts';
 
 /**
  * The requests to the cores. Reads are pipelined, and repeated if another connection or core is likely to be faster; the
@@ -28,7 +28,8 @@ const kindOf = ({ request: { client, target } }: Attempt): string => `${client} 
 
 export class Calls implements Surroundings {
   readonly cores: Cores;
-  readonly slowClients = new SlowClients();
+  readonly slowClients = new RecentClients();
+  readonly largeClients = new RecentClients();
   readonly timeoutMs: number;
   /** A list, not a Set: when requests come and go in a Set, V8 moves them to its old generation. */
   readonly #underWay: Call[] = [];

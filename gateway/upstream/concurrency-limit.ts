@@ -40,6 +40,7 @@ export class ConcurrencyLimit {
   readonly #base = new Quickest();
   #window = new Window(0);
   #late = 0;
+  #inTimeAt = Number.NEGATIVE_INFINITY;
   #loweredAt = Number.NEGATIVE_INFINITY;
 
   /**
@@ -87,15 +88,16 @@ export class ConcurrencyLimit {
     const tookMs = now - askedAt;
     this.#window.answered += 1;
     this.#window.quickestMs = Math.min(this.#window.quickestMs, tookMs);
-    if (tookMs < this.#lateMs) this.#inTime();
-    // Requests sent before the limit was lowered do not show its effect.
-    else if (askedAt > this.#loweredAt && ++this.#late >= MIN_LATE)
+    if (tookMs < this.#lateMs) this.#inTime(now);
+    // Requests sent before the limit was lowered do not show its effect. A core that answers others is not overloaded.
+    else if (askedAt > this.#loweredAt && ++this.#late >= MIN_LATE && now - this.#inTimeAt > this.#queueMs)
       this.#lower(FEWEST, this.#inFlight * LOWERED_TO, now);
     if (now - this.#window.startedAt >= this.#queueMs / WINDOWS) this.#judge(now);
   }
 
-  #inTime(): void {
+  #inTime(now: number): void {
     this.#late = 0;
+    this.#inTimeAt = now;
     if (this.#mayRise) this.#value = Math.min(this.#value + 1, MOST);
   }
 

@@ -160,7 +160,7 @@ export class PipelinedConnection {
   /** Called with every piece of data. Only one socket at a time uses the buffer. */
   #read(length: number): boolean {
     const piece = this.#incoming.subarray(0, length);
-    if (this.#streamed !== undefined) return this.#streamed.push(Buffer.from(piece));
+    if (this.#streamed !== undefined) return this.#streamed.receive(piece);
     this.#readAt = performance.now();
     try {
       this.#take(this.#rest === undefined ? piece : Buffer.concat([this.#rest, piece]));

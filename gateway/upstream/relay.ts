@@ -37,6 +37,8 @@ export class Relay implements Dispatcher.DispatchHandler {
   #headers: string[] = [];
   #controller: Dispatcher.DispatchController | undefined;
   #aborted: Error | undefined;
+  /** Pieces that wait in our own buffers. */
+  #unsent = 0;
 
   constructor({ request, response, extraHeaders, deadline, onBegin, release }: RelayOptions) {
     this.#response = response;
@@ -52,6 +54,15 @@ export class Relay implements Dispatcher.DispatchHandler {
     this.#deadline = setTimeout(() => this.#abort(new CoreTooSlow()), deadline - performance.now());
     response.once('close', this.#onClientGone);
   }
+
+  /** Whether nothing of the answer waits in our own buffers. */
+  get isSent(): boolean {
+    return this.#unsent === 0;
+  }
+
+  readonly #onSent = (): void => {
+    this.#unsent -= 1;
+  };
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
@@ -77,7 +88,8 @@ export class Relay implements Dispatcher.DispatchHandler {
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (!this.#response.headersSent) this.#sendHead();
-    if (this.#response.write(chunk)) return;
+    this.#unsent += 1;
+    if (this.#response.write(chunk, this.#onSent)) return;
     controller.pause();
     this.#response.once('drain', () => controller.resume());
   }

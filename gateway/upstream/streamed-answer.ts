@@ -1,6 +1,10 @@
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
-import { Client, type Dispatcher } from 'undici';
+import { Client } from 'undici';
+import type { Relay } from './relay.ts';
+import type { UpstreamRequest } from './request-head.ts';
+
+const PIECE_BYTES = 65_536;
 
 /**
  * A connection on which an answer has begun that is too large to be taken whole, for a client that thinks that it has
@@ -10,11 +14,26 @@ import { Client, type Dispatcher } from 'undici';
 export class AnswerBytes extends Duplex {
   readonly #socket: Socket;
   #begun: Buffer | undefined;
+  #piece: Buffer | undefined;
+  /** Set by its reader: whether all that was read of it has been sent. */
+  isSent = (): boolean => false;
 
   constructor(socket: Socket, begun: Buffer) {
     super();
     this.#socket = socket;
     this.#begun = begun;
+  }
+
+  /**
+   * The next piece, in a buffer that the caller uses again. It is copied into a buffer that is used again as soon as
+   * nobody holds the last piece: V8 collects all garbage each time that new buffers have taken some ten megabytes.
+   * @returns whether to go on reading
+   */
+  receive(piece: Buffer): boolean {
+    if (this.readableLength > 0 || !this.isSent() || piece.length > PIECE_BYTES) return this.push(Buffer.from(piece));
+    this.#piece ??= Buffer.allocUnsafeSlow(PIECE_BYTES);
+    piece.copy(this.#piece);
+    return this.push(this.#piece.subarray(0, piece.length));
   }
 
   /** The connection was lost; at the end of its data if there was no fault. */
@@ -41,13 +60,12 @@ export class AnswerBytes extends Duplex {
 
 /**
  * Reads an answer that has begun, with undici, which takes it for the answer to a request of its own.
- * @param method of the request
  * @param timeoutMs for each piece of it
  */
 export function streamAnswer(
-  bytes: Duplex,
-  handler: Dispatcher.DispatchHandler,
-  method: string,
+  bytes: AnswerBytes,
+  relay: Relay,
+  { method }: Pick<UpstreamRequest, 'method'>,
   timeoutMs: number,
 ): void {
   const client = new Client('http://core', {
@@ -56,6 +74,7 @@ export function streamAnswer(
     headersTimeout: timeoutMs,
     bodyTimeout: timeoutMs,
   });
-  client.dispatch({ method: method as Dispatcher.HttpMethod, path: '/', reset: true }, handler);
+  bytes.isSent = () => relay.isSent;
+  client.dispatch({ method: method as 'GET', path: '/', reset: true }, relay);
   void client.close();
 }

@@ -133,6 +133,20 @@ test('slow reads among quick ones do not lower the limit', () => {
   expect(limit.value).toBe(2_048);
 });
 
+test('many answers that are late in the same moment do not lower the limit while others come in time', () => {
+  const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
+  const learn = (askedAt: number, now: number) => {
+    limit.enter();
+    limit.learn(askedAt, now);
+    limit.leave();
+  };
+  for (let now = 10_000; now < 40_000; now += 100) {
+    learn(now - 2, now);
+    for (let count = 0; count < 32; count++) learn(now - TIMEOUT_MS, now + 50);
+  }
+  expect(limit.value).toBe(2_048);
+});
+
 test.for([1.3, 2, 5])('at %d times its capacity, a core answers all admitted requests in time', (times) => {
   const core = { latencyMs: 2, perSecond: 150 };
   const simulation = new Simulation().run(3_000, 140, core).run(60_000, times * 150, core);

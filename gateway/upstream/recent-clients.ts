@@ -1,9 +1,8 @@
-/** After this time a client counts as quick again. */
 const FORGET_AFTER_MS = 10_000;
 const MAX_CLIENTS = 1_000;
 
-/** Clients whose reads recently blocked others. */
-export class SlowClients {
+/** Clients of whom something was recently noted. The oldest are forgotten first. */
+export class RecentClients {
   readonly #until = new Map<string, number>();
 
   has(client: string, now: number): boolean {

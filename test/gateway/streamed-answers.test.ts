@@ -1,0 +1,105 @@
+import { createCipheriv, createHash } from 'node:crypto';
+import { once } from 'node:events';
+import http, { type IncomingMessage } from 'node:http';
+import net, { type AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import { scrape } from '../support/metrics.ts';
+import { startStack } from '../support/stack.ts';
+
+/** Large answers are streamed, each to its client as the core sent it. What a client does not read harms no other. */
+
+const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+const MEGABYTE = 1_000_000;
+/** Half of the connections to a core that carry one request each. */
+const MOST_ALONE = 32;
+let asked = 0;
+
+const made = new Map<string, Buffer>();
+
+/** No two answers are alike, nor two parts of one. Each is made once, so that the core is quick. */
+function bytesOf(seed: number, length: number): Buffer {
+  const key = Buffer.alloc(16, seed);
+  const bytes = made.get(`${seed} ${length}`) ?? createCipheriv('aes-128-ctr', key, key).update(Buffer.alloc(length));
+  made.set(`${seed} ${length}`, bytes);
+  return bytes;
+}
+
+const hashOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
+
+/** Answers `?seed=…&length=…` with these bytes, with a length or `&chunked`; anything else with a short list. */
+async function largeCore(): Promise<string> {
+  const server = http.createServer((request, response) => {
+    const { searchParams: query } = new URL(request.url ?? '', 'http://core');
+    response.setHeader('X-Request-Id', String(request.headers['x-request-id']));
+    if (!query.has('seed')) return void response.end('[]');
+    asked += 1;
+    const length = Number(query.get('length'));
+    if (!query.has('chunked')) response.setHeader('Content-Length', length);
+    response.flushHeaders();
+    response.end(bytesOf(Number(query.get('seed')), length));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  cleanUp(() => server.close().closeAllConnections());
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+const stack = await startStack({ CORE_URL: await largeCore(), CORE_TIMEOUT_MS: '2000' });
+
+describe('every byte arrives at its own client, whole and in order', () => {
+  /** More than the kernel buffers, so the gateway waits for slow readers. */
+  const LENGTH = 16 * MEGABYTE;
+
+  async function readSlowly(answer: IncomingMessage, pauseMs: number): Promise<Buffer> {
+    const pieces: Buffer[] = [];
+    for await (const piece of answer) {
+      pieces.push(piece as Buffer);
+      if (pauseMs > 0 && pieces.length % 16 === 0) await sleep(pauseMs);
+    }
+    return Buffer.concat(pieces);
+  }
+
+  test.for([
+    ['with a length', ''],
+    ['in chunks', '&chunked'],
+  ])('%s', async ([, framing]) => {
+    const key = await stack.issueKey(unlimited);
+    const one = async (seed: number) => {
+      const url = `${stack.gateway}/v1/pets?seed=${seed}&length=${LENGTH}${framing}`;
+      const request = http.get(url, { headers: { authorization: `Bearer ${key}` }, agent: false });
+      const [answer] = (await once(request, 'response')) as [IncomingMessage];
+      await sleep(50 * seed);
+      return hashOf(await readSlowly(answer, seed % 3));
+    };
+    const seeds = [1, 2, 3, 4, 5, 6];
+    expect(await Promise.all(seeds.map(one))).toEqual(seeds.map((seed) => hashOf(bytesOf(seed, LENGTH))));
+  });
+});
+
+test('a client that reads none of its answers holds a few connections to the core, and no other client is refused', async () => {
+  const [greedy, other] = [await stack.issueKey(unlimited), await stack.issueKey(unlimited)];
+  bytesOf(7, 2 * MEGABYTE);
+  const ask = `GET /v1/pets?seed=7&length=${2 * MEGABYTE} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${greedy}\r\n\r\n`;
+  asked = 0;
+  for (let opened = 0; opened < 8; opened++) {
+    const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1').on('error', () => {});
+    cleanUp(() => socket.destroy());
+    socket.pause();
+    socket.write(ask.repeat(16));
+  }
+  const statuses = new Set<number>();
+  const limits = new Set<number>();
+  // The requests that wait for a connection are given up meanwhile.
+  for (let round = 0; round < 80; round++) {
+    statuses.add((await send(`${stack.gateway}/v1/pets`, { key: other })).status);
+    if (round % 10 === 0) limits.add((await scrape(stack.adminUrl)).sum('gateway_upstream_limit') ?? 0);
+    await sleep(50);
+  }
+  expect([...statuses]).toEqual([200]);
+  expect([...limits]).toEqual([2_048]);
+  // Each at most once with others, and a few alone.
+  expect(asked).toBeLessThanOrEqual(8 * 16 + MOST_ALONE);
+});
