@@ -6,13 +6,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
-import { scrape } from '../support/metrics.ts';
 import { startStack } from '../support/stack.ts';
 
 /** Large answers are streamed, each to its client as the core sent it. What a client does not read harms no other. */
 
 const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const MEGABYTE = 1_000_000;
+/** Unanswered requests that are read of one connection. */
+const AT_ONCE = 16;
 /** Half of the connections to a core that carry one request each. */
 const MOST_ALONE = 32;
 let asked = 0;
@@ -47,7 +48,7 @@ async function largeCore(): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-const stack = await startStack({ CORE_URL: await largeCore(), CORE_TIMEOUT_MS: '2000' });
+const CORE_URL = await largeCore();
 
 describe('every byte arrives at its own client, whole and in order', () => {
   /** More than the kernel buffers, so the gateway waits for slow readers. */
@@ -66,40 +67,44 @@ describe('every byte arrives at its own client, whole and in order', () => {
     ['with a length', ''],
     ['in chunks', '&chunked'],
   ])('%s', async ([, framing]) => {
+    // However slow this machine is: the core is in this process.
+    const stack = await startStack({ CORE_URL, CORE_TIMEOUT_MS: '120000' });
     const key = await stack.issueKey(unlimited);
     const one = async (seed: number) => {
       const url = `${stack.gateway}/v1/pets?seed=${seed}&length=${LENGTH}${framing}`;
       const request = http.get(url, { headers: { authorization: `Bearer ${key}` }, agent: false });
       const [answer] = (await once(request, 'response')) as [IncomingMessage];
       await sleep(50 * seed);
-      return hashOf(await readSlowly(answer, seed % 3));
+      return { status: answer.statusCode, hash: hashOf(await readSlowly(answer, seed % 3)) };
     };
     const seeds = [1, 2, 3, 4, 5, 6];
-    expect(await Promise.all(seeds.map(one))).toEqual(seeds.map((seed) => hashOf(bytesOf(seed, LENGTH))));
+    const expected = seeds.map((seed) => ({ status: 200, hash: hashOf(bytesOf(seed, LENGTH)) }));
+    expect(await Promise.all(seeds.map(one))).toEqual(expected);
   });
 });
 
 test('a client that reads none of its answers holds a few connections to the core, and no other client is refused', async () => {
+  const stack = await startStack({ CORE_URL });
   const [greedy, other] = [await stack.issueKey(unlimited), await stack.issueKey(unlimited)];
   bytesOf(7, 2 * MEGABYTE);
   const ask = `GET /v1/pets?seed=7&length=${2 * MEGABYTE} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${greedy}\r\n\r\n`;
   asked = 0;
-  for (let opened = 0; opened < 8; opened++) {
-    const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1').on('error', () => {});
-    cleanUp(() => socket.destroy());
-    socket.pause();
-    socket.write(ask.repeat(16));
-  }
+  const openMore = () => {
+    for (let opened = 0; opened < 10; opened++) {
+      const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1').on('error', () => {});
+      cleanUp(() => socket.destroy());
+      socket.pause();
+      socket.write(ask.repeat(50));
+    }
+  };
   const statuses = new Set<number>();
-  const limits = new Set<number>();
-  // The requests that wait for a connection are given up meanwhile.
-  for (let round = 0; round < 80; round++) {
+  // The first requests that wait for a connection to the core are given up after 5 s, while later ones wait.
+  for (let round = 0; round < 130; round++) {
+    if (round % 10 === 0) openMore();
     statuses.add((await send(`${stack.gateway}/v1/pets`, { key: other })).status);
-    if (round % 10 === 0) limits.add((await scrape(stack.adminUrl)).sum('gateway_upstream_limit') ?? 0);
     await sleep(50);
   }
   expect([...statuses]).toEqual([200]);
-  expect([...limits]).toEqual([2_048]);
-  // Each at most once with others, and a few alone.
-  expect(asked).toBeLessThanOrEqual(8 * 16 + MOST_ALONE);
+  // Those of the first connections together, before it is known how large they are. Then a few alone.
+  expect(asked).toBeLessThanOrEqual(10 * AT_ONCE + MOST_ALONE);
 });
