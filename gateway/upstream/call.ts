@@ -89,9 +89,9 @@ export class Call implements Attempted {
     if (attempt === undefined) return;
     try {
       const isNew = !request.hasGivenId || !core.givenIds.note(request.id);
-      const isLarge = this.#calls.largeClients.has(request.client, askedAt);
+      const mayShare = isNew && core.echoes && !this.#calls.largeClients.has(request.client, askedAt);
       const lane = this.#laneOf(core, askedAt);
-      const isShared = this.#isRead && core.echoes && isNew && !isLarge && lane.ask(attempt, askedAt);
+      const isShared = this.#isRead && mayShare && lane.ask(attempt, askedAt);
       if (isShared) attempt.lane = lane;
       else attempt.askAlone(!isNew);
     } catch (fault) {
@@ -181,8 +181,10 @@ export class Call implements Attempted {
 
   /** On a connection of its own, where the answer can be streamed. */
   #askForLarge(): void {
+    const now = performance.now();
+    this.#calls.largeClients.add(this.forwarding.request.client, now);
     this.#cancelAll();
-    this.#askAlone(this.#calls.cores.next(), performance.now());
+    this.#askAlone(this.#calls.cores.next(), now);
   }
 
   #tryElsewhere(core: Core, fault: unknown): boolean {

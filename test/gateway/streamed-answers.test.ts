@@ -12,8 +12,6 @@ import { startStack } from '../support/stack.ts';
 
 const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const MEGABYTE = 1_000_000;
-/** Unanswered requests that are read of one connection. */
-const AT_ONCE = 16;
 /** Half of the connections to a core that carry one request each. */
 const MOST_ALONE = 32;
 let asked = 0;
@@ -86,8 +84,10 @@ describe('every byte arrives at its own client, whole and in order', () => {
 test('a client that reads none of its answers holds a few connections to the core, and no other client is refused', async () => {
   const stack = await startStack({ CORE_URL });
   const [greedy, other] = [await stack.issueKey(unlimited), await stack.issueKey(unlimited)];
-  bytesOf(7, 2 * MEGABYTE);
-  const ask = `GET /v1/pets?seed=7&length=${2 * MEGABYTE} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${greedy}\r\n\r\n`;
+  const path = `/v1/pets?seed=7&length=${2 * MEGABYTE}`;
+  // Since its first answer it is known to ask for large ones.
+  expect((await send(stack.gateway + path, { key: greedy })).status).toBe(200);
+  const ask = `GET ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${greedy}\r\n\r\n`;
   asked = 0;
   const openMore = () => {
     for (let opened = 0; opened < 10; opened++) {
@@ -99,12 +99,13 @@ test('a client that reads none of its answers holds a few connections to the cor
   };
   const statuses = new Set<number>();
   // The first requests that wait for a connection to the core are given up after 5 s, while later ones wait.
-  for (let round = 0; round < 130; round++) {
+  const end = performance.now() + 6_500;
+  for (let round = 0; performance.now() < end; round++) {
     if (round % 10 === 0) openMore();
     statuses.add((await send(`${stack.gateway}/v1/pets`, { key: other })).status);
     await sleep(50);
   }
   expect([...statuses]).toEqual([200]);
-  // Those of the first connections together, before it is known how large they are. Then a few alone.
-  expect(asked).toBeLessThanOrEqual(10 * AT_ONCE + MOST_ALONE);
+  // Of thousands. On a slow machine some of those that are sent are given up too, and others are sent.
+  expect(asked).toBeLessThanOrEqual(10 * MOST_ALONE);
 });
