@@ -86,8 +86,9 @@ export class Calls implements Surroundings {
     const probed = new Set<string>();
     for (const attempt of connection.blocked as Attempt[]) {
       if (!attempt.isWanted || !attempt.call.mayAskAgain) continue;
-      if (!isProven && (probed.has(kindOf(attempt)) || !this.#mayProbe(lane, now))) continue;
-      probed.add(kindOf(attempt));
+      const kind = kindOf(attempt);
+      if (!isProven && (probed.has(kind) || !this.#mayProbe(lane, now))) continue;
+      probed.add(kind);
       attempt.call.askAgain(this.cores.other(core) ?? core, now);
     }
   }

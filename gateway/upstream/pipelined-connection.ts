@@ -5,12 +5,11 @@ import type { Asked } from './asked.ts';
 import { type ConnectorOptions, connectorTo } from './connector.ts';
 import { AnswerTooLarge, ConnectionLost, WrongAnswer } from './faults.ts';
 import { type UpstreamRequest, writeRequest } from './request-head.ts';
-import { AnswerBytes } from './streamed-answer.ts';
+import { AnswerBytes, READ_BYTES } from './streamed-answer.ts';
 import { keepAliveMs, requestIdOf } from './upstream-headers.ts';
 
 /** Maximum requests on one connection: the most that one fault can delay. */
 export const MAX_DEPTH = 128;
-const READ_BYTES = 65_536;
 /** Of an incomplete answer. A longer one would not be kept. */
 const MAX_REST_BYTES = 1_048_576;
 /** Of an answer that is too large. Nobody waits behind a longer one. */

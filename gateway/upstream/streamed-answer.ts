@@ -1,10 +1,11 @@
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
-import { Client } from 'undici';
+import { Client, type Dispatcher } from 'undici';
 import type { Relay } from './relay.ts';
 import type { UpstreamRequest } from './request-head.ts';
 
-const PIECE_BYTES = 65_536;
+/** The most that is read from a connection at once. */
+export const READ_BYTES = 65_536;
 
 /**
  * A connection on which an answer has begun that is too large to be taken whole, for a client that thinks that it has
@@ -30,8 +31,8 @@ export class AnswerBytes extends Duplex {
    * @returns whether to go on reading
    */
   receive(piece: Buffer): boolean {
-    if (this.readableLength > 0 || !this.isSent() || piece.length > PIECE_BYTES) return this.push(Buffer.from(piece));
-    this.#piece ??= Buffer.allocUnsafeSlow(PIECE_BYTES);
+    if (this.readableLength > 0 || !this.isSent()) return this.push(Buffer.from(piece));
+    this.#piece ??= Buffer.allocUnsafeSlow(READ_BYTES);
     piece.copy(this.#piece);
     return this.push(this.#piece.subarray(0, piece.length));
   }
@@ -75,6 +76,6 @@ export function streamAnswer(
     bodyTimeout: timeoutMs,
   });
   bytes.isSent = () => relay.isSent;
-  client.dispatch({ method: method as 'GET', path: '/', reset: true }, relay);
+  client.dispatch({ method: method as Dispatcher.HttpMethod, path: '/', reset: true }, relay);
   void client.close();
 }

@@ -104,13 +104,17 @@ class Simulation {
 
 const quick = { latencyMs: 2, perSecond: 10_000 };
 
+function answer(limit: ConcurrencyLimit, askedAt: number, now: number): void {
+  limit.enter();
+  limit.learn(askedAt, now);
+  limit.leave();
+}
+
 test('one late answer, or a few, do not change the limit', () => {
   const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
   const most = limit.value;
   for (let count = 0; count < 9; count++) {
-    limit.enter();
-    limit.learn(0, 5_000 + count);
-    limit.leave();
+    answer(limit, 0, 5_000 + count);
   }
   expect(limit.value).toBe(most);
 });
@@ -125,9 +129,7 @@ test('slow reads among quick ones do not lower the limit', () => {
   const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
   for (let at = 0; at < 60_000; at += 10) {
     for (const tookMs of [1, 4_900]) {
-      limit.enter();
-      limit.learn(at, at + tookMs);
-      limit.leave();
+      answer(limit, at, at + tookMs);
     }
   }
   expect(limit.value).toBe(2_048);
@@ -135,14 +137,9 @@ test('slow reads among quick ones do not lower the limit', () => {
 
 test('many answers that are late in the same moment do not lower the limit while others come in time', () => {
   const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
-  const learn = (askedAt: number, now: number) => {
-    limit.enter();
-    limit.learn(askedAt, now);
-    limit.leave();
-  };
   for (let now = 10_000; now < 40_000; now += 100) {
-    learn(now - 2, now);
-    for (let count = 0; count < 32; count++) learn(now - TIMEOUT_MS, now + 50);
+    answer(limit, now - 2, now);
+    for (let count = 0; count < 32; count++) answer(limit, now - TIMEOUT_MS, now + 50);
   }
   expect(limit.value).toBe(2_048);
 });
