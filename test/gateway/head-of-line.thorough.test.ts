@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
-import http, { type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { createForwarder } from '../../gateway/upstream/forwarder.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { forget } from '../support/described-answers.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
+import { serveHttp } from '../support/http-server.ts';
 import { readableLog } from '../support/log.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { quantile } from '../support/statistics.ts';
@@ -87,11 +86,7 @@ test('quick reads of a client behind its slow reads on one connection are answer
   const forwarder = await createForwarder([url], 5 * SLOW_MS, readableLog().logger);
   cleanUp(() => forwarder.close());
   const arrived: [IncomingMessage, ServerResponse][] = [];
-  const server = http.createServer((...exchange) => arrived.push(exchange)).listen(0, '127.0.0.1');
-  cleanUp(() => server.close());
-  await once(server, 'listening');
-  const own = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  forget(own);
+  const own = await serveHttp((...exchange) => void arrived.push(exchange));
   const forward = ([{ url = '' }, response]: [IncomingMessage, ServerResponse]) => {
     const id = randomUUID();
     const request = {

@@ -1,12 +1,12 @@
 import { once } from 'node:events';
-import http from 'node:http';
-import net, { type AddressInfo, type Socket } from 'node:net';
+import net, { type Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
+import { serveHttp } from '../support/http-server.ts';
 import { startStack } from '../support/stack.ts';
 
 /** An answer of 100 MB passes through. It is never in the gateway as a whole and does not delay other answers. */
@@ -19,24 +19,16 @@ const MOST_UNDER_WAY = 40_000_000;
 const MOST_WAIT_MS = 2_000;
 
 let taken = 0;
-const core = await orderlyCore();
+/** Sends answers in order, a huge one only as fast as it is read. */
+const core = await serveHttp((request, response) => {
+  if (request.url !== '/v1/pets?huge') return void response.end('[]');
+  taken = 0;
+  response.setHeader('Content-Length', HUGE);
+  pipeline(Readable.from(pieces()), response).catch(() => {});
+});
 const stack = await startStack({ CORE_URL: core });
 const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const [greedy, other] = await Promise.all([stack.issueKey(unlimited), stack.issueKey(unlimited)]);
-
-/** Sends answers in order, a huge one only as fast as it is read. */
-async function orderlyCore(): Promise<string> {
-  const server = http.createServer((request, response) => {
-    if (request.url !== '/v1/pets?huge') return void response.end('[]');
-    taken = 0;
-    response.setHeader('Content-Length', HUGE);
-    pipeline(Readable.from(pieces()), response).catch(() => {});
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  cleanUp(() => server.close().closeAllConnections());
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
 
 function* pieces(): Generator<Buffer> {
   for (; taken < HUGE; taken += PIECE.length) yield PIECE.subarray(0, HUGE - taken);

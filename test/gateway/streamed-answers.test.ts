@@ -1,11 +1,12 @@
 import { createCipheriv, createHash } from 'node:crypto';
 import { once } from 'node:events';
 import http, { type IncomingMessage } from 'node:http';
-import net, { type AddressInfo } from 'node:net';
+import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
+import { serveHttp } from '../support/http-server.ts';
 import { startStack } from '../support/stack.ts';
 
 /** Large answers are streamed, each to its client as the core sent it. What a client does not read harms no other. */
@@ -29,24 +30,16 @@ function bytesOf(seed: number, length: number): Buffer {
 const hashOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
 /** Answers `?seed=…&length=…` with these bytes, with a length or `&chunked`; anything else with a short list. */
-async function largeCore(): Promise<string> {
-  const server = http.createServer((request, response) => {
-    const { searchParams: query } = new URL(request.url ?? '', 'http://core');
-    response.setHeader('X-Request-Id', String(request.headers['x-request-id']));
-    if (!query.has('seed')) return void response.end('[]');
-    asked += 1;
-    const length = Number(query.get('length'));
-    if (!query.has('chunked')) response.setHeader('Content-Length', length);
-    response.flushHeaders();
-    response.end(bytesOf(Number(query.get('seed')), length));
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  cleanUp(() => server.close().closeAllConnections());
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
-
-const CORE_URL = await largeCore();
+const CORE_URL = await serveHttp((request, response) => {
+  const { searchParams: query } = new URL(request.url ?? '', 'http://core');
+  response.setHeader('X-Request-Id', String(request.headers['x-request-id']));
+  if (!query.has('seed')) return void response.end('[]');
+  asked += 1;
+  const length = Number(query.get('length'));
+  if (!query.has('chunked')) response.setHeader('Content-Length', length);
+  response.flushHeaders();
+  response.end(bytesOf(Number(query.get('seed')), length));
+});
 
 describe('every byte arrives at its own client, whole and in order', () => {
   /** More than the kernel buffers, so the gateway waits for slow readers. */
