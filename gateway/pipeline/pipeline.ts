@@ -1,5 +1,6 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { type HttpError, toHttpError } from '../../shared/http/errors.ts';
+import { LingeringClose } from '../../shared/http/lingering-close.ts';
 import { createRouter } from '../../shared/http/router.ts';
 import type { Upgrades } from '../../shared/http/upgrades.ts';
 import type { Logger } from '../../shared/process/logger.ts';
@@ -38,6 +39,9 @@ export interface Pipeline {
   readonly upgrades: Upgrades;
 }
 
+/** Refusals without a body that cost as much as the refusal of one that is too large, by the limit that it exceeds. */
+const turnsOfBody = (limitBytes: number): number => Math.min(1 + limitBytes / 2_048, 500);
+
 /** The path of a request, from top to bottom. */
 export function createPipeline(deps: PipelineDependencies): Pipeline {
   const { allowance, draftFields } = deps;
@@ -46,6 +50,7 @@ export function createPipeline(deps: PipelineDependencies): Pipeline {
   const authorizer = new Authorizer(deps.limiter, (address) => allowance.consume(address));
   const ownAnswers = new OwnAnswers(deps, router.allowed);
   const pacing = new RefusalPacing();
+  const lingeringClose = new LingeringClose((client) => pacing.othersAreServed(client));
   const elsewhere = new ElsewhereLog(deps.logger);
 
   /**
@@ -116,9 +121,13 @@ export function createPipeline(deps: PipelineDependencies): Pipeline {
       if (error.status < 500) allowance.consume(exchange.address);
       exchange.addressStatus = allowance.peek(exchange.address);
     }
-    if (error.status < 500 && exchange.decision?.outcome !== 'admitted')
-      await pacing.turn(clientOf(exchange), exchange.response);
-    sendError(exchange, error, draftFields);
+    const client = clientOf(exchange);
+    const isTooLarge = error.code === 'payload_too_large';
+    if (isTooLarge || (error.status < 500 && exchange.decision?.outcome !== 'admitted')) {
+      exchange.request.pause();
+      await pacing.turn(client, exchange.response, isTooLarge ? turnsOfBody(deps.bodyLimitBytes) : 1);
+    }
+    sendError(exchange, error, draftFields, (request) => lingeringClose.prepare(request, client));
   }
 
   function asksForTunnel({ url = '' }: IncomingMessage): boolean {

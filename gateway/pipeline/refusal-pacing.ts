@@ -17,6 +17,11 @@ const MAX_WAITING = 10_000;
 /** Delayed refusals on a connection before it is closed. */
 const MOST_ON_CONNECTION = 100;
 
+interface Waiting {
+  readonly letOut: () => void;
+  readonly turns: number;
+}
+
 /**
  * Delays refusals. A client that keeps sending after refusals costs as much as a served one, so its cost is bounded:
  * its first refusals in a minute are sent at once. The others wait for their turn, and clients take turns. A waiting
@@ -26,7 +31,9 @@ const MOST_ON_CONNECTION = 100;
 export class RefusalPacing {
   readonly #prompt = new AddressAllowance(systemClock, PROMPT_A_MINUTE);
   readonly #perConnection = new WeakMap<Socket, number>();
-  readonly #waiting = new FairQueue<() => void>();
+  readonly #waiting = new FairQueue<Waiting>();
+  /** Turns that are left. Negative after a refusal that takes more than there were. */
+  #turns = 0;
   /** The client that was served last, and when; and when another client was. */
   #served = '';
   #servedAt = Number.NEGATIVE_INFINITY;
@@ -39,12 +46,19 @@ export class RefusalPacing {
     this.#servedAt = performance.now();
   }
 
+  /** Whether a client other than this one was served a moment ago. */
+  othersAreServed(client: string | undefined): boolean {
+    const othersServedAt = client === this.#served ? this.#otherServedAt : this.#servedAt;
+    return performance.now() - othersServedAt < MAKES_ROOM_MS;
+  }
+
   /**
    * Undefined if a refusal may be sent at once, otherwise a promise that resolves when it may. If too many wait, the
    * connection is cut.
    * @param client the name of a proven key, or an address
+   * @param turns how many turns this refusal takes, because it costs as much as so many without a body
    */
-  turn(client: string, response: ServerResponse): Promise<void> | undefined {
+  turn(client: string, response: ServerResponse, turns = 1): Promise<void> | undefined {
     if (this.#prompt.consume(client).outcome === 'admitted') return undefined;
     const { socket } = response.req;
     const refused = (this.#perConnection.get(socket) ?? 0) + 1;
@@ -53,7 +67,7 @@ export class RefusalPacing {
     const { promise, resolve } = Promise.withResolvers<void>();
     const { size, clients } = this.#waiting;
     if (mayHoldMore(this.#waiting.of(client), MAX_WAITING, size, clients)) {
-      this.#waiting.add(client, resolve);
+      this.#waiting.add(client, { letOut: resolve, turns });
       if (this.#waiting.size === 1) this.#schedule();
     } else response.once('close', resolve).destroy();
     return promise;
@@ -61,13 +75,17 @@ export class RefusalPacing {
 
   #schedule(): void {
     const isAlone = this.#waiting.of(this.#served) === this.#waiting.size;
-    const othersServedAt = isAlone ? this.#otherServedAt : this.#servedAt;
-    if (performance.now() - othersServedAt < MAKES_ROOM_MS) setTimeout(this.#letOut, TURN_MS, PER_TURN);
+    if (this.othersAreServed(isAlone ? this.#served : undefined)) setTimeout(this.#letOut, TURN_MS, PER_TURN);
     else setImmediate(this.#letOut, PER_IDLE_TURN);
   }
 
   readonly #letOut = (most: number): void => {
-    for (let turn = 0; turn < most; turn++) this.#waiting.take()?.();
+    this.#turns = Math.min(this.#turns, 0) + most;
+    while (this.#turns > 0 && this.#waiting.size > 0) {
+      const { letOut, turns } = this.#waiting.take() as Waiting;
+      letOut();
+      this.#turns -= turns;
+    }
     if (this.#waiting.size > 0) this.#schedule();
   };
 }

@@ -1,14 +1,21 @@
-import { STATUS_CODES } from 'node:http';
+import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { type ErrorCode, errorBody, HttpError, methodNotAllowed } from '../../shared/http/errors.ts';
-import { lingerOnClose } from '../../shared/http/lingering-close.ts';
 import { PLAIN_HTTP } from '../../shared/http/server.ts';
 import { pairsOf } from '../../shared/lists.ts';
 import { clientHeaders } from './client-headers.ts';
 import type { Exchange } from './exchange.ts';
 
-/** Answers with an error in the Error shape. */
-export function sendError(exchange: Exchange, error: HttpError, draftFields: boolean): void {
+/**
+ * Answers with an error in the Error shape.
+ * @param lingering closes the connection if the client may still be sending
+ */
+export function sendError(
+  exchange: Exchange,
+  error: HttpError,
+  draftFields: boolean,
+  lingering: (request: IncomingMessage) => void,
+): void {
   const { request, response } = exchange;
   if (response.closed) return;
   exchange.error = error;
@@ -20,8 +27,9 @@ export function sendError(exchange: Exchange, error: HttpError, draftFields: boo
   // The rest of a body would be read as the next request. Node reads and drops a short one; after a long one the
   // connection closes.
   if (!request.complete) {
-    lingerOnClose(request.socket);
+    lingering(request);
     if (mayBeLong(exchange)) response.shouldKeepAlive = false;
+    else request.resume();
   }
   const body = errorBody(error);
   const headers = [...head(body), ...clientHeaders(exchange, draftFields), ...error.headers];

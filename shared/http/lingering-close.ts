@@ -1,26 +1,104 @@
-import type { Socket } from 'node:net';
+import type { IncomingMessage } from 'node:http';
 
-/** Limits of the lingering close. A client that sends longer or more may lose the answer. */
-const LINGER_MS = 5_000;
+/** Limits of one lingering close, as nginx has them. A client that sends for longer, or more, may lose the answer. */
+const LINGER_MS = 30_000;
+const SILENCE_MS = 5_000;
 const LINGER_BYTES = 67_108_864;
-const LOOK_EVERY_MS = 50;
+
+/** While other clients are served: 8 MB a second of all connections together. */
+const TICK_MS = 5;
+const BYTES_PER_TICK = 40_960;
+/** Connections that are read in a tick, in turn. */
+const READ_PER_TICK = 2;
+
+interface Lingering {
+  readonly request: IncomingMessage;
+  readonly client: string;
+  readonly until: number;
+  readonly upTo: number;
+  read: number;
+  readAt: number;
+}
 
 /**
  * Closing a connection with unread bytes resets it, and the client may lose an answer that it has not read (RFC 9112
  * §9.6). With this, a close by the server ends only its own side. It reads and drops what the client sends until the
- * client closes or a limit is reached.
+ * client closes or a limit is reached. While other clients are served, dropped bytes are read slowly, because each
+ * byte costs work.
  */
-export function lingerOnClose(socket: Socket): void {
-  const atOnce = socket.destroySoon;
-  socket.destroySoon = () => {
-    // A second call, as at server stop, closes at once.
-    socket.destroySoon = atOnce;
-    socket.end();
-    const until = performance.now() + LINGER_MS;
-    const upTo = socket.bytesRead + LINGER_BYTES;
-    const looking = setInterval(() => {
-      if (performance.now() > until || socket.bytesRead > upTo) socket.destroy();
-    }, LOOK_EVERY_MS).unref();
-    socket.once('close', () => clearInterval(looking));
-  };
+export class LingeringClose {
+  readonly #lingering = new Set<Lingering>();
+  readonly #othersAreServed: (client: string) => boolean;
+  /** How many bytes may be read now. Negative after a read of more. */
+  #allowed = 0;
+  #ticking: NodeJS.Timeout | undefined;
+
+  /** @param othersAreServed whether clients other than this one were served a moment ago. Without it, nothing is slow. */
+  constructor(othersAreServed: (client: string) => boolean = () => false) {
+    this.#othersAreServed = othersAreServed;
+  }
+
+  /** Makes the close of a request's connection a lingering one. */
+  prepare(request: IncomingMessage, client = ''): void {
+    const { socket } = request;
+    const atOnce = socket.destroySoon;
+    socket.destroySoon = () => {
+      // A second call, as at server stop, closes at once.
+      socket.destroySoon = atOnce;
+      socket.end();
+      this.#add(request, client);
+    };
+  }
+
+  #add(request: IncomingMessage, client: string): void {
+    const now = performance.now();
+    const { socket } = request;
+    const { bytesRead: read } = socket;
+    const one = { request, client, until: now + LINGER_MS, upTo: read + LINGER_BYTES, read, readAt: now };
+    this.#lingering.add(one);
+    this.#read(one);
+    socket.once('close', () => {
+      this.#lingering.delete(one);
+      if (this.#lingering.size > 0) return;
+      clearInterval(this.#ticking);
+      this.#ticking = undefined;
+    });
+    this.#ticking ??= setInterval(() => this.#tick(), TICK_MS).unref();
+  }
+
+  #tick(): void {
+    const now = performance.now();
+    for (const one of this.#lingering) endIfOver(one, now);
+    this.#allowed = Math.min(this.#allowed, 0) + BYTES_PER_TICK;
+    const isSlow = Array.from(this.#lingering).some(({ client }) => this.#othersAreServed(client));
+    const most = isSlow ? READ_PER_TICK : this.#lingering.size;
+    if (isSlow && this.#allowed <= 0) return;
+    for (const one of [...this.#lingering].slice(0, most)) {
+      this.#lingering.delete(one);
+      this.#lingering.add(one);
+      this.#read(one);
+    }
+  }
+
+  /**
+   * Reads once: a turn of the event loop later, the connection is paused again. It is resumed even to pause it, because
+   * a stream that is paused while its resume is still due goes on reading.
+   */
+  #read(one: Lingering): void {
+    const { request } = one;
+    request.resume();
+    request.socket.resume();
+    setImmediate(() => {
+      request.pause();
+      request.socket.pause();
+      const bytes = request.socket.bytesRead - one.read;
+      if (bytes > 0) one.readAt = performance.now();
+      one.read += bytes;
+      this.#allowed -= bytes;
+    });
+  }
+}
+
+function endIfOver({ request: { socket }, until, upTo, readAt }: Lingering, now: number): void {
+  if (now > until || now - readAt > SILENCE_MS || socket.bytesRead > upTo) socket.destroy();
 }

@@ -5,7 +5,7 @@ import { toJson } from '../schemas/json.ts';
 import type { Access } from './access.ts';
 import { errorBody, HttpError, toHttpError, unavailable } from './errors.ts';
 import { CALLER_ID, checkHeaderLines, requestIdOf } from './headers.ts';
-import { lingerOnClose } from './lingering-close.ts';
+import { LingeringClose } from './lingering-close.ts';
 import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from './request-log.ts';
 import { createRouter, type Route } from './router.ts';
 import { traceOf } from './trace.ts';
@@ -73,6 +73,7 @@ export function createService<Parts, Caller>(options: ServiceOptions<Parts, Call
   const router = createRouter(routes);
   const open = new Set(routes.filter(({ isOpen }) => isOpen).map(({ path }) => path));
   const answered = metrics.requests();
+  const lingeringClose = new LingeringClose();
 
   async function answer(
     request: IncomingMessage,
@@ -123,7 +124,11 @@ export function createService<Parts, Caller>(options: ServiceOptions<Parts, Call
       send(response, await answer(request, response, told), requestId);
     } catch (thrown) {
       told.error = toHttpError(thrown);
-      send(response, refusal(told.error, request, response), requestId);
+      if (!request.complete) {
+        response.shouldKeepAlive = false;
+        lingeringClose.prepare(request);
+      }
+      send(response, refusal(told.error), requestId);
     }
     const { statusCode } = response;
     answered(told.route?.name ?? 'none', statusCode, (performance.now() - told.startedAt) / 1_000);
@@ -142,11 +147,7 @@ interface Told<Parts, Caller> {
   error: HttpError | undefined;
 }
 
-function refusal(error: HttpError, request: IncomingMessage, response: ServerResponse): Answer {
-  if (!request.complete) {
-    response.shouldKeepAlive = false;
-    lingerOnClose(request.socket);
-  }
+function refusal(error: HttpError): Answer {
   const challenge = error.status === 401 ? ['WWW-Authenticate', 'Bearer'] : [];
   return { status: error.status, json: errorBody(error), headers: [...challenge, ...error.headers] };
 }

@@ -109,3 +109,79 @@ test('a client makes no room for its own requests, and the refusals of several t
   await letOut();
   expect(await letOut()).toBeLessThanOrEqual(4);
 });
+
+test('a body that is too large takes the turns of many refusals, also after it was admitted', async () => {
+  const [served, tooLarge] = [await stack.issueKey(unlimited), await stack.issueKey(unlimited)];
+  const body = 'x'.repeat(70_000);
+  let refused = 0;
+  const post = async () => {
+    expect(
+      (
+        await send(`${stack.gateway}/v1/pets`, {
+          key: tooLarge,
+          method: 'POST',
+          body,
+          headers: { 'Content-Type': 'application/json' },
+        })
+      ).status,
+    ).toBe(413);
+    refused += 1;
+  };
+  await Promise.all(Array.from({ length: PROMPT }, post));
+  const serve = async () => expect((await send(`${stack.gateway}/v1/pets`, { key: served })).status).toBe(200);
+  await serve();
+  const [before, startedAt] = [refused, performance.now()];
+  const all = Promise.all(Array.from({ length: 60 }, post));
+  for (let at = 0; at < 10; at++) {
+    await serve();
+    await sleep(50);
+  }
+  const seconds = (performance.now() - startedAt) / 1_000;
+  // A body takes 33 turns.
+  expect(refused - before).toBeLessThan((seconds * A_SECOND) / 33 + 3);
+  await all;
+});
+
+/** Connections that are refused at once and send on. @returns how many bytes were read of them so far */
+function sendOn(connections: number): () => number {
+  const head = 'POST /v1/pets HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n';
+  const chunk = Buffer.from(`100000\r\n${'x'.repeat(0x100000)}\r\n`);
+  const sockets = Array.from({ length: connections }, () => {
+    const socket = net.connect({ port: Number(new URL(stack.gateway).port), host: '127.0.0.1', allowHalfOpen: true });
+    const more = () => void (socket.writable && socket.write(chunk, more));
+    socket.on('error', () => {});
+    socket.write(head, more);
+    socket.resume();
+    cleanUp(() => socket.destroy());
+    return socket;
+  });
+  return () => sockets.reduce((sum, { bytesWritten, writableLength }) => sum + bytesWritten - writableLength, 0);
+}
+
+test('beside requests that are served, what clients send after their refusal is read slowly', async () => {
+  const served = await stack.issueKey(unlimited);
+  let servedAt = performance.now();
+  let longestPause = 0;
+  const serve = async () => {
+    expect((await send(`${stack.gateway}/v1/pets`, { key: served })).status).toBe(200);
+    longestPause = Math.max(longestPause, performance.now() - servedAt);
+    servedAt = performance.now();
+  };
+  const [bytesPerSecond, kernelBuffers] = [8_000_000, 32_000_000];
+  for (let attempt = 0; attempt < 5; attempt++) {
+    await serve();
+    longestPause = 0;
+    const [taken, startedAt] = [sendOn(8), performance.now()];
+    for (let at = 0; at < 20; at++) {
+      await serve();
+      await sleep(50);
+    }
+    // On a machine that stood still nobody was served for a while, and everything was read.
+    if (longestPause > 900) continue;
+    const seconds = (performance.now() - startedAt) / 1_000;
+    expect(taken()).toBeLessThan(seconds * bytesPerSecond + kernelBuffers);
+    expect(taken()).toBeGreaterThan(0);
+    return;
+  }
+  expect.fail('The machine stood still again and again.');
+});
