@@ -56,7 +56,8 @@ export class LingeringClose {
     const { bytesRead: read } = socket;
     const one = { request, client, until: now + LINGER_MS, upTo: read + LINGER_BYTES, read, readAt: now };
     this.#lingering.add(one);
-    this.#read(one);
+    // Node may be about to resume the socket, in two steps. Paused before that, it would go on reading.
+    process.nextTick(() => process.nextTick(() => pause(request)));
     socket.once('close', () => {
       this.#lingering.delete(one);
       if (this.#lingering.size > 0) return;
@@ -80,23 +81,24 @@ export class LingeringClose {
     }
   }
 
-  /**
-   * Reads once: a turn of the event loop later, the connection is paused again. It is resumed even to pause it, because
-   * a stream that is paused while its resume is still due goes on reading.
-   */
+  /** Reads once: a turn of the event loop later, the connection is paused again. */
   #read(one: Lingering): void {
     const { request } = one;
     request.resume();
     request.socket.resume();
     setImmediate(() => {
-      request.pause();
-      request.socket.pause();
+      pause(request);
       const bytes = request.socket.bytesRead - one.read;
       if (bytes > 0) one.readAt = performance.now();
       one.read += bytes;
       this.#allowed -= bytes;
     });
   }
+}
+
+function pause(request: IncomingMessage): void {
+  request.pause();
+  request.socket.pause();
 }
 
 function endIfOver({ request: { socket }, until, upTo, readAt }: Lingering, now: number): void {
