@@ -32,8 +32,9 @@ test('on a cluster every change is told once, and tokens work', async () => {
   const { redis } = await ownerOf(slotOf('gateway:activity'));
   await redis.del('gateway:activity');
   await redis.set('gateway:activity', 'spoilt');
+  const before = stack.log.length;
   await stack.issueKey();
-  expect(stack.log.filter(({ level }) => level === 50)).toMatchObject([
+  expect(stack.log.slice(before).filter(({ level }) => level === 50)).toMatchObject([
     { msg: 'a change is in force, but the activity does not have it', activity: { action: 'key.create' } },
   ]);
 });
