@@ -20,9 +20,8 @@ import { type Forward, type ForwardDependencies, forwardTo, readBody, tunnelTo }
 import { LoadShedder, type Slot } from './load-shedder.ts';
 import { OwnAnswers, type OwnAnswersDependencies } from './own-answers.ts';
 import { RefusalPacing } from './refusal-pacing.ts';
-import { sendError } from './send-error.ts';
-import { sendOwnAnswer } from './send-own-answer.ts';
-import { asksForWebSocket } from './web-socket.ts';
+import { sendError, sendOwnAnswer } from './send-answer.ts';
+import { asksForWebSocket } from './tunnels.ts';
 
 export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependencies {
   readonly routes: readonly GatewayRoute[];

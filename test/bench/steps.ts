@@ -8,8 +8,8 @@ import { type Credential, parseApiKey } from '../../gateway/limiter/credential.t
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import type { LimitStatus } from '../../gateway/limiter/verdict.ts';
 import { canonicalRequest } from '../../gateway/pipeline/canonical-request.ts';
+import { limitHeaders } from '../../gateway/pipeline/client-headers.ts';
 import type { Exchange } from '../../gateway/pipeline/exchange.ts';
-import { limitHeaders } from '../../gateway/pipeline/limit-headers.ts';
 import { ROUTES } from '../../gateway/routes.ts';
 import { connectRedis } from '../../gateway/stores/redis/connection.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';

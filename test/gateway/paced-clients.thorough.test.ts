@@ -8,7 +8,7 @@ import { decide } from '../../gateway/limiter/decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from '../../gateway/limiter/key-record.ts';
 import type { Plan, PlanTable } from '../../gateway/limiter/plans.ts';
 import type { Decision } from '../../gateway/limiter/verdict.ts';
-import { limitHeaders } from '../../gateway/pipeline/limit-headers.ts';
+import { limitHeaders } from '../../gateway/pipeline/client-headers.ts';
 import { pairsOf } from '../../shared/lists.ts';
 import { send } from '../support/http.ts';
 import { secretWith } from '../support/secrets.ts';

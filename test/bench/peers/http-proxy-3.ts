@@ -4,7 +4,7 @@ import { createProxyServer } from 'http-proxy-3';
 import { parseApiKey } from '../../../gateway/limiter/credential.ts';
 import type { PlanTable } from '../../../gateway/limiter/plans.ts';
 import type { Decision } from '../../../gateway/limiter/verdict.ts';
-import { limitHeaders } from '../../../gateway/pipeline/limit-headers.ts';
+import { limitHeaders } from '../../../gateway/pipeline/client-headers.ts';
 import { PlanCache } from '../../../gateway/stores/plan-cache.ts';
 import { redisBackend } from '../../../gateway/stores/redis/backend.ts';
 import { connectRedis } from '../../../gateway/stores/redis/connection.ts';
