@@ -1,11 +1,10 @@
 import { LRUCache } from 'lru-cache';
 import type { Level } from './bucket.ts';
 import { SECOND } from './clock.ts';
-import type { Credential } from './credential.ts';
+import { type Bounds, type Credential, SCOPES } from './credential.ts';
 import { decide, look, peek } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from './key-record.ts';
 import { MAX_LIMIT, PLAN_NAMES, type PlanMode, type PlanTable } from './plans.ts';
-import { type Bounds, SCOPES } from './secrets.ts';
 import { UNUSED } from './usage-marks.ts';
 import type { BucketState, Decision, Unauthorized, Verdict } from './verdict.ts';
 

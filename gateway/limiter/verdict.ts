@@ -1,6 +1,6 @@
 import type { Level } from './bucket.ts';
+import type { Bounds } from './credential.ts';
 import type { PlanName } from './plans.ts';
-import type { Bounds } from './secrets.ts';
 
 /** One bucket after a decision. */
 export interface BucketState extends Level {

@@ -1,5 +1,5 @@
+import { startDeadline } from '../limiter/breaker.ts';
 import type { Credential } from '../limiter/credential.ts';
-import { startDeadline } from '../limiter/deadline.ts';
 import type { KnownKeys, LocalDecisions } from '../limiter/known-keys.ts';
 import type { Decision, Unauthorized, Verdict } from '../limiter/verdict.ts';
 import {

@@ -1,5 +1,5 @@
+import type { Use } from '../limiter/credential.ts';
 import type { ToldKey } from '../limiter/known-keys.ts';
-import type { Use } from '../limiter/secrets.ts';
 import type { Verdict } from '../limiter/verdict.ts';
 
 /**

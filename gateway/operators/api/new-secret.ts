@@ -1,5 +1,4 @@
-import { createSecretId } from '../../limiter/credential.ts';
-import { SCOPES, type Secret } from '../../limiter/secrets.ts';
+import { createSecretId, SCOPES, type Secret } from '../../limiter/credential.ts';
 
 /** Creates the first or a later secret of a key. */
 export const makeSecret = (

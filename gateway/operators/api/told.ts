@@ -1,7 +1,7 @@
 import { HttpError } from '../../../shared/http/errors.ts';
+import type { Secret } from '../../limiter/credential.ts';
 import type { KeyRecord } from '../../limiter/key-record.ts';
 import { describeNetwork } from '../../limiter/networks.ts';
-import type { Secret } from '../../limiter/secrets.ts';
 import type { Activity } from '../../stores/activity-entry.ts';
 import type { FieldChange } from '../../stores/plan-history.ts';
 import { redactSecrets } from '../access-token.ts';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
+import { secretOf, unauthorized } from '../../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
-import { secretOf, unauthorized } from '../../limiter/secrets.ts';
 import type { Activity, Told } from '../activity-entry.ts';
 import type { BackedUpKey, BackupPage, RestoreOutcome } from '../key-backup.ts';
 import type { Walked, WalkQuery } from '../key-walk.ts';
