@@ -6,8 +6,8 @@ import { FRESH, type KeyRecord, type KeyState } from '../../gateway/limiter/key-
 import { addressDigits, parseNetwork } from '../../gateway/limiter/networks.ts';
 import { type PlanName, planText } from '../../gateway/limiter/plans.ts';
 import type { Verdict } from '../../gateway/limiter/verdict.ts';
+import { runDecide } from '../../gateway/stores/redis/calls.ts';
 import { banFields, keyOf, toFields } from '../../gateway/stores/redis/key-hash.ts';
-import { runDecide } from '../../gateway/stores/redis/script.ts';
 import type { ModelRecord, ModelSecret, ModelUse } from '../support/decision-model.ts';
 import { randomWorld, type Step, type World } from '../support/decision-worlds.ts';
 import { redisUnderTest } from '../support/limiters.ts';

@@ -6,9 +6,8 @@ import { type Question, type RemoteLimiter, StoreUnavailable } from '../../limit
 import { addressDigits } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable, planText } from '../../limiter/plans.ts';
 import type { BucketState, Verdict } from '../../limiter/verdict.ts';
-import type { CallCounts } from './call-counts.ts';
+import { type CallCounts, type RedisConnection, runDecide } from './calls.ts';
 import { keyOf } from './key-hash.ts';
-import { type RedisConnection, runDecide } from './script.ts';
 
 const MAX_BATCH = 256;
 
