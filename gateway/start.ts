@@ -25,7 +25,7 @@ import { KeyFactsReader } from './stores/key-facts.ts';
 import { KeyWatch } from './telemetry/key-watch.ts';
 import { Traffic } from './telemetry/request-metrics.ts';
 import { exposeCertificate, exposeState } from './telemetry/state.ts';
-import type { CoreState } from './upstream/core-state.ts';
+import type { CoreState } from './upstream/core.ts';
 import { createForwarder } from './upstream/forwarder.ts';
 import { Webhooks } from './webhooks/webhooks.ts';
 

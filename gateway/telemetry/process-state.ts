@@ -1,5 +1,5 @@
 import type { RedisState } from '../stores/stores.ts';
-import type { CoreState } from '../upstream/core-state.ts';
+import type { CoreState } from '../upstream/core.ts';
 
 /** A core as one process sees it. */
 export type SeenCore = CoreState;
