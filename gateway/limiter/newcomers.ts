@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { KeyedCount } from '../../shared/keyed-count.ts';
+import { KeyedCount } from '../../shared/fair-share.ts';
 import { AddressAllowance } from './address-allowance.ts';
 import type { LimitStatus, Verdict } from './verdict.ts';
 

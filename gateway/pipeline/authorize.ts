@@ -1,5 +1,5 @@
-import { bearerToken } from '../../shared/http/bearer.ts';
 import { HttpError, unavailable } from '../../shared/http/errors.ts';
+import { bearerToken } from '../../shared/http/headers.ts';
 import { type Credential, holdsApiKey, parseApiKey, type Use } from '../limiter/credential.ts';
 import { type Limiter, StoreUnavailable } from '../limiter/limiter.ts';
 import { Newcomers, ProvenKeys } from '../limiter/newcomers.ts';

@@ -1,8 +1,8 @@
 import { Client } from 'undici';
+import { FairShare } from '../../shared/fair-share.ts';
 import { ConcurrencyLimit } from './concurrency-limit.ts';
 import { CoreCounts, type LastFault } from './core-counts.ts';
 import type { CoreAddress } from './core-url.ts';
-import { FairShare } from './fair-share.ts';
 import { Lane } from './lane.ts';
 import { PipelinedConnection } from './pipelined-connection.ts';
 import { RecentIds } from './recent.ts';

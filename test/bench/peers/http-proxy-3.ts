@@ -8,7 +8,7 @@ import { limitHeaders } from '../../../gateway/pipeline/client-headers.ts';
 import { PlanCache } from '../../../gateway/stores/plan-cache.ts';
 import { redisBackend } from '../../../gateway/stores/redis/backend.ts';
 import { connectRedis } from '../../../gateway/stores/redis/connection.ts';
-import { bearerToken } from '../../../shared/http/bearer.ts';
+import { bearerToken } from '../../../shared/http/headers.ts';
 import { createLogger } from '../../../shared/process/logger.ts';
 
 /** The gateway's own decision and headers, with http-proxy-3 as the forwarder behind them. No backend log. */
