@@ -2,7 +2,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import { type HttpError, toHttpError } from '../../shared/http/errors.ts';
 import { LingeringClose } from '../../shared/http/lingering-close.ts';
 import { createRouter } from '../../shared/http/router.ts';
-import type { Upgrades } from '../../shared/http/upgrades.ts';
+import type { Upgrades } from '../../shared/http/server.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Verdict } from '../limiter/verdict.ts';
 import type { GatewayRoute } from '../routes.ts';

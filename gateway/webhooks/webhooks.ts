@@ -6,8 +6,7 @@ import type { Decision } from '../limiter/verdict.ts';
 import type { KeyStore } from '../stores/stores.ts';
 import type { KeyEvent } from '../telemetry/key-watch.ts';
 import { dayOf, type Happening, happeningOf, type Message, messageOf } from './message.ts';
-import { post } from './post.ts';
-import { secretBytes } from './signature.ts';
+import { post, secretBytes } from './post.ts';
 
 const MAX_WAITING = 1_000;
 const AT_ONCE = 4;

@@ -6,7 +6,7 @@ import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import type { Decision } from '../../gateway/limiter/verdict.ts';
 import { FileKeys } from '../../gateway/stores/memory/keys.ts';
 import { MemoryLimiter } from '../../gateway/stores/memory/limiter.ts';
-import { secretBytes, sign } from '../../gateway/webhooks/signature.ts';
+import { secretBytes, sign } from '../../gateway/webhooks/post.ts';
 import { type WebhookOptions, Webhooks } from '../../gateway/webhooks/webhooks.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { readableLog } from '../support/log.ts';

@@ -8,7 +8,7 @@ import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { MAX_TOKENS, type OperatorToken, ROLES, type Role, type TokenStore } from '../../stores/operator-token.ts';
 import { accessTokenId, hasDigest } from '../access-token.ts';
 import type { OperatorsGuard } from './guard.ts';
-import { line } from './text.ts';
+import { line } from './values.ts';
 
 /** Who calls the operators' listener. */
 export interface Operator {

@@ -8,7 +8,7 @@ import { redactSecrets } from '../access-token.ts';
 import { CTL } from '../user-agent.ts';
 import { toTime } from './key-view.ts';
 import type { AdminCall, AdminDependencies } from './operation.ts';
-import { who } from './text.ts';
+import { who } from './values.ts';
 
 /** How the activity tells an operator's call. */
 
