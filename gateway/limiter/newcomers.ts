@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { KeyedCount } from '../../shared/fair-share.ts';
 import { AddressAllowance } from './address-allowance.ts';
-import type { LimitStatus, Verdict } from './verdict.ts';
+import type { LimitStatus, Verdict } from './limiter.ts';
 
 const MAX_KEYS = 50_000;
 

@@ -1,9 +1,8 @@
 import { HttpError, unavailable } from '../../shared/http/errors.ts';
 import { bearerToken } from '../../shared/http/headers.ts';
 import { type Credential, holdsApiKey, parseApiKey, type Use } from '../limiter/credential.ts';
-import { type Limiter, StoreUnavailable } from '../limiter/limiter.ts';
+import { type Limiter, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import { Newcomers, ProvenKeys } from '../limiter/newcomers.ts';
-import type { LimitStatus, Verdict } from '../limiter/verdict.ts';
 import { Shed, type Slot } from './load-shedder.ts';
 
 /** Authentication, the decision on a request, and the refusal that follows from it. */

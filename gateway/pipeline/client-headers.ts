@@ -1,6 +1,6 @@
 import { ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../limiter/bucket.ts';
 import { SECOND } from '../limiter/clock.ts';
-import type { BucketState, LimitStatus } from '../limiter/verdict.ts';
+import type { BucketState, LimitStatus } from '../limiter/limiter.ts';
 import type { Exchange } from './exchange.ts';
 
 /**

@@ -4,7 +4,7 @@ import { LingeringClose } from '../../shared/http/lingering-close.ts';
 import { createRouter } from '../../shared/http/router.ts';
 import type { Upgrades } from '../../shared/http/server.ts';
 import type { Logger } from '../../shared/process/logger.ts';
-import type { Verdict } from '../limiter/verdict.ts';
+import type { Verdict } from '../limiter/limiter.ts';
 import type { GatewayRoute } from '../routes.ts';
 import { ElsewhereLog, logExchange } from '../telemetry/access-log.ts';
 import type { BannedKeys, KeyWatch } from '../telemetry/key-watch.ts';

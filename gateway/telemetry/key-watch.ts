@@ -1,8 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import { ticksUntil } from '../limiter/bucket.ts';
 import { DAY } from '../limiter/clock.ts';
+import type { BucketState, Decision, Verdict } from '../limiter/limiter.ts';
 import { PLAN_NAMES, type PlanName } from '../limiter/plans.ts';
-import type { BucketState, Decision, Verdict } from '../limiter/verdict.ts';
 
 /** Events of a key: it has used 80 % of its day limit, or all of it, or it is banned. */
 export const KEY_EVENTS = ['day_80', 'day_100', 'banned'] as const;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Decision } from '../../gateway/limiter/verdict.ts';
+import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { RecentKeys } from '../../gateway/telemetry/key-watch.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { send } from '../support/http.ts';

@@ -2,10 +2,15 @@ import { LRUCache } from 'lru-cache';
 import { startDeadline } from '../../limiter/breaker.ts';
 import { type Clock, DAY, MINUTE } from '../../limiter/clock.ts';
 import { type Credential, readBounds, type Use } from '../../limiter/credential.ts';
-import { type Question, type RemoteLimiter, StoreUnavailable } from '../../limiter/limiter.ts';
+import {
+  type BucketState,
+  type Question,
+  type RemoteLimiter,
+  StoreUnavailable,
+  type Verdict,
+} from '../../limiter/limiter.ts';
 import { addressDigits } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable, planText } from '../../limiter/plans.ts';
-import type { BucketState, Verdict } from '../../limiter/verdict.ts';
 import { type CallCounts, type RedisConnection, runDecide } from './calls.ts';
 import { keyOf } from './key-hash.ts';
 
