@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { readBody } from '../shared/http/typed-body.ts';
+import { readBody } from '../shared/http/body.ts';
 import { NewOrder, OrderMove, OrderStatus } from '../shared/schemas/order.ts';
 import { createOnce } from './create-once.ts';
 import { type CoreOperation, found, pageAnswer } from './operation.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { readBody } from '../shared/http/typed-body.ts';
+import { readBody } from '../shared/http/body.ts';
 import { NewPet, PetChanges, PetStatus } from '../shared/schemas/pet.ts';
 import { createOnce } from './create-once.ts';
 import { type CoreOperation, found, notFound, pageAnswer } from './operation.ts';

@@ -12,6 +12,8 @@ import {
   token,
   tokens,
 } from '../shared/process/env.ts';
+import type { Logger } from '../shared/process/logger.ts';
+import { currentSecret } from '../shared/process/secret.ts';
 import { certificateFaults } from './certificate.ts';
 import { caFile, masterName, redisFaults, redisMode, redisUrls } from './redis-settings.ts';
 import { ACTIVITY_LENGTH } from './stores/activity-entry.ts';
@@ -191,3 +193,12 @@ export type GatewaySettings = Settings<typeof GatewaySettings>;
 /** @throws {SettingsError} naming every fault */
 export const readGatewaySettings = (environment: NodeJS.ProcessEnv): GatewaySettings =>
   readSettings(GatewaySettings, environment);
+
+/** How long a token that was read from a file is used before the file is read again. */
+const TOKEN_AGE_MS = 1_000;
+
+/** The token that is sent to the core: the first of several. */
+export function coreTokenOf(settings: GatewaySettings, logger: Logger): () => string | undefined {
+  const tokens = currentSecret(GatewaySettings, settings, 'CORE_TOKEN', { logger, maxAgeMs: TOKEN_AGE_MS });
+  return () => tokens()?.[0];
+}

@@ -12,7 +12,7 @@ import { connect, connectOperators } from './stores/redis/connect.ts';
 import { START_MS } from './stores/redis/connection.ts';
 import { type Credentials, credentialsOf } from './stores/redis/target.ts';
 import type { Backend } from './stores/stores.ts';
-import { BannedKeys } from './telemetry/banned-keys.ts';
+import { BannedKeys } from './telemetry/key-watch.ts';
 import { RecentDecisions } from './telemetry/recent-decisions.ts';
 
 /** A backend with the current plans, and what is remembered of the last decisions. */

@@ -1,5 +1,5 @@
 import type { Route } from '../shared/http/router.ts';
-import type { Scope } from './limiter/secrets.ts';
+import type { Scope } from './limiter/credential.ts';
 
 /** An operation that clients may reach. No other can be reached. */
 export interface GatewayRoute extends Route {

@@ -68,10 +68,7 @@ test.for([
 });
 
 test.for([
-  [
-    'ioredis',
-    ['connection', 'cluster', 'sentinel', 'tls', 'script', 'silence'].map((name) => `gateway/stores/redis/${name}.ts`),
-  ],
+  ['ioredis', ['connection', 'cluster', 'sentinel', 'tls', 'calls'].map((name) => `gateway/stores/redis/${name}.ts`)],
   ['http-proxy-3', ['gateway/upstream/tunnel.ts']],
   ['undici', ['gateway/upstream/', 'gateway/operators/cli/admin-client.ts', 'shared/client/transport.ts']],
   ['pg', ['core/store/postgres']],

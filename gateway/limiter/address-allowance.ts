@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { full, type Level, refill } from './bucket.ts';
 import { type Clock, MINUTE, systemClock } from './clock.ts';
-import type { LimitStatus } from './verdict.ts';
+import type { LimitStatus } from './limiter.ts';
 
 const REQUESTS = 60;
 const MAX_ADDRESSES = 10_000;

@@ -1,9 +1,7 @@
 import { refill } from './bucket.ts';
 import { SECOND } from './clock.ts';
-import type { Credential } from './credential.ts';
-import type { Limiter } from './limiter.ts';
-import { isFromThere } from './secrets.ts';
-import type { Decision } from './verdict.ts';
+import { type Credential, isFromThere } from './credential.ts';
+import type { Decision, Limiter } from './limiter.ts';
 
 /** When an operator lifts a ban, it is over everywhere after this time. */
 const MEMORY = SECOND;

@@ -2,6 +2,36 @@ import type { Logger } from '../../shared/process/logger.ts';
 import { type Credential, credentialOf } from './credential.ts';
 import { type RemoteLimiter, StoreUnavailable } from './limiter.ts';
 
+/** A stall of the event loop counts as one of this many parts of a deadline, however long it is. */
+const PARTS = 5;
+
+/**
+ * Calls `onMissed` every `ms`. A process that stalls or gets little CPU misses no deadline: the time is counted in
+ * parts in which the event loop turned, and every socket is read once more before the call.
+ * @param onMissed gets the beginning of the missed time, as of performance.now()
+ * @returns a function that stops it
+ */
+export function startDeadline(ms: number, onMissed: (since: number) => void): () => void {
+  let since = performance.now();
+  let parts = 0;
+  let hasEnded = false;
+  const lookAgain = () => {
+    if (hasEnded) return;
+    const began = since;
+    since = performance.now();
+    onMissed(began);
+  };
+  const timer = setInterval(() => {
+    parts += 1;
+    // Timers run before the poll phase, in which sockets are read. Immediates run after it.
+    if (parts % PARTS === 0) setImmediate(lookAgain);
+  }, ms / PARTS);
+  return () => {
+    hasEnded = true;
+    clearInterval(timer);
+  };
+}
+
 /** Interval of probes to Redis while the breaker is open, so that no client request has to test it. */
 const PROBE_EVERY_MS = 100;
 /** Another outage within this time counts as the same one. */

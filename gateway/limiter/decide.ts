@@ -1,7 +1,8 @@
 import { type Level, refill } from './bucket.ts';
 import { DAY, MINUTE, SECOND } from './clock.ts';
-import type { Presented } from './credential.ts';
+import { allows, endsAt, isBound, type Presented, type Secret, secretOf, unauthorized } from './credential.ts';
 import type { KeyRecord, KeyState } from './key-record.ts';
+import type { BucketState, Decision, Unauthorized, Undecided, Verdict } from './limiter.ts';
 import type { Plan, PlanTable } from './plans.ts';
 import {
   advance,
@@ -15,9 +16,7 @@ import {
   placeFor,
   type Queue,
 } from './queue.ts';
-import { allows, endsAt, isBound, type Secret, secretOf, unauthorized } from './secrets.ts';
 import { marked } from './usage-marks.ts';
-import type { BucketState, Decision, Unauthorized, Undecided, Verdict } from './verdict.ts';
 
 /**
  * The rules of decide.lua for one request, as a pure function. The embedded limiter uses it, and a property test checks

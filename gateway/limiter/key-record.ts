@@ -1,7 +1,7 @@
 import type { Level } from './bucket.ts';
+import type { Secret, Validity } from './credential.ts';
 import type { PlanName } from './plans.ts';
 import type { Queue } from './queue.ts';
-import type { Secret, Validity } from './secrets.ts';
 import { UNUSED, type Usage } from './usage-marks.ts';
 
 /** The record of an API key. Times are Unix time in microseconds. */

@@ -1,13 +1,12 @@
 import { LRUCache } from 'lru-cache';
 import type { Level } from './bucket.ts';
 import { SECOND } from './clock.ts';
-import type { Credential } from './credential.ts';
+import { type Bounds, type Credential, SCOPES } from './credential.ts';
 import { decide, look, peek } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from './key-record.ts';
+import type { BucketState, Decision, Unauthorized, Verdict } from './limiter.ts';
 import { MAX_LIMIT, PLAN_NAMES, type PlanMode, type PlanTable } from './plans.ts';
-import { type Bounds, SCOPES } from './secrets.ts';
 import { UNUSED } from './usage-marks.ts';
-import type { BucketState, Decision, Unauthorized, Verdict } from './verdict.ts';
 
 /** A secret accepted by Redis is trusted this long. If it is revoked while Redis is away, it stays valid as long. */
 const BELIEVED = 15 * 60 * SECOND;

@@ -1,6 +1,7 @@
 import { Unavailable } from '../../shared/domain-errors.ts';
-import type { Credential } from './credential.ts';
-import type { Verdict } from './verdict.ts';
+import type { Level } from './bucket.ts';
+import type { Bounds, Credential } from './credential.ts';
+import type { PlanName } from './plans.ts';
 
 /** Decides requests: which key it is, whether it is banned, and what its buckets still allow. */
 export interface Limiter {
@@ -39,3 +40,53 @@ export interface RemoteLimiter extends Limiter {
  * is given in words only: the request sent contains digests, and a library's error can contain the request.
  */
 export class StoreUnavailable extends Unavailable {}
+
+/** One bucket after a decision. */
+export interface BucketState extends Level {
+  readonly name: 'minute' | 'day' | 'address';
+  readonly limit: number;
+  readonly window: number;
+}
+
+/** The limit status of a client. Everything that a client is told about its limits is derived from it. */
+export interface LimitStatus {
+  /** Forbidden: the secret does not allow this operation. Nothing was taken. */
+  readonly outcome: 'admitted' | 'refused' | 'banned' | 'forbidden';
+  readonly now: number;
+  readonly buckets: readonly BucketState[];
+  /** The end of the running ban. Meaningless unless banned. */
+  readonly bannedUntil: number;
+  /** When a refused request should come again. Undefined if there is no queue, as for an address. */
+  readonly retryAt?: number | undefined;
+}
+
+/** The decision on a request with a known key. */
+export interface Decision extends LimitStatus {
+  readonly plan: PlanName;
+  /** When the credential ends, as far as is known: with the key or with its secret. 0 for never. */
+  readonly endsAt: number;
+  /** The bounds of the secret; undefined for an unbound one. */
+  readonly bounds?: Bounds | undefined;
+  /** Local: Redis was away, and the decision was taken here from its last one. */
+  readonly mode: 'shared' | 'local';
+  /** It was admitted because its plan is in shadow mode. Otherwise it would have been refused. */
+  readonly isShadowed?: boolean;
+  /** Fields of the key without a usable number. The plan's limits are used instead. */
+  readonly rejected: string;
+}
+
+/** The key is not valid, or not from this address. The reason is only for the log; the client is never told. */
+export interface Unauthorized {
+  readonly outcome: 'unauthorized';
+  readonly reason: 'malformed' | 'unknown' | 'disabled' | 'expired' | 'elsewhere';
+  /** Set if the decision was taken here, from the last one of Redis. */
+  readonly mode?: 'local';
+}
+
+/** No decision is possible: the key's data has no usable limits, or is malformed. */
+export interface Undecided {
+  readonly outcome: 'undecided';
+  readonly reason: 'misconfigured' | 'unreadable';
+}
+
+export type Verdict = Decision | Unauthorized | Undecided;

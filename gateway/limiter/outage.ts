@@ -2,8 +2,7 @@ import type { Logger } from '../../shared/process/logger.ts';
 import { Breaker } from './breaker.ts';
 import type { Credential } from './credential.ts';
 import type { LocalDecisions } from './known-keys.ts';
-import { type Limiter, type Question, type RemoteLimiter, StoreUnavailable } from './limiter.ts';
-import type { Verdict } from './verdict.ts';
+import { type Limiter, type Question, type RemoteLimiter, StoreUnavailable, type Verdict } from './limiter.ts';
 
 /** An unknown key waits this many deadlines for its answer, but no longer than PATIENT_MS. */
 const PATIENT_DEADLINES = 10;

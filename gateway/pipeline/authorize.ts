@@ -1,11 +1,8 @@
-import { bearerToken } from '../../shared/http/bearer.ts';
 import { HttpError, unavailable } from '../../shared/http/errors.ts';
-import { type Credential, holdsApiKey, parseApiKey } from '../limiter/credential.ts';
-import { type Limiter, StoreUnavailable } from '../limiter/limiter.ts';
-import { Newcomers } from '../limiter/newcomers.ts';
-import { ProvenKeys } from '../limiter/proven-keys.ts';
-import type { Use } from '../limiter/secrets.ts';
-import type { LimitStatus, Verdict } from '../limiter/verdict.ts';
+import { bearerToken } from '../../shared/http/headers.ts';
+import { type Credential, holdsApiKey, parseApiKey, type Use } from '../limiter/credential.ts';
+import { type Limiter, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
+import { Newcomers, ProvenKeys } from '../limiter/newcomers.ts';
 import { Shed, type Slot } from './load-shedder.ts';
 
 /** Authentication, the decision on a request, and the refusal that follows from it. */

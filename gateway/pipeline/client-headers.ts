@@ -1,5 +1,7 @@
+import { ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../limiter/bucket.ts';
+import { SECOND } from '../limiter/clock.ts';
+import type { BucketState, LimitStatus } from '../limiter/limiter.ts';
 import type { Exchange } from './exchange.ts';
-import { limitHeaders, limitStatusHeaders } from './limit-headers.ts';
 
 /**
  * Our headers on every answer to a client, as a flat list.
@@ -17,4 +19,93 @@ export function clientHeaders(
   if (cors.length > 0 && !beside.includes('Access-Control-Allow-Origin')) headers.push(...cors);
   if (route?.deprecation !== undefined) headers.push(...route.deprecation);
   return headers;
+}
+
+/**
+ * All limit headers for a client: X-RateLimit-*, Retry-After after a refusal, and the fields of
+ * draft-ietf-httpapi-ratelimit-headers-11 unless they are disabled.
+ */
+export function limitHeaders(status: LimitStatus, draftFields: boolean): string[] {
+  const headers = limitStatusHeaders(status, draftFields);
+  const retryAfter = retryAfterSeconds(status);
+  if (retryAfter !== undefined) headers.push('Retry-After', String(retryAfter));
+  return headers;
+}
+
+/** The same without Retry-After, for an answer that only reports a limit status. */
+function limitStatusHeaders(status: LimitStatus, draftFields: boolean): string[] {
+  const bucket = describedBucket(status);
+  const headers = [
+    'X-RateLimit-Limit',
+    String(bucket.limit),
+    'X-RateLimit-Remaining',
+    String(remainingOf(status, bucket)),
+    'X-RateLimit-Reset',
+    String(resetAt(status, bucket)),
+  ];
+  if (draftFields) headers.push(...rateLimitFields(status, bucket, retryAfterSeconds(status)));
+  return headers;
+}
+
+/**
+ * Seconds until the caller should try again; undefined if it was admitted. A refused request waits for its place behind
+ * the others that wait. A banned one waits for the end of the ban, and for a token if there is none by then.
+ */
+export function retryAfterSeconds({ outcome, now, buckets, bannedUntil, retryAt }: LimitStatus): number | undefined {
+  if (!isLimited(outcome)) return undefined;
+  const waits = buckets.map((bucket) => ticksUntilToken(bucket, bucket.limit, bucket.window));
+  if (outcome === 'banned') waits.push(bannedUntil - now);
+  else if (retryAt !== undefined) waits.push(retryAt - now);
+  return Math.max(1, Math.ceil(Math.max(...waits) / SECOND));
+}
+
+/** Whether a limit refused it. A forbidden request is told what is left, like an admitted one. */
+const isLimited = (outcome: LimitStatus['outcome']): boolean => outcome === 'refused' || outcome === 'banned';
+
+/** The bucket with the fewest tokens left. For a refused request: the one with the longest wait. */
+function describedBucket({ outcome, buckets }: LimitStatus): BucketState {
+  const refused = isLimited(outcome);
+  const tighter = (a: BucketState, b: BucketState) =>
+    refused ? ticksUntilToken(b, b.limit, b.window) > ticksUntilToken(a, a.limit, a.window) : b.tokens < a.tokens;
+  return buckets.reduce((tightest, bucket) => (tighter(tightest, bucket) ? bucket : tightest));
+}
+
+const remainingOf = ({ outcome }: LimitStatus, { tokens }: BucketState): number =>
+  isLimited(outcome) ? 0 : Math.max(0, tokens);
+
+/** The Unix second when the bucket is full again, or when the ban ends. */
+const resetAt = (status: LimitStatus, bucket: BucketState): number =>
+  Math.ceil((status.now + ticksUntilReset(status, bucket)) / SECOND);
+
+function ticksUntilReset({ outcome, now, bannedUntil }: LimitStatus, bucket: BucketState): number {
+  return outcome === 'banned' ? bannedUntil - now : ticksUntilFull(bucket, bucket.limit, bucket.window);
+}
+
+/**
+ * Two lists of strings with parameters (RFC 9651). Policy: q requests in w seconds. Limit: r requests in t seconds. r/t
+ * is the refill rate: a client that spreads r requests over t seconds is not refused and wastes no token. A refusal
+ * lists only the limit that refused, with t = Retry-After.
+ */
+function rateLimitFields(status: LimitStatus, described: BucketState, retryAfter: number | undefined): string[] {
+  const { outcome, buckets } = status;
+  const policies = buckets.map(({ name, limit, window }) => `"${name}";q=${limit};w=${window / SECOND}`);
+  const told = isLimited(outcome) ? [described] : buckets;
+  const limits = told.map((bucket) => {
+    const { name, limit, window } = bucket;
+    const r = remainingOf(status, bucket);
+    const t = retryAfter ?? Math.ceil(ticksOf(bucket, limit, window) / SECOND);
+    return `"${name}";r=${r};t=${t}${bucket === described ? asComments(status, described, r) : ''}`;
+  });
+  return ['RateLimit-Policy', policies.join(', '), 'RateLimit', limits.join(', ')];
+}
+
+/** Ticks that the refill takes for as many tokens as are left; with none left, until the next token. */
+function ticksOf(bucket: BucketState, limit: number, window: number): number {
+  return bucket.tokens < 1 ? ticksUntilNextToken(bucket, limit, window) : (bucket.tokens * window) / limit;
+}
+
+/** For parsers of an earlier draft, which look for these names anywhere. For all others they are vendor parameters. */
+function asComments(status: LimitStatus, bucket: BucketState, remaining: number): string {
+  const reset = Math.ceil(ticksUntilReset(status, bucket) / SECOND);
+  return `;store-limit=${bucket.limit};store-remaining=${remaining};store-reset=${reset}`;
 }

@@ -11,8 +11,7 @@ import type { CanonicalRequest } from './canonical-request.ts';
 import { forwardedHeaders, type TrustedProxies } from './client-address.ts';
 import { clientHeaders } from './client-headers.ts';
 import type { Exchange } from './exchange.ts';
-import type { Tunnels } from './tunnels.ts';
-import { checkHandshake } from './web-socket.ts';
+import { checkHandshake, type Tunnels } from './tunnels.ts';
 
 /** The last step of an admitted request: to the core, and its answer back. */
 export type Forward = (exchange: Exchange, request: CanonicalRequest, body: Buffer | undefined) => Promise<void>;

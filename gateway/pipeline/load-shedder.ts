@@ -1,6 +1,5 @@
-import { fairPart } from '../../shared/fair-queue.ts';
+import { fairPart, KeyedCount } from '../../shared/fair-share.ts';
 import { unavailable } from '../../shared/http/errors.ts';
-import { KeyedCount } from '../../shared/keyed-count.ts';
 
 const OVERSHOOT = 2;
 /** Of the limit, for all unproven callers together. */

@@ -1,16 +1,19 @@
 import { takesNoBody } from '../../shared/http/body.ts';
 import type { AddressAllowance } from '../limiter/address-allowance.ts';
-import type { Limiter } from '../limiter/limiter.ts';
+import { ticksUntilFull } from '../limiter/bucket.ts';
+import { SECOND } from '../limiter/clock.ts';
+import { SCOPES } from '../limiter/credential.ts';
+import type { BucketState, Decision, Limiter } from '../limiter/limiter.ts';
 import type { Reference } from '../reference/files.ts';
 import { LIMITS_ROUTE } from '../routes.ts';
-import type { KeyFactsReader } from '../stores/key-facts.ts';
+import type { KeyFacts, KeyFactsReader } from '../stores/key-facts.ts';
 import { ADDRESS_LIMITED, authenticate, refusalOf, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';
 import type { CanonicalRequest } from './canonical-request.ts';
+import { retryAfterSeconds } from './client-headers.ts';
 import type { Cors } from './cors.ts';
 import type { Exchange } from './exchange.ts';
-import { describeLimits } from './limits-answer.ts';
 import { answerWithFile, costOf } from './reference-answer.ts';
-import type { OwnAnswer } from './send-own-answer.ts';
+import type { OwnAnswer } from './send-answer.ts';
 
 export interface OwnAnswersDependencies {
   readonly limiter: Limiter;
@@ -96,4 +99,25 @@ export class OwnAnswers {
     exchange.addressStatus = this.#deps.allowance.consume(exchange.address);
     if (exchange.addressStatus.outcome === 'refused') throw ADDRESS_LIMITED;
   }
+}
+
+/** The body of GET /v1/limits. Times are Unix seconds, except `expiresAt`, which is ISO 8601. */
+function describeLimits(decision: Decision, { name, expiresAt }: KeyFacts) {
+  const [minute, day] = decision.buckets as readonly [BucketState, BucketState];
+  const until = Math.ceil(decision.bannedUntil / SECOND);
+  return {
+    name,
+    plan: decision.plan,
+    minute: describeBucket(minute, decision.now),
+    day: describeBucket(day, decision.now),
+    ban: decision.outcome === 'banned' ? { until, retryAfter: retryAfterSeconds(decision) } : null,
+    scope: decision.bounds?.scope ?? SCOPES,
+    expiresAt: expiresAt === undefined ? null : new Date(expiresAt / 1_000).toISOString(),
+  };
+}
+
+function describeBucket(bucket: BucketState, now: number) {
+  const { limit, tokens, window } = bucket;
+  const reset = Math.ceil((now + ticksUntilFull(bucket, limit, window)) / SECOND);
+  return { limit, remaining: tokens, reset, refillPerSecond: (limit * SECOND) / window };
 }

@@ -2,14 +2,12 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import { type HttpError, toHttpError } from '../../shared/http/errors.ts';
 import { LingeringClose } from '../../shared/http/lingering-close.ts';
 import { createRouter } from '../../shared/http/router.ts';
-import type { Upgrades } from '../../shared/http/upgrades.ts';
+import type { Upgrades } from '../../shared/http/server.ts';
 import type { Logger } from '../../shared/process/logger.ts';
-import type { Verdict } from '../limiter/verdict.ts';
+import type { Verdict } from '../limiter/limiter.ts';
 import type { GatewayRoute } from '../routes.ts';
-import { logExchange } from '../telemetry/access-log.ts';
-import type { BannedKeys } from '../telemetry/banned-keys.ts';
-import { ElsewhereLog } from '../telemetry/elsewhere-log.ts';
-import type { KeyWatch } from '../telemetry/key-watch.ts';
+import { ElsewhereLog, logExchange } from '../telemetry/access-log.ts';
+import type { BannedKeys, KeyWatch } from '../telemetry/key-watch.ts';
 import type { RecentDecisions } from '../telemetry/recent-decisions.ts';
 import type { Traffic } from '../telemetry/request-metrics.ts';
 import { Authorizer, authenticate, type Decided, MALFORMED, refusalOf, refuseKeyInTarget } from './authorize.ts';
@@ -20,9 +18,8 @@ import { type Forward, type ForwardDependencies, forwardTo, readBody, tunnelTo }
 import { LoadShedder, type Slot } from './load-shedder.ts';
 import { OwnAnswers, type OwnAnswersDependencies } from './own-answers.ts';
 import { RefusalPacing } from './refusal-pacing.ts';
-import { sendError } from './send-error.ts';
-import { sendOwnAnswer } from './send-own-answer.ts';
-import { asksForWebSocket } from './web-socket.ts';
+import { sendError, sendOwnAnswer } from './send-answer.ts';
+import { asksForWebSocket } from './tunnels.ts';
 
 export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependencies {
   readonly routes: readonly GatewayRoute[];

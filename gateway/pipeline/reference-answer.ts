@@ -1,13 +1,13 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { takesNoBody } from '../../shared/http/body.ts';
 import { methodNotAllowed } from '../../shared/http/errors.ts';
-import { isCurrent, MAX_LIST_LENGTH } from '../../shared/http/static-file.ts';
-import type { LimitStatus } from '../limiter/verdict.ts';
+import { isCurrent, MAX_LIST_LENGTH, safetyHeaders } from '../../shared/http/static-file.ts';
+import type { LimitStatus } from '../limiter/limiter.ts';
 import type { ReferenceFile } from '../reference/files.ts';
 import { ADDRESS_LIMITED } from './authorize.ts';
+import { retryAfterSeconds } from './client-headers.ts';
 import type { Exchange } from './exchange.ts';
-import type { OwnAnswer } from './send-own-answer.ts';
-import { takesHtml, waitingPage } from './waiting-page.ts';
+import type { OwnAnswer } from './send-answer.ts';
 
 interface Asked {
   readonly method: string;
@@ -55,3 +55,33 @@ function takesGzip(acceptEncoding = ''): boolean {
     return name?.trim() === 'gzip' && !/^\s*q=0(?:\.0*)?\s*$/.test(weight);
   });
 }
+
+/** Browsers list text/html when they open a page. Scripts ask for other types. */
+const takesHtml = (accept = ''): boolean => accept.toLowerCase().includes('text/html');
+
+/**
+ * The 429 page for a person who asked for the reference too often. Programs get the Error shape.
+ * @param addressStatus says how long to wait
+ */
+function waitingPage(addressStatus: LimitStatus): OwnAnswer {
+  const seconds = retryAfterSeconds(addressStatus) ?? 1;
+  const headers = ['Content-Type', 'text/html; charset=utf-8', 'Cache-Control', 'no-store', ...safetyHeaders()];
+  return { status: 429, headers, body: page(seconds === 1 ? 'a second' : `${seconds} seconds`) };
+}
+
+const page = (wait: string): string => `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8" />
+    <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <meta name="color-scheme" content="light dark" />
+    <title>Too many requests</title>
+  </head>
+  <body>
+    <main>
+      <h1>Too many requests</h1>
+      <p>This page was asked for too often from your network. Come back in ${wait}.</p>
+    </main>
+  </body>
+</html>
+`;

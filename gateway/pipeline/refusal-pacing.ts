@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { FairQueue, mayHoldMore } from '../../shared/fair-queue.ts';
+import { FairQueue, mayHoldMore } from '../../shared/fair-share.ts';
 import { AddressAllowance } from '../limiter/address-allowance.ts';
 import { systemClock } from '../limiter/clock.ts';
 

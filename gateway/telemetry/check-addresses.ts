@@ -1,6 +1,6 @@
 import type { Family } from '../../shared/process/counts.ts';
 import { type CheckResult, fault, good, warning } from '../check-result.ts';
-import { CLIENT_ADDRESSES, type Network, type Source } from './client-origins.ts';
+import { CLIENT_ADDRESSES, type Network, type Source } from './request-metrics.ts';
 
 /** Checks what is known of clients' addresses: on them depend the allowance of clients without a key, and networks of secrets. */
 

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { SECOND } from '../limiter/clock.ts';
-import type { BucketState, Decision, Verdict } from '../limiter/verdict.ts';
+import type { BucketState, Decision, Verdict } from '../limiter/limiter.ts';
 
 /**
  * The last decisions of this process on existing keys, so that operators can look them up. Recording one is a few

@@ -1,5 +1,5 @@
 import type { Family } from '../../shared/process/counts.ts';
-import type { KeysOfMinute } from './banned-keys.ts';
+import type { KeysOfMinute } from './key-watch.ts';
 import { REQUEST_DURATION, REQUESTS } from './request-metrics.ts';
 import { totalsOf } from './totals.ts';
 

@@ -1,6 +1,6 @@
 import type { Family } from '../../shared/process/counts.ts';
-import { ModeWatch } from './mode-watch.ts';
-import type { ProcessState } from './process-state.ts';
+import type { RedisState } from '../stores/stores.ts';
+import type { CoreState } from '../upstream/core.ts';
 import { type MinuteSource, RecentMinutes } from './recent-minutes.ts';
 
 /** The counts of the processes that serve clients, their last hour, and their mode of decision. */
@@ -30,6 +30,16 @@ export interface WorkerState {
   readonly since: string;
 }
 
+/** A core as one process sees it. */
+export type SeenCore = CoreState;
+
+/** What a process that serves clients sees of the gateway's dependencies. */
+export interface ProcessState {
+  readonly cores: readonly CoreState[];
+  /** Undefined if decisions are embedded. */
+  readonly redis: RedisState | undefined;
+}
+
 export interface TrafficSource extends MinuteSource {
   /** Whether any of the processes decides locally although it should ask Redis. */
   isLocal(): boolean;
@@ -53,4 +63,42 @@ export function watchTraffic({ counted, banned, isLocal, workers, processes }: T
       mode.stop();
     },
   };
+}
+
+const LOOK_EVERY_MS = 500;
+
+/** Watches whether decisions are local because Redis is away, and since when. */
+class ModeWatch {
+  readonly #isLocalNow: () => boolean;
+  readonly #timer: NodeJS.Timeout;
+  #isLocal: boolean;
+  #since = new Date();
+
+  constructor(isLocalNow: () => boolean) {
+    this.#isLocalNow = isLocalNow;
+    this.#isLocal = isLocalNow();
+    this.#timer = setInterval(() => this.#look(), LOOK_EVERY_MS).unref();
+  }
+
+  get isLocal(): boolean {
+    this.#look();
+    return this.#isLocal;
+  }
+
+  /** The last change, or the start. */
+  get since(): Date {
+    this.#look();
+    return this.#since;
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  #look(): void {
+    const isLocal = this.#isLocalNow();
+    if (isLocal === this.#isLocal) return;
+    this.#isLocal = isLocal;
+    this.#since = new Date();
+  }
 }

@@ -14,7 +14,7 @@ import {
   neverArrived,
 } from './faults.ts';
 import { type Lane, STALLED_AFTER_MS } from './lane.ts';
-import type { RecentClients } from './recent-clients.ts';
+import type { RecentClients } from './recent.ts';
 import { Relay } from './relay.ts';
 import { isRepeatable, type UpstreamRequest } from './request-head.ts';
 import { type AnswerBytes, streamAnswer } from './streamed-answer.ts';

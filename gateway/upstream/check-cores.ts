@@ -1,7 +1,7 @@
 import { Client } from 'undici';
 import { type CheckResult, fault, good, warning } from '../check-result.ts';
+import { resolveCores } from './core-names.ts';
 import type { CoreAddress } from './core-url.ts';
-import { resolveCores } from './resolve.ts';
 
 /** For a probe, which a core should answer at once. */
 const TIMEOUT_MS = 2_000;

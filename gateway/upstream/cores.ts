@@ -1,7 +1,6 @@
 import { LRUCache } from 'lru-cache';
-import { type Core, openCore, probe, setReady } from './core.ts';
+import { type Core, type CoreState, openCore, probe, setReady, stateOf } from './core.ts';
 import type { CoreCounts } from './core-counts.ts';
-import { type CoreState, stateOf } from './core-state.ts';
 import type { CoreAddress } from './core-url.ts';
 
 /** The cores behind the gateway: which exist, which are ready, and which is next. */

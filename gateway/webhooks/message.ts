@@ -1,5 +1,5 @@
 import { DAY } from '../limiter/clock.ts';
-import type { BucketState, Decision } from '../limiter/verdict.ts';
+import type { BucketState, Decision } from '../limiter/limiter.ts';
 import type { KeyEvent } from '../telemetry/key-watch.ts';
 
 /** An event of a key, as sent to the receiver. It contains no secret and no digest. */

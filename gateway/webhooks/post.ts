@@ -1,5 +1,5 @@
+import { createHmac } from 'node:crypto';
 import type { Message } from './message.ts';
-import { sign } from './signature.ts';
 
 /** A failed attempt, described for the log without the URL and the secret. */
 export class NotDelivered extends Error {}
@@ -31,4 +31,18 @@ function reasonOf({ name, cause }: Error): string {
   if (name === 'AbortError') return 'no answer in time';
   const { code, message = 'no connection' } = (cause ?? {}) as Partial<NodeJS.ErrnoException>;
   return code ?? message;
+}
+
+/** Signatures according to Standard Webhooks (standardwebhooks.com), so that its libraries can verify them. */
+
+const PREFIX = 'whsec_';
+
+/** The bytes of a secret: base64 after `whsec_`, otherwise the text itself. */
+export function secretBytes(secret: string): Buffer {
+  return secret.startsWith(PREFIX) ? Buffer.from(secret.slice(PREFIX.length), 'base64') : Buffer.from(secret);
+}
+
+/** @param timestamp in Unix seconds */
+export function sign(secret: Buffer, id: string, timestamp: number, body: string): string {
+  return `v1,${createHmac('sha256', secret).update(`${id}.${timestamp}.${body}`).digest('base64')}`;
 }

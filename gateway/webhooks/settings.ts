@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { secretBytes } from './signature.ts';
+import { secretBytes } from './post.ts';
 
 /** The rules for the settings of webhooks. */
 

@@ -2,12 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import Denque from 'denque';
 import { type Family, Label, Tally } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
-import type { Decision } from '../limiter/verdict.ts';
+import type { Decision } from '../limiter/limiter.ts';
 import type { KeyStore } from '../stores/stores.ts';
 import type { KeyEvent } from '../telemetry/key-watch.ts';
 import { dayOf, type Happening, happeningOf, type Message, messageOf } from './message.ts';
-import { post } from './post.ts';
-import { secretBytes } from './signature.ts';
+import { post, secretBytes } from './post.ts';
 
 const MAX_WAITING = 1_000;
 const AT_ONCE = 4;

@@ -1,7 +1,7 @@
+import { startDeadline } from '../limiter/breaker.ts';
 import type { Credential } from '../limiter/credential.ts';
-import { startDeadline } from '../limiter/deadline.ts';
 import type { KnownKeys, LocalDecisions } from '../limiter/known-keys.ts';
-import type { Decision, Unauthorized, Verdict } from '../limiter/verdict.ts';
+import type { Decision, Unauthorized, Verdict } from '../limiter/limiter.ts';
 import {
   type FromWorkerLocally,
   type HeardKey,

@@ -1,7 +1,7 @@
 import cluster, { type Worker } from 'node:cluster';
 import { LRUCache } from 'lru-cache';
+import { startDeadline } from '../limiter/breaker.ts';
 import { credentialOf } from '../limiter/credential.ts';
-import { startDeadline } from '../limiter/deadline.ts';
 import { KnownKeys } from '../limiter/known-keys.ts';
 import type { PlanTable } from '../limiter/plans.ts';
 import { type FromWorkerLocally, type LocalAnswer, type LocalQuestion, Outbox } from './local-messages.ts';

@@ -1,6 +1,6 @@
+import type { Use } from '../limiter/credential.ts';
 import type { ToldKey } from '../limiter/known-keys.ts';
-import type { Use } from '../limiter/secrets.ts';
-import type { Verdict } from '../limiter/verdict.ts';
+import type { Verdict } from '../limiter/limiter.ts';
 
 /**
  * Messages between a worker and its primary while Redis is unavailable, so that a key has one local allowance per

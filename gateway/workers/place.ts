@@ -3,7 +3,6 @@ import { type Family, sumOf } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Stopping } from '../../shared/process/run.ts';
 import type { WorkerState } from '../telemetry/watched-traffic.ts';
-import { BackOff } from './back-off.ts';
 import { forkWorker, type WorkerEnd, type WorkerProcess } from './worker-process.ts';
 
 /**
@@ -131,5 +130,22 @@ export class Slot {
     const waitMs = this.#backOff.next(servedMs);
     this.#logger.warn({ worker: this.#number, waitMs }, 'worker starts again');
     this.#retry = setTimeout(() => this.renew().catch(() => {}), waitMs);
+  }
+}
+
+const FIRST_MS = 100;
+const LONGEST_MS = 30_000;
+/** After serving this long, a worker counts as healthy and the back-off starts again. */
+const HEALTHY_MS = 30_000;
+
+/** The wait before a worker is restarted. It doubles with each early end, up to half a minute. */
+export class BackOff {
+  #nextMs = FIRST_MS;
+
+  /** @param servedMs how long the ended worker served; 0 if it never did */
+  next(servedMs: number): number {
+    const waitMs = servedMs >= HEALTHY_MS ? FIRST_MS : this.#nextMs;
+    this.#nextMs = Math.min(2 * waitMs, LONGEST_MS);
+    return waitMs;
   }
 }

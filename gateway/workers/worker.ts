@@ -6,9 +6,9 @@ import type { Running } from '../../shared/process/run.ts';
 import type { GatewaySettings } from '../config.ts';
 import { openBackend } from '../open-backend.ts';
 import { serveClients } from '../start.ts';
-import type { KeysOfMinute } from '../telemetry/banned-keys.ts';
-import type { ProcessState } from '../telemetry/process-state.ts';
+import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import type { DecisionQuery, DecisionReport } from '../telemetry/recent-decisions.ts';
+import type { ProcessState } from '../telemetry/watched-traffic.ts';
 import { KeysOfMachine } from './keys-of-machine.ts';
 import type { FromWorkerLocally } from './local-messages.ts';
 

@@ -2,10 +2,9 @@ import { type Family, sumOf } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
 import type { Stopping } from '../../shared/process/run.ts';
-import type { KeysOfMinute } from '../telemetry/banned-keys.ts';
-import type { ProcessState } from '../telemetry/process-state.ts';
+import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import { type DecisionQuery, type DecisionReport, newestFirst } from '../telemetry/recent-decisions.ts';
-import type { WorkerState } from '../telemetry/watched-traffic.ts';
+import type { ProcessState, WorkerState } from '../telemetry/watched-traffic.ts';
 import { Slot } from './place.ts';
 
 /** The workers of a gateway: a fixed number of slots, each with a process that serves clients. */

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
-import { carriesToken } from './bearer.ts';
 import { HttpError } from './errors.ts';
+import { carriesToken } from './headers.ts';
 import type { Route } from './router.ts';
 
 /** The access rules of a service. To refuse a request, a method throws an {HttpError}. */

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { hash, randomUUID, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { HttpError } from './errors.ts';
 
@@ -48,4 +48,26 @@ export function checkHeaderLines(
 ): void {
   if (rawHeaders.length <= 2 * most) return;
   throw new HttpError('headers_too_large', `The request has more than ${most} header lines.`, headers);
+}
+
+/** The scheme in any case, spaces, one token (`1*SP`, RFC 6750 §2.1, RFC 9110 §11.4). */
+const BEARER = /^bearer +([\w.~+/=-]+)$/i;
+
+/** The token of an Authorization header, never empty; undefined if there is none. */
+export function bearerToken(authorization: string | undefined): string | undefined {
+  return authorization === undefined ? undefined : BEARER.exec(authorization)?.[1];
+}
+
+/**
+ * Whether an Authorization header carries one of these tokens. All are compared, each in constant time. A header
+ * without a token never matches, and neither does an empty expected token, or none.
+ */
+export function carriesToken(authorization: string | undefined, expected: readonly string[]): boolean {
+  const presented = bearerToken(authorization);
+  if (presented === undefined) return false;
+  // Digests have equal lengths. timingSafeEqual throws on unequal ones.
+  const digest = hash('sha256', presented, 'buffer');
+  let isOne = false;
+  for (const one of expected) isOne = (one !== '' && timingSafeEqual(digest, hash('sha256', one, 'buffer'))) || isOne;
+  return isOne;
 }

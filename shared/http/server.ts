@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import http from 'node:http';
+import http, { type IncomingMessage, type Server, ServerResponse } from 'node:http';
 import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -7,7 +7,6 @@ import { type ConnectionCaps, Connections } from './connections.ts';
 import { KEPT_HEADER_LINES } from './headers.ts';
 import { isParserStopped } from './pipelining.ts';
 import { DEFAULT_LIMITS, type ServerLimits } from './server-limits.ts';
-import { takeUpgrades, type Upgrades } from './upgrades.ts';
 
 /** How long a connection can stay open without a request: Node waits one second longer than it announces. */
 export const LONGEST_IDLE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500;
@@ -190,4 +189,28 @@ function optionsOf(limits: ServerLimits, maxHeaderSize = DEFAULT_HEADER_BYTES): 
 
 function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
   return `${scheme}://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+}
+
+/** Requests after which a connection speaks another protocol (RFC 9110 §7.8). Any other upgrade is ignored. */
+export interface Upgrades {
+  /** Whether a request is such an upgrade. If so, `take` must answer it. */
+  areTaken(request: IncomingMessage): boolean;
+  /**
+   * Takes the connection over, or answers with the response, which closes it.
+   * @param head the bytes after the head of the request
+   */
+  take(request: IncomingMessage, response: ServerResponse, socket: Socket, head: Buffer): void;
+}
+
+/** Node gives up the connection with this event and creates no response, so this creates one. */
+function takeUpgrades(server: Server, { take }: Upgrades): void {
+  server.on('upgrade', (request, duplex, head) => {
+    const socket = duplex as Socket;
+    socket.on('error', () => socket.destroy());
+    const response = new ServerResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(socket);
+    response.once('finish', () => socket.destroySoon());
+    take(request, response, socket, head);
+  });
 }

@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest';
-import { type Credential, createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
+import { type Credential, createApiKey, credentialOf, type Scope } from '../../gateway/limiter/credential.ts';
 import { KnownKeys } from '../../gateway/limiter/known-keys.ts';
 import { parseNetwork } from '../../gateway/limiter/networks.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
-import type { Scope } from '../../gateway/limiter/secrets.ts';
 import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';

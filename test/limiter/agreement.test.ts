@@ -1,11 +1,10 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type Credential, credentialOf } from '../../gateway/limiter/credential.ts';
+import { type Credential, credentialOf, SCOPES } from '../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
+import type { Verdict } from '../../gateway/limiter/limiter.ts';
 import { parseNetwork } from '../../gateway/limiter/networks.ts';
 import { PLAN_FIELDS, PLAN_NAMES } from '../../gateway/limiter/plans.ts';
-import { SCOPES } from '../../gateway/limiter/secrets.ts';
-import type { Verdict } from '../../gateway/limiter/verdict.ts';
 import { BEGIN, type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';

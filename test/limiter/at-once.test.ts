@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { credentialOf } from '../../gateway/limiter/credential.ts';
-import type { Decision } from '../../gateway/limiter/verdict.ts';
+import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { rememberBans } from '../../gateway/limiter/ban-cache.ts';
 import { type Credential, credentialOf } from '../../gateway/limiter/credential.ts';
-import type { Decision } from '../../gateway/limiter/verdict.ts';
+import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { memoryUnderTest, SECOND } from '../support/limiters.ts';
 
 async function bannedKey() {

@@ -1,14 +1,13 @@
 import { createHash, randomInt } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { credentialOf } from '../../gateway/limiter/credential.ts';
+import { credentialOf, SCOPES, type Secret } from '../../gateway/limiter/credential.ts';
 import { decide, peek } from '../../gateway/limiter/decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from '../../gateway/limiter/key-record.ts';
+import type { Verdict } from '../../gateway/limiter/limiter.ts';
 import { addressDigits, parseNetwork } from '../../gateway/limiter/networks.ts';
 import { type PlanName, planText } from '../../gateway/limiter/plans.ts';
-import { SCOPES, type Secret } from '../../gateway/limiter/secrets.ts';
-import type { Verdict } from '../../gateway/limiter/verdict.ts';
+import { runDecide } from '../../gateway/stores/redis/calls.ts';
 import { banFields, keyOf, toFields } from '../../gateway/stores/redis/key-hash.ts';
-import { runDecide } from '../../gateway/stores/redis/script.ts';
 import type { ModelRecord, ModelSecret, ModelUse } from '../support/decision-model.ts';
 import { randomWorld, type Step, type World } from '../support/decision-worlds.ts';
 import { redisUnderTest } from '../support/limiters.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { credentialOf } from '../../gateway/limiter/credential.ts';
-import type { Decision } from '../../gateway/limiter/verdict.ts';
+import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { BEGIN, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { credentialOf } from '../../gateway/limiter/credential.ts';
-import { retryAfterSeconds } from '../../gateway/pipeline/limit-headers.ts';
+import { retryAfterSeconds } from '../../gateway/pipeline/client-headers.ts';
 import { bothLimiters, burst, decision, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';

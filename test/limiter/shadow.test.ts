@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Credential } from '../../gateway/limiter/credential.ts';
+import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { DEFAULT_PLANS, readPlans, storedPlans } from '../../gateway/limiter/plans.ts';
-import type { Decision } from '../../gateway/limiter/verdict.ts';
 import { type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { NAUGHTY_VALUES } from '../support/naughty-values.ts';
 import { emptyDatabase } from '../support/redis-database.ts';

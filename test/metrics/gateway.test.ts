@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { credentialOf } from '../../gateway/limiter/credential.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
-import { CallCounts } from '../../gateway/stores/redis/call-counts.ts';
+import { CallCounts } from '../../gateway/stores/redis/calls.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';

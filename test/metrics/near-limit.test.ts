@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { DAY } from '../../gateway/limiter/clock.ts';
-import type { Decision } from '../../gateway/limiter/verdict.ts';
+import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { type KeyEvent, KeyWatch } from '../../gateway/telemetry/key-watch.ts';
 import { send } from '../support/http.ts';
 import { eventuallyScraped, type Scrape } from '../support/metrics.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { Decision } from '../../gateway/limiter/verdict.ts';
-import { RecentKeys } from '../../gateway/telemetry/recent-keys.ts';
+import type { Decision } from '../../gateway/limiter/limiter.ts';
+import { RecentKeys } from '../../gateway/telemetry/key-watch.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { send } from '../support/http.ts';
 import { eventuallyScraped, scrape } from '../support/metrics.ts';

@@ -1,9 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest';
-import type { KeysOfMinute } from '../../gateway/telemetry/banned-keys.ts';
+import type { KeysOfMinute } from '../../gateway/telemetry/key-watch.ts';
 import { quantile, RecentMinutes } from '../../gateway/telemetry/recent-minutes.ts';
 import { DECISIONS, REQUEST_DURATION, REQUESTS } from '../../gateway/telemetry/request-metrics.ts';
-import type { Family } from '../../shared/process/counts.ts';
-import { Distribution, Label, Tally } from '../../shared/process/counts.ts';
+import { Distribution, type Family, Label, Tally } from '../../shared/process/counts.ts';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';

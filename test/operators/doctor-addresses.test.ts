@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { CheckResult } from '../../gateway/check-result.ts';
-import { networkKindOf } from '../../gateway/telemetry/client-origins.ts';
+import { networkKindOf } from '../../gateway/telemetry/request-metrics.ts';
 import { send } from '../support/http.ts';
 import { manifestsOf, OVERLAY, workloadsOf } from '../support/manifests.ts';
 import { ADMIN_TOKEN, type Stack, startStack } from '../support/stack.ts';

@@ -5,7 +5,7 @@ import { readCoreSettings } from '../../core/config.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
 import { keptToken, tokenFile } from '../../gateway/operators/admin-token.ts';
 import { bearerTokens } from '../../shared/http/access.ts';
-import { carriesToken } from '../../shared/http/bearer.ts';
+import { carriesToken } from '../../shared/http/headers.ts';
 import { CLI } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { type Ended, startProcess, startService } from '../support/process.ts';

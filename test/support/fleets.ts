@@ -1,5 +1,5 @@
-import type { Decision } from '../../gateway/limiter/verdict.ts';
-import { retryAfterSeconds } from '../../gateway/pipeline/limit-headers.ts';
+import type { Decision } from '../../gateway/limiter/limiter.ts';
+import { retryAfterSeconds } from '../../gateway/pipeline/client-headers.ts';
 
 /** Clients of one key on a simulated clock in microseconds: simulated minutes take milliseconds. */
 

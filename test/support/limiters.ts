@@ -1,9 +1,8 @@
 import type { Redis } from 'ioredis';
 import { type Credential, createApiKey } from '../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
-import type { Limiter } from '../../gateway/limiter/limiter.ts';
+import type { Decision, Limiter } from '../../gateway/limiter/limiter.ts';
 import { DEFAULT_PLANS, type Plan, type PlanName, type PlanTable } from '../../gateway/limiter/plans.ts';
-import type { Decision } from '../../gateway/limiter/verdict.ts';
 import { FileKeys } from '../../gateway/stores/memory/keys.ts';
 import { MemoryLimiter } from '../../gateway/stores/memory/limiter.ts';
 import { RedisKeys } from '../../gateway/stores/redis/keys.ts';

@@ -1,4 +1,4 @@
-import { SCOPES, type Secret } from '../../gateway/limiter/secrets.ts';
+import { SCOPES, type Secret } from '../../gateway/limiter/credential.ts';
 
 /** A secret of a key that is put into a store past the admin API. */
 export const secretWith = (digest: string, about: Partial<Secret> = {}): Secret => ({

@@ -1,14 +1,14 @@
 import type { IncomingMessage } from 'node:http';
 import { LRUCache } from 'lru-cache';
 import { type Access, noToken } from '../../../shared/http/access.ts';
-import { bearerToken, carriesToken } from '../../../shared/http/bearer.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
+import { bearerToken, carriesToken } from '../../../shared/http/headers.ts';
 import type { Route } from '../../../shared/http/router.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { MAX_TOKENS, type OperatorToken, ROLES, type Role, type TokenStore } from '../../stores/operator-token.ts';
 import { accessTokenId, hasDigest } from '../access-token.ts';
 import type { OperatorsGuard } from './guard.ts';
-import { line } from './text.ts';
+import { line } from './values.ts';
 
 /** Who calls the operators' listener. */
 export interface Operator {

@@ -3,11 +3,10 @@ import type { PlanTable, RejectedValue } from '../../limiter/plans.ts';
 import type { RecordedActivity } from '../../stores/activity-entry.ts';
 import type { OperatorToken, Role } from '../../stores/operator-token.ts';
 import type { RecordedChange } from '../../stores/plan-history.ts';
-import type { SeenCore } from '../../telemetry/process-state.ts';
 import type { DecisionReport } from '../../telemetry/recent-decisions.ts';
 import type { MinuteReport } from '../../telemetry/recent-minutes.ts';
 import type { Totals } from '../../telemetry/totals.ts';
-import type { WorkersState } from '../../telemetry/watched-traffic.ts';
+import type { SeenCore, WorkersState } from '../../telemetry/watched-traffic.ts';
 import type { SeenFinding } from './findings-since.ts';
 import type { describeKey, describeKeyInFull, describeSecret } from './key-view.ts';
 

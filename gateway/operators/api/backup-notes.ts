@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { readBody } from '../../../shared/http/typed-body.ts';
+import { readBody } from '../../../shared/http/body.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { type CheckResult, good, warning } from '../../check-result.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';

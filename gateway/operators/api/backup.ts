@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
-import { readBody } from '../../../shared/http/typed-body.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
 import { isKeyId } from '../../limiter/credential.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { readBody } from '../../../shared/http/typed-body.ts';
+import { readBody } from '../../../shared/http/body.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
 import type { BansAnswer } from './answers.ts';
@@ -8,8 +8,8 @@ import { describeKey } from './key-view.ts';
 import { describe, findKey } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
 import { wholeNumber } from './query.ts';
-import { who } from './text.ts';
 import { aboutCall, allOf, entry } from './told.ts';
+import { who } from './values.ts';
 
 const PAGE = 100;
 /** For longer, disable or revoke the key. */

@@ -1,8 +1,8 @@
 import type { Family } from '../../../shared/process/counts.ts';
 import { type CheckResult, good, warning } from '../../check-result.ts';
-import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/call-counts.ts';
-import type { ProcessState, SeenCore } from '../../telemetry/process-state.ts';
+import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/calls.ts';
 import { bucketsOf, quantile } from '../../telemetry/recent-minutes.ts';
+import type { ProcessState, SeenCore } from '../../telemetry/watched-traffic.ts';
 import type { CoreView, RedisMode, RedisView } from './answers.ts';
 
 /** What the processes that serve clients see of the cores and of Redis, as one. */

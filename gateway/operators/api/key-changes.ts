@@ -1,14 +1,13 @@
 import { z } from 'zod';
+import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
-import { readBody } from '../../../shared/http/typed-body.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import type { KeyChange, KeyRecord } from '../../limiter/key-record.ts';
 import type { Told } from '../../stores/activity-entry.ts';
 import { describe, findKey, hasLimits, keyName, planName, time, toMicroseconds } from './keys.ts';
-import { limitValue } from './limit-value.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { who } from './text.ts';
 import { aboutCall, differences, entry, keyTexts, logActivity } from './told.ts';
+import { limitValue, who } from './values.ts';
 
 /** Changes of a key. They never change its buckets: used tokens stay used. A lower limit cuts what is left. */
 

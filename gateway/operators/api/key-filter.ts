@@ -1,8 +1,8 @@
 import { SECOND } from '../../limiter/clock.ts';
 import { look } from '../../limiter/decide.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
+import type { BucketState } from '../../limiter/limiter.ts';
 import { isPlanName, PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
-import type { BucketState } from '../../limiter/verdict.ts';
 import { KEY_STATES, stateOf } from './key-view.ts';
 import { choice, wholeNumber } from './query.ts';
 

@@ -1,11 +1,10 @@
 import { ticksUntilFull } from '../../limiter/bucket.ts';
+import { inactiveReason, type Secret } from '../../limiter/credential.ts';
 import { look } from '../../limiter/decide.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
+import type { BucketState } from '../../limiter/limiter.ts';
 import { describeNetwork } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable } from '../../limiter/plans.ts';
-import type { Secret } from '../../limiter/secrets.ts';
-import { inactiveReason } from '../../limiter/secrets.ts';
-import type { BucketState } from '../../limiter/verdict.ts';
 
 /** A secret as operators see it: everything except its digest. */
 export const describeSecret = (

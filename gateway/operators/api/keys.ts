@@ -1,16 +1,14 @@
 import { z } from 'zod';
+import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
-import { readBody } from '../../../shared/http/typed-body.ts';
 import { must } from '../../../shared/schemas/must.ts';
-import { createApiKey, isKeyId } from '../../limiter/credential.ts';
+import { createApiKey, createSecretId, isKeyId, SCOPES, type Secret } from '../../limiter/credential.ts';
 import { FRESH, type KeyEntry, type KeyRecord } from '../../limiter/key-record.ts';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
 import { describeKeyInFull } from './key-view.ts';
-import { limitValue } from './limit-value.ts';
-import { makeSecret } from './new-secret.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { line, who } from './text.ts';
 import { aboutCall, allOf, differences, entry, keyTexts, logActivity } from './told.ts';
+import { limitValue, line, who } from './values.ts';
 
 /** Times are exact in microseconds only until then. */
 const LATEST = '2255-01-01T00:00:00Z';
@@ -94,3 +92,12 @@ export async function findKey({ keys }: AdminDependencies, id = ''): Promise<Key
   if (key === undefined) throw new HttpError('not_found', 'There is no such key.');
   return key;
 }
+
+/** Creates the first or a later secret of a key. */
+export const makeSecret = (
+  digest: string,
+  createdAt: number,
+  { name = 'first', scope = SCOPES, networks = [], expiresAt }: AboutSecret = {},
+): Secret => ({ id: createSecretId(), digest, createdAt, name, scope, networks, expiresAt });
+
+type AboutSecret = { readonly [member in 'name' | 'scope' | 'networks' | 'expiresAt']?: Secret[member] | undefined };

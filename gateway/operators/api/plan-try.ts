@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
-import { readBody } from '../../../shared/http/typed-body.ts';
 import { MINUTE } from '../../limiter/clock.ts';
 import type { KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import { fieldsOf, isPlanName } from '../../limiter/plans.ts';
@@ -8,9 +8,9 @@ import { countsOf, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
 import { leastRefused } from '../../limiter/what-if.ts';
 import { writePlace } from '../../stores/key-walk.ts';
 import type { TrialAnswer } from './answers.ts';
-import { limitValue } from './limit-value.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
 import { placeIn } from './query.ts';
+import { limitValue } from './values.ts';
 
 /**
  * Keys that one call checks, of any plan: few enough for Redis to answer in time. The answer says where to continue.

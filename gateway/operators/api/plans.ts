@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
-import { readBody } from '../../../shared/http/typed-body.ts';
 import { listed } from '../../../shared/lists.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import {
@@ -15,10 +15,9 @@ import {
 import { type Activity, planActivity } from '../../stores/activity-entry.ts';
 import { type PlanChange, versionOf } from '../../stores/plan-history.ts';
 import { planName } from './keys.ts';
-import { limitValue } from './limit-value.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { who } from './text.ts';
 import { type About, aboutCall, logActivity } from './told.ts';
+import { limitValue, who } from './values.ts';
 
 /** A field's value in an operator's request: a number, or one of its options. */
 function valueRule(rule: (typeof PLAN_FIELDS)[PlanField]): z.ZodType<number | string> {

@@ -1,19 +1,17 @@
 import { z } from 'zod';
+import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
-import { readBody } from '../../../shared/http/typed-body.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
-import { createApiKey } from '../../limiter/credential.ts';
+import { createApiKey, MAX_SECRETS, SCOPES, type Secret } from '../../limiter/credential.ts';
 import type { KeyRecord } from '../../limiter/key-record.ts';
 import { parseNetwork } from '../../limiter/networks.ts';
-import { MAX_SECRETS, SCOPES, type Secret } from '../../limiter/secrets.ts';
 import { apply } from './key-changes.ts';
 import { describeSecret } from './key-view.ts';
-import { answerWithKey, findKey, futureTime, keyName, toMicroseconds } from './keys.ts';
-import { makeSecret } from './new-secret.ts';
+import { answerWithKey, findKey, futureTime, keyName, makeSecret, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
-import { who } from './text.ts';
 import { aboutCall, allOf, differences, entry, secretTexts } from './told.ts';
+import { who } from './values.ts';
 
 /** The secrets of a key. Each can have its own scope, networks, name and end. A change affects no other secret. */
 

@@ -1,13 +1,13 @@
 import { z } from 'zod';
+import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
-import { readBody } from '../../../shared/http/typed-body.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { type OperatorToken, ROLES } from '../../stores/operator-token.ts';
 import { createAccessToken } from '../access-token.ts';
 import type { CallerAnswer, TokensAnswer } from './answers.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
-import { line, who } from './text.ts';
 import { aboutCall, allOf, differences, entry, logActivity } from './told.ts';
+import { line, who } from './values.ts';
 
 /** Operators' tokens with a name and a role. */
 

@@ -1,14 +1,14 @@
 import { HttpError } from '../../../shared/http/errors.ts';
+import type { Secret } from '../../limiter/credential.ts';
 import type { KeyRecord } from '../../limiter/key-record.ts';
 import { describeNetwork } from '../../limiter/networks.ts';
-import type { Secret } from '../../limiter/secrets.ts';
 import type { Activity } from '../../stores/activity-entry.ts';
 import type { FieldChange } from '../../stores/plan-history.ts';
 import { redactSecrets } from '../access-token.ts';
 import { CTL } from '../user-agent.ts';
 import { toTime } from './key-view.ts';
 import type { AdminCall, AdminDependencies } from './operation.ts';
-import { who } from './text.ts';
+import { who } from './values.ts';
 
 /** How the activity tells an operator's call. */
 

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { SCOPES } from '../../limiter/secrets.ts';
+import { SCOPES } from '../../limiter/credential.ts';
 import { ID, type KeyView, pathOf, type SecretView } from './key-text.ts';
 import type { Session } from './session.ts';
 import { table } from './table.ts';

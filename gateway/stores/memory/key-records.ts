@@ -1,7 +1,7 @@
 import { z } from 'zod';
+import { SCOPES } from '../../limiter/credential.ts';
 import type { KeyRecord } from '../../limiter/key-record.ts';
 import { MAX_LIMIT, PLAN_NAMES } from '../../limiter/plans.ts';
-import { SCOPES } from '../../limiter/secrets.ts';
 
 /** The key file of a gateway without Redis. */
 

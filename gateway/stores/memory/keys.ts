@@ -1,4 +1,5 @@
 import { SECOND, systemClock } from '../../limiter/clock.ts';
+import { secretOf, unauthorized } from '../../limiter/credential.ts';
 import {
   type BanReason,
   FRESH,
@@ -7,7 +8,6 @@ import {
   type KeyRecord,
   type KeyState,
 } from '../../limiter/key-record.ts';
-import { secretOf, unauthorized } from '../../limiter/secrets.ts';
 import type { Activity, ActivityStore, Told } from '../activity-entry.ts';
 import type { BackedUpKey, BackupPage, RestoreOutcome } from '../key-backup.ts';
 import { comparePlaces, type Place, REVOKED_KEPT_SECONDS, type Walked, type WalkQuery } from '../key-walk.ts';

@@ -2,9 +2,8 @@ import { type Clock, systemClock } from '../../limiter/clock.ts';
 import type { Credential } from '../../limiter/credential.ts';
 import { decide, peek } from '../../limiter/decide.ts';
 import { FRESH, type KeyState } from '../../limiter/key-record.ts';
-import type { Limiter } from '../../limiter/limiter.ts';
+import type { Limiter, Verdict } from '../../limiter/limiter.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
-import type { Verdict } from '../../limiter/verdict.ts';
 import type { FileKeys } from './keys.ts';
 
 /** The embedded limiter: the rules of decide.lua in this process, for a standalone gateway. */

@@ -5,9 +5,9 @@ import {
   type ActivityStore,
   RecordedActivity,
 } from '../activity-entry.ts';
+import { orUnavailable } from './calls.ts';
 import { fromFlat } from './change-hash.ts';
 import { ACTIVITY, type Trail } from './trail.ts';
-import { orUnavailable } from './unavailable.ts';
 
 /** Entries that one call checks. The answer says where to continue. */
 const LOOKED_AT_ONCE = 5_000;

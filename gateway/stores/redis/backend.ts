@@ -6,16 +6,15 @@ import type { PlanTable } from '../../limiter/plans.ts';
 import type { Backend } from '../stores.ts';
 import { RedisActivity } from './activity.ts';
 import { RedisBackups } from './backups.ts';
-import { CallCounts } from './call-counts.ts';
+import { CallCounts, type RedisConnection } from './calls.ts';
 import { checkRedis } from './check-redis.ts';
 import { isCluster, nodeOf } from './cluster.ts';
 import { ClusterLimiter } from './cluster-limiter.ts';
 import { EditWatch } from './edit-watch.ts';
+import { memoryUsed } from './info.ts';
 import { RedisKeys } from './keys.ts';
 import { RedisLimiter } from './limiter.ts';
-import { memoryUsed } from './memory-used.ts';
 import { RedisPlans } from './plans.ts';
-import type { RedisConnection } from './script.ts';
 import { RedisTokens } from './tokens.ts';
 import { Trail } from './trail.ts';
 

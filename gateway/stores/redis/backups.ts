@@ -1,6 +1,44 @@
+import { readFileSync } from 'node:fs';
+import { type BackedUpKey, type BackupPage, type KeyFields, ownFields, type RestoreOutcome } from '../key-backup.ts';
+import type { WalkQuery } from '../key-walk.ts';
 import type { BackupNotes } from '../stores.ts';
-import type { RedisConnection } from './script.ts';
-import { orUnavailable } from './unavailable.ts';
+import { orUnavailable, type RedisConnection } from './calls.ts';
+import { keyOf, usageOf } from './key-hash.ts';
+import { INDEX, livePlacesAfter } from './key-index.ts';
+
+/** Exports and restores keys, hash by hash. Each step concerns one key, so decisions continue in between. */
+
+const RESTORE = readFileSync(new URL('./restore.lua', import.meta.url), 'utf8');
+
+/** @param read the hash of a key; undefined if there is none */
+export async function exportKeys(
+  redis: RedisConnection,
+  { after, limit }: WalkQuery,
+  read: (id: string) => Promise<KeyFields | undefined>,
+): Promise<BackupPage> {
+  const places = await livePlacesAfter(redis, after, limit);
+  const keys = await Promise.all(
+    places.map(async (place) => ({ ...place, fields: ownFields((await read(place.id)) ?? {}) })),
+  );
+  return {
+    // A key revoked meanwhile has no fields.
+    keys: keys.filter(({ fields }) => Object.keys(fields).length > 0),
+    next: places.length === limit ? places.at(-1) : undefined,
+  };
+}
+
+/** Like a new key, each gets its place in the index before it exists. */
+export async function restoreKey(
+  redis: RedisConnection,
+  { id, createdAt, fields }: BackedUpKey,
+): Promise<RestoreOutcome> {
+  const keys = [keyOf(id), usageOf(id)];
+  await orUnavailable(redis.zadd(INDEX, 'NX', createdAt, id));
+  const answer = redis.eval(RESTORE, keys.length, ...keys, ...Object.entries(fields).flat());
+  const outcome = (await orUnavailable(answer)) as RestoreOutcome;
+  if (outcome === 'revoked') await orUnavailable(redis.zrem(INDEX, id));
+  return outcome;
+}
 
 const [BACKUP, COMPLETED_AT] = ['gateway:backup', 'completed_at'];
 

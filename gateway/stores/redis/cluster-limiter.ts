@@ -1,7 +1,6 @@
 import type { Credential } from '../../limiter/credential.ts';
-import type { Question, RemoteLimiter } from '../../limiter/limiter.ts';
+import type { Question, RemoteLimiter, Verdict } from '../../limiter/limiter.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
-import type { Verdict } from '../../limiter/verdict.ts';
 import type { ClusterConnection } from './cluster.ts';
 import { boundSecrets, RedisLimiter, type RedisLimiterOptions } from './limiter.ts';
 

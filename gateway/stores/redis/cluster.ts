@@ -4,8 +4,8 @@ import slotOf from 'cluster-key-slot';
 import { Cluster, type Redis } from 'ioredis';
 import type { Logger } from '../../../shared/process/logger.ts';
 import type { Credential } from '../../limiter/credential.ts';
+import type { RedisConnection } from './calls.ts';
 import { failFast, prepare, retryDelayMs, tellOnce } from './connection.ts';
-import type { RedisConnection } from './script.ts';
 import { addresses, commonOptions, type RedisTarget } from './target.ts';
 import { TlsConnector, tellWhyRefused } from './tls.ts';
 

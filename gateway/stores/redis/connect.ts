@@ -1,7 +1,7 @@
 import type { Logger } from '../../../shared/process/logger.ts';
+import type { RedisConnection } from './calls.ts';
 import { connectCluster } from './cluster.ts';
 import { connectRedis } from './connection.ts';
-import type { RedisConnection } from './script.ts';
 import { connectBySentinels } from './sentinel.ts';
 import type { RedisTarget } from './target.ts';
 

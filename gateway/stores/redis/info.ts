@@ -1,5 +1,5 @@
+import type { RedisConnection } from './calls.ts';
 import { type ClusterConnection, isCluster } from './cluster.ts';
-import type { RedisConnection } from './script.ts';
 
 /** What a node of Redis tells about itself. For the fields see https://redis.io/docs/latest/commands/info/. */
 
@@ -16,3 +16,19 @@ export type Fields = Readonly<Record<string, string>>;
 /** The fields of an answer to INFO. */
 export const fieldsOf = (info: string): Fields =>
   Object.fromEntries([...info.matchAll(/^(\w+):(.*?)\r?$/gm)].map(([, name, value]) => [name, value]));
+
+/** The share of its memory that each primary uses, 0 to 1. A node that does not answer is left out. */
+export async function memoryUsed(redis: RedisConnection): Promise<[node: string, share: number][]> {
+  const asked = nodesOf(redis).map(async ([name, node]): Promise<[string, number][]> => {
+    if (node.status !== 'ready') return [];
+    const share = shareOf(fieldsOf(await node.info('memory')));
+    return share === undefined ? [] : [[name, share]];
+  });
+  return (await Promise.all(asked.map((one) => one.catch(() => [])))).flat();
+}
+
+/** Of `maxmemory`; where that is not set, of the machine's. Undefined when a field is missing. */
+function shareOf({ used_memory: used, maxmemory, total_system_memory: machine }: Fields): number | undefined {
+  const share = Number(used) / (Number(maxmemory) || Number(machine));
+  return Number.isFinite(share) ? share : undefined;
+}

@@ -1,8 +1,8 @@
 import { full, type Level } from '../../limiter/bucket.ts';
 import { DAY, MINUTE } from '../../limiter/clock.ts';
+import { readNetworks, readScope, type Secret } from '../../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord, KeyState } from '../../limiter/key-record.ts';
 import { isPlanName, MAX_LIMIT, parseLimit } from '../../limiter/plans.ts';
-import { readNetworks, readScope, type Secret } from '../../limiter/secrets.ts';
 import type { Mark } from '../../limiter/usage-marks.ts';
 import type { Fields } from './change-hash.ts';
 

@@ -1,10 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { isKeyId } from '../../limiter/credential.ts';
 import { comparePlaces, type Place, REVOKED_KEPT_SECONDS } from '../key-walk.ts';
+import { orUnavailable, type RedisConnection } from './calls.ts';
 import { keyOf, usageOf } from './key-hash.ts';
-import type { RedisConnection } from './script.ts';
 import { type Note, scriptWithNotes, type Trail } from './trail.ts';
-import { orUnavailable } from './unavailable.ts';
 
 /** Ids by time of creation: of the existing keys, and of those revoked recently. */
 

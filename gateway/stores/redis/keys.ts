@@ -1,20 +1,19 @@
 import { readFileSync } from 'node:fs';
+import { secretOf, unauthorized } from '../../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
-import { secretOf, unauthorized } from '../../limiter/secrets.ts';
 import type { Activity, Told } from '../activity-entry.ts';
 import type { BackedUpKey, BackupPage, RestoreOutcome } from '../key-backup.ts';
 import type { Walked, WalkQuery } from '../key-walk.ts';
 import { type KeyList, type KeyQuery, type KeyStore, Unreadable } from '../stores.ts';
+import { exportKeys, restoreKey } from './backups.ts';
+import { orUnavailable, type RedisConnection } from './calls.ts';
 import { changeHash } from './change-hash.ts';
 import { handEditsOf } from './hand-edits.ts';
-import { exportKeys, restoreKey } from './key-backup.ts';
 import { banFields, keyOf, toEntry, toFields, toHash, toRecord, usageOf } from './key-hash.ts';
 import { INDEX, issue, placesAfter, revoke } from './key-index.ts';
 import { withDigest } from './record-digest.ts';
-import type { RedisConnection } from './script.ts';
 import { Trail } from './trail.ts';
-import { orUnavailable } from './unavailable.ts';
 
 /** Keys that are read together: few enough for a busy Redis to answer in time. */
 const PAGE = 100;

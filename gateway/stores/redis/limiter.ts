@@ -1,17 +1,18 @@
 import { LRUCache } from 'lru-cache';
-import type { Clock } from '../../limiter/clock.ts';
-import { DAY, MINUTE } from '../../limiter/clock.ts';
-import type { Credential } from '../../limiter/credential.ts';
-import { startDeadline } from '../../limiter/deadline.ts';
-import { type Question, type RemoteLimiter, StoreUnavailable } from '../../limiter/limiter.ts';
+import { startDeadline } from '../../limiter/breaker.ts';
+import { type Clock, DAY, MINUTE } from '../../limiter/clock.ts';
+import { type Credential, readBounds, type Use } from '../../limiter/credential.ts';
+import {
+  type BucketState,
+  type Question,
+  type RemoteLimiter,
+  StoreUnavailable,
+  type Verdict,
+} from '../../limiter/limiter.ts';
 import { addressDigits } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable, planText } from '../../limiter/plans.ts';
-import { readBounds, type Use } from '../../limiter/secrets.ts';
-import type { BucketState, Verdict } from '../../limiter/verdict.ts';
-import type { CallCounts } from './call-counts.ts';
+import { type CallCounts, type RedisConnection, runDecide } from './calls.ts';
 import { keyOf } from './key-hash.ts';
-import type { RedisConnection } from './script.ts';
-import { runDecide } from './script.ts';
 
 const MAX_BATCH = 256;
 

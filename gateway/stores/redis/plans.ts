@@ -3,10 +3,9 @@ import type { StoredPlans } from '../../limiter/plans.ts';
 import type { AboutChange, Activity } from '../activity-entry.ts';
 import { changeFrom, fieldsIn, HISTORY_LENGTH, type PlanChange, RecordedChange } from '../plan-history.ts';
 import type { PlanStore, PlansChanged } from '../stores.ts';
+import { orUnavailable, type RedisConnection } from './calls.ts';
 import { changeHash, fromFlat } from './change-hash.ts';
-import type { RedisConnection } from './script.ts';
 import { type Note, scriptWithNotes, Trail } from './trail.ts';
-import { orUnavailable } from './unavailable.ts';
 
 const TABLE = 'gateway:plans';
 const HISTORY = 'gateway:plans:history';

@@ -1,8 +1,8 @@
 import type { Activity } from '../activity-entry.ts';
 import { MAX_TOKENS, OperatorToken, type TokenStore, TooManyTokens } from '../operator-token.ts';
+import { orUnavailable } from './calls.ts';
 import { changeHash } from './change-hash.ts';
 import type { Trail } from './trail.ts';
-import { orUnavailable } from './unavailable.ts';
 
 const TOKENS = 'gateway:tokens';
 

@@ -1,10 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { pairsOf } from '../../../shared/lists.ts';
 import { ACTIVITY_LENGTH, type Activity, LOOKED_BACK } from '../activity-entry.ts';
+import { orUnavailable, type RedisConnection } from './calls.ts';
 import { isCluster } from './cluster.ts';
-import type { RedisConnection } from './script.ts';
 import { settle } from './settle.ts';
-import { orUnavailable } from './unavailable.ts';
 
 /**
  * Writes together with what tells them: one script makes a change and adds its notes to streams. In a cluster the

@@ -2,13 +2,13 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
 import { parseApiKey } from '../../../gateway/limiter/credential.ts';
+import type { Decision } from '../../../gateway/limiter/limiter.ts';
 import type { PlanTable } from '../../../gateway/limiter/plans.ts';
-import type { Decision } from '../../../gateway/limiter/verdict.ts';
-import { limitHeaders } from '../../../gateway/pipeline/limit-headers.ts';
+import { limitHeaders } from '../../../gateway/pipeline/client-headers.ts';
 import { PlanCache } from '../../../gateway/stores/plan-cache.ts';
 import { redisBackend } from '../../../gateway/stores/redis/backend.ts';
 import { connectRedis } from '../../../gateway/stores/redis/connection.ts';
-import { bearerToken } from '../../../shared/http/bearer.ts';
+import { bearerToken } from '../../../shared/http/headers.ts';
 import { createLogger } from '../../../shared/process/logger.ts';
 
 /** The gateway's own decision and headers, with http-proxy-3 as the forwarder behind them. No backend log. */

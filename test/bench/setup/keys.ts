@@ -1,8 +1,7 @@
 import type { Redis } from 'ioredis';
-import { createApiKey } from '../../../gateway/limiter/credential.ts';
+import { createApiKey, MAX_SECRETS } from '../../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../../gateway/limiter/key-record.ts';
 import type { PlanName } from '../../../gateway/limiter/plans.ts';
-import { MAX_SECRETS } from '../../../gateway/limiter/secrets.ts';
 import { keyOf, toHash } from '../../../gateway/stores/redis/key-hash.ts';
 import { post } from '../../support/http.ts';
 import { secretWith } from '../../support/secrets.ts';

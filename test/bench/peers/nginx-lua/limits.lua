@@ -1,4 +1,4 @@
--- The headers that tell a client where it stands, as gateway/respond/limit-headers.ts derives them.
+-- The headers that tell a client where it stands, as gateway/pipeline/client-headers.ts derives them.
 
 local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
 

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { must } from '../../../shared/schemas/must.ts';
+import { MAX_LIMIT } from '../../limiter/plans.ts';
 
 /** One line of text from an operator, safe for a log, a table and a terminal. */
 export const line = (maxCharacters: number) =>
@@ -14,3 +15,8 @@ export const who = {
   author: line(100).optional(),
   reason: line(500).or(z.literal('')).optional(),
 };
+
+const RANGE = must(`be a whole number from 1 to ${MAX_LIMIT}`);
+
+/** A limit in an operator's request. */
+export const limitValue = z.int({ error: RANGE }).min(1, { error: RANGE }).max(MAX_LIMIT, { error: RANGE });

@@ -1,10 +1,32 @@
+import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { type ErrorCode, errorBody, HttpError, methodNotAllowed } from '../../shared/http/errors.ts';
 import { PLAIN_HTTP } from '../../shared/http/server.ts';
+import { beginTrace } from '../../shared/http/trace.ts';
 import { pairsOf } from '../../shared/lists.ts';
-import { clientHeaders } from './client-headers.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import type { AddressAllowance } from '../limiter/address-allowance.ts';
+import type { Traffic } from '../telemetry/request-metrics.ts';
+import { networkOf, plainAddress } from './client-address.ts';
+import { clientHeaders, limitHeaders } from './client-headers.ts';
 import type { Exchange } from './exchange.ts';
+
+/** An answer that the gateway makes itself. */
+export interface OwnAnswer {
+  readonly status: number;
+  /** As a flat list, without the headers that every answer has. */
+  readonly headers: readonly string[];
+  readonly body?: string | Buffer | undefined;
+}
+
+export function sendOwnAnswer(exchange: Exchange, { status, headers, body }: OwnAnswer, draftFields: boolean): void {
+  const { request, response } = exchange;
+  const all = [...headers, ...clientHeaders(exchange, draftFields, headers)];
+  if (body !== undefined) all.push('Content-Length', String(Buffer.byteLength(body)));
+  response.writeHead(status, all);
+  response.end(request.method === 'HEAD' ? undefined : body);
+}
 
 /**
  * Answers with an error in the Error shape.
@@ -45,8 +67,35 @@ function mayBeLong({ request: { headers } }: Exchange): boolean {
   return isAwaited || Number(headers['content-length'] ?? 0) > SHORT_BODY_BYTES;
 }
 
+interface UnusableConnection {
+  readonly fault: NodeJS.ErrnoException;
+  readonly socket: Socket;
+  readonly allowance: AddressAllowance;
+  readonly draftFields: boolean;
+  readonly logger: Logger;
+  readonly traffic: Traffic;
+}
+
+/** Answers and logs a connection that brought no valid request, unless it is gone. */
+export function answerUnusable({ fault, socket, allowance, draftFields, logger, traffic }: UnusableConnection): void {
+  if (!socket.writable || fault.code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  const address = networkOf(plainAddress(socket.remoteAddress));
+  allowance.consume(address);
+  const error = connectionError(fault);
+  const requestId = randomUUID();
+  traffic.unusable(error.status);
+  sendRawError(socket, error, requestId, limitHeaders(allowance.peek(address), draftFields));
+  logger.info(
+    { requestId, traceId: beginTrace().id, status: error.status, code: error.code, address, reason: fault.code },
+    'request',
+  );
+}
+
 /** The answer for a connection without a valid request. */
-export function connectionError({ code = '' }: NodeJS.ErrnoException): HttpError {
+function connectionError({ code = '' }: NodeJS.ErrnoException): HttpError {
   if (code === 'CONNECT') return methodNotAllowed('GET, HEAD, POST');
   if (code === PLAIN_HTTP)
     return new HttpError('invalid_request', 'This port speaks TLS: the URL begins with https://.');
@@ -54,7 +103,7 @@ export function connectionError({ code = '' }: NodeJS.ErrnoException): HttpError
 }
 
 /** Answers on a bare connection and closes it. */
-export function sendRawError(socket: Socket, error: HttpError, requestId: string, limits: readonly string[]): void {
+function sendRawError(socket: Socket, error: HttpError, requestId: string, limits: readonly string[]): void {
   const body = errorBody(error);
   const headers = [...head(body), 'X-Request-Id', requestId, ...limits, ...error.headers, 'Connection', 'close'];
   const lines = pairsOf(headers).map(([name, value]) => `${name}: ${value}`);

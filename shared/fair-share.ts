@@ -1,3 +1,27 @@
+/** Current counts by name. A name with a count of zero uses no memory. */
+export class KeyedCount {
+  readonly #counts = new Map<string, number>();
+
+  /** The number of names with a count above zero. */
+  get size(): number {
+    return this.#counts.size;
+  }
+
+  of(name: string): number {
+    return this.#counts.get(name) ?? 0;
+  }
+
+  add(name: string): void {
+    this.#counts.set(name, this.of(name) + 1);
+  }
+
+  remove(name: string): void {
+    const left = this.of(name) - 1;
+    if (left > 0) this.#counts.set(name, left);
+    else this.#counts.delete(name);
+  }
+}
+
 /**
  * The most that one holder may have of a shared total: as much as is still free, which is half for a single holder
  * (dynamic thresholds, Choudhury and Hahne 1998), or an equal part if that is more.
@@ -60,5 +84,56 @@ export class FairQueue<T> {
       return one;
     }
     return undefined;
+  }
+}
+
+/** A request that waits for a place. */
+export interface Waiter {
+  readonly client: string;
+  start(): void;
+}
+
+/** A fixed number of places, shared fairly by clients (fairPart). Those who wait for one take turns. */
+export class FairShare {
+  readonly #places: number;
+  readonly #held = new KeyedCount();
+  readonly #queue = new FairQueue<Waiter>();
+  #taken = 0;
+
+  constructor(places: number) {
+    this.#places = places;
+  }
+
+  get waiting(): number {
+    return this.#queue.size;
+  }
+
+  /** Calls `start` now, or as soon as there is a place. */
+  take(waiter: Waiter): void {
+    if (this.#mayHold(waiter.client)) this.#start(waiter);
+    else this.#queue.add(waiter.client, waiter);
+  }
+
+  /** Frees a place. One place can admit several: a client's share grows as places become free. */
+  release(client: string): void {
+    this.#held.remove(client);
+    this.#taken -= 1;
+    const next = () => this.#queue.take((waiting) => this.#mayHold(waiting));
+    for (let waiter = next(); waiter !== undefined; waiter = next()) this.#start(waiter);
+  }
+
+  /** Removes a waiter from the queue. @returns false if it no longer waits */
+  cancel(waiter: Waiter): boolean {
+    return this.#queue.remove(waiter.client, waiter);
+  }
+
+  #mayHold(client: string): boolean {
+    return mayHoldMore(this.#held.of(client), this.#places, this.#taken, this.#held.size);
+  }
+
+  #start(waiter: Waiter): void {
+    this.#held.add(waiter.client);
+    this.#taken += 1;
+    waiter.start();
   }
 }

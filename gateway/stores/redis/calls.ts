@@ -1,0 +1,98 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { type Cluster, Command, type Redis } from 'ioredis';
+import { Distribution, type Family, Tally } from '../../../shared/process/counts.ts';
+import { StoreUnavailable } from '../../limiter/limiter.ts';
+
+/** Calls to Redis: decide.lua, the counts of its calls, and the fault of a failed command. */
+
+export type RedisConnection = Redis | Cluster;
+
+const TEXT = readFileSync(new URL('../../limiter/decide.lua', import.meta.url), 'utf8');
+const SHA = createHash('sha1').update(TEXT).digest('hex');
+
+/** A command without a timeout: the limiter has its own deadline and can use a late answer. */
+class DecideCommand extends Command {
+  override setTimeout(): void {}
+}
+
+/**
+ * Runs decide.lua; the head of that file describes the parameters. If a node does not know the script, its text is
+ * sent.
+ */
+export async function runDecide(redis: RedisConnection, keyCount: number, parameters: string[]): Promise<string[]> {
+  try {
+    return await send(redis, 'evalsha', SHA, keyCount, parameters);
+  } catch (fault) {
+    // Nothing was run.
+    if (!(fault as Error).message.startsWith('NOSCRIPT ')) throw fault;
+    return await send(redis, 'eval', TEXT, keyCount, parameters);
+  }
+}
+
+/** Makes every new connection run the script's text once, without keys, so that no decision has to carry the text. */
+export function loadOnConnect(redis: Redis): void {
+  redis.on('ready', () => void send(redis, 'eval', TEXT, 0, ['', '']).catch(() => undefined));
+}
+
+const send = (redis: RedisConnection, name: string, script: string, keyCount: number, parameters: string[]) =>
+  redis.sendCommand(new DecideCommand(name, [script, keyCount, ...parameters], { replyEncoding: 'utf8' })) as Promise<
+    string[]
+  >;
+
+/** Family names, for readers of totals. */
+export const REDIS_CALL = 'gateway_redis_call_duration_seconds';
+export const DEADLINES_MISSED = 'gateway_redis_deadlines_missed_total';
+
+/** Counts the calls to Redis that decide: the number of requests in each, and its duration. */
+export class CallCounts {
+  readonly #sizes = new Distribution(
+    { name: 'gateway_redis_batch_size', help: 'Requests that one call to Redis decided on.' },
+    [1, 2, 4, 8, 16, 32, 64, 128, 256],
+  );
+  readonly #seconds = new Distribution(
+    { name: REDIS_CALL, help: 'Time of one such call, those that failed counted in.' },
+    [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25],
+  );
+
+  readonly #missed = new Tally({
+    name: DEADLINES_MISSED,
+    help: 'Such calls that were not answered within REDIS_TIMEOUT_MS: their answer came late, or not at all.',
+  });
+
+  /** The end of the last call, as Unix time in ms, 0 before the first; and how long it took. */
+  #endedAt = 0;
+  #tookMs = 0;
+
+  constructor() {
+    this.#missed.declare('');
+  }
+
+  missed(): void {
+    this.#missed.add();
+  }
+
+  ended(requests: number, milliseconds: number): void {
+    this.#sizes.observe(requests);
+    this.#seconds.observe(milliseconds / 1_000);
+    this.#endedAt = Date.now();
+    this.#tookMs = milliseconds;
+  }
+
+  get last(): { readonly at: number; readonly ms: number } | undefined {
+    return this.#endedAt === 0 ? undefined : { at: this.#endedAt, ms: this.#tookMs };
+  }
+
+  families(): Family[] {
+    return [this.#sizes.family(), this.#seconds.family(), this.#missed.family()];
+  }
+}
+
+/** Returns Redis' answer. Any failed command means that Redis is unavailable. */
+export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
+  try {
+    return await answer;
+  } catch (cause) {
+    throw new StoreUnavailable(`Redis failed: ${(cause as Error).message}`);
+  }
+}
