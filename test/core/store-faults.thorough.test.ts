@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { DATABASES, emptyPostgres, openStore } from '../support/databases.ts';
 import { post, send } from '../support/http.ts';
 import { scrape } from '../support/metrics.ts';
-import { startProcess } from '../support/process.ts';
+import { startService } from '../support/process.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 const REX = { name: 'Rex', categoryId: 1 };
@@ -113,17 +113,12 @@ test('SQLite on a full disk gives 503 for writes, and reads continue', async () 
   const folder = await temporaryFolder();
   const environment = { PORT: '0', DATABASE_URL: `sqlite:${folder}/store.db` };
   // The unit is 512 bytes.
-  const { child, out } = startProcess(
+  const { out, addresses } = await startService('core/main.ts', environment, [
     'sh',
-    ['-c', `ulimit -f 400; exec "$0" core/main.ts`, process.execPath],
-    environment,
-    {
-      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-    },
-  );
-  const url = await new Promise<string>((resolve) =>
-    child.once('message', (addresses) => resolve((addresses as { core: string }).core)),
-  );
+    '-c',
+    'ulimit -f 400; exec "$0" "$@"',
+  ]);
+  const url = addresses.core as string;
   const statuses = new Set<number>();
   for (let sent = 0; sent < 200 && !statuses.has(503); sent++) {
     const pets = Array.from({ length: 10 }, () => post(`${url}/v1/pets`, { ...REX, name: 'x'.repeat(100) }));
