@@ -1,0 +1,82 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { FairShare, type Waiter } from '../../shared/fair-share.ts';
+import { FUZZ_SEED } from '../support/fuzz.ts';
+
+/** Places that clients share. */
+
+const PLACES = 8;
+
+/** Takes places for clients and gives them back, and keeps count. */
+function share(places = PLACES) {
+  const fair = new FairShare(places);
+  const running: Waiter[] = [];
+  const waiting = new Set<Waiter>();
+  return {
+    fair,
+    running,
+    waiting,
+    held: (client: string) => running.filter((one) => one.client === client).length,
+    take(client: string) {
+      const waiter: Waiter = {
+        client,
+        start() {
+          expect(waiting.delete(waiter)).toBe(true);
+          running.push(waiter);
+        },
+      };
+      waiting.add(waiter);
+      fair.take(waiter);
+    },
+    release(at: number) {
+      const [ended] = running.splice(at % running.length, 1);
+      if (ended !== undefined) fair.release(ended.client);
+    },
+    cancel(at: number) {
+      const waiter = [...waiting][at % waiting.size];
+      if (waiter === undefined) return;
+      waiting.delete(waiter);
+      expect(fair.cancel(waiter)).toBe(true);
+    },
+  };
+}
+
+const step = fc.oneof(
+  { weight: 3, arbitrary: fc.record({ what: fc.constant('take' as const), at: fc.nat(5) }) },
+  { weight: 2, arbitrary: fc.record({ what: fc.constant('release' as const), at: fc.nat(100) }) },
+  { weight: 1, arbitrary: fc.record({ what: fc.constant('cancel' as const), at: fc.nat(100) }) },
+);
+
+test('never are more places taken than there are, and nobody waits who has none while one is free', () => {
+  const keepsCount = fc.property(fc.array(step, { maxLength: 200 }), (steps) => {
+    const places = share();
+    for (const { what, at } of steps) {
+      if (what === 'take') places.take(`client ${at}`);
+      else places[what](at);
+      expect(places.running.length).toBeLessThanOrEqual(PLACES);
+      expect(places.fair.waiting).toBe(places.waiting.size);
+      const isFree = places.running.length < PLACES;
+      for (const { client } of places.waiting) expect(isFree && places.held(client) === 0).toBe(false);
+    }
+  });
+  fc.assert(keepsCount, { seed: FUZZ_SEED, numRuns: 1_000 });
+});
+
+test('a client alone has half of the places, and the next one finds its part at once', () => {
+  const places = share();
+  for (let asked = 0; asked < 20; asked++) places.take('greedy');
+  expect(places.held('greedy')).toBe(PLACES / 2);
+  places.take('other');
+  expect(places.held('other')).toBe(1);
+});
+
+test('clients that wait take turns', () => {
+  const places = share(1);
+  for (const client of ['a', 'a', 'a', 'b', 'b', 'c']) places.take(client);
+  const order: string[] = [];
+  while (places.running.length > 0) {
+    order.push(places.running[0]?.client ?? '');
+    places.release(0);
+  }
+  expect(order).toEqual(['a', 'a', 'b', 'c', 'a', 'b']);
+});
