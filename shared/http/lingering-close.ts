@@ -10,6 +10,7 @@ const TICK_MS = 5;
 const BYTES_PER_TICK = 40_960;
 /** Connections that are read in a tick, in turn. */
 const READ_PER_TICK = 2;
+const LOOK_EVERY_MS = 50;
 
 interface Lingering {
   readonly request: IncomingMessage;
@@ -32,6 +33,7 @@ export class LingeringClose {
   /** How many bytes may be read now. Negative after a read of more. */
   #allowed = 0;
   #ticking: NodeJS.Timeout | undefined;
+  #lookedAt = 0;
 
   /** @param othersAreServed whether clients other than this one were served a moment ago. Without it, nothing is slow. */
   constructor(othersAreServed: (client: string) => boolean = () => false) {
@@ -69,16 +71,25 @@ export class LingeringClose {
 
   #tick(): void {
     const now = performance.now();
-    for (const one of this.#lingering) endIfOver(one, now);
+    if (now - this.#lookedAt >= LOOK_EVERY_MS) {
+      this.#lookedAt = now;
+      for (const one of this.#lingering) endIfOver(one, now);
+    }
     this.#allowed = Math.min(this.#allowed, 0) + BYTES_PER_TICK;
-    const isSlow = Array.from(this.#lingering).some(({ client }) => this.#othersAreServed(client));
-    const most = isSlow ? READ_PER_TICK : this.#lingering.size;
+    const isSlow = this.#isSlow();
     if (isSlow && this.#allowed <= 0) return;
-    for (const one of [...this.#lingering].slice(0, most)) {
+    let left = isSlow ? READ_PER_TICK : this.#lingering.size;
+    for (const one of this.#lingering) {
+      if (left-- === 0) return;
       this.#lingering.delete(one);
       this.#lingering.add(one);
       this.#read(one);
     }
+  }
+
+  #isSlow(): boolean {
+    for (const { client } of this.#lingering) if (this.#othersAreServed(client)) return true;
+    return false;
   }
 
   /** Reads once: a turn of the event loop later, the connection is paused again. */
