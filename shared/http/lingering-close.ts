@@ -99,10 +99,12 @@ export class LingeringClose {
     request.socket.resume();
     setImmediate(() => {
       pause(request);
+      const now = performance.now();
       const bytes = request.socket.bytesRead - one.read;
-      if (bytes > 0) one.readAt = performance.now();
       one.read += bytes;
       this.#allowed -= bytes;
+      if (bytes > 0) one.readAt = now;
+      else if (now - one.readAt > SILENCE_MS) request.socket.destroy();
     });
   }
 }
@@ -112,6 +114,6 @@ function pause(request: IncomingMessage): void {
   request.socket.pause();
 }
 
-function endIfOver({ request: { socket }, until, upTo, readAt }: Lingering, now: number): void {
-  if (now > until || now - readAt > SILENCE_MS || socket.bytesRead > upTo) socket.destroy();
+function endIfOver({ request: { socket }, until, upTo }: Lingering, now: number): void {
+  if (now > until || socket.bytesRead > upTo) socket.destroy();
 }

@@ -43,17 +43,25 @@ paced(RECONNECTS, (times) => {
   for (const connectAgain of ended.splice(0, times)) connectAgain();
 });
 
-/** A connection that is made anew whenever it ends. `onConnect` may give what is to be done when it does. */
-export function keepConnected({ url, from }: Target, onConnect: (socket: Socket) => (() => void) | undefined): void {
+/**
+ * A connection that is made anew whenever it ends. `onConnect` may give what is to be done when it does.
+ * @param sendsOn whether the client goes on sending when the gateway has ended its side
+ */
+export function keepConnected(
+  { url, from }: Target,
+  onConnect: (socket: Socket) => (() => void) | undefined,
+  sendsOn = false,
+): void {
   const { hostname, port } = new URL(url);
-  const socket = net.connect({ host: hostname, port: Number(port), localAddress: from, noDelay: true });
+  const options = { localAddress: from, noDelay: true, allowHalfOpen: sendsOn };
+  const socket = net.connect({ host: hostname, port: Number(port), ...options });
   let atEnd: (() => void) | undefined;
   socket.on('error', () => {});
-  socket.on('end', () => socket.destroy());
+  if (!sendsOn) socket.on('end', () => socket.destroy());
   socket.on('close', () => {
     count('ended');
     atEnd?.();
-    ended.push(() => keepConnected({ url, from }, onConnect));
+    ended.push(() => keepConnected({ url, from }, onConnect, sendsOn));
   });
   socket.once('connect', () => {
     count('connections');

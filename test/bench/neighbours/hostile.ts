@@ -125,6 +125,17 @@ const HOSTILE = {
     });
   },
 
+  'sends-on'(of: Hostile) {
+    const head = `POST ${PETS} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n`;
+    const open = (socket: Socket) => {
+      socket.resume();
+      socket.write(head);
+      const timer = setInterval(() => socket.writableNeedDrain || socket.write(CHUNK), 5);
+      return () => clearInterval(timer);
+    };
+    repeat(32, () => keepConnected(of, open, true));
+  },
+
   'slow-readers'(of: Hostile) {
     let left = 200;
     const open = () =>

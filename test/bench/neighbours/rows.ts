@@ -52,6 +52,7 @@ export const ROWS: readonly Row[] = [
   { name: 'slow-reads', title: 'reads of 2 s, one after the other', neighbour: 'slow-reads' },
   { name: 'slow-bodies', title: '500 bodies that come byte by byte', neighbour: 'slow-bodies' },
   { name: 'endless-bodies', title: '32 bodies without an end, 40 MB/s', neighbour: 'endless-bodies' },
+  { name: 'sends-on', title: '32 connections without a key that send on after their 401', neighbour: 'sends-on' },
   {
     name: 'slow-readers',
     title: '10 connections more a second, each asks for 50 × 100 kB and reads nothing',
