@@ -3,14 +3,14 @@ import { KeyedCount } from '../../shared/fair-share.ts';
 import { AddressAllowance } from './address-allowance.ts';
 import type { LimitStatus, Verdict } from './limiter.ts';
 
-const MAX_KEYS = 50_000;
+const MAX_PROVEN_KEYS = 50_000;
 
 /**
  * The keys most recently found valid by a decision. Any other key may be invented, so it shares the capacity of its
  * address.
  */
 export class ProvenKeys {
-  readonly #names = new LRUCache<string, true>({ max: MAX_KEYS });
+  readonly #names = new LRUCache<string, true>({ max: MAX_PROVEN_KEYS });
 
   has(name: string): boolean {
     return this.#names.get(name) === true;

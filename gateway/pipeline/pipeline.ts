@@ -17,7 +17,7 @@ import { Exchange } from './exchange.ts';
 import { type Forward, type ForwardDependencies, forwardTo, readBody, tunnelTo } from './forward.ts';
 import { LoadShedder, type Slot } from './load-shedder.ts';
 import { OwnAnswers, type OwnAnswersDependencies } from './own-answers.ts';
-import { RefusalPacing } from './refusal-pacing.ts';
+import { RefusalPacing, turnsOfBody } from './refusal-pacing.ts';
 import { sendError, sendOwnAnswer } from './send-answer.ts';
 import { asksForWebSocket } from './tunnels.ts';
 
@@ -35,9 +35,6 @@ export interface Pipeline {
   readonly onRequest: RequestListener;
   readonly upgrades: Upgrades;
 }
-
-/** Refusals without a body that cost as much as the refusal of one that is too large, by the limit that it exceeds. */
-const turnsOfBody = (limitBytes: number): number => Math.min(1 + limitBytes / 2_048, 500);
 
 /** The path of a request, from top to bottom. */
 export function createPipeline(deps: PipelineDependencies): Pipeline {
@@ -121,7 +118,7 @@ export function createPipeline(deps: PipelineDependencies): Pipeline {
     const client = clientOf(exchange);
     const isTooLarge = error.code === 'payload_too_large';
     if (isTooLarge || (error.status < 500 && exchange.decision?.outcome !== 'admitted')) {
-      exchange.request.pause();
+      if (!exchange.request.complete) exchange.request.pause();
       await pacing.turn(client, exchange.response, isTooLarge ? turnsOfBody(deps.bodyLimitBytes) : 1);
     }
     sendError(exchange, error, draftFields, (request) => lingeringClose.prepare(request, client));

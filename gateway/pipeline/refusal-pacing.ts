@@ -17,6 +17,13 @@ const MAX_WAITING = 10_000;
 /** Delayed refusals on a connection before it is closed. */
 const MOST_ON_CONNECTION = 100;
 
+/** To read so many bytes of a body and refuse it costs as much as a refusal without a body. */
+const BYTES_PER_TURN = 2_048;
+const MAX_TURNS = 500;
+
+/** How many turns the refusal of a body takes that exceeds this limit. */
+export const turnsOfBody = (limitBytes: number): number => Math.min(1 + limitBytes / BYTES_PER_TURN, MAX_TURNS);
+
 interface Waiting {
   readonly letOut: () => void;
   readonly turns: number;
@@ -56,7 +63,7 @@ export class RefusalPacing {
    * Undefined if a refusal may be sent at once, otherwise a promise that resolves when it may. If too many wait, the
    * connection is cut.
    * @param client the name of a proven key, or an address
-   * @param turns how many turns this refusal takes, because it costs as much as so many without a body
+   * @param turns how many turns this refusal takes
    */
   turn(client: string, response: ServerResponse, turns = 1): Promise<void> | undefined {
     if (this.#prompt.consume(client).outcome === 'admitted') return undefined;

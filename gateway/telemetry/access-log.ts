@@ -31,7 +31,7 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
   else logRequest(logger, line, { message: 'request', error });
 }
 
-const EVERY_MS = 60_000;
+const TELL_ELSEWHERE_EVERY_MS = 60_000;
 
 /**
  * Tells the log that a good secret came from outside its networks: it may be in the wrong hands. One line a minute at most, with how
@@ -49,7 +49,7 @@ export class ElsewhereLog {
   note(keyId: string | undefined, address: string, requestId: string): void {
     this.#since += 1;
     const now = performance.now();
-    if (now - this.#toldAt < EVERY_MS) return;
+    if (now - this.#toldAt < TELL_ELSEWHERE_EVERY_MS) return;
     const about = { keyId, address, requestId, requests: this.#since };
     this.#logger.warn(about, 'a secret came from outside its networks and was refused');
     this.#toldAt = now;

@@ -10,6 +10,7 @@ const TICK_MS = 5;
 const BYTES_PER_TICK = 40_960;
 /** Connections that are read in a tick, in turn. */
 const READ_PER_TICK = 2;
+/** How often the limits are checked. */
 const LOOK_EVERY_MS = 50;
 
 interface Lingering {

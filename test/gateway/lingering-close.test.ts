@@ -1,16 +1,14 @@
 import type { Socket } from 'node:net';
-import net from 'node:net';
 import { expect, test } from 'vitest';
 import { LingeringClose } from '../../shared/http/lingering-close.ts';
-import { cleanUp } from '../support/clean-up.ts';
+import { beginPost, sendOn } from '../support/endless-body.ts';
 import { serveHttp } from '../support/http-server.ts';
 
 /** How a connection ends whose client still sends. */
 
-const MOST = 64 * 1_024 * 1_024;
 const SILENCE_MS = 5_000;
-const POST = 'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n';
-const CHUNK = Buffer.from(`100000\r\n${'x'.repeat(0x100000)}\r\n`);
+const MEGABYTE = 1_024 * 1_024;
+const MOST = 64 * MEGABYTE;
 
 /** A client whose request is refused at once, and the other end of its connection. */
 async function refused(): Promise<{ client: Socket; server: Socket; answer: () => string }> {
@@ -23,25 +21,21 @@ async function refused(): Promise<{ client: Socket; server: Socket; answer: () =
     arrived.resolve(request.socket);
   });
   let answer = '';
-  const client = net.connect({ port: Number(new URL(url).port), host: '127.0.0.1', allowHalfOpen: true });
-  cleanUp(() => client.destroy());
-  client.on('error', () => {});
+  const client = beginPost(url);
   client.on('data', (chunk) => {
     answer += chunk;
   });
-  client.write(POST);
   return { client, server: await arrived.promise, answer: () => answer };
 }
 
 test('a client that sends without an end has its answer, and is cut after 64 MB', async () => {
   const { client, server, answer } = await refused();
-  const more = () => void (client.writable && client.write(CHUNK, more));
-  more();
+  sendOn(client);
   await expect.poll(() => server.destroyed).toBe(true);
   expect(answer()).toMatch(/^HTTP\/1\.1 413 /);
   expect(server.bytesRead).toBeGreaterThan(MOST);
   // A read takes up to two megabytes, and between two looks there are ten.
-  expect(server.bytesRead).toBeLessThan(MOST + 24 * CHUNK.length);
+  expect(server.bytesRead).toBeLessThan(MOST + 24 * MEGABYTE);
 });
 
 test('a client that neither sends nor closes is cut after five seconds of silence', async () => {

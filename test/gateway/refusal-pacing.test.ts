@@ -5,6 +5,7 @@ import { expect, test } from 'vitest';
 import { RefusalPacing } from '../../gateway/pipeline/refusal-pacing.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { beginPost, sendOn } from '../support/endless-body.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
@@ -115,16 +116,9 @@ test('a body that is too large takes the turns of many refusals, also after it w
   const body = 'x'.repeat(70_000);
   let refused = 0;
   const post = async () => {
-    expect(
-      (
-        await send(`${stack.gateway}/v1/pets`, {
-          key: tooLarge,
-          method: 'POST',
-          body,
-          headers: { 'Content-Type': 'application/json' },
-        })
-      ).status,
-    ).toBe(413);
+    const headers = { 'Content-Type': 'application/json' };
+    const { status } = await send(`${stack.gateway}/v1/pets`, { key: tooLarge, method: 'POST', body, headers });
+    expect(status).toBe(413);
     refused += 1;
   };
   await Promise.all(Array.from({ length: PROMPT }, post));
@@ -143,18 +137,9 @@ test('a body that is too large takes the turns of many refusals, also after it w
 });
 
 /** Connections that are refused at once and send on. @returns how many bytes were read of them so far */
-function sendOn(connections: number): () => number {
-  const head = 'POST /v1/pets HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n';
-  const chunk = Buffer.from(`100000\r\n${'x'.repeat(0x100000)}\r\n`);
-  const sockets = Array.from({ length: connections }, () => {
-    const socket = net.connect({ port: Number(new URL(stack.gateway).port), host: '127.0.0.1', allowHalfOpen: true });
-    const more = () => void (socket.writable && socket.write(chunk, more));
-    socket.on('error', () => {});
-    socket.write(head, more);
-    socket.resume();
-    cleanUp(() => socket.destroy());
-    return socket;
-  });
+function refusedAndSendingOn(connections: number): () => number {
+  const sockets = Array.from({ length: connections }, () => beginPost(stack.gateway));
+  for (const socket of sockets) sendOn(socket);
   return () => sockets.reduce((sum, { bytesWritten, writableLength }) => sum + bytesWritten - writableLength, 0);
 }
 
@@ -171,7 +156,7 @@ test('beside requests that are served, what clients send after their refusal is 
   for (let attempt = 0; attempt < 5; attempt++) {
     await serve();
     longestPause = 0;
-    const [taken, startedAt] = [sendOn(8), performance.now()];
+    const [taken, startedAt] = [refusedAndSendingOn(8), performance.now()];
     for (let at = 0; at < 20; at++) {
       await serve();
       await sleep(50);

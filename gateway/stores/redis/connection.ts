@@ -102,12 +102,13 @@ export function tellOnce(redis: RedisConnection, logger: Logger, onAway: () => u
   });
 }
 
-const PARTS = 5;
+/** A stall of this process counts as one of this many parts of the time. */
+const SILENT_PARTS = 5;
 
 /**
  * Closes a connection without an answer for `socketTimeout`: it is dead, whatever TCP says. This replaces the library's
  * own timer, which also closes good connections after a stall of this process: it fires before the answer in the socket
- * is read. Here a stall counts as one part of the time.
+ * is read.
  */
 function endWhenSilent(redis: Redis): void {
   const { socketTimeout: ms = Infinity } = redis.options;
@@ -120,8 +121,8 @@ function endWhenSilent(redis: Redis): void {
       const isSilent = redis.commandQueue.length > 0 && stream.bytesRead === bytesRead;
       silentParts = isSilent ? silentParts + 1 : 0;
       bytesRead = stream.bytesRead;
-      if (silentParts > PARTS) stream.destroy(new Error(`No answer in ${ms} ms.`));
-    }, ms / PARTS).unref();
+      if (silentParts > SILENT_PARTS) stream.destroy(new Error(`No answer in ${ms} ms.`));
+    }, ms / SILENT_PARTS).unref();
     stream.once('close', () => clearInterval(timer));
   });
 }

@@ -1,0 +1,22 @@
+import net, { type Socket } from 'node:net';
+import { cleanUp } from './clean-up.ts';
+
+/** Clients whose body has no end. */
+
+const CHUNK = Buffer.from(`100000\r\n${'x'.repeat(0x100000)}\r\n`);
+
+/** Connects and sends the head of a chunked POST without a key. Answers are read. The other side may end alone. */
+export function beginPost(url: string): Socket {
+  const { hostname, port } = new URL(url);
+  const socket = net.connect({ host: hostname, port: Number(port), allowHalfOpen: true });
+  cleanUp(() => socket.destroy());
+  socket.on('error', () => {});
+  socket.resume();
+  socket.write('POST /v1/pets HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n');
+  return socket;
+}
+
+/** Sends chunks of a megabyte for as long as the connection takes them. */
+export function sendOn(socket: Socket): void {
+  if (socket.writable) socket.write(CHUNK, () => sendOn(socket));
+}
