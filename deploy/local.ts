@@ -6,6 +6,7 @@ import type { Readable } from 'node:stream';
 import { tokenFile } from '../gateway/operators/admin-token.ts';
 import { type AdminAddress, AdminError, findAdmin } from '../gateway/operators/cli/admin-client.ts';
 import { listed } from '../shared/lists.ts';
+import { COMPILED } from '../shared/process/compile-cache.ts';
 import { SettingsError } from '../shared/process/env.ts';
 import { demoKeys } from './demo-keys.ts';
 import { TerminalLog } from './log-terminal.ts';
@@ -33,7 +34,8 @@ const {
   WATCH_REPORT_DEPENDENCIES: _watch,
   ...given
 } = process.env;
-const shared = { DATABASE_URL: `sqlite:${join(DATA_DIR, 'store.db')}`, ...given, DATA_DIR };
+const DATABASE_URL = `sqlite:${join(DATA_DIR, 'store.db')}`;
+const shared = { DATABASE_URL, NODE_COMPILE_CACHE: COMPILED, ...given, DATA_DIR };
 
 /** The running services, the last started first. */
 const children: ChildProcess[] = [];

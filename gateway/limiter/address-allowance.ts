@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache';
+import { boundedMap } from '../../shared/bounded-map.ts';
 import { full, type Level, refill } from './bucket.ts';
 import { type Clock, MINUTE, systemClock } from './clock.ts';
 import type { LimitStatus } from './limiter.ts';
@@ -13,7 +13,7 @@ const MAX_ADDRESSES = 10_000;
 export class AddressAllowance {
   readonly #clock: Clock;
   readonly #limit: number;
-  readonly #entries = new LRUCache<string, { level: Level; asOf: number }>({ max: MAX_ADDRESSES });
+  readonly #entries = boundedMap<string, { level: Level; asOf: number }>(MAX_ADDRESSES);
 
   constructor(clock: Clock = systemClock, limit = REQUESTS) {
     this.#clock = clock;

@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache';
+import { boundedMap } from '../../shared/bounded-map.ts';
 import type { Level } from './bucket.ts';
 import { SECOND } from './clock.ts';
 import { type Bounds, type Credential, SCOPES } from './credential.ts';
@@ -79,7 +79,7 @@ const LOCAL_PLANS: Readonly<Record<PlanMode, PlanTable>> = {
  * @param monotonic microseconds that never go back
  */
 export class KnownKeys implements LocalDecisions {
-  readonly #keys = new LRUCache<string, KnownKey>({ max: MAX_KEYS });
+  readonly #keys = boundedMap<string, KnownKey>(MAX_KEYS);
   readonly #plans: () => PlanTable;
   readonly #monotonic: () => number;
 

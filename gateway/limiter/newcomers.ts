@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache';
+import { boundedMap } from '../../shared/bounded-map.ts';
 import { KeyedCount } from '../../shared/fair-share.ts';
 import { AddressAllowance } from './address-allowance.ts';
 import type { LimitStatus, Verdict } from './limiter.ts';
@@ -10,7 +10,7 @@ const MAX_PROVEN_KEYS = 50_000;
  * address.
  */
 export class ProvenKeys {
-  readonly #names = new LRUCache<string, true>({ max: MAX_PROVEN_KEYS });
+  readonly #names = boundedMap<string, true>(MAX_PROVEN_KEYS);
 
   has(name: string): boolean {
     return this.#names.get(name) === true;

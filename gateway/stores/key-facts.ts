@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache';
+import { boundedMap } from '../../shared/bounded-map.ts';
 import type { Credential } from '../limiter/credential.ts';
 import { StoreUnavailable } from '../limiter/limiter.ts';
 import type { KeyStore } from './stores.ts';
@@ -18,7 +18,7 @@ export interface KeyFacts {
  */
 export class KeyFactsReader {
   readonly #keys: Pick<KeyStore, 'get'>;
-  readonly #remembered = new LRUCache<string, KeyFacts>({ max: MAX_KEYS });
+  readonly #remembered = boundedMap<string, KeyFacts>(MAX_KEYS);
 
   constructor(keys: Pick<KeyStore, 'get'>) {
     this.#keys = keys;

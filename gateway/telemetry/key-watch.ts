@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache';
+import { boundedMap } from '../../shared/bounded-map.ts';
 import { ticksUntil } from '../limiter/bucket.ts';
 import { DAY } from '../limiter/clock.ts';
 import type { BucketState, Decision, Verdict } from '../limiter/limiter.ts';
@@ -28,7 +28,7 @@ interface WatchedKey {
 export class KeyWatch {
   /** Keys that ask, and those that are refused. */
   readonly recent: RecentKeys;
-  readonly #keys = new LRUCache<string, WatchedKey>({ max: MAX_KEYS });
+  readonly #keys = boundedMap<string, WatchedKey>(MAX_KEYS);
   readonly #tell: (event: KeyEvent, keyId: string, decision: Decision) => void;
   readonly #monotonic: () => number;
 

@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache';
+import { boundedMap } from '../../shared/bounded-map.ts';
 import { type Core, type CoreState, openCore, probe, setReady, stateOf } from './core.ts';
 import type { CoreCounts } from './core-counts.ts';
 import type { CoreAddress } from './core-url.ts';
@@ -20,7 +20,7 @@ export class Cores {
   readonly #timeoutMs: number;
   readonly #looking = setInterval(() => this.#look(), PROBE_EVERY_MS).unref();
   readonly #leaving = new Set<Core>();
-  readonly #past = new LRUCache<string, CoreCounts>({ max: MAX_PAST });
+  readonly #past = boundedMap<string, CoreCounts>(MAX_PAST);
   #all: readonly Core[] = [];
   #turn = 0;
 

@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache';
+import { boundedMap } from '../../shared/bounded-map.ts';
 
 const FORGET_AFTER_MS = 10_000;
 const MAX_CLIENTS = 1_000;
@@ -29,7 +29,7 @@ const MAX_IDS = 32_768;
  * could be taken for the answer to the second. Ids made by the gateway are random and need not be remembered.
  */
 export class RecentIds {
-  readonly #ids = new LRUCache<string, true>({ max: MAX_IDS });
+  readonly #ids = boundedMap<string, true>(MAX_IDS);
 
   /** Notes an id. @returns whether it was already there */
   note(id: string): boolean {

@@ -1,5 +1,5 @@
 import cluster, { type Worker } from 'node:cluster';
-import { LRUCache } from 'lru-cache';
+import { boundedMap } from '../../shared/bounded-map.ts';
 import { startDeadline } from '../limiter/breaker.ts';
 import { credentialOf } from '../limiter/credential.ts';
 import { KnownKeys } from '../limiter/known-keys.ts';
@@ -26,7 +26,7 @@ interface Gathering {
  */
 export class LevelsOfMachine {
   readonly #known: KnownKeys;
-  readonly #gatheredAt = new LRUCache<string, number>({ max: MAX_KEYS });
+  readonly #gatheredAt = boundedMap<string, number>(MAX_KEYS);
   readonly #gatherings = new Map<string, Gathering>();
   readonly #outboxes = new WeakMap<Worker, Outbox<LocalAnswer, string>>();
   /** Workers that missed a deadline and have sent nothing since. They are not waited for. */

@@ -1,5 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import cluster from 'node:cluster';
+import { compiledFolder } from '../../shared/process/compile-cache.ts';
 import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
 import type { StopMessage, Stopping } from '../../shared/process/run.ts';
 import type { DecisionQuery, DecisionReport } from '../telemetry/recent-decisions.ts';
@@ -52,7 +53,7 @@ let nextQuestion = 0;
 /** Starts a worker: this program again, with the worker's number as its argument. */
 export function forkWorker(place: number): WorkerProcess {
   cluster.setupPrimary({ args: [String(place)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'] });
-  const worker = cluster.fork(NOT_FOR_WORKERS);
+  const worker = cluster.fork({ ...NOT_FOR_WORKERS, NODE_COMPILE_CACHE: compiledFolder() });
   const child = worker.process;
   const stderr = keepErrors(child);
   const ended = endOf(child, stderr.said);

@@ -204,9 +204,10 @@ export interface Upgrades {
 
 /** Node gives up the connection with this event and creates no response, so this creates one. */
 function takeUpgrades(server: Server, { take }: Upgrades): void {
-  server.on('upgrade', (request, duplex, head) => {
-    const socket = duplex as Socket;
-    socket.on('error', () => socket.destroy());
+  server.on('upgrade', (request, stream, head) => {
+    // While a body is not read, the stream is not the connection but one of Node's own on top of it (Node 26).
+    const { socket } = request;
+    for (const side of [socket, stream]) side.on('error', () => socket.destroy());
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
     response.assignSocket(socket);

@@ -1,4 +1,12 @@
-import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client';
+import {
+  AggregatorRegistry,
+  Counter,
+  collectDefaultMetrics,
+  Gauge,
+  Histogram,
+  type Metric,
+  Registry,
+} from '@prometheus-io/client';
 import type { Family } from './counts.ts';
 
 /** A service's metrics for Prometheus. Only this file knows the client library. */
@@ -46,7 +54,7 @@ export function createMetrics(service: string, worker?: number): Metrics {
   const registers = [registry];
   const sources: (() => readonly Family[])[] = [];
   const counted = () => sources.flatMap((read) => read());
-  collectDefaultMetrics({ register: registry });
+  for (const metric of metricsOfProcess()) registry.registerMetric(metric);
   return {
     requests: () => countRequests(service, registry),
     histogram(name, help, buckets) {
@@ -96,6 +104,18 @@ export function createMetrics(service: string, worker?: number): Metrics {
       return { text: await whole.metrics(), type: registry.contentType };
     },
   };
+}
+
+let ofProcess: readonly Metric[] | undefined;
+
+/** What the library measures of the process, once for all registries in it: it never stops measuring. */
+function metricsOfProcess(): readonly Metric[] {
+  if (ofProcess === undefined) {
+    const registry = new Registry();
+    collectDefaultMetrics({ register: registry });
+    ofProcess = registry.getMetricsAsArray().map(({ name }) => registry.getSingleMetric(name) as Metric);
+  }
+  return ofProcess;
 }
 
 function countRequests(service: string, registry: Registry): ReturnType<Metrics['requests']> {

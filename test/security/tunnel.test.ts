@@ -1,4 +1,7 @@
+import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
+import net from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { createAuthority } from '../support/certificates.ts';
@@ -131,6 +134,21 @@ test.for([
   expect(answer).toMatch(/^HTTP\/1\.1 400 .*"code":"invalid_request"/s);
   expect(answer.match(/HTTP\/1\.1/g)).toHaveLength(1);
   expect(core.handshakes.length + core.requests.length).toBe(0);
+});
+
+test('a client that resets the connection after half a body of a handshake harms nobody', async () => {
+  const stack = await startLive({ CORE_URL: (await webSocketCore()).url });
+  const key = await stack.issueKey();
+  for (const afterMs of [0, 0, 1, 2, 5]) {
+    const client = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1').on('error', () => {});
+    const closed = once(client, 'close');
+    client.write(`${headOf(key, { 'Content-Length': '5' })}ab`);
+    await once(client, afterMs > 0 ? 'data' : 'connect');
+    await sleep(afterMs);
+    client.resetAndDestroy();
+    await closed;
+  }
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
 });
 
 test.for([

@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache';
+import { type BoundedMap, boundedMap } from '../../../shared/bounded-map.ts';
 import { startDeadline } from '../../limiter/breaker.ts';
 import { type Clock, DAY, MINUTE } from '../../limiter/clock.ts';
 import { type Credential, readBounds, type Use } from '../../limiter/credential.ts';
@@ -24,14 +24,14 @@ export interface RedisLimiterOptions {
   /** Deadline of a call in milliseconds. After it, waiting requests are told. Without one they keep waiting. */
   readonly timeoutMs?: number | undefined;
   /** Knowledge about bound secrets, shared by the limiters of one process. */
-  readonly bound?: LRUCache<string, true>;
+  readonly bound?: BoundedMap<string, true>;
   /** Called when no call is running or waiting. */
   readonly onIdle?: (() => void) | undefined;
 }
 
 const MAX_BOUND_SECRETS = 10_000;
 
-export const boundSecrets = () => new LRUCache<string, true>({ max: MAX_BOUND_SECRETS });
+export const boundSecrets = () => boundedMap<string, true>(MAX_BOUND_SECRETS);
 
 type Group = [Question, ...Question[]];
 
@@ -45,7 +45,7 @@ export class RedisLimiter implements RemoteLimiter {
   readonly #plans: () => PlanTable;
   readonly #options: RedisLimiterOptions;
   /** Secrets that are bound to a scope or to networks, by their cache keys. */
-  readonly #bound: LRUCache<string, true>;
+  readonly #bound: BoundedMap<string, true>;
   #waiting: Question[] = [];
   #isUnderWay = false;
   #table: PlanTable | undefined;

@@ -41,8 +41,13 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
 }
 
 /** A Node program of ours; it is up when it tells where it listens. */
-export async function startNode(name: string, script: string, env: NodeJS.ProcessEnv): Promise<Service> {
-  const { child, pid, log } = launch(name, process.execPath, [script], env);
+export async function startNode(
+  name: string,
+  script: string,
+  env: NodeJS.ProcessEnv,
+  node = process.execPath,
+): Promise<Service> {
+  const { child, pid, log } = launch(name, node, [script], env);
   const [urls] = (await once(child, 'message')) as [Record<string, string>];
   return { name, pid, urls, log };
 }

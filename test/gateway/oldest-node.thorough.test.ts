@@ -1,0 +1,33 @@
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { delimiter, join } from 'node:path';
+import { promisify } from 'node:util';
+import { expect, test } from 'vitest';
+import { ROOT, startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+/** What differs most between versions of Node: connections, upgrades, pipelining, streams, and a start of both services. */
+const FILES = ['security/tunnel', 'gateway/pipelining', 'gateway/streamed-answers', 'gateway/npm-start.test'];
+
+/** The Node of npm's packages, unpacked; no other version is installed for the project. */
+async function nodeOf(version: string): Promise<string> {
+  const folder = await temporaryFolder();
+  const name = `node-linux-${process.arch}`;
+  const options = ['--prefix', folder, '--no-save', '--no-audit', '--no-fund'];
+  await promisify(execFile)('npm', ['install', ...options, `${name}@${version}`]);
+  return join(folder, 'node_modules', name, 'bin');
+}
+
+test.runIf(process.platform === 'linux')('the oldest Node that package.json allows will do', async () => {
+  const { engines } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { engines: { node: string } };
+  const version = engines.node.replace('>=', '');
+  const bin = await nodeOf(version);
+  expect((await startProcess(join(bin, 'node'), ['--version'], {}).ended).out).toBe(`v${version}\n`);
+  const vitest = [join(ROOT, 'node_modules/vitest/vitest.mjs'), 'run', '--config', 'test/vitest.config.ts'];
+  // A run within a run: its own servers, and no long searches.
+  const own = { THOROUGH: undefined, REDIS_URL: undefined, POSTGRES_URL: undefined };
+  const environment = { ...own, PATH: `${bin}${delimiter}${process.env.PATH}` };
+  const { code, out } = await startProcess(join(bin, 'node'), [...vitest, ...FILES], environment).ended;
+  expect(out.match(/^(failed: .*|\d+ passed, \d+ failed.*)$/gm)).toEqual([expect.stringMatching(/ passed, 0 failed$/)]);
+  expect(code).toBe(0);
+});
