@@ -68,7 +68,7 @@ async function startTopology() {
     ADMIN_PORT_2: second.adminPort,
   });
   // Answers through haproxy are checked against the API's description too.
-  knowGateway(haproxy.url, core.addresses.core ?? '');
+  cleanUp(knowGateway(haproxy.url, core.addresses.core ?? ''));
   const issueKey = async (limits: Record<string, unknown> = BOUNDLESS) => {
     const url = `http://127.0.0.1:${second.adminPort}/keys`;
     return ((await post(url, { name: 'test', ...limits }, { key: ADMIN_TOKEN })).json as { key: string }).key;

@@ -1,9 +1,9 @@
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
 import { knowCore, knowGateway } from '../support/described-answers.ts';
 import { send, sendBytes } from '../support/http.ts';
+import { serveHttp } from '../support/http-server.ts';
+import { startStack } from '../support/stack.ts';
 
 /** Tests the check that compares the tests' answers with the description: it must detect every kind of drift. */
 
@@ -14,9 +14,10 @@ interface Given {
 }
 
 const LIMITS = { 'x-ratelimit-limit': '60', 'x-ratelimit-remaining': '59', 'x-ratelimit-reset': '1795262400' };
+const LIMITS_AND_ID = { ...LIMITS, 'x-request-id': 'r1' };
 const PAGE: Given = {
   status: 200,
-  headers: { ...LIMITS, 'x-request-id': 'r1', 'content-type': 'application/json' },
+  headers: { ...LIMITS_AND_ID, 'content-type': 'application/json' },
   body: '[{"id":9223372036854775807,"name":"Rex","categoryId":1,"status":"sold"}]',
 };
 const REFUSAL: Given = {
@@ -38,15 +39,11 @@ const PET: Given = {
 
 /** A server that imitates a gateway with our core. */
 async function gatewayThatAnswers(given: Given): Promise<string> {
-  const server = http.createServer((_request, response) => {
+  const url = await serveHttp((_request, response) => {
     const length = { 'content-length': Buffer.byteLength(given.body) };
     response.writeHead(given.status, { ...given.headers, ...length }).end(given.body);
   });
-  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
-  cleanUp(() => server.close());
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  knowCore('http://core');
-  knowGateway(url, 'http://core');
+  for (const forget of [knowCore('http://core'), knowGateway(url, 'http://core')]) cleanUp(forget);
   return url;
 }
 
@@ -102,4 +99,13 @@ test('the bytes of a connection are checked too', async () => {
   expect(await sendBytes(await gatewayThatAnswers(REFUSAL), bytes)).toContain('HTTP/1.1 429');
   const bad = await gatewayThatAnswers(without(REFUSAL, 'retry-after'));
   await expect(sendBytes(bad, bytes)).rejects.toThrow(/Retry-After is missing/);
+});
+
+test("another server on the port of a core that ended is not checked against the core's description", async () => {
+  const stack = await startStack();
+  const gateway = await serveHttp((_request, response) => void response.writeHead(200, LIMITS_AND_ID).end('[]'));
+  cleanUp(knowGateway(gateway, stack.core));
+  await expect(send(`${gateway}/v1/pets`)).rejects.toThrow('its type is undefined');
+  await stack.stop();
+  expect((await send(`${gateway}/v1/pets`)).text).toBe('[]');
 });

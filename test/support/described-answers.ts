@@ -46,37 +46,37 @@ const ALL_RESPONSES: readonly Responses[] = [
   api['x-no-operation'],
 ];
 
-const cores = new Set<string>();
-const gateways = new Map<string, string>();
+/** Our servers by URL. A gateway has those of its cores; a core has none. */
+const known = new Map<string, { coreUrls?: string }>();
 
-/** Forgets a server, because another one may reuse its port. */
-export function forget(url: string): void {
-  cores.delete(url);
-  gateways.delete(url);
-}
-
-/** Registers a core of ours, whose answers match the description. */
-export function knowCore(url: string): void {
-  forget(url);
-  cores.add(url);
-}
+/**
+ * Registers a core of ours, whose answers match the description.
+ * @returns forgets it. Call it when the core ends: another server may get its port.
+ */
+export const knowCore = (url: string): (() => void) => know(url, {});
 
 /**
  * Checks the answers of this gateway from now on. For answers from a foreign core, only the headers that the gateway
  * adds are checked.
+ * @returns forgets it. Call it when the gateway ends: another server may get its port.
  */
-export function knowGateway(url: string, coreUrls: string): void {
-  forget(url);
-  gateways.set(url, coreUrls);
+export const knowGateway = (url: string, coreUrls: string): (() => void) => know(url, { coreUrls });
+
+function know(url: string, server: { coreUrls?: string }): () => void {
+  known.set(url, server);
+  return () => {
+    if (known.get(url) === server) known.delete(url);
+  };
 }
 
-const isOurs = ({ status }: Seen, coreUrls: string): boolean =>
-  status >= 400 || coreUrls.split(',').every((core) => cores.has(core));
+const isCore = (url: string): boolean => known.has(url) && known.get(url)?.coreUrls === undefined;
+
+const isOurs = ({ status }: Seen, coreUrls: string): boolean => status >= 400 || coreUrls.split(',').every(isCore);
 
 /** @throws {Error} with every difference between the answer and the description */
 export function checkAnswer({ url, method }: Asked, answer: Seen): void {
   const { origin, pathname } = new URL(url);
-  const coreUrls = gateways.get(origin);
+  const coreUrls = known.get(origin)?.coreUrls;
   if (coreUrls === undefined) return;
   const isPreflight = method === 'OPTIONS' && answer.status === 204;
   const isWhole = isOurs(answer, coreUrls) && !isPreflight && !isOfReference(pathname, answer);
@@ -93,7 +93,7 @@ export function checkAnswer({ url, method }: Asked, answer: Seen): void {
  * answers are ignored.
  */
 export function checkBytes(url: string, received: string): void {
-  const coreUrls = gateways.get(new URL(url).origin);
+  const coreUrls = known.get(new URL(url).origin)?.coreUrls;
   if (coreUrls === undefined) return;
   for (const answer of answersIn(received)) {
     const candidates = ALL_RESPONSES.flatMap((responses) => responses[answer.status] ?? []);

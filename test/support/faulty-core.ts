@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { cleanUp } from './clean-up.ts';
-import { forget } from './described-answers.ts';
 
 /**
  * A core that answers with the bytes the test gives it. `onRequest` is called with each whole request, head and body. A
@@ -36,9 +35,7 @@ export async function bareCore(onConnection: (socket: Socket) => void): Promise<
     for (const socket of sockets) socket.destroy();
     server.close();
   });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  forget(url);
-  return url;
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
 /** The end of the first request in a text; undefined while it is incomplete. */

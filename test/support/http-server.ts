@@ -2,14 +2,11 @@ import { once } from 'node:events';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { cleanUp } from './clean-up.ts';
-import { forget } from './described-answers.ts';
 
 /** An HTTP server of the test's own, on a free port. @returns its URL */
 export async function serveHttp(onRequest: http.RequestListener): Promise<string> {
   const server = http.createServer(onRequest).listen(0, '127.0.0.1');
   await once(server, 'listening');
   cleanUp(() => server.close().closeAllConnections());
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  forget(url);
-  return url;
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }

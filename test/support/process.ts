@@ -2,7 +2,7 @@ import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { cleanUp } from './clean-up.ts';
-import { forget, knowCore, knowGateway } from './described-answers.ts';
+import { knowCore, knowGateway } from './described-answers.ts';
 import { endsWithUs } from './ends-with-us.ts';
 import { watchFailures } from './failures.ts';
 import { parsedLines } from './log.ts';
@@ -62,13 +62,18 @@ export async function startService(
   const failed = started.ended.then(({ err }) => Promise.reject(new Error(`${main} did not start: ${err}`)));
   const [addresses] = (await Promise.race([once(started.child, 'message'), failed])) as [Record<string, string>];
   failed.catch(() => {});
-  for (const address of Object.values(addresses)) forget(address);
-  if (addresses.core !== undefined) knowCore(addresses.core);
-  if (addresses.gateway !== undefined) knowGateway(addresses.gateway, env.CORE_URL ?? '');
+  if (addresses.core !== undefined) untilItEnds(started, knowCore(addresses.core));
+  if (addresses.gateway !== undefined) untilItEnds(started, knowGateway(addresses.gateway, env.CORE_URL ?? ''));
   const { child, out } = started;
   const isExcused = () => child.signalCode === 'SIGKILL' || !LEVELS_OF_FAILURES.includes(env.LOG_LEVEL ?? 'info');
   cleanUp(watchFailures(Object.values(addresses), { lines: parsedLines(out), isExcused }));
   return { ...started, addresses };
+}
+
+/** The test kills what still runs at its end, and does not wait for it. */
+function untilItEnds({ ended }: Started, forget: () => void): void {
+  ended.then(forget);
+  cleanUp(forget);
 }
 
 /** At the other levels, failures are not logged. */

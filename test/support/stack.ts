@@ -10,7 +10,7 @@ import { startGateway } from '../../gateway/start.ts';
 import type { ServerLimits } from '../../shared/http/server-limits.ts';
 import { cleanUp } from './clean-up.ts';
 import { miscounted, serverErrors } from './counted-decisions.ts';
-import { forget, knowCore, knowGateway } from './described-answers.ts';
+import { knowCore, knowGateway } from './described-answers.ts';
 import { watchFailures } from './failures.ts';
 import { type Answer, post, send } from './http.ts';
 import { type LogLine, readableLog } from './log.ts';
@@ -68,9 +68,7 @@ export async function startStack(
   };
   const gateway = await startGateway(readGatewaySettings(settings), logger, limits, routes);
   const { gateway: url = '', admin: adminUrl = '' } = gateway.addresses;
-  knowCore(core.addresses.core ?? '');
-  knowGateway(url, settings.CORE_URL ?? '');
-  forget(adminUrl);
+  const known = [knowCore(core.addresses.core ?? ''), knowGateway(url, settings.CORE_URL ?? '')];
 
   async function admin(method: string, path: string, body?: unknown): Promise<Answer> {
     const sent = { method, key: ADMIN_TOKEN };
@@ -93,7 +91,12 @@ export async function startStack(
   }
 
   let stopped: Promise<void> | undefined;
-  const stop = (lameDuckMs = 0) => (stopped ??= gateway.stop(lameDuckMs).then(() => core.stop(0)));
+  const stop = (lameDuckMs = 0) => (stopped ??= stopAll(lameDuckMs));
+  async function stopAll(lameDuckMs: number): Promise<void> {
+    await gateway.stop(lameDuckMs);
+    await core.stop(0);
+    for (const forget of known) forget();
+  }
   cleanUp(async () => {
     try {
       if (stopped === undefined) await checkAll();
