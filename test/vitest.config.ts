@@ -16,8 +16,8 @@ const shared = {
   maxConcurrency: 10,
 };
 
-/** At a desk most files wait, so there are more workers than processors. Many of CI's compute or measure time. */
-const WORKERS = isThorough ? 2 : 4;
+/** Most files wait for processes and times, so there are more workers than processors. */
+const WORKERS = 4;
 
 /** They measure, or fill the machine: one at a time. */
 const ALONE = 'test/**/*.alone{,.thorough}.test.ts';

@@ -19,7 +19,7 @@ import { thoroughly } from '../support/thorough.ts';
 
 const { url } = await emptyDatabase();
 const { redis } = await redisUnderTest(url);
-const DECISIONS = thoroughly(1_000_000, 60_000);
+const DECISIONS = thoroughly(500_000, 60_000);
 const A_WORLD = 400;
 /** A waiter who is due through the line's leeway stays due when the line becomes denser. */
 const ONCE_FAILED = [387_430_140];

@@ -8,6 +8,8 @@ import { thoroughly } from '../support/thorough.ts';
 
 const RESTARTS = thoroughly(20, 6);
 const CLIENTS = 16;
+/** Enough for some to be in flight at every stop; without a pause they would fill the machine. */
+const PAUSE_MS = 20;
 
 test(`${RESTARTS} restarts of cores under load behind the gateway fail no request`, async () => {
   const DATABASE_URL = await emptyPostgres();
@@ -18,7 +20,7 @@ test(`${RESTARTS} restarts of cores under load behind the gateway fail no reques
   const stack = await startStack({ CORE_URL: ports.map((port) => `http://127.0.0.1:${port}`).join(',') });
   const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 });
 
-  const load = readAndWrite(stack.gateway, key, CLIENTS);
+  const load = readAndWrite(stack.gateway, key, CLIENTS, PAUSE_MS);
   for (let restart = 0; restart < RESTARTS; restart++) {
     const at = restart % 2;
     cores[at]?.child.kill('SIGTERM');
