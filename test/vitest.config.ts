@@ -16,8 +16,13 @@ const shared = {
   maxConcurrency: 10,
 };
 
-/** Most files wait for processes and times, so there are more workers than processors. */
-const WORKERS = 4;
+const besideOthers = {
+  // Most files wait for processes and times, so there are more workers than processors.
+  maxWorkers: 4,
+  // Files share a process and what it has loaded: a process that starts anew takes twice the processor time.
+  isolate: false,
+  sequence: { groupOrder: 0 },
+};
 
 /** They measure, or fill the machine: one at a time. */
 const ALONE = 'test/**/*.alone{,.thorough}.test.ts';
@@ -47,10 +52,7 @@ export default defineConfig({
           name: 'long',
           include: [LONG, ...SIMULATIONS],
           exclude: [ALONE, CONTAINERS, ...withoutLong],
-          // Many of them measure time, so nothing of another file is in their process.
-          isolate: isThorough,
-          maxWorkers: WORKERS,
-          sequence: { groupOrder: 0 },
+          ...besideOthers,
         },
       },
       {
@@ -60,10 +62,7 @@ export default defineConfig({
           env: { COVERAGE: '1' },
           include: ['test/**/*.test.ts'],
           exclude: [ALONE, CONTAINERS, LONG, ...SIMULATIONS],
-          // Files share a process and what it has loaded: a process that starts anew takes twice the processor time.
-          isolate: false,
-          maxWorkers: WORKERS,
-          sequence: { groupOrder: 0 },
+          ...besideOthers,
         },
       },
       {
