@@ -17,8 +17,8 @@ const shared = {
 };
 
 const besideOthers = {
-  // Most files wait for processes and times, so there are more workers than processors.
-  maxWorkers: 4,
+  // Most files wait for processes and times, so there are more workers than processors. Of the long ones more compute.
+  maxWorkers: isThorough ? 3 : 4,
   // Files share a process and what it has loaded: a process that starts anew takes twice the processor time.
   isolate: false,
   sequence: { groupOrder: 0 },
