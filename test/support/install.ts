@@ -14,6 +14,7 @@ const PACKAGES = {
   zsh: ['zsh'],
   wrk: ['wrk'],
   'util-linux': ['setpriv'],
+  'linux-perf': ['perf'],
   nginx: ['nginx'],
   'libnginx-mod-http-lua': ['/usr/lib/nginx/modules/ngx_http_lua_module.so'],
   'lua-nginx-redis': ['/usr/share/lua/5.1/nginx/redis.lua'],

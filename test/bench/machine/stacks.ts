@@ -1,0 +1,102 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { folder } from './processes.ts';
+import { programPath } from './programs.ts';
+
+/** Where a Node process spends its time: stacks sampled by perf, each counted for one part of the work. */
+
+/** Node writes the names of its compiled functions where perf finds them. */
+export const NAMED_FUNCTIONS = '--perf-basic-prof --interpreted-frames-native-stack';
+
+const PER_SECOND = 997;
+const MAX_BYTES = 1_073_741_824;
+
+export interface Frame {
+  readonly isKernel: boolean;
+  readonly symbol: string;
+}
+
+export interface Stack {
+  readonly thread: string;
+  /** From the inside out. */
+  readonly frames: readonly Frame[];
+}
+
+/**
+ * Samples a process that runs with NAMED_FUNCTIONS.
+ * @returns how many samples each part of the work got
+ */
+export async function sampleParts(pid: number, seconds: number): Promise<Map<string, number>> {
+  const file = join(folder, `perf-${pid}`);
+  const record = ['record', '-F', String(PER_SECOND), '--call-graph', 'fp', '-p', String(pid), '-o', file];
+  const child = spawn(programPath('perf'), [...record, '--', 'sleep', String(seconds)], { stdio: 'ignore' });
+  const [code] = await once(child, 'close');
+  if (code !== 0)
+    throw new Error(`perf ended with ${code}. It needs root, or kernel.perf_event_paranoid of 1 or less.`);
+  const script = ['script', '-i', file, '-F', 'comm,ip,sym'];
+  const text = execFileSync(programPath('perf'), script, { encoding: 'latin1', maxBuffer: MAX_BYTES, stdio: 'pipe' });
+  rmSync(file);
+  const parts = new Map<string, number>();
+  for (const sample of text.split('\n\n')) {
+    const stack = readStack(sample);
+    if (stack === undefined) continue;
+    const part = partOf(stack);
+    parts.set(part, (parts.get(part) ?? 0) + 1);
+  }
+  return parts;
+}
+
+/** One sample as `perf script` prints it: the thread, then a line of address and symbol for each frame. */
+export function readStack(sample: string): Stack | undefined {
+  const [thread = '', ...lines] = sample.trim().split('\n');
+  if (lines.length === 0) return undefined;
+  const frames = lines.map((line) => {
+    const [address = '', ...symbol] = line.trim().split(' ');
+    return { isKernel: address.startsWith('ffff'), symbol: symbol.join(' ') };
+  });
+  return { thread: thread.trim(), frames };
+}
+
+const GARBAGE = /Scaveng|Heap::|MarkCompact|Sweep|MarkingVisitor/;
+const SCRIPT = /(?:node:|file:\/\/|\/node_modules\/)\S*/;
+
+/** The first pattern that fits the innermost script of a stack names its part. */
+const SCRIPTS: readonly (readonly [part: string, script: RegExp])[] = [
+  ['ours: log line and metrics', /\/(?:telemetry|process)\/|request-log/],
+  ['ours: decision', /\/gateway\/(?:limiter|stores)\//],
+  ['ours: the core asked, its answer read', /\/gateway\/upstream\//],
+  ['ioredis', /\/node_modules\/(?:@?ioredis|denque|redis)/],
+  ['other libraries', /\/node_modules\//],
+  ['ours: the rest of the pipeline', /\/(?:gateway|shared)\//],
+  ['node:http', /^node:_http/],
+  ['sockets and streams', /^node:(?:net|stream|internal\/(?:streams|stream_base))/],
+  ['timers, ticks, promises', /^node:(?:timers|events|internal\/(?:timers|process|async|priority))/],
+];
+const LIBRARIES_OF_NODE = 'other JavaScript of Node';
+
+/** The part of the work that a stack belongs to: by its kernel function, otherwise by its innermost script. */
+export function partOf({ thread, frames }: Stack): string {
+  if (thread.includes('V8')) return 'garbage and compilation beside';
+  if (thread.includes('uv')) return 'the log, written beside';
+  const scripts = frames.map(({ symbol }) => scriptOf(symbol));
+  const at = scripts.findIndex((script) => script !== undefined);
+  const inside = at === -1 ? frames : frames.slice(0, at);
+  const symbols = inside.map(({ symbol }) => symbol).join(' ');
+  if (inside.some(({ isKernel }) => isKernel)) return kernelPart(symbols);
+  if (GARBAGE.test(symbols)) return 'garbage';
+  const script = scripts[at];
+  if (script !== undefined) return SCRIPTS.find(([, pattern]) => pattern.test(script))?.[0] ?? LIBRARIES_OF_NODE;
+  return /llhttp|parser/i.test(symbols) ? 'node:http' : 'event loop, microtasks';
+}
+
+/** Compiled functions are named `JS:` with a mark, a name and a place. Regular expressions have no place. */
+function scriptOf(symbol: string): string | undefined {
+  return symbol.startsWith('JS:') ? SCRIPT.exec(symbol)?.[0] : undefined;
+}
+
+function kernelPart(symbols: string): string {
+  if (symbols.includes('epoll')) return 'kernel: waiting';
+  return /write|send/.test(symbols) ? 'kernel: writing' : 'kernel: reading and the rest';
+}

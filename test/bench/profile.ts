@@ -1,0 +1,79 @@
+import { rmSync } from 'node:fs';
+import { sum } from '../support/statistics.ts';
+import { type Ask, LIST, listsOf } from './load/asks.ts';
+import { aDay } from './load/day.ts';
+import { runWrk } from './load/wrk.ts';
+import { installPrograms } from './machine/programs.ts';
+import { NAMED_FUNCTIONS, sampleParts } from './machine/stacks.ts';
+import { describeMachine, usageOf } from './machine/usage.ts';
+import { startGateway } from './setup/gateway.ts';
+import { issueKeys } from './setup/keys.ts';
+import { PETS, setStage } from './setup/stage.ts';
+
+/**
+ * Where the gateway's time goes, in µs of CPU a request, under several loads: perf's samples, each counted for the
+ * innermost script on its stack, or for what the kernel does for it. The parts add up to the whole.
+ *
+ *     node test/bench/profile.ts
+ */
+
+const WARM_SECONDS = 4;
+const SECONDS = 6;
+
+interface Row {
+  readonly perRequest: number;
+  readonly parts: ReadonlyMap<string, number>;
+}
+
+installPrograms(['redis-server', 'wrk', 'linux-perf']);
+const stage = await setStage();
+const keys = await issueKeys(stage.client);
+const settings = { REDIS_URL: stage.redisUrl, NODE_OPTIONS: NAMED_FUNCTIONS };
+const { pid, urls } = await startGateway('gateway', stage, settings);
+process.once('exit', () => rmSync(`/tmp/perf-${pid}.map`, { force: true }));
+
+const loads: Readonly<Record<string, { connections: number; asks: readonly Ask[] }>> = {
+  'GET, 128 connections': { connections: 128, asks: listsOf([keys.hot]) },
+  'a real day, 64': { connections: 64, asks: aDay(keys.many, keys.manyOver, PETS) },
+  'POST, 32': { connections: 32, asks: [{ method: 'POST', path: LIST, key: keys.hot }] },
+  'GET, 8': { connections: 8, asks: listsOf([keys.hot]) },
+  'GET, 1': { connections: 1, asks: listsOf([keys.hot]) },
+};
+
+/** @returns µs a request, the whole and its parts */
+async function profile({ connections, asks }: { connections: number; asks: readonly Ask[] }): Promise<Row> {
+  const load = { url: urls.gateway ?? '', connections, asks };
+  await runWrk({ ...load, seconds: WARM_SECONDS });
+  const before = usageOf(pid).cpuMicroseconds;
+  const [{ requests }, samples] = await Promise.all([
+    runWrk({ ...load, seconds: SECONDS }),
+    sampleParts(pid, SECONDS - 1),
+  ]);
+  const perRequest = (usageOf(pid).cpuMicroseconds - before) / requests;
+  const all = sum([...samples.values()]);
+  return { perRequest, parts: new Map([...samples].map(([part, count]) => [part, (count / all) * perRequest])) };
+}
+
+const rows: Row[] = [];
+for (const [name, load] of Object.entries(loads)) {
+  process.stderr.write(`${name} ...\n`);
+  rows.push(await profile(load));
+}
+
+const [first] = rows as [Row];
+const parts = new Set(rows.flatMap((row) => [...row.parts.keys()]));
+const inOrder = [...parts].sort((a, b) => (first.parts.get(b) ?? 0) - (first.parts.get(a) ?? 0));
+const line = (name: string, values: readonly number[]) =>
+  process.stdout.write(`| ${[name, ...values.map((value) => value.toFixed(1))].join(' | ')} |\n`);
+process.stdout.write(`${describeMachine()}\n\n| µs of CPU a request | ${Object.keys(loads).join(' | ')} |\n`);
+process.stdout.write(`| --- |${' --- |'.repeat(rows.length)}\n`);
+for (const part of inOrder)
+  line(
+    part,
+    rows.map((row) => row.parts.get(part) ?? 0),
+  );
+line(
+  'the whole',
+  rows.map(({ perRequest }) => perRequest),
+);
+process.exit(0);
