@@ -6,9 +6,10 @@ import { systemClock } from '../limiter/clock.ts';
 
 /** Refusals per client and minute that are sent at once. */
 const PROMPT_A_MINUTE = 60;
-/** While requests of other clients are served: 1,000 delayed refusals a second. */
+/** While requests of other clients are served: 1,000 delayed refusals a second, and one for so many served requests. */
 const PER_TURN = 4;
 const TURN_MS = 4;
+const SERVED_FOR_ONE = 4;
 /** Otherwise, in each turn of the event loop. A request that comes then waits for them, about two milliseconds. */
 const PER_IDLE_TURN = 32;
 /** How long after the last served request refusals still make room. */
@@ -32,8 +33,8 @@ interface Waiting {
 /**
  * Delays refusals. A client that keeps sending after refusals costs as much as a served one, so its cost is bounded:
  * its first refusals in a minute are sent at once. The others wait for their turn, and clients take turns. A waiting
- * client sends nothing meanwhile. While other clients are served, turns are a few milliseconds apart. Otherwise there is
- * one in each turn of the event loop.
+ * client sends nothing meanwhile. While other clients are served, turns are a few milliseconds apart, and the more are
+ * served, the more refusals a turn lets out. Otherwise there is one in each turn of the event loop.
  */
 export class RefusalPacing {
   readonly #prompt = new AddressAllowance(systemClock, PROMPT_A_MINUTE);
@@ -41,6 +42,8 @@ export class RefusalPacing {
   readonly #waiting = new FairQueue<Waiting>();
   /** Turns that are left. Negative after a refusal that takes more than there were. */
   #turns = 0;
+  /** Turns for requests that were served since the last ones. */
+  #earned = 0;
   /** The client that was served last, and when; and when another client was. */
   #served = '';
   #servedAt = Number.NEGATIVE_INFINITY;
@@ -51,6 +54,7 @@ export class RefusalPacing {
     if (client !== this.#served) this.#otherServedAt = this.#servedAt;
     this.#served = client;
     this.#servedAt = performance.now();
+    this.#earned = Math.min(this.#earned + 1 / SERVED_FOR_ONE, PER_IDLE_TURN - PER_TURN);
   }
 
   /** Whether a client other than this one was served a moment ago. */
@@ -82,9 +86,15 @@ export class RefusalPacing {
 
   #schedule(): void {
     const isAlone = this.#waiting.of(this.#served) === this.#waiting.size;
-    if (this.othersAreServed(isAlone ? this.#served : undefined)) setTimeout(this.#letOut, TURN_MS, PER_TURN);
+    if (this.othersAreServed(isAlone ? this.#served : undefined)) setTimeout(this.#letOutSlowly, TURN_MS);
     else setImmediate(this.#letOut, PER_IDLE_TURN);
   }
+
+  readonly #letOutSlowly = (): void => {
+    const earned = Math.floor(this.#earned);
+    this.#earned -= earned;
+    this.#letOut(PER_TURN + earned);
+  };
 
   readonly #letOut = (most: number): void => {
     this.#turns = Math.min(this.#turns, 0) + most;

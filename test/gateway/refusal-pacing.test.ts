@@ -111,6 +111,28 @@ test('a client makes no room for its own requests, and the refusals of several t
   expect(await letOut()).toBeLessThanOrEqual(4);
 });
 
+test('the more requests are served, the more refusals a turn lets out, up to as many as while nobody is served', async () => {
+  const pacing = new RefusalPacing();
+  let told = 0;
+  for (let sent = 0; sent < PROMPT + 500; sent++) {
+    const turn = pacing.turn('refused', new ServerResponse(new IncomingMessage(new net.Socket())));
+    if (turn !== undefined) void turn.then(() => (told += 1));
+  }
+  /** How many the next turn lets out, when so many requests are served before it. */
+  const letOutBeside = async (served: number) => {
+    for (let at = 0; at < served; at++) pacing.makeRoomFor('served');
+    const before = told;
+    while (told === before) await nextTurn();
+    return told - before;
+  };
+  await letOutBeside(1);
+  expect(await letOutBeside(1)).toBe(4);
+  expect(await letOutBeside(40)).toBe(4 + 10);
+  expect(await letOutBeside(0)).toBe(4);
+  expect(await letOutBeside(10_000)).toBe(32);
+  expect(await letOutBeside(0)).toBe(4);
+});
+
 test('a body that is too large takes the turns of many refusals, also after it was admitted', async () => {
   const [served, tooLarge] = [await stack.issueKey(unlimited), await stack.issueKey(unlimited)];
   const body = 'x'.repeat(70_000);
