@@ -6,9 +6,10 @@ import { systemClock } from '../limiter/clock.ts';
 
 /** Refusals per client and minute that are sent at once. */
 const PROMPT_A_MINUTE = 60;
-/** While requests of other clients are served: 1,000 delayed refusals a second, and one for so many served requests. */
+/** While requests of other clients are served: 1,000 delayed refusals a second. */
 const PER_TURN = 4;
 const TURN_MS = 4;
+/** So many served requests earn one refusal more. */
 const SERVED_FOR_ONE = 4;
 /** Otherwise, in each turn of the event loop. A request that comes then waits for them, about two milliseconds. */
 const PER_IDLE_TURN = 32;
@@ -42,14 +43,14 @@ export class RefusalPacing {
   readonly #waiting = new FairQueue<Waiting>();
   /** Turns that are left. Negative after a refusal that takes more than there were. */
   #turns = 0;
-  /** Turns for requests that were served since the last ones. */
+  /** Turns that served requests have earned. */
   #earned = 0;
   /** The client that was served last, and when; and when another client was. */
   #served = '';
   #servedAt = Number.NEGATIVE_INFINITY;
   #otherServedAt = Number.NEGATIVE_INFINITY;
 
-  /** From now on the refusals of other clients make room, because a request was admitted. */
+  /** Called for each admitted request. From now on the refusals of other clients make room for it, and earn a part of a turn. */
   makeRoomFor(client: string): void {
     if (client !== this.#served) this.#otherServedAt = this.#servedAt;
     this.#served = client;

@@ -43,8 +43,8 @@ export function loggerTo(destination: DestinationStream, base: object, level: Le
 }
 
 /**
- * Writes a line at level info. It is the same as pino's, but costs a third less or half (`node test/bench/steps.ts`): there is one
- * for every request.
+ * Writes a line at level info. The line is the same as pino's, for half to two thirds of the cost
+ * (`node test/bench/steps.ts`): there is one for every request.
  * @param fields plain values, none of them an error
  */
 export function logInfoLine(logger: Logger, fields: object, message: string): void {

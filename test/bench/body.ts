@@ -24,4 +24,4 @@ const contenders: Record<string, () => unknown> = {
   'toJson, an int64': () => toJson(pet),
 };
 
-for (const [name, { text }] of timeEach(contenders)) process.stdout.write(`${name.padEnd(30)} ${text}\n`);
+for (const [name, text] of timeEach(contenders)) process.stdout.write(`${name.padEnd(30)} ${text}\n`);

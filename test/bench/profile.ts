@@ -1,8 +1,10 @@
-import { rmSync } from 'node:fs';
+import { globSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { sum } from '../support/statistics.ts';
 import { type Ask, LIST, listsOf } from './load/asks.ts';
 import { aDay } from './load/day.ts';
 import { runWrk } from './load/wrk.ts';
+import { ROOT } from './machine/processes.ts';
 import { installPrograms } from './machine/programs.ts';
 import { NAMED_FUNCTIONS, sampleParts } from './machine/stacks.ts';
 import { describeMachine, usageOf } from './machine/usage.ts';
@@ -30,7 +32,11 @@ const stage = await setStage();
 const keys = await issueKeys(stage.client);
 const settings = { REDIS_URL: stage.redisUrl, NODE_OPTIONS: NAMED_FUNCTIONS };
 const { pid, urls } = await startGateway('gateway', stage, settings);
-process.once('exit', () => rmSync(`/tmp/perf-${pid}.map`, { force: true }));
+// V8 writes the names for perf, and a log of its own.
+process.once('exit', () => {
+  for (const file of [`/tmp/perf-${pid}.map`, ...globSync(join(ROOT, `isolate-*-${pid}-v8.log`))])
+    rmSync(file, { force: true });
+});
 
 const loads: Readonly<Record<string, { connections: number; asks: readonly Ask[] }>> = {
   'GET, 128 connections': { connections: 128, asks: listsOf([keys.hot]) },

@@ -26,6 +26,13 @@ test.for<[string, Stack]>([
   ['other libraries', sample('node-MainThread', '7f JS:~insert /srv/node_modules/bintrees/lib/rbtree.js:33:35')],
   ['kernel: writing', sample('node-MainThread', 'ffffffff81 tcp_sendmsg_locked', 'ffffffff82 vfs_write', PIPELINE)],
   ['kernel: waiting', sample('node-MainThread', 'ffffffff81 ep_poll', 'ffffffff82 do_epoll_pwait', ...RUN)],
+  [
+    'timers, ticks, promises',
+    sample('node-MainThread', "7f JS:*'processTicksAndRejections node:internal/process/task_queues:72:35", ...RUN),
+  ],
+  ['other JavaScript of Node', sample('node-MainThread', "7f JS:*'toString node:buffer:971:46", PIPELINE)],
+  ['kernel: reading and the rest', sample('node-MainThread', 'ffffffff81 tcp_recvmsg', READ, ...RUN)],
+  ['the log, written beside', sample('libuv-worker', 'ffffffff81 vfs_write')],
   ['garbage', sample('node-MainThread', '1a v8::internal::Scavenger::Process()', PIPELINE)],
   ['garbage and compilation beside', sample('node-V8Worker', '1a v8::internal::ConcurrentMarking::RunMajor')],
   ['event loop, microtasks', sample('node-MainThread', ...RUN)],

@@ -18,8 +18,8 @@ import { describeMachine } from './machine/usage.ts';
 import { timeEach } from './results/timing.ts';
 
 /**
- * What the steps of an admitted GET cost that only compute: µs, timed in a loop. `profile.ts` shows where the time of the
- * whole goes.
+ * The steps of an admitted GET that only compute: µs of each, timed in a loop. `profile.ts` shows where the whole time
+ * goes.
  *
  *     node test/bench/steps.ts
  */
@@ -112,5 +112,5 @@ const computed = timeEach({
 });
 
 process.stdout.write(`${describeMachine()}\n\n`);
-for (const [name, { text }] of computed) process.stdout.write(`${name.padEnd(40)} ${text}\n`);
+for (const [name, text] of computed) process.stdout.write(`${name.padEnd(40)} ${text}\n`);
 process.exit(0);

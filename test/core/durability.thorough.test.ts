@@ -1,3 +1,4 @@
+import type { ChildProcess } from 'node:child_process';
 import { randomInt, randomUUID } from 'node:crypto';
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -51,9 +52,9 @@ async function addPet(
 }
 
 /** Waits for this many acknowledgements: how long they take is up to the disk and to what else runs. */
-async function acknowledgedMore({ acknowledged }: Ledger, count: number): Promise<void> {
+async function acknowledgedMore({ acknowledged }: Ledger, count: number, core: ChildProcess): Promise<void> {
   const wanted = acknowledged.size + count;
-  while (acknowledged.size < wanted) await sleep(1);
+  while (acknowledged.size < wanted && core.exitCode === null && core.signalCode === null) await sleep(1);
 }
 
 async function allPets(core: string): Promise<Map<string, string[]>> {
@@ -73,7 +74,7 @@ test(`kill -9 of the core ${KILLS} times under load: no acknowledged pet is lost
     const { child, addresses, ended } = await startService('core/main.ts', environment);
     const agent = new http.Agent({ keepAlive: true, maxSockets: CLIENTS });
     const clients = Array.from({ length: CLIENTS }, () => addUntilKilled(addresses.core ?? '', ledger, agent));
-    await Promise.race([acknowledgedMore(ledger, randomInt(1, 60)), ...clients]);
+    await Promise.race([acknowledgedMore(ledger, randomInt(1, 60), child), ...clients]);
     setTimeout(() => child.kill('SIGKILL'), Math.random() * 10);
     await Promise.all(clients);
     await ended;

@@ -109,6 +109,7 @@ test(`a primary killed ${KILLS} times: known keys get no 5xx, and little more th
     `${answers.length} requests, ${KILLS} failovers in ${(elapsed / 1_000).toFixed(1)} s, shared at most ${slowest.toFixed(0)} ms after a primary was named\n`,
   );
 
+  // Shows the log lines of what failed.
   expect(stack.log.filter(({ status }) => Number(status) >= 500)).toEqual([]);
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
   expect(slowest).toBeLessThan(5_000);

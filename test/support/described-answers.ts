@@ -51,14 +51,14 @@ const known = new Map<string, { coreUrls?: string }>();
 
 /**
  * Registers a core of ours, whose answers match the description.
- * @returns forgets it. Call it when the core ends: another server may get its port.
+ * @returns a function that forgets it. Call it when the core ends: another server may get its port.
  */
 export const knowCore = (url: string): (() => void) => know(url, {});
 
 /**
  * Checks the answers of this gateway from now on. For answers from a foreign core, only the headers that the gateway
  * adds are checked.
- * @returns forgets it. Call it when the gateway ends: another server may get its port.
+ * @returns a function that forgets it. Call it when the gateway ends: another server may get its port.
  */
 export const knowGateway = (url: string, coreUrls: string): (() => void) => know(url, { coreUrls });
 

@@ -64,7 +64,7 @@ const SCRIPT = /(?:node:|file:\/\/|\/node_modules\/)\S*/;
 
 /** The first pattern that fits the innermost script of a stack names its part. */
 const SCRIPTS: readonly (readonly [part: string, script: RegExp])[] = [
-  ['ours: log line and metrics', /\/(?:telemetry|process)\/|request-log/],
+  ['ours: log line and metrics', /\/(?:gateway\/telemetry|shared\/process)\//],
   ['ours: decision', /\/gateway\/(?:limiter|stores)\//],
   ['ours: the core asked, its answer read', /\/gateway\/upstream\//],
   ['ioredis', /\/node_modules\/(?:@?ioredis|denque|redis)/],
@@ -74,7 +74,7 @@ const SCRIPTS: readonly (readonly [part: string, script: RegExp])[] = [
   ['sockets and streams', /^node:(?:net|stream|internal\/(?:streams|stream_base))/],
   ['timers, ticks, promises', /^node:(?:timers|events|internal\/(?:timers|process|async|priority))/],
 ];
-const LIBRARIES_OF_NODE = 'other JavaScript of Node';
+const OTHER_OF_NODE = 'other JavaScript of Node';
 
 /** The part of the work that a stack belongs to: by its kernel function, otherwise by its innermost script. */
 export function partOf({ thread, frames }: Stack): string {
@@ -87,7 +87,7 @@ export function partOf({ thread, frames }: Stack): string {
   if (inside.some(({ isKernel }) => isKernel)) return kernelPart(symbols);
   if (GARBAGE.test(symbols)) return 'garbage';
   const script = scripts[at];
-  if (script !== undefined) return SCRIPTS.find(([, pattern]) => pattern.test(script))?.[0] ?? LIBRARIES_OF_NODE;
+  if (script !== undefined) return SCRIPTS.find(([, pattern]) => pattern.test(script))?.[0] ?? OTHER_OF_NODE;
   return /llhttp|parser/i.test(symbols) ? 'node:http' : 'event loop, microtasks';
 }
 

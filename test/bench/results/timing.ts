@@ -4,7 +4,7 @@ const ROUNDS = 15;
 const CALLS = 20_000;
 
 /** µs a call of each of these, in interleaved rounds: the median, and the least and the most between brackets. */
-export function timeEach(steps: Readonly<Record<string, () => unknown>>): Map<string, { µs: number; text: string }> {
+export function timeEach(steps: Readonly<Record<string, () => unknown>>): Map<string, string> {
   const times = new Map<string, number[]>(Object.keys(steps).map((name) => [name, []]));
   for (let round = 0; round < ROUNDS; round++)
     for (const [name, run] of Object.entries(steps)) times.get(name)?.push(microseconds(run));
@@ -17,7 +17,7 @@ function microseconds(run: () => unknown): number {
   return ((performance.now() - start) * 1_000) / CALLS;
 }
 
-function summary(values: number[]): { µs: number; text: string } {
+function summary(values: number[]): string {
   const [low, mid, high] = [Math.min(...values), median(values), Math.max(...values)];
-  return { µs: mid, text: `${mid.toFixed(2)} µs (${low.toFixed(2)}–${high.toFixed(2)})` };
+  return `${mid.toFixed(2)} µs (${low.toFixed(2)}–${high.toFixed(2)})`;
 }
