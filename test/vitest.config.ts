@@ -16,13 +16,11 @@ const shared = {
   maxConcurrency: 10,
 };
 
-const besideOthers = {
-  // Most files wait for processes and times, so there are more workers than processors. Of the long ones more compute.
-  maxWorkers: isThorough ? 3 : 4,
-  // Files share a process and what it has loaded: a process that starts anew takes twice the processor time.
-  isolate: false,
-  sequence: { groupOrder: 0 },
-};
+/** Most files wait for processes and times, so there are more workers than processors. Of the long ones more compute. */
+const WORKERS = { long: 3, others: 4 };
+
+/** Files share a process and what it has loaded: a process that starts anew takes twice the processor time. */
+const besideOthers = { ...shared, isolate: false };
 
 /** They measure, or fill the machine: one at a time. */
 const ALONE = 'test/**/*.alone{,.thorough}.test.ts';
@@ -35,7 +33,7 @@ const withoutLong = isThorough || isNamed ? [] : [LONG];
 /** They have a configuration of their own: `npm run test:containers`. */
 const CONTAINERS = 'test/containers/**';
 
-/** A project for each way in which files may run beside each other. Those of one `groupOrder` run at the same time. */
+/** A project for each way in which files may run beside each other: one project after the other, by `groupOrder`. */
 export default defineConfig({
   root: new URL('..', import.meta.url).pathname,
   test: {
@@ -48,21 +46,23 @@ export default defineConfig({
     projects: [
       {
         test: {
-          ...shared,
+          ...besideOthers,
           name: 'long',
           include: [LONG, ...SIMULATIONS],
           exclude: [ALONE, CONTAINERS, ...withoutLong],
-          ...besideOthers,
+          maxWorkers: WORKERS.long,
+          sequence: { groupOrder: 0 },
         },
       },
       {
         test: {
-          ...shared,
+          ...besideOthers,
           name: 'together',
           env: { COVERAGE: '1' },
           include: ['test/**/*.test.ts'],
           exclude: [ALONE, CONTAINERS, LONG, ...SIMULATIONS],
-          ...besideOthers,
+          maxWorkers: WORKERS.others,
+          sequence: { groupOrder: 1 },
         },
       },
       {
@@ -72,7 +72,7 @@ export default defineConfig({
           include: [ALONE],
           exclude: withoutLong,
           fileParallelism: false,
-          sequence: { groupOrder: 1 },
+          sequence: { groupOrder: 2 },
         },
       },
     ],
