@@ -50,7 +50,10 @@ export class RefusalPacing {
   #servedAt = Number.NEGATIVE_INFINITY;
   #otherServedAt = Number.NEGATIVE_INFINITY;
 
-  /** Called for each admitted request. From now on the refusals of other clients make room for it, and earn a part of a turn. */
+  /**
+   * To be called for each admitted request. From now on the refusals of other clients make room. Each admitted request
+   * earns them a part of a turn.
+   */
   makeRoomFor(client: string): void {
     if (client !== this.#served) this.#otherServedAt = this.#servedAt;
     this.#served = client;

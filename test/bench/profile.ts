@@ -27,7 +27,7 @@ interface Row {
   readonly parts: ReadonlyMap<string, number>;
 }
 
-installPrograms(['redis-server', 'wrk', 'linux-perf']);
+installPrograms(['redis-server', 'wrk', 'util-linux', 'linux-perf']);
 const stage = await setStage();
 const keys = await issueKeys(stage.client);
 const settings = { REDIS_URL: stage.redisUrl, NODE_OPTIONS: NAMED_FUNCTIONS };

@@ -75,6 +75,10 @@ function stopClock(): void {
   cleanUp(() => clock.mockRestore());
 }
 
+/** Refuses a request of a client on a connection of its own. @returns as RefusalPacing.turn */
+const refusalOf = (pacing: RefusalPacing, client: string): Promise<void> | undefined =>
+  pacing.turn(client, new ServerResponse(new IncomingMessage(new net.Socket())));
+
 test('when ten thousand refusals wait, the connection of another is cut, whoever sent it', () => {
   const pacing = new RefusalPacing();
   const refuse = (client: string) => {
@@ -94,10 +98,7 @@ test('a client makes no room for its own requests, and the refusals of several t
   const pacing = new RefusalPacing();
   const told: string[] = [];
   const refuse = (client: string, times: number) => {
-    for (let sent = 0; sent < times; sent++) {
-      const turn = pacing.turn(client, new ServerResponse(new IncomingMessage(new net.Socket())));
-      if (turn !== undefined) void turn.then(() => told.push(client));
-    }
+    for (let sent = 0; sent < times; sent++) void refusalOf(pacing, client)?.then(() => told.push(client));
   };
   const letOut = async () => {
     told.length = 0;
@@ -122,10 +123,7 @@ test('the more requests are served, the more refusals a turn lets out, up to as 
   stopClock();
   const pacing = new RefusalPacing();
   let told = 0;
-  for (let sent = 0; sent < PROMPT + 500; sent++) {
-    const turn = pacing.turn('refused', new ServerResponse(new IncomingMessage(new net.Socket())));
-    if (turn !== undefined) void turn.then(() => (told += 1));
-  }
+  for (let sent = 0; sent < PROMPT + 500; sent++) void refusalOf(pacing, 'refused')?.then(() => (told += 1));
   /** How many the next turn lets out, when so many requests are served before it. */
   const letOutBeside = async (served: number) => {
     for (let at = 0; at < served; at++) pacing.makeRoomFor('served');

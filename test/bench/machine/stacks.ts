@@ -1,9 +1,6 @@
-import { execFileSync, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { folder } from './processes.ts';
-import { programPath } from './programs.ts';
+import { folder, runProgram } from './processes.ts';
 
 /** Where a Node process spends its time: stacks sampled by perf, each counted for one part of the work. */
 
@@ -11,7 +8,6 @@ import { programPath } from './programs.ts';
 export const NAMED_FUNCTIONS = '--perf-basic-prof --interpreted-frames-native-stack';
 
 const PER_SECOND = 997;
-const MAX_BYTES = 1_073_741_824;
 
 export interface Frame {
   readonly isKernel: boolean;
@@ -27,25 +23,16 @@ export interface Stack {
 /**
  * Samples a process that runs with NAMED_FUNCTIONS.
  * @returns how many samples each part of the work got
+ * @throws {Error} with perf's words, where it may not sample: it needs root, or a low kernel.perf_event_paranoid
  */
 export async function sampleParts(pid: number, seconds: number): Promise<Map<string, number>> {
   const file = join(folder, `perf-${pid}`);
   const record = ['record', '-F', String(PER_SECOND), '--call-graph', 'fp', '-p', String(pid), '-o', file];
-  const child = spawn(programPath('perf'), [...record, '--', 'sleep', String(seconds)], { stdio: 'ignore' });
-  const [code] = await once(child, 'close');
-  if (code !== 0)
-    throw new Error(`perf ended with ${code}. It needs root, or kernel.perf_event_paranoid of 1 or less.`);
-  const script = ['script', '-i', file, '-F', 'comm,ip,sym'];
-  const text = execFileSync(programPath('perf'), script, { encoding: 'latin1', maxBuffer: MAX_BYTES, stdio: 'pipe' });
+  await runProgram('perf', [...record, '--', 'sleep', String(seconds)], {});
+  const text = await runProgram('perf', ['script', '-i', file, '-F', 'comm,ip,sym'], {});
   rmSync(file);
-  const parts = new Map<string, number>();
-  for (const sample of text.split('\n\n')) {
-    const stack = readStack(sample);
-    if (stack === undefined) continue;
-    const part = partOf(stack);
-    parts.set(part, (parts.get(part) ?? 0) + 1);
-  }
-  return parts;
+  const stacks = text.split('\n\n').flatMap((sample) => readStack(sample) ?? []);
+  return new Map([...Map.groupBy(stacks, partOf)].map(([part, those]) => [part, those.length]));
 }
 
 /** One sample as `perf script` prints it: the thread, then a line of address and symbol for each frame. */
