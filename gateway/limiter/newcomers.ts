@@ -25,6 +25,9 @@ export class ProvenKeys {
   }
 }
 
+/** `exhausted`: the address has used up its allowance. `crowded`: too many of its requests wait already. */
+type Turn = 'entered' | 'exhausted' | 'crowded';
+
 /** Requests of one address that may wait for each other. */
 const MAX_WAITING = 1_000;
 
@@ -38,16 +41,13 @@ export class Newcomers {
   readonly #asking = new KeyedCount();
   readonly #waiting = new Map<string, (() => void)[]>();
 
-  /**
-   * Takes a turn. Call `leave` after the decision and after any charge for it.
-   * @returns false, now or later, if the allowance is used up
-   */
-  enter(address: string): boolean | Promise<boolean> {
+  /** Takes a turn, now or later. If it is `entered`, call `leave` after the decision and after any charge for it. */
+  enter(address: string): Turn | Promise<Turn> {
     const left = this.#left(address);
     if (left < 1) return this.#refuse(address);
     if (this.#asking.of(address) >= left) return this.#wait(address);
     this.#asking.add(address);
-    return true;
+    return 'entered';
   }
 
   /** Pays for a decision that found no key. */
@@ -60,14 +60,14 @@ export class Newcomers {
     this.#wake(address);
   }
 
-  #refuse(address: string): false {
+  #refuse(address: string): Turn {
     this.#wake(address);
-    return false;
+    return 'exhausted';
   }
 
-  #wait(address: string): boolean | Promise<boolean> {
+  #wait(address: string): Turn | Promise<Turn> {
     const waiting = this.#waiting.get(address) ?? [];
-    if (waiting.length >= MAX_WAITING) return false;
+    if (waiting.length >= MAX_WAITING) return 'crowded';
     this.#waiting.set(address, waiting);
     const { promise, resolve } = Promise.withResolvers<void>();
     waiting.push(resolve);

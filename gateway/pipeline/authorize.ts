@@ -56,13 +56,16 @@ export class Authorizer {
   /** @throws {HttpError} 503 under overload, before the decision costs anything */
   async decide(credential: Credential, address: string, slot: Slot): Promise<Decided> {
     if (this.#proven.has(credential.cacheKey)) return await this.#decideProven(credential, address, slot);
-    if (!(await this.#newcomers.enter(address))) return this.#refuseNewcomer(address);
+    const turn = await this.#newcomers.enter(address);
     try {
       // An earlier request may have proven the key meanwhile.
       if (this.#proven.has(credential.cacheKey)) return await this.#decideProven(credential, address, slot);
+      // Overload says nothing about the key, so the address does not pay for it.
+      if (turn === 'crowded') throw unavailable(new Shed());
+      if (turn === 'exhausted') return this.#refuseNewcomer(address);
       return await this.#decideUnproven(credential, address, slot);
     } finally {
-      this.#newcomers.leave(address);
+      if (turn === 'entered') this.#newcomers.leave(address);
     }
   }
 
@@ -92,7 +95,7 @@ export class Authorizer {
 }
 
 /**
- * The 401, 429 or 503 that follows from a verdict.
+ * The 401, 403, 429 or 503 that follows from a verdict.
  * @param addressStatus the limit status of the address, when it paid
  * @returns undefined if the verdict admits the request
  */

@@ -12,6 +12,8 @@ export const DECISIONS_KEPT = 1_000;
 interface Noted {
   requestId: string;
   keyId: string;
+  /** Unix time in ms, on this machine's clock. */
+  at: number;
   /** Undefined until the slot is used. */
   verdict: Verdict | undefined;
   planVersion: string | undefined;
@@ -21,6 +23,7 @@ export class RecentDecisions {
   readonly #ring: readonly Noted[] = Array.from({ length: DECISIONS_KEPT }, () => ({
     requestId: '',
     keyId: '',
+    at: 0,
     verdict: undefined,
     planVersion: undefined,
   }));
@@ -38,6 +41,7 @@ export class RecentDecisions {
     const noted = this.#ring[this.#next] as Noted;
     noted.requestId = requestId;
     noted.keyId = keyId;
+    noted.at = Date.now();
     noted.verdict = verdict;
     noted.planVersion = this.#planVersion();
     this.#next = (this.#next + 1) % DECISIONS_KEPT;
@@ -57,7 +61,7 @@ export class RecentDecisions {
 }
 
 /** Sorts the merged lists of several processes. Decisions of one Redis call have the same time and keep their order. */
-export const newestFirst = ({ at: a = '' }: DecisionReport, { at: b = '' }: DecisionReport): number =>
+export const newestFirst = ({ at: a }: DecisionReport, { at: b }: DecisionReport): number =>
   a < b ? 1 : a > b ? -1 : 0;
 
 const IS_OF_A_KEY: ReadonlySet<string> = new Set(['disabled', 'expired', 'elsewhere']);
@@ -74,8 +78,12 @@ export interface DecisionQuery {
 export interface DecisionReport {
   readonly requestId: string;
   readonly keyId: string;
-  /** As in the access log. */
   readonly outcome: string;
+  /**
+   * The time on the clock that decided: Redis' clock, to the microsecond. If that is not known, because the key is not
+   * valid, the time on the gateway's clock, to the millisecond.
+   */
+  readonly at: string;
   /** What would have been answered without shadow mode. */
   readonly shadow?: 'rate_limit_exceeded';
   /** The fields below exist only for decisions on a valid key. */
@@ -83,8 +91,6 @@ export interface DecisionReport {
   /** The version of this process's plan table at that time. */
   readonly planVersion?: string | undefined;
   readonly mode?: Decision['mode'];
-  /** The time on the clock that decided: Redis' clock, to the microsecond. */
-  readonly at?: string;
   readonly buckets?: { readonly minute: ToldBucket; readonly day: ToldBucket };
   /** What refused it: the current ban, otherwise every bucket with less than one token. */
   readonly refusedBy?: readonly string[];
@@ -103,9 +109,10 @@ interface ToldBucket {
 
 const HOST = hostname();
 
-function tell({ requestId, keyId, planVersion }: Noted, verdict: Verdict): DecisionReport {
+function tell({ requestId, keyId, at, planVersion }: Noted, verdict: Verdict): DecisionReport {
   const gateway = { host: HOST, pid: process.pid };
-  if (!('buckets' in verdict)) return { requestId, keyId, outcome: verdict.reason, gateway };
+  if (!('buckets' in verdict))
+    return { requestId, keyId, outcome: verdict.reason, at: new Date(at).toISOString(), gateway };
   const { outcome, plan, mode, now, buckets, isShadowed = false, bannedUntil, rejected } = verdict;
   const taken = outcome === 'admitted' && !isShadowed ? 1 : 0;
   const [minute, day] = buckets as readonly [BucketState, BucketState];

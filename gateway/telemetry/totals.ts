@@ -8,6 +8,8 @@ export interface Totals {
   /** Over the limit of the minute or the day. */
   readonly refused: number;
   readonly banned: number;
+  /** The secret is not for such an operation. */
+  readonly forbidden: number;
   /** No valid key, for any reason. */
   readonly unauthorized: number;
   /** Refused before a decision because of overload. */
@@ -31,7 +33,7 @@ const TOTAL_OF: Readonly<Record<Shown, Total | undefined>> = {
   banned: 'banned',
   malformed: 'unauthorized',
   unknown: 'unauthorized',
-  forbidden: 'refused',
+  forbidden: 'forbidden',
   elsewhere: 'unauthorized',
   disabled: 'unauthorized',
   expired: 'unauthorized',
@@ -53,7 +55,7 @@ export interface TrafficTotals {
 
 /** Computes the running totals from the counts. */
 export function totalsOf(counted: readonly Family[]): TrafficTotals {
-  const totals = { admitted: 0, refused: 0, banned: 0, unauthorized: 0, shed: 0, undecided: 0, local: 0 };
+  const totals = { admitted: 0, refused: 0, banned: 0, forbidden: 0, unauthorized: 0, shed: 0, undecided: 0, local: 0 };
   const plans: Record<string, Partial<Record<Shown, number>>> = {};
   for (const { labels, value } of [...seriesOf(counted, DECISIONS), ...seriesOf(counted, WITHOUT_DECISION)]) {
     const { outcome, reason, plan = NONE, mode } = labels;

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import net from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
@@ -81,13 +82,50 @@ test('concurrent requests of a new key are all decided, whatever its address has
 test('an address has no more open decisions on unproven keys than it could pay for', async () => {
   const newcomers = new Newcomers();
   const entered = Array.from({ length: 100 }, () => newcomers.enter('a'));
-  expect(entered.filter((one) => one === true)).toHaveLength(60);
+  expect(entered.filter((one) => one === 'entered')).toHaveLength(60);
   for (let at = 0; at < 60; at++) {
     newcomers.consume('a');
     newcomers.leave('a');
   }
-  expect(await Promise.all(entered.slice(60))).toEqual(Array(40).fill(false));
-  expect(newcomers.enter('b')).toBe(true);
+  expect(await Promise.all(entered.slice(60))).toEqual(Array(40).fill('exhausted'));
+  expect(newcomers.enter('b')).toBe('entered');
+});
+
+test('an address of which too many new keys wait for Redis gets 503 and pays nothing; a proven key need not pay', async () => {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  cleanUp(() => redis.disconnect());
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '10000' });
+  const key = await stack.issueKey(unlimited);
+  await redis.client('PAUSE', 1_500);
+  // 60 are decided at once, 1,000 wait for them, 140 are too many.
+  const answers = await Promise.all(Array.from({ length: 1_200 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  const count = (wanted: number) => answers.filter(({ status }) => status === wanted).length;
+  expect(count(200)).toBeGreaterThanOrEqual(60);
+  expect(count(503)).toBeGreaterThanOrEqual(140);
+  expect(count(200) + count(503)).toBe(1_200);
+  const { status, headers } = await send(`${stack.gateway}/v1/pets`, { key: createApiKey().apiKey });
+  expect([status, headers['x-ratelimit-remaining']]).toEqual([401, '59']);
+});
+
+test('a key that was proven while its request waited is decided, though made-up keys have used up the address', async () => {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  cleanUp(() => redis.disconnect());
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '10000' });
+  const key = await stack.issueKey(unlimited);
+  await redis.client('PAUSE', 1_000);
+  const ask = (of: string, from = '127.0.0.1') => send(`${stack.gateway}/v1/pets`, { key: of, from });
+  const elsewhere = ask(key, '127.0.0.2');
+  await sleep(100);
+  const madeUp = Array.from({ length: 60 }, () => ask(createApiKey().apiKey));
+  await sleep(300);
+  const waiting = Array.from({ length: 20 }, () => ask(key));
+  expect(new Set((await Promise.all(madeUp)).map(({ status }) => status))).toEqual(new Set([401]));
+  expect((await elsewhere).status).toBe(200);
+  expect(new Set((await Promise.all(waiting)).map(({ status }) => status))).toEqual(new Set([200]));
 });
 
 test('a key stays proven until a decision finds it unknown, or many other keys were used since', () => {

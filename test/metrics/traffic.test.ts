@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { send } from '../support/http.ts';
+import { post, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -21,7 +21,7 @@ interface Traffic {
   };
 }
 
-const NOTHING = { admitted: 0, refused: 0, banned: 0, unauthorized: 0, shed: 0, undecided: 0, local: 0 };
+const NOTHING = { admitted: 0, refused: 0, banned: 0, forbidden: 0, unauthorized: 0, shed: 0, undecided: 0, local: 0 };
 
 const trafficOf = async (stack: Stack) => (await stack.admin('GET', '/traffic')).json as Traffic;
 
@@ -45,11 +45,17 @@ describe.for([
     const scarce = await stack.issueKey({ plan: 'free', minute: 1_000, day: 1 });
     for (const key of [pro, pro, pro, scarce, scarce, `${scarce}x`, undefined])
       await send(`${stack.gateway}/v1/pets`, { key });
+    const { json } = await stack.admin('POST', `/keys/${idOf(pro)}/secrets`, { name: 'reader', scope: ['read'] });
+    await post(`${stack.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key: (json as { key: string }).key });
     await stack.admin('PUT', `/keys/${idOf(pro)}/ban`, { seconds: 60 });
     await send(`${stack.gateway}/v1/pets`, { key: pro });
     await eventually(stack, ({ totals, plans }) => ({ totals, plans })).toEqual({
-      totals: { ...NOTHING, admitted: 4, refused: 1, banned: 1, unauthorized: 2 },
-      plans: { pro: { admitted: 3, banned: 1 }, free: { admitted: 1, refused_day: 1 }, none: { malformed: 2 } },
+      totals: { ...NOTHING, admitted: 4, refused: 1, banned: 1, forbidden: 1, unauthorized: 2 },
+      plans: {
+        pro: { admitted: 3, banned: 1, forbidden: 1 },
+        free: { admitted: 1, refused_day: 1 },
+        none: { malformed: 2 },
+      },
     });
     await stack.admin('PATCH', '/plans/free', { minute: 61 });
     const changed = (await trafficOf(stack)).planTable;

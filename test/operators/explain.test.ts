@@ -9,12 +9,12 @@ import {
 } from '../../gateway/telemetry/recent-decisions.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
-import { type Answer, send } from '../support/http.ts';
+import { type Answer, post, send } from '../support/http.ts';
 import { memoryUnderTest } from '../support/limiters.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
-import { eventually, startWorkers } from '../support/workers.ts';
+import { ADMIN_TOKEN, eventually, startWorkers } from '../support/workers.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -141,7 +141,7 @@ test('the last thousand are kept, and the next one replaces the first', async ()
 });
 
 test('in a merged list, simultaneous decisions stay in order', () => {
-  const told = (requestId: string, at?: string) => ({ requestId, at }) as DecisionReport;
+  const told = (requestId: string, at: string) => ({ requestId, at }) as DecisionReport;
   const [first, second] = [told('1', '2026-01-01'), told('2', '2026-01-02')];
   const sameTime = Array.from({ length: 30 }, (_, at) => told(`same ${at}`, '2026-01-03'));
   expect([first, ...sameTime, second].sort(newestFirst)).toEqual([...sameTime, second, first]);
@@ -163,10 +163,20 @@ test('with several workers a decision is found whichever of them took it', async
     }
     return pids.size;
   }).toBe(2);
-  const { decisions } = (await workers.admin(`/keys/${idOf(key)}/explain`)).json as { decisions: DecisionReport[] };
+  const decisionsOnKey = async (limit = 50) =>
+    ((await workers.admin(`/keys/${idOf(key)}/explain?limit=${limit}`)).json as { decisions: DecisionReport[] })
+      .decisions;
+  const decisions = await decisionsOnKey();
   expect(new Set(decisions.map(({ gateway }) => gateway.pid)).size).toBe(2);
-  const times = decisions.map(({ at = '' }) => at);
+  const times = decisions.map(({ at }) => at);
   expect(times).toEqual(times.toSorted().reverse());
+
+  // The refusal is newer than all decisions, of which the answer holds two.
+  const change = { method: 'PATCH', key: ADMIN_TOKEN };
+  expect((await post(`${workers.adminUrl}/keys/${idOf(key)}`, { disabled: true }, change)).status).toBe(200);
+  const disabled = await ask(workers.gateway, key);
+  expect(disabled.status).toBe(401);
+  expect((await decisionsOnKey(2))[0]).toMatchObject({ requestId: disabled.id, outcome: 'disabled' });
 });
 
 test('the command line explains a key or a request, and says so if both or none are given', async () => {

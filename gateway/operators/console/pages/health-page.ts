@@ -81,6 +81,7 @@ const totalsInWords = (totals: TrafficAnswer['totals']): string =>
     `${number(totals.admitted)} admitted`,
     `${number(totals.refused)} refused`,
     `${number(totals.banned)} refused by a ban`,
+    `${number(totals.forbidden)} outside their scope`,
     `${number(totals.unauthorized)} without a valid key`,
     `${number(totals.shed)} turned away under load`,
     `${number(totals.undecided)} undecided`,

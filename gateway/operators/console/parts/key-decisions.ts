@@ -10,7 +10,7 @@ const EVERY_MS = 3_000;
 const SHOWN = 10;
 
 const COLUMNS: readonly Column<DecisionReport>[] = [
-  { title: 'When', show: ({ at }) => (at === undefined ? '–' : html`<time datetime=${at}>${exactTime(at)}</time>`) },
+  { title: 'When', show: ({ at }) => html`<time datetime=${at}>${exactTime(at)}</time>` },
   {
     title: 'Decision',
     show: ({ outcome }) => html`<span class=${`badge ${outcome}`}>${outcomeInWords(outcome)}</span>`,
