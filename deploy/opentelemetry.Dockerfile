@@ -12,9 +12,9 @@ RUN npm install --no-save --save-exact --omit=dev --omit=optional --ignore-scrip
 FROM animal-store-core AS core
 COPY --from=packages /app/node_modules ./node_modules
 COPY opentelemetry.mjs deploy/
-CMD ["node", "--import", "./deploy/opentelemetry.mjs", "core/main.ts"]
+CMD ["node", "--no-strip-types", "--import=./deploy/stripped/load.mjs", "--import=./deploy/opentelemetry.mjs", "core/main.ts"]
 
 FROM animal-store-gateway AS gateway
 COPY --from=packages /app/node_modules ./node_modules
 COPY opentelemetry.mjs deploy/
-CMD ["node", "--import", "./deploy/opentelemetry.mjs", "gateway/main.ts"]
+CMD ["node", "--no-strip-types", "--import=./deploy/stripped/load.mjs", "--import=./deploy/opentelemetry.mjs", "gateway/main.ts"]

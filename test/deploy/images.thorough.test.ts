@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { copyFile, link, mkdir, readdir, readFile } from 'node:fs/promises';
+import { copyFile, link, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { readCoreSettings } from '../../core/config.ts';
@@ -103,7 +103,13 @@ test('the builder receives only files for the images, and images contain only na
     'package.json',
     'shared',
   ]);
-  expect((await readdir(imageOf('core').folder)).sort()).toEqual(['core', 'node_modules', 'package.json', 'shared']);
+  expect((await readdir(imageOf('core').folder)).sort()).toEqual([
+    'core',
+    'deploy',
+    'node_modules',
+    'package.json',
+    'shared',
+  ]);
 });
 
 test('an image has the runtime packages, but no development packages and no other Node', async () => {
@@ -126,6 +132,23 @@ test('images set only known settings with valid values, and their user is a numb
     const secrets = instructionsFor(stages, name).filter(({ text }) => /TOKEN|PASSWORD|SECRET/i.test(text));
     expect(secrets).toEqual([]);
   }
+});
+
+test('an image is without types, and its command fails where one is left', async () => {
+  const gateway = imageOf('gateway');
+  const program = await readFile(join(gateway.folder, 'gateway/start.ts'), 'utf8');
+  const source = await readFile(join(ROOT, 'gateway/start.ts'), 'utf8');
+  expect([program.split('\n').length, program.includes('import type')]).toEqual([source.split('\n').length, false]);
+  expect(gateway.settings.command.slice(0, -1)).toEqual([
+    'node',
+    '--no-strip-types',
+    expect.stringMatching(/^--import=/),
+  ]);
+  const [, ...flags] = gateway.settings.command.slice(0, -1);
+  const typed = join(await folderOfAll(), 'typed.ts');
+  await writeFile(typed, 'const left: number = 1;');
+  const { code, err } = await gateway.run(['node', ...flags, typed], {}).ended;
+  expect([code, err]).toEqual([1, expect.stringContaining('SyntaxError')]);
 });
 
 test('both run from a read-only tree, report their health, answer, and exit with 0', async () => {

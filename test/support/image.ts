@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { chmod, cp, mkdir, readFile } from 'node:fs/promises';
-import { basename, join, relative, resolve } from 'node:path';
+import { basename, dirname, join, relative, resolve } from 'node:path';
 import { cleanUp } from './clean-up.ts';
 import { type Instruction, type Stage, stageOf } from './dockerfile.ts';
 import { ROOT } from './process.ts';
@@ -49,6 +49,7 @@ async function copy({ text, flags }: Instruction, workingFolder: string, folders
   for (const path of paths.slice(0, -1)) {
     const source = flags.from === undefined ? await contextPath(path) : join(folders.get(flags.from) ?? '', path);
     const place = paths.at(-1)?.endsWith('/') ? join(target, basename(path)) : target;
+    await mkdir(dirname(place), { recursive: true });
     if (flags.from === undefined) await cp(source, place, { recursive: true, verbatimSymlinks: true });
     else link(source, place);
   }

@@ -1,0 +1,13 @@
+/**
+ * Strips the types of all TypeScript in some folders, in place. Lines and columns stay as they are.
+ *
+ *     node deploy/stripped/strip.mjs shared gateway
+ *
+ * With load.mjs, a process of the result loads no compiler of TypeScript, and is some 25 MB smaller.
+ */
+import { globSync, readFileSync, writeFileSync } from 'node:fs';
+import { stripTypeScriptTypes } from 'node:module';
+
+for (const folder of process.argv.slice(2))
+  for (const file of globSync(`${folder}/**/*.ts`))
+    writeFileSync(file, stripTypeScriptTypes(readFileSync(file, 'utf8')));
