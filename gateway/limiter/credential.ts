@@ -13,7 +13,9 @@ const SECRET_LENGTH = 32;
 const CHECK_LENGTH = 6;
 const SECRET_START = 'as_'.length + ID_LENGTH + '_'.length;
 const CHECK_START = SECRET_START + SECRET_LENGTH;
-const API_KEY = new RegExp(`^as_[0-9A-Za-z]{${ID_LENGTH}}_[0-9A-Za-z]{${SECRET_LENGTH + CHECK_LENGTH}}$`);
+const PATTERN = `as_[0-9A-Za-z]{${ID_LENGTH}}_[0-9A-Za-z]{${SECRET_LENGTH + CHECK_LENGTH}}`;
+const API_KEY = new RegExp(`^${PATTERN}$`);
+const WHOLE_API_KEY = new RegExp(PATTERN, 'g');
 const API_KEY_IN_TEXT = new RegExp(`as_([0-9A-Za-z]{${ID_LENGTH}})_[0-9A-Za-z]+`, 'g');
 const KEY_ID = new RegExp(`^[0-9A-Za-z]{${ID_LENGTH}}$`);
 
@@ -48,8 +50,9 @@ export function parseApiKey(text: string, use = NO_USE): Credential | undefined 
 export const redactApiKeys = (text: string): string =>
   text.includes('as_') ? text.replaceAll(API_KEY_IN_TEXT, 'as_$1_…') : text;
 
-/** Whether a text contains a key. */
-export const holdsApiKey = (text: string): boolean => text.includes('as_') && text.search(API_KEY_IN_TEXT) !== -1;
+/** Whether a text contains a whole key, with a correct check. */
+export const holdsApiKey = (text: string): boolean =>
+  text.includes('as_') && (text.match(WHOLE_API_KEY) ?? []).some((found) => parseApiKey(found) !== undefined);
 
 /**
  * A new key: the full key, shown only once to its owner, and the credential that is stored.

@@ -1,27 +1,31 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { KeyedCount } from '../../shared/fair-share.ts';
 import { AddressAllowance } from './address-allowance.ts';
-import type { LimitStatus, Verdict } from './limiter.ts';
+import type { Decision, LimitStatus, Verdict } from './limiter.ts';
 
 const MAX_PROVEN_KEYS = 50_000;
 
 /**
- * The keys most recently found valid by a decision. Any other key may be invented, so it shares the capacity of its
+ * The keys most recently found valid by a decision, and that decision. Any other key may be invented, so it shares the capacity of its
  * address.
  */
 export class ProvenKeys {
-  readonly #names = boundedMap<string, true>(MAX_PROVEN_KEYS);
+  readonly #decisions = boundedMap<string, Decision>(MAX_PROVEN_KEYS);
 
   has(name: string): boolean {
-    return this.#names.get(name) === true;
+    return this.#decisions.get(name) !== undefined;
+  }
+
+  lastDecision(name: string): Decision | undefined {
+    return this.#decisions.get(name);
   }
 
   note(name: string, verdict: Verdict): void {
     // A request from a wrong network neither proves nor disproves a key.
     if (verdict.outcome === 'undecided' || (verdict.outcome === 'unauthorized' && verdict.reason === 'elsewhere'))
       return;
-    if (verdict.outcome === 'unauthorized') this.#names.delete(name);
-    else if (!this.has(name)) this.#names.set(name, true);
+    if (verdict.outcome === 'unauthorized') this.#decisions.delete(name);
+    else this.#decisions.set(name, verdict);
   }
 }
 

@@ -12,9 +12,9 @@ import { DAY, MINUTE, SECOND } from './clock.ts';
  * Early requests put a key **on notice** when they come in three moments at least a second apart and are at least a
  * 60th of the tolerated number. Two moments do if a token takes a second or more. The notice lasts 5/6 of `ban_within_seconds`, at
  * most 50 s. During it, early requests get no token, and all refused requests are told to wait until it ends. Clients
- * that wait fall silent. Clients that do not are early with every request. More early requests in one notice than
- * tolerated ban the key. Concurrent requests alone never cause a ban: so few of one second count that a ban takes at
- * least 24 s.
+ * that wait fall silent. Clients that do not are early with every request. As many early requests in one notice as are
+ * tolerated ban the key. Concurrent requests alone never cause a ban: so few of one second count that a ban takes two
+ * fifths of `ban_within_seconds`, which is 24 s; less where few are tolerated, as at least one of a second counts.
  *
  * These are the rules of decide.lua, in the same order, with the same names. Times are Unix time in microseconds.
  */

@@ -1,7 +1,7 @@
 import { HttpError, unavailable } from '../../shared/http/errors.ts';
 import { bearerToken } from '../../shared/http/headers.ts';
 import { type Credential, holdsApiKey, parseApiKey, type Use } from '../limiter/credential.ts';
-import { type Limiter, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
+import { type Decision, type Limiter, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import { Newcomers, ProvenKeys } from '../limiter/newcomers.ts';
 import { Shed, type Slot } from './load-shedder.ts';
 
@@ -34,6 +34,8 @@ export interface Decided {
   readonly refusal?: HttpError;
   /** The limit status of the address, when it paid. */
   readonly addressStatus?: LimitStatus;
+  /** The last decision on the key, when there was no other because of overload. */
+  readonly keyStatus?: Decision | undefined;
 }
 
 /**
@@ -53,7 +55,7 @@ export class Authorizer {
     this.#payFor = payFor;
   }
 
-  /** @throws {HttpError} 503 under overload, before the decision costs anything */
+  /** Under overload there is no decision but a 503, before anything is spent. */
   async decide(credential: Credential, address: string, slot: Slot): Promise<Decided> {
     if (this.#proven.has(credential.cacheKey)) return await this.#decideProven(credential, address, slot);
     const turn = await this.#newcomers.enter(address);
@@ -61,7 +63,7 @@ export class Authorizer {
       // An earlier request may have proven the key meanwhile.
       if (this.#proven.has(credential.cacheKey)) return await this.#decideProven(credential, address, slot);
       // Overload says nothing about the key, so the address does not pay for it.
-      if (turn === 'crowded') throw unavailable(new Shed());
+      if (turn === 'crowded') return { refusal: unavailable(new Shed()) };
       if (turn === 'exhausted') return this.#refuseNewcomer(address);
       return await this.#decideUnproven(credential, address, slot);
     } finally {
@@ -70,14 +72,16 @@ export class Authorizer {
   }
 
   async #decideProven(credential: Credential, address: string, slot: Slot): Promise<Decided> {
-    slot.take({ name: credential.cacheKey, isProven: true });
+    const { cacheKey } = credential;
+    if (!slot.take({ name: cacheKey, isProven: true }))
+      return { refusal: unavailable(new Shed()), keyStatus: this.#proven.lastDecision(cacheKey) };
     const verdict = await this.#limiter.decide(credential);
     this.#proven.note(credential.cacheKey, verdict);
     return verdict.outcome === 'unauthorized' ? { verdict, addressStatus: this.#payFor(address) } : { verdict };
   }
 
   async #decideUnproven(credential: Credential, address: string, slot: Slot): Promise<Decided> {
-    slot.take({ name: address, isProven: false });
+    if (!slot.take({ name: address, isProven: false })) return { refusal: unavailable(new Shed()) };
     const verdict = await this.#limiter.decide(credential);
     this.#proven.note(credential.cacheKey, verdict);
     if (verdict.outcome === 'unauthorized') {

@@ -73,12 +73,13 @@ function describedBucket({ outcome, buckets }: LimitStatus): BucketState {
 const remainingOf = ({ outcome }: LimitStatus, { tokens }: BucketState): number =>
   isLimited(outcome) ? 0 : Math.max(0, tokens);
 
-/** The Unix second when the bucket is full again, or when the ban ends. */
+/** The Unix second when the bucket is full again, and the ban is over. */
 const resetAt = (status: LimitStatus, bucket: BucketState): number =>
   Math.ceil((status.now + ticksUntilReset(status, bucket)) / SECOND);
 
 function ticksUntilReset({ outcome, now, bannedUntil }: LimitStatus, bucket: BucketState): number {
-  return outcome === 'banned' ? bannedUntil - now : ticksUntilFull(bucket, bucket.limit, bucket.window);
+  const untilFull = ticksUntilFull(bucket, bucket.limit, bucket.window);
+  return outcome === 'banned' ? Math.max(bannedUntil - now, untilFull) : untilFull;
 }
 
 /**
@@ -94,7 +95,7 @@ function rateLimitFields(status: LimitStatus, described: BucketState, retryAfter
     const { name, limit, window } = bucket;
     const r = remainingOf(status, bucket);
     const t = retryAfter ?? Math.ceil(ticksOf(bucket, limit, window) / SECOND);
-    return `"${name}";r=${r};t=${t}${bucket === described ? asComments(status, described, r) : ''}`;
+    return `"${name}";r=${r};t=${t}${bucket === described ? earlierDraftParameters(status, described, r) : ''}`;
   });
   return ['RateLimit-Policy', policies.join(', '), 'RateLimit', limits.join(', ')];
 }
@@ -105,7 +106,7 @@ function ticksOf(bucket: BucketState, limit: number, window: number): number {
 }
 
 /** For parsers of an earlier draft, which look for these names anywhere. For all others they are vendor parameters. */
-function asComments(status: LimitStatus, bucket: BucketState, remaining: number): string {
+function earlierDraftParameters(status: LimitStatus, bucket: BucketState, remaining: number): string {
   const reset = Math.ceil(ticksUntilReset(status, bucket) / SECOND);
   return `;store-limit=${bucket.limit};store-remaining=${remaining};store-reset=${reset}`;
 }

@@ -52,7 +52,7 @@ export class Exchange {
   credential: Credential | undefined;
   verdict: Verdict | undefined;
   decidedAt: number | undefined;
-  /** The limit status of the key, when the request asked for it. */
+  /** The limit status of the key without a decision: the request asked for it, or was shed. */
   keyStatus: Decision | undefined;
   /** The limit status of the address, when it pays. */
   addressStatus: LimitStatus | undefined;

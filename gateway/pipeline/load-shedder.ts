@@ -1,5 +1,4 @@
 import { fairPart, KeyedCount } from '../../shared/fair-share.ts';
-import { unavailable } from '../../shared/http/errors.ts';
 
 const OVERSHOOT = 2;
 /** Of the limit, for all unproven callers together. */
@@ -62,11 +61,12 @@ export class Slot {
     this.#shedder = shedder;
   }
 
-  /** @throws {HttpError} 503 if the caller has no room */
-  take(caller: Caller): void {
-    if (!this.#shedder.hasRoomFor(caller)) throw unavailable(new Shed());
+  /** @returns false if the caller has no room */
+  take(caller: Caller): boolean {
+    if (!this.#shedder.hasRoomFor(caller)) return false;
     this.#shedder.take(caller);
     this.#holder = caller;
+    return true;
   }
 
   /** Moves the slot to its key once the key is proven. */

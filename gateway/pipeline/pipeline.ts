@@ -73,6 +73,7 @@ export function createPipeline(deps: PipelineDependencies): Pipeline {
         : await authorizer.decide(credential, exchange.address, slot);
     exchange.verdict = decided.verdict;
     exchange.addressStatus = decided.addressStatus;
+    exchange.keyStatus = decided.keyStatus;
     if (decided.verdict === undefined) return decided.refusal;
     if (credential !== undefined && decided.verdict.outcome !== 'undecided') exchange.decidedAt = performance.now();
     tell(exchange, decided.verdict);

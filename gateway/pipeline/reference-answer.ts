@@ -32,7 +32,7 @@ export async function answerWithFile(
 ): Promise<OwnAnswer> {
   const { headers } = exchange.request;
   if (addressStatus.outcome === 'refused') {
-    if (!takesHtml(headers.accept)) throw ADDRESS_LIMITED;
+    if (!isPage(asked.target) || !takesHtml(headers.accept)) throw ADDRESS_LIMITED;
     exchange.error = ADDRESS_LIMITED;
     return waitingPage(addressStatus);
   }
@@ -55,6 +55,9 @@ function takesGzip(acceptEncoding = ''): boolean {
     return name?.trim() === 'gzip' && !/^\s*q=0(?:\.0*)?\s*$/.test(weight);
   });
 }
+
+/** The description of the API is read by programs only. */
+const isPage = (target: string): boolean => target.startsWith('/docs');
 
 /** Browsers list text/html when they open a page. Scripts ask for other types. */
 const takesHtml = (accept = ''): boolean => accept.toLowerCase().includes('text/html');

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import { type ErrorCode, errorBody, HttpError, methodNotAllowed } from '../../shared/http/errors.ts';
-import { PLAIN_HTTP } from '../../shared/http/server.ts';
+import { type ConnectionFault, connectionError } from '../../shared/http/connection-errors.ts';
+import { errorBody, type HttpError } from '../../shared/http/errors.ts';
 import { beginTrace } from '../../shared/http/trace.ts';
 import { pairsOf } from '../../shared/lists.ts';
 import type { Logger } from '../../shared/process/logger.ts';
@@ -68,7 +68,7 @@ function mayBeLong({ request: { headers } }: Exchange): boolean {
 }
 
 interface UnusableConnection {
-  readonly fault: NodeJS.ErrnoException;
+  readonly fault: ConnectionFault;
   readonly socket: Socket;
   readonly allowance: AddressAllowance;
   readonly draftFields: boolean;
@@ -94,14 +94,6 @@ export function answerUnusable({ fault, socket, allowance, draftFields, logger, 
   );
 }
 
-/** The answer for a connection without a valid request. */
-function connectionError({ code = '' }: NodeJS.ErrnoException): HttpError {
-  if (code === 'CONNECT') return methodNotAllowed('GET, HEAD, POST');
-  if (code === PLAIN_HTTP)
-    return new HttpError('invalid_request', 'This port speaks TLS: the URL begins with https://.');
-  return new HttpError(CONNECTION_ERRORS[code] ?? 'invalid_request');
-}
-
 /** Answers on a bare connection and closes it. */
 function sendRawError(socket: Socket, error: HttpError, requestId: string, limits: readonly string[]): void {
   const body = errorBody(error);
@@ -109,13 +101,6 @@ function sendRawError(socket: Socket, error: HttpError, requestId: string, limit
   const lines = pairsOf(headers).map(([name, value]) => `${name}: ${value}`);
   socket.end([`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`, ...lines, '', body].join('\r\n'));
 }
-
-const CONNECTION_ERRORS: Readonly<Record<string, ErrorCode>> = {
-  HPE_INVALID_VERSION: 'http_version_not_supported',
-  HPE_HEADER_OVERFLOW: 'headers_too_large',
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: 'payload_too_large',
-  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
-};
 
 const head = (body: string): string[] => [
   'Content-Type',

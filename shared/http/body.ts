@@ -31,7 +31,19 @@ export const takesNoBody = (): HttpError => new HttpError('invalid_request', 'Th
 function isPlainJson(request: IncomingMessage): boolean {
   if (!announcesBody(request) && request.headers['content-type'] === undefined) return true;
   const type = request.headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase();
-  return type === 'application/json' && (request.headers['content-encoding'] ?? 'identity') === 'identity';
+  return (
+    type === 'application/json' && (request.headers['content-encoding'] ?? 'identity').toLowerCase() === 'identity'
+  );
+}
+
+/** Bodies that will not be complete, though their connections are open. */
+const broken = new WeakMap<IncomingMessage, HttpError>();
+const BROKEN = 'body broken';
+
+/** Ends the reading of a body, which will not be complete, with an error. A request that reads none is not affected. */
+export function breakBody(request: IncomingMessage, error: HttpError): void {
+  broken.set(request, error);
+  request.emit(BROKEN, error);
 }
 
 /** Uses listeners because leaving a `for await` loop early destroys the connection, and the 413 could not be sent. */
@@ -48,6 +60,9 @@ function collect(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
   });
   request.once('end', () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
   request.once('close', () => reject(new HttpError('invalid_request', 'The body ended early.')));
+  request.once(BROKEN, reject);
+  const fault = broken.get(request);
+  if (fault !== undefined) reject(fault);
   return promise;
 }
 

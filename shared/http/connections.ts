@@ -131,21 +131,15 @@ export class Connections {
     return this.#connections.get(socket)?.answers;
   }
 
-  /** Whether no answer is in progress. */
+  /** Whether no answer is in progress. False for a peer without TLS, or in the middle of its handshake. */
   isIdle(socket: Socket): boolean {
     return this.#answersOn(socket)?.length === 0;
   }
 
-  /**
-   * Whether an error may be written after malformed bytes. At most their own request may wait for an answer, and
-   * nothing of it may have been sent; another request would take the error for its answer.
-   */
-  mayWriteError(socket: Socket): boolean {
-    const answers = this.#answersOn(socket);
-    // A peer without TLS, or in the middle of its handshake, could not read it.
-    if (answers === undefined) return false;
-    const [first, second] = answers;
-    return first === undefined || (second === undefined && !first.req.complete && !first.headersSent);
+  /** The answer to a request of which a part is still to come, if it has not begun and is the only one that waits. */
+  incompleteOn(socket: Socket): ServerResponse | undefined {
+    const [first, second] = this.#answersOn(socket) ?? [];
+    return second === undefined && first?.req.complete === false && !first.headersSent ? first : undefined;
   }
 
   /** Finishes the answers to complete requests, then closes the connection. An incomplete request closes it at once. */

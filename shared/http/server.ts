@@ -3,6 +3,8 @@ import http, { type IncomingMessage, type Server, ServerResponse } from 'node:ht
 import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { breakBody } from './body.ts';
+import { CONNECT, type ConnectionFault, connectionError, PLAIN_HTTP } from './connection-errors.ts';
 import { type ConnectionCaps, Connections } from './connections.ts';
 import { KEPT_HEADER_LINES } from './headers.ts';
 import { isParserStopped } from './pipelining.ts';
@@ -43,9 +45,6 @@ const TLS: https.ServerOptions = {
 
 /** A browser then uses only TLS for a year (RFC 6797). */
 const STRICT_TRANSPORT_SECURITY = 'max-age=31536000';
-
-/** OpenSSL's code for a request without TLS instead of a handshake. */
-export const PLAIN_HTTP = 'ERR_SSL_HTTP_REQUEST';
 
 const DEFAULT_HEADER_BYTES = 16_384;
 
@@ -91,7 +90,7 @@ export interface Listening extends ConnectionCaps {
    * Answers a connection with bytes that are not HTTP, or with a CONNECT, if no other answer is in progress on it.
    * Without it such connections are cut.
    */
-  onUnusable?: (fault: NodeJS.ErrnoException, socket: Socket) => void;
+  onUnusable?: (fault: ConnectionFault, socket: Socket) => void;
   upgrades?: Upgrades | undefined;
   /** With it, the server speaks only TLS. */
   certificate?: Certificate | undefined;
@@ -129,11 +128,16 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   };
   // The reader of the body sends 100 Continue. A request refused before that never sends its body (RFC 9110 §10.1.1).
   for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) server.on(event, answer);
-  const unusable = (fault: NodeJS.ErrnoException, socket: Socket) => {
-    if (connections.mayWriteError(socket) && onUnusable !== undefined) onUnusable(fault, socket);
+  const unusable = (fault: ConnectionFault, socket: Socket) => {
+    const broken = connections.incompleteOn(socket);
+    if (broken !== undefined) {
+      // Its own answer says so, with the limits of its caller.
+      broken.shouldKeepAlive = false;
+      breakBody(broken.req, connectionError(fault));
+    } else if (connections.isIdle(socket) && onUnusable !== undefined) onUnusable(fault, socket);
     else connections.finish(socket);
   };
-  server.on('clientError', (fault: NodeJS.ErrnoException, socket) => {
+  server.on('clientError', (fault: ConnectionFault, socket) => {
     const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket as Socket) : undefined;
     if (isParserStopped(fault)) connections.keepUnread(fault, socket as Socket);
     else if (bare !== undefined) onUnusable?.(fault, bare);
@@ -142,7 +146,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   server.on('connect', (_request, socket) => {
     // Node gives up the connection with this event. An unhandled reset would end the process.
     socket.on('error', () => socket.destroy());
-    unusable(Object.assign(new Error('CONNECT'), { code: 'CONNECT' }), socket as Socket);
+    unusable(Object.assign(new Error(CONNECT), { code: CONNECT }), socket as Socket);
   });
   server.setTimeout(limits.silenceMs);
   server.listen(port, host);

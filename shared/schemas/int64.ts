@@ -8,7 +8,7 @@ const RANGE = must('be an integer from -2^63 to 2^63-1');
 
 /** An int64 in a JSON body, read exactly: `parseJson` returns small integers as numbers and large ones as bigints. */
 export const int64 = z
-  .union([z.int(), z.bigint()], { error: RANGE })
+  .union([z.int({ error: RANGE }), z.bigint()], { error: RANGE })
   .transform(BigInt)
   .refine((value) => value >= INT64_MIN && value <= INT64_MAX, { error: RANGE });
 

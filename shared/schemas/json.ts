@@ -16,9 +16,9 @@ export class JsonError extends Error {}
 
 const MAX_DEPTH = 32;
 const MAX_INT64_DIGITS = 19;
-/** Shorter numbers are always exact. */
-const LONG = 16;
-const LONG_NUMBER = /\d{15}/;
+/** A number that a double may not hold: 15 digits are always exact, an exponent makes any number large or small. */
+const INEXACT = /\d[\d.]{14}|\d[eE]/;
+const NUMBER = /^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
@@ -71,22 +71,24 @@ function decode(bytes: Uint8Array): string {
 
 function parse(text: string): unknown {
   try {
-    // A reviver costs six times as much, and only a long run of digits needs it.
-    return LONG_NUMBER.test(text) ? JSON.parse(text, exactNumber) : JSON.parse(text);
+    // A reviver costs six times as much.
+    return INEXACT.test(text) ? JSON.parse(text, exactNumber) : JSON.parse(text);
   } catch (cause) {
     throw new JsonError('The body is not valid JSON.', { cause });
   }
 }
 
+/** The value by its source text. A fraction that reads as an integer, as 1.00000000000000000001 does, becomes NaN. */
 function exactNumber(_key: string, value: unknown, { source = '' }: { source?: string }): unknown {
-  if (typeof value !== 'number' || source.length < LONG) return value;
-  if (/^-?\d+$/.test(source)) return isExact(value, source) ? value : BigInt(source);
-  // 1.00000000000000000001 reads as 1. Such a fraction is not an integer, so it becomes NaN.
-  return Number.isInteger(value) && /\.\d*[1-9]/.test(source) && !/e/i.test(source) ? Number.NaN : value;
+  const [, whole = '', fraction = '', exponent = '0'] = (typeof value === 'number' && NUMBER.exec(source)) || [];
+  const digits = (whole + fraction).replace(/^0+/, '').replace(/0+$/, '');
+  if (digits === '') return value;
+  // The value is the digits and this many zeros.
+  const zeros = Number(exponent) + whole.length - (whole + fraction).replace(/0+$/, '').length;
+  if (zeros < 0) return Number.isInteger(value) ? Number.NaN : value;
+  if (digits.length + zeros > MAX_INT64_DIGITS || Number.isSafeInteger(value)) return value;
+  return BigInt((source.startsWith('-') ? '-' : '') + digits + '0'.repeat(zeros));
 }
-
-const isExact = (value: number, source: string): boolean =>
-  Number.isSafeInteger(value) || source.length > MAX_INT64_DIGITS + 1;
 
 /**
  * One pass over a text that JSON.parse has accepted. Names are compared after decoding, so "a" and "\u0061" are the

@@ -50,12 +50,37 @@ test('32 levels are accepted, 33 are not', () => {
   expect(() => read(nested(33))).toThrow(JsonError);
 });
 
-test.for(['1.00000000000000000001', '-0.99999999999999999999999', '9007199254740993.5'])(
-  '%s only looks like an integer and is refused',
-  (text) => {
-    expect(Number.isInteger(read(text))).toBe(false);
-  },
-);
+test.for([
+  '1.00000000000000000001',
+  '-0.99999999999999999999999',
+  '9007199254740993.5',
+  '10000000.000000000001',
+  '1e-400',
+  '1.00000000000000000001e0',
+  '10000000000000000001e-1',
+])('%s only looks like an integer and is refused', (text) => {
+  expect(Number.isInteger(read(text))).toBe(false);
+});
+
+test.for([
+  ['1e2', 100n],
+  ['1.0', 1n],
+  ['-0.0', 0n],
+  ['1e16', 10n ** 16n],
+  ['-1E+18', -(10n ** 18n)],
+  ['9007199254740993.0', 9007199254740993n],
+  ['9223372036854775807.000', 9223372036854775807n],
+  ['0.9223372036854775807e19', 9223372036854775807n],
+  ['92233720368547758070e-1', 9223372036854775807n],
+  ['0e99999999999', 0n],
+] as const)('%s is the integer %s', ([text, value]) => {
+  expect(BigInt(read(text) as number)).toBe(value);
+});
+
+test('a fraction keeps its value', () => {
+  const plain = fc.double({ noNaN: true, noDefaultInfinity: true }).filter((value) => !Number.isInteger(value));
+  fc.assert(fc.property(plain, (value) => read(String(value)) === value));
+});
 
 test('a member of any name is written, even __proto__', () => {
   const text = '{"a":1,"__proto__":{"b":[2]},"constructor":3}';

@@ -1,4 +1,8 @@
+import net from 'node:net';
+import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
 import { post, send, sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
@@ -30,6 +34,8 @@ const badBodies: [name: string, body: string | Buffer, status: number, message: 
   ['categoryId "1"', '{"name":"Rex","categoryId":"1"}', 400, /categoryId must be an integer/],
   ['categoryId 1.5', '{"name":"Rex","categoryId":1.5}', 400, /categoryId must be an integer/],
   ['categoryId 1e400', '{"name":"Rex","categoryId":1e400}', 400, /categoryId must be an integer/],
+  ['categoryId 1e19', '{"name":"Rex","categoryId":1e19}', 400, /categoryId must be an integer from -2\^63 to 2\^63-1/],
+  ['categoryId 1e-400', '{"name":"Rex","categoryId":1e-400}', 400, /categoryId must be an integer/],
   ['categoryId 2^63', '{"name":"Rex","categoryId":9223372036854775808}', 400, /categoryId must be an integer/],
   ['categoryId -2^63-1', '{"name":"Rex","categoryId":-9223372036854775809}', 400, /categoryId must be an integer/],
   [
@@ -176,6 +182,37 @@ test('a body is 400 if the operation takes none', async () => {
   const { status } = await send(pets, { method: 'GET', key, body: '{}' });
   expect(status).toBe(400);
 });
+
+/** Sends bytes in two pieces. @returns all that is received until the connection ends */
+async function sendInPieces(url: string, pieces: readonly string[]): Promise<string> {
+  const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
+  cleanUp(() => socket.destroy());
+  for (const piece of pieces) {
+    socket.write(piece);
+    await sleep(100);
+  }
+  return await text(socket);
+}
+
+test.for([
+  ['a chunk size that is none', 'zz\r\n', 400],
+  ['a chunk extension of 20 kB', `2;a=${'x'.repeat(20_000)}\r\n{}\r\n0\r\n\r\n`, 413],
+  ['trailers of 200 kB', `2\r\n{}\r\n0\r\n${`a: ${'x'.repeat(1_000)}\r\n`.repeat(200)}\r\n`, 431],
+] as const)(
+  'a body with %s: the answer has the limits of its key, and the address does not pay',
+  async ([, body, status]) => {
+    const fresh = await startStack();
+    const owner = await fresh.issueKey({ plan: 'enterprise', minute: 10_000, day: 10_000 });
+    const lines = ['POST /v1/pets HTTP/1.1', 'Host: a', `Authorization: Bearer ${owner}`];
+    const head = [...lines, 'Content-Type: application/json', 'Transfer-Encoding: chunked', '', ''].join('\r\n');
+    for (const pieces of [[head + body], [head, body]]) {
+      const answer = await sendInPieces(fresh.gateway, pieces);
+      expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} [^]*X-RateLimit-Limit: 10000\r\n[^]*Connection: close`));
+    }
+    expect((await send(`${fresh.gateway}/v1/pets`)).headers['x-ratelimit-remaining']).toBe('59');
+    expect((await send(`${fresh.gateway}/v1/pets`, { key: owner })).headers['x-ratelimit-remaining']).toBe('9997');
+  },
+);
 
 test('after all of that, nothing was added', async () => {
   expect((await send(pets, { key })).text).toBe('[]');

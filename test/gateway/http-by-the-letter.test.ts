@@ -10,7 +10,9 @@ const stack = await startStack({ CORE_URL: core.url });
 const key = await stack.issueKey({ plan: 'enterprise', minute: 10_000, day: 10_000 });
 const AUTHORIZED = `Authorization: Bearer ${key}`;
 
-const ROWS: readonly [what: string, rfc: string, head: string, answer: RegExp, forwarded?: string][] = [
+type Row = [what: string, rfc: string, head: string, answer: RegExp, forwarded?: string];
+
+const ROWS: readonly Row[] = [
   [
     'the absolute form of the Host',
     '9112 §3.2.2',
@@ -86,6 +88,20 @@ const ROWS: readonly [what: string, rfc: string, head: string, answer: RegExp, f
     'HTTP/3.0 in the request line',
     '9110 §15.6.6',
     `GET /v1/pets HTTP/3.0\nHost: a\n${AUTHORIZED}`,
+    /^HTTP\/1.1 505 [\s\S]*"code":"http_version_not_supported"/,
+  ],
+  ...['HTTP/1.1 ', 'HTTP/1.1x', 'HTTP/1.12', 'HTTP/1', 'HTTP/a.b', 'http/1.1'].map(
+    (version): Row => [
+      `${version}| in the request line`,
+      '9112 §3',
+      `GET /v1/pets ${version}\nHost: a\n${AUTHORIZED}`,
+      /^HTTP\/1.1 400 [\s\S]*"code":"invalid_request"/,
+    ],
+  ),
+  [
+    'HTTP/1.2 in the request line',
+    '9110 §15.6.6',
+    `GET /v1/pets HTTP/1.2\nHost: a\n${AUTHORIZED}`,
     /^HTTP\/1.1 505 [\s\S]*"code":"http_version_not_supported"/,
   ],
   [

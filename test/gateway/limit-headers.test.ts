@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
 import { faultyCore } from '../support/faulty-core.ts';
 import { type Answer, post, send, sendBytes } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -79,6 +80,20 @@ describe.for(limiters)('with %s', ([, environment]) => {
     expect(last?.headers['x-ratelimit-remaining']).toBe('0');
     expect(Math.abs(Number(last?.headers['x-ratelimit-reset']) - nowSeconds() - 100)).toBeLessThan(3);
     await stack.admin('PATCH', '/plans/free', { minute: 60, ban_after: 60, ban_seconds: 300 });
+  });
+
+  test('a ban that ends before the day limit refills does not bring the reset forward', async () => {
+    const stack = await startStack(environment);
+    const key = await stack.issueKey({ plan: 'free', minute: 60, day: 1 });
+    await send(`${stack.gateway}/v1/pets`, { key });
+    await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 10 });
+    await expect
+      .poll(async () => (await send(`${stack.gateway}/v1/pets`, { key })).json)
+      .toMatchObject({ code: 'key_banned' });
+    const { headers } = await send(`${stack.gateway}/v1/pets`, { key });
+    expect(headers['x-ratelimit-limit']).toBe('1');
+    const untilReset = Number(headers['x-ratelimit-reset']) - nowSeconds();
+    expect(untilReset).toBeGreaterThanOrEqual(Number(headers['retry-after']) - 1);
   });
 
   test('the headers describe the tighter bucket', async () => {

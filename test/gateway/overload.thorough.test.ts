@@ -62,6 +62,9 @@ test('the queue for a hanging core is bounded; further requests get Retry-After 
   const answer = await send(`${stack.gateway}/v1/pets`, { key });
   expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
   expect(performance.now() - before).toBeLessThan(500);
+  // It has the limits of its key, as they were last decided.
+  expect(answer.headers['x-ratelimit-limit']).toBe('1000000');
+  expect(Number(answer.headers['x-ratelimit-remaining'])).toBeLessThan(1_000_000);
   await waiting;
   silent = false;
   await expect.poll(async () => (await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);

@@ -132,6 +132,7 @@ test('only GET and HEAD are allowed, without a body and without a key in the URL
   expect([posted.status, posted.headers.allow]).toEqual([405, 'GET, HEAD']);
   expect((await post(`${stack.gateway}/v1/limits`, {}, { method: 'GET', key })).status).toBe(400);
   expect((await send(`${stack.gateway}/v1/limits?key=${key}`, { key })).status).toBe(400);
+  expect((await send(`${stack.gateway}/v1/limits?has_registration_number=1`, { key })).status).toBe(200);
 });
 
 test('without Redis a known key gets its local limit status', async () => {

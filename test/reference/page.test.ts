@@ -140,20 +140,22 @@ test('an address that reads endlessly is refused: a browser with a page, a progr
   // A full allowance, what refills meanwhile, and one answer on credit.
   expect(bytes).toBeLessThan((4_000 / 60) * (60 + seconds) * 65_536 + 2_000_000);
   // The allowance refills meanwhile; another answer on credit empties it.
-  const refusalFor = async (accept: string) => {
+  const refusalFor = async (accept: string, path = '/docs/') => {
     for (;;) {
       await send(bundle, { method: 'HEAD' });
-      const answer = await send(`${stack.gateway}/docs/`, { headers: { accept } });
+      const answer = await send(stack.gateway + path, { headers: { accept } });
       if (answer.status !== 200) return answer;
     }
   };
   const browser = await refusalFor('text/html,application/xhtml+xml,*/*;q=0.8');
   const program = await refusalFor('application/json');
-  for (const { status, headers } of [browser, program]) {
+  const description = await refusalFor('text/html', '/v1/openapi.json');
+  for (const { status, headers } of [browser, program, description]) {
     expect([status, headers['x-ratelimit-limit'], headers['x-ratelimit-remaining']]).toEqual([429, '4000', '0']);
     expect(Number(headers['retry-after'])).toBeGreaterThan(0);
   }
-  expect(program.json).toEqual({ code: 'rate_limit_exceeded', message: expect.any(String), status: 429 });
+  for (const { json } of [program, description])
+    expect(json).toEqual({ code: 'rate_limit_exceeded', message: expect.any(String), status: 429 });
   expect(browser.headers).toMatchObject({ 'content-type': 'text/html; charset=utf-8', 'x-frame-options': 'DENY' });
   expect(browser.text).toContain('Come back in a second.');
   await new Promise((resolve) => setTimeout(resolve, 1_000 * Number(program.headers['retry-after'])));
