@@ -19,26 +19,25 @@ const SWITCHING_PROTOCOLS = 101;
 export interface Arrival {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
-  /** The client's address. */
-  readonly client: string;
+  readonly clientAddress: string;
   /** The address at the other end of the connection: the client's, or a proxy's. */
-  readonly peer: string;
-  /** Whose allowance pays when no valid key does: an IPv4 address or an IPv6 /64. */
-  readonly address: string;
+  readonly peerAddress: string;
+  /** Whose allowance pays when no valid key does: the client's IPv4 address or IPv6 /64. */
+  readonly network: string;
   /** CORS headers of the answer, so that pages of other origins can read it. */
   readonly cors: readonly string[];
 }
 
 /**
- * One request and what has been learned of it. The pipeline writes each fact once, in the order of the fields. Limit
- * headers, log line and metrics are derived from them.
+ * One request and what has been learned of it. Each step adds what it has learned. Limit headers, log line and metrics
+ * are derived from that.
  */
 export class Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
-  readonly client: string;
-  readonly peer: string;
-  readonly address: string;
+  readonly clientAddress: string;
+  readonly peerAddress: string;
+  readonly network: string;
   readonly cors: readonly string[];
   readonly id: string;
   readonly trace: Trace;
@@ -62,12 +61,12 @@ export class Exchange {
   /** The error that was answered. Its cause is the original fault. */
   error: HttpError | undefined;
 
-  constructor({ request, response, client, peer, address, cors }: Arrival) {
+  constructor({ request, response, clientAddress, peerAddress, network, cors }: Arrival) {
     this.request = request;
     this.response = response;
-    this.client = client;
-    this.peer = peer;
-    this.address = address;
+    this.clientAddress = clientAddress;
+    this.peerAddress = peerAddress;
+    this.network = network;
     this.cors = cors;
     this.id = requestIdOf(request, (id) => redactApiKeys(id) === id);
     this.trace = traceOf(request);

@@ -1,4 +1,4 @@
-import { readJsonBytes, takesNoBody } from '../../shared/http/body.ts';
+import { takesNoBody } from '../../shared/http/body.ts';
 import { unavailable } from '../../shared/http/errors.ts';
 import { CALLER_ID } from '../../shared/http/headers.ts';
 import { traceHeaders } from '../../shared/http/trace.ts';
@@ -68,16 +68,12 @@ export function tunnelTo(deps: ForwardDependencies, upgrade: Upgrade): Forward {
   };
 }
 
-/** @throws {HttpError} 400, 408, 413 or 415 */
-export const readBody = ({ request, response }: Exchange, limitBytes: number): Promise<Buffer> =>
-  readJsonBytes(request, response, limitBytes);
-
 function headersForCore(
-  { id, trace, keyId = '', client, request }: Exchange,
+  { id, trace, keyId = '', clientAddress, request }: Exchange,
   { host }: CanonicalRequest,
   { coreToken, trustedProxies }: ForwardDependencies,
 ): string[] {
-  const ours = forwardedHeaders(request, trustedProxies, client, host);
+  const ours = forwardedHeaders(request, trustedProxies, clientAddress, host);
   ours.push('X-Request-Id', id, CALLER_ID, keyId, ...traceHeaders(trace));
   const token = coreToken();
   if (token !== undefined) ours.push('Authorization', `Bearer ${token}`);

@@ -49,7 +49,7 @@ export class OwnAnswers {
     const file = this.#deps.reference.get(request.path);
     if (file !== undefined) {
       exchange.ownAnswer = 'reference';
-      exchange.addressStatus = this.#deps.readers.consume(exchange.address, costOf(file, exchange.request.headers));
+      exchange.addressStatus = this.#deps.readers.consume(exchange.network, costOf(file, exchange.request.headers));
       return answerWithFile(exchange, request, file, exchange.addressStatus);
     }
     if (request.path === LIMITS_ROUTE.path && (request.method === 'GET' || request.method === 'HEAD'))
@@ -64,7 +64,7 @@ export class OwnAnswers {
   /** Free, because a browser sends no key with it. */
   #preflight(exchange: Exchange, headers: readonly string[]): OwnAnswer {
     exchange.ownAnswer = 'own';
-    exchange.addressStatus = this.#deps.allowance.peek(exchange.address);
+    exchange.addressStatus = this.#deps.allowance.peek(exchange.network);
     return { status: 204, headers };
   }
 
@@ -74,7 +74,7 @@ export class OwnAnswers {
     exchange.route = LIMITS_ROUTE;
     refuseKeyInTarget(request.target);
     if (request.hasBody) throw takesNoBody();
-    const credential = authenticate(request.authorization, { scope: undefined, address: exchange.client });
+    const credential = authenticate(request.authorization, { scope: undefined, address: exchange.clientAddress });
     exchange.credential = credential;
     if (credential === undefined) throw UNAUTHORIZED;
     const verdict = await this.#deps.limiter.peek(credential);
@@ -96,7 +96,7 @@ export class OwnAnswers {
   /** Charges the address before anything else is done. */
   #charge(exchange: Exchange): void {
     exchange.ownAnswer = 'own';
-    exchange.addressStatus = this.#deps.allowance.consume(exchange.address);
+    exchange.addressStatus = this.#deps.allowance.consume(exchange.network);
     if (exchange.addressStatus.outcome === 'refused') throw ADDRESS_LIMITED;
   }
 }

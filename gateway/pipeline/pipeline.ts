@@ -1,4 +1,5 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import { readJsonBytes } from '../../shared/http/body.ts';
 import { type HttpError, toHttpError } from '../../shared/http/errors.ts';
 import { LingeringClose } from '../../shared/http/lingering-close.ts';
 import { createRouter } from '../../shared/http/router.ts';
@@ -14,10 +15,10 @@ import { Authorizer, authenticate, type Decided, MALFORMED, refusalOf, refuseKey
 import { canonicalRequest } from './canonical-request.ts';
 import { clientAddress, networkOf, plainAddress } from './client-address.ts';
 import { Exchange } from './exchange.ts';
-import { type Forward, type ForwardDependencies, forwardTo, readBody, tunnelTo } from './forward.ts';
+import { type Forward, type ForwardDependencies, forwardTo, tunnelTo } from './forward.ts';
 import { LoadShedder, type Slot } from './load-shedder.ts';
 import { OwnAnswers, type OwnAnswersDependencies } from './own-answers.ts';
-import { RefusalPacing, turnsOfBody } from './refusal-pacing.ts';
+import { costOfBody, RefusalPacing } from './refusal-pacing.ts';
 import { sendError, sendOwnAnswer } from './send-answer.ts';
 import { asksForWebSocket } from './tunnels.ts';
 
@@ -63,14 +64,17 @@ export function createPipeline(deps: PipelineDependencies): Pipeline {
 
     // 3. Authenticate, for the scope of the operation.
     const match = router.lookUp(request.method, request.path);
-    const credential = authenticate(request.authorization, { scope: match?.route.scope, address: exchange.client });
+    const credential = authenticate(request.authorization, {
+      scope: match?.route.scope,
+      address: exchange.clientAddress,
+    });
     exchange.credential = credential;
 
     // 4. Decide: is there capacity, and does the key have a token? A malformed key needs no lookup.
     const decided: Decided =
       credential === undefined
-        ? { verdict: MALFORMED, addressStatus: allowance.consume(exchange.address) }
-        : await authorizer.decide(credential, exchange.address, slot);
+        ? { verdict: MALFORMED, addressStatus: allowance.consume(exchange.network) }
+        : await authorizer.decide(credential, exchange.network, slot);
     exchange.verdict = decided.verdict;
     exchange.addressStatus = decided.addressStatus;
     exchange.keyStatus = decided.keyStatus;
@@ -81,13 +85,13 @@ export function createPipeline(deps: PipelineDependencies): Pipeline {
     // 5. Refuse or admit.
     const refusal = refusalOf(decided.verdict, decided.addressStatus);
     if (refusal !== undefined) return refusal;
-    pacing.makeRoomFor(clientOf(exchange));
+    pacing.noteAdmitted(payerOf(exchange));
 
     // 6. Find the route and read the body. The slot is released while the client sends it.
     exchange.route = (match ?? router.find(request.method, request.path)).route;
     refuseKeyInTarget(request.target);
     const body = exchange.route.takesBody
-      ? await slot.during(() => readBody(exchange, deps.bodyLimitBytes))
+      ? await slot.during(() => readJsonBytes(exchange.request, exchange.response, deps.bodyLimitBytes))
       : undefined;
 
     // 7. Forward to the core and send its answer back.
@@ -96,11 +100,11 @@ export function createPipeline(deps: PipelineDependencies): Pipeline {
   }
 
   /** Tells operators of a decision. */
-  function tell({ id, keyId, client, outcome }: Exchange, verdict: Verdict): void {
+  function tell({ id, keyId, clientAddress, outcome }: Exchange, verdict: Verdict): void {
     deps.recent.note(id, keyId, verdict);
     deps.banned.note(keyId, verdict);
     deps.watch.note(keyId, verdict);
-    if (outcome === 'elsewhere') elsewhere.note(keyId, client, id);
+    if (outcome === 'elsewhere') elsewhere.note(keyId, clientAddress, id);
   }
 
   async function serve(exchange: Exchange, forward: Forward): Promise<void> {
@@ -113,31 +117,31 @@ export function createPipeline(deps: PipelineDependencies): Pipeline {
   async function fail(exchange: Exchange, error: HttpError): Promise<void> {
     // The address pays for a refusal before a decision. It does not pay for our own faults.
     if (exchange.limitStatus === undefined) {
-      if (error.status < 500) allowance.consume(exchange.address);
-      exchange.addressStatus = allowance.peek(exchange.address);
+      if (error.status < 500) allowance.consume(exchange.network);
+      exchange.addressStatus = allowance.peek(exchange.network);
     }
-    const client = clientOf(exchange);
+    const payer = payerOf(exchange);
     const isTooLarge = error.code === 'payload_too_large';
     if (isTooLarge || (error.status < 500 && exchange.decision?.outcome !== 'admitted')) {
       if (!exchange.request.complete) exchange.request.pause();
-      await pacing.turn(client, exchange.response, isTooLarge ? turnsOfBody(deps.bodyLimitBytes) : 1);
+      await pacing.delay(payer, exchange.response, isTooLarge ? costOfBody(deps.bodyLimitBytes) : 1);
     }
-    sendError(exchange, error, draftFields, (request) => lingeringClose.prepare(request, client));
+    sendError(exchange, error, draftFields, (request) => lingeringClose.prepare(request, payer));
   }
 
-  function asksForTunnel({ url = '' }: IncomingMessage): boolean {
-    try {
-      return router.find('GET', url.split('?', 1)[0] as string).route.webSocket === true;
-    } catch {
-      return false;
-    }
-  }
+  const asksForTunnel = ({ url = '' }: IncomingMessage): boolean =>
+    router.lookUp('GET', url.split('?', 1)[0] as string)?.route.webSocket === true;
 
   function take(request: IncomingMessage, response: ServerResponse, forward: Forward): void {
-    const client = clientAddress(request, deps.trustedProxies);
-    const peer = plainAddress(request.socket.remoteAddress);
-    const cors = deps.cors.headersFor(request.headers.origin);
-    const exchange = new Exchange({ request, response, client, peer, address: networkOf(client), cors });
+    const address = clientAddress(request, deps.trustedProxies);
+    const exchange = new Exchange({
+      request,
+      response,
+      clientAddress: address,
+      peerAddress: plainAddress(request.socket.remoteAddress),
+      network: networkOf(address),
+      cors: deps.cors.headersFor(request.headers.origin),
+    });
     response.on('close', () => {
       deps.traffic.answered(exchange);
       logExchange(deps.logger, exchange);
@@ -156,6 +160,6 @@ export function createPipeline(deps: PipelineDependencies): Pipeline {
   };
 }
 
-/** Who is served or refused: a valid key, or an address. */
-const clientOf = ({ decision, credential, address }: Exchange): string =>
-  decision === undefined || credential === undefined ? address : credential.cacheKey;
+/** Who pays for the request: a valid key, or a network. */
+const payerOf = ({ decision, credential, network }: Exchange): string =>
+  decision === undefined || credential === undefined ? network : credential.cacheKey;

@@ -22,7 +22,7 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
     shadow: decision?.isShadowed ? 'rate_limit_exceeded' : undefined,
     // Fields of the key without a usable limit.
     rejectedOverrides: decision?.rejected || undefined,
-    address: exchange.address,
+    address: exchange.network,
     bytesFromClient: exchange.tunnel?.bytesFromClient,
     bytesFromCore: exchange.tunnel?.bytesFromCore,
     durationMs: millisecondsSince(exchange.startedAt),

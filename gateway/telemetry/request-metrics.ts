@@ -167,9 +167,10 @@ class ClientOrigins {
   );
 
   /** Must be called once for every request. */
-  note({ client, peer, request }: Exchange): void {
-    const source = request.headers['x-forwarded-for'] === undefined ? 'peer' : client === peer ? 'ignored' : 'proxy';
-    this.#requests.add(this.#source.positionOf(source), this.#network.positionOf(networkKindOf(client)));
+  note({ clientAddress, peerAddress, request }: Exchange): void {
+    const isNamed = request.headers['x-forwarded-for'] !== undefined;
+    const source = !isNamed ? 'peer' : clientAddress === peerAddress ? 'ignored' : 'proxy';
+    this.#requests.add(this.#source.positionOf(source), this.#network.positionOf(networkKindOf(clientAddress)));
   }
 
   family(): Family {

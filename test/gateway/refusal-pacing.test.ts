@@ -75,15 +75,15 @@ function stopClock(): void {
   cleanUp(() => clock.mockRestore());
 }
 
-/** Refuses a request of a client on a connection of its own. @returns as RefusalPacing.turn */
+/** Refuses a request of a client on a connection of its own. @returns as RefusalPacing.delay */
 const refusalOf = (pacing: RefusalPacing, client: string): Promise<void> | undefined =>
-  pacing.turn(client, new ServerResponse(new IncomingMessage(new net.Socket())));
+  pacing.delay(client, new ServerResponse(new IncomingMessage(new net.Socket())));
 
 test('when ten thousand refusals wait, the connection of another is cut, whoever sent it', () => {
   const pacing = new RefusalPacing();
   const refuse = (client: string) => {
     const response = new ServerResponse(new IncomingMessage(new net.Socket()));
-    return { isDelayed: pacing.turn(client, response) !== undefined, isCut: response.destroyed };
+    return { isDelayed: pacing.delay(client, response) !== undefined, isCut: response.destroyed };
   };
   for (let waiting = 0; waiting <= MOST_WAITING; waiting++) {
     const client = `client ${waiting}`;
@@ -105,16 +105,16 @@ test('a client makes no room for its own requests, and the refusals of several t
     await nextTurn();
     return told.length;
   };
-  pacing.makeRoomFor('a');
+  pacing.noteAdmitted('a');
   refuse('a', PROMPT + 500);
   expect(await letOut()).toBe(32);
-  pacing.makeRoomFor('a');
+  pacing.noteAdmitted('a');
   expect(await letOut()).toBe(32);
   refuse('b', PROMPT + 2);
   // The turn that has begun is still one of `a` alone.
   await letOut();
   expect(told.filter((client) => client === 'b')).toHaveLength(2);
-  pacing.makeRoomFor('b');
+  pacing.noteAdmitted('b');
   await letOut();
   expect(await letOut()).toBeLessThanOrEqual(4);
 });
@@ -126,7 +126,7 @@ test('the more requests are served, the more refusals a turn lets out, up to as 
   for (let sent = 0; sent < PROMPT + 500; sent++) void refusalOf(pacing, 'refused')?.then(() => (told += 1));
   /** How many the next turn lets out, when so many requests are served before it. */
   const letOutBeside = async (served: number) => {
-    for (let at = 0; at < served; at++) pacing.makeRoomFor('served');
+    for (let at = 0; at < served; at++) pacing.noteAdmitted('served');
     const before = told;
     while (told === before) await nextTurn();
     return told - before;
