@@ -52,7 +52,9 @@ export class Relay implements Dispatcher.DispatchHandler {
     this.#reject = reject;
     // Our own timer: undici's is coarse.
     this.#deadline = setTimeout(() => this.#abort(new CoreTooSlow()), deadline - performance.now());
-    response.once('close', this.#onClientGone);
+    // After 'close' there is neither another 'close' nor a 'drain'.
+    if (response.destroyed) this.#abort(new ClientGone());
+    else response.once('close', this.#onClientGone);
   }
 
   /** Whether nothing of the answer waits in our own buffers. */

@@ -85,6 +85,7 @@ export class Connections {
     socket.once('close', () => {
       this.#connections.delete(socket);
       this.#pipelining.forget(socket);
+      for (const answer of [...answers]) closeQueued(answer);
     });
   }
 
@@ -193,6 +194,11 @@ export class Connections {
     socket.destroy();
     this.#caps.onCut?.(reason);
   }
+}
+
+/** An answer that waits behind another one has no socket yet. Node 24 does not close it with its connection. */
+function closeQueued(answer: ServerResponse): void {
+  if (answer.socket === null && !answer.destroyed) answer.destroy().emit('close');
 }
 
 const closes = ({ shouldKeepAlive }: ServerResponse): boolean => !shouldKeepAlive;
