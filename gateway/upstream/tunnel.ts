@@ -5,7 +5,7 @@ import { createProxyServer } from 'http-proxy-3';
 import { type ErrorCode, HttpError } from '../../shared/http/errors.ts';
 import { pairsOf } from '../../shared/lists.ts';
 import type { CoreAddress } from './core-url.ts';
-import { CoreTooSlow } from './faults.ts';
+import { ClientGone, CoreTooSlow } from './faults.ts';
 import { closeFrame, FrameBoundary } from './frame-boundary.ts';
 import { responseHeaders } from './upstream-headers.ts';
 
@@ -44,6 +44,8 @@ const UPGRADE = ['Connection', 'Upgrade', 'Upgrade', 'websocket'];
  * @throws the fault if it does not, with nothing sent to the client: {HttpError} for any answer except 101
  */
 export function openTunnel(asked: TunnelRequest, { request, socket, head }: Upgrade): Promise<Tunnel> {
+  // Its 'close' has come. The core's side would stay open until it is idle.
+  if (socket.destroyed) return Promise.reject(new ClientGone());
   const { promise, resolve, reject } = Promise.withResolvers<Tunnel>();
   const { url, connect } = asked.core;
   const { host, protocol } = new URL(url);

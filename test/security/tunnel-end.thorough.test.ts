@@ -1,8 +1,10 @@
+import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { WebSocket } from 'ws';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { fact, TIMED } from '../support/timed.ts';
@@ -123,4 +125,20 @@ test('a WebSocket counts as a connection of its address', async () => {
   expect(await ask()).toBe('cut');
   first?.webSocket.close();
   await expect.poll(ask).toBe(200);
+});
+
+test('the core is not asked for a WebSocket whose client left while its key was looked up', async () => {
+  const proxy = await startFaultProxy(redisUrl);
+  const core = await webSocketCore();
+  const stack = await startLive({ REDIS_URL: proxy.url, REDIS_TIMEOUT_MS: '2000', CORE_URL: core.url });
+  const key = await stack.issueKey();
+  proxy.set({ kind: 'delay', ms: 300 });
+  const client = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1');
+  client.write(headOf(key));
+  await sleep(100);
+  client.resetAndDestroy();
+  await expect.poll(() => stack.log.filter(({ msg }) => msg === 'request')).toMatchObject([{ status: 499 }]);
+  // Replies arrive in order, so the first handshake is decided on by now.
+  await opened(stack, key);
+  expect(core.handshakes.length).toBe(1);
 });
