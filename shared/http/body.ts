@@ -46,10 +46,13 @@ export function breakBody(request: IncomingMessage, error: HttpError): void {
   request.emit(BROKEN, error);
 }
 
+const endedEarly = (): HttpError => new HttpError('invalid_request', 'The body ended early.');
+
 /** Uses listeners because leaving a `for await` loop early destroys the connection, and the 413 could not be sent. */
 function collect(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
   // A request that announces no body has ended from the start, and emits nothing (optimizeEmptyRequests).
   if (request.readableEnded) return Promise.resolve(Buffer.alloc(0));
+  if (request.destroyed) return Promise.reject(endedEarly());
   const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
   const chunks: Buffer[] = [];
   let length = 0;
@@ -59,7 +62,7 @@ function collect(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
     else chunks.push(chunk);
   });
   request.once('end', () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
-  request.once('close', () => reject(new HttpError('invalid_request', 'The body ended early.')));
+  request.once('close', () => reject(endedEarly()));
   request.once(BROKEN, reject);
   const fault = broken.get(request);
   if (fault !== undefined) reject(fault);
