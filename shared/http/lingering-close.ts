@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
 
 /** Limits of one lingering close, as nginx has them. A client that sends for longer, or more, may lose the answer. */
 const LINGER_MS = 30_000;
@@ -13,9 +14,13 @@ const READ_PER_TICK = 2;
 /** How often the limits are checked. */
 const LOOK_EVERY_MS = 50;
 
-interface Lingering {
+/** The last refused request of a connection. */
+interface Refused {
   readonly request: IncomingMessage;
   readonly client: string;
+}
+
+interface Lingering extends Refused {
   readonly until: number;
   readonly upTo: number;
   read: number;
@@ -29,31 +34,35 @@ interface Lingering {
  * byte costs work.
  */
 export class LingeringClose {
+  readonly #refused = new WeakMap<Socket, Refused>();
   readonly #lingering = new Set<Lingering>();
   readonly #othersAreServed: (client: string) => boolean;
-  /** How many bytes may be read now. Negative after a read of more. */
+  /** How many bytes may be read now. A read of more makes it negative. */
   #allowed = 0;
   #ticking: NodeJS.Timeout | undefined;
   #lookedAt = 0;
 
-  /** @param othersAreServed whether clients other than this one were served a moment ago. Without it, nothing is slow. */
+  /** @param othersAreServed whether clients other than this one were served a moment ago; by default they never were */
   constructor(othersAreServed: (client: string) => boolean = () => false) {
     this.#othersAreServed = othersAreServed;
   }
 
-  /** Makes the close of a request's connection a lingering one. */
+  /** Makes the close of a request's connection a lingering one. A connection can bring many such requests. */
   prepare(request: IncomingMessage, client = ''): void {
     const { socket } = request;
+    const isPrepared = this.#refused.has(socket);
+    this.#refused.set(socket, { request, client });
+    if (isPrepared) return;
     const atOnce = socket.destroySoon;
     socket.destroySoon = () => {
       // A second call, as at server stop, closes at once.
       socket.destroySoon = atOnce;
       socket.end();
-      this.#add(request, client);
+      this.#add(this.#refused.get(socket) as Refused);
     };
   }
 
-  #add(request: IncomingMessage, client: string): void {
+  #add({ request, client }: Refused): void {
     const now = performance.now();
     const { socket } = request;
     const { bytesRead: read } = socket;

@@ -1,6 +1,12 @@
-import type { Socket } from 'node:net';
+import { once } from 'node:events';
+import type { IncomingMessage } from 'node:http';
+import net, { type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { LingeringClose } from '../../shared/http/lingering-close.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { beginPost, sendOn } from '../support/endless-body.ts';
 import { serveHttp } from '../support/http-server.ts';
 
@@ -47,4 +53,58 @@ test('a client that neither sends nor closes is cut after five seconds of silenc
   expect(waited).toBeGreaterThan(SILENCE_MS - 100);
   // A client that sends a little now and then has 30 s.
   expect(waited).toBeLessThan(25_000);
+});
+
+/** A connection on which many requests were refused, each before its short body had come. */
+async function refusedOften(times: number): Promise<{ server: Socket; requests: WeakRef<IncomingMessage>[] }> {
+  const lingering = new LingeringClose();
+  const requests: WeakRef<IncomingMessage>[] = [];
+  const sockets = new Set<Socket>();
+  const url = await serveHttp((request, response) => {
+    lingering.prepare(request);
+    request.resume();
+    response.writeHead(401, { 'Content-Length': 2 }).end('no');
+    requests.push(new WeakRef(request));
+    sockets.add(request.socket);
+  });
+  const client = net.connect({
+    port: Number(new URL(url).port),
+    host: '127.0.0.1',
+    allowHalfOpen: true,
+    noDelay: true,
+  });
+  cleanUp(() => client.destroy());
+  for (let refused = 0; refused < times; refused++) {
+    client.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n');
+    await once(client, 'data');
+    client.write('body');
+  }
+  const [server] = sockets;
+  expect([sockets.size, requests.length]).toEqual([1, times]);
+  return { server: server as Socket, requests };
+}
+
+test('refusals on one connection keep nothing but the last request', async () => {
+  setFlagsFromString('--expose-gc');
+  const collectGarbage = runInNewContext('gc') as () => void;
+  setFlagsFromString('--no-expose-gc');
+  const { server, requests } = await refusedOften(50);
+  // Node itself keeps one or two of an open connection.
+  await expect
+    .poll(() => {
+      collectGarbage();
+      return requests.filter((request) => request.deref() !== undefined).length;
+    })
+    .toBeLessThan(4);
+  expect(server.destroyed).toBe(false);
+});
+
+test('after many refusals on one connection, its first close lingers and the second is at once', async () => {
+  const { server } = await refusedOften(50);
+  let closes = 0;
+  for (; !server.destroyed; closes++) {
+    server.destroySoon();
+    await sleep(20);
+  }
+  expect(closes).toBe(2);
 });
