@@ -1,6 +1,6 @@
 import type { Answer } from './answer.ts';
 import type { UpstreamRequest } from './request-head.ts';
-import type { AnswerBytes } from './streamed-answer.ts';
+import type { AnsweredSocket } from './streamed-answer.ts';
 
 /** A request on a connection. The connection calls `answered`, `streamed` or `failed`, once. */
 export interface Asked {
@@ -12,6 +12,6 @@ export interface Asked {
   /** @param now when it was read, as of performance.now() */
   answered(answer: Answer, now: number): void;
   /** The answer is too large to be taken whole. */
-  streamed(bytes: AnswerBytes): void;
+  streamed(socket: AnsweredSocket): void;
   failed(fault: unknown): void;
 }

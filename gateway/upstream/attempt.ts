@@ -5,17 +5,17 @@ import { ClientGone, WrongAnswer } from './faults.ts';
 import type { Lane } from './lane.ts';
 import type { PipelinedConnection } from './pipelined-connection.ts';
 import type { UpstreamRequest } from './request-head.ts';
-import type { AnswerBytes } from './streamed-answer.ts';
+import type { AnsweredSocket } from './streamed-answer.ts';
 
 /** The call that an attempt is for. */
 export interface Attempted {
   readonly forwarding: { readonly request: UpstreamRequest };
   /** Whether the client has left. */
   readonly isAbandoned: boolean;
-  readonly mayAskAgain: boolean;
-  askAgain(core: Core, now: number): void;
+  readonly hasAttemptsLeft: boolean;
+  hedge(core: Core, now: number): void;
   answered(attempt: Attempt, answer: Answer, now: number): void;
-  streamed(attempt: Attempt, bytes: AnswerBytes): void;
+  streamed(attempt: Attempt, socket: AnsweredSocket): void;
   failed(attempt: Attempt, fault: unknown): void;
 }
 
@@ -29,8 +29,8 @@ export class Attempt implements Asked {
   isWanted = true;
   /** The lane of its shared connection, if it uses one. */
   lane: Lane | undefined;
-  /** The lane whose budget pays, if another attempt is still running. */
-  paidBy: Lane | undefined;
+  /** The lane whose budget pays for it, if it is a hedged request. */
+  hedgeLane: Lane | undefined;
   #own: PipelinedConnection | undefined;
   #hasPlace = false;
   #waitsForPlace = false;
@@ -106,13 +106,13 @@ export class Attempt implements Asked {
     this.#letGo();
   }
 
-  streamed(bytes: AnswerBytes): void {
+  streamed(socket: AnsweredSocket): void {
     if (!this.isWanted) {
       this.released();
       return;
     }
     this.isWanted = false;
-    this.call.streamed(this, bytes);
+    this.call.streamed(this, socket);
   }
 
   failed(fault: unknown): void {

@@ -17,10 +17,10 @@ import { type Lane, STALLED_AFTER_MS } from './lane.ts';
 import type { RecentClients } from './recent.ts';
 import { Relay } from './relay.ts';
 import { isRepeatable, type UpstreamRequest } from './request-head.ts';
-import { type AnswerBytes, streamAnswer } from './streamed-answer.ts';
+import { type AnsweredSocket, streamAnswer } from './streamed-answer.ts';
 import { requestIdOf } from './upstream-headers.ts';
 
-/** First attempt and repetition of a read; a write is sent once. Cores that cannot be reached do not count. */
+/** A read is sent again once, a write never. Cores that cannot be reached do not count. */
 const MAX_ATTEMPTS = { read: 2, write: 1 };
 
 const NONE: readonly never[] = [];
@@ -37,15 +37,15 @@ export interface Forwarding {
 }
 
 /** What all calls have in common. */
-export interface Surroundings {
+export interface CallContext {
   readonly cores: Cores;
   /** Their reads blocked others. They share other connections. */
   readonly slowClients: RecentClients;
   /** Their answers were too large to be taken whole. They share no connection. */
   readonly largeClients: RecentClients;
   readonly timeoutMs: number;
-  /** The call has ended. */
-  over(call: Call): void;
+  /** Called when the call has ended. */
+  remove(call: Call): void;
 }
 
 /** One request to the cores. */
@@ -54,7 +54,7 @@ export class Call implements Attempted {
   readonly done: Promise<void>;
   /** Its index in the list of running calls. */
   place: number;
-  readonly #calls: Surroundings;
+  readonly #context: CallContext;
   readonly #isRead: boolean;
   readonly #resolve: () => void;
   readonly #reject: (fault: unknown) => void;
@@ -62,8 +62,8 @@ export class Call implements Attempted {
   #attempts: readonly Attempt[] = NONE;
   #count = 0;
 
-  constructor(calls: Surroundings, forwarding: Forwarding, place: number) {
-    this.#calls = calls;
+  constructor(context: CallContext, forwarding: Forwarding, place: number) {
+    this.#context = context;
     this.place = place;
     this.forwarding = forwarding;
     this.#isRead = isRepeatable(forwarding.request);
@@ -73,7 +73,7 @@ export class Call implements Attempted {
     this.#reject = reject;
   }
 
-  get mayAskAgain(): boolean {
+  get hasAttemptsLeft(): boolean {
     return this.#count < MAX_ATTEMPTS[this.#isRead ? 'read' : 'write'];
   }
 
@@ -89,7 +89,7 @@ export class Call implements Attempted {
     if (attempt === undefined) return;
     try {
       const isNew = !request.hasGivenId || !core.givenIds.note(request.id);
-      const mayShare = isNew && core.echoes && !this.#calls.largeClients.has(request.client, askedAt);
+      const mayShare = isNew && core.echoes && !this.#context.largeClients.has(request.client, askedAt);
       const lane = this.#laneOf(core, askedAt);
       const isShared = this.#isRead && mayShare && lane.ask(attempt, askedAt);
       if (isShared) attempt.lane = lane;
@@ -99,24 +99,24 @@ export class Call implements Attempted {
     }
   }
 
-  /** Another attempt beside the slow one. The first answer wins. */
-  askAgain(core: Core, now: number): void {
+  /** Sends a hedged request: another attempt beside the slow one. The first answer wins. */
+  hedge(core: Core, now: number): void {
     const lane = this.#laneOf(core, now);
-    if (!lane.mayAskAgain()) return;
+    if (!lane.takeHedge()) return;
     const [late] = this.#attempts;
-    if (late !== undefined) late.core.counts.askedAgain();
+    if (late !== undefined) late.core.counts.hedged();
     this.#askAlone(core, now, lane);
   }
 
-  look(now: number, silentAfterMs: number): void {
+  checkDeadlines(now: number, silentAfterMs: number): void {
     if (this.isAbandoned) this.#fail(new ClientGone());
     else if (this.forwarding.deadline <= now) this.#giveUp(now);
-    else if (now - this.forwarding.askedAt >= silentAfterMs && this.mayAskAgain) {
+    else if (now - this.forwarding.askedAt >= silentAfterMs && this.hasAttemptsLeft) {
       const [attempt] = this.#attempts;
-      const other = attempt && this.#calls.cores.other(attempt.core);
+      const other = attempt && this.#context.cores.other(attempt.core);
       if (attempt === undefined || other === undefined || !attempt.isSent) return;
       attempt.core.isSilent = attempt.core.newestAnswered < attempt.askedAt;
-      this.askAgain(other, now);
+      this.hedge(other, now);
     }
   }
 
@@ -139,9 +139,9 @@ export class Call implements Attempted {
   }
 
   /** Sends an answer that is too large to be taken whole while it arrives. */
-  streamed(attempt: Attempt, bytes: AnswerBytes): void {
+  streamed(attempt: Attempt, socket: AnsweredSocket): void {
     const { core, client } = attempt;
-    this.#calls.largeClients.add(client, performance.now());
+    this.#context.largeClients.add(client, performance.now());
     this.#end();
     const relay = new Relay({
       ...this.forwarding,
@@ -155,18 +155,18 @@ export class Call implements Attempted {
       core.counts.failed(faultKind(fault));
       this.#reject(fault);
     });
-    streamAnswer(bytes, relay, this.forwarding.request, this.#calls.timeoutMs);
+    streamAnswer(socket, relay, this.forwarding.request, this.#context.timeoutMs);
   }
 
   /** The core has begun to answer. */
   #began(attempt: Attempt, now: number): void {
-    const { core, createdAt, askedAt, paidBy } = attempt;
+    const { core, createdAt, askedAt, hedgeLane } = attempt;
     core.limit.learn(createdAt, now);
     core.newestAnswered = Math.max(core.newestAnswered, askedAt);
     core.isSilent = false;
     core.counts.answered(now - createdAt);
-    this.#calls.cores.answers(core, now - createdAt);
-    if (now - askedAt < STALLED_AFTER_MS) paidBy?.refund();
+    this.#context.cores.noteAnswer(core, now - createdAt);
+    if (now - askedAt < STALLED_AFTER_MS) hedgeLane?.refund();
   }
 
   failed(attempt: Attempt, fault: unknown): void {
@@ -182,27 +182,27 @@ export class Call implements Attempted {
   /** On a connection of its own, where the answer can be streamed. */
   #askForLarge(): void {
     const now = performance.now();
-    this.#calls.largeClients.add(this.forwarding.request.client, now);
+    this.#context.largeClients.add(this.forwarding.request.client, now);
     this.#cancelAll();
-    this.#askAlone(this.#calls.cores.next(), now);
+    this.#askAlone(this.#context.cores.next(), now);
   }
 
   #tryElsewhere(core: Core, fault: unknown): boolean {
-    const { cores } = this.#calls;
+    const { cores } = this.#context;
     if (neverArrived(fault)) {
       setReady(core, false, (fault as Error).message);
       this.#unreachable = [...this.#unreachable, core];
       if (cores.areAll(this.#unreachable)) return false;
       this.#count -= 1;
-    } else if (!this.mayAskAgain || !isConnectionFault(fault)) return false;
+    } else if (!this.hasAttemptsLeft || !isConnectionFault(fault)) return false;
     this.#askAlone(cores.next(this.#unreachable.length > 0 ? this.#unreachable : [core]), performance.now());
     return true;
   }
 
-  #askAlone(core: Core, now: number, paidBy?: Lane): void {
+  #askAlone(core: Core, now: number, hedgeLane?: Lane): void {
     const attempt = this.#begin(core, now);
     if (attempt === undefined) return;
-    attempt.paidBy = paidBy;
+    attempt.hedgeLane = hedgeLane;
     const { hasGivenId, id } = this.forwarding.request;
     attempt.askAlone(hasGivenId && core.givenIds.note(id));
   }
@@ -232,7 +232,7 @@ export class Call implements Attempted {
   }
 
   #end(): void {
-    this.#calls.over(this);
+    this.#context.remove(this);
     this.#cancelAll();
   }
 
@@ -243,6 +243,6 @@ export class Call implements Attempted {
   }
 
   #laneOf(core: Core, now: number): Lane {
-    return this.#calls.slowClients.has(this.forwarding.request.client, now) ? core.slowLane : core.quickLane;
+    return this.#context.slowClients.has(this.forwarding.request.client, now) ? core.slowLane : core.quickLane;
   }
 }

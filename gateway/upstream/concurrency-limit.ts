@@ -4,7 +4,7 @@ const FEWEST = 32;
  * A healthy core answers several thousand requests a second, so the last of these waits only a fraction of a second.
  */
 const MOST = 2_048;
-/** The maximum in undici and the queues, however many requests wait. */
+/** The maximum handed to one core, whatever the limit. */
 const MAX_IN_FLIGHT = 4_096;
 
 /** Fractions of the time limit: for a queue in the core, and for an answer that is almost too late. */

@@ -14,7 +14,7 @@ export class CoreCounts {
   readonly #kind = new Label('kind', FAULT_KINDS);
   readonly #seconds: Distribution;
   readonly #faults: Tally;
-  readonly #askedAgain: Tally;
+  readonly #hedged: Tally;
   lastFault: LastFault | undefined;
 
   /** @param origin the value of the label `core` */
@@ -33,14 +33,14 @@ export class CoreCounts {
       core,
       this.#kind,
     );
-    this.#askedAgain = new Tally(
+    this.#hedged = new Tally(
       {
         name: 'gateway_upstream_asked_again_total',
         help: 'Reads asked a second time, as a core was late with the first.',
       },
       core,
     );
-    this.#askedAgain.declare(origin);
+    this.#hedged.declare(origin);
     for (const kind of FAULT_KINDS) this.#faults.declare(origin, kind);
   }
 
@@ -55,13 +55,13 @@ export class CoreCounts {
     this.lastFault = { at: Date.now(), kind };
   }
 
-  /** A read was repeated because the core was late. */
-  askedAgain(): void {
-    this.#askedAgain.add();
+  /** A read was sent to another connection or core too because this core was late. */
+  hedged(): void {
+    this.#hedged.add();
   }
 
   families(): Family[] {
-    return [this.#seconds.family(), this.#faults.family(), this.#askedAgain.family()];
+    return [this.#seconds.family(), this.#faults.family(), this.#hedged.family()];
   }
 }
 

@@ -85,7 +85,7 @@ export class Cores {
    * To be called when a core begins to answer. With several cores this proves nothing, because a core that shuts down
    * still answers: only the probe counts.
    */
-  answers(core: Core, milliseconds: number): void {
+  noteAnswer(core: Core, milliseconds: number): void {
     core.answeredAt = Date.now();
     core.answeredMs = milliseconds;
     if (this.#all.length === 1) setReady(core, true);

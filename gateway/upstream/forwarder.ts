@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import type { Family } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Attempt } from './attempt.ts';
-import { Call, type Forwarding, type Surroundings } from './call.ts';
+import { Call, type CallContext, type Forwarding } from './call.ts';
 import type { Core, CoreState } from './core.ts';
 import { familiesOf } from './core-counts.ts';
 import { CoreNames } from './core-names.ts';
@@ -75,23 +75,23 @@ export async function createForwarder(urls: readonly string[], timeoutMs: number
 const LOOK_EVERY_MS = 20;
 /** If a request sent this much later is answered, the core is well and the oldest request is slow. */
 const OVERTAKEN_BY_MS = 20;
-/** Requests repeated without such a proof, to find out. */
+/** Requests that are hedged without such a proof, to find out. */
 const PROBES = 4;
 const PROBE_AGAIN_AFTER_MS = 500;
 /** The fraction of the time limit after which the reads of a silent core are sent to another. */
 const SILENT_AFTER = 0.1;
 
-/** The index of a call that has ended. */
-const OVER = -1;
+/** The index of a call that was removed. */
+const REMOVED = -1;
 
 /** What a client reads on one path is as slow the next time. So one request of each kind is enough for a probe. */
 const kindOf = ({ request: { client, target } }: Attempt): string => `${client} ${target.split('?', 1)[0]}`;
 
 /**
- * The requests to the cores. Reads are pipelined, and repeated if another connection or core is likely to be faster; the
+ * The requests to the cores. Reads are pipelined, and hedged if another connection or core is likely to be faster: the
  * first answer wins. Writes have their own connection and are sent once.
  */
-class Calls implements Surroundings {
+class Calls implements CallContext {
   readonly cores: Cores;
   readonly slowClients = new RecentClients();
   readonly largeClients = new RecentClients();
@@ -119,19 +119,19 @@ class Calls implements Surroundings {
   }
 
   /** Moves the last call to its index. */
-  over(call: Call): void {
-    if (call.place === OVER) return;
+  remove(call: Call): void {
+    if (call.place === REMOVED) return;
     const last = this.#underWay.pop() as Call;
     this.#underWay[call.place] = last;
     last.place = call.place;
     if (last === call) this.#underWay.pop();
-    call.place = OVER;
+    call.place = REMOVED;
   }
 
   /** Called after the poll phase: an answer that waits in a socket because this process stalls is not late. */
   #look(): void {
     const now = performance.now();
-    for (const call of [...this.#underWay]) call.look(now, this.timeoutMs * SILENT_AFTER);
+    for (const call of [...this.#underWay]) call.checkDeadlines(now, this.timeoutMs * SILENT_AFTER);
     for (const core of this.cores.open)
       for (const lane of [core.quickLane, core.slowLane])
         for (const connection of lane.connections) {
@@ -143,22 +143,22 @@ class Calls implements Surroundings {
     this.#timer = undefined;
   }
 
-  /** Repeats the requests that wait behind a slow answer. */
+  /** Hedges the requests that wait behind a slow answer. */
   #unblock(core: Core, lane: Lane, connection: PipelinedConnection, now: number): void {
     const front = connection.front as Attempt | undefined;
     const isProven = front === undefined || core.newestAnswered > front.askedAt + OVERTAKEN_BY_MS;
     if (front !== undefined && isProven) this.slowClients.add(front.client, now);
     const probed = new Set<string>();
     for (const attempt of connection.blocked as Attempt[]) {
-      if (!attempt.isWanted || !attempt.call.mayAskAgain) continue;
+      if (!attempt.isWanted || !attempt.call.hasAttemptsLeft) continue;
       const kind = kindOf(attempt);
-      if (!isProven && (probed.has(kind) || !this.#mayProbe(lane, now))) continue;
+      if (!isProven && (probed.has(kind) || !this.#takeProbe(lane, now))) continue;
       probed.add(kind);
-      attempt.call.askAgain(this.cores.other(core) ?? core, now);
+      attempt.call.hedge(this.cores.other(core) ?? core, now);
     }
   }
 
-  #mayProbe(lane: Lane, now: number): boolean {
+  #takeProbe(lane: Lane, now: number): boolean {
     let probes = this.#probes.get(lane);
     if (probes === undefined || probes.until <= now) {
       probes = { left: PROBES, until: now + PROBE_AGAIN_AFTER_MS };

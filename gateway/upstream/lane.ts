@@ -13,11 +13,11 @@ const FEW = 4;
 /** After this time without an answer any other connection is better. */
 export const STALLED_AFTER_MS = 40;
 
-/** The budget for repeated requests: this many at first, then a tenth of the answers. */
+/** The budget for hedged requests: this many at first, then a tenth of the answers. */
 const BURST = 64;
 const EARNED_PER_ANSWER = 0.1;
 
-/** A few pipelined connections to one core, and a budget for repeating requests that wait behind a slow answer. */
+/** A few pipelined connections to one core, and a budget for hedging requests that wait behind a slow answer. */
 export class Lane {
   readonly connections: PipelinedConnection[] = [];
   readonly #url: string;
@@ -46,10 +46,10 @@ export class Lane {
   }
 
   /**
-   * Takes one repetition from the budget, if there is one. The budget ensures that a slow store does not get every
-   * request twice.
+   * Takes a hedged request from the budget. The budget ensures that a slow core does not get every request twice.
+   * @returns false if none is left
    */
-  mayAskAgain(): boolean {
+  takeHedge(): boolean {
     if (this.#budget < 1) return false;
     this.#budget -= 1;
     return true;
@@ -59,7 +59,7 @@ export class Lane {
     this.#earn(EARNED_PER_ANSWER);
   }
 
-  /** The repetition was right, so it is free. */
+  /** The hedged request was right, so it is free. */
   refund(): void {
     this.#earn(1);
   }

@@ -5,7 +5,7 @@ import type { Asked } from './asked.ts';
 import { type ConnectorOptions, connectorTo } from './connector.ts';
 import { AnswerTooLarge, ConnectionLost, WrongAnswer } from './faults.ts';
 import { type UpstreamRequest, writeRequest } from './request-head.ts';
-import { AnswerBytes, READ_BYTES } from './streamed-answer.ts';
+import { AnsweredSocket, READ_BYTES } from './streamed-answer.ts';
 import { keepAliveMs, requestIdOf } from './upstream-headers.ts';
 
 /** Maximum requests on one connection: the most that one fault can delay. */
@@ -42,7 +42,7 @@ export class PipelinedConnection {
   /** The bytes of an incomplete answer. */
   #rest: Buffer | undefined;
   /** The answer that is streamed. */
-  #streamed: AnswerBytes | undefined;
+  #streamed: AnsweredSocket | undefined;
   /** Remaining bytes of an answer that was too large. */
   #skipped = 0;
   /** When the oldest request became the oldest. */
@@ -201,7 +201,7 @@ export class PipelinedConnection {
     } catch (fault) {
       if (!(fault instanceof AnswerTooLarge)) throw fault;
       if (first.isAlone && this.#socket !== undefined) {
-        this.#streamed = new AnswerBytes(this.#socket, Buffer.from(bytes.subarray(at)));
+        this.#streamed = new AnsweredSocket(this.#socket, Buffer.from(bytes.subarray(at)));
         this.#shift().streamed(this.#streamed);
         return bytes.length;
       }

@@ -8,25 +8,26 @@ import type { UpstreamRequest } from './request-head.ts';
 export const READ_BYTES = 65_536;
 
 /**
- * A connection on which an answer has begun that is too large to be taken whole, for a client that thinks that it has
- * still to ask. What it writes goes nowhere; then it reads what was read before, and the rest. As long as it takes
- * nothing, nothing is read from the core. A piece is read in a turn of the event loop: others are served between two.
+ * Presents a core's connection, on which a large answer has begun, to undici. undici first writes a request, which is
+ * dropped: the core has one. It then reads the part of the answer that is here, and the rest as it comes. While undici
+ * takes nothing, nothing is read from the core. Each turn of the event loop reads one piece, so that other requests are
+ * served in between.
  */
-export class AnswerBytes extends Duplex {
+export class AnsweredSocket extends Duplex {
   readonly #socket: Socket;
-  #begun: Buffer | undefined;
+  #buffered: Buffer | undefined;
   #piece: Buffer | undefined;
-  /** Set by its reader: whether all that was read of it has been sent. */
+  /** Whether everything that was read has been sent to the client. Set by the reader. */
   isSent = (): boolean => false;
 
-  constructor(socket: Socket, begun: Buffer) {
+  constructor(socket: Socket, buffered: Buffer) {
     super();
     this.#socket = socket;
-    this.#begun = begun;
+    this.#buffered = buffered;
   }
 
   /**
-   * The next piece, in a buffer that the caller uses again. It is copied into a buffer that is used again as soon as
+   * Passes on the next piece. The caller reuses its buffer, so the piece is copied. The copy's buffer is reused too, once
    * nobody holds the last piece: V8 collects all garbage each time that new buffers have taken some ten megabytes.
    * @returns whether to go on reading
    */
@@ -44,12 +45,12 @@ export class AnswerBytes extends Duplex {
   }
 
   override _read(): void {
-    if (this.#begun === undefined) setImmediate(() => this.#socket.resume());
+    if (this.#buffered === undefined) setImmediate(() => this.#socket.resume());
   }
 
   override _write(_request: Buffer, _encoding: BufferEncoding, callback: () => void): void {
-    if (this.#begun !== undefined) this.push(this.#begun);
-    this.#begun = undefined;
+    if (this.#buffered !== undefined) this.push(this.#buffered);
+    this.#buffered = undefined;
     callback();
   }
 
@@ -64,18 +65,18 @@ export class AnswerBytes extends Duplex {
  * @param timeoutMs for each piece of it
  */
 export function streamAnswer(
-  bytes: AnswerBytes,
+  socket: AnsweredSocket,
   relay: Relay,
   { method }: Pick<UpstreamRequest, 'method'>,
   timeoutMs: number,
 ): void {
   const client = new Client('http://core', {
     // undici does not expect to be connected at once.
-    connect: (_options, callback) => process.nextTick(callback, null, bytes),
+    connect: (_options, callback) => process.nextTick(callback, null, socket),
     headersTimeout: timeoutMs,
     bodyTimeout: timeoutMs,
   });
-  bytes.isSent = () => relay.isSent;
+  socket.isSent = () => relay.isSent;
   client.dispatch({ method: method as Dispatcher.HttpMethod, path: '/', reset: true }, relay);
   void client.close();
 }

@@ -107,7 +107,7 @@ export class Connections {
   }
 
   /** False for a request after an answer that closes the connection: it must not be processed (RFC 9112 §9.6). */
-  answering(response: ServerResponse): boolean {
+  beginAnswer(response: ServerResponse): boolean {
     const { socket } = response.req;
     const answers = this.#answersOn(socket);
     if (answers === undefined) return true;

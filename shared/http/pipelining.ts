@@ -13,15 +13,15 @@ const MAX_HELD_BYTES = 33_554_432;
 const PAUSED = 21;
 const NOTHING = Buffer.alloc(0);
 
-/**
- * Parts of Node's server that are missing in its types. While `_paused` is set, nothing is read. Node uses the same
- * flag for clients that do not read their answers, so Node may clear it early. Then some requests are read earlier than
- * necessary.
- */
+/** Parts of Node's server that are missing in its types. */
 interface Parser {
   onIncoming(this: unknown, ...told: unknown[]): number;
   resume(): void;
 }
+/**
+ * While `_paused` is set, nothing is read. Node uses the same flag for clients that do not read their answers, so Node
+ * may clear it early. Then some requests are read earlier than necessary.
+ */
 type ParsedSocket = Socket & { _paused?: boolean; readonly parser?: Parser | null };
 
 /** The error that Node reports when the parser was stopped. */

@@ -121,7 +121,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   let stopping = false;
 
   const answer: http.RequestListener = (request, response) => {
-    if (!connections.answering(response)) return;
+    if (!connections.beginAnswer(response)) return;
     if (certificate !== undefined) response.setHeader('Strict-Transport-Security', STRICT_TRANSPORT_SECURITY);
     if (stopping) response.shouldKeepAlive = false;
     onRequest(request, response);
