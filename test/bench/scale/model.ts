@@ -47,7 +47,7 @@ export function sizeFor(perSecond: number, keys: number, perCall: number, costs:
     shards: cpus(call / perCall + decision),
     cores: cpus(costs.coreMicroseconds),
     gigabitsPerSecond: (perSecond * (costs.bytesPerRequest + costs.bytesPerDecision / perCall) * 8) / 1e9,
-    redisGigabytes: (keys * costs.bytesPerKey) / 2 ** 30,
+    redisGigabytes: (keys * costs.bytesPerKey) / 1e9,
   };
 }
 
