@@ -1,3 +1,4 @@
+import { boundedMap } from '../../shared/bounded-map.ts';
 import { refill } from './bucket.ts';
 import { SECOND } from './clock.ts';
 import { type Credential, isFromThere } from './credential.ts';
@@ -8,6 +9,7 @@ const MEMORY = SECOND;
 const MAX_BANS = 10_000;
 
 interface RememberedBan {
+  readonly id: string;
   readonly decision: Decision;
   readonly since: number;
 }
@@ -21,7 +23,7 @@ export function rememberBans(
   limiter: Limiter,
   monotonic = () => Math.floor(performance.now() * 1_000),
 ): Limiter & { bans(): number } {
-  const bans = new Map<string, RememberedBan>();
+  const bans = boundedMap<string, RememberedBan>(MAX_BANS);
 
   /** From outside its networks, a secret reveals nothing. */
   function recall({ cacheKey, use }: Credential): Decision | undefined {
@@ -35,26 +37,22 @@ export function rememberBans(
     return undefined;
   }
 
-  function remember(name: string, decision: Decision): void {
-    if (bans.size >= MAX_BANS) bans.delete(bans.keys().next().value as string);
-    bans.set(name, { decision, since: monotonic() });
-  }
-
   return {
     async decide(credential: Credential) {
-      const { cacheKey } = credential;
       const recalled = recall(credential);
       if (recalled !== undefined) return recalled;
       const verdict = await limiter.decide(credential);
-      if (verdict.outcome === 'banned') remember(cacheKey, verdict);
+      if (verdict.outcome === 'banned')
+        bans.set(credential.cacheKey, { id: credential.id, decision: verdict, since: monotonic() });
       return verdict;
     },
     peek: (credential: Credential) => limiter.peek(credential),
-    /** The bans that are still running according to the last decision. */
+    /** The number of keys whose ban is still running according to the last decision. */
     bans() {
       const now = monotonic();
       const runs = ({ decision, since }: RememberedBan) => decision.bannedUntil > decision.now + now - since;
-      return [...bans.values()].filter(runs).length;
+      const running = [...bans.values()].filter(runs);
+      return new Set(running.map(({ id }) => id)).size;
     },
   };
 }

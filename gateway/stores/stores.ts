@@ -134,7 +134,7 @@ export interface Backend {
   readonly plans: PlanStore;
   /** Opens the operators' stores. Called once, by the process that serves operators. */
   operators(): Promise<OperatorsStores>;
-  /** Running bans, as far as this process knows. */
+  /** The number of keys that are banned, as far as this process knows. */
   bans(): number;
   /** Nodes that are away. Their decisions are taken locally. */
   nodesAway(): number;

@@ -17,7 +17,7 @@ export function exposeState(
 ): void {
   const { planCache } = backend;
   metrics.gauge('gateway_redis_nodes_away', 'Nodes of Redis in whose place decisions are local.', backend.nodesAway);
-  metrics.gauge('gateway_bans_active', 'Bans that run, as far as this process has heard of them.', backend.bans);
+  metrics.gauge('gateway_bans_active', 'Keys that are banned, as far as this process has heard.', backend.bans);
   metrics.gauges(
     'gateway_keys_near_day_limit',
     'Keys that have used 80 % of their day limit, as far as this process has heard of them.',
