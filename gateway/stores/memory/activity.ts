@@ -33,6 +33,8 @@ export class FileActivity implements ActivityStore {
   /** The entries that are kept, the oldest first. */
   #entries: RecordedActivity[];
   #lines: number;
+  /** Whether the file ends within a line, after a crash or a failed write. The next entry must not continue that line. */
+  #isTorn: boolean;
   #last: Promise<void> = Promise.resolve();
 
   private constructor(
@@ -45,6 +47,7 @@ export class FileActivity implements ActivityStore {
     this.#length = length;
     this.#onLost = onLost;
     this.#lines = lines.length;
+    this.#isTorn = text !== '' && !text.endsWith('\n');
     this.#entries = lines.flatMap((line) => readEntry(line) ?? []).slice(-length);
   }
 
@@ -54,10 +57,7 @@ export class FileActivity implements ActivityStore {
       if (fault.code === 'ENOENT') return '';
       throw fault;
     });
-    const activity = new FileActivity(path, text, options);
-    // A crash can leave half a line, which the next entry must not continue.
-    if (text !== '' && !text.endsWith('\n')) await activity.#rewrite();
-    return activity;
+    return new FileActivity(path, text, options);
   }
 
   /** One entry at a time. Never throws: what it tells is done. */
@@ -76,7 +76,10 @@ export class FileActivity implements ActivityStore {
   async #add(entry: Activity): Promise<void> {
     if (this.#isRepetition(entry)) return;
     const recorded = { id: nextRecordId(this.#entries.at(-1)?.id), ...entry };
-    await appendFile(this.#path, `${JSON.stringify(recorded)}\n`, { mode: OWNER_ONLY, flush: true });
+    const text = `${this.#isTorn ? '\n' : ''}${JSON.stringify(recorded)}\n`;
+    this.#isTorn = true;
+    await appendFile(this.#path, text, { mode: OWNER_ONLY, flush: true });
+    this.#isTorn = false;
     this.#lines += 1;
     this.#entries = [...this.#entries, recorded].slice(-this.#length);
     // If the older half cannot be dropped now, a later entry does it.
