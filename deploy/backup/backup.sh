@@ -2,7 +2,7 @@
 # Today's backup of all keys, in a folder of which the newest are kept:
 #   backup.sh <folder> <how many>           makes it, unless it is there
 #   backup.sh <folder> <how many> daily     looks every hour whether it is there
-#   backup.sh <folder> <how many> restore   restores the newest one
+#   backup.sh <folder> <how many> restore   restores the newest one, with the options of ctl restore behind it
 # A backup without a key is not kept: after a loss of data it would in time push out the good ones.
 set -eu
 umask 077
@@ -21,7 +21,8 @@ case ${3:-} in
   restore)
     file=$(newest_first | head -n 1)
     echo "Restoring $file" >&2
-    ctl restore < "$folder/$file"
+    shift 3
+    ctl restore "$@" < "$folder/$file"
     exit
     ;;
 esac

@@ -1,4 +1,4 @@
-import type { Place } from './key-walk.ts';
+import { type Place, REVOKED_KEPT_SECONDS } from './key-walk.ts';
 
 /** Keys in a backup: the stored fields of each, as text, including digests and use. No secret is among them. */
 
@@ -23,6 +23,12 @@ export interface BackupPage {
  * that the embedded store cannot make a key of the fields; Redis accepts any fields.
  */
 export type RestoreOutcome = 'restored' | 'present' | 'revoked' | 'unreadable';
+
+/**
+ * The age up to which a backup is restored, in seconds: every key that was revoked since is still known as revoked. It
+ * is a day less than that is known, for clocks that differ.
+ */
+export const RESTORED_FOR_SECONDS = REVOKED_KEPT_SECONDS - 86_400;
 
 /** More than a key has, and few enough for one command. */
 export const MAX_FIELDS = 1_000;

@@ -33,9 +33,13 @@ export interface KeyStore {
   walk(query: WalkQuery): Promise<Walked>;
   /** The existing keys in their stored form, page by page, the oldest first. */
   export(query: WalkQuery): Promise<BackupPage>;
-  /** Restores keys from a backup if their ids are free. @returns the result for each, in order. Can be repeated */
+  /**
+   * Restores keys from a backup if their ids are free. Can be repeated. The caller checks the age of the backup: a key
+   * that was revoked more than 36 days ago is not known as revoked any more.
+   * @returns the result for each, in order
+   */
   restore(keys: readonly BackedUpKey[]): Promise<RestoreOutcome[]>;
-  /** Revokes a key permanently. Only its use is kept, for 36 days. @returns false if there was none */
+  /** Revokes a key. That it is revoked, and its use, are kept for 36 days. @returns false if there was none */
   remove(id: string, told?: Activity): Promise<boolean>;
   /**
    * Claims an event of a key for a day (UTC, days since 1970). Nothing is written for a key that does not exist.

@@ -45,6 +45,10 @@ test("today's backup is made once and readable only by its owner, the oldest is 
   const restored = await run(empty, folder, 'restore');
   expect([restored.code, restored.out]).toEqual([0, expect.stringContaining('Keys restored: 1.')]);
   expect((await send(`${empty.gateway}/v1/pets`, { key })).status).toBe(200);
+
+  await writeFile(today, text.replace(/"at":"[^"]*"/, '"at":"2020-01-01T00:00:00Z"'));
+  expect((await run(empty, folder, 'restore')).code).toBe(4);
+  expect((await run(empty, folder, 'restore', '--any-age')).code).toBe(0);
 });
 
 test('an empty or failed backup does not replace an older one', async () => {

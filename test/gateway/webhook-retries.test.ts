@@ -19,7 +19,7 @@ const QUICK = { timeoutMs: 60_000, attempts: 4, firstRetryMs: 20, longestRetryMs
 
 /** Webhooks of real keys, each with a decision on it. */
 async function setUp(options: Pick<WebhookOptions, 'url'> & Partial<WebhookOptions>) {
-  const keys = await FileKeys.open(`${await temporaryFolder()}/keys.json`);
+  const keys = await FileKeys.open(await temporaryFolder());
   const limiter = new MemoryLimiter(keys, () => DEFAULT_PLANS);
   const { logger, lines } = readableLog();
   const webhooks = new Webhooks(keys, logger, { secret: WEBHOOK_SECRET, ...QUICK, ...options });

@@ -201,6 +201,7 @@ test('a revoked key keeps only its use and its place among the revoked, for 36 d
     'created_at',
     'name',
     'plan',
+    'revoked',
     'usage_days',
   ]);
   expect(await database.ttl(left)).toBeGreaterThan(36 * 86_400 - 60);

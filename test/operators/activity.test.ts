@@ -57,7 +57,7 @@ describe.for([
       const before = await activityOf(stack);
       const logged = stack.log.filter(({ msg }) => msg === 'activity').length;
       const filled = path.replaceAll(/<(\w+)>/g, (_, name: string) => found[name] ?? '');
-      const backup = { keys: [{ ...keys[0], id: 'RestoredKey1' }] };
+      const backup = { at: new Date().toISOString(), keys: [{ ...keys[0], id: 'RestoredKey1' }] };
       const answer = await stack.admin(method, filled, body === '<backup>' ? backup : body);
       expect([route, answer.status]).toEqual([route, expect.toSatisfy((status: number) => status < 300)]);
       const { id: made = '' } = (answer.json ?? {}) as { id?: string };
@@ -106,7 +106,8 @@ describe.for([
     await stack.admin('PATCH', `/keys/${id}`, { minute: 0 });
     await stack.admin('DELETE', '/keys/000000000000');
     await stack.admin('DELETE', '/tokens/00000000');
-    await stack.admin('POST', '/restore', { keys: [{ id: 'RestoredKey1', fields: {} }] });
+    const at = new Date().toISOString();
+    await stack.admin('POST', '/restore', { at, keys: [{ id: 'RestoredKey1', fields: {} }] });
     expect((await activityOf(stack)).map(({ action }) => action)).toEqual(['key.create']);
   });
 

@@ -17,6 +17,7 @@ const stacks = [
   ['embedded', embedded],
 ] as const;
 
+const AT = new Date().toISOString();
 const SECRET = { [`secret:${'a'.repeat(64)}`]: 'k3JtQz81 - read,write - 1795132800.123457 first' };
 const GOOD = { plan: 'free', name: 'good', created_at: '1795132800.123457', secrets: '1', ...SECRET };
 const key = (id: unknown, fields: unknown = GOOD, createdAt: unknown = 1_795_132_800.123_457) => ({
@@ -38,6 +39,8 @@ test.for([
   ],
   ['plans that are no object', { plans: 'free' }, 'The body is not valid: plans must be an object.'],
   ['what is not known', { keys: [], drop: true }, 'The body is not valid: "drop" is not known.'],
+  ['keys of an unknown time', { keys: [key('x')] }, 'at must say when the backup was made.'],
+  ['keys of a bad time', { at: '1970', keys: [key('x')] }, 'The body is not valid: at must be an RFC 3339 time.'],
 ] as const)('%s is refused in the Error shape', async ([, body, message]) => {
   for (const [, stack] of stacks) {
     const { status, json } = await stack.admin('POST', '/restore', body);
@@ -47,7 +50,7 @@ test.for([
 
 test('a body that is too large is refused', async () => {
   const fields = Object.fromEntries(Array.from({ length: 200 }, (_, at) => [`f${at}`, 'x'.repeat(6_000)]));
-  const { status, json } = await shared.admin('POST', '/restore', { keys: [key(freshId(), fields)] });
+  const { status, json } = await shared.admin('POST', '/restore', { at: AT, keys: [key(freshId(), fields)] });
   expect([status, json]).toEqual([413, expect.objectContaining({ code: 'payload_too_large', status: 413 })]);
 });
 
@@ -88,7 +91,7 @@ const BAD: readonly (readonly [unknown, string])[] = [
 test.for(stacks)('%s: bad keys are rejected one by one, and a good one between them is restored', async ([, stack]) => {
   const id = freshId();
   const keys = [...BAD.map(([given]) => given), key(id)];
-  const { status, json } = await stack.admin('POST', '/restore', { keys });
+  const { status, json } = await stack.admin('POST', '/restore', { at: AT, keys });
   expect(status).toBe(200);
   const { rejected, ...counts } = json as { rejected: { id: string; reason: string }[] };
   expect(counts).toEqual({ restored: 1, present: 0, revoked: 0 });
@@ -122,7 +125,7 @@ test.for(stacks)(
         key(freshId(), { ...GOOD, created_at: 'x', ...{ minute: 'x' } }, createdAt),
       ),
     ];
-    const { json } = await stack.admin('POST', '/restore', { keys: given });
+    const { json } = await stack.admin('POST', '/restore', { at: AT, keys: given });
     expect(json).toMatchObject(name === 'Redis' ? { restored: 5, rejected: [] } : { restored: 4 });
     const customer = await stack.issueKey();
     expect((await send(`${stack.gateway}/v1/pets`, { key: customer })).status).toBe(200);
@@ -163,7 +166,7 @@ test('bad fields of plans are rejected', async () => {
   await shared.admin('PATCH', '/plans/free', { minute: 60 });
 });
 
-const HEADER = JSON.stringify({ format: 'animal-store-backup', version: 1, at: '2026-11-01T00:00:00Z', plans: {} });
+const HEADER = JSON.stringify({ format: 'animal-store-backup', version: 1, at: AT, plans: {} });
 const NONE = 'error: This is no backup of keys: it does not begin with a line of `ctl backup`.';
 
 test('the command line rejects a file that is not a backup, and skips invalid lines', async () => {

@@ -39,6 +39,7 @@ test('a plan change whose record cannot be written is answered as done, with a w
 test('without Redis, a change that cannot be written to disk is 503, not in force, and leaves nothing behind', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ name: 'before' });
+  const backup = (await stack.admin('GET', '/backup')).json;
   const statusOf = async (one: string) => (await send(`${stack.gateway}/v1/pets`, { key: one })).status;
   // A non-empty folder cannot be replaced by a file.
   await rm(`${stack.directory}/keys.json`);
@@ -57,6 +58,9 @@ test('without Redis, a change that cannot be written to disk is 503, not in forc
   expect((await readdir(stack.directory)).filter((name) => /^keys\.json./.test(name))).toEqual([]);
 
   await rm(`${stack.directory}/keys.json`, { recursive: true });
+  // Its revocation was noted before it failed.
+  expect((await stack.admin('POST', '/restore', backup)).json).toMatchObject({ present: 1, revoked: 0 });
+  expect(await statusOf(key)).toBe(200);
   expect((await stack.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
   expect(await statusOf(key)).toBe(401);
 });

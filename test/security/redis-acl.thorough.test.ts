@@ -58,8 +58,8 @@ async function useAll(stack: Stack, told: () => readonly string[]): Promise<void
 }
 
 async function restoreOne(stack: Stack): Promise<void> {
-  const [{ fields }] = ((await stack.admin('GET', '/backup')).json as { keys: [{ fields: object }] }).keys;
-  const page = { plans: { 'free.minute': '60' }, keys: [{ id: 'RestoredKey1', fields }] };
+  const { at, keys } = (await stack.admin('GET', '/backup')).json as { at: string; keys: [{ fields: object }] };
+  const page = { at, plans: { 'free.minute': '60' }, keys: [{ id: 'RestoredKey1', fields: keys[0].fields }] };
   expect((await stack.admin('POST', '/restore', page)).json).toMatchObject({ restored: 1 });
   expect((await stack.admin('DELETE', '/keys/RestoredKey1')).status).toBe(204);
   expect((await stack.admin('POST', '/restore', page)).json).toMatchObject({ revoked: 1 });

@@ -45,7 +45,7 @@ function underTest(open: (under: LimiterUnderTest) => { limiter: Limiter; keys: 
 
 /** The embedded limiter. */
 export async function memoryUnderTest(): Promise<LimiterUnderTest> {
-  const keys = await FileKeys.open(`${await temporaryFolder()}/keys.json`);
+  const keys = await FileKeys.open(await temporaryFolder());
   return underTest((under) => ({
     keys,
     limiter: new MemoryLimiter(

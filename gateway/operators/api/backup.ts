@@ -5,11 +5,19 @@ import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
 import { isKeyId } from '../../limiter/credential.ts';
 import { isUsable, STORED_FIELDS } from '../../limiter/plans.ts';
-import { type BackedUpKey, isFieldName, MAX_FIELDS, MAX_VALUE_LENGTH } from '../../stores/key-backup.ts';
+import {
+  type BackedUpKey,
+  isFieldName,
+  MAX_FIELDS,
+  MAX_VALUE_LENGTH,
+  RESTORED_FOR_SECONDS,
+} from '../../stores/key-backup.ts';
 import { writePlace } from '../../stores/key-walk.ts';
+import { toTime } from './key-view.ts';
+import { time } from './keys.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
 import { applyChange } from './plans.ts';
-import { placeIn, wholeNumber } from './query.ts';
+import { choice, placeIn, wholeNumber } from './query.ts';
 import { type About, aboutCall, allOf, entry, logActivity } from './told.ts';
 
 /** Keys in one page: few enough not to block Redis or this process. */
@@ -21,18 +29,26 @@ const RESTORE_BODY_LIMIT_BYTES = 1_048_576;
 const MOST_SHOWN = 100;
 const LATEST_SECONDS = 1e10;
 
-/** One page of all data that cannot be recreated, the oldest keys first. The first page includes the plan table. */
+/** The day that a backup is restored for less than revocations are known. */
+const CLOCK_TOLERANCE_SECONDS = 86_400;
+
+/**
+ * One page of all data that cannot be recreated, the oldest keys first, and the time at which it was read. The first
+ * page includes the plan table.
+ */
 export const backUp: AdminOperation = async ({ deps, query }) => {
   const limit = wholeNumber(query, 'limit', { min: 1, max: BACKUP_PAGE, fallback: BACKUP_PAGE });
   const after = placeIn(query);
+  const at = toTime(await deps.keys.now());
   const plans = after === undefined ? { plans: await deps.plans.read() } : {};
   const { keys, next } = await deps.keys.export({ after, limit });
-  const body = { ...plans, keys, next: next && writePlace(next) };
+  const body = { at, ...plans, keys, next: next && writePlace(next) };
   return { status: 200, body, headers: ['Cache-Control', 'no-store'] };
 };
 
 /** Keys are checked one by one: an invalid key does not block the others. */
 const Page = z.strictObject({
+  at: time.optional(),
   plans: z.record(z.string(), z.unknown(), { error: must('be an object') }).optional(),
   keys: z
     .array(z.unknown(), { error: must('be a list') })
@@ -55,13 +71,16 @@ interface Rejected {
 /**
  * Restores what is missing from a page: keys and plan fields. Existing data is not changed. It is therefore safe to
  * send a page again, and to restore while clients are served.
+ * @throws {HttpError} 409 for a page whose revoked keys could work again, unless the query has `anyAge=true`
  */
 export const restore: AdminOperation = async (call) => {
-  const { deps, request, response } = call;
+  const { deps, request, response, query } = call;
   const about = aboutCall(call);
-  const { plans, keys: given } = await readBody(Page, request, response, RESTORE_BODY_LIMIT_BYTES);
+  const isAnyAge = choice(query, 'anyAge', ['true', 'false']) === 'true';
+  const { at, plans, keys: given } = await readBody(Page, request, response, RESTORE_BODY_LIMIT_BYTES);
   if (plans === undefined && given.length === 0)
     throw new HttpError('invalid_request', 'Nothing to restore was given.');
+  if (!isAnyAge && (at !== undefined || given.length > 0)) checkAge(at, await deps.keys.now());
   const restoredPlans = plans && (await restorePlans(deps, plans, about));
   const read = given.map(readKey);
   const keys = read.filter((key): key is BackedUpKey => !('reason' in key));
@@ -74,12 +93,30 @@ export const restore: AdminOperation = async (call) => {
   ];
   const counts = { restored: count('restored'), present: count('present'), revoked: count('revoked') };
   if (counts.restored > 0) {
-    const told = entry(about, 'key.restore', '*', allOf({ keys: String(counts.restored) }));
+    const told = entry(
+      about,
+      'key.restore',
+      '*',
+      allOf({ keys: String(counts.restored), at, anyAge: isAnyAge ? 'true' : undefined }),
+    );
     await deps.activity.tell(told);
     logActivity(deps, told);
   }
   return { status: 200, body: { ...counts, rejected, plans: restoredPlans } };
 };
+
+/** @throws {HttpError} for a page that can have keys of which nobody knows any more that they were revoked */
+function checkAge(at: string | undefined, now: number): void {
+  if (at === undefined) throw new HttpError('invalid_request', 'at must say when the backup was made.');
+  const age = now / SECOND - Date.parse(at) / 1_000;
+  if (age >= -CLOCK_TOLERANCE_SECONDS && age <= RESTORED_FOR_SECONDS) return;
+  const days = RESTORED_FOR_SECONDS / 86_400;
+  const what = age < 0 ? 'of a time to come' : `more than ${days} days ago`;
+  throw new HttpError(
+    'conflict',
+    `This backup is of ${at}, ${what}: keys that were revoked since could work again. To restore it all the same: ctl restore --any-age, or anyAge=true.`,
+  );
+}
 
 function readKey(given: unknown): BackedUpKey | Rejected {
   const id = shown((given as { id?: unknown } | null)?.id);

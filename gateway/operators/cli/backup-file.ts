@@ -16,6 +16,7 @@ const MAX_LINE_BYTES = 300_000;
 const LINE_FEED = 10;
 
 export interface Header {
+  /** When the reading of it began. */
   readonly at: string;
   readonly plans: Readonly<Record<string, string>>;
 }

@@ -5,6 +5,8 @@ import { endLine, headerLine, keyLine, linesOf, placeOf, readHeader, readLine } 
 import type { Session } from './session.ts';
 
 interface BackupPage {
+  /** Undefined from an older gateway. */
+  readonly at?: string;
   readonly plans?: Readonly<Record<string, string>>;
   readonly keys: readonly BackedUpKey[];
   readonly next?: string;
@@ -86,8 +88,9 @@ async function goOn(session: Session, begun: Begun | undefined): Promise<number>
   let isHeaderDue = begun === undefined;
   do {
     const query = after === undefined ? '' : `?${new URLSearchParams({ after })}`;
+    const askedAt = new Date().toISOString();
     const page = (await session.call('GET', `/backup${query}`)) as BackupPage;
-    if (isHeaderDue) session.write(headerLine({ at: new Date().toISOString(), plans: page.plans ?? {} }));
+    if (isHeaderDue) session.write(headerLine({ at: page.at ?? askedAt, plans: page.plans ?? {} }));
     isHeaderDue = false;
     session.write(page.keys.map(keyLine).join(''));
     keys += page.keys.length;

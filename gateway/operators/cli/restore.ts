@@ -30,31 +30,33 @@ export function addRestoreCommand(program: Command, session: Session): void {
   const restore = program
     .command('restore')
     .description('put back what is missing of a backup, read from standard input')
+    .option('--any-age', 'also a backup of more than 35 days ago: keys that were revoked since can work again')
     .addHelpText(
       'after',
       `
 Only what is missing is written: a key that is there stays as it is, and so does a field of a plan. So it can be run again, and
 while clients are served. A key works again with the next request, with what it had left of its limits and with its ban.
 
-A key that was revoked since stays revoked, while Redis remembers that. Where Redis lost everything, a key that was revoked after
-the backup comes back: revoke it again.
+A key that was revoked since stays revoked. Gateways know that for 36 days, so an older backup than of 35 days ago takes --any-age.
+Where Redis (or DATA_DIR) was lost, that knowledge is lost too, and a key that was revoked after the backup comes back: revoke it
+again.
 
 Ends with 0 when everything is there, with 1 where a line was not taken or the file was cut off (the rest is restored), with 2
-for what is no backup (nothing is done).
+for what is no backup and with 4 for one that is too old (nothing is done).
 
 Examples:
   ctl restore < keys.jsonl
   gunzip -c keys.jsonl.gz | ctl restore
   ctl --json restore < keys.jsonl`,
     )
-    .action(async () => {
+    .action(async ({ anyAge }: { anyAge?: boolean }) => {
       if (process.stdin.isTTY)
         restore.error('error: give a backup on standard input, as in `ctl restore < keys.jsonl`.');
       const lines = linesOf(process.stdin);
       const first = await lines.next();
       const header = readHeader(first.done ? undefined : first.value);
       if (typeof header === 'string') return restore.error(`error: ${header}`);
-      const sum = new Sum(session);
+      const sum = new Sum(session, header.at, anyAge === true);
       await sum.send({ plans: header.plans });
       const end = await restoreKeys(lines, sum);
       const isWhole = end === sum.keys;
@@ -102,15 +104,20 @@ class Sum {
   readonly #counts = { restored: 0, present: 0, revoked: 0 };
   readonly #rejected: { readonly id: string; readonly reason: string }[] = [];
   #plans: PlansRestored | undefined;
+  readonly #at: string;
+  readonly #path: string;
   keys = 0;
   faults = 0;
 
-  constructor(session: Session) {
+  /** @param at when the backup was made */
+  constructor(session: Session, at: string, isAnyAge: boolean) {
     this.#session = session;
+    this.#at = at;
+    this.#path = isAnyAge ? '/restore?anyAge=true' : '/restore';
   }
 
   async send(page: { plans?: unknown; keys?: readonly BackedUpKey[] }): Promise<void> {
-    const answer = (await this.#session.call('POST', '/restore', page)) as Answer;
+    const answer = (await this.#session.call('POST', this.#path, { at: this.#at, ...page })) as Answer;
     this.#plans ??= answer.plans;
     for (const name of ['restored', 'present', 'revoked'] as const) this.#counts[name] += answer[name];
     for (const { id, reason } of answer.rejected) this.reject(id, reason);

@@ -24,7 +24,7 @@ export async function memoryBackend(
     onLost: (entry, reason) =>
       logger.error({ activity: entry, reason }, 'a change is in force, but the activity does not have it'),
   });
-  const keys = await FileKeys.open(file('keys.json'), activity);
+  const keys = await FileKeys.open(directory, activity);
   const plansFile = new FilePlans(file('plans.json'), file('plans-history.json'), activity);
   const tokens = new FileTokens(file('tokens.json'), activity);
   return {

@@ -1,10 +1,10 @@
 import type { Level } from '../../limiter/bucket.ts';
 import { DAY, MINUTE, SECOND } from '../../limiter/clock.ts';
-import type { KeyRecord, KeyState } from '../../limiter/key-record.ts';
+import type { KeyEntry, KeyRecord, KeyState } from '../../limiter/key-record.ts';
 import { NOBODY, type Queue } from '../../limiter/queue.ts';
 import type { Mark } from '../../limiter/usage-marks.ts';
 import type { KeyFields } from '../key-backup.ts';
-import { toEntry, toHash, toRecord, toSeconds, USED } from '../redis/key-hash.ts';
+import { KEPT_OF_REVOKED, toEntry, toHash, toRecord, toSeconds, USED } from '../redis/key-hash.ts';
 
 /**
  * Converts keys of the embedded store to the fields that they would have in Redis: a backup of one works for the other.
@@ -23,6 +23,12 @@ export function fromFields(id: string, fields: KeyFields): { record: KeyRecord; 
   if (record === undefined) return undefined;
   const { id: _id, isReadable: _isReadable, record: _record, isRevoked: _isRevoked, ...state } = toEntry(id, fields);
   return { record, state: { ...state, queue: readQueue(fields.waiting) } };
+}
+
+/** What is left of a key once it is revoked: what Redis keeps, too. */
+export function toRevokedEntry(id: string, record: KeyRecord, state: KeyState | undefined): KeyEntry {
+  const fields = Object.entries(toFields(record, state)).filter(([field]) => KEPT_OF_REVOKED.includes(field));
+  return { ...toEntry(id, Object.fromEntries(fields)), isRevoked: true };
 }
 
 /** In decide.lua's format. */

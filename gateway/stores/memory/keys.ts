@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { SECOND, systemClock } from '../../limiter/clock.ts';
 import { secretOf, unauthorized } from '../../limiter/credential.ts';
 import {
@@ -10,15 +11,18 @@ import {
 } from '../../limiter/key-record.ts';
 import type { Activity, ActivityStore, Told } from '../activity-entry.ts';
 import type { BackedUpKey, BackupPage, RestoreOutcome } from '../key-backup.ts';
-import { comparePlaces, type Place, REVOKED_KEPT_SECONDS, type Walked, type WalkQuery } from '../key-walk.ts';
+import { comparePlaces, type Place, type Walked, type WalkQuery } from '../key-walk.ts';
 import type { KeyList, KeyQuery, KeyStore } from '../stores.ts';
 import { JsonFile } from './file.ts';
-import { fromFields, toFields } from './key-backup.ts';
+import { fromFields, toFields, toRevokedEntry } from './key-backup.ts';
 import { readRecords } from './key-records.ts';
+import { RevokedKeys } from './revoked-keys.ts';
 
-interface RevokedKey {
-  readonly entry: KeyEntry;
-  readonly revokedAt: number;
+interface FileKeysParts {
+  readonly file: JsonFile;
+  readonly records: ReadonlyMap<string, KeyRecord>;
+  readonly revoked: RevokedKeys;
+  readonly activity: Pick<ActivityStore, 'tell'> | undefined;
 }
 
 /**
@@ -30,22 +34,24 @@ export class FileKeys implements KeyStore {
   #records: ReadonlyMap<string, KeyRecord>;
   readonly #states = new Map<string, KeyState>();
   /** The day on which each event of a key was last claimed. */
-  readonly #told = new Map<string, Map<string, number>>();
-  /** In the order of revocation. */
-  readonly #revoked = new Map<string, RevokedKey>();
-
+  readonly #claimedOn = new Map<string, Map<string, number>>();
+  readonly #revoked: RevokedKeys;
   readonly #activity: Pick<ActivityStore, 'tell'> | undefined;
 
-  private constructor(path: string, content: unknown, file: JsonFile, activity?: Pick<ActivityStore, 'tell'>) {
+  private constructor({ file, records, revoked, activity }: FileKeysParts) {
     this.#file = file;
-    this.#records = readRecords(path, content);
+    this.#records = records;
+    this.#revoked = revoked;
     this.#activity = activity;
   }
 
-  /** @throws if the file exists but holds no key records */
-  static async open(path: string, activity?: Pick<ActivityStore, 'tell'>): Promise<FileKeys> {
+  /** @throws if a file in this folder exists but does not hold what it should */
+  static async open(folder: string, activity?: ActivityStore): Promise<FileKeys> {
+    const path = join(folder, 'keys.json');
     const file = new JsonFile(path);
-    return new FileKeys(path, (await file.read()) ?? {}, file, activity);
+    const records = readRecords(path, (await file.read()) ?? {});
+    const revoked = await RevokedKeys.open(join(folder, 'revoked-keys.json'), activity);
+    return new FileKeys({ file, records, revoked, activity });
   }
 
   async now(): Promise<number> {
@@ -111,15 +117,23 @@ export class FileKeys implements KeyStore {
     return true;
   }
 
+  /** The revocation is noted first: if the gateway ends in between, the key still works, and no backup restores it. */
   async remove(id: string, told?: Activity): Promise<boolean> {
-    const entry = await this.get(id);
-    if (entry === undefined) return false;
-    await this.#save((records) => records.delete(id));
-    const state = this.#states.get(id) ?? FRESH;
-    this.#states.delete(id);
-    this.#told.delete(id);
-    this.#revoked.set(id, { entry: { ...entry, ...state, isRevoked: true }, revokedAt: systemClock() });
-    this.#forgetOld();
+    let record = this.#records.get(id);
+    if (record === undefined) return false;
+    await this.#save(
+      async (records) => {
+        record = records.get(id);
+        if (record !== undefined) await this.#revoked.note(id);
+        records.delete(id);
+      },
+      () => {
+        if (record !== undefined) this.#revoked.keep(toRevokedEntry(id, record, this.#states.get(id)));
+        this.#states.delete(id);
+        this.#claimedOn.delete(id);
+      },
+    );
+    if (record === undefined) return false;
     await this.#tell(told);
     return true;
   }
@@ -130,7 +144,7 @@ export class FileKeys implements KeyStore {
 
   async walk({ after, limit }: WalkQuery): Promise<Walked> {
     const live = await Promise.all([...this.#records.keys()].map((id) => this.get(id)));
-    const entries = [...live.filter((entry) => entry !== undefined), ...this.#revokedEntries()];
+    const entries = [...live.filter((entry) => entry !== undefined), ...this.#revoked.entries()];
     const inOrder = entries
       .filter((entry) => after === undefined || comparePlaces(placeOf(entry), after) > 0)
       .sort((a, b) => comparePlaces(placeOf(a), placeOf(b)));
@@ -180,21 +194,11 @@ export class FileKeys implements KeyStore {
 
   async claim(id: string, event: string, day: number): Promise<boolean> {
     if (!this.#records.has(id)) return false;
-    const told = this.#told.get(id) ?? new Map<string, number>();
-    const claimed = told.get(event);
+    const claimedOn = this.#claimedOn.get(id) ?? new Map<string, number>();
+    const claimed = claimedOn.get(event);
     if (claimed === day || claimed === day + 1) return false;
-    this.#told.set(id, told.set(event, day));
+    this.#claimedOn.set(id, claimedOn.set(event, day));
     return true;
-  }
-
-  #revokedEntries(): KeyEntry[] {
-    this.#forgetOld();
-    return [...this.#revoked.values()].map(({ entry }) => entry);
-  }
-
-  #forgetOld(): void {
-    const oldest = systemClock() - REVOKED_KEPT_SECONDS * SECOND;
-    for (const [id, { revokedAt }] of this.#revoked) if (revokedAt < oldest) this.#revoked.delete(id);
   }
 
   /** The change is made from the record at its turn. @returns false if the key is gone by then */
@@ -209,12 +213,12 @@ export class FileKeys implements KeyStore {
   }
 
   /** @param inForce called in the step in which the change comes into force */
-  #save(change: (records: Map<string, KeyRecord>) => void, inForce: () => void = () => {}): Promise<void> {
+  #save(change: (records: Map<string, KeyRecord>) => unknown, inForce: () => void = () => {}): Promise<void> {
     let next: Map<string, KeyRecord>;
     return this.#file.replace(
-      () => {
+      async () => {
         next = new Map(this.#records);
-        change(next);
+        await change(next);
         return Object.fromEntries(next);
       },
       () => {

@@ -10,8 +10,11 @@ import type { Fields } from './change-hash.ts';
 
 export const keyOf = (id: string): string => `gateway:key:{${id}}`;
 
-/** The use of a revoked key, in the same slot. */
+/** What is left of a revoked key, in the same slot. */
 export const usageOf = (id: string): string => `gateway:usage:{${id}}`;
+
+/** The fields that are left of a revoked key. */
+export const KEPT_OF_REVOKED = ['name', 'plan', 'created_at', 'admitted', 'refused', 'usage_days'];
 
 /**
  * Each secret has a field named by its digest, so that a decision reads it with everything else; and a field for its

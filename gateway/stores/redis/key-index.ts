@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { isKeyId } from '../../limiter/credential.ts';
 import { comparePlaces, type Place, REVOKED_KEPT_SECONDS } from '../key-walk.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
-import { keyOf, usageOf } from './key-hash.ts';
+import { KEPT_OF_REVOKED, keyOf, usageOf } from './key-hash.ts';
 import { type Note, scriptWithNotes, type Trail } from './trail.ts';
 
 /** Ids by time of creation: of the existing keys, and of those revoked recently. */
@@ -16,7 +16,6 @@ const REVOKE = scriptWithNotes('revoke');
 
 /** No write reaches Redis later than this after it was sent, in seconds. */
 const LATEST_SECONDS = 86_400;
-const FIELDS_KEPT = ['name', 'plan', 'created_at', 'admitted', 'refused', 'usage_days'];
 
 /** Revoked keys that each revocation checks for expired use: more than it adds. */
 const LOOKED_AT = 10;
@@ -56,7 +55,7 @@ export async function revoke(trail: Trail, id: string, notes: readonly Note[]): 
   const keys = [keyOf(id), usageOf(id)];
   const { reply } = await trail.write(
     notes,
-    (run) => run(REVOKE, keys, [REVOKED_KEPT_SECONDS, ...FIELDS_KEPT]),
+    (run) => run(REVOKE, keys, [REVOKED_KEPT_SECONDS, ...KEPT_OF_REVOKED]),
     async () => ((await orUnavailable(redis.exists(keyOf(id)))) === 0 ? 1 : undefined),
   );
   // The key is gone. If cleaning up fails now, a later revocation does it.

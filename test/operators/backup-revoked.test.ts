@@ -1,0 +1,164 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { describe, expect, test, vi } from 'vitest';
+import { activityOf } from '../support/activity.ts';
+import { idOf } from '../support/api-key.ts';
+import { ctl, ctlReading } from '../support/ctl.ts';
+import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+
+/** No backup brings a revoked key back, unless the operator says so. */
+
+// Each command starts a process, which is slow on a busy machine.
+vi.setConfig({ testTimeout: 60_000 });
+
+const { url: REDIS_URL, redis } = await emptyDatabase();
+const onRedis = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };
+const DAY_MS = 86_400_000;
+
+const statusOf = async (stack: Stack, key: string) => (await send(`${stack.gateway}/v1/pets`, { key })).status;
+const pageOf = async (stack: Stack) => (await stack.admin('GET', '/backup')).json as { at: string; keys: unknown[] };
+const restore = async (stack: Stack, page: unknown, query = '') => await stack.admin('POST', `/restore${query}`, page);
+const daysAgo = (days: number) => new Date(Date.now() - days * DAY_MS).toISOString();
+/** The file as a backup of that time has it. */
+const asOf = (file: string, at: string) => file.replace(/"at":"[^"]*"/, `"at":"${at}"`);
+
+/** Redis as it is 37 days after a key was revoked. */
+async function forget(key: string): Promise<void> {
+  const usage = `gateway:usage:{${idOf(key)}}`;
+  expect(await redis.ttl(usage)).toBeLessThanOrEqual(36 * 86_400);
+  await redis.del(usage);
+}
+
+test('a key that was revoked stays revoked after a restart of an embedded gateway', async () => {
+  const environment = { DATA_DIR: await temporaryFolder() };
+  const first = await startStack(environment);
+  const [kept, revoked] = [await first.issueKey(), await first.issueKey()];
+  const page = await pageOf(first);
+  expect((await first.admin('DELETE', `/keys/${idOf(revoked)}`)).status).toBe(204);
+  await first.stop();
+  await writeFile(`${environment.DATA_DIR}/activity.jsonl`, '');
+  const second = await startStack(environment);
+  expect((await restore(second, page)).json).toMatchObject({ restored: 0, present: 1, revoked: 1 });
+  expect([await statusOf(second, kept), await statusOf(second, revoked)]).toEqual([200, 401]);
+});
+
+test('a backup of 40 days ago brings back no key that Redis has forgotten, unless the operator says so', async () => {
+  await redis.flushdb();
+  const stack = await startStack(onRedis);
+  const key = await stack.issueKey();
+  const file = asOf((await ctl(stack, 'backup')).out, daysAgo(40));
+  await stack.admin('DELETE', `/keys/${idOf(key)}`);
+  await forget(key);
+  const { code, out, err } = await ctlReading(stack, file, 'restore');
+  expect([code, out]).toEqual([4, '']);
+  expect(err).toMatch(/^This backup is of \S+, more than 35 days ago: .*ctl restore --any-age.*\.\n$/);
+  expect(await statusOf(stack, key)).toBe(401);
+  expect((await ctlReading(stack, file, 'restore', '--any-age')).out).toContain('Keys restored: 1.');
+  expect(await statusOf(stack, key)).toBe(200);
+  const [entry] = await activityOf(stack);
+  expect(entry).toMatchObject({
+    action: 'key.restore',
+    changes: expect.arrayContaining([{ field: 'anyAge', to: 'true' }]),
+  });
+});
+
+describe.for([
+  ['the embedded limiter', async () => ({ DATA_DIR: await temporaryFolder() })],
+  ['Redis', async () => onRedis],
+] as const)('with %s', ([name, settings]) => {
+  test('a page says its time, and is restored for 35 days', async () => {
+    await redis.flushdb();
+    const stack = await startStack(await settings());
+    await stack.issueKey();
+    const [begun, page, ended] = [Date.now(), await pageOf(stack), Date.now()];
+    expect(Date.parse(page.at)).toBeGreaterThanOrEqual(begun - 1);
+    expect(Date.parse(page.at)).toBeLessThanOrEqual(ended + 1);
+    const statuses = async (at: string | undefined, query?: string) =>
+      (await restore(stack, { ...page, at }, query)).status;
+    expect([await statuses(daysAgo(34.99)), await statuses(daysAgo(-0.99))]).toEqual([200, 200]);
+    expect([await statuses(daysAgo(35.01)), await statuses(daysAgo(-1.01))]).toEqual([409, 409]);
+    expect([await statuses(undefined), await statuses('yesterday')]).toEqual([400, 400]);
+    expect([await statuses(undefined, '?anyAge=true'), await statuses(daysAgo(400), '?anyAge=true')]).toEqual([
+      200, 200,
+    ]);
+    expect([await statuses(daysAgo(400), '?anyAge=false'), await statuses(page.at, '?anyAge=yes')]).toEqual([409, 400]);
+    // Plans alone revive nothing.
+    expect((await restore(stack, { plans: {} })).status).toBe(200);
+  });
+
+  test('a revocation that is remembered counts, whatever the operator says', async () => {
+    await redis.flushdb();
+    const stack = await startStack(await settings());
+    const key = await stack.issueKey();
+    const page = await pageOf(stack);
+    await stack.admin('DELETE', `/keys/${idOf(key)}`);
+    expect((await restore(stack, { ...page, at: daysAgo(40) }, '?anyAge=true')).json).toMatchObject({
+      restored: 0,
+      revoked: 1,
+    });
+    expect([name, await statusOf(stack, key)]).toEqual([name, 401]);
+  });
+});
+
+test.for([
+  ['a text', (name: string) => redis.set(name, 'text')],
+  ['a hash without any field of ours', (name: string) => redis.hset(name, 'note', 'mine')],
+] as const)('a key that somebody replaced by %s, and then revoked, stays revoked', async ([, replace]) => {
+  await redis.flushdb();
+  const stack = await startStack(onRedis);
+  const key = await stack.issueKey();
+  const page = await pageOf(stack);
+  const hash = `gateway:key:{${idOf(key)}}`;
+  await redis.del(hash);
+  await replace(hash);
+  expect((await stack.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
+  expect((await restore(stack, page)).json).toMatchObject({ restored: 0, revoked: 1 });
+  expect(await statusOf(stack, key)).toBe(401);
+  expect((await stack.admin('GET', '/usage')).status).toBe(200);
+});
+
+test('an embedded gateway keeps ids and times of revoked keys, for 36 days, and none of their digests', async () => {
+  const environment = { DATA_DIR: await temporaryFolder() };
+  const file = `${environment.DATA_DIR}/revoked-keys.json`;
+  const content = async () => JSON.parse(await readFile(file, 'utf8')) as Record<string, number>;
+  const microsecondsAgo = (days: number) => (Date.now() - days * DAY_MS) * 1_000;
+  const first = await startStack(environment);
+  const [old, recent] = [await first.issueKey(), await first.issueKey()];
+  const page = await pageOf(first);
+  for (const key of [old, recent]) await first.admin('DELETE', `/keys/${idOf(key)}`);
+  expect(Object.keys(await content()).sort()).toEqual([idOf(old), idOf(recent)].sort());
+  expect(await readFile(file, 'utf8')).not.toMatch(/[0-9a-f]{64}/);
+  await first.stop();
+  await writeFile(`${environment.DATA_DIR}/activity.jsonl`, '');
+  await writeFile(
+    file,
+    JSON.stringify({ [idOf(old)]: microsecondsAgo(36.01), [idOf(recent)]: microsecondsAgo(35.99) }),
+  );
+  const second = await startStack(environment);
+  expect((await restore(second, { ...page, at: daysAgo(40) }, '?anyAge=true')).json).toMatchObject({
+    restored: 1,
+    revoked: 1,
+  });
+  await second.admin('DELETE', `/keys/${idOf(await second.issueKey())}`);
+  expect(Object.keys(await content())).toHaveLength(2);
+  expect(await content()).not.toHaveProperty(idOf(old));
+});
+
+test('a key that a gateway without that file has revoked stays revoked: the activity tells of it', async () => {
+  const environment = { DATA_DIR: await temporaryFolder() };
+  const first = await startStack(environment);
+  const key = await first.issueKey();
+  const page = await pageOf(first);
+  await first.admin('DELETE', `/keys/${idOf(key)}`);
+  await first.stop();
+  await writeFile(`${environment.DATA_DIR}/revoked-keys.json`, '{}');
+  const second = await startStack(environment);
+  expect((await restore(second, page)).json).toMatchObject({ restored: 0, revoked: 1 });
+});
+
+test('a revoked-keys.json that is no such file stops a start with a message', async () => {
+  const environment = { DATA_DIR: await temporaryFolder() };
+  await writeFile(`${environment.DATA_DIR}/revoked-keys.json`, '{"a":"b"}');
+  await expect(startStack(environment)).rejects.toThrow('revoked-keys.json does not hold revoked keys');
+});
