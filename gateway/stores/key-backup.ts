@@ -1,3 +1,4 @@
+import type { KeyFields } from './key-hash.ts';
 import { type Place, REVOKED_KEPT_SECONDS } from './key-walk.ts';
 
 /** Keys in a backup: the stored fields of each, as text, including digests and use. No secret is among them. */
@@ -8,9 +9,6 @@ export interface BackedUpKey {
   readonly createdAt: number;
   readonly fields: KeyFields;
 }
-
-/** As in the key's Redis hash. */
-export type KeyFields = Readonly<Record<string, string>>;
 
 export interface BackupPage {
   readonly keys: readonly BackedUpKey[];

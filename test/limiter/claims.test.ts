@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { keyOf } from '../../gateway/stores/redis/key-hash.ts';
+import { keyOf } from '../../gateway/stores/redis/key-names.ts';
 import { bothLimiters, redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 

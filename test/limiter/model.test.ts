@@ -6,8 +6,9 @@ import { FRESH, type KeyRecord, type KeyState } from '../../gateway/limiter/key-
 import type { Verdict } from '../../gateway/limiter/limiter.ts';
 import { addressDigits, parseNetwork } from '../../gateway/limiter/networks.ts';
 import { type PlanName, planText } from '../../gateway/limiter/plans.ts';
+import { writeBan, writeRecord } from '../../gateway/stores/key-hash.ts';
 import { runDecide } from '../../gateway/stores/redis/calls.ts';
-import { banFields, keyOf, toFields } from '../../gateway/stores/redis/key-hash.ts';
+import { keyOf } from '../../gateway/stores/redis/key-names.ts';
 import type { ModelRecord, ModelSecret, ModelUse } from '../support/decision-model.ts';
 import { randomWorld, type Step, type World } from '../support/decision-worlds.ts';
 import { redisUnderTest } from '../support/limiters.ts';
@@ -89,18 +90,18 @@ async function inRedis({ record, steps }: World, id: string): Promise<string[][]
   };
   const replies: Promise<string[]>[] = [];
   let { secrets = [] } = toRecord(record);
-  write(toFields(toRecord(record)));
+  write(writeRecord(toRecord(record)));
   for (const step of steps) {
     if (step.type === 'record') {
       const { plan: _plan, ...changes } = toRecord(step.changes);
-      write(toFields(changes, secrets));
+      write(writeRecord(changes, secrets));
       secrets = changes.secrets ?? secrets;
     } else if (step.type === 'ask') {
       const { now, plans, use, count } = step;
       const asked = `${count} ${use.scope ?? '-'} ${addressDigits(use.address) || '-'}`;
       const reply = runDecide(redis, 1, [key, String(now), planText(plans), use.secret, asked]);
       replies.push(reply.then((said) => said.map(withoutBounds)));
-    } else write(banFields(step.type === 'lift' ? 'lift' : { text: '', until: step.until }));
+    } else write(writeBan(step.type === 'lift' ? 'lift' : { text: '', until: step.until }));
   }
   const said = await Promise.all(replies);
   await Promise.all([...faults, redis.del(key)]);

@@ -1,7 +1,8 @@
 import type { Redis } from 'ioredis';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
-import { keyOf, toHash } from '../../gateway/stores/redis/key-hash.ts';
+import { writeKey } from '../../gateway/stores/key-hash.ts';
+import { keyOf } from '../../gateway/stores/redis/key-names.ts';
 import { secretWith } from './secrets.ts';
 
 /** Writes an API key directly into Redis. Returns the full key and the name of its hash. */
@@ -11,6 +12,6 @@ export async function createKey(
 ): Promise<{ apiKey: string; hash: string }> {
   const { apiKey, credential } = createApiKey();
   const given = { plan: 'free', name: 'test', createdAt: 0, ...record } as const;
-  await redis.hset(keyOf(credential.id), toHash({ secrets: [secretWith(credential.digest)], ...given }));
+  await redis.hset(keyOf(credential.id), writeKey({ secrets: [secretWith(credential.digest)], ...given }));
   return { apiKey, hash: keyOf(credential.id) };
 }

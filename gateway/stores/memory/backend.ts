@@ -5,7 +5,7 @@ import { systemClock } from '../../limiter/clock.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
 import type { Backend } from '../stores.ts';
 import { FileActivity } from './activity.ts';
-import { FileBackups } from './backups.ts';
+import { FileBackupNotes } from './backup-notes.ts';
 import { FileKeys } from './keys.ts';
 import { MemoryLimiter } from './limiter.ts';
 import { FilePlans } from './plans.ts';
@@ -36,7 +36,7 @@ export async function memoryBackend(
       plans: plansFile,
       activity,
       tokens,
-      backups: new FileBackups(file('backup.json')),
+      backups: new FileBackupNotes(file('backup.json')),
     }),
     bans: () => keys.bans(systemClock()),
     nodesAway: () => 0,

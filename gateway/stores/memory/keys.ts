@@ -11,10 +11,10 @@ import {
 } from '../../limiter/key-record.ts';
 import type { Activity, ActivityStore, Told } from '../activity-entry.ts';
 import type { BackedUpKey, BackupPage, RestoreOutcome } from '../key-backup.ts';
+import { readKey, readRevoked, writeKey } from '../key-hash.ts';
 import { comparePlaces, type Place, type Walked, type WalkQuery } from '../key-walk.ts';
 import type { KeyList, KeyQuery, KeyStore } from '../stores.ts';
 import { JsonFile } from './file.ts';
-import { fromFields, toFields, toRevokedEntry } from './key-backup.ts';
 import { readRecords } from './key-records.ts';
 import { RevokedKeys } from './revoked-keys.ts';
 
@@ -128,7 +128,7 @@ export class FileKeys implements KeyStore {
         records.delete(id);
       },
       () => {
-        if (record !== undefined) this.#revoked.keep(toRevokedEntry(id, record, this.#states.get(id)));
+        if (record !== undefined) this.#revoked.keep(readRevoked(id, writeKey(record, this.#states.get(id))));
         this.#states.delete(id);
         this.#claimedOn.delete(id);
       },
@@ -162,7 +162,7 @@ export class FileKeys implements KeyStore {
     const keys = page.map(({ id, record, createdAt }) => ({
       id,
       createdAt,
-      fields: toFields(record, this.#states.get(id)),
+      fields: writeKey(record, this.#states.get(id)),
     }));
     const last = keys.at(-1);
     return { keys, next: last !== undefined && inOrder.length > limit ? last : undefined };
@@ -175,7 +175,7 @@ export class FileKeys implements KeyStore {
     const add = (records: Map<string, KeyRecord>, { id, fields }: BackedUpKey): RestoreOutcome => {
       if (records.has(id)) return 'present';
       if (this.#revoked.has(id)) return 'revoked';
-      const key = fromFields(id, fields);
+      const key = readKey(id, fields);
       if (key === undefined) return 'unreadable';
       records.set(id, key.record);
       states.set(id, key.state);

@@ -5,7 +5,7 @@ import { surviveOutages } from '../../limiter/outage.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
 import type { Backend } from '../stores.ts';
 import { RedisActivity } from './activity.ts';
-import { RedisBackups } from './backups.ts';
+import { RedisBackupNotes } from './backup-notes.ts';
 import { CallCounts, type RedisConnection } from './calls.ts';
 import { checkRedis } from './check-redis.ts';
 import { isCluster, nodeOf } from './cluster.ts';
@@ -72,7 +72,7 @@ export function redisBackend(
         plans: new RedisPlans(operators, trail),
         activity: new RedisActivity(trail),
         tokens: new RedisTokens(trail),
-        backups: new RedisBackups(operators),
+        backups: new RedisBackupNotes(operators),
       };
     },
     bans: () => remembering.bans(),

@@ -1,9 +1,8 @@
 import { pairsOf } from '../../../shared/lists.ts';
+import type { Fields } from '../key-hash.ts';
 import { type LostNote, type Note, scriptWithNotes, type Trail } from './trail.ts';
 
 const CHANGE_HASH = scriptWithNotes('change-hash');
-
-export type Fields = Readonly<Record<string, string | undefined>>;
 
 type Hash = Readonly<Record<string, string>>;
 

@@ -3,8 +3,8 @@ import type { Logger } from '../../../shared/process/logger.ts';
 import type { Activity } from '../activity-entry.ts';
 import { changeHash } from './change-hash.ts';
 import { deletionByHand, handEditsOf } from './hand-edits.ts';
-import { keyOf, usageOf } from './key-hash.ts';
 import { INDEX } from './key-index.ts';
+import { keyOf, usageOf } from './key-names.ts';
 import { scriptWithNotes, type Trail } from './trail.ts';
 
 /** Keys that are read each time. */

@@ -1,7 +1,6 @@
 import type { Activity } from '../activity-entry.ts';
+import { type Fields, readTime, recordFields } from '../key-hash.ts';
 import type { FieldChange } from '../plan-history.ts';
-import type { Fields } from './change-hash.ts';
-import { fromSeconds, recordFields } from './key-hash.ts';
 import { DIGEST, fitsDigest, withDigest } from './record-digest.ts';
 
 /**
@@ -59,8 +58,8 @@ interface BanEdit {
 }
 
 function banEdit(hash: Hash, now: number): BanEdit | undefined {
-  const until = fromSeconds(hash.banned_until) ?? 0;
-  const known = [hash.ban_reason_until, hash.ban_decided].map((text) => fromSeconds(text) ?? 0);
+  const until = readTime(hash.banned_until) ?? 0;
+  const known = [hash.ban_reason_until, hash.ban_decided].map((text) => readTime(text) ?? 0);
   if (until > 0 && known.includes(until)) return undefined;
   if (until > now) {
     return {

@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { isKeyId } from '../../limiter/credential.ts';
+import { REVOKED_FIELDS } from '../key-hash.ts';
 import { comparePlaces, type Place, REVOKED_KEPT_SECONDS } from '../key-walk.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
-import { KEPT_OF_REVOKED, keyOf, usageOf } from './key-hash.ts';
+import { keyOf, usageOf } from './key-names.ts';
 import { type Note, scriptWithNotes, type Trail } from './trail.ts';
 
 /** Ids by time of creation: of the existing keys, and of those revoked recently. */
@@ -55,7 +56,7 @@ export async function revoke(trail: Trail, id: string, notes: readonly Note[]): 
   const keys = [keyOf(id), usageOf(id)];
   const { reply } = await trail.write(
     notes,
-    (run) => run(REVOKE, keys, [REVOKED_KEPT_SECONDS, ...KEPT_OF_REVOKED]),
+    (run) => run(REVOKE, keys, [REVOKED_KEPT_SECONDS, ...REVOKED_FIELDS]),
     async () => ((await orUnavailable(redis.exists(keyOf(id)))) === 0 ? 1 : undefined),
   );
   // The key is gone. If cleaning up fails now, a later revocation does it.

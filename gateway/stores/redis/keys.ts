@@ -4,14 +4,15 @@ import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import type { Activity, Told } from '../activity-entry.ts';
 import type { BackedUpKey, BackupPage, RestoreOutcome } from '../key-backup.ts';
+import { readEntry, readRecord, readRevoked, writeBan, writeKey, writeRecord } from '../key-hash.ts';
 import type { Walked, WalkQuery } from '../key-walk.ts';
 import { type KeyList, type KeyQuery, type KeyStore, Unreadable } from '../stores.ts';
-import { exportKeys, restoreKey } from './backups.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { changeHash } from './change-hash.ts';
 import { handEditsOf } from './hand-edits.ts';
-import { banFields, keyOf, toEntry, toFields, toHash, toRecord, usageOf } from './key-hash.ts';
+import { exportKeys, restoreKey } from './key-backup.ts';
 import { INDEX, issue, placesAfter, revoke } from './key-index.ts';
+import { keyOf, usageOf } from './key-names.ts';
 import { withDigest } from './record-digest.ts';
 import { Trail } from './trail.ts';
 
@@ -39,19 +40,19 @@ export class RedisKeys implements KeyStore {
   }
 
   create(id: string, record: KeyRecord, told?: Activity): Promise<void> {
-    const fields = Object.entries(withDigest(toHash(record))).flat() as string[];
+    const fields = Object.entries(withDigest(writeKey(record))).flat() as string[];
     return issue(this.#trail, id, { seconds: record.createdAt / 1e6, fields, notes: this.#trail.notesOf([told]) });
   }
 
   async get(id: string): Promise<KeyEntry | undefined> {
     const hash = await this.read(id);
-    return hash && toEntry(id, hash);
+    return hash && readEntry(id, hash);
   }
 
   async isGood(id: string, digest: string): Promise<boolean> {
     const hash = await this.read(id);
     if (hash === undefined) return false;
-    const { record } = toEntry(id, hash);
+    const { record } = readEntry(id, hash);
     const secret = secretOf(record, digest);
     if (secret === undefined) return record.secrets.length === 0;
     return unauthorized(record, secret, await this.now()) === undefined;
@@ -82,14 +83,14 @@ export class RedisKeys implements KeyStore {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const hash = await this.read(id);
       if (hash === undefined) return false;
-      const record = toRecord(id, hash);
+      const record = readRecord(id, hash);
       if (record === undefined) throw new Unreadable();
       const { record: changes = {}, ban, told } = make(record);
       // Told first, because this change hides them.
       const byHand = handEditsOf(id, hash, Date.now() * 1_000);
       const changed = await changeHash(this.#trail, keyOf(id), {
         expected: byHand.expected,
-        changes: { ...byHand.changes, ...withDigest(toFields(changes, record.secrets), hash), ...banFields(ban) },
+        changes: { ...byHand.changes, ...withDigest(writeRecord(changes, record.secrets), hash), ...writeBan(ban) },
         notes: this.#trail.notesOf([...byHand.told, told]),
         read: () => this.read(id),
       });
@@ -132,7 +133,7 @@ export class RedisKeys implements KeyStore {
   async #revoked(id: string): Promise<KeyEntry | undefined> {
     const hash = await orUnavailable(this.#redis.hgetall(usageOf(id)));
     const isKept = Object.keys(hash).length > 0 && hash.deleted_by_hand === undefined;
-    return isKept ? { ...toEntry(id, hash), isRevoked: true } : undefined;
+    return isKept ? readRevoked(id, hash) : undefined;
   }
 
   /** A key's hash. An id whose value is not a hash still counts as a key, so that it can be seen and removed. */

@@ -12,7 +12,7 @@ import {
 import { addressDigits } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable, planText } from '../../limiter/plans.ts';
 import { type CallCounts, type RedisConnection, runDecide } from './calls.ts';
-import { keyOf } from './key-hash.ts';
+import { keyOf } from './key-names.ts';
 
 const MAX_BATCH = 256;
 
@@ -92,7 +92,7 @@ export class RedisLimiter implements RemoteLimiter {
 
   #nextBatch(): Question[] {
     const batch = this.#waiting.slice(0, MAX_BATCH).filter(({ isOpen }) => isOpen);
-    // A new list, for the same reason as in Ring.
+    // A new list: after shift() or splice() of a long one, V8 keeps what was in it for long.
     this.#waiting = this.#waiting.slice(MAX_BATCH);
     return batch;
   }

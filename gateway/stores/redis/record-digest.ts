@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Fields } from './change-hash.ts';
-import { recordFields } from './key-hash.ts';
+import { type Fields, recordFields } from '../key-hash.ts';
 
 /**
  * Each write of a gateway leaves a digest of the record in the hash, so an edit by hand can be recognized. A decision

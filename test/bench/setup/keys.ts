@@ -2,7 +2,8 @@ import type { Redis } from 'ioredis';
 import { createApiKey, MAX_SECRETS } from '../../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../../gateway/limiter/key-record.ts';
 import type { PlanName } from '../../../gateway/limiter/plans.ts';
-import { keyOf, toHash } from '../../../gateway/stores/redis/key-hash.ts';
+import { writeKey } from '../../../gateway/stores/key-hash.ts';
+import { keyOf } from '../../../gateway/stores/redis/key-names.ts';
 import { post } from '../../support/http.ts';
 import { secretWith } from '../../support/secrets.ts';
 
@@ -62,7 +63,7 @@ async function issue(
   const digests = [...Array.from({ length: others }, () => createApiKey().credential.digest), credential.digest];
   const secrets = digests.map((digest) => secretWith(digest));
   const record = { ...limits, name: 'bench', secrets, createdAt: Date.now() * 1_000 };
-  await redis.hset(keyOf(credential.id), { ...toHash(record), ...state });
+  await redis.hset(keyOf(credential.id), { ...writeKey(record), ...state });
   return apiKey;
 }
 

@@ -3,7 +3,7 @@ import type { BackupNotes } from '../stores.ts';
 import { JsonFile } from './file.ts';
 
 /** The last complete backup of a standalone gateway, in a file. */
-export class FileBackups implements BackupNotes {
+export class FileBackupNotes implements BackupNotes {
   readonly #file: JsonFile;
 
   constructor(path: string) {

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
-import { type BackedUpKey, type BackupPage, type KeyFields, ownFields, type RestoreOutcome } from '../key-backup.ts';
+import { type BackedUpKey, type BackupPage, ownFields, type RestoreOutcome } from '../key-backup.ts';
+import type { KeyFields } from '../key-hash.ts';
 import type { WalkQuery } from '../key-walk.ts';
-import type { BackupNotes } from '../stores.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
-import { keyOf, usageOf } from './key-hash.ts';
 import { INDEX, livePlacesAfter } from './key-index.ts';
+import { keyOf, usageOf } from './key-names.ts';
 
 /** Exports and restores keys, hash by hash. Each step concerns one key, so decisions continue in between. */
 
@@ -38,24 +38,4 @@ export async function restoreKey(
   const outcome = (await orUnavailable(answer)) as RestoreOutcome;
   if (outcome === 'revoked') await orUnavailable(redis.zrem(INDEX, id));
   return outcome;
-}
-
-const [BACKUP, COMPLETED_AT] = ['gateway:backup', 'completed_at'];
-
-/** The last complete backup, in Redis: every gateway tells the same. */
-export class RedisBackups implements BackupNotes {
-  readonly #redis: RedisConnection;
-
-  constructor(redis: RedisConnection) {
-    this.#redis = redis;
-  }
-
-  async last(): Promise<number | undefined> {
-    const text = (await orUnavailable(this.#redis.hget(BACKUP, COMPLETED_AT))) ?? '';
-    return /^\d{1,10}$/.test(text) ? Number(text) : undefined;
-  }
-
-  async note(seconds: number): Promise<void> {
-    await orUnavailable(this.#redis.hset(BACKUP, COMPLETED_AT, seconds));
-  }
 }

@@ -1,0 +1,241 @@
+import { full, type Level } from '../limiter/bucket.ts';
+import { DAY, MINUTE, SECOND } from '../limiter/clock.ts';
+import { readNetworks, readScope, type Secret } from '../limiter/credential.ts';
+import type { KeyChange, KeyEntry, KeyRecord, KeyState } from '../limiter/key-record.ts';
+import { isPlanName, MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
+import { NOBODY, type Queue } from '../limiter/queue.ts';
+import type { Mark } from '../limiter/usage-marks.ts';
+
+/**
+ * The fields of an API key: its hash in Redis, and a line of a backup. Times are decimal Unix seconds, other values as
+ * people would type them. Functions that read never fail, since people edit hashes.
+ */
+
+export type KeyFields = Readonly<Record<string, string>>;
+
+/** Changes of a hash: undefined removes a field. */
+export type Fields = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Each secret has a field named by its digest, so that a decision reads it with everything else; and a field for its
+ * last use.
+ */
+const SECRET = 'secret:';
+const USED = 'used:';
+/** The number of secrets. It reveals concurrent changes. */
+const SECRETS = 'secrets';
+
+/** The other fields of the record, each with its member. */
+const RECORD = {
+  plan: 'plan',
+  name: 'name',
+  createdAt: 'created_at',
+  expiresAt: 'expires_at',
+  disabled: 'disabled',
+  minute: 'minute',
+  day: 'day',
+} as const satisfies Record<Exclude<keyof KeyRecord, 'secrets'>, string>;
+
+type Member = keyof typeof RECORD;
+
+/** The fields that are left of a revoked key. */
+export const REVOKED_FIELDS = ['name', 'plan', 'created_at', 'admitted', 'refused', 'usage_days'];
+
+/** The fields of a key. One without a decision has no state. */
+export const writeKey = (record: KeyRecord, state?: KeyState): KeyFields =>
+  given({ ...writeRecord(record), ...(state && writeState(state)) });
+
+/** Undefined if the fields do not make a key. */
+export function readKey(id: string, fields: KeyFields): { record: KeyRecord; state: KeyState } | undefined {
+  const record = readRecord(id, fields);
+  return record && { record, state: { ...readState(fields), queue: readQueue(fields.waiting) } };
+}
+
+/**
+ * The members as fields.
+ * @param before the present secrets: those missing from the new ones are removed
+ */
+export function writeRecord({ secrets, ...record }: Partial<KeyRecord>, before: readonly Secret[] = []): Fields {
+  const members = Object.keys(record) as Member[];
+  const fields = Object.fromEntries(members.map((member) => [RECORD[member], writeMember(member, record[member])]));
+  if (secrets === undefined) return fields;
+  const digests = new Set(secrets.map(({ digest }) => digest));
+  const gone = before.map(({ digest }) => digest).filter((digest) => !digests.has(digest));
+  return {
+    ...fields,
+    [SECRETS]: String(secrets.length),
+    ...Object.fromEntries(secrets.map((secret) => [SECRET + secret.digest, writeSecret(secret)])),
+    ...Object.fromEntries(gone.flatMap((digest) => [SECRET, USED].map((prefix) => [prefix + digest, undefined]))),
+  };
+}
+
+/** The whole record; undefined for a hash that decide.lua cannot use. */
+export function readRecord(id: string, hash: KeyFields): KeyRecord | undefined {
+  const { isReadable, record } = readEntry(id, hash);
+  return isReadable && isPlanName(record.plan) ? { ...record, plan: record.plan } : undefined;
+}
+
+/** The fields from which a record was read. A change compares them with the present ones. */
+export function recordFields(hash: KeyFields): Fields {
+  const secrets = Object.keys(hash).filter((field) => field.startsWith(SECRET));
+  return Object.fromEntries([...Object.values(RECORD), SECRETS, ...secrets].map((field) => [field, hash[field]]));
+}
+
+/** A hash as an entry for operators. A hash that decide.lua cannot use is shown as unreadable. */
+export function readEntry(id: string, hash: KeyFields): KeyEntry {
+  const plan = hash.plan ?? '';
+  const expiresAt = readTime(hash.expires_at);
+  const secrets = readSecrets(hash);
+  const isReadable = secrets.length > 0 && isPlanName(plan) && (expiresAt !== undefined || !hash.expires_at);
+  const record = {
+    plan,
+    name: hash.name ?? '',
+    createdAt: readTime(hash.created_at) ?? 0,
+    secrets,
+    expiresAt,
+    disabled: !['', '0'].includes(hash.disabled ?? ''),
+    minute: parseLimit(hash.minute ?? ''),
+    day: parseLimit(hash.day ?? ''),
+  };
+  return { id, isReadable, record, ...readState(hash) };
+}
+
+/** What is left of a key once it is revoked. */
+export function readRevoked(id: string, hash: KeyFields): KeyEntry {
+  const left = Object.entries(hash).filter(([field]) => REVOKED_FIELDS.includes(field));
+  return { ...readEntry(id, Object.fromEntries(left)), isRevoked: true };
+}
+
+/** Lifting a ban also forgets the early requests and the series: the key starts anew. */
+export function writeBan(ban: KeyChange['ban']): Fields {
+  if (ban === undefined) return {};
+  if (ban !== 'lift') {
+    const until = writeTime(ban.until);
+    return { banned_until: until, ban_reason: ban.text, ban_reason_until: until };
+  }
+  const gone = ['banned_until', 'bans', 'waiting', 'ban_reason', 'ban_reason_until', 'ban_decided'];
+  return Object.fromEntries(gone.map((field) => [field, undefined]));
+}
+
+/** The results of decisions, as decide.lua writes them. */
+function writeState(state: KeyState): Fields {
+  const { asOf, bannedUntil, bans, admitted, refused, shadowed, usage, used, queue, banReason } = state;
+  const levels = asOf !== undefined && {
+    as_of: writeTime(asOf),
+    minute_left: writeLevel(state.minute, MINUTE),
+    day_left: writeLevel(state.day, DAY),
+  };
+  return {
+    ...levels,
+    waiting: queue && writeQueue(queue),
+    banned_until: bannedUntil === 0 ? undefined : writeTime(bannedUntil),
+    bans: writeCount(bans),
+    admitted: writeCount(admitted),
+    refused: writeCount(refused),
+    shadowed: writeCount(shadowed),
+    usage_minutes: writeMarks(usage.minutes),
+    usage_days: writeMarks(usage.days),
+    ...Object.fromEntries(Object.entries(used).map(([digest, at]) => [USED + digest, String(at / SECOND)])),
+    ban_reason: banReason?.text || undefined,
+    ban_reason_until: banReason && writeTime(banReason.until),
+    ban_decided: bannedUntil === 0 || banReason?.until === bannedUntil ? undefined : writeTime(bannedUntil),
+  };
+}
+
+/** The results of decisions, read as decide.lua does. The queue is left out: operators do not need it. */
+function readState(hash: KeyFields): KeyState {
+  const banReasonUntil = readTime(hash.ban_reason_until);
+  const used = Object.entries(hash).filter(([field]) => field.startsWith(USED));
+  return {
+    minute: readLevel(hash.minute_left, MINUTE),
+    day: readLevel(hash.day_left, DAY),
+    queue: undefined,
+    asOf: readTime(hash.as_of),
+    bannedUntil: readTime(hash.banned_until) ?? 0,
+    bans: readCount(hash.bans),
+    admitted: readCount(hash.admitted),
+    refused: readCount(hash.refused),
+    shadowed: readCount(hash.shadowed),
+    used: Object.fromEntries(used.map(([field, text]) => [field.slice(USED.length), readTime(text) ?? 0])),
+    usage: { minutes: readMarks(hash.usage_minutes), days: readMarks(hash.usage_days) },
+    banReason: banReasonUntil === undefined ? undefined : { text: hash.ban_reason ?? '', until: banReasonUntil },
+  };
+}
+
+function writeMember(member: Member, value: KeyRecord[Member]): string | undefined {
+  switch (member) {
+    case 'createdAt':
+    case 'expiresAt':
+      return writeTime(value as number | undefined);
+    case 'disabled':
+      return value ? '1' : undefined;
+    default:
+      return value?.toString();
+  }
+}
+
+/** In decide.lua's format: id, end, scope, networks, beginning, name. */
+const writeSecret = ({ id, expiresAt, scope, networks, createdAt, name }: Secret): string =>
+  [id, writeTime(expiresAt) ?? '-', scope.join(','), networks.join(',') || '-', writeTime(createdAt), name].join(' ');
+
+function readSecret(digest: string, text: string): Secret | undefined {
+  const [, id, end, scope, networks, created, name] = /^(\w+) (\S+) (\S+) (\S+) (\S+) (.*)$/s.exec(text) ?? [];
+  const expiresAt = readTime(end);
+  if (id === undefined || (expiresAt === undefined && end !== '-')) return undefined;
+  const bounds = { scope: readScope(scope as string), networks: readNetworks(networks as string) };
+  return { id, digest, name: name as string, createdAt: readTime(created) ?? 0, expiresAt, ...bounds };
+}
+
+function readSecrets(hash: KeyFields): Secret[] {
+  const fields = Object.entries(hash).filter(([field]) => field.startsWith(SECRET));
+  const secrets = fields.map(([field, text]) => readSecret(field.slice(SECRET.length), text));
+  return secrets.filter((secret) => secret !== undefined).sort((a, b) => a.createdAt - b.createdAt);
+}
+
+const QUEUE_MEMBERS = Object.keys(NOBODY) as (keyof Queue)[];
+
+const writeQueue = (queue: Queue): string => QUEUE_MEMBERS.map((member) => queue[member]).join(' ');
+
+function readQueue(text = ''): Queue | undefined {
+  if (!/^\d{1,16}( \d{1,16}){14}$/.test(text)) return undefined;
+  const numbers = text.split(' ').map(Number);
+  return Object.fromEntries(QUEUE_MEMBERS.map((member, at) => [member, numbers[at]])) as unknown as Queue;
+}
+
+const writeMarks = (marks: readonly Mark[]): string | undefined =>
+  marks.map(({ at, admitted, refused }) => `${at}:${admitted}:${refused}`).join(' ') || undefined;
+
+/** Malformed marks, for example after an edit by hand, are left out. */
+function readMarks(text = ''): Mark[] {
+  const marks = text.matchAll(/(?<!\S)(\d{1,8}):(\d{1,16}):(\d{1,16})(?!\S)/g);
+  return [...marks].map(([, ...numbers]) => {
+    const [at = 0, admitted = 0, refused = 0] = numbers.map(Number);
+    return { at, admitted, refused };
+  });
+}
+
+const writeCount = (count: number): string | undefined => (count === 0 ? undefined : String(count));
+
+const readCount = (text = ''): number => (/^\d{1,15}$/.test(text) ? Number(text) : 0);
+
+const DECIMALS = 1e12;
+
+const writeLevel = ({ tokens, fraction }: Level, window: number): string =>
+  `${tokens}.${String(Math.floor((fraction / window) * DECIMALS + 0.5)).padStart(12, '0')}`;
+
+/** A missing or unreadable level counts as full. */
+function readLevel(text = '', window: number): Level {
+  const [, tokens, decimals = ''] = /^(\d{1,10})\.?(\d{0,12})$/.exec(text) ?? [];
+  if (tokens === undefined) return full(MAX_LIMIT);
+  return { tokens: Number(tokens), fraction: Math.floor(Number(`0.${decimals}`) * window + 0.5) };
+}
+
+const writeTime = (time: number | undefined): string | undefined =>
+  time === undefined ? undefined : (time / SECOND).toFixed(6);
+
+export const readTime = (text: string | undefined): number | undefined =>
+  text === undefined || !/^\d{1,10}(?:\.\d*)?$/.test(text) ? undefined : Math.round(Number(text) * SECOND);
+
+/** Without those that are missing. */
+const given = (fields: Fields): KeyFields =>
+  Object.fromEntries(Object.entries(fields).filter((field): field is [string, string] => field[1] !== undefined));
