@@ -36,8 +36,8 @@ export interface RemoteLimiter extends Limiter {
 }
 
 /**
- * Keys and plans cannot be reached. The failed decision may have been charged; the request is not admitted. The cause
- * is given in words only: the request sent contains digests, and a library's error can contain the request.
+ * The store cannot be reached. For a decision: it may have been charged. Redis faults are given in words only: a command
+ * contains digests, and the library's error can contain the command.
  */
 export class StoreUnavailable extends Unavailable {}
 

@@ -31,7 +31,7 @@ interface Round {
 
 installPrograms();
 const { redis, redisUrl, client } = await startRedis();
-const connection = await connectRedis(redisUrl, 5_000, createLogger('bench', 'warn'));
+const connection = await connectRedis(redisUrl, { timeoutMs: 5_000, logger: createLogger('bench', 'warn') });
 const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS);
 const { many, hot } = await issueKeys(client);
 const sets = new Map([

@@ -6,7 +6,7 @@ import { readableLog } from './log.ts';
 
 /** Connects as the gateway does. On a busy machine attempts can fail; this waits for one that does not. */
 export async function connectedRedis(url: string): Promise<Redis> {
-  const redis = await connectRedis(url, 5_000, readableLog().logger);
+  const redis = await connectRedis(url, { timeoutMs: 5_000, logger: readableLog().logger });
   cleanUp(() => redis.disconnect());
   if (redis.status !== 'ready') await new Promise<void>((resolve) => redis.once('ready', resolve));
   return redis;

@@ -32,13 +32,6 @@ export async function connect(target: RedisTarget, logger: Logger): Promise<Redi
     case 'sentinel':
       return await connectBySentinels(target, logger);
     case 'single':
-      return await connectRedis(
-        target.urls[0] ?? '',
-        target.timeoutMs,
-        logger,
-        target.ca,
-        target.startMs,
-        target.credentials,
-      );
+      return await connectRedis(target.urls[0] ?? '', { ...target, logger });
   }
 }

@@ -48,20 +48,22 @@ export function prepare(redis: Redis): void {
   loadOnConnect(redis);
 }
 
-/**
- * Connects to one Redis, or keeps trying in the background: a gateway starts without its Redis.
- * @param timeoutMs timeout of a command; it may still run after that
- * @param ca certificates for rediss:// in PEM at present; those of Node if undefined
- * @param startMs maximum time to wait for it
- * @param credentials those at present, if they may be changed while the gateway runs
- */
+interface ConnectOptions {
+  /** Timeout of a command. It may still run after that. */
+  readonly timeoutMs: number;
+  readonly logger: Logger;
+  /** Certificates for rediss:// in PEM at present; those of Node if undefined. */
+  readonly ca?: (() => string) | undefined;
+  /** Maximum time to wait for it. */
+  readonly startMs?: number;
+  /** Those at present, if they may be changed while the gateway runs. */
+  readonly credentials?: () => Credentials;
+}
+
+/** Connects to one Redis, or keeps trying in the background: a gateway starts without its Redis. */
 export async function connectRedis(
   url: string,
-  timeoutMs: number,
-  logger: Logger,
-  ca?: () => string,
-  startMs = START_MS,
-  credentials = () => credentialsOf(url),
+  { timeoutMs, logger, ca, startMs = START_MS, credentials = () => credentialsOf(url) }: ConnectOptions,
 ): Promise<Redis> {
   const tls = url.startsWith('rediss:') ? tlsOptions(ca) : undefined;
   const redis: Redis = new Redis(url, {
@@ -88,14 +90,14 @@ export async function checkDatabase(redis: Redis): Promise<void> {
 /** ioredis reports every failed attempt. We log only that Redis went away and that it came back. */
 export function tellOnce(redis: RedisConnection, logger: Logger, onAway: () => unknown = () => undefined): void {
   let away = false;
-  const isAway = (reason: string) => {
+  const noteAway = (reason: string) => {
     if (away) return;
     away = true;
     logger.error({ reason }, 'redis is away');
     onAway();
   };
-  redis.on('error', (error: Error & { lastNodeError?: Error }) => isAway((error.lastNodeError ?? error).message));
-  redis.on('reconnecting', () => isAway('The connection was closed.'));
+  redis.on('error', (error: Error & { lastNodeError?: Error }) => noteAway((error.lastNodeError ?? error).message));
+  redis.on('reconnecting', () => noteAway('The connection was closed.'));
   redis.on('ready', () => {
     if (away) logger.info('redis is back');
     away = false;

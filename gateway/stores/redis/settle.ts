@@ -6,24 +6,24 @@ const ASK_EVERY_MS = 100;
 
 /**
  * The result of a write, even if its answer was lost: then the stored data shows it.
- * @param look returns undefined if the write was not done
+ * @param readBack returns undefined if the write was not done
  * @throws what `write` throws, if it was not done or its result is unknown
  */
-export async function settle<T>(write: Promise<T>, look: () => Promise<T | undefined>): Promise<T> {
+export async function settle<T>(write: Promise<T>, readBack: () => Promise<T | undefined>): Promise<T> {
   try {
     return await write;
   } catch (fault) {
-    const found = await untilAnswered(look);
+    const found = await untilAnswered(readBack);
     if (found === undefined) throw fault;
     return found;
   }
 }
 
-async function untilAnswered<T>(look: () => Promise<T | undefined>): Promise<T | undefined> {
+async function untilAnswered<T>(readBack: () => Promise<T | undefined>): Promise<T | undefined> {
   const giveUpAt = performance.now() + ASKED_MS;
   for (;;) {
     try {
-      return await look();
+      return await readBack();
     } catch {
       if (performance.now() > giveUpAt) return undefined;
     }

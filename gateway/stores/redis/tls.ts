@@ -41,7 +41,7 @@ export class SentinelTlsConnector extends SentinelConnector {
   }
 }
 
-/** After a connection was closed, or where none of several nodes can be reached, nobody tells that a certificate was refused. */
+/** ioredis does not report a refused certificate. Connects once more to each address and logs the reason. */
 export async function tellWhyRefused(
   addresses: readonly Address[],
   options: ConnectionOptions | undefined,

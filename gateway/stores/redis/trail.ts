@@ -66,18 +66,18 @@ export class Trail {
 
   /**
    * Makes a write and its notes. If the answer of the write was lost, the stored data says whether it was made.
-   * @param look returns undefined if the write was not made
+   * @param readBack returns undefined if the write was not made
    * @returns the reply, undefined if the write did nothing; and the notes that could not be written
    * @throws {StoreUnavailable} if the write was not made or its result is unknown
    */
   async write(
     notes: readonly Note[],
     make: (run: RunScript) => Promise<Noted>,
-    look: () => Promise<unknown>,
+    readBack: () => Promise<unknown>,
   ): Promise<{ readonly reply: unknown; readonly lost: readonly LostNote[] }> {
     const isSpread = isCluster(this.redis);
     const found = async (): Promise<Noted> => {
-      const reply = await look();
+      const reply = await readBack();
       return reply === undefined ? undefined : { reply, lost: [] };
     };
     const noted = await settle(make(this.#runWith(isSpread ? [] : notes)), found);
@@ -116,7 +116,7 @@ export class Trail {
         key: keys.length + at + 1,
         length: String(length),
         fields,
-        once: isOnce && String(LOOKED_BACK),
+        look_back: isOnce && String(LOOKED_BACK),
       }));
       const answer = await orUnavailable(
         this.redis.eval(script, all.length, ...all, JSON.stringify(told), ...parameters) as Promise<Answer | null>,

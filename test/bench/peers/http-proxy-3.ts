@@ -16,7 +16,7 @@ import { createLogger } from '../../../shared/process/logger.ts';
 const { CORE_URL = '', REDIS_URL = '' } = process.env;
 
 const logger = createLogger('http-proxy-3', 'warn');
-const redis = await connectRedis(REDIS_URL, 1_000, logger);
+const redis = await connectRedis(REDIS_URL, { timeoutMs: 1_000, logger });
 const backend = redisBackend(redis, (): PlanTable => planCache.table, logger);
 const planCache = new PlanCache(backend.plans, logger);
 await planCache.start();

@@ -44,7 +44,7 @@ const { hot, many } = await issueKeys(stage.client);
 const credential = parseApiKey(hot) as Credential;
 const gateway = await startGateway('gateway', stage, { REDIS_URL: stage.redisUrl });
 const url = gateway.urls.gateway ?? '';
-const connection = await connectRedis(stage.redisUrl, 5_000, createLogger('bench', 'warn'));
+const connection = await connectRedis(stage.redisUrl, { timeoutMs: 5_000, logger: createLogger('bench', 'warn') });
 const keys = new RedisKeys(connection);
 
 /** µs of CPU a request, of the gateway and of the core, and how many decisions share a call. */
