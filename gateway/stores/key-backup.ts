@@ -1,5 +1,5 @@
 import type { KeyFields } from './key-hash.ts';
-import { type Place, REVOKED_KEPT_SECONDS } from './key-walk.ts';
+import { type KeyCursor, REVOKED_KEPT_SECONDS } from './key-walk.ts';
 
 /** Keys in a backup: the stored fields of each, as text, including digests and use. No secret is among them. */
 
@@ -13,7 +13,7 @@ export interface BackedUpKey {
 export interface BackupPage {
   readonly keys: readonly BackedUpKey[];
   /** Where to continue; undefined at the end. */
-  readonly next: Place | undefined;
+  readonly next: KeyCursor | undefined;
 }
 
 /**

@@ -7,8 +7,8 @@ import { DAYS_KEPT } from '../limiter/usage-marks.ts';
  * is revoked. So each is visited exactly once, whatever is issued and revoked meanwhile.
  */
 
-/** The place of a key. Keys are ordered by time of creation, the oldest first, then by id. */
-export interface Place {
+/** A place in the order of keys: by time of creation, the oldest first, then by id. */
+export interface KeyCursor {
   /** Unix seconds. */
   readonly createdAt: number;
   readonly id: string;
@@ -16,25 +16,25 @@ export interface Place {
 
 export interface WalkQuery {
   /** Undefined to begin. */
-  readonly after: Place | undefined;
+  readonly after: KeyCursor | undefined;
   /** Maximum number of keys. */
   readonly limit: number;
 }
 
-export interface Walked {
+export interface KeyPage {
   readonly keys: readonly KeyEntry[];
   /** Where to continue; undefined at the end. */
-  readonly next: Place | undefined;
+  readonly next: KeyCursor | undefined;
 }
 
-export const comparePlaces = (a: Place, b: Place): number =>
+export const compareCursors = (a: KeyCursor, b: KeyCursor): number =>
   a.createdAt - b.createdAt || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
 
-/** A place in its form for URLs. */
-export const writePlace = ({ createdAt, id }: Place): string => `${createdAt}-${id}`;
+/** A cursor in its form for URLs. */
+export const writeCursor = ({ createdAt, id }: KeyCursor): string => `${createdAt}-${id}`;
 
-/** Undefined if the text is not a place. */
-export function readPlace(text: string): Place | undefined {
+/** Undefined if the text is not a cursor. */
+export function readCursor(text: string): KeyCursor | undefined {
   const [, seconds, id = ''] = /^(-?[\d.e+]{1,30})-(.*)$/.exec(text) ?? [];
   const createdAt = Number(seconds);
   return Number.isFinite(createdAt) && isKeyId(id) ? { createdAt, id } : undefined;

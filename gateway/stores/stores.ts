@@ -6,7 +6,7 @@ import type { Limiter } from '../limiter/limiter.ts';
 import type { StoredPlans } from '../limiter/plans.ts';
 import type { AboutChange, Activity, ActivityStore, Told } from './activity-entry.ts';
 import type { BackedUpKey, BackupPage, RestoreOutcome } from './key-backup.ts';
-import type { Walked, WalkQuery } from './key-walk.ts';
+import type { KeyPage, WalkQuery } from './key-walk.ts';
 import type { TokenStore } from './operator-token.ts';
 import type { PlanChange, RecordedChange } from './plan-history.ts';
 
@@ -30,7 +30,7 @@ export interface KeyStore {
    */
   change(id: string, make: (record: KeyRecord) => KeyChange & Told): Promise<boolean>;
   /** All keys, page by page, the oldest first, including those revoked in the last 36 days. */
-  walk(query: WalkQuery): Promise<Walked>;
+  walk(query: WalkQuery): Promise<KeyPage>;
   /** The existing keys in their stored form, page by page, the oldest first. */
   export(query: WalkQuery): Promise<BackupPage>;
   /**

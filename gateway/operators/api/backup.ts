@@ -12,12 +12,12 @@ import {
   MAX_VALUE_LENGTH,
   RESTORED_FOR_SECONDS,
 } from '../../stores/key-backup.ts';
-import { writePlace } from '../../stores/key-walk.ts';
+import { writeCursor } from '../../stores/key-walk.ts';
 import { toTime } from './key-view.ts';
 import { time } from './keys.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
 import { applyChange } from './plans.ts';
-import { choice, placeIn, wholeNumber } from './query.ts';
+import { choice, cursorIn, wholeNumber } from './query.ts';
 import { type About, aboutCall, allOf, entry, logActivity } from './told.ts';
 
 /** Keys in one page: few enough not to block Redis or this process. */
@@ -38,11 +38,11 @@ const CLOCK_TOLERANCE_SECONDS = 86_400;
  */
 export const backUp: AdminOperation = async ({ deps, query }) => {
   const limit = wholeNumber(query, 'limit', { min: 1, max: BACKUP_PAGE, fallback: BACKUP_PAGE });
-  const after = placeIn(query);
+  const after = cursorIn(query);
   const at = toTime(await deps.keys.now());
   const plans = after === undefined ? { plans: await deps.plans.read() } : {};
   const { keys, next } = await deps.keys.export({ after, limit });
-  const body = { at, ...plans, keys, next: next && writePlace(next) };
+  const body = { at, ...plans, keys, next: next && writeCursor(next) };
   return { status: 200, body, headers: ['Cache-Control', 'no-store'] };
 };
 

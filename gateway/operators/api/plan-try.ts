@@ -6,10 +6,10 @@ import type { KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import { fieldsOf, isPlanName } from '../../limiter/plans.ts';
 import { countsOf, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
 import { leastRefused } from '../../limiter/what-if.ts';
-import { writePlace } from '../../stores/key-walk.ts';
+import { writeCursor } from '../../stores/key-walk.ts';
 import type { TrialAnswer } from './answers.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
-import { placeIn } from './query.ts';
+import { cursorIn } from './query.ts';
 import { limitValue } from './values.ts';
 
 /**
@@ -34,7 +34,7 @@ export const tryPlan: AdminOperation = async ({ deps, params, query, request, re
   const { minute, day } = deps.planCache.table[plan];
   const limits = { minute: given.minute ?? minute, day: given.day ?? day };
   const now = Math.floor((await deps.keys.now()) / MINUTE);
-  const { keys, next } = await deps.keys.walk({ after: placeIn(query), limit: LOOKED_AT });
+  const { keys, next } = await deps.keys.walk({ after: cursorIn(query), limit: LOOKED_AT });
   const tried = keys
     .filter(({ record, isRevoked }) => record.plan === plan && !isRevoked)
     .map((entry) => tryOn(entry, limits, now))
@@ -43,7 +43,7 @@ export const tryPlan: AdminOperation = async ({ deps, params, query, request, re
   const affected = tried.filter(({ wouldRefuse }) => wouldRefuse > 0);
   return {
     status: 200,
-    body: { keys: tried.length, requests, affected, next: next && writePlace(next) } satisfies TrialAnswer,
+    body: { keys: tried.length, requests, affected, next: next && writeCursor(next) } satisfies TrialAnswer,
   };
 };
 

@@ -1,5 +1,5 @@
 import { HttpError } from '../../../shared/http/errors.ts';
-import { type Place, readPlace } from '../../stores/key-walk.ts';
+import { type KeyCursor, readCursor } from '../../stores/key-walk.ts';
 
 /**
  * A whole number in a query.
@@ -30,12 +30,12 @@ export function choice<T extends string>(query: URLSearchParams, name: string, o
 
 /**
  * Where a walk through the keys continues; undefined at its beginning.
- * @throws {HttpError} 400 for a place that no answer gave
+ * @throws {HttpError} 400 for a text that no answer gave
  */
-export function placeIn(query: URLSearchParams): Place | undefined {
+export function cursorIn(query: URLSearchParams): KeyCursor | undefined {
   const text = query.get('after');
-  const place = text === null ? undefined : readPlace(text);
-  if (text !== null && place === undefined)
+  const cursor = text === null ? undefined : readCursor(text);
+  if (text !== null && cursor === undefined)
     throw new HttpError('invalid_parameter', 'after must be what `next` of an answer was.');
-  return place;
+  return cursor;
 }

@@ -2,11 +2,11 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { DAY, MINUTE } from '../../limiter/clock.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { countsOf, DAYS_KEPT, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
-import { writePlace } from '../../stores/key-walk.ts';
+import { writeCursor } from '../../stores/key-walk.ts';
 import type { KeyUsageAnswer } from './answers.ts';
 import { findKey } from './keys.ts';
 import type { AdminOperation } from './operation.ts';
-import { placeIn, wholeNumber } from './query.ts';
+import { cursorIn, wholeNumber } from './query.ts';
 
 const PAGE = 100;
 const DAY_MS = 86_400_000;
@@ -33,9 +33,9 @@ export const listUsage: AdminOperation = async ({ deps, query }) => {
   const [from, to] = [dayIn(query, 'from', keptFrom), dayIn(query, 'to', today)];
   if (from > to) throw new HttpError('invalid_parameter', 'from must not be after to.');
   const limit = wholeNumber(query, 'limit', { min: 1, max: PAGE, fallback: PAGE });
-  const { keys, next } = await deps.keys.walk({ after: placeIn(query), limit });
+  const { keys, next } = await deps.keys.walk({ after: cursorIn(query), limit });
   const usage = keys.flatMap((key) => daysOf(key, Math.max(from, keptFrom), to));
-  return { status: 200, body: { keptFrom: toDate(keptFrom), usage, next: next && writePlace(next) } };
+  return { status: 200, body: { keptFrom: toDate(keptFrom), usage, next: next && writeCursor(next) } };
 };
 
 /** The use of one key: its last hour by minute, and its last 36 days (UTC), the oldest first. Idle times are left out. */

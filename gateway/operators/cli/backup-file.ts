@@ -1,5 +1,5 @@
 import type { BackedUpKey } from '../../stores/key-backup.ts';
-import { writePlace } from '../../stores/key-walk.ts';
+import { writeCursor } from '../../stores/key-walk.ts';
 
 /**
  * A backup is a file of JSON lines: a header with the plan table, one line per key, and a last line with the number of
@@ -62,8 +62,8 @@ const isKey = (value: unknown): value is BackedUpKey => {
   );
 };
 
-/** The place after this key, where a backup continues. */
-export const placeOf = (key: BackedUpKey): string => writePlace(key);
+/** The cursor behind this key, where a backup continues. */
+export const cursorOf = (key: BackedUpKey): string => writeCursor(key);
 
 function objectIn(text: string): Record<string, unknown> | undefined {
   try {

@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
 import type { Command } from 'commander';
 import type { BackedUpKey } from '../../stores/key-backup.ts';
-import { endLine, headerLine, keyLine, linesOf, placeOf, readHeader, readLine } from './backup-file.ts';
+import { cursorOf, endLine, headerLine, keyLine, linesOf, readHeader, readLine } from './backup-file.ts';
 import type { Session } from './session.ts';
 
 interface BackupPage {
@@ -54,7 +54,7 @@ Examples:
 /** What was copied from an incomplete backup. */
 interface Begun {
   readonly keys: number;
-  /** The place after the last key. */
+  /** The cursor behind the last key. */
   readonly after: string | undefined;
   readonly isWhole: boolean;
 }
@@ -77,7 +77,7 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
     if ('end' in read) return { keys, after, isWhole: true };
     session.write(keyLine(read.key));
     keys += 1;
-    after = placeOf(read.key);
+    after = cursorOf(read.key);
   }
   return { keys, after, isWhole: false };
 }

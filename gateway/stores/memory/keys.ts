@@ -12,7 +12,7 @@ import {
 import type { Activity, ActivityStore, Told } from '../activity-entry.ts';
 import type { BackedUpKey, BackupPage, RestoreOutcome } from '../key-backup.ts';
 import { readKey, readRevoked, writeKey } from '../key-hash.ts';
-import { comparePlaces, type Place, type Walked, type WalkQuery } from '../key-walk.ts';
+import { compareCursors, type KeyCursor, type KeyPage, type WalkQuery } from '../key-walk.ts';
 import type { KeyList, KeyQuery, KeyStore } from '../stores.ts';
 import { JsonFile } from './file.ts';
 import { readRecords } from './key-records.ts';
@@ -142,22 +142,20 @@ export class FileKeys implements KeyStore {
     if (told !== undefined) await this.#activity?.tell(told);
   }
 
-  async walk({ after, limit }: WalkQuery): Promise<Walked> {
+  async walk({ after, limit }: WalkQuery): Promise<KeyPage> {
     const live = await Promise.all([...this.#records.keys()].map((id) => this.get(id)));
     const entries = [...live.filter((entry) => entry !== undefined), ...this.#revoked.entries()];
     const inOrder = entries
-      .filter((entry) => after === undefined || comparePlaces(placeOf(entry), after) > 0)
-      .sort((a, b) => comparePlaces(placeOf(a), placeOf(b)));
+      .filter((entry) => after === undefined || compareCursors(cursorOf(entry), after) > 0)
+      .sort((a, b) => compareCursors(cursorOf(a), cursorOf(b)));
     const keys = inOrder.slice(0, limit);
     const last = keys.at(-1);
-    return { keys, next: last !== undefined && inOrder.length > limit ? placeOf(last) : undefined };
+    return { keys, next: last !== undefined && inOrder.length > limit ? cursorOf(last) : undefined };
   }
 
   async export({ after, limit }: WalkQuery): Promise<BackupPage> {
-    const places = [...this.#records].map(([id, record]) => ({ id, record, createdAt: record.createdAt / SECOND }));
-    const inOrder = places
-      .filter((place) => after === undefined || comparePlaces(place, after) > 0)
-      .sort(comparePlaces);
+    const all = [...this.#records].map(([id, record]) => ({ id, record, createdAt: record.createdAt / SECOND }));
+    const inOrder = all.filter((key) => after === undefined || compareCursors(key, after) > 0).sort(compareCursors);
     const page = inOrder.slice(0, limit);
     const keys = page.map(({ id, record, createdAt }) => ({
       id,
@@ -229,7 +227,7 @@ export class FileKeys implements KeyStore {
   }
 }
 
-const placeOf = ({ id, record: { createdAt } }: KeyEntry): Place => ({ createdAt: createdAt / SECOND, id });
+const cursorOf = ({ id, record: { createdAt } }: KeyEntry): KeyCursor => ({ createdAt: createdAt / SECOND, id });
 
 /** Lifting a ban also forgets the early requests and the series: the key starts anew. */
 function withBan(state: KeyState, ban: BanReason | 'lift'): KeyState {

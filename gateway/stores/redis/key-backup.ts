@@ -3,7 +3,7 @@ import { type BackedUpKey, type BackupPage, ownFields, type RestoreOutcome } fro
 import type { KeyFields } from '../key-hash.ts';
 import type { WalkQuery } from '../key-walk.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
-import { INDEX, livePlacesAfter } from './key-index.ts';
+import { INDEX, liveCursorsAfter } from './key-index.ts';
 import { keyOf, usageOf } from './key-names.ts';
 
 /** Exports and restores keys, hash by hash. Each step concerns one key, so decisions continue in between. */
@@ -16,14 +16,14 @@ export async function exportKeys(
   { after, limit }: WalkQuery,
   read: (id: string) => Promise<KeyFields | undefined>,
 ): Promise<BackupPage> {
-  const places = await livePlacesAfter(redis, after, limit);
+  const cursors = await liveCursorsAfter(redis, after, limit);
   const keys = await Promise.all(
-    places.map(async (place) => ({ ...place, fields: ownFields((await read(place.id)) ?? {}) })),
+    cursors.map(async (cursor) => ({ ...cursor, fields: ownFields((await read(cursor.id)) ?? {}) })),
   );
   return {
     // A key revoked meanwhile has no fields.
     keys: keys.filter(({ fields }) => Object.keys(fields).length > 0),
-    next: places.length === limit ? places.at(-1) : undefined,
+    next: cursors.length === limit ? cursors.at(-1) : undefined,
   };
 }
 

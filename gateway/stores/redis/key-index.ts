@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { isKeyId } from '../../limiter/credential.ts';
 import { REVOKED_FIELDS } from '../key-hash.ts';
-import { comparePlaces, type Place, REVOKED_KEPT_SECONDS } from '../key-walk.ts';
+import { compareCursors, type KeyCursor, REVOKED_KEPT_SECONDS } from '../key-walk.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { keyOf, usageOf } from './key-names.ts';
 import { type Note, scriptWithNotes, type Trail } from './trail.ts';
@@ -79,38 +79,42 @@ async function forgetIfGone(redis: RedisConnection, id: string): Promise<void> {
   await orUnavailable(redis.zrem(REVOKED, id));
 }
 
-/** The places of existing keys after a place, in order. */
-export const livePlacesAfter = async (
+/** The cursors of existing keys after one, in order. */
+export const liveCursorsAfter = async (
   redis: RedisConnection,
-  after: Place | undefined,
+  after: KeyCursor | undefined,
   limit: number,
-): Promise<Place[]> => (await inIndex(redis, INDEX, after, limit)).sort(comparePlaces).slice(0, limit);
+): Promise<KeyCursor[]> => (await inIndex(redis, INDEX, after, limit)).sort(compareCursors).slice(0, limit);
 
 /**
- * The places after a place, in order. Existing keys are read first: one that is revoked in between is found among the
+ * The cursors after one, in order. Existing keys are read first: one that is revoked in between is found among the
  * revoked ones.
  */
-export async function placesAfter(redis: RedisConnection, after: Place | undefined, limit: number): Promise<Place[]> {
-  const places = [...(await inIndex(redis, INDEX, after, limit)), ...(await inIndex(redis, REVOKED, after, limit))];
-  const byId = new Map(places.map((place) => [place.id, place]));
-  return [...byId.values()].sort(comparePlaces).slice(0, limit);
+export async function cursorsAfter(
+  redis: RedisConnection,
+  after: KeyCursor | undefined,
+  limit: number,
+): Promise<KeyCursor[]> {
+  const cursors = [...(await inIndex(redis, INDEX, after, limit)), ...(await inIndex(redis, REVOKED, after, limit))];
+  const byId = new Map(cursors.map((cursor) => [cursor.id, cursor]));
+  return [...byId.values()].sort(compareCursors).slice(0, limit);
 }
 
 async function inIndex(
   redis: RedisConnection,
   index: string,
-  after: Place | undefined,
+  after: KeyCursor | undefined,
   limit: number,
-): Promise<Place[]> {
-  const found: Place[] = [];
+): Promise<KeyCursor[]> {
+  const found: KeyCursor[] = [];
   for (let offset = 0; found.length < limit; offset += limit) {
     const flat = await orUnavailable(
       redis.zrangebyscore(index, after?.createdAt ?? '-inf', '+inf', 'WITHSCORES', 'LIMIT', offset, limit),
     );
     if (flat.length === 0) break;
     const page = flat.flatMap((id, at) => (at % 2 === 0 ? [{ id, createdAt: Number(flat[at + 1]) }] : []));
-    const isNew = (place: Place) => after === undefined || comparePlaces(place, after) > 0;
-    found.push(...page.filter((place) => isKeyId(place.id) && isNew(place)));
+    const isNew = (cursor: KeyCursor) => after === undefined || compareCursors(cursor, after) > 0;
+    found.push(...page.filter((cursor) => isKeyId(cursor.id) && isNew(cursor)));
   }
   return found;
 }

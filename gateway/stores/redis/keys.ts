@@ -5,13 +5,13 @@ import { StoreUnavailable } from '../../limiter/limiter.ts';
 import type { Activity, Told } from '../activity-entry.ts';
 import type { BackedUpKey, BackupPage, RestoreOutcome } from '../key-backup.ts';
 import { readEntry, readRecord, readRevoked, writeBan, writeKey, writeRecord } from '../key-hash.ts';
-import type { Walked, WalkQuery } from '../key-walk.ts';
+import type { KeyPage, WalkQuery } from '../key-walk.ts';
 import { type KeyList, type KeyQuery, type KeyStore, Unreadable } from '../stores.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { changeHash } from './change-hash.ts';
 import { handEditsOf } from './hand-edits.ts';
 import { exportKeys, restoreKey } from './key-backup.ts';
-import { INDEX, issue, placesAfter, revoke } from './key-index.ts';
+import { cursorsAfter, INDEX, issue, revoke } from './key-index.ts';
 import { keyOf, usageOf } from './key-names.ts';
 import { withDigest } from './record-digest.ts';
 import { Trail } from './trail.ts';
@@ -104,12 +104,12 @@ export class RedisKeys implements KeyStore {
     return revoke(this.#trail, id, this.#trail.notesOf([told]));
   }
 
-  async walk({ after, limit }: WalkQuery): Promise<Walked> {
-    const places = await placesAfter(this.#redis, after, limit);
-    const keys = await Promise.all(places.map(async ({ id }) => (await this.get(id)) ?? (await this.#revoked(id))));
+  async walk({ after, limit }: WalkQuery): Promise<KeyPage> {
+    const cursors = await cursorsAfter(this.#redis, after, limit);
+    const keys = await Promise.all(cursors.map(async ({ id }) => (await this.get(id)) ?? (await this.#revoked(id))));
     return {
       keys: keys.filter((key) => key !== undefined),
-      next: places.length === limit ? places.at(-1) : undefined,
+      next: cursors.length === limit ? cursors.at(-1) : undefined,
     };
   }
 
