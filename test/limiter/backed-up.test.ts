@@ -1,0 +1,39 @@
+import { expect, test } from 'vitest';
+import type { KeyStore } from '../../gateway/stores/stores.ts';
+import { burst, type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+
+const { url } = await emptyDatabase();
+
+const backedUp = async (keys: KeyStore) => (await keys.export({ after: undefined, limit: 10 })).keys;
+
+test('a key with clients that wait, early requests and a ban is the same after it was restored, embedded and in Redis', async () => {
+  const [first, second, shared] = [await memoryUnderTest(), await memoryUnderTest(), await redisUnderTest(url)];
+  for (const under of [first, second, shared]) {
+    under.setPlan('free', { minute: 5, ban_after: 3, ban_within_seconds: 60, ban_seconds: 600 });
+    under.setPlan('pro', { minute: 5, ban_after: 1_000 });
+  }
+  const waiting = await first.createKey({ plan: 'pro', createdAt: 0 });
+  const banned = await first.createKey();
+  await burst(first, waiting, 8);
+  first.now += 7 * SECOND;
+  await burst(first, waiting, 2);
+  expect(await burst(first, banned, 12)).toContain('banned');
+  const backup = await backedUp(first.keys);
+  expect(backup.map(({ fields }) => Object.keys(fields))).toEqual([
+    expect.arrayContaining(['minute_left', 'waiting', 'usage_minutes']),
+    expect.arrayContaining(['minute_left', 'banned_until', 'bans', 'ban_decided']),
+  ]);
+
+  expect(await shared.keys.restore(backup)).toEqual(['restored', 'restored']);
+  expect(await second.keys.restore(await backedUp(shared.keys))).toEqual(['restored', 'restored']);
+  expect(await backedUp(second.keys)).toEqual(backup);
+  const now = first.now + SECOND;
+  const decided = async (under: LimiterUnderTest) => {
+    under.now = now;
+    return [await under.limiter.decide(waiting), await under.limiter.decide(banned)];
+  };
+  const verdicts = await decided(first);
+  expect(verdicts.map(({ outcome }) => outcome)).toEqual(['refused', 'banned']);
+  for (const under of [second, shared]) expect(await decided(under)).toMatchObject(verdicts);
+});
