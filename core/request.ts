@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import { HttpError } from '../shared/http/errors.ts';
 import { parseInt64 } from '../shared/schemas/int64.ts';
-import { DEFAULT_LIMIT, MAX_LIMIT } from '../shared/schemas/page.ts';
+import { DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE } from '../shared/schemas/page.ts';
 import type { Page } from './store/store.ts';
 
 /** Reads and checks the parameters of a request. Faults are refused with a message. */
@@ -20,9 +20,10 @@ export function pageOf<S extends z.ZodEnum>(query: URLSearchParams, statuses: S)
 
 function limitOf(query: URLSearchParams): number {
   const text = single(query, 'limit');
-  if (text === undefined) return DEFAULT_LIMIT;
+  if (text === undefined) return DEFAULT_PAGE_SIZE;
   const limit = /^\d{1,3}$/.test(text) ? Number(text) : 0;
-  if (limit < 1 || limit > MAX_LIMIT) throw invalidParameter('limit', `must be an integer from 1 to ${MAX_LIMIT}`);
+  if (limit < 1 || limit > MAX_PAGE_SIZE)
+    throw invalidParameter('limit', `must be an integer from 1 to ${MAX_PAGE_SIZE}`);
   return limit;
 }
 

@@ -36,7 +36,7 @@ export class AddressAllowance {
   /** The limit status of the address. Nothing is taken. */
   peek(address: string): LimitStatus {
     const now = this.#clock();
-    // Who only looks stays as old as before.
+    // A peek does not make the entry younger.
     const entry = this.#entries.peek(address);
     // If the clock was set back, nobody is refused for it.
     const fresh = entry === undefined || entry.asOf > now;

@@ -1,7 +1,7 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { refill } from './bucket.ts';
 import { SECOND } from './clock.ts';
-import { type Credential, isFromThere } from './credential.ts';
+import { type Credential, isFromAllowedNetwork } from './credential.ts';
 import type { Decision, Limiter } from './limiter.ts';
 
 /** When an operator lifts a ban, it is over everywhere after this time. */
@@ -29,7 +29,7 @@ export function rememberBans(
   function recall({ cacheKey, use }: Credential): Decision | undefined {
     const ban = bans.get(cacheKey);
     const { bounds } = ban?.decision ?? {};
-    if (ban === undefined || (bounds !== undefined && !isFromThere(bounds, use))) return undefined;
+    if (ban === undefined || (bounds !== undefined && !isFromAllowedNetwork(bounds, use))) return undefined;
     const elapsed = monotonic() - ban.since;
     const decision = later(ban.decision, elapsed);
     if (elapsed < MEMORY && decision.now < decision.bannedUntil) return decision;

@@ -127,26 +127,27 @@ export interface Use {
 /** For a use without a scope and an address: it matches secrets that are not bound to a network. */
 const NO_USE: Use = { scope: undefined, address: '' };
 
-export function isFromThere({ networks }: Bounds, { address }: Use): boolean {
+export function isFromAllowedNetwork({ networks }: Bounds, { address }: Use): boolean {
   if (networks.length === 0) return true;
   const digits = addressDigits(address);
   return networks.some((network) => isWithin(network, digits));
 }
 
-export const allows = ({ scope }: Bounds, use: Use): boolean => use.scope === undefined || scope.includes(use.scope);
+export const allowsScope = ({ scope }: Bounds, use: Use): boolean =>
+  use.scope === undefined || scope.includes(use.scope);
 
 export const secretOf = ({ secrets }: { readonly secrets: readonly Secret[] }, digest: string): Secret | undefined =>
   secrets.find((secret) => secret.digest === digest);
 
 /** Why a secret does not open its key; undefined if it does. @param use undefined for a use that began earlier */
-export function unauthorized(
+export function rejectionReason(
   key: Validity,
   secret: Pick<Secret, 'expiresAt'> & Bounds,
   now: number,
   use?: Use,
 ): 'disabled' | 'expired' | 'elsewhere' | undefined {
   if (secret.expiresAt !== undefined && secret.expiresAt <= now) return 'expired';
-  if (use !== undefined && !isFromThere(secret, use)) return 'elsewhere';
+  if (use !== undefined && !isFromAllowedNetwork(secret, use)) return 'elsewhere';
   return inactiveReason(key, now);
 }
 

@@ -1,6 +1,6 @@
 import { type Level, refill } from './bucket.ts';
 import { DAY, MINUTE, SECOND } from './clock.ts';
-import { allows, endsAt, isBound, type Presented, type Secret, secretOf, unauthorized } from './credential.ts';
+import { allowsScope, endsAt, isBound, type Presented, rejectionReason, type Secret, secretOf } from './credential.ts';
 import type { KeyRecord, KeyState } from './key-record.ts';
 import type { BucketState, Decision, Unauthorized, Undecided, Verdict } from './limiter.ts';
 import type { Plan, PlanTable } from './plans.ts';
@@ -20,7 +20,7 @@ import { marked } from './usage-marks.ts';
 
 /**
  * The rules of decide.lua for one request, as a pure function. The embedded limiter uses it, and a property test checks
- * that both agree. Both files keep the same order and names, to be read side by side.
+ * that both agree.
  */
 
 const LONGEST_BAN = DAY;
@@ -40,10 +40,10 @@ export function decide(
   plans: PlanTable,
   clock: number,
 ): Decided {
-  const facts = open(record, state, presented, plans, clock);
+  const facts = gatherFacts(record, state, presented, plans, clock);
   if ('verdict' in facts) return facts;
   const { plan, now, shift, levels, bannedUntil, queue, patience } = facts;
-  const outcome = bannedUntil > now ? 'banned' : allows(facts.secret, presented.use) ? undefined : 'forbidden';
+  const outcome = bannedUntil > now ? 'banned' : allowsScope(facts.secret, presented.use) ? undefined : 'forbidden';
   if (outcome !== undefined) {
     const verdict = answer(facts, outcome, levels, bannedUntil, outcome === 'banned' ? bannedUntil : 0);
     return shift > 0 ? { verdict, state: { ...state, asOf: now, bannedUntil, queue } } : { verdict };
@@ -89,11 +89,11 @@ export function peek(
   plans: PlanTable,
   clock: number,
 ): Verdict {
-  const facts = open(record, state, presented, plans, clock);
+  const facts = gatherFacts(record, state, presented, plans, clock);
   if ('verdict' in facts) return facts.verdict;
   const { plan, now, levels, bannedUntil, queue, patience } = facts;
   if (bannedUntil > now) return answer(facts, 'banned', levels, bannedUntil, bannedUntil);
-  if (!allows(facts.secret, presented.use)) return answer(facts, 'forbidden', levels, bannedUntil, 0);
+  if (!allowsScope(facts.secret, presented.use)) return answer(facts, 'forbidden', levels, bannedUntil, 0);
   const isHeld = queue !== undefined && isUnexpected(queue) && isOnNotice(queue, patience);
   if (plan.mode === 'shadow' || (hasToken(levels) && !isHeld)) return answer(facts, 'admitted', levels, bannedUntil, 0);
   const { seconds } = placeFor(queue ?? NOBODY, now, facts.limits, levels, patience);
@@ -115,7 +115,7 @@ interface Facts {
   readonly patience: Patience;
 }
 
-function open(
+function gatherFacts(
   record: KeyRecord,
   state: KeyState,
   { digest, use }: Presented,
@@ -123,7 +123,7 @@ function open(
   now: number,
 ): Facts | { verdict: Unauthorized | Undecided } {
   const secret = secretOf(record, digest);
-  const reason = secret === undefined ? 'unknown' : unauthorized(record, secret, now, use);
+  const reason = secret === undefined ? 'unknown' : rejectionReason(record, secret, now, use);
   if (secret === undefined || reason !== undefined)
     return { verdict: { outcome: 'unauthorized', reason: reason ?? 'unknown' } };
   const plan = plans[record.plan];
@@ -173,7 +173,7 @@ const answer = (
 });
 
 /** Both buckets of a key at this time, for display. Nothing is taken. @returns undefined for a key without limits */
-export function look(
+export function bucketsAt(
   record: Pick<KeyRecord, 'minute' | 'day'>,
   state: KeyState,
   plan: Plan,

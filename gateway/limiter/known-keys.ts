@@ -2,7 +2,7 @@ import { boundedMap } from '../../shared/bounded-map.ts';
 import type { Level } from './bucket.ts';
 import { SECOND } from './clock.ts';
 import { type Bounds, type Credential, SCOPES } from './credential.ts';
-import { decide, look, peek } from './decide.ts';
+import { bucketsAt, decide, peek } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from './key-record.ts';
 import type { BucketState, Decision, Unauthorized, Verdict } from './limiter.ts';
 import { MAX_LIMIT, PLAN_NAMES, type PlanMode, type PlanTable } from './plans.ts';
@@ -197,7 +197,7 @@ function withSecret(secrets: readonly KnownSecret[], secret: KnownSecret): reado
  * those of Redis. Otherwise a Redis that comes and goes would give away the same tokens in each outage.
  */
 function stillOwing(state: KeyState, said: Decision, cost: number): KeyState | undefined {
-  const levels = look(limitsIn(said), state, LOCAL_PLANS.enforce[said.plan], said.now);
+  const levels = bucketsAt(limitsIn(said), state, LOCAL_PLANS.enforce[said.plan], said.now);
   if (levels === undefined) return undefined;
   const there = stateAfter(said);
   const minute = lower(less(levels[0], cost), there.minute);

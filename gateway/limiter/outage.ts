@@ -43,7 +43,7 @@ export function surviveOutages(
   }
 
   function ask(credential: Credential, breaker: Breaker): Promise<Verdict> {
-    const asked = new Asked(credential, { breaker, locals, patienceMs });
+    const asked = new PendingDecision(credential, { breaker, locals, patienceMs });
     shared.ask(asked);
     return asked.verdict;
   }
@@ -80,25 +80,25 @@ export function surviveOutages(
 
 const unknownKey = () => new StoreUnavailable('Redis is away, and the key was not seen before.');
 
-interface AskedDependencies {
+interface PendingDependencies {
   readonly breaker: Breaker;
   readonly locals: LocalDecisions;
   readonly patienceMs: number;
 }
 
 /** A decision asked of Redis. If the answer takes too long, it is decided locally. */
-class Asked implements Question {
+class PendingDecision implements Question {
   readonly credential: Credential;
   readonly verdict: Promise<Verdict>;
   isOpen = true;
-  readonly #deps: AskedDependencies;
+  readonly #deps: PendingDependencies;
   readonly #resolve: (verdict: Verdict) => void;
   readonly #reject: (fault: unknown) => void;
   readonly #askedAt = performance.now();
   #isAskedHere = false;
   #otherwise: () => unknown = () => {};
 
-  constructor(credential: Credential, deps: AskedDependencies) {
+  constructor(credential: Credential, deps: PendingDependencies) {
     const { promise, resolve, reject } = Promise.withResolvers<Verdict>();
     this.credential = credential;
     this.verdict = promise;

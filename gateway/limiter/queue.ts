@@ -16,7 +16,7 @@ import { DAY, MINUTE, SECOND } from './clock.ts';
  * tolerated ban the key. Concurrent requests alone never cause a ban: so few of one second count that a ban takes two
  * fifths of `ban_within_seconds`, which is 24 s; less where few are tolerated, as at least one of a second counts.
  *
- * These are the rules of decide.lua, in the same order, with the same names. Times are Unix time in microseconds.
+ * These are the rules of decide.lua; a property test holds the two equal. Times are Unix time in microseconds.
  */
 export interface Queue {
   /** Requests that may come at any time: each admitted request may be followed by another. */

@@ -27,7 +27,7 @@ export function leastRefused(
     minuteLeft = Math.min(minuteFull, minuteLeft + idle * minuteFull);
     dayLeft = Math.min(dayFull, dayLeft + idle * day);
     const asked = count.admitted + count.refused;
-    // Less than that share by the end of the minute: a token that comes exactly at the end belongs to the next one.
+    // A token that arrives exactly at the end of the minute belongs to the next one.
     const most = Math.ceil(Math.min(minuteLeft + minuteFull, dayLeft + day) / MINUTES_A_DAY) - 1;
     const admitted = Math.min(asked, most);
     refused += asked - admitted;

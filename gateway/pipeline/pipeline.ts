@@ -154,7 +154,7 @@ export function createPipeline(deps: PipelineDependencies): Pipeline {
   return {
     onRequest: (request, response) => take(request, response, forward),
     upgrades: {
-      areTaken: (request) => asksForWebSocket(request) && asksForTunnel(request),
+      accepts: (request) => asksForWebSocket(request) && asksForTunnel(request),
       take: (request, response, socket, head) => take(request, response, tunnelTo(deps, { request, socket, head })),
     },
   };

@@ -9,7 +9,7 @@ import { retryAfterSeconds } from './client-headers.ts';
 import type { Exchange } from './exchange.ts';
 import type { OwnAnswer } from './send-answer.ts';
 
-interface Asked {
+interface FileRequest {
   readonly method: string;
   /** Path and query. */
   readonly target: string;
@@ -26,7 +26,7 @@ export const costOf = (file: ReferenceFile, headers: IncomingHttpHeaders): numbe
  */
 export async function answerWithFile(
   exchange: Exchange,
-  asked: Asked,
+  asked: FileRequest,
   file: ReferenceFile,
   addressStatus: LimitStatus,
 ): Promise<OwnAnswer> {

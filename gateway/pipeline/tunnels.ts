@@ -32,16 +32,16 @@ const LOOK_EVERY_MS = 500;
 export class Tunnels {
   /** Each with the credential that opened it. */
   readonly #open = new Map<Tunnel, Credential>();
-  readonly #keys: Pick<KeyStore, 'isGood'>;
+  readonly #keys: Pick<KeyStore, 'isValid'>;
   readonly #idleMs: number;
-  readonly #looking: NodeJS.Timeout;
+  readonly #timer: NodeJS.Timeout;
   #isLooking = false;
   #stopped = false;
 
-  constructor(keys: Pick<KeyStore, 'isGood'>, idleMs: number) {
+  constructor(keys: Pick<KeyStore, 'isValid'>, idleMs: number) {
     this.#keys = keys;
     this.#idleMs = idleMs;
-    this.#looking = setInterval(() => this.#look(), LOOK_EVERY_MS).unref();
+    this.#timer = setInterval(() => this.#closeInvalid(), LOOK_EVERY_MS).unref();
   }
 
   /** True once all are closed for good. */
@@ -57,17 +57,17 @@ export class Tunnels {
 
   stop(): void {
     this.#stopped = true;
-    clearInterval(this.#looking);
+    clearInterval(this.#timer);
     for (const tunnel of this.#open.keys()) tunnel.close(CLOSE_CODES.goingAway);
   }
 
-  async #look(): Promise<void> {
+  async #closeInvalid(): Promise<void> {
     if (this.#isLooking || this.#open.size === 0) return;
     this.#isLooking = true;
     this.#closeIdle();
     // Each credential once, however many tunnels it has. The Redis client sends concurrent queries together.
     const credentials = new Map([...this.#open.values()].map((credential) => [credential.cacheKey, credential]));
-    await Promise.all([...credentials.values()].map((credential) => this.#closeUnlessGood(credential)));
+    await Promise.all([...credentials.values()].map((credential) => this.#closeUnlessValid(credential)));
     this.#isLooking = false;
   }
 
@@ -77,9 +77,9 @@ export class Tunnels {
       if (tunnel.lastActiveAt < latest) this.#close(tunnel, CLOSE_CODES.goingAway);
   }
 
-  async #closeUnlessGood({ id, digest, cacheKey }: Credential): Promise<void> {
+  async #closeUnlessValid({ id, digest, cacheKey }: Credential): Promise<void> {
     // This costs the key nothing. While key data cannot be read, keys count as still valid.
-    if (await this.#keys.isGood(id, digest).catch(() => true)) return;
+    if (await this.#keys.isValid(id, digest).catch(() => true)) return;
     for (const [tunnel, opener] of this.#open)
       if (opener.cacheKey === cacheKey) this.#close(tunnel, CLOSE_CODES.policyViolation);
   }

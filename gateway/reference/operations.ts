@@ -1,6 +1,6 @@
 import { MAX_IDEMPOTENCY_KEY_LENGTH } from '../../shared/http/headers.ts';
 import { INT64_MAX, INT64_MIN } from '../../shared/schemas/int64.ts';
-import { DEFAULT_LIMIT, MAX_LIMIT } from '../../shared/schemas/page.ts';
+import { DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE } from '../../shared/schemas/page.ts';
 import { type Content, type Header, type Parameter, type Ref, refTo, type Schema } from './document.ts';
 import { nextPage } from './header-schemas.ts';
 import { LIMITS, NEW_PET, ORDER, PET } from './schemas.ts';
@@ -44,7 +44,13 @@ export const PARAMETERS = {
     in: 'query',
     required: false,
     description: 'How many to give at most.',
-    schema: { type: 'integer', minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT, examples: [DEFAULT_LIMIT] },
+    schema: {
+      type: 'integer',
+      minimum: 1,
+      maximum: MAX_PAGE_SIZE,
+      default: DEFAULT_PAGE_SIZE,
+      examples: [DEFAULT_PAGE_SIZE],
+    },
   },
   after: {
     name: 'after',

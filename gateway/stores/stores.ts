@@ -20,7 +20,7 @@ export interface KeyStore {
   create(id: string, record: KeyRecord, told?: Activity): Promise<void>;
   get(id: string): Promise<KeyEntry | undefined>;
   /** Whether the key is valid now with the secret of this digest. Unreadable data counts as valid. */
-  isGood(id: string, digest: string): Promise<boolean>;
+  isValid(id: string, digest: string): Promise<boolean>;
   /** Newest first. */
   list(query: KeyQuery): Promise<KeyList>;
   /**

@@ -23,7 +23,7 @@ export function checkAddresses(trustedProxies: readonly string[], counted: reado
   return [checkSources(all, requests({ source: 'ignored' })) ?? checkNetworks(requests) ?? good(ABOUT, seen(requests))];
 }
 
-/** Whoever has one of our proxies' addresses can name any address as the client's. */
+/** The finding for a block of TRUSTED_PROXIES that is too wide: whoever is in it can name any address as the client's. */
 function toldOf(block: string): CheckResult {
   if (block.endsWith('/0'))
     return fault(ABOUT, `TRUSTED_PROXIES ${block} is everyone`, 'Name your proxies: any client can take any address.');

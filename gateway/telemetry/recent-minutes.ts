@@ -20,9 +20,9 @@ export interface MinuteReport {
   readonly at: string;
   readonly admitted: number;
   readonly refused: number;
-  /** Requests that a ban refused ... */
+  /** Requests that a ban refused. */
   readonly banned: number;
-  /** ... and the keys that they came with: at most 1,000 per process are told apart. */
+  /** Their keys. At most 1,000 per process are told apart. */
   readonly bannedKeys: number;
   readonly unauthorized: number;
   readonly serverErrors: number;
@@ -62,11 +62,11 @@ export class RecentMinutes {
     this.#now = now;
     this.#minute = this.#minuteNow();
     this.#before = snapshotOf(source.counted());
-    this.#timer = setInterval(() => this.look(), LOOK_EVERY_MS).unref();
+    this.#timer = setInterval(() => this.closeMinute(), LOOK_EVERY_MS).unref();
   }
 
   /** Closes the minute if it is over. */
-  look(): void {
+  closeMinute(): void {
     this.#noteBanned();
     const minute = this.#minuteNow();
     if (minute === this.#minute) return;
@@ -82,7 +82,7 @@ export class RecentMinutes {
 
   /** The minutes of the last hour, the oldest first. The last one is not over. */
   reports(): MinuteReport[] {
-    this.look();
+    this.closeMinute();
     const current = this.#reportOf(this.#minute, snapshotOf(this.#source.counted()));
     // A process can report a key only after its minute was closed.
     const closed = this.#closed.map(({ minute, report }) => ({ ...report, bannedKeys: this.#bannedKeys(minute) }));

@@ -1,4 +1,4 @@
-import { Distribution, type Family, Label, Tally } from '../../shared/process/counts.ts';
+import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
 import { PLAN_NAMES } from '../limiter/plans.ts';
 import type { Exchange } from '../pipeline/exchange.ts';
 import {
@@ -42,37 +42,37 @@ export class Traffic {
   readonly #outcome = new Label('outcome', DECISION_OUTCOMES);
   readonly #reason = new Label('reason', NO_DECISION_REASONS);
   readonly #mode = new Label('mode', MODES);
-  readonly #requests: Tally;
-  readonly #decisions: Tally;
-  readonly #withoutDecision: Tally;
-  readonly #shadowRefusals: Tally;
+  readonly #requests: Counter;
+  readonly #decisions: Counter;
+  readonly #withoutDecision: Counter;
+  readonly #shadowRefusals: Counter;
   readonly #origins = new ClientOrigins();
-  readonly #badKeyValues = new Tally({
+  readonly #badKeyValues = new Counter({
     name: 'gateway_key_values_rejected_total',
     help: "Decisions on keys of which a limit of their own was unusable, so that the plan's was used.",
   });
-  readonly #requestSeconds: Distribution;
-  readonly #decisionSeconds: Distribution;
+  readonly #requestSeconds: Histogram;
+  readonly #decisionSeconds: Histogram;
 
   constructor(operations: readonly string[]) {
     this.#operation = new Label('operation', [NONE, ...operations]);
-    this.#requests = new Tally(
+    this.#requests = new Counter(
       { name: REQUESTS, help: 'Requests of clients, by operation, status and plan.' },
       this.#operation,
       new Label('status', ['other', ...STATUSES]),
       this.#plan,
     );
-    this.#decisions = new Tally(
+    this.#decisions = new Counter(
       { name: DECISIONS, help: 'Decisions that were taken, by outcome, plan and whether Redis took them.' },
       this.#outcome,
       this.#plan,
       this.#mode,
     );
-    this.#withoutDecision = new Tally(
+    this.#withoutDecision = new Counter(
       { name: WITHOUT_DECISION, help: 'Requests that were answered without a decision, by the reason.' },
       this.#reason,
     );
-    this.#shadowRefusals = new Tally(
+    this.#shadowRefusals = new Counter(
       { name: 'gateway_shadow_refusals_total', help: 'Requests that a plan in shadow mode let through, by plan.' },
       this.#plan,
     );
@@ -83,7 +83,7 @@ export class Traffic {
     }
     this.#badKeyValues.declare('');
     for (const reason of NO_DECISION_REASONS) this.#withoutDecision.declare(reason);
-    this.#requestSeconds = new Distribution(
+    this.#requestSeconds = new Histogram(
       {
         name: REQUEST_DURATION,
         help: 'Time from the head of a request until its answer was handed over, by operation.',
@@ -91,7 +91,7 @@ export class Traffic {
       REQUEST_SECONDS,
       this.#operation,
     );
-    this.#decisionSeconds = new Distribution(
+    this.#decisionSeconds = new Histogram(
       {
         name: 'gateway_decision_duration_seconds',
         help: 'Time from the head of a request to the decision on it: what the gateway adds before the core is asked.',
@@ -160,7 +160,7 @@ const PRIVATE =
 class ClientOrigins {
   readonly #source = new Label('source', SOURCES);
   readonly #network = new Label('network', NETWORKS);
-  readonly #requests = new Tally(
+  readonly #requests = new Counter(
     { name: CLIENT_ADDRESSES, help: 'Requests, by who named the address of the client, and its kind of network.' },
     this.#source,
     this.#network,

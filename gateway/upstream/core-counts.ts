@@ -1,4 +1,4 @@
-import { Distribution, type Family, Label, Tally } from '../../shared/process/counts.ts';
+import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
 import { FAULT_KINDS, type FaultKind } from './faults.ts';
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -12,15 +12,15 @@ export interface LastFault {
 /** Metrics of one core: the duration of its answers, and its failures. */
 export class CoreCounts {
   readonly #kind = new Label('kind', FAULT_KINDS);
-  readonly #seconds: Distribution;
-  readonly #faults: Tally;
-  readonly #hedged: Tally;
+  readonly #seconds: Histogram;
+  readonly #faults: Counter;
+  readonly #hedged: Counter;
   lastFault: LastFault | undefined;
 
   /** @param origin the value of the label `core` */
   constructor(origin: string) {
     const core = new Label('core', [origin]);
-    this.#seconds = new Distribution(
+    this.#seconds = new Histogram(
       {
         name: 'gateway_upstream_duration_seconds',
         help: 'Time until a core began to answer or was given up, the wait for a connection counted in.',
@@ -28,12 +28,12 @@ export class CoreCounts {
       SECONDS,
       core,
     );
-    this.#faults = new Tally(
+    this.#faults = new Counter(
       { name: 'gateway_upstream_errors_total', help: 'Attempts to have an answer of a core that failed, by kind.' },
       core,
       this.#kind,
     );
-    this.#hedged = new Tally(
+    this.#hedged = new Counter(
       {
         name: 'gateway_upstream_asked_again_total',
         help: 'Reads asked a second time, as a core was late with the first.',

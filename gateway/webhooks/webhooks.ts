@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import Denque from 'denque';
-import { type Family, Label, Tally } from '../../shared/process/counts.ts';
+import { Counter, type Family, Label } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Decision } from '../limiter/limiter.ts';
 import type { KeyStore } from '../stores/stores.ts';
@@ -43,7 +43,7 @@ export class Webhooks {
   readonly #keys: Pick<KeyStore, 'claim' | 'get'>;
   readonly #logger: Logger;
   readonly #result = new Label('result', RESULTS);
-  readonly #counts = new Tally(
+  readonly #counts = new Counter(
     {
       name: 'gateway_webhook_deliveries_total',
       help: 'Webhook events by what became of them, and attempts that come again.',

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { int64, parseInt64 } from '../schemas/int64.ts';
 import { NewOrder, Order, OrderMove, type OrderStatus } from '../schemas/order.ts';
+import { MAX_PAGE_SIZE } from '../schemas/page.ts';
 import { NewPet, Pet, PetChanges, type PetStatus } from '../schemas/pet.ts';
 import { type CallOptions, openTransport, readAnswer, type StoreAnswer, StoreError } from './transport.ts';
 
@@ -57,7 +58,6 @@ export type StoreClient = ReturnType<typeof createStoreClient>;
 
 const PETS = '/v1/pets';
 const ORDERS = '/v1/store/orders';
-const LARGEST_PAGE = 100;
 
 /** A newer core may return members that this client does not know. They are dropped. */
 const KnownPet = Pet.strip();
@@ -89,7 +89,7 @@ export function createStoreClient({ url, token, timeoutMs = 5_000, connections =
   async function* walk<S extends z.ZodType>(schema: S, path: string, filter: Filter<string>, options?: CallOptions) {
     let after: bigint | undefined;
     do {
-      const { entries, next } = await list(schema, path, { ...filter, after, limit: LARGEST_PAGE }, options);
+      const { entries, next } = await list(schema, path, { ...filter, after, limit: MAX_PAGE_SIZE }, options);
       yield* entries;
       after = next;
     } while (after !== undefined);

@@ -112,7 +112,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     ...optionsOf(limits, listening.maxHeaderBytes),
     // While answers are in progress, the output of an upgrade would mix with them.
     shouldUpgradeCallback: (request: http.IncomingMessage) =>
-      upgrades?.areTaken(request) === true && connections.isIdle(request.socket),
+      upgrades?.accepts(request) === true && connections.isIdle(request.socket),
   };
   const server = createServer(options, limits, certificate);
   server.maxHeadersCount = KEPT_HEADER_LINES;
@@ -198,7 +198,7 @@ function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
 /** Requests after which a connection speaks another protocol (RFC 9110 §7.8). Any other upgrade is ignored. */
 export interface Upgrades {
   /** Whether a request is such an upgrade. If so, `take` must answer it. */
-  areTaken(request: IncomingMessage): boolean;
+  accepts(request: IncomingMessage): boolean;
   /**
    * Takes the connection over, or answers with the response, which closes it.
    * @param head the bytes after the head of the request

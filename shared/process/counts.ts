@@ -45,7 +45,7 @@ export interface About {
 }
 
 /** A counter with up to three labels. A combination is shown once it was counted or declared. */
-export class Tally {
+export class Counter {
   readonly #about: About;
   readonly #labels: readonly [Label, Label, Label];
   readonly #cells: Float64Array;
@@ -95,7 +95,7 @@ export class Tally {
 }
 
 /** A histogram with at most one label. */
-export class Distribution {
+export class Histogram {
   readonly #about: About;
   readonly #bounds: readonly number[];
   readonly #label: Label;

@@ -82,7 +82,7 @@ export function createMetrics(service: string, worker?: number): Metrics {
         labelNames: [label],
         async collect() {
           const values = await read();
-          // What is there no more is told no more.
+          // Removes series that are no longer there.
           this.reset();
           for (const [of, value] of values) this.set({ [label]: of }, value);
         },
@@ -100,7 +100,7 @@ export function createMetrics(service: string, worker?: number): Metrics {
     snapshot: () => snapshotOf(registry),
     async expose(others = []) {
       const isAlone = others.length === 0 && sources.length === 0;
-      const whole = isAlone ? registry : merge([await snapshotOf(registry), counted().map(toBeSummed), ...others]);
+      const whole = isAlone ? registry : merge([await snapshotOf(registry), counted().map(mergeable), ...others]);
       return { text: await whole.metrics(), type: registry.contentType };
     },
   };
@@ -139,11 +139,11 @@ function countRequests(service: string, registry: Registry): ReturnType<Metrics[
   };
 }
 
-/** The series of each process have their own labels, so none are added together. */
-const toBeSummed = <T extends object>(metric: T) => ({ ...metric, aggregator: 'sum' });
+/** The library asks for an aggregator. The labels of each process are its own, so nothing is added. */
+const mergeable = <T extends object>(metric: T) => ({ ...metric, aggregator: 'sum' });
 
 async function snapshotOf(registry: Registry): Promise<MetricsSnapshot> {
-  return (await registry.getMetricsAsJSON()).map(toBeSummed);
+  return (await registry.getMetricsAsJSON()).map(mergeable);
 }
 
 const merge = (snapshots: readonly MetricsSnapshot[]): Registry =>

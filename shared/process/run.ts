@@ -7,7 +7,7 @@ import type { Logger } from './logger.ts';
  * in a small young generation is still in use. V8 then takes the objects of every request for long-lived, for good. Each
  * of them keeps others alive: with 512 concurrent requests, 15 MB at every scavenge.
  */
-function forgetRequestsSoon(): void {
+function disablePretenuring(): void {
   setFlagsFromString('--no-allocation-site-pretenuring');
 }
 
@@ -42,7 +42,7 @@ const LAST_LINES_MS = 2_000;
  * asked its own to stop.
  */
 export async function run(start: () => Promise<{ running: Running; logger: Logger }>): Promise<void> {
-  forgetRequestsSoon();
+  disablePretenuring();
   const { running, logger } = await start().catch(failedToStart);
   logger.info(running.addresses, 'listening');
   process.send?.(running.addresses);

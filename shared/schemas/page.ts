@@ -1,3 +1,3 @@
 /** Entries per page of a list: the maximum of `limit`, and its default. */
-export const MAX_LIMIT = 100;
-export const DEFAULT_LIMIT = 20;
+export const MAX_PAGE_SIZE = 100;
+export const DEFAULT_PAGE_SIZE = 20;

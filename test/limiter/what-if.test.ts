@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { ticksUntilToken } from '../../gateway/limiter/bucket.ts';
 import { MINUTE } from '../../gateway/limiter/clock.ts';
 import type { Credential } from '../../gateway/limiter/credential.ts';
-import { look } from '../../gateway/limiter/decide.ts';
+import { bucketsAt } from '../../gateway/limiter/decide.ts';
 import type { KeyEntry } from '../../gateway/limiter/key-record.ts';
 import { countsOf } from '../../gateway/limiter/usage-marks.ts';
 import { leastRefused } from '../../gateway/limiter/what-if.ts';
@@ -63,7 +63,7 @@ async function replayKindly(
 
 async function ticksToWait(under: LimiterUnderTest, { id }: Credential): Promise<number> {
   const entry = (await under.keys.get(id)) as KeyEntry;
-  const buckets = look(entry.record, entry, under.plans.free, under.now) ?? [];
+  const buckets = bucketsAt(entry.record, entry, under.plans.free, under.now) ?? [];
   return Math.max(...buckets.map((bucket) => ticksUntilToken(bucket, bucket.limit, bucket.window)));
 }
 

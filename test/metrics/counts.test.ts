@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
-import { Distribution, Label, sumOf, Tally } from '../../shared/process/counts.ts';
+import { Counter, Histogram, Label, sumOf } from '../../shared/process/counts.ts';
 
 const about = { name: 'x_total', help: 'Of x.' };
 const colour = new Label('colour', ['none', 'red', 'green']);
 const size = new Label('size', ['s', 'l']);
 
 test('a tally shows counted and declared series, and nothing else', () => {
-  const tally = new Tally(about, colour, size);
+  const tally = new Counter(about, colour, size);
   tally.declare('green', 's');
   tally.add(colour.positionOf('red'), size.positionOf('l'));
   tally.add(colour.positionOf('red'), size.positionOf('l'));
@@ -22,7 +22,7 @@ test('a tally shows counted and declared series, and nothing else', () => {
 
 test('every combination of three labels is counted separately', () => {
   const third = new Label('third', ['a', 'b', 'c', 'd']);
-  const tally = new Tally(about, colour, size, third);
+  const tally = new Counter(about, colour, size, third);
   let expected = 0;
   for (const [one] of colour.values.entries())
     for (const [two] of size.values.entries())
@@ -47,14 +47,14 @@ test.for([
   [5.1, 2],
   [Number.POSITIVE_INFINITY, 2],
 ])('%s falls into bucket %s of ≤ 1, ≤ 5 and more', ([value, bucket]) => {
-  const distribution = new Distribution({ name: 'd', help: 'D.' }, [1, 5]);
+  const distribution = new Histogram({ name: 'd', help: 'D.' }, [1, 5]);
   distribution.observe(value as number);
   const counts = distribution.family().values.filter(({ metricName }) => metricName === 'd_bucket');
   expect(counts.map(({ value: count }) => count)).toEqual([0, 1, 2].map((at) => (at >= (bucket as number) ? 1 : 0)));
 });
 
 test('a distribution has cumulative buckets, a sum and a count for each value of its label', () => {
-  const distribution = new Distribution({ name: 'd', help: 'D.' }, [1, 5], size);
+  const distribution = new Histogram({ name: 'd', help: 'D.' }, [1, 5], size);
   for (const value of [0.5, 2, 2, 7]) distribution.observe(value, size.positionOf('l'));
   const ofLarge = distribution.family().values.filter(({ labels }) => labels.size === 'l');
   expect(ofLarge.map(({ metricName, labels: { le }, value }) => [metricName, le, value])).toEqual([
@@ -67,11 +67,11 @@ test('a distribution has cumulative buckets, a sum and a count for each value of
 });
 
 test('the sum of several contains every series of each', () => {
-  const [one, other] = [new Tally(about, colour), new Tally(about, colour)];
+  const [one, other] = [new Counter(about, colour), new Counter(about, colour)];
   one.add(1);
   other.add(1);
   other.add(2);
-  const distribution = new Distribution({ name: 'd', help: 'D.' }, [1]);
+  const distribution = new Histogram({ name: 'd', help: 'D.' }, [1]);
   distribution.observe(3);
   const sum = sumOf([[one.family()], [other.family(), distribution.family()], []]);
   expect(sum.map(({ name, type }) => [name, type])).toEqual([

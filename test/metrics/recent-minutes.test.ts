@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import type { KeysOfMinute } from '../../gateway/telemetry/key-watch.ts';
 import { quantile, RecentMinutes } from '../../gateway/telemetry/recent-minutes.ts';
 import { DECISIONS, REQUEST_DURATION, REQUESTS } from '../../gateway/telemetry/request-metrics.ts';
-import { Distribution, type Family, Label, Tally } from '../../shared/process/counts.ts';
+import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
@@ -13,9 +13,9 @@ const START = Date.parse('2026-11-20T12:00:00Z');
 /** Minutes on a clock and counts of the test's own. */
 function minutesOf() {
   let now = START;
-  const outcomes = new Tally({ name: DECISIONS, help: '' }, new Label('outcome', ['admitted', 'banned']));
-  const requests = new Tally({ name: REQUESTS, help: '' }, new Label('status', ['200', '503']));
-  const seconds = new Distribution({ name: REQUEST_DURATION, help: '' }, [0.01, 0.1]);
+  const outcomes = new Counter({ name: DECISIONS, help: '' }, new Label('outcome', ['admitted', 'banned']));
+  const requests = new Counter({ name: REQUESTS, help: '' }, new Label('status', ['200', '503']));
+  const seconds = new Histogram({ name: REQUEST_DURATION, help: '' }, [0.01, 0.1]);
   const banned: KeysOfMinute[] = [];
   const counted = (): Family[] => [outcomes, requests, seconds].map((one) => one.family());
   const minutes = new RecentMinutes({ counted, banned: () => banned }, () => now);
@@ -28,7 +28,7 @@ function minutesOf() {
     banned,
     moveTo(minute: number) {
       now = START + minute * MINUTE_MS;
-      minutes.look();
+      minutes.closeMinute();
     },
   };
 }

@@ -1,5 +1,5 @@
 import { SECOND } from '../../limiter/clock.ts';
-import { look } from '../../limiter/decide.ts';
+import { bucketsAt } from '../../limiter/decide.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import type { BucketState } from '../../limiter/limiter.ts';
 import { isPlanName, PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
@@ -46,5 +46,5 @@ function hasUsed(percent: number, entry: KeyEntry, plans: PlanTable, now: number
 /** The day bucket of a key at this time; undefined without usable limits. */
 export function dayBucket(entry: KeyEntry, plans: PlanTable, now: number): BucketState | undefined {
   const { plan } = entry.record;
-  return isPlanName(plan) ? look(entry.record, entry, plans[plan], now)?.[1] : undefined;
+  return isPlanName(plan) ? bucketsAt(entry.record, entry, plans[plan], now)?.[1] : undefined;
 }

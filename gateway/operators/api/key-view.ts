@@ -1,6 +1,6 @@
 import { ticksUntilFull } from '../../limiter/bucket.ts';
 import { inactiveReason, type Secret } from '../../limiter/credential.ts';
-import { look } from '../../limiter/decide.ts';
+import { bucketsAt } from '../../limiter/decide.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import type { BucketState } from '../../limiter/limiter.ts';
 import { describeNetwork } from '../../limiter/networks.ts';
@@ -50,7 +50,7 @@ export function describeKey(entry: KeyEntry, now: number) {
 /** The same with the current state of both buckets. They are left out if the key has no usable limits. */
 export function describeKeyInFull(entry: KeyEntry, plans: PlanTable, now: number) {
   const { plan } = entry.record;
-  const buckets = isPlanName(plan) ? look(entry.record, entry, plans[plan], now) : undefined;
+  const buckets = isPlanName(plan) ? bucketsAt(entry.record, entry, plans[plan], now) : undefined;
   if (buckets === undefined) return describeKey(entry, now);
   const [minute, day] = buckets;
   return {

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { SECOND, systemClock } from '../../limiter/clock.ts';
-import { secretOf, unauthorized } from '../../limiter/credential.ts';
+import { rejectionReason, secretOf } from '../../limiter/credential.ts';
 import {
   type BanReason,
   FRESH,
@@ -86,10 +86,10 @@ export class FileKeys implements KeyStore {
     return { id, isReadable: true, record: found, ...(this.#states.get(id) ?? FRESH) };
   }
 
-  async isGood(id: string, digest: string): Promise<boolean> {
+  async isValid(id: string, digest: string): Promise<boolean> {
     const record = this.#records.get(id);
     const secret = record && secretOf(record, digest);
-    return record !== undefined && secret !== undefined && unauthorized(record, secret, systemClock()) === undefined;
+    return record !== undefined && secret !== undefined && rejectionReason(record, secret, systemClock()) === undefined;
   }
 
   async list(query: KeyQuery): Promise<KeyList> {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { type Cluster, Command, type Redis } from 'ioredis';
-import { Distribution, type Family, Tally } from '../../../shared/process/counts.ts';
+import { Counter, type Family, Histogram } from '../../../shared/process/counts.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 
 /** Calls to Redis: decide.lua, the counts of its calls, and the fault of a failed command. */
@@ -46,16 +46,16 @@ export const DEADLINES_MISSED = 'gateway_redis_deadlines_missed_total';
 
 /** Counts the calls to Redis that decide: the number of requests in each, and its duration. */
 export class CallCounts {
-  readonly #sizes = new Distribution(
+  readonly #sizes = new Histogram(
     { name: 'gateway_redis_batch_size', help: 'Requests that one call to Redis decided on.' },
     [1, 2, 4, 8, 16, 32, 64, 128, 256],
   );
-  readonly #seconds = new Distribution(
+  readonly #seconds = new Histogram(
     { name: REDIS_CALL, help: 'Time of one such call, those that failed counted in.' },
     [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25],
   );
 
-  readonly #missed = new Tally({
+  readonly #missed = new Counter({
     name: DEADLINES_MISSED,
     help: 'Such calls that were not answered within REDIS_TIMEOUT_MS: their answer came late, or not at all.',
   });

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { secretOf, unauthorized } from '../../limiter/credential.ts';
+import { rejectionReason, secretOf } from '../../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import type { Activity, Told } from '../activity-entry.ts';
@@ -49,13 +49,13 @@ export class RedisKeys implements KeyStore {
     return hash && readEntry(id, hash);
   }
 
-  async isGood(id: string, digest: string): Promise<boolean> {
+  async isValid(id: string, digest: string): Promise<boolean> {
     const hash = await this.read(id);
     if (hash === undefined) return false;
     const { record } = readEntry(id, hash);
     const secret = secretOf(record, digest);
     if (secret === undefined) return record.secrets.length === 0;
-    return unauthorized(record, secret, await this.now()) === undefined;
+    return rejectionReason(record, secret, await this.now()) === undefined;
   }
 
   /**
