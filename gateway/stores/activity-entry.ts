@@ -70,12 +70,12 @@ export interface ActivityPage {
 export interface ActivityStore {
   list(query: ActivityQuery): Promise<ActivityPage>;
   /** Adds an entry about something that was done already. A repetition of the newest about its target is left out. */
-  tell(entry: Activity): Promise<void>;
+  record(entry: Activity): Promise<void>;
 }
 
 /** Who changes the table of plans and why; and the entries of the activity that tell it. */
 export interface AboutChange extends Pick<PlanChange, 'author' | 'reason' | 'action'> {
-  tell(changes: readonly FieldChange[]): readonly Activity[];
+  entriesFor(changes: readonly FieldChange[]): readonly Activity[];
 }
 
 /** A change of plans: an entry for each plan. */
@@ -104,6 +104,6 @@ const shown = ({ field, from, to }: FieldChange): FieldChange => ({
 const planOf = (field: string): string => field.split('.', 1)[0] ?? '';
 
 /** The result of a change of a key, with the entry that tells it. */
-export interface Told {
-  readonly told?: Activity | undefined;
+export interface WithActivity {
+  readonly activity?: Activity | undefined;
 }

@@ -33,7 +33,7 @@ export type OperatorToken = Readonly<z.infer<typeof OperatorToken>>;
 export interface TokenStore {
   find(id: string): Promise<OperatorToken | undefined>;
   list(): Promise<ReadonlyMap<string, OperatorToken>>;
-  create(id: string, token: OperatorToken, told: Activity): Promise<void>;
-  /** @param tell makes the entry from the token that ends. @returns false if there is no such token */
-  remove(id: string, tell: (token: OperatorToken) => Activity): Promise<boolean>;
+  create(id: string, token: OperatorToken, activity: Activity): Promise<void>;
+  /** @param entryFor makes the entry from the token that ends. @returns false if there is no such token */
+  remove(id: string, entryFor: (token: OperatorToken) => Activity): Promise<boolean>;
 }

@@ -137,7 +137,7 @@ class PlanWatch {
   readonly #store: PlanStore;
   readonly #logger: Logger;
   /** The last table in the history, as far as this process knows. */
-  #told: StoredPlans | undefined;
+  #recorded: StoredPlans | undefined;
   #lastVersion: string | undefined;
   /** The version whose lost record has been logged. */
   #lost: string | undefined;
@@ -152,15 +152,15 @@ class PlanWatch {
     const version = versionOf(stored);
     const hasStood = version === this.#lastVersion;
     this.#lastVersion = version;
-    this.#told ??= stored;
-    if (!hasStood || version === versionOf(this.#told)) return;
-    const changes = changesBetween(this.#told, stored);
-    const told = planActivity(changes, { actor: 'unknown', reason: '', via: 'by hand' });
+    this.#recorded ??= stored;
+    if (!hasStood || version === versionOf(this.#recorded)) return;
+    const changes = changesBetween(this.#recorded, stored);
+    const entries = planActivity(changes, { actor: 'unknown', reason: '', via: 'by hand' });
     try {
       const change = { author: 'unknown', reason: '', action: 'by hand', changes, version } as const;
-      const isOurs = await this.#store.recordOnce(change, told);
-      this.#told = stored;
-      if (isOurs) for (const activity of told) this.#logger.info({ activity }, 'activity');
+      const isOurs = await this.#store.recordOnce(change, entries);
+      this.#recorded = stored;
+      if (isOurs) for (const activity of entries) this.#logger.info({ activity }, 'activity');
     } catch (cause) {
       // Tried again at every read, but logged once.
       if (this.#lost !== version) this.#logger.warn({ err: cause }, 'a change of plans by hand could not be recorded');

@@ -4,7 +4,7 @@ import type { CheckResult } from '../check-result.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../limiter/key-record.ts';
 import type { Limiter } from '../limiter/limiter.ts';
 import type { StoredPlans } from '../limiter/plans.ts';
-import type { AboutChange, Activity, ActivityStore, Told } from './activity-entry.ts';
+import type { AboutChange, Activity, ActivityStore, WithActivity } from './activity-entry.ts';
 import type { BackedUpKey, BackupPage, RestoreOutcome } from './key-backup.ts';
 import type { KeyPage, WalkQuery } from './key-walk.ts';
 import type { TokenStore } from './operator-token.ts';
@@ -16,8 +16,8 @@ import type { PlanChange, RecordedChange } from './plan-history.ts';
 export interface KeyStore {
   /** The clock of decisions: Unix time in microseconds. */
   now(): Promise<number>;
-  /** @param told the entry of the activity, here and below: written in the same step, where the store allows */
-  create(id: string, record: KeyRecord, told?: Activity): Promise<void>;
+  /** @param activity the entry of the activity, here and below: written in the same step, where the store allows */
+  create(id: string, record: KeyRecord, activity?: Activity): Promise<void>;
   get(id: string): Promise<KeyEntry | undefined>;
   /** Whether the key is valid now with the secret of this digest. Unreadable data counts as valid. */
   isValid(id: string, digest: string): Promise<boolean>;
@@ -28,7 +28,7 @@ export interface KeyStore {
    * @returns false if there is no such key
    * @throws {Unreadable} for malformed data
    */
-  change(id: string, make: (record: KeyRecord) => KeyChange & Told): Promise<boolean>;
+  change(id: string, make: (record: KeyRecord) => KeyChange & WithActivity): Promise<boolean>;
   /** All keys, page by page, the oldest first, including those revoked in the last 36 days. */
   walk(query: WalkQuery): Promise<KeyPage>;
   /** The existing keys in their stored form, page by page, the oldest first. */
@@ -40,7 +40,7 @@ export interface KeyStore {
    */
   restore(keys: readonly BackedUpKey[]): Promise<RestoreOutcome[]>;
   /** Revokes a key. That it is revoked, and its use, are kept for 36 days. @returns false if there was none */
-  remove(id: string, told?: Activity): Promise<boolean>;
+  remove(id: string, activity?: Activity): Promise<boolean>;
   /**
    * Claims an event of a key for a day (UTC, days since 1970). Nothing is written for a key that does not exist.
    * @returns whether the caller must report it: false if it was claimed before, or there is no such key
@@ -85,10 +85,10 @@ export interface PlanStore {
   /**
    * Records a change made by hand unless the newest record already leads to its version: every gateway that sees a
    * change reports it.
-   * @param told its entries of the activity
+   * @param entries its entries of the activity
    * @returns whether it was recorded by this call
    */
-  recordOnce(change: PlanChange, told: readonly Activity[]): Promise<boolean>;
+  recordOnce(change: PlanChange, entries: readonly Activity[]): Promise<boolean>;
   /** Newest first. */
   history(limit: number): Promise<RecordedChange[]>;
 }

@@ -109,7 +109,7 @@ test('a ban that a decision set is not taken for an edit, whatever the clock doe
   const credential = await under.createKey();
   const edits = async () => {
     const hash = (await new RedisKeys(redis).read(credential.id)) ?? {};
-    return handEditsOf(credential.id, hash, under.now).told.map(({ action }) => action);
+    return handEditsOf(credential.id, hash, under.now).entries.map(({ action }) => action);
   };
   expect(await burst(under, credential, 12)).toContain('banned');
   expect(await edits()).toEqual([]);

@@ -38,7 +38,7 @@ function patch(stack: Stack, plan: string, body: unknown, version?: string): Pro
 
 const versionOf = async (stack: Stack) => (await stack.admin('GET', '/plans')).headers.etag as string;
 
-const BY_TEST = { author: 'test', reason: '', action: 'set', tell: () => [] } as const;
+const BY_TEST = { author: 'test', reason: '', action: 'set', entriesFor: () => [] } as const;
 
 const CONFLICT = { code: 'conflict', message: expect.any(String), status: 409 };
 
@@ -208,7 +208,7 @@ test('the history of the embedded limiter survives a restart', async () => {
 async function storeOf(stack: Stack): Promise<PlanStore> {
   if ((await redis.exists('gateway:plans')) === 0)
     return new FilePlans(`${stack.directory}/plans.json`, `${stack.directory}/plans-history.json`, {
-      tell: async () => {},
+      record: async () => {},
     });
   return new RedisPlans(await connectedRedis(redisUrl));
 }

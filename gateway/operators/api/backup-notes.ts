@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { readBody } from '../../../shared/http/body.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { type CheckResult, good, warning } from '../../check-result.ts';
+import { aboutCall, allOf, entry, logActivity } from './activity-of-call.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { aboutCall, allOf, entry, logActivity } from './told.ts';
 
 /** When keys were last backed up. Who has written a whole backup tells it: the gateway cannot know what was kept. */
 
@@ -21,9 +21,9 @@ export const noteBackup: AdminOperation = async (call) => {
   const { keys } = await readBody(Made, request, response, ADMIN_BODY_LIMIT_BYTES);
   const seconds = Math.floor(Date.now() / 1_000);
   await deps.backups.note(seconds);
-  const told = entry(about, 'backup.make', '*', allOf({ keys: String(keys) }));
-  await deps.activity.tell(told);
-  logActivity(deps, told);
+  const activity = entry(about, 'backup.make', '*', allOf({ keys: String(keys) }));
+  await deps.activity.record(activity);
+  logActivity(deps, activity);
   return { status: 201, body: { completedAt: timeOf(seconds) } };
 };
 

@@ -13,12 +13,12 @@ import {
   RESTORED_FOR_SECONDS,
 } from '../../stores/key-backup.ts';
 import { writeCursor } from '../../stores/key-walk.ts';
+import { type About, aboutCall, allOf, entry, logActivity } from './activity-of-call.ts';
 import { toTime } from './key-view.ts';
 import { time } from './keys.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
 import { applyChange } from './plans.ts';
 import { choice, cursorIn, wholeNumber } from './query.ts';
-import { type About, aboutCall, allOf, entry, logActivity } from './told.ts';
 
 /** Keys in one page: few enough not to block Redis or this process. */
 const BACKUP_PAGE = 100;
@@ -93,14 +93,14 @@ export const restore: AdminOperation = async (call) => {
   ];
   const counts = { restored: count('restored'), present: count('present'), revoked: count('revoked') };
   if (counts.restored > 0) {
-    const told = entry(
+    const activity = entry(
       about,
       'key.restore',
       '*',
       allOf({ keys: String(counts.restored), at, anyAge: isAnyAge ? 'true' : undefined }),
     );
-    await deps.activity.tell(told);
-    logActivity(deps, told);
+    await deps.activity.record(activity);
+    logActivity(deps, activity);
   }
   return { status: 200, body: { ...counts, rejected, plans: restoredPlans } };
 };

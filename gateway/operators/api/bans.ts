@@ -2,13 +2,13 @@ import { z } from 'zod';
 import { readBody } from '../../../shared/http/body.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
+import { aboutCall, allOf, entry } from './activity-of-call.ts';
 import type { BansAnswer } from './answers.ts';
 import { apply } from './key-changes.ts';
 import { describeKey } from './key-view.ts';
 import { describe, findKey } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
 import { wholeNumber } from './query.ts';
-import { aboutCall, allOf, entry } from './told.ts';
 import { who } from './values.ts';
 
 const PAGE = 100;
@@ -42,8 +42,8 @@ export const setBan: AdminOperation = async (call) => {
   const { seconds, ...given } = await readBody(NewBan, request, response, ADMIN_BODY_LIMIT_BYTES);
   const until = (await deps.keys.now()) + seconds * SECOND;
   const about = aboutCall(call, given);
-  const told = entry(about, 'ban.set', id, allOf({ seconds: String(seconds) }));
-  await apply(deps, id, () => ({ ban: { until, text: about.reason }, told }));
+  const activity = entry(about, 'ban.set', id, allOf({ seconds: String(seconds) }));
+  await apply(deps, id, () => ({ ban: { until, text: about.reason }, activity }));
   return { status: 200, body: await describe(deps, await findKey(deps, id)) };
 };
 
@@ -53,7 +53,7 @@ export const setBan: AdminOperation = async (call) => {
 export const liftBan: AdminOperation = async (call) => {
   const { deps, params } = call;
   const { id } = await findKey(deps, params[0]);
-  const told = entry(aboutCall(call), 'ban.lift', id);
-  await apply(deps, id, () => ({ ban: 'lift', told }));
+  const activity = entry(aboutCall(call), 'ban.lift', id);
+  await apply(deps, id, () => ({ ban: 'lift', activity }));
   return { status: 200, body: await describe(deps, await findKey(deps, id)) };
 };

@@ -3,10 +3,10 @@ import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import type { KeyChange, KeyRecord } from '../../limiter/key-record.ts';
-import type { Told } from '../../stores/activity-entry.ts';
+import type { WithActivity } from '../../stores/activity-entry.ts';
+import { aboutCall, differences, entry, keyTexts, logActivity } from './activity-of-call.ts';
 import { describe, findKey, hasLimits, keyName, planName, time, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { aboutCall, differences, entry, keyTexts, logActivity } from './told.ts';
 import { limitValue, who } from './values.ts';
 
 /** Changes of a key. They never change its buckets: used tokens stay used. A lower limit cuts what is left. */
@@ -37,7 +37,7 @@ export const changeKey: AdminOperation = async (call) => {
     if (!hasLimits({ ...record, ...changes }))
       throw new HttpError('invalid_request', 'minute and day are required: an enterprise key carries its own limits.');
     const changed = differences(keyTexts(record), keyTexts({ ...record, ...changes }));
-    return { record: changes, told: changed.length === 0 ? undefined : entry(about, 'key.change', id, changed) };
+    return { record: changes, activity: changed.length === 0 ? undefined : entry(about, 'key.change', id, changed) };
   });
   return { status: 200, body: await describe(deps, await findKey(deps, id)) };
 };
@@ -54,14 +54,14 @@ function toRecord({ expiresAt, ...given }: Omit<z.infer<typeof Changes>, keyof t
 export async function apply(
   deps: AdminDependencies,
   id: string,
-  make: (record: KeyRecord) => KeyChange & Told,
+  make: (record: KeyRecord) => KeyChange & WithActivity,
 ): Promise<void> {
-  let told: Told['told'];
+  let activity: WithActivity['activity'];
   const isThere = await deps.keys.change(id, (record) => {
     const change = make(record);
-    told = change.told;
+    activity = change.activity;
     return change;
   });
   if (!isThere) throw new HttpError('not_found', 'There is no such key.');
-  logActivity(deps, told);
+  logActivity(deps, activity);
 }

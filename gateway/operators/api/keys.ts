@@ -5,9 +5,9 @@ import { must } from '../../../shared/schemas/must.ts';
 import { createApiKey, createSecretId, isKeyId, SCOPES, type Secret } from '../../limiter/credential.ts';
 import { FRESH, type KeyEntry, type KeyRecord } from '../../limiter/key-record.ts';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
+import { aboutCall, allOf, differences, entry, keyTexts, logActivity } from './activity-of-call.ts';
 import { describeKeyInFull } from './key-view.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { aboutCall, allOf, differences, entry, keyTexts, logActivity } from './told.ts';
 import { limitValue, line, who } from './values.ts';
 
 /** Times are exact in microseconds only until then. */
@@ -51,9 +51,9 @@ export const createKey: AdminOperation = async (call) => {
     createdAt,
     expiresAt: expiresAt === undefined ? undefined : toMicroseconds(expiresAt),
   };
-  const told = entry(aboutCall(call, { author, reason }), 'key.create', credential.id, allOf(keyTexts(record)));
-  await deps.keys.create(credential.id, record, told);
-  logActivity(deps, told);
+  const activity = entry(aboutCall(call, { author, reason }), 'key.create', credential.id, allOf(keyTexts(record)));
+  await deps.keys.create(credential.id, record, activity);
+  logActivity(deps, activity);
   return answerWithKey(deps, { id: credential.id, isReadable: true, record, ...FRESH }, record.createdAt, apiKey);
 };
 
@@ -77,8 +77,8 @@ export const getKey: AdminOperation = async ({ deps, params }) => {
 export const revokeKey: AdminOperation = async (call) => {
   const { deps, params } = call;
   const { id, record } = await findKey(deps, params[0]);
-  const told = entry(aboutCall(call), 'key.revoke', id, differences(keyTexts(record), {}));
-  if (await deps.keys.remove(id, told)) logActivity(deps, told);
+  const activity = entry(aboutCall(call), 'key.revoke', id, differences(keyTexts(record), {}));
+  if (await deps.keys.remove(id, activity)) logActivity(deps, activity);
   return { status: 204, body: undefined };
 };
 

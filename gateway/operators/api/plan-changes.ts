@@ -3,11 +3,11 @@ import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { isUsable, type StoredPlans, storedValue } from '../../limiter/plans.ts';
 import { type FieldChange, HISTORY_LENGTH, type RecordedChange, RecordId } from '../../stores/plan-history.ts';
+import { aboutCall } from './activity-of-call.ts';
 import type { HistoryAnswer } from './answers.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
 import { applyChange, etag } from './plans.ts';
 import { wholeNumber } from './query.ts';
-import { aboutCall } from './told.ts';
 import { who } from './values.ts';
 
 const PAGE = 20;

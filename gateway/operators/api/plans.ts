@@ -14,9 +14,9 @@ import {
 } from '../../limiter/plans.ts';
 import { type Activity, planActivity } from '../../stores/activity-entry.ts';
 import { type PlanChange, versionOf } from '../../stores/plan-history.ts';
+import { type About, aboutCall, logActivity } from './activity-of-call.ts';
 import { planName } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { type About, aboutCall, logActivity } from './told.ts';
 import { limitValue, who } from './values.ts';
 
 /** A field's value in an operator's request: a number, or one of its options. */
@@ -108,16 +108,16 @@ export async function applyChange(
   seen: StoredPlans | undefined,
   { about, action }: { about: About; action: PlanChange['action'] },
 ): Promise<readonly string[]> {
-  let told: readonly Activity[] = [];
+  let entries: readonly Activity[] = [];
   const made = await deps.plans.change(
     changes,
     {
       author: about.actor,
       reason: about.reason,
       action,
-      tell(changed) {
-        told = planActivity(changed, about);
-        return told;
+      entriesFor(changed) {
+        entries = planActivity(changed, about);
+        return entries;
       },
     },
     seen,
@@ -125,7 +125,7 @@ export async function applyChange(
   if (made === undefined) throw moved();
   const { before, change, unrecorded } = made;
   deps.planCache.take({ ...before, ...changes });
-  for (const activity of told) logActivity(deps, activity);
+  for (const entry of entries) logActivity(deps, entry);
   if (unrecorded === undefined) return [];
   deps.logger.error({ reason: unrecorded, change }, 'a change of plans is in force, but its record is lost');
   return UNRECORDED;

@@ -6,11 +6,11 @@ import { SECOND } from '../../limiter/clock.ts';
 import { createApiKey, MAX_SECRETS, SCOPES, type Secret } from '../../limiter/credential.ts';
 import type { KeyRecord } from '../../limiter/key-record.ts';
 import { parseNetwork } from '../../limiter/networks.ts';
+import { aboutCall, allOf, differences, entry, secretTexts } from './activity-of-call.ts';
 import { apply } from './key-changes.ts';
 import { describeSecret } from './key-view.ts';
 import { answerWithKey, findKey, futureTime, keyName, makeSecret, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
-import { aboutCall, allOf, differences, entry, secretTexts } from './told.ts';
 import { who } from './values.ts';
 
 /** The secrets of a key. Each can have its own scope, networks, name and end. A change affects no other secret. */
@@ -57,8 +57,8 @@ export const addSecret: AdminOperation = async (call) => {
     ...given,
     expiresAt: expiresAt === undefined ? undefined : toMicroseconds(expiresAt),
   });
-  const told = entry(aboutCall(call, { author, reason }), 'secret.create', id, allOf(secretTexts(secret)));
-  await apply(deps, id, (record) => ({ record: { secrets: [...roomIn(record, now), secret] }, told }));
+  const activity = entry(aboutCall(call, { author, reason }), 'secret.create', id, allOf(secretTexts(secret)));
+  await apply(deps, id, (record) => ({ record: { secrets: [...roomIn(record, now), secret] }, activity }));
   return { status: 201, body: { id: secret.id, key: apiKey }, headers: ['Cache-Control', 'no-store'] };
 };
 
@@ -81,9 +81,9 @@ export const changeSecret: AdminOperation = async (call) => {
     const ends = expiresAt === undefined ? old.expiresAt : expiresAt === null ? undefined : toMicroseconds(expiresAt);
     const changed = { ...old, name, scope, networks, expiresAt: ends };
     const fields = differences(secretTexts(old), secretTexts(changed));
-    const told =
+    const activity =
       fields.length === 0 ? undefined : entry(about, 'secret.change', id, [{ field: 'secret', to: old.id }, ...fields]);
-    return { record: { secrets: record.secrets.map((one) => (one === old ? changed : one)) }, told };
+    return { record: { secrets: record.secrets.map((one) => (one === old ? changed : one)) }, activity };
   });
   const { record, used } = await findKey(deps, id);
   return { status: 200, body: describeSecret(named(record, params[1]), used) };
@@ -98,8 +98,8 @@ export const revokeSecret: AdminOperation = async (call) => {
     const old = named(record, params[1]);
     if (record.secrets.length === 1)
       throw new HttpError('conflict', 'This is the only secret of the key. Add another one first, or revoke the key.');
-    const told = entry(about, 'secret.revoke', id, differences(secretTexts(old), {}));
-    return { record: { secrets: record.secrets.filter((one) => one !== old) }, told };
+    const activity = entry(about, 'secret.revoke', id, differences(secretTexts(old), {}));
+    return { record: { secrets: record.secrets.filter((one) => one !== old) }, activity };
   });
   return { status: 204, body: undefined };
 };
@@ -135,11 +135,11 @@ export const rotateKey: AdminOperation = async (call) => {
     const others = (graceSeconds === 0 ? record.secrets : roomIn(record, now)).filter((one) => one !== old);
     const kept = graceSeconds === 0 ? [] : [{ ...old, expiresAt: endsAt }];
     secrets = [...others, ...kept, fresh];
-    const told = entry(about, 'key.rotate', id, [
+    const activity = entry(about, 'key.rotate', id, [
       { field: 'secret', from: old.id, to: fresh.id },
       { field: 'graceSeconds', to: String(graceSeconds) },
     ]);
-    return { record: { secrets }, told };
+    return { record: { secrets }, activity };
   });
   return answerWithKey(deps, { ...key, record: { ...key.record, secrets } }, now, apiKey);
 };

@@ -4,9 +4,9 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { type OperatorToken, ROLES } from '../../stores/operator-token.ts';
 import { createAccessToken } from '../access-token.ts';
+import { aboutCall, allOf, differences, entry, logActivity } from './activity-of-call.ts';
 import type { CallerAnswer, TokensAnswer } from './answers.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
-import { aboutCall, allOf, differences, entry, logActivity } from './told.ts';
 import { line, who } from './values.ts';
 
 /** Operators' tokens with a name and a role. */
@@ -22,9 +22,9 @@ export const createToken: AdminOperation = async (call) => {
   const { deps, request, response } = call;
   const { name, role, ...given } = await readBody(NewToken, request, response, ADMIN_BODY_LIMIT_BYTES);
   const { id, token, digest } = createAccessToken();
-  const told = entry(aboutCall(call, given), 'token.create', id, allOf({ name, role }));
-  await deps.tokens.create(id, { name, role, createdAt: new Date().toISOString(), digest }, told);
-  logActivity(deps, told);
+  const activity = entry(aboutCall(call, given), 'token.create', id, allOf({ name, role }));
+  await deps.tokens.create(id, { name, role, createdAt: new Date().toISOString(), digest }, activity);
+  logActivity(deps, activity);
   return { status: 201, body: { id, token, name, role }, headers: ['Cache-Control', 'no-store'] };
 };
 
@@ -51,13 +51,13 @@ export const revokeToken: AdminOperation = async (call) => {
   const { deps, params } = call;
   const [id = ''] = params;
   const about = aboutCall(call);
-  const tell = ({ name, role }: OperatorToken) => entry(about, 'token.revoke', id, differences({ name, role }, {}));
-  let told: ReturnType<typeof tell> | undefined;
+  const entryFor = ({ name, role }: OperatorToken) => entry(about, 'token.revoke', id, differences({ name, role }, {}));
+  let activity: ReturnType<typeof entryFor> | undefined;
   const isRemoved = await deps.tokens.remove(id, (token) => {
-    told = tell(token);
-    return told;
+    activity = entryFor(token);
+    return activity;
   });
   if (!isRemoved) throw new HttpError('not_found', 'There is no such token.');
-  logActivity(deps, told);
+  logActivity(deps, activity);
   return { status: 204, body: undefined };
 };

@@ -61,7 +61,7 @@ export class FileActivity implements ActivityStore {
   }
 
   /** One entry at a time. Never throws: what it tells is done. */
-  tell(entry: Activity): Promise<void> {
+  record(entry: Activity): Promise<void> {
     this.#last = this.#last.then(() => this.#add(entry)).catch((fault: Error) => this.#onLost(entry, fault.message));
     return this.#last;
   }

@@ -9,7 +9,7 @@ import {
   type KeyRecord,
   type KeyState,
 } from '../../limiter/key-record.ts';
-import type { Activity, ActivityStore, Told } from '../activity-entry.ts';
+import type { Activity, ActivityStore, WithActivity } from '../activity-entry.ts';
 import type { BackedUpKey, BackupPage, RestoreOutcome } from '../key-backup.ts';
 import { readKey, readRevoked, writeKey } from '../key-hash.ts';
 import { compareCursors, type KeyCursor, type KeyPage, type WalkQuery } from '../key-walk.ts';
@@ -22,7 +22,7 @@ interface FileKeysParts {
   readonly file: JsonFile;
   readonly records: ReadonlyMap<string, KeyRecord>;
   readonly revoked: RevokedKeys;
-  readonly activity: Pick<ActivityStore, 'tell'> | undefined;
+  readonly activity: Pick<ActivityStore, 'record'> | undefined;
 }
 
 /**
@@ -36,7 +36,7 @@ export class FileKeys implements KeyStore {
   /** The day on which each event of a key was last claimed. */
   readonly #claimedOn = new Map<string, Map<string, number>>();
   readonly #revoked: RevokedKeys;
-  readonly #activity: Pick<ActivityStore, 'tell'> | undefined;
+  readonly #activity: Pick<ActivityStore, 'record'> | undefined;
 
   private constructor({ file, records, revoked, activity }: FileKeysParts) {
     this.#file = file;
@@ -75,9 +75,9 @@ export class FileKeys implements KeyStore {
     this.#states.set(id, state);
   }
 
-  async create(id: string, record: KeyRecord, told?: Activity): Promise<void> {
+  async create(id: string, record: KeyRecord, activity?: Activity): Promise<void> {
     await this.#save((records) => records.set(id, record));
-    await this.#tell(told);
+    await this.#record(activity);
   }
 
   async get(id: string): Promise<KeyEntry | undefined> {
@@ -105,20 +105,20 @@ export class FileKeys implements KeyStore {
   }
 
   /** Bans, like bucket levels, are kept in memory only and do not survive a restart. */
-  async change(id: string, make: (record: KeyRecord) => KeyChange & Told): Promise<boolean> {
+  async change(id: string, make: (record: KeyRecord) => KeyChange & WithActivity): Promise<boolean> {
     const before = this.#records.get(id);
     if (before === undefined) return false;
-    let made: KeyChange & Told = make(before);
+    let made: KeyChange & WithActivity = make(before);
     const { record, ban } = made;
     const remake = (now: KeyRecord) => (made = make(now));
     if (record !== undefined && !(await this.#changeRecord(id, remake))) return false;
     if (ban !== undefined) this.#states.set(id, withBan(this.#states.get(id) ?? FRESH, ban));
-    await this.#tell(made.told);
+    await this.#record(made.activity);
     return true;
   }
 
   /** The revocation is noted first: if the gateway ends in between, the key still works, and no backup restores it. */
-  async remove(id: string, told?: Activity): Promise<boolean> {
+  async remove(id: string, activity?: Activity): Promise<boolean> {
     let record = this.#records.get(id);
     if (record === undefined) return false;
     await this.#save(
@@ -134,12 +134,12 @@ export class FileKeys implements KeyStore {
       },
     );
     if (record === undefined) return false;
-    await this.#tell(told);
+    await this.#record(activity);
     return true;
   }
 
-  async #tell(told: Activity | undefined): Promise<void> {
-    if (told !== undefined) await this.#activity?.tell(told);
+  async #record(activity: Activity | undefined): Promise<void> {
+    if (activity !== undefined) await this.#activity?.record(activity);
   }
 
   async walk({ after, limit }: WalkQuery): Promise<KeyPage> {

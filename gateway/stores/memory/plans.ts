@@ -21,9 +21,9 @@ const History = z.array(RecordedChange);
 export class FilePlans implements PlanStore {
   readonly #file: JsonFile;
   readonly #history: JsonFile;
-  readonly #activity: Pick<ActivityStore, 'tell'>;
+  readonly #activity: Pick<ActivityStore, 'record'>;
 
-  constructor(path: string, historyPath: string, activity: Pick<ActivityStore, 'tell'>) {
+  constructor(path: string, historyPath: string, activity: Pick<ActivityStore, 'record'>) {
     this.#file = new JsonFile(path);
     this.#history = new JsonFile(historyPath);
     this.#activity = activity;
@@ -54,18 +54,18 @@ export class FilePlans implements PlanStore {
         () => undefined,
         (fault: Error) => fault.message,
       );
-    for (const entry of about.tell(change.changes)) await this.#activity.tell(entry);
+    for (const entry of about.entriesFor(change.changes)) await this.#activity.record(entry);
     return { before, change, unrecorded };
   }
 
-  async recordOnce(change: PlanChange, told: readonly Activity[]): Promise<boolean> {
+  async recordOnce(change: PlanChange, entries: readonly Activity[]): Promise<boolean> {
     let isOurs = false;
     await this.#history.replace(async () => {
       const records = await this.#oldestFirst();
       isOurs = records.at(-1)?.version !== change.version;
       return isOurs ? append(records, change) : records;
     });
-    if (isOurs) for (const entry of told) await this.#activity.tell(entry);
+    if (isOurs) for (const entry of entries) await this.#activity.record(entry);
     return isOurs;
   }
 

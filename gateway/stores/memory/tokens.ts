@@ -29,16 +29,16 @@ export class FileTokens implements TokenStore {
     return new Map(Object.entries(data));
   }
 
-  async create(id: string, token: OperatorToken, told: Activity): Promise<void> {
+  async create(id: string, token: OperatorToken, activity: Activity): Promise<void> {
     await this.#file.replace(async () => {
       const tokens = await this.list();
       if (tokens.size >= MAX_TOKENS) throw new TooManyTokens();
       return { ...Object.fromEntries(tokens), [id]: token };
     });
-    await this.#activity.tell(told);
+    await this.#activity.record(activity);
   }
 
-  async remove(id: string, tell: (token: OperatorToken) => Activity): Promise<boolean> {
+  async remove(id: string, entryFor: (token: OperatorToken) => Activity): Promise<boolean> {
     let removed: OperatorToken | undefined;
     await this.#file.replace(async () => {
       const tokens = new Map(await this.list());
@@ -47,7 +47,7 @@ export class FileTokens implements TokenStore {
       return Object.fromEntries(tokens);
     });
     if (removed === undefined) return false;
-    await this.#activity.tell(tell(removed));
+    await this.#activity.record(entryFor(removed));
     return true;
   }
 }

@@ -23,7 +23,7 @@ export class RedisActivity implements ActivityStore {
     this.#trail = trail;
   }
 
-  tell(entry: Activity): Promise<void> {
+  record(entry: Activity): Promise<void> {
     return this.#trail.note(this.#trail.notesOf([entry]));
   }
 

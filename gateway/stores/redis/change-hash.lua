@@ -3,7 +3,7 @@
 -- other, and a key revoked meanwhile does not come back.
 --
 -- KEYS[1]  the hash; behind it the streams of the notes
--- ARGV[1]  notes (tell.lua)
+-- ARGV[1]  notes (add-notes.lua)
 -- ARGV[2]  JSON: { expect: { field: text, or false if it must not exist }, set: { field: text },
 --          remove: { field: true } }
 --
@@ -15,4 +15,4 @@ for field, value in pairs(change.expect) do
 end
 for field, value in pairs(change.set) do redis.call('HSET', KEYS[1], field, value) end
 for field in pairs(change.remove) do redis.call('HDEL', KEYS[1], field) end
-return { 1, tell(ARGV[1]) }
+return { 1, add_notes(ARGV[1]) }

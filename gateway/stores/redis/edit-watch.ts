@@ -74,28 +74,28 @@ export class EditWatch {
   async #lookAt(id: string): Promise<void> {
     const hash = await this.#read(id);
     if (hash === undefined) return await this.#miss(id);
-    const { told, changes, expected } = handEditsOf(id, hash, Date.now() * 1_000);
-    if (told.length === 0) return;
-    const notes = this.#trail.notesOf(told);
+    const { entries, changes, expected } = handEditsOf(id, hash, Date.now() * 1_000);
+    if (entries.length === 0) return;
+    const notes = this.#trail.notesOf(entries);
     const accepted = await changeHash(this.#trail, keyOf(id), { expected, changes, notes, read: () => this.#read(id) });
-    if (accepted !== undefined) this.#log(told);
+    if (accepted !== undefined) this.#log(entries);
   }
 
   async #miss(id: string): Promise<void> {
     const since = this.#missing.get(id) ?? this.#missingBefore.get(id) ?? Date.now();
     this.#missing.set(id, since);
     if (Date.now() - since < this.#times.withoutDataMs) return;
-    const told = deletionByHand(id);
+    const entry = deletionByHand(id);
     const { reply } = await this.#trail.write(
-      this.#trail.notesOf([told]),
+      this.#trail.notesOf([entry]),
       (run) => run(DELETED_BY_HAND, [keyOf(id), usageOf(id)], []),
       async () => undefined,
     );
-    if (reply !== undefined) this.#log([told]);
+    if (reply !== undefined) this.#log([entry]);
   }
 
   /** As for every change, a line for each entry. */
-  #log(told: readonly Activity[]): void {
-    for (const activity of told) this.#logger.info({ activity }, 'activity');
+  #log(entries: readonly Activity[]): void {
+    for (const activity of entries) this.#logger.info({ activity }, 'activity');
   }
 }

@@ -12,7 +12,7 @@ import { DIGEST, fitsDigest, withDigest } from './record-digest.ts';
 type Hash = Readonly<Record<string, string>>;
 
 interface HandEdits {
-  readonly told: readonly Activity[];
+  readonly entries: readonly Activity[];
   /** Accepts the edits, so that they are told once. */
   readonly changes: Fields;
   /** The hash as it was seen. Another gateway that accepts them first changes it. */
@@ -23,11 +23,11 @@ interface HandEdits {
 export function handEditsOf(id: string, hash: Hash, now: number): HandEdits {
   const ban = banEdit(hash, now);
   const isEdited = !fitsDigest(hash);
-  const told: Activity[] = [];
-  if (isEdited) told.push(byHand('key.change', id, 'The record is not as a gateway left it.'));
-  if (ban !== undefined) told.push(byHand(ban.action, id, 'No gateway did it.', ban.shown));
+  const entries: Activity[] = [];
+  if (isEdited) entries.push(byHand('key.change', id, 'The record is not as a gateway left it.'));
+  if (ban !== undefined) entries.push(byHand(ban.action, id, 'No gateway did it.', ban.shown));
   return {
-    told,
+    entries,
     changes: { ...(isEdited && withDigest({}, hash)), ...ban?.changes },
     expected: { ...recordFields(hash), ...(isEdited && { [DIGEST]: hash[DIGEST] }), ...(ban && seen(hash)) },
   };

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { rejectionReason, secretOf } from '../../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
-import type { Activity, Told } from '../activity-entry.ts';
+import type { Activity, WithActivity } from '../activity-entry.ts';
 import type { BackedUpKey, BackupPage, RestoreOutcome } from '../key-backup.ts';
 import { readEntry, readRecord, readRevoked, writeBan, writeKey, writeRecord } from '../key-hash.ts';
 import type { KeyPage, WalkQuery } from '../key-walk.ts';
@@ -39,9 +39,9 @@ export class RedisKeys implements KeyStore {
     return Number(seconds) * 1e6 + Number(microseconds);
   }
 
-  create(id: string, record: KeyRecord, told?: Activity): Promise<void> {
+  create(id: string, record: KeyRecord, activity?: Activity): Promise<void> {
     const fields = Object.entries(withDigest(writeKey(record))).flat() as string[];
-    return issue(this.#trail, id, { seconds: record.createdAt / 1e6, fields, notes: this.#trail.notesOf([told]) });
+    return issue(this.#trail, id, { seconds: record.createdAt / 1e6, fields, notes: this.#trail.notesOf([activity]) });
   }
 
   async get(id: string): Promise<KeyEntry | undefined> {
@@ -79,19 +79,19 @@ export class RedisKeys implements KeyStore {
     return { total, keys, next: at < total ? at : undefined };
   }
 
-  async change(id: string, make: (record: KeyRecord) => KeyChange & Told): Promise<boolean> {
+  async change(id: string, make: (record: KeyRecord) => KeyChange & WithActivity): Promise<boolean> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const hash = await this.read(id);
       if (hash === undefined) return false;
       const record = readRecord(id, hash);
       if (record === undefined) throw new Unreadable();
-      const { record: changes = {}, ban, told } = make(record);
-      // Told first, because this change hides them.
+      const { record: changes = {}, ban, activity } = make(record);
+      // WithActivity first, because this change hides them.
       const byHand = handEditsOf(id, hash, Date.now() * 1_000);
       const changed = await changeHash(this.#trail, keyOf(id), {
         expected: byHand.expected,
         changes: { ...byHand.changes, ...withDigest(writeRecord(changes, record.secrets), hash), ...writeBan(ban) },
-        notes: this.#trail.notesOf([...byHand.told, told]),
+        notes: this.#trail.notesOf([...byHand.entries, activity]),
         read: () => this.read(id),
       });
       if (changed !== undefined) return true;
@@ -100,8 +100,8 @@ export class RedisKeys implements KeyStore {
   }
 
   /** @throws {StoreUnavailable} also while the key's slot migrates between nodes of a cluster */
-  remove(id: string, told?: Activity): Promise<boolean> {
-    return revoke(this.#trail, id, this.#trail.notesOf([told]));
+  remove(id: string, activity?: Activity): Promise<boolean> {
+    return revoke(this.#trail, id, this.#trail.notesOf([activity]));
   }
 
   async walk({ after, limit }: WalkQuery): Promise<KeyPage> {

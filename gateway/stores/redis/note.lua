@@ -2,8 +2,8 @@
 -- Adds notes, with nothing else to do in the same step.
 --
 -- KEYS     their streams
--- ARGV[1]  notes (tell.lua)
+-- ARGV[1]  notes (add-notes.lua)
 --
 -- reply    { 1, the notes that are lost }
 
-return { 1, tell(ARGV[1]) }
+return { 1, add_notes(ARGV[1]) }

@@ -47,7 +47,8 @@ export class RedisPlans implements PlanStore {
 
   async #changeFrom(before: StoredPlans, changes: StoredPlans, about: AboutChange): Promise<PlansChanged | undefined> {
     const change = changeFrom(before, { ...before, ...changes }, about);
-    const notes = change === undefined ? [] : [historyNote(change), ...this.#trail.notesOf(about.tell(change.changes))];
+    const notes =
+      change === undefined ? [] : [historyNote(change), ...this.#trail.notesOf(about.entriesFor(change.changes))];
     const made = await changeHash(this.#trail, TABLE, {
       expected: Object.fromEntries(fieldsIn(before)),
       changes,
@@ -57,9 +58,9 @@ export class RedisPlans implements PlanStore {
     return made && { before, change, unrecorded: made.lost.find(({ stream }) => stream === HISTORY)?.why };
   }
 
-  async recordOnce(change: PlanChange, told: readonly Activity[]): Promise<boolean> {
+  async recordOnce(change: PlanChange, entries: readonly Activity[]): Promise<boolean> {
     const { reply } = await this.#trail.write(
-      this.#trail.notesOf(told),
+      this.#trail.notesOf(entries),
       (run) => run(RECORD_ONCE, [HISTORY], [change.version, HISTORY_LENGTH, ...toFields(change)]),
       async () => undefined,
     );

@@ -3,7 +3,7 @@
 -- reports a change that it sees, and one record is enough.
 --
 -- KEYS[1]  the stream; behind it the streams of the notes
--- ARGV[1]  notes (tell.lua)
+-- ARGV[1]  notes (add-notes.lua)
 -- ARGV[2]  the version that results from the change
 -- ARGV[3]  the number of records to keep
 -- ARGV[4]  and following: fields and values, alternating
@@ -25,4 +25,4 @@ for _, record in ipairs(redis.call('XREVRANGE', KEYS[1], '+', recently, 'COUNT',
   if leads_there(record) then return nil end
 end
 redis.call('XADD', KEYS[1], 'MAXLEN', '=', ARGV[3], '*', unpack(ARGV, 4))
-return { 1, tell(ARGV[1]) }
+return { 1, add_notes(ARGV[1]) }

@@ -5,7 +5,7 @@
 --
 -- KEYS[1]  the key's hash, or any value put there by hand
 -- KEYS[2]  the hash of its use; behind it the streams of the notes
--- ARGV[1]  notes (tell.lua)
+-- ARGV[1]  notes (add-notes.lua)
 -- ARGV[2]  seconds after which mark and use expire
 -- ARGV[3]  and following: names of the fields that are kept
 --
@@ -25,4 +25,4 @@ if call('TYPE', KEYS[1]).ok == 'hash' then
 end
 call('EXPIRE', KEYS[2], ARGV[2])
 call('DEL', KEYS[1])
-return { 1, tell(ARGV[1]) }
+return { 1, add_notes(ARGV[1]) }

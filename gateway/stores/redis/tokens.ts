@@ -23,24 +23,24 @@ export class RedisTokens implements TokenStore {
     return new Map(found.filter((token): token is [string, OperatorToken] => token[1] !== undefined));
   }
 
-  async create(id: string, token: OperatorToken, told: Activity): Promise<void> {
+  async create(id: string, token: OperatorToken, activity: Activity): Promise<void> {
     if (Object.keys(await this.#read()).length >= MAX_TOKENS) throw new TooManyTokens();
-    await this.#change(id, undefined, JSON.stringify(token), told);
+    await this.#change(id, undefined, JSON.stringify(token), activity);
   }
 
-  async remove(id: string, tell: (token: OperatorToken) => Activity): Promise<boolean> {
+  async remove(id: string, entryFor: (token: OperatorToken) => Activity): Promise<boolean> {
     const text = await orUnavailable(this.#trail.redis.hget(TOKENS, id));
     const token = toToken(text);
     if (text === null || token === undefined) return false;
-    return await this.#change(id, text, undefined, tell(token));
+    return await this.#change(id, text, undefined, entryFor(token));
   }
 
   /** @returns false if the token is not as expected any more */
-  async #change(id: string, from: string | undefined, to: string | undefined, told: Activity): Promise<boolean> {
+  async #change(id: string, from: string | undefined, to: string | undefined, activity: Activity): Promise<boolean> {
     const changed = await changeHash(this.#trail, TOKENS, {
       expected: { [id]: from },
       changes: { [id]: to },
-      notes: this.#trail.notesOf([told]),
+      notes: this.#trail.notesOf([activity]),
       read: () => this.#read(),
     });
     return changed !== undefined;

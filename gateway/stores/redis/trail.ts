@@ -12,7 +12,7 @@ import { settle } from './settle.ts';
 
 export const ACTIVITY = 'gateway:activity';
 
-const TELL = read('tell');
+const ADD_NOTES = read('add-notes');
 const NOTE = scriptWithNotes('note');
 
 /** An entry for a stream. */
@@ -60,8 +60,8 @@ export class Trail {
   }
 
   notesOf(entries: readonly (Activity | undefined)[]): Note[] {
-    const told = entries.filter((entry) => entry !== undefined);
-    return told.map((entry) => ({ stream: ACTIVITY, length: this.#length, fields: toFields(entry), isOnce: true }));
+    const given = entries.filter((entry) => entry !== undefined);
+    return given.map((entry) => ({ stream: ACTIVITY, length: this.#length, fields: toFields(entry), isOnce: true }));
   }
 
   /**
@@ -112,14 +112,14 @@ export class Trail {
   #runWith(notes: readonly Note[]): RunScript {
     return async (script, keys, parameters) => {
       const all = [...keys, ...notes.map(({ stream }) => stream)];
-      const told = notes.map(({ length, fields, isOnce }, at) => ({
+      const added = notes.map(({ length, fields, isOnce }, at) => ({
         key: keys.length + at + 1,
         length: String(length),
         fields,
         look_back: isOnce && String(LOOKED_BACK),
       }));
       const answer = await orUnavailable(
-        this.redis.eval(script, all.length, ...all, JSON.stringify(told), ...parameters) as Promise<Answer | null>,
+        this.redis.eval(script, all.length, ...all, JSON.stringify(added), ...parameters) as Promise<Answer | null>,
       );
       if (answer === null) return undefined;
       const [reply, lost] = answer;
@@ -130,11 +130,11 @@ export class Trail {
 
 type Answer = [reply: unknown, lost: [place: number, why: string][]];
 
-/** The text of a script that calls `tell`: its first line, tell.lua, and the rest. */
+/** The text of a script that calls `add_notes`: its first line, add-notes.lua, and the rest. */
 export function scriptWithNotes(name: string): string {
   const text = read(name);
   const end = text.indexOf('\n') + 1;
-  return text.slice(0, end) + TELL + text.slice(end);
+  return text.slice(0, end) + ADD_NOTES + text.slice(end);
 }
 
 function read(name: string): string {

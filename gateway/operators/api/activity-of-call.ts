@@ -45,8 +45,8 @@ export const entry = (
 ): Activity => ({ ...about, action, target, changes: changes.map(withoutSecrets) });
 
 /** The log line of an entry, once what it tells is done. */
-export function logActivity({ logger }: Pick<AdminDependencies, 'logger'>, told: Activity | undefined): void {
-  if (told !== undefined) logger.info({ activity: told }, 'activity');
+export function logActivity({ logger }: Pick<AdminDependencies, 'logger'>, activity: Activity | undefined): void {
+  if (activity !== undefined) logger.info({ activity }, 'activity');
 }
 
 /** The fields of something new. */

@@ -28,7 +28,7 @@ end
 
 -- Returns the notes that cannot be written, each as its place, from 0, and the reason: somebody has put another value
 -- there. What they tell is done all the same.
-local function tell(notes)
+local function add_notes(notes)
   local lost = {}
   for at, note in ipairs(cjson.decode(notes)) do
     local stream = KEYS[note.key]
