@@ -23,7 +23,7 @@ export const HEADERS = {
     example: 59,
   },
   'X-RateLimit-Reset': {
-    description: 'Unix second at which the whole limit is there again, or the ban over.',
+    description: 'Unix second at which the whole limit is there again, and no ban runs.',
     required: true,
     schema: { type: 'integer', minimum: 0 },
     example: 1795262400,

@@ -734,7 +734,7 @@ export interface components {
          */
         "X-RateLimit-Remaining": number;
         /**
-         * @description Unix second at which the whole limit is there again, or the ban over.
+         * @description Unix second at which the whole limit is there again, and no ban runs.
          * @example 1795262400
          */
         "X-RateLimit-Reset": number;

@@ -69,7 +69,8 @@ test('gateways whose clocks differ by two hours decide alike, with Redis and wit
     ...Array(5).fill('key_banned'),
   ]);
   for (const answer of refused.slice(0, 8)) expectReset(answer, DAY_S);
-  for (const answer of refused.slice(8)) expectReset(answer, 100);
+  // The ban ends long before the day limit is full again.
+  for (const answer of refused.slice(8)) expectReset(answer, DAY_S);
 
   const own = await Promise.all(gateways.map(() => createKey(redis, LIMITS)));
   for (const [at, { url }] of gateways.entries()) await ask(url, own[at]?.apiKey ?? '');
