@@ -75,10 +75,10 @@ test('an edit by hand is told before the change that hides it', async () => {
   const under = await redisUnderTest(REDIS_URL);
   const { id } = await under.createKey();
   await redis.hset(hashOf(id), { minute: '7', banned_until: inSeconds(600) });
-  const told: Activity = { actor: 'ada', action: 'ban.lift', target: id, reason: '', via: 'api', changes: [] };
+  const activity: Activity = { actor: 'ada', action: 'ban.lift', target: id, reason: '', via: 'api', changes: [] };
   const trail = new Trail(redis);
   await redis.del('gateway:activity');
-  await new RedisKeys(redis, trail).change(id, () => ({ ban: 'lift', told }));
+  await new RedisKeys(redis, trail).change(id, () => ({ ban: 'lift', activity }));
   const entries = (await redis.xrange('gateway:activity', '-', '+')).map(([, fields]) => fields.slice(0, 4));
   expect(entries).toEqual([
     ['actor', 'unknown', 'action', 'key.change'],

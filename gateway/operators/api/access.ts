@@ -12,7 +12,7 @@ import { line } from './values.ts';
 
 /** Who calls the operators' listener. */
 export interface Operator {
-  /** WithActivity by a trusted proxy, or the token's name. Undefined for the shared token, which says nothing about a person. */
+  /** Named by a trusted proxy, or the token's name. Undefined for the shared token, which says nothing about a person. */
   readonly name: string | undefined;
   /** Undefined for nobody, on routes that are open to all. */
   readonly role: Role | undefined;

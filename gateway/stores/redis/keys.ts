@@ -86,7 +86,7 @@ export class RedisKeys implements KeyStore {
       const record = readRecord(id, hash);
       if (record === undefined) throw new Unreadable();
       const { record: changes = {}, ban, activity } = make(record);
-      // WithActivity first, because this change hides them.
+      // Edits by hand first, because this change hides them.
       const byHand = handEditsOf(id, hash, Date.now() * 1_000);
       const changed = await changeHash(this.#trail, keyOf(id), {
         expected: byHand.expected,
