@@ -10,11 +10,20 @@ import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
-import { startStack } from '../support/stack.ts';
+import { type Stack, startStack } from '../support/stack.ts';
 
 const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const request = (key?: string) =>
   `GET /v1/pets HTTP/1.1\r\nHost: a\r\n${key === undefined ? '' : `Authorization: Bearer ${key}\r\n`}\r\n`;
+
+/** A stack with a Redis of its own, which a test can pause. @param timeoutMs for a decision */
+async function startWithRedis(timeoutMs: number): Promise<{ redis: Redis; stack: Stack }> {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  cleanUp(() => redis.disconnect());
+  return { redis, stack: await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: String(timeoutMs) }) };
+}
 
 /** Sends one request after the other on a connection, each after the last answer, until it is closed. */
 async function keepAsking(url: string, nextRequest: () => string, pipelined = 1) {
@@ -51,11 +60,7 @@ test('a banned client that keeps sending loses its connection; one that waits fo
 });
 
 test('made-up keys beyond their allowance cost no decision and lose their connection; proven keys work', async () => {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
-  const redis = new Redis(server.url);
-  cleanUp(() => redis.disconnect());
-  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '2000' });
+  const { redis, stack } = await startWithRedis(2_000);
   const key = await stack.issueKey(unlimited);
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
   const calls = async () => Number(/cmdstat_evalsha:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0);
@@ -92,11 +97,7 @@ test('an address has no more open decisions on unproven keys than it could pay f
 });
 
 test('an address of which too many new keys wait for Redis gets 503 and pays nothing; a proven key need not pay', async () => {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
-  const redis = new Redis(server.url);
-  cleanUp(() => redis.disconnect());
-  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '60000' });
+  const { redis, stack } = await startWithRedis(60_000);
   const key = await stack.issueKey(unlimited);
   await redis.client('PAUSE', 60_000, 'WRITE');
   const statuses: number[] = [];
@@ -113,11 +114,7 @@ test('an address of which too many new keys wait for Redis gets 503 and pays not
 });
 
 test('a key that was proven while its request waited is decided, though made-up keys have used up the address', async () => {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
-  const redis = new Redis(server.url);
-  cleanUp(() => redis.disconnect());
-  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '10000' });
+  const { redis, stack } = await startWithRedis(10_000);
   const key = await stack.issueKey(unlimited);
   await redis.client('PAUSE', 1_000);
   const ask = (of: string, from = '127.0.0.1') => send(`${stack.gateway}/v1/pets`, { key: of, from });
