@@ -36,23 +36,29 @@ function isPlainJson(request: IncomingMessage): boolean {
   );
 }
 
-/** Bodies that will not be complete, though their connections are open. */
-const broken = new WeakMap<IncomingMessage, HttpError>();
-const BROKEN = 'body broken';
+/** How the reading of a body is ended from outside. On the request itself: a map or a listener costs 4 % of a POST. */
+const FAULT = Symbol('fault of the body');
+const REJECT = Symbol('ends the reading');
+
+interface BreakableBody extends IncomingMessage {
+  [FAULT]?: HttpError;
+  [REJECT]?: (fault: HttpError) => void;
+}
 
 /** Ends the reading of a body, which will not be complete, with an error. A request that reads none is not affected. */
-export function breakBody(request: IncomingMessage, error: HttpError): void {
-  broken.set(request, error);
-  request.emit(BROKEN, error);
+export function breakBody(request: BreakableBody, fault: HttpError): void {
+  request[FAULT] = fault;
+  request[REJECT]?.(fault);
 }
 
 const endedEarly = (): HttpError => new HttpError('invalid_request', 'The body ended early.');
 
 /** Uses listeners because leaving a `for await` loop early destroys the connection, and the 413 could not be sent. */
-function collect(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+function collect(request: BreakableBody, maxBytes: number): Promise<Buffer> {
   // A request that announces no body has ended from the start, and emits nothing (optimizeEmptyRequests).
   if (request.readableEnded) return Promise.resolve(Buffer.alloc(0));
   if (request.destroyed) return Promise.reject(endedEarly());
+  if (request[FAULT] !== undefined) return Promise.reject(request[FAULT]);
   const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
   const chunks: Buffer[] = [];
   let length = 0;
@@ -63,9 +69,7 @@ function collect(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
   });
   request.once('end', () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
   request.once('close', () => reject(endedEarly()));
-  request.once(BROKEN, reject);
-  const fault = broken.get(request);
-  if (fault !== undefined) reject(fault);
+  request[REJECT] = reject;
   return promise;
 }
 
