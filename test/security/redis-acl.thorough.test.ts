@@ -228,7 +228,7 @@ test('nobody can log in with the shipped users; with the hash of a password in i
 test('the gateway’s user may run exactly the commands in its source and those of connections', () => {
   const source = (path: string) => readFileSync(join(ROOT, 'gateway', path), 'utf8');
   const files = ['activity', 'backup-notes', 'key-backup', 'key-index', 'keys', 'plans', 'tokens', 'trail'];
-  const names = ['change-hash', 'claim-event', 'create', 'note', 'record-once', 'restore', 'revoke', 'tell'];
+  const names = ['change-hash', 'claim-event', 'create', 'note', 'record-once', 'restore', 'revoke', 'add-notes'];
   const typescript = files.map((name) => source(`stores/redis/${name}.ts`)).join('');
   const scripts = source('limiter/decide.lua') + names.map((name) => source(`stores/redis/${name}.lua`)).join('');
   const called = [...typescript.matchAll(/redis\.(\w+)\(/g), ...scripts.matchAll(/call\('(\w+)'/g)];
