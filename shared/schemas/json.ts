@@ -81,13 +81,22 @@ function parse(text: string): unknown {
 /** The value by its source text. A fraction that reads as an integer, as 1.00000000000000000001 does, becomes NaN. */
 function exactNumber(_key: string, value: unknown, { source = '' }: { source?: string }): unknown {
   const [, whole = '', fraction = '', exponent = '0'] = (typeof value === 'number' && NUMBER.exec(source)) || [];
-  const digits = (whole + fraction).replace(/^0+/, '').replace(/0+$/, '');
+  const written = whole + fraction;
+  const end = endOfDigits(written);
+  const digits = written.slice(0, end).replace(/^0+/, '');
   if (digits === '') return value;
   // The value is the digits and this many zeros.
-  const zeros = Number(exponent) + whole.length - (whole + fraction).replace(/0+$/, '').length;
+  const zeros = Number(exponent) + whole.length - end;
   if (zeros < 0) return Number.isInteger(value) ? Number.NaN : value;
   if (digits.length + zeros > MAX_INT64_DIGITS || Number.isSafeInteger(value)) return value;
   return BigInt((source.startsWith('-') ? '-' : '') + digits + '0'.repeat(zeros));
+}
+
+/** Where the zeros begin that end a number. A pattern would begin anew at every zero within: 8 s for 64 kB of them. */
+function endOfDigits(text: string): number {
+  let end = text.length;
+  while (text[end - 1] === '0') end--;
+  return end;
 }
 
 /**

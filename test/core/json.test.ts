@@ -77,6 +77,12 @@ test.for([
   expect(BigInt(read(text) as number)).toBe(value);
 });
 
+test('a number of any length is read in one pass', { timeout: 10_000 }, () => {
+  const zeros = '0'.repeat(200_000);
+  for (const text of [`1${zeros}1`, `1.${zeros}1`, `1${zeros}`, `0.${zeros}1e3`, `1e${zeros}1`])
+    expect(typeof read(text)).toBe('number');
+});
+
 test('a fraction keeps its value', () => {
   const plain = fc.double({ noNaN: true, noDefaultInfinity: true }).filter((value) => !Number.isInteger(value));
   fc.assert(fc.property(plain, (value) => read(String(value)) === value));
