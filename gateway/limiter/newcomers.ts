@@ -6,14 +6,14 @@ import type { Decision, LimitStatus, Verdict } from './limiter.ts';
 const MAX_PROVEN_KEYS = 50_000;
 
 /**
- * The keys most recently found valid by a decision, and that decision. Any other key may be invented, so it shares the capacity of its
- * address.
+ * The keys most recently found valid by a decision, each with its last one. Any other key may be invented, so it shares
+ * the capacity of its address.
  */
 export class ProvenKeys {
   readonly #decisions = boundedMap<string, Decision>(MAX_PROVEN_KEYS);
 
   has(name: string): boolean {
-    return this.#decisions.get(name) !== undefined;
+    return this.lastDecision(name) !== undefined;
   }
 
   lastDecision(name: string): Decision | undefined {

@@ -10,8 +10,8 @@ import { DAY, MINUTE, SECOND } from './clock.ts';
  * A refused request is told the time of its place: behind all who wait, but at most as many as the minute limit.
  *
  * Early requests put a key **on notice** when they come in three moments at least a second apart and are at least a
- * 60th of the tolerated number. Two moments do if a token takes a second or more. The notice lasts 5/6 of `ban_within_seconds`, at
- * most 50 s. During it, early requests get no token, and all refused requests are told to wait until it ends. Clients
+ * 60th of the tolerated number. Two moments do if a token takes a second or more. The notice lasts 5/6 of
+ * `ban_within_seconds`, at most 50 s. During it, early requests get no token, and all refused requests are told to wait until it ends. Clients
  * that wait fall silent. Clients that do not are early with every request. As many early requests in one notice as are
  * tolerated ban the key. Concurrent requests alone never cause a ban: so few of one second count that a ban takes two
  * fifths of `ban_within_seconds`, which is 24 s; less where few are tolerated, as at least one of a second counts.

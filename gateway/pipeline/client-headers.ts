@@ -48,8 +48,9 @@ function limitStatusHeaders(status: LimitStatus, draftFields: boolean): string[]
 }
 
 /**
- * Seconds until the caller should try again; undefined unless a limit or a ban refused it. A refused request waits for its place behind
- * the others that wait. A banned one waits for the end of the ban, and for a token if there is none by then.
+ * Seconds until the caller should try again; undefined unless a limit or a ban refused it. A refused request waits for
+ * its place behind the others that wait. A banned one waits for the end of the ban, and for a token if there is none by
+ * then.
  */
 export function retryAfterSeconds({ outcome, now, buckets, bannedUntil, retryAt }: LimitStatus): number | undefined {
   if (!isLimited(outcome)) return undefined;

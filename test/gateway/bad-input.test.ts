@@ -183,7 +183,7 @@ test('a body is 400 if the operation takes none', async () => {
   expect(status).toBe(400);
 });
 
-/** Sends bytes in two pieces. @returns all that is received until the connection ends */
+/** Sends bytes in pieces. @returns all that is received until the connection ends */
 async function sendInPieces(url: string, pieces: readonly string[]): Promise<string> {
   const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
   cleanUp(() => socket.destroy());
