@@ -19,6 +19,8 @@ import type { Store } from './store/store.ts';
 const FORGET_EVERY_MS = 3_600_000;
 /** Twice the gateway's limit, because the gateway adds headers. */
 const MAX_HEADER_BYTES = 32_768;
+/** Requests of a connection that run at once: gateways send reads one behind the other. */
+const UNANSWERED = 16;
 /** How long tokens that were read from a file are used before the file is read again. */
 const TOKEN_AGE_MS = 1_000;
 
@@ -29,7 +31,7 @@ export async function startCore(settings: CoreSettings, logger: Logger): Promise
   const url = currentSecret(CoreSettings, settings, 'DATABASE_URL', { logger, maxAgeMs: 0 });
   const store = await openStore(url, metrics);
   const stopForgetting = forgetRegularly(store, logger);
-  const onRequest = createService({
+  const service = createService({
     routes: ROUTES,
     deps: { store, bodyLimitBytes: settings.BODY_LIMIT_BYTES },
     logger,
@@ -43,8 +45,9 @@ export async function startCore(settings: CoreSettings, logger: Logger): Promise
   const server = await startServer({
     host: settings.HOST,
     port: settings.PORT,
-    onRequest,
+    ...service,
     maxHeaderBytes: MAX_HEADER_BYTES,
+    limits: { unanswered: UNANSWERED },
   });
   let stopped: Promise<void> | undefined;
   async function stop(lameDuckMs: number | undefined): Promise<void> {

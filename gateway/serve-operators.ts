@@ -41,7 +41,7 @@ export async function serveOperators(
     host: settings.ADMIN_HOST,
     port: settings.ADMIN_PORT,
     portSetting: 'ADMIN_PORT',
-    onRequest: createService({
+    ...createService({
       routes: [...ADMIN_ROUTES, ...consoleRoutes(), ...runbookRoutes()],
       deps: {
         planCache: backend.planCache,
@@ -59,6 +59,7 @@ export async function serveOperators(
       },
       logger,
       logsAs: 'operator request',
+      cacheControl: 'no-store',
       redact: redactSecrets,
       access: new OperatorsAccess({
         guard: new OperatorsGuard(settings.ADMIN_HOST, (request) => networkOf(clientAddress(request, trustedProxies))),

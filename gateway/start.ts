@@ -11,11 +11,10 @@ import { coreTokenOf, type GatewaySettings } from './config.ts';
 import { AddressAllowance } from './limiter/address-allowance.ts';
 import { systemClock } from './limiter/clock.ts';
 import { openBackend, type PlannedBackend } from './open-backend.ts';
-import { MAX_HEAD_LENGTH } from './pipeline/canonical-request.ts';
+import { HEAD_LIMITS } from './pipeline/canonical-request.ts';
 import { countedAs, TrustedProxies } from './pipeline/client-address.ts';
 import { Cors } from './pipeline/cors.ts';
 import { createPipeline } from './pipeline/pipeline.ts';
-import { answerUnusable } from './pipeline/send-answer.ts';
 import { Tunnels } from './pipeline/tunnels.ts';
 import { loadReference, READS_PER_MINUTE } from './reference/files.ts';
 import { type GatewayRoute, ROUTES } from './routes.ts';
@@ -88,7 +87,6 @@ export async function serveClients(
   const tunnels = new Tunnels(backend.keys, limits.webSocketIdleMs);
   const allowance = new AddressAllowance();
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
-  const draftFields = settings.RATELIMIT_FIELDS === 'on';
   const files = certificateFiles(settings);
   const certificate = files && readCertificate(files);
   const server = await startServer({
@@ -112,13 +110,12 @@ export async function serveClients(
       trustedProxies,
       bodyLimitBytes: settings.BODY_LIMIT_BYTES,
       coreTimeoutMs: settings.CORE_TIMEOUT_MS,
-      draftFields,
+      draftFields: settings.RATELIMIT_FIELDS === 'on',
       coreToken: coreTokenOf(settings, logger),
     }),
-    onUnusable: (fault, socket) => answerUnusable({ fault, socket, allowance, draftFields, logger, traffic }),
     certificate,
     // Requests that are too long get a normal error answer, so the server must accept more.
-    maxHeaderBytes: 2 * MAX_HEAD_LENGTH,
+    maxHeaderBytes: 2 * HEAD_LIMITS.bytes,
     limits,
     countedAs: (remoteAddress) => countedAs(remoteAddress, trustedProxies),
     onRefused: countRefusals(metrics, logger),

@@ -1,8 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import { BlockList, isIP, isIPv6 } from 'node:net';
 import type { TLSSocket } from 'node:tls';
+import { isHost } from '../../shared/http/request-head.ts';
 import { isLoopback } from '../../shared/process/env.ts';
-import { isHost } from './canonical-request.ts';
 
 /** The client's identity and how it reached us. Only our own proxies may state these (RFC 7239 §8.1). */
 

@@ -1,3 +1,4 @@
+import { NO_SNIFF } from '../../shared/http/headers.ts';
 import { ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../limiter/bucket.ts';
 import { SECOND } from '../limiter/clock.ts';
 import type { BucketState, LimitStatus } from '../limiter/limiter.ts';
@@ -12,7 +13,7 @@ export function clientHeaders(
   draftFields: boolean,
   beside: readonly string[] = [],
 ): string[] {
-  const headers = ['X-Request-Id', id];
+  const headers = ['X-Request-Id', id, ...NO_SNIFF];
   // A status request gets no Retry-After.
   const tell = limitStatus === keyStatus ? limitStatusHeaders : limitHeaders;
   if (limitStatus !== undefined) headers.push(...tell(limitStatus, draftFields));

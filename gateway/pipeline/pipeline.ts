@@ -1,9 +1,9 @@
-import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { readJsonBytes } from '../../shared/http/body.ts';
 import { type HttpError, toHttpError } from '../../shared/http/errors.ts';
 import { LingeringClose } from '../../shared/http/lingering-close.ts';
 import { createRouter } from '../../shared/http/router.ts';
-import type { Upgrades } from '../../shared/http/server.ts';
+import type { Listening } from '../../shared/http/server.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import type { GatewayRoute } from '../routes.ts';
@@ -19,7 +19,7 @@ import { type Forward, type ForwardDependencies, forwardTo, tunnelTo } from './f
 import { LoadShedder, type Slot } from './load-shedder.ts';
 import { OwnAnswers, type OwnAnswersDependencies } from './own-answers.ts';
 import { costOfBody, RefusalPacing } from './refusal-pacing.ts';
-import { sendError, sendOwnAnswer } from './send-answer.ts';
+import { noteUnusable, sendError, sendOwnAnswer } from './send-answer.ts';
 import { asksForWebSocket } from './tunnels.ts';
 
 export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependencies {
@@ -32,13 +32,10 @@ export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDep
   readonly bodyLimitBytes: number;
 }
 
-export interface Pipeline {
-  readonly onRequest: RequestListener;
-  readonly upgrades: Upgrades;
-}
-
 /** The path of a request, from top to bottom. */
-export function createPipeline(deps: PipelineDependencies): Pipeline {
+export function createPipeline(
+  deps: PipelineDependencies,
+): Pick<Listening, 'onRequest' | 'onUnusable' | 'lingeringClose' | 'upgrades'> {
   const { allowance, draftFields } = deps;
   const router = createRouter(deps.routes);
   const shedder = new LoadShedder(() => deps.forwarder.limit);
@@ -126,7 +123,7 @@ export function createPipeline(deps: PipelineDependencies): Pipeline {
       if (!exchange.request.complete) exchange.request.pause();
       await pacing.delay(payer, exchange.response, isTooLarge ? costOfBody(deps.bodyLimitBytes) : 1);
     }
-    sendError(exchange, error, draftFields, (request) => lingeringClose.prepare(request, payer));
+    sendError(exchange, error, draftFields, ({ socket }) => lingeringClose.expect(socket, payer));
   }
 
   const asksForTunnel = ({ url = '' }: IncomingMessage): boolean =>
@@ -153,6 +150,8 @@ export function createPipeline(deps: PipelineDependencies): Pipeline {
 
   return {
     onRequest: (request, response) => take(request, response, forward),
+    onUnusable: (refusal) => noteUnusable(refusal, deps),
+    lingeringClose,
     upgrades: {
       accepts: (request) => asksForWebSocket(request) && asksForTunnel(request),
       take: (request, response, socket, head) => take(request, response, tunnelTo(deps, { request, socket, head })),

@@ -1,10 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { type IncomingMessage, STATUS_CODES } from 'node:http';
-import type { Socket } from 'node:net';
-import { type ConnectionFault, connectionError } from '../../shared/http/connection-errors.ts';
+import type { IncomingMessage } from 'node:http';
 import { errorBody, type HttpError } from '../../shared/http/errors.ts';
+import type { Unusable } from '../../shared/http/server.ts';
 import { beginTrace } from '../../shared/http/trace.ts';
-import { pairsOf } from '../../shared/lists.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { AddressAllowance } from '../limiter/address-allowance.ts';
 import type { Traffic } from '../telemetry/request-metrics.ts';
@@ -53,6 +51,7 @@ export function sendError(
     if (mayBeLong(exchange)) response.shouldKeepAlive = false;
     else request.resume();
   }
+  if (error.closes) response.shouldKeepAlive = false;
   const body = errorBody(error);
   const headers = [...head(body), ...clientHeaders(exchange, draftFields), ...error.headers];
   if (error.status === 401) headers.push('WWW-Authenticate', 'Bearer');
@@ -67,39 +66,25 @@ function mayBeLong({ request: { headers } }: Exchange): boolean {
   return isAwaited || Number(headers['content-length'] ?? 0) > SHORT_BODY_BYTES;
 }
 
-interface UnusableConnection {
-  readonly fault: ConnectionFault;
-  readonly socket: Socket;
+interface UnusableDependencies {
   readonly allowance: AddressAllowance;
   readonly draftFields: boolean;
   readonly logger: Logger;
   readonly traffic: Traffic;
 }
 
-/** Answers and logs a connection that brought no valid request, unless it is gone. */
-export function answerUnusable({ fault, socket, allowance, draftFields, logger, traffic }: UnusableConnection): void {
-  if (!socket.writable || fault.code === 'ECONNRESET') {
-    socket.destroy();
-    return;
-  }
-  const address = networkOf(plainAddress(socket.remoteAddress));
+/** Charges the address for a connection that brought no valid request, counts it and logs it. */
+export function noteUnusable({ error, reason, remoteAddress }: Unusable, deps: UnusableDependencies): string[] {
+  const { allowance, draftFields, logger, traffic } = deps;
+  const address = networkOf(plainAddress(remoteAddress));
   allowance.consume(address);
-  const error = connectionError(fault);
   const requestId = randomUUID();
   traffic.unusable(error.status);
-  sendRawError(socket, error, requestId, limitHeaders(allowance.peek(address), draftFields));
   logger.info(
-    { requestId, traceId: beginTrace().id, status: error.status, code: error.code, address, reason: fault.code },
+    { requestId, traceId: beginTrace().id, status: error.status, code: error.code, address, reason },
     'request',
   );
-}
-
-/** Answers on a bare connection and closes it. */
-function sendRawError(socket: Socket, error: HttpError, requestId: string, limits: readonly string[]): void {
-  const body = errorBody(error);
-  const headers = [...head(body), 'X-Request-Id', requestId, ...limits, ...error.headers, 'Connection', 'close'];
-  const lines = pairsOf(headers).map(([name, value]) => `${name}: ${value}`);
-  socket.end([`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`, ...lines, '', body].join('\r\n'));
+  return ['X-Request-Id', requestId, ...limitHeaders(allowance.peek(address), draftFields)];
 }
 
 const head = (body: string): string[] => [

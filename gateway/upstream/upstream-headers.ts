@@ -44,6 +44,7 @@ const NOT_THE_CORES: ReadonlySet<string> = new Set([
   'server',
   'set-cookie',
   'sunset',
+  'x-content-type-options',
   'x-request-id',
 ]);
 

@@ -29,12 +29,19 @@ export function announcesBody({ headers }: IncomingMessage): boolean {
 export const takesNoBody = (): HttpError => new HttpError('invalid_request', 'This operation takes no body.');
 
 function isPlainJson(request: IncomingMessage): boolean {
-  if (!announcesBody(request) && request.headers['content-type'] === undefined) return true;
-  const type = request.headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase();
-  return (
-    type === 'application/json' && (request.headers['content-encoding'] ?? 'identity').toLowerCase() === 'identity'
-  );
+  const { 'content-type': type, 'content-encoding': coding = 'identity' } = request.headers;
+  if (type === undefined) return !announcesBody(request);
+  return isJson(type) && coding.toLowerCase() === 'identity';
 }
+
+/** JSON is UTF-8 (RFC 8259 §8.1), so no other charset is taken. Other parameters have no meaning. */
+function isJson(contentType: string): boolean {
+  if (contentType === 'application/json') return true;
+  const [type, ...parameters] = contentType.split(';').map((part) => part.trim().toLowerCase());
+  return type === 'application/json' && parameters.every((one) => !one.startsWith('charset') || UTF_8.test(one));
+}
+
+const UTF_8 = /^charset="?utf-?8"?$/;
 
 /** How the reading of a body is ended from outside. On the request itself: a map or a listener costs 4 % of a POST. */
 const FAULT = Symbol('fault of the body');

@@ -3,8 +3,7 @@ import https from 'node:https';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { KeyedCount } from '../fair-share.ts';
-import { takeOut } from '../lists.ts';
-import { type ParserStopped, Pipelining } from './pipelining.ts';
+import { Connection, type Rules } from './connection.ts';
 import type { ServerLimits } from './server-limits.ts';
 
 /** Which limit a connection exceeded. */
@@ -25,26 +24,23 @@ export interface ConnectionCaps {
   readonly onCut?: ((reason: CutFor) => void) | undefined;
 }
 
-interface Connection {
-  /** The unfinished answers, in the order of their requests. */
-  readonly answers: ServerResponse[];
-  /** The answer that waits for its reader, and since when. */
-  slow?: { readonly answer: ServerResponse; readonly since: number };
-}
+/** Bytes behind waiting requests, on all connections together. Above this limit they are dropped. */
+const MAX_HELD_BYTES = 33_554_432;
 
-/** The connections of a server, their limits, and the unfinished answers on each. */
+/** The connections of a server, and their limits. */
 export class Connections {
   readonly #connections = new Map<Socket, Connection>();
   /** Connections in the TLS handshake, by peer. */
   readonly #handshakes = new Map<string, Socket>();
   readonly #perAddress = new KeyedCount();
-  readonly #pipelining = new Pipelining();
   readonly #limits: ServerLimits;
   readonly #caps: ConnectionCaps;
+  readonly #rules: Rules;
 
-  constructor(server: Server, limits: ServerLimits, caps: ConnectionCaps) {
+  constructor(server: Server, limits: ServerLimits, caps: ConnectionCaps, rules: Omit<Rules, 'unanswered' | 'held'>) {
     this.#limits = limits;
     this.#caps = caps;
+    this.#rules = { ...rules, unanswered: limits.unanswered, held: { bytes: 0, most: MAX_HELD_BYTES } };
     // Above this limit Node closes a connection as soon as it accepts it, which is the cheapest way.
     server.maxConnections = limits.connections;
     server.on('drop', () => caps.onRefused?.('total'));
@@ -79,13 +75,11 @@ export class Connections {
   }
 
   #add(socket: Socket): void {
-    const answers: ServerResponse[] = [];
-    this.#connections.set(socket, { answers });
-    this.#pipelining.watch(socket, () => answers.length >= this.#limits.unanswered);
+    const connection = new Connection(socket, this.#rules);
+    this.#connections.set(socket, connection);
     socket.once('close', () => {
       this.#connections.delete(socket);
-      this.#pipelining.forget(socket);
-      for (const answer of [...answers]) closeQueued(answer);
+      connection.forget();
     });
   }
 
@@ -106,53 +100,14 @@ export class Connections {
     return this.#handshakes.get(peerOf(secure));
   }
 
-  /** False for a request after an answer that closes the connection: it must not be processed (RFC 9112 §9.6). */
-  beginAnswer(response: ServerResponse): boolean {
-    const { socket } = response.req;
-    const answers = this.#answersOn(socket);
-    if (answers === undefined) return true;
-    if (answers.some(closes)) return false;
-    answers.push(response);
-    response.on('close', () => {
-      takeOut(answers, response);
-      if (answers.length <= this.#limits.unanswered / 2 && !answers.some(closes)) this.#pipelining.resume(socket);
-    });
-    return true;
+  /** Undefined for a peer without TLS, in the middle of its handshake, or gone. */
+  of(socket: Socket): Connection | undefined {
+    return this.#connections.get(socket);
   }
 
-  /**
-   * Keeps the bytes behind the request at which the parser stopped. If there are too many, they are dropped and get no
-   * answer.
-   */
-  keepUnread(fault: ParserStopped, socket: Socket): void {
-    if (!this.#pipelining.keep(socket, fault)) this.finish(socket);
-  }
-
-  #answersOn(socket: Socket): ServerResponse[] | undefined {
-    return this.#connections.get(socket)?.answers;
-  }
-
-  /** Whether no answer is in progress. False for a peer without TLS, or in the middle of its handshake. */
-  isIdle(socket: Socket): boolean {
-    return this.#answersOn(socket)?.length === 0;
-  }
-
-  /** The answer to a request of which a part is still to come, if it has not begun and is the only one that waits. */
-  incompleteOn(socket: Socket): ServerResponse | undefined {
-    const [first, second] = this.#answersOn(socket) ?? [];
-    return second === undefined && first?.req.complete === false && !first.headersSent ? first : undefined;
-  }
-
-  /** Finishes the answers to complete requests, then closes the connection. An incomplete request closes it at once. */
-  finish(socket: Socket): void {
-    const last = this.#answersOn(socket)?.at(-1);
-    if (last === undefined || !last.req.complete) socket.destroy();
-    else last.once('close', () => socket.destroySoon());
-  }
-
-  closeAfterAnswers(): void {
-    for (const { answers } of this.#connections.values())
-      for (const response of answers) response.shouldKeepAlive = false;
+  /** Lets every connection end with an answer that says so. */
+  drain(): void {
+    for (const connection of this.#connections.values()) connection.drain();
   }
 
   /** Waits until every connection has ended by itself, for at most this time. */
@@ -167,9 +122,9 @@ export class Connections {
     for (const socket of this.#handshakes.values()) socket.destroy();
     while (this.#connections.size > 0) {
       const isOver = performance.now() > deadline;
-      for (const [socket, { answers }] of this.#connections) {
+      for (const [socket, { isIdle }] of this.#connections) {
         if (isOver) socket.destroy();
-        else if (answers.length === 0 && socket.writableLength === 0) socket.destroySoon();
+        else if (isIdle && socket.writableLength === 0) socket.destroySoon();
       }
       await sleep(10);
     }
@@ -196,24 +151,18 @@ export class Connections {
   }
 }
 
-/** An answer that waits behind another one has no socket yet. Node 24 does not close it with its connection. */
-function closeQueued(answer: ServerResponse): void {
-  if (answer.socket === null && !answer.destroyed) answer.destroy().emit('close');
-}
-
-const closes = ({ shouldKeepAlive }: ServerResponse): boolean => !shouldKeepAlive;
-
 const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;
-
-/** The unfinished answers on each connection, in the order of their requests. */
-type Answering = Iterable<readonly [Socket, { readonly answers: readonly ServerResponse[] }]>;
 
 /** Bytes of answers that the client has not read. The first answer's bytes are in the socket's buffer. */
 const unreadBytes = (socket: Socket, [, ...behind]: readonly ServerResponse[]): number =>
   behind.reduce((total, { writableLength }) => total + writableLength, socket.writableLength);
 
 /** Cuts the connections with the most unread bytes until all together have at most `mostBytes`. */
-function cutMostUnread(connections: Answering, mostBytes: number, cut: (socket: Socket) => void): void {
+function cutMostUnread(
+  connections: ReadonlyMap<Socket, Connection>,
+  mostBytes: number,
+  cut: (socket: Socket) => void,
+): void {
   const unread = Array.from(connections, ([socket, { answers }]) => ({ socket, bytes: unreadBytes(socket, answers) }));
   let total = unread.reduce((sum, { bytes }) => sum + bytes, 0);
   if (total <= mostBytes) return;

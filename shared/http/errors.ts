@@ -39,6 +39,8 @@ interface HttpErrorOptions {
   cause?: unknown;
   /** Response headers of this answer, as a flat list of names and values. */
   headers?: readonly string[];
+  /** Whether the answer closes its connection. */
+  closes?: boolean;
 }
 
 /** An error answer. `message` is public; the internal detail is the `cause`. */
@@ -46,6 +48,7 @@ export class HttpError extends Error {
   readonly code: AnyErrorCode;
   readonly status: number;
   readonly headers: readonly string[];
+  readonly closes: boolean;
 
   constructor(code: AnyErrorCode, message: string = ALL_ERRORS[code].message, options: HttpErrorOptions = {}) {
     // Errors are frequent answers. Their stack tells nothing, and collecting it is expensive.
@@ -56,6 +59,7 @@ export class HttpError extends Error {
     this.code = code;
     this.status = ALL_ERRORS[code].status;
     this.headers = options.headers ?? [];
+    this.closes = options.closes === true;
   }
 }
 
@@ -63,9 +67,9 @@ export class HttpError extends Error {
 export const unavailable = (cause: unknown): HttpError =>
   new HttpError('unavailable', undefined, { cause, headers: ['Retry-After', '1'] });
 
-/** 405 with the allowed methods (RFC 9110 §15.5.6) and these `headers`. */
-export const methodNotAllowed = (allowed: string, headers: readonly string[] = []): HttpError =>
-  new HttpError('method_not_allowed', undefined, { headers: ['Allow', allowed, ...headers] });
+/** 405 with the allowed methods (RFC 9110 §15.5.6). @param closes whether the answer closes its connection */
+export const methodNotAllowed = (allowed: string, closes = false): HttpError =>
+  new HttpError('method_not_allowed', undefined, { headers: ['Allow', allowed], closes });
 
 /** The error answer for any thrown value. An unknown fault becomes a 500 without details. */
 export function toHttpError(thrown: unknown): HttpError {

@@ -1,6 +1,5 @@
 import { hash, randomUUID, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import { HttpError } from './errors.ts';
 
 /** Header rules for every hop. Names are in lower case. */
 
@@ -18,6 +17,9 @@ export const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
+/** On every answer: browsers must not guess another type (Fetch §3.6). */
+export const NO_SNIFF = ['X-Content-Type-Options', 'nosniff'] as const;
+
 /** The form of a request id that is accepted from a caller. */
 export const REQUEST_ID = /^[\w.-]{1,64}$/;
 
@@ -33,22 +35,6 @@ export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
 
 /** Tells the core who sent the request: the public part of an API key. It is never taken from a client. */
 export const CALLER_ID = 'x-caller-id';
-
-/**
- * The number of header lines that our servers keep. Node drops further lines silently. Readers of headers must set a
- * lower limit and refuse more lines, so that no dropped line goes unnoticed.
- */
-export const KEPT_HEADER_LINES = 200;
-
-/** @throws {HttpError} 431 for more than `most` header lines; `most` must be below KEPT_HEADER_LINES */
-export function checkHeaderLines(
-  rawHeaders: readonly string[],
-  most: number,
-  headers: { headers?: string[] } = {},
-): void {
-  if (rawHeaders.length <= 2 * most) return;
-  throw new HttpError('headers_too_large', `The request has more than ${most} header lines.`, headers);
-}
 
 /** The scheme in any case, spaces, one token (`1*SP`, RFC 6750 §2.1, RFC 9110 §11.4). */
 const BEARER = /^bearer +([\w.~+/=-]+)$/i;

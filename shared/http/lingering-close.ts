@@ -14,13 +14,12 @@ const READ_PER_TICK = 2;
 /** How often the limits are checked. */
 const LOOK_EVERY_MS = 50;
 
-/** The last refused request of a connection. */
-interface Refused {
-  readonly request: IncomingMessage;
-  readonly client: string;
-}
+/** A connection on which the client may still be sending when the server closes it. */
+type Closing = Socket & { readonly parser?: { readonly incoming: IncomingMessage | null } | null };
 
-interface Lingering extends Refused {
+interface Lingering {
+  readonly socket: Closing;
+  readonly client: string;
   readonly until: number;
   readonly upTo: number;
   read: number;
@@ -29,13 +28,13 @@ interface Lingering extends Refused {
 
 /**
  * Closing a connection with unread bytes resets it, and the client may lose an answer that it has not read (RFC 9112
- * §9.6). With this, a close by the server ends only its own side. It reads and drops what the client sends until the
- * client closes or a limit is reached. While other clients are served, dropped bytes are read slowly, because each
- * byte costs work.
+ * §9.6). So the server ends only its own side. What a client sends on is read and dropped until the client closes or a
+ * limit is reached. While other clients are served, dropped bytes are read slowly, because each byte costs work.
  */
 export class LingeringClose {
-  readonly #refused = new WeakMap<Socket, Refused>();
-  readonly #lingering = new Set<Lingering>();
+  /** Connections that are expected to bring more, and whose fault that is. */
+  readonly #expected = new WeakMap<Socket, string>();
+  readonly #lingering = new Map<Socket, Lingering>();
   readonly #othersAreServed: (client: string) => boolean;
   /** How many bytes may be read now. A read of more makes it negative. */
   #allowed = 0;
@@ -47,31 +46,36 @@ export class LingeringClose {
     this.#othersAreServed = othersAreServed;
   }
 
-  /** Makes the close of a request's connection a lingering one. A connection can bring many such requests. */
-  prepare(request: IncomingMessage, client = ''): void {
-    const { socket } = request;
-    const isPrepared = this.#refused.has(socket);
-    this.#refused.set(socket, { request, client });
-    if (isPrepared) return;
-    const atOnce = socket.destroySoon;
-    socket.destroySoon = () => {
-      // A second call, as at server stop, closes at once.
-      socket.destroySoon = atOnce;
-      socket.end();
-      this.#add(this.#refused.get(socket) as Refused);
-    };
+  /** Notes that a connection brings more than is wanted. If it is being closed, that is read slowly from now on. */
+  expect(socket: Socket, client = ''): void {
+    this.#expected.set(socket, client);
+    if (socket.writableEnded) this.#add(socket, client);
   }
 
-  #add({ request, client }: Refused): void {
+  /** Ends the server's side of a connection. The other side has some seconds to do the same. */
+  close(socket: Socket): void {
+    socket.end();
+    const client = this.#expected.get(socket);
+    if (client === undefined) socket.setTimeout(SILENCE_MS, () => socket.destroy());
+    else this.#add(socket, client);
+  }
+
+  #add(socket: Socket, client: string): void {
+    if (this.#lingering.has(socket)) return;
     const now = performance.now();
-    const { socket } = request;
     const { bytesRead: read } = socket;
-    const one = { request, client, until: now + LINGER_MS, upTo: read + LINGER_BYTES, read, readAt: now };
-    this.#lingering.add(one);
+    this.#lingering.set(socket, {
+      socket,
+      client,
+      until: now + LINGER_MS,
+      upTo: read + LINGER_BYTES,
+      read,
+      readAt: now,
+    });
     // Node may be about to resume the socket, in two steps. Paused before that, it would go on reading.
-    process.nextTick(() => process.nextTick(() => pause(request)));
+    process.nextTick(() => process.nextTick(() => pause(socket)));
     socket.once('close', () => {
-      this.#lingering.delete(one);
+      this.#lingering.delete(socket);
       if (this.#lingering.size > 0) return;
       clearInterval(this.#ticking);
       this.#ticking = undefined;
@@ -83,47 +87,48 @@ export class LingeringClose {
     const now = performance.now();
     if (now - this.#lookedAt >= LOOK_EVERY_MS) {
       this.#lookedAt = now;
-      for (const one of this.#lingering) endIfOver(one, now);
+      for (const one of this.#lingering.values()) endIfOver(one, now);
     }
     this.#allowed = Math.min(this.#allowed, 0) + BYTES_PER_TICK;
     const isSlow = this.#isSlow();
     if (isSlow && this.#allowed <= 0) return;
     let left = isSlow ? READ_PER_TICK : this.#lingering.size;
-    for (const one of this.#lingering) {
+    for (const [socket, one] of this.#lingering) {
       if (left-- === 0) return;
-      this.#lingering.delete(one);
-      this.#lingering.add(one);
+      this.#lingering.delete(socket);
+      this.#lingering.set(socket, one);
       this.#read(one);
     }
   }
 
   #isSlow(): boolean {
-    for (const { client } of this.#lingering) if (this.#othersAreServed(client)) return true;
+    for (const { client } of this.#lingering.values()) if (this.#othersAreServed(client)) return true;
     return false;
   }
 
   /** Reads once: a turn of the event loop later, the connection is paused again. */
   #read(one: Lingering): void {
-    const { request } = one;
-    request.resume();
-    request.socket.resume();
+    const { socket } = one;
+    socket.parser?.incoming?.resume();
+    socket.resume();
     setImmediate(() => {
-      pause(request);
+      pause(socket);
       const now = performance.now();
-      const bytes = request.socket.bytesRead - one.read;
+      const bytes = socket.bytesRead - one.read;
       one.read += bytes;
       this.#allowed -= bytes;
       if (bytes > 0) one.readAt = now;
-      else if (now - one.readAt > SILENCE_MS) request.socket.destroy();
+      else if (now - one.readAt > SILENCE_MS) socket.destroy();
     });
   }
 }
 
-function pause(request: IncomingMessage): void {
-  request.pause();
-  request.socket.pause();
+/** Also the body that is being read, which would resume the connection. */
+function pause(socket: Closing): void {
+  socket.parser?.incoming?.pause();
+  socket.pause();
 }
 
-function endIfOver({ request: { socket }, until, upTo }: Lingering, now: number): void {
+function endIfOver({ socket, until, upTo }: Lingering, now: number): void {
   if (now > until || socket.bytesRead > upTo) socket.destroy();
 }

@@ -16,7 +16,7 @@ export interface ServerLimits {
   readonly checkEveryMs: number;
   /** Unread bytes of all answers in this process. Above this limit, the connections with the most are cut. */
   readonly unreadBytes: number;
-  /** Unanswered pipelined requests on a connection before reading stops. */
+  /** Requests of a connection that run at once. The next one begins when answers have ended. */
   readonly unanswered: number;
   readonly connections: number;
   readonly connectionsPerAddress: number;
@@ -35,7 +35,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
   webSocketIdleMs: 60_000,
   checkEveryMs: 1_000,
   unreadBytes: 33_554_432,
-  unanswered: 16,
+  unanswered: 1,
   connections: 10_000,
   connectionsPerAddress: 1_000,
 };

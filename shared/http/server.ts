@@ -1,13 +1,23 @@
+import { constants } from 'node:crypto';
 import { once } from 'node:events';
 import http, { type IncomingMessage, type Server, ServerResponse } from 'node:http';
 import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { breakBody } from './body.ts';
-import { CONNECT, type ConnectionFault, connectionError, PLAIN_HTTP } from './connection-errors.ts';
+import { isParserStopped } from './connection.ts';
+import {
+  CONNECT,
+  type ConnectionFault,
+  connectionError,
+  isLost,
+  PLAIN_HTTP,
+  writeRawError,
+} from './connection-errors.ts';
 import { type ConnectionCaps, Connections } from './connections.ts';
-import { KEPT_HEADER_LINES } from './headers.ts';
-import { isParserStopped } from './pipelining.ts';
+import type { HttpError } from './errors.ts';
+import type { LingeringClose } from './lingering-close.ts';
+import { KEPT_HEADER_LINES } from './request-head.ts';
 import { DEFAULT_LIMITS, type ServerLimits } from './server-limits.ts';
 
 /** How long a connection can stay open without a request: Node waits one second longer than it announces. */
@@ -29,6 +39,8 @@ const STRICT: http.ServerOptions = {
  */
 const TLS: https.ServerOptions = {
   minVersion: 'TLSv1.2',
+  // TLS 1.2 alone knows renegotiation, which costs the server ten times what it costs the client.
+  secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
   // Only ciphers with forward secrecy and AEAD. The first three are those of TLS 1.3.
   ciphers: [
     'TLS_AES_256_GCM_SHA384',
@@ -86,17 +98,23 @@ export interface Listening extends ConnectionCaps {
   /** The setting of the port, named when the address cannot be taken; that of the host is named likewise. */
   portSetting?: string;
   onRequest: http.RequestListener;
-  /**
-   * Answers a connection with bytes that are not HTTP, or with a CONNECT, if no other answer is in progress on it.
-   * Without it such connections are cut.
-   */
-  onUnusable?: (fault: ConnectionFault, socket: Socket) => void;
+  /** Notes the refusal of a connection, which is then closed. Returns further headers of its answer, as a flat list. */
+  onUnusable: (refusal: Unusable) => readonly string[];
+  lingeringClose: LingeringClose;
   upgrades?: Upgrades | undefined;
   /** With it, the server speaks only TLS. */
   certificate?: Certificate | undefined;
   maxHeaderBytes?: number;
   /** Limits that differ from the defaults. */
   limits?: Partial<ServerLimits> | undefined;
+}
+
+/** A connection that brought bytes that are no request, or too slowly, or a CONNECT. */
+export interface Unusable {
+  readonly error: HttpError;
+  /** Node's or llhttp's code. */
+  readonly reason: string;
+  readonly remoteAddress: string | undefined;
 }
 
 const DEFAULT_GRACE_MS = 10_000;
@@ -106,47 +124,54 @@ const DEFAULT_GRACE_MS = 10_000;
  * @throws the system's error, for instance EADDRINUSE, with the `setting`, when the address cannot be taken
  */
 export async function startServer(listening: Listening): Promise<RunningServer> {
-  const { host, port, portSetting = 'PORT', onRequest, onUnusable, upgrades, certificate } = listening;
+  const { host, port, portSetting = 'PORT', onRequest, onUnusable, lingeringClose, upgrades, certificate } = listening;
   const limits = { ...DEFAULT_LIMITS, ...listening.limits };
-  const options = {
-    ...optionsOf(limits, listening.maxHeaderBytes),
-    // While answers are in progress, the output of an upgrade would mix with them.
-    shouldUpgradeCallback: (request: http.IncomingMessage) =>
-      upgrades?.accepts(request) === true && connections.isIdle(request.socket),
-  };
+  const accepts = (request: IncomingMessage): boolean => upgrades?.accepts(request) === true;
+  const options = { ...optionsOf(limits, listening.maxHeaderBytes), shouldUpgradeCallback: accepts };
   const server = createServer(options, limits, certificate);
+  // A client that has ended its side still gets the answers to what it sent.
+  Object.assign(server, { httpAllowHalfOpen: true });
   server.maxHeadersCount = KEPT_HEADER_LINES;
   if (upgrades !== undefined) takeUpgrades(server, upgrades);
-  const connections = new Connections(server, limits, listening);
+  const connections = new Connections(server, limits, listening, {
+    accepts,
+    refuseConnect: (socket) => refuse(Object.assign(new Error(CONNECT), { code: CONNECT }), socket),
+    lingeringClose,
+  });
   let stopping = false;
 
   const answer: http.RequestListener = (request, response) => {
-    if (!connections.beginAnswer(response)) return;
+    connections.of(request.socket)?.add(response);
     if (certificate !== undefined) response.setHeader('Strict-Transport-Security', STRICT_TRANSPORT_SECURITY);
     if (stopping) response.shouldKeepAlive = false;
     onRequest(request, response);
   };
   // The reader of the body sends 100 Continue. A request refused before that never sends its body (RFC 9110 §10.1.1).
   for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) server.on(event, answer);
-  const unusable = (fault: ConnectionFault, socket: Socket) => {
-    const broken = connections.incompleteOn(socket);
-    if (broken !== undefined) {
-      // Its own answer says so, with the limits of its caller.
-      broken.shouldKeepAlive = false;
-      breakBody(broken.req, connectionError(fault));
-    } else if (connections.isIdle(socket) && onUnusable !== undefined) onUnusable(fault, socket);
-    else connections.finish(socket);
+  const refuse = (fault: ConnectionFault, socket: Socket) => {
+    const error = connectionError(fault);
+    const headers = onUnusable({ error, reason: fault.code ?? '', remoteAddress: socket.remoteAddress });
+    writeRawError(socket, error, headers);
+    lingeringClose.close(socket);
   };
-  server.on('clientError', (fault: ConnectionFault, socket) => {
-    const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket as Socket) : undefined;
-    if (isParserStopped(fault)) connections.keepUnread(fault, socket as Socket);
-    else if (bare !== undefined) onUnusable?.(fault, bare);
-    else unusable(fault, socket as Socket);
+  server.on('clientError', (fault: ConnectionFault, stream) => {
+    const socket = stream as Socket;
+    const connection = connections.of(socket);
+    const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket) : undefined;
+    if (bare !== undefined) refuse(fault, bare);
+    else if (connection === undefined || isLost(fault)) socket.destroy();
+    else if (isParserStopped(fault)) connection.keep(fault);
+    else if (connection.incomplete !== undefined) {
+      // Its own answer says so, with the limits of its caller.
+      connection.incomplete.shouldKeepAlive = false;
+      breakBody(connection.incomplete.req, connectionError(fault));
+    } else connection.refuseNext(() => refuse(fault, socket));
   });
-  server.on('connect', (_request, socket) => {
+  server.on('connect', (_request, stream) => {
+    const socket = stream as Socket;
     // Node gives up the connection with this event. An unhandled reset would end the process.
     socket.on('error', () => socket.destroy());
-    unusable(Object.assign(new Error(CONNECT), { code: CONNECT }), socket as Socket);
+    refuse(Object.assign(new Error(CONNECT), { code: CONNECT }), socket);
   });
   server.setTimeout(limits.silenceMs);
   server.listen(port, host);
@@ -164,7 +189,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     },
     async stop({ lameDuckMs = 0, lingerMs = lameDuckMs, graceMs = DEFAULT_GRACE_MS } = {}) {
       stopping = true;
-      connections.closeAfterAnswers();
+      connections.drain();
       await sleep(lameDuckMs);
       // http's own close would cut connections whose first request is still arriving.
       net.Server.prototype.close.call(server);
@@ -177,7 +202,13 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
 function createServer(options: http.ServerOptions, limits: ServerLimits, certificate?: Certificate) {
   if (certificate === undefined) return http.createServer(options);
   // Node's default handshake timeout is two minutes.
-  return https.createServer({ ...options, ...TLS, ...certificate, handshakeTimeout: limits.headersMs });
+  return https.createServer({
+    ...options,
+    ...TLS,
+    ...certificate,
+    allowHalfOpen: true,
+    handshakeTimeout: limits.headersMs,
+  } as https.ServerOptions);
 }
 
 function optionsOf(limits: ServerLimits, maxHeaderSize = DEFAULT_HEADER_BYTES): http.ServerOptions {
@@ -215,7 +246,11 @@ function takeUpgrades(server: Server, { take }: Upgrades): void {
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
     response.assignSocket(socket);
-    response.once('finish', () => socket.destroySoon());
+    response.once('finish', () => {
+      response.detachSocket(socket);
+      response.emit('close');
+      socket.destroySoon();
+    });
     take(request, response, socket, head);
   });
 }

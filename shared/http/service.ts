@@ -1,17 +1,20 @@
-import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Logger } from '../process/logger.ts';
 import type { Metrics } from '../process/metrics.ts';
 import { toJson } from '../schemas/json.ts';
 import type { Access } from './access.ts';
 import { errorBody, HttpError, toHttpError, unavailable } from './errors.ts';
-import { CALLER_ID, checkHeaderLines, requestIdOf } from './headers.ts';
+import { CALLER_ID, NO_SNIFF, requestIdOf } from './headers.ts';
 import { LingeringClose } from './lingering-close.ts';
+import { checkHead, type HeadLimits } from './request-head.ts';
 import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from './request-log.ts';
 import { createRouter, type Route } from './router.ts';
-import { traceOf } from './trace.ts';
+import type { Listening } from './server.ts';
+import { beginTrace, traceOf } from './trace.ts';
 
-/** More than the gateway accepts, because it adds headers to what it forwards. */
-const MAX_HEADER_LINES = 150;
+/** More lines than the gateway accepts, because it adds headers to what it forwards. The parser limits the bytes. */
+const HEAD_LIMITS: HeadLimits = { lines: 150, bytes: Number.POSITIVE_INFINITY };
 
 /** The input of an operation. */
 export interface Call<Parts, Caller = undefined> {
@@ -56,6 +59,8 @@ export interface ServiceOptions<Parts, Caller = undefined> {
   readonly routes: readonly ServiceRoute<Parts, Caller>[];
   readonly deps: Parts;
   readonly logger: Logger;
+  /** The Cache-Control of answers that have none of their own. */
+  readonly cacheControl?: string;
   /** The message of its log lines; `request` by default. */
   readonly logsAs?: string;
   /** Removes secrets from logged text. */
@@ -67,8 +72,10 @@ export interface ServiceOptions<Parts, Caller = undefined> {
 }
 
 /** A JSON service: a table of typed operations, and exactly one answer per request. */
-export function createService<Parts, Caller>(options: ServiceOptions<Parts, Caller>): RequestListener {
-  const { deps, logger, logsAs = 'request', redact = (text) => text, metrics, access, check } = options;
+export function createService<Parts, Caller>(
+  options: ServiceOptions<Parts, Caller>,
+): Pick<Listening, 'onRequest' | 'onUnusable' | 'lingeringClose'> {
+  const { deps, logger, logsAs = 'request', redact = (text) => text, metrics, access, check, cacheControl } = options;
   const routes = [...options.routes, ...ownRoutes<Parts, Caller>(metrics, check)];
   const router = createRouter(routes);
   const open = new Set(routes.filter(({ isOpen }) => isOpen).map(({ path }) => path));
@@ -80,7 +87,6 @@ export function createService<Parts, Caller>(options: ServiceOptions<Parts, Call
     response: ServerResponse,
     told: Told<Parts, Caller>,
   ): Promise<Answer> {
-    checkHeaderLines(request.rawHeaders, MAX_HEADER_LINES);
     access.admit(request);
     const [path, search] = splitTarget(request.url ?? '');
     const caller = await access.identify(request, open.has(path));
@@ -111,7 +117,7 @@ export function createService<Parts, Caller>(options: ServiceOptions<Parts, Call
     logRequest(logger, line, { message: logsAs, error, isRoutine: route?.isRoutine });
   }
 
-  return async (request, response) => {
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const requestId = requestIdOf(request, (id) => redact(id) === id);
     const told: Told<Parts, Caller> = {
       requestId,
@@ -121,18 +127,40 @@ export function createService<Parts, Caller>(options: ServiceOptions<Parts, Call
       error: undefined,
     };
     try {
+      // Before anything is waited for: no request begins behind a head that closes the connection.
+      checkHead(request, HEAD_LIMITS);
       send(response, await answer(request, response, told), requestId);
     } catch (thrown) {
       told.error = toHttpError(thrown);
-      if (!request.complete) {
-        response.shouldKeepAlive = false;
-        lingeringClose.prepare(request);
-      }
+      if (told.error.closes || !request.complete) response.shouldKeepAlive = false;
+      if (!request.complete) lingeringClose.expect(request.socket);
       send(response, refusal(told.error), requestId);
     }
     const { statusCode } = response;
     answered(told.route?.name ?? 'none', statusCode, (performance.now() - told.startedAt) / 1_000);
     log(request, statusCode, told);
+  }
+
+  function send(response: ServerResponse, { status, body, json, headers = [] }: Answer, requestId: string): void {
+    const text = json ?? (body === undefined ? '' : toJson(body));
+    const own = ['X-Request-Id', requestId, ...NO_SNIFF];
+    if (cacheControl !== undefined && !headers.includes('Cache-Control')) own.push('Cache-Control', cacheControl);
+    if (text !== '') own.push('Content-Length', String(Buffer.byteLength(text)));
+    if (text !== '' && !headers.includes('Content-Type')) own.push('Content-Type', 'application/json');
+    response.writeHead(status, [...own, ...headers]);
+    response.end(response.req.method === 'HEAD' ? undefined : text);
+  }
+
+  return {
+    onRequest: (request, response) => void serve(request, response),
+    onUnusable({ error, reason }) {
+      const requestId = randomUUID();
+      answered('none', error.status, 0);
+      logger.info({ requestId, traceId: beginTrace().id, status: error.status, code: error.code, reason }, logsAs);
+      const cached = cacheControl === undefined ? [] : ['Cache-Control', cacheControl];
+      return ['X-Request-Id', requestId, ...cached];
+    },
+    lingeringClose,
   };
 }
 
@@ -178,12 +206,4 @@ function notReady(fault: unknown): never {
 function splitTarget(target: string): [path: string, search: string] {
   const mark = target.indexOf('?');
   return mark === -1 ? [target, ''] : [target.slice(0, mark), target.slice(mark + 1)];
-}
-
-function send(response: ServerResponse, answer: Answer, requestId: string): void {
-  const { status, body, json: text = body === undefined ? '' : toJson(body), headers = [] } = answer;
-  const type = text === '' || headers.includes('Content-Type') ? [] : ['Content-Type', 'application/json'];
-  const length = text === '' ? [] : ['Content-Length', String(Buffer.byteLength(text))];
-  response.writeHead(status, [...type, ...length, 'X-Request-Id', requestId, ...headers]);
-  response.end(response.req.method === 'HEAD' ? undefined : text);
 }

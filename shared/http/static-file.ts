@@ -31,8 +31,6 @@ const CONTENT_SECURITY_POLICY = [
 export const safetyHeaders = (...directives: readonly string[]): string[] => [
   'Content-Security-Policy',
   [...CONTENT_SECURITY_POLICY, ...directives].join('; '),
-  'X-Content-Type-Options',
-  'nosniff',
   'X-Frame-Options',
   'DENY',
   'Referrer-Policy',

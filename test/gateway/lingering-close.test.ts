@@ -1,14 +1,14 @@
 import { once } from 'node:events';
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, RequestListener } from 'node:http';
 import net, { type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { LingeringClose } from '../../shared/http/lingering-close.ts';
+import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { beginPost, sendOn } from '../support/endless-body.ts';
-import { serveHttp } from '../support/http-server.ts';
 
 /** How a connection ends whose client still sends. */
 
@@ -16,12 +16,18 @@ const SILENCE_MS = 5_000;
 const MEGABYTE = 1_024 * 1_024;
 const MOST = 64 * MEGABYTE;
 
+async function serve(lingeringClose: LingeringClose, onRequest: RequestListener): Promise<string> {
+  const server = await startServer({ host: '127.0.0.1', port: 0, onRequest, onUnusable: () => [], lingeringClose });
+  cleanUp(() => server.stop({ graceMs: 0 }));
+  return server.url;
+}
+
 /** A client whose request is refused at once, and the other end of its connection. */
 async function refused(): Promise<{ client: Socket; server: Socket; answer: () => string }> {
   const lingering = new LingeringClose();
   const arrived = Promise.withResolvers<Socket>();
-  const url = await serveHttp((request, response) => {
-    lingering.prepare(request);
+  const url = await serve(lingering, (request, response) => {
+    lingering.expect(request.socket);
     response.shouldKeepAlive = false;
     response.writeHead(413).end('no');
     arrived.resolve(request.socket);
@@ -60,8 +66,8 @@ async function refusedOften(times: number): Promise<{ server: Socket; requests: 
   const lingering = new LingeringClose();
   const requests: WeakRef<IncomingMessage>[] = [];
   const sockets = new Set<Socket>();
-  const url = await serveHttp((request, response) => {
-    lingering.prepare(request);
+  const url = await serve(lingering, (request, response) => {
+    lingering.expect(request.socket);
     request.resume();
     response.writeHead(401, { 'Content-Length': 2 }).end('no');
     requests.push(new WeakRef(request));

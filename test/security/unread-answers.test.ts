@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { LingeringClose } from '../../shared/http/lingering-close.ts';
 import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 
@@ -16,7 +17,9 @@ const server = await startServer({
   host: '127.0.0.1',
   port: 0,
   onRequest: ({ url = '' }, response) => void response.end(Buffer.alloc(Number(url.slice(1)) * MEGABYTE)),
-  limits: { unreadBytes: UNREAD_BYTES, checkEveryMs: 200 },
+  onUnusable: () => [],
+  lingeringClose: new LingeringClose(),
+  limits: { unanswered: 16, unreadBytes: UNREAD_BYTES, checkEveryMs: 200 },
   onCut: (reason) => cuts.push(reason),
 });
 cleanUp(() => server.stop({ graceMs: 0 }));

@@ -24,7 +24,7 @@ export interface Asked {
 const TRANSPORT = new Set([
   ...['connection', 'content-length', 'content-type', 'date', 'keep-alive', 'transfer-encoding'],
   ...['vary', 'access-control-allow-origin', 'access-control-expose-headers'],
-  'strict-transport-security',
+  ...['strict-transport-security', 'x-content-type-options'],
 ]);
 
 /** References rewritten so that they also work outside the document. */

@@ -63,7 +63,7 @@ export const createKey: AdminOperation = async (call) => {
  */
 export function answerWithKey({ planCache }: AdminDependencies, key: KeyEntry, now: number, apiKey: string) {
   const body = { ...describeKeyInFull(key, planCache.table, now), key: apiKey };
-  return { status: 201, body, headers: ['Cache-Control', 'no-store'] };
+  return { status: 201, body };
 }
 
 export const toMicroseconds = (text: string): number => Date.parse(text) * 1_000;

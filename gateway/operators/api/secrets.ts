@@ -59,7 +59,7 @@ export const addSecret: AdminOperation = async (call) => {
   });
   const activity = entry(aboutCall(call, { author, reason }), 'secret.create', id, allOf(secretTexts(secret)));
   await apply(deps, id, (record) => ({ record: { secrets: [...roomIn(record, now), secret] }, activity }));
-  return { status: 201, body: { id: secret.id, key: apiKey }, headers: ['Cache-Control', 'no-store'] };
+  return { status: 201, body: { id: secret.id, key: apiKey } };
 };
 
 /** Changes the name, the bounds or the end of a secret. */

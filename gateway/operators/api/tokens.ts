@@ -25,7 +25,7 @@ export const createToken: AdminOperation = async (call) => {
   const activity = entry(aboutCall(call, given), 'token.create', id, allOf({ name, role }));
   await deps.tokens.create(id, { name, role, createdAt: new Date().toISOString(), digest }, activity);
   logActivity(deps, activity);
-  return { status: 201, body: { id, token, name, role }, headers: ['Cache-Control', 'no-store'] };
+  return { status: 201, body: { id, token, name, role } };
 };
 
 /** Who asks, and what the token that was sent may do. */

@@ -64,7 +64,7 @@ await run(async () => {
   const routes = ROUTES.map(
     (route): ServiceRoute<CoreDependencies> => ({ ...route, operation: faulty(route.operation) }),
   );
-  const onRequest = createService({
+  const service = createService({
     routes,
     deps: { store, bodyLimitBytes: BODY_LIMIT_BYTES },
     logger,
@@ -72,6 +72,6 @@ await run(async () => {
     access: bearerTokens(() => undefined),
     check: () => store.check(),
   });
-  const server = await startServer({ host: HOST, port: 0, onRequest, maxHeaderBytes: MAX_HEADER_BYTES });
+  const server = await startServer({ host: HOST, port: 0, ...service, maxHeaderBytes: MAX_HEADER_BYTES });
   return { running: { addresses: { core: server.url }, stop: () => server.stop() }, logger };
 });

@@ -1,0 +1,110 @@
+import type { IncomingMessage } from 'node:http';
+import { listed } from '../lists.ts';
+import { type ErrorCode, HttpError } from './errors.ts';
+
+/**
+ * The checks of a request's head that every server here makes. Node's parser accepts heads that another parser may read
+ * differently (RFC 9112 §11.2). Such a request has no certain end, so its refusal closes the connection.
+ */
+
+/** What a head may have. Node drops lines above KEPT_HEADER_LINES silently, so `lines` is lower. */
+export interface HeadLimits {
+  readonly lines: number;
+  /** Target, header names and values together. */
+  readonly bytes: number;
+}
+
+/** What the checks have read on the way. */
+export interface CheckedHead {
+  /** Undefined only in HTTP/1.0. */
+  readonly host: string | undefined;
+  /** The empty text for two credentials, which count as an invalid one. */
+  readonly authorization: string | undefined;
+}
+
+/** The number of header lines that our servers keep. */
+export const KEPT_HEADER_LINES = 200;
+
+/** In all Connection headers together. Every other header is compared with each option. */
+const MAX_CONNECTION_OPTIONS = 16;
+
+/** host [ ":" port ], with an IP literal in brackets (RFC 9110 §7.2). The length limit is that of DNS. */
+const HOST = /^(?=.{1,259}$)(?:[\w.~!$&'()*+,;=-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
+
+/** Whether a text is a valid Host value. */
+export const isHost = (text: string): boolean => HOST.test(text);
+
+/**
+ * Headers that decide something and must not repeat. Node takes the first value or joins them, other parsers take the
+ * last, so a repeated header is ambiguous.
+ */
+const SINGLE: ReadonlySet<string> = new Set([
+  'content-encoding',
+  'content-length',
+  'content-type',
+  'expect',
+  'host',
+  'idempotency-key',
+  'transfer-encoding',
+]);
+
+/** @throws {HttpError} 400, 417, 431 or 505, which closes the connection */
+export function checkHead(request: IncomingMessage, limits: HeadLimits): CheckedHead {
+  const { httpVersion } = request;
+  if (httpVersion !== '1.1' && httpVersion !== '1.0') refuse(undefined, 'http_version_not_supported');
+  const head = readHeaders(request, limits);
+  // HTTP/1.0 has no Host, and health checks still speak it (RFC 9112 §3.2).
+  if (head.host === undefined ? httpVersion === '1.1' : !isHost(head.host)) {
+    refuse('Exactly one well-formed Host header is required.');
+  }
+  checkFraming(request);
+  return head;
+}
+
+/** One pass over the header lines. */
+function readHeaders({ url = '', rawHeaders }: IncomingMessage, { lines, bytes }: HeadLimits): CheckedHead {
+  let host: string | undefined;
+  let authorization: string | undefined;
+  let length = url.length;
+  let connectionOptions = 0;
+  let seen: string[] | undefined;
+  if (rawHeaders.length > 2 * lines) refuse(`The request has more than ${lines} header lines.`, 'headers_too_large');
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = (rawHeaders[at] as string).toLowerCase();
+    const value = rawHeaders[at + 1] as string;
+    length += name.length + value.length;
+    if (name === 'authorization') authorization = authorization === undefined ? value : '';
+    else if (name === 'connection') connectionOptions += listed(value).length;
+    else if (SINGLE.has(name)) {
+      seen ??= [];
+      if (seen.includes(name)) refuse(`More than one ${name} header.`);
+      seen.push(name);
+      if (name === 'host') host = value;
+    }
+  }
+  if (length > bytes) refuse(undefined, 'headers_too_large');
+  if (connectionOptions > MAX_CONNECTION_OPTIONS) refuse(`More than ${MAX_CONNECTION_OPTIONS} Connection options.`);
+  return { host, authorization };
+}
+
+/**
+ * Node refuses Content-Length together with Transfer-Encoding, but accepts codings other than chunked, and chunks in
+ * HTTP/1.0.
+ */
+function checkFraming({ headers, httpVersion }: IncomingMessage): void {
+  const { expect = '100-continue', 'content-length': length = '0' } = headers;
+  if (expect.toLowerCase() !== '100-continue') refuse(undefined, 'expectation_failed');
+  if (!LENGTH.test(length)) refuse('Content-Length is not a number without leading zeros.');
+  const coding = headers['transfer-encoding'];
+  if (coding === undefined) return;
+  if (coding.toLowerCase() !== 'chunked' || httpVersion === '1.0') refuse('The only transfer coding taken is chunked.');
+  if (headers['content-length'] !== undefined) refuse('A body has one length or chunks, not both.');
+}
+
+/** The only accepted spelling of a length. */
+const LENGTH = /^(?:0|[1-9]\d*)$/;
+
+/** Refuses a request that has no certain end or meaning. @throws {HttpError} which closes the connection */
+export function refuse(message: string | undefined, code: ErrorCode = 'invalid_request'): never {
+  throw new HttpError(code, message, { closes: true });
+}
