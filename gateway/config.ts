@@ -202,3 +202,7 @@ export function coreTokenOf(settings: GatewaySettings, logger: Logger): () => st
   const tokens = currentSecret(GatewaySettings, settings, 'CORE_TOKEN', { logger, maxAgeMs: TOKEN_AGE_MS });
   return () => tokens()?.[0];
 }
+
+/** The operators' token; undefined if none is set. */
+export const adminTokenOf = (settings: GatewaySettings, logger: Logger): (() => string | undefined) =>
+  currentSecret(GatewaySettings, settings, 'ADMIN_TOKEN', { logger, maxAgeMs: TOKEN_AGE_MS });
