@@ -23,5 +23,5 @@ export const CoreSettings = z.object({
 export type CoreSettings = Settings<typeof CoreSettings>;
 
 /** @throws {SettingsError} naming every fault */
-export const readCoreSettings = (environment: NodeJS.ProcessEnv): CoreSettings =>
-  readSettings(CoreSettings, environment);
+export const readCoreSettings = (environment: NodeJS.ProcessEnv, args?: readonly string[]): CoreSettings =>
+  readSettings(CoreSettings, environment, args);

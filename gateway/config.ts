@@ -191,8 +191,8 @@ export const GatewaySettings = z
 export type GatewaySettings = Settings<typeof GatewaySettings>;
 
 /** @throws {SettingsError} naming every fault */
-export const readGatewaySettings = (environment: NodeJS.ProcessEnv): GatewaySettings =>
-  readSettings(GatewaySettings, environment);
+export const readGatewaySettings = (environment: NodeJS.ProcessEnv, args?: readonly string[]): GatewaySettings =>
+  readSettings(GatewaySettings, environment, args);
 
 /** How long a token that was read from a file is used before the file is read again. */
 const TOKEN_AGE_MS = 1_000;
