@@ -9,11 +9,9 @@ const { HOST, PORT, DATABASE_URL } = CoreSettings.shape;
  * core's have other names.
  */
 export const LocalSettings = GatewaySettings.safeExtend({
-  CORE_HOST: HOST.describe('address where internal services reach the core'),
-  CORE_PORT: PORT.describe('its port; 0 takes a free one'),
-  DATABASE_URL: DATABASE_URL.unwrap()
-    .optional()
-    .describe('where the core keeps pets and orders; a SQLite file in `DATA_DIR` when unset'),
+  CORE_HOST: HOST.describe('address of the core'),
+  CORE_PORT: PORT.describe('port of the core; 0 picks a free one'),
+  DATABASE_URL: DATABASE_URL.unwrap().optional().describe('database of the core. Unset: a SQLite file in `DATA_DIR`'),
 });
 
 export type LocalSettings = Settings<typeof LocalSettings>;

@@ -18,7 +18,7 @@ export const settingRows = (settings: z.core.$ZodShape): SettingRow[] =>
   Object.entries(settings).map(([name, schema]) => [
     name,
     defaultOf(schema),
-    `${z.globalRegistry.get(schema)?.description}${isSecret(schema) ? `; or \`${fileSetting(name)}\`` : ''}`,
+    `${z.globalRegistry.get(schema)?.description}${isSecret(schema) ? `. From a file: \`${fileSetting(name)}\`` : ''}`,
   ]);
 
 function defaultOf(schema: z.core.$ZodType): string {
@@ -27,7 +27,7 @@ function defaultOf(schema: z.core.$ZodType): string {
 }
 
 const GAP = '  ';
-const WIDTHS = { least: 72, most: 100 };
+const WIDTHS = { least: 80, most: 100 };
 
 /** @param columns of the terminal; undefined if there is none */
 export function helpText({ about, command, settings }: Program, columns: number = WIDTHS.most): string {

@@ -35,9 +35,9 @@ test.for([
   [200, 100],
   [100, 100],
   [80, 80],
-  [40, 72],
+  [40, 80],
 ])('on a terminal of %s columns the table has %s, and the meanings are one column', ([columns, width]) => {
-  const lines = helpText(LOCAL_PROGRAM, columns).split('\n');
+  const lines = helpText({ ...LOCAL_PROGRAM, settings: LocalSettings.shape }, columns).split('\n');
   expect(Math.max(...lines.map(({ length }) => length))).toBeLessThanOrEqual(width as number);
   const head = lines.findIndex((line) => line.startsWith('setting'));
   const table = lines.slice(head, lines.indexOf('', head));
@@ -48,7 +48,7 @@ test.for([
     .map((line) => line.slice(start))
     .join(' ');
   expect(words).toBe(
-    settingRows(ofBoth)
+    settingRows(LocalSettings.shape)
       .map(([, , meaning]) => meaning.replaceAll('`', ''))
       .join(' '),
   );
