@@ -8,20 +8,22 @@ const databaseUrl = z
 
 /** The core's settings, one line each: name, check, default and the description for the README's table. */
 export const CoreSettings = z.object({
-  HOST: host.default('127.0.0.1').describe('address where callers reach it'),
-  PORT: port().default(7001).describe('their port; 0 takes a free one'),
+  HOST: host.default('127.0.0.1').describe('address to listen on'),
+  PORT: port().default(7001).describe('port to listen on; 0 picks a free one'),
   DATABASE_URL: databaseUrl
     .default('sqlite:.data/store.db')
-    .describe('where animals and orders are kept; `postgres://…` for more than one core'),
+    .describe('database of pets and orders; `postgres://…` for more than one core'),
   CORE_TOKEN: tokens
     .optional()
-    .describe('bearer token that every caller must carry; of several with commas between, one. None when unset'),
+    .describe('bearer token that every caller must send; of several separated by commas, any one. Unset: none'),
   BODY_LIMIT_BYTES: integer(1, 16_777_216).default(65_536).describe('largest request body'),
-  LOG_LEVEL: logLevel.default('info').describe('fatal, error, warn, info, debug, trace or silent'),
+  LOG_LEVEL: logLevel
+    .default('info')
+    .describe('lowest level that is logged: fatal, error, warn, info, debug, trace or silent'),
 });
 
 export type CoreSettings = Settings<typeof CoreSettings>;
 
 /** @throws {SettingsError} naming every fault */
-export const readCoreSettings = (environment: NodeJS.ProcessEnv): CoreSettings =>
-  readSettings(CoreSettings, environment);
+export const readCoreSettings = (environment: NodeJS.ProcessEnv, args?: readonly string[]): CoreSettings =>
+  readSettings(CoreSettings, environment, args);

@@ -4,7 +4,7 @@ import { readCoreSettings } from './config.ts';
 import { startCore } from './core.ts';
 
 await run(async () => {
-  const settings = readCoreSettings(process.env);
+  const settings = readCoreSettings(process.env, process.argv.slice(2));
   const logger = createLogger('core', settings.LOG_LEVEL);
   return { running: await startCore(settings, logger), logger };
 });

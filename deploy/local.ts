@@ -5,10 +5,12 @@ import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { tokenFile } from '../gateway/operators/admin-token.ts';
 import { type AdminAddress, AdminError, findAdmin } from '../gateway/operators/cli/admin-client.ts';
-import { listed } from '../shared/lists.ts';
+import { asksForHelp } from '../shared/process/arguments.ts';
 import { COMPILED } from '../shared/process/compile-cache.ts';
 import { SettingsError } from '../shared/process/env.ts';
+import { printHelp } from '../shared/process/help.ts';
 import { demoKeys } from './demo-keys.ts';
+import { LOCAL_PROGRAM, type LocalSettings, readLocalSettings } from './local-settings.ts';
 import { TerminalLog } from './log-terminal.ts';
 
 /**
@@ -18,7 +20,14 @@ import { TerminalLog } from './log-terminal.ts';
  */
 
 const ROOT = dirname(import.meta.dirname);
-const DATA_DIR = resolve(process.env.DATA_DIR ?? '.data');
+
+if (asksForHelp(process.argv)) {
+  printHelp(LOCAL_PROGRAM);
+  process.exit();
+}
+
+const settings = readOrExit();
+const DATA_DIR = resolve(settings.DATA_DIR);
 const DEMO_KEYS_FILE = join(DATA_DIR, 'demo-keys.json');
 
 /**
@@ -26,16 +35,9 @@ const DEMO_KEYS_FILE = join(DATA_DIR, 'demo-keys.json');
  * processes report their imports on the message channel, where services report their addresses; this is switched off
  * for services.
  */
-const {
-  HOST,
-  PORT,
-  CORE_HOST = '127.0.0.1',
-  CORE_PORT = '7001',
-  WATCH_REPORT_DEPENDENCIES: _watch,
-  ...given
-} = process.env;
-const DATABASE_URL = `sqlite:${join(DATA_DIR, 'store.db')}`;
-const shared = { DATABASE_URL, NODE_COMPILE_CACHE: COMPILED, ...given, DATA_DIR };
+const { HOST, PORT, CORE_HOST, CORE_PORT, WATCH_REPORT_DEPENDENCIES: _watch, ...given } = process.env;
+const ownDatabase = settings.DATABASE_URL === undefined && { DATABASE_URL: `sqlite:${join(DATA_DIR, 'store.db')}` };
+const shared = { NODE_COMPILE_CACHE: COMPILED, ...given, ...ownDatabase, DATA_DIR };
 
 /** The running services, the last started first. */
 const children: ChildProcess[] = [];
@@ -47,38 +49,45 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal
 stopWithParent();
 
 const core = await launch('core', { HOST: CORE_HOST, PORT: CORE_PORT });
-const gateway = await launch('gateway', { ...(HOST && { HOST }), ...(PORT && { PORT }), CORE_URL: core.core });
+const gateway = await launch('gateway', { HOST, PORT, CORE_URL: core.core });
 const keys = await openForDemo().catch(giveUp);
 if (keys !== undefined) printWelcome(keys);
 terminal?.showRequests();
 
+/** Reports the faults of both services at once, and starts neither. */
+function readOrExit(): LocalSettings {
+  try {
+    return readLocalSettings(process.env, process.argv.slice(2));
+  } catch (fault) {
+    if (!(fault instanceof SettingsError)) throw fault;
+    process.stderr.write(`${fault.message}\n`);
+    process.exit(1);
+  }
+}
+
 async function openForDemo(): Promise<Record<string, string>> {
-  const admin: AdminAddress = { ...(await findAdmin({ ...process.env, DATA_DIR })), url: gateway.admin ?? '' };
   terminal?.nameKeysBy(admin);
-  return await demoKeys(DEMO_KEYS_FILE, { admin, gateway: gateway.gateway ?? '' });
+  return await demoKeys(DEMO_KEYS_FILE, { admin: await admin(), gateway: gateway.gateway ?? '' });
+}
+
+/** The operators' token may be in a file, and change. */
+async function admin(): Promise<AdminAddress> {
+  return { ...(await findAdmin({ ...process.env, DATA_DIR })), url: gateway.admin ?? '' };
 }
 
 /** Says what keeps the store from opening, and stops. @throws any fault that nobody can act on */
 function giveUp(fault: unknown): void {
   if (!(fault instanceof AdminError || fault instanceof SettingsError)) throw fault;
-  const isRedisAway = fault instanceof AdminError && fault.status === 503 && redisHosts() !== undefined;
+  const isRedisAway = fault instanceof AdminError && fault.status === 503 && settings.REDIS_URL !== undefined;
   process.stderr.write(`${isRedisAway ? redisAway() : fault.message}\n`);
   process.exitCode = 1;
   stop();
 }
 
+/** Without users and passwords. */
 function redisAway(): string {
-  return `No Redis answers at ${redisHosts()}, as REDIS_URL says. Start one there, or unset REDIS_URL: then limits are kept in this process.`;
-}
-
-/** Without users and passwords; undefined if no Redis is set. */
-function redisHosts(): string | undefined {
-  const { REDIS_URL, REDIS_URL_FILE } = process.env;
-  if (REDIS_URL) {
-    const hosts = listed(REDIS_URL).map((url) => new URL(url).host);
-    return hosts.join(', ');
-  }
-  return REDIS_URL_FILE ? `the address in ${REDIS_URL_FILE}` : undefined;
+  const hosts = settings.REDIS_URL?.map((url) => new URL(url).host).join(', ');
+  return `No Redis answers at ${hosts}, as REDIS_URL says. Start one there, or unset REDIS_URL: then limits are kept in this process.`;
 }
 
 /**
@@ -136,7 +145,8 @@ function stopWithParent(): void {
 }
 
 function printWelcome(keys: Record<string, string>): void {
-  const tokenPlace = process.env.ADMIN_TOKEN ? 'ADMIN_TOKEN' : tokenFile(DATA_DIR);
+  const { ADMIN_TOKEN, secretFiles } = settings;
+  const tokenPlace = secretFiles.ADMIN_TOKEN ?? (ADMIN_TOKEN === undefined ? tokenFile(DATA_DIR) : 'ADMIN_TOKEN');
   const lines = Object.entries(keys).map(([plan, key]) => `  ${plan.padEnd(11)}${key}`);
   process.stdout.write(`
 The animal store is open.

@@ -10,7 +10,7 @@ const MOST_NAMES = 1_000;
 
 export class TerminalLog {
   readonly #names = new Map<string, Promise<string | undefined>>();
-  #admin: AdminAddress | undefined;
+  #admin: (() => Promise<AdminAddress>) | undefined;
   #since = Number.POSITIVE_INFINITY;
 
   /** What begins from now on is shown; of what began before, warnings only. */
@@ -19,7 +19,7 @@ export class TerminalLog {
   }
 
   /** Names of keys are asked for from now on. */
-  nameKeysBy(admin: AdminAddress): void {
+  nameKeysBy(admin: () => Promise<AdminAddress>): void {
     this.#admin = admin;
   }
 
@@ -46,11 +46,12 @@ export class TerminalLog {
     if (known !== undefined) return known;
     const [oldest] = this.#names.keys();
     if (this.#names.size >= MOST_NAMES && oldest !== undefined) this.#names.delete(oldest);
-    const asked = callAdmin(this.#admin, 'GET', `/keys/${encodeURIComponent(keyId)}`).then(
-      (key) => (key as { name: string }).name,
-      () => undefined,
-    );
+    const asked = nameAt(this.#admin, keyId).catch(() => undefined);
     this.#names.set(keyId, asked);
     return asked;
   }
+}
+
+async function nameAt(admin: () => Promise<AdminAddress>, keyId: string): Promise<string> {
+  return ((await callAdmin(await admin(), 'GET', `/keys/${encodeURIComponent(keyId)}`)) as { name: string }).name;
 }

@@ -1,5 +1,4 @@
 import { readFileSync, writeFileSync } from 'node:fs';
-import { z } from 'zod';
 import { CoreSettings } from '../core/config.ts';
 import { GatewaySettings } from '../gateway/config.ts';
 import {
@@ -11,14 +10,14 @@ import {
   valueIn,
 } from '../gateway/limiter/plans.ts';
 import { commandList } from '../gateway/operators/cli/commands.ts';
-import { fileSetting, isSecret } from '../shared/process/env.ts';
+import { type Program, settingRows } from '../shared/process/help.ts';
 
 /** READMEs contain tables written from code: settings from their schemas, plan fields and commands from their tables. */
 
 /** Each table by its mark in the README, with its file. */
 const TABLES: Readonly<Record<string, { readonly file: string; table(): string }>> = {
-  'settings of the gateway': { file: 'README.md', table: () => settingsTable('gateway', GatewaySettings) },
-  'settings of the core': { file: 'README.md', table: () => settingsTable('core', CoreSettings) },
+  'settings of the gateway': { file: 'README.md', table: () => settingsTable('gateway', GatewaySettings.shape) },
+  'settings of the core': { file: 'README.md', table: () => settingsTable('core', CoreSettings.shape) },
   'fields of a plan': { file: 'gateway/README.md', table: plansTable },
   'commands of ctl': { file: 'gateway/operators/cli/README.md', table: commandsTable },
 };
@@ -36,18 +35,9 @@ const placeOf = (mark: string): RegExp => new RegExp(`(<!-- ${mark} -->\\n)[^]*?
 const lines = (head: readonly string[], rows: readonly (readonly unknown[])[]): string =>
   [head, head.map(() => '---'), ...rows].map((row) => `| ${row.join(' | ')} |\n`).join('');
 
-function settingsTable(service: string, { shape }: z.ZodObject): string {
-  const rows = Object.entries(shape).map(([name, schema]) => [
-    `\`${name}\``,
-    defaultOf(schema),
-    `${z.globalRegistry.get(schema)?.description}${isSecret(schema) ? `; or \`${fileSetting(name)}\`` : ''}`,
-  ]);
+function settingsTable(service: string, settings: Program['settings']): string {
+  const rows = settingRows(settings).map(([name, ...others]) => [`\`${name}\``, ...others]);
   return lines([service, 'default', ''], rows);
-}
-
-function defaultOf(schema: z.core.$ZodType): string {
-  const value = schema instanceof z.ZodDefault ? schema.def.defaultValue : undefined;
-  return String(value ?? '') || '–';
 }
 
 function plansTable(): string {

@@ -71,40 +71,38 @@ const isBrowserOrigin = (text: string): boolean =>
 /** The gateway's settings, one line each: name, check, default and the description for the README's table. */
 export const GatewaySettings = z
   .object({
-    HOST: host.default('127.0.0.1').describe('address where clients reach it'),
-    PORT: port().default(8080).describe('their port; 0 takes a free one'),
+    HOST: host.default('127.0.0.1').describe('address to listen on for clients'),
+    PORT: port().default(8080).describe('port for clients; 0 picks a free one'),
     CORE_URL: coreUrls
       .default(['http://127.0.0.1:7001'])
       .describe(
-        'where the core answers; several with commas between. A name is resolved every 2 s, and each of its addresses is a core. `http+srv://_core._tcp.example.com` asks for SRV records, `https+srv://` likewise; `unix:/run/core.sock` is a socket',
+        'URL of the core, or several separated by commas. A name is resolved every 2 s, and each of its addresses is a core. `http+srv://_core._tcp.example` looks up SRV records, `https+srv://` likewise; `unix:/run/core.sock` is a socket',
       ),
     CORE_TOKEN: tokens
       .optional()
-      .describe('bearer token that the core asks for; of several with commas between, the first. None when unset'),
+      .describe('bearer token sent to the core; of several separated by commas, the first. Unset: none'),
     REDIS_URL: redisUrls
       .meta({ secret: true })
       .optional()
       .describe(
-        'where limits are shared; embedded in the process when unset. `rediss://` for TLS, user and password in it, special characters percent-encoded; for a cluster its nodes, for sentinels all of them, with commas between',
+        'Redis through which gateways share limits; `rediss://` for TLS. Special characters in user and password are percent-encoded. The nodes of a cluster, or all sentinels, are separated by commas. Unset: limits are kept in this process',
       ),
-    REDIS_MODE: redisMode.default('single').describe('single, cluster or sentinel: what `REDIS_URL` names'),
-    REDIS_MASTER_NAME: masterName.optional().describe('by which the sentinels know the primary; required for them'),
+    REDIS_MODE: redisMode.default('single').describe('what `REDIS_URL` names: single, cluster or sentinel'),
+    REDIS_MASTER_NAME: masterName.optional().describe('name of the primary at the sentinels; required with them'),
     REDIS_SENTINEL_USERNAME: z
       .string()
       .optional()
-      .describe('user at the sentinels; the one in `REDIS_URL` is for the Redis behind them'),
+      .describe('user at the sentinels; the user in `REDIS_URL` is for the Redis behind them'),
     REDIS_SENTINEL_PASSWORD: z
       .string()
       .meta({ secret: true })
       .optional()
-      .describe('password at the sentinels; none when unset'),
+      .describe('password at the sentinels. Unset: none'),
     REDIS_CA_FILE: caFile
       .optional()
-      .describe(
-        'CA certificates, in PEM, that `rediss://` is checked with, read for every new connection; those of Node when unset',
-      ),
-    REDIS_TIMEOUT_MS: integer(1, 60_000).default(50).describe('after which a decision is given up'),
-    CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('after which an answer of the core is given up'),
+      .describe('CA certificates for `rediss://`, in PEM, read for every new connection. Unset: those of Node'),
+    REDIS_TIMEOUT_MS: integer(1, 60_000).default(50).describe('how long Redis may take for a decision'),
+    CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('how long the core may take to answer'),
     WORKERS: integer(1, 64)
       .default(1)
       .describe('processes that serve clients on `PORT`; more than one need a `REDIS_URL`'),
@@ -112,52 +110,52 @@ export const GatewaySettings = z
     TRUSTED_PROXIES: addressBlocks
       .default([])
       .describe(
-        'addresses and CIDR blocks of our own proxies, with commas between: theirs are the only `X-Forwarded-*` that are believed',
+        'addresses and CIDR blocks of your own proxies, separated by commas; `X-Forwarded-*` is believed only from them',
       ),
     TLS_CERT_FILE: z
       .string()
       .optional()
       .describe(
-        'certificate with its chain, in PEM: clients then speak TLS 1.2 or 1.3 to `PORT`, and nothing else. Looked at once a second: renewed files are served to new connections, bad ones raise an alarm and change nothing',
+        'certificate with its chain, in PEM; `PORT` then speaks TLS 1.2 and 1.3 only. Checked once a second: new connections get a renewed one; a faulty one raises an alarm and changes nothing',
       ),
-    TLS_KEY_FILE: z.string().optional().describe('its private key in PEM'),
-    ADMIN_HOST: host.default('127.0.0.1').describe('address where operators reach it'),
-    ADMIN_PORT: port().default(9090).describe('their port; 0 takes a free one'),
+    TLS_KEY_FILE: z.string().optional().describe('private key of the certificate, in PEM'),
+    ADMIN_HOST: host.default('127.0.0.1').describe('address to listen on for operators'),
+    ADMIN_PORT: port().default(9090).describe('port for operators; 0 picks a free one'),
     ADMIN_TOKEN: token
       .optional()
       .describe(
-        "operators' bearer token, with every right; required when `ADMIN_HOST` is not loopback. When unset one is made, and kept in `DATA_DIR/admin-token`",
+        "operators' bearer token, with every right; required when `ADMIN_HOST` is not loopback. Unset: one is generated, and kept in `DATA_DIR/admin-token`",
       ),
     ACTOR_HEADER: actorHeader
       .optional()
       .describe(
-        'header in which a proxy that signs operators in tells who they are, such as `X-Forwarded-User`; believed from `TRUSTED_PROXIES` only. None when unset',
+        'header that names the operator, from a proxy that signs operators in, such as `X-Forwarded-User`; believed only from `TRUSTED_PROXIES`. Unset: none',
       ),
     ACTIVITY_LENGTH: integer(100, 1_000_000)
       .default(ACTIVITY_LENGTH)
-      .describe("entries of the operators' activity that are kept, some 220 bytes each"),
+      .describe("number of entries kept of the operators' activity, some 220 bytes each"),
     RATELIMIT_FIELDS: z
       .enum(['on', 'off'], { error: 'must be on or off' })
       .default('on')
-      .describe("on or off: whether the IETF draft's `RateLimit` fields are sent"),
+      .describe("whether to send the `RateLimit` fields of the IETF's draft: on or off"),
     CORS_ORIGINS: corsOrigins
       .default([])
       .describe(
-        'origins whose pages may call from a browser, with commas between, or `*` for any. A page that calls has its key in the browser, for anyone there to read. None when unset',
+        'origins whose pages may send requests, separated by commas, or `*` for any. Such a page has its key in the browser, where anyone can read it. Unset: none',
       ),
     WEBHOOK_URL: webhookUrl
       .optional()
-      .describe(
-        'where a key that has used 80 or 100 % of its day limit, or is banned, is told of by POST; nowhere when unset',
-      ),
+      .describe('receives a POST when a key reaches 80 or 100 % of its day limit, or is banned. Unset: off'),
     WEBHOOK_SECRET: webhookSecret
       .meta({ secret: true })
       .optional()
       .describe(
-        'at least 24 bytes that its signature is made with, as base64 behind `whsec_` or as text; required with `WEBHOOK_URL`',
+        'secret that signs webhooks, at least 24 bytes, as base64 behind `whsec_` or as text; required with `WEBHOOK_URL`',
       ),
-    DATA_DIR: z.string().default('.data').describe('where an embedded limiter keeps keys and plans'),
-    LOG_LEVEL: logLevel.default('info').describe('fatal, error, warn, info, debug, trace or silent'),
+    DATA_DIR: z.string().default('.data').describe('folder in which an embedded limiter keeps keys and plans'),
+    LOG_LEVEL: logLevel
+      .default('info')
+      .describe('lowest level that is logged: fatal, error, warn, info, debug, trace or silent'),
   })
   .refine(({ ADMIN_HOST, ADMIN_TOKEN }) => ADMIN_TOKEN !== undefined || isLoopback(ADMIN_HOST), {
     path: ['ADMIN_TOKEN'],
@@ -191,8 +189,8 @@ export const GatewaySettings = z
 export type GatewaySettings = Settings<typeof GatewaySettings>;
 
 /** @throws {SettingsError} naming every fault */
-export const readGatewaySettings = (environment: NodeJS.ProcessEnv): GatewaySettings =>
-  readSettings(GatewaySettings, environment);
+export const readGatewaySettings = (environment: NodeJS.ProcessEnv, args?: readonly string[]): GatewaySettings =>
+  readSettings(GatewaySettings, environment, args);
 
 /** How long a token that was read from a file is used before the file is read again. */
 const TOKEN_AGE_MS = 1_000;
@@ -202,3 +200,7 @@ export function coreTokenOf(settings: GatewaySettings, logger: Logger): () => st
   const tokens = currentSecret(GatewaySettings, settings, 'CORE_TOKEN', { logger, maxAgeMs: TOKEN_AGE_MS });
   return () => tokens()?.[0];
 }
+
+/** The operators' token; undefined if none is set. */
+export const adminTokenOf = (settings: GatewaySettings, logger: Logger): (() => string | undefined) =>
+  currentSecret(GatewaySettings, settings, 'ADMIN_TOKEN', { logger, maxAgeMs: TOKEN_AGE_MS });

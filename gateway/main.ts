@@ -1,4 +1,5 @@
+import { asksForHelp } from '../shared/process/arguments.ts';
 import { keepCompiled } from '../shared/process/compile-cache.ts';
 
 keepCompiled();
-await import('./program.ts');
+await (asksForHelp(process.argv) ? import('./help.ts') : import('./program.ts'));

@@ -7,7 +7,8 @@ import { startPrimary } from './workers/primary.ts';
 import { startWorker, workerNumber } from './workers/worker.ts';
 
 await run(async () => {
-  const settings = readGatewaySettings(process.env);
+  // A worker's argument is its number.
+  const settings = readGatewaySettings(process.env, cluster.isWorker ? [] : process.argv.slice(2));
   const logger = createLogger('gateway', settings.LOG_LEVEL, workerNumber());
   const start = cluster.isWorker ? startWorker : settings.WORKERS > 1 ? startPrimary : startGateway;
   return { running: await start(settings, logger), logger };

@@ -2,7 +2,7 @@ import { type RunningServer, startServer } from '../shared/http/server.ts';
 import type { ServerLimits } from '../shared/http/server-limits.ts';
 import { createService } from '../shared/http/service.ts';
 import type { Logger } from '../shared/process/logger.ts';
-import { coreTokenOf, type GatewaySettings } from './config.ts';
+import { adminTokenOf, coreTokenOf, type GatewaySettings } from './config.ts';
 import type { PlannedBackend } from './open-backend.ts';
 import { redactSecrets } from './operators/access-token.ts';
 import { keptToken } from './operators/admin-token.ts';
@@ -63,7 +63,7 @@ export async function serveOperators(
       redact: redactSecrets,
       access: new OperatorsAccess({
         guard: new OperatorsGuard(settings.ADMIN_HOST, (request) => networkOf(clientAddress(request, trustedProxies))),
-        sharedToken: settings.ADMIN_TOKEN ?? (await keptToken(settings.DATA_DIR)),
+        sharedToken: await sharedTokenOf(settings, logger),
         tokens: stores.tokens,
         actorHeader: settings.ACTOR_HEADER,
         isFromProxy: ({ socket }) => trustedProxies.has(plainAddress(socket.remoteAddress)),
@@ -81,4 +81,11 @@ export async function serveOperators(
       await server.stop();
     },
   };
+}
+
+/** ADMIN_TOKEN; if it is not set, the token kept in DATA_DIR, as it was at the start. */
+async function sharedTokenOf(settings: GatewaySettings, logger: Logger): Promise<() => string> {
+  const current = adminTokenOf(settings, logger);
+  const first = current() ?? (await keptToken(settings.DATA_DIR));
+  return () => current() ?? first;
 }

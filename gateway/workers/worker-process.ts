@@ -40,7 +40,12 @@ const ANSWER_WITHIN_MS = 1_000;
 const MAX_SAID = 2_000;
 
 /** Settings for the primary only: the operators' address and token. */
-const NOT_FOR_WORKERS = { ADMIN_HOST: undefined, ADMIN_PORT: undefined, ADMIN_TOKEN: undefined };
+const NOT_FOR_WORKERS = {
+  ADMIN_HOST: undefined,
+  ADMIN_PORT: undefined,
+  ADMIN_TOKEN: undefined,
+  ADMIN_TOKEN_FILE: undefined,
+};
 
 /**
  * The workers accept from one shared socket when they have time. Distribution by the primary is more even, but costs it

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { z } from 'zod';
+import { argumentFaults } from './arguments.ts';
 import { misspelt } from './misspelt.ts';
 
 /** All faults in the environment, one per line. */
@@ -12,23 +13,30 @@ const NEVER_EMPTY = 'CORE_TOKEN';
 /**
  * Reads a service's settings from the environment. An empty variable counts as unset. Messages do not repeat values:
  * some are secret.
- * @throws {SettingsError} naming every missing, bad or misspelt setting
+ * @param args of the program: each is a fault
+ * @throws {SettingsError} naming every missing, bad or misspelt setting, and every argument
  */
-export function readSettings<S extends z.ZodObject>(schema: S, environment: NodeJS.ProcessEnv): Settings<S> {
+export function readSettings<S extends z.ZodObject>(
+  schema: S,
+  environment: NodeJS.ProcessEnv,
+  args: readonly string[] = [],
+): Settings<S> {
   const set = Object.fromEntries(
     Object.entries(environment).filter(([name, value]) => value !== '' || name === NEVER_EMPTY),
   );
   const secrets = Object.keys(schema.shape).filter((name) => isSecret(schema.shape[name]));
   const { given, files, faults } = withSecretFiles(set, secrets);
   const result = schema.safeParse(given);
-  const unknown = misspelt(Object.keys(given), [...Object.keys(schema.shape), ...secrets.map(fileSetting)]);
-  if (result.success && unknown.length === 0 && faults.length === 0) return { ...result.data, secretFiles: files };
+  const names = [...Object.keys(schema.shape), ...secrets.map(fileSetting)];
+  const unknown = misspelt(Object.keys(given), names);
   const issues = (result.error?.issues ?? []).filter(({ path }) => !faults.some(([name]) => name === path[0]));
   const lines = [
     ...faults.map(([name, message]) => `  ${fileSetting(name)}: ${message}`),
     ...issues.map((issue) => `  ${issue.path.join('.')}: ${issue.message}`),
     ...unknown.map(([name, meant]) => `  ${name}: is no setting; did you mean ${meant}? Set that, or unset this`),
+    ...argumentFaults(args, names, secrets).map(([argument, message]) => `  ${argument}: ${message}`),
   ];
+  if (result.success && lines.length === 0) return { ...result.data, secretFiles: files };
   throw new SettingsError(`The settings have ${lines.length === 1 ? 'a fault' : 'faults'}:\n${lines.join('\n')}`);
 }
 

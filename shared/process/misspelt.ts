@@ -22,7 +22,7 @@ export function misspelt(given: readonly string[], settings: readonly string[]):
  * One slip in a letter or an underscore, or a name without its last words. With two slips, SSL_CERT_FILE would match
  * TLS_CERT_FILE.
  */
-function looksLike(name: string, setting: string): boolean {
+export function looksLike(name: string, setting: string): boolean {
   if (name.includes('_') && setting.startsWith(`${name}_`)) return true;
   return Math.abs(name.length - setting.length) <= 1 && distance(name, setting) <= 1;
 }

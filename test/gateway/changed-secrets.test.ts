@@ -1,5 +1,7 @@
 import { rm, writeFile } from 'node:fs/promises';
+import { Agent } from 'node:http';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { CoreSettings, readCoreSettings } from '../../core/config.ts';
 import { startCore } from '../../core/core.ts';
@@ -7,8 +9,8 @@ import { currentSecret } from '../../shared/process/secret.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
-import { readableLog } from '../support/log.ts';
-import { startStack, temporaryFolder } from '../support/stack.ts';
+import { type LogLine, readableLog } from '../support/log.ts';
+import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 
 const OLD = 'the-old-token-of-the-core';
 const NEW = 'the-new-token-of-the-core';
@@ -44,6 +46,45 @@ test('a secret that is in no file stays as it is', () => {
   const { logger } = readableLog();
   expect(currentSecret(CoreSettings, settings, 'CORE_TOKEN', { logger, maxAgeMs: 0 })()).toEqual([OLD]);
 });
+
+test("the operators' token in a file is followed: the old one ends within a second, also on a kept connection", async () => {
+  const path = join(await temporaryFolder(), 'token');
+  await writeFile(path, ADMIN_TOKEN);
+  const stack = await startStack({ ADMIN_TOKEN: '', ADMIN_TOKEN_FILE: path });
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  cleanUp(() => agent.destroy());
+  const statuses = async () =>
+    await Promise.all(
+      [ADMIN_TOKEN, NEW].map(async (key) => [
+        (await send(`${stack.adminUrl}/plans`, { key, agent })).status,
+        (await send(`${stack.adminUrl}/plans`, { key })).status,
+      ]),
+    );
+  expect(await statuses()).toEqual([
+    [200, 200],
+    [401, 401],
+  ]);
+  for (const bad of ['', 'too-short']) {
+    await writeFile(path, bad);
+    await sleep(1_000);
+    // Nobody has to use the token for a fault to be seen: a probe is enough.
+    expect((await send(`${stack.adminUrl}/livez`)).status).toBe(200);
+    expect(alarms(stack.log)).toEqual(['it has no valid value']);
+  }
+  await rm(path);
+  await sleep(1_000);
+  expect((await statuses())[0]).toEqual([200, 200]);
+  expect(alarms(stack.log)).toEqual(['it has no valid value', 'ENOENT']);
+  await writeFile(path, `${NEW}\n`);
+  await sleep(1_000);
+  expect(await statuses()).toEqual([
+    [401, 401],
+    [200, 200],
+  ]);
+});
+
+const alarms = (log: readonly LogLine[]) =>
+  log.filter(({ level, setting }) => level === 50 && setting === 'ADMIN_TOKEN').map(({ reason }) => reason);
 
 test('the gateway sends the first of several tokens, and the core accepts each of them, and no other', async () => {
   const core = await listeningCore();

@@ -1,8 +1,12 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { CoreSettings, readCoreSettings } from '../../core/config.ts';
+import { LocalSettings, readLocalSettings } from '../../deploy/local-settings.ts';
 import { GatewaySettings, readGatewaySettings } from '../../gateway/config.ts';
 import { misspelt } from '../../shared/process/misspelt.ts';
 import { startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
 
 test.for([
   ['REDIS_URI', 'REDIS_URL'],
@@ -24,7 +28,8 @@ test.for([
   expect(read).toThrow(new Error(`The settings have a fault:\n${line}`));
 });
 
-test('the core suggests DATABASE_URL for DATABASE_URI', () => {
+test('npm start suggests CORE_PORT for CORE_PROT, and the core DATABASE_URL for DATABASE_URI', () => {
+  expect(() => readLocalSettings({ CORE_PROT: '7002' }, [])).toThrow('did you mean CORE_PORT?');
   expect(() => readCoreSettings({ DATABASE_URI: 'postgres://a' })).toThrow('did you mean DATABASE_URL?');
 });
 
@@ -37,6 +42,51 @@ test('a start with misspelt settings exits with 1 and names them with all other 
   REDIS_URI: is no setting; did you mean REDIS_URL? Set that, or unset this
 `);
 });
+
+const NO_ARGUMENT = 'is no argument; settings come from the environment.';
+
+test.for([
+  [['--prot', '9000'], `--prot: ${NO_ARGUMENT} Did you mean PORT=9000?`],
+  [['--port=9000'], `--port: ${NO_ARGUMENT} Did you mean PORT=9000?`],
+  [['PORT=9000'], `PORT: ${NO_ARGUMENT} Did you mean PORT=9000?`],
+  [['--admin-prot', '--'], `--admin-prot: ${NO_ARGUMENT} Did you mean ADMIN_PORT=…?`, `argument 2: ${NO_ARGUMENT}`],
+  [['--admin-token', 'a-token-of-operators'], `--admin-token: ${NO_ARGUMENT} Did you mean ADMIN_TOKEN=…?`],
+  [['--admin_tokn=a-token-of-operators'], `--admin_tokn: ${NO_ARGUMENT} Did you mean ADMIN_TOKEN=…?`],
+  [['--core-url', 'http://a:secret@core'], `--core-url: ${NO_ARGUMENT} Did you mean CORE_URL=…?`],
+  [['--token', 'a-token-of-operators'], `--token: ${NO_ARGUMENT} --help lists them`],
+  [['-pa-token-of-operators', '-v'], `-p: ${NO_ARGUMENT} --help lists them`, `-v: ${NO_ARGUMENT}`],
+  [['start', '9000'], `start: ${NO_ARGUMENT} --help lists them`, `9000: ${NO_ARGUMENT}`],
+  [['a-token-of-operators', ''], `argument 1: ${NO_ARGUMENT} --help lists them`, `argument 2: ${NO_ARGUMENT}`],
+  [['a-token-of-operators=9'], `argument 1: ${NO_ARGUMENT}`],
+] as const)('the arguments %j are faults, without what may be secret', ([args, ...told]) => {
+  const fault = thrownBy(() => readGatewaySettings({}, args));
+  expect(fault.split('\n').slice(1)).toEqual(told.map((line) => expect.stringContaining(`  ${line}`)));
+  expect(fault).not.toMatch(/secret|token-of/);
+});
+
+function thrownBy(read: () => unknown): string {
+  try {
+    read();
+  } catch (fault) {
+    return (fault as Error).message;
+  }
+  return '';
+}
+
+test.for(['gateway', 'core'])(
+  'the %s does not start with an argument, and names it with all other faults',
+  async (name) => {
+    const DATA_DIR = join(await temporaryFolder(), 'new');
+    const environment = { DATA_DIR, DATABASE_URL: `sqlite:${DATA_DIR}/store.db`, LOG_LEVEL: 'loud' };
+    const args = [`${name}/main.ts`, '--prot', '9000'];
+    const { code, err, out } = await startProcess(process.execPath, args, environment).ended;
+    expect({ code, out, started: existsSync(DATA_DIR) }).toEqual({ code: 1, out: '', started: false });
+    expect(err).toBe(`The settings have faults:
+  LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
+  --prot: ${NO_ARGUMENT} Did you mean PORT=9000?
+`);
+  },
+);
 
 test('a variable similar to a setting that is set is not reported', () => {
   const settings = { REDIS_URL: 'redis://a', REDIS_URI: 'redis://b', LOGLEVEL: 'x', LOG_LEVEL: 'info' };
@@ -93,6 +143,8 @@ test('ordinary variables, including those of Kubernetes, are not reported', () =
   const own = [GatewaySettings, CoreSettings].map(({ shape }) => Object.keys(shape));
   const all = [...ORDINARY, ...Object.keys(process.env).filter((name) => !own.flat().includes(name))];
   for (const settings of own) expect(misspelt(all, settings)).toEqual([]);
+  const beside = all.filter((name) => !['CORE_HOST', 'CORE_PORT'].includes(name));
+  expect(misspelt(beside, Object.keys(LocalSettings.shape))).toEqual([]);
 });
 
 test('settings of one service are not reported by another: npm start gives them a common environment', () => {

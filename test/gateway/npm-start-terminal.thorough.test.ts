@@ -1,3 +1,6 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
 import { expect, test, vi } from 'vitest';
 import { idOf } from '../support/api-key.ts';
@@ -60,6 +63,27 @@ test('on a terminal a request is one coloured line with the name of its key; in 
   expect((await send(`${again.gateway}/v1/pets`, { key: again.keys[0] })).status).toBe(200);
   inPipe.child.kill('SIGINT');
   await inPipe.ended;
+});
+
+test("after the operators' token in a file was changed, the terminal and the command line go on with the new one", async () => {
+  const DATA_DIR = await temporaryFolder();
+  const ADMIN_TOKEN_FILE = join(DATA_DIR, 'token');
+  await writeFile(ADMIN_TOKEN_FILE, 'the-old-token-of-the-operators');
+  const environment = { ...FREE_PORTS, DATA_DIR, ADMIN_TOKEN_FILE };
+  const onTerminal = startProcess('script', ['-qec', 'npm start --silent', '/dev/null'], environment);
+  const { keys, gateway, admin } = await opened(onTerminal);
+  await writeFile(ADMIN_TOKEN_FILE, 'the-new-token-of-the-operators');
+  await sleep(1_000);
+  await send(`${gateway}/v1/pets`, { key: keys[1] });
+  await expect.poll(() => stripVTControlCharacters(onTerminal.out())).toMatch(/GET \/v1\/pets \d+ ms pro demo pro\r/);
+  const { code } = await ctlWith(
+    { ADMIN_TOKEN: '', ADMIN_TOKEN_FILE, ADMIN_PORT: new URL(admin).port },
+    'keys',
+    'list',
+  );
+  expect(code).toBe(0);
+  onTerminal.child.stdin?.write('\u0003');
+  await onTerminal.ended;
 });
 
 test('a demo key that was revoked or rotated is replaced, the others stay', async () => {

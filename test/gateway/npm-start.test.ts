@@ -1,13 +1,20 @@
-import { readdir, readFile, rm, stat } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import type { z } from 'zod';
+import { CoreSettings } from '../../core/config.ts';
+import { LocalSettings } from '../../deploy/local-settings.ts';
 import { send } from '../support/http.ts';
 import { ROOT, type Started, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 /** `npm start` in its own process group, as in a terminal, so that the test can press Ctrl-C. */
-async function npmStart(DATA_DIR: string): Promise<Started & { keys: string[]; gateway: string; curl: string }> {
-  const environment = { DATA_DIR, PORT: '0', CORE_PORT: '0', ADMIN_PORT: '0' };
+async function npmStart(
+  DATA_DIR: string,
+  given: NodeJS.ProcessEnv = {},
+): Promise<Started & { keys: string[]; gateway: string; curl: string }> {
+  const environment = { DATA_DIR, PORT: '0', CORE_PORT: '0', ADMIN_PORT: '0', ...given };
   const started = startProcess('npm', ['start', '--silent'], environment, { detached: true });
   await expect.poll(started.out).toContain('Ctrl-C stops both.');
   const keys = started.out().match(/as_\w{12}_\w{38}/g) ?? [];
@@ -56,6 +63,57 @@ test('npm start opens the store: a key per plan, a working curl line, and the sa
   // npm may be killed without notice to its child processes.
   process.kill(second.child.pid as number, 'SIGKILL');
   await expect.poll(() => leftOver(DATA_DIR)).toEqual([]);
+}, 60_000);
+
+test('the faults of both services and of the arguments are reported at once, by the names that were set; nothing is started', async () => {
+  const DATA_DIR = join(await temporaryFolder(), 'new');
+  const environment = {
+    ...{ DATA_DIR, CORE_HOST: 'a b', CORE_PORT: 'x', PORT: '70000', ADMIN_PORT: 'x' },
+    ...{ DATABASE_URL: 'mysql://a', CORE_TOKEN: 'short', LOG_LEVEL: 'loud', WORKERS: '2', CORE_URL: 'unused' },
+  };
+  const args = ['start', '--silent', '--', '--prot', '9000'];
+  const { code, out, err } = await startProcess('npm', args, environment).ended;
+  expect({ code, out, started: existsSync(DATA_DIR) }).toEqual({ code: 1, out: '', started: false });
+  expect(err).toBe(`The settings have faults:
+  PORT: must be a whole number from 0 to 65535
+  CORE_TOKEN: must be a token of at least 16 characters, without spaces; several with commas between, none of them empty
+  ADMIN_PORT: must be a whole number from 0 to 65535
+  LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
+  CORE_HOST: must be a host name or an IP address
+  CORE_PORT: must be a whole number from 0 to 65535
+  DATABASE_URL: must be sqlite:<path> or postgres://…
+  WORKERS: must be 1 without REDIS_URL: what is embedded in one process is not shared
+  --prot: is no argument; settings come from the environment. Did you mean PORT=9000?
+`);
+});
+
+test('every setting of the core is one of npm start, with the same check', () => {
+  const names = Object.keys(CoreSettings.shape).map((name) => (/^(HOST|PORT)$/.test(name) ? `CORE_${name}` : name));
+  expect(Object.keys(LocalSettings.shape)).toEqual(expect.arrayContaining(names));
+  for (const bad of ['', 'x', '-1', 'a b', '99999999999']) {
+    const faults = (schema: z.ZodObject) => {
+      const given = Object.fromEntries(Object.keys(schema.shape).map((name) => [name, bad]));
+      return schema.safeParse(given).error?.issues ?? [];
+    };
+    const ofCore = faults(CoreSettings).map(({ path, message }) => [
+      String(path[0]).replace(/^(?=HOST|PORT)/, 'CORE_'),
+      message,
+    ]);
+    const ofBoth = faults(LocalSettings).map(({ path, message }) => [path[0], message]);
+    expect(ofBoth).toEqual(expect.arrayContaining(ofCore));
+  }
+});
+
+test('secrets in files are those of both services', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const files = { ADMIN_TOKEN_FILE: join(DATA_DIR, 'a'), DATABASE_URL_FILE: join(DATA_DIR, 'b') };
+  await writeFile(files.ADMIN_TOKEN_FILE, 'token-of-the-tests');
+  await writeFile(files.DATABASE_URL_FILE, `sqlite:${DATA_DIR}/other.db`);
+  const started = await npmStart(DATA_DIR, { ...files, DATABASE_URL: '' });
+  expect(started.out()).toContain(`token in ${files.ADMIN_TOKEN_FILE};`);
+  expect(await readdir(DATA_DIR)).toEqual(expect.arrayContaining(['other.db']));
+  pressCtrlC(started);
+  await started.ended;
 }, 60_000);
 
 test('compiled code is kept beside the packages for the next start', async () => {

@@ -1,10 +1,13 @@
 import { readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { readGatewaySettings } from '../../gateway/config.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { type Ended, startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 import { ADMIN_TOKEN, startWorkers, workersEnvironment } from '../support/workers.ts';
 
@@ -65,13 +68,19 @@ test('workers share the port; only the primary talks to operators, for all of th
   expect((await send(`${workers.gateway}/v1/pets`, { key })).status).toBe(429);
 });
 
-test("the operators' token is in no worker's environment", async () => {
-  const workers = await startWorkers({ ADMIN_HOST: '0.0.0.0' });
-  const environments = workers.pids().map((pid) => readFileSync(`/proc/${pid}/environ`, 'utf8'));
-  for (const environment of environments) expect(environment).toContain('CORE_URL=');
-  expect(environments.join()).not.toMatch(/ADMIN_/);
-  expect(environments.join()).not.toContain(ADMIN_TOKEN);
-});
+test.for(['ADMIN_TOKEN', 'ADMIN_TOKEN_FILE'] as const)(
+  "the operators' token, given as %s, is in no worker's environment, and neither is its file",
+  async (setting) => {
+    const file = join(await temporaryFolder(), 'token');
+    await writeFile(file, ADMIN_TOKEN);
+    const given = setting === 'ADMIN_TOKEN' ? { ADMIN_TOKEN } : { ADMIN_TOKEN: '', ADMIN_TOKEN_FILE: file };
+    const workers = await startWorkers({ ADMIN_HOST: '0.0.0.0', ...given });
+    const environments = workers.pids().map((pid) => readFileSync(`/proc/${pid}/environ`, 'utf8'));
+    for (const environment of environments) expect(environment).toContain('CORE_URL=');
+    expect(environments.join()).not.toMatch(/ADMIN_/);
+    expect(environments.join()).not.toContain(ADMIN_TOKEN);
+  },
+);
 
 test('a hanging worker is missing from the metrics and delays neither them nor the other worker', TIMED, async () => {
   const workers = await startWorkers();

@@ -29,8 +29,8 @@ const actorName = line(100);
 
 interface OperatorsAccessOptions {
   readonly guard: OperatorsGuard;
-  /** ADMIN_TOKEN or the kept one. */
-  readonly sharedToken: string;
+  /** ADMIN_TOKEN or the kept one; read for every request. */
+  sharedToken(): string;
   readonly tokens: TokenStore;
   /** The name in lower case; undefined if no proxy tells who calls. */
   readonly actorHeader: string | undefined;
@@ -47,7 +47,9 @@ export class OperatorsAccess implements Access<Operator> {
     this.#options = options;
   }
 
+  /** Reads the shared token, so that a probe suffices for a faulty token file to be logged. */
   admit(request: IncomingMessage): void {
+    this.#options.sharedToken();
     this.#options.guard.admit(request);
   }
 
@@ -77,7 +79,7 @@ export class OperatorsAccess implements Access<Operator> {
   }
 
   async #holderOf(authorization: string | undefined): Promise<Operator | undefined> {
-    if (carriesToken(authorization, [this.#options.sharedToken])) return { ...NOBODY, role: 'admin' };
+    if (carriesToken(authorization, [this.#options.sharedToken()])) return { ...NOBODY, role: 'admin' };
     const token = bearerToken(authorization) ?? '';
     const id = accessTokenId(token);
     const found = id === undefined ? undefined : await this.#find(id);
