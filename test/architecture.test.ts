@@ -98,8 +98,8 @@ test('only programs, the command line and npm start read the environment', () =>
   ]);
 });
 
-test('no file has more than 250 lines, but the script that Redis takes as one text', () => {
-  const long = sources.filter(({ text }) => text.split('\n').length > 251).map(({ path }) => path);
+test('no file has more than 400 lines, but the script that Redis takes as one text', () => {
+  const long = sources.filter(({ text }) => text.split('\n').length > 401).map(({ path }) => path);
   expect(long).toEqual(['gateway/limiter/decide.lua']);
 });
 

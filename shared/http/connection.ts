@@ -1,7 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { takeOut } from '../lists.ts';
+import { CONNECT, TWO_SPACES } from './connection-errors.ts';
 import type { LingeringClose } from './lingering-close.ts';
+import { RequestLines } from './request-line.ts';
 
 /** llhttp's HPE_PAUSED: returned by a callback, it stops the parser behind the last head. */
 const PAUSED = 21;
@@ -36,8 +38,8 @@ export interface Rules {
   readonly unanswered: number;
   /** Whether a request that asks for an upgrade gets it. */
   accepts(request: IncomingMessage): boolean;
-  /** Answers a CONNECT, and closes the connection. */
-  refuseConnect(socket: Socket): void;
+  /** Answers what is no request for this server, and closes the connection. */
+  refuse(code: typeof CONNECT | typeof TWO_SPACES, socket: Socket): void;
   readonly lingeringClose: LingeringClose;
   /** Bytes behind waiting requests, of all connections together. */
   readonly held: { bytes: number; readonly most: number };
@@ -79,6 +81,7 @@ export class Connection {
       socket.destroySoon = atOnce;
       rules.lingeringClose.close(socket);
     };
+    const lines = new RequestLines(socket, () => parser.getCurrentBuffer());
     const { onIncoming } = parser;
     parser.onIncoming = (request, keepAlive) => {
       const isFree = this.#isFree;
@@ -88,9 +91,11 @@ export class Connection {
         request.upgrade = false;
         keeps &&= isFree && bringsOneHead(parser.getCurrentBuffer());
       }
-      if (isFree) return onIncoming.call(parser, request, keeps);
+      const isTwoSpaced = lines.hasTwoSpaces(request);
+      if (isFree && !isTwoSpaced) return onIncoming.call(parser, request, keeps);
       if (this.isClosing) this.#drop();
-      else if (request.method === 'CONNECT') this.#wait(() => rules.refuseConnect(socket), 0);
+      else if (isTwoSpaced) this.#wait(() => rules.refuse(TWO_SPACES, socket), 0);
+      else if (request.method === 'CONNECT') this.#wait(() => rules.refuse(CONNECT, socket), 0);
       else this.#wait(() => onIncoming.call(parser, request, keeps));
       return PAUSED;
     };

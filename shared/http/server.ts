@@ -135,7 +135,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   if (upgrades !== undefined) takeUpgrades(server, upgrades);
   const connections = new Connections(server, limits, listening, {
     accepts,
-    refuseConnect: (socket) => refuse(Object.assign(new Error(CONNECT), { code: CONNECT }), socket),
+    refuse: (code, socket) => refuse({ code }, socket),
     lingeringClose,
   });
   let stopping = false;
@@ -148,7 +148,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   };
   // The reader of the body sends 100 Continue. A request refused before that never sends its body (RFC 9110 §10.1.1).
   for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) server.on(event, answer);
-  const refuse = (fault: ConnectionFault, socket: Socket) => {
+  const refuse = (fault: Pick<ConnectionFault, 'code' | 'reason'>, socket: Socket) => {
     const error = connectionError(fault);
     const headers = onUnusable({ error, reason: fault.code ?? '', remoteAddress: socket.remoteAddress });
     writeRawError(socket, error, headers);
@@ -171,7 +171,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     const socket = stream as Socket;
     // Node gives up the connection with this event. An unhandled reset would end the process.
     socket.on('error', () => socket.destroy());
-    refuse(Object.assign(new Error(CONNECT), { code: CONNECT }), socket);
+    refuse({ code: CONNECT }, socket);
   });
   server.setTimeout(limits.silenceMs);
   server.listen(port, host);

@@ -141,14 +141,14 @@ async function breakingOff(half: string) {
   return { stack, ask: (method: string) => (method === 'GET' ? send(url, { key }) : post(url, {}, { key })) };
 }
 
-test('a client that leaves is logged as 499; its request to the core is cancelled and counts as no fault', async () => {
+test('a client that resets its connection is logged as 499; its request to the core is cancelled and counts as no fault', async () => {
   const gone = Promise.withResolvers<void>();
   const core = await faultyCore((socket) => void socket.once('close', gone.resolve));
   const stack = await startStack({ CORE_URL: core });
   const key = await stack.issueKey();
   const request = http.get(`${stack.gateway}/v1/pets`, { headers: { authorization: `Bearer ${key}` } });
   request.on('error', () => {});
-  setTimeout(() => request.destroy(), 100);
+  setTimeout(() => request.socket?.resetAndDestroy(), 100);
   await gone.promise;
   await expect.poll(() => stack.log.find(({ msg }) => msg === 'request')).toMatchObject({ status: 499 });
   expect(stack.log.find(({ msg }) => msg === 'request')?.code).toBeUndefined();

@@ -72,6 +72,9 @@ test.for(all)('%s: what is no request is answered in the Error shape, and closes
     [`POST ${to.read} HTTP/1.1\r\n${headers}Content-Length: x\r\n\r\n`, 400],
     [`POST ${to.read} HTTP/1.1\r\n${headers}Content-Length: 1\r\nContent-Length: 2\r\n\r\n`, 400],
     ['garbage\r\n\r\n', 400],
+    [`GET  ${to.read} HTTP/1.1\r\n${headers}\r\n`, 400],
+    [`GET ${to.read}  HTTP/1.1\r\n${headers}\r\n`, 400],
+    [`POST  ${to.read} HTTP/1.1\r\n${headers}Content-Length: 2\r\n\r\n{}`, 400],
     [`GET ${to.read} HTTP/3.0\r\n${headers}\r\n`, 505],
     [`GET ${to.read} HTTP/1.1\r\n${headers}${'X: y\r\n'.repeat(1_200)}\r\n`, 431],
     [`GET ${to.read} HTTP/1.1\r\n${headers}X: ${'y'.repeat(50_000)}\r\n\r\n`, 431],
@@ -91,6 +94,18 @@ test.for(all)('%s: what is no request is answered in the Error shape, and closes
     expect(head).toMatch(/^X-Request-Id: \S+$/m);
     expect(head).toMatch(/^X-Content-Type-Options: nosniff$/m);
   }
+});
+
+test.for(all)('%s: a request line with two spaces is refused behind others too', async ([, to]) => {
+  const twoSpaces = get(to).replace(' ', '  ');
+  expect(statuses(await exchange(to, get(to) + twoSpaces + get(to)))).toEqual([200, 400]);
+  const { socket, received, closed } = await connectRaw(to.url, ca);
+  for (const [at, bytes] of [get(to), get(to), twoSpaces, get(to)].entries()) {
+    socket.write(bytes);
+    await expect.poll(() => statuses(received()).length).toBe(Math.min(at + 1, 3));
+  }
+  await closed;
+  expect(statuses(received())).toEqual([200, 200, 400]);
 });
 
 test.for(all)('%s: every answer says nosniff, and those to operators are not stored', async ([name, to]) => {

@@ -6,6 +6,7 @@ import { bareCore, faultyCore, okTo, withIdOf } from '../support/faulty-core.ts'
 import { post, send } from '../support/http.ts';
 import { answer, askOn, lineTo, lineUnderTest } from '../support/line.ts';
 import { eventuallyScraped } from '../support/metrics.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { startStack } from '../support/stack.ts';
 import { unreachableServer } from '../support/unreachable-server.ts';
 
@@ -126,16 +127,11 @@ test('a write whose client leaves while it waits for a connection is not sent', 
   // A single client gets half of the 64 connections.
   const sent = Array.from({ length: 32 }, () => post(`${stack.gateway}/v1/pets`, {}, { key }));
   await vi.waitFor(() => expect(waiting).toHaveLength(32), { timeout: 30_000 });
-  const leaving = new AbortController();
-  const left = fetch(`${stack.gateway}/v1/pets?left`, {
-    method: 'POST',
-    body: '{}',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    signal: leaving.signal,
-  });
+  const leaving = await connectRaw(stack.gateway);
+  const head = `POST /v1/pets?left HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n`;
+  leaving.socket.write(`${head}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`);
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_upstream_queued')).toBe(1);
-  leaving.abort();
-  await expect(left).rejects.toThrow();
+  leaving.socket.resetAndDestroy();
   await vi.waitFor(() => expect(stack.log).toContainEqual(expect.objectContaining({ msg: 'request', status: 499 })), {
     timeout: 30_000,
   });
