@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { dice } from '../support/fuzz.ts';
@@ -156,4 +157,71 @@ test('whatever is pipelined and however it is cut, what was executed was charged
   for (let seed = 1; seed <= count; seed += 8) {
     await Promise.all(Array.from({ length: Math.min(8, count - seed + 1) }, (_, at) => connection(seed + at)));
   }
+});
+
+const write = (id: string, ownKey: string): string =>
+  `${POST}\r\nHost: a\r\n${JSON_TYPE}Content-Length: ${PET.length}\r\nAuthorization: Bearer ${ownKey}\r\nX-Request-Id: ${id}\r\n\r\n${PET}`;
+/** The ids of the requests that the core has executed. */
+const executedOf = ({ coreLog }: Pick<typeof stack, 'coreLog'>): string[] =>
+  coreLog.filter(({ msg }) => msg === 'request').map(({ requestId }) => String(requestId).split('.', 1)[0] as string);
+
+test('a stop closes behind an answer, and what waits behind that is not executed', async () => {
+  const own = await startStack();
+  const ownKey = await own.issueKey({ plan: 'enterprise', minute: 1_000, day: 10_000 });
+  const { socket, received, closed } = await connectRaw(own.gateway);
+  const ids = Array.from({ length: 400 }, (_, at) => `stop-${at}`);
+  socket.write(ids.map((id) => write(id, ownKey)).join(''));
+  await expect.poll(() => executedOf(own).length).toBeGreaterThan(5);
+  await own.stop();
+  await closed;
+  const got = answers(received());
+  expect(got.length).toBeLessThan(ids.length);
+  expect(got.map(({ id }) => id)).toEqual(executedOf(own));
+  expect(got.filter(({ closes }) => closes)).toEqual([got.at(-1)]);
+});
+
+test('a client that goes on after refusals is closed, and what waits behind that is not executed', async () => {
+  const own = await startStack();
+  const ownKey = await own.issueKey();
+  const { socket, received, closed } = await connectRaw(own.gateway);
+  const wrong = of('GET /v1/pets HTTP/1.1').replace('KEY', 'wrong').replace('ID', 'wrong');
+  socket.write(wrong.repeat(300) + write('behind', ownKey));
+  await closed;
+  const got = answers(received());
+  // The first 60 refusals of a minute do not wait.
+  expect(got.length).toBeGreaterThan(100);
+  expect(got.length).toBeLessThan(200);
+  expect([got.at(-1)?.closes, executedOf(own)]).toEqual([true, []]);
+});
+
+test.for<[what: string, rest: string, status: number]>([
+  ['a head that does not end', 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n', 408],
+  ['a head that is too large', `GET /v1/pets HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(50_000)}\r\n\r\n`, 431],
+  ['a line that is too long', `GET /${'x'.repeat(50_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431],
+])('%s is refused behind the answer before it, and nothing follows', async ([, rest, status]) => {
+  const own = await startStack({}, { headersMs: 300, checkEveryMs: 100 });
+  const ownKey = await own.issueKey();
+  const { socket, received, closed } = await connectRaw(own.gateway);
+  socket.write(write('first', ownKey) + rest);
+  await expect.poll(() => answers(received()).length).toBe(2);
+  socket.write(write('behind', ownKey));
+  await closed;
+  expect(answers(received()).map((answer) => answer.status)).toEqual([201, status]);
+  expect(executedOf(own)).toEqual(['first']);
+});
+
+test('an idle connection is closed, and what comes then is not executed', async () => {
+  const own = await startStack({}, { keepAliveMs: 200, checkEveryMs: 100 });
+  const ownKey = await own.issueKey();
+  const connections = await Promise.all(Array.from({ length: 20 }, () => connectRaw(own.gateway)));
+  const executed = connections.map(async ({ socket, received }: { socket: Socket; received(): string }, at) => {
+    socket.write(write(`first-${at}`, ownKey));
+    await expect.poll(() => answers(received()).length).toBe(1);
+    // Node waits for a second more than it announces.
+    await sleep(1_150 + 10 * at);
+    socket.write(write(`second-${at}`, ownKey));
+    await sleep(200);
+    return answers(received()).map(({ id }) => id);
+  });
+  expect((await Promise.all(executed)).flat().sort()).toEqual(executedOf(own).sort());
 });
