@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpError } from '../../shared/http/errors.ts';
-import { requestIdOf } from '../../shared/http/headers.ts';
+import { MAX_REQUEST_ID_LENGTH, requestIdOf } from '../../shared/http/headers.ts';
 import { type Trace, traceOf } from '../../shared/http/trace.ts';
 import { type Credential, redactApiKeys } from '../limiter/credential.ts';
 import { type Decision, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
@@ -68,7 +68,7 @@ export class Exchange {
     this.peerAddress = peerAddress;
     this.network = network;
     this.cors = cors;
-    this.id = requestIdOf(request, (id) => redactApiKeys(id) === id);
+    this.id = requestIdOf(request, (id) => id.length <= MAX_REQUEST_ID_LENGTH && redactApiKeys(id) === id);
     this.trace = traceOf(request);
   }
 

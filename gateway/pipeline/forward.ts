@@ -5,6 +5,7 @@ import { traceHeaders } from '../../shared/http/trace.ts';
 import type { Credential } from '../limiter/credential.ts';
 import { upstreamFault } from '../upstream/faults.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
+import { attemptIdOf } from '../upstream/request-head.ts';
 import { openTunnel, type Upgrade } from '../upstream/tunnel.ts';
 import { requestHeaders } from '../upstream/upstream-headers.ts';
 import type { CanonicalRequest } from './canonical-request.ts';
@@ -38,7 +39,6 @@ export function forwardTo(deps: ForwardDependencies): Forward {
         headers: headersForCore(exchange, request, deps),
         body,
         id: exchange.id,
-        hasGivenId: exchange.request.headers['x-request-id'] !== undefined,
         client: exchange.keyId ?? '',
       },
       exchange.response,
@@ -56,7 +56,7 @@ export function tunnelTo(deps: ForwardDependencies, upgrade: Upgrade): Forward {
     const asked = {
       core: deps.forwarder.nextCore(),
       target: request.target,
-      headers: headersForCore(exchange, request, deps),
+      headers: [...headersForCore(exchange, request, deps), 'X-Request-Id', attemptIdOf(exchange.id)],
       extraHeaders: clientHeaders(exchange, deps.draftFields),
       timeoutMs: deps.coreTimeoutMs,
     };
@@ -69,12 +69,12 @@ export function tunnelTo(deps: ForwardDependencies, upgrade: Upgrade): Forward {
 }
 
 function headersForCore(
-  { id, trace, keyId = '', clientAddress, request }: Exchange,
+  { trace, keyId = '', clientAddress, request }: Exchange,
   { host }: CanonicalRequest,
   { coreToken, trustedProxies }: ForwardDependencies,
 ): string[] {
   const ours = forwardedHeaders(request, trustedProxies, clientAddress, host);
-  ours.push('X-Request-Id', id, CALLER_ID, keyId, ...traceHeaders(trace));
+  ours.push(CALLER_ID, keyId, ...traceHeaders(trace));
   const token = coreToken();
   if (token !== undefined) ours.push('Authorization', `Bearer ${token}`);
   return requestHeaders(request.rawHeaders, ours);

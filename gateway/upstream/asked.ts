@@ -5,6 +5,8 @@ import type { AnsweredSocket } from './streamed-answer.ts';
 /** A request on a connection. The connection calls `answered`, `streamed` or `failed`, once. */
 export interface Asked {
   readonly request: UpstreamRequest;
+  /** The X-Request-Id of this attempt, which its answer repeats. */
+  readonly id: string;
   /** False once nobody waits for the answer. */
   readonly isWanted: boolean;
   /** Whether it has the connection for itself, until it ends it. Only then is a large answer streamed. */

@@ -4,7 +4,7 @@ import type { Core } from './core.ts';
 import { ClientGone, WrongAnswer } from './faults.ts';
 import type { Lane } from './lane.ts';
 import type { PipelinedConnection } from './pipelined-connection.ts';
-import type { UpstreamRequest } from './request-head.ts';
+import { attemptIdOf, type UpstreamRequest } from './request-head.ts';
 import type { AnsweredSocket } from './streamed-answer.ts';
 
 /** The call that an attempt is for. */
@@ -23,6 +23,7 @@ export interface Attempted {
 export class Attempt implements Asked {
   readonly call: Attempted;
   readonly core: Core;
+  readonly id: string;
   readonly createdAt: number;
   /** When it was handed to a connection, as of performance.now(). */
   askedAt: number;
@@ -34,11 +35,11 @@ export class Attempt implements Asked {
   #own: PipelinedConnection | undefined;
   #hasPlace = false;
   #waitsForPlace = false;
-  #isFresh = false;
 
   constructor(call: Attempted, core: Core, now: number) {
     this.call = call;
     this.core = core;
+    this.id = attemptIdOf(call.forwarding.request.id);
     this.createdAt = now;
     this.askedAt = now;
     core.limit.enter();
@@ -61,12 +62,8 @@ export class Attempt implements Asked {
     return this.#own !== undefined;
   }
 
-  /**
-   * Asks on its own connection, as soon as there is one for its client.
-   * @param isFresh whether the connection must not have been used before
-   */
-  askAlone(isFresh: boolean): void {
-    this.#isFresh = isFresh;
+  /** Asks on its own connection, as soon as there is one for its client. */
+  askAlone(): void {
     this.#waitsForPlace = true;
     this.core.places.take(this);
   }
@@ -78,7 +75,7 @@ export class Attempt implements Asked {
     const own = this.core.ownConnections.pop() ?? this.core.openConnection();
     this.#own = own;
     // Without ids in answers, a late answer cannot be told from the next one.
-    if (this.#isFresh || !this.core.echoes) own.end();
+    if (!this.core.echoes) own.end();
     // After the poll phase: if the core has closed the connection, or has sent what nobody asked for, it is known by then.
     setImmediate(() => this.#ask(own));
   }

@@ -88,12 +88,11 @@ export class Call implements Attempted {
     const attempt = this.#begin(core, askedAt);
     if (attempt === undefined) return;
     try {
-      const isNew = !request.hasGivenId || !core.givenIds.note(request.id);
-      const mayShare = isNew && core.echoes && !this.#context.largeClients.has(request.client, askedAt);
+      const mayShare = core.echoes && !this.#context.largeClients.has(request.client, askedAt);
       const lane = this.#laneOf(core, askedAt);
       const isShared = this.#isRead && mayShare && lane.ask(attempt, askedAt);
       if (isShared) attempt.lane = lane;
-      else attempt.askAlone(!isNew);
+      else attempt.askAlone();
     } catch (fault) {
       attempt.failed(fault);
     }
@@ -121,11 +120,11 @@ export class Call implements Attempted {
   }
 
   answered(attempt: Attempt, answer: Answer, now: number): void {
-    const { request, response, extraHeaders } = this.forwarding;
+    const { response, extraHeaders } = this.forwarding;
     const { core } = attempt;
     this.#began(attempt, now);
     if (attempt.lane !== undefined) attempt.lane.answered();
-    else core.echoes = requestIdOf(answer.headers) === request.id;
+    else core.echoes = requestIdOf(answer.headers) === attempt.id;
     if (CoreRefusedUs.saysSo(answer.status)) {
       const fault = new CoreRefusedUs(answer.status);
       core.counts.failed(faultKind(fault));
@@ -145,6 +144,7 @@ export class Call implements Attempted {
     this.#end();
     const relay = new Relay({
       ...this.forwarding,
+      id: attempt.id,
       onBegin: (echoes) => {
         this.#began(attempt, performance.now());
         core.echoes = echoes;
@@ -203,8 +203,7 @@ export class Call implements Attempted {
     const attempt = this.#begin(core, now);
     if (attempt === undefined) return;
     attempt.hedgeLane = hedgeLane;
-    const { hasGivenId, id } = this.forwarding.request;
-    attempt.askAlone(hasGivenId && core.givenIds.note(id));
+    attempt.askAlone();
   }
 
   /** Undefined if the core is full. */

@@ -5,7 +5,6 @@ import { CoreCounts, type LastFault } from './core-counts.ts';
 import type { CoreAddress } from './core-url.ts';
 import { Lane } from './lane.ts';
 import { PipelinedConnection } from './pipelined-connection.ts';
-import { RecentIds } from './recent.ts';
 
 /** One core: its connections and its state. */
 
@@ -28,7 +27,6 @@ export interface Core {
   readonly quickLane: Lane;
   readonly slowLane: Lane;
   readonly limit: ConcurrencyLimit;
-  readonly givenIds: RecentIds;
   /** Changed by setReady. */
   ready: boolean;
   notReadyBecause: string | undefined;
@@ -40,7 +38,7 @@ export interface Core {
   /** A read had to be sent to another core, and this one has not answered since. */
   isSilent: boolean;
   /**
-   * Whether its answers carry the X-Request-Id of the request, which proves to which request they belong. Only then are
+   * Whether its answers carry the X-Request-Id of the attempt, which proves to which one they belong. Only then are
    * connections reused.
    */
   echoes: boolean;
@@ -67,7 +65,6 @@ export function openCore(address: CoreAddress, timeoutMs: number, counts = new C
     },
     ...lanes,
     limit: new ConcurrencyLimit(timeoutMs, CONNECTIONS),
-    givenIds: new RecentIds(),
     ready: true,
     notReadyBecause: undefined,
     since: Date.now(),

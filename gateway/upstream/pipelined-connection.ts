@@ -4,7 +4,7 @@ import { type Answer, readAnswer } from './answer.ts';
 import type { Asked } from './asked.ts';
 import { type ConnectorOptions, connectorTo } from './connector.ts';
 import { AnswerTooLarge, ConnectionLost, WrongAnswer } from './faults.ts';
-import { type UpstreamRequest, writeRequest } from './request-head.ts';
+import { writeRequest } from './request-head.ts';
 import { AnsweredSocket, READ_BYTES } from './streamed-answer.ts';
 import { keepAliveMs, requestIdOf } from './upstream-headers.ts';
 
@@ -19,14 +19,14 @@ const KEEP_ALIVE_MARGIN_MS = 1_000;
 
 export interface ConnectionOptions extends ConnectorOptions {
   readonly keepAliveMs: number;
-  /** Whether an answer without the X-Request-Id of its request ends the connection. Required for pipelining. */
+  /** Whether an answer without the X-Request-Id of its attempt ends the connection. Required for pipelining. */
   readonly needsEcho: boolean;
 }
 
 /**
  * A connection to a core, pipelined (RFC 9112 §9.3.2) if it is shared. It connects at its first use and reconnects when
  * it was lost. The requests of one turn of the event loop are sent in one write. Small answers are read as a whole, so
- * none waits for its client. An answer belongs to the oldest request only if it carries that request's id.
+ * none waits for its client. An answer belongs to the oldest request only if it carries its id.
  */
 export class PipelinedConnection {
   readonly #url: URL;
@@ -82,7 +82,7 @@ export class PipelinedConnection {
    * @throws {RangeError} if MAX_DEPTH requests are unanswered
    */
   ask(asked: Asked, now: number): void {
-    const text = writeRequest(asked.request, this.#url.host);
+    const text = writeRequest(asked.request, asked.id, this.#url.host);
     if (this.#asked.length === MAX_DEPTH) throw new RangeError(`${MAX_DEPTH} requests are unanswered.`);
     this.#asked.push(asked);
     if (this.#asked.length === 1 && this.#skipped === 0) this.#frontSince = now;
@@ -192,7 +192,7 @@ export class PipelinedConnection {
     try {
       const framed = readAnswer(bytes, at, first.request.method === 'HEAD');
       if (framed === undefined) return undefined;
-      this.#check(framed.answer, first.request);
+      this.#check(framed.answer, first);
       const asked = this.#shift();
       if (framed.isLast) this.end();
       else if (this.#asked.length === 0) this.#idle(framed.answer, framed.end < bytes.length);
@@ -222,7 +222,7 @@ export class PipelinedConnection {
     else if (socket.timeout !== ms) socket.setTimeout(ms);
   }
 
-  #check({ headers }: Answer, { id }: UpstreamRequest): void {
+  #check({ headers }: Answer, { id }: Asked): void {
     const echoed = requestIdOf(headers);
     if (echoed === id || (echoed === undefined && !this.#options.needsEcho)) return;
     throw new WrongAnswer();

@@ -1,5 +1,3 @@
-import { boundedMap } from '../../shared/bounded-map.ts';
-
 const FORGET_AFTER_MS = 10_000;
 const MAX_CLIENTS = 1_000;
 
@@ -19,22 +17,5 @@ export class RecentClients {
       if (until > now && this.#until.size <= MAX_CLIENTS) break;
       this.#until.delete(oldest);
     }
-  }
-}
-
-const MAX_IDS = 32_768;
-
-/**
- * Request ids chosen by clients, of recent requests to one core. If such an id repeats, the answer to the first request
- * could be taken for the answer to the second. Ids made by the gateway are random and need not be remembered.
- */
-export class RecentIds {
-  readonly #ids = boundedMap<string, true>(MAX_IDS);
-
-  /** Notes an id. @returns whether it was already there */
-  note(id: string): boolean {
-    if (this.#ids.get(id) === true) return true;
-    this.#ids.set(id, true);
-    return false;
   }
 }

@@ -1,18 +1,18 @@
 import type { ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { ClientGone, CoreRefusedUs, CoreTooSlow, EndUnknown, WrongAnswer } from './faults.ts';
-import type { UpstreamRequest } from './request-head.ts';
 import { hasBody, hasHeader, requestIdOf, responseHeaders } from './upstream-headers.ts';
 
 /** The client's side of a streamed answer. */
 export interface RelayOptions {
-  readonly request: UpstreamRequest;
+  /** The X-Request-Id of the attempt. */
+  readonly id: string;
   readonly response: ServerResponse;
   /** Flat list, sent after the core's own headers. */
   readonly extraHeaders: readonly string[];
   /** The deadline for the first byte to the client, including waiting time, as of performance.now(). */
   readonly deadline: number;
-  /** Called when the answer begins, with whether it carries the request's id. It must not carry another one. */
+  /** Called when the answer begins, with whether it carries the attempt's id. It must not carry another one. */
   readonly onBegin: (echoes: boolean) => void;
   /** Called once undici has released the request, which can be later than its client. */
   readonly release: () => void;
@@ -40,10 +40,10 @@ export class Relay implements Dispatcher.DispatchHandler {
   /** Pieces that wait in our own buffers. */
   #unsent = 0;
 
-  constructor({ request, response, extraHeaders, deadline, onBegin, release }: RelayOptions) {
+  constructor({ id, response, extraHeaders, deadline, onBegin, release }: RelayOptions) {
     this.#response = response;
     this.#extraHeaders = extraHeaders;
-    this.#id = request.id;
+    this.#id = id;
     this.#onBegin = onBegin;
     this.#release = release;
     const { promise, resolve, reject } = Promise.withResolvers<void>();

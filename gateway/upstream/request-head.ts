@@ -3,13 +3,11 @@ export interface UpstreamRequest {
   readonly method: string;
   /** Path and query in canonical form. */
   readonly target: string;
-  /** Flat list, filtered. */
+  /** Flat list, filtered, without X-Request-Id: each attempt has its own. */
   readonly headers: string[];
   readonly body: Buffer | undefined;
-  /** Its X-Request-Id, which is also in the headers. */
+  /** The id that its client knows it by. Others may have the same. */
   readonly id: string;
-  /** Whether the client chose the id, so that other requests may have the same. */
-  readonly hasGivenId: boolean;
   /** The client: clients share connections fairly. */
   readonly client: string;
 }
@@ -17,6 +15,14 @@ export interface UpstreamRequest {
 /** Whether it may be sent twice and share a connection: it only reads, and has no body. All others are writes. */
 export const isRepeatable = ({ method, body }: UpstreamRequest): boolean =>
   (method === 'GET' || method === 'HEAD') && body === undefined;
+
+let attempts = 0;
+
+/**
+ * The X-Request-Id that the core gets with an attempt: the request's id and a number that no other attempt of this
+ * process has. So an answer shows which attempt it belongs to, and one id finds a request in every log.
+ */
+export const attemptIdOf = (requestId: string): string => `${requestId}.${++attempts}`;
 
 /**
  * Characters that are invalid in a field value (RFC 9110 §5.5). A line ending would begin another header or another
@@ -26,10 +32,11 @@ const NOT_IN_VALUES = /[^\t\x20-\x7e\x80-\xff]/;
 
 /**
  * The text of a request, head and body, one character per byte (RFC 9112 §3).
+ * @param id of the attempt
  * @param host the Host of the core
  * @throws for a value that no known parser would have accepted
  */
-export function writeRequest(request: UpstreamRequest, host: string): string {
+export function writeRequest(request: UpstreamRequest, id: string, host: string): string {
   const { method, target, headers, body } = request;
   let text = `${method} ${target} HTTP/1.1\r\nHost: ${host}\r\n`;
   for (let at = 0; at < headers.length; at += 2) {
@@ -37,6 +44,7 @@ export function writeRequest(request: UpstreamRequest, host: string): string {
     if (NOT_IN_VALUES.test(value)) throw new Error(`The header ${headers[at]} has a value that cannot be sent.`);
     text += `${headers[at]}: ${value}\r\n`;
   }
+  text += `X-Request-Id: ${id}\r\n`;
   if (isRepeatable(request)) return `${text}\r\n`;
   // A write without a body says so (RFC 9110 §8.6).
   return `${text}Content-Length: ${body?.length ?? 0}\r\n\r\n${body?.toString('latin1') ?? ''}`;

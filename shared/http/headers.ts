@@ -20,8 +20,10 @@ export const HOP_BY_HOP: ReadonlySet<string> = new Set([
 /** On every answer: browsers must not guess another type (Fetch §3.6). */
 export const NO_SNIFF = ['X-Content-Type-Options', 'nosniff'] as const;
 
-/** The form of a request id that is accepted from a caller. */
-export const REQUEST_ID = /^[\w.-]{1,64}$/;
+/** Of a request id that the gateway accepts from a client. */
+export const MAX_REQUEST_ID_LENGTH = 64;
+/** Of one that a service accepts: with the number of the gateway's attempt, a dot and up to 16 digits. */
+const REQUEST_ID = /^[\w.-]{1,81}$/;
 
 /** The request's id: the caller's X-Request-Id if it is safe for logs and headers, otherwise a new one. */
 export function requestIdOf({ headers }: IncomingMessage, isFit: (id: string) => boolean = () => true): string {

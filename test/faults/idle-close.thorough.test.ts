@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
-import { faultyCore, okTo } from '../support/faulty-core.ts';
+import { clientIdOf, faultyCore, okTo } from '../support/faulty-core.ts';
 import { post } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
@@ -40,7 +40,7 @@ async function closingCore(close: (socket: Socket) => void) {
   const received = new Map<string, number>();
   const closes: Closes = { all: 0, crossed: 0 };
   const url = await faultyCore((socket, head) => {
-    const id = /\r\nX-Request-Id: (\S+)/i.exec(head)?.[1] ?? '';
+    const id = clientIdOf(/\r\nX-Request-Id: (\S+)/i.exec(head)?.[1] ?? '');
     received.set(id, (received.get(id) ?? 0) + 1);
     if (socket.writableEnded) {
       socket.destroy();

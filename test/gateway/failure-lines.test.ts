@@ -42,7 +42,7 @@ test('the core logs requests with the gateway’s field names; successful probes
   await send(`${stack.gateway}/v1/pets?limit=5`, { key, headers: { 'x-request-id': 'whole' } });
   await send(`${stack.core}/readyz`, named('a-probe'));
   const [ofGateway] = stack.log.filter(({ requestId }) => requestId === 'whole');
-  const [ofCore] = stack.coreLog.filter(({ requestId }) => requestId === 'whole');
+  const [ofCore] = stack.coreLog.filter(({ requestId }) => String(requestId).startsWith('whole.'));
   const { traceId, method, path, operation, status, keyId } = ofGateway as LogLine;
   expect(ofCore).toMatchObject({ level: 30, traceId, method, path, operation, status, callerId: keyId });
   expect(stack.coreLog.filter(({ requestId }) => requestId === 'a-probe')).toMatchObject([{ level: 20, status: 200 }]);

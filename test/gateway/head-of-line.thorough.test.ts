@@ -88,15 +88,7 @@ test('quick reads of a client behind its slow reads on one connection are answer
   const arrived: [IncomingMessage, ServerResponse][] = [];
   const own = await serveHttp((...exchange) => void arrived.push(exchange));
   const forward = ([{ url = '' }, response]: [IncomingMessage, ServerResponse]) => {
-    const id = randomUUID();
-    const request = {
-      method: 'GET',
-      target: url,
-      headers: ['X-Request-Id', id],
-      body: undefined,
-      id,
-      hasGivenId: false,
-    };
+    const request = { method: 'GET', target: url, headers: [], body: undefined, id: randomUUID() };
     return forwarder.forward({ ...request, client: 'one' }, response, []);
   };
   const ask = async (path: string, times: number) => {

@@ -120,7 +120,7 @@ test('a connection on which nobody waits is closed, and the next request gets a 
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
     if (path !== '/silent') socket.write(answer(path));
   });
-  const asked = { ...silence, request: requestFor({ target: '/silent' }), isWanted: true };
+  const asked = { ...silence, request: requestFor({ target: '/silent' }), id: '', isWanted: true };
   line.ask(asked, performance.now());
   await expect.poll(() => connections.length).toBe(1);
   line.endUnwanted();

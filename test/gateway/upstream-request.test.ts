@@ -7,10 +7,10 @@ import { answer, askOn, lineUnderTest, requestFor } from '../support/line.ts';
 const withHeader = (name: string, value: string) =>
   requestFor({ target: '/v1/pets?limit=1', headers: ['X', '1', name, value] });
 
-test('a request consists of its line, host and headers, byte for byte', () => {
+test('a request consists of its line, host, headers and id, byte for byte', () => {
   const value = 'a\tb \x80\xff!~';
-  expect(writeRequest(withHeader('Y-z', value), 'core:7001')).toBe(
-    `GET /v1/pets?limit=1 HTTP/1.1\r\nHost: core:7001\r\nX: 1\r\nY-z: ${value}\r\n\r\n`,
+  expect(writeRequest(withHeader('Y-z', value), 'a.1', 'core:7001')).toBe(
+    `GET /v1/pets?limit=1 HTTP/1.1\r\nHost: core:7001\r\nX: 1\r\nY-z: ${value}\r\nX-Request-Id: a.1\r\n\r\n`,
   );
 });
 
@@ -19,7 +19,7 @@ const CODES = [...Array(32).keys(), 0x7f, 0x100, 0x10a, 0x10d, 0x2028, 0xffff].f
 test.for(CODES)('a value with the character %i is never written', (code) => {
   const character = String.fromCharCode(code);
   for (const value of [character, `a${character}`, `${character}b`, `a${character}b`])
-    expect(() => writeRequest(withHeader('Y', value), 'core'), JSON.stringify(value)).toThrow('The header Y');
+    expect(() => writeRequest(withHeader('Y', value), 'a.1', 'core'), JSON.stringify(value)).toThrow('The header Y');
 });
 
 test('a request that cannot be written does not affect those before and after it', async () => {

@@ -3,6 +3,8 @@
  * gateway, and nothing else. Independent of how the gateway works.
  */
 
+import { clientIdOf } from '../support/faulty-core.ts';
+
 /** An admitted request, from the log. */
 export interface Decided {
   readonly id: string;
@@ -77,7 +79,7 @@ function faultsOfHead(line: string, headers: readonly [string, string][]): strin
 function faultsOfDecision(line: string, headers: readonly [string, string][], open: Map<string, number>): string[] {
   const [method = '', target = ''] = line.split(' ');
   const id = headers.find(([name]) => name === 'x-request-id')?.[1];
-  const name = `${id} ${method} ${target.split('?', 1)[0]}`;
+  const name = `${id && clientIdOf(id)} ${method} ${target.split('?', 1)[0]}`;
   const left = open.get(name) ?? 0;
   if (left === 0) return [`never decided on: ${name}`];
   open.set(name, left - 1);

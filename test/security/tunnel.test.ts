@@ -20,6 +20,7 @@ test('a WebSocket costs one request, and its 101 has the limit headers', async (
     ratelimit: expect.any(String),
     'x-request-id': 'mine',
   });
+  expect(core.handshakes[0]?.headers['x-request-id']).toMatch(/^mine\.\d+$/);
   expect((await echo(tunnel, 'hello')).toString()).toBe('hello');
   const large = Buffer.alloc(3_000_000, 'x');
   expect((await echo(tunnel, large)).equals(large)).toBe(true);

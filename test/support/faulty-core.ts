@@ -58,6 +58,9 @@ export function withIdOf(head: string, answer: string): string {
   return id === undefined ? answer : answer.replace('\r\n', `\r\nX-Request-Id: ${id}\r\n`);
 }
 
+/** The id that the client knows, from what the core got: without the number of the attempt. */
+export const clientIdOf = (heard: string): string => heard.replace(/\.\d+$/, '');
+
 /** A core that answers every request with an empty list and records the heads. */
 export async function listeningCore(): Promise<{ url: string; heads: string[] }> {
   const heads: string[] = [];

@@ -49,10 +49,11 @@ export function lineTo(url: string, { keepAliveMs = 60_000, needsEcho = false } 
 /** Of a request that shares its connection. */
 export const NOT_STREAMED = { isAlone: false, streamed() {} };
 
-/** Sends a request that waits without a timeout. */
+/** Sends a request that waits without a timeout. Its own id is its only attempt's. */
 export function askOn(line: PipelinedConnection, asked: Partial<UpstreamRequest>): Promise<Answer> {
   const { promise, resolve: answered, reject: failed } = Promise.withResolvers<Answer>();
-  line.ask({ ...NOT_STREAMED, request: requestFor(asked), isWanted: true, answered, failed }, performance.now());
+  const request = requestFor(asked);
+  line.ask({ ...NOT_STREAMED, request, id: request.id, isWanted: true, answered, failed }, performance.now());
   return promise;
 }
 
@@ -62,7 +63,6 @@ export const requestFor = (asked: Partial<UpstreamRequest>): UpstreamRequest => 
   headers: [],
   body: undefined,
   id: '',
-  hasGivenId: false,
   client: '',
   ...asked,
 });

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { faultyCore } from './faulty-core.ts';
+import { clientIdOf, faultyCore } from './faulty-core.ts';
 
-/** The cores that were asked for a request, in order, by the request's id. */
+/** The cores that were asked for a request, in order, by the client's id of the request. */
 export type Asked = Map<string, number[]>;
 
 type Misbehaviour = (socket: Socket, answer: string, at: number) => unknown;
@@ -48,15 +48,15 @@ const MISBEHAVIOURS: Readonly<Record<string, Misbehaviour>> = {
  *
  *     ?fault=<name>&at=<bytes>&times=<attempts>&framing=chunked
  *
- * Requests of one connection are served in order. A good answer contains the id of its request, so a mix-up is detected.
+ * Requests of one connection are served in order. A good answer contains the client's id of its request, so a mix-up is detected.
  * @param asked records the attempts of each request; several cores can share it
  */
 export function misbehavingCore(asked: Asked = new Map(), number = 0): Promise<string> {
   const turns = new WeakMap<Socket, Promise<unknown>>();
   return faultyCore((socket, head) => {
     const id = /\r\nX-Request-Id: (\S+)/i.exec(head)?.[1] ?? '';
-    const attempts = [...(asked.get(id) ?? []), number];
-    asked.set(id, attempts);
+    const attempts = [...(asked.get(clientIdOf(id)) ?? []), number];
+    asked.set(clientIdOf(id), attempts);
     const turn = turns.get(socket) ?? Promise.resolve();
     turns.set(
       socket,
@@ -76,7 +76,7 @@ function serve(socket: Socket, head: string, id: string, attempt: number): unkno
 /** The complete bytes of a good answer. */
 export function goodAnswer(id: string, isChunked: boolean): string {
   const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-request-id: ${id}\r\n`;
-  const body = goodBody(id);
+  const body = goodBody(clientIdOf(id));
   if (!isChunked) return `${head}content-length: ${body.length}\r\n\r\n${body}`;
   const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
   return `${head}transfer-encoding: chunked\r\n\r\n${chunk(body.slice(0, 4))}${chunk(body.slice(4))}${chunk('')}`;

@@ -1,0 +1,119 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import type { Socket } from 'node:net';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { faultyCore, okTo } from '../support/faulty-core.ts';
+import { type Answer, post, send } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+/** A client chooses its X-Request-Id freely. The core hears it with a number that no other attempt has. */
+
+const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+const READS = 450;
+/** All that a gateway may have to one core: two lanes of 16 shared connections, and 64 for one request at a time. */
+const MOST_CONNECTIONS = 2 * 16 + 64;
+
+/** Counts the connections that a server of this process accepts. */
+function countConnections(url: string): () => number {
+  const port = Number(new URL(url).port);
+  let accepted = 0;
+  const note = (message: unknown) => {
+    if ((message as { socket: Socket }).socket.localPort === port) accepted += 1;
+  };
+  subscribe('net.server.socket', note);
+  cleanUp(() => void unsubscribe('net.server.socket', note));
+  return () => accepted;
+}
+
+/** Reads a list with one key while another key reads too. Returns the connections that the core has accepted. */
+async function connectionsFor(idOf: (at: number) => string, isAtOnce: boolean): Promise<number> {
+  const stack = await startStack();
+  const connections = countConnections(stack.core);
+  const [key, another] = [await stack.issueKey(big), await stack.issueKey(big)];
+  const statuses = new Map<number, number>();
+  const read = async (of: string, id: string) => {
+    const { status } = await send(`${stack.gateway}/v1/pets`, { key: of, headers: { 'x-request-id': id } });
+    statuses.set(status, (statuses.get(status) ?? 0) + 1);
+  };
+  const reads: Promise<void>[] = [];
+  for (let at = 0; at < READS; at++) {
+    reads.push(read(key, idOf(at)));
+    if (at % 10 === 0) reads.push(read(another, `another-${at}`));
+    if (!isAtOnce) await Promise.all(reads);
+  }
+  await Promise.all(reads);
+  expect(statuses).toEqual(new Map([[200, READS + READS / 10]]));
+  return connections();
+}
+
+test('reads one after another need no more connections with one id than with distinct ones', async () => {
+  const withDistinctIds = await connectionsFor((at) => `id-${at}`, false);
+  expect(await connectionsFor(() => 'constant', false)).toBeLessThanOrEqual(withDistinctIds);
+});
+
+test.for([
+  ['distinct ids', (at: number) => `id-${at}`],
+  ['one id', () => 'constant'],
+] as const)('reads at once with %s share the connections that a core may have', async ([, idOf]) => {
+  expect(await connectionsFor(idOf, true)).toBeLessThanOrEqual(MOST_CONNECTIONS);
+});
+
+/** The X-Request-Id in the head of a request. */
+const idIn = (head: string): string => /\r\nX-Request-Id: ([^\r]*)/i.exec(head)?.[1] ?? '';
+
+test('no two requests with one id, and no two attempts of one, have the same id at the core', async () => {
+  const heard: string[] = [];
+  const core = await faultyCore((socket, head) => {
+    heard.push(idIn(head));
+    // Every third attempt fails, so its read is asked again.
+    if (heard.length % 3 === 0) socket.destroy();
+    else socket.write(okTo(head));
+  });
+  const stack = await startStack({ CORE_URL: core });
+  const key = await stack.issueKey(big);
+  const answers: Answer[] = [];
+  for (let at = 0; at < 10; at++)
+    answers.push(await send(`${stack.gateway}/v1/pets`, { key, headers: { 'x-request-id': 'same.1' } }));
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+  expect(new Set(answers.map(({ headers }) => headers['x-request-id']))).toEqual(new Set(['same.1']));
+  expect(heard.length).toBeGreaterThan(10);
+  expect(new Set(heard).size).toBe(heard.length);
+  expect(heard.filter((id) => !/^same\.1\.\d+$/.test(id))).toEqual([]);
+});
+
+test.for([
+  ['a short one', 'order-4711', 'order-4711'],
+  ['the longest', 'a'.repeat(64), 'a'.repeat(64)],
+  ['one that ends like an attempt', 'a.7', 'a.7'],
+  ['a new one', undefined, expect.stringMatching(/^[0-9a-f-]{36}$/)],
+  ['a new one for one that is too long', 'a'.repeat(65), expect.stringMatching(/^[0-9a-f-]{36}$/)],
+] as const)('one id finds a request in both logs: %s', async ([, given, expected]) => {
+  const stack = await startStack();
+  const key = await stack.issueKey();
+  const headers: Record<string, string> = given === undefined ? {} : { 'x-request-id': given };
+  const requests = [
+    () => send(`${stack.gateway}/v1/pets`, { key, headers }),
+    () => send(`${stack.gateway}/v1/pets/404404`, { key, headers }),
+    () => post(`${stack.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key, headers }),
+  ];
+  for (const request of requests) {
+    stack.log.length = 0;
+    stack.coreLog.length = 0;
+    const answer = await request();
+    const id = String(answer.headers['x-request-id']);
+    expect(id).toEqual(expected);
+    expect(JSON.stringify(answer.headers) + answer.text).not.toMatch(new RegExp(`${id}\\.\\d`));
+    const found = (log: typeof stack.log) => log.filter(({ requestId }) => String(requestId).startsWith(id));
+    const heard = expect.stringMatching(new RegExp(`^${id}\\.\\d+$`));
+    const { status } = answer;
+    await expect.poll(() => found(stack.log)).toMatchObject([{ requestId: id, status }]);
+    await expect.poll(() => found(stack.coreLog)).toMatchObject([{ requestId: heard, status }]);
+  }
+});
+
+test('the core keeps the id of a caller that is no gateway', async () => {
+  const stack = await startStack();
+  const { headers } = await send(`${stack.core}/v1/pets`, { headers: { 'x-request-id': 'of-a-service' } });
+  expect(headers['x-request-id']).toBe('of-a-service');
+  await expect.poll(() => stack.coreLog.map(({ requestId }) => requestId)).toContain('of-a-service');
+});
