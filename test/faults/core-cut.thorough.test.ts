@@ -6,7 +6,8 @@ import { goodAnswer } from '../support/misbehaving-core.ts';
 
 /** A core that dies at any byte of an answer, also among other answers. */
 
-const ID = 'an id has 36 characters, as this has';
+/** As long as any that the core gets here: shorter answers are cut at their first byte more than once. */
+const ID = 'an id has 36 characters, as this has.9999999';
 
 const deaths = ['content-length', 'chunked'].flatMap((framing) =>
   ['closes', 'resets'].map((fault) => ({ framing, fault })),
@@ -17,7 +18,8 @@ test.for(deaths)(
   async ({ framing, fault }) => {
     const { ask } = await misbehavingStack({});
     const { length } = goodAnswer(ID, framing === 'chunked');
-    for (let at = 0; at < length; at++) {
+    // From the end, as the numbers of attempts differ in length.
+    for (let at = -length; at < 0; at++) {
       const query = `fault=${fault}&at=${at}&framing=${framing}`;
       const healed = await ask('GET', `${query}&times=1`);
       const read = await ask('GET', query);

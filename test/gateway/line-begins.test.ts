@@ -33,7 +33,7 @@ test('requests made while the line connects share its connection', async () => {
   const third = ask('/3');
   expect(await Promise.all([first, second, third])).toHaveLength(3);
   expect(received).toEqual([
-    ['/1', '/2', '/3'].map((path) => `GET ${path} HTTP/1.1\r\nHost: ${host}\r\n\r\n`).join(''),
+    ['/1', '/2', '/3'].map((path) => `GET ${path} HTTP/1.1\r\nHost: ${host}\r\nX-Request-Id: \r\n\r\n`).join(''),
   ]);
 });
 

@@ -113,7 +113,7 @@ test('a request that could not be sent is not sent later with the next one', asy
   cleanUp(() => void server.close());
   await once(server, 'listening');
   expect((await ask('/second')).body).toBe('[]');
-  expect(received).toMatch(/^GET \/second HTTP\/1\.1\r\nHost: 127\.0\.0\.1:\d+\r\n\r\n$/);
+  expect(received).toMatch(/^GET \/second HTTP\/1\.1\r\nHost: 127\.0\.0\.1:\d+\r\nX-Request-Id: \r\n\r\n$/);
 });
 
 test('a connection on which nobody waits is closed, and the next request gets a new one', async () => {
