@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import net, { type AddressInfo } from 'node:net';
 import { HttpError } from '../../shared/http/errors.ts';
 import { sumOf } from '../../shared/process/counts.ts';
 import { droppedLines, type Logger } from '../../shared/process/logger.ts';
@@ -20,8 +22,9 @@ import { Workers } from './workers.ts';
  * @throws the error of a worker that cannot start, or of the operators' listener
  */
 export async function startPrimary(settings: GatewaySettings, logger: Logger): Promise<Running> {
-  const address = `${settings.HOST}:${settings.PORT}`;
-  if (settings.PORT !== 0) await endLeftBehind(address, logger);
+  const port = settings.PORT === 0 ? await freePort(settings.HOST) : settings.PORT;
+  const address = `${settings.HOST}:${port}`;
+  await endLeftBehind(address, logger);
   const metrics = createMetrics('gateway_admin');
   let planCache: PlanCache | undefined;
   let hasLoaded = false;
@@ -31,6 +34,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
     onCrash: metrics.counter('gateway_worker_crashes_total', 'Workers that ended without being asked to.'),
     launch: (number, reason) =>
       new WorkerProcess(number, {
+        port,
         address,
         order: () => orderFor(reason, planCache),
         onReport({ isLoaded }) {
@@ -77,6 +81,17 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
     workers.kill();
     throw fault;
   }
+}
+
+/** A worker that replaces the only one must find the same port. */
+async function freePort(host: string): Promise<number> {
+  const server = net.createServer().listen(0, host);
+  await once(server, 'listening').catch((fault: Error) => {
+    throw Object.assign(fault, { setting: 'PORT' });
+  });
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  return port;
 }
 
 /**

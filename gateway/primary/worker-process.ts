@@ -16,7 +16,9 @@ export interface WorkerEnd {
 
 /** What a worker needs of its primary. */
 export interface WorkerOptions {
-  /** The address of clients, as in the settings. */
+  /** That of clients. */
+  readonly port: number;
+  /** Host and port. */
   readonly address: string;
   /** How to start. */
   order(): StartOrder;
@@ -63,10 +65,11 @@ export class WorkerProcess {
   readonly #stderr: Errors;
   #serves = false;
 
-  constructor(number: number, { address, order, onReport, decide }: WorkerOptions) {
+  constructor(number: number, { port, address, order, onReport, decide }: WorkerOptions) {
     this.number = number;
     cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'] });
-    this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...mark(address), NODE_COMPILE_CACHE: compiledFolder() });
+    const own = { ...mark(address), PORT: port, NODE_COMPILE_CACHE: compiledFolder() };
+    this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own });
     // A failed message or signal shows in the end of the process.
     this.#worker.on('error', () => {});
     this.#stderr = keepErrors(this.#worker.process);

@@ -73,9 +73,10 @@ export async function launchWorkers(environment: NodeJS.ProcessEnv = {}): Promis
 export const childrenOf = (pid: number): number[] =>
   readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
 
+/** Whether a process runs. One that has ended may wait for its parent to notice. */
 export function isAlive(pid: number): boolean {
   try {
-    return process.kill(pid, 0);
+    return !readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ');
   } catch {
     return false;
   }

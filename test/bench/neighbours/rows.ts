@@ -14,6 +14,8 @@ export interface Row {
   readonly title: string;
   readonly neighbour?: HostileName;
   readonly cores?: number;
+  /** So many keys are in operators' lists. */
+  readonly listedKeys?: number;
   /** Where a POST would fail for sure: it reaches a core that does not answer, and is never sent twice. */
   readonly readsOnly?: boolean;
   /** Standard output of the gateway is a pipe that nobody reads. */
@@ -70,6 +72,12 @@ export const ROWS: readonly Row[] = [
   { name: 'huge-answers', title: 'an answer of 100 MB a second', neighbour: 'huge-answers' },
   { name: 'stuck-connection', title: 'the core: one connection stuck', neighbour: 'stuck-connection' },
   { name: 'silent-core', title: 'two cores, one falls silent (reads)', cores: 2, readsOnly: true, disturb: silence },
+  {
+    name: 'operators-list',
+    title: 'operators list keys: ten lists of 20,000 by use at once, again and again',
+    neighbour: 'operators-list',
+    listedKeys: 20_000,
+  },
   { name: 'unread-log', title: 'the log is not read; no key, 10,000/s', neighbour: 'long-paths', isLogUnread: true },
   { name: 'stalls', title: 'the gateway stands still for 70 ms each second', isLateByNature: true, disturb: stall },
 ];
