@@ -6,7 +6,6 @@ import { GatewaySettings } from './config.ts';
 import type { KnownKeys, LocalDecisions } from './limiter/known-keys.ts';
 import type { PlanTable, StoredPlans } from './limiter/plans.ts';
 import { certificatesIn } from './redis-settings.ts';
-import { memoryBackend } from './stores/memory/backend.ts';
 import { PlanCache } from './stores/plan-cache.ts';
 import { redisBackend } from './stores/redis/backend.ts';
 import { connect, connectOperators } from './stores/redis/connect.ts';
@@ -76,8 +75,10 @@ async function backendOf(
   plans: () => PlanTable,
   { localsOf, withinMs: startMs = START_MS }: OpenOptions,
 ): Promise<Backend> {
-  if (settings.REDIS_URL === undefined)
+  if (settings.REDIS_URL === undefined) {
+    const { memoryBackend } = await import('./stores/memory/backend.ts');
     return await memoryBackend(settings.DATA_DIR, plans, logger, settings.ACTIVITY_LENGTH);
+  }
   const target = {
     mode: settings.REDIS_MODE,
     urls: settings.REDIS_URL,

@@ -1,4 +1,5 @@
 import cluster from 'node:cluster';
+import { setFlagsFromString } from 'node:v8';
 import { createLogger, type Logger } from '../shared/process/logger.ts';
 import { type Running, run } from '../shared/process/run.ts';
 import { type GatewaySettings, readGatewaySettings } from './config.ts';
@@ -7,6 +8,13 @@ type Start = (settings: GatewaySettings, logger: Logger, worker: number) => Prom
 
 /** Of a worker; its primary gives it. */
 const number = Number(process.argv[2]);
+
+/**
+ * V8 collects garbage sooner and optimizes less code, which saves the primary 20 MB. Every process loads its code so:
+ * compiled code in the cache is only good for the flags that it was compiled with.
+ */
+const SMALL = ['--semi-space-growth-factor=1', '--optimize-for-size'];
+const FAST = ['--semi-space-growth-factor=2', '--no-optimize-for-size'];
 
 await run(async () => {
   const settings = readGatewaySettings(process.env, cluster.isWorker ? [] : process.argv.slice(2));
@@ -17,7 +25,11 @@ await run(async () => {
 
 /** Each process loads the code of its role only. */
 async function startOf({ REDIS_URL }: GatewaySettings): Promise<Start> {
-  if (cluster.isWorker) return (await import('./primary/worker.ts')).startWorker;
-  if (REDIS_URL !== undefined) return (await import('./primary/primary.ts')).startPrimary;
-  return (await import('./embedded.ts')).startEmbedded;
+  for (const flag of SMALL) setFlagsFromString(flag);
+  if (cluster.isPrimary && REDIS_URL !== undefined) return (await import('./primary/primary.ts')).startPrimary;
+  const start = cluster.isWorker
+    ? (await import('./primary/worker.ts')).startWorker
+    : (await import('./embedded.ts')).startEmbedded;
+  for (const flag of FAST) setFlagsFromString(flag);
+  return start;
 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Keys that are read together: Redis answers this many before it turns to a decision. */
-const AT_ONCE = 20;
+const AT_ONCE = 32;
 
 /**
  * Reads many keys without a burden on decisions: a few keys at a time, over all lists together, and then a pause as long
