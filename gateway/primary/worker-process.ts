@@ -68,7 +68,8 @@ export class WorkerProcess {
   constructor(number: number, { port, address, order, onReport, decide }: WorkerOptions) {
     this.number = number;
     cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'] });
-    const own = { ...mark(address), PORT: port, NODE_COMPILE_CACHE: compiledFolder() };
+    // One arena of malloc: only the main thread allocates much, and others would keep 10 MB.
+    const own = { ...mark(address), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
     this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own });
     // A failed message or signal shows in the end of the process.
     this.#worker.on('error', () => {});

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { post, send } from '../../support/http.ts';
 import { atPriority, FIRST, LAST, setSessionPriority } from '../machine/priority.ts';
 import { folder, spawnForRun } from '../machine/processes.ts';
-import { usageOf } from '../machine/usage.ts';
+import { usageOf, withChildren } from '../machine/usage.ts';
 import type { Keys } from '../setup/keys.ts';
 import type { Drive, HealthyClient, HealthyResult } from './healthy.ts';
 import type { Hostile } from './hostile.ts';
@@ -86,7 +86,7 @@ export async function measureRow(row: Row, { redisUrl, keys }: Shared): Promise<
     const cpuBefore = usageOf(gateway.pid).cpuMicroseconds;
     const startedAt = performance.now();
     let isOver = false;
-    const pids = { gateway: gateway.pid, cores: cores.map(({ pid }) => pid) };
+    const pids = { gateway: withChildren(gateway.pid), cores: cores.map(({ pid }) => pid) };
     const disturbance = row.disturb?.(pids, () => isOver);
     const result = await drive(healthy, MEASURED);
     isOver = true;

@@ -5,7 +5,7 @@ import type { HostileName } from './hostile.ts';
 
 /** The processes that a row may disturb by signals. */
 export interface Disturbed {
-  readonly gateway: number;
+  readonly gateway: readonly number[];
   readonly cores: readonly number[];
 }
 
@@ -33,9 +33,9 @@ const SILENT_AFTER_MS = 1_000;
 /** Stops the gateway for a moment, again and again, as a container at the end of its CPU quota is stopped. */
 async function stall({ gateway }: Disturbed, isOver: () => boolean): Promise<void> {
   while (!isOver()) {
-    process.kill(gateway, 'SIGSTOP');
+    for (const pid of gateway) process.kill(pid, 'SIGSTOP');
     await sleep(STALL_MS);
-    process.kill(gateway, 'SIGCONT');
+    for (const pid of gateway) process.kill(pid, 'SIGCONT');
     await sleep(STALL_EVERY_MS - STALL_MS);
   }
 }
