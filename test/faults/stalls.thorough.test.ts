@@ -169,7 +169,7 @@ test('during a pause of Redis known keys are decided locally, new keys wait, and
   });
   const metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
   expect(metrics).toMatch(/^gateway_redis_deadlines_missed_total 1$/m);
-  expect(metrics).toMatch(/^gateway_redis_nodes_away 0$/m);
+  expect(metrics).toMatch(/^gateway_redis_nodes_away\{worker="1"\} 0$/m);
   expect(await localOf(gateway, [ofKnown, ofFresh])).toBe(1);
 });
 
