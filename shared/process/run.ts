@@ -35,7 +35,7 @@ export interface Running {
 const LAME_DUCK_MS = 1_000;
 const LAST_LINES_MS = 2_000;
 /** A process whose parent is gone ends within 10 s: nobody else would end it if its stop took longer. */
-const ORPHAN_MS = 9_500;
+const ORPHAN_MS = 9_000;
 
 /**
  * Runs a service until SIGTERM or SIGINT, or until a parent process with a message channel asks it to stop or ends. A
