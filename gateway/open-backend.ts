@@ -1,11 +1,11 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { readSecretFile } from '../shared/process/env.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { currentSecret, rereadFile } from '../shared/process/secret.ts';
 import { GatewaySettings } from './config.ts';
 import type { KnownKeys, LocalDecisions } from './limiter/known-keys.ts';
-import type { PlanTable } from './limiter/plans.ts';
+import type { PlanTable, StoredPlans } from './limiter/plans.ts';
 import { certificatesIn } from './redis-settings.ts';
-import { memoryBackend } from './stores/memory/backend.ts';
 import { PlanCache } from './stores/plan-cache.ts';
 import { redisBackend } from './stores/redis/backend.ts';
 import { connect, connectOperators } from './stores/redis/connect.ts';
@@ -20,25 +20,48 @@ export interface PlannedBackend extends Backend {
   readonly planCache: PlanCache;
   readonly recent: RecentDecisions;
   readonly banned: BannedKeys;
+  /** Resolves once plans and script were loaded from the store. Never rejects. */
+  readonly loaded: Promise<void>;
+  isLoaded(): boolean;
 }
 
-/**
- * Opens what decisions need: keys, and plans that are read at intervals.
- * @param localsOf creates what decides while Redis is unavailable, from the keys this process knows
- */
+interface OpenOptions {
+  /** Creates what decides while Redis is unavailable, from the keys this process knows. */
+  readonly localsOf?: ((known: KnownKeys) => LocalDecisions) | undefined;
+  /** The plans until they are read. */
+  readonly plans?: StoredPlans | undefined;
+  /** How long to wait for the store. */
+  readonly withinMs?: number | undefined;
+}
+
+const LOAD_AGAIN_MS = 250;
+
+/** Opens what decisions need: keys, and plans that are read at intervals. */
 export async function openBackend(
   settings: GatewaySettings,
   logger: Logger,
-  localsOf?: (known: KnownKeys) => LocalDecisions,
+  { localsOf, plans, withinMs = START_MS }: OpenOptions = {},
 ): Promise<PlannedBackend> {
-  const backend = await backendOf(settings, logger, () => planCache.table, localsOf);
+  const patience = sleep(withinMs, undefined, { ref: false });
+  const backend = await backendOf(settings, logger, () => planCache.table, { localsOf, withinMs });
   const planCache = new PlanCache(backend.plans, logger);
-  await planCache.start();
+  if (plans !== undefined) planCache.assume(plans);
+  let isLoaded = false;
+  const load = async () => planCache.version !== undefined && (await backend.loadScript());
+  const firstLoad = planCache.start().then(load);
+  async function untilLoaded(): Promise<void> {
+    for (isLoaded = await firstLoad; !isLoaded; isLoaded = await load())
+      await sleep(LOAD_AGAIN_MS, undefined, { ref: false });
+  }
+  const loaded = untilLoaded();
+  await Promise.race([firstLoad, patience]);
   return {
     ...backend,
     planCache,
     recent: new RecentDecisions(() => planCache.version),
     banned: new BannedKeys(),
+    loaded,
+    isLoaded: () => isLoaded,
     async close() {
       await planCache.stop();
       await backend.close();
@@ -50,10 +73,12 @@ async function backendOf(
   settings: GatewaySettings,
   logger: Logger,
   plans: () => PlanTable,
-  localsOf?: (known: KnownKeys) => LocalDecisions,
+  { localsOf, withinMs: startMs = START_MS }: OpenOptions,
 ): Promise<Backend> {
-  if (settings.REDIS_URL === undefined)
+  if (settings.REDIS_URL === undefined) {
+    const { memoryBackend } = await import('./stores/memory/backend.ts');
     return await memoryBackend(settings.DATA_DIR, plans, logger, settings.ACTIVITY_LENGTH);
+  }
   const target = {
     mode: settings.REDIS_MODE,
     urls: settings.REDIS_URL,
@@ -62,7 +87,7 @@ async function backendOf(
     credentials: currentCredentials(settings, logger),
     ca: currentAuthorities(settings, logger),
     timeoutMs: settings.REDIS_TIMEOUT_MS,
-    startMs: START_MS,
+    startMs,
   };
   const redis = await connect(target, logger);
   return redisBackend(redis, plans, logger, {

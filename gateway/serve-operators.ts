@@ -18,7 +18,6 @@ import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } fro
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { exposeBackup, exposeRedisMemory } from './telemetry/state.ts';
 import { watchTraffic } from './telemetry/watched-traffic.ts';
-import { checkCores } from './upstream/check-cores.ts';
 
 /** For a few people, the command line and Prometheus. */
 const OPERATORS_LIMITS: Partial<ServerLimits> = { connections: 200, connectionsPerAddress: 50 };
@@ -53,7 +52,8 @@ export async function serveOperators(
         findings: new FindingsSince(),
         checkDependencies: async () => [
           ...(await backend.check()),
-          ...(await checkCores(settings.CORE_URL, coreToken())),
+          // Its HTTP client takes 10 MB, and nothing else here needs one.
+          ...(await (await import('./upstream/check-cores.ts')).checkCores(settings.CORE_URL, coreToken())),
           ...checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
         ],
       },

@@ -1,16 +1,14 @@
 import type { ConnectionLimit } from '../shared/http/connections.ts';
-import { HttpError } from '../shared/http/errors.ts';
 import { type RunningServer, startServer } from '../shared/http/server.ts';
 import { DEFAULT_LIMITS, type ServerLimits } from '../shared/http/server-limits.ts';
 import { watchDescriptors } from '../shared/process/descriptors.ts';
 import { droppedLines, type Logger } from '../shared/process/logger.ts';
-import { createMetrics, type Metrics } from '../shared/process/metrics.ts';
-import type { Running } from '../shared/process/run.ts';
+import type { Metrics } from '../shared/process/metrics.ts';
 import { type CertificateFiles, readCertificate, watchCertificate } from './certificate.ts';
 import { coreTokenOf, type GatewaySettings } from './config.ts';
 import { AddressAllowance } from './limiter/address-allowance.ts';
 import { systemClock } from './limiter/clock.ts';
-import { openBackend, type PlannedBackend } from './open-backend.ts';
+import type { PlannedBackend } from './open-backend.ts';
 import { HEAD_LIMITS } from './pipeline/canonical-request.ts';
 import { countedAs, TrustedProxies } from './pipeline/client-address.ts';
 import { Cors } from './pipeline/cors.ts';
@@ -18,7 +16,6 @@ import { createPipeline } from './pipeline/pipeline.ts';
 import { Tunnels } from './pipeline/tunnels.ts';
 import { loadReference, READS_PER_MINUTE } from './reference/files.ts';
 import { type GatewayRoute, ROUTES } from './routes.ts';
-import { serveOperators } from './serve-operators.ts';
 import { KeyFactsReader } from './stores/key-facts.ts';
 import { KeyWatch } from './telemetry/key-watch.ts';
 import { Traffic } from './telemetry/request-metrics.ts';
@@ -26,40 +23,6 @@ import { exposeCertificate, exposeState } from './telemetry/state.ts';
 import type { CoreState } from './upstream/core.ts';
 import { createForwarder } from './upstream/forwarder.ts';
 import { Webhooks } from './webhooks/webhooks.ts';
-
-/**
- * The gateway in one process: backend, clients, operators; stops in reverse order.
- * @param limits for clients, where they differ from the server's defaults
- * @param routes that clients may reach
- */
-export async function startGateway(
-  settings: GatewaySettings,
-  logger: Logger,
-  limits: Partial<ServerLimits> = {},
-  routes: readonly GatewayRoute[] = ROUTES,
-): Promise<Running> {
-  const metrics = createMetrics('gateway_admin');
-  const backend = await openBackend(settings, logger);
-  const clients = await serveClients(settings, backend, logger, metrics, limits, routes);
-  const operators = await serveOperators(settings, backend, logger, {
-    metrics,
-    decisions: backend.recent,
-    banned: () => [backend.banned.latest()],
-    isLocal: () => backend.nodesAway() > 0,
-    processes: () => [{ cores: clients.cores(), redis: backend.redis() }],
-    async check() {
-      if (clients.stopping) throw new HttpError('unavailable', 'The service is stopping.');
-    },
-  });
-  return {
-    addresses: { gateway: clients.url, admin: operators.url },
-    async stop(lameDuckMs, lingerMs) {
-      await clients.stop({ lameDuckMs, lingerMs });
-      await operators.stop();
-      await backend.close();
-    },
-  };
-}
 
 /** Serves clients: upstream, then gateway. */
 export async function serveClients(

@@ -54,7 +54,7 @@ test.for([
     /^ioredis$|^gateway\/(?!upstream|check-result)/,
     'knows no Redis and no other step of a request',
   ],
-  ['gateway/pipeline', /^ioredis$|^gateway\/(stores\/(redis|memory)|operators|workers|start)/, 'knows no database'],
+  ['gateway/pipeline', /^ioredis$|^gateway\/(stores\/(redis|memory)|operators|primary|start)/, 'knows no database'],
   ['gateway/reference', /^gateway\/(pipeline|upstream|stores|operators|start)/, 'knows no step of a request'],
   ['gateway/telemetry', /^gateway\/(pipeline\/(?!exchange)|operators|start)/, 'knows no step of a request'],
   [

@@ -50,6 +50,11 @@ export class PlanCache {
     return this.#version;
   }
 
+  /** The table as last read, with its invalid values; undefined before that. */
+  get stored(): StoredPlans | undefined {
+    return this.#stored;
+  }
+
   /** The time when the table came into force in this process. */
   get changedAt(): Date {
     return this.#changedAt;
@@ -63,6 +68,11 @@ export class PlanCache {
   /** Whether the last attempt to read it succeeded. */
   get isReadable(): boolean {
     return this.#readable;
+  }
+
+  /** Takes the plans that another process has read, until this one reads the table itself. */
+  assume(stored: StoredPlans): void {
+    this.#adopt(readPlans(stored, this.#table).table);
   }
 
   /** Adds missing values, reads the table, and keeps reading it. */

@@ -138,6 +138,8 @@ export interface Backend {
   readonly plans: PlanStore;
   /** Opens the operators' stores. Called once, by the process that serves operators. */
   operators(): Promise<OperatorsStores>;
+  /** @returns whether the script of decisions is there, and may be run */
+  loadScript(): Promise<boolean>;
   /** The number of keys that are banned, as far as this process knows. */
   bans(): number;
   /** Nodes that are away. Their decisions are taken locally. */

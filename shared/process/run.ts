@@ -34,6 +34,8 @@ export interface Running {
 /** SIGTERM from an operator or orchestrator leaves time for load balancers; Ctrl-C does not. */
 const LAME_DUCK_MS = 1_000;
 const LAST_LINES_MS = 2_000;
+/** A process whose parent is gone ends within 10 s: nobody else would end it if its stop took longer. */
+const ORPHAN_MS = 9_000;
 
 /**
  * Runs a service until SIGTERM or SIGINT, or until a parent process with a message channel asks it to stop or ends. A
@@ -73,7 +75,10 @@ export async function run(start: () => Promise<{ running: Running; logger: Logge
   process.on('SIGTERM', onSignal);
   process.on('SIGINT', onSignal);
   process.on('message', (message: Partial<StopMessage>) => message?.stop && stop('asked to', message.stop));
-  process.on('disconnect', () => stop('parent gone', { lameDuckMs: 0 }));
+  process.on('disconnect', () => {
+    setTimeout(() => process.exit(1), ORPHAN_MS).unref();
+    stop('parent gone', { lameDuckMs: 0 });
+  });
   process.on('uncaughtException', (fault) => die(fault, 'uncaught exception'));
 }
 

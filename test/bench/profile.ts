@@ -7,7 +7,7 @@ import { runWrk } from './load/wrk.ts';
 import { ROOT } from './machine/processes.ts';
 import { installPrograms } from './machine/programs.ts';
 import { NAMED_FUNCTIONS, sampleParts } from './machine/stacks.ts';
-import { describeMachine, usageOf } from './machine/usage.ts';
+import { describeMachine, usageOf, withChildren } from './machine/usage.ts';
 import { startGateway } from './setup/gateway.ts';
 import { issueKeys } from './setup/keys.ts';
 import { PETS, setStage } from './setup/stage.ts';
@@ -31,7 +31,9 @@ installPrograms(['redis-server', 'wrk', 'util-linux', 'linux-perf']);
 const stage = await setStage();
 const keys = await issueKeys(stage.client);
 const settings = { REDIS_URL: stage.redisUrl, NODE_OPTIONS: NAMED_FUNCTIONS };
-const { pid, urls } = await startGateway('gateway', stage, settings);
+const { pid: primary, urls } = await startGateway('gateway', stage, settings);
+/** The worker: the last of the gateway's processes. */
+const pid = withChildren(primary).at(-1) as number;
 // V8 writes the names for perf, and a log of its own.
 process.once('exit', () => {
   for (const file of [`/tmp/perf-${pid}.map`, ...globSync(join(ROOT, `isolate-*-${pid}-v8.log`))])

@@ -8,6 +8,7 @@ import { type Answered, ask, startLoad } from '../support/paced-load.ts';
 import { type GatewayProcess, type Rig, startGatewayProcess, startRig, withModes } from '../support/redis-fault.ts';
 import { createKey } from '../support/redis-keys.ts';
 import { fact, TIMED } from '../support/timed.ts';
+import { signalAll } from '../support/workers.ts';
 
 /** A stalled gateway has no Redis outage: Redis is healthy, and its answers wait in the socket. */
 
@@ -24,9 +25,9 @@ async function setUp(settings: Record<string, string> = {}) {
 }
 
 async function stall(pid: number, ms: number): Promise<void> {
-  process.kill(pid, 'SIGSTOP');
+  signalAll(pid, 'SIGSTOP');
   await sleep(ms);
-  process.kill(pid, 'SIGCONT');
+  signalAll(pid, 'SIGCONT');
 }
 
 const localOf = async (gateway: GatewayProcess, answers: readonly Answered[]) => {
@@ -168,7 +169,7 @@ test('during a pause of Redis known keys are decided locally, new keys wait, and
   });
   const metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
   expect(metrics).toMatch(/^gateway_redis_deadlines_missed_total 1$/m);
-  expect(metrics).toMatch(/^gateway_redis_nodes_away 0$/m);
+  expect(metrics).toMatch(/^gateway_redis_nodes_away\{worker="1"\} 0$/m);
   expect(await localOf(gateway, [ofKnown, ofFresh])).toBe(1);
 });
 

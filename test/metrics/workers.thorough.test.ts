@@ -7,7 +7,6 @@ import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { scrape } from '../support/metrics.ts';
-import { startProcess } from '../support/process.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { ADMIN_TOKEN } from '../support/stack.ts';
 import { eventually, startWorkers, untilServing, type Workers } from '../support/workers.ts';
@@ -90,12 +89,6 @@ test('traffic says that decisions are local while one of the workers takes them'
   }).toBe('local');
   await redis.restart();
   await eventually(async () => (await trafficOf(workers)).mode).toBe('shared');
-});
-
-test('no answer of a worker stays in memory, even with many concurrent requests', async () => {
-  const { ended } = startProcess(process.execPath, ['--expose-gc', 'test/support/asked-worker.ts'], {});
-  const { out, err } = await ended;
-  expect([JSON.parse(out), err]).toEqual([{ told: 100, kept: 0 }, '']);
 });
 
 test('the last hour by minute is that of all workers together', async () => {

@@ -1,5 +1,5 @@
 import { readGatewaySettings } from '../../gateway/config.ts';
-import { startGateway } from '../../gateway/start.ts';
+import { startGateway } from '../../gateway/embedded.ts';
 import { createLogger } from '../../shared/process/logger.ts';
 import { run } from '../../shared/process/run.ts';
 

@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { existsSync, readdirSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { spawnForRun } from '../bench/machine/processes.ts';
-import { usageOf } from '../bench/machine/usage.ts';
+import { usageOf, withChildren } from '../bench/machine/usage.ts';
+import { sum } from '../support/statistics.ts';
 
 /** What a process holds of the machine. */
 export interface Holding {
@@ -69,7 +70,8 @@ export class SoakProcess {
   holding(): Holding {
     const pid = this.#child?.pid;
     if (pid === undefined || !existsSync(`/proc/${pid}/task`)) return { megabytes: 0, fileHandles: 0 };
-    return { megabytes: usageOf(pid).residentMegabytes, fileHandles: readdirSync(`/proc/${pid}/fd`).length };
+    const fileHandles = sum(withChildren(pid).map((one) => readdirSync(`/proc/${one}/fd`).length));
+    return { megabytes: usageOf(pid).residentMegabytes, fileHandles };
   }
 }
 

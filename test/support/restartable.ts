@@ -1,7 +1,9 @@
 import { startService } from './process.ts';
+import { signalAll } from './workers.ts';
 
 export interface Restartable {
   readonly addresses: Readonly<Record<string, string>>;
+  /** Also to its workers. */
   signal(signal: NodeJS.Signals): void;
   /** Restarts it on the same addresses, once it is gone. */
   restart(): Promise<void>;
@@ -19,7 +21,7 @@ export async function startRestartable(main: string, environment: NodeJS.Process
   const portOf = (url: string | undefined) => (url === undefined ? '0' : new URL(url).port);
   return {
     addresses,
-    signal: (signal) => void service.child.kill(signal),
+    signal: (signal) => signalAll(service.child.pid as number, signal),
     async restart() {
       await service.ended;
       service = await startService(main, { ...environment, PORT: portOf(gateway ?? core), ADMIN_PORT: portOf(admin) });

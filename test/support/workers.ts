@@ -73,9 +73,15 @@ export async function launchWorkers(environment: NodeJS.ProcessEnv = {}): Promis
 export const childrenOf = (pid: number): number[] =>
   readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
 
+/** Signals a gateway, or any other process, with its workers: as a container is stopped, or a machine stalls. */
+export function signalAll(pid: number, signal: NodeJS.Signals): void {
+  for (const one of [pid, ...childrenOf(pid)]) process.kill(one, signal);
+}
+
+/** Whether a process runs. One that has ended may wait for its parent to notice. */
 export function isAlive(pid: number): boolean {
   try {
-    return process.kill(pid, 0);
+    return !readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ');
   } catch {
     return false;
   }

@@ -38,6 +38,7 @@ export async function memoryBackend(
       tokens,
       backups: new FileBackupNotes(file('backup.json')),
     }),
+    loadScript: async () => true,
     bans: () => keys.bans(systemClock()),
     nodesAway: () => 0,
     redis: () => undefined,

@@ -6,7 +6,7 @@ import type { PlanTable } from '../../limiter/plans.ts';
 import type { Backend } from '../stores.ts';
 import { RedisActivity } from './activity.ts';
 import { RedisBackupNotes } from './backup-notes.ts';
-import { CallCounts, type RedisConnection } from './calls.ts';
+import { CallCounts, loadScript, type RedisConnection } from './calls.ts';
 import { checkRedis } from './check-redis.ts';
 import { isCluster, nodeOf } from './cluster.ts';
 import { ClusterLimiter } from './cluster-limiter.ts';
@@ -75,6 +75,7 @@ export function redisBackend(
         backups: new RedisBackupNotes(operators),
       };
     },
+    loadScript: () => loadScript(redis),
     bans: () => remembering.bans(),
     nodesAway: () => limiter.nodesAway(),
     redis: () => ({ isConnected: redis.status === 'ready', since: connectedSince(), lastCall: calls.last }),

@@ -35,6 +35,13 @@ export function loadOnConnect(redis: Redis): void {
   redis.on('ready', () => void send(redis, 'eval', TEXT, 0, ['', '']).catch(() => undefined));
 }
 
+/** @returns whether the script is there, and may be run */
+export const loadScript = (redis: RedisConnection): Promise<boolean> =>
+  runDecide(redis, 0, ['', '']).then(
+    () => true,
+    () => false,
+  );
+
 const send = (redis: RedisConnection, name: string, script: string, keyCount: number, parameters: string[]) =>
   redis.sendCommand(new DecideCommand(name, [script, keyCount, ...parameters], { replyEncoding: 'utf8' })) as Promise<
     string[]

@@ -10,16 +10,15 @@ import { keyOf, usageOf } from './key-names.ts';
 
 const RESTORE = readFileSync(new URL('./restore.lua', import.meta.url), 'utf8');
 
-/** @param read the hash of a key; undefined if there is none */
+/** @param read the hash of each key; undefined if there is none */
 export async function exportKeys(
   redis: RedisConnection,
   { after, limit }: WalkQuery,
-  read: (id: string) => Promise<KeyFields | undefined>,
+  read: (ids: readonly string[]) => Promise<readonly (KeyFields | undefined)[]>,
 ): Promise<BackupPage> {
   const cursors = await liveCursorsAfter(redis, after, limit);
-  const keys = await Promise.all(
-    cursors.map(async (cursor) => ({ ...cursor, fields: ownFields((await read(cursor.id)) ?? {}) })),
-  );
+  const hashes = await read(cursors.map(({ id }) => id));
+  const keys = cursors.map((cursor, at) => ({ ...cursor, fields: ownFields(hashes[at] ?? {}) }));
   return {
     // A key revoked meanwhile has no fields.
     keys: keys.filter(({ fields }) => Object.keys(fields).length > 0),

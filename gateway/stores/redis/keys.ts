@@ -7,6 +7,7 @@ import type { BackedUpKey, BackupPage, RestoreOutcome } from '../key-backup.ts';
 import { readEntry, readRecord, readRevoked, writeBan, writeKey, writeRecord } from '../key-hash.ts';
 import type { KeyPage, WalkQuery } from '../key-walk.ts';
 import { type KeyList, type KeyQuery, type KeyStore, Unreadable } from '../stores.ts';
+import { BulkReads } from './bulk-reads.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { changeHash } from './change-hash.ts';
 import { handEditsOf } from './hand-edits.ts';
@@ -16,7 +17,7 @@ import { keyOf, usageOf } from './key-names.ts';
 import { withDigest } from './record-digest.ts';
 import { Trail } from './trail.ts';
 
-/** Keys that are read together: few enough for a busy Redis to answer in time. */
+/** Keys that a list reads together. */
 const PAGE = 100;
 const ATTEMPTS = 10;
 /** Keys that one search checks. The answer says where to continue. */
@@ -28,6 +29,7 @@ const CLAIM_EVENT = readFileSync(new URL('./claim-event.lua', import.meta.url), 
 export class RedisKeys implements KeyStore {
   readonly #redis: RedisConnection;
   readonly #trail: Trail;
+  readonly #bulk = new BulkReads((id) => this.read(id));
 
   constructor(redis: RedisConnection, trail = new Trail(redis)) {
     this.#redis = redis;
@@ -106,7 +108,13 @@ export class RedisKeys implements KeyStore {
 
   async walk({ after, limit }: WalkQuery): Promise<KeyPage> {
     const cursors = await cursorsAfter(this.#redis, after, limit);
-    const keys = await Promise.all(cursors.map(async ({ id }) => (await this.get(id)) ?? (await this.#revoked(id))));
+    const hashes = await this.#bulk.read(cursors.map(({ id }) => id));
+    const keys = await Promise.all(
+      cursors.map(({ id }, at) => {
+        const hash = hashes[at];
+        return hash === undefined ? this.#revoked(id) : readEntry(id, hash);
+      }),
+    );
     return {
       keys: keys.filter((key) => key !== undefined),
       next: cursors.length === limit ? cursors.at(-1) : undefined,
@@ -114,7 +122,7 @@ export class RedisKeys implements KeyStore {
   }
 
   export(query: WalkQuery): Promise<BackupPage> {
-    return exportKeys(this.#redis, query, (id) => this.read(id));
+    return exportKeys(this.#redis, query, (ids) => this.#bulk.read(ids));
   }
 
   restore(keys: readonly BackedUpKey[]): Promise<RestoreOutcome[]> {
@@ -127,7 +135,8 @@ export class RedisKeys implements KeyStore {
 
   async #page(offset: number): Promise<(KeyEntry | undefined)[]> {
     const ids = await orUnavailable(this.#redis.zrevrange(INDEX, offset, offset + PAGE - 1));
-    return await Promise.all(ids.map((id) => this.get(id)));
+    const hashes = await this.#bulk.read(ids);
+    return ids.map((id, at) => hashes[at] && readEntry(id, hashes[at]));
   }
 
   async #revoked(id: string): Promise<KeyEntry | undefined> {
@@ -138,8 +147,15 @@ export class RedisKeys implements KeyStore {
 
   /** A key's hash. An id whose value is not a hash still counts as a key, so that it can be seen and removed. */
   async read(id: string): Promise<Record<string, string> | undefined> {
-    const type = await orUnavailable(this.#redis.type(keyOf(id)));
-    if (type === 'none') return undefined;
-    return type === 'hash' ? await orUnavailable(this.#redis.hgetall(keyOf(id))) : {};
+    const hash = await orUnavailable(this.#redis.hgetall(keyOf(id)).catch(otherThanHash));
+    if (hash === OTHER) return {};
+    return Object.keys(hash).length === 0 ? undefined : hash;
   }
+}
+
+const OTHER: Record<string, string> = {};
+
+function otherThanHash(fault: Error): Record<string, string> {
+  if (fault.message.startsWith('WRONGTYPE')) return OTHER;
+  throw fault;
 }

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { send } from '../../support/http.ts';
 import { makeUpKeys } from '../setup/keys.ts';
 import { askOnce, flood, keepConnected, paced, type Target, tally } from './flood.ts';
 
@@ -12,6 +13,8 @@ import { askOnce, flood, keepConnected, paced, type Target, tally } from './floo
 
 export interface Hostile extends Target {
   readonly name: HostileName;
+  /** The operators' listener. */
+  readonly admin: { readonly url: string; readonly token: string };
   readonly keys: {
     /** Never refused. */
     readonly boundless: string;
@@ -101,6 +104,15 @@ const beyond = ({ keys }: Hostile): string[] => [
   get(keys.boundless, PETS, [`X: ${'x'.repeat(30_000)}`]),
 ];
 
+/** Lists all keys by use, page by page, again and again. */
+async function listKeys({ url, token }: Hostile['admin']): Promise<never> {
+  for (let offset = 0; ; ) {
+    const { status, json } = await send(`${url}/keys?sort=used&offset=${offset}`, { key: token });
+    tally[status] = (tally[status] ?? 0) + 1;
+    offset = (json as { next?: number }).next ?? 0;
+  }
+}
+
 /** What each of them does to the gateway. */
 const HOSTILE = {
   'slow-reads': (of: Hostile) =>
@@ -179,6 +191,8 @@ const HOSTILE = {
 
   'huge-answers': (of: Hostile) =>
     flood(of, { connections: 1, perSecond: 1, next: () => get(of.keys.boundless, `${PETS}?bytes=${HUGE}`) }),
+
+  'operators-list': (of: Hostile) => repeat(10, () => void listKeys(of.admin)),
 
   async 'stuck-connection'(of: Hostile) {
     await sleep(2_000);

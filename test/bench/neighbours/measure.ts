@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { post, send } from '../../support/http.ts';
 import { atPriority, FIRST, LAST, setSessionPriority } from '../machine/priority.ts';
 import { folder, spawnForRun } from '../machine/processes.ts';
-import { usageOf } from '../machine/usage.ts';
+import { usageOf, withChildren } from '../machine/usage.ts';
 import type { Keys } from '../setup/keys.ts';
 import type { Drive, HealthyClient, HealthyResult } from './healthy.ts';
 import type { Hostile } from './hostile.ts';
@@ -33,6 +33,7 @@ export interface Shared {
 }
 
 const HERE = 'test/bench/neighbours';
+const ADMIN_TOKEN = 'token-of-the-bench';
 const HEALTHY_ADDRESS = '127.0.0.9';
 const HOSTILE_ADDRESS = '127.0.0.2';
 const WARM_UP: Drive = { rate: 1_000, seconds: 1.5 };
@@ -65,25 +66,27 @@ export async function measureRow(row: Row, { redisUrl, keys }: Shared): Promise<
       {
         PORT: '0',
         ADMIN_PORT: '0',
+        ADMIN_TOKEN,
         CORE_URL: cores.map(({ urls }) => urls.core).join(','),
         REDIS_URL: redisUrl,
         DATA_DIR: join(folder, 'gateway'),
       },
       row.isLogUnread ? 'pipe' : openSync(log, 'w'),
     );
-    const url = gateway.urls.gateway ?? '';
+    const { gateway: url = '', admin: adminUrl = '' } = gateway.urls;
     const client: HealthyClient = { url, key: keys.hot, from: HEALTHY_ADDRESS, readsOnly: row.readsOnly ?? false };
     const healthy = await start('healthy', `${HERE}/healthy.ts`, { HEALTHY: JSON.stringify(client) }, 'ignore');
     await drive(healthy, WARM_UP);
 
     const memory = watchMemory(gateway);
-    const neighbour = row.neighbour && startNeighbour(row.neighbour, url, keys);
+    const neighbour =
+      row.neighbour && startNeighbour(row.neighbour, { url, admin: { url: adminUrl, token: ADMIN_TOKEN } }, keys);
     await sleep(LEAD_MS);
-    const localBefore = await localDecisions(gateway.urls.admin ?? '');
+    const localBefore = await localDecisions(adminUrl);
     const cpuBefore = usageOf(gateway.pid).cpuMicroseconds;
     const startedAt = performance.now();
     let isOver = false;
-    const pids = { gateway: gateway.pid, cores: cores.map(({ pid }) => pid) };
+    const pids = { gateway: withChildren(gateway.pid), cores: cores.map(({ pid }) => pid) };
     const disturbance = row.disturb?.(pids, () => isOver);
     const result = await drive(healthy, MEASURED);
     isOver = true;
@@ -91,7 +94,7 @@ export async function measureRow(row: Row, { redisUrl, keys }: Shared): Promise<
     const residentMegabytes = memory.stop();
     await disturbance;
     const tally = neighbour?.stop() ?? {};
-    const local = (await localDecisions(gateway.urls.admin ?? '')) - localBefore;
+    const local = (await localDecisions(adminUrl)) - localBefore;
     return { row: row.name, tries: 1, ...result, residentMegabytes, cpu, local, neighbour: tally };
   } finally {
     for (const { child } of started) await end(child);
@@ -135,8 +138,8 @@ async function drive({ child }: Started, wanted: Drive): Promise<HealthyResult> 
 }
 
 /** It gets what processor time the others leave. */
-function startNeighbour(name: Hostile['name'], url: string, { many, over, banned }: Keys) {
-  const hostile: Hostile = { name, url, from: HOSTILE_ADDRESS, keys: { boundless: many[0] as string, over, banned } };
+function startNeighbour(name: Hostile['name'], of: Pick<Hostile, 'url' | 'admin'>, { many, over, banned }: Keys) {
+  const hostile: Hostile = { name, ...of, from: HOSTILE_ADDRESS, keys: { boundless: many[0] as string, over, banned } };
   const args = atPriority(LAST, [process.execPath, `${HERE}/hostile.ts`]);
   const child = spawnForRun(name, args, { HOSTILE: JSON.stringify(hostile) }, ['ignore', 'ignore', 'inherit', 'ipc']);
   setSessionPriority(child.pid as number, LAST);

@@ -5,7 +5,7 @@ import type { HostileName } from './hostile.ts';
 
 /** The processes that a row may disturb by signals. */
 export interface Disturbed {
-  readonly gateway: number;
+  readonly gateway: readonly number[];
   readonly cores: readonly number[];
 }
 
@@ -14,6 +14,8 @@ export interface Row {
   readonly title: string;
   readonly neighbour?: HostileName;
   readonly cores?: number;
+  /** So many keys are in operators' lists. */
+  readonly listedKeys?: number;
   /** Where a POST would fail for sure: it reaches a core that does not answer, and is never sent twice. */
   readonly readsOnly?: boolean;
   /** Standard output of the gateway is a pipe that nobody reads. */
@@ -31,9 +33,9 @@ const SILENT_AFTER_MS = 1_000;
 /** Stops the gateway for a moment, again and again, as a container at the end of its CPU quota is stopped. */
 async function stall({ gateway }: Disturbed, isOver: () => boolean): Promise<void> {
   while (!isOver()) {
-    process.kill(gateway, 'SIGSTOP');
+    for (const pid of gateway) process.kill(pid, 'SIGSTOP');
     await sleep(STALL_MS);
-    process.kill(gateway, 'SIGCONT');
+    for (const pid of gateway) process.kill(pid, 'SIGCONT');
     await sleep(STALL_EVERY_MS - STALL_MS);
   }
 }
@@ -70,6 +72,12 @@ export const ROWS: readonly Row[] = [
   { name: 'huge-answers', title: 'an answer of 100 MB a second', neighbour: 'huge-answers' },
   { name: 'stuck-connection', title: 'the core: one connection stuck', neighbour: 'stuck-connection' },
   { name: 'silent-core', title: 'two cores, one falls silent (reads)', cores: 2, readsOnly: true, disturb: silence },
+  {
+    name: 'operators-list',
+    title: 'operators list keys: ten lists of 20,000 by use at once, again and again',
+    neighbour: 'operators-list',
+    listedKeys: 20_000,
+  },
   { name: 'unread-log', title: 'the log is not read; no key, 10,000/s', neighbour: 'long-paths', isLogUnread: true },
   { name: 'stalls', title: 'the gateway stands still for 70 ms each second', isLateByNature: true, disturb: stall },
 ];

@@ -2,12 +2,13 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { DEFAULT_PLANS, storedPlans } from '../../../gateway/limiter/plans.ts';
+import { INDEX } from '../../../gateway/stores/redis/key-index.ts';
 import { FIRST, setSessionPriority } from '../machine/priority.ts';
 import { ROOT } from '../machine/processes.ts';
 import { installPrograms } from '../machine/programs.ts';
 import { describeMachine } from '../machine/usage.ts';
 import { writeBetween } from '../results/readme.ts';
-import { issueKeys } from '../setup/keys.ts';
+import { issueKeys, issueListedKeys } from '../setup/keys.ts';
 import { startRedis } from '../setup/stage.ts';
 import { type Measured, measureRow, type Shared } from './measure.ts';
 import { ALONE, ROWS, type Row } from './rows.ts';
@@ -52,7 +53,9 @@ async function measureAll(rows: readonly Row[]): Promise<Measured[]> {
   const shared = { redisUrl, keys: await issueKeys(client) };
   const measured: Measured[] = [];
   for (const row of rows) {
+    await issueListedKeys(client, row.listedKeys ?? 0);
     measured.push(await measureInTries(row, shared, measured[0]?.p99Ms));
+    await client.del(INDEX);
     const { p99Ms, tries } = measured.at(-1) as Measured;
     tell(`${row.name}, p99 ${p99Ms.toFixed(1)} ms${tries > 1 ? ` in ${tries} tries` : ''}`);
   }

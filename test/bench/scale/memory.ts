@@ -2,11 +2,12 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import net, { type Socket } from 'node:net';
 import { startPostgres } from '../../support/postgres.ts';
+import { sum } from '../../support/statistics.ts';
 import { listsOf } from '../load/asks.ts';
 import { runWrk } from '../load/wrk.ts';
 import { startNode } from '../machine/processes.ts';
 import { installPrograms } from '../machine/programs.ts';
-import { describeMachine, usageOf } from '../machine/usage.ts';
+import { describeMachine, usageOf, withChildren } from '../machine/usage.ts';
 import { startGateway } from '../setup/gateway.ts';
 import { issueKeys } from '../setup/keys.ts';
 import { setStage } from '../setup/stage.ts';
@@ -30,9 +31,13 @@ const { hot } = await issueKeys(stage.client);
 const gateway = await startGateway('gateway', { coreUrl: core.urls.core ?? '' }, { REDIS_URL: stage.redisUrl });
 const url = gateway.urls.gateway ?? '';
 
-/** The most that was resident so far, in megabytes. */
+/** The most that was resident of each of its processes so far, in megabytes. */
 const most = (pid: number): number =>
-  Number(/^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1_024;
+  sum(
+    withChildren(pid).map((one) =>
+      Number(/^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${one}/status`, 'utf8'))?.[1]),
+    ),
+  ) / 1_024;
 
 const say = (what: string, megabytes: (pid: number) => number) =>
   process.stdout.write(

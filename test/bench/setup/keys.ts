@@ -3,6 +3,7 @@ import { createApiKey, MAX_SECRETS } from '../../../gateway/limiter/credential.t
 import type { KeyRecord } from '../../../gateway/limiter/key-record.ts';
 import type { PlanName } from '../../../gateway/limiter/plans.ts';
 import { writeKey } from '../../../gateway/stores/key-hash.ts';
+import { INDEX } from '../../../gateway/stores/redis/key-index.ts';
 import { keyOf } from '../../../gateway/stores/redis/key-names.ts';
 import { post } from '../../support/http.ts';
 import { secretWith } from '../../support/secrets.ts';
@@ -47,6 +48,17 @@ export async function issueKeys(redis: Redis): Promise<Keys> {
     manyOver: await Promise.all(Array.from({ length: MANY_OVER }, () => issue(redis, OVER))),
     banned: await issue(redis, BOUNDLESS, { banned_until: String(nextYear), as_of: String(nextYear - 365 * 86_400) }),
   };
+}
+
+/** So many keys that operators' lists show; nobody asks with them. */
+export async function issueListedKeys(redis: Redis, count: number): Promise<void> {
+  for (let at = 0; at < count; at += MANY)
+    await Promise.all(
+      Array.from({ length: MANY }, async (_, number) => {
+        const key = await issue(redis, { ...BOUNDLESS, plan: planOf(number) });
+        await redis.zadd(INDEX, Date.now() / 1_000, key.split('_')[1] as string);
+      }),
+    );
 }
 
 /** A thousand keys of 20 secrets each, with the last one of each. */

@@ -5,7 +5,10 @@ import type { Stopping } from '../../shared/process/run.ts';
 import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import { type DecisionQuery, type DecisionReport, newestFirst } from '../telemetry/recent-decisions.ts';
 import type { ProcessState, WorkerState } from '../telemetry/watched-traffic.ts';
-import { Slot } from './place.ts';
+import type { Channel } from './channel.ts';
+import type { AskedOfPrimary, AskedOfWorker, WorkerReport } from './messages.ts';
+import { Slot, type SlotOptions } from './slot.ts';
+import type { WorkerProcess } from './worker-process.ts';
 
 /** The workers of a gateway: a fixed number of slots, each with a process that serves clients. */
 export class Workers {
@@ -16,10 +19,9 @@ export class Workers {
   #work: Promise<unknown> = Promise.resolve();
   #isRenewalWaiting = false;
 
-  /** @param onCrash called for every worker that ends unexpectedly */
-  constructor(count: number, logger: Logger, onCrash: () => void) {
-    this.#slots = Array.from({ length: count }, (_, at) => new Slot(at + 1, logger, onCrash));
-    this.#logger = logger;
+  constructor(count: number, options: SlotOptions) {
+    this.#slots = Array.from({ length: count }, (_, at) => new Slot(at + 1, options));
+    this.#logger = options.logger;
   }
 
   get stopping(): boolean {
@@ -27,7 +29,7 @@ export class Workers {
   }
 
   get serving(): number {
-    return this.#slots.filter(({ current }) => current !== undefined).length;
+    return this.#serving.length;
   }
 
   /** All slots, whether a process serves in them or not. */
@@ -37,7 +39,12 @@ export class Workers {
 
   /** What each serving worker sees of the dependencies, as of the last half second. */
   processes(): ProcessState[] {
-    return this.#slots.flatMap(({ current }) => current?.traffic() ?? []);
+    return this.#reports;
+  }
+
+  /** Those of the serving workers. */
+  channels(): Channel<AskedOfWorker, AskedOfPrimary>[] {
+    return this.#serving.map(({ channel }) => channel);
   }
 
   /**
@@ -46,8 +53,8 @@ export class Workers {
    * @throws the first error of a worker that could not start; the others are then killed
    */
   async start(): Promise<string> {
-    const starting = Promise.all(this.#slots.map((slot) => slot.renew()));
-    this.#work = starting.catch(() => this.#kill());
+    const starting = Promise.all(this.#slots.map((slot) => slot.start('first')));
+    this.#work = starting.catch(() => this.kill());
     const [address = ''] = await starting;
     return address;
   }
@@ -69,8 +76,13 @@ export class Workers {
   async stop(how: Stopping): Promise<void> {
     this.#stopping = true;
     // If an operator ends this process early, its workers end with it.
-    process.once('exit', () => this.#kill());
+    process.once('exit', () => this.kill());
     await Promise.all(this.#slots.map((slot) => slot.stop(how)));
+  }
+
+  kill(): void {
+    this.#stopping = true;
+    for (const slot of this.#slots) slot.kill();
   }
 
   /** The sum of all counts since the start, ended workers included. */
@@ -80,26 +92,37 @@ export class Workers {
 
   /** Whether a serving worker makes local decisions. */
   get isLocal(): boolean {
-    return this.#slots.some(({ current }) => current?.traffic()?.isLocal === true);
+    return this.#reports.some(({ isLocal }) => isLocal);
   }
 
   /** The keys that each serving worker last refused because of a ban. */
   banned(): KeysOfMinute[] {
-    return this.#slots.flatMap(({ current }) => current?.traffic()?.banned ?? []);
+    return this.#reports.map(({ banned }) => banned);
   }
 
-  /** The metrics of the serving workers. A worker that does not answer is left out. */
+  /** The metrics of the serving workers, and their counts as of now. A worker that does not answer is left out. */
   async metrics(): Promise<MetricsSnapshot[]> {
-    const serving = this.#slots.flatMap(({ current }) => current ?? []);
-    const snapshots = await Promise.all(serving.map((worker) => worker.metrics()));
-    return snapshots.filter((snapshot) => snapshot !== undefined);
+    const reports = await Promise.all(this.#serving.map((worker) => worker.askReport()));
+    return reports.flatMap((report) => (report?.metrics === undefined ? [] : [report.metrics]));
   }
 
   /** The last decisions of the serving workers, the newest first. */
   async find(query: DecisionQuery): Promise<DecisionReport[]> {
-    const serving = this.#slots.flatMap(({ current }) => current ?? []);
-    const found = await Promise.all(serving.map((worker) => worker.decisions(query)));
+    const found = await Promise.all(
+      this.#serving.map(async ({ number, channel }) => {
+        const decisions = (await channel.ask('decisions', query)) ?? [];
+        return decisions.map((one) => ({ ...one, gateway: { ...one.gateway, worker: number } }));
+      }),
+    );
     return found.flat().sort(newestFirst).slice(0, query.limit);
+  }
+
+  get #serving(): WorkerProcess[] {
+    return this.#slots.flatMap(({ current }) => current ?? []);
+  }
+
+  get #reports(): WorkerReport[] {
+    return this.#serving.flatMap(({ report }) => report ?? []);
   }
 
   async #renewEach(): Promise<void> {
@@ -108,15 +131,11 @@ export class Workers {
     try {
       for (const slot of this.#slots) {
         if (this.#stopping) return;
-        await slot.renew();
+        await slot.start('renewal');
       }
       this.#logger.info('rolling restart done');
     } catch {
       if (!this.#stopping) this.#logger.error('rolling restart given up: the new worker did not start');
     }
-  }
-
-  #kill(): void {
-    for (const slot of this.#slots) slot.kill();
   }
 }

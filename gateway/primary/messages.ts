@@ -1,0 +1,58 @@
+import type { Family } from '../../shared/process/counts.ts';
+import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
+import type { Use } from '../limiter/credential.ts';
+import type { ToldKey } from '../limiter/known-keys.ts';
+import type { Verdict } from '../limiter/limiter.ts';
+import type { StoredPlans } from '../limiter/plans.ts';
+import type { KeysOfMinute } from '../telemetry/key-watch.ts';
+import type { DecisionQuery, DecisionReport } from '../telemetry/recent-decisions.ts';
+import type { ProcessState } from '../telemetry/watched-traffic.ts';
+
+/** What the primary and its workers ask each other: for each question its content and its answer. */
+
+export interface AskedOfWorker {
+  readonly report: readonly [undefined, WorkerReport | undefined];
+  /** The worker's last decisions, the newest first. */
+  readonly decisions: readonly [DecisionQuery, readonly DecisionReport[]];
+  /** What it last heard of a key from Redis. */
+  readonly key: readonly [id: string, ToldKey | undefined];
+}
+
+export interface AskedOfPrimary {
+  /** How to start. */
+  readonly start: readonly [undefined, StartOrder];
+  /** Sent at intervals, so that counts are not lost with the process. Undefined until there is something to count. */
+  readonly report: readonly [WorkerReport | undefined, undefined];
+  /** A local decision, because Redis is away. Without a verdict if no worker knows the key. */
+  readonly decide: readonly [LocalQuestion, Verdict | undefined];
+  /** Likewise the limit status of a key. */
+  readonly peek: readonly [LocalQuestion, Verdict | undefined];
+}
+
+export interface StartOrder {
+  /** The plan table, for the time until the worker has read it. */
+  readonly plans?: StoredPlans | undefined;
+  /** It must not serve before plans and script were loaded from Redis. */
+  readonly mustLoad: boolean;
+  /** How long to wait for Redis otherwise, if not as long as usual. */
+  readonly redisWithinMs?: number | undefined;
+}
+
+export interface WorkerReport extends ProcessState {
+  readonly counted: readonly Family[];
+  /** Everything else that is measured; only on request. */
+  readonly metrics?: MetricsSnapshot | undefined;
+  /** Whether plans and script were loaded from Redis. */
+  readonly isLoaded: boolean;
+  /** Whether decisions are local because Redis is unavailable. */
+  readonly isLocal: boolean;
+  readonly banned: KeysOfMinute;
+}
+
+export interface LocalQuestion {
+  readonly id: string;
+  readonly digest: string;
+  readonly use: Use;
+  /** When the worker last heard of the key, on Redis' clock; 0 for never. */
+  readonly heardAt: number;
+}

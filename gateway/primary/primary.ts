@@ -1,0 +1,108 @@
+import { once } from 'node:events';
+import net, { type AddressInfo } from 'node:net';
+import { HttpError } from '../../shared/http/errors.ts';
+import { sumOf } from '../../shared/process/counts.ts';
+import { droppedLines, type Logger } from '../../shared/process/logger.ts';
+import { createMetrics } from '../../shared/process/metrics.ts';
+import type { Running } from '../../shared/process/run.ts';
+import type { GatewaySettings } from '../config.ts';
+import { KnownKeys } from '../limiter/known-keys.ts';
+import { DEFAULT_PLANS } from '../limiter/plans.ts';
+import type { PlanCache } from '../stores/plan-cache.ts';
+import { endLeftBehind } from './left-behind.ts';
+import { LevelsOfMachine } from './levels-of-machine.ts';
+import type { StartOrder } from './messages.ts';
+import type { Reason } from './slot.ts';
+import { WorkerProcess } from './worker-process.ts';
+import { Workers } from './workers.ts';
+
+/**
+ * The gateway with Redis: this process serves operators and supervises the workers, which serve clients. The workers
+ * start before this process loads what it needs for operators.
+ * @throws the error of a worker that cannot start, or of the operators' listener
+ */
+export async function startPrimary(settings: GatewaySettings, logger: Logger): Promise<Running> {
+  const port = settings.PORT === 0 ? await freePort(settings.HOST) : settings.PORT;
+  const address = `${settings.HOST}:${port}`;
+  await endLeftBehind(address, logger);
+  const metrics = createMetrics('gateway_admin');
+  let planCache: PlanCache | undefined;
+  let hasLoaded = false;
+  const levels = new LevelsOfMachine(new KnownKeys(() => planCache?.table ?? DEFAULT_PLANS), () => workers.channels());
+  const workers = new Workers(settings.WORKERS, {
+    logger,
+    onCrash: metrics.counter('gateway_worker_crashes_total', 'Workers that ended without being asked to.'),
+    launch: (number, reason) =>
+      new WorkerProcess(number, {
+        port,
+        address,
+        order: () => orderFor(reason, planCache),
+        onReport({ isLoaded }) {
+          hasLoaded ||= isLoaded;
+        },
+        decide: (name, question) => levels.answer(name, question),
+      }),
+  });
+  metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
+  metrics.counts(() => sumOf([workers.counted(), [droppedLines('gateway')]]));
+  process.on('SIGHUP', () => workers.renew());
+  const starting = workers.start();
+  starting.catch(() => {});
+
+  async function check(): Promise<void> {
+    if (workers.stopping) throw new HttpError('unavailable', 'The service is stopping.');
+    if (workers.serving === 0) throw new HttpError('unavailable', 'No worker serves.');
+    if (!hasLoaded) throw new HttpError('unavailable', 'No worker has read the plans from Redis yet.');
+  }
+
+  try {
+    const { openBackend } = await import('../open-backend.ts');
+    const { serveOperators } = await import('../serve-operators.ts');
+    const backend = await openBackend(settings, logger);
+    planCache = backend.planCache;
+    const operators = await serveOperators(settings, backend, logger, {
+      metrics: { ...metrics, expose: async () => await metrics.expose(await workers.metrics()) },
+      decisions: workers,
+      banned: () => workers.banned(),
+      workers: () => ({ serving: workers.serving, wanted: settings.WORKERS, each: workers.states() }),
+      processes: () => workers.processes(),
+      isLocal: () => workers.isLocal,
+      check,
+    });
+    return {
+      addresses: { gateway: await starting, admin: operators.url },
+      async stop(lameDuckMs, lingerMs) {
+        await workers.stop({ lameDuckMs, lingerMs });
+        await operators.stop();
+        await backend.close();
+      },
+    };
+  } catch (fault) {
+    workers.kill();
+    throw fault;
+  }
+}
+
+/** A worker that replaces the only one must find the same port. */
+async function freePort(host: string): Promise<number> {
+  const server = net.createServer().listen(0, host);
+  await once(server, 'listening').catch((fault: Error) => {
+    throw Object.assign(fault, { setting: 'PORT' });
+  });
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  return port;
+}
+
+/**
+ * A replacement listens at once while Redis is away: the primary tells it the plans, and decides for it. A renewal waits
+ * for Redis, while the worker that it replaces serves.
+ */
+function orderFor(reason: Reason, planCache: PlanCache | undefined): StartOrder {
+  const isAway = planCache?.isReadable === false;
+  return {
+    plans: planCache?.stored,
+    mustLoad: reason === 'renewal',
+    ...(reason === 'replacement' && isAway && { redisWithinMs: 0 }),
+  };
+}

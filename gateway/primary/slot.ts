@@ -1,0 +1,135 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { LONGEST_IDLE_MS } from '../../shared/http/server.ts';
+import { type Family, sumOf } from '../../shared/process/counts.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import type { Stopping } from '../../shared/process/run.ts';
+import type { WorkerState } from '../telemetry/watched-traffic.ts';
+import type { WorkerEnd, WorkerProcess } from './worker-process.ts';
+
+/** Why a worker starts: the first one of its slot, one in place of a crashed one, or in place of one that serves. */
+export type Reason = 'first' | 'replacement' | 'renewal';
+
+export interface SlotOptions {
+  readonly logger: Logger;
+  launch(number: number, reason: Reason): WorkerProcess;
+  /** Called for every worker that ends unexpectedly. */
+  onCrash(): void;
+}
+
+/**
+ * Other workers accept new connections meanwhile. The old worker's connections are used once more, or close after their
+ * idle time.
+ */
+const REPLACED: Stopping = { lameDuckMs: 0, lingerMs: LONGEST_IDLE_MS };
+
+/** The slot of one worker. A process always serves in it; when one ends, another replaces it. */
+export class Slot {
+  readonly #number: number;
+  readonly #options: SlotOptions;
+  readonly #backOff = new BackOff();
+  /** All processes of this slot that have not ended: the serving one, and those that start or stop. */
+  readonly #processes = new Set<WorkerProcess>();
+  /** The counts of ended processes, so that totals never fall. */
+  #past: readonly Family[] = [];
+  #current: WorkerProcess | undefined;
+  /** When the current process began to serve, or the last one ended. */
+  #changedAt = new Date();
+  #stopping = new AbortController();
+
+  constructor(number: number, options: SlotOptions) {
+    this.#number = number;
+    this.#options = options;
+  }
+
+  /** The process that serves. */
+  get current(): WorkerProcess | undefined {
+    return this.#current;
+  }
+
+  state(): WorkerState {
+    return { worker: this.#number, pid: this.#current?.pid, since: this.#changedAt.toISOString() };
+  }
+
+  /** The counts of this slot since the start, over all its processes. The last half second may be missing. */
+  counted(): Family[] {
+    return sumOf([this.#past, ...[...this.#processes].map(({ report }) => report?.counted ?? [])]);
+  }
+
+  /**
+   * Starts a worker. Once it serves, the one that served before finishes its requests and ends.
+   * @returns the address of the new worker
+   * @throws the new worker's error if it could not start; the old one then stays
+   */
+  async start(reason: Reason): Promise<string> {
+    const { launch, logger } = this.#options;
+    const worker = launch(this.#number, reason);
+    this.#processes.add(worker);
+    void worker.ended.then((end) => this.#hasEnded(worker, end, reason));
+    const address = await worker.serving;
+    const before = this.#current;
+    this.#current = worker;
+    this.#changedAt = new Date();
+    logger.info({ worker: this.#number, pid: worker.pid }, 'worker serves');
+    await before?.stop(REPLACED);
+    return address;
+  }
+
+  /** Stops all processes for good. */
+  async stop(how: Stopping): Promise<void> {
+    this.#stopping.abort();
+    await Promise.all([...this.#processes].map((worker) => worker.stop(how)));
+  }
+
+  kill(): void {
+    this.#stopping.abort();
+    for (const worker of this.#processes) worker.kill();
+  }
+
+  #hasEnded(worker: WorkerProcess, end: WorkerEnd, reason: Reason): void {
+    const { logger, onCrash } = this.#options;
+    this.#past = sumOf([this.#past, worker.report?.counted ?? []]);
+    this.#processes.delete(worker);
+    const told = { worker: this.#number, pid: worker.pid, ...end, said: end.said || undefined };
+    if (this.#stopping.signal.aborted || worker.isStopping) {
+      logger.info(told, 'worker stopped');
+      return;
+    }
+    // Without a first success there is no replacement: the caller of that start handles it.
+    if (reason === 'first' && this.#current !== worker) return;
+    logger.error(told, 'worker ended');
+    onCrash();
+    if (this.#current !== worker) return;
+    const servedMs = Date.now() - this.#changedAt.getTime();
+    this.#current = undefined;
+    this.#changedAt = new Date();
+    void this.#refill(servedMs);
+  }
+
+  /** Starts workers until one serves, after waits that grow with every early end. */
+  async #refill(servedMs: number): Promise<void> {
+    const { signal } = this.#stopping;
+    for (let lastedMs = servedMs; this.#current === undefined && !signal.aborted; lastedMs = 0) {
+      const waitMs = this.#backOff.next(lastedMs);
+      this.#options.logger.warn({ worker: this.#number, waitMs }, 'worker starts again');
+      await sleep(waitMs, undefined, { signal }).catch(() => {});
+      if (this.#current === undefined && !signal.aborted) await this.start('replacement').catch(() => {});
+    }
+  }
+}
+
+const FIRST_MS = 100;
+const LONGEST_MS = 30_000;
+/** After serving this long, a worker counts as healthy and the back-off starts again. */
+const HEALTHY_MS = 30_000;
+
+/** The wait before a worker is restarted. It doubles with each early end, up to half a minute. */
+export class BackOff {
+  #nextMs = FIRST_MS;
+
+  /** @param servedMs how long the ended worker served; 0 if it never did */
+  next(servedMs: number): number {
+    const waitMs = servedMs >= HEALTHY_MS ? FIRST_MS : this.#nextMs;
+    this.#nextMs = Math.min(2 * waitMs, LONGEST_MS);
+    return waitMs;
+  }
+}

@@ -1,0 +1,177 @@
+import type { ChildProcess } from 'node:child_process';
+import cluster, { type Worker } from 'node:cluster';
+import { compiledFolder } from '../../shared/process/compile-cache.ts';
+import type { Stopping } from '../../shared/process/run.ts';
+import type { Verdict } from '../limiter/limiter.ts';
+import { Channel } from './channel.ts';
+import { mark } from './left-behind.ts';
+import type { AskedOfPrimary, AskedOfWorker, LocalQuestion, StartOrder, WorkerReport } from './messages.ts';
+
+export interface WorkerEnd {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  /** The end of its standard error. */
+  readonly said: string;
+}
+
+/** What a worker needs of its primary. */
+export interface WorkerOptions {
+  /** That of clients. */
+  readonly port: number;
+  /** Host and port. */
+  readonly address: string;
+  /** How to start. */
+  order(): StartOrder;
+  onReport(report: WorkerReport): void;
+  /** A local decision for all workers. */
+  decide(name: 'decide' | 'peek', question: LocalQuestion): Promise<Verdict | undefined>;
+}
+
+/** A worker that says nothing for this long hangs. */
+const HANGS_AFTER_S = 10;
+/** The same for one that loads its code, and says nothing meanwhile. */
+const LOADS_WITHIN_S = 60;
+/** Longer than a server needs to stop: lame duck, lingering, grace. */
+const STOP_WITHIN_MS = 30_000;
+/** Characters of its standard error: what fits in a log line that is written atomically. */
+const MAX_SAID = 2_000;
+
+/** Settings for the primary only: the operators' address and token. */
+const NOT_FOR_WORKERS = {
+  ADMIN_HOST: undefined,
+  ADMIN_PORT: undefined,
+  ADMIN_TOKEN: undefined,
+  ADMIN_TOKEN_FILE: undefined,
+};
+
+/**
+ * The workers accept from one shared socket when they have time. Distribution by the primary is more even, but costs it
+ * 60 µs per connection, and a connection on its way to a killed worker would never be answered.
+ */
+cluster.schedulingPolicy = cluster.SCHED_NONE;
+
+/** A worker, seen from its primary: this program again, with the worker's number as its argument. */
+export class WorkerProcess {
+  /** Its number among the workers. Its replacement has the same number. */
+  readonly number: number;
+  /** The client address, once it serves. Rejects with the worker's error if it ended before. */
+  readonly serving: Promise<string>;
+  readonly ended: Promise<WorkerEnd>;
+  readonly channel: Channel<AskedOfWorker, AskedOfPrimary>;
+  /** The last one, also after the process has ended. */
+  report: WorkerReport | undefined;
+  isStopping = false;
+  readonly #worker: Worker;
+  readonly #stderr: Errors;
+  #serves = false;
+
+  constructor(number: number, { port, address, order, onReport, decide }: WorkerOptions) {
+    this.number = number;
+    cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'] });
+    // One arena of malloc: only the main thread allocates much, and others would keep 10 MB.
+    const own = { ...mark(address), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
+    this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own });
+    // A failed message or signal shows in the end of the process.
+    this.#worker.on('error', () => {});
+    this.#stderr = keepErrors(this.#worker.process);
+    this.channel = new Channel<AskedOfWorker, AskedOfPrimary>(this.#worker, {
+      start: order,
+      report: (report) => this.#take(report, onReport),
+      decide: (question) => decide('decide', question),
+      peek: (question) => decide('peek', question),
+    });
+    this.ended = endOf(this.#worker.process, this.#stderr.said);
+    this.serving = this.#untilServing();
+    this.#killWhenSilent();
+  }
+
+  get pid(): number | undefined {
+    return this.#worker.process.pid;
+  }
+
+  /** Lets it finish its requests and kills it after a timeout. Resolves when it is gone. */
+  async stop(how: Stopping): Promise<void> {
+    this.isStopping = true;
+    const timer = setTimeout(() => this.kill(), STOP_WITHIN_MS);
+    if (!this.#serves) this.kill();
+    else if (this.#worker.isConnected()) this.#worker.send({ stop: how }, () => {});
+    await this.ended;
+    clearTimeout(timer);
+  }
+
+  kill(): void {
+    this.#worker.process.kill('SIGKILL');
+  }
+
+  /** Its state as of now, with its metrics; undefined if it does not answer in time. */
+  async askReport(): Promise<WorkerReport | undefined> {
+    const report = await this.channel.ask('report', undefined);
+    if (report !== undefined) this.report = report;
+    return report;
+  }
+
+  #take(report: WorkerReport | null | undefined, onReport: WorkerOptions['onReport']): undefined {
+    // Null in place of undefined: messages are JSON.
+    if (report == null) return;
+    this.report = report;
+    onReport(report);
+  }
+
+  async #untilServing(): Promise<string> {
+    const { promise: served, resolve, reject } = Promise.withResolvers<string>();
+    this.#worker.on('message', ({ gateway }: { gateway?: string }) => gateway !== undefined && resolve(gateway));
+    void this.ended.then((end) => reject(new Error(describe(end))));
+    const address = await served;
+    this.#serves = true;
+    this.#stderr.passOn();
+    return address;
+  }
+
+  /** Seconds are counted, not measured: a stall of this process is one of them, however long it is. */
+  #killWhenSilent(): void {
+    let received = 0;
+    let silentSeconds = 0;
+    const timer = setInterval(() => {
+      silentSeconds = this.channel.received === received ? silentSeconds + 1 : 0;
+      received = this.channel.received;
+      if (silentSeconds < (received === 0 ? LOADS_WITHIN_S : HANGS_AFTER_S)) return;
+      this.#stderr.add(`It said nothing for ${silentSeconds} s.`);
+      this.kill();
+    }, 1_000).unref();
+    void this.ended.then(() => clearInterval(timer));
+  }
+}
+
+interface Errors {
+  add(text: string): void;
+  said(): string;
+  /** Also writes what follows to our own standard error. */
+  passOn(): void;
+}
+
+/** Keeps the end of a process's standard error. */
+function keepErrors({ stderr }: ChildProcess): Errors {
+  let said = '';
+  const add = (text: string) => {
+    said = (said + text).slice(-MAX_SAID);
+  };
+  stderr?.setEncoding('utf8').on('data', add);
+  return {
+    add,
+    said: () => said.trim(),
+    passOn: () => void stderr?.on('data', (text: string) => process.stderr.write(text)),
+  };
+}
+
+function endOf(child: ChildProcess, said: () => string): Promise<WorkerEnd> {
+  const { promise, resolve } = Promise.withResolvers<WorkerEnd>();
+  child.once('close', (code, signal) => resolve({ code, signal, said: said() }));
+  child.once('error', (fault) => {
+    if (child.pid === undefined) resolve({ code: null, signal: null, said: fault.message });
+  });
+  return promise;
+}
+
+function describe({ code, signal, said }: WorkerEnd): string {
+  return said || `A worker ended before it served: ${signal ?? `exit status ${code}`}.`;
+}

@@ -1,0 +1,189 @@
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test, vi } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { faultyCore, OK } from '../support/faulty-core.ts';
+import { post, send } from '../support/http.ts';
+import { freePort } from '../support/port.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { ADMIN_TOKEN } from '../support/stack.ts';
+import {
+  childrenOf,
+  eventually,
+  isAlive,
+  launchWorkers,
+  startWorkers,
+  untilServing,
+  type Workers,
+} from '../support/workers.ts';
+
+/** A gateway is a primary and its workers, also with one worker, and whatever ends. */
+
+vi.setConfig({ testTimeout: 90_000 });
+
+const ONE = { WORKERS: '1' };
+const list = (workers: Workers, key: string) => send(`${workers.gateway}/v1/pets`, { key });
+const readyz = async (workers: Workers) => (await workers.admin('/readyz')).status;
+
+function kill(pid: number | undefined, signal: NodeJS.Signals = 'SIGKILL'): void {
+  process.kill(pid as number, signal);
+  if (signal === 'SIGSTOP') cleanUp(() => isAlive(pid as number) && process.kill(pid as number, 'SIGKILL'));
+}
+
+/** A core whose only answer waits until it is released. */
+async function slowCore() {
+  const arrived = Promise.withResolvers<() => void>();
+  const url = await faultyCore((socket) => arrived.resolve(() => void socket.write(OK)));
+  return { url, arrived: arrived.promise };
+}
+
+async function redisServer() {
+  const server = await startRedisServer();
+  cleanUp(() => server.stop());
+  return server;
+}
+
+test('SIGHUP with one worker renews it and cuts no answer', async () => {
+  const core = await slowCore();
+  const workers = await startWorkers({ ...ONE, CORE_URL: core.url });
+  const [before] = workers.pids();
+  const inFlight = list(workers, await workers.issueKey());
+  const answer = await core.arrived;
+  workers.child.kill('SIGHUP');
+  await eventually(() => workers.pids()[0]).not.toBe(before);
+  answer();
+  expect(await inFlight).toMatchObject({ status: 200, text: '[]' });
+  await eventually(() => workers.logged('rolling restart done').length).toBe(1);
+  expect([isAlive(workers.child.pid as number), isAlive(before as number)]).toEqual([true, false]);
+});
+
+test('SIGHUP without Redis neither ends the gateway nor cuts an answer, and the log says so', async () => {
+  const core = await slowCore();
+  const gateway = await launchWorkers({ ...ONE, REDIS_URL: '', CORE_URL: core.url });
+  const inFlight = list(gateway, await gateway.issueKey());
+  const answer = await core.arrived;
+  gateway.child.kill('SIGHUP');
+  await eventually(() => gateway.logged('nothing to reload: without REDIS_URL the gateway is one process').length).toBe(
+    1,
+  );
+  answer();
+  expect(await inFlight).toMatchObject({ status: 200, text: '[]' });
+  expect(await readyz(gateway)).toBe(200);
+});
+
+test('a gateway is ready once it has loaded plans and script from Redis, and stays so when Redis goes', async () => {
+  const redis = await redisServer();
+  await redis.stop();
+  const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url });
+  expect(await workers.admin('/readyz')).toMatchObject({ status: 503, json: { code: 'unavailable' } });
+  await sleep(1_000);
+  expect(await readyz(workers)).toBe(503);
+  await redis.restart();
+  await eventually(() => readyz(workers)).toBe(200);
+  expect((await list(workers, await workers.issueKey())).status).toBe(200);
+  await redis.stop();
+  for (let looks = 0; looks < 20; looks++, await sleep(100)) expect(await readyz(workers)).toBe(200);
+});
+
+test('a renewal waits for Redis, and the old worker serves meanwhile what it knows', async () => {
+  const redis = await redisServer();
+  const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url });
+  const key = await workers.issueKey();
+  expect((await list(workers, key)).status).toBe(200);
+  const before = workers.pids();
+  await redis.stop();
+  workers.child.kill('SIGHUP');
+  for (let waited = 0; waited < 50; waited++, await sleep(100)) expect((await list(workers, key)).status).toBe(200);
+  expect(workers.pids()).toEqual(before);
+  expect(childrenOf(workers.child.pid as number)).toHaveLength(2);
+  await redis.restart();
+  await eventually(() => workers.logged('rolling restart done').length).toBe(1);
+  expect(workers.pids()).not.toEqual(before);
+  expect(workers.logged('worker ended')).toEqual([]);
+});
+
+test('the replacement of a crashed worker serves at once without Redis, with its plans, keys and levels', async () => {
+  const redis = await redisServer();
+  const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url });
+  await post(`${workers.adminUrl}/plans/free`, { day: 4_321 }, { method: 'PATCH', key: ADMIN_TOKEN });
+  const documented = async () => (await send(`${workers.gateway}/docs/`)).text.includes('4,321');
+  await eventually(documented).toBe(true);
+  const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 20 });
+  expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe('19');
+  await redis.stop();
+  for (let left = 18; left >= 10; left--)
+    expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe(String(left));
+  const [before] = workers.pids();
+  kill(before);
+  await eventually(() => workers.pids()[0]).not.toBe(before);
+  expect(await readyz(workers)).toBe(200);
+  expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe('9');
+  expect(await documented()).toBe(true);
+  const [ended] = workers.logged('worker ended');
+  const [, serves] = workers.logged('worker serves');
+  expect(Date.parse(String(serves?.time)) - Date.parse(String(ended?.time))).toBeLessThan(2_500);
+});
+
+test('a worker that hangs is replaced', async () => {
+  const workers = await startWorkers(ONE);
+  const [before] = workers.pids();
+  kill(before, 'SIGSTOP');
+  await eventually(() => workers.logged('worker ended')).toMatchObject([
+    { worker: 1, signal: 'SIGKILL', said: 'It said nothing for 10 s.' },
+  ]);
+  await eventually(() => workers.pids()[0]).not.toBe(before);
+  expect((await list(workers, await workers.issueKey())).status).toBe(200);
+});
+
+test('the workers of a dead primary end within 10 s, also where an answer never comes', async () => {
+  const core = await slowCore();
+  const workers = await startWorkers({ CORE_URL: core.url, CORE_TIMEOUT_MS: '60000' });
+  const pids = workers.pids();
+  const inFlight = list(workers, await workers.issueKey()).catch(({ code }) => code);
+  await core.arrived;
+  workers.child.kill('SIGKILL');
+  const before = performance.now();
+  await eventually(() => pids.some(isAlive)).toBe(false);
+  expect(performance.now() - before).toBeLessThan(10_000);
+  expect(await inFlight).toBe('ECONNRESET');
+});
+
+test('a successor takes the port of a dead primary: it kills a worker that hangs, and no other process', async () => {
+  const core = await slowCore();
+  const [PORT, other] = [String(await freePort()), await startWorkers()];
+  const workers = await startWorkers({ PORT, CORE_URL: core.url });
+  const inFlight = list(workers, await workers.issueKey());
+  const answer = await core.arrived;
+  const pids = workers.pids();
+  const hung = pids.find((pid) => !hasConnections(pid, PORT)) as number;
+  const draining = pids.find((pid) => pid !== hung) as number;
+  kill(hung, 'SIGSTOP');
+  workers.child.kill('SIGKILL');
+  const successor = await startWorkers({ PORT });
+  expect(successor.logged('workers of an earlier primary hung and were killed')).toMatchObject([{ pids: [hung] }]);
+  expect([isAlive(hung), isAlive(draining)]).toEqual([false, true]);
+  expect((await list(successor, await successor.issueKey())).status).toBe(200);
+  answer();
+  expect(await inFlight).toMatchObject({ status: 200, text: '[]' });
+  expect((await list(other, await other.issueKey())).status).toBe(200);
+  await untilServing(other, 2);
+});
+
+/** Whether a process has a client's connection to this port. */
+function hasConnections(pid: number, port: string): boolean {
+  const at = `:${Number(port).toString(16).toUpperCase().padStart(4, '0')}`;
+  const lines = readFileSync(`/proc/${pid}/net/tcp`, 'utf8')
+    .split('\n')
+    .map((line) => line.trim().split(/\s+/));
+  const accepted = lines.filter(([, local, , state]) => local?.endsWith(at) && state === '01').map((line) => line[9]);
+  const fds = readdirSync(`/proc/${pid}/fd`);
+  return fds.some((fd) => accepted.some((inode) => readlink(`/proc/${pid}/fd/${fd}`) === `socket:[${inode}]`));
+}
+
+function readlink(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return '';
+  }
+}

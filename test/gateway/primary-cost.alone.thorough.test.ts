@@ -1,0 +1,56 @@
+import http from 'node:http';
+import { expect, test, vi } from 'vitest';
+import { usageOf } from '../bench/machine/usage.ts';
+import { issueListedKeys } from '../bench/setup/keys.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { fact, TIMED } from '../support/timed.ts';
+import { startWorkers } from '../support/workers.ts';
+
+/** What the primary costs beside its worker. */
+
+vi.setConfig({ testTimeout: 90_000 });
+
+const LISTED = 10_000;
+/** Concurrent requests of clients. */
+const CONNECTIONS = 512;
+
+test("operators' lists take no CPU of the worker, ten at once neither", TIMED, async () => {
+  const { url, redis } = await emptyDatabase();
+  await issueListedKeys(redis, LISTED);
+  const workers = await startWorkers({ WORKERS: '1', REDIS_URL: url });
+  const [worker = 0] = workers.pids();
+  const cpuMs = () => usageOf(worker).cpuMicroseconds / 1_000;
+  // The worker compiles and settles after its start.
+  await send(`${workers.gateway}/v1/pets`, { key: await workers.issueKey() });
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  const ofAll = () => usageOf(workers.child.pid as number).cpuMicroseconds / 1_000;
+  const [before, allBefore, startedAt] = [cpuMs(), ofAll(), performance.now()];
+  const lists = await Promise.all(Array.from({ length: 10 }, () => workers.admin('/keys?sort=used')));
+  const [took, seconds] = [cpuMs() - before, (performance.now() - startedAt) / 1_000];
+  await fact(() => {
+    expect(lists.map(({ status }) => status)).toEqual(Array(10).fill(200));
+    // And the key of the test.
+    for (const { json } of lists) expect((json as { total: number }).total).toBe(LISTED + 1);
+  });
+  // Its own timers: probes of the core, plans and reports, all several times a second.
+  expect(took).toBeLessThan(20 + 20 * seconds);
+  expect(ofAll() - allBefore).toBeGreaterThan(200);
+});
+
+test('the primary takes at most 90 MB, with a worker at 512 connections 290', TIMED, async () => {
+  const workers = await startWorkers({ WORKERS: '1' });
+  const key = await workers.issueKey();
+  const agent = new http.Agent({ keepAlive: true, maxSockets: CONNECTIONS });
+  cleanUp(() => agent.destroy());
+  const ask = async () => {
+    for (let asked = 0; asked < 40; asked++)
+      expect((await send(`${workers.gateway}/v1/pets`, { key, agent })).status).toBe(200);
+  };
+  await Promise.all(Array.from({ length: CONNECTIONS }, ask));
+  const both = usageOf(workers.child.pid as number).residentMegabytes;
+  const primary = both - usageOf(workers.pids()[0] as number).residentMegabytes;
+  expect(primary).toBeLessThanOrEqual(90);
+  expect(both).toBeLessThanOrEqual(290);
+});
