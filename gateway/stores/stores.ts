@@ -43,9 +43,10 @@ export interface KeyStore {
   remove(id: string, activity?: Activity): Promise<boolean>;
   /**
    * Claims an event of a key for a day (UTC, days since 1970). Nothing is written for a key that does not exist.
-   * @returns whether the caller must report it: false if it was claimed before, or there is no such key
+   * @param claimant a name of the one attempt to report it, without spaces: who asks again under it gets the same answer
+   * @returns whether the caller must report it: false if another claimant has it, or there is no such key
    */
-  claim(id: string, event: string, day: number): Promise<boolean>;
+  claim(id: string, event: string, day: number, claimant: string): Promise<boolean>;
 }
 
 /** The key's data is malformed, for example after an edit by hand. */

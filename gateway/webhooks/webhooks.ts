@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import Denque from 'denque';
 import { Counter, type Family, Label } from '../../shared/process/counts.ts';
@@ -26,6 +27,8 @@ export interface WebhookOptions extends Partial<typeof PATIENCE> {
 
 interface Pending {
   readonly happening: Happening;
+  /** Under this name it is claimed. A claim that got no answer in time may be in force, so each retry has the same. */
+  readonly claimant: string;
   /** Set once this process has claimed the event. */
   message: Message | undefined;
   failed: number;
@@ -73,7 +76,8 @@ export class Webhooks {
       this.#count('dropped');
       return;
     }
-    this.#waiting.push({ happening: happeningOf(event, keyId, decision), message: undefined, failed: 0 });
+    const happening = happeningOf(event, keyId, decision);
+    this.#waiting.push({ happening, claimant: randomUUID(), message: undefined, failed: 0 });
     this.#sendNext();
   }
 
@@ -124,7 +128,7 @@ export class Webhooks {
 
   /** @throws if it must be tried again */
   async #deliver(pending: Pending, attempt: AbortController): Promise<void> {
-    pending.message ??= await this.#claim(pending.happening);
+    pending.message ??= await this.#claim(pending);
     if (pending.message === undefined) return;
     const timer = setTimeout(() => attempt.abort(), this.#patience.timeoutMs);
     await post(this.#url, this.#secret, pending.message, attempt.signal).finally(() => clearTimeout(timer));
@@ -132,9 +136,9 @@ export class Webhooks {
   }
 
   /** @returns undefined if another gateway sends it, or the key no longer exists */
-  async #claim(happening: Happening): Promise<Message | undefined> {
+  async #claim({ happening, claimant }: Pending): Promise<Message | undefined> {
     const { keyId, event } = happening;
-    if (!(await this.#keys.claim(keyId, event, dayOf(happening)))) return undefined;
+    if (!(await this.#keys.claim(keyId, event, dayOf(happening), claimant))) return undefined;
     const entry = await this.#keys.get(keyId).catch(() => undefined);
     return messageOf(happening, entry?.record.name);
   }

@@ -156,5 +156,5 @@ test('nothing is sent where no URL is set', async () => {
   const { tell, counts, keys } = await setUp({ url: undefined });
   const id = await tell();
   expect(counts()).toEqual({ delivered: 0, retried: 0, given_up: 0, dropped: 0 });
-  expect(await keys.claim(id, 'day_80', Math.floor(Date.now() / 86_400_000))).toBe(true);
+  expect(await keys.claim(id, 'day_80', Math.floor(Date.now() / 86_400_000), 'another')).toBe(true);
 });

@@ -1,10 +1,21 @@
 import { createHash, createHmac } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
+import type { Decision } from '../../gateway/limiter/limiter.ts';
+import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
+import { RedisKeys } from '../../gateway/stores/redis/keys.ts';
+import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
+import { Webhooks } from '../../gateway/webhooks/webhooks.ts';
 import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
 import { send } from '../support/http.ts';
+import { readableLog } from '../support/log.ts';
 import { eventuallyScraped } from '../support/metrics.ts';
 import { freePort } from '../support/port.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';
+import { secretWith } from '../support/secrets.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { type Told, WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts';
@@ -93,6 +104,34 @@ test('of several gateways one tells an event, also after a restart', async () =>
   await expect.poll(() => receiver.told.length).toBe(18);
   const ids = receiver.told.map(({ headers }) => headers['webhook-id']);
   expect(new Set(ids).size).toBe(18);
+});
+
+test('an event whose claim is answered too late is told all the same, once', async () => {
+  const proxy = await startFaultProxy(REDIS_URL);
+  const redisOfClaims = await connectedRedis(proxy.url, 100);
+  const keys = new RedisKeys(redisOfClaims);
+  const { credential } = createApiKey();
+  await keys.create(credential.id, {
+    name: 'late',
+    plan: 'free',
+    secrets: [secretWith(credential.digest)],
+    createdAt: 0,
+  });
+  const decision = (await new RedisLimiter(redisOfClaims, () => DEFAULT_PLANS).decide(credential)) as Decision;
+  const receiver = await webhookReceiver();
+  const { logger } = readableLog();
+  const open = () => new Webhooks(keys, logger, { url: receiver.url, secret: WEBHOOK_SECRET, firstRetryMs: 500 });
+  const [webhooks, ofAnother] = [open(), open()];
+  cleanUp(() => Promise.all([webhooks.stop(), ofAnother.stop()]));
+  proxy.set({ kind: 'delay', ms: 300 });
+  webhooks.tell('day_80', credential.id, decision);
+  await expect.poll(() => redis.hget(`gateway:key:{${credential.id}}`, 'told_day_80')).not.toBeNull();
+  await sleep(200);
+  proxy.set({ kind: 'pass' });
+  await expect.poll(receiver.types, { timeout: 5_000 }).toEqual(['key.day_80']);
+  ofAnother.tell('day_80', credential.id, decision);
+  ofAnother.tell('day_100', credential.id, decision);
+  await expect.poll(receiver.types).toEqual(['key.day_100', 'key.day_80']);
 });
 
 test('nothing is claimed where no webhook is set', async () => {

@@ -5,8 +5,8 @@ import { cleanUp } from './clean-up.ts';
 import { readableLog } from './log.ts';
 
 /** Connects as the gateway does. On a busy machine attempts can fail; this waits for one that does not. */
-export async function connectedRedis(url: string): Promise<Redis> {
-  const redis = await connectRedis(url, { timeoutMs: 5_000, logger: readableLog().logger });
+export async function connectedRedis(url: string, timeoutMs = 5_000): Promise<Redis> {
+  const redis = await connectRedis(url, { timeoutMs, logger: readableLog().logger });
   cleanUp(() => redis.disconnect());
   if (redis.status !== 'ready') await new Promise<void>((resolve) => redis.once('ready', resolve));
   return redis;

@@ -18,6 +18,12 @@ import { JsonFile } from './file.ts';
 import { readRecords } from './key-records.ts';
 import { RevokedKeys } from './revoked-keys.ts';
 
+interface Claim {
+  /** In days since 1970. */
+  readonly day: number;
+  readonly claimant: string;
+}
+
 interface FileKeysParts {
   readonly file: JsonFile;
   readonly records: ReadonlyMap<string, KeyRecord>;
@@ -33,8 +39,8 @@ export class FileKeys implements KeyStore {
   readonly #file: JsonFile;
   #records: ReadonlyMap<string, KeyRecord>;
   readonly #states = new Map<string, KeyState>();
-  /** The day on which each event of a key was last claimed. */
-  readonly #claimedOn = new Map<string, Map<string, number>>();
+  /** The last claim of each event of a key. */
+  readonly #claims = new Map<string, Map<string, Claim>>();
   readonly #revoked: RevokedKeys;
   readonly #activity: Pick<ActivityStore, 'record'> | undefined;
 
@@ -130,7 +136,7 @@ export class FileKeys implements KeyStore {
       () => {
         if (record !== undefined) this.#revoked.keep(readRevoked(id, writeKey(record, this.#states.get(id))));
         this.#states.delete(id);
-        this.#claimedOn.delete(id);
+        this.#claims.delete(id);
       },
     );
     if (record === undefined) return false;
@@ -190,12 +196,13 @@ export class FileKeys implements KeyStore {
     return outcomes;
   }
 
-  async claim(id: string, event: string, day: number): Promise<boolean> {
+  async claim(id: string, event: string, day: number, claimant: string): Promise<boolean> {
     if (!this.#records.has(id)) return false;
-    const claimedOn = this.#claimedOn.get(id) ?? new Map<string, number>();
-    const claimed = claimedOn.get(event);
-    if (claimed === day || claimed === day + 1) return false;
-    this.#claimedOn.set(id, claimedOn.set(event, day));
+    const claims = this.#claims.get(id) ?? new Map<string, Claim>();
+    const last = claims.get(event);
+    if (last?.day === day && last.claimant === claimant) return true;
+    if (last?.day === day || last?.day === day + 1) return false;
+    this.#claims.set(id, claims.set(event, { day, claimant }));
     return true;
   }
 

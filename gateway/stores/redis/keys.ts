@@ -129,8 +129,8 @@ export class RedisKeys implements KeyStore {
     return Promise.all(keys.map((key) => restoreKey(this.#redis, key)));
   }
 
-  async claim(id: string, event: string, day: number): Promise<boolean> {
-    return (await orUnavailable(this.#redis.eval(CLAIM_EVENT, 1, keyOf(id), `told_${event}`, day))) === 1;
+  async claim(id: string, event: string, day: number, claimant: string): Promise<boolean> {
+    return (await orUnavailable(this.#redis.eval(CLAIM_EVENT, 1, keyOf(id), `told_${event}`, day, claimant))) === 1;
   }
 
   async #page(offset: number): Promise<(KeyEntry | undefined)[]> {
