@@ -253,9 +253,11 @@ local clock_text, clock_minute = write_time(clock), format('%d', floor(clock / M
 -- Whether an address is in one of the networks: IP version, hex digits of the prefix, its length in bits (networks.ts).
 local function is_within(networks, address)
   if address == '-' then return false end
-  for digits, bits in gmatch(networks, '([%x:]+)/(%d+)') do
-    local whole, rest = 2 + floor(bits / 4), bits % 4
-    if sub(digits, 1, whole) == sub(address, 1, whole) then
+  for network in gmatch(networks, '[^,]+') do
+    local digits, bits = match(network, '^([46]:%x*)/(%d%d?%d?)$')
+    local whole, rest = 2 + floor((bits or 0) / 4), (bits or 0) % 4
+    -- A malformed network has no address in it.
+    if bits and #digits == 2 + ceil(bits / 4) and sub(digits, 1, whole) == sub(address, 1, whole) then
       local own, other = tonumber(sub(digits, whole + 1, whole + 1), 16), tonumber(sub(address, whole + 1, whole + 1), 16)
       if rest == 0 or own and other and floor(own / 2 ^ (4 - rest)) == floor(other / 2 ^ (4 - rest)) then return true end
     end

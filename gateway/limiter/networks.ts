@@ -23,8 +23,17 @@ export function parseNetwork(text: string): string | undefined {
   return `${digits.slice(0, VERSION_LENGTH + Math.ceil(bits / BITS_A_DIGIT))}/${bits}`;
 }
 
-/** The network in CIDR notation. */
+const NETWORK = /^([46]:[\da-f]*)\/(\d{1,3})$/;
+
+/** Whether a text, which a hand may have written, is a network. One that is not has no address in it. */
+export function isNetwork(text: string): boolean {
+  const [, digits = '', bits] = NETWORK.exec(text) ?? [];
+  return bits !== undefined && digits.length === VERSION_LENGTH + Math.ceil(Number(bits) / BITS_A_DIGIT);
+}
+
+/** The network in CIDR notation; a text that is none as it is. */
 export function describeNetwork(network: string): string {
+  if (!isNetwork(network)) return network;
   const [digits = '', bits] = network.split('/');
   const size = digits.startsWith('4:') ? 8 : 32;
   const bytes = Buffer.from(digits.slice(VERSION_LENGTH).padEnd(size, '0'), 'hex');
@@ -43,7 +52,7 @@ export function isWithin(network: string, own: string): boolean {
   const [digits = '', bits] = network.split('/');
   const whole = VERSION_LENGTH + Math.floor(Number(bits) / BITS_A_DIGIT);
   const shift = BITS_A_DIGIT - (Number(bits) % BITS_A_DIGIT);
-  if (own === '' || own.slice(0, whole) !== digits.slice(0, whole)) return false;
+  if (own === '' || !isNetwork(network) || own.slice(0, whole) !== digits.slice(0, whole)) return false;
   return shift === BITS_A_DIGIT || digitAt(own, whole) >> shift === digitAt(digits, whole) >> shift;
 }
 

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { BlockList, isIP, isIPv6 } from 'node:net';
 import type { TLSSocket } from 'node:tls';
+import ipaddr from 'ipaddr.js';
 import { isHost } from '../../shared/http/request-head.ts';
 import { isLoopback } from '../../shared/process/env.ts';
 
@@ -39,12 +40,20 @@ export function clientAddress({ socket, headers }: IncomingMessage, proxies: Tru
   const forwarded = headers['x-forwarded-for'];
   if (forwarded === undefined || !proxies.has(client)) return client;
   for (const entry of lastHops(String(forwarded))) {
-    const address = plainAddress(entry.trim());
+    const address = plainAddress(withoutPort(entry.trim()));
     if (isIP(address) === 0) break;
     client = address;
     if (!proxies.has(client)) break;
   }
   return client;
+}
+
+const WITH_PORT = /^(?:(\d+\.\d+\.\d+\.\d+)|\[([\da-f:.]+)\])(?::\d{1,5})?$/i;
+
+/** Some proxies append the port of their client: `203.0.113.7:5678`, `[2001:db8::1]:443`. */
+function withoutPort(entry: string): string {
+  const [, ipv4, ipv6 = entry] = WITH_PORT.exec(entry) ?? [];
+  return ipv4 ?? ipv6;
 }
 
 /** Trusted proxies between a client and us. */
@@ -92,11 +101,14 @@ export function countedAs(remoteAddress: string | undefined, proxies: TrustedPro
 /** An IPv6 host can use any address of its /64, so the whole /64 counts as one. An IPv4 address counts as itself. */
 export const networkOf = (address: string): string => (isIPv6(address) ? prefix64(address) : address);
 
-/** The address without a zone, and without the IPv6 form of IPv4 addresses on dual-stack sockets. */
+const MAPPED = /^[0:]*:ffff:/i;
+
+/** The address without a zone. An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2), in any spelling, is the IPv4 address. */
 export function plainAddress(address: string | undefined): string {
   if (address === undefined) return 'unknown';
   if (!address.includes(':')) return address;
-  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? (address.split('%', 1)[0] as string);
+  const plain = address.split('%', 1)[0] as string;
+  return MAPPED.test(plain) && isIPv6(plain) ? ipaddr.process(plain).toString() : plain;
 }
 
 function prefix64(address: string): string {

@@ -1,5 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import type { CheckResult } from '../../gateway/check-result.ts';
+import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
 import { startRedisServer } from '../support/redis.ts';
@@ -159,6 +160,19 @@ test('it checks every node of a cluster, and slots that are not served', async (
     status: 'fault',
     found: '2 of 16384 slots are served by nobody',
   });
+});
+
+test('it names the key and the secret whose network a hand made malformed', async () => {
+  const { redis, stack } = await setUp();
+  const id = idOf(await stack.issueKey());
+  const field = (await redis.hkeys(`gateway:key:{${id}}`)).find((name) => name.startsWith('secret:')) as string;
+  const [secretId, end, scope, , ...rest] = String(await redis.hget(`gateway:key:{${id}}`, field)).split(' ');
+  const malformed = '10.0.0.0/99999999999999999999';
+  await redis.hset(`gateway:key:{${id}}`, field, [secretId, end, scope, malformed, ...rest].join(' '));
+  const found = (await badOf(stack)).filter(({ about }) => about === 'keys');
+  expect(found).toEqual([expect.objectContaining({ status: 'fault', found: expect.stringContaining(id) })]);
+  for (const part of [`networks of secret ${secretId}`, malformed]) expect(JSON.stringify(found)).toContain(part);
+  expect((await stack.admin('GET', `/keys/${id}`)).status).toBe(200);
 });
 
 test('ctl doctor prints for people, and exits with 1 if there is a fault', async () => {

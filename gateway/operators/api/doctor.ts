@@ -1,5 +1,6 @@
 import { type CheckResult, fault, good, warning } from '../../check-result.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
+import { isNetwork } from '../../limiter/networks.ts';
 import { PLAN_NAMES, STORED_FIELDS } from '../../limiter/plans.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
 import type { KeyStore } from '../../stores/stores.ts';
@@ -34,6 +35,7 @@ async function checkKeys(keys: KeyStore): Promise<CheckResult[]> {
   if (newest === undefined) return [fault('keys', 'cannot be read', 'See what the doctor says of Redis.')];
   const [all, bad] = [newest.keys.length, newest.keys.filter(({ isReadable }) => !isReadable)];
   return [
+    ...newest.keys.flatMap(checkNetworks),
     bad.length === 0
       ? good('keys', `the newest ${all} can be read`)
       : fault(
@@ -42,6 +44,21 @@ async function checkKeys(keys: KeyStore): Promise<CheckResult[]> {
           'A hand, or another version of the gateway, has written them: issue them anew, then ctl keys revoke <id>.',
         ),
   ];
+}
+
+/** A malformed network lets nobody in. */
+function checkNetworks({ id, record }: KeyEntry): CheckResult[] {
+  return record.secrets.flatMap((secret) =>
+    secret.networks
+      .filter((network) => !isNetwork(network))
+      .map((network) =>
+        fault(
+          'keys',
+          `${id}: networks of secret ${secret.id} has ${JSON.stringify(network.slice(0, 64))}, which is none: nobody is let in by it`,
+          `ctl keys secrets set ${id} ${secret.id} --networks …`,
+        ),
+      ),
+  );
 }
 
 const someOf = (keys: readonly KeyEntry[]): string =>

@@ -1,0 +1,77 @@
+import { describe, expect, test } from 'vitest';
+import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
+import { describeNetwork, isNetwork, isWithin, parseNetwork } from '../../gateway/limiter/networks.ts';
+import { bothLimiters } from '../support/limiters.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { secretWith } from '../support/secrets.ts';
+
+/** A network that a hand wrote into a key: a malformed one lets nobody in. */
+
+const { url } = await emptyDatabase();
+const MANY = '9'.repeat(20);
+const MALFORMED = [
+  `10.0.0.0/${MANY}`,
+  `4:0a/${MANY}`,
+  `4:/${MANY}`,
+  '4:0a/',
+  '4:0a',
+  '4:',
+  '/0',
+  '/',
+  '0/0',
+  'x',
+  '10.0.0.0/8',
+  '10.0.0.1',
+  '0.0.0.0/0',
+  '::/0',
+  '4:0a000001/0',
+  '4:0a000001/8',
+  '4:0a/-8',
+  '4:0a/8.0',
+  '4:0a/1e0',
+  '4:0a/32',
+  ':0a/8',
+  '04:0a/8',
+  '14:0a/8',
+];
+
+describe.for(bothLimiters(url))('with %s', ([, open]) => {
+  const decided = async (networks: string[], address = '10.0.0.1') => {
+    const { limiter, keys, now } = await open();
+    const { credential } = createApiKey();
+    const secrets = [secretWith(credential.digest, { networks })];
+    await keys.create(credential.id, { name: 'test', plan: 'free', secrets, createdAt: now });
+    return (await limiter.decide(credentialOf(credential.id, credential.digest, { scope: undefined, address })))
+      .outcome;
+  };
+
+  test.for(MALFORMED)('%s lets no address in', async (network) => {
+    expect(await decided([network])).not.toBe('admitted');
+  });
+
+  test('a good network beside a malformed one lets its addresses in', async () => {
+    expect(await decided([`10.0.0.0/${MANY}`, parseNetwork('10.0.0.0/8') as string])).toBe('admitted');
+    expect(await decided([parseNetwork('10.0.0.0/9') as string, '4:0a'], '10.200.0.1')).not.toBe('admitted');
+    expect(await decided([parseNetwork('0.0.0.0/0') as string])).toBe('admitted');
+  });
+});
+
+test('a malformed network is none, has no address in it, and is shown as it is', () => {
+  for (const network of MALFORMED)
+    expect([isNetwork(network), isWithin(network, '4:0a000001'), describeNetwork(network)]).toEqual([
+      false,
+      false,
+      network,
+    ]);
+});
+
+test.for(['10.0.0.0/8', '10.0.0.1', '0.0.0.0/0', '::/0', '2001:db8::/33', '::ffff:10.0.0.0/104'])(
+  '%s is a network',
+  (text) => {
+    expect(isNetwork(parseNetwork(text) as string)).toBe(true);
+  },
+);
+
+test.for([`10.0.0.0/${MANY}`, '10.0.0.0/33', '10.0.0.0/', '10.0.0.0/-1', '10.0.0.0/08x'])('%s is refused', (text) => {
+  expect(parseNetwork(text)).toBeUndefined();
+});
