@@ -1,0 +1,69 @@
+import { expect, test } from 'vitest';
+import { JsonError, parseJson } from '../../shared/schemas/json.ts';
+import { TIMED } from '../support/timed.ts';
+
+/** The shapes of a JSON body of 64 kB that cost most to read. Found by search over some sixty. */
+
+const BYTES = 65_536;
+const MOST_MS = 5;
+const TIMES = 15;
+
+/** As deep as fits. */
+const nested = (open: string, inner: string, close: string): string => {
+  const depth = Math.floor((BYTES - inner.length) / (open.length + close.length));
+  return open.repeat(depth) + inner + close.repeat(depth);
+};
+const list = (item: string, last: string): string =>
+  `[${item.repeat(Math.floor((BYTES - last.length - 2) / item.length))}${last}]`;
+const members = (nameOf: (at: number) => string, last = '1'): string => {
+  let text = '{';
+  for (let at = 0; text.length < BYTES - 64; at++) text += `"${nameOf(at)}":1,`;
+  return `${text}"last":${last}}`;
+};
+const pyramid = `${'['.repeat(31)}${']'.repeat(31)},`;
+
+const SHAPES: readonly [name: string, text: string][] = [
+  ['arrays in arrays', nested('[', '1e5', ']')],
+  ['objects in objects', nested('{"":', '1e5', '}')],
+  ['objects and arrays in turn', nested('{"a":[', '1e5', ']}')],
+  ['lists 32 levels deep, side by side', list(pyramid, '1e5')],
+  ['integers, and one number that a double may not hold', list('1,', '1e1')],
+  ['zeros, and one such number', list('0,', '1e1')],
+  ['empty strings, and one such number', list('"",', '1e1')],
+  ['empty objects, and one such number', list('{},', '1e1')],
+  ['small objects, and one such number', list('{"":1},', '1e1')],
+  ['exponents', list('1e5,', '1')],
+  ['negative exponents', list('1e-9,', '1')],
+  ['fractions with exponents', list('0.1e1,', '1')],
+  ['integers of 16 digits', list('1234567890123456,', '1')],
+  ['one long number', '1'.repeat(BYTES)],
+  ['zeros between two digits', `1${'0'.repeat(BYTES - 2)}1`],
+  ['many members', members((at) => at.toString(36), '1e5')],
+  ['many members with escaped names', members((at) => `\\n${at.toString(36)}`)],
+  ['many members with numbers for names', members((at) => String((at * 1_000_003) % 4_294_967_291))],
+  ['a duplicate at the end', members((at) => (at === 0 ? 'last' : at.toString(36)))],
+  ['backslashes', `"${'\\\\'.repeat(BYTES / 2 - 1)}"`],
+  ['escaped quotes', `"${'\\"'.repeat(BYTES / 2 - 1)}"`],
+  ['strings of backslashes', list('"\\\\",', '""')],
+  ['white space', `${' '.repeat(BYTES - 1)}1`],
+  ['white space before a colon', `{"a"${' '.repeat(BYTES - 6)}:1}`],
+  ['a list that ends badly', list('1e5,', 'x')],
+];
+
+function milliseconds(bytes: Buffer): number {
+  const { user, system } = process.cpuUsage();
+  try {
+    parseJson(bytes);
+  } catch (fault) {
+    if (!(fault instanceof JsonError)) throw fault;
+  }
+  const spent = process.cpuUsage({ user, system });
+  return (spent.user + spent.system) / 1_000;
+}
+
+test.for(SHAPES)('64 kB of %s cost at most 5 ms', TIMED, ([, text]) => {
+  const bytes = Buffer.from(text);
+  expect(bytes.length).toBeGreaterThan(BYTES - 256);
+  const took = Array.from({ length: TIMES }, () => milliseconds(bytes)).sort((a, b) => a - b);
+  expect(took[Math.floor(TIMES / 2)]).toBeLessThan(MOST_MS);
+});
