@@ -14,6 +14,8 @@ declare global {
 export class JsonError extends Error {}
 
 const MAX_DEPTH = 32;
+/** Of one object. No schema has nearly as many, and V8 reads large objects slowly. */
+const MAX_MEMBERS = 1_000;
 const MAX_INT64_DIGITS = 19;
 /** Integers of up to this many digits are exact as a double. */
 const EXACT_DIGITS = 15;
@@ -135,7 +137,9 @@ class Reader {
     this.#open();
     const members: Record<string, unknown> = {};
     if (this.#isEnd(CLOSE_OBJECT)) return members;
+    let count = 0;
     do {
+      if (++count > MAX_MEMBERS) throw new JsonError(`The body has an object of more than ${MAX_MEMBERS} members.`);
       if (this.#next() !== QUOTE) throw invalid();
       const name = this.#string();
       if (Object.hasOwn(members, name)) throw new JsonError(`The body has the member ${JSON.stringify(name)} twice.`);

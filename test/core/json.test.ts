@@ -44,6 +44,13 @@ test.for([
   expect(read(text)).toEqual(JSON.parse(text));
 });
 
+test('1,000 members are accepted, 1,001 are not', () => {
+  const object = (count: number) =>
+    JSON.stringify(Object.fromEntries(Array.from({ length: count }, (_, at) => [at, 1])));
+  expect(read(object(1_000))).toBeDefined();
+  expect(() => read(object(1_001))).toThrow(new JsonError('The body has an object of more than 1000 members.'));
+});
+
 test('32 levels are accepted, 33 are not', () => {
   const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
   expect(read(nested(32))).toBeDefined();
