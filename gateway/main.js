@@ -2,9 +2,11 @@
  * Plain JavaScript, and `main.ts` is a link to it: once the code is in the cache, no process of the gateway loads Node's
  * compiler of TypeScript, which would take 18 MB of each as long as it runs.
  */
-import { enableCompileCache } from 'node:module';
+import { enableCompileCache, flushCompileCache } from 'node:module';
 import { join } from 'node:path';
 
 enableCompileCache(join(import.meta.dirname, '../node_modules/.cache/compiled'));
 const { asksForHelp } = await import('../shared/process/arguments.ts');
 await (asksForHelp(process.argv) ? import('./help.ts') : import('./program.ts'));
+// Once it runs: a process that is killed later would not keep what it compiled.
+flushCompileCache();

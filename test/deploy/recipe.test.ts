@@ -37,5 +37,5 @@ test('two gateways behind haproxy serve when started as in the README', async ()
   };
   await eventually(answers).toEqual([401, true]);
   // haproxy logs for each of them whether it is up.
-  await eventually(() => shell.out().match(/"gateway":"http/g)).toHaveLength(2);
+  await eventually(() => shell.out().match(/"gateway":"http[^\n]*"admin"/g)).toHaveLength(2);
 }, 60_000);

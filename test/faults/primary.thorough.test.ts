@@ -6,7 +6,9 @@ import { faultyCore, OK } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { startRedisServer } from '../support/redis.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN } from '../support/stack.ts';
+import { TIMED } from '../support/timed.ts';
 import {
   childrenOf,
   eventually,
@@ -102,27 +104,31 @@ test('a renewal waits for Redis, and the old worker serves meanwhile what it kno
   expect(workers.logged('worker ended')).toEqual([]);
 });
 
-test('the replacement of a crashed worker serves at once without Redis, with its plans, keys and levels', async () => {
-  const redis = await redisServer();
-  const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url });
-  await post(`${workers.adminUrl}/plans/free`, { day: 4_321 }, { method: 'PATCH', key: ADMIN_TOKEN });
-  const documented = async () => (await send(`${workers.gateway}/docs/`)).text.includes('4,321');
-  await eventually(documented).toBe(true);
-  const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 20 });
-  expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe('19');
-  await redis.stop();
-  for (let left = 18; left >= 10; left--)
-    expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe(String(left));
-  const [before] = workers.pids();
-  kill(before);
-  await eventually(() => workers.pids()[0]).not.toBe(before);
-  expect(await readyz(workers)).toBe(200);
-  expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe('9');
-  expect(await documented()).toBe(true);
-  const [ended] = workers.logged('worker ended');
-  const [, serves] = workers.logged('worker serves');
-  expect(Date.parse(String(serves?.time)) - Date.parse(String(ended?.time))).toBeLessThan(2_500);
-});
+test(
+  'the replacement of a crashed worker serves at once without Redis, with its plans, keys and levels',
+  TIMED,
+  async () => {
+    const redis = await redisServer();
+    const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url });
+    await post(`${workers.adminUrl}/plans/free`, { day: 4_321 }, { method: 'PATCH', key: ADMIN_TOKEN });
+    const documented = async () => (await send(`${workers.gateway}/docs/`)).text.includes('4,321');
+    await eventually(documented).toBe(true);
+    const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 20 });
+    expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe('19');
+    await redis.stop();
+    for (let left = 18; left >= 10; left--)
+      expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe(String(left));
+    const [before] = workers.pids();
+    kill(before);
+    await eventually(() => workers.pids()[0]).not.toBe(before);
+    expect(await readyz(workers)).toBe(200);
+    expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe('9');
+    expect(await documented()).toBe(true);
+    const [ended] = workers.logged('worker ended');
+    const [, serves] = workers.logged('worker serves');
+    expect(Date.parse(String(serves?.time)) - Date.parse(String(ended?.time))).toBeLessThan(2_500);
+  },
+);
 
 test('a worker that hangs is replaced', async () => {
   const workers = await startWorkers(ONE);
@@ -135,7 +141,7 @@ test('a worker that hangs is replaced', async () => {
   expect((await list(workers, await workers.issueKey())).status).toBe(200);
 });
 
-test('the workers of a dead primary end within 10 s, also where an answer never comes', async () => {
+test('the workers of a dead primary end within 10 s, also where an answer never comes', TIMED, async () => {
   const core = await slowCore();
   const workers = await startWorkers({ CORE_URL: core.url, CORE_TIMEOUT_MS: '60000' });
   const pids = workers.pids();
@@ -148,26 +154,31 @@ test('the workers of a dead primary end within 10 s, also where an answer never 
   expect(await inFlight).toBe('ECONNRESET');
 });
 
-test('a successor takes the port of a dead primary: it kills a worker that hangs, and no other process', async () => {
-  const core = await slowCore();
-  const [PORT, other] = [String(await freePort()), await startWorkers()];
-  const workers = await startWorkers({ PORT, CORE_URL: core.url });
-  const inFlight = list(workers, await workers.issueKey());
-  const answer = await core.arrived;
-  const pids = workers.pids();
-  const hung = pids.find((pid) => !hasConnections(pid, PORT)) as number;
-  const draining = pids.find((pid) => pid !== hung) as number;
-  kill(hung, 'SIGSTOP');
-  workers.child.kill('SIGKILL');
-  const successor = await startWorkers({ PORT });
-  expect(successor.logged('workers of an earlier primary hung and were killed')).toMatchObject([{ pids: [hung] }]);
-  expect([isAlive(hung), isAlive(draining)]).toEqual([false, true]);
-  expect((await list(successor, await successor.issueKey())).status).toBe(200);
-  answer();
-  expect(await inFlight).toMatchObject({ status: 200, text: '[]' });
-  expect((await list(other, await other.issueKey())).status).toBe(200);
-  await untilServing(other, 2);
-});
+test(
+  'a successor takes the port of a dead primary: it kills a worker that hangs, and no other process',
+  TIMED,
+  async () => {
+    const core = await slowCore();
+    const [PORT, other] = [String(await freePort()), await startWorkers()];
+    const { url: REDIS_URL } = await emptyDatabase();
+    const workers = await startWorkers({ PORT, REDIS_URL, CORE_URL: core.url, CORE_TIMEOUT_MS: '60000' });
+    const inFlight = list(workers, await workers.issueKey());
+    const answer = await core.arrived;
+    const pids = workers.pids();
+    const hung = pids.find((pid) => !hasConnections(pid, PORT)) as number;
+    const draining = pids.find((pid) => pid !== hung) as number;
+    kill(hung, 'SIGSTOP');
+    workers.child.kill('SIGKILL');
+    const successor = await startWorkers({ PORT, REDIS_URL });
+    expect(successor.logged('workers of an earlier primary hung and were killed')).toMatchObject([{ pids: [hung] }]);
+    expect([isAlive(hung), isAlive(draining)]).toEqual([false, true]);
+    expect((await list(successor, await successor.issueKey())).status).toBe(200);
+    answer();
+    expect(await inFlight).toMatchObject({ status: 200, text: '[]' });
+    expect((await list(other, await other.issueKey())).status).toBe(200);
+    await untilServing(other, 2);
+  },
+);
 
 /** Whether a process has a client's connection to this port. */
 function hasConnections(pid: number, port: string): boolean {
