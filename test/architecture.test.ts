@@ -14,6 +14,7 @@ interface Source {
 
 const sources = ['shared', 'gateway', 'core', 'deploy', 'test'].flatMap((folder) =>
   readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+    .filter((file) => !file.includes('node_modules/'))
     .filter((file) => /\.(ts|lua|js|css|html)$/.test(file) && !file.endsWith('.generated.d.ts'))
     .map((file) => read(join(folder, file))),
 );

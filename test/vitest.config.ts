@@ -32,12 +32,14 @@ const withoutLong = isThorough || isNamed ? [] : [LONG];
 
 /** They have a configuration of their own: `npm run test:containers`. */
 const CONTAINERS = 'test/containers/**';
+const MODULES = '**/node_modules/**';
 
 /** A project for each way in which files may run beside each other: one project after the other, by `groupOrder`. */
 export default defineConfig({
   root: new URL('..', import.meta.url).pathname,
   test: {
     globalSetup: [
+      'test/support/needed-packages.ts',
       // What is named installs by itself what it needs.
       ...(isNamed ? [] : ['test/support/packages.ts']),
       'test/support/redis.ts',
@@ -49,7 +51,7 @@ export default defineConfig({
           ...besideOthers,
           name: 'long',
           include: [LONG, ...SIMULATIONS],
-          exclude: [ALONE, CONTAINERS, ...withoutLong],
+          exclude: [MODULES, ALONE, CONTAINERS, ...withoutLong],
           maxWorkers: WORKERS.long,
           sequence: { groupOrder: 0 },
         },
@@ -60,7 +62,7 @@ export default defineConfig({
           name: 'together',
           env: { COVERAGE: '1' },
           include: ['test/**/*.test.ts'],
-          exclude: [ALONE, CONTAINERS, LONG, ...SIMULATIONS],
+          exclude: [MODULES, ALONE, CONTAINERS, LONG, ...SIMULATIONS],
           maxWorkers: WORKERS.others,
           sequence: { groupOrder: 1 },
         },
@@ -70,7 +72,7 @@ export default defineConfig({
           ...shared,
           name: 'alone',
           include: [ALONE],
-          exclude: withoutLong,
+          exclude: [MODULES, ...withoutLong],
           fileParallelism: false,
           sequence: { groupOrder: 2 },
         },

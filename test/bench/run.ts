@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { installPackages, PEERS } from '../support/node-packages.ts';
 import { BASELINE, type Contender, type ContenderName, DESCRIPTIONS, startContender } from './contenders.ts';
 import { ROOT } from './machine/processes.ts';
 import { installPrograms, programPath } from './machine/programs.ts';
@@ -115,6 +116,7 @@ function write(summaries: readonly Summary[], measured: readonly Measured[], com
 const wishes = readWishes();
 const plan = makePlan(wishes);
 installPrograms();
+await installPackages(PEERS);
 tell(`about ${Math.ceil(estimateSeconds(plan) / 60)} minutes; ${describeMachine()}`);
 const stage = await setStage();
 const names = (Object.keys(DESCRIPTIONS) as ContenderName[]).filter((name) =>

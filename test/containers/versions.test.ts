@@ -49,7 +49,7 @@ describe.skipIf(engine === '')('limiter and store', () => {
   }, 1_200_000);
 
   test.for(PAIRS)('on $redis and $postgres', async ({ redis, postgres }) => {
-    const vitest = ['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/vitest.config.ts', ...FILES];
+    const vitest = ['test/node_modules/vitest/vitest.mjs', 'run', '--config', 'test/vitest.config.ts', ...FILES];
     const environment = Object.entries(environmentOf(engine)).filter(([name]) => !OWN.test(name));
     const startedAt = performance.now();
     const { code, out } = await startProcess(process.execPath, vitest, {

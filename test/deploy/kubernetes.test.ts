@@ -40,9 +40,9 @@ async function typeFaults(given: readonly Manifest[]): Promise<string> {
   });
   await writeFile(join(folder, 'manifests.ts'), lines.join('\n'));
   await writeFile(join(folder, 'package.json'), '{"type":"module"}');
-  await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
+  await symlink(join(ROOT, 'test/node_modules'), join(folder, 'node_modules'));
   const flags = ['--noEmit', '--strict', '--skipLibCheck', '--module', 'nodenext', '--types', ''];
-  const tsc = join(ROOT, 'node_modules/typescript/bin/tsc');
+  const tsc = join(ROOT, 'test/node_modules/typescript/bin/tsc');
   const { code, out } = await startProcess(process.execPath, [tsc, ...flags, 'manifests.ts'], {}, { cwd: folder })
     .ended;
   return code === 0 ? '' : out;

@@ -1,9 +1,7 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { parseApiKey } from '../../gateway/limiter/credential.ts';
 import { post, send } from '../support/http.ts';
-import { type Ended, ROOT, startProcess } from '../support/process.ts';
+import { type Ended, startProcess } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
 
 const stack = await startStack();
@@ -61,10 +59,4 @@ test.for([
   const { ended, statuses } = await run(command, example);
   expect(ended).toMatchObject({ code: 0, out: expect.stringMatching(told) });
   await expect.poll(statuses).toEqual([200]);
-});
-
-test('the generated types are current: npm run generate writes them', async () => {
-  const { out, err } = await startProcess(process.execPath, ['test/examples/print-types.ts'], {}).ended;
-  expect(err).toBe('');
-  expect(out).toBe(readFileSync(join(ROOT, 'test/examples/store-api.generated.d.ts'), 'utf8'));
 });

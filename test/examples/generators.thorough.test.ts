@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { GENERATORS, generated } from '../support/generated-clients.ts';
 import { send } from '../support/http.ts';
-import { importIntoPostman, requestsOf, runInNewman } from '../support/postman.ts';
 import { startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 import type { Used } from '../support/use-store.ts';
+import { GENERATORS, generated } from './generated-clients.ts';
+import { importIntoPostman, requestsOf, runInNewman } from './postman.ts';
 
 /** Clients from several generators list, add with and without a status, get, are refused, and wait. */
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { parseApiKey } from '../../gateway/limiter/credential.ts';
-import { RETRYING_CLIENTS, type Work } from '../support/retrying-clients.ts';
 import { startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
+import { RETRYING_CLIENTS, type Work } from './retrying-clients.ts';
 
 /**
  * Real clients that respect Retry-After, ten of each kind on one key. Locally, only the kind that our examples show.

@@ -29,7 +29,7 @@ test.runIf(process.platform === 'linux')('the oldest Node that package.json allo
   const version = engines.node.replace('>=', '');
   const bin = await nodeOf(version);
   expect((await startProcess(join(bin, 'node'), ['--version'], {}).ended).out).toBe(`v${version}\n`);
-  const vitest = [join(ROOT, 'node_modules/vitest/vitest.mjs'), 'run', '--config', 'test/vitest.config.ts'];
+  const vitest = [join(ROOT, 'test/node_modules/vitest/vitest.mjs'), 'run', '--config', 'test/vitest.config.ts'];
   // A run within a run: its own servers, and no long searches.
   const own = { THOROUGH: undefined, REDIS_URL: undefined, POSTGRES_URL: undefined };
   const environment = { ...own, PATH: `${bin}${delimiter}${process.env.PATH}` };

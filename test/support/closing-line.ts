@@ -40,7 +40,8 @@ function slowest(modules: readonly TestModule[]): string[] {
 function leftOut(modules: readonly TestModule[]): string[] {
   const isLong = (file: string) => file.includes('.thorough.');
   if (modules.length < WHOLE_RUN || modules.some(({ moduleId }) => isLong(moduleId))) return [];
-  const long = readdirSync(TESTS, { recursive: true, encoding: 'utf8' }).filter(isLong);
+  const files = readdirSync(TESTS, { recursive: true, encoding: 'utf8' });
+  const long = files.filter((file) => isLong(file) && !file.includes('node_modules/'));
   return [`${long.length} long files run with THOROUGH=1, as in CI, or by name: npm test -- <name>`];
 }
 

@@ -7,7 +7,7 @@ import got from 'got';
 import ky from 'ky';
 import { attach } from 'retry-axios';
 import { Agent, RetryAgent, request } from 'undici';
-import { patientFetch } from '../examples/patient-fetch.ts';
+import { patientFetch } from './patient-fetch.ts';
 
 /** Popular HTTP clients with retries enabled: each waits for Retry-After by itself. */
 

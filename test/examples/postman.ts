@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { ROOT } from './process.ts';
+import { ROOT } from '../support/process.ts';
 
 /** Our description imported into Postman as a collection, and newman, which runs it. Neither has types. */
 

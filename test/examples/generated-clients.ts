@@ -1,10 +1,11 @@
 import { symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ROOT, startProcess } from './process.ts';
-import { temporaryFolder } from './stack.ts';
+import { ROOT, startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
 
 /** Clients from other people's generators, made from our description, each in a folder of its own. */
 
+const MODULES = join(import.meta.dirname, 'node_modules');
 const DESCRIPTION = join(ROOT, 'gateway/reference/openapi.json');
 
 export interface Generator {
@@ -135,13 +136,13 @@ export async function generated(
   storeUrl: string,
 ): Promise<(key: string) => Promise<string>> {
   const cwd = await temporaryFolder();
-  symlinkSync(join(ROOT, 'node_modules'), join(cwd, 'node_modules'));
+  symlinkSync(MODULES, join(cwd, 'node_modules'));
   writeFileSync(join(cwd, 'package.json'), '{"type":"module"}');
   writeFileSync(join(cwd, 'tsconfig.json'), JSON.stringify(TSCONFIG));
   writeFileSync(join(cwd, 'generate.mjs'), generate);
   writeFileSync(join(cwd, 'use.ts'), use);
   await run(['generate.mjs'], { STORE_URL: storeUrl }, cwd);
-  await run([join(ROOT, 'node_modules/typescript/bin/tsc'), '--project', '.'], {}, cwd);
+  await run([join(MODULES, 'typescript/bin/tsc'), '--project', '.'], {}, cwd);
   return (key) => run(['use.ts'], { STORE_URL: storeUrl, API_KEY: key }, cwd);
 }
 

@@ -1,0 +1,33 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { EXAMPLES, installPackages, PEERS } from '../support/node-packages.ts';
+import { ROOT, startProcess } from '../support/process.ts';
+
+/** Tools of other people read what we publish, and our files that use them have the right types. */
+
+const API = join(ROOT, 'gateway/reference/openapi.json');
+
+await installPackages(EXAMPLES);
+await installPackages(PEERS);
+
+test('redocly reports no problems', async () => {
+  const env = { REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' };
+  const args = ['lint', '--extends', 'recommended-strict', API];
+  const { code, out, err } = await startProcess(join(ROOT, EXAMPLES, 'node_modules/.bin/redocly'), args, env).ended;
+  expect(`${out}${err}`).toContain('Your API description is valid');
+  expect(`${out}${err}`).not.toMatch(/warning|error/i);
+  expect(code).toBe(0);
+});
+
+test('the generated types are current: npm run generate writes them', async () => {
+  const { out, err } = await startProcess(process.execPath, ['test/examples/print-types.ts'], {}).ended;
+  expect(err).toBe('');
+  expect(out).toBe(readFileSync(join(ROOT, 'test/examples/store-api.generated.d.ts'), 'utf8'));
+});
+
+test.for([EXAMPLES, PEERS])('the types in %s are right', async (folder) => {
+  const tsc = join(ROOT, 'test/node_modules/.bin/tsc');
+  const { code, out } = await startProcess(tsc, ['-p', join(ROOT, folder)], {}).ended;
+  expect([code, out]).toEqual([0, '']);
+});
