@@ -4,6 +4,9 @@ import type { PlanName } from './plans.ts';
 import type { Queue } from './queue.ts';
 import { UNUSED, type Usage } from './usage-marks.ts';
 
+/** In characters, of a key's name and of its secrets' names. */
+export const MAX_KEY_NAME_LENGTH = 100;
+
 /** The record of an API key. Times are Unix time in microseconds. */
 export interface KeyRecord extends Validity {
   readonly plan: PlanName;

@@ -46,7 +46,7 @@ export const HEADERS = {
   'X-Request-Id': {
     description: "The request's id: the client's own where it is fit, else a new one.",
     required: true,
-    schema: { type: 'string', pattern: '^[0-9A-Za-z_.-]{1,64}$' },
+    schema: { type: 'string', maxLength: 64, pattern: '^[0-9A-Za-z_.-]{1,64}$' },
     example: '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
   },
   'Retry-After': {

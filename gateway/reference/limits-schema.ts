@@ -1,3 +1,5 @@
+import { SCOPES } from '../limiter/credential.ts';
+import { MAX_KEY_NAME_LENGTH } from '../limiter/key-record.ts';
 import { PLAN_NAMES } from '../limiter/plans.ts';
 import type { Schema } from './document.ts';
 
@@ -62,7 +64,12 @@ const ban = objectOf(
 export const limitsSchema: Schema = objectOf(
   'Where a key stands.',
   {
-    name: { description: 'What the key was called when it was issued.', type: 'string', examples: [LIMITS.name] },
+    name: {
+      description: 'What the key was called when it was issued.',
+      type: 'string',
+      maxLength: MAX_KEY_NAME_LENGTH,
+      examples: [LIMITS.name],
+    },
     plan: { description: 'Its plan.', type: 'string', enum: PLAN_NAMES, examples: [LIMITS.plan] },
     minute: bucket('minute'),
     day: bucket('day'),
@@ -70,7 +77,9 @@ export const limitsSchema: Schema = objectOf(
     scope: {
       description: 'What the key may do.',
       type: 'array',
-      items: { type: 'string', enum: ['read', 'write'] },
+      minItems: 1,
+      maxItems: SCOPES.length,
+      items: { type: 'string', enum: SCOPES },
       examples: [LIMITS.scope],
     },
     expiresAt: {

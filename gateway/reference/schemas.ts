@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { ERRORS } from '../../shared/http/errors.ts';
 import { int64 } from '../../shared/schemas/int64.ts';
 import { Order, OrderStatus } from '../../shared/schemas/order.ts';
+import { MAX_PAGE_SIZE } from '../../shared/schemas/page.ts';
 import { NewPet, Pet, PetStatus } from '../../shared/schemas/pet.ts';
 import { refTo, type Schema } from './document.ts';
 import { LIMITS, limitsSchema } from './limits-schema.ts';
@@ -82,6 +83,7 @@ function describe(name: string, { $schema, $id, properties, ...schema }: Schema)
 const listOf = (name: string, description: string, example: unknown): Schema => ({
   description,
   type: 'array',
+  maxItems: MAX_PAGE_SIZE,
   items: refTo('schemas', name),
   examples: [[example]],
 });

@@ -114,6 +114,16 @@ test('the gateway serves it to everyone, with the limits of the address', async 
   expect(answer.text).toBe(readFileSync(FILE, 'utf8'));
 });
 
+test('lists and texts have the bounds that the code has, and its contact has a whole address', () => {
+  const { Pets, Orders, Limits, NewPet: pet } = api.components.schemas;
+  expect([Pets?.maxItems, Orders?.maxItems]).toEqual([100, 100]);
+  const members = (schema: unknown) => (schema as { properties: Record<string, object> }).properties;
+  expect(members(Limits)).toMatchObject({ name: { maxLength: 100 }, scope: { minItems: 1, maxItems: 2 } });
+  expect(members(pet)).toMatchObject({ name: { minLength: 1, maxLength: 200 } });
+  expect(api.components.headers['X-Request-Id']?.schema).toMatchObject({ maxLength: 64 });
+  expect(URL.canParse((api.info as { contact?: { url?: string } }).contact?.url ?? '')).toBe(true);
+});
+
 test('each of its schemas is valid JSON Schema 2020-12', () => {
   const ajv = schemaValidator();
   const document = JSON.parse(readFileSync(FILE, 'utf8')) as { components: Record<string, Record<string, object>> };

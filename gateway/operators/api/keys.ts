@@ -3,7 +3,7 @@ import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { createApiKey, createSecretId, isKeyId, SCOPES, type Secret } from '../../limiter/credential.ts';
-import { FRESH, type KeyEntry, type KeyRecord } from '../../limiter/key-record.ts';
+import { FRESH, type KeyEntry, type KeyRecord, MAX_KEY_NAME_LENGTH } from '../../limiter/key-record.ts';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
 import { aboutCall, allOf, differences, entry, keyTexts, logActivity } from './activity-of-call.ts';
 import { describeKeyInFull } from './key-view.ts';
@@ -13,7 +13,7 @@ import { limitValue, line, who } from './values.ts';
 /** Times are exact in microseconds only until then. */
 const LATEST = '2255-01-01T00:00:00Z';
 
-export const keyName = line(100);
+export const keyName = line(MAX_KEY_NAME_LENGTH);
 export const planName = z.enum(PLAN_NAMES, { error: must(`be one of ${PLAN_NAMES.join(', ')}`) });
 export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time') });
 export const futureTime = time.refine(isWithinReach, `must lie in the future, before ${LATEST}`);
