@@ -15,7 +15,7 @@ export class JsonError extends Error {}
 
 const MAX_DEPTH = 32;
 /** Of one object. No schema has nearly as many, and V8 reads large objects slowly. */
-const MAX_MEMBERS = 1_000;
+const MAX_MEMBERS = 2_000;
 const MAX_INT64_DIGITS = 19;
 /** Integers of up to this many digits are exact as a double. */
 const EXACT_DIGITS = 15;
