@@ -43,6 +43,7 @@ test('the token is kept only in the tab, and logging out removes it and all data
   await page.reload();
   await isShown(page);
   await page.getByRole('button', { name: 'Issue a key' }).click();
+  await page.getByRole('dialog').waitFor();
   // A dialog covers the button. The keyboard cannot reach it either.
   await page.keyboard.press('Escape');
   await page.getByRole('button', { name: 'Log out' }).click();
