@@ -150,8 +150,9 @@ export class Connection {
     const rest = rawPacket.subarray(bytesParsed);
     const { held } = this.#rules;
     if (held.bytes + rest.length > held.most) {
-      this.#next = undefined;
+      this.#release();
       this.finish();
+      this.#drop();
       return;
     }
     this.#held = rest.length;
@@ -170,7 +171,7 @@ export class Connection {
     }
   }
 
-  /** From now on every answer closes the connection; so does the last one in progress if no request waits behind it. */
+  /** The server stops: the last answer closes the connection. That is the one in progress if no request waits behind it. */
   drain(): void {
     const last = this.answers.at(-1);
     if (last !== undefined && this.#next === undefined) last.shouldKeepAlive = false;
@@ -179,7 +180,6 @@ export class Connection {
   /** The connection has closed. */
   forget(): void {
     this.#release();
-    this.#next = undefined;
     for (const answer of [...this.answers]) closeQueued(answer);
   }
 
@@ -223,10 +223,11 @@ export class Connection {
     const socket = this.#socket;
     const next = this.#next;
     if (next === undefined || this.answers.length > next.behind) return;
-    this.#next = undefined;
     this.#release();
-    Reflect.deleteProperty(socket, 'resume');
-    if (this.isClosing) return;
+    if (this.isClosing) {
+      this.#drop();
+      return;
+    }
     next.begin();
     if (!socket.writable) return;
     // The parser must finish the request at which it stopped, even if nothing follows.
@@ -237,9 +238,12 @@ export class Connection {
     else socket.resume();
   };
 
+  /** Nothing waits any more. */
   #release(): void {
+    this.#next = undefined;
     this.#rules.held.bytes -= this.#held;
     this.#held = 0;
+    Reflect.deleteProperty(this.#socket, 'resume');
   }
 }
 
