@@ -116,7 +116,7 @@ function write(summaries: readonly Summary[], measured: readonly Measured[], com
 const wishes = readWishes();
 const plan = makePlan(wishes);
 installPrograms();
-await installPackages(PEERS);
+installPackages(PEERS);
 tell(`about ${Math.ceil(estimateSeconds(plan) / 60)} minutes; ${describeMachine()}`);
 const stage = await setStage();
 const names = (Object.keys(DESCRIPTIONS) as ContenderName[]).filter((name) =>

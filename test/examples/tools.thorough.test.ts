@@ -8,8 +8,8 @@ import { ROOT, startProcess } from '../support/process.ts';
 
 const API = join(ROOT, 'gateway/reference/openapi.json');
 
-await installPackages(EXAMPLES);
-await installPackages(PEERS);
+installPackages(EXAMPLES);
+installPackages(PEERS);
 
 test('redocly reports no problems', async () => {
   const env = { REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' };

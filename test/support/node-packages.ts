@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, readFileSync, rmdirSync } from 'node:fs';
+import { cpSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { DatabaseSync } from 'node:sqlite';
 
 /**
  * Packages that only tests and benches use, each kind in a folder with a lock file of its own. They are installed by
@@ -22,20 +22,18 @@ export const PEERS = 'test/bench/peers';
  * Installs what a folder's lock file says, unless it is there. Processes that need it at the same time wait for one.
  * @throws when npm fails
  */
-export async function installPackages(folder: string): Promise<void> {
+export function installPackages(folder: string): void {
   if (isInstalled(folder)) return;
-  const release = await lock(folder);
-  try {
-    if (isInstalled(folder)) return;
-    process.stderr.write(`Installing the packages of ${relative(process.cwd(), join(ROOT, folder))}.\n`);
-    execFileSync('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error'], {
-      cwd: join(ROOT, folder),
-      stdio: ['ignore', 'ignore', 'inherit'],
-    });
-    cpSync(lockFileOf(folder), installedOf(folder));
-  } finally {
-    release();
-  }
+  using lock = new DatabaseSync(join(ROOT, folder, '.installing'), { timeout: LOCK_MS });
+  // The system releases a database's lock when its process ends, however it ends.
+  lock.exec('BEGIN EXCLUSIVE');
+  if (isInstalled(folder)) return;
+  process.stderr.write(`Installing the packages of ${relative(process.cwd(), join(ROOT, folder))}.\n`);
+  execFileSync('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error'], {
+    cwd: join(ROOT, folder),
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  cpSync(lockFileOf(folder), installedOf(folder));
 }
 
 const lockFileOf = (folder: string): string => join(ROOT, folder, 'package-lock.json');
@@ -50,19 +48,4 @@ function isInstalled(folder: string): boolean {
   }
 }
 
-/** A folder can be made only once. One that an ended process has left does not count for ever. */
-async function lock(folder: string): Promise<() => void> {
-  const path = join(ROOT, folder, '.installing');
-  const deadline = performance.now() + LOCK_MS;
-  while (performance.now() < deadline) {
-    try {
-      mkdirSync(path);
-      break;
-    } catch {
-      await sleep(200);
-    }
-  }
-  return () => rmdirSync(path);
-}
-
-if (import.meta.main) for (const folder of process.argv.slice(2)) await installPackages(folder);
+if (import.meta.main) for (const folder of process.argv.slice(2)) installPackages(folder);
