@@ -5,9 +5,16 @@
 
 /** A dependency is unavailable. A retry may succeed. The cause is logged and never sent. */
 export class Unavailable extends Error {
-  /** @param reason the original fault: a text or the thrown value */
-  constructor(reason: unknown) {
+  /** What the caller may know of it; undefined for the usual message. */
+  readonly shown: string | undefined;
+
+  /**
+   * @param reason the original fault: a text or the thrown value
+   * @param shown public, in place of the usual message
+   */
+  constructor(reason: unknown, shown?: string) {
     super(reason instanceof Error ? reason.message : String(reason), reason instanceof Error ? { cause: reason } : {});
+    this.shown = shown;
   }
 }
 

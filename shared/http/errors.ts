@@ -64,8 +64,8 @@ export class HttpError extends Error {
 }
 
 /** A dependency is unavailable. Retry-After is one second. */
-export const unavailable = (cause: unknown): HttpError =>
-  new HttpError('unavailable', undefined, { cause, headers: ['Retry-After', '1'] });
+export const unavailable = (cause: unknown, shown?: string): HttpError =>
+  new HttpError('unavailable', shown, { cause, headers: ['Retry-After', '1'] });
 
 /** 405 with the allowed methods (RFC 9110 §15.5.6). @param closes whether the answer closes its connection */
 export const methodNotAllowed = (allowed: string, closes = false): HttpError =>
@@ -74,7 +74,7 @@ export const methodNotAllowed = (allowed: string, closes = false): HttpError =>
 /** The error answer for any thrown value. An unknown fault becomes a 500 without details. */
 export function toHttpError(thrown: unknown): HttpError {
   if (thrown instanceof HttpError) return thrown;
-  if (thrown instanceof Unavailable) return unavailable(thrown.cause ?? thrown);
+  if (thrown instanceof Unavailable) return unavailable(thrown.cause ?? thrown, thrown.shown);
   if (thrown instanceof Conflict) return new HttpError('conflict', thrown.message);
   return new HttpError('internal_error', undefined, { cause: thrown });
 }

@@ -1,0 +1,112 @@
+import { Unavailable } from '../../shared/domain-errors.ts';
+
+/**
+ * The narrow interface under all stores (keys, plans, audit log, tokens). It has two implementations: Redis, shared by
+ * gateways, and one SQLite file. What a call acknowledges is durable and binds every later call.
+ *
+ * A record is a set of fields with text. These exist:
+ * - `key:<id>`: an API key, and what decisions keep for it.
+ * - `revoked:<id>`: what is left of a key that was revoked. It expires.
+ * - `plans`: the plan table, which people edit. `plans:kept`: the table as a gateway last left it.
+ * - `tokens`: operators' tokens, a field for each. `backup`: when the last backup was made.
+ */
+export type RecordName = 'plans' | 'plans:kept' | 'tokens' | 'backup' | `key:${string}` | `revoked:${string}`;
+
+export type Fields = Readonly<Record<string, string>>;
+
+/** Undefined stands for a field that is not there, or is removed. */
+export type FieldChanges = Readonly<Record<string, string | undefined>>;
+
+/** Streams of entries. Each keeps its newest entries. */
+export type LogName = 'audit' | 'plan history';
+
+export interface LogEntry {
+  readonly log: LogName;
+  readonly fields: Fields;
+}
+
+/** An entry of a log: its id is Unix time in milliseconds and a sequence number, as in a Redis stream. */
+export type LoggedEntry = readonly [id: string, fields: Fields];
+
+/** What a change requires of one record, and what it makes of it. */
+export interface Part {
+  readonly record: RecordName;
+  /** Whether the record must exist; undefined if either will do. */
+  readonly exists?: boolean;
+  /** A value for each field that matters. Values that are not valid UTF-8 are not compared. */
+  readonly expect?: FieldChanges;
+  readonly set?: FieldChanges;
+  /**
+   * Removes the record. Of its fields, as they are in this step, those named here are moved to another record, which
+   * also gets `revoked: '1'` and expires after `seconds`. It replaces whatever was there.
+   */
+  readonly moveTo?: { readonly record: RecordName; readonly fields: readonly string[]; readonly seconds: number };
+}
+
+/**
+ * One step: either all of it is made or nothing. All parts concern one key, or the plan table, or one of the other
+ * records, because a Redis cluster changes only what lies on one node together.
+ */
+export interface Change {
+  readonly parts: readonly Part[];
+  /** Added to their logs in the same step. */
+  readonly entries: readonly LogEntry[];
+  /** It takes something away from a client, so it may use the room that is reserved for a full disk. */
+  readonly isUrgent?: boolean | undefined;
+}
+
+/** A key's place in the order of keys: by time of creation in Unix seconds, then by id. */
+export interface KeyCursor {
+  readonly createdAt: number;
+  readonly id: string;
+}
+
+export interface KeyListQuery {
+  /** Keys behind this one; undefined to begin. */
+  readonly after?: KeyCursor | undefined;
+  /** Keys to skip, in place of `after`. */
+  readonly offset?: number | undefined;
+  readonly limit: number;
+  readonly newestFirst?: boolean;
+  /** Whether keys that were revoked recently are listed too. */
+  readonly withRevoked?: boolean;
+}
+
+/** All calls throw {Unavailable} if the storage cannot be reached or cannot be written. */
+export interface Storage {
+  /** The clock of decisions: Unix time in microseconds. */
+  now(): Promise<number>;
+  /** Undefined if there is no such record. Bytes that are not UTF-8 are read as U+FFFD. */
+  read(record: RecordName): Promise<Fields | undefined>;
+  /** Many records at once, without a burden on decisions. */
+  readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]>;
+  /** The number of existing keys. */
+  countKeys(): Promise<number>;
+  /** A page of keys by the time of their creation. A key keeps its place, also when it is revoked. */
+  listKeys(query: KeyListQuery): Promise<readonly KeyCursor[]>;
+  /**
+   * Compares and changes in one step.
+   * @returns false if a record is not as required; then nothing was changed
+   * @throws {NotMade} if it was certainly not made, {Unknown} if nobody knows
+   */
+  change(change: Change): Promise<boolean>;
+  /** Adds entries about something that was done already. A repetition of the newest about its target is left out. */
+  append(entries: readonly LogEntry[]): Promise<void>;
+  /** Entries of a log, the newest first, behind an id. */
+  tail(log: LogName, query: { readonly after?: string | undefined; readonly count: number }): Promise<LoggedEntry[]>;
+}
+
+/** A change was not made, and will not be made later. */
+export class NotMade extends Unavailable {
+  /** @param why a sentence for operators */
+  constructor(why: string, reason: unknown = why) {
+    super(reason, `The change was not made. ${why}`);
+  }
+}
+
+/** Nobody knows whether a change was made. */
+export class Unknown extends Unavailable {
+  constructor(reason: unknown) {
+    super(reason, 'It is not known whether the change was made. It is safe to repeat it.');
+  }
+}
