@@ -17,18 +17,41 @@ const REPORT_EVERY_MS = 500;
 export async function startWorker(settings: GatewaySettings, logger: Logger, number: number): Promise<Running> {
   // A closing terminal signals all its processes; only the primary must react.
   process.on('SIGHUP', () => {});
+  const changedKeys = new ChangedKeys();
+  let changedPlans: StoredPlans | undefined;
+  let backend: PlannedBackend | undefined;
   let known: KnownKeys | undefined;
   let report: (() => WorkerReport) | undefined;
   const metrics = createMetrics('gateway', number);
   const primary = new Channel<AskedOfPrimary, AskedOfWorker>(process, {
     report: async () => report && { ...report(), metrics: await metrics.snapshot() },
-    decisions: (query) => backend.recent.find(query),
+    decisions: (query) => backend?.recent.find(query) ?? [],
     key: (id) => known?.tell(id),
+    changed(changed) {
+      if ('key' in changed) changedKeys.note(changed.key);
+      else takePlans(changed.plans);
+      return true;
+    },
+    release(id) {
+      const state = backend?.embedded?.release(id);
+      if (state !== undefined) primary.tell('save', { states: [[id, state]], mustBeDurable: true });
+      return true;
+    },
+    async flush() {
+      await backend?.embedded?.flush();
+      return true;
+    },
   });
+  const takePlans = (plans: StoredPlans) => {
+    changedPlans = plans;
+    backend?.planCache.take(plans);
+  };
   const reportNow = () => primary.tell('report', report?.());
   const reporting = setInterval(reportNow, REPORT_EVERY_MS).unref();
   const order = await primary.ask('start', undefined);
-  const backend = await openBackend(settings, logger, {
+  backend = await openBackend(settings, logger, {
+    storage: settings.REDIS_URL === undefined ? new ChannelStorage(primary) : undefined,
+    changedKeys,
     localsOf(own) {
       known = own;
       return new KeysOfMachine(own, primary);
