@@ -1,0 +1,110 @@
+#!lua
+-- Compares records and changes them, and adds entries to logs, in one step. Everything is checked before anything is
+-- written: Redis does not roll back. storage.ts explains the parts. The first line makes Redis refuse the script when it
+-- is out of memory; step.ts has another one for urgent changes.
+--
+-- KEYS     all names; the change refers to them by their places. KEYS[1] is the mark of this change: a change that was
+--          made or called off is not made again, whenever it arrives.
+-- ARGV[1]  JSON: { parts = list of { key, exists = true, false or missing,
+--                    expect = list of { field, text, or false if it must not exist },
+--                    set = fields and texts, alternating; remove = fields;
+--                    to = place of the name to move `fields` to, for `seconds`; missing for no move },
+--                  index = { key, score, id } of a new key; missing for none,
+--                  entries = list of { key, length = entries kept, as text; fields = names and texts, alternating;
+--                    look_back = how many entries are searched for a repetition, as text; missing to add in any case }
+--                    or { key, text } for an outbox }
+-- ARGV[2]  seconds that the mark is kept
+-- ARGV[3]  '1' if it was sent before, without an answer: then one that cannot be made is called off
+--
+-- reply    { 1 made, 0 not as required, -1 called off; list of { place of an entry from 0, why it could not be added } }
+
+local call, pcall = redis.call, redis.pcall
+local change = cjson.decode(ARGV[1])
+
+local mark = call('GET', KEYS[1])
+if mark then
+  if ARGV[3] == '1' then call('EXPIRE', KEYS[1], ARGV[2]) end
+  return { mark == 'made' and 1 or -1, {} }
+end
+
+-- A value of another type, put there by hand, is a record without fields.
+local function is_as_required(part)
+  part.type = call('TYPE', KEYS[part.key]).ok
+  if part.exists ~= nil and part.exists ~= (part.type ~= 'none') then return false end
+  for _, expected in ipairs(part.expect) do
+    local value = part.type == 'hash' and call('HGET', KEYS[part.key], expected[1])
+    if value ~= expected[2] then return false end
+  end
+  return true
+end
+
+for _, part in ipairs(change.parts) do
+  if not is_as_required(part) then
+    if ARGV[3] == '1' then call('SET', KEYS[1], 'called off', 'EX', ARGV[2]) end
+    return { 0, {} }
+  end
+  local is_hash = part.type == 'hash' or part.type == 'none'
+  if not is_hash and #part.set > 0 and not part.to then return redis.error_reply('WRONGTYPE No hash is stored there.') end
+end
+
+-- The mark is necessary: without it, a backup would restore a key that has none of the fields.
+local function move(from, to, part)
+  local kept = { 'revoked', '1' }
+  for _, field in ipairs(part.type == 'hash' and part.fields or {}) do
+    local value = call('HGET', from, field)
+    if value then
+      kept[#kept + 1] = field
+      kept[#kept + 1] = value
+    end
+  end
+  call('DEL', from, to)
+  call('HSET', to, unpack(kept))
+  call('EXPIRE', to, part.seconds)
+end
+
+-- First, since it fails if somebody has put another value there.
+if change.index then call('ZADD', KEYS[change.index.key], 'NX', change.index.score, change.index.id) end
+for _, part in ipairs(change.parts) do
+  local name = KEYS[part.key]
+  if #part.set > 0 and not part.to then call('HSET', name, unpack(part.set)) end
+  if #part.remove > 0 and part.type == 'hash' then call('HDEL', name, unpack(part.remove)) end
+  if part.to and part.type ~= 'none' then move(name, KEYS[part.to], part) end
+end
+call('SET', KEYS[1], 'made', 'EX', ARGV[2])
+
+local function target_of(fields)
+  for at = 1, #fields, 2 do
+    if fields[at] == 'target' then return fields[at + 1] end
+  end
+end
+
+local function are_equal(a, b)
+  if #a ~= #b then return false end
+  for at = 1, #a do
+    if a[at] ~= b[at] then return false end
+  end
+  return true
+end
+
+-- A repetition equals the newest entry about its target.
+local function is_repetition(stream, entry)
+  local target = target_of(entry.fields)
+  for _, other in ipairs(pcall('XREVRANGE', stream, '+', '-', 'COUNT', entry.look_back)) do
+    if target_of(other[2]) == target then return are_equal(other[2], entry.fields) end
+  end
+  return false
+end
+
+local function add(stream, entry)
+  if entry.text then return pcall('RPUSH', stream, entry.text) end
+  if entry.look_back and is_repetition(stream, entry) then return nil end
+  return pcall('XADD', stream, 'MAXLEN', '=', entry.length, '*', unpack(entry.fields))
+end
+
+-- An entry is lost if somebody has put another value in the place of its stream. What it tells is done all the same.
+local lost = {}
+for at, entry in ipairs(change.entries) do
+  local added = add(KEYS[entry.key], entry)
+  if type(added) == 'table' and added.err then lost[#lost + 1] = { at - 1, added.err } end
+end
+return { 1, lost }

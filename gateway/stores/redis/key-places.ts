@@ -1,0 +1,176 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { pairsOf } from '../../../shared/lists.ts';
+import { SECOND } from '../../limiter/clock.ts';
+import { isKeyId } from '../../limiter/credential.ts';
+import { readTime } from '../key-hash.ts';
+import { compareCursors } from '../key-walk.ts';
+import type { KeyCursor, KeyListQuery } from '../storage.ts';
+import { BulkReads } from './bulk-reads.ts';
+import { orUnavailable, type RedisConnection } from './calls.ts';
+import { type Node, nodesOf } from './info.ts';
+import { keyOf, usageOf } from './key-names.ts';
+import { INDEX, REVOKED_INDEX } from './names.ts';
+
+/** Revoked keys that each revocation checks for expired use: more than it adds. */
+const CHECKED = 10;
+/** Names that one SCAN goes through. */
+const SCANNED = 1_000;
+
+/** The place of a key: what was typed by hand as its time of creation may be no time. */
+export const placeOf = (id: string, createdAt: string | undefined): KeyCursor => ({
+  id,
+  createdAt: (readTime(createdAt) ?? 0) / SECOND,
+});
+
+/**
+ * The order of keys: two sorted sets, of existing keys and of those revoked recently. A key is in one of them before it
+ * exists, and as long as anything is left of it. A place without a key can be left over; readers find no record there.
+ */
+export class KeyPlaces {
+  readonly #redis: RedisConnection;
+
+  constructor(redis: RedisConnection) {
+    this.#redis = redis;
+  }
+
+  count(): Promise<number> {
+    return orUnavailable(this.#redis.zcard(INDEX));
+  }
+
+  /** Existing keys are read first: one that is revoked in between is found among the revoked ones. */
+  async list({ after, offset, limit, newestFirst = false, withRevoked = false }: KeyListQuery): Promise<KeyCursor[]> {
+    // The place in two sets together is known only from the beginning.
+    const skipped = withRevoked ? (offset ?? 0) : 0;
+    const byId = new Map<string, KeyCursor>();
+    for (const set of withRevoked ? [INDEX, REVOKED_INDEX] : [INDEX]) {
+      const found =
+        offset === undefined
+          ? await this.#after(set, after, limit, newestFirst)
+          : await this.#range(set, offset - skipped, offset + limit - 1, newestFirst);
+      for (const cursor of found) byId.set(cursor.id, cursor);
+    }
+    const inOrder = [...byId.values()].sort((a, b) => (newestFirst ? compareCursors(b, a) : compareCursors(a, b)));
+    return inOrder.slice(skipped, skipped + limit);
+  }
+
+  async #after(set: string, after: KeyCursor | undefined, limit: number, newestFirst: boolean): Promise<KeyCursor[]> {
+    const isNew = (cursor: KeyCursor) =>
+      after === undefined || (newestFirst ? compareCursors(cursor, after) < 0 : compareCursors(cursor, after) > 0);
+    const found: KeyCursor[] = [];
+    for (let offset = 0; found.length < limit; offset += limit) {
+      const page = toCursors(
+        await orUnavailable(
+          newestFirst
+            ? this.#redis.zrevrangebyscore(
+                set,
+                after?.createdAt ?? '+inf',
+                '-inf',
+                'WITHSCORES',
+                'LIMIT',
+                offset,
+                limit,
+              )
+            : this.#redis.zrangebyscore(set, after?.createdAt ?? '-inf', '+inf', 'WITHSCORES', 'LIMIT', offset, limit),
+        ),
+      );
+      if (page.length === 0) break;
+      found.push(...page.filter((cursor) => isKeyId(cursor.id) && isNew(cursor)));
+    }
+    return found;
+  }
+
+  /** What is no key id was put there by hand. It is taken out, or it would shift all pages behind it. */
+  async #range(set: string, from: number, to: number, newestFirst: boolean): Promise<KeyCursor[]> {
+    const page = toCursors(
+      await orUnavailable(
+        newestFirst
+          ? this.#redis.zrevrange(set, from, to, 'WITHSCORES')
+          : this.#redis.zrange(set, from, `${to}`, 'WITHSCORES'),
+      ),
+    );
+    const foreign = page.map(({ id }) => id).filter((id) => !isKeyId(id));
+    if (foreign.length === 0) return page;
+    if ((await orUnavailable(this.#redis.zrem(set, ...foreign))) > 0) return this.#range(set, from, to, newestFirst);
+    return page.filter(({ id }) => isKeyId(id));
+  }
+
+  /** @returns whether it had none */
+  async add({ id, createdAt }: KeyCursor): Promise<boolean> {
+    return (await orUnavailable(this.#redis.zadd(INDEX, 'NX', createdAt, id))) === 1;
+  }
+
+  /** Gives a key that is about to be revoked the same place among the revoked ones. */
+  async addRevoked(id: string): Promise<void> {
+    const score = (await orUnavailable(this.#redis.zscore(INDEX, id))) ?? (await this.#placeOf(id)).createdAt;
+    await orUnavailable(this.#redis.zadd(REVOKED_INDEX, score, id));
+  }
+
+  /** Cleans up behind a key that was revoked, and behind some of those whose use has expired. */
+  async tidyUp(id: string): Promise<void> {
+    const others = await orUnavailable(this.#redis.zrandmember(REVOKED_INDEX, CHECKED));
+    await Promise.all([id, ...others].map((one) => this.forgetIfGone(one)));
+  }
+
+  /** The key is checked first: while it is being revoked, it is always in one of the two. */
+  async forgetIfGone(id: string): Promise<void> {
+    if (await orUnavailable(this.#redis.exists(keyOf(id)))) return;
+    await orUnavailable(this.#redis.zrem(INDEX, id));
+    if (await orUnavailable(this.#redis.exists(usageOf(id)))) return;
+    await orUnavailable(this.#redis.zrem(REVOKED_INDEX, id));
+  }
+
+  /** Existing keys without a place. */
+  async unlisted(): Promise<string[]> {
+    const found: string[] = [];
+    for (const [, node] of nodesOf(this.#redis)) {
+      for await (const names of scan(node, keyOf('*'), 'TYPE', 'hash')) {
+        const ids = names.map((name) => name.slice(keyOf('').length - 1, -1)).filter(isKeyId);
+        found.push(...(await this.#withoutPlace(ids)));
+      }
+    }
+    // Keys come and go meanwhile, and SCAN can return one twice.
+    const exist = new BulkReads(async (id) => {
+      const isThere = (await orUnavailable(this.#redis.exists(keyOf(id)))) === 1;
+      return isThere ? await this.#withoutPlace([id]) : [];
+    });
+    return (await exist.read([...new Set(found)])).flat();
+  }
+
+  async #withoutPlace(ids: readonly string[]): Promise<string[]> {
+    if (ids.length === 0) return [];
+    const scores = await orUnavailable(this.#redis.zmscore(INDEX, ...ids));
+    return ids.filter((_, at) => scores[at] === null);
+  }
+
+  /** Gives the existing keys without a place one by their time of creation. @returns their number */
+  async relist(): Promise<number> {
+    const added = new BulkReads(async (id) => {
+      const isNew = await this.add(await this.#placeOf(id));
+      // It may have been revoked meanwhile.
+      await this.forgetIfGone(id);
+      return isNew;
+    });
+    return (await added.read(await this.unlisted())).filter(Boolean).length;
+  }
+
+  async #placeOf(id: string): Promise<KeyCursor> {
+    const createdAt = await orUnavailable(this.#redis.hget(keyOf(id), 'created_at'));
+    return placeOf(id, createdAt ?? undefined);
+  }
+}
+
+const toCursors = (flat: readonly string[]): KeyCursor[] =>
+  pairsOf(flat).map(([id, score]) => ({ id, createdAt: Number(score) }));
+
+/** The names on one node that match, page by page, with pauses for decisions. */
+export async function* scan(node: Node, pattern: string, ...more: string[]): AsyncGenerator<string[]> {
+  let cursor = '0';
+  do {
+    const beganAt = performance.now();
+    const page = node.call('SCAN', cursor, 'MATCH', pattern, 'COUNT', SCANNED, ...more) as Promise<[string, string[]]>;
+    const [next, names] = await orUnavailable(page);
+    yield names;
+    cursor = next;
+    if (cursor !== '0') await sleep(performance.now() - beganAt);
+  } while (cursor !== '0');
+}

@@ -1,0 +1,41 @@
+import type { LogName, RecordName } from '../storage.ts';
+import { keyOf, usageOf } from './key-names.ts';
+
+/**
+ * Names in Redis. What one step changes has the same tag in its names, and is therefore in the same slot of a cluster:
+ * the id of a key, or the name of a table.
+ */
+
+/** Ids by time of creation in Unix seconds: of the existing keys, and of those revoked recently. */
+export const INDEX = 'gateway:keys';
+export const REVOKED_INDEX = 'gateway:keys:revoked';
+
+export const STREAMS: Readonly<Record<LogName, string>> = {
+  audit: 'gateway:activity',
+  'plan history': 'gateway:plans:history',
+};
+
+const [KEY, REVOKED] = ['key:', 'revoked:'];
+
+export function nameOf(record: RecordName): string {
+  if (record.startsWith(KEY)) return keyOf(record.slice(KEY.length));
+  if (record.startsWith(REVOKED)) return usageOf(record.slice(REVOKED.length));
+  return record === 'plans:kept' ? 'gateway:kept:{gateway:plans}' : `gateway:${record}`;
+}
+
+/** Undefined for the record of another kind. */
+export const keyIdIn = (record: RecordName): string | undefined =>
+  record.startsWith(KEY) ? record.slice(KEY.length) : undefined;
+
+export const tagOf = (record: RecordName): string => /\{(.*)\}$/.exec(nameOf(record))?.[1] ?? nameOf(record);
+
+/** The mark of a change that was made, or called off. It expires. */
+export const markOf = (tag: string, id: string): string => `gateway:change:{${tag}}:${id}`;
+
+/** Entries of a cluster that are on their way to their streams. */
+export const outboxOf = (tag: string): string => `gateway:outbox:{${tag}}`;
+/** A set of the changes that may have left entries in an outbox. */
+export const OUTBOXES = 'gateway:outboxes';
+
+/** What changes leave behind for a while, and is no data. */
+export const isPassing = (name: string): boolean => /^gateway:(change:|outbox)/.test(name);

@@ -1,0 +1,95 @@
+import { z } from 'zod';
+import type { LogEntry } from '../storage.ts';
+import { orUnavailable, type RedisConnection } from './calls.ts';
+import { markOf, OUTBOXES, outboxOf } from './names.ts';
+import { LATEST_SECONDS, type StepEntry } from './step.ts';
+
+/**
+ * Entries on a cluster, where a stream is in another slot than what it tells of. A change writes them to a list beside
+ * its record, in the same step, and then they are moved. Before that step it is announced in a set. So a gateway that
+ * ends at any moment leaves no entry that nobody finds.
+ */
+
+/** A change that was announced this long ago was left behind, in milliseconds. */
+const LEFT_BEHIND_MS = 5_000;
+
+/** The id of an entry marks it as moved. */
+const Waiting = z.object({
+  id: z.string(),
+  log: z.enum(['audit', 'plan history']),
+  fields: z.record(z.string(), z.string()),
+});
+
+/** Adds an entry to its stream, unless it was added under this id before. */
+type Move = (entry: LogEntry, id: string) => Promise<unknown>;
+
+/** An announced change. */
+interface Announced {
+  readonly tag: string;
+  readonly id: string;
+}
+
+const announcement = ({ tag, id }: Announced): string => `${id} ${tag}`;
+
+export const outboxEntries = (entries: readonly LogEntry[], { tag, id }: Announced): StepEntry[] =>
+  entries.map(({ log, fields }, at) => ({
+    name: outboxOf(tag),
+    text: JSON.stringify({ id: `${id}.${at}`, log, fields } satisfies z.infer<typeof Waiting>),
+  }));
+
+export class Outboxes {
+  readonly #redis: RedisConnection;
+  readonly #move: Move;
+  readonly #leftBehindMs: number;
+  /** When each announcement was first seen here, so that no two clocks are compared. */
+  #seen = new Map<string, number>();
+
+  constructor(redis: RedisConnection, move: Move, leftBehindMs = LEFT_BEHIND_MS) {
+    this.#redis = redis;
+    this.#move = move;
+    this.#leftBehindMs = leftBehindMs;
+  }
+
+  async announce(change: Announced): Promise<void> {
+    await orUnavailable(this.#redis.sadd(OUTBOXES, announcement(change)));
+  }
+
+  /** Moves what is in the outbox of a change that was made, or will not be made. */
+  async empty(change: Announced, move = this.#move): Promise<void> {
+    const outbox = outboxOf(change.tag);
+    for (const text of await orUnavailable(this.#redis.lrange(outbox, 0, -1))) {
+      const entry = read(text);
+      if (entry !== undefined) await move({ log: entry.log, fields: entry.fields }, entry.id);
+      await orUnavailable(this.#redis.lrem(outbox, 1, text));
+    }
+    await orUnavailable(this.#redis.srem(OUTBOXES, announcement(change)));
+  }
+
+  /** Moves what gateways left behind that have ended. */
+  async emptyLeftBehind(): Promise<void> {
+    const announced = await orUnavailable(this.#redis.smembers(OUTBOXES));
+    const now = performance.now();
+    this.#seen = new Map(announced.map((text) => [text, this.#seen.get(text) ?? now]));
+    for (const [text, since] of this.#seen) {
+      // Another outbox may be on a node that is away.
+      if (now - since >= this.#leftBehindMs) await this.#takeOver(text).catch(() => undefined);
+    }
+  }
+
+  /** The change is called off first, if it was not made: it must not arrive once it is no longer announced. */
+  async #takeOver(text: string): Promise<void> {
+    const [id = '', tag] = text.split(' ');
+    if (tag === undefined) return void (await orUnavailable(this.#redis.srem(OUTBOXES, text)));
+    await orUnavailable(this.#redis.set(markOf(tag, id), 'called off', 'EX', LATEST_SECONDS, 'NX'));
+    await this.empty({ tag, id });
+  }
+}
+
+/** Undefined for a text that was put there by hand. */
+function read(text: string): z.infer<typeof Waiting> | undefined {
+  try {
+    return Waiting.parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,99 @@
+import slotOf from 'cluster-key-slot';
+import { Unavailable } from '../../../shared/domain-errors.ts';
+import { type CheckResult, good, warning } from '../../check-result.ts';
+import type { RedisConnection } from './calls.ts';
+import { isCluster } from './cluster.ts';
+import { fieldsOf, type Node, nodesOf } from './info.ts';
+
+/** What replicas have of a change. Redis answers before it sends a change to them, and they may take over. */
+
+/** A replica that takes longer to confirm is as good as none. */
+const CONFIRM_MS = 1_000;
+/** Without a replica no change waits, and a new one is noticed within this time. */
+const LOOK_EVERY_MS = 1_000;
+
+/** A change was made, but may be lost if its node fails now. */
+export class Unconfirmed extends Unavailable {
+  constructor() {
+    const why = 'The change was made, but no replica has confirmed it.';
+    super(why, `${why} It is safe to repeat it.`);
+  }
+}
+
+/** The node that serves a name, as far as known. */
+function servingNode(redis: RedisConnection, name: string): Node | undefined {
+  if (!isCluster(redis)) return redis;
+  const address = redis.slots[slotOf(name)]?.[0];
+  return redis.nodes('master').find(({ options }) => `${options.host}:${options.port}` === address);
+}
+
+/** The end of a connection: WAIT concerns what was written on the same one. */
+type Socket = Node['stream'];
+
+export class Replicas {
+  readonly #redis: RedisConnection;
+  readonly #seen = new WeakMap<Node, { readonly at: number; readonly count: number }>();
+  readonly #waits = new WeakMap<Socket, { running: Promise<unknown>; next: Promise<boolean> | undefined }>();
+
+  constructor(redis: RedisConnection) {
+    this.#redis = redis;
+  }
+
+  /**
+   * Call this as soon as Redis has answered a change of `name`. The result is called for the confirmation.
+   * @throws {Unconfirmed} by the result: replicas are connected, and none has confirmed the change within 1 s
+   */
+  noteWrite(name: string): () => Promise<void> {
+    const node = servingNode(this.#redis, name);
+    const socket = node?.stream;
+    return async () => {
+      const isSafe =
+        node !== undefined && socket !== undefined && (await this.#isSafe(node, socket).catch(() => false));
+      if (!isSafe) throw new Unconfirmed();
+    };
+  }
+
+  async #isSafe(node: Node, socket: Socket): Promise<boolean> {
+    const seen = this.#seen.get(node);
+    const isFresh = seen !== undefined && performance.now() - seen.at < LOOK_EVERY_MS;
+    if ((isFresh ? seen.count : await this.#look(node)) === 0) return true;
+    return (await this.#wait(node, socket)) || (await this.#look(node)) === 0;
+  }
+
+  /** Only replicas that follow: one that is still being filled cannot confirm anything, and others may not wait for it. */
+  async #look(node: Node): Promise<number> {
+    const count = (await node.info('replication')).match(/^slave\d+:.*state=online/gm)?.length ?? 0;
+    this.#seen.set(node, { at: performance.now(), count });
+    return count;
+  }
+
+  /** WAIT holds up its connection. So one covers all changes that were answered before it was sent. */
+  #wait(node: Node, socket: Socket): Promise<boolean> {
+    const waits = this.#waits.get(socket) ?? { running: Promise.resolve(), next: undefined };
+    this.#waits.set(socket, waits);
+    waits.next ??= waits.running.then(() => {
+      const confirmed = sendWait(node, socket);
+      waits.running = confirmed.catch(() => undefined);
+      waits.next = undefined;
+      return confirmed;
+    });
+    return waits.next;
+  }
+}
+
+/** On a new connection, perhaps to another node, WAIT would know nothing of the change. */
+async function sendWait(node: Node, socket: Socket): Promise<boolean> {
+  return node.stream === socket && (await node.wait(1, CONFIRM_MS)) > 0;
+}
+
+/** Whether the changes that each primary has acknowledged would outlive it. A node without an answer is left out. */
+export async function checkReplicas(redis: RedisConnection): Promise<CheckResult[]> {
+  const checked = nodesOf(redis).map(async ([name, node]): Promise<CheckResult[]> => {
+    const { connected_slaves: count = '0' } = fieldsOf(await node.info('replication'));
+    const about = `${name} replicas`;
+    if (count !== '0') return [good(about, `${count} connected: each change of an operator waits for one of them`)];
+    const advice = 'Connect a replica (REPLICAOF), and let sentinels or the cluster watch it.';
+    return [warning(about, 'none is connected: acknowledged changes are lost with this node', advice)];
+  });
+  return (await Promise.all(checked.map((one) => one.catch(() => [])))).flat();
+}

@@ -1,0 +1,138 @@
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { LOOKED_BACK } from '../activity-entry.ts';
+import { type Fields, type KeyCursor, NotMade, type Part, Unknown } from '../storage.ts';
+import type { RedisConnection } from './calls.ts';
+import { INDEX, markOf, nameOf } from './names.ts';
+
+/**
+ * One step in Redis: change.lua, and what became of it if its answer was lost. Each step has a random id, under which
+ * Redis keeps a mark of it. So it can be sent again, and a call that arrives late does nothing.
+ */
+
+const TEXT = readFileSync(new URL('./change.lua', import.meta.url), 'utf8');
+const URGENT = TEXT.replace('#!lua', '#!lua flags=allow-oom');
+
+/** A mark outlives all repetitions of its step. */
+const MARK_SECONDS = 60;
+/** No call reaches Redis later than this after it was sent. */
+export const LATEST_SECONDS = 86_400;
+
+/** A lost answer is asked for until then. By then Redis has failed over, or the connection is back. */
+const ASKED_MS = 4_000;
+const ASK_EVERY_MS = 100;
+
+export interface Step {
+  /** What all names have in them, so that they are in one slot of a cluster. */
+  readonly tag: string;
+  readonly id: string;
+  readonly parts: readonly Part[];
+  /** The place of a new key in the index; undefined if it has one, or there is no new key. */
+  readonly place?: KeyCursor | undefined;
+  readonly entries: readonly StepEntry[];
+  readonly isUrgent?: boolean | undefined;
+  /** How long the mark is kept, in seconds. */
+  readonly markSeconds?: number;
+}
+
+/** An entry of a stream, of which `length` are kept; or a text for an outbox. */
+export type StepEntry = { readonly name: string } & (
+  | { readonly text: string }
+  | { readonly fields: Fields; readonly length: number; readonly isOnce: boolean }
+);
+
+export interface Outcome {
+  /** False if a record is not as required. */
+  readonly isMade: boolean;
+  /** Entries that could not be added, by their places, and why. */
+  readonly lost: readonly (readonly [place: number, why: string])[];
+}
+
+export const newId = (): string => randomBytes(12).toString('base64url');
+
+/**
+ * @throws {NotMade} if it was not made and will not be
+ * @throws {Unknown} if the answer was lost and nobody answers for 4 s
+ */
+export async function take(redis: RedisConnection, step: Step): Promise<Outcome> {
+  const send = callOf(redis, step);
+  try {
+    return outcomeOf(await send(step.markSeconds ?? MARK_SECONDS, ''));
+  } catch (fault) {
+    if (fault instanceof NotMade) throw fault;
+    // As text: the fault of the library contains the command.
+    const reason = `Redis failed: ${(fault as Error).message.split(', with args')[0]}`;
+    const why = refusalIn(fault as Error);
+    if (why !== undefined) throw new NotMade(why, reason);
+    return outcomeOf(await untilAnswered(() => send(LATEST_SECONDS, '1'), reason));
+  }
+}
+
+type Reply = readonly [outcome: number, lost: Outcome['lost']];
+
+function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrgent }: Step) {
+  const keys = [markOf(tag, id)];
+  const at = (name: string): number => keys.indexOf(name) + 1 || keys.push(name);
+  const change = {
+    parts: parts.map(({ record, exists, expect = {}, set = {}, moveTo }) => ({
+      key: at(nameOf(record)),
+      exists,
+      expect: Object.entries(expect).flatMap(([field, text]) => (isExact(field, text) ? [[field, text ?? false]] : [])),
+      set: Object.entries(set).flatMap(([field, text]) => (text === undefined ? [] : [field, text])),
+      remove: Object.keys(set).filter((field) => set[field] === undefined),
+      ...(moveTo && { to: at(nameOf(moveTo.record)), fields: moveTo.fields, seconds: moveTo.seconds }),
+    })),
+    index: place && { key: at(INDEX), score: String(place.createdAt), id: place.id },
+    entries: entries.map((entry) => ({ key: at(entry.name), ...written(entry) })),
+  };
+  const text = JSON.stringify(change, (_, value) => (typeof value === 'string' ? value.toWellFormed() : value));
+  return (markSeconds: number, again: '' | '1') =>
+    redis.eval(isUrgent ? URGENT : TEXT, keys.length, ...keys, text, markSeconds, again) as Promise<Reply>;
+}
+
+/** A byte that is not UTF-8 was read as this character, and the text can be compared no more. */
+const isExact = (field: string, text: string | undefined): boolean => !`${field}${text}`.includes('\uFFFD');
+
+function written(entry: StepEntry) {
+  if ('text' in entry) return { text: entry.text };
+  const { fields, length, isOnce } = entry;
+  const flat = Object.entries(fields).flat();
+  return { length: String(length), fields: flat, ...(isOnce && { look_back: String(LOOKED_BACK) }) };
+}
+
+function outcomeOf([outcome, lost]: Reply): Outcome {
+  if (outcome < 0) throw new NotMade('Redis did not answer in time.');
+  return { isMade: outcome === 1, lost };
+}
+
+async function untilAnswered<T>(ask: () => Promise<T>, reason: string): Promise<T> {
+  const giveUpAt = performance.now() + ASKED_MS;
+  for (let leftMs = ASKED_MS; leftMs > 0; leftMs = giveUpAt - performance.now()) {
+    const answer = await Promise.race([ask().catch(() => undefined), sleep(leftMs, undefined, { ref: false })]);
+    if (answer !== undefined) return answer;
+    await sleep(ASK_EVERY_MS);
+  }
+  throw new Unknown(reason);
+}
+
+/** Faults with which nothing was run, by how they begin. */
+const REFUSALS: readonly [beginning: RegExp, why: string][] = [
+  [/^(Stream isn't writeable|Cluster isn't ready)/, 'Redis is not connected.'],
+  [/^OOM /, 'Redis is out of memory.'],
+  [/^READONLY /, 'This Redis is a replica.'],
+  [/^NOREPLICAS /, 'Redis has too few replicas.'],
+  [/^MISCONF /, 'Redis cannot write to its disk.'],
+  [/^(LOADING|MASTERDOWN) /, 'Redis is not ready yet.'],
+  [/^CLUSTERDOWN /, 'The Redis cluster is down.'],
+  [/^(TRYAGAIN|MOVED|ASK|Too many Cluster redirections)/, 'A slot of the Redis cluster is being moved.'],
+  [/^(NOPERM|NOAUTH|WRONGPASS) |^ERR The user executing/, 'The user of this gateway may not do that in Redis.'],
+  [/^BUSY /, 'A script keeps Redis busy.'],
+  [/^WRONGTYPE /, 'Somebody has put another value in its place in Redis.'],
+];
+
+/** Why Redis did not even begin; undefined if that is not certain. */
+function refusalIn({ name, message }: Error): string | undefined {
+  const [, why] = REFUSALS.find(([beginning]) => beginning.test(message)) ?? [];
+  return why ?? (name === 'ReplyError' ? 'Redis refused it.' : undefined);
+}

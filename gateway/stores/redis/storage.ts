@@ -1,0 +1,226 @@
+import { pairsOf } from '../../../shared/lists.ts';
+import { ACTIVITY_LENGTH } from '../activity-entry.ts';
+import { HISTORY_LENGTH } from '../plan-history.ts';
+import type {
+  Change,
+  Fields,
+  KeyCursor,
+  KeyListQuery,
+  LogEntry,
+  LoggedEntry,
+  LogName,
+  Part,
+  RecordName,
+  Storage,
+} from '../storage.ts';
+import { NotMade } from '../storage.ts';
+import { BulkReads } from './bulk-reads.ts';
+import { orUnavailable, type RedisConnection } from './calls.ts';
+import { isCluster } from './cluster.ts';
+import { nodesOf } from './info.ts';
+import { KeyPlaces, placeOf, scan } from './key-places.ts';
+import { isPassing, keyIdIn, nameOf, STREAMS, tagOf } from './names.ts';
+import { Outboxes, outboxEntries } from './outbox.ts';
+import { Replicas } from './replicas.ts';
+import { LATEST_SECONDS, newId, type StepEntry, take } from './step.ts';
+
+type OnLost = (entry: LogEntry, why: string) => void;
+
+export interface RedisStorageOptions {
+  /** Entries of the audit log that are kept. */
+  readonly auditLength?: number | undefined;
+  /** Called for an entry that could not be added although what it tells is done, before the change is acknowledged. */
+  readonly onLost?: OnLost;
+  /**
+   * False for a connection that makes decisions: WAIT would hold them up. Then a change is acknowledged before a replica
+   * has it.
+   */
+  readonly isConfirmed?: boolean;
+  /** Age of an entry in an outbox that its gateway has left behind, in milliseconds. */
+  readonly leftBehindMs?: number;
+}
+
+/**
+ * The storage that gateways share: a hash for each record, a stream for each log, and two sorted sets of keys. Every
+ * change is one script, and waits for a replica if one is connected.
+ */
+export class RedisStorage implements Storage {
+  readonly #redis: RedisConnection;
+  readonly #lengths: Readonly<Record<LogName, number>>;
+  readonly #onLost: OnLost;
+  readonly #bulk = new BulkReads((record) => this.read(record as RecordName));
+  readonly #places: KeyPlaces;
+  readonly #outboxes: Outboxes;
+  readonly #replicas: Replicas | undefined;
+
+  constructor(
+    redis: RedisConnection,
+    { auditLength = ACTIVITY_LENGTH, onLost = () => {}, isConfirmed = true, leftBehindMs }: RedisStorageOptions = {},
+  ) {
+    this.#redis = redis;
+    this.#lengths = { audit: auditLength, 'plan history': HISTORY_LENGTH };
+    this.#onLost = onLost;
+    this.#places = new KeyPlaces(redis);
+    this.#outboxes = new Outboxes(redis, (entry, id) => this.#move(entry, id, onLost), leftBehindMs);
+    this.#replicas = isConfirmed ? new Replicas(redis) : undefined;
+  }
+
+  async now(): Promise<number> {
+    const [seconds, microseconds] = await orUnavailable(this.#redis.time());
+    return Number(seconds) * 1e6 + Number(microseconds);
+  }
+
+  /** Another value than a hash is a record without fields, so that it can be seen and removed. */
+  async read(record: RecordName): Promise<Fields | undefined> {
+    const hash = await orUnavailable(this.#redis.hgetall(nameOf(record)).catch(otherThanHash));
+    return hash === OTHER || Object.keys(hash).length > 0 ? hash : undefined;
+  }
+
+  readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]> {
+    return this.#bulk.read(records);
+  }
+
+  /** Whether no gateway has stored anything. Goes through all names there are. */
+  async isEmpty(): Promise<boolean> {
+    for (const [, node] of nodesOf(this.#redis)) {
+      for await (const names of scan(node, 'gateway:*')) if (!names.every(isPassing)) return false;
+    }
+    return true;
+  }
+
+  countKeys(): Promise<number> {
+    return this.#places.count();
+  }
+
+  listKeys(query: KeyListQuery): Promise<readonly KeyCursor[]> {
+    return this.#places.list(query);
+  }
+
+  /** Existing keys that have no place in the order. Goes through all names there are, with pauses. */
+  unlistedKeys(): Promise<readonly string[]> {
+    return this.#places.unlisted();
+  }
+
+  /** Gives them their places. @returns their number */
+  relistKeys(): Promise<number> {
+    return this.#places.relist();
+  }
+
+  /**
+   * @throws {NotMade} if it was certainly not made
+   * @throws {Unknown} if the answer was lost and nobody answers for 4 s
+   * @throws {Unconfirmed} if it was made, and none of the connected replicas has it after 1 s
+   */
+  async change(change: Change & { readonly onLost?: OnLost }): Promise<boolean> {
+    const { parts, entries, isUrgent } = change;
+    const [first, ...others] = new Set(parts.map(({ record }) => tagOf(record)));
+    if (first === undefined || others.length > 0) throw new Error('A change concerns one key or one table.');
+    const about = { tag: first, id: newId() };
+    const onLost: OnLost = (entry, why) => {
+      change.onLost?.(entry, why);
+      this.#onLost(entry, why);
+    };
+    const isSpread = isCluster(this.#redis);
+    const born = newKeyIn(parts);
+    const revoked = parts.flatMap(({ record, moveTo }) => (moveTo && keyIdIn(record)) ?? [])[0];
+    if (revoked !== undefined) await this.#places.addRevoked(revoked).catch(() => undefined);
+    if (isSpread) await this.#prepare(born, entries.length > 0 ? about : undefined);
+    const { isMade, lost } = await take(this.#redis, {
+      ...about,
+      parts,
+      place: isSpread ? undefined : born,
+      entries: isSpread ? outboxEntries(entries, about) : entries.map((entry) => this.#entry(entry, false)),
+      isUrgent,
+    }).catch(async (fault: unknown) => {
+      if (isSpread && born !== undefined && fault instanceof NotMade) await this.#forget(born.id);
+      throw fault;
+    });
+    const confirm = this.#replicas?.noteWrite(nameOf((parts[0] as Part).record));
+    for (const [at, why] of lost) onLost(entries[at] as LogEntry, why);
+    if (isSpread && entries.length > 0) await this.#follow(about, onLost);
+    if (isSpread && born !== undefined && !isMade) await this.#forget(born.id);
+    // If cleaning up fails now, a later revocation does it.
+    if (revoked !== undefined) await this.#places.tidyUp(revoked).catch(() => undefined);
+    if (isMade) await confirm?.();
+    return isMade;
+  }
+
+  /** @throws {NotMade} if it was certainly not added, {Unknown} if nobody answers for 4 s */
+  async append(entries: readonly LogEntry[]): Promise<void> {
+    for (const entry of entries) {
+      const { lost } = await take(this.#redis, {
+        tag: STREAMS[entry.log],
+        id: newId(),
+        parts: [],
+        entries: [this.#entry(entry, true)],
+      });
+      for (const [, why] of lost) this.#onLost(entry, why);
+    }
+  }
+
+  async tail(
+    log: LogName,
+    { after, count }: { readonly after?: string | undefined; readonly count: number },
+  ): Promise<LoggedEntry[]> {
+    const from = after === undefined ? '+' : `(${after}`;
+    const found = await orUnavailable(this.#redis.xrevrange(STREAMS[log], from, '-', 'COUNT', count));
+    return found.map(([id, flat]) => [id, Object.fromEntries(pairsOf(flat))]);
+  }
+
+  /**
+   * Moves the entries of gateways that ended before they could. Call it once a second on any gateway: entries are left
+   * behind once they were seen by two calls with 5 s between them. Has nothing to do without a cluster.
+   */
+  async moveOutboxes(): Promise<void> {
+    if (isCluster(this.#redis)) await this.#outboxes.emptyLeftBehind();
+  }
+
+  /** On a cluster, the index and the set of outboxes are in other slots than the record. */
+  async #prepare(born: KeyCursor | undefined, about: { readonly tag: string; readonly id: string } | undefined) {
+    try {
+      await Promise.all([born && this.#places.add(born), about && this.#outboxes.announce(about)]);
+    } catch (fault) {
+      throw new NotMade('A node of the Redis cluster does not answer.', fault);
+    }
+  }
+
+  async #forget(id: string): Promise<void> {
+    await this.#places.forgetIfGone(id).catch(() => undefined);
+  }
+
+  /** If it fails now, the watcher of any gateway does it. */
+  async #follow(about: { readonly tag: string; readonly id: string }, onLost: OnLost): Promise<void> {
+    await this.#outboxes.empty(about, (entry, id) => this.#move(entry, id, onLost)).catch(() => undefined);
+  }
+
+  async #move(entry: LogEntry, id: string, onLost: OnLost): Promise<void> {
+    const { lost } = await take(this.#redis, {
+      tag: STREAMS[entry.log],
+      id,
+      parts: [],
+      entries: [this.#entry(entry, false)],
+      markSeconds: LATEST_SECONDS,
+    });
+    for (const [, why] of lost) onLost(entry, why);
+  }
+
+  #entry({ log, fields }: LogEntry, isOnce: boolean): StepEntry {
+    return { name: STREAMS[log], fields, length: this.#lengths[log], isOnce };
+  }
+}
+
+/** The place that a new key gets, if a change makes one. */
+function newKeyIn(parts: readonly Part[]): KeyCursor | undefined {
+  for (const { record, exists, set } of parts) {
+    const id = keyIdIn(record);
+    if (id !== undefined && exists === false && set !== undefined) return placeOf(id, set.created_at);
+  }
+  return undefined;
+}
+
+const OTHER: Fields = {};
+
+function otherThanHash(fault: Error): Fields {
+  if (fault.message.startsWith('WRONGTYPE')) return OTHER;
+  throw fault;
+}
