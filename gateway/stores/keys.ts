@@ -127,7 +127,7 @@ export class Keys implements KeyStore {
   async export({ after, limit }: WalkQuery): Promise<BackupPage> {
     const cursors = await this.#storage.listKeys({ after, limit });
     const stored = await this.#storage.readMany(cursors.map(({ id }) => key(id)));
-    const keys = cursors.map((cursor, at) => ({ ...cursor, fields: ownFields(stored[at] ?? {}) }));
+    const keys = cursors.map((cursor, at) => ({ ...cursor, fields: ownFields(inForce(stored[at] ?? {}).fields) }));
     // A key that was revoked meanwhile has no fields.
     return { keys: keys.filter(({ fields }) => Object.keys(fields).length > 0), next: nextOf(cursors, limit) };
   }
@@ -165,11 +165,10 @@ export class Keys implements KeyStore {
   }
 
   async #restore(
-    { id, fields: given }: BackedUpKey,
+    { id, fields }: BackedUpKey,
     entryFor: ((id: string, name: string) => Activity) | undefined,
     isTrial: boolean,
   ): Promise<RestoreOutcome> {
-    const { fields } = inForce(given);
     const fault = faultIn(fields);
     if (fault !== undefined) return { refused: fault };
     const [live, gone] = await Promise.all([this.#storage.read(key(id)), this.#storage.read(revoked(id))]);

@@ -6,10 +6,10 @@ import { styleText } from 'node:util';
 import { createApiKey, SCOPES } from '../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
+import { connectRedis } from '../../gateway/stores/redis/connection.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 import type { Storage } from '../../gateway/stores/storage.ts';
-import { connectRedis } from '../../gateway/stores/redis/connection.ts';
 import { createLogger } from '../../shared/process/logger.ts';
 import { startRedisServer } from '../support/redis.ts';
 
@@ -88,7 +88,11 @@ async function backUp(storage: Storage): Promise<{ count: number; growthMb: numb
   let [count, most] = [0, 0];
   globalThis.gc?.();
   const before = process.memoryUsage().rss;
-  for (let after: Awaited<ReturnType<Keys['export']>>['next'] | undefined, isFirst = true; isFirst || after; isFirst = false) {
+  for (
+    let after: Awaited<ReturnType<Keys['export']>>['next'] | undefined, isFirst = true;
+    isFirst || after;
+    isFirst = false
+  ) {
     const page = await keys.export({ after, limit: 100 });
     count += page.keys.length;
     after = page.next;
@@ -109,10 +113,10 @@ async function measure(name: string, storage: Storage): Promise<void> {
 
 const folder = await mkdtemp(join(tmpdir(), 'animal-store-bench-'));
 try {
-  let sqlite = await SqliteStorage.open(folder);
+  let sqlite = new SqliteStorage(folder);
   await measure('SQLite', sqlite);
   await sqlite.close();
-  report(`SQLite: start with ${MANY} keys`, await timed(async () => (sqlite = await SqliteStorage.open(folder))), 1_000, 'ms');
+  report(`SQLite: start with ${MANY} keys`, await timed(async () => (sqlite = new SqliteStorage(folder))), 1_000, 'ms');
   await issue(sqlite, MOST - MANY, AT_ONCE);
   const { count, growthMb } = await backUp(sqlite);
   report(`SQLite: memory while ${count} keys are backed up`, growthMb, 50, 'MB');
@@ -129,7 +133,10 @@ try {
   const calls = async () =>
     [...(await redis.info('commandstats')).matchAll(/cmdstat_(\w+)\S*:calls=(\d+)/g)]
       .filter(([, command]) => ['eval', 'evalsha', 'zadd', 'wait', 'info', 'exists'].includes(command ?? ''))
-      .reduce((sum, [, command, count]) => sum + (['eval', 'evalsha', 'wait'].includes(command ?? '') ? Number(count) : 0), 0);
+      .reduce(
+        (sum, [, command, count]) => sum + (['eval', 'evalsha', 'wait'].includes(command ?? '') ? Number(count) : 0),
+        0,
+      );
   const before = await calls();
   await issue(storage, AT_ONCE, 1);
   report('Redis: calls for a key', ((await calls()) - before) / AT_ONCE, 1.2, 'calls');
@@ -144,5 +151,6 @@ try {
 }
 
 /** Each commit of one key syncs once; strace counts it, where it is there. */
-if (spawnSync('strace', ['-V']).status !== 0) process.stdout.write('strace is not installed: synced writes are not counted\n');
+if (spawnSync('strace', ['-V']).status !== 0)
+  process.stdout.write('strace is not installed: synced writes are not counted\n');
 process.exitCode = lines.some(({ measured, bound }) => measured > bound) ? 1 : 0;

@@ -76,7 +76,11 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
       });
     const [, second = '', third = ''] = ids;
     const moveTo = { record: revoked(second), fields: ['name', 'missing'], seconds: 60 };
-    const revoke = { parts: [{ record: key(second), exists: true, moveTo }], entries: [auditEntry(second)], isUrgent: true };
+    const revoke = {
+      parts: [{ record: key(second), exists: true, moveTo }],
+      entries: [auditEntry(second)],
+      isUrgent: true,
+    };
     expect(await storage.change(revoke)).toBe(true);
     expect(await storage.change(revoke)).toBe(false);
     expect(await storage.read(key(second))).toBeUndefined();
@@ -87,7 +91,10 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     expect(await listed({ withRevoked: true })).toEqual(ids);
     expect(await listed({ newestFirst: true, offset: 1 })).toEqual([ids[3], ids[2], ids[0]]);
     expect(await listed({ after: { createdAt: 0.5, id: ids[0] } })).toEqual(ids.slice(2));
-    expect(await listed({ after: { createdAt: 0.5, id: ids[0] }, withRevoked: true, limit: 2 })).toEqual([second, third]);
+    expect(await listed({ after: { createdAt: 0.5, id: ids[0] }, withRevoked: true, limit: 2 })).toEqual([
+      second,
+      third,
+    ]);
     expect(await storage.unlistedKeys()).toEqual([]);
   });
 

@@ -1,14 +1,14 @@
 import { join } from 'node:path';
-import type { LogEntry, Storage } from '../../gateway/stores/storage.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
+import type { LogEntry, Storage } from '../../gateway/stores/storage.ts';
 import { cleanUp } from './clean-up.ts';
 import { connectedRedis } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
 
 /** Each storage by name, empty, for tests of both. @param url of an empty database of Redis */
 export const bothStorages = (url: string): readonly [name: string, open: () => Promise<Storage>][] => [
-  ['SQLite', sqliteStorage],
+  ['SQLite', () => sqliteStorage()],
   [
     'Redis',
     async () => {
@@ -20,7 +20,7 @@ export const bothStorages = (url: string): readonly [name: string, open: () => P
 ];
 
 export async function sqliteStorage(folder?: string): Promise<SqliteStorage> {
-  const storage = await SqliteStorage.open(folder ?? join(await temporaryFolder(), 'data'));
+  const storage = new SqliteStorage(folder ?? join(await temporaryFolder(), 'data'));
   cleanUp(() => storage.close());
   return storage;
 }
@@ -36,7 +36,11 @@ export class MadeFault extends Error {}
 /**
  * A storage that fails once, at its nth call: before it does anything, or behind it, so that only the answer is lost.
  */
-export function failingAt(storage: Storage, nth: number, when: 'before' | 'behind'): Storage & { hasFailed(): boolean } {
+export function failingAt(
+  storage: Storage,
+  nth: number,
+  when: 'before' | 'behind',
+): Storage & { hasFailed(): boolean } {
   let calls = 0;
   const failing = new Proxy(storage, {
     get(target, name) {
@@ -45,9 +49,10 @@ export function failingAt(storage: Storage, nth: number, when: 'before' | 'behin
       if (typeof method !== 'function') return method;
       return async (...given: unknown[]) => {
         calls += 1;
-        if (calls === nth && when === 'before') throw new MadeFault(String(name));
+        const fails = calls === nth;
+        if (fails && when === 'before') throw new MadeFault(String(name));
         const answer: unknown = await method.apply(target, given);
-        if (calls === nth && when === 'behind') throw new MadeFault(String(name));
+        if (fails) throw new MadeFault(String(name));
         return answer;
       };
     },

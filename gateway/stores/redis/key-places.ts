@@ -102,7 +102,7 @@ export class KeyPlaces {
   /** Gives a key that is about to be revoked the same place among the revoked ones. */
   async addRevoked(id: string): Promise<void> {
     const score = (await orUnavailable(this.#redis.zscore(INDEX, id))) ?? (await this.#placeOf(id)).createdAt;
-    await orUnavailable(this.#redis.zadd(REVOKED_INDEX, score, id));
+    await orUnavailable(this.#redis.zadd(REVOKED_INDEX, 'NX', score, id));
   }
 
   /** Cleans up behind a key that was revoked, and behind some of those whose use has expired. */

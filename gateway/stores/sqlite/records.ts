@@ -44,6 +44,10 @@ export class Records {
     return row && JSON.parse(row.fields);
   }
 
+  isEmpty(): boolean {
+    return this.#database.prepare('SELECT 1 FROM records LIMIT 1').get() === undefined;
+  }
+
   countKeys(): number {
     return Number(this.#count.get()?.n);
   }

@@ -90,12 +90,25 @@ export class SqliteStorage implements Storage {
     return found;
   }
 
+  async isEmpty(): Promise<boolean> {
+    return readable(() => this.#records.isEmpty());
+  }
+
   async countKeys(): Promise<number> {
     return readable(() => this.#records.countKeys());
   }
 
   async listKeys(query: KeyListQuery): Promise<KeyCursor[]> {
     return readable(() => this.#records.listKeys(query));
+  }
+
+  /** The order is read from the keys themselves. */
+  async unlistedKeys(): Promise<readonly string[]> {
+    return [];
+  }
+
+  async relistKeys(): Promise<number> {
+    return 0;
   }
 
   async change(change: Change): Promise<boolean> {
