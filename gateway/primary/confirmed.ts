@@ -10,11 +10,13 @@ import {
 } from '../stores/storage.ts';
 import type { Changed } from './messages.ts';
 
+export type Tell = (changed: Changed) => Promise<void>;
+
 /**
  * The storage of operators: a change is acknowledged once every worker of this gateway acts on it.
  * @param tell resolves when no worker acts on older data
  */
-export function confirmed(storage: Storage, tell: (changed: Changed) => Promise<void>): Storage {
+export function confirmed(storage: Storage, tell: Tell): Storage {
   return new ConfirmedStorage(storage, tell);
 }
 
@@ -23,11 +25,11 @@ type Watched = 'plans' | `key:${string}`;
 
 class ConfirmedStorage implements Storage {
   readonly #storage: Storage;
-  readonly #tell: (changed: Changed) => Promise<void>;
+  readonly #tell: Tell;
   /** Records that may have been changed: who reads such a change back acknowledges it. */
   readonly #doubtful = new Set<RecordName>();
 
-  constructor(storage: Storage, tell: (changed: Changed) => Promise<void>) {
+  constructor(storage: Storage, tell: Tell) {
     this.#storage = storage;
     this.#tell = tell;
   }

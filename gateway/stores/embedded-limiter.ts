@@ -114,11 +114,11 @@ export class EmbeddedLimiter implements Limiter {
   }
 
   /** Forgets all keys, because nothing can be stored any more. */
-  forgetAll(): void {
+  readonly forgetAll = (): void => {
     for (const load of this.#loads.values()) load.isOutdated = true;
     this.#unsaved.clear();
     this.#stored.clear();
-  }
+  };
 
   /** Stores what is not stored yet. */
   async stop(): Promise<void> {
