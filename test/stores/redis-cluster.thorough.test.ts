@@ -7,14 +7,13 @@ import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { type Change, type LogEntry, NotMade } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { readableLog } from '../support/log.ts';
-import { moveSlot, type RedisCluster, startRedisCluster } from '../support/redis-cluster.ts';
-import { auditEntry, idOfKey, issuing, revoking } from '../support/redis-storage.ts';
+import { moveSlot, startRedisCluster } from '../support/redis-cluster.ts';
+import { auditEntry, idOfKey, issuing, revoking, targetOf } from '../support/redis-storage.ts';
 
 const cluster = await startRedisCluster();
 
-async function connected({ urls }: RedisCluster = cluster): Promise<Cluster> {
-  const target = { mode: 'cluster', urls: urls.split(','), timeoutMs: 2_000, startMs: 5_000 } as const;
-  const redis = await connectCluster({ ...target, credentials: () => ({}) } as never, readableLog().logger);
+async function connected(): Promise<Cluster> {
+  const redis = await connectCluster(targetOf('cluster', cluster.urls), readableLog().logger);
   cleanUp(() => redis.disconnect());
   await allReady(redis);
   return redis;
