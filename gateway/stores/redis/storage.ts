@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
 import { ACTIVITY_LENGTH } from '../activity-entry.ts';
 import { HISTORY_LENGTH } from '../plan-history.ts';
@@ -23,6 +24,9 @@ import { isPassing, keyIdIn, nameOf, STREAMS, tagOf } from './names.ts';
 import { Outboxes, outboxEntries } from './outbox.ts';
 import { Replicas } from './replicas.ts';
 import { LATEST_SECONDS, newId, type StepEntry, take } from './step.ts';
+
+/** A change waits for its entries to be moved, but not for longer than this. */
+const LONGEST_MOVE_MS = 1_000;
 
 type OnLost = (entry: LogEntry, why: string) => void;
 
@@ -188,9 +192,10 @@ export class RedisStorage implements Storage {
     await this.#places.forgetIfGone(id).catch(() => undefined);
   }
 
-  /** If it fails now, the watcher of any gateway does it. */
+  /** If it fails or takes long, because the stream's node is away, the watcher of any gateway does it. */
   async #follow(about: { readonly tag: string; readonly id: string }, onLost: OnLost): Promise<void> {
-    await this.#outboxes.empty(about, (entry, id) => this.#move(entry, id, onLost)).catch(() => undefined);
+    const moved = this.#outboxes.empty(about, (entry, id) => this.#move(entry, id, onLost)).catch(() => undefined);
+    await Promise.race([moved, sleep(LONGEST_MOVE_MS, undefined, { ref: false })]);
   }
 
   async #move(entry: LogEntry, id: string, onLost: OnLost): Promise<void> {
