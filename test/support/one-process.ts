@@ -1,5 +1,6 @@
 import type { GatewaySettings } from '../../gateway/config.ts';
 import { ChangedKeys } from '../../gateway/limiter/changed-keys.ts';
+import type { Clock } from '../../gateway/limiter/clock.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
 import { openBackend, type PlannedBackend } from '../../gateway/open-backend.ts';
 import type { Changed } from '../../gateway/primary/messages.ts';
@@ -7,7 +8,7 @@ import { type GatewayRoute, ROUTES } from '../../gateway/routes.ts';
 import { serveOperators } from '../../gateway/serve-operators.ts';
 import { serveClients } from '../../gateway/start.ts';
 import { EmbeddedLimiter } from '../../gateway/stores/embedded-limiter.ts';
-import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
+import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 import { HttpError } from '../../shared/http/errors.ts';
 import type { ServerLimits } from '../../shared/http/server-limits.ts';
 import type { Logger } from '../../shared/process/logger.ts';
@@ -28,7 +29,9 @@ export async function startGateway(
 ): Promise<Running> {
   const metrics = createMetrics('gateway_admin');
   const changedKeys = new ChangedKeys();
-  const embedded = settings.REDIS_URL === undefined ? embeddedIn(settings) : undefined;
+  const { DATA_DIR, ACTIVITY_LENGTH } = settings;
+  const embedded =
+    settings.REDIS_URL === undefined ? embeddedParts(DATA_DIR, { auditLength: ACTIVITY_LENGTH }) : undefined;
   let opened: PlannedBackend | undefined;
   async function tell(changed: Changed): Promise<void> {
     if ('key' in changed) changedKeys.note(changed.key);
@@ -59,11 +62,11 @@ export async function startGateway(
   };
 }
 
-/** The storage, and what decides for it. */
-function embeddedIn({ DATA_DIR, ACTIVITY_LENGTH }: GatewaySettings) {
+/** A storage, and what decides for it. @param clock of decisions */
+export function embeddedParts(folder: string, options: Pick<SqliteOptions, 'auditLength'> = {}, clock?: Clock) {
   let limiter: EmbeddedLimiter | undefined;
-  const storage = new SqliteStorage(DATA_DIR, {
-    auditLength: ACTIVITY_LENGTH,
+  const storage = new SqliteStorage(folder, {
+    ...options,
     owner: {
       release: async (id) => limiter?.release(id),
       async flush() {
@@ -77,6 +80,6 @@ function embeddedIn({ DATA_DIR, ACTIVITY_LENGTH }: GatewaySettings) {
     save: (states: Parameters<SqliteStorage['saveStates']>[0], mustBeDurable: boolean) =>
       storage.saveStates(states, { mustBeDurable }),
   };
-  const limiterOf = (plans: () => PlanTable) => (limiter = new EmbeddedLimiter(source, plans));
+  const limiterOf = (plans: () => PlanTable) => (limiter = new EmbeddedLimiter(source, plans, clock));
   return { storage, limiterOf };
 }
