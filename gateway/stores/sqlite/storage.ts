@@ -196,7 +196,10 @@ export class SqliteStorage implements Storage {
     return {
       saveStates: (ids: readonly string[] | 'all') => {
         saved = ids === 'all' ? this.#states.ids : ids;
-        for (const id of saved) this.#records.addToKey(id, this.#states.of(id) ?? {});
+        for (const id of saved) {
+          const changes = this.#states.of(id);
+          if (changes !== undefined) this.#records.addToKey(id, changes);
+        }
       },
       onCommitted: () => this.#states.forget(saved),
     };
