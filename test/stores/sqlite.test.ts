@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { stat } from 'node:fs/promises';
+import { stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
@@ -145,4 +145,16 @@ test('a folder is free at once when its gateway crashes', async () => {
   child.kill('SIGKILL');
   await ended;
   await new SqliteStorage(folder).close();
+});
+
+test.for([
+  ['zeros', Buffer.alloc(4_096)],
+  ['half a page', Buffer.from('SQLite format 3\0')],
+] as const)('a lock that a power cut left with %s locks', async ([, content]) => {
+  const folder = await temporaryFolder();
+  await writeFile(join(folder, 'lock'), content);
+  const storage = new SqliteStorage(folder);
+  cleanUp(() => storage.close());
+  const { err } = await startProcess(process.execPath, [WRITER, folder], {}).ended;
+  expect(err).toContain(`process ${process.pid}.`);
 });
