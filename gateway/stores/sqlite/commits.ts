@@ -143,7 +143,7 @@ export class Commits {
       for (const [at, outcome] of outcomes.entries()) settle(group[at] as Waiting, outcome);
       return true;
     } catch (fault) {
-      if (this.#database.isTransaction) this.#statements.rollback.run();
+      this.#rollBack();
       const why = this.#whyOf(fault);
       if (why !== undefined) this.failed(why);
       if (why === FULL) return false;
@@ -168,6 +168,13 @@ export class Commits {
       this.#statements.release.run();
       return { fault };
     }
+  }
+
+  /** Some faults of the disk end the transaction by themselves. */
+  #rollBack(): void {
+    try {
+      if (this.#database.isTransaction) this.#statements.rollback.run();
+    } catch {}
   }
 
   #whyOf(fault: unknown): string | undefined {

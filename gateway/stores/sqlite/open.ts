@@ -75,10 +75,17 @@ export function openFolder(folder: string): Opened {
 function createFolder(folder: string): void {
   try {
     if (mkdirSync(folder, { recursive: true, mode: 0o700 }) !== undefined) syncFolder(dirname(folder));
+  } catch {
+    createWithReason(folder);
+  }
+}
+
+/** For a read-only file system, the recursive call reports that there is no such file. */
+function createWithReason(folder: string): void {
+  try {
+    mkdirSync(folder, { mode: 0o700 });
   } catch (fault) {
-    throw new Error(`DATA_DIR ${folder} cannot be created. ${whyOf(fault) ?? (fault as Error).message}`, {
-      cause: fault,
-    });
+    throw new Error(`DATA_DIR ${folder} cannot be created. ${sentenceOf(fault)}`, { cause: fault });
   }
 }
 
