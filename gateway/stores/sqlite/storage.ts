@@ -148,19 +148,19 @@ export class SqliteStorage implements Storage {
    * kept and saved later.
    * @param mustBeDurable for what somebody is told of, such as a ban: it may use the room that is reserved for a full
    * disk
-   * @throws {Unavailable} if it must be durable and cannot be saved now
+   * @returns false if it must be durable and could not be written; it is known here all the same
    */
   async saveStates(
     states: Iterable<readonly [id: string, changes: FieldChanges]>,
     { mustBeDurable }: { readonly mustBeDurable: boolean },
-  ): Promise<void> {
+  ): Promise<boolean> {
     const ids: string[] = [];
     for (const [id, changes] of states) {
       this.#states.keep(id, changes);
       ids.push(id);
     }
-    const saved = this.#commits.make({ run: () => undefined, ids, isUrgent: mustBeDurable });
-    await (mustBeDurable ? saved : saved.catch(() => undefined));
+    const saved = this.#commits.make({ run: () => true, ids, isUrgent: mustBeDurable });
+    return await saved.catch(() => !mustBeDurable);
   }
 
   /** Makes what waits, and releases the folder. */
