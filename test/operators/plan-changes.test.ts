@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { type Answer, post } from '../support/http.ts';
-import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 const { url: redisUrl, redis } = await emptyDatabase();
@@ -34,8 +34,6 @@ function patch(stack: Stack, plan: string, body: unknown, version?: string): Pro
 }
 
 const versionOf = async (stack: Stack) => (await stack.admin('GET', '/plans')).headers.etag as string;
-
-const BY_TEST = { author: 'test', reason: '', action: 'set', entriesFor: () => [] } as const;
 
 const CONFLICT = { code: 'conflict', message: expect.any(String), status: 409 };
 
