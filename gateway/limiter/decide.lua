@@ -273,6 +273,14 @@ end
 
 local verdicts = {}
 
+-- The last good value of a field into which somebody has typed a bad one (key-hash.ts).
+-- @return false if no gateway has written the key; nil if the field had no value
+local function kept_value(key, field)
+  local text = call('HGET', key, 'kept')
+  if not text then return false end
+  return match(text, '\n' .. field .. '=([^\n]*)')
+end
+
 -- Decides `count` requests with the same key and secret. @return one verdict for all of them if the key is not usable.
 -- This is one function: a table for the key's data would cost a third more.
 local function decide(key, digest, count, wanted, address)
@@ -304,6 +312,11 @@ local function decide(key, digest, count, wanted, address)
     if networks ~= '-' and not is_within(networks, address) then return 'elsewhere' end
   end
   if disabled and disabled ~= '' and disabled ~= '0' then return 'disabled' end
+  local rejected = ''
+  if expires_at and expires_at ~= '' and not read_time(expires_at) then
+    expires_at, rejected = kept_value(key, 'expires_at'), ' expires_at'
+    if expires_at == false then return 'unreadable' end
+  end
   if expires_at and expires_at ~= '' then
     local expiry = read_time(expires_at)
     if not expiry then return 'unreadable' end
@@ -313,9 +326,17 @@ local function decide(key, digest, count, wanted, address)
 
   -- Find the limits.
   local plan = plan_of(plan_name or '')
-  local minute_limit, day_limit, rejected = read_limit(own_minute), read_limit(own_day), ''
-  if own_minute and not minute_limit then rejected = rejected .. ' minute' end
-  if own_day and not day_limit then rejected = rejected .. ' day' end
+  if not plan.ban_seconds then
+    plan_name = kept_value(key, 'plan') or plan_name
+    plan, rejected = plan_of(plan_name or ''), rejected .. ' plan'
+  end
+  local minute_limit, day_limit = read_limit(own_minute), read_limit(own_day)
+  if own_minute and not minute_limit then
+    minute_limit, rejected = read_limit(kept_value(key, 'minute')), rejected .. ' minute'
+  end
+  if own_day and not day_limit then
+    day_limit, rejected = read_limit(kept_value(key, 'day')), rejected .. ' day'
+  end
   minute_limit, day_limit = minute_limit or plan.minute, day_limit or plan.day
   if not (minute_limit and day_limit and plan.ban_after and plan.ban_within_seconds and plan.ban_seconds) then
     return 'misconfigured'

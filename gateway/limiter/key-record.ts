@@ -66,6 +66,8 @@ export interface KeyEntry extends KeyState {
   readonly id: string;
   /** False if the data allows no decision, for example after an edit by hand. */
   readonly isReadable: boolean;
+  /** Values that are not valid, for example after an edit by hand. The last good ones are in force. */
+  readonly rejected?: readonly { readonly field: string; readonly value: string; readonly kept: string | undefined }[];
   /** Set for a revoked key: only its name, plan and use are left. */
   readonly isRevoked?: boolean;
   readonly record: Omit<KeyRecord, 'plan'> & { readonly plan: string };

@@ -10,6 +10,7 @@ export const ACTIONS = [
   'key.rotate',
   'key.revoke',
   'key.restore',
+  'key.reindex',
   'backup.make',
   'secret.create',
   'secret.change',
@@ -23,8 +24,8 @@ export const ACTIONS = [
 
 export type Action = (typeof ACTIONS)[number];
 
-/** 'by hand': found in the table of plans or in a key, not made through a gateway. */
-export const VIAS = ['console', 'cli', 'api', 'by hand'] as const;
+/** 'by hand': found in the table of plans or in a key, not made through a gateway. 'gateway': by itself. */
+export const VIAS = ['console', 'cli', 'api', 'by hand', 'gateway'] as const;
 
 export const Activity = z.object({
   /** A person or a program, as far as known; else 'unknown'. */

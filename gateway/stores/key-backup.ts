@@ -1,11 +1,14 @@
+import type { Activity } from './activity-entry.ts';
+import { auditEntries } from './audit.ts';
 import type { KeyFields } from './key-hash.ts';
-import { type KeyCursor, REVOKED_KEPT_SECONDS } from './key-walk.ts';
+import { REVOKED_KEPT_SECONDS } from './key-walk.ts';
+import type { KeyCursor, Storage } from './storage.ts';
 
 /** Keys in a backup: the stored fields of each, as text, including digests and use. No secret is among them. */
 
 export interface BackedUpKey {
   readonly id: string;
-  /** The key's place in the order of keys, in Unix seconds. */
+  /** The key's place in the order of keys, in Unix seconds: where a backup that was cut off continues. */
   readonly createdAt: number;
   readonly fields: KeyFields;
 }
@@ -16,11 +19,8 @@ export interface BackupPage {
   readonly next: KeyCursor | undefined;
 }
 
-/**
- * The result for one key of a backup. A present key is not changed. A revoked key stays revoked. `unreadable` means
- * that the embedded store cannot make a key of the fields; Redis accepts any fields.
- */
-export type RestoreOutcome = 'restored' | 'present' | 'revoked' | 'unreadable';
+/** The result for one key of a backup. A present key is not changed, a revoked key stays revoked. */
+export type RestoreOutcome = 'restored' | 'present' | 'revoked' | { readonly refused: string };
 
 /**
  * The age up to which a backup is restored, in seconds: every key that was revoked since is still known as revoked. It
@@ -40,4 +40,24 @@ export const isFieldName = (name: string): boolean => FIELD_NAME.test(name);
 export function ownFields(hash: KeyFields): KeyFields {
   const own = Object.entries(hash).filter(([name, text]) => isFieldName(name) && text.length <= MAX_VALUE_LENGTH);
   return Object.fromEntries(own.slice(0, MAX_FIELDS));
+}
+
+/** When the last complete backup was made: every gateway reports the same. */
+export class Backups {
+  readonly #storage: Storage;
+
+  constructor(storage: Storage) {
+    this.#storage = storage;
+  }
+
+  /** In Unix seconds; undefined if none is known. */
+  async last(): Promise<number | undefined> {
+    const text = (await this.#storage.read('backup'))?.completed_at ?? '';
+    return /^\d{1,10}$/.test(text) ? Number(text) : undefined;
+  }
+
+  async note(seconds: number, entry: Activity): Promise<void> {
+    const set = { completed_at: String(seconds) };
+    await this.#storage.change({ parts: [{ record: 'backup', set }], entries: auditEntries(entry) });
+  }
 }

@@ -1,10 +1,18 @@
+import { hash as digestOf } from 'node:crypto';
 import { full, type Level } from '../limiter/bucket.ts';
 import { DAY, MINUTE, SECOND } from '../limiter/clock.ts';
-import { readNetworks, readScope, type Secret } from '../limiter/credential.ts';
-import type { KeyChange, KeyEntry, KeyRecord, KeyState } from '../limiter/key-record.ts';
+import { MAX_SECRETS, readNetworks, readScope, type Secret } from '../limiter/credential.ts';
+import {
+  type KeyChange,
+  type KeyEntry,
+  type KeyRecord,
+  type KeyState,
+  MAX_KEY_NAME_LENGTH,
+} from '../limiter/key-record.ts';
 import { isPlanName, MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
 import { NOBODY, type Queue } from '../limiter/queue.ts';
 import type { Mark } from '../limiter/usage-marks.ts';
+import type { FieldChange } from './plan-history.ts';
 
 /**
  * The fields of an API key: its hash in Redis, and a line of a backup. Times are decimal Unix seconds, other values as
@@ -38,12 +46,103 @@ const RECORD = {
 
 type Member = keyof typeof RECORD;
 
+/** Fields that people edit by hand, and that therefore can hold anything. */
+const EDITABLE = ['plan', 'minute', 'day', 'expires_at', 'disabled', 'name'] as const;
+
+type Editable = (typeof EDITABLE)[number];
+
+/**
+ * The editable fields as a gateway last left them: a line for each, and a digest of the secrets. It shows what was
+ * edited by hand, and has the last good value in place of a bad one (decide.lua reads it too, then).
+ */
+const KEPT = 'kept';
+
 /** The fields that are left of a revoked key. */
 export const REVOKED_FIELDS = ['name', 'plan', 'created_at', 'admitted', 'refused', 'usage_days'];
 
 /** The fields of a key. One without a decision has no state. */
 export const writeKey = (record: KeyRecord, state?: KeyState): KeyFields =>
-  given({ ...writeRecord(record), ...(state && writeState(state)) });
+  given({ ...writeRecord(record), ...(state && writeStateChanges(state)) });
+
+/** Changes of a record, and with them what is kept of it. @param before the present fields, as far as they are in force */
+export function withKept(changes: Fields, before: KeyFields = {}): Fields {
+  const after = given({ ...before, ...changes });
+  const lines = EDITABLE.flatMap((field) => (after[field] === undefined ? [] : [`${field}=${oneLine(after[field])}`]));
+  return { ...changes, [KEPT]: `\n${[...lines, `secrets=${secretsDigest(after)}`].join('\n')}` };
+}
+
+/** A value in a stored key that is not valid, and what is in force instead; undefined for nothing. */
+export interface RejectedField {
+  readonly field: string;
+  readonly value: string;
+  readonly kept: string | undefined;
+}
+
+/** The fields in force: in place of a value that is not valid, the last good one. */
+export function inForce(hash: KeyFields): { readonly fields: KeyFields; readonly rejected: readonly RejectedField[] } {
+  const bad = EDITABLE.filter((field) => !isValid(field, hash[field]));
+  if (bad.length === 0 || hash[KEPT] === undefined) return { fields: hash, rejected: bad.map(rejectedIn(hash, {})) };
+  const kept = readKept(hash[KEPT]);
+  const good = Object.fromEntries(bad.map((field) => [field, kept[field]]));
+  return { fields: given({ ...hash, ...good }), rejected: bad.map(rejectedIn(hash, kept)) };
+}
+
+/** What was edited by hand since a gateway last wrote the record; undefined for a key that no gateway has written. */
+export function editedFields(hash: KeyFields): FieldChange[] | undefined {
+  if (hash[KEPT] === undefined) return undefined;
+  const kept = readKept(hash[KEPT]);
+  const changes = EDITABLE.map((field) => ({ field, from: kept[field], to: hash[field] && oneLine(hash[field]) }));
+  const edited = changes.filter(({ from, to }) => from !== to);
+  return kept.secrets === secretsDigest(hash) ? edited : [...edited, { field: 'secrets', to: 'changed' }];
+}
+
+/**
+ * Why fields do not make a key; undefined if they do. This is the one check of keys that are issued, typed by hand or
+ * restored from a backup.
+ */
+export function faultIn(fields: KeyFields): string | undefined {
+  const bad = EDITABLE.find((field) => !isValid(field, fields[field]));
+  if (bad !== undefined) return `${bad} is not valid: ${JSON.stringify((fields[bad] ?? '').slice(0, 100))}.`;
+  const presented = Object.keys(fields).filter((field) => field.startsWith(SECRET));
+  if (presented.length === 0) return 'It has no secret.';
+  if (presented.length > MAX_SECRETS) return `It has more than ${MAX_SECRETS} secrets.`;
+  const broken = presented.find((field) => !isSecret(field.slice(SECRET.length), fields[field] as string));
+  if (broken !== undefined) return 'One of its secrets cannot be read.';
+  return readTime(fields.created_at) === undefined ? 'created_at is not a time in Unix seconds.' : undefined;
+}
+
+function isValid(field: Editable, text: string | undefined): boolean {
+  if (field === 'plan') return isPlanName(text ?? '');
+  if (text === undefined) return true;
+  switch (field) {
+    case 'minute':
+    case 'day':
+      return parseLimit(text) !== undefined;
+    case 'expires_at':
+      return text === '' || readTime(text) !== undefined;
+    case 'name':
+      return text.length <= MAX_KEY_NAME_LENGTH && !/\p{Cc}/u.test(text);
+    default:
+      return true;
+  }
+}
+
+const isSecret = (digest: string, text: string): boolean =>
+  /^[0-9a-f]{64}$/.test(digest) && readSecret(digest, text) !== undefined;
+
+const rejectedIn =
+  (hash: KeyFields, kept: Readonly<Record<string, string>>) =>
+  (field: Editable): RejectedField => ({ field, value: hash[field] ?? '', kept: kept[field] });
+
+const readKept = (text: string): Readonly<Record<string, string>> =>
+  Object.fromEntries([...text.matchAll(/^(\w+)=(.*)$/gm)].map(([, field, value]) => [field, value]));
+
+const oneLine = (text: string): string => text.replaceAll(/[\r\n\u2028\u2029]/g, ' ');
+
+const secretsDigest = (hash: KeyFields): string => {
+  const secrets = Object.entries(hash).filter(([field]) => field.startsWith(SECRET) || field === SECRETS);
+  return digestOf('sha256', JSON.stringify(secrets.sort(([a], [b]) => (a < b ? -1 : 1))), 'hex').slice(0, 16);
+};
 
 /** Undefined if the fields do not make a key. */
 export function readKey(id: string, fields: KeyFields): { record: KeyRecord; state: KeyState } | undefined {
@@ -69,6 +168,10 @@ export function writeRecord({ secrets, ...record }: Partial<KeyRecord>, before: 
   };
 }
 
+/** Whether a hash that makes no key shows at least that it has no such secret, as decide.lua sees it. */
+export const isUnknownSecret = (digest: string, hash: KeyFields): boolean =>
+  hash[SECRET + digest] === undefined && hash[SECRETS] !== undefined;
+
 /** The whole record; undefined for a hash that decide.lua cannot use. */
 export function readRecord(id: string, hash: KeyFields): KeyRecord | undefined {
   const { isReadable, record } = readEntry(id, hash);
@@ -82,7 +185,8 @@ export function recordFields(hash: KeyFields): Fields {
 }
 
 /** A hash as an entry for operators. A hash that decide.lua cannot use is shown as unreadable. */
-export function readEntry(id: string, hash: KeyFields): KeyEntry {
+export function readEntry(id: string, stored: KeyFields): KeyEntry {
+  const { fields: hash, rejected } = inForce(stored);
   const plan = hash.plan ?? '';
   const expiresAt = readTime(hash.expires_at);
   const secrets = readSecrets(hash);
@@ -97,7 +201,7 @@ export function readEntry(id: string, hash: KeyFields): KeyEntry {
     minute: parseLimit(hash.minute ?? ''),
     day: parseLimit(hash.day ?? ''),
   };
-  return { id, isReadable, record, ...readState(hash) };
+  return { id, isReadable, record, rejected, ...readState(hash) };
 }
 
 /** What is left of a key once it is revoked. */
@@ -117,8 +221,8 @@ export function writeBan(ban: KeyChange['ban']): Fields {
   return Object.fromEntries(gone.map((field) => [field, undefined]));
 }
 
-/** The results of decisions, as decide.lua writes them. */
-function writeState(state: KeyState): Fields {
+/** The results of decisions, as decide.lua writes them. What is over, such as a ban, is a field that is removed. */
+export function writeStateChanges(state: KeyState): Fields {
   const { asOf, bannedUntil, bans, admitted, refused, shadowed, usage, used, queue, banReason } = state;
   const levels = asOf !== undefined && {
     as_of: writeTime(asOf),

@@ -1,18 +1,12 @@
 import { isKeyId } from '../limiter/credential.ts';
 import type { KeyEntry } from '../limiter/key-record.ts';
 import { DAYS_KEPT } from '../limiter/usage-marks.ts';
+import type { KeyCursor } from './storage.ts';
 
 /**
  * A walk through all keys, including those revoked recently, page by page. A key never changes its place, even when it
  * is revoked. So each is visited exactly once, whatever is issued and revoked meanwhile.
  */
-
-/** A place in the order of keys: by time of creation, the oldest first, then by id. */
-export interface KeyCursor {
-  /** Unix seconds. */
-  readonly createdAt: number;
-  readonly id: string;
-}
 
 export interface WalkQuery {
   /** Undefined to begin. */

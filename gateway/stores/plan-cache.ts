@@ -7,7 +7,6 @@ import {
   type StoredPlans,
   storedPlans,
 } from '../limiter/plans.ts';
-import { planActivity } from './activity-entry.ts';
 import { changesBetween, versionOf } from './plan-history.ts';
 import type { PlanStore } from './stores.ts';
 
@@ -22,22 +21,21 @@ export class PlanCache {
   #table: PlanTable = DEFAULT_PLANS;
   #stored: StoredPlans | undefined;
   #version: string | undefined;
-  #seeded = false;
+  #hasBegun = false;
   #changedAt = new Date();
   #rejected: readonly RejectedValue[] = [];
   #alarmed = '';
   #readable = true;
+  #isMissing = false;
   #taken = 0;
   #timer: NodeJS.Timeout | undefined;
   #reading: Promise<void> = Promise.resolve();
   #stopped = false;
   readonly #store: PlanStore;
-  readonly #watch: PlanWatch;
   readonly #logger: Logger;
 
   constructor(store: PlanStore, logger: Logger) {
     this.#store = store;
-    this.#watch = new PlanWatch(store, logger);
     this.#logger = logger;
   }
 
@@ -75,9 +73,9 @@ export class PlanCache {
     this.#adopt(readPlans(stored, this.#table).table);
   }
 
-  /** Adds missing values, reads the table, and keeps reading it. */
+  /** Reads the table, and keeps reading it. In an empty store it is written first. */
   async start(): Promise<void> {
-    this.#reading = this.#readOnce();
+    this.#reading = this.refresh();
     await this.#reading;
     if (!this.#stopped) this.#timer = setTimeout(() => void this.start(), REFRESH_MS).unref();
   }
@@ -89,23 +87,36 @@ export class PlanCache {
     await this.#reading;
   }
 
-  async #readOnce(): Promise<void> {
-    await this.refresh();
-    if (this.#stored !== undefined) await this.#watch.compare(this.#stored);
-  }
-
-  /** Reads the table now. If the store does not respond, the table stays as it is. */
+  /** Reads the table now. If the store does not respond, or has no table, the last good one stays. */
   async refresh(): Promise<void> {
     try {
-      if (!this.#seeded) await this.#store.seed(storedPlans(DEFAULT_PLANS));
-      this.#seeded = true;
+      if (!this.#hasBegun) await this.#begin();
       const takenBefore = this.#taken;
       const stored = await this.#store.read();
-      if (this.#taken === takenBefore) this.take(stored);
+      if (stored === undefined) this.#miss();
+      else if (this.#taken === takenBefore) this.take(stored);
     } catch (cause) {
       if (this.#readable) this.#logger.error({ err: cause }, 'plan table cannot be read; the last good one stays');
       this.#readable = false;
     }
+  }
+
+  /** What a gateway kept is in force where somebody has typed a bad value before this process started. */
+  async #begin(): Promise<void> {
+    await this.#store.begin();
+    const kept = await this.#store.readKept();
+    if (kept !== undefined) this.assume(kept);
+    this.#hasBegun = true;
+  }
+
+  #miss(): void {
+    if (!this.#isMissing)
+      this.#logger.error(
+        { hasLastGood: this.#stored !== undefined },
+        'the plan table is missing; the last good one stays',
+      );
+    this.#isMissing = true;
+    this.#readable = false;
   }
 
   /** Takes a table that was just read or written. A read that began earlier may be outdated and is ignored. */
@@ -118,6 +129,7 @@ export class PlanCache {
     this.#stored = stored;
     this.#version = versionOf(stored);
     this.#readable = true;
+    this.#isMissing = false;
   }
 
   #adopt(table: PlanTable): void {
@@ -135,46 +147,6 @@ export class PlanCache {
     this.#alarmed = fingerprint;
     for (const { field, value, kept } of rejected) {
       this.#logger.error({ field, value: value?.slice(0, 100), kept }, 'plan value rejected; the last good one stays');
-    }
-  }
-}
-
-/**
- * Adds changes made by hand to the history. A gateway records its own changes at once. A change that is present in two
- * regular reads and not recorded was therefore made with redis-cli, or in the file.
- */
-class PlanWatch {
-  readonly #store: PlanStore;
-  readonly #logger: Logger;
-  /** The last table in the history, as far as this process knows. */
-  #recorded: StoredPlans | undefined;
-  #lastVersion: string | undefined;
-  /** The version whose lost record has been logged. */
-  #lost: string | undefined;
-
-  constructor(store: PlanStore, logger: Logger) {
-    this.#store = store;
-    this.#logger = logger;
-  }
-
-  /** Compares a regular read of the table. Never throws: reading must go on even if the history cannot be written. */
-  async compare(stored: StoredPlans): Promise<void> {
-    const version = versionOf(stored);
-    const hasStood = version === this.#lastVersion;
-    this.#lastVersion = version;
-    this.#recorded ??= stored;
-    if (!hasStood || version === versionOf(this.#recorded)) return;
-    const changes = changesBetween(this.#recorded, stored);
-    const entries = planActivity(changes, { actor: 'unknown', reason: '', via: 'by hand' });
-    try {
-      const change = { author: 'unknown', reason: '', action: 'by hand', changes, version } as const;
-      const isOurs = await this.#store.recordOnce(change, entries);
-      this.#recorded = stored;
-      if (isOurs) for (const activity of entries) this.#logger.info({ activity }, 'activity');
-    } catch (cause) {
-      // Tried again at every read, but logged once.
-      if (this.#lost !== version) this.#logger.warn({ err: cause }, 'a change of plans by hand could not be recorded');
-      this.#lost = version;
     }
   }
 }

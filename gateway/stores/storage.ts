@@ -53,6 +53,8 @@ export interface Change {
   readonly entries: readonly LogEntry[];
   /** It takes something away from a client, so it may use the room that is reserved for a full disk. */
   readonly isUrgent?: boolean | undefined;
+  /** Called for an entry that could not be added because somebody put another value in the place of its log. */
+  onLost?(entry: LogEntry, why: string): void;
 }
 
 /** A key's place in the order of keys: by time of creation in Unix seconds, then by id. */
@@ -80,10 +82,16 @@ export interface Storage {
   read(record: RecordName): Promise<Fields | undefined>;
   /** Many records at once, without a burden on decisions. */
   readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]>;
+  /** Whether nothing of a gateway was ever stored here. */
+  isEmpty(): Promise<boolean>;
   /** The number of existing keys. */
   countKeys(): Promise<number>;
   /** A page of keys by the time of their creation. A key keeps its place, also when it is revoked. */
   listKeys(query: KeyListQuery): Promise<readonly KeyCursor[]>;
+  /** Keys that work and have no place in the order, so that no list and no backup has them. */
+  unlistedKeys(): Promise<readonly string[]>;
+  /** Gives them their places. @returns their number */
+  relistKeys(): Promise<number>;
   /**
    * Compares and changes in one step.
    * @returns false if a record is not as required; then nothing was changed

@@ -5,10 +5,11 @@ import type { KeyChange, KeyEntry, KeyRecord } from '../limiter/key-record.ts';
 import type { Limiter } from '../limiter/limiter.ts';
 import type { StoredPlans } from '../limiter/plans.ts';
 import type { AboutChange, Activity, ActivityStore, WithActivity } from './activity-entry.ts';
-import type { BackedUpKey, BackupPage, RestoreOutcome } from './key-backup.ts';
+import type { BackedUpKey, BackupPage, Backups, RestoreOutcome } from './key-backup.ts';
 import type { KeyPage, WalkQuery } from './key-walk.ts';
 import type { TokenStore } from './operator-token.ts';
 import type { PlanChange, RecordedChange } from './plan-history.ts';
+import type { Storage } from './storage.ts';
 
 /** The interfaces of all stores of keys and plans. Calls throw {StoreUnavailable} if the store cannot be reached. */
 
@@ -25,10 +26,10 @@ export interface KeyStore {
   list(query: KeyQuery): Promise<KeyList>;
   /**
    * Changes a key to the result of `make`. Calls it again if another change came first.
-   * @returns false if there is no such key
+   * @returns the key after the change; undefined if there is no such key
    * @throws {Unreadable} for malformed data
    */
-  change(id: string, make: (record: KeyRecord) => KeyChange & WithActivity): Promise<boolean>;
+  change(id: string, make: (record: KeyRecord) => KeyChange & WithActivity): Promise<KeyEntry | undefined>;
   /** All keys, page by page, the oldest first, including those revoked in the last 36 days. */
   walk(query: WalkQuery): Promise<KeyPage>;
   /** The existing keys in their stored form, page by page, the oldest first. */
@@ -36,11 +37,21 @@ export interface KeyStore {
   /**
    * Restores keys from a backup if their ids are free. Can be repeated. The caller checks the age of the backup: a key
    * that was revoked more than 36 days ago is not known as revoked any more.
+   * @param entryFor the entry of the audit log for a key that is restored
+   * @param isTrial whether nothing is to be written
    * @returns the result for each, in order
    */
-  restore(keys: readonly BackedUpKey[]): Promise<RestoreOutcome[]>;
+  restore(
+    keys: readonly BackedUpKey[],
+    entryFor?: (id: string, name: string) => Activity,
+    isTrial?: boolean,
+  ): Promise<RestoreOutcome[]>;
   /** Revokes a key. That it is revoked, and its use, are kept for 36 days. @returns false if there was none */
   remove(id: string, activity?: Activity): Promise<boolean>;
+  /** Ids of keys that work and are in no list: the order of keys was lost or edited by hand. */
+  unlisted(): Promise<readonly string[]>;
+  /** Puts them into the order of keys again. @returns their number */
+  relist(): Promise<number>;
   /**
    * Claims an event of a key for a day (UTC, days since 1970). Nothing is written for a key that does not exist.
    * @param claimant a name of the one attempt to report it, without spaces: who asks again under it gets the same answer
@@ -73,9 +84,15 @@ export interface KeyList {
 
 /** Stores the plan table and its history. */
 export interface PlanStore {
-  read(): Promise<StoredPlans>;
-  /** Adds missing fields. Values set by people stay. */
-  seed(plans: StoredPlans): Promise<void>;
+  /** Undefined if there is none. */
+  read(): Promise<StoredPlans | undefined>;
+  /** The table as a gateway last left it: every value in it is good. */
+  readKept(): Promise<StoredPlans | undefined>;
+  /**
+   * Writes the built-in table into a store in which nothing of a gateway was ever stored, and completes one that people
+   * typed there before. Does nothing in any other store.
+   */
+  begin(): Promise<void>;
   /**
    * Checks that the table is still the one that the caller has seen, sets fields and records the change, in one step.
    * A change without effect is not recorded.
@@ -83,13 +100,13 @@ export interface PlanStore {
    * @returns undefined if the table is not `seen`, and then nothing was set
    */
   change(changes: StoredPlans, about: AboutChange, seen?: StoredPlans): Promise<PlansChanged | undefined>;
+  /** Records what was edited by hand, once over all gateways. @returns the entries, if this call recorded them */
+  acceptEdit(): Promise<readonly Activity[]>;
   /**
-   * Records a change made by hand unless the newest record already leads to its version: every gateway that sees a
-   * change reports it.
-   * @param entries its entries of the activity
-   * @returns whether it was recorded by this call
+   * Writes a missing table back: `last`, or what is kept of it.
+   * @returns the entries of the audit log, if this call wrote it
    */
-  recordOnce(change: PlanChange, entries: readonly Activity[]): Promise<boolean>;
+  writeBack(last: StoredPlans | undefined): Promise<readonly Activity[]>;
   /** Newest first. */
   history(limit: number): Promise<RecordedChange[]>;
 }
@@ -112,14 +129,7 @@ export interface OperatorsStores {
   readonly plans: PlanStore;
   readonly activity: ActivityStore;
   readonly tokens: TokenStore;
-  readonly backups: BackupNotes;
-}
-
-/** When the last complete backup was made, in Unix seconds. */
-export interface BackupNotes {
-  /** Undefined if none is known. */
-  last(): Promise<number | undefined>;
-  note(seconds: number): Promise<void>;
+  readonly backups: Backups;
 }
 
 /** A connection for decisions. Times are Unix times in ms. */
@@ -131,14 +141,13 @@ export interface RedisState {
   readonly lastCall: { readonly at: number; readonly ms: number } | undefined;
 }
 
-/** A limiter and its stores, in Redis or in this process, and how to close them. */
+/** A limiter and the storage under all stores, in Redis or in this gateway, and how to close them. */
 export interface Backend {
   readonly limiter: Limiter;
   /** With the deadline of decisions. */
-  readonly keys: KeyStore;
-  readonly plans: PlanStore;
-  /** Opens the operators' stores. Called once, by the process that serves operators. */
-  operators(): Promise<OperatorsStores>;
+  readonly storage: Storage;
+  /** Opens the storage for operators. Called once, by the process that serves operators. */
+  operatorsStorage(): Promise<Storage>;
   /** @returns whether the script of decisions is there, and may be run */
   loadScript(): Promise<boolean>;
   /** The number of keys that are banned, as far as this process knows. */

@@ -113,7 +113,7 @@ test('of two processes with different data, the newer data wins', async () => {
   redis.now += 1_000;
   for (let spent = 0; spent < 9; spent++) await second.decideInRedis(key);
   const machine = knownKeys();
-  for (const { known } of [second, first]) machine.known.learn(key.id, known.tell(key.id) as never);
+  for (const { known } of [second, first]) machine.known.learn(key.id, known.tell(key.id) as never, redis.now);
   const outcomes = Array.from({ length: MINUTE }, () => machine.decideHere(key));
   expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(MINUTE - 10);
   expect(redis.now).toBeGreaterThan(BEGIN);

@@ -144,10 +144,19 @@ function throttled(pid: number) {
   };
 }
 
+/** On a busy machine the connection can be lost at the start. What follows within a second counts as one outage. */
+async function untilSettled({ process }: GatewayProcess): Promise<void> {
+  const times = (text: string) => process.out().split(`"msg":"${text}"`).length;
+  await expect
+    .poll(() => times('decisions are local') - times('decisions are shared again'), { timeout: 10_000 })
+    .toBe(0);
+}
+
 /** Suspends Redis for `ms`, with one key that the gateway knows and one that it does not. */
 async function pauseRedis({ server, redis }: Rig, gateway: GatewayProcess, ms: number) {
   const [known, fresh] = [await createKey(redis, ROOMY), await createKey(redis, ROOMY)];
   await expect.poll(async () => (await ask(gateway.url, known.apiKey)).status).toBe(200);
+  await untilSettled(gateway);
   server.pause();
   const answers = Promise.all([known, fresh].map(({ apiKey }) => ask(gateway.url, apiKey)));
   await sleep(ms);
@@ -180,9 +189,9 @@ test('a Redis that keeps missing deadlines is unavailable, and new keys get a 50
   expect(ofKnown.ms).toBeLessThan(400);
   expect(ofFresh.ms).toBeLessThan(1_200);
   const log = await gateway.stop();
-  expect(log.filter(({ msg }) => msg === 'decisions are local')).toMatchObject([
-    { reason: 'Redis missed 3 deadlines in a row.' },
-  ]);
+  expect(log.findLast(({ msg }) => msg === 'decisions are local')).toMatchObject({
+    reason: 'Redis missed 3 deadlines in a row.',
+  });
 });
 
 test('the script is loaded before the first decision of a connection', async () => {
@@ -199,8 +208,14 @@ test('the script is loaded before the first decision of a connection', async () 
   await ask(gateway.url, apiKey);
   expect(await calls()).toEqual([evals, evalshas + 1]);
   await rig.redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
-  await expect.poll(async () => (await calls())[0]).toBeGreaterThan(evals);
-  const [again = 0] = await calls();
+  // Each process connects anew and loads it, one sooner than the other.
+  let again = evals;
+  const isQuiet = async () => {
+    const [before, now = 0] = [again, (await calls())[0]];
+    again = now;
+    return now > evals && now === before;
+  };
+  await expect.poll(isQuiet, { interval: 500, timeout: 10_000 }).toBe(true);
   await expect.poll(async () => (await ask(gateway.url, apiKey)).status).toBe(200);
   expect((await calls())[0]).toBe(again);
 });

@@ -4,8 +4,9 @@ import { describe, expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
-import { RedisKeys } from '../../gateway/stores/redis/keys.ts';
+import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
+import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { Webhooks } from '../../gateway/webhooks/webhooks.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -109,7 +110,7 @@ test('of several gateways one tells an event, also after a restart', async () =>
 test('an event whose claim is answered too late is told all the same, once', async () => {
   const proxy = await startFaultProxy(REDIS_URL);
   const redisOfClaims = await connectedRedis(proxy.url, 100);
-  const keys = new RedisKeys(redisOfClaims);
+  const keys = new Keys(new RedisStorage(redisOfClaims));
   const { credential } = createApiKey();
   await keys.create(credential.id, {
     name: 'late',

@@ -20,9 +20,8 @@ export const noteBackup: AdminOperation = async (call) => {
   const about = aboutCall(call);
   const { keys } = await readBody(Made, request, response, ADMIN_BODY_LIMIT_BYTES);
   const seconds = Math.floor(Date.now() / 1_000);
-  await deps.backups.note(seconds);
   const activity = entry(about, 'backup.make', '*', allOf({ keys: String(keys) }));
-  await deps.activity.record(activity);
+  await deps.backups.note(seconds, activity);
   logActivity(deps, activity);
   return { status: 201, body: { completedAt: timeOf(seconds) } };
 };

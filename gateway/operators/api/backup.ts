@@ -27,7 +27,6 @@ const BACKUP_PAGE = 100;
 const RESTORE_BODY_LIMIT_BYTES = 1_048_576;
 
 const MOST_SHOWN = 100;
-const LATEST_SECONDS = 1e10;
 
 /** The day that a backup is restored for less than revocations are known. */
 const CLOCK_TOLERANCE_SECONDS = 86_400;
@@ -40,11 +39,23 @@ export const backUp: AdminOperation = async ({ deps, query }) => {
   const limit = wholeNumber(query, 'limit', { min: 1, max: BACKUP_PAGE, fallback: BACKUP_PAGE });
   const after = cursorIn(query);
   const at = toTime(await deps.keys.now());
+  if (after === undefined) await checkOrder(deps);
   const plans = after === undefined ? { plans: await deps.plans.read() } : {};
   const { keys, next } = await deps.keys.export({ after, limit });
   const body = { at, ...plans, keys, next: next && writeCursor(next) };
   return { status: 200, body };
 };
+
+/**
+ * A backup must not be smaller than what works.
+ * @throws {HttpError} 409 if keys are in no list
+ */
+async function checkOrder({ keys }: AdminDependencies): Promise<void> {
+  const { length } = await keys.unlisted();
+  if (length === 0) return;
+  const what = length === 1 ? 'One key works and is' : `${length} keys work and are`;
+  throw new HttpError('conflict', `${what} missing from the list of keys, and so from a backup. Run: ctl keys reindex`);
+}
 
 /** Keys are checked one by one: an invalid key does not block the others. */
 const Page = z.strictObject({
@@ -70,38 +81,33 @@ interface Rejected {
 
 /**
  * Restores what is missing from a page: keys and plan fields. Existing data is not changed. It is therefore safe to
- * send a page again, and to restore while clients are served.
+ * send a page again, and to restore while clients are served. With `dryRun=true` nothing is written, and the answer
+ * says what would be.
  * @throws {HttpError} 409 for a page whose revoked keys could work again, unless the query has `anyAge=true`
  */
 export const restore: AdminOperation = async (call) => {
   const { deps, request, response, query } = call;
   const about = aboutCall(call);
   const isAnyAge = choice(query, 'anyAge', ['true', 'false']) === 'true';
+  const isTrial = choice(query, 'dryRun', ['true', 'false']) === 'true';
   const { at, plans, keys: given } = await readBody(Page, request, response, RESTORE_BODY_LIMIT_BYTES);
   if (plans === undefined && given.length === 0)
     throw new HttpError('invalid_request', 'Nothing to restore was given.');
   if (!isAnyAge && (at !== undefined || given.length > 0)) checkAge(at, await deps.keys.now());
-  const restoredPlans = plans && (await restorePlans(deps, plans, about));
+  const restoredPlans = plans && !isTrial ? await restorePlans(deps, plans, about) : undefined;
   const read = given.map(readKey);
   const keys = read.filter((key): key is BackedUpKey => !('reason' in key));
-  const outcomes = await deps.keys.restore(keys);
+  const entryFor = (id: string, name: string) =>
+    entry(about, 'key.restore', id, allOf({ name, at, anyAge: isAnyAge ? 'true' : undefined }));
+  const outcomes = await deps.keys.restore(keys, entryFor, isTrial);
   const count = (wanted: string) => outcomes.filter((outcome) => outcome === wanted).length;
-  const unreadable = keys.filter((_, at) => outcomes[at] === 'unreadable');
-  const rejected = [
-    ...read.filter((key): key is Rejected => 'reason' in key),
-    ...unreadable.map(({ id }) => ({ id, reason: 'Its fields make no key.' })),
-  ];
+  const refused = outcomes.flatMap((outcome, at) =>
+    typeof outcome === 'string' ? [] : [{ id: keys[at]?.id ?? '', reason: outcome.refused }],
+  );
+  for (const [at, { id, fields }] of keys.entries())
+    if (outcomes[at] === 'restored' && !isTrial) logActivity(deps, entryFor(id, fields.name ?? ''));
   const counts = { restored: count('restored'), present: count('present'), revoked: count('revoked') };
-  if (counts.restored > 0) {
-    const activity = entry(
-      about,
-      'key.restore',
-      '*',
-      allOf({ keys: String(counts.restored), at, anyAge: isAnyAge ? 'true' : undefined }),
-    );
-    await deps.activity.record(activity);
-    logActivity(deps, activity);
-  }
+  const rejected = [...read.filter((key): key is Rejected => 'reason' in key), ...refused];
   return { status: 200, body: { ...counts, rejected, plans: restoredPlans } };
 };
 
@@ -122,14 +128,10 @@ function readKey(given: unknown): BackedUpKey | Rejected {
   const id = shown((given as { id?: unknown } | null)?.id);
   const { success, data } = Key.safeParse(given);
   if (!success) return { id, reason: 'It is not { id, createdAt, fields }, with an id of a key and fields of text.' };
-  const { fields, createdAt = Number(fields.created_at) } = data;
+  const { fields, createdAt = 0 } = data;
   const reason = faultIn(fields);
-  return reason === undefined ? { id, createdAt: inMicroseconds(createdAt), fields } : { id, reason };
+  return reason === undefined ? { id, createdAt, fields } : { id, reason };
 }
-
-/** A time that `next` in the answer can represent; otherwise 0. */
-const inMicroseconds = (seconds: number): number =>
-  seconds >= 0 && seconds < LATEST_SECONDS ? Math.round(seconds * SECOND) / SECOND : 0;
 
 function faultIn(fields: Readonly<Record<string, string>>): string | undefined {
   const names = Object.keys(fields);
@@ -162,7 +164,7 @@ const ATTEMPTS = 10;
 
 /** @throws {HttpError} 409 if others change the table again and again */
 async function addMissing(deps: AdminDependencies, good: readonly [string, string][], about: About, attempt = 1) {
-  const before = await deps.plans.read();
+  const before = (await deps.plans.read()) ?? {};
   const missing = good.filter(([field]) => before[field] === undefined);
   try {
     if (missing.length > 0) await applyChange(deps, Object.fromEntries(missing), before, { about, action: 'set' });

@@ -40,11 +40,12 @@ export const setBan: AdminOperation = async (call) => {
   const { deps, params, request, response } = call;
   const { id } = await findKey(deps, params[0]);
   const { seconds, ...given } = await readBody(NewBan, request, response, ADMIN_BODY_LIMIT_BYTES);
-  const until = (await deps.keys.now()) + seconds * SECOND;
+  const now = await deps.keys.now();
+  const until = now + seconds * SECOND;
   const about = aboutCall(call, given);
   const activity = entry(about, 'ban.set', id, allOf({ seconds: String(seconds) }));
-  await apply(deps, id, () => ({ ban: { until, text: about.reason }, activity }));
-  return { status: 200, body: await describe(deps, await findKey(deps, id)) };
+  const key = await apply(deps, id, () => ({ ban: { until, text: about.reason }, activity }));
+  return { status: 200, body: await describe(deps, key, now) };
 };
 
 /**
@@ -53,7 +54,8 @@ export const setBan: AdminOperation = async (call) => {
 export const liftBan: AdminOperation = async (call) => {
   const { deps, params } = call;
   const { id } = await findKey(deps, params[0]);
+  const now = await deps.keys.now();
   const activity = entry(aboutCall(call), 'ban.lift', id);
-  await apply(deps, id, () => ({ ban: 'lift', activity }));
-  return { status: 200, body: await describe(deps, await findKey(deps, id)) };
+  const key = await apply(deps, id, () => ({ ban: 'lift', activity }));
+  return { status: 200, body: await describe(deps, key, now) };
 };

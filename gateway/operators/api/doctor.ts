@@ -24,6 +24,7 @@ export const checkAll: AdminOperation = async ({ deps }) => {
     ...checkRequests(coresOf(processes), processes.length),
     ...checkPlans(planCache),
     ...(await checkKeys(keys)),
+    ...(await checkOrder(keys)),
     ...(await checkBackup(deps)),
   ];
   return { status: 200, body: { findings: deps.findings.seen(found) } satisfies DoctorAnswer };
@@ -36,6 +37,7 @@ async function checkKeys(keys: KeyStore): Promise<CheckResult[]> {
   const [all, bad] = [newest.keys.length, newest.keys.filter(({ isReadable }) => !isReadable)];
   return [
     ...newest.keys.flatMap(checkNetworks),
+    ...newest.keys.flatMap(checkValues),
     bad.length === 0
       ? good('keys', `the newest ${all} can be read`)
       : fault(
@@ -45,6 +47,36 @@ async function checkKeys(keys: KeyStore): Promise<CheckResult[]> {
         ),
   ];
 }
+
+/** A scan of all keys is too much for every look at this page. */
+const ORDER_AGE_MS = 60_000;
+const orders = new WeakMap<KeyStore, { readonly checkedAt: number; readonly unlisted: number }>();
+
+/** Keys that no list has are in no backup either. */
+async function checkOrder(keys: KeyStore): Promise<CheckResult[]> {
+  const now = performance.now();
+  let order = orders.get(keys);
+  if (order === undefined || order.unlisted > 0 || now - order.checkedAt > ORDER_AGE_MS) {
+    const unlisted = await keys.unlisted().catch(() => undefined);
+    // A store that is away has its own finding.
+    if (unlisted === undefined) return [];
+    order = { checkedAt: now, unlisted: unlisted.length };
+    orders.set(keys, order);
+  }
+  if (order.unlisted === 0) return [good('list of keys', 'has every key')];
+  const found = `${order.unlisted} keys work and are missing from it, and so from every backup`;
+  return [fault('list of keys', found, 'ctl keys reindex')];
+}
+
+/** Values typed by hand that are not valid. */
+const checkValues = ({ id, rejected = [] }: KeyEntry): CheckResult[] =>
+  rejected.map(({ field, value, kept }) =>
+    fault(
+      'keys',
+      `${id}: ${field} is ${JSON.stringify(value.slice(0, 64))}, which is not valid; ${kept ?? 'nothing'} stays in force`,
+      `HSET gateway:key:{${id}} ${field} … or ctl keys set ${id} --${field.replaceAll('_', '-')} …`,
+    ),
+  );
 
 /** A malformed network lets nobody in. */
 function checkNetworks({ id, record }: KeyEntry): CheckResult[] {

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
-import type { KeyChange, KeyRecord } from '../../limiter/key-record.ts';
+import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import type { WithActivity } from '../../stores/activity-entry.ts';
 import { aboutCall, differences, entry, keyTexts, logActivity } from './activity-of-call.ts';
 import { describe, findKey, hasLimits, keyName, planName, time, toMicroseconds } from './keys.ts';
@@ -32,14 +32,15 @@ export const changeKey: AdminOperation = async (call) => {
   const { author, reason, ...given } = await readBody(Changes, request, response, ADMIN_BODY_LIMIT_BYTES);
   if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'Nothing to change was given.');
   const about = aboutCall(call, { author, reason });
-  await apply(deps, id, (record) => {
+  const now = await deps.keys.now();
+  const key = await apply(deps, id, (record) => {
     const changes = toRecord(given);
     if (!hasLimits({ ...record, ...changes }))
       throw new HttpError('invalid_request', 'minute and day are required: an enterprise key carries its own limits.');
     const changed = differences(keyTexts(record), keyTexts({ ...record, ...changes }));
     return { record: changes, activity: changed.length === 0 ? undefined : entry(about, 'key.change', id, changed) };
   });
-  return { status: 200, body: await describe(deps, await findKey(deps, id)) };
+  return { status: 200, body: await describe(deps, key, now) };
 };
 
 function toRecord({ expiresAt, ...given }: Omit<z.infer<typeof Changes>, keyof typeof who>): Partial<KeyRecord> {
@@ -48,20 +49,22 @@ function toRecord({ expiresAt, ...given }: Omit<z.infer<typeof Changes>, keyof t
 }
 
 /**
- * Changes a key, and logs what the activity tells.
+ * Changes a key, and logs the entry of the audit log.
+ * @returns the key after the change
  * @throws {HttpError} 404 for a key that was revoked meanwhile, 409 for an unreadable key
  */
 export async function apply(
   deps: AdminDependencies,
   id: string,
   make: (record: KeyRecord) => KeyChange & WithActivity,
-): Promise<void> {
+): Promise<KeyEntry> {
   let activity: WithActivity['activity'];
-  const isThere = await deps.keys.change(id, (record) => {
+  const key = await deps.keys.change(id, (record) => {
     const change = make(record);
     activity = change.activity;
     return change;
   });
-  if (!isThere) throw new HttpError('not_found', 'There is no such key.');
+  if (key === undefined) throw new HttpError('not_found', 'There is no such key.');
   logActivity(deps, activity);
+  return key;
 }

@@ -73,6 +73,19 @@ export const getKey: AdminOperation = async ({ deps, params }) => {
   return { status: 200, body: await describe(deps, await findKey(deps, params[0])) };
 };
 
+/** Puts keys that work and are in no list into the list of keys again, each by the time of its creation. */
+export const reindexKeys: AdminOperation = async (call) => {
+  const { deps } = call;
+  const about = aboutCall(call);
+  const reindexed = await deps.keys.relist();
+  if (reindexed > 0) {
+    const activity = entry(about, 'key.reindex', '*', allOf({ keys: String(reindexed) }));
+    await deps.activity.record(activity);
+    logActivity(deps, activity);
+  }
+  return { status: 200, body: { reindexed } };
+};
+
 /** Revokes a key permanently. The next decision refuses it. */
 export const revokeKey: AdminOperation = async (call) => {
   const { deps, params } = call;
@@ -82,8 +95,12 @@ export const revokeKey: AdminOperation = async (call) => {
   return { status: 204, body: undefined };
 };
 
-export async function describe(deps: AdminDependencies, key: KeyEntry) {
-  return describeKeyInFull(key, deps.planCache.table, await deps.keys.now());
+/**
+ * A key with the state of its buckets.
+ * @param now if it is known already: an answer about a change that was made makes no further request, which could fail
+ */
+export async function describe(deps: AdminDependencies, key: KeyEntry, now?: number) {
+  return describeKeyInFull(key, deps.planCache.table, now ?? (await deps.keys.now()));
 }
 
 /** @throws {HttpError} 404 for an unknown id */

@@ -31,7 +31,7 @@ export const rollBack: AdminOperation = async (call) => {
   const [last] = await deps.plans.history(1);
   if (last === undefined) throw new HttpError('not_found', 'There is no change to take back.');
   if (id !== undefined && id !== last.id) throw new HttpError('conflict', 'That is not the last change any more.');
-  const seen = await deps.plans.read();
+  const seen = (await deps.plans.read()) ?? {};
   if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
     throw new HttpError('conflict', 'What the last change made has been changed since; set the limits that you want.');
   const warning = await applyChange(deps, before(last.changes), seen, {

@@ -86,7 +86,7 @@ const nothingGiven = () => new HttpError('invalid_request', 'Nothing to change w
 /** The table with the version that the sender has seen; undefined if the request has no If-Match. */
 async function tableSeen({ plans }: AdminDependencies, ifMatch: string | undefined): Promise<StoredPlans | undefined> {
   if (ifMatch === undefined || ifMatch.trim() === '*') return undefined;
-  const stored = await plans.read();
+  const stored = (await plans.read()) ?? {};
   const versions = listed(ifMatch);
   if (!versions.includes(`"${versionOf(stored)}"`)) throw moved();
   return stored;

@@ -1,5 +1,6 @@
 import { HttpError } from '../../../shared/http/errors.ts';
-import { type KeyCursor, readCursor } from '../../stores/key-walk.ts';
+import { readCursor } from '../../stores/key-walk.ts';
+import type { KeyCursor } from '../../stores/storage.ts';
 
 /**
  * A whole number in a query.

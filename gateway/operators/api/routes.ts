@@ -6,7 +6,7 @@ import { explainKey, explainRequest } from './decisions.ts';
 import { checkAll } from './doctor.ts';
 import { changeKey } from './key-changes.ts';
 import { findKeys, listKeys, topKeys } from './key-list.ts';
-import { createKey, getKey, revokeKey } from './keys.ts';
+import { createKey, getKey, reindexKeys, revokeKey } from './keys.ts';
 import type { AdminRoute } from './operation.ts';
 import { rollBack, showHistory } from './plan-changes.ts';
 import { tryPlan } from './plan-try.ts';
@@ -28,6 +28,7 @@ export const ROUTES: readonly AdminRoute[] = [
   { name: 'topKeys', method: 'GET', path: '/keys/top', operation: topKeys },
   { name: 'findKeys', method: 'GET', path: '/keys/find', operation: findKeys },
   { name: 'createKey', method: 'POST', path: '/keys', operation: createKey },
+  { name: 'reindexKeys', method: 'POST', path: '/keys/reindex', operation: reindexKeys },
   { name: 'getKey', method: 'GET', path: '/keys/{id}', operation: getKey },
   { name: 'changeKey', method: 'PATCH', path: '/keys/{id}', operation: changeKey },
   { name: 'revokeKey', method: 'DELETE', path: '/keys/{id}', operation: revokeKey },
@@ -52,5 +53,5 @@ export const ROUTES: readonly AdminRoute[] = [
   { name: 'listUsage', method: 'GET', path: '/usage', operation: listUsage },
   { name: 'backUp', method: 'GET', path: '/backup', operation: backUp },
   { name: 'noteBackup', method: 'POST', path: '/backups', operation: noteBackup },
-  { name: 'restore', method: 'POST', path: '/restore', operation: restore },
+  { name: 'restore', method: 'POST', path: '/restore', operation: restore, needs: 'admin' },
 ];

@@ -75,7 +75,7 @@ export const changeSecret: AdminOperation = async (call) => {
   if (expiresAt === undefined && Object.keys(given).length === 0)
     throw new HttpError('invalid_request', 'Nothing to change was given.');
   const about = aboutCall(call, { author, reason });
-  await apply(deps, id, (record) => {
+  const key = await apply(deps, id, (record) => {
     const old = named(record, params[1]);
     const { name = old.name, scope = old.scope, networks = old.networks } = given;
     const ends = expiresAt === undefined ? old.expiresAt : expiresAt === null ? undefined : toMicroseconds(expiresAt);
@@ -85,8 +85,7 @@ export const changeSecret: AdminOperation = async (call) => {
       fields.length === 0 ? undefined : entry(about, 'secret.change', id, [{ field: 'secret', to: old.id }, ...fields]);
     return { record: { secrets: record.secrets.map((one) => (one === old ? changed : one)) }, activity };
   });
-  const { record, used } = await findKey(deps, id);
-  return { status: 200, body: describeSecret(named(record, params[1]), used) };
+  return { status: 200, body: describeSecret(named(key.record, params[1]), key.used) };
 };
 
 /** Ends a secret at once. The other secrets stay valid. */
@@ -109,46 +108,74 @@ const GRACE = must(`be a whole number of seconds from 0 to ${LONGEST_GRACE_SECON
 
 const Rotation = z.strictObject({
   graceSeconds: z.int({ error: GRACE }).min(0, { error: GRACE }).max(LONGEST_GRACE_SECONDS, { error: GRACE }),
-  /** The secret to replace. Optional if only one secret has no end yet. */
+  /** The secret to replace. Optional if the key has only one, or if only one does not expire. */
   secretId: z.string({ error: must('be the id of a secret') }).optional(),
+  scope: scope.optional(),
+  networks: networks.optional(),
+  /** null for a new secret that does not expire. */
+  expiresAt: futureTime.nullable().optional(),
   ...who,
 });
 
 /**
- * Replaces a secret: adds one with the same name and bounds, and ends the old one after the grace time. Safe to repeat:
- * if the answer was lost, the next call replaces the secret that nobody received.
+ * Replaces a secret: adds one with the same name, scope, networks and expiry, unless the call says otherwise, and lets
+ * the old one expire after the grace time. Safe to repeat: if the answer was lost, the next call replaces the secret
+ * that nobody received.
  */
 export const rotateKey: AdminOperation = async (call) => {
   const { deps, params, request, response } = call;
   const key = await findKey(deps, params[0]);
   const { id } = key;
-  const { graceSeconds, secretId, ...given } = await readBody(Rotation, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { graceSeconds, secretId, scope, networks, expiresAt, ...given } = await readBody(
+    Rotation,
+    request,
+    response,
+    ADMIN_BODY_LIMIT_BYTES,
+  );
   const { apiKey, credential } = createApiKey(id);
   const now = await deps.keys.now();
   const about = aboutCall(call, given);
-  let { secrets } = key.record;
-  await apply(deps, id, (record) => {
-    const old = secretId === undefined ? theOneWithoutEnd(record) : named(record, secretId);
-    const { name, scope, networks } = old;
-    const fresh = makeSecret(credential.digest, now, { name, scope, networks });
+  const rotated = await apply(deps, id, (record) => {
+    const old = secretId === undefined ? theOneToReplace(record, now) : named(record, secretId);
+    const fresh = makeSecret(credential.digest, now, {
+      name: old.name,
+      scope: scope ?? old.scope,
+      networks: networks ?? old.networks,
+      expiresAt: expiryOf(old, expiresAt, now),
+    });
     const endsAt = Math.min(old.expiresAt ?? Infinity, now + graceSeconds * SECOND);
     const others = (graceSeconds === 0 ? record.secrets : roomIn(record, now)).filter((one) => one !== old);
     const kept = graceSeconds === 0 ? [] : [{ ...old, expiresAt: endsAt }];
-    secrets = [...others, ...kept, fresh];
     const activity = entry(about, 'key.rotate', id, [
       { field: 'secret', from: old.id, to: fresh.id },
       { field: 'graceSeconds', to: String(graceSeconds) },
     ]);
-    return { record: { secrets }, activity };
+    return { record: { secrets: [...others, ...kept, fresh] }, activity };
   });
-  return answerWithKey(deps, { ...key, record: { ...key.record, secrets } }, now, apiKey);
+  return answerWithKey(deps, rotated, now, apiKey);
 };
 
-/** @throws {HttpError} 409 if several have no end */
-function theOneWithoutEnd({ secrets }: Pick<KeyRecord, 'secrets'>): Secret {
-  const open = secrets.filter(({ expiresAt }) => expiresAt === undefined);
-  const [only] = open.length > 0 ? open : secrets;
-  if (only !== undefined && (open.length === 1 || secrets.length === 1)) return only;
+/**
+ * When the new secret expires: when the old one would have.
+ * @throws {HttpError} 409 if that time has passed
+ */
+function expiryOf({ expiresAt: old }: Secret, given: string | null | undefined, now: number): number | undefined {
+  if (given !== undefined) return given === null ? undefined : toMicroseconds(given);
+  if (old === undefined || old > now) return old;
+  throw new HttpError('conflict', 'This secret has expired. Say when the new one expires, with expiresAt.');
+}
+
+/**
+ * The secret without an expiry if there is one. Otherwise the newest one, if all have one name: a secret that was
+ * replaced keeps its name, and its expiry.
+ * @throws {HttpError} 409 if it could be any of several
+ */
+function theOneToReplace({ secrets }: Pick<KeyRecord, 'secrets'>, now: number): Secret {
+  const [only, ...others] = secrets.filter(({ expiresAt }) => expiresAt === undefined);
+  if (only !== undefined && others.length === 0) return only;
+  const live = secrets.filter(({ expiresAt = Infinity }) => expiresAt > now);
+  const [newest] = (live.length > 0 ? live : secrets).toSorted((a, b) => b.createdAt - a.createdAt);
+  if (newest !== undefined && only === undefined && live.every(({ name }) => name === newest.name)) return newest;
   const names = secrets.map((one) => `${one.id} (${one.name})`).join(', ');
   throw new HttpError('conflict', `This key has several secrets. Say which one is replaced, with secretId: ${names}.`);
 }

@@ -58,7 +58,8 @@ Examples:
       'how long the old secret still works, as 90s, 15m, 24h or 7d; 0 ends it at once',
       seconds,
     )
-    .option('--secret <id>', 'which secret is replaced, where several have no end yet')
+    .option('--secret <id>', 'which secret is replaced, where several could be')
+    .option('--expires <time>', 'when the new secret expires, as 2030-12-31T00:00:00Z; never for no expiry', endTime)
     .addHelpText(
       'after',
       `
@@ -66,16 +67,26 @@ Examples:
   ctl keys rotate 4fXk20LmQa9z --grace 24h
   ctl keys rotate 4fXk20LmQa9z --grace 0 --secret k3JtQz81    that one has leaked
 
-The new secret has the name, the scope and the networks of the one that it replaces. Both draw on the same limits. Where the
-answer was lost, rotate again: the secret that nobody has got is the one that is replaced then.`,
+The new secret has the name, the scope, the networks and the expiry of the one that it replaces. Both draw on the same limits.
+If the answer was lost, rotate again: the unclaimed secret is replaced.`,
     )
-    .action(async (id: string, { grace, secret }: { grace: number; secret?: string }) => {
+    .action(async (id: string, { grace, secret, expires }: { grace: number; secret?: string; expires?: string }) => {
       const which = secret === undefined ? 'Its secret' : `Its secret ${secret}`;
       await session.confirmForGood(
         `Rotate ${id}? ${which} ends ${grace === 0 ? 'at once' : `in ${lengthText(grace)}`}.`,
       );
-      const body = { graceSeconds: grace, secretId: secret };
+      const expiresAt = expires === 'never' ? null : expires;
+      const body = { graceSeconds: grace, secretId: secret, expiresAt };
       showWholeKey(session, (await session.call('POST', `${pathOf(id)}/rotate`, body)) as WholeKey);
+    });
+
+  keys
+    .command('reindex')
+    .description('put keys that work and are in no list into the list of keys again')
+    .addHelpText('after', '\n`doctor` and `backup` report such keys: gateway:keys in Redis was lost or edited by hand.')
+    .action(async () => {
+      const answer = (await session.call('POST', '/keys/reindex')) as { reindexed: number };
+      session.print(answer, () => `Put into the list of keys: ${answer.reindexed}.`);
     });
 
   keys

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { BackedUpKey } from '../../stores/key-backup.ts';
-import { linesOf, readHeader, readLine } from './backup-file.ts';
+import { type Line, linesOf, readHeader, readLine } from './backup-file.ts';
 import { EXIT, endWith } from './outcome.ts';
 import type { Session } from './session.ts';
 import { harmless } from './table.ts';
@@ -30,6 +30,7 @@ export function addRestoreCommand(program: Command, session: Session): void {
   const restore = program
     .command('restore')
     .description('put back what is missing of a backup, read from standard input')
+    .option('--strict', 'restore nothing if any line would not be taken')
     .option('--any-age', 'also a backup of more than 35 days ago: keys that were revoked since can work again')
     .addHelpText(
       'after',
@@ -49,16 +50,18 @@ Examples:
   gunzip -c keys.jsonl.gz | ctl restore
   ctl --json restore < keys.jsonl`,
     )
-    .action(async ({ anyAge }: { anyAge?: boolean }) => {
+    .action(async ({ anyAge = false, strict = false }: { anyAge?: boolean; strict?: boolean }) => {
       if (process.stdin.isTTY)
         restore.error('error: give a backup on standard input, as in `ctl restore < keys.jsonl`.');
       const lines = linesOf(process.stdin);
       const first = await lines.next();
       const header = readHeader(first.done ? undefined : first.value);
       if (typeof header === 'string') return restore.error(`error: ${header}`);
-      const sum = new Sum(session, header.at, anyAge === true);
+      const all = strict ? await checked(lines, new Sum(session, header.at, { anyAge, dryRun: true })) : lines;
+      if (all === undefined) return;
+      const sum = new Sum(session, header.at, { anyAge });
       await sum.send({ plans: header.plans });
-      const end = await restoreKeys(lines, sum);
+      const end = await restoreKeys(all, sum);
       const isWhole = end === sum.keys;
       session.print({ ...sum.counts(), isWhole }, () => sum.describe());
       if (end === undefined) session.tell('The backup was cut off: it has no last line. What it has is restored.');
@@ -67,8 +70,27 @@ Examples:
     });
 }
 
+/**
+ * Tries a whole backup without writing anything, and keeps its lines.
+ * @returns undefined if not all of it would be taken; that was printed then
+ */
+async function checked(lines: AsyncIterable<Line>, sum: Sum): Promise<readonly Line[] | undefined> {
+  const all: Line[] = [];
+  async function* kept(): AsyncGenerator<Line> {
+    for await (const line of lines) {
+      all.push(line);
+      yield line;
+    }
+  }
+  const end = await restoreKeys(kept(), sum);
+  if (end === sum.keys && sum.faults === 0) return all;
+  sum.print(end === sum.keys ? 'Nothing was restored.' : 'The backup is not whole. Nothing was restored.');
+  endWith(EXIT.fault);
+  return undefined;
+}
+
 /** @returns the number of keys in the last line; undefined if there is none */
-async function restoreKeys(lines: ReturnType<typeof linesOf>, sum: Sum): Promise<number | undefined> {
+async function restoreKeys(lines: AsyncIterable<Line> | Iterable<Line>, sum: Sum): Promise<number | undefined> {
   let [keys, characters]: [BackedUpKey[], number] = [[], 0];
   let end: number | undefined;
   const flush = async () => {
@@ -110,10 +132,25 @@ class Sum {
   faults = 0;
 
   /** @param at when the backup was made */
-  constructor(session: Session, at: string, isAnyAge: boolean) {
+  constructor(
+    session: Session,
+    at: string,
+    { anyAge = false, dryRun = false }: { anyAge?: boolean; dryRun?: boolean },
+  ) {
     this.#session = session;
     this.#at = at;
-    this.#path = isAnyAge ? '/restore?anyAge=true' : '/restore';
+    this.#path = `/restore?anyAge=${anyAge}&dryRun=${dryRun}`;
+  }
+
+  /** For a backup of which nothing was restored. */
+  print(note: string): void {
+    const none = { restored: 0, present: 0, revoked: 0, rejected: this.faults, faults: this.#rejected, isWhole: false };
+    this.#session.print(none, () => [...this.#notTaken(), note].map(harmless).join('\n'));
+  }
+
+  #notTaken(): string[] {
+    const more = this.faults > MOST_SHOWN ? [`Not taken: ${this.faults - MOST_SHOWN} more.`] : [];
+    return [...this.#rejected.map(({ id, reason }) => `Not taken: ${id}: ${reason}`), ...more];
   }
 
   async send(page: { plans?: unknown; keys?: readonly BackedUpKey[] }): Promise<void> {
@@ -143,8 +180,7 @@ class Sum {
       revoked > 0 && `Keys that were revoked since, and stay revoked: ${revoked}.`,
       ...kept.map(({ field, value, backup }) => `Left alone: ${field} is ${value}, and was ${backup} in the backup.`),
       ...rejected.map((field) => `Not taken: ${field} has no value of a plan.`),
-      ...this.#rejected.map(({ id, reason }) => `Not taken: ${id}: ${reason}`),
-      this.faults > MOST_SHOWN && `Not taken: ${this.faults - MOST_SHOWN} more.`,
+      ...this.#notTaken(),
     ];
     return lines
       .filter((line) => line !== false)

@@ -8,8 +8,7 @@ import type { KeyCursor, KeyListQuery } from '../storage.ts';
 import { BulkReads } from './bulk-reads.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { type Node, nodesOf } from './info.ts';
-import { keyOf, usageOf } from './key-names.ts';
-import { INDEX, REVOKED_INDEX } from './names.ts';
+import { INDEX, keyOf, REVOKED_INDEX, usageOf } from './names.ts';
 
 /** Revoked keys that each revocation checks for expired use: more than it adds. */
 const CHECKED = 10;
@@ -102,7 +101,7 @@ export class KeyPlaces {
   /** Gives a key that is about to be revoked the same place among the revoked ones. */
   async addRevoked(id: string): Promise<void> {
     const score = (await orUnavailable(this.#redis.zscore(INDEX, id))) ?? (await this.#placeOf(id)).createdAt;
-    await orUnavailable(this.#redis.zadd(REVOKED_INDEX, score, id));
+    await orUnavailable(this.#redis.zadd(REVOKED_INDEX, 'NX', score, id));
   }
 
   /** Cleans up behind a key that was revoked, and behind some of those whose use has expired. */

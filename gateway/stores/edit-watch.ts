@@ -1,0 +1,114 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from '../../shared/process/logger.ts';
+import type { Activity } from './activity-entry.ts';
+import { auditEntries } from './audit.ts';
+import { deletionByHand, handEditsOf } from './hand-edits.ts';
+import type { PlanCache } from './plan-cache.ts';
+import type { Plans } from './plans.ts';
+import type { Storage } from './storage.ts';
+
+/** Keys that are read each time. */
+const AT_ONCE = 50;
+
+const USUAL = {
+  everyMs: 1_000,
+  /** A new or restored key has its place in the order before its data, for less than this. */
+  withoutDataMs: 60_000,
+};
+
+interface EditWatchParts {
+  readonly storage: Storage;
+  readonly plans: Plans;
+  readonly planCache: Pick<PlanCache, 'stored'>;
+  readonly logger: Logger;
+}
+
+/**
+ * Records in the audit log what was edited in the store by hand: plans, records, secrets and bans of keys, and keys that
+ * were deleted. Each gateway reads a few keys a second, from a random one on, so more gateways find an edit sooner. An
+ * edit is accepted and recorded in one step, and therefore recorded once. A missing plan table is written back.
+ */
+export class EditWatch {
+  readonly #parts: EditWatchParts;
+  readonly #times: typeof USUAL;
+  readonly #stopped = new AbortController();
+  /** When each listed key without data was first seen, by id: of the last round and of this one. */
+  #missingBefore = new Map<string, number>();
+  #missing = new Map<string, number>();
+  #at: number | undefined;
+
+  constructor(parts: EditWatchParts, times = USUAL) {
+    this.#parts = parts;
+    this.#times = times;
+  }
+
+  /** Ends after `stop`. Never throws: while the store is away, nothing is found. */
+  async run(): Promise<void> {
+    const { signal } = this.#stopped;
+    while (!signal.aborted) {
+      await sleep(this.#times.everyMs, undefined, { signal, ref: false }).catch(() => undefined);
+      if (signal.aborted) return;
+      await this.#checkPlans().catch(() => undefined);
+      await this.#checkKeys().catch(() => undefined);
+    }
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+  }
+
+  async #checkPlans(): Promise<void> {
+    const { plans, planCache } = this.#parts;
+    const isMissing = (await plans.read()) === undefined;
+    this.#log(isMissing ? await plans.writeBack(planCache.stored) : await plans.acceptEdit());
+  }
+
+  async #checkKeys(): Promise<void> {
+    const { storage } = this.#parts;
+    this.#at ??= Math.floor(Math.random() * (await storage.countKeys()));
+    const cursors = await storage.listKeys({ offset: this.#at, limit: AT_ONCE, newestFirst: true });
+    this.#at += AT_ONCE;
+    await Promise.all(cursors.map(({ id }) => this.#checkKey(id)));
+    if (cursors.length < AT_ONCE) this.#beginAgain();
+  }
+
+  #beginAgain(): void {
+    this.#at = 0;
+    this.#missingBefore = this.#missing;
+    this.#missing = new Map();
+  }
+
+  async #checkKey(id: string): Promise<void> {
+    const { storage } = this.#parts;
+    const fields = await storage.read(`key:${id}`);
+    if (fields === undefined) return await this.#miss(id);
+    const { entries, changes, expected } = handEditsOf(id, fields, Date.now() * 1_000);
+    if (entries.length === 0) return;
+    const part = { record: `key:${id}`, exists: true, expect: expected, set: changes } as const;
+    if (await storage.change({ parts: [part], entries: auditEntries(...entries) })) this.#log(entries);
+  }
+
+  async #miss(id: string): Promise<void> {
+    const since = this.#missing.get(id) ?? this.#missingBefore.get(id) ?? Date.now();
+    this.#missing.set(id, since);
+    if (Date.now() - since < this.#times.withoutDataMs) return;
+    const entry = deletionByHand(id);
+    const isFirst = await this.#parts.storage.change({
+      parts: [
+        { record: `key:${id}`, exists: false },
+        { record: `revoked:${id}`, exists: false, set: { deleted_by_hand: '1' } },
+      ],
+      entries: auditEntries(entry),
+    });
+    if (isFirst) this.#log([entry]);
+  }
+
+  /** As for every change, a line for each entry. A value that is not valid is an alarm. */
+  #log(entries: readonly Activity[]): void {
+    for (const activity of entries) {
+      this.#parts.logger.info({ activity }, 'activity');
+      if (activity.reason.includes('is not valid'))
+        this.#parts.logger.error({ keyId: activity.target, reason: activity.reason }, 'value of a key rejected');
+    }
+  }
+}

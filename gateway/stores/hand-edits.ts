@@ -1,0 +1,109 @@
+import type { Activity } from './activity-entry.ts';
+import { editedFields, inForce, type KeyFields, readTime, recordFields, withKept } from './key-hash.ts';
+import type { FieldChange } from './plan-history.ts';
+import type { FieldChanges } from './storage.ts';
+
+/**
+ * Recognizes what was edited by hand in the record of a key. The fields differ from those that a gateway kept. A running
+ * ban was set by a decision (`ban_decided`) or by an operator (`ban_reason_until`), or else by hand; and one of these
+ * that is gone was lifted by hand.
+ */
+
+interface HandEdits {
+  readonly entries: readonly Activity[];
+  /** Accepts the edits, so that they are recorded once. */
+  readonly changes: FieldChanges;
+  /** The record as it was seen. Another gateway that accepts them first changes it. */
+  readonly expected: FieldChanges;
+}
+
+/** The values that were found not valid, so that each is reported once. */
+const REJECTED = 'rejected';
+
+/** @param now Unix time in microseconds */
+export function handEditsOf(id: string, hash: KeyFields, now: number): HandEdits {
+  const edit = recordEdit(hash);
+  const ban = banEdit(hash, now);
+  const entries: Activity[] = [];
+  if (edit !== undefined) entries.push(byHand('key.change', id, edit.why, edit.shown));
+  if (ban !== undefined) entries.push(byHand(ban.action, id, 'In Redis.', ban.shown));
+  return {
+    entries,
+    changes: { ...edit?.changes, ...ban?.changes },
+    expected: { ...recordFields(hash), ...edit?.expected, ...(ban && seen(hash, BAN_FIELDS)) },
+  };
+}
+
+/** @param id of a key that has a place in the order of keys, and no data */
+export const deletionByHand = (id: string): Activity =>
+  byHand('key.revoke', id, 'Its data is gone, or a gateway ended while it issued the key.');
+
+/** Who did it is not known. */
+export const byHand = (
+  action: Activity['action'],
+  target: string,
+  why: string,
+  changes: readonly FieldChange[] = [],
+): Activity => ({
+  actor: 'unknown',
+  action,
+  target,
+  reason: `Made outside the gateway. ${why}`,
+  via: 'by hand',
+  changes: [...changes],
+});
+
+interface Edit {
+  readonly why: string;
+  readonly shown: readonly FieldChange[];
+  readonly changes: FieldChanges;
+  readonly expected: FieldChanges;
+}
+
+/** The present values are kept from now on; one that is not valid is reported, and the last good one stays kept. */
+function recordEdit(hash: KeyFields): Edit | undefined {
+  const edited = editedFields(hash);
+  if (edited === undefined) return undefined;
+  const { fields, rejected } = inForce(hash);
+  const text = rejected.map(({ field, value }) => `${field}=${value}`).join('\n') || undefined;
+  const names = rejected.map(({ field }) => field);
+  const good = edited.filter(({ field }) => !names.includes(field));
+  if (good.length === 0 && text === hash[REJECTED]) return undefined;
+  const why = rejected.map(({ field, kept }) => `${field} is not valid: ${kept ?? 'nothing'} stays in force.`);
+  return {
+    why: why.join(' ') || 'In Redis.',
+    shown: text === hash[REJECTED] ? good : edited,
+    changes: { ...withKept({}, fields), [REJECTED]: text },
+    expected: seen(hash, ['kept', REJECTED]),
+  };
+}
+
+const BAN_FIELDS = ['banned_until', 'ban_reason_until', 'ban_decided'] as const;
+
+const seen = (hash: KeyFields, names: readonly string[]): FieldChanges =>
+  Object.fromEntries(names.map((field) => [field, hash[field]]));
+
+interface BanEdit {
+  readonly action: 'ban.set' | 'ban.lift';
+  readonly shown: FieldChange[];
+  readonly changes: FieldChanges;
+}
+
+function banEdit(hash: KeyFields, now: number): BanEdit | undefined {
+  const until = readTime(hash.banned_until) ?? 0;
+  const known = [hash.ban_reason_until, hash.ban_decided].map((text) => readTime(text) ?? 0);
+  if (until > 0 && known.includes(until)) return undefined;
+  if (until > now) {
+    return {
+      action: 'ban.set',
+      shown: [{ field: 'bannedUntil', to: new Date(until / 1_000).toISOString() }],
+      changes: { ban_reason: 'Set in Redis, by hand', ban_reason_until: hash.banned_until },
+    };
+  }
+  if (!known.some((end) => end > now)) return undefined;
+  return {
+    action: 'ban.lift',
+    shown: [],
+    changes: { ban_reason: undefined, ban_reason_until: undefined, ban_decided: undefined },
+  };
+}

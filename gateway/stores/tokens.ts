@@ -1,0 +1,54 @@
+import type { Activity } from './activity-entry.ts';
+import { auditEntries } from './audit.ts';
+import { MAX_TOKENS, OperatorToken, type TokenStore, TooManyTokens } from './operator-token.ts';
+import type { Fields, Storage } from './storage.ts';
+
+/** Operators' tokens: one record, a field for each id. A token that was made unreadable by hand does not exist. */
+export class Tokens implements TokenStore {
+  readonly #storage: Storage;
+
+  constructor(storage: Storage) {
+    this.#storage = storage;
+  }
+
+  async find(id: string): Promise<OperatorToken | undefined> {
+    return readToken((await this.#read())[id]);
+  }
+
+  async list(): Promise<ReadonlyMap<string, OperatorToken>> {
+    const all = Object.entries(await this.#read()).map(([id, text]) => [id, readToken(text)] as const);
+    return new Map(all.filter((token): token is [string, OperatorToken] => token[1] !== undefined));
+  }
+
+  async create(id: string, token: OperatorToken, activity: Activity): Promise<void> {
+    if (Object.keys(await this.#read()).length >= MAX_TOKENS) throw new TooManyTokens();
+    await this.#change(id, undefined, JSON.stringify(token), activity);
+  }
+
+  async remove(id: string, entryFor: (token: OperatorToken) => Activity): Promise<boolean> {
+    const text = (await this.#read())[id];
+    const token = readToken(text);
+    return token !== undefined && (await this.#change(id, text, undefined, entryFor(token)));
+  }
+
+  /** @returns false if the token is not as expected any more */
+  #change(id: string, from: string | undefined, to: string | undefined, activity: Activity): Promise<boolean> {
+    return this.#storage.change({
+      parts: [{ record: 'tokens', expect: { [id]: from }, set: { [id]: to } }],
+      entries: auditEntries(activity),
+      isUrgent: to === undefined,
+    });
+  }
+
+  async #read(): Promise<Fields> {
+    return (await this.#storage.read('tokens')) ?? {};
+  }
+}
+
+function readToken(text: string | undefined): OperatorToken | undefined {
+  try {
+    return OperatorToken.parse(JSON.parse(text ?? ''));
+  } catch {
+    return undefined;
+  }
+}

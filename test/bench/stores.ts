@@ -1,0 +1,156 @@
+import { spawnSync } from 'node:child_process';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { styleText } from 'node:util';
+import { createApiKey, SCOPES } from '../../gateway/limiter/credential.ts';
+import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
+import { Keys } from '../../gateway/stores/keys.ts';
+import { connectRedis } from '../../gateway/stores/redis/connection.ts';
+import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
+import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
+import type { Storage } from '../../gateway/stores/storage.ts';
+import { createLogger } from '../../shared/process/logger.ts';
+import { startRedisServer } from '../support/redis.ts';
+
+/**
+ * What the stores cost: `npm run bench -- --stores`. Each line has its bound and what was measured. The number of
+ * synced writes of SQLite is counted by strace where it is installed.
+ */
+
+const MANY = 100_000;
+const MOST = 300_000;
+const AT_ONCE = 1_000;
+
+interface Line {
+  readonly what: string;
+  readonly measured: number;
+  readonly bound: number;
+  readonly unit: string;
+}
+
+const lines: Line[] = [];
+
+function report(what: string, measured: number, bound: number, unit: string): void {
+  lines.push({ what, measured, bound, unit });
+  const verdict = measured <= bound ? styleText('green', 'within') : styleText('red', 'over');
+  process.stdout.write(`${what.padEnd(66)} ${measured.toFixed(measured < 10 ? 2 : 0)} ${unit} (${verdict} ${bound})\n`);
+}
+
+async function timed(work: () => Promise<unknown>): Promise<number> {
+  const from = performance.now();
+  await work();
+  return performance.now() - from;
+}
+
+const newKey = (at: number): [id: string, record: KeyRecord] => {
+  const { id, digest } = createApiKey().credential;
+  const secret = { id: digest.slice(0, 8), digest, name: 'first', scope: SCOPES, networks: [], createdAt: at };
+  return [id, { plan: 'free', name: `customer ${at}`, createdAt: at, secrets: [secret] }];
+};
+
+async function issue(storage: Storage, count: number, together: number): Promise<void> {
+  const keys = new Keys(storage);
+  for (let done = 0; done < count; done += together)
+    await Promise.all(
+      Array.from({ length: together }, (_, at) => keys.create(...newKey(1.7e15 + (done + at) * 1_000_000))),
+    );
+}
+
+/** The longest of a few pages, from the beginning, the middle and the end. */
+async function longestPage(keys: Keys): Promise<number> {
+  let longest = 0;
+  for (const offset of [0, MANY / 2, MANY - 100])
+    for (let times = 0; times < 5; times++) {
+      const query = { offset, limit: 100, isWanted: () => true };
+      longest = Math.max(longest, await timed(() => keys.list(query)));
+    }
+  return longest;
+}
+
+/** The longest time that a search through all keys holds up the event loop. */
+async function longestHold(keys: Keys): Promise<number> {
+  let longest = 0;
+  let last = performance.now();
+  const timer = setInterval(() => {
+    longest = Math.max(longest, performance.now() - last - 1);
+    last = performance.now();
+  }, 1);
+  for (let at: number | undefined = 0; at !== undefined; )
+    ({ next: at } = await keys.list({ offset: at, limit: 100, isWanted: ({ record }) => record.name === 'nobody' }));
+  clearInterval(timer);
+  return longest;
+}
+
+/** The heap while all keys are read for a backup, page by page. */
+async function backUp(storage: Storage): Promise<{ count: number; growthMb: number }> {
+  const keys = new Keys(storage);
+  let [count, most] = [0, 0];
+  globalThis.gc?.();
+  const before = process.memoryUsage().rss;
+  for (
+    let after: Awaited<ReturnType<Keys['export']>>['next'] | undefined, isFirst = true;
+    isFirst || after;
+    isFirst = false
+  ) {
+    const page = await keys.export({ after, limit: 100 });
+    count += page.keys.length;
+    after = page.next;
+    most = Math.max(most, process.memoryUsage().rss);
+  }
+  return { count, growthMb: (most - before) / 2 ** 20 };
+}
+
+async function measure(name: string, storage: Storage): Promise<void> {
+  const oneByOne = await timed(() => issue(storage, AT_ONCE, 1));
+  process.stdout.write(`${name}: ${AT_ONCE} keys one after another take ${oneByOne.toFixed(0)} ms\n`);
+  report(`${name}: ${AT_ONCE} keys at once`, await timed(() => issue(storage, AT_ONCE, AT_ONCE)), 1_000, 'ms');
+  await issue(storage, MANY - 2 * AT_ONCE, AT_ONCE);
+  const keys = new Keys(storage);
+  report(`${name}: a page of 100 out of ${MANY}`, await longestPage(keys), 10, 'ms');
+  report(`${name}: a search through ${MANY} keys holds the process`, await longestHold(keys), 20, 'ms');
+}
+
+const folder = await mkdtemp(join(tmpdir(), 'animal-store-bench-'));
+try {
+  let sqlite = new SqliteStorage(folder);
+  await measure('SQLite', sqlite);
+  await sqlite.close();
+  report(`SQLite: start with ${MANY} keys`, await timed(async () => (sqlite = new SqliteStorage(folder))), 1_000, 'ms');
+  await issue(sqlite, MOST - MANY, AT_ONCE);
+  const { count, growthMb } = await backUp(sqlite);
+  report(`SQLite: memory while ${count} keys are backed up`, growthMb, 50, 'MB');
+  await sqlite.close();
+  process.stdout.write(`SQLite: files: ${(await readdir(folder)).join(', ')}\n`);
+} finally {
+  await rm(folder, { recursive: true, force: true });
+}
+
+const server = await startRedisServer();
+const redis = await connectRedis(server.url, { timeoutMs: 60_000, logger: createLogger('bench', 'silent') });
+try {
+  const storage = new RedisStorage(redis);
+  const calls = async () =>
+    [...(await redis.info('commandstats')).matchAll(/cmdstat_(\w+)\S*:calls=(\d+)/g)]
+      .filter(([, command]) => ['eval', 'evalsha', 'zadd', 'wait', 'info', 'exists'].includes(command ?? ''))
+      .reduce(
+        (sum, [, command, count]) => sum + (['eval', 'evalsha', 'wait'].includes(command ?? '') ? Number(count) : 0),
+        0,
+      );
+  const before = await calls();
+  await issue(storage, AT_ONCE, 1);
+  report('Redis: calls for a key', ((await calls()) - before) / AT_ONCE, 1.2, 'calls');
+  await redis.flushdb();
+  await measure('Redis', storage);
+  await issue(storage, MOST - MANY, AT_ONCE);
+  const { count, growthMb } = await backUp(storage);
+  report(`Redis: memory while ${count} keys are backed up`, growthMb, 50, 'MB');
+} finally {
+  redis.disconnect();
+  await server.stop();
+}
+
+/** Each commit of one key syncs once; strace counts it, where it is there. */
+if (spawnSync('strace', ['-V']).status !== 0)
+  process.stdout.write('strace is not installed: synced writes are not counted\n');
+process.exitCode = lines.some(({ measured, bound }) => measured > bound) ? 1 : 0;

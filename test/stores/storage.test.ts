@@ -1,0 +1,131 @@
+import { describe, expect, test } from 'vitest';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { auditEntry, bothStorages } from '../support/storages.ts';
+
+const { url } = await emptyDatabase();
+
+const newId = () => createApiKey().credential.id;
+const key = (id: string) => `key:${id}` as const;
+const revoked = (id: string) => `revoked:${id}` as const;
+
+describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
+  test('is empty until something is stored', async () => {
+    const storage = await open();
+    expect(await storage.isEmpty()).toBe(true);
+    expect(await storage.read('plans')).toBeUndefined();
+    expect(await storage.change({ parts: [{ record: 'plans', set: { a: '1' } }], entries: [] })).toBe(true);
+    expect(await storage.isEmpty()).toBe(false);
+    expect(await storage.read('plans')).toEqual({ a: '1' });
+  });
+
+  test('changes what is as expected, and nothing else', async () => {
+    const storage = await open();
+    const id = newId();
+    const change = (expect: Record<string, string | undefined>, set: Record<string, string | undefined>) =>
+      storage.change({ parts: [{ record: key(id), exists: true, expect, set }], entries: [auditEntry(id)] });
+    expect(await change({}, { name: 'a' })).toBe(false);
+    const made = { parts: [{ record: key(id), exists: false, set: { name: 'a', created_at: '5' } }], entries: [] };
+    expect(await storage.change(made)).toBe(true);
+    expect(await storage.change(made)).toBe(false);
+    expect(await change({ name: 'b' }, { name: 'c' })).toBe(false);
+    expect(await change({ name: undefined }, { name: 'c' })).toBe(false);
+    expect(await change({ plan: 'x' }, { name: 'c' })).toBe(false);
+    expect(await storage.read(key(id))).toEqual({ name: 'a', created_at: '5' });
+    expect(await storage.tail('audit', { count: 10 })).toEqual([]);
+    expect(await change({ name: 'a', plan: undefined }, { name: undefined, plan: 'ü "\n' })).toBe(true);
+    expect(await storage.read(key(id))).toEqual({ plan: 'ü "\n', created_at: '5' });
+    expect((await storage.tail('audit', { count: 10 })).map(([, fields]) => fields)).toEqual([auditEntry(id).fields]);
+  });
+
+  test('changes all parts or none', async () => {
+    const storage = await open();
+    const [id, other] = [newId(), newId()];
+    await storage.change({ parts: [{ record: revoked(id), set: { name: 'gone' } }], entries: [] });
+    const parts = [
+      { record: key(id), exists: false, set: { name: 'a', created_at: '5' } },
+      { record: revoked(id), exists: false },
+    ];
+    expect(await storage.change({ parts, entries: [auditEntry(id)] })).toBe(false);
+    expect([await storage.read(key(id)), await storage.countKeys()]).toEqual([undefined, 0]);
+    expect(await storage.tail('audit', { count: 10 })).toEqual([]);
+    expect(await storage.read(key(other))).toBeUndefined();
+  });
+
+  test('lets one of many changes at once win', async () => {
+    const storage = await open();
+    const id = newId();
+    await storage.change({ parts: [{ record: key(id), set: { name: '0', created_at: '5' } }], entries: [] });
+    const changes = Array.from({ length: 20 }, (_, at) =>
+      storage.change({
+        parts: [{ record: key(id), expect: { name: '0' }, set: { name: `${at + 1}` } }],
+        entries: [auditEntry(`${at}`)],
+      }),
+    );
+    expect((await Promise.all(changes)).filter((isMade) => isMade)).toHaveLength(1);
+    expect(await storage.tail('audit', { count: 30 })).toHaveLength(1);
+  });
+
+  test('moves what is left of a revoked key, which keeps its place', async () => {
+    const storage = await open();
+    const ids = Array.from({ length: 5 }, newId);
+    for (const [at, id] of ids.entries())
+      await storage.change({
+        parts: [{ record: key(id), exists: false, set: { name: `${at}`, plan: 'free', created_at: `${at}.5` } }],
+        entries: [],
+      });
+    const [, second = '', third = ''] = ids;
+    const moveTo = { record: revoked(second), fields: ['name', 'missing'], seconds: 60 };
+    const revoke = {
+      parts: [{ record: key(second), exists: true, moveTo }],
+      entries: [auditEntry(second)],
+      isUrgent: true,
+    };
+    expect(await storage.change(revoke)).toBe(true);
+    expect(await storage.change(revoke)).toBe(false);
+    expect(await storage.read(key(second))).toBeUndefined();
+    expect(await storage.read(revoked(second))).toEqual({ name: '1', revoked: '1' });
+    expect(await storage.countKeys()).toBe(4);
+    const listed = async (query: object) => (await storage.listKeys({ limit: 10, ...query })).map(({ id }) => id);
+    expect(await listed({})).toEqual(ids.filter((id) => id !== second));
+    expect(await listed({ withRevoked: true })).toEqual(ids);
+    expect(await listed({ newestFirst: true, offset: 1 })).toEqual([ids[3], ids[2], ids[0]]);
+    expect(await listed({ after: { createdAt: 0.5, id: ids[0] } })).toEqual(ids.slice(2));
+    expect(await listed({ after: { createdAt: 0.5, id: ids[0] }, withRevoked: true, limit: 2 })).toEqual([
+      second,
+      third,
+    ]);
+    expect(await storage.unlistedKeys()).toEqual([]);
+  });
+
+  test('reads many records in their order, with gaps', async () => {
+    const storage = await open();
+    const ids = Array.from({ length: 70 }, newId);
+    await Promise.all(
+      ids.map((id, at) =>
+        at % 2 === 0
+          ? storage.change({ parts: [{ record: key(id), set: { name: id, created_at: '1' } }], entries: [] })
+          : undefined,
+      ),
+    );
+    const found = await storage.readMany(ids.map(key));
+    expect(found.map((fields) => fields?.name)).toEqual(ids.map((id, at) => (at % 2 === 0 ? id : undefined)));
+  });
+
+  test('appends entries in order, and leaves out a repetition', async () => {
+    const storage = await open();
+    for (const target of ['a', 'a', 'b', 'a', 'c']) await storage.append([auditEntry(target)]);
+    await storage.append([auditEntry('c', 'key.revoke'), auditEntry('c')]);
+    const all = await storage.tail('audit', { count: 10 });
+    const shown = all.map(([, { target, action }]) => (action === 'key.change' ? target : `${target} revoked`));
+    expect(shown).toEqual(['c', 'c revoked', 'c', 'b', 'a']);
+    const [, second = ['']] = all;
+    expect(await storage.tail('audit', { after: second[0], count: 2 })).toEqual(all.slice(2, 4));
+    expect(await storage.tail('plan history', { count: 2 })).toEqual([]);
+  });
+
+  test('tells the time in microseconds', async () => {
+    const storage = await open();
+    expect(Math.abs((await storage.now()) / 1_000 - Date.now())).toBeLessThan(60_000);
+  });
+});

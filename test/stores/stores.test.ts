@@ -1,0 +1,237 @@
+import { describe, expect, test } from 'vitest';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
+import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
+import { DEFAULT_PLANS, storedPlans } from '../../gateway/limiter/plans.ts';
+import type { Activity } from '../../gateway/stores/activity-entry.ts';
+import { AuditLog } from '../../gateway/stores/audit.ts';
+import type { BackedUpKey } from '../../gateway/stores/key-backup.ts';
+import { Keys } from '../../gateway/stores/keys.ts';
+import { Plans } from '../../gateway/stores/plans.ts';
+import type { Storage } from '../../gateway/stores/storage.ts';
+import { Tokens } from '../../gateway/stores/tokens.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { secretWith } from '../support/secrets.ts';
+import { bothStorages, failingAt, MadeFault } from '../support/storages.ts';
+
+const { url } = await emptyDatabase();
+
+const AT = 1_795_132_800_000_000;
+
+const recordWith = (digest: string, about: Partial<KeyRecord> = {}): KeyRecord => ({
+  plan: 'free',
+  name: 'test',
+  createdAt: AT,
+  secrets: [secretWith(digest)],
+  ...about,
+});
+
+const entry = (action: Activity['action'], target: string): Activity => ({
+  actor: 'ann',
+  action,
+  target,
+  reason: 'a test',
+  via: 'api',
+  changes: [],
+});
+
+const everything = { after: undefined, limit: 100, isWanted: () => true };
+const actionsIn = async (storage: Storage, target: string) =>
+  (await new AuditLog(storage).list(everything)).activity
+    .filter((one) => one.target === target)
+    .map(({ action }) => action);
+
+async function withKey(storage: Storage, about: Partial<KeyRecord> = {}) {
+  const { id, digest } = createApiKey().credential;
+  const keys = new Keys(storage);
+  await keys.create(id, recordWith(digest, about), entry('key.create', id));
+  return { keys, id, digest };
+}
+
+describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
+  test('issue, change, ban and revoke a key, each with its entry', async () => {
+    const storage = await open();
+    const { keys, id, digest } = await withKey(storage);
+    expect(await keys.isValid(id, digest)).toBe(true);
+    const changed = await keys.change(id, () => ({ record: { name: 'other' }, activity: entry('key.change', id) }));
+    expect(changed?.record.name).toBe('other');
+    const until = AT + 1e9;
+    const banned = await keys.change(id, () => ({ ban: { until, text: 'x' }, activity: entry('ban.set', id) }));
+    expect([banned?.bannedUntil, (await keys.get(id))?.banReason]).toEqual([until, { until, text: 'x' }]);
+    expect((await keys.change(id, () => ({ ban: 'lift' })))?.bannedUntil).toBe(0);
+    expect(await keys.remove(id, entry('key.revoke', id))).toBe(true);
+    expect(await keys.remove(id, entry('key.revoke', id))).toBe(false);
+    expect([await keys.get(id), await keys.isValid(id, digest)]).toEqual([undefined, false]);
+    expect(await keys.change(id, () => ({ record: { name: 'again' } }))).toBeUndefined();
+    expect(await actionsIn(storage, id)).toEqual(['key.revoke', 'ban.set', 'key.change', 'key.create']);
+    const { keys: walked } = await keys.walk({ after: undefined, limit: 10 });
+    expect(walked).toMatchObject([{ id, isRevoked: true, record: { name: 'other' } }]);
+  });
+
+  test('restore a key as it was, but none that is there, was revoked, or is not valid', async () => {
+    const storage = await open();
+    const { keys, id } = await withKey(storage, { name: 'kept', minute: 5, expiresAt: 9_999_999_999 * 1e6 });
+    const page = await keys.export({ after: undefined, limit: 10 });
+    const [backedUp] = page.keys as [BackedUpKey];
+    const restoreEntry = (key: string, name: string): Activity => ({
+      ...entry('key.restore', key),
+      changes: [{ field: 'name', to: name }],
+    });
+    expect(await keys.restore([backedUp], restoreEntry)).toEqual(['present']);
+    const other = { ...backedUp, id: createApiKey().credential.id };
+    const bad = { ...other, fields: { ...backedUp.fields, minute: 'abc', kept: '' } };
+    expect(await keys.restore([bad], restoreEntry)).toEqual([{ refused: expect.stringContaining('minute') }]);
+    expect(await keys.restore([other], restoreEntry, true)).toEqual(['restored']);
+    expect(await keys.get(other.id)).toBeUndefined();
+    expect(await keys.restore([other], restoreEntry)).toEqual(['restored']);
+    expect((await keys.get(other.id))?.record).toEqual((await keys.get(id))?.record);
+    expect(await actionsIn(storage, other.id)).toEqual(['key.restore']);
+    await keys.remove(other.id);
+    expect(await keys.restore([other], restoreEntry)).toEqual(['revoked']);
+  });
+
+  test('keep the last good value where a bad one was typed', async () => {
+    const storage = await open();
+    const { keys, id } = await withKey(storage, { plan: 'pro', minute: 7, name: 'good' });
+    const typed = { plan: 'gold', minute: '-1', name: 'a\nb', expires_at: 'never' };
+    await storage.change({ parts: [{ record: `key:${id}`, set: typed }], entries: [] });
+    const entryOf = await keys.get(id);
+    expect(entryOf).toMatchObject({ isReadable: true, record: { plan: 'pro', minute: 7, name: 'good' } });
+    expect(entryOf?.record.expiresAt).toBeUndefined();
+    expect(entryOf?.rejected?.map(({ field }) => field)).toEqual(['plan', 'minute', 'expires_at', 'name']);
+    await keys.change(id, () => ({ record: { name: 'new' } }));
+    expect((await keys.get(id))?.record).toMatchObject({ plan: 'pro', minute: 7, name: 'new' });
+  });
+
+  test('write the built-in plans only where nothing was ever stored', async () => {
+    const storage = await open();
+    const plans = new Plans(storage);
+    await plans.begin();
+    const builtIn = storedPlans(DEFAULT_PLANS);
+    expect(await plans.read()).toMatchObject(builtIn);
+    const about = {
+      author: 'ann',
+      reason: '',
+      action: 'set',
+      entriesFor: () => [entry('plan.change', 'free')],
+    } as const;
+    expect(await plans.change({ 'free.minute': '120' }, about)).toBeDefined();
+    const gone = Object.fromEntries(Object.keys((await plans.read()) ?? {}).map((field) => [field, undefined]));
+    await storage.change({ parts: [{ record: 'plans', set: gone }], entries: [] });
+    await plans.begin();
+    expect((await plans.read())?.['free.minute']).toBeUndefined();
+    expect(await plans.writeBack(undefined)).toMatchObject([{ action: 'plan.change', via: 'gateway' }, {}, {}, {}]);
+    expect((await plans.read())?.['free.minute']).toBe('120');
+    expect(await plans.acceptEdit()).toEqual([]);
+  });
+
+  test('record an edit of the plans by hand once, and a bad value too', async () => {
+    const storage = await open();
+    const plans = new Plans(storage);
+    await plans.begin();
+    const type = (text: string) =>
+      storage.change({ parts: [{ record: 'plans', set: { 'pro.minute': text } }], entries: [] });
+    await type('301');
+    const both = await Promise.all([plans.acceptEdit(), new Plans(storage).acceptEdit()]);
+    expect(both.flat()).toMatchObject([{ target: 'pro', via: 'by hand', changes: [{ from: '300', to: '301' }] }]);
+    await type('many');
+    expect(await plans.acceptEdit()).toHaveLength(1);
+    expect(await plans.acceptEdit()).toEqual([]);
+    expect((await plans.readKept())?.['pro.minute']).toBe('301');
+    expect((await plans.history(10)).map(({ changes }) => changes[0]?.to)).toEqual(['many', '301']);
+  });
+
+  test('refuse a change of plans that others have changed since, and only then', async () => {
+    const storage = await open();
+    const plans = new Plans(storage);
+    await plans.begin();
+    const about = { author: 'ann', reason: '', action: 'set', entriesFor: () => [] } as const;
+    const seen = (await plans.read()) ?? {};
+    expect(await plans.change({ 'free.minute': '61' }, about, seen)).toBeDefined();
+    expect(await plans.change({ 'free.minute': '62' }, about, seen)).toBeUndefined();
+    expect((await plans.read())?.['free.minute']).toBe('61');
+  });
+
+  test('find tokens until they are revoked', async () => {
+    const storage = await open();
+    const tokens = new Tokens(storage);
+    const token = { name: 'ann', role: 'viewer', createdAt: '2026-01-01T00:00:00Z', digest: 'a'.repeat(64) } as const;
+    await tokens.create('one', token, entry('token.create', 'one'));
+    expect([await tokens.find('one'), (await tokens.list()).size]).toEqual([token, 1]);
+    expect(await tokens.remove('one', () => entry('token.revoke', 'one'))).toBe(true);
+    expect(await tokens.remove('one', () => entry('token.revoke', 'one'))).toBe(false);
+    expect(await actionsIn(storage, 'one')).toEqual(['token.revoke', 'token.create']);
+  });
+
+  /** What operators do, with what is there afterwards. Each can be repeated after a fault. */
+  const DEEDS = {
+    async issue(storage: Storage, sound: Storage) {
+      const { id, digest } = createApiKey().credential;
+      const isThere = async () => (await new Keys(sound).get(id)) !== undefined;
+      const deed = () => new Keys(storage).create(id, recordWith(digest), entry('key.create', id));
+      return { deed, isThere, entries: () => actionsIn(sound, id) };
+    },
+    async change(storage: Storage, sound: Storage) {
+      const { id } = await withKey(sound);
+      const isThere = async () => (await new Keys(sound).get(id))?.record.name === 'changed';
+      const deed = () =>
+        new Keys(storage).change(id, ({ name }) => ({
+          record: { name: 'changed' },
+          activity: name === 'changed' ? undefined : entry('key.change', id),
+        }));
+      return { deed, isThere, entries: async () => (await actionsIn(sound, id)).slice(0, -1) };
+    },
+    async revoke(storage: Storage, sound: Storage) {
+      const { id } = await withKey(sound);
+      const isThere = async () => (await new Keys(sound).get(id)) === undefined;
+      const deed = () => new Keys(storage).remove(id, entry('key.revoke', id));
+      return { deed, isThere, entries: async () => (await actionsIn(sound, id)).slice(0, -1) };
+    },
+    async restore(storage: Storage, sound: Storage) {
+      const { id } = await withKey(sound);
+      const { keys } = await new Keys(sound).export({ after: undefined, limit: 100 });
+      const moved = { ...keys.find((one) => one.id === id), id: createApiKey().credential.id } as BackedUpKey;
+      const isThere = async () => (await new Keys(sound).get(moved.id)) !== undefined;
+      const deed = () => new Keys(storage).restore([moved], (key) => entry('key.restore', key));
+      return { deed, isThere, entries: () => actionsIn(sound, moved.id) };
+    },
+    async plan(storage: Storage, sound: Storage) {
+      await new Plans(sound).begin();
+      const about = {
+        author: 'ann',
+        reason: '',
+        action: 'set',
+        entriesFor: () => [entry('plan.change', 'free')],
+      } as const;
+      const isThere = async () => (await new Plans(sound).read())?.['free.minute'] === '77';
+      const deed = () => new Plans(storage).change({ 'free.minute': '77' }, about);
+      return { deed, isThere, entries: () => actionsIn(sound, 'free') };
+    },
+    async token(storage: Storage, sound: Storage) {
+      const token = { name: 'ann', role: 'viewer', createdAt: '2026-01-01T00:00:00Z', digest: 'a'.repeat(64) } as const;
+      const isThere = async () => (await new Tokens(sound).find('one')) !== undefined;
+      const deed = () => new Tokens(storage).create('one', token, entry('token.create', 'one'));
+      return { deed, isThere, entries: () => actionsIn(sound, 'one') };
+    },
+  };
+
+  const FAULTS = Object.keys(DEEDS).flatMap((name) =>
+    (['before', 'behind'] as const).map((when) => [name as keyof typeof DEEDS, when] as const),
+  );
+
+  test.for(FAULTS)('%s with a fault %s any step: it is made with its entry, or neither', async ([name, when]) => {
+    for (let nth = 1; ; nth++) {
+      const sound = await open();
+      const failing = failingAt(sound, nth, when);
+      const { deed, isThere, entries } = await DEEDS[name](failing, sound);
+      const fault = await deed().then(
+        () => undefined,
+        (thrown: unknown) => thrown,
+      );
+      if (failing.hasFailed()) expect(fault).toBeInstanceOf(MadeFault);
+      expect(await entries()).toHaveLength((await isThere()) ? 1 : 0);
+      if (!failing.hasFailed()) break;
+      await deed().catch(() => undefined);
+      expect([await isThere(), (await entries()).length]).toEqual([true, 1]);
+    }
+  });
+});

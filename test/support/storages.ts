@@ -1,0 +1,61 @@
+import { join } from 'node:path';
+import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
+import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
+import type { LogEntry, Storage } from '../../gateway/stores/storage.ts';
+import { cleanUp } from './clean-up.ts';
+import { connectedRedis } from './redis-database.ts';
+import { temporaryFolder } from './stack.ts';
+
+/** Each storage by name, empty, for tests of both. @param url of an empty database of Redis */
+export const bothStorages = (url: string): readonly [name: string, open: () => Promise<Storage>][] => [
+  ['SQLite', () => sqliteStorage()],
+  [
+    'Redis',
+    async () => {
+      const redis = await connectedRedis(url);
+      await redis.flushdb();
+      return new RedisStorage(redis);
+    },
+  ],
+];
+
+export async function sqliteStorage(folder?: string): Promise<SqliteStorage> {
+  const storage = new SqliteStorage(folder ?? join(await temporaryFolder(), 'data'));
+  cleanUp(() => storage.close());
+  return storage;
+}
+
+export const auditEntry = (target: string, action = 'key.change'): LogEntry => ({
+  log: 'audit',
+  fields: { actor: 'ann', action, target, reason: '', via: 'api', changes: '[]' },
+});
+
+/** A fault that a test made. */
+export class MadeFault extends Error {}
+
+/**
+ * A storage that fails once, at its nth call: before it does anything, or behind it, so that only the answer is lost.
+ */
+export function failingAt(
+  storage: Storage,
+  nth: number,
+  when: 'before' | 'behind',
+): Storage & { hasFailed(): boolean } {
+  let calls = 0;
+  const failing = new Proxy(storage, {
+    get(target, name) {
+      if (name === 'hasFailed') return () => calls >= nth;
+      const method = Reflect.get(target, name) as unknown;
+      if (typeof method !== 'function') return method;
+      return async (...given: unknown[]) => {
+        calls += 1;
+        const fails = calls === nth;
+        if (fails && when === 'before') throw new MadeFault(String(name));
+        const answer: unknown = await method.apply(target, given);
+        if (fails) throw new MadeFault(String(name));
+        return answer;
+      };
+    },
+  });
+  return failing as Storage & { hasFailed(): boolean };
+}
