@@ -125,6 +125,26 @@ describe.for(CHANGES)('a gateway that %s', ([, of, actions]) => {
   );
 });
 
+test('a change that arrives only after others have taken over is not made, because nobody would look for its entries', async () => {
+  const connection = await connected();
+  const send = connection.sendCommand.bind(connection);
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  let isHeld = false;
+  connection.sendCommand = async (command, ...more) => {
+    isHeld ||= command.name === 'eval';
+    if (command.name === 'eval') await released;
+    return await send(command, ...more);
+  };
+  const id = newKey();
+  const change = new RedisStorage(connection).change(issuing(id)).catch((fault) => fault);
+  await expect.poll(() => isHeld).toBe(true);
+  await takeOver();
+  release();
+  expect(await change).toBeInstanceOf(NotMade);
+  expect([await storage.read(`key:${id}`), await actionsOn(id), await left(id)]).toEqual([undefined, [], [[], 0]]);
+  expect(await redis.zscore('gateway:keys', id)).toBeNull();
+});
+
 test('changes that others take over while they are made are made with their entries, or not at all', async () => {
   const hasty = new RedisStorage(await connected(), { leftBehindMs: 0 });
   let isDone = false;

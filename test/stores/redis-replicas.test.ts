@@ -5,12 +5,19 @@ import { cleanUp } from '../support/clean-up.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { connectedRedis } from '../support/redis-database.ts';
 import { auditEntry, idOfKey, issuing, revoking, storageAt } from '../support/redis-storage.ts';
+import { temporaryFolder } from '../support/stack.ts';
 
 /** A primary, and a replica that follows it. */
 async function setUp() {
-  const primary = await startRedisServer({ 'repl-diskless-sync-delay': '0', 'repl-ping-replica-period': '1' });
+  const primary = await startRedisServer({
+    dir: await temporaryFolder(),
+    'repl-diskless-sync-delay': '0',
+    'repl-ping-replica-period': '1',
+  });
   cleanUp(primary.stop);
-  const replica = await startRedisServer({ replicaof: `127.0.0.1 ${new URL(primary.url).port}` });
+  // What a primary sends at first, a replica writes to a file.
+  const dir = await temporaryFolder();
+  const replica = await startRedisServer({ dir, replicaof: `127.0.0.1 ${new URL(primary.url).port}` });
   cleanUp(async () => {
     replica.resume();
     await replica.stop();

@@ -109,6 +109,14 @@ test('a value that is no hash exists, has no fields, and can only be removed', a
   const disabling: Change = { parts: [{ record: `key:${id}`, exists: true, set: { disabled: '1' } }], entries: [] };
   await expect(storage.change(disabling)).rejects.toThrow(NotMade);
   await expect(storage.change(disabling)).rejects.toMatchObject({ shown: expect.stringContaining('another value') });
+  const before = await everything();
+  const together: Change['parts'] = [{ record: `revoked:${id}`, set: { a: '1' } }, ...disabling.parts];
+  await expect(storage.change({ parts: together, entries: [] })).rejects.toThrow(NotMade);
+  const enabling: Change['parts'] = [
+    { record: `key:${id}`, expect: { name: undefined }, set: { disabled: undefined } },
+  ];
+  expect(await storage.change({ parts: enabling, entries: [] })).toBe(true);
+  expect(await everything()).toEqual(before);
   expect(await storage.change({ parts: [{ record: `key:${id}`, expect: { plan: 'free' } }], entries: [] })).toBe(false);
   expect(await storage.change(revoking(id))).toBe(true);
   expect([await storage.read(`key:${id}`), await storage.read(`revoked:${id}`)]).toEqual([undefined, { revoked: '1' }]);
