@@ -32,7 +32,9 @@ async function examine(stack: Stack): Promise<CheckResult[]> {
   return (json as { findings: CheckResult[] }).findings;
 }
 
-const badOf = async (stack: Stack) => (await examine(stack)).filter(({ status }) => status !== 'good');
+/** A single Redis, as in most of these tests, has no replica, which is a finding of its own. */
+const badOf = async (stack: Stack) =>
+  (await examine(stack)).filter(({ about, status }) => status !== 'good' && !about.endsWith('replicas'));
 
 test('if everything is in order, it says so for each point', async () => {
   const { stack } = await setUp();

@@ -1,7 +1,7 @@
-import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
+import { editByHand as editStored } from '../support/embedded-database.ts';
 import { type Answer, post } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
@@ -186,12 +186,6 @@ test('the history of the embedded limiter survives a restart', async () => {
 });
 
 async function editByHand(stack: Stack, field: string, value: string): Promise<void> {
-  if ((await redis.exists('gateway:plans')) === 1) {
-    await redis.hset('gateway:plans', field, value);
-    return;
-  }
-  const database = new DatabaseSync(`${stack.directory}/gateway.db`);
-  const edit = `UPDATE records SET fields = json_set(fields, '$."' || ? || '"', ?) WHERE name = 'plans'`;
-  database.prepare(edit).run(field, value);
-  database.close();
+  if ((await redis.exists('gateway:plans')) === 1) await redis.hset('gateway:plans', field, value);
+  else editStored(stack.directory, 'plans', { [field]: value });
 }

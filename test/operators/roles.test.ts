@@ -64,7 +64,8 @@ const NEEDED: Readonly<Record<string, Role>> = {
   revokeSecret: 'operator',
   setBan: 'operator',
   liftBan: 'operator',
-  restore: 'operator',
+  reindexKeys: 'operator',
+  restore: 'admin',
   createToken: 'admin',
   revokeToken: 'admin',
 };

@@ -133,7 +133,7 @@ export class RedisStorage implements Storage {
       ...about,
       parts,
       place: isSpread ? undefined : born,
-      entries: isSpread ? outboxEntries(entries, about) : entries.map((entry) => this.#entry(entry, false)),
+      entries: isSpread ? outboxEntries(entries, about) : entries.map((entry) => this.#entry(entry)),
       isUrgent,
     }).catch(async (fault: unknown) => {
       if (isSpread && born !== undefined && fault instanceof NotMade) await this.#forget(born.id);
@@ -156,7 +156,7 @@ export class RedisStorage implements Storage {
         tag: STREAMS[entry.log],
         id: newId(),
         parts: [],
-        entries: [this.#entry(entry, true)],
+        entries: [this.#entry(entry)],
       });
       for (const [, why] of lost) this.#onLost(entry, why);
     }
@@ -203,14 +203,15 @@ export class RedisStorage implements Storage {
       tag: STREAMS[entry.log],
       id,
       parts: [],
-      entries: [this.#entry(entry, false)],
+      entries: [this.#entry(entry)],
       markSeconds: LATEST_SECONDS,
     });
     for (const [, why] of lost) onLost(entry, why);
   }
 
-  #entry({ log, fields }: LogEntry, isOnce: boolean): StepEntry {
-    return { name: STREAMS[log], fields, length: this.#lengths[log], isOnce };
+  /** A write that an operator repeats with its request id is in the audit log once. */
+  #entry({ log, fields }: LogEntry): StepEntry {
+    return { name: STREAMS[log], fields, length: this.#lengths[log], isOnce: log === 'audit' };
   }
 }
 

@@ -122,7 +122,7 @@ export class SqliteStorage implements Storage {
   async append(entries: readonly LogEntry[]): Promise<void> {
     this.#refuse(false);
     const run = () => {
-      for (const entry of entries) this.#log.addNew(entry);
+      for (const entry of entries) this.#log.add(entry);
     };
     await this.#commits.make({ run, ids: [], isUrgent: false });
   }
