@@ -1,22 +1,14 @@
-<<<<<<< HEAD
-=======
 import { statSync } from 'node:fs';
->>>>>>> store-s
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { NotMade, Unknown } from '../storage.ts';
 import { FULL, isFailedWrite, mayBeMade, whyOf } from './faults.ts';
 import type { Room } from './room.ts';
 
-<<<<<<< HEAD
-/** More wait for the next turn, so that one transaction does not hold the process for long. */
-const MOST_AT_ONCE = 1_000;
-=======
 /**
  * More wait for the next turn. One transaction must not hold the process for long, and on a full disk the reserved room
  * must do to move it from the log into the database.
  */
 const MOST_AT_ONCE = 250;
->>>>>>> store-s
 
 export interface Step {
   run(): unknown;
@@ -113,11 +105,7 @@ export class Commits {
     const admitted = this.#admitted(group);
     if (admitted.length === 0) return;
     if (!this.#commit(admitted)) this.#commitInNeed(this.#admitted(admitted));
-<<<<<<< HEAD
-    if (this.#fault === FULL) this.#saveRoom();
-=======
     if (this.#fault === FULL && this.#options.room !== undefined) this.#saveRoom(this.#options.room);
->>>>>>> store-s
   }
 
   /** While the disk is full, all but the urgent are refused. */
@@ -138,18 +126,10 @@ export class Commits {
    * The log is moved into the database, so that the next urgent step writes over it and needs no room. What is left of
    * the reserved room is taken again before others take it.
    */
-<<<<<<< HEAD
-  #saveRoom(): void {
-    try {
-      this.#database.exec('PRAGMA wal_checkpoint(PASSIVE)');
-    } catch {}
-    this.#options.room?.hold();
-=======
   #saveRoom(room: Room): void {
     room.giveBack();
     checkpoint(this.#database, room);
     room.hold();
->>>>>>> store-s
   }
 
   /** @returns false if the disk is full; then the group is not settled */
@@ -224,8 +204,6 @@ function settle({ resolve, reject }: Waiting, outcome: Outcome): void {
   if ('fault' in outcome) reject(outcome.fault);
   else resolve(outcome.result);
 }
-<<<<<<< HEAD
-=======
 
 /** By how many bytes the file of a database grows when the log is moved into it. */
 function growthOf(database: DatabaseSync): number {
@@ -240,4 +218,3 @@ function checkpoint(database: DatabaseSync, room: Room): void {
     if (growthOf(database) <= room.available()) database.exec('PRAGMA wal_checkpoint(PASSIVE)');
   } catch {}
 }
->>>>>>> store-s

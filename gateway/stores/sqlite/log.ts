@@ -1,8 +1,4 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-<<<<<<< HEAD
-=======
-import { isDeepStrictEqual } from 'node:util';
->>>>>>> store-s
 import { LOOKED_BACK } from '../activity-entry.ts';
 import { nextRecordId } from '../plan-history.ts';
 import type { Fields, LogEntry, LoggedEntry, LogName } from '../storage.ts';
@@ -34,13 +30,9 @@ export class Log {
     );
   }
 
-<<<<<<< HEAD
   /** In the audit log, a repetition of the newest about its target is left out. */
   add({ log, fields }: LogEntry): void {
     if (log === 'audit' && this.#isRepeated(fields)) return;
-=======
-  add({ log, fields }: LogEntry): void {
->>>>>>> store-s
     const [last = NONE] = this.#read(log, 1);
     const [ms, seq] = numbersOf(nextRecordId(idOf(last)));
     const place = last.place + 1;
@@ -48,7 +40,6 @@ export class Log {
     this.#prune.run(log, place - this.#lengths[log]);
   }
 
-<<<<<<< HEAD
   #isRepeated(fields: Fields): boolean {
     const text = JSON.stringify(fields);
     for (const { fields: other } of this.#read('audit', LOOKED_BACK)) {
@@ -56,14 +47,6 @@ export class Log {
       if (JSON.parse(other).target === fields.target) return false;
     }
     return false;
-=======
-  /** Adds it, unless it repeats the newest about its target. */
-  addNew({ log, fields }: LogEntry): void {
-    const recent = this.#read(log, LOOKED_BACK).map(fieldsOf);
-    const newest = recent.find(({ target }) => target === fields.target);
-    if (newest === undefined || !isDeepStrictEqual(newest, fieldsOf({ fields: JSON.stringify(fields) })))
-      this.add({ log, fields });
->>>>>>> store-s
   }
 
   /** The newest first, behind an id. */

@@ -122,17 +122,11 @@ function openDatabase(path: string): DatabaseSync {
   const database = new DatabaseSync(path, { timeout: 0 });
   try {
     // FULL: a commit is on disk before it is acknowledged, so it survives a power cut as well as a crash. EXCLUSIVE: the
-<<<<<<< HEAD
-    // index of the log is in memory, and needs no file. MEMORY: nor do savepoints.
-    database.exec(`
-      PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;
-=======
     // index of the log is in memory, and needs no file. MEMORY: nor do savepoints. The log stays short, because on a
     // full disk the reserved room must do to move it into the database.
     database.exec(`
       PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
       PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 200;
->>>>>>> store-s
       BEGIN IMMEDIATE; ${SCHEMA} COMMIT;
     `);
     return database;

@@ -44,13 +44,10 @@ export class Records {
     return row && JSON.parse(row.fields);
   }
 
-<<<<<<< HEAD
   isEmpty(): boolean {
     return this.#database.prepare('SELECT 1 FROM records LIMIT 1').get() === undefined;
   }
 
-=======
->>>>>>> store-s
   countKeys(): number {
     return Number(this.#count.get()?.n);
   }

@@ -1,10 +1,6 @@
 import { randomBytes } from 'node:crypto';
-<<<<<<< HEAD
-import { closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, rmSync, writeSync } from 'node:fs';
-=======
 import { closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
->>>>>>> store-s
 import { sentenceOf } from './faults.ts';
 
 const RESERVED_BYTES = 1_048_576;
@@ -44,15 +40,12 @@ export class Room {
     }
   }
 
-<<<<<<< HEAD
-=======
   /** Free bytes of the disk. */
   available(): number {
     const { bavail, bsize } = statfsSync(dirname(this.#path));
     return bavail * bsize;
   }
 
->>>>>>> store-s
   /** A file that cannot be removed leaves the disk full, and the next write says so. */
   giveBack(): void {
     try {

@@ -90,13 +90,10 @@ export class SqliteStorage implements Storage {
     return found;
   }
 
-<<<<<<< HEAD
   async isEmpty(): Promise<boolean> {
     return readable(() => this.#records.isEmpty());
   }
 
-=======
->>>>>>> store-s
   async countKeys(): Promise<number> {
     return readable(() => this.#records.countKeys());
   }
@@ -105,7 +102,6 @@ export class SqliteStorage implements Storage {
     return readable(() => this.#records.listKeys(query));
   }
 
-<<<<<<< HEAD
   /** The order is read from the keys themselves. */
   async unlistedKeys(): Promise<readonly string[]> {
     return [];
@@ -115,8 +111,6 @@ export class SqliteStorage implements Storage {
     return 0;
   }
 
-=======
->>>>>>> store-s
   async change(change: Change): Promise<boolean> {
     const { parts, isUrgent = false } = change;
     this.#refuse(isUrgent);
@@ -128,11 +122,7 @@ export class SqliteStorage implements Storage {
   async append(entries: readonly LogEntry[]): Promise<void> {
     this.#refuse(false);
     const run = () => {
-<<<<<<< HEAD
       for (const entry of entries) this.#log.add(entry);
-=======
-      for (const entry of entries) this.#log.addNew(entry);
->>>>>>> store-s
     };
     await this.#commits.make({ run, ids: [], isUrgent: false });
   }
@@ -158,32 +148,19 @@ export class SqliteStorage implements Storage {
    * kept and saved later.
    * @param mustBeDurable for what somebody is told of, such as a ban: it may use the room that is reserved for a full
    * disk
-<<<<<<< HEAD
    * @returns false if it must be durable and could not be written; it is known here all the same
-=======
-   * @throws {Unavailable} if it must be durable and cannot be saved now
->>>>>>> store-s
    */
   async saveStates(
     states: Iterable<readonly [id: string, changes: FieldChanges]>,
     { mustBeDurable }: { readonly mustBeDurable: boolean },
-<<<<<<< HEAD
   ): Promise<boolean> {
-=======
-  ): Promise<void> {
->>>>>>> store-s
     const ids: string[] = [];
     for (const [id, changes] of states) {
       this.#states.keep(id, changes);
       ids.push(id);
     }
-<<<<<<< HEAD
     const saved = this.#commits.make({ run: () => true, ids, isUrgent: mustBeDurable });
     return await saved.catch(() => !mustBeDurable);
-=======
-    const saved = this.#commits.make({ run: () => undefined, ids, isUrgent: mustBeDurable });
-    await (mustBeDurable ? saved : saved.catch(() => undefined));
->>>>>>> store-s
   }
 
   /** Makes what waits, and releases the folder. */
