@@ -183,7 +183,7 @@ describe('a change that Redis refuses, or that was not sent, was not made', asyn
   });
 });
 
-test('1,000 keys that are issued one after another take one call each, and 1,000 at once less than a second', async () => {
+test('keys that are issued one after another or at once take one call each', async () => {
   const { server } = await setUp();
   const redis = await connectedRedis(server.url);
   const storage = await storageAt(server.url);
@@ -192,9 +192,7 @@ test('1,000 keys that are issued one after another take one call each, and 1,000
   cleanUp(() => monitor.disconnect());
   monitor.on('monitor', (_, [name]: string[], source: string) => void (source !== 'lua' && calls.push(name as string)));
   for (let at = 0; at < 1_000; at++) await storage.change(issuing(idOfKey(at)));
-  const beganAt = performance.now();
   await Promise.all(Array.from({ length: 1_000 }, (_, at) => storage.change(issuing(idOfKey(1_000 + at)))));
-  expect(performance.now() - beganAt).toBeLessThan(1_000);
   expect(await redis.zcard('gateway:keys')).toBe(2_000);
   const count = (wanted: string) => calls.filter((name) => name === wanted).length;
   await expect.poll(() => count('eval')).toBeGreaterThanOrEqual(2_000);

@@ -115,10 +115,10 @@ test('a log keeps its newest entries, with ids that increase, and leaves out a r
   const entry = (target: string, text: string) => ({ log: 'audit' as const, fields: { target, text } });
   await storage.append([entry('a', '1'), entry('a', '1'), entry('b', '1'), entry('a', '1'), entry('a', '2')]);
   await storage.append([entry('b', '1'), entry('a', '1')]);
-  await storage.change({ parts: [], entries: [entry('a', '1')] });
+  await storage.change({ parts: [], entries: [entry('a', '3'), entry('a', '3')] });
   await storage.append([{ log: 'plan history', fields: { version: 'x' } }]);
   const entries = await storage.tail('audit', { count: 10 });
-  expect(entries.map(([, fields]) => `${fields.target}${fields.text}`)).toEqual(['a1', 'a1', 'a2']);
+  expect(entries.map(([, fields]) => `${fields.target}${fields.text}`)).toEqual(['a3', 'a1', 'a2']);
   const order = entries.map(([id]) => id.split('-').map(Number) as [number, number]);
   expect(order.toSorted(([a, b], [c, d]) => c - a || d - b)).toEqual(order);
   expect(new Set(entries.map(([id]) => id)).size).toBe(3);

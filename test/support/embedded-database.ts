@@ -1,6 +1,6 @@
 import { DatabaseSync } from 'node:sqlite';
 
-/** The database of an embedded gateway, from outside. The gateway may run. */
+/** The database of an embedded gateway that was stopped: a running one has it for itself. */
 
 function withDatabase<T>(folder: string, use: (database: DatabaseSync) => T): T {
   const database = new DatabaseSync(`${folder}/gateway.db`, { timeout: 5_000 });
@@ -9,14 +9,6 @@ function withDatabase<T>(folder: string, use: (database: DatabaseSync) => T): T 
   } finally {
     database.close();
   }
-}
-
-/** Sets fields of a record, as a person with the sqlite3 program could. @param name of a table, or a key's id */
-export function editByHand(folder: string, name: string, fields: Readonly<Record<string, string | number>>): void {
-  withDatabase(folder, (database) => {
-    const edit = database.prepare(`UPDATE records SET fields = json_set(fields, '$."' || ? || '"', ?) WHERE name = ?`);
-    for (const [field, value] of Object.entries(fields)) edit.run(field, String(value), name);
-  });
 }
 
 /** Everything that is stored, as JSON. */
