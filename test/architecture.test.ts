@@ -80,7 +80,7 @@ test.for([
   ['preact', ['gateway/operators/console/']],
   ['htm', ['gateway/operators/console/html.ts']],
   ['uplot', ['gateway/operators/console/parts/chart.ts', 'gateway/operators/console/parts/chart-options.ts']],
-  ['node:sqlite', ['core/store/sqlite.ts']],
+  ['node:sqlite', ['core/store/sqlite.ts', 'gateway/stores/sqlite/']],
 ] as const)('%s is known in its own place only', ([name, places]) => {
   const users = product.filter(({ imports }) => imports.includes(name)).map(({ path }) => path);
   expect(users.filter((user) => !places.some((place) => user.startsWith(place)))).toEqual([]);

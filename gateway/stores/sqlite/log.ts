@@ -1,0 +1,68 @@
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { isDeepStrictEqual } from 'node:util';
+import { LOOKED_BACK } from '../activity-entry.ts';
+import { nextRecordId } from '../plan-history.ts';
+import type { Fields, LogEntry, LoggedEntry, LogName } from '../storage.ts';
+
+interface Row {
+  readonly place: number;
+  readonly ms: number;
+  readonly seq: number;
+  readonly fields: string;
+}
+
+const NONE: Row = { place: 0, ms: 0, seq: 0, fields: '{}' };
+
+/** The logs, each pruned to its length with every entry. */
+export class Log {
+  readonly #lengths: Readonly<Record<LogName, number>>;
+  readonly #add: StatementSync;
+  readonly #prune: StatementSync;
+  readonly #newest: StatementSync;
+  readonly #behind: StatementSync;
+
+  constructor(database: DatabaseSync, lengths: Readonly<Record<LogName, number>>) {
+    this.#lengths = lengths;
+    this.#add = database.prepare('INSERT INTO log (log, place, ms, seq, fields) VALUES (?, ?, ?, ?, ?)');
+    this.#prune = database.prepare('DELETE FROM log WHERE log = ? AND place <= ?');
+    this.#newest = database.prepare('SELECT * FROM log WHERE log = ? ORDER BY place DESC LIMIT ?');
+    this.#behind = database.prepare(
+      'SELECT * FROM log WHERE log = ? AND (ms, seq) < (?, ?) ORDER BY ms DESC, seq DESC LIMIT ?',
+    );
+  }
+
+  add({ log, fields }: LogEntry): void {
+    const [last = NONE] = this.#read(log, 1);
+    const [ms, seq] = numbersOf(nextRecordId(idOf(last)));
+    const place = last.place + 1;
+    this.#add.run(log, place, ms, seq, JSON.stringify(fields));
+    this.#prune.run(log, place - this.#lengths[log]);
+  }
+
+  /** Adds it, unless it repeats the newest about its target. */
+  addNew({ log, fields }: LogEntry): void {
+    const recent = this.#read(log, LOOKED_BACK).map(fieldsOf);
+    const newest = recent.find(({ target }) => target === fields.target);
+    if (newest === undefined || !isDeepStrictEqual(newest, fieldsOf({ fields: JSON.stringify(fields) })))
+      this.add({ log, fields });
+  }
+
+  /** The newest first, behind an id. */
+  tail(log: LogName, after: string | undefined, count: number): LoggedEntry[] {
+    const rows = after === undefined ? this.#read(log, count) : this.#behind.all(log, ...numbersOf(after), count);
+    return (rows as unknown as Row[]).map((row) => [idOf(row), fieldsOf(row)]);
+  }
+
+  #read(log: LogName, count: number): Row[] {
+    return this.#newest.all(log, count) as unknown as Row[];
+  }
+}
+
+const idOf = ({ ms, seq }: Row): string => `${ms}-${seq}`;
+
+function numbersOf(id: string): [ms: number, seq: number] {
+  const [ms = 0, seq = 0] = id.split('-').map(Number);
+  return [ms, seq];
+}
+
+const fieldsOf = ({ fields }: Pick<Row, 'fields'>): Fields => JSON.parse(fields);

@@ -1,0 +1,136 @@
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { type Clock, SECOND } from '../../limiter/clock.ts';
+import { readTime } from '../key-hash.ts';
+import type { FieldChanges, Fields, KeyCursor, KeyListQuery, Part, RecordName } from '../storage.ts';
+
+/** Records past their time that a revocation removes: more than it adds. */
+const PURGED = 100;
+
+interface Row {
+  readonly created: number | null;
+  readonly fields: string;
+}
+
+/** The records of the database: their fields are one JSON text each, which is parsed when it is read. */
+export class Records {
+  readonly #database: DatabaseSync;
+  readonly #clock: Clock;
+  readonly #select: StatementSync;
+  readonly #put: StatementSync;
+  readonly #update: StatementSync;
+  readonly #remove: StatementSync;
+  readonly #purge: StatementSync;
+  readonly #count: StatementSync;
+  readonly #lists = new Map<string, StatementSync>();
+
+  constructor(database: DatabaseSync, clock: Clock) {
+    this.#database = database;
+    this.#clock = clock;
+    const isNow = '(expires IS NULL OR expires > ?)';
+    this.#select = database.prepare(`SELECT created, fields FROM records WHERE kind = ? AND name = ? AND ${isNow}`);
+    this.#put = database.prepare('INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)');
+    this.#update = database.prepare('UPDATE records SET fields = ? WHERE kind = ? AND name = ?');
+    this.#remove = database.prepare('DELETE FROM records WHERE kind = ? AND name = ?');
+    this.#purge = database.prepare(
+      `DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE expires <= ? LIMIT ${PURGED})`,
+    );
+    this.#count = database.prepare(
+      `SELECT count(*) AS n FROM records INDEXED BY keys_by_creation WHERE created IS NOT NULL AND kind = 'key'`,
+    );
+  }
+
+  read(record: RecordName): Fields | undefined {
+    const row = this.#row(record);
+    return row && JSON.parse(row.fields);
+  }
+
+  countKeys(): number {
+    return Number(this.#count.get()?.n);
+  }
+
+  listKeys({ after, offset = 0, limit, newestFirst = false, withRevoked = false }: KeyListQuery): KeyCursor[] {
+    const [beyond, order] = newestFirst ? ['<', 'DESC'] : ['>', 'ASC'];
+    const statement = this.#list(`
+      SELECT created, name FROM records INDEXED BY keys_by_creation
+      WHERE created IS NOT NULL AND (expires IS NULL OR expires > ?)
+      ${withRevoked ? '' : `AND kind = 'key'`} ${after ? `AND (created, name) ${beyond} (?, ?)` : ''}
+      ORDER BY created ${order}, name ${order} LIMIT ? OFFSET ?`);
+    const place = after ? [after.createdAt, after.id] : [];
+    const rows = statement.all(this.#now(), ...place, limit, offset) as { created: number; name: string }[];
+    return rows.map(({ created, name }) => ({ createdAt: created, id: name }));
+  }
+
+  isAsRequired({ record, exists, expect = {} }: Part): boolean {
+    const fields = this.read(record);
+    if (exists !== undefined && exists !== (fields !== undefined)) return false;
+    return Object.entries(expect).every(([field, value]) => fieldOf(fields, field) === value);
+  }
+
+  apply({ record, set, moveTo }: Part): void {
+    const row = this.#row(record);
+    if (set !== undefined) this.#merge(record, row, set);
+    if (moveTo !== undefined) this.#move(record, row, moveTo);
+  }
+
+  /** Adds to a key, if it exists. */
+  addToKey(id: string, changes: FieldChanges): void {
+    const row = this.#select.get('key', id, this.#now()) as Row | undefined;
+    if (row !== undefined) this.#update.run(JSON.stringify({ ...JSON.parse(row.fields), ...changes }), 'key', id);
+  }
+
+  #merge(record: RecordName, row: Row | undefined, changes: FieldChanges): void {
+    const fields = merged(row && JSON.parse(row.fields), changes);
+    const [kind, name] = placeOf(record);
+    if (Object.keys(fields).length === 0) this.#remove.run(kind, name);
+    else if (row !== undefined) this.#update.run(JSON.stringify(fields), kind, name);
+    else this.#put.run(kind, name, kind === '' ? null : createdIn(fields), null, JSON.stringify(fields));
+  }
+
+  /** The key keeps its place in lists. What never was a key gets none. */
+  #move(
+    record: RecordName,
+    row: Row | undefined,
+    { record: target, fields, seconds }: NonNullable<Part['moveTo']>,
+  ): void {
+    const left = Object.entries(this.read(record) ?? {}).filter(([field]) => fields.includes(field));
+    this.#purge.run(this.#now());
+    this.#remove.run(...placeOf(record));
+    const kept = JSON.stringify({ ...Object.fromEntries(left), revoked: '1' });
+    this.#put.run(...placeOf(target), row?.created ?? null, this.#now() + seconds, kept);
+  }
+
+  #row(record: RecordName): Row | undefined {
+    return this.#select.get(...placeOf(record), this.#now()) as Row | undefined;
+  }
+
+  #list(sql: string): StatementSync {
+    const statement = this.#lists.get(sql) ?? this.#database.prepare(sql);
+    this.#lists.set(sql, statement);
+    return statement;
+  }
+
+  /** Unix seconds. */
+  #now(): number {
+    return this.#clock() / SECOND;
+  }
+}
+
+/** Fields and their changes. */
+export const merged = (fields: Fields | undefined, changes: FieldChanges): Fields =>
+  Object.fromEntries(
+    Object.entries({ ...fields, ...changes }).filter((field): field is [string, string] => field[1] !== undefined),
+  );
+
+/** The id of a key's record; undefined for other records. */
+export const keyIdOf = (record: RecordName): string | undefined =>
+  record.startsWith('key:') ? record.slice('key:'.length) : undefined;
+
+function placeOf(record: RecordName): [kind: string, name: string] {
+  const [, kind = '', name = record] = /^(key|revoked):(.*)$/s.exec(record) ?? [];
+  return [kind, name];
+}
+
+const createdIn = (fields: Fields): number => (readTime(fields.created_at) ?? 0) / SECOND;
+
+const fieldOf = (fields: Fields | undefined, field: string): string | undefined =>
+  fields !== undefined && Object.hasOwn(fields, field) ? fields[field] : undefined;
