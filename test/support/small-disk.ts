@@ -17,7 +17,7 @@ export interface Disk {
 }
 
 /** A disk of its own, unmounted after the test; undefined if this process may not mount one. */
-export async function smallDisk(megabytes = 8): Promise<Disk | undefined> {
+export async function smallDisk(megabytes: number): Promise<Disk | undefined> {
   const folder = await temporaryFolder();
   const mounted = await run('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m`, 'tmpfs', folder]).catch(
     () => undefined,

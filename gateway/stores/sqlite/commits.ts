@@ -5,10 +5,11 @@ import { FULL, isFailedWrite, mayBeMade, whyOf } from './faults.ts';
 import type { Room } from './room.ts';
 
 /**
- * More wait for the next turn. One transaction must not hold the process for long, and on a full disk the reserved room
- * must do to move it from the log into the database.
+ * Steps of one transaction, and pages after which the log is moved into the database. They are few, because on a full
+ * disk the reserved room must do to move what is in the log.
  */
 const MOST_AT_ONCE = 250;
+const LOG_PAGES = 200;
 
 export interface Step {
   run(): unknown;
@@ -51,6 +52,7 @@ export class Commits {
   constructor(database: DatabaseSync, options: CommitOptions) {
     this.#database = database;
     this.#options = options;
+    this.#moveLogAfter(LOG_PAGES);
     this.#statements = {
       begin: database.prepare('BEGIN IMMEDIATE'),
       commit: database.prepare('COMMIT'),
@@ -89,6 +91,7 @@ export class Commits {
     const { room, probeMs } = this.#options;
     if (room === undefined) return;
     this.#fault = why;
+    this.#moveLogAfter(why === FULL ? 0 : LOG_PAGES);
     this.#probing ??= setInterval(() => this.#probe(room), probeMs).unref();
   }
 
@@ -187,13 +190,19 @@ export class Commits {
   #probe(room: Room): void {
     const why = room.hold();
     if (why === undefined) this.#recovered();
-    else this.#fault = why;
+    else this.failed(why);
+  }
+
+  /** @param pages 0: not by itself */
+  #moveLogAfter(pages: number): void {
+    this.#database.exec(`PRAGMA wal_autocheckpoint = ${pages}`);
   }
 
   /** States that had no room are saved now. */
   #recovered(): void {
     if (this.#fault === undefined) return;
     this.#fault = undefined;
+    this.#moveLogAfter(LOG_PAGES);
     clearInterval(this.#probing);
     this.#probing = undefined;
     this.make({ run: () => undefined, ids: [], isUrgent: false }).catch(() => undefined);

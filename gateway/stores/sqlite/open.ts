@@ -122,11 +122,10 @@ function openDatabase(path: string): DatabaseSync {
   const database = new DatabaseSync(path, { timeout: 0 });
   try {
     // FULL: a commit is on disk before it is acknowledged, so it survives a power cut as well as a crash. EXCLUSIVE: the
-    // index of the log is in memory, and needs no file. MEMORY: nor do savepoints. The log stays short, because on a
-    // full disk the reserved room must do to move it into the database.
+    // index of the log is in memory, and needs no file. MEMORY: nor do savepoints.
     database.exec(`
       PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
-      PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 200;
+      PRAGMA temp_store = MEMORY;
       BEGIN IMMEDIATE; ${SCHEMA} COMMIT;
     `);
     return database;
@@ -157,7 +156,7 @@ function openCopy(folder: string, why: string): DatabaseSync {
 }
 
 function openCopyIn(parent: string, folder: string): DatabaseSync {
-  const copy = mkdtempSync(join(parent, 'gateway-'));
+  const copy = mkdtempSync(join(parent, `gateway-${process.pid}-`));
   try {
     for (const file of [FILE, FILE + WAL])
       if (existsSync(join(folder, file))) copyFileSync(join(folder, file), join(copy, file));
