@@ -51,10 +51,10 @@ test('npm start opens the store: a key per plan, a working curl line, and the sa
   expect((await send(consoleUrl)).headers['content-type']).toMatch(/^text\/html/);
   expect(first.out()).toContain(`token in ${DATA_DIR}/admin-token`);
   expect((await stat(`${DATA_DIR}/demo-keys.json`)).mode & 0o777).toBe(0o600);
-  expect(everythingIn(DATA_DIR)).not.toContain(first.keys[0]?.slice(16, 48));
 
   pressCtrlC(first);
   await first.ended;
+  expect(everythingIn(DATA_DIR)).not.toContain(first.keys[0]?.slice(16, 48));
   expect(await leftOver(DATA_DIR)).toEqual([]);
 
   const second = await npmStart(DATA_DIR);
