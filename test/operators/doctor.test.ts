@@ -149,7 +149,9 @@ test('it checks every node of a cluster, and slots that are not served', async (
       'redis cluster',
       'client addresses',
       ...cluster.nodes.flatMap(({ port }) =>
-        ['', ' memory', ' persistence', ' user', ' clock', ' replicas'].map((thing) => `redis 127.0.0.1:${port}${thing}`),
+        ['', ' memory', ' persistence', ' user', ' clock', ' replicas'].map(
+          (thing) => `redis 127.0.0.1:${port}${thing}`,
+        ),
       ),
       `core ${stack.core}`,
       `requests to core ${stack.core}`,
