@@ -144,11 +144,11 @@ test('a changed key is unknown here until Redis accepts it in a call that was as
   const key = await redis.createKey({ minute: MINUTE });
   await decideInRedis(key);
   expect(decideHere(key)).toBe('admitted');
+  const askedAt = redis.now;
   changed.note(key.id);
   expect([decideHere(key), known.tell(key.id)?.secrets]).toEqual([undefined, []]);
-  const askedAt = redis.now;
-  known.note(key, (await redis.limiter.decide(key)) as Decision, false, askedAt);
   redis.now += 1;
+  known.note(key, (await redis.limiter.decide(key)) as Decision, false, askedAt);
   expect(decideHere(key)).toBe(undefined);
   await decideInRedis(key);
   expect(decideHere(key)).toBe('admitted');

@@ -7,7 +7,7 @@ import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
-import { ADMIN_TOKEN } from '../support/stack.ts';
+import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { sqliteStorage } from '../support/storages.ts';
 import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
@@ -51,12 +51,18 @@ test('a lifted ban, new limits and new plans are in force on every worker', asyn
   }
 });
 
-test('a key that is revoked just before Redis goes away is not decided locally', async () => {
-  const server = await startRedisServer();
+test('a key that is revoked just before Redis goes away is not decided locally: by no worker, nor by the primary', async () => {
+  const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(() => server.stop());
   const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
   const { codes } = onEveryWorker(gateway);
   const [revoked, other] = [await gateway.issueKey(), await gateway.issueKey()];
+  for (const key of [revoked, other]) expect(await codes(key)).toEqual(new Set([200]));
+  // What workers know comes together in the primary.
+  await server.stop();
+  for (const key of [revoked, other]) expect(await codes(key)).toEqual(new Set([200]));
+  await server.restart();
+  await eventually(() => gateway.logged('decisions are shared again').length).toBeGreaterThan(1);
   for (const key of [revoked, other]) expect(await codes(key)).toEqual(new Set([200]));
   expect((await admin(gateway, 'DELETE', `/keys/${idOf(revoked)}`)).status).toBe(204);
   await server.stop();

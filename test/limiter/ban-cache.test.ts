@@ -99,8 +99,8 @@ test('a ban is not remembered past a change of its key, nor is one that was aske
   const before = asked();
   const late = limiter.decide(key);
   changed.note(key.id);
-  await late;
   under.now += 1;
+  await late;
   await limiter.decide(key);
   expect(asked() - before).toBe(2);
   // What was asked for after the change is remembered.

@@ -7,6 +7,7 @@ import { EmbeddedLimiter } from '../../gateway/stores/embedded-limiter.ts';
 import { writeKey } from '../../gateway/stores/key-hash.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
+import type { FieldChanges } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { BEGIN, SECOND } from '../support/limiters.ts';
 import { secretWith } from '../support/secrets.ts';
@@ -171,8 +172,15 @@ test('states are stored within about a second, and once; a failed save is repeat
   await expect.poll(async () => (await storage.load(key.id))?.admitted).toBe('1');
   const saves = asked.length;
   await limiter.flush();
-  await limiter.stop();
   expect(asked).toHaveLength(saves);
+  const disk = Promise.withResolvers<void>();
+  faults.save = () => disk.promise;
+  await limiter.decide(key);
+  for (let flushes = 0; flushes < 3; flushes++) await limiter.flush();
+  disk.resolve();
+  await limiter.stop();
+  expect(asked).toHaveLength(saves + 1);
+  expect((await storage.load(key.id))?.admitted).toBe('2');
 });
 
 test('an operator reads what was decided up to then', async () => {
@@ -197,12 +205,13 @@ test('a lifted ban is gone, and the queue with it', async () => {
   expect(await keys.get(key.id)).toMatchObject({ bannedUntil: 0, bans: 0 });
 });
 
-test('a key that leaves memory takes nothing with it', async () => {
-  const { limiter, createKey } = await gateway();
+test('a key that is released takes nothing with it', async () => {
+  const { limiter, storage, createKey } = await gateway();
   const key = await createKey({ minute: 5, day: 5 });
   for (let sent = 0; sent < 3; sent++) await limiter.decide(key);
-  await limiter.flush();
-  limiter.release(key.id);
+  const state = limiter.release(key.id);
+  expect([state, limiter.release(key.id)]).toMatchObject([{ admitted: '3', waiting: undefined }, undefined]);
+  await storage.saveStates([[key.id, state as FieldChanges]], { mustBeDurable: false });
   const outcomes = await Promise.all(Array.from({ length: 5 }, () => outcomeOf(limiter.decide(key))));
   expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(2);
 });
