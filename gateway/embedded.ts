@@ -3,11 +3,12 @@ import type { ServerLimits } from '../shared/http/server-limits.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { createMetrics } from '../shared/process/metrics.ts';
 import type { Running } from '../shared/process/run.ts';
-import type { GatewaySettings } from './config.ts';
+import { type GatewaySettings, webhookSecretOf } from './config.ts';
 import { openBackend } from './open-backend.ts';
 import { type GatewayRoute, ROUTES } from './routes.ts';
 import { serveOperators } from './serve-operators.ts';
 import { serveClients } from './start.ts';
+import { Webhooks } from './webhooks/webhooks.ts';
 
 /** The program without Redis. A reload has nothing to do: files are followed, and there is no worker to renew. */
 export function startEmbedded(settings: GatewaySettings, logger: Logger): Promise<Running> {
@@ -28,7 +29,13 @@ export async function startGateway(
 ): Promise<Running> {
   const metrics = createMetrics('gateway_admin');
   const backend = await openBackend(settings, logger);
-  const clients = await serveClients(settings, backend, logger, metrics, limits, routes);
+  const webhooks = new Webhooks(backend.keys, logger, {
+    url: settings.WEBHOOK_URL,
+    secret: webhookSecretOf(settings, logger),
+  });
+  metrics.counts(() => webhooks.counted());
+  const tell = webhooks.tell.bind(webhooks);
+  const clients = await serveClients(settings, backend, logger, metrics, tell, limits, routes);
   const operators = await serveOperators(settings, backend, logger, {
     metrics,
     decisions: backend.recent,
@@ -44,6 +51,7 @@ export async function startGateway(
     addresses: { gateway: clients.url, admin: operators.url },
     async stop(lameDuckMs, lingerMs) {
       await clients.stop({ lameDuckMs, lingerMs });
+      await webhooks.stop();
       await operators.stop();
       await backend.close();
     },

@@ -5,10 +5,12 @@ import { sumOf } from '../../shared/process/counts.ts';
 import { droppedLines, type Logger } from '../../shared/process/logger.ts';
 import { createMetrics } from '../../shared/process/metrics.ts';
 import type { Running } from '../../shared/process/run.ts';
-import type { GatewaySettings } from '../config.ts';
+import { type GatewaySettings, webhookSecretOf } from '../config.ts';
 import { KnownKeys } from '../limiter/known-keys.ts';
 import { DEFAULT_PLANS } from '../limiter/plans.ts';
+import type { PlannedBackend } from '../open-backend.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
+import { Webhooks } from '../webhooks/webhooks.ts';
 import { endLeftBehind } from './left-behind.ts';
 import { LevelsOfMachine } from './levels-of-machine.ts';
 import type { StartOrder } from './messages.ts';
@@ -29,6 +31,9 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   let planCache: PlanCache | undefined;
   let hasLoaded = false;
   const levels = new LevelsOfMachine(new KnownKeys(() => planCache?.table ?? DEFAULT_PLANS), () => workers.channels());
+  const opened = Promise.withResolvers<PlannedBackend>();
+  const keys = opened.promise.then((backend) => backend.keys);
+  const webhooks = new Webhooks(keys, logger, { url: settings.WEBHOOK_URL, secret: webhookSecretOf(settings, logger) });
   const workers = new Workers(settings.WORKERS, {
     logger,
     onCrash: metrics.counter('gateway_worker_crashes_total', 'Workers that ended without being asked to.'),
@@ -40,11 +45,12 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
         onReport({ isLoaded }) {
           hasLoaded ||= isLoaded;
         },
+        onHappened: (happening) => webhooks.tell(happening),
         decide: (name, question) => levels.answer(name, question),
       }),
   });
   metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
-  metrics.counts(() => sumOf([workers.counted(), [droppedLines('gateway')]]));
+  metrics.counts(() => sumOf([workers.counted(), webhooks.counted(), [droppedLines('gateway')]]));
   process.on('SIGHUP', () => workers.renew());
   const starting = workers.start();
   starting.catch(() => {});
@@ -60,6 +66,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
     const { serveOperators } = await import('../serve-operators.ts');
     const backend = await openBackend(settings, logger);
     planCache = backend.planCache;
+    opened.resolve(backend);
     const operators = await serveOperators(settings, backend, logger, {
       metrics: { ...metrics, expose: async () => await metrics.expose(await workers.metrics()) },
       decisions: workers,
@@ -73,6 +80,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
       addresses: { gateway: await starting, admin: operators.url },
       async stop(lameDuckMs, lingerMs) {
         await workers.stop({ lameDuckMs, lingerMs });
+        await webhooks.stop();
         await operators.stop();
         await backend.close();
       },

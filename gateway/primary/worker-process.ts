@@ -3,6 +3,7 @@ import cluster, { type Worker } from 'node:cluster';
 import { compiledFolder } from '../../shared/process/compile-cache.ts';
 import type { Stopping } from '../../shared/process/run.ts';
 import type { Verdict } from '../limiter/limiter.ts';
+import type { Happening } from '../webhooks/message.ts';
 import { Channel } from './channel.ts';
 import { mark } from './left-behind.ts';
 import type { AskedOfPrimary, AskedOfWorker, LocalQuestion, StartOrder, WorkerReport } from './messages.ts';
@@ -23,6 +24,7 @@ export interface WorkerOptions {
   /** How to start. */
   order(): StartOrder;
   onReport(report: WorkerReport): void;
+  onHappened(happening: Happening): void;
   /** A local decision for all workers. */
   decide(name: 'decide' | 'peek', question: LocalQuestion): Promise<Verdict | undefined>;
 }
@@ -36,12 +38,15 @@ const STOP_WITHIN_MS = 30_000;
 /** Characters of its standard error: what fits in a log line that is written atomically. */
 const MAX_SAID = 2_000;
 
-/** Settings for the primary only: the operators' address and token. */
+/** Settings for the primary only: the operators' address and token, and the receiver of webhooks. */
 const NOT_FOR_WORKERS = {
   ADMIN_HOST: undefined,
   ADMIN_PORT: undefined,
   ADMIN_TOKEN: undefined,
   ADMIN_TOKEN_FILE: undefined,
+  WEBHOOK_URL: undefined,
+  WEBHOOK_SECRET: undefined,
+  WEBHOOK_SECRET_FILE: undefined,
 };
 
 /**
@@ -65,7 +70,7 @@ export class WorkerProcess {
   readonly #stderr: Errors;
   #serves = false;
 
-  constructor(number: number, { port, address, order, onReport, decide }: WorkerOptions) {
+  constructor(number: number, { port, address, order, onReport, onHappened, decide }: WorkerOptions) {
     this.number = number;
     cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'] });
     // One arena of malloc: only the main thread allocates much, and others would keep 10 MB.
@@ -77,6 +82,7 @@ export class WorkerProcess {
     this.channel = new Channel<AskedOfWorker, AskedOfPrimary>(this.#worker, {
       start: order,
       report: (report) => this.#take(report, onReport),
+      happened: (happening) => void onHappened(happening),
       decide: (question) => decide('decide', question),
       peek: (question) => decide('peek', question),
     });

@@ -37,7 +37,7 @@ export async function startWorker(settings: GatewaySettings, logger: Logger, num
     withinMs: order?.redisWithinMs,
   });
   if (order?.mustLoad) await backend.loaded;
-  const clients = await serveClients(settings, backend, logger, metrics);
+  const clients = await serveClients(settings, backend, logger, metrics, (event) => primary.tell('happened', event));
   report = () => ({
     counted: metrics.counted(),
     isLoaded: backend.isLoaded(),
