@@ -5,13 +5,15 @@ import { sumOf } from '../../shared/process/counts.ts';
 import { droppedLines, type Logger } from '../../shared/process/logger.ts';
 import { createMetrics } from '../../shared/process/metrics.ts';
 import type { Running } from '../../shared/process/run.ts';
-import type { GatewaySettings } from '../config.ts';
+import { type GatewaySettings, webhookSecretOf } from '../config.ts';
 import { ChangedKeys } from '../limiter/changed-keys.ts';
 import { monotonicClock } from '../limiter/clock.ts';
 import { KnownKeys } from '../limiter/known-keys.ts';
 import { DEFAULT_PLANS } from '../limiter/plans.ts';
+import type { PlannedBackend } from '../open-backend.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
 import type { SqliteStorage } from '../stores/sqlite/storage.ts';
+import { Webhooks } from '../webhooks/webhooks.ts';
 import { KeyOwner } from './key-owner.ts';
 import { endLeftBehind } from './left-behind.ts';
 import { LevelsOfMachine } from './levels-of-machine.ts';
@@ -37,6 +39,9 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   const changedKeys = new ChangedKeys();
   const known = new KnownKeys(() => planCache?.table ?? DEFAULT_PLANS, monotonicClock, changedKeys);
   const levels = new LevelsOfMachine(known, () => workers.channels());
+  const opened = Promise.withResolvers<PlannedBackend>();
+  const keys = opened.promise.then((backend) => backend.keys);
+  const webhooks = new Webhooks(keys, logger, { url: settings.WEBHOOK_URL, secret: webhookSecretOf(settings, logger) });
   const workers = new Workers(settings.WORKERS, {
     logger,
     onCrash: metrics.counter('gateway_worker_crashes_total', 'Workers that ended without being asked to.'),
@@ -48,12 +53,13 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
         onReport({ isLoaded }) {
           hasLoaded ||= isLoaded;
         },
+        onHappened: (happening) => webhooks.tell(happening),
         decide: (name, question) => levels.answer(name, question),
         withoutRedis: owner,
       }),
   });
   metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
-  metrics.counts(() => sumOf([workers.counted(), [droppedLines('gateway')]]));
+  metrics.counts(() => sumOf([workers.counted(), webhooks.counted(), [droppedLines('gateway')]]));
   process.on('SIGHUP', () => workers.renew());
   const starting = workers.start();
   starting.catch(() => {});
@@ -75,6 +81,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
     const { serveOperators } = await import('../serve-operators.ts');
     const backend = await openBackend(settings, logger, { tell, embedded: storage && { storage } });
     planCache = backend.planCache;
+    opened.resolve(backend);
     const operators = await serveOperators(settings, backend, logger, {
       metrics: { ...metrics, expose: async () => await metrics.expose(await workers.metrics()) },
       decisions: workers,
@@ -88,6 +95,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
       addresses: { gateway: await starting, admin: operators.url },
       async stop(lameDuckMs, lingerMs) {
         await workers.stop({ lameDuckMs, lingerMs });
+        await webhooks.stop();
         await operators.stop();
         await backend.close();
         await storage?.close();

@@ -71,7 +71,7 @@ export async function startWorker(settings: GatewaySettings, logger: Logger, num
   // What was read meanwhile may be older.
   if (changedPlans !== undefined) backend.planCache.take(changedPlans);
   if (order?.mustLoad) await backend.loaded;
-  const clients = await serveClients(settings, backend, logger, metrics);
+  const clients = await serveClients(settings, backend, logger, metrics, (event) => primary.tell('happened', event));
   report = () => ({
     counted: metrics.counted(),
     isLoaded: backend.isLoaded(),
