@@ -25,8 +25,7 @@ import { Workers } from './workers.ts';
  */
 export async function startPrimary(settings: GatewaySettings, logger: Logger): Promise<Running> {
   const port = settings.PORT === 0 ? await freePort(settings.HOST) : settings.PORT;
-  const address = `${settings.HOST}:${port}`;
-  await endLeftBehind(address, logger);
+  await endLeftBehind(port, logger);
   const metrics = createMetrics('gateway_admin');
   let planCache: PlanCache | undefined;
   let hasLoaded = false;
@@ -40,7 +39,6 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
     launch: (number, reason) =>
       new WorkerProcess(number, {
         port,
-        address,
         order: () => orderFor(reason, planCache),
         onReport({ isLoaded }) {
           hasLoaded ||= isLoaded;

@@ -19,8 +19,6 @@ export interface WorkerEnd {
 export interface WorkerOptions {
   /** That of clients. */
   readonly port: number;
-  /** Host and port. */
-  readonly address: string;
   /** How to start. */
   order(): StartOrder;
   onReport(report: WorkerReport): void;
@@ -70,11 +68,11 @@ export class WorkerProcess {
   readonly #stderr: Errors;
   #serves = false;
 
-  constructor(number: number, { port, address, order, onReport, onHappened, decide }: WorkerOptions) {
+  constructor(number: number, { port, order, onReport, onHappened, decide }: WorkerOptions) {
     this.number = number;
     cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'] });
     // One arena of malloc: only the main thread allocates much, and others would keep 10 MB.
-    const own = { ...mark(address), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
+    const own = { ...mark(), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
     this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own });
     // A failed message or signal shows in the end of the process.
     this.#worker.on('error', () => {});
