@@ -31,8 +31,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   const owner = settings.REDIS_URL === undefined ? new KeyOwner(() => workers.all()) : undefined;
   const storage = owner && (await openStorage(settings, owner));
   const port = settings.PORT === 0 ? await freePort(settings.HOST) : settings.PORT;
-  const address = `${settings.HOST}:${port}`;
-  await endLeftBehind(address, logger);
+  await endLeftBehind(port, logger);
   const metrics = createMetrics('gateway_admin');
   let planCache: PlanCache | undefined;
   let hasLoaded = false;
@@ -48,7 +47,6 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
     launch: (number, reason) =>
       new WorkerProcess(number, {
         port,
-        address,
         order: () => orderFor(reason, planCache),
         onReport({ isLoaded }) {
           hasLoaded ||= isLoaded;

@@ -37,8 +37,6 @@ export interface AnswersWithoutRedis {
 export interface WorkerOptions {
   /** That of clients. */
   readonly port: number;
-  /** Host and port. */
-  readonly address: string;
   /** How to start. */
   order(): StartOrder;
   onReport(report: WorkerReport): void;
@@ -101,13 +99,13 @@ export class WorkerProcess {
   #isKilled = false;
 
   constructor(number: number, options: WorkerOptions) {
-    const { port, address, order, onReport, onHappened, decide, withoutRedis } = options;
+    const { port, order, onReport, onHappened, decide, withoutRedis } = options;
     this.number = number;
     // JSON has no undefined, which removes a field of a record.
     const serialization = 'advanced';
     cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'], serialization });
     // One arena of malloc: only the main thread allocates much, and others would keep 10 MB.
-    const own = { ...mark(address), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
+    const own = { ...mark(), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
     this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own });
     // A failed message or signal shows in the end of the process.
     this.#worker.on('error', () => {});
