@@ -62,10 +62,11 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   const starting = workers.start();
   starting.catch(() => {});
 
-  async function check(): Promise<void> {
+  async function check(): Promise<string | undefined> {
     if (workers.stopping) throw new HttpError('unavailable', 'The service is stopping.');
     if (workers.serving === 0) throw new HttpError('unavailable', 'No worker serves.');
     if (!hasLoaded) throw new HttpError('unavailable', 'No worker has read the plans yet.');
+    return storage?.fault();
   }
 
   async function tell(changed: Changed): Promise<void> {

@@ -56,6 +56,7 @@ export async function startGateway(
     async check() {
       if (clients.stopping) throw new HttpError('unavailable', 'The service is stopping.');
       if (!backend.isLoaded()) throw new HttpError('unavailable', 'The plans were not read yet.');
+      return embedded?.storage.fault();
     },
   });
   return {
