@@ -9,6 +9,7 @@ import type { Fields, Storage } from '../stores/storage.ts';
 import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import type { DecisionQuery, DecisionReport } from '../telemetry/recent-decisions.ts';
 import type { ProcessState } from '../telemetry/watched-traffic.ts';
+import type { Happening } from '../webhooks/message.ts';
 
 /** What the primary and its workers ask each other: for each question its content and its answer. */
 
@@ -31,6 +32,8 @@ export interface AskedOfPrimary {
   readonly start: readonly [undefined, StartOrder];
   /** Sent at intervals, so that counts are not lost with the process. Undefined until there is something to count. */
   readonly report: readonly [WorkerReport | undefined, undefined];
+  /** An event of a key, for WEBHOOK_URL: it outlives the worker. */
+  readonly happened: readonly [Happening, undefined];
   /** A local decision, because Redis is away. Without a verdict if no worker knows the key. */
   readonly decide: readonly [LocalQuestion, Verdict | undefined];
   /** Likewise the limit status of a key. */

@@ -3,6 +3,7 @@ import cluster, { type Worker } from 'node:cluster';
 import { compiledFolder } from '../../shared/process/compile-cache.ts';
 import type { Stopping } from '../../shared/process/run.ts';
 import type { Verdict } from '../limiter/limiter.ts';
+import type { Happening } from '../webhooks/message.ts';
 import { Channel } from './channel.ts';
 import { mark } from './left-behind.ts';
 import type {
@@ -36,11 +37,10 @@ export interface AnswersWithoutRedis {
 export interface WorkerOptions {
   /** That of clients. */
   readonly port: number;
-  /** Host and port. */
-  readonly address: string;
   /** How to start. */
   order(): StartOrder;
   onReport(report: WorkerReport): void;
+  onHappened(happening: Happening): void;
   /** A local decision for all workers. */
   decide(name: 'decide' | 'peek', question: LocalQuestion): Promise<Verdict | undefined>;
   readonly withoutRedis?: AnswersWithoutRedis | undefined;
@@ -58,12 +58,15 @@ const STOP_WITHIN_MS = 30_000;
 /** Characters of its standard error: what fits in a log line that is written atomically. */
 const MAX_SAID = 2_000;
 
-/** Settings for the primary only: the operators' address and token. */
+/** Settings for the primary only: the operators' address and token, and the receiver of webhooks. */
 const NOT_FOR_WORKERS = {
   ADMIN_HOST: undefined,
   ADMIN_PORT: undefined,
   ADMIN_TOKEN: undefined,
   ADMIN_TOKEN_FILE: undefined,
+  WEBHOOK_URL: undefined,
+  WEBHOOK_SECRET: undefined,
+  WEBHOOK_SECRET_FILE: undefined,
 };
 
 /**
@@ -95,13 +98,14 @@ export class WorkerProcess {
   /** A message of a killed worker must not undo what was changed after it. */
   #isKilled = false;
 
-  constructor(number: number, { port, address, order, onReport, decide, withoutRedis }: WorkerOptions) {
+  constructor(number: number, options: WorkerOptions) {
+    const { port, order, onReport, onHappened, decide, withoutRedis } = options;
     this.number = number;
     // JSON has no undefined, which removes a field of a record.
     const serialization = 'advanced';
     cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'], serialization });
     // One arena of malloc: only the main thread allocates much, and others would keep 10 MB.
-    const own = { ...mark(address), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
+    const own = { ...mark(), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
     this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own });
     // A failed message or signal shows in the end of the process.
     this.#worker.on('error', () => {});
@@ -112,6 +116,7 @@ export class WorkerProcess {
         return order();
       },
       report: (report) => this.#take(report, onReport),
+      happened: (happening) => void onHappened(happening),
       decide: (question) => decide('decide', question),
       peek: (question) => decide('peek', question),
       load: (id) => {

@@ -1,4 +1,5 @@
 import cluster from 'node:cluster';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from '../../shared/process/logger.ts';
 import { createMetrics } from '../../shared/process/metrics.ts';
 import type { Running } from '../../shared/process/run.ts';
@@ -71,7 +72,7 @@ export async function startWorker(settings: GatewaySettings, logger: Logger, num
   // What was read meanwhile may be older.
   if (changedPlans !== undefined) backend.planCache.take(changedPlans);
   if (order?.mustLoad) await backend.loaded;
-  const clients = await serveClients(settings, backend, logger, metrics);
+  const clients = await serveClients(settings, backend, logger, metrics, (event) => primary.tell('happened', event));
   report = () => ({
     counted: metrics.counted(),
     isLoaded: backend.isLoaded(),
@@ -81,6 +82,9 @@ export async function startWorker(settings: GatewaySettings, logger: Logger, num
     redis: backend.redis(),
   });
   void backend.loaded.then(reportNow);
+  // A turn later, so that the primary hears that the plans are loaded before it hears that this worker serves.
+  await nextTurn();
+  await nextTurn();
   outliveThePrimary();
   return {
     addresses: { gateway: clients.url },

@@ -63,7 +63,7 @@ export interface KeyStore {
 /** The key's data is malformed, for example after an edit by hand. */
 export class Unreadable extends Conflict {
   constructor() {
-    super("The key's data cannot be read. Mend it by hand, or revoke the key.");
+    super("The key's data cannot be read. Fix it by hand, or revoke the key.");
   }
 }
 

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
+import { childrenOf } from '../support/children.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
@@ -9,7 +10,7 @@ import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
-import { childrenOf, eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
+import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
 /** A gateway is a primary and its workers, also with one worker, and whatever ends. */
 

@@ -54,6 +54,7 @@ test('npm start opens the store: a key per plan, a working curl line, and the sa
 
   pressCtrlC(first);
   await first.ended;
+  expect(everythingIn(DATA_DIR)).not.toContain(first.keys[0]?.slice(16, 48));
   expect(await leftOver(DATA_DIR)).toEqual([]);
   expect(everythingIn(DATA_DIR)).not.toContain(first.keys[0]?.slice(16, 48));
 

@@ -4,7 +4,7 @@ import type { ActivityAnswer } from '../../gateway/operators/api/answers.ts';
 import { ROUTES } from '../../gateway/operators/api/routes.ts';
 import { activityOf, type Entry, pageOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
-import { everythingIn } from '../support/embedded-database.ts';
+import { logsIn } from '../support/embedded-database.ts';
 import { post, send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN, type Stack, startStack } from '../support/stack.ts';
@@ -181,9 +181,11 @@ describe.for([
     await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 5, reason: `it is ${key}` });
     const rotated = await stack.admin('POST', `/keys/${idOf(key)}/rotate`, { graceSeconds: 0 });
     const secrets = [key, token, (rotated.json as { key: string }).key];
+    const read = await activityOf(stack);
+    await stack.stop();
     const stored =
-      environment === withRedis ? await redis.xrange('gateway:activity', '-', '+') : everythingIn(stack.directory);
-    const seen = JSON.stringify([await activityOf(stack), stack.log, stored]);
+      environment === withRedis ? await redis.xrange('gateway:activity', '-', '+') : logsIn(stack.directory);
+    const seen = JSON.stringify([read, stack.log, stored]);
     expect(seen).toContain(`as_${idOf(key)}_…`);
     for (const secret of secrets) expect(seen).not.toContain(secret);
   });

@@ -128,15 +128,6 @@ describe('a write whose reply was lost with its connection is answered as done',
   });
 });
 
-test('a key whose creation stopped after its place in the index does not exist, is not listed, and leaves no place behind', async () => {
-  const rig = await setUp();
-  const write = () => rig.stack.admin('POST', '/keys', { name: 'new', plan: 'free' });
-  const answer = await loseAnswer(rig, write, async () => (await rig.redis.zcard('gateway:keys')) === 1);
-  expect(answer.status).toBe(503);
-  expect([await existing(rig.redis), await rig.redis.zcard('gateway:keys')]).toEqual([[], 0]);
-  expect(await rig.stack.admin('GET', '/keys')).toMatchObject({ json: { total: 0, keys: [] } });
-});
-
 /** Starts a write. Once Redis has done it, cuts the network for longer than anyone waits. */
 async function neverHearOf(rig: Rig, write: () => Promise<Answer>, isDone: () => Promise<boolean>): Promise<Answer> {
   rig.proxy.set({ kind: 'delay', ms: REPLY_MS });

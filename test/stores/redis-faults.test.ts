@@ -198,5 +198,5 @@ test('keys that are issued one after another or at once take one call each', asy
   await expect.poll(() => count('eval')).toBeGreaterThanOrEqual(2_000);
   expect(count('eval')).toBe(2_000);
   // One look at the replicas a second.
-  expect(calls.length).toBeLessThan(2_000 * 1.02);
+  expect(calls.filter((name) => name !== 'info').length).toBeLessThan(2_000 * 1.02);
 });

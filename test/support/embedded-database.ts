@@ -11,6 +11,10 @@ function withDatabase<T>(folder: string, use: (database: DatabaseSync) => T): T 
   }
 }
 
+/** The audit log and the history of plans, as JSON. */
+export const logsIn = (folder: string): string =>
+  withDatabase(folder, (database) => JSON.stringify(database.prepare('SELECT * FROM log').all()));
+
 /** Everything that is stored, as JSON. */
 export const everythingIn = (folder: string): string =>
   withDatabase(folder, (database) =>

@@ -1,4 +1,4 @@
-import type { GatewaySettings } from '../../gateway/config.ts';
+import { type GatewaySettings, webhookSecretOf } from '../../gateway/config.ts';
 import { ChangedKeys } from '../../gateway/limiter/changed-keys.ts';
 import type { Clock } from '../../gateway/limiter/clock.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
@@ -9,6 +9,7 @@ import { serveOperators } from '../../gateway/serve-operators.ts';
 import { serveClients } from '../../gateway/start.ts';
 import { EmbeddedLimiter } from '../../gateway/stores/embedded-limiter.ts';
 import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
+import { Webhooks } from '../../gateway/webhooks/webhooks.ts';
 import { HttpError } from '../../shared/http/errors.ts';
 import type { ServerLimits } from '../../shared/http/server-limits.ts';
 import type { Logger } from '../../shared/process/logger.ts';
@@ -39,7 +40,13 @@ export async function startGateway(
   }
   const backend = await openBackend(settings, logger, { embedded, changedKeys, tell });
   opened = backend;
-  const clients = await serveClients(settings, backend, logger, metrics, limits, routes);
+  const webhooks = new Webhooks(backend.keys, logger, {
+    url: settings.WEBHOOK_URL,
+    secret: webhookSecretOf(settings, logger),
+  });
+  metrics.counts(() => webhooks.counted());
+  const onHappened = webhooks.tell.bind(webhooks);
+  const clients = await serveClients(settings, backend, logger, metrics, onHappened, limits, routes);
   const operators = await serveOperators(settings, backend, logger, {
     metrics,
     decisions: backend.recent,
@@ -49,12 +56,14 @@ export async function startGateway(
     async check() {
       if (clients.stopping) throw new HttpError('unavailable', 'The service is stopping.');
       if (!backend.isLoaded()) throw new HttpError('unavailable', 'The plans were not read yet.');
+      return embedded?.storage.fault();
     },
   });
   return {
     addresses: { gateway: clients.url, admin: operators.url },
     async stop(lameDuckMs, lingerMs) {
       await clients.stop({ lameDuckMs, lingerMs });
+      await webhooks.stop();
       await operators.stop();
       await backend.close();
       await embedded?.storage.close();
