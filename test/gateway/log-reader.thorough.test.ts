@@ -3,6 +3,7 @@ import { openSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { usageOf } from '../bench/machine/usage.ts';
+import { childrenOf } from '../support/children.ts';
 import { send } from '../support/http.ts';
 import { floodWithoutKey } from '../support/keyless-flood.ts';
 import { logPipe } from '../support/log-pipe.ts';
@@ -11,7 +12,6 @@ import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { sum } from '../support/statistics.ts';
 import { fact, TIMED } from '../support/timed.ts';
-import { childrenOf } from '../support/workers.ts';
 
 /** Each logs a path of 1 kB: together several times as much as may wait. */
 const REQUESTS = 8_000;
