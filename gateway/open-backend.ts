@@ -17,7 +17,7 @@ import { PlanCache } from './stores/plan-cache.ts';
 import { Plans } from './stores/plans.ts';
 import { type Credentials, credentialsOf, START_MS } from './stores/redis/target.ts';
 import type { Storage } from './stores/storage.ts';
-import type { Backend, KeyStore, OperatorsStores } from './stores/stores.ts';
+import type { Backend, OperatorsStores } from './stores/stores.ts';
 import { Tokens } from './stores/tokens.ts';
 import { BannedKeys } from './telemetry/key-watch.ts';
 import { RecentDecisions } from './telemetry/recent-decisions.ts';
@@ -25,7 +25,7 @@ import { RecentDecisions } from './telemetry/recent-decisions.ts';
 /** A backend with its stores and the current plans, and what is remembered of the last decisions. */
 export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStorage'> {
   /** With the deadline of decisions. */
-  readonly keys: KeyStore;
+  readonly keys: Keys;
   readonly changedKeys: ChangedKeys;
   readonly planCache: PlanCache;
   readonly recent: RecentDecisions;

@@ -3,7 +3,7 @@ import { ChangedKeys } from '../limiter/changed-keys.ts';
 import { monotonicClock } from '../limiter/clock.ts';
 import type { Credential } from '../limiter/credential.ts';
 import { StoreUnavailable } from '../limiter/limiter.ts';
-import type { KeyStore } from './stores.ts';
+import type { Keys } from './keys.ts';
 
 const MAX_KEYS = 10_000;
 
@@ -19,11 +19,11 @@ export interface KeyFacts {
  * after the secret has been verified.
  */
 export class KeyFactsReader {
-  readonly #keys: Pick<KeyStore, 'get'>;
+  readonly #keys: Pick<Keys, 'get'>;
   readonly #changed: ChangedKeys;
   readonly #remembered = boundedMap<string, { readonly facts: KeyFacts; readonly askedAt: number }>(MAX_KEYS);
 
-  constructor(keys: Pick<KeyStore, 'get'>, changed = new ChangedKeys()) {
+  constructor(keys: Pick<Keys, 'get'>, changed = new ChangedKeys()) {
     this.#keys = keys;
     this.#changed = changed;
   }

@@ -6,7 +6,6 @@ import { DEFAULT_PLANS, type Plan, type PlanName, type PlanTable } from '../../g
 import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
-import type { KeyStore } from '../../gateway/stores/stores.ts';
 import { cleanUp } from './clean-up.ts';
 import { embeddedParts } from './one-process.ts';
 import { connectedRedis } from './redis-database.ts';
@@ -20,14 +19,14 @@ export const BEGIN = 1_795_132_800_123_457;
 /** A limiter and its keys. The test controls the clock and the plan table. */
 export interface LimiterUnderTest {
   readonly limiter: Limiter;
-  readonly keys: KeyStore;
+  readonly keys: Keys;
   now: number;
   plans: PlanTable;
   setPlan(name: PlanName, changes: Plan): void;
   createKey(record?: Partial<KeyRecord>): Promise<Credential>;
 }
 
-function underTest(open: (under: LimiterUnderTest) => { limiter: Limiter; keys: KeyStore }): LimiterUnderTest {
+function underTest(open: (under: LimiterUnderTest) => { limiter: Limiter; keys: Keys }): LimiterUnderTest {
   const under = {
     now: BEGIN,
     plans: DEFAULT_PLANS,
