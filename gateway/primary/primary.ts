@@ -24,6 +24,8 @@ import { Workers } from './workers.ts';
  * @throws the error of a worker that cannot start, or of the operators' listener
  */
 export async function startPrimary(settings: GatewaySettings, logger: Logger): Promise<Running> {
+  const begun = Promise.withResolvers<Workers>();
+  process.on('SIGHUP', () => void begun.promise.then((workers) => workers.renew()));
   const port = settings.PORT === 0 ? await freePort(settings.HOST) : settings.PORT;
   await endLeftBehind(port, logger);
   const metrics = createMetrics('gateway_admin');
@@ -49,9 +51,9 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   });
   metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
   metrics.counts(() => sumOf([workers.counted(), webhooks.counted(), [droppedLines('gateway')]]));
-  process.on('SIGHUP', () => workers.renew());
   const starting = workers.start();
   starting.catch(() => {});
+  begun.resolve(workers);
 
   async function check(): Promise<void> {
     if (workers.stopping) throw new HttpError('unavailable', 'The service is stopping.');

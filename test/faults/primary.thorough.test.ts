@@ -52,6 +52,14 @@ test('SIGHUP with one worker renews it and cuts no answer', async () => {
   expect([isAlive(workers.child.pid as number), isAlive(before as number)]).toEqual([true, false]);
 });
 
+test('SIGHUP at any time of a start ends no process, and is followed by a renewal', async () => {
+  const NODE_OPTIONS = `--import ${new URL('../support/hang-up-while-loading.ts', import.meta.url)}`;
+  const workers = await startWorkers({ ...ONE, NODE_OPTIONS });
+  await eventually(() => workers.logged('rolling restart done').length).toBeGreaterThan(0);
+  expect(workers.logged('worker ended')).toEqual([]);
+  expect(await readyz(workers)).toBe(200);
+});
+
 test('SIGHUP without Redis neither ends the gateway nor cuts an answer, and the log says so', async () => {
   const core = await slowCore();
   const gateway = await launchWorkers({ ...ONE, REDIS_URL: '', CORE_URL: core.url });
