@@ -5,6 +5,8 @@
 import { enableCompileCache, flushCompileCache } from 'node:module';
 import { join } from 'node:path';
 
+// Its default action ends the process, and what a reload would read again is not read yet.
+process.on('SIGHUP', () => {});
 enableCompileCache(join(import.meta.dirname, '../node_modules/.cache/compiled'));
 const { asksForHelp } = await import('../shared/process/arguments.ts');
 await (asksForHelp(process.argv) ? import('./help.ts') : import('./program.ts'));

@@ -28,6 +28,8 @@ import { Workers } from './workers.ts';
  * @throws the error of a worker that cannot start, of the operators' listener, or of DATA_DIR
  */
 export async function startPrimary(settings: GatewaySettings, logger: Logger): Promise<Running> {
+  const begun = Promise.withResolvers<Workers>();
+  process.on('SIGHUP', () => void begun.promise.then((workers) => workers.renew()));
   const owner = settings.REDIS_URL === undefined ? new KeyOwner(() => workers.all()) : undefined;
   const storage = owner && (await openStorage(settings, owner));
   const port = settings.PORT === 0 ? await freePort(settings.HOST) : settings.PORT;
@@ -58,9 +60,9 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   });
   metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
   metrics.counts(() => sumOf([workers.counted(), webhooks.counted(), [droppedLines('gateway')]]));
-  process.on('SIGHUP', () => workers.renew());
   const starting = workers.start();
   starting.catch(() => {});
+  begun.resolve(workers);
 
   async function check(): Promise<string | undefined> {
     if (workers.stopping) throw new HttpError('unavailable', 'The service is stopping.');

@@ -55,6 +55,14 @@ test.for([
   expect([isAlive(workers.child.pid as number), isAlive(before as number)]).toEqual([true, false]);
 });
 
+test('SIGHUP at any time of a start ends no process, and is followed by a renewal', async () => {
+  const NODE_OPTIONS = `--import ${new URL('../support/hang-up-while-loading.ts', import.meta.url)}`;
+  const workers = await startWorkers({ ...ONE, NODE_OPTIONS });
+  await eventually(() => workers.logged('rolling restart done').length).toBeGreaterThan(0);
+  expect(workers.logged('worker ended')).toEqual([]);
+  expect(await readyz(workers)).toBe(200);
+});
+
 test('a gateway is ready once it has loaded plans and script from Redis, and stays so when Redis goes', async () => {
   const redis = await redisServer();
   await redis.stop();
