@@ -63,7 +63,7 @@ export async function openBackend(
   const { changedKeys = new ChangedKeys(), tell = async () => {}, plans, withinMs = START_MS } = options;
   const patience = sleep(withinMs, undefined, { ref: false });
   const given = { ...options, changedKeys, withinMs };
-  const { storage, operatorsStorage, ...backend } = await backendOf(settings, logger, () => planCache.table, given);
+  const { storage, operatorsStorage, ...backend } = await backendOf(settings, logger, () => planCache.known, given);
   const planCache = new PlanCache(new Plans(storage), logger);
   if (plans !== undefined) planCache.assume(plans);
   let isLoaded = false;

@@ -84,4 +84,6 @@ export interface KeyChange {
    * once.
    */
   readonly ban?: BanReason | 'lift';
+  /** It takes a secret away. */
+  readonly isUrgent?: boolean;
 }

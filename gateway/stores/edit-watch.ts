@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../shared/process/logger.ts';
+import { storedPlans } from '../limiter/plans.ts';
 import type { Activity } from './activity-entry.ts';
 import { auditEntries } from './audit.ts';
 import { deletionByHand, handEditsOf } from './hand-edits.ts';
@@ -19,7 +20,7 @@ const USUAL = {
 interface EditWatchParts {
   readonly storage: Storage;
   readonly plans: Plans;
-  readonly planCache: Pick<PlanCache, 'stored'>;
+  readonly planCache: Pick<PlanCache, 'stored' | 'table'>;
   readonly logger: Logger;
 }
 
@@ -60,7 +61,9 @@ export class EditWatch {
   async #checkPlans(): Promise<void> {
     const { plans, planCache } = this.#parts;
     const isMissing = (await plans.read()) === undefined;
-    this.#log(isMissing ? await plans.writeBack(planCache.stored) : await plans.acceptEdit());
+    // The values in force: what is stored can be bad.
+    const last = planCache.stored && storedPlans(planCache.table);
+    this.#log(isMissing ? await plans.writeBack(last) : await plans.acceptEdit());
   }
 
   async #checkKeys(): Promise<void> {

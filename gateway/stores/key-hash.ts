@@ -108,7 +108,17 @@ export function faultIn(fields: KeyFields): string | undefined {
   if (presented.length > MAX_SECRETS) return `It has more than ${MAX_SECRETS} secrets.`;
   const broken = presented.find((field) => !isSecret(field.slice(SECRET.length), fields[field] as string));
   if (broken !== undefined) return 'One of its secrets cannot be read.';
-  return readTime(fields.created_at) === undefined ? 'created_at is not a time in Unix seconds.' : undefined;
+  const createdAt = readTime(fields.created_at);
+  if (createdAt === undefined) return 'created_at is not a time in Unix seconds.';
+  // Lists are sorted by it. Clocks differ.
+  return createdAt > (Date.now() + 86_400_000) * 1_000 ? 'created_at lies in the future.' : undefined;
+}
+
+/** The fields of a key for a backup: those in force, so that a restore takes them. */
+export function fieldsForBackup(stored: KeyFields): KeyFields {
+  const { fields } = inForce(stored);
+  if (Object.keys(fields).length === 0 || readTime(fields.created_at) !== undefined) return fields;
+  return { ...fields, created_at: '0.000000' };
 }
 
 function isValid(field: Editable, text: string | undefined): boolean {

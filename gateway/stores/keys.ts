@@ -8,6 +8,7 @@ import { handEditsOf } from './hand-edits.ts';
 import { type BackedUpKey, type BackupPage, ownFields, type RestoreOutcome } from './key-backup.ts';
 import {
   faultIn,
+  fieldsForBackup,
   inForce,
   REVOKED_FIELDS,
   readEntry,
@@ -122,7 +123,8 @@ export class Keys {
       if (stored === undefined) return undefined;
       const record = readRecord(id, stored);
       if (record === undefined) throw new Unreadable();
-      const { record: changes = {}, ban, activity } = make(record);
+      const made = make(record);
+      const { record: changes = {}, ban, activity } = made;
       // Edits by hand first, because this change hides them.
       const byHand = handEditsOf(id, stored, Date.now() * 1_000);
       const written = { ...writeRecord(changes, record.secrets), ...writeBan(ban) };
@@ -130,7 +132,7 @@ export class Keys {
       const isMade = await this.#storage.change({
         parts: [{ record: key(id), exists: true, expect: { ...recordFields(stored), ...byHand.expected }, set }],
         entries: auditEntries(...byHand.entries, activity),
-        isUrgent: isUrgent(changes, ban),
+        isUrgent: isUrgent(made, record),
       });
       if (isMade) return readEntry(id, present({ ...stored, ...set }));
     }
@@ -160,7 +162,7 @@ export class Keys {
     const cursors = await this.#storage.listKeys({ after, limit });
     const stored = await this.#storage.readMany(cursors.map(({ id }) => key(id)));
     const keys = cursors.map(({ id, createdAt }, at) => {
-      return { id, createdAt, fields: ownFields(inForce(stored[at] ?? {}).fields) };
+      return { id, createdAt, fields: ownFields(fieldsForBackup(stored[at] ?? {})) };
     });
     // A key that was revoked meanwhile has no fields.
     return { keys: keys.filter(({ fields }) => Object.keys(fields).length > 0), next: nextOf(cursors, limit) };
@@ -251,8 +253,11 @@ const nextOf = (cursors: readonly KeyCursor[], limit: number): KeyCursor | undef
   cursors.length === limit ? cursors.at(-1) : undefined;
 
 /** Whether a change takes something away from clients: it must work on a full disk too. */
-const isUrgent = ({ disabled, secrets, expiresAt }: Partial<KeyRecord>, ban: KeyChange['ban']): boolean =>
-  disabled === true || secrets !== undefined || expiresAt !== undefined || (ban !== undefined && ban !== 'lift');
+const isUrgent = ({ record = {}, ban, isUrgent = false }: KeyChange, { expiresAt = Infinity }: KeyRecord): boolean =>
+  isUrgent ||
+  record.disabled === true ||
+  (record.expiresAt !== undefined && record.expiresAt < expiresAt) ||
+  (ban !== undefined && ban !== 'lift');
 
 const present = (fields: Readonly<Record<string, string | undefined>>): Fields =>
   Object.fromEntries(Object.entries(fields).filter((field): field is [string, string] => field[1] !== undefined));

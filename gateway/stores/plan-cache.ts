@@ -1,4 +1,5 @@
 import type { Logger } from '../../shared/process/logger.ts';
+import { StoreUnavailable } from '../limiter/limiter.ts';
 import {
   DEFAULT_PLANS,
   type PlanTable,
@@ -27,6 +28,7 @@ export class PlanCache {
   #alarmed = '';
   #readable = true;
   #isMissing = false;
+  #isKnown = false;
   #taken = 0;
   #timer: NodeJS.Timeout | undefined;
   #reading: Promise<void> = Promise.resolve();
@@ -40,6 +42,15 @@ export class PlanCache {
   }
 
   get table(): PlanTable {
+    return this.#table;
+  }
+
+  /**
+   * The same for decisions. Until a table was read, nobody knows the limits: the built-in ones may be none of them.
+   * @throws {StoreUnavailable} until then
+   */
+  get known(): PlanTable {
+    if (!this.#isKnown) throw new StoreUnavailable('The plans were not read yet.');
     return this.#table;
   }
 
@@ -105,9 +116,9 @@ export class PlanCache {
 
   /** What a gateway kept is in force where somebody has typed a bad value before this process started. */
   async #begin(): Promise<void> {
-    await this.#store.begin();
     const kept = await this.#store.readKept();
-    if (kept !== undefined) this.assume(kept);
+    if (kept === undefined) await this.#store.begin();
+    else this.assume(kept);
     this.#hasBegun = true;
   }
 
@@ -135,6 +146,7 @@ export class PlanCache {
   }
 
   #adopt(table: PlanTable): void {
+    this.#isKnown = true;
     const changes = changesBetween(storedPlans(this.#table), storedPlans(table));
     if (changes.length === 0) return;
     this.#logger.info({ changes: changes.map(({ field, from, to }) => `${field}: ${from} -> ${to}`) }, 'plans changed');

@@ -113,11 +113,12 @@ export class Plans {
   }
 
   /**
-   * Writes a missing table back: `last`, or what is kept of it.
+   * Writes a missing table back from what is kept of it; from `last` if that is missing too.
    * @returns the entries of the audit log, if this call wrote it
    */
   async writeBack(last: StoredPlans | undefined): Promise<readonly Activity[]> {
-    const table = last ?? (await this.readKept());
+    const kept = await this.readKept();
+    const table = kept ?? last;
     if (table === undefined) return [];
     const fields = pick(table);
     const about = { actor: 'gateway', reason: 'The table was missing: the last good one was written back.' };
@@ -126,7 +127,9 @@ export class Plans {
     const isMade = await this.#storage.change({
       parts: [
         { record: 'plans', exists: false, set: fields },
-        { record: 'plans:kept', set: keeps(table) },
+        kept === undefined
+          ? { record: 'plans:kept', exists: false, set: keeps(table) }
+          : { record: 'plans:kept', expect: pick(kept), set: keeps(table) },
       ],
       entries: [...(change ? [historyEntry(change)] : []), ...auditEntries(...activity)],
     });

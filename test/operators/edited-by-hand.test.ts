@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
 import type { Activity } from '../../gateway/stores/activity-entry.ts';
 import { EditWatch } from '../../gateway/stores/edit-watch.ts';
@@ -132,7 +133,12 @@ test('a key deleted by hand is told once, and a backup restores it', async () =>
   const keys = new Keys(storage);
   const { logger, lines } = readableLog();
   for (let gateway = 0; gateway < 2; gateway++) {
-    const parts = { storage, plans: new Plans(storage), planCache: { stored: undefined }, logger };
+    const parts = {
+      storage,
+      plans: new Plans(storage),
+      planCache: { stored: undefined, table: DEFAULT_PLANS },
+      logger,
+    };
     const watch = new EditWatch(parts, { everyMs: 20, withoutDataMs: 200 });
     cleanUp(() => watch.stop());
     void watch.run();

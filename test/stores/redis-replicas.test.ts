@@ -54,7 +54,9 @@ test('one that no replica has is made and not acknowledged, and a later one is',
   expect(fault.shown).toBe('The change was made, but no replica has confirmed it. It is safe to repeat it.');
   expect(await redis.exists(`gateway:key:{${idOfKey(2)}}`)).toBe(1);
   await expect(storage.change(revoking(idOfKey(1)))).rejects.toThrow(Unconfirmed);
-  expect(await storage.read(`key:${idOfKey(1)}`)).toBeUndefined();
+  // Who repeats it must not be told that the key is gone.
+  await expect(storage.read(`key:${idOfKey(1)}`)).rejects.toThrow(Unconfirmed);
+  expect(await storage.read(`key:${idOfKey(9)}`)).toBeUndefined();
   // What was not made needs no replica, and neither does an entry about something that was done already.
   expect(await storage.change(revoking(idOfKey(9)))).toBe(false);
   await storage.append([auditEntry('*')]);
@@ -68,6 +70,7 @@ test('one that no replica has is made and not acknowledged, and a later one is',
   replica.resume();
   await expect.poll(() => follower.exists(`gateway:key:{${idOfKey(3)}}`)).toBe(1);
   expect(await storage.change(issuing(idOfKey(4)))).toBe(true);
+  expect(await storage.read(`key:${idOfKey(1)}`)).toBeUndefined();
 });
 
 test('without a replica a change waits for none, and the doctor warns', async () => {

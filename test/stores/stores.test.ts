@@ -124,6 +124,33 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     expect(await plans.acceptEdit()).toEqual([]);
   });
 
+  test('write a table that was deleted back from what is kept, whatever a gateway has in its cache', async () => {
+    const storage = await open();
+    const plans = new Plans(storage);
+    await plans.begin();
+    const about = { author: 'ann', reason: '', action: 'set', entriesFor: () => [] } as const;
+    const old = (await plans.read()) ?? {};
+    await plans.change({ 'free.minute': '77' }, about);
+    const bad = { record: 'plans', set: { 'free.minute': 'abc' } } as const;
+    await storage.change({ parts: [bad], entries: [] });
+    await plans.acceptEdit();
+    const gone = Object.fromEntries(Object.keys((await plans.read()) ?? {}).map((field) => [field, undefined]));
+    await storage.change({ parts: [{ record: 'plans', set: gone }], entries: [] });
+    await plans.writeBack(old);
+    expect([(await plans.read())?.['free.minute'], (await plans.readKept())?.['free.minute']]).toEqual(['77', '77']);
+  });
+
+  test('refuse a backed-up key that lies in the future, and back up one whose creation cannot be read', async () => {
+    const storage = await open();
+    const { keys, id } = await withKey(storage);
+    await storage.change({ parts: [{ record: `key:${id}`, set: { created_at: 'soon' } }], entries: [] });
+    const [backedUp] = (await keys.export({ after: undefined, limit: 10 })).keys as [BackedUpKey];
+    const other = { ...backedUp, id: createApiKey().credential.id };
+    const future = { ...other, fields: { ...other.fields, created_at: '9999999999' } };
+    expect(await keys.restore([future])).toEqual([{ refused: 'created_at lies in the future.' }]);
+    expect(await keys.restore([other])).toEqual(['restored']);
+  });
+
   test('record an edit of the plans by hand once, and a bad value too', async () => {
     const storage = await open();
     const plans = new Plans(storage);

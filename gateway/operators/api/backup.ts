@@ -41,9 +41,10 @@ export const backUp: AdminOperation = async ({ deps, query }) => {
   const limit = wholeNumber(query, 'limit', { min: 1, max: BACKUP_PAGE, fallback: BACKUP_PAGE });
   const after = cursorIn(query);
   const at = toTime(await deps.keys.now());
-  if (after === undefined) await checkOrder(deps);
   const plans = after === undefined ? { plans: await deps.plans.read() } : {};
   const { keys, next } = await deps.keys.export({ after, limit });
+  // At the end too: what was lost meanwhile is missing from the pages before.
+  if (after === undefined || next === undefined) await checkOrder(deps);
   const body = { at, ...plans, keys, next: next && writeCursor(next) };
   return { status: 200, body };
 };
@@ -100,7 +101,7 @@ export const restore: AdminOperation = async (call) => {
   if (plans === undefined && given.length === 0)
     throw new HttpError('invalid_request', 'Nothing to restore was given.');
   if (!isAnyAge && (at !== undefined || given.length > 0)) checkAge(at, await deps.keys.now());
-  const restoredPlans = plans && !isTrial ? await restorePlans(deps, plans, about) : undefined;
+  const restoredPlans = plans && (await restorePlans(deps, plans, about, isTrial));
   const read = given.map(readKey);
   const keys = read.filter((key): key is BackedUpKey => !('reason' in key));
   const entryFor = (id: string, name: string) =>
@@ -151,11 +152,16 @@ function faultIn(fields: Readonly<Record<string, string>>): string | undefined {
 }
 
 /** Adds missing fields. A field with another value is not changed, but reported. */
-async function restorePlans(deps: AdminDependencies, given: Readonly<Record<string, unknown>>, about: About) {
+async function restorePlans(
+  deps: AdminDependencies,
+  given: Readonly<Record<string, unknown>>,
+  about: About,
+  isTrial: boolean,
+) {
   const fields = Object.entries(given);
   const good = fields.filter((field): field is [string, string] => isGood(field));
-  const { before, missing } = await addMissing(deps, good, about);
-  await deps.planCache.refresh();
+  const { before, missing } = await addMissing(deps, isTrial ? [] : good, about);
+  if (!isTrial) await deps.planCache.refresh();
   const other = good.filter(([field, value]) => (before[field] ?? value) !== value);
   return {
     restored: missing.map(([field]) => field),

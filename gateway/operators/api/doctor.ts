@@ -50,17 +50,30 @@ async function checkKeys(keys: Keys): Promise<CheckResult[]> {
 
 /** A scan of all keys is too much for every look at this page. */
 const ORDER_AGE_MS = 60_000;
-const orders = new WeakMap<Keys, { readonly checkedAt: number; readonly unlisted: number }>();
+const orders = new WeakMap<Keys, Checked>();
+
+interface Checked {
+  readonly checkedAt: number;
+  readonly unlisted: number;
+  /** Keys in the list. */
+  readonly total: number;
+}
 
 /** Keys that no list has are in no backup either. */
 async function checkOrder(keys: Keys): Promise<CheckResult[]> {
   const now = performance.now();
   let order = orders.get(keys);
-  if (order === undefined || order.unlisted > 0 || now - order.checkedAt > ORDER_AGE_MS) {
+  const total = await keys.list({ offset: 0, limit: 1, isWanted: () => true }).then(
+    (list) => list.total,
+    () => 0,
+  );
+  const isOld = order === undefined || now - order.checkedAt > ORDER_AGE_MS;
+  // Where the list has become shorter, keys were revoked, or it was lost.
+  if (order === undefined || isOld || order.unlisted > 0 || total < order.total) {
     const unlisted = await keys.unlisted().catch(() => undefined);
     // A store that is away has its own finding.
     if (unlisted === undefined) return [];
-    order = { checkedAt: now, unlisted: unlisted.length };
+    order = { checkedAt: now, unlisted: unlisted.length, total };
     orders.set(keys, order);
   }
   if (order.unlisted === 0) return [good('list of keys', 'has every key')];

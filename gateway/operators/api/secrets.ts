@@ -98,7 +98,7 @@ export const revokeSecret: AdminOperation = async (call) => {
     if (record.secrets.length === 1)
       throw new HttpError('conflict', 'This is the only secret of the key. Add another one first, or revoke the key.');
     const activity = entry(about, 'secret.revoke', id, differences(secretTexts(old), {}));
-    return { record: { secrets: record.secrets.filter((one) => one !== old) }, activity };
+    return { record: { secrets: record.secrets.filter((one) => one !== old) }, activity, isUrgent: true };
   });
   return { status: 204, body: undefined };
 };
@@ -150,7 +150,7 @@ export const rotateKey: AdminOperation = async (call) => {
       { field: 'secret', from: old.id, to: fresh.id },
       { field: 'graceSeconds', to: String(graceSeconds) },
     ]);
-    return { record: { secrets: [...others, ...kept, fresh] }, activity };
+    return { record: { secrets: [...others, ...kept, fresh] }, activity, isUrgent: true };
   });
   return answerWithKey(deps, rotated, now, apiKey);
 };

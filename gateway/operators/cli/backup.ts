@@ -1,6 +1,7 @@
 import { createReadStream } from 'node:fs';
 import type { Command } from 'commander';
 import type { BackedUpKey } from '../../stores/key-backup.ts';
+import { AdminError } from './admin-client.ts';
 import { cursorOf, endLine, headerLine, keyLine, linesOf, readHeader, readLine } from './backup-file.ts';
 import type { Session } from './session.ts';
 
@@ -37,7 +38,8 @@ Examples:
     )
     .action(async ({ resume }: { resume?: string }) => {
       const cutOff = (fault: Error): never => {
-        session.tell('The backup was cut off. To go on: ctl backup --resume <this file> > <another file>');
+        if (!(fault instanceof AdminError && fault.status === 409))
+          session.tell('The backup was cut off. To go on: ctl backup --resume <this file> > <another file>');
         throw fault;
       };
       const refuse = (message: string) => backup.error(`error: ${message}`);

@@ -57,7 +57,9 @@ Examples:
       const first = await lines.next();
       const header = readHeader(first.done ? undefined : first.value);
       if (typeof header === 'string') return restore.error(`error: ${header}`);
-      const all = strict ? await checked(lines, new Sum(session, header.at, { anyAge, dryRun: true })) : lines;
+      const trial = new Sum(session, header.at, { anyAge, dryRun: true });
+      if (strict) await trial.send({ plans: header.plans });
+      const all = strict ? await checked(lines, trial) : lines;
       if (all === undefined) return;
       const sum = new Sum(session, header.at, { anyAge });
       await sum.send({ plans: header.plans });
@@ -158,6 +160,7 @@ class Sum {
     this.#plans ??= answer.plans;
     for (const name of ['restored', 'present', 'revoked'] as const) this.#counts[name] += answer[name];
     for (const { id, reason } of answer.rejected) this.reject(id, reason);
+    for (const field of answer.plans?.rejected ?? []) this.reject(field, 'No plan has this field with such a value.');
     this.keys += page.keys?.length ?? 0;
     this.#session.progress(`${this.keys} keys`, false);
   }
@@ -173,13 +176,12 @@ class Sum {
 
   describe(): string {
     const { restored, present, revoked } = this.#counts;
-    const { restored: fields = [], kept = [], rejected = [] } = this.#plans ?? {};
+    const { restored: fields = [], kept = [] } = this.#plans ?? {};
     const lines = [
       `Keys restored: ${restored}. Fields of plans restored: ${fields.length}.`,
       present > 0 && `Keys that were there already: ${present}.`,
       revoked > 0 && `Keys that were revoked since, and stay revoked: ${revoked}.`,
       ...kept.map(({ field, value, backup }) => `Left alone: ${field} is ${value}, and was ${backup} in the backup.`),
-      ...rejected.map((field) => `Not taken: ${field} has no value of a plan.`),
       ...this.#notTaken(),
     ];
     return lines

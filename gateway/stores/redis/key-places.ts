@@ -143,6 +143,9 @@ export class KeyPlaces {
 
   /** Gives the existing keys without a place one by their time of creation. @returns their number */
   async relist(): Promise<number> {
+    // Another value there, put by hand, is no list of keys.
+    const type = await orUnavailable(this.#redis.type(INDEX));
+    if (type !== 'zset' && type !== 'none') await orUnavailable(this.#redis.del(INDEX));
     const added = new BulkReads(async (id) => {
       const isNew = await this.add(await this.#placeOf(id));
       // It may have been revoked meanwhile.

@@ -77,7 +77,9 @@ export class RedisStorage implements Storage {
   /** Another value than a hash is a record without fields, so that it can be seen and removed. */
   async read(record: RecordName): Promise<Fields | undefined> {
     const hash = await orUnavailable(this.#redis.hgetall(nameOf(record)).catch(otherThanHash));
-    return hash === OTHER || Object.keys(hash).length > 0 ? hash : undefined;
+    if (hash === OTHER || Object.keys(hash).length > 0) return hash;
+    await this.#replicas?.settle(nameOf(record));
+    return undefined;
   }
 
   readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]> {

@@ -83,7 +83,8 @@ function readHolder(path: string): number {
   }
 }
 
-function inUse(folder: string, pid: number): Error {
+/** @param pid 0 if unknown */
+export function inUse(folder: string, pid: number): Error {
   const who = pid > 0 ? `process ${pid}` : 'another process';
   return new Error(
     `DATA_DIR ${folder} is in use by a gateway, ${who}. Gateways share keys through Redis: set REDIS_URL for each of ` +

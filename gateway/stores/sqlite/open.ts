@@ -12,8 +12,8 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { FULL, isDamage, sentenceOf, whyOf } from './faults.ts';
-import { createForOwner, lockFolder } from './lock.ts';
+import { FULL, isBusy, isDamage, sentenceOf, whyOf } from './faults.ts';
+import { createForOwner, inUse, lockFolder } from './lock.ts';
 import { Room } from './room.ts';
 
 const FILE = 'gateway.db';
@@ -110,6 +110,8 @@ function openOrCopy(folder: string): Omit<Opened, 'unlock'> {
   try {
     return { database: openDatabase(path), room, why };
   } catch (fault) {
+    // Somebody removed the lock file of a gateway that runs.
+    if (isBusy(fault)) throw inUse(folder, 0);
     if (whyOf(fault) === undefined || isDamage(fault)) throw fault;
     return copied(why ?? sentenceOf(fault));
   } finally {
