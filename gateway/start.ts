@@ -52,7 +52,7 @@ export async function serveClients(
     ...createPipeline({
       routes,
       limiter: backend.limiter,
-      facts: new KeyFactsReader(backend.keys),
+      facts: new KeyFactsReader(backend.keys, backend.changedKeys),
       recent: backend.recent,
       banned: backend.banned,
       watch,

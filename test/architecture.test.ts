@@ -58,12 +58,12 @@ test.for([
     /^ioredis$|^gateway\/(?!upstream|check-result)/,
     'knows no Redis and no other step of a request',
   ],
-  ['gateway/pipeline', /^ioredis$|^gateway\/(stores\/(redis|memory)|operators|primary|start)/, 'knows no database'],
+  ['gateway/pipeline', /^ioredis$|^gateway\/(stores\/(redis|sqlite)|operators|primary|start)/, 'knows no database'],
   ['gateway/reference', /^gateway\/(pipeline|upstream|stores|operators|start)/, 'knows no step of a request'],
   ['gateway/telemetry', /^gateway\/(pipeline\/(?!exchange)|operators|start)/, 'knows no step of a request'],
   [
     'gateway/webhooks',
-    /^ioredis$|^gateway\/(?!webhooks|telemetry\/key-watch|limiter|stores\/stores)/,
+    /^ioredis$|^gateway\/(?!webhooks|telemetry\/key-watch|limiter|stores\/keys)/,
     'knows no step of a request and no database',
   ],
   ['gateway/operators', /^gateway\/(pipeline|upstream|start)/, 'knows no step of a request'],
@@ -93,7 +93,7 @@ test.for([
   ['preact', ['gateway/operators/console/']],
   ['htm', ['gateway/operators/console/html.ts']],
   ['uplot', ['gateway/operators/console/parts/chart.ts', 'gateway/operators/console/parts/chart-options.ts']],
-  ['node:sqlite', ['core/store/sqlite.ts']],
+  ['node:sqlite', ['core/store/sqlite.ts', 'gateway/stores/sqlite/']],
 ] as const)('%s is known in its own place only', ([name, places]) => {
   const users = product.filter(({ imports }) => imports.includes(name)).map(({ path }) => path);
   expect(users.filter((user) => !places.some((place) => user.startsWith(place)))).toEqual([]);

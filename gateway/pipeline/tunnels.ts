@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { HttpError } from '../../shared/http/errors.ts';
 import type { Credential } from '../limiter/credential.ts';
-import type { KeyStore } from '../stores/stores.ts';
+import type { Keys } from '../stores/keys.ts';
 import { CLOSE_CODES, type Tunnel } from '../upstream/tunnel.ts';
 
 /** Whether a request asks for an upgrade to WebSocket only (RFC 6455 §4.1). */
@@ -32,13 +32,13 @@ const LOOK_EVERY_MS = 500;
 export class Tunnels {
   /** Each with the credential that opened it. */
   readonly #open = new Map<Tunnel, Credential>();
-  readonly #keys: Pick<KeyStore, 'isValid'>;
+  readonly #keys: Pick<Keys, 'isValid'>;
   readonly #idleMs: number;
   readonly #timer: NodeJS.Timeout;
   #isLooking = false;
   #stopped = false;
 
-  constructor(keys: Pick<KeyStore, 'isValid'>, idleMs: number) {
+  constructor(keys: Pick<Keys, 'isValid'>, idleMs: number) {
     this.#keys = keys;
     this.#idleMs = idleMs;
     this.#timer = setInterval(() => this.#closeInvalid(), LOOK_EVERY_MS).unref();

@@ -1,4 +1,4 @@
-import { MAX_IDEMPOTENCY_KEY_LENGTH } from '../../shared/http/headers.ts';
+import { MAX_IDEMPOTENCY_KEY_LENGTH, MAX_REQUEST_ID_LENGTH } from '../../shared/http/headers.ts';
 import { INT64_MAX, INT64_MIN } from '../../shared/schemas/int64.ts';
 import { DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE } from '../../shared/schemas/page.ts';
 import { type Content, type Header, type Parameter, type Ref, refTo, type Schema } from './document.ts';
@@ -66,7 +66,7 @@ export const PARAMETERS = {
     description:
       'An id to find the request by, in the answer and in every log: 1 to 64 letters, digits, `_`, `.` or `-`. Any other ' +
       'value is replaced by a new id, never refused.',
-    schema: { type: 'string', examples: ['order-4711'] },
+    schema: { type: 'string', minLength: 1, maxLength: MAX_REQUEST_ID_LENGTH, examples: ['order-4711'] },
   },
 } satisfies Readonly<Record<string, Parameter>>;
 

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ERRORS } from '../../shared/http/errors.ts';
+import { ERRORS, MAX_MESSAGE_LENGTH } from '../../shared/http/errors.ts';
 import { int64 } from '../../shared/schemas/int64.ts';
 import { Order, OrderStatus } from '../../shared/schemas/order.ts';
 import { MAX_PAGE_SIZE } from '../../shared/schemas/page.ts';
@@ -101,6 +101,7 @@ const errorSchema: Schema = {
     message: {
       description: 'What went wrong, for people; may change.',
       type: 'string',
+      maxLength: MAX_MESSAGE_LENGTH,
       examples: [ERRORS.not_found.message],
     },
     status: { description: 'The HTTP status.', type: 'integer', examples: [404] },

@@ -67,13 +67,6 @@ export interface ActivityPage {
   readonly next: string | undefined;
 }
 
-/** Stores the activity. What changes a key, a plan or a token takes its entry along, and needs no call here. */
-export interface ActivityStore {
-  list(query: ActivityQuery): Promise<ActivityPage>;
-  /** Adds an entry about something that was done already. A repetition of the newest about its target is left out. */
-  record(entry: Activity): Promise<void>;
-}
-
 /** Who changes the table of plans and why; and the entries of the activity that tell it. */
 export interface AboutChange extends Pick<PlanChange, 'author' | 'reason' | 'action'> {
   entriesFor(changes: readonly FieldChange[]): readonly Activity[];

@@ -1,10 +1,4 @@
-import {
-  type Activity,
-  type ActivityPage,
-  type ActivityQuery,
-  type ActivityStore,
-  RecordedActivity,
-} from './activity-entry.ts';
+import { type Activity, type ActivityPage, type ActivityQuery, RecordedActivity } from './activity-entry.ts';
 import type { Fields, LogEntry, Storage } from './storage.ts';
 
 /** Entries that one call checks. The answer says where to continue. */
@@ -13,13 +7,14 @@ const CHECKED_AT_ONCE = 5_000;
 const PAGE = 500;
 
 /** The audit log: who changed what, when and why. Most entries are written in the step that makes the change. */
-export class AuditLog implements ActivityStore {
+export class AuditLog {
   readonly #storage: Storage;
 
   constructor(storage: Storage) {
     this.#storage = storage;
   }
 
+  /** Adds an entry about something that was done already. A repetition of the newest about its target is left out. */
   async record(entry: Activity): Promise<void> {
     await this.#storage.append(auditEntries(entry));
   }

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { Conflict } from '../../shared/domain-errors.ts';
 import { isKeyId, rejectionReason, secretOf } from '../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../limiter/key-record.ts';
 import type { Activity, WithActivity } from './activity-entry.ts';
@@ -20,7 +21,6 @@ import {
 } from './key-hash.ts';
 import { type KeyPage, REVOKED_KEPT_SECONDS, type WalkQuery } from './key-walk.ts';
 import { type Fields, type KeyCursor, NotMade, type RecordName, type Storage } from './storage.ts';
-import { type KeyList, type KeyQuery, type KeyStore, Unreadable } from './stores.ts';
 
 /** Keys that a list reads together. */
 const PAGE = 100;
@@ -31,18 +31,42 @@ const CHECKED_AT_ONCE = 5_000;
 const key = (id: string): RecordName => `key:${id}`;
 const revoked = (id: string): RecordName => `revoked:${id}`;
 
+/** The key's data is malformed, for example after an edit by hand. */
+export class Unreadable extends Conflict {
+  constructor() {
+    super("The key's data cannot be read. Fix it by hand, or revoke the key.");
+  }
+}
+
+export interface KeyQuery {
+  readonly offset: number;
+  readonly limit: number;
+  /** Whether a key matches the search. */
+  isWanted(entry: KeyEntry): boolean;
+}
+
+export interface KeyList {
+  /** The number of all keys, matching or not. */
+  readonly total: number;
+  readonly keys: readonly KeyEntry[];
+  /** Where to continue, if the list is full or enough keys were checked. Undefined at the end. */
+  readonly next: number | undefined;
+}
+
 /** API keys: a record for each, and its place in the order of their creation. */
-export class Keys implements KeyStore {
+export class Keys {
   readonly #storage: Storage;
 
   constructor(storage: Storage) {
     this.#storage = storage;
   }
 
+  /** The clock of decisions: Unix time in microseconds. */
   now(): Promise<number> {
     return this.#storage.now();
   }
 
+  /** @param activity the entry of the activity, here and below: written in the same step, where the store allows */
   async create(id: string, record: KeyRecord, activity?: Activity): Promise<void> {
     const isMade = await this.#storage.change({
       parts: [
@@ -59,6 +83,7 @@ export class Keys implements KeyStore {
     return fields && readEntry(id, fields);
   }
 
+  /** Whether the key is valid now with the secret of this digest. Unreadable data counts as valid. */
   async isValid(id: string, digest: string): Promise<boolean> {
     const entry = await this.get(id);
     if (entry === undefined) return false;
@@ -67,7 +92,7 @@ export class Keys implements KeyStore {
     return rejectionReason(entry.record, secret, await this.now()) === undefined;
   }
 
-  /** Page by page, with other work of this process between two pages. */
+  /** Newest first, page by page, with other work of this process between two pages. */
   async list(query: KeyQuery): Promise<KeyList> {
     const total = await this.#storage.countKeys();
     const keys: KeyEntry[] = [];
@@ -86,6 +111,11 @@ export class Keys implements KeyStore {
     return { total, keys, next: at < total ? at : undefined };
   }
 
+  /**
+   * Changes a key to the result of `make`. Calls it again if another change came first.
+   * @returns the key after the change; undefined if there is no such key
+   * @throws {Unreadable} for malformed data
+   */
   async change(id: string, make: (record: KeyRecord) => KeyChange & WithActivity): Promise<KeyEntry | undefined> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const stored = await this.#storage.read(key(id));
@@ -107,7 +137,7 @@ export class Keys implements KeyStore {
     throw new NotMade('The key was changed by others, again and again.');
   }
 
-  /** Its name and use are kept for 36 days, and so long no backup brings it back. */
+  /** Revokes a key. That it is revoked, and its use, are kept for 36 days. @returns false if there was none */
   async remove(id: string, activity?: Activity): Promise<boolean> {
     const moveTo = { record: revoked(id), fields: REVOKED_FIELDS, seconds: REVOKED_KEPT_SECONDS };
     return await this.#storage.change({
@@ -117,6 +147,7 @@ export class Keys implements KeyStore {
     });
   }
 
+  /** All keys, page by page, the oldest first, including those revoked in the last 36 days. */
   async walk({ after, limit }: WalkQuery): Promise<KeyPage> {
     const cursors = await this.#storage.listKeys({ after, limit, withRevoked: true });
     const live = await this.#entries(cursors);
@@ -124,14 +155,24 @@ export class Keys implements KeyStore {
     return { keys: keys.filter((entry) => entry !== undefined), next: nextOf(cursors, limit) };
   }
 
+  /** The existing keys in their stored form, page by page, the oldest first. */
   async export({ after, limit }: WalkQuery): Promise<BackupPage> {
     const cursors = await this.#storage.listKeys({ after, limit });
     const stored = await this.#storage.readMany(cursors.map(({ id }) => key(id)));
-    const keys = cursors.map((cursor, at) => ({ ...cursor, fields: ownFields(inForce(stored[at] ?? {}).fields) }));
+    const keys = cursors.map(({ id, createdAt }, at) => {
+      return { id, createdAt, fields: ownFields(inForce(stored[at] ?? {}).fields) };
+    });
     // A key that was revoked meanwhile has no fields.
     return { keys: keys.filter(({ fields }) => Object.keys(fields).length > 0), next: nextOf(cursors, limit) };
   }
 
+  /**
+   * Restores keys from a backup if their ids are free. Can be repeated. The caller checks the age of the backup: a key
+   * that was revoked more than 36 days ago is not known as revoked any more.
+   * @param entryFor the entry of the audit log for a key that is restored
+   * @param isTrial whether nothing is to be written
+   * @returns the result for each, in order
+   */
   restore(
     keys: readonly BackedUpKey[],
     entryFor?: (id: string, name: string) => Activity,
@@ -140,14 +181,21 @@ export class Keys implements KeyStore {
     return Promise.all(keys.map((one) => this.#restore(one, entryFor, isTrial)));
   }
 
+  /** Ids of keys that work and are in no list: the order of keys was lost or edited by hand. */
   unlisted(): Promise<readonly string[]> {
     return this.#storage.unlistedKeys();
   }
 
+  /** Puts them into the order of keys again. @returns their number */
   relist(): Promise<number> {
     return this.#storage.relistKeys();
   }
 
+  /**
+   * Claims an event of a key for a day (UTC, days since 1970). Nothing is written for a key that does not exist.
+   * @param claimant a name of the one attempt to report it, without spaces: who asks again under it gets the same answer
+   * @returns whether the caller must report it: false if another claimant has it, or there is no such key
+   */
   async claim(id: string, event: string, day: number, claimant: string): Promise<boolean> {
     const [field, claim] = [`told_${event}`, `${day} ${claimant}`];
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { Conflict } from '../../shared/domain-errors.ts';
-import type { Activity } from './activity-entry.ts';
 
 /** Named tokens of operators. Only SHA-256 digests are stored. */
 
@@ -28,12 +27,3 @@ export const OperatorToken = z.object({
 });
 
 export type OperatorToken = Readonly<z.infer<typeof OperatorToken>>;
-
-/** Stores named tokens by id. A token that was made unreadable by hand does not exist. */
-export interface TokenStore {
-  find(id: string): Promise<OperatorToken | undefined>;
-  list(): Promise<ReadonlyMap<string, OperatorToken>>;
-  create(id: string, token: OperatorToken, activity: Activity): Promise<void>;
-  /** @param entryFor makes the entry from the token that ends. @returns false if there is no such token */
-  remove(id: string, entryFor: (token: OperatorToken) => Activity): Promise<boolean>;
-}

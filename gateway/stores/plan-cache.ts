@@ -8,7 +8,7 @@ import {
   storedPlans,
 } from '../limiter/plans.ts';
 import { changesBetween, versionOf } from './plan-history.ts';
-import type { PlanStore } from './stores.ts';
+import type { Plans } from './plans.ts';
 
 /** Four times a second, so that a change is live within a second, even on a busy machine. */
 const REFRESH_MS = 250;
@@ -31,10 +31,10 @@ export class PlanCache {
   #timer: NodeJS.Timeout | undefined;
   #reading: Promise<void> = Promise.resolve();
   #stopped = false;
-  readonly #store: PlanStore;
+  readonly #store: Plans;
   readonly #logger: Logger;
 
-  constructor(store: PlanStore, logger: Logger) {
+  constructor(store: Plans, logger: Logger) {
     this.#store = store;
     this.#logger = logger;
   }
@@ -96,8 +96,10 @@ export class PlanCache {
       if (stored === undefined) this.#miss();
       else if (this.#taken === takenBefore) this.take(stored);
     } catch (cause) {
-      if (this.#readable) this.#logger.error({ err: cause }, 'plan table cannot be read; the last good one stays');
+      if (this.#readable || this.#isMissing)
+        this.#logger.error({ err: cause }, 'plan table cannot be read; the last good one stays');
       this.#readable = false;
+      this.#isMissing = false;
     }
   }
 

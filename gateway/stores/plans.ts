@@ -1,31 +1,48 @@
+import { Unavailable } from '../../shared/domain-errors.ts';
 import { DEFAULT_PLANS, isUsable, STORED_FIELDS, type StoredPlans, storedPlans } from '../limiter/plans.ts';
 import { type AboutChange, type Activity, planActivity } from './activity-entry.ts';
 import { auditEntries } from './audit.ts';
 import { changeFrom, changesBetween, type PlanChange, RecordedChange, versionOf } from './plan-history.ts';
 import { type Fields, type LogEntry, NotMade, type Storage } from './storage.ts';
-import type { PlanStore, PlansChanged } from './stores.ts';
 
 const ATTEMPTS = 10;
+
+/** The result of a change of the table. */
+export interface PlansChanged {
+  readonly before: StoredPlans;
+  /** The record of the change, if there was an effect. */
+  readonly change: PlanChange | undefined;
+  /** Why the history does not have it; undefined if it does. */
+  readonly unrecorded: string | undefined;
+}
 
 /**
  * The plan table, which people edit: `HSET gateway:plans free.minute 120`. Beside it stands the table as a gateway last
  * left it (`plans:kept`). The two show what was edited by hand; and a table that was deleted is written back.
  */
-export class Plans implements PlanStore {
+export class Plans {
   readonly #storage: Storage;
 
   constructor(storage: Storage) {
     this.#storage = storage;
   }
 
-  read(): Promise<StoredPlans | undefined> {
-    return this.#storage.read('plans');
+  /** @returns undefined if there is none. @throws {Unavailable} also if somebody put another value in its place */
+  async read(): Promise<StoredPlans | undefined> {
+    const table = await this.#storage.read('plans');
+    if (table !== undefined && Object.keys(table).length === 0) throw new Unavailable('gateway:plans is not a hash.');
+    return table;
   }
 
+  /** The table as a gateway last left it: every value in it is good. */
   readKept(): Promise<StoredPlans | undefined> {
     return this.#storage.read('plans:kept');
   }
 
+  /**
+   * Writes the built-in table into a store in which nothing of a gateway was ever stored, and completes one that people
+   * typed there before. Does nothing in any other store.
+   */
   async begin(): Promise<void> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
     if (kept !== undefined || (table === undefined && !(await this.#storage.isEmpty()))) return;
@@ -39,6 +56,12 @@ export class Plans implements PlanStore {
     });
   }
 
+  /**
+   * Checks that the table is still the one that the caller has seen, sets fields and records the change, in one step.
+   * A change without effect is not recorded.
+   * @param seen undefined to set them in any case
+   * @returns undefined if the table is not `seen`, and then nothing was set
+   */
   async change(changes: StoredPlans, about: AboutChange, seen?: StoredPlans): Promise<PlansChanged | undefined> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const before = seen ?? (await this.read()) ?? {};
@@ -73,6 +96,7 @@ export class Plans implements PlanStore {
     return isMade ? { before, change, unrecorded } : undefined;
   }
 
+  /** Records what was edited by hand, once over all gateways. @returns the entries, if this call recorded them */
   async acceptEdit(): Promise<readonly Activity[]> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
     if (table === undefined) return [];
@@ -88,6 +112,10 @@ export class Plans implements PlanStore {
     return isMade ? edit.activity : [];
   }
 
+  /**
+   * Writes a missing table back: `last`, or what is kept of it.
+   * @returns the entries of the audit log, if this call wrote it
+   */
   async writeBack(last: StoredPlans | undefined): Promise<readonly Activity[]> {
     const table = last ?? (await this.readKept());
     if (table === undefined) return [];
@@ -105,7 +133,7 @@ export class Plans implements PlanStore {
     return isMade ? activity : [];
   }
 
-  /** A record that was made unreadable by hand is left out. */
+  /** Newest first. */
   async history(limit: number): Promise<RecordedChange[]> {
     const entries = await this.#storage.tail('plan history', { count: limit });
     return entries.flatMap(([id, fields]) => readChange(id, fields) ?? []);

@@ -1,10 +1,10 @@
 import type { Activity } from './activity-entry.ts';
 import { auditEntries } from './audit.ts';
-import { MAX_TOKENS, OperatorToken, type TokenStore, TooManyTokens } from './operator-token.ts';
+import { MAX_TOKENS, OperatorToken, TooManyTokens } from './operator-token.ts';
 import type { Fields, Storage } from './storage.ts';
 
 /** Operators' tokens: one record, a field for each id. A token that was made unreadable by hand does not exist. */
-export class Tokens implements TokenStore {
+export class Tokens {
   readonly #storage: Storage;
 
   constructor(storage: Storage) {
@@ -25,6 +25,7 @@ export class Tokens implements TokenStore {
     await this.#change(id, undefined, JSON.stringify(token), activity);
   }
 
+  /** @param entryFor makes the entry from the token that is revoked. @returns false if there is no such token */
   async remove(id: string, entryFor: (token: OperatorToken) => Activity): Promise<boolean> {
     const text = (await this.#read())[id];
     const token = readToken(text);

@@ -1,3 +1,5 @@
+import { randomInt } from 'node:crypto';
+
 /** A request for the core. */
 export interface UpstreamRequest {
   readonly method: string;
@@ -16,13 +18,17 @@ export interface UpstreamRequest {
 export const isRepeatable = ({ method, body }: UpstreamRequest): boolean =>
   (method === 'GET' || method === 'HEAD') && body === undefined;
 
+/** Random, and of a fixed length: several processes may get requests with the same id. */
+const PROCESS = randomInt(36 ** 6)
+  .toString(36)
+  .padStart(6, '0');
 let attempts = 0;
 
 /**
- * The X-Request-Id that the core gets with an attempt: the request's id and a number that no other attempt of this
- * process has. So an answer shows which attempt it belongs to, and one id finds a request in every log.
+ * The X-Request-Id that the core gets with an attempt: the request's id and what no other attempt has. So an answer
+ * shows which attempt it belongs to, and one id finds a request in every log.
  */
-export const attemptIdOf = (requestId: string): string => `${requestId}.${++attempts}`;
+export const attemptIdOf = (requestId: string): string => `${requestId}.${PROCESS}${++attempts}`;
 
 /**
  * Characters that are invalid in a field value (RFC 9110 §5.5). A line ending would begin another header or another

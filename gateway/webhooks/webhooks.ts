@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import Denque from 'denque';
 import { Counter, type Family, Label } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
-import type { KeyStore } from '../stores/stores.ts';
+import type { Keys as AllKeys } from '../stores/keys.ts';
 import { dayOf, type Happening, type Message, messageOf } from './message.ts';
 import { post, secretBytes } from './post.ts';
 
@@ -23,7 +23,7 @@ export interface WebhookOptions extends Partial<typeof PATIENCE> {
   readonly secret: () => string | undefined;
 }
 
-type Keys = Pick<KeyStore, 'claim' | 'get'>;
+type Keys = Pick<AllKeys, 'claim' | 'get'>;
 
 interface Pending {
   readonly happening: Happening;

@@ -80,8 +80,12 @@ function collect(request: BreakableBody, maxBytes: number): Promise<Buffer> {
   return promise;
 }
 
+/** No body of one resource has nearly as many. */
+export const MAX_VALUES = 1_000;
+
 /**
  * The body, checked against `schema`.
+ * @param maxValues in all its objects and arrays together
  * @throws {HttpError} 413 above `maxBytes`, 415 for another media type, 400 for anything the schema refuses
  */
 export async function readBody<S extends z.ZodType>(
@@ -89,17 +93,18 @@ export async function readBody<S extends z.ZodType>(
   request: IncomingMessage,
   response: ServerResponse,
   maxBytes: number,
+  maxValues = MAX_VALUES,
 ): Promise<z.infer<S>> {
   const bytes = await readJsonBytes(request, response, maxBytes);
   if (bytes.length === 0) throw new HttpError('invalid_request', 'A JSON body is required.');
-  const result = schema.safeParse(parse(bytes));
+  const result = schema.safeParse(parse(bytes, maxValues));
   if (!result.success) throw new HttpError('invalid_request', describe(result.error));
   return result.data;
 }
 
-function parse(bytes: Buffer): unknown {
+function parse(bytes: Buffer, maxValues: number): unknown {
   try {
-    return parseJson(bytes);
+    return parseJson(bytes, maxValues);
   } catch (fault) {
     if (fault instanceof JsonError) throw new HttpError('invalid_request', fault.message, { cause: fault });
     throw fault;

@@ -79,7 +79,12 @@ export function toHttpError(thrown: unknown): HttpError {
   return new HttpError('internal_error', undefined, { cause: thrown });
 }
 
+/** A message can quote the request. */
+export const MAX_MESSAGE_LENGTH = 1_000;
+
 /** The Error shape on the wire: exactly `code`, `message` and `status`. */
-export function errorBody(error: HttpError): string {
-  return JSON.stringify({ code: error.code, message: error.message, status: error.status });
+export function errorBody({ code, message, status }: HttpError): string {
+  const isShort = message.length <= MAX_MESSAGE_LENGTH;
+  const shown = isShort ? message : `${message.slice(0, MAX_MESSAGE_LENGTH - 1).toWellFormed()}…`;
+  return JSON.stringify({ code, message: shown, status });
 }

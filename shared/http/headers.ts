@@ -22,8 +22,8 @@ export const NO_SNIFF = ['X-Content-Type-Options', 'nosniff'] as const;
 
 /** Of a request id that the gateway accepts from a client. */
 export const MAX_REQUEST_ID_LENGTH = 64;
-/** Of one that a service accepts: with the number of the gateway's attempt, a dot and up to 16 digits. */
-const REQUEST_ID = /^[\w.-]{1,81}$/;
+/** Of one that a service accepts: with the gateway's attempt, a dot, six characters and up to 16 digits. */
+const REQUEST_ID = /^[\w.-]{1,87}$/;
 
 /** The request's id: the caller's X-Request-Id if it is safe for logs and headers, otherwise a new one. */
 export function requestIdOf({ headers }: IncomingMessage, isFit: (id: string) => boolean = () => true): string {

@@ -11,6 +11,8 @@ Compares the gateway with its peers on one machine: one run, interleaved, in fro
   --base <folder>       also the gateway of another checkout; ratios are to it
   --help                this
 
+With --stores it measures what keys cost in SQLite and in Redis instead: issuing, lists, a start, a backup.
+
 With --neighbours it measures a healthy client beside each hostile neighbour instead, in about four minutes:
 
   --only <rows>         only these, banned,idle for instance
@@ -22,7 +24,9 @@ if (process.argv.includes('--help')) {
   process.stdout.write(HELP);
 } else {
   // What is misspelt is told in a line; a fault of the benchmark's own keeps its stack.
-  await import(process.argv.includes('--neighbours') ? './neighbours/run.ts' : './run.ts').catch((fault: Error) => {
+  const other = ['neighbours', 'stores'].find((name) => process.argv.includes(`--${name}`));
+  const program = other === 'neighbours' ? './neighbours/run.ts' : other === 'stores' ? './stores.ts' : './run.ts';
+  await import(program).catch((fault: Error) => {
     if (!/^ERR_PARSE_ARGS/.test((fault as NodeJS.ErrnoException).code ?? '')) throw fault;
     process.stderr.write(`${fault.message}. --help tells which options there are.\n`);
     process.exitCode = 2;

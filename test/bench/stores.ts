@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,8 +13,7 @@ import { createLogger } from '../../shared/process/logger.ts';
 import { startRedisServer } from '../support/redis.ts';
 
 /**
- * What the stores cost: `npm run bench -- --stores`. Each line has its bound and what was measured. The number of
- * synced writes of SQLite is counted by strace where it is installed.
+ * What the stores cost: `npm run bench -- --stores`. Each line has its bound and what was measured.
  */
 
 const MANY = 100_000;
@@ -150,7 +148,4 @@ try {
   await server.stop();
 }
 
-/** Each commit of one key syncs once; strace counts it, where it is there. */
-if (spawnSync('strace', ['-V']).status !== 0)
-  process.stdout.write('strace is not installed: synced writes are not counted\n');
 process.exitCode = lines.some(({ measured, bound }) => measured > bound) ? 1 : 0;

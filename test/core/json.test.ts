@@ -44,11 +44,16 @@ test.for([
   expect(read(text)).toEqual(JSON.parse(text));
 });
 
-test('2,000 members are accepted, 2,001 are not', () => {
-  const object = (count: number) =>
-    JSON.stringify(Object.fromEntries(Array.from({ length: count }, (_, at) => [at, 1])));
-  expect(read(object(2_000))).toBeDefined();
-  expect(() => read(object(2_001))).toThrow(new JsonError('The body has an object of more than 2000 members.'));
+test.for([
+  ['members', '{"a":{"b":1,"c":2}}'],
+  ['items', '[[1,2],[]]'],
+  ['both', '[{"a":[]},1]'],
+] as const)('values are counted in all objects and arrays together: %s', ([, text]) => {
+  const count = text === '[[1,2],[]]' ? 5 : 4;
+  expect(parseJson(Buffer.from(text), count)).toEqual(JSON.parse(text));
+  expect(() => parseJson(Buffer.from(text), count - 1)).toThrow(
+    new JsonError(`The body has more than ${count - 1} values.`),
+  );
 });
 
 test('32 levels are accepted, 33 are not', () => {

@@ -76,6 +76,15 @@ test.for(badBodies)('a body with %s is refused with a message', async ([, body, 
   expect(answer.headers['x-ratelimit-limit']).toBe('10000');
 });
 
+test('a message that quotes the body has at most 1,000 characters', async () => {
+  for (const body of [`{"${'n'.repeat(60_000)}":1}`, `{"x${'🐈'.repeat(7_000)}":1,"x${'🐈'.repeat(7_000)}":1}`]) {
+    const { status, json } = await post(pets, body, { key });
+    expect(status).toBe(400);
+    const { message } = json as { message: string };
+    expect([message.length, message.isWellFormed(), message.at(-1)]).toEqual([1_000, true, '…']);
+  }
+});
+
 test('70 kB in chunks, without a length, are refused too', async () => {
   const headers = { 'transfer-encoding': 'chunked', 'content-type': 'application/json' };
   const { status, json } = await send(pets, {

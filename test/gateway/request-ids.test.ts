@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
@@ -6,7 +7,7 @@ import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-/** A client chooses its X-Request-Id freely. The core hears it with a number that no other attempt has. */
+/** A client chooses its X-Request-Id freely. The core hears it with a suffix that no other attempt has. */
 
 const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const READS = 450;
@@ -79,7 +80,7 @@ test('no two requests with one id, and no two attempts of one, have the same id 
   expect(new Set(answers.map(({ headers }) => headers['x-request-id']))).toEqual(new Set(['same.1']));
   expect(heard.length).toBeGreaterThan(10);
   expect(new Set(heard).size).toBe(heard.length);
-  expect(heard.filter((id) => !/^same\.1\.\d+$/.test(id))).toEqual([]);
+  expect(heard.filter((id) => !/^same\.1\.[0-9a-z]+$/.test(id))).toEqual([]);
 });
 
 test.for([
@@ -103,9 +104,9 @@ test.for([
     const answer = await request();
     const id = String(answer.headers['x-request-id']);
     expect(id).toEqual(expected);
-    expect(JSON.stringify(answer.headers) + answer.text).not.toMatch(new RegExp(`${id}\\.\\d`));
+    expect(JSON.stringify(answer.headers) + answer.text).not.toMatch(new RegExp(`${id}\\.[0-9a-z]{7}`));
     const found = (log: typeof stack.log) => log.filter(({ requestId }) => String(requestId).startsWith(id));
-    const heard = expect.stringMatching(new RegExp(`^${id}\\.\\d+$`));
+    const heard = expect.stringMatching(new RegExp(`^${id}\\.[0-9a-z]+$`));
     const { status } = answer;
     await expect.poll(() => found(stack.log)).toMatchObject([{ requestId: id, status }]);
     await expect.poll(() => found(stack.coreLog)).toMatchObject([{ requestId: heard, status }]);
@@ -117,4 +118,13 @@ test('the core keeps the id of a caller that is no gateway', async () => {
   const { headers } = await send(`${stack.core}/v1/pets`, { headers: { 'x-request-id': 'of-a-service' } });
   expect(headers['x-request-id']).toBe('of-a-service');
   await expect.poll(() => stack.coreLog.map(({ requestId }) => requestId)).toContain('of-a-service');
+});
+
+test('two processes give no two attempts the same id', () => {
+  const module = new URL('../../gateway/upstream/request-head.ts', import.meta.url).href;
+  const print = `import('${module}').then(({ attemptIdOf }) => console.log([1, 2].map(() => attemptIdOf('same')).join()))`;
+  const heard = Array.from({ length: 3 }, () => execFileSync(process.execPath, ['-e', print], { encoding: 'utf8' }));
+  const ids = heard.flatMap((line) => line.trim().split(','));
+  expect(new Set(ids).size).toBe(6);
+  for (const id of ids) expect(id).toMatch(/^same\.[0-9a-z]{6}[12]$/);
 });

@@ -3,25 +3,21 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
-import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
-import { FileKeys } from '../../gateway/stores/memory/keys.ts';
-import { MemoryLimiter } from '../../gateway/stores/memory/limiter.ts';
 import { type Happening, happeningOf } from '../../gateway/webhooks/message.ts';
 import { secretBytes, sign } from '../../gateway/webhooks/post.ts';
 import { type WebhookOptions, Webhooks } from '../../gateway/webhooks/webhooks.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { memoryUnderTest } from '../support/limiters.ts';
 import { readableLog } from '../support/log.ts';
 import { freePort } from '../support/port.ts';
 import { secretWith } from '../support/secrets.ts';
-import { temporaryFolder } from '../support/stack.ts';
 import { WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts';
 
 const QUICK = { timeoutMs: 60_000, attempts: 4, firstRetryMs: 20, longestRetryMs: 1_000 };
 
 /** Webhooks of real keys, each with a decision on it. */
 async function setUp(options: Pick<WebhookOptions, 'url'> & Partial<WebhookOptions>) {
-  const keys = await FileKeys.open(await temporaryFolder());
-  const limiter = new MemoryLimiter(keys, () => DEFAULT_PLANS);
+  const { keys, limiter } = await memoryUnderTest();
   const { logger, lines } = readableLog();
   const webhooks = new Webhooks(keys, logger, { secret: () => WEBHOOK_SECRET, ...QUICK, ...options });
   cleanUp(() => webhooks.stop());

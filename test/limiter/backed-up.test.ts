@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import type { KeyStore } from '../../gateway/stores/stores.ts';
+import type { Keys } from '../../gateway/stores/keys.ts';
 import { burst, type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
 const { url } = await emptyDatabase();
 
-const backedUp = async (keys: KeyStore) => (await keys.export({ after: undefined, limit: 10 })).keys;
+const backedUp = async (keys: Keys) => (await keys.export({ after: undefined, limit: 10 })).keys;
 
 test('a key with clients that wait, early requests and a ban is the same after it was restored, embedded and in Redis', async () => {
   const [first, second, shared] = [await memoryUnderTest(), await memoryUnderTest(), await redisUnderTest(url)];

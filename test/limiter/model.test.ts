@@ -8,7 +8,7 @@ import { addressDigits, parseNetwork } from '../../gateway/limiter/networks.ts';
 import { type PlanName, planText } from '../../gateway/limiter/plans.ts';
 import { writeBan, writeRecord } from '../../gateway/stores/key-hash.ts';
 import { runDecide } from '../../gateway/stores/redis/calls.ts';
-import { keyOf } from '../../gateway/stores/redis/key-names.ts';
+import { keyOf } from '../../gateway/stores/redis/names.ts';
 import type { ModelRecord, ModelSecret, ModelUse } from '../support/decision-model.ts';
 import { randomWorld, type Step, type World } from '../support/decision-worlds.ts';
 import { redisUnderTest } from '../support/limiters.ts';

@@ -48,7 +48,7 @@ const trustedIn = (head: string): string[] =>
   head
     .split('\r\n')
     .filter((line) => TRUSTED.some((name) => line.toLowerCase().startsWith(`${name.toLowerCase()}:`)))
-    .map((line) => line.replace(/(x-request-id: )[0-9a-f-]{36}\.\d+$/i, '$1…'));
+    .map((line) => line.replace(/(x-request-id: )[0-9a-f-]{36}\.[0-9a-z]+$/i, '$1…'));
 
 test('a client cannot set, double or remove a header that the core trusts, in any spelling', async () => {
   const core = await listeningCore();

@@ -5,7 +5,8 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { bearerToken, carriesToken } from '../../../shared/http/headers.ts';
 import type { Route } from '../../../shared/http/router.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
-import { MAX_TOKENS, type OperatorToken, ROLES, type Role, type TokenStore } from '../../stores/operator-token.ts';
+import { MAX_TOKENS, type OperatorToken, ROLES, type Role } from '../../stores/operator-token.ts';
+import type { Tokens } from '../../stores/tokens.ts';
 import { accessTokenId, hasDigest } from '../access-token.ts';
 import type { OperatorsGuard } from './guard.ts';
 import { line } from './values.ts';
@@ -31,7 +32,7 @@ interface OperatorsAccessOptions {
   readonly guard: OperatorsGuard;
   /** ADMIN_TOKEN or the kept one; read for every request. */
   sharedToken(): string;
-  readonly tokens: TokenStore;
+  readonly tokens: Tokens;
   /** The name in lower case; undefined if no proxy tells who calls. */
   readonly actorHeader: string | undefined;
   /** Whether the peer of this request is one of our proxies. */

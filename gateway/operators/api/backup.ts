@@ -25,6 +25,8 @@ const BACKUP_PAGE = 100;
 
 /** A page of keys is larger than other request bodies of operators. */
 const RESTORE_BODY_LIMIT_BYTES = 1_048_576;
+/** A key can have a thousand fields. */
+const RESTORE_MAX_VALUES = BACKUP_PAGE * 1_000;
 
 const MOST_SHOWN = 100;
 
@@ -90,7 +92,11 @@ export const restore: AdminOperation = async (call) => {
   const about = aboutCall(call);
   const isAnyAge = choice(query, 'anyAge', ['true', 'false']) === 'true';
   const isTrial = choice(query, 'dryRun', ['true', 'false']) === 'true';
-  const { at, plans, keys: given } = await readBody(Page, request, response, RESTORE_BODY_LIMIT_BYTES);
+  const {
+    at,
+    plans,
+    keys: given,
+  } = await readBody(Page, request, response, RESTORE_BODY_LIMIT_BYTES, RESTORE_MAX_VALUES);
   if (plans === undefined && given.length === 0)
     throw new HttpError('invalid_request', 'Nothing to restore was given.');
   if (!isAnyAge && (at !== undefined || given.length > 0)) checkAge(at, await deps.keys.now());
@@ -101,13 +107,14 @@ export const restore: AdminOperation = async (call) => {
     entry(about, 'key.restore', id, allOf({ name, at, anyAge: isAnyAge ? 'true' : undefined }));
   const outcomes = await deps.keys.restore(keys, entryFor, isTrial);
   const count = (wanted: string) => outcomes.filter((outcome) => outcome === wanted).length;
-  const refused = outcomes.flatMap((outcome, at) =>
-    typeof outcome === 'string' ? [] : [{ id: keys[at]?.id ?? '', reason: outcome.refused }],
-  );
+  const refusalOf = ({ id }: BackedUpKey, at: number): Rejected[] => {
+    const outcome = outcomes[at];
+    return typeof outcome === 'object' ? [{ id, reason: outcome.refused }] : [];
+  };
   for (const [at, { id, fields }] of keys.entries())
     if (outcomes[at] === 'restored' && !isTrial) logActivity(deps, entryFor(id, fields.name ?? ''));
   const counts = { restored: count('restored'), present: count('present'), revoked: count('revoked') };
-  const rejected = [...read.filter((key): key is Rejected => 'reason' in key), ...refused];
+  const rejected = read.flatMap((key) => ('reason' in key ? [key] : refusalOf(key, keys.indexOf(key))));
   return { status: 200, body: { ...counts, rejected, plans: restoredPlans } };
 };
 

@@ -2,8 +2,8 @@ import { type CheckResult, fault, good, warning } from '../../check-result.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { isNetwork } from '../../limiter/networks.ts';
 import { PLAN_NAMES, STORED_FIELDS } from '../../limiter/plans.ts';
+import type { Keys } from '../../stores/keys.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
-import type { KeyStore } from '../../stores/stores.ts';
 import type { DoctorAnswer } from './answers.ts';
 import { checkBackup } from './backup-notes.ts';
 import { checkRequests, coresOf } from './dependencies.ts';
@@ -31,7 +31,7 @@ export const checkAll: AdminOperation = async ({ deps }) => {
 };
 
 /** Checks the newest keys. Keys from a version before the first release have no secrets that this version can read. */
-async function checkKeys(keys: KeyStore): Promise<CheckResult[]> {
+async function checkKeys(keys: Keys): Promise<CheckResult[]> {
   const newest = await keys.list({ offset: 0, limit: KEYS_LOOKED_AT, isWanted: () => true }).catch(() => undefined);
   if (newest === undefined) return [fault('keys', 'cannot be read', 'See what the doctor says of Redis.')];
   const [all, bad] = [newest.keys.length, newest.keys.filter(({ isReadable }) => !isReadable)];
@@ -50,10 +50,10 @@ async function checkKeys(keys: KeyStore): Promise<CheckResult[]> {
 
 /** A scan of all keys is too much for every look at this page. */
 const ORDER_AGE_MS = 60_000;
-const orders = new WeakMap<KeyStore, { readonly checkedAt: number; readonly unlisted: number }>();
+const orders = new WeakMap<Keys, { readonly checkedAt: number; readonly unlisted: number }>();
 
 /** Keys that no list has are in no backup either. */
-async function checkOrder(keys: KeyStore): Promise<CheckResult[]> {
+async function checkOrder(keys: Keys): Promise<CheckResult[]> {
   const now = performance.now();
   let order = orders.get(keys);
   if (order === undefined || order.unlisted > 0 || now - order.checkedAt > ORDER_AGE_MS) {
