@@ -21,22 +21,16 @@ const LOOK_EVERY_MS = 50;
 /** Kills the workers of earlier primaries that hang: now where they listen on this port, later where they only exist. */
 export async function endLeftBehind(port: number, logger: Logger): Promise<void> {
   const found = leftBehind();
+  const left = () => leftBehind().filter((pid) => found.includes(pid));
+  const listeners = () => left().filter((pid) => isListening(pid, port));
   if (found.length === 0) return;
-  setTimeout(
-    () =>
-      kill(
-        leftBehind().filter((pid) => found.includes(pid)),
-        logger,
-      ),
-    ENDED_WITHIN_MS,
-  ).unref();
-  const listeners = () => leftBehind().filter((pid) => isListening(pid, port));
-  for (let waitedMs = 0; waitedMs < CLOSED_WITHIN_MS; waitedMs += LOOK_EVERY_MS) {
-    if (listeners().length === 0) return;
-    await sleep(LOOK_EVERY_MS);
+  setTimeout(() => kill(left(), logger), ENDED_WITHIN_MS).unref();
+  for (const start = performance.now(); performance.now() - start < CLOSED_WITHIN_MS; await sleep(LOOK_EVERY_MS)) {
+    if (listeners().length === 0) break;
   }
   kill(listeners(), logger);
-  while (listeners().length > 0) await sleep(LOOK_EVERY_MS);
+  // The socket may be on its way to a worker that hung when it started. Then no process has it, and its end frees it.
+  while (left().length > 0 && socketsAt(port, 'self').length > 0) await sleep(LOOK_EVERY_MS);
 }
 
 function kill(pids: readonly number[], logger: Logger): void {
@@ -59,10 +53,17 @@ function isLeftBehind(pid: number): boolean {
 
 function isListening(pid: number, port: number): boolean {
   const own = new Set(pidsIn(`/proc/${pid}/fd`).map((fd) => link(`${pid}/fd/${fd}`)));
-  const sockets = `${text(pid, 'net/tcp')}${text(pid, 'net/tcp6')}`.split('\n').map((line) => line.trim().split(/\s+/));
-  return sockets.some(
-    ([, local, , state, , , , , , inode]) =>
-      state === LISTENS && Number.parseInt(local?.split(':')[1] ?? '', 16) === port && own.has(`socket:[${inode}]`),
+  return socketsAt(port, pid).some((inode) => own.has(`socket:[${inode}]`));
+}
+
+/** The inodes of the sockets that listen on this port, in the network of a process. */
+function socketsAt(port: number, pid: number | 'self'): string[] {
+  const at = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+  // There can be tens of thousands.
+  const lines = `${text(pid, 'net/tcp')}${text(pid, 'net/tcp6')}`.split('\n').filter((line) => line.includes(at));
+  const sockets = lines.map((line) => line.trim().split(/\s+/));
+  return sockets.flatMap(([, local, , state, , , , , , inode = '']) =>
+    local?.endsWith(at) && state === LISTENS ? inode : [],
   );
 }
 
@@ -73,7 +74,8 @@ function pidsIn(folder: string): number[] {
   return attempt(() => readdirSync(folder), []).flatMap((name) => (/^\d+$/.test(name) ? Number(name) : []));
 }
 
-const text = (pid: number, file: string): string => attempt(() => readFileSync(`/proc/${pid}/${file}`, 'latin1'), '');
+const text = (pid: number | 'self', file: string): string =>
+  attempt(() => readFileSync(`/proc/${pid}/${file}`, 'latin1'), '');
 const link = (path: string): string => attempt(() => readlinkSync(`/proc/${path}`), '');
 
 /** A process may end meanwhile, may be another user's, and not every system has /proc. */
