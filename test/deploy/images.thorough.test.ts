@@ -136,8 +136,8 @@ test('images set only known settings with valid values, and their user is a numb
 
 test('an image is without types, and its command fails where one is left', async () => {
   const gateway = imageOf('gateway');
-  const program = await readFile(join(gateway.folder, 'gateway/embedded.ts'), 'utf8');
-  const source = await readFile(join(ROOT, 'gateway/embedded.ts'), 'utf8');
+  const program = await readFile(join(gateway.folder, 'gateway/open-backend.ts'), 'utf8');
+  const source = await readFile(join(ROOT, 'gateway/open-backend.ts'), 'utf8');
   expect([program.split('\n').length, program.includes('import type')]).toEqual([source.split('\n').length, false]);
   expect(gateway.settings.command.slice(0, -1)).toEqual([
     'node',
