@@ -1,16 +1,12 @@
 import { type CheckResult, fault, good, warning } from '../../check-result.ts';
-import type { KeyEntry } from '../../limiter/key-record.ts';
-import { isNetwork } from '../../limiter/networks.ts';
 import { PLAN_NAMES, STORED_FIELDS } from '../../limiter/plans.ts';
-import type { Keys } from '../../stores/keys.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
 import type { DoctorAnswer } from './answers.ts';
 import { checkBackup } from './backup-notes.ts';
+import { checkKeys } from './check-keys.ts';
 import { checkRequests, coresOf } from './dependencies.ts';
 import type { AdminOperation } from './operation.ts';
 import { shownRejected } from './rejected-values.ts';
-
-const KEYS_LOOKED_AT = 100;
 
 /**
  * Checks everything that the gateway depends on: Redis, the cores, the plan table. Changes nothing, so it is always
@@ -24,93 +20,10 @@ export const checkAll: AdminOperation = async ({ deps }) => {
     ...checkRequests(coresOf(processes), processes.length),
     ...checkPlans(planCache),
     ...(await checkKeys(keys)),
-    ...(await checkOrder(keys)),
     ...(await checkBackup(deps)),
   ];
   return { status: 200, body: { findings: deps.findings.seen(found) } satisfies DoctorAnswer };
 };
-
-/** Checks the newest keys. Keys from a version before the first release have no secrets that this version can read. */
-async function checkKeys(keys: Keys): Promise<CheckResult[]> {
-  const newest = await keys.list({ offset: 0, limit: KEYS_LOOKED_AT, isWanted: () => true }).catch(() => undefined);
-  if (newest === undefined) return [fault('keys', 'cannot be read', 'See what the doctor says of Redis.')];
-  const [all, bad] = [newest.keys.length, newest.keys.filter(({ isReadable }) => !isReadable)];
-  return [
-    ...newest.keys.flatMap(checkNetworks),
-    ...newest.keys.flatMap(checkValues),
-    bad.length === 0
-      ? good('keys', `the newest ${all} can be read`)
-      : fault(
-          'keys',
-          `${bad.length} of the newest ${all} cannot be read, and are answered with 503: ${someOf(bad)}`,
-          'A hand, or another version of the gateway, has written them: issue them anew, then ctl keys revoke <id>.',
-        ),
-  ];
-}
-
-/** A scan of all keys is too much for every look at this page. */
-const ORDER_AGE_MS = 60_000;
-const orders = new WeakMap<Keys, Checked>();
-
-interface Checked {
-  readonly checkedAt: number;
-  readonly unlisted: number;
-  /** Keys in the list. */
-  readonly total: number;
-}
-
-/** Keys that no list has are in no backup either. */
-async function checkOrder(keys: Keys): Promise<CheckResult[]> {
-  const now = performance.now();
-  let order = orders.get(keys);
-  const total = await keys.list({ offset: 0, limit: 1, isWanted: () => true }).then(
-    (list) => list.total,
-    () => 0,
-  );
-  const isOld = order === undefined || now - order.checkedAt > ORDER_AGE_MS;
-  // Where the list has become shorter, keys were revoked, or it was lost.
-  if (order === undefined || isOld || order.unlisted > 0 || total < order.total) {
-    const unlisted = await keys.unlisted().catch(() => undefined);
-    // A store that is away has its own finding.
-    if (unlisted === undefined) return [];
-    order = { checkedAt: now, unlisted: unlisted.length, total };
-    orders.set(keys, order);
-  }
-  if (order.unlisted === 0) return [good('list of keys', 'has every key')];
-  const found = `${order.unlisted} keys work and are missing from it, and so from every backup`;
-  return [fault('list of keys', found, 'ctl keys reindex')];
-}
-
-/** Values typed by hand that are not valid. */
-const checkValues = ({ id, rejected = [] }: KeyEntry): CheckResult[] =>
-  rejected.map(({ field, value, kept }) =>
-    fault(
-      'keys',
-      `${id}: ${field} is ${JSON.stringify(value.slice(0, 64))}, which is not valid; ${kept ?? 'nothing'} stays in force`,
-      `HSET gateway:key:{${id}} ${field} … or ctl keys set ${id} --${field.replaceAll('_', '-')} …`,
-    ),
-  );
-
-/** A malformed network lets nobody in. */
-function checkNetworks({ id, record }: KeyEntry): CheckResult[] {
-  return record.secrets.flatMap((secret) =>
-    secret.networks
-      .filter((network) => !isNetwork(network))
-      .map((network) =>
-        fault(
-          'keys',
-          `${id}: networks of secret ${secret.id} has ${JSON.stringify(network.slice(0, 64))}, which is none: nobody is let in by it`,
-          `ctl keys secrets set ${id} ${secret.id} --networks …`,
-        ),
-      ),
-  );
-}
-
-const someOf = (keys: readonly KeyEntry[]): string =>
-  `${keys
-    .slice(0, 3)
-    .map(({ id }) => id)
-    .join(', ')}${keys.length > 3 ? ', …' : ''}`;
 
 function checkPlans({ rejected, isReadable, table }: PlanCache): CheckResult[] {
   if (!isReadable)
