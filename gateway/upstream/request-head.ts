@@ -19,9 +19,7 @@ export const isRepeatable = ({ method, body }: UpstreamRequest): boolean =>
   (method === 'GET' || method === 'HEAD') && body === undefined;
 
 /** Random, and of a fixed length: several processes may get requests with the same id. */
-const PROCESS = randomInt(36 ** 6)
-  .toString(36)
-  .padStart(6, '0');
+const PROCESS = String(randomInt(1e9)).padStart(9, '0');
 let attempts = 0;
 
 /**

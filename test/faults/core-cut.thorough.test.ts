@@ -7,7 +7,7 @@ import { goodAnswer } from '../support/misbehaving-core.ts';
 /** A core that dies at any byte of an answer, also among other answers. */
 
 /** As long as any that the core gets here: shorter answers are cut at their first byte more than once. */
-const ID = 'an id has 36 characters, as this has.9999999';
+const ID = 'an id has 36 characters, as this has.9999999999999999';
 
 const deaths = ['content-length', 'chunked'].flatMap((framing) =>
   ['closes', 'resets'].map((fault) => ({ framing, fault })),

@@ -41,7 +41,7 @@ test('a request id is kept if it is safe to log, otherwise replaced, and sent to
   const key = await stack.issueKey();
   const own = await send(`${stack.gateway}/v1/pets`, { key, headers: { 'x-request-id': 'abc-1.2_3' } });
   expect(own.headers['x-request-id']).toBe('abc-1.2_3');
-  expect(core.heads[0]).toMatch(/\r\nX-Request-Id: abc-1\.2_3\.[0-9a-z]+\r\n/);
+  expect(core.heads[0]).toMatch(/\r\nX-Request-Id: abc-1\.2_3\.\d+\r\n/);
   for (const unfit of ['a'.repeat(65), 'a b', '"', 'a;b']) {
     const made = await send(`${stack.gateway}/v1/pets`, { key, headers: { 'x-request-id': unfit } });
     expect(made.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
