@@ -7,12 +7,6 @@ import { NO_SNIFF } from './headers.ts';
 /** OpenSSL's code for a request without TLS instead of a handshake. */
 export const PLAIN_HTTP = 'ERR_SSL_HTTP_REQUEST';
 
-/** A request to open a tunnel, which no server here does. */
-export const CONNECT = 'CONNECT';
-
-/** A request line with more than one space between its parts. */
-export const TWO_SPACES = 'TWO_SPACES';
-
 /** Node's and llhttp's codes. */
 const CODES: Readonly<Record<string, ErrorCode>> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',
@@ -29,7 +23,8 @@ export interface ConnectionFault extends NodeJS.ErrnoException {
 
 /** The error for bytes that are no valid request, or that end in the middle of one. */
 export function connectionError({ code = '', reason }: Pick<ConnectionFault, 'code' | 'reason'>): HttpError {
-  if (code === CONNECT) return methodNotAllowed('GET, HEAD, POST');
+  // A request to open a tunnel, which no server here does.
+  if (code === 'CONNECT') return methodNotAllowed('GET, HEAD, POST');
   if (code === PLAIN_HTTP)
     return new HttpError('invalid_request', 'This port speaks TLS: the URL begins with https://.');
   if (reason === OTHER_VERSION) return new HttpError('http_version_not_supported');

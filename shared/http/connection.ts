@@ -3,26 +3,36 @@ import { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { takeOut } from '../lists.ts';
 import { breakBody } from './body.ts';
-import { CONNECT, TWO_SPACES } from './connection-errors.ts';
-import type { HttpError } from './errors.ts';
+import { type ConnectionFault, connectionError } from './connection-errors.ts';
 import type { LingeringClose } from './lingering-close.ts';
 import { RequestBytes } from './request-bytes.ts';
 
 /** Parts of Node's server that are missing in its types. */
 interface Parser {
   /** The request that is being read, or the last one. */
-  readonly incoming: IncomingMessage | null;
-  onIncoming(request: IncomingMessage & { upgrade?: boolean }, keepAlive: boolean): number;
+  readonly incoming: Upgradable | null;
+  onIncoming(request: Upgradable, keepAlive: boolean): number;
+  /** Returns how many bytes it has read. */
+  execute(bytes: Buffer): number | ConnectionFault;
 }
+type Upgradable = IncomingMessage & { upgrade?: boolean };
 /** Node sets `_paused` while too much of the answers is unsent. Its parser accepts nothing then. */
 type ParsedSocket = Socket & { readonly _paused?: boolean; readonly parser?: Parser | null };
+
+type Fault = Pick<ConnectionFault, 'code' | 'reason'>;
+
+const NOTHING = Buffer.alloc(0);
+const CONNECT: Fault = { code: 'CONNECT' };
+const TWO_SPACES: Fault = { code: 'TWO_SPACES' };
+/** Node reports no error behind an upgrade that was ignored, but its parser reads on no more. */
+const UNREPORTED: Fault = { code: 'HPE_UNREPORTED' };
 
 /** What a server decides for all its connections. */
 export interface Rules {
   /** Unfinished answers per connection, above which the next request waits. */
   readonly unanswered: number;
   /** Answers what is no request for this server, and closes the connection. */
-  refuse(code: string, socket: Socket): void;
+  refuse(fault: Fault, socket: Socket): void;
   readonly lingeringClose: LingeringClose;
   /** Bytes of waiting requests, of all connections together. */
   readonly held: { bytes: number; readonly most: number };
@@ -41,17 +51,19 @@ export class Connection {
   slow?: { readonly answer: ServerResponse; readonly since: number };
   readonly #socket: ParsedSocket;
   readonly #rules: Rules;
+  readonly #parser: Parser;
   readonly #bytes = new RequestBytes();
-  /** Node's: gives bytes to the parser. */
-  readonly #parse: (bytes: Buffer) => void;
+  /** Node's: gives bytes to the parser, and up the connection behind an upgrade. */
+  readonly #onData: (bytes: Buffer) => void;
   /** Waits for the answers in progress. Nothing follows it. */
-  #refusal: (() => void) | undefined;
+  #refusal: Fault | undefined;
   #held = 0;
 
   constructor(socket: ParsedSocket, rules: Rules) {
     this.#socket = socket;
     this.#rules = rules;
     const parser = socket.parser as Parser;
+    this.#parser = parser;
     const atOnce = socket.destroySoon;
     socket.destroySoon = () => {
       // A second call, as at the server's stop, closes at once.
@@ -63,10 +75,10 @@ export class Connection {
       if (request.method !== 'CONNECT') return onIncoming.call(parser, request, keepAlive);
       // Otherwise Node would give up the connection, even behind answers in progress.
       request.upgrade = false;
-      this.#refuse(() => rules.refuse(CONNECT, socket));
+      this.#refuse(CONNECT);
       return 0;
     };
-    this.#parse = socket.listeners('data')[0] as (bytes: Buffer) => void;
+    this.#onData = socket.listeners('data')[0] as (bytes: Buffer) => void;
     socket.removeAllListeners('data');
     socket.on('data', this.#take);
     if (!(socket instanceof TLSSocket)) readIntoOneBuffer(socket, this.#take);
@@ -94,18 +106,17 @@ export class Connection {
   /**
    * Bytes that are no request, or the end of the client's patience with one. The rest of a request has no answer of its
    * own.
-   * @param refuse answers, and closes the connection
    */
-  fail(error: HttpError, refuse: () => void): void {
+  fail(fault: Fault): void {
     const isInBody = this.#socket.parser?.incoming?.complete === false;
     const last = this.answers.at(-1);
     if (isInBody) this.#bytes.isInBody = false;
-    if (!isInBody) this.#refuse(refuse);
+    if (!isInBody) this.#refuse(fault);
     else if (last?.req.complete !== false || last.headersSent) this.finish();
     else {
       // Its own answer says so, with the limits of its caller.
       last.shouldKeepAlive = false;
-      breakBody(last.req, error);
+      breakBody(last.req, connectionError(fault));
     }
   }
 
@@ -152,7 +163,7 @@ export class Connection {
   #parsePart(bytes: Buffer, at: number): number {
     const socket = this.#socket;
     const end = this.#bytes.endOfPart(bytes, at);
-    if (end === -1) this.#refuse(() => this.#rules.refuse(TWO_SPACES, socket));
+    if (end === -1) this.#refuse(TWO_SPACES);
     else this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end));
     if (end === -1 || this.#refusal !== undefined) return at;
     if (socket.parser != null) {
@@ -163,6 +174,13 @@ export class Connection {
     socket.removeListener('data', this.#take);
     if (end < bytes.length) socket.unshift(own(bytes.subarray(end)));
     return bytes.length;
+  }
+
+  #parse(bytes: Buffer): void {
+    const read = this.#parser.execute(bytes);
+    if (typeof read !== 'number') this.fail(read);
+    else if (this.#parser.incoming?.upgrade) this.#onData(NOTHING);
+    else if (read < bytes.length) this.fail(UNREPORTED);
   }
 
   /** Keeps what has to wait. If there is too much, the connection ends early. */
@@ -186,10 +204,10 @@ export class Connection {
     } else if (this.answers.length === 0) this.#refuse(this.#refusal);
   };
 
-  #refuse(refuse: () => void): void {
+  #refuse(fault: Fault): void {
     if (this.isClosing) this.#drop();
-    else if (this.answers.length === 0) refuse();
-    else this.#refusal ??= refuse;
+    else if (this.answers.length === 0) this.#rules.refuse(fault, this.#socket);
+    else this.#refusal ??= fault;
   }
 
   /** What follows a close is not wanted. */

@@ -125,7 +125,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   server.maxHeadersCount = KEPT_HEADER_LINES;
   if (upgrades !== undefined) takeUpgrades(server, upgrades);
   const connections = new Connections(server, limits, listening, {
-    refuse: (code, socket) => refuse({ code }, socket),
+    refuse: (fault, socket) => refuse(fault, socket),
     lingeringClose,
   });
   let stopping = false;
@@ -150,7 +150,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket) : undefined;
     if (bare !== undefined) refuse(fault, bare);
     else if (connection === undefined || isLost(fault)) socket.destroy();
-    else connection.fail(connectionError(fault), () => refuse(fault, socket));
+    else connection.fail(fault);
   });
   server.setTimeout(limits.silenceMs);
   server.listen(port, host);

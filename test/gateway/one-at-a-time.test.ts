@@ -1,11 +1,13 @@
+import { readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { createAuthority } from '../support/certificates.ts';
 import { dice } from '../support/fuzz.ts';
 import type { LogLine } from '../support/log.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { startStack } from '../support/stack.ts';
+import { ADMIN_TOKEN, type Stack, startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
 /**
@@ -13,57 +15,107 @@ import { thoroughly } from '../support/thorough.ts';
  * closes. So whatever a client sends, and however its bytes are cut: what was executed was charged and answered.
  */
 
+const { caFile, certFile, keyFile } = await createAuthority();
+const ca = readFileSync(caFile);
 const stack = await startStack({ REDIS_URL: (await emptyDatabase()).url });
-const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000_000, day: 10_000_000 });
+const secure = await startStack({ TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile });
+const BIG = { plan: 'enterprise', minute: 1_000_000, day: 10_000_000 };
+
+/** A listener, and what it logs of the requests that begin. */
+interface Listener {
+  readonly name: string;
+  readonly url: string;
+  readonly key: string;
+  readonly read: string;
+  readonly write: string;
+  readonly body: string;
+  readonly log: readonly LogLine[];
+  /** Of what it forwards requests to, if it does. */
+  readonly coreLog?: readonly LogLine[];
+}
 const PET = '{"name":"Rex","categoryId":1}';
+const PETS = { read: '/v1/pets?limit=1', write: '/v1/pets', body: PET };
+
+const LISTENERS: readonly Listener[] = [
+  { name: 'clients', url: stack.gateway, key: await stack.issueKey(BIG), ...PETS, ...logsOf(stack) },
+  { name: 'clients over TLS', url: secure.gateway, key: await secure.issueKey(BIG), ...PETS, ...logsOf(secure) },
+  {
+    name: 'operators',
+    url: stack.adminUrl,
+    key: ADMIN_TOKEN,
+    read: '/plans',
+    write: '/keys',
+    body: '{"name":"x","plan":"free"}',
+    log: stack.log,
+  },
+  { name: 'internal services', url: secure.core, key: 'none', ...PETS, log: secure.coreLog },
+];
+
+function logsOf({ log, coreLog }: Stack): Pick<Listener, 'log' | 'coreLog'> {
+  return { log, coreLog };
+}
+
 const chunked = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n0\r\n\r\n`;
 
 interface Kind {
-  /** The head behind its id, and the body. */
+  /** With READ, WRITE, BODY and LENGTH for those of the listener, and KEY and ID. */
   readonly text: string;
-  /** Whether the core gets it. */
-  readonly isForwarded?: boolean;
+  /** Whether it succeeds; a listener that forwards requests forwards it. */
+  readonly isGood?: boolean;
   /** Whether its answer must close the connection. Others may. */
   readonly closes?: boolean;
+  /** Whether it is no request: it is refused without its id, and does not begin. */
+  readonly isNone?: boolean;
 }
 
 const of = (line: string, headers = '', body = ''): string =>
-  `${line}\r\nHost: a\r\n${headers}Authorization: Bearer KEY\r\nX-Request-Id: ID\r\n\r\n${body}`;
-const POST = 'POST /v1/pets HTTP/1.1';
+  `${line}\r\nHost: HOST\r\n${headers}Authorization: Bearer KEY\r\nX-Request-Id: ID\r\n\r\n${body}`;
+const GET = 'GET READ HTTP/1.1';
+const POST = 'POST WRITE HTTP/1.1';
 const JSON_TYPE = 'Content-Type: application/json\r\n';
 const IN_CHUNKS = 'Transfer-Encoding: chunked\r\n';
+const H2C = 'Connection: Upgrade\r\nUpgrade: h2c\r\n';
+const WRITE = of(POST, `${JSON_TYPE}Content-Length: LENGTH\r\n`, 'BODY');
 
 const KINDS: Readonly<Record<string, Kind>> = {
-  read: { text: of('GET /v1/pets?limit=1 HTTP/1.1'), isForwarded: true },
-  'HEAD with a length': { text: of('HEAD /v1/pets HTTP/1.1', 'Content-Length: 0\r\n'), isForwarded: true },
-  'write with a length': {
-    text: of(POST, `${JSON_TYPE}Content-Length: ${PET.length}\r\n`, PET),
-    isForwarded: true,
-  },
-  'write in chunks': { text: of(POST, JSON_TYPE + IN_CHUNKS, chunked(PET)), isForwarded: true },
-  'upgrade that is ignored': {
-    text: of('GET /v1/pets?limit=1 HTTP/1.1', 'Connection: Upgrade\r\nUpgrade: h2c\r\n'),
-    isForwarded: true,
-  },
-  limits: { text: of('GET /v1/limits HTTP/1.1') },
+  read: { text: of(GET), isGood: true },
+  'HEAD with a length': { text: of('HEAD READ HTTP/1.1', 'Content-Length: 0\r\n'), isGood: true },
+  'write with a length': { text: WRITE, isGood: true },
+  'write in chunks': { text: of(POST, JSON_TYPE + IN_CHUNKS, 'CHUNKS'), isGood: true },
+  'upgrade that is ignored': { text: of(GET, H2C), isGood: true },
+  'upgrade with a body': { text: of(POST, `${H2C}${JSON_TYPE}Content-Length: LENGTH\r\n`, 'BODY'), isGood: true },
+  'upgrade with chunks': { text: of(POST, H2C + JSON_TYPE + IN_CHUNKS, 'CHUNKS'), isGood: true },
+  'read behind line breaks': { text: `\r\n\n\r\n\r\n${of(GET)}`, isGood: true },
   'unknown path': { text: of('GET /v1/nothing HTTP/1.1') },
-  'wrong key': { text: of('GET /v1/pets HTTP/1.1').replace('KEY', 'wrong') },
-  'short body with a wrong key': {
-    text: of(POST, `${JSON_TYPE}Content-Length: ${PET.length}\r\n`, PET).replace('KEY', 'wrong'),
-  },
-  'chunks with a wrong key': { text: of(POST, JSON_TYPE + IN_CHUNKS, chunked(PET)).replace('KEY', 'wrong') },
-  'OPTIONS in chunks': { text: of('OPTIONS /v1/pets HTTP/1.1', IN_CHUNKS, chunked('x')) },
-  'last read': { text: of('GET /v1/pets?limit=1 HTTP/1.1', 'Connection: close\r\n'), isForwarded: true, closes: true },
-  'read in HTTP/1.0': { text: of('GET /v1/pets?limit=1 HTTP/1.0'), isForwarded: true, closes: true },
+  'wrong key': { text: of(GET).replace('KEY', 'wrong') },
+  'short body with a wrong key': { text: WRITE.replace('KEY', 'wrong') },
+  'chunks with a wrong key': { text: of(POST, JSON_TYPE + IN_CHUNKS, 'CHUNKS').replace('KEY', 'wrong') },
+  'OPTIONS in chunks': { text: of('OPTIONS WRITE HTTP/1.1', IN_CHUNKS, chunked('x')) },
+  'last read': { text: of(GET, 'Connection: close\r\n'), isGood: true, closes: true },
+  'read in HTTP/1.0': { text: of('GET READ HTTP/1.0'), isGood: true, closes: true },
   'two hosts': { text: of(POST, 'Host: b\r\n'), closes: true },
   'unknown expectation': { text: of(POST, 'Expect: banana\r\n'), closes: true },
-  'another coding': { text: of(POST, 'Transfer-Encoding: gzip, chunked\r\n', chunked(PET)), closes: true },
-  'dot segments': { text: of('GET /v1/../v1/pets HTTP/1.1'), closes: true },
+  'another coding': { text: of(POST, 'Transfer-Encoding: gzip, chunked\r\n', 'CHUNKS'), closes: true },
   'body that is too long': {
     text: of(POST, `${JSON_TYPE}Content-Length: 70000\r\n`, 'x'.repeat(70_000)),
   },
   'chunks that are too long': { text: of(POST, JSON_TYPE + IN_CHUNKS, chunked('x'.repeat(70_000))) },
-  'headers that are too large': { text: of('GET /v1/pets HTTP/1.1', `X: ${'x'.repeat(20_000)}\r\n`), closes: true },
+  'chunk size that is none': { text: of(POST, JSON_TYPE + IN_CHUNKS, '3\r\n{"n\r\nzz\r\n\r\n'), closes: true },
+  'chunk without its end': { text: of(POST, JSON_TYPE + IN_CHUNKS, '3\r\n{"name\r\n0\r\n\r\n'), closes: true },
+  'two spaces before the target': { text: of('GET  READ HTTP/1.1'), closes: true, isNone: true },
+  'two spaces behind the target': { text: of('GET READ  HTTP/1.1'), closes: true, isNone: true },
+  'write with two spaces': { text: WRITE.replace(' ', '  '), closes: true, isNone: true },
+  CONNECT: { text: of('CONNECT a:1 HTTP/1.1'), closes: true, isNone: true },
+  'unknown method': { text: of('BREW READ HTTP/1.1'), closes: true, isNone: true },
+  'two lengths': { text: of(POST, 'Content-Length: 1\r\nContent-Length: 2\r\n'), closes: true, isNone: true },
+  nonsense: { text: 'nonsense\r\n\r\n', closes: true, isNone: true },
+};
+
+/** Only for clients: others answer them with a 404 that need not close. */
+const FOR_CLIENTS: Readonly<Record<string, Kind>> = {
+  limits: { text: of('GET /v1/limits HTTP/1.1') },
+  'dot segments': { text: of('GET /v1/../v1/pets HTTP/1.1'), closes: true },
+  'headers that are too large': { text: of(GET, `X: ${'x'.repeat(20_000)}\r\n`), closes: true },
 };
 
 /** The final answers, in their order. */
@@ -76,16 +128,16 @@ function answers(received: string) {
   }));
 }
 
-/** What the gateway and the core logged of a connection's requests. */
-function logged(run: string) {
-  const own = (line: LogLine) => String(line.requestId).startsWith(`${run}-`);
+/** What a listener, and the core behind it, logged of a connection's requests. */
+function logged({ log, coreLog = [] }: Listener, run: string) {
+  const own = (line: LogLine) => String(line.requestId).startsWith(`${run}-`) && String(line.msg).endsWith('request');
   const idOf = (line: LogLine) => String(line.requestId).split('.', 1)[0] as string;
-  const lines = stack.log.filter((line) => line.msg === 'request' && own(line));
+  const lines = log.filter(own);
   return {
     finished: lines.filter(({ status }) => status !== 499).map(idOf),
     left: lines.filter(({ status }) => status === 499).map(idOf),
     charged: lines.filter(({ outcome }) => outcome === 'admitted').map(idOf),
-    executed: stack.coreLog.filter((line) => line.msg === 'request' && own(line)).map(idOf),
+    executed: coreLog.filter(own).map(idOf),
   };
 }
 
@@ -99,18 +151,30 @@ async function sendCut(write: (piece: string) => void, bytes: string, roll: (bel
   }
 }
 
-async function connection(seed: number): Promise<void> {
+async function connection(to: Listener, seed: number): Promise<void> {
   const roll = dice(seed);
-  const run = `run${seed}`;
-  const names = Object.keys(KINDS);
+  const run = `${to.name.replaceAll(' ', '_')}${seed}`;
+  const all = Object.values(to.coreLog === undefined ? KINDS : { ...KINDS, ...FOR_CLIENTS });
   const kinds = Array.from({ length: 2 + roll(14) }, () => {
     // Half of all requests are good writes, so that there is something to lose.
-    return KINDS[roll(2) === 0 ? 'write with a length' : (names[roll(names.length)] as string)] as Kind;
+    return (roll(2) === 0 ? KINDS['write with a length'] : all[roll(all.length)]) as Kind;
   });
   const ids = kinds.map((_, at) => `${run}-${at}`);
-  const texts = kinds.map(({ text }, at) => text.replace('KEY', key).replace('ID', ids[at] as string));
-  const { socket, received, closed } = await connectRaw(stack.gateway);
-  const ending = ['end', 'wait', 'reset'][roll(3)] as string;
+  const texts = kinds.map(({ text }, at) =>
+    text
+      .replace('KEY', to.key)
+      .replace('ID', ids[at] as string)
+      .replace('HOST', new URL(to.url).host)
+      .replace('READ', to.read)
+      .replace('WRITE', to.write)
+      .replace('LENGTH', String(to.body.length))
+      .replace('CHUNKS', chunked(to.body))
+      .replace('BODY', to.body),
+  );
+  const { socket, received, closed } = await connectRaw(to.url, ca);
+  // Behind a reset, the log of the gateway says which request was left.
+  const endings = to === LISTENERS[0] ? ['end', 'wait', 'reset'] : ['end', 'wait'];
+  const ending = endings[roll(endings.length)] as string;
   const bytes = texts.join('');
   const isReset = ending === 'reset';
   const sent = isReset ? bytes.slice(0, roll(bytes.length)) : bytes;
@@ -118,49 +182,59 @@ async function connection(seed: number): Promise<void> {
   if (isReset) {
     await sleep(roll(10));
     socket.resetAndDestroy();
-    await expect.poll(() => isSettled(run), { message: `${run} has settled` }).toBe(true);
+    await expect.poll(() => isSettled(to, run), { message: `${run} has settled` }).toBe(true);
   } else {
     if (ending === 'end') socket.end();
     const isOver = () => answers(received()).length === ids.length || answers(received()).at(-1)?.closes === true;
-    await expect.poll(isOver, { message: `${run} has its answers` }).toBe(true);
+    await expect.poll(isOver, { message: `${run} has its answers`, timeout: 20_000 }).toBe(true);
     if (ending === 'end' || answers(received()).at(-1)?.closes) await closed;
     socket.destroy();
   }
 
-  const { finished, left, charged, executed } = logged(run);
-  const forwarded = (id: string) => kinds[ids.indexOf(id)]?.isForwarded === true;
+  const { finished, left, charged, executed } = logged(to, run);
+  const kindOf = (id: string) => kinds[ids.indexOf(id)];
+  const isGood = (id: string) => kindOf(id)?.isGood === true;
   expect(left.length, 'at most one was begun before the reset was seen').toBeLessThanOrEqual(isReset ? 1 : 0);
   // The one that was left may have reached the core or not.
   const known = (list: readonly string[]) => list.filter((id) => !left.includes(id)).sort();
-  expect(known(executed)).toEqual(finished.filter(forwarded).sort());
-  expect(known(charged.filter(forwarded))).toEqual(finished.filter(forwarded).sort());
+  if (to.coreLog !== undefined) {
+    expect(known(executed)).toEqual(finished.filter(isGood).sort());
+    expect(known(charged.filter(isGood))).toEqual(finished.filter(isGood).sort());
+  }
   if (!isReset) {
     const got = answers(received());
-    expect(got.map(({ id }) => id)).toEqual(finished);
+    const begun = got.filter(({ id }) => ids.includes(id));
+    expect(begun.map(({ id }) => id)).toEqual(ids.slice(0, begun.length));
+    expect([...finished].sort()).toEqual(begun.map(({ id }) => id).sort());
+    // What is no request has an id of its own, and is the last.
+    const none = got.slice(begun.length);
+    expect(none.map(({ status }) => status < 500)).toEqual(
+      kinds[begun.length]?.isNone && !begun.at(-1)?.closes ? [true] : [],
+    );
     expect(got.slice(0, -1).filter(({ closes }) => closes)).toEqual([]);
-    for (const { id, status, closes } of got) {
-      if (forwarded(id)) expect(status).toBeLessThan(300);
-      if (kinds[ids.indexOf(id)]?.closes) expect(closes).toBe(true);
+    for (const [at, { status, closes }] of got.entries()) {
+      if (kinds[at]?.isGood) expect(status).toBeLessThan(300);
+      if (kinds[at]?.closes) expect(closes).toBe(true);
     }
   }
 }
 
 /** Whether the requests that began are the first ones of a connection, and each has its line. */
-function isSettled(run: string): boolean {
-  const { finished, left, executed } = logged(run);
+function isSettled(to: Listener, run: string): boolean {
+  const { finished, left, executed } = logged(to, run);
   const begun = [...finished, ...left];
   return begun.every((_, at) => begun.includes(`${run}-${at}`)) && executed.every((id) => begun.includes(id));
 }
 
-test('whatever is pipelined and however it is cut, what was executed was charged and answered', async () => {
-  const count = thoroughly(1_000, 120);
+test.for(LISTENERS)('$name: however a pipeline is cut, what was executed was charged and answered', async (to) => {
+  const count = thoroughly(1_000, 24);
   for (let seed = 1; seed <= count; seed += 8) {
-    await Promise.all(Array.from({ length: Math.min(8, count - seed + 1) }, (_, at) => connection(seed + at)));
+    await Promise.all(Array.from({ length: Math.min(8, count - seed + 1) }, (_, at) => connection(to, seed + at)));
   }
 });
 
 const write = (id: string, ownKey: string): string =>
-  `${POST}\r\nHost: a\r\n${JSON_TYPE}Content-Length: ${PET.length}\r\nAuthorization: Bearer ${ownKey}\r\nX-Request-Id: ${id}\r\n\r\n${PET}`;
+  `POST /v1/pets HTTP/1.1\r\nHost: a\r\n${JSON_TYPE}Content-Length: ${PET.length}\r\nAuthorization: Bearer ${ownKey}\r\nX-Request-Id: ${id}\r\n\r\n${PET}`;
 /** The ids of the requests that the core has executed. */
 const executedOf = ({ coreLog }: Pick<typeof stack, 'coreLog'>): string[] =>
   coreLog.filter(({ msg }) => msg === 'request').map(({ requestId }) => String(requestId).split('.', 1)[0] as string);
