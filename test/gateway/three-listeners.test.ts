@@ -179,6 +179,23 @@ test.for(all)('%s: an upgrade that is ignored, with a body, is answered behind o
   expect(performance.now() - started).toBeLessThan(10_000);
 });
 
+test.for(all)(
+  '%s: what is malformed in an upgrade that is ignored, or behind it, is refused at once',
+  async ([, to]) => {
+    const started = performance.now();
+    const upgrade = 'Connection: Upgrade\r\nUpgrade: h2c\r\n';
+    const bad = `${writeHead(to, upgrade + IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
+    const ignored = get(to).replace(/\r\n$/, `${upgrade}\r\n`);
+    expect(statuses(await exchange(to, bad))).toEqual([400]);
+    expect(statuses(await exchange(to, ignored + bad))).toEqual([200, 400]);
+    for (const text of ['nonsense\r\n\r\n', get(to).replace('GET', 'BREW'), get(to).replace('\r\n', '\n')]) {
+      for (const bytes of [ignored + text, [ignored, text]])
+        expect(statuses(await exchange(to, bytes))).toEqual([200, 400]);
+    }
+    expect(performance.now() - started).toBeLessThan(8_000);
+  },
+);
+
 test.for(all)('%s: a chunk size that is none is refused at once behind others', async ([, to]) => {
   const started = performance.now();
   const bad = `${writeHead(to, IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
