@@ -9,6 +9,7 @@ import {
   type KeyRecord,
   type KeyState,
 } from '../../limiter/key-record.ts';
+import { NO_REFUSALS } from '../../limiter/refusals.ts';
 import type { Activity, ActivityStore, WithActivity } from '../activity-entry.ts';
 import type { BackedUpKey, BackupPage, RestoreOutcome } from '../key-backup.ts';
 import { readKey, readRevoked, writeKey } from '../key-hash.ts';
@@ -236,8 +237,8 @@ export class FileKeys implements KeyStore {
 
 const cursorOf = ({ id, record: { createdAt } }: KeyEntry): KeyCursor => ({ createdAt: createdAt / SECOND, id });
 
-/** Lifting a ban also forgets the early requests and the series: the key starts anew. */
+/** Lifting a ban also forgets the line, the strikes and the series: the key starts anew. */
 function withBan(state: KeyState, ban: BanReason | 'lift'): KeyState {
   if (ban !== 'lift') return { ...state, bannedUntil: ban.until, banReason: ban };
-  return { ...state, bannedUntil: 0, bans: 0, queue: undefined, banReason: undefined };
+  return { ...state, bannedUntil: 0, bans: 0, refusals: NO_REFUSALS, banReason: undefined };
 }
