@@ -34,7 +34,7 @@ export const PLAN_FIELDS = {
   ban_after: {
     label: 'Ban after strikes',
     help: 'refused requests that a key holds as strikes; they are forgotten at eight times its minute limit',
-    absent: 'five times the minute limit',
+    absent: '5 × minute',
   },
   ban_grace_seconds: {
     label: 'Ban at the earliest after seconds',
@@ -154,6 +154,10 @@ const FORMER_FIELD = 'ban_within_seconds';
 
 export const isFormer = (name: string): boolean => PLAN_NAMES.some((plan) => name === `${plan}.${FORMER_FIELD}`);
 
+/** Whether a stored `ban_after` was set for the former rule. */
+export const isOfFormerRule = (stored: Readonly<Record<string, unknown>>, name: string): boolean =>
+  fieldIn(name) === 'ban_after' && stored[`${planIn(name)}.${FORMER_FIELD}`] !== undefined;
+
 /** Changes of a plan as they are stored: who sets or removes `ban_after` means the present rule. */
 export function storedChanges(
   plan: PlanName,
@@ -177,7 +181,7 @@ export function readPlans(stored: StoredPlans, last: PlanTable): { table: PlanTa
 
   function readField(plan: PlanName, field: PlanField): number | string | undefined {
     const name = `${plan}.${field}`;
-    if (field === 'ban_after' && stored[`${plan}.${FORMER_FIELD}`] !== undefined) return undefined;
+    if (isOfFormerRule(stored, name)) return undefined;
     const text = stored[name];
     // Nobody deletes the whole table on purpose, but a single field that may be absent is intended.
     if (text === undefined && mayBeAbsent(field)) return isGone ? last[plan][field] : defaultOf(name);

@@ -42,7 +42,7 @@ export const DEFAULT_GRACE_SECONDS = 30;
 /** What a key holds unless its plan says otherwise. */
 export const usualBanAfter = (minute: number): number => HELD * minute;
 
-/** A key that holds more than it forgets within a minute is banned late, or never. */
+/** With more, strikes stand for more than a minute: bursts once a minute can ban. */
 export const mostBanAfter = (minute: number): number => FORGOTTEN * minute;
 
 /** A line has at most this many minutes' worth of the minute limit in places, and ends at most an hour ahead. */

@@ -42,7 +42,7 @@ test('gateways whose clocks differ by two hours decide alike, with Redis and wit
   await redis.hset('gateway:plans', {
     'free.minute': String(LIMITS.minute),
     'free.ban_after': '8',
-    'free.ban_within_seconds': '1000000',
+    'free.ban_grace_seconds': '0',
     'free.ban_seconds': '100',
   });
   const gateways = await Promise.all(

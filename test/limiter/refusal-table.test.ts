@@ -146,7 +146,7 @@ describe('whoever goes on, whatever it is told', () => {
   test.for([
     [10, 336],
     [100, 34],
-  ])('at %d times 60 a minute is banned after %d s', async ([times, expected]) => {
+  ] as const)('at %d times 60 a minute is banned after %d s', async ([times, expected]) => {
     expect(Math.round((await secondsToBan(keyOf(60), evenly(times * 60, HOUR))) ?? 0)).toBe(expected);
   });
 
@@ -154,7 +154,7 @@ describe('whoever goes on, whatever it is told', () => {
     [5, 35],
     [10, 40],
     [30, 120],
-  ])('300 at once on 60 a minute every %d s are banned after %d s', async ([every, expected]) => {
+  ] as const)('300 at once on 60 a minute every %d s are banned after %d s', async ([every, expected]) => {
     expect(await secondsToBan(keyOf(60), bursts(300, every, HOUR))).toBe(expected);
   });
 

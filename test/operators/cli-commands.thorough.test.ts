@@ -43,9 +43,9 @@ const COMMANDS: readonly [words: readonly string[], shown: Record<string, unknow
   [['bans', 'set', '<id>', '--for', '2h', '--reason', 'too much'], { state: 'banned', banReason: 'too much' }],
   [['bans', 'lift', '<id>'], { state: 'active' }],
   [['plans', 'show'], { free: { minute: expect.any(Number) } }],
-  [['plans', 'set', 'enterprise', '--mode', 'enforce'], { ban_after: 1_000 }],
+  [['plans', 'set', 'enterprise', '--mode', 'enforce'], { ban_grace_seconds: 30 }],
   [['plans', 'try', 'free', '--minute', '1'], { keys: expect.any(Number), affected: expect.any(Array) }],
-  [['plans', 'export'], { free: { mode: 'enforce' }, enterprise: { ban_after: 1_000 } }],
+  [['plans', 'export'], { free: { mode: 'enforce' }, enterprise: { ban_after: null, ban_grace_seconds: 30 } }],
   [['plans', 'history'], { history: expect.any(Array) }],
   [['usage', '--to', '2100-01-01'], { usage: expect.any(Array) }],
 ];
