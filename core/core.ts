@@ -40,6 +40,7 @@ export async function startCore(settings: CoreSettings, logger: Logger): Promise
     async check() {
       if (server.stopping) throw new HttpError('unavailable', 'The service is stopping.');
       await store.check();
+      return undefined;
     },
   });
   const server = await startServer({

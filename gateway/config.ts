@@ -204,3 +204,7 @@ export function coreTokenOf(settings: GatewaySettings, logger: Logger): () => st
 /** The operators' token; undefined if none is set. */
 export const adminTokenOf = (settings: GatewaySettings, logger: Logger): (() => string | undefined) =>
   currentSecret(GatewaySettings, settings, 'ADMIN_TOKEN', { logger, maxAgeMs: TOKEN_AGE_MS });
+
+/** The secret that signs webhooks. */
+export const webhookSecretOf = (settings: GatewaySettings, logger: Logger): (() => string | undefined) =>
+  currentSecret(GatewaySettings, settings, 'WEBHOOK_SECRET', { logger, maxAgeMs: TOKEN_AGE_MS });

@@ -3,31 +3,49 @@ import { readSecretFile } from '../shared/process/env.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { currentSecret, rereadFile } from '../shared/process/secret.ts';
 import { GatewaySettings } from './config.ts';
+import { ChangedKeys } from './limiter/changed-keys.ts';
 import type { KnownKeys, LocalDecisions } from './limiter/known-keys.ts';
 import type { PlanTable, StoredPlans } from './limiter/plans.ts';
+import { confirmed, type Tell } from './primary/confirmed.ts';
 import { certificatesIn } from './redis-settings.ts';
+import { AuditLog } from './stores/audit.ts';
+import { EditWatch } from './stores/edit-watch.ts';
+import type { Embedded } from './stores/embedded-backend.ts';
+import { Backups } from './stores/key-backup.ts';
+import { Keys } from './stores/keys.ts';
 import { PlanCache } from './stores/plan-cache.ts';
-import { redisBackend } from './stores/redis/backend.ts';
-import { connect, connectOperators } from './stores/redis/connect.ts';
-import { START_MS } from './stores/redis/connection.ts';
-import { type Credentials, credentialsOf } from './stores/redis/target.ts';
-import type { Backend } from './stores/stores.ts';
+import { Plans } from './stores/plans.ts';
+import { type Credentials, credentialsOf, START_MS } from './stores/redis/target.ts';
+import type { Storage } from './stores/storage.ts';
+import type { Backend, KeyStore, OperatorsStores } from './stores/stores.ts';
+import { Tokens } from './stores/tokens.ts';
 import { BannedKeys } from './telemetry/key-watch.ts';
 import { RecentDecisions } from './telemetry/recent-decisions.ts';
 
-/** A backend with the current plans, and what is remembered of the last decisions. */
-export interface PlannedBackend extends Backend {
+/** A backend with its stores and the current plans, and what is remembered of the last decisions. */
+export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStorage'> {
+  /** With the deadline of decisions. */
+  readonly keys: KeyStore;
+  readonly changedKeys: ChangedKeys;
   readonly planCache: PlanCache;
   readonly recent: RecentDecisions;
   readonly banned: BannedKeys;
+  /** Opens the operators' stores. Called once, by the process that serves operators. */
+  operators(): Promise<OperatorsStores>;
   /** Resolves once plans and script were loaded from the store. Never rejects. */
   readonly loaded: Promise<void>;
   isLoaded(): boolean;
 }
 
-interface OpenOptions {
+export interface OpenOptions {
   /** Creates what decides while Redis is unavailable, from the keys this process knows. */
   readonly localsOf?: ((known: KnownKeys) => LocalDecisions) | undefined;
+  /** Where this process hears of changed keys. */
+  readonly changedKeys?: ChangedKeys | undefined;
+  /** Tells all processes that decide of an operator's change, before it is acknowledged. */
+  readonly tell?: Tell | undefined;
+  /** Required without Redis. */
+  readonly embedded?: Embedded | undefined;
   /** The plans until they are read. */
   readonly plans?: StoredPlans | undefined;
   /** How long to wait for the store. */
@@ -36,15 +54,17 @@ interface OpenOptions {
 
 const LOAD_AGAIN_MS = 250;
 
-/** Opens what decisions need: keys, and plans that are read at intervals. */
+/** Opens what decisions and operators need: keys, and plans that are read at intervals. */
 export async function openBackend(
   settings: GatewaySettings,
   logger: Logger,
-  { localsOf, plans, withinMs = START_MS }: OpenOptions = {},
+  options: OpenOptions = {},
 ): Promise<PlannedBackend> {
+  const { changedKeys = new ChangedKeys(), tell = async () => {}, plans, withinMs = START_MS } = options;
   const patience = sleep(withinMs, undefined, { ref: false });
-  const backend = await backendOf(settings, logger, () => planCache.table, { localsOf, withinMs });
-  const planCache = new PlanCache(backend.plans, logger);
+  const given = { ...options, changedKeys, withinMs };
+  const { storage, operatorsStorage, ...backend } = await backendOf(settings, logger, () => planCache.table, given);
+  const planCache = new PlanCache(new Plans(storage), logger);
   if (plans !== undefined) planCache.assume(plans);
   let isLoaded = false;
   const load = async () => planCache.version !== undefined && (await backend.loadScript());
@@ -55,33 +75,54 @@ export async function openBackend(
   }
   const loaded = untilLoaded();
   await Promise.race([firstLoad, patience]);
+  let edits: EditWatch | undefined;
   return {
     ...backend,
+    keys: new Keys(storage),
+    changedKeys,
     planCache,
     recent: new RecentDecisions(() => planCache.version),
     banned: new BannedKeys(),
+    async operators() {
+      const own = await operatorsStorage();
+      edits = new EditWatch({ storage: own, plans: new Plans(own), planCache, logger });
+      void edits.run();
+      return storesOver(confirmed(own, tell));
+    },
     loaded,
     isLoaded: () => isLoaded,
     async close() {
+      edits?.stop();
       await planCache.stop();
       await backend.close();
     },
   };
 }
 
+const storesOver = (storage: Storage): OperatorsStores => ({
+  keys: new Keys(storage),
+  plans: new Plans(storage),
+  activity: new AuditLog(storage),
+  tokens: new Tokens(storage),
+  backups: new Backups(storage),
+});
+
+/** Each process loads the code that it needs. */
 async function backendOf(
   settings: GatewaySettings,
   logger: Logger,
   plans: () => PlanTable,
-  { localsOf, withinMs: startMs = START_MS }: OpenOptions,
+  { embedded, localsOf, changedKeys, withinMs: startMs = START_MS }: OpenOptions,
 ): Promise<Backend> {
-  if (settings.REDIS_URL === undefined) {
-    const { memoryBackend } = await import('./stores/memory/backend.ts');
-    return await memoryBackend(settings.DATA_DIR, plans, logger, settings.ACTIVITY_LENGTH);
+  if (embedded !== undefined) {
+    const { embeddedBackend } = await import('./stores/embedded-backend.ts');
+    return embeddedBackend(embedded, plans);
   }
+  const { connect, connectOperators } = await import('./stores/redis/connect.ts');
+  const { redisBackend } = await import('./stores/redis/backend.ts');
   const target = {
     mode: settings.REDIS_MODE,
-    urls: settings.REDIS_URL,
+    urls: settings.REDIS_URL ?? [],
     masterName: settings.REDIS_MASTER_NAME,
     sentinelUsername: settings.REDIS_SENTINEL_USERNAME,
     credentials: currentCredentials(settings, logger),
@@ -92,11 +133,11 @@ async function backendOf(
   const redis = await connect(target, logger);
   return redisBackend(redis, plans, logger, {
     localsOf,
-    activityLength: settings.ACTIVITY_LENGTH,
+    changedKeys,
+    auditLength: settings.ACTIVITY_LENGTH,
     connectOperators: () => connectOperators(target, logger, redis.status !== 'ready'),
   });
 }
-
 /** Read for every new connection, from the files that have them. */
 function currentCredentials(settings: GatewaySettings, logger: Logger): () => Credentials {
   const options = { logger, maxAgeMs: 0 };

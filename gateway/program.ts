@@ -19,17 +19,15 @@ const FAST = ['--semi-space-growth-factor=2', '--no-optimize-for-size'];
 await run(async () => {
   const settings = readGatewaySettings(process.env, cluster.isWorker ? [] : process.argv.slice(2));
   const logger = createLogger('gateway', settings.LOG_LEVEL, cluster.isWorker ? number : undefined);
-  const start = await startOf(settings);
+  const start = await startOfRole();
   return { running: await start(settings, logger, number), logger };
 });
 
 /** Each process loads the code of its role only. */
-async function startOf({ REDIS_URL }: GatewaySettings): Promise<Start> {
+async function startOfRole(): Promise<Start> {
   for (const flag of SMALL) setFlagsFromString(flag);
-  if (cluster.isPrimary && REDIS_URL !== undefined) return (await import('./primary/primary.ts')).startPrimary;
-  const start = cluster.isWorker
-    ? (await import('./primary/worker.ts')).startWorker
-    : (await import('./embedded.ts')).startEmbedded;
+  if (cluster.isPrimary) return (await import('./primary/primary.ts')).startPrimary;
+  const { startWorker } = await import('./primary/worker.ts');
   for (const flag of FAST) setFlagsFromString(flag);
-  return start;
+  return startWorker;
 }

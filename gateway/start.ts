@@ -22,14 +22,15 @@ import { Traffic } from './telemetry/request-metrics.ts';
 import { exposeCertificate, exposeState } from './telemetry/state.ts';
 import type { CoreState } from './upstream/core.ts';
 import { createForwarder } from './upstream/forwarder.ts';
-import { Webhooks } from './webhooks/webhooks.ts';
+import { type Happening, happeningOf } from './webhooks/message.ts';
 
-/** Serves clients: upstream, then gateway. */
+/** Serves clients: upstream, then gateway. @param tell takes each event of a key, for WEBHOOK_URL */
 export async function serveClients(
   settings: GatewaySettings,
   backend: PlannedBackend,
   logger: Logger,
   metrics: Metrics,
+  tell: (happening: Happening) => void,
   given: Partial<ServerLimits> = {},
   routes: readonly GatewayRoute[] = ROUTES,
 ): Promise<RunningServer & { cores(): CoreState[] }> {
@@ -37,15 +38,8 @@ export async function serveClients(
   const limits = { ...DEFAULT_LIMITS, silenceMs: Math.max(35_000, settings.CORE_TIMEOUT_MS + 5_000), ...given };
   const forwarder = await createForwarder(settings.CORE_URL, settings.CORE_TIMEOUT_MS, logger);
   const traffic = new Traffic(routes.map(({ operation }) => operation));
-  const webhooks = new Webhooks(backend.keys, logger, { url: settings.WEBHOOK_URL, secret: settings.WEBHOOK_SECRET });
-  const watch = new KeyWatch((event, keyId, decision) => webhooks.tell(event, keyId, decision));
-  metrics.counts(() => [
-    ...traffic.families(),
-    ...backend.counted(),
-    ...forwarder.counted(),
-    ...webhooks.counted(),
-    droppedLines('gateway'),
-  ]);
+  const watch = new KeyWatch((...event) => tell(happeningOf(...event)));
+  metrics.counts(() => [...traffic.families(), ...backend.counted(), ...forwarder.counted(), droppedLines('gateway')]);
   exposeState(metrics, backend, forwarder, watch);
   const tunnels = new Tunnels(backend.keys, limits.webSocketIdleMs);
   const allowance = new AddressAllowance();
@@ -58,7 +52,7 @@ export async function serveClients(
     ...createPipeline({
       routes,
       limiter: backend.limiter,
-      facts: new KeyFactsReader(backend.keys),
+      facts: new KeyFactsReader(backend.keys, backend.changedKeys),
       recent: backend.recent,
       banned: backend.banned,
       watch,
@@ -109,7 +103,6 @@ export async function serveClients(
       stopLooking();
       tunnels.stop();
       await server.stop(options);
-      await webhooks.stop();
       await forwarder.close();
     },
   };

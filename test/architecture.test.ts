@@ -10,6 +10,8 @@ interface Source {
   readonly text: string;
   /** Our files by path from the root, packages by name. */
   readonly imports: readonly string[];
+  /** Those of them that are not only types. */
+  readonly values: readonly string[];
 }
 
 const sources = ['shared', 'gateway', 'core', 'deploy', 'test'].flatMap((folder) =>
@@ -23,13 +25,14 @@ const product = sources.filter(({ path }) => !path.startsWith('test/'));
 
 function read(path: string): Source {
   const text = readFileSync(join(ROOT, path), 'utf8');
-  const specifiers = [...text.matchAll(/^(?:import|export)\b[^;]*?from '([^']+)';$/gms)].map(
-    (match) => match[1] as string,
+  const found = [...text.matchAll(/^(?:import|export) (type )?[^;]*?from '([^']+)';$/gms)].map(
+    ([, type, name = '']) => ({
+      type,
+      name: name.startsWith('.') ? relative(ROOT, join(ROOT, dirname(path), name)) : name,
+    }),
   );
-  const imports = specifiers.map((name) =>
-    name.startsWith('.') ? relative(ROOT, join(ROOT, dirname(path), name)) : name,
-  );
-  return { path, text, imports };
+  const values = found.filter(({ type }) => type === undefined);
+  return { path, text, imports: found.map(({ name }) => name), values: values.map(({ name }) => name) };
 }
 
 /** Every import from `folder` of something that `forbidden` names, as 'importer -> imported'. */
@@ -68,6 +71,16 @@ test.for([
   expect(importsOf(folder, forbidden)).toEqual([]);
 });
 
+test('what is started by hand after npm ci imports no package that only tests have, unless it installs it first', () => {
+  const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'test/package.json'), 'utf8'));
+  const ofTests = new RegExp(`^(${Object.keys(dependencies).join('|')})(/|$)`);
+  const byPath = new Map(sources.map((source) => [source.path, source]));
+  const started = sources.filter(({ path }) => /^test\/(bench|soak)\/.*(?<!\.test)\.ts$/.test(path));
+  const reached = new Set(started.map(({ path }) => path));
+  for (const path of reached) for (const name of byPath.get(path)?.values ?? []) reached.add(name);
+  expect([...reached].filter((name) => ofTests.test(name))).toEqual([]);
+});
+
 test.for([
   ['ioredis', ['connection', 'cluster', 'sentinel', 'tls', 'calls'].map((name) => `gateway/stores/redis/${name}.ts`)],
   ['http-proxy-3', ['gateway/upstream/tunnel.ts']],
@@ -80,7 +93,7 @@ test.for([
   ['preact', ['gateway/operators/console/']],
   ['htm', ['gateway/operators/console/html.ts']],
   ['uplot', ['gateway/operators/console/parts/chart.ts', 'gateway/operators/console/parts/chart-options.ts']],
-  ['node:sqlite', ['core/store/sqlite.ts']],
+  ['node:sqlite', ['core/store/sqlite.ts', 'gateway/stores/sqlite/']],
 ] as const)('%s is known in its own place only', ([name, places]) => {
   const users = product.filter(({ imports }) => imports.includes(name)).map(({ path }) => path);
   expect(users.filter((user) => !places.some((place) => user.startsWith(place)))).toEqual([]);

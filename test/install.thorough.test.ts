@@ -50,6 +50,18 @@ test('npm ci brings at most 250 packages and 250 MB, and warns of none but what 
   expect(execFileSync(installed, ['--version'], { encoding: 'utf8' })).toMatch(/^v26\./);
 });
 
+test('the benchmark runs after npm ci: it installs what it needs', { timeout: 300_000 }, async () => {
+  const folder = await temporaryFolder();
+  const isSource = (path: string) => !/\/(node_modules|\.git|\.data|\.coverage)$/.test(path);
+  cpSync(ROOT, folder, { recursive: true, filter: isSource, verbatimSymlinks: true });
+  const env = { PATH: PERSONS_PATH };
+  const npm = (...args: string[]) => startProcess('npm', args, env, { cwd: folder }).ended;
+  expect((await npm('ci', '--prefer-offline')).code).toBe(0);
+  const round = ['--scenario', 'list-32', '--only', 'gateway', '--rounds', '1', '--seconds', '1'];
+  const bench = await npm('run', '-s', 'bench', '--', ...round);
+  expect(bench).toMatchObject({ code: 0, out: expect.stringMatching(/^gateway +[\d,]+ /m) });
+});
+
 test('of installations at once one installs, and an ended one holds up none', { timeout: 120_000 }, async () => {
   const folder = await temporaryFolder();
   for (const file of ['package.json', 'package-lock.json']) cpSync(join(ROOT, PEERS, file), join(folder, file));

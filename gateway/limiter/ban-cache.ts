@@ -1,10 +1,11 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { refill } from './bucket.ts';
-import { SECOND } from './clock.ts';
+import { ChangedKeys } from './changed-keys.ts';
+import { monotonicClock, SECOND } from './clock.ts';
 import { type Credential, isFromAllowedNetwork } from './credential.ts';
 import type { Decision, Limiter } from './limiter.ts';
 
-/** When an operator lifts a ban, it is over everywhere after this time. */
+/** When an operator of another gateway lifts a ban, it is over here after this time. */
 const MEMORY = SECOND;
 const MAX_BANS = 10_000;
 
@@ -21,18 +22,20 @@ interface RememberedBan {
  */
 export function rememberBans(
   limiter: Limiter,
-  monotonic = () => Math.floor(performance.now() * 1_000),
+  monotonic = monotonicClock,
+  changed = new ChangedKeys(monotonic),
 ): Limiter & { bans(): number } {
   const bans = boundedMap<string, RememberedBan>(MAX_BANS);
 
   /** From outside its networks, a secret reveals nothing. */
-  function recall({ cacheKey, use }: Credential): Decision | undefined {
+  function recall({ cacheKey, id, use }: Credential): Decision | undefined {
     const ban = bans.get(cacheKey);
     const { bounds } = ban?.decision ?? {};
     if (ban === undefined || (bounds !== undefined && !isFromAllowedNetwork(bounds, use))) return undefined;
     const elapsed = monotonic() - ban.since;
     const decision = later(ban.decision, elapsed);
-    if (elapsed < MEMORY && decision.now < decision.bannedUntil) return decision;
+    const isCurrent = elapsed < MEMORY && !changed.hasChangedSince(id, ban.since);
+    if (isCurrent && decision.now < decision.bannedUntil) return decision;
     bans.delete(cacheKey);
     return undefined;
   }
@@ -41,16 +44,19 @@ export function rememberBans(
     async decide(credential: Credential) {
       const recalled = recall(credential);
       if (recalled !== undefined) return recalled;
+      const askedAt = monotonic();
       const verdict = await limiter.decide(credential);
-      if (verdict.outcome === 'banned')
-        bans.set(credential.cacheKey, { id: credential.id, decision: verdict, since: monotonic() });
+      const { id, cacheKey } = credential;
+      if (verdict.outcome === 'banned' && !changed.hasChangedSince(id, askedAt))
+        bans.set(cacheKey, { id, decision: verdict, since: monotonic() });
       return verdict;
     },
     peek: (credential: Credential) => limiter.peek(credential),
     /** The number of keys whose ban is still running according to the last decision. */
     bans() {
       const now = monotonic();
-      const runs = ({ decision, since }: RememberedBan) => decision.bannedUntil > decision.now + now - since;
+      const runs = ({ id, decision, since }: RememberedBan) =>
+        decision.bannedUntil > decision.now + now - since && !changed.hasChangedSince(id, since);
       const running = [...bans.values()].filter(runs);
       return new Set(running.map(({ id }) => id)).size;
     },

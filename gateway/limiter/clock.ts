@@ -7,3 +7,6 @@ export const DAY = 86_400 * SECOND;
 export type Clock = () => number;
 
 export const systemClock: Clock = () => Date.now() * 1_000;
+
+/** Microseconds that never go back, for ages within one process. */
+export const monotonicClock: Clock = () => Math.floor(performance.now() * 1_000);

@@ -1,6 +1,7 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import type { Level } from './bucket.ts';
-import { SECOND } from './clock.ts';
+import { ChangedKeys } from './changed-keys.ts';
+import { monotonicClock, SECOND } from './clock.ts';
 import { type Bounds, type Credential, SCOPES } from './credential.ts';
 import { bucketsAt, decide, peek } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from './key-record.ts';
@@ -19,8 +20,9 @@ export interface LocalDecisions {
   /**
    * Notes a verdict of Redis.
    * @param wasDecided `decide` decided the request meanwhile, because Redis' answer was late
+   * @param askedAt when Redis was asked, in microseconds that never go back
    */
-  note(credential: Credential, verdict: Decision | Unauthorized, wasDecided: boolean): void;
+  note(credential: Credential, verdict: Decision | Unauthorized, wasDecided: boolean, askedAt: number): void;
   /** The decision without Redis; undefined for a key that is not known, or no longer. */
   decide(credential: Credential): Verdict | undefined | Promise<Verdict | undefined>;
   /** The status of a key without Redis; nothing is taken. Undefined as for `decide`. */
@@ -75,26 +77,35 @@ const LOCAL_PLANS: Readonly<Record<PlanMode, PlanTable>> = {
 
 /**
  * The last decision of Redis on each key in use. While Redis is away, the next decisions are taken locally: with the
- * same rules, from the last levels, with the running bans. All secrets of a key share its levels.
+ * same rules, from the last levels, with the running bans. All secrets of a key share its levels. A key that an operator
+ * has changed is not decided locally until Redis has accepted it again.
  * @param monotonic microseconds that never go back
  */
 export class KnownKeys implements LocalDecisions {
   readonly #keys = boundedMap<string, KnownKey>(MAX_KEYS);
   readonly #plans: () => PlanTable;
   readonly #monotonic: () => number;
+  readonly #changed: ChangedKeys;
 
-  constructor(plans: () => PlanTable, monotonic = () => Math.floor(performance.now() * 1_000)) {
+  constructor(plans: () => PlanTable, monotonic = monotonicClock, changed = new ChangedKeys(monotonic)) {
     this.#plans = plans;
     this.#monotonic = monotonic;
+    this.#changed = changed;
   }
 
   /** Notes a verdict of Redis. An invalid secret is forgotten. */
-  note({ id, digest }: Credential, verdict: Decision | Unauthorized, wasDecided = false): void {
+  note(
+    { id, digest }: Credential,
+    verdict: Decision | Unauthorized,
+    wasDecided = false,
+    askedAt = this.#monotonic(),
+  ): void {
     if (verdict.outcome === 'unauthorized') {
       // A secret used from a wrong network is still valid from its own.
       if (verdict.reason !== 'elsewhere') this.#forget(id, digest);
       return;
     }
+    if (this.#changed.hasChangedSince(id, askedAt)) return;
     const saidAt = this.#monotonic();
     const known = this.#noteDecision(id, verdict, saidAt, wasDecided || verdict.outcome !== 'admitted' ? 0 : 1);
     known.secrets = withSecret(known.secrets, { digest, saidAt, endsAt: verdict.endsAt, bounds: verdict.bounds });
@@ -127,9 +138,13 @@ export class KnownKeys implements LocalDecisions {
     const known = this.#keys.get(id);
     const secret = known?.secrets.find((one) => one.digest === digest);
     const at = this.#monotonic();
-    if (known === undefined || secret === undefined || at - secret.saidAt > BELIEVED) return undefined;
+    if (known === undefined || secret === undefined || !this.#isBelieved(id, secret, at)) return undefined;
     const now = known.decision.now + at - known.saidAt;
     return { known, secret, now, hasEnded: secret.endsAt !== 0 && secret.endsAt <= now };
+  }
+
+  #isBelieved(id: string, { saidAt }: KnownSecret, at: number): boolean {
+    return at - saidAt <= BELIEVED && !this.#changed.hasChangedSince(id, saidAt);
   }
 
   #plansFor({ plan }: KeyRecord): PlanTable {
@@ -146,12 +161,17 @@ export class KnownKeys implements LocalDecisions {
     const known = this.#keys.get(id);
     if (known === undefined) return undefined;
     const at = this.#monotonic();
-    const secrets = known.secrets.map(({ saidAt, ...secret }) => ({ ...secret, age: at - saidAt }));
+    const believed = known.secrets.filter((secret) => this.#isBelieved(id, secret, at));
+    const secrets = believed.map(({ saidAt, ...secret }) => ({ ...secret, age: at - saidAt }));
     return { decision: known.decision, age: at - known.saidAt, secrets };
   }
 
-  /** Takes over what another process knows of a key, if it is newer. */
-  learn(id: string, { decision, age, secrets }: ToldKey): void {
+  /**
+   * Takes over what another process knows of a key, if it is newer.
+   * @param askedAt when that process was asked
+   */
+  learn(id: string, { decision, age, secrets }: ToldKey, askedAt: number): void {
+    if (this.#changed.hasChangedSince(id, askedAt)) return;
     const at = this.#monotonic();
     const before = this.#keys.get(id);
     const isNewer = before === undefined || before.decision.now < decision.now;

@@ -112,7 +112,7 @@ class PendingDecision implements Question {
     breaker.heard(isLate);
     // Undecidable data is no fault of Redis and no verdict on the key.
     if (verdict.outcome === 'undecided') return void this.#decideHere(() => this.#settle(verdict));
-    locals.note(this.credential, verdict, this.#isAskedHere);
+    locals.note(this.credential, verdict, this.#isAskedHere, Math.floor(this.#askedAt * 1_000));
     this.#settle(verdict);
   }
 

@@ -154,7 +154,7 @@ export function createPipeline(
     lingeringClose,
     upgrades: {
       accepts: (request) => asksForWebSocket(request) && asksForTunnel(request),
-      take: (request, response, socket, head) => take(request, response, tunnelTo(deps, { request, socket, head })),
+      take: (request, response, socket) => take(request, response, tunnelTo(deps, { request, socket })),
     },
   };
 }

@@ -23,8 +23,9 @@ const ANSWER_WITHIN_MS = 1_000;
 const MAX_WAITING = 4_096;
 
 /**
- * Questions and answers between the primary and a worker. All items of one turn of the event loop go into one message.
- * A process that missed a deadline is not asked again until it sends something.
+ * Questions and answers between the primary and a worker. All items of one turn of the event loop go into one message,
+ * which arrives whole, in order, and with its undefined values. A process that missed a deadline is not asked again until
+ * it sends something.
  */
 export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Theirs>> {
   readonly #peer: Peer;
@@ -50,7 +51,17 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
     question: Mine[Name][0],
     withinMs = ANSWER_WITHIN_MS,
   ): Promise<Mine[Name][1] | undefined> {
-    if (!this.#isConnected || this.#isSilent || this.#waiting.size >= MAX_WAITING) return Promise.resolve(undefined);
+    if (this.#isSilent || this.#waiting.size >= MAX_WAITING) return Promise.resolve(undefined);
+    return this.insist(name, question, withinMs);
+  }
+
+  /** Asks also a process that missed a deadline. For questions that it must answer. */
+  insist<Name extends keyof Mine & string>(
+    name: Name,
+    question: Mine[Name][0],
+    withinMs: number,
+  ): Promise<Mine[Name][1] | undefined> {
+    if (!this.#isConnected) return Promise.resolve(undefined);
     const { promise, resolve } = Promise.withResolvers<Mine[Name][1] | undefined>();
     const number = this.#number++;
     const end = (answer: unknown) => {
@@ -90,8 +101,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
     this.received += 1;
     this.#isSilent = false;
     for (const [number, name, content] of items) {
-      // JSON has null in place of undefined.
-      if (name == null) this.#waiting.get(number)?.(content ?? undefined);
+      if (name === undefined) this.#waiting.get(number)?.(content);
       else void this.#answer(number, name as keyof Theirs, content);
     }
   }

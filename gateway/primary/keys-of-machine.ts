@@ -17,8 +17,8 @@ export class KeysOfMachine implements LocalDecisions {
     this.#primary = primary;
   }
 
-  note(credential: Credential, verdict: Decision | Unauthorized, wasDecided: boolean): void {
-    this.#own.note(credential, verdict, wasDecided);
+  note(credential: Credential, verdict: Decision | Unauthorized, wasDecided: boolean, askedAt: number): void {
+    this.#own.note(credential, verdict, wasDecided, askedAt);
   }
 
   decide(credential: Credential): Promise<Verdict | undefined> {

@@ -1,4 +1,5 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
+import { monotonicClock } from '../limiter/clock.ts';
 import { credentialOf } from '../limiter/credential.ts';
 import type { KnownKeys } from '../limiter/known-keys.ts';
 import type { Verdict } from '../limiter/limiter.ts';
@@ -46,8 +47,9 @@ export class LevelsOfMachine {
   }
 
   async #askAll(id: string): Promise<void> {
+    const askedAt = monotonicClock();
     const told = await Promise.all(this.#workers().map((worker) => worker.ask('key', id, ANSWER_WITHIN_MS)));
-    for (const known of told) if (known !== undefined) this.#known.learn(id, known);
+    for (const known of told) if (known !== undefined) this.#known.learn(id, known, askedAt);
     this.#gatherings.delete(id);
     this.#gatheredAt.set(id, performance.now());
   }

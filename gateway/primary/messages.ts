@@ -4,9 +4,12 @@ import type { Use } from '../limiter/credential.ts';
 import type { ToldKey } from '../limiter/known-keys.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import type { StoredPlans } from '../limiter/plans.ts';
+import type { SavedState } from '../stores/embedded-limiter.ts';
+import type { Fields, Storage } from '../stores/storage.ts';
 import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import type { DecisionQuery, DecisionReport } from '../telemetry/recent-decisions.ts';
 import type { ProcessState } from '../telemetry/watched-traffic.ts';
+import type { Happening } from '../webhooks/message.ts';
 
 /** What the primary and its workers ask each other: for each question its content and its answer. */
 
@@ -16,6 +19,12 @@ export interface AskedOfWorker {
   readonly decisions: readonly [DecisionQuery, readonly DecisionReport[]];
   /** What it last heard of a key from Redis. */
   readonly key: readonly [id: string, ToldKey | undefined];
+  /** A change that was made. From its answer on, the worker no longer acts on older data. */
+  readonly changed: readonly [Changed, true];
+  /** The record of a key changes: before it answers, the worker sends the key's state to be saved, and forgets the key. */
+  readonly release: readonly [id: string, true];
+  /** Before it answers, the worker sends all states that are not stored to be saved. */
+  readonly flush: readonly [undefined, true];
 }
 
 export interface AskedOfPrimary {
@@ -23,10 +32,18 @@ export interface AskedOfPrimary {
   readonly start: readonly [undefined, StartOrder];
   /** Sent at intervals, so that counts are not lost with the process. Undefined until there is something to count. */
   readonly report: readonly [WorkerReport | undefined, undefined];
+  /** An event of a key, for WEBHOOK_URL: it outlives the worker. */
+  readonly happened: readonly [Happening, undefined];
   /** A local decision, because Redis is away. Without a verdict if no worker knows the key. */
   readonly decide: readonly [LocalQuestion, Verdict | undefined];
   /** Likewise the limit status of a key. */
   readonly peek: readonly [LocalQuestion, Verdict | undefined];
+  /** Without Redis, as the two below: the fields of a key. Undefined if they cannot be read now. */
+  readonly load: readonly [id: string, LoadedKey | undefined];
+  /** States to store, and whether they are stored. */
+  readonly save: readonly [SaveOrder, boolean];
+  /** A call of the storage, which the primary alone has open. */
+  readonly call: readonly [StorageCall, CallAnswer];
 }
 
 export interface StartOrder {
@@ -56,3 +73,30 @@ export interface LocalQuestion {
   /** When the worker last heard of the key, on Redis' clock; 0 for never. */
   readonly heardAt: number;
 }
+
+/** What an operator changed: a key, by its id, or the plan table, which is sent with it. */
+export type Changed = { readonly key: string } | { readonly plans: StoredPlans };
+
+export interface LoadedKey {
+  /** Undefined for a key that does not exist. */
+  readonly fields: Fields | undefined;
+}
+
+export interface SaveOrder {
+  readonly states: readonly SavedState[];
+  /** Whether a power cut may not undo it. */
+  readonly mustBeDurable: boolean;
+}
+
+export interface StorageCall {
+  readonly method: keyof Storage;
+  readonly args: readonly unknown[];
+}
+
+export type CallAnswer =
+  | { readonly value: unknown }
+  | {
+      readonly fault: 'not made' | 'unknown' | 'unavailable';
+      readonly message: string;
+      readonly shown: string | undefined;
+    };

@@ -5,61 +5,82 @@ import { sumOf } from '../../shared/process/counts.ts';
 import { droppedLines, type Logger } from '../../shared/process/logger.ts';
 import { createMetrics } from '../../shared/process/metrics.ts';
 import type { Running } from '../../shared/process/run.ts';
-import type { GatewaySettings } from '../config.ts';
+import { type GatewaySettings, webhookSecretOf } from '../config.ts';
+import { ChangedKeys } from '../limiter/changed-keys.ts';
+import { monotonicClock } from '../limiter/clock.ts';
 import { KnownKeys } from '../limiter/known-keys.ts';
 import { DEFAULT_PLANS } from '../limiter/plans.ts';
+import type { PlannedBackend } from '../open-backend.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
+import type { SqliteStorage } from '../stores/sqlite/storage.ts';
+import { Webhooks } from '../webhooks/webhooks.ts';
+import { KeyOwner } from './key-owner.ts';
 import { endLeftBehind } from './left-behind.ts';
 import { LevelsOfMachine } from './levels-of-machine.ts';
-import type { StartOrder } from './messages.ts';
+import type { Changed, StartOrder } from './messages.ts';
 import type { Reason } from './slot.ts';
 import { WorkerProcess } from './worker-process.ts';
 import { Workers } from './workers.ts';
 
 /**
- * The gateway with Redis: this process serves operators and supervises the workers, which serve clients. The workers
- * start before this process loads what it needs for operators.
- * @throws the error of a worker that cannot start, or of the operators' listener
+ * The gateway: this process serves operators and supervises the workers, which serve clients. The workers start before
+ * this process loads what it needs for operators. Without Redis, it has the storage open for its worker.
+ * @throws the error of a worker that cannot start, of the operators' listener, or of DATA_DIR
  */
 export async function startPrimary(settings: GatewaySettings, logger: Logger): Promise<Running> {
+  const owner = settings.REDIS_URL === undefined ? new KeyOwner(() => workers.all()) : undefined;
+  const storage = owner && (await openStorage(settings, owner));
   const port = settings.PORT === 0 ? await freePort(settings.HOST) : settings.PORT;
-  const address = `${settings.HOST}:${port}`;
-  await endLeftBehind(address, logger);
+  await endLeftBehind(port, logger);
   const metrics = createMetrics('gateway_admin');
   let planCache: PlanCache | undefined;
   let hasLoaded = false;
-  const levels = new LevelsOfMachine(new KnownKeys(() => planCache?.table ?? DEFAULT_PLANS), () => workers.channels());
+  const changedKeys = new ChangedKeys();
+  const known = new KnownKeys(() => planCache?.table ?? DEFAULT_PLANS, monotonicClock, changedKeys);
+  const levels = new LevelsOfMachine(known, () => workers.channels());
+  const opened = Promise.withResolvers<PlannedBackend>();
+  const keys = opened.promise.then((backend) => backend.keys);
+  const webhooks = new Webhooks(keys, logger, { url: settings.WEBHOOK_URL, secret: webhookSecretOf(settings, logger) });
   const workers = new Workers(settings.WORKERS, {
     logger,
     onCrash: metrics.counter('gateway_worker_crashes_total', 'Workers that ended without being asked to.'),
     launch: (number, reason) =>
       new WorkerProcess(number, {
         port,
-        address,
         order: () => orderFor(reason, planCache),
         onReport({ isLoaded }) {
           hasLoaded ||= isLoaded;
         },
+        onHappened: (happening) => webhooks.tell(happening),
         decide: (name, question) => levels.answer(name, question),
+        withoutRedis: owner,
       }),
   });
   metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
-  metrics.counts(() => sumOf([workers.counted(), [droppedLines('gateway')]]));
+  metrics.counts(() => sumOf([workers.counted(), webhooks.counted(), [droppedLines('gateway')]]));
   process.on('SIGHUP', () => workers.renew());
   const starting = workers.start();
   starting.catch(() => {});
 
-  async function check(): Promise<void> {
+  async function check(): Promise<string | undefined> {
     if (workers.stopping) throw new HttpError('unavailable', 'The service is stopping.');
     if (workers.serving === 0) throw new HttpError('unavailable', 'No worker serves.');
-    if (!hasLoaded) throw new HttpError('unavailable', 'No worker has read the plans from Redis yet.');
+    if (!hasLoaded) throw new HttpError('unavailable', 'No worker has read the plans yet.');
+    return storage?.fault();
+  }
+
+  async function tell(changed: Changed): Promise<void> {
+    await workers.confirm(changed);
+    if ('key' in changed) changedKeys.note(changed.key);
+    else planCache?.take(changed.plans);
   }
 
   try {
     const { openBackend } = await import('../open-backend.ts');
     const { serveOperators } = await import('../serve-operators.ts');
-    const backend = await openBackend(settings, logger);
+    const backend = await openBackend(settings, logger, { tell, embedded: storage && { storage } });
     planCache = backend.planCache;
+    opened.resolve(backend);
     const operators = await serveOperators(settings, backend, logger, {
       metrics: { ...metrics, expose: async () => await metrics.expose(await workers.metrics()) },
       decisions: workers,
@@ -73,14 +94,24 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
       addresses: { gateway: await starting, admin: operators.url },
       async stop(lameDuckMs, lingerMs) {
         await workers.stop({ lameDuckMs, lingerMs });
+        await webhooks.stop();
         await operators.stop();
         await backend.close();
+        await storage?.close();
       },
     };
   } catch (fault) {
     workers.kill();
     throw fault;
   }
+}
+
+/** @throws {Error} for operators: DATA_DIR is in use by another gateway, or cannot be used */
+async function openStorage({ DATA_DIR, ACTIVITY_LENGTH }: GatewaySettings, owner: KeyOwner): Promise<SqliteStorage> {
+  const { SqliteStorage } = await import('../stores/sqlite/storage.ts');
+  const storage = new SqliteStorage(DATA_DIR, { owner, auditLength: ACTIVITY_LENGTH });
+  owner.serve(storage);
+  return storage;
 }
 
 /** A worker that replaces the only one must find the same port. */

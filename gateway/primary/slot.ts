@@ -46,6 +46,11 @@ export class Slot {
     return this.#current;
   }
 
+  /** All processes that have not ended. */
+  get processes(): readonly WorkerProcess[] {
+    return [...this.#processes];
+  }
+
   state(): WorkerState {
     return { worker: this.#number, pid: this.#current?.pid, since: this.#changedAt.toISOString() };
   }

@@ -3,9 +3,21 @@ import cluster, { type Worker } from 'node:cluster';
 import { compiledFolder } from '../../shared/process/compile-cache.ts';
 import type { Stopping } from '../../shared/process/run.ts';
 import type { Verdict } from '../limiter/limiter.ts';
+import type { Happening } from '../webhooks/message.ts';
 import { Channel } from './channel.ts';
 import { mark } from './left-behind.ts';
-import type { AskedOfPrimary, AskedOfWorker, LocalQuestion, StartOrder, WorkerReport } from './messages.ts';
+import type {
+  AskedOfPrimary,
+  AskedOfWorker,
+  CallAnswer,
+  Changed,
+  LoadedKey,
+  LocalQuestion,
+  SaveOrder,
+  StartOrder,
+  StorageCall,
+  WorkerReport,
+} from './messages.ts';
 
 export interface WorkerEnd {
   readonly code: number | null;
@@ -14,34 +26,47 @@ export interface WorkerEnd {
   readonly said: string;
 }
 
+/** Answers a worker that has no Redis. */
+export interface AnswersWithoutRedis {
+  load(worker: WorkerProcess, id: string): Promise<LoadedKey | undefined>;
+  save(order: SaveOrder): Promise<boolean>;
+  call(call: StorageCall): Promise<CallAnswer>;
+}
+
 /** What a worker needs of its primary. */
 export interface WorkerOptions {
   /** That of clients. */
   readonly port: number;
-  /** Host and port. */
-  readonly address: string;
   /** How to start. */
   order(): StartOrder;
   onReport(report: WorkerReport): void;
+  onHappened(happening: Happening): void;
   /** A local decision for all workers. */
   decide(name: 'decide' | 'peek', question: LocalQuestion): Promise<Verdict | undefined>;
+  readonly withoutRedis?: AnswersWithoutRedis | undefined;
 }
 
 /** A worker that says nothing for this long hangs. */
 const HANGS_AFTER_S = 10;
 /** The same for one that loads its code, and says nothing meanwhile. */
 const LOADS_WITHIN_S = 60;
+/** How long a change waits for a worker. One that starts has to load much in between. */
+const CONFIRMS_WITHIN_MS = 1_000;
+const CONFIRMS_AT_START_WITHIN_MS = 10_000;
 /** Longer than a server needs to stop: lame duck, lingering, grace. */
 const STOP_WITHIN_MS = 30_000;
 /** Characters of its standard error: what fits in a log line that is written atomically. */
 const MAX_SAID = 2_000;
 
-/** Settings for the primary only: the operators' address and token. */
+/** Settings for the primary only: the operators' address and token, and the receiver of webhooks. */
 const NOT_FOR_WORKERS = {
   ADMIN_HOST: undefined,
   ADMIN_PORT: undefined,
   ADMIN_TOKEN: undefined,
   ADMIN_TOKEN_FILE: undefined,
+  WEBHOOK_URL: undefined,
+  WEBHOOK_SECRET: undefined,
+  WEBHOOK_SECRET_FILE: undefined,
 };
 
 /**
@@ -49,6 +74,8 @@ const NOT_FOR_WORKERS = {
  * 60 µs per connection, and a connection on its way to a killed worker would never be answered.
  */
 cluster.schedulingPolicy = cluster.SCHED_NONE;
+
+const KILLED: CallAnswer = { fault: 'unavailable', message: 'The worker was killed.', shown: undefined };
 
 /** A worker, seen from its primary: this program again, with the worker's number as its argument. */
 export class WorkerProcess {
@@ -61,24 +88,46 @@ export class WorkerProcess {
   /** The last one, also after the process has ended. */
   report: WorkerReport | undefined;
   isStopping = false;
+  /** Whether it has asked for a key, and may hold it. */
+  hasKeys = false;
   readonly #worker: Worker;
   readonly #stderr: Errors;
+  /** Whether it has asked how to start: from then on it reads what may change. */
+  #hasStarted = false;
   #serves = false;
+  /** A message of a killed worker must not undo what was changed after it. */
+  #isKilled = false;
 
-  constructor(number: number, { port, address, order, onReport, decide }: WorkerOptions) {
+  constructor(number: number, options: WorkerOptions) {
+    const { port, order, onReport, onHappened, decide, withoutRedis } = options;
     this.number = number;
-    cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'] });
+    // JSON has no undefined, which removes a field of a record.
+    const serialization = 'advanced';
+    cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'], serialization });
     // One arena of malloc: only the main thread allocates much, and others would keep 10 MB.
-    const own = { ...mark(address), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
+    const own = { ...mark(), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
     this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own });
     // A failed message or signal shows in the end of the process.
     this.#worker.on('error', () => {});
     this.#stderr = keepErrors(this.#worker.process);
     this.channel = new Channel<AskedOfWorker, AskedOfPrimary>(this.#worker, {
-      start: order,
+      start: () => {
+        this.#hasStarted = true;
+        return order();
+      },
       report: (report) => this.#take(report, onReport),
+      happened: (happening) => void onHappened(happening),
       decide: (question) => decide('decide', question),
       peek: (question) => decide('peek', question),
+      load: (id) => {
+        this.hasKeys = true;
+        return withoutRedis?.load(this, id);
+      },
+      save: (states) => (this.#isKilled ? false : (withoutRedis?.save(states) ?? false)),
+      call: (call) => (this.#isKilled ? KILLED : (withoutRedis?.call(call) ?? KILLED)),
+    });
+    this.#worker.process.once('exit', () => {
+      this.#isKilled = true;
     });
     this.ended = endOf(this.#worker.process, this.#stderr.said);
     this.serving = this.#untilServing();
@@ -100,6 +149,7 @@ export class WorkerProcess {
   }
 
   kill(): void {
+    this.#isKilled = true;
     this.#worker.process.kill('SIGKILL');
   }
 
@@ -110,9 +160,36 @@ export class WorkerProcess {
     return report;
   }
 
-  #take(report: WorkerReport | null | undefined, onReport: WorkerOptions['onReport']): undefined {
-    // Null in place of undefined: messages are JSON.
-    if (report == null) return;
+  /** Tells it of a change. Resolves when it no longer acts on older data, or is gone. */
+  async confirm(changed: Changed): Promise<void> {
+    if (this.#hasStarted) await this.#insist('changed', changed, 'It did not confirm a change in time.');
+  }
+
+  /** Makes it send the state of a key and forget the key. Resolves when it no longer decides on it. */
+  async release(id: string): Promise<void> {
+    if (this.hasKeys) await this.#insist('release', id, 'It did not release a key in time. Its last counts are lost.');
+  }
+
+  /** Makes it send all states that are not stored. */
+  async flush(): Promise<void> {
+    if (this.hasKeys) await this.channel.ask('flush', undefined);
+  }
+
+  async #insist<Name extends 'changed' | 'release'>(
+    name: Name,
+    question: AskedOfWorker[Name][0],
+    complaint: string,
+  ): Promise<void> {
+    const withinMs = this.#serves ? CONFIRMS_WITHIN_MS : CONFIRMS_AT_START_WITHIN_MS;
+    if ((await this.channel.insist(name, question, withinMs)) === true) return;
+    // One that is no longer connected ends by itself.
+    if (this.#worker.isConnected()) this.#stderr.add(complaint);
+    this.kill();
+    await this.ended;
+  }
+
+  #take(report: WorkerReport | undefined, onReport: WorkerOptions['onReport']): undefined {
+    if (report === undefined) return;
     this.report = report;
     onReport(report);
   }

@@ -1,12 +1,17 @@
 import cluster from 'node:cluster';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from '../../shared/process/logger.ts';
 import { createMetrics } from '../../shared/process/metrics.ts';
 import type { Running } from '../../shared/process/run.ts';
 import type { GatewaySettings } from '../config.ts';
+import { ChangedKeys } from '../limiter/changed-keys.ts';
 import type { KnownKeys } from '../limiter/known-keys.ts';
-import { openBackend } from '../open-backend.ts';
+import type { PlanTable, StoredPlans } from '../limiter/plans.ts';
+import { openBackend, type PlannedBackend } from '../open-backend.ts';
 import { serveClients } from '../start.ts';
+import { EmbeddedLimiter } from '../stores/embedded-limiter.ts';
 import { Channel } from './channel.ts';
+import { ChannelStorage } from './channel-storage.ts';
 import { KeysOfMachine } from './keys-of-machine.ts';
 import type { AskedOfPrimary, AskedOfWorker, WorkerReport } from './messages.ts';
 
@@ -17,18 +22,45 @@ const REPORT_EVERY_MS = 500;
 export async function startWorker(settings: GatewaySettings, logger: Logger, number: number): Promise<Running> {
   // A closing terminal signals all its processes; only the primary must react.
   process.on('SIGHUP', () => {});
+  const changedKeys = new ChangedKeys();
+  let changedPlans: StoredPlans | undefined;
+  let opened: PlannedBackend | undefined;
+  let embedded: EmbeddedLimiter | undefined;
   let known: KnownKeys | undefined;
   let report: (() => WorkerReport) | undefined;
   const metrics = createMetrics('gateway', number);
   const primary = new Channel<AskedOfPrimary, AskedOfWorker>(process, {
     report: async () => report && { ...report(), metrics: await metrics.snapshot() },
-    decisions: (query) => backend.recent.find(query),
+    decisions: (query) => opened?.recent.find(query) ?? [],
     key: (id) => known?.tell(id),
+    changed(changed) {
+      if ('key' in changed) changedKeys.note(changed.key);
+      else {
+        changedPlans = changed.plans;
+        opened?.planCache.take(changedPlans);
+      }
+      return true;
+    },
+    release(id) {
+      const state = embedded?.release(id);
+      if (state !== undefined) primary.tell('save', { states: [[id, state]], mustBeDurable: true });
+      return true;
+    },
+    flush: () => embedded?.flush().then(() => true as const) ?? true,
   });
   const reportNow = () => primary.tell('report', report?.());
   const reporting = setInterval(reportNow, REPORT_EVERY_MS).unref();
   const order = await primary.ask('start', undefined);
+  const storage = new ChannelStorage(primary);
+  const limiterOf = (plans: () => PlanTable) => {
+    embedded = new EmbeddedLimiter(storage, plans);
+    // Without the primary nothing can be stored, so nothing is admitted.
+    process.once('disconnect', embedded.forgetAll);
+    return embedded;
+  };
   const backend = await openBackend(settings, logger, {
+    embedded: settings.REDIS_URL === undefined ? { storage, limiterOf } : undefined,
+    changedKeys,
     localsOf(own) {
       known = own;
       return new KeysOfMachine(own, primary);
@@ -36,8 +68,11 @@ export async function startWorker(settings: GatewaySettings, logger: Logger, num
     plans: order?.plans,
     withinMs: order?.redisWithinMs,
   });
+  opened = backend;
+  // What was read meanwhile may be older.
+  if (changedPlans !== undefined) backend.planCache.take(changedPlans);
   if (order?.mustLoad) await backend.loaded;
-  const clients = await serveClients(settings, backend, logger, metrics);
+  const clients = await serveClients(settings, backend, logger, metrics, (event) => primary.tell('happened', event));
   report = () => ({
     counted: metrics.counted(),
     isLoaded: backend.isLoaded(),
@@ -47,6 +82,9 @@ export async function startWorker(settings: GatewaySettings, logger: Logger, num
     redis: backend.redis(),
   });
   void backend.loaded.then(reportNow);
+  // A turn later, so that the primary hears that the plans are loaded before it hears that this worker serves.
+  await nextTurn();
+  await nextTurn();
   outliveThePrimary();
   return {
     addresses: { gateway: clients.url },

@@ -6,7 +6,7 @@ import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import { type DecisionQuery, type DecisionReport, newestFirst } from '../telemetry/recent-decisions.ts';
 import type { ProcessState, WorkerState } from '../telemetry/watched-traffic.ts';
 import type { Channel } from './channel.ts';
-import type { AskedOfPrimary, AskedOfWorker, WorkerReport } from './messages.ts';
+import type { AskedOfPrimary, AskedOfWorker, Changed, WorkerReport } from './messages.ts';
 import { Slot, type SlotOptions } from './slot.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
@@ -45,6 +45,16 @@ export class Workers {
   /** Those of the serving workers. */
   channels(): Channel<AskedOfWorker, AskedOfPrimary>[] {
     return this.#serving.map(({ channel }) => channel);
+  }
+
+  /** All that have not ended: those that serve, start or stop. */
+  all(): WorkerProcess[] {
+    return this.#slots.flatMap(({ processes }) => processes);
+  }
+
+  /** Tells all of a change. Resolves when none acts on older data; those that do not confirm it are killed. */
+  async confirm(changed: Changed): Promise<void> {
+    await Promise.all(this.all().map((worker) => worker.confirm(changed)));
   }
 
   /**

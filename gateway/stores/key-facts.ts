@@ -1,4 +1,6 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
+import { ChangedKeys } from '../limiter/changed-keys.ts';
+import { monotonicClock } from '../limiter/clock.ts';
 import type { Credential } from '../limiter/credential.ts';
 import { StoreUnavailable } from '../limiter/limiter.ts';
 import type { KeyStore } from './stores.ts';
@@ -18,10 +20,12 @@ export interface KeyFacts {
  */
 export class KeyFactsReader {
   readonly #keys: Pick<KeyStore, 'get'>;
-  readonly #remembered = boundedMap<string, KeyFacts>(MAX_KEYS);
+  readonly #changed: ChangedKeys;
+  readonly #remembered = boundedMap<string, { readonly facts: KeyFacts; readonly askedAt: number }>(MAX_KEYS);
 
-  constructor(keys: Pick<KeyStore, 'get'>) {
+  constructor(keys: Pick<KeyStore, 'get'>, changed = new ChangedKeys()) {
     this.#keys = keys;
+    this.#changed = changed;
   }
 
   /**
@@ -29,6 +33,7 @@ export class KeyFactsReader {
    * @throws {StoreUnavailable} if the store is away and the key is not remembered
    */
   async of({ id, cacheKey }: Credential): Promise<KeyFacts | undefined> {
+    const askedAt = monotonicClock();
     try {
       const entry = await this.#keys.get(id);
       if (entry === undefined) {
@@ -36,12 +41,13 @@ export class KeyFactsReader {
         return undefined;
       }
       const facts = { name: entry.record.name, expiresAt: entry.record.expiresAt };
-      this.#remembered.set(cacheKey, facts);
+      this.#remembered.set(cacheKey, { facts, askedAt });
       return facts;
     } catch (fault) {
       const remembered = this.#remembered.get(cacheKey);
       if (!(fault instanceof StoreUnavailable) || remembered === undefined) throw fault;
-      return remembered;
+      if (this.#changed.hasChangedSince(id, remembered.askedAt)) throw fault;
+      return remembered.facts;
     }
   }
 }

@@ -63,7 +63,7 @@ export const REVOKED_FIELDS = ['name', 'plan', 'created_at', 'admitted', 'refuse
 
 /** The fields of a key. One without a decision has no state. */
 export const writeKey = (record: KeyRecord, state?: KeyState): KeyFields =>
-  given({ ...writeRecord(record), ...(state && writeState(state)) });
+  given({ ...writeRecord(record), ...(state && writeStateChanges(state)) });
 
 /** Changes of a record, and with them what is kept of it. @param before the present fields, as far as they are in force */
 export function withKept(changes: Fields, before: KeyFields = {}): Fields {
@@ -169,6 +169,10 @@ export function writeRecord({ secrets, ...record }: Partial<KeyRecord>, before: 
   };
 }
 
+/** Whether a hash that makes no key shows at least that it has no such secret, as decide.lua sees it. */
+export const isUnknownSecret = (digest: string, hash: KeyFields): boolean =>
+  hash[SECRET + digest] === undefined && hash[SECRETS] !== undefined;
+
 /** The whole record; undefined for a hash that decide.lua cannot use. */
 export function readRecord(id: string, hash: KeyFields): KeyRecord | undefined {
   const { isReadable, record } = readEntry(id, hash);
@@ -218,8 +222,8 @@ export function writeBan(ban: KeyChange['ban']): Fields {
   return Object.fromEntries(gone.map((field) => [field, undefined]));
 }
 
-/** The results of decisions, as decide.lua writes them. */
-function writeState(state: KeyState): Fields {
+/** The results of decisions, as decide.lua writes them. What is over, such as a ban, is a field that is removed. */
+export function writeStateChanges(state: KeyState): Fields {
   const { asOf, bannedUntil, bans, admitted, refused, shadowed, usage, used, refusals, banReason } = state;
   const levels = asOf !== undefined && {
     as_of: writeTime(asOf),

@@ -127,7 +127,9 @@ export class Keys implements KeyStore {
   async export({ after, limit }: WalkQuery): Promise<BackupPage> {
     const cursors = await this.#storage.listKeys({ after, limit });
     const stored = await this.#storage.readMany(cursors.map(({ id }) => key(id)));
-    const keys = cursors.map((cursor, at) => ({ ...cursor, fields: ownFields(inForce(stored[at] ?? {}).fields) }));
+    const keys = cursors.map(({ id, createdAt }, at) => {
+      return { id, createdAt, fields: ownFields(inForce(stored[at] ?? {}).fields) };
+    });
     // A key that was revoked meanwhile has no fields.
     return { keys: keys.filter(({ fields }) => Object.keys(fields).length > 0), next: nextOf(cursors, limit) };
   }

@@ -96,8 +96,10 @@ export class PlanCache {
       if (stored === undefined) this.#miss();
       else if (this.#taken === takenBefore) this.take(stored);
     } catch (cause) {
-      if (this.#readable) this.#logger.error({ err: cause }, 'plan table cannot be read; the last good one stays');
+      if (this.#readable || this.#isMissing)
+        this.#logger.error({ err: cause }, 'plan table cannot be read; the last good one stays');
       this.#readable = false;
+      this.#isMissing = false;
     }
   }
 

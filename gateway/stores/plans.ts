@@ -1,3 +1,4 @@
+import { Unavailable } from '../../shared/domain-errors.ts';
 import { DEFAULT_PLANS, isUsable, STORED_FIELDS, type StoredPlans, storedPlans } from '../limiter/plans.ts';
 import { type AboutChange, type Activity, planActivity } from './activity-entry.ts';
 import { auditEntries } from './audit.ts';
@@ -18,8 +19,11 @@ export class Plans implements PlanStore {
     this.#storage = storage;
   }
 
-  read(): Promise<StoredPlans | undefined> {
-    return this.#storage.read('plans');
+  /** @throws {Unavailable} also if somebody put another value in its place */
+  async read(): Promise<StoredPlans | undefined> {
+    const table = await this.#storage.read('plans');
+    if (table !== undefined && Object.keys(table).length === 0) throw new Unavailable('gateway:plans is not a hash.');
+    return table;
   }
 
   readKept(): Promise<StoredPlans | undefined> {

@@ -49,7 +49,7 @@ export interface Part {
  */
 export interface Change {
   readonly parts: readonly Part[];
-  /** Added to their logs in the same step. */
+  /** Added to their logs in the same step. In the audit log, a repetition of the newest about its target is left out. */
   readonly entries: readonly LogEntry[];
   /** It takes something away from a client, so it may use the room that is reserved for a full disk. */
   readonly isUrgent?: boolean | undefined;

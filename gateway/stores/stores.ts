@@ -9,6 +9,7 @@ import type { BackedUpKey, BackupPage, Backups, RestoreOutcome } from './key-bac
 import type { KeyPage, WalkQuery } from './key-walk.ts';
 import type { TokenStore } from './operator-token.ts';
 import type { PlanChange, RecordedChange } from './plan-history.ts';
+import type { Storage } from './storage.ts';
 
 /** The interfaces of all stores of keys and plans. Calls throw {StoreUnavailable} if the store cannot be reached. */
 
@@ -62,7 +63,7 @@ export interface KeyStore {
 /** The key's data is malformed, for example after an edit by hand. */
 export class Unreadable extends Conflict {
   constructor() {
-    super("The key's data cannot be read. Mend it by hand, or revoke the key.");
+    super("The key's data cannot be read. Fix it by hand, or revoke the key.");
   }
 }
 
@@ -140,14 +141,13 @@ export interface RedisState {
   readonly lastCall: { readonly at: number; readonly ms: number } | undefined;
 }
 
-/** A limiter and its stores, in Redis or in this process, and how to close them. */
+/** A limiter and the storage under all stores, in Redis or in this gateway, and how to close them. */
 export interface Backend {
   readonly limiter: Limiter;
   /** With the deadline of decisions. */
-  readonly keys: KeyStore;
-  readonly plans: PlanStore;
-  /** Opens the operators' stores. Called once, by the process that serves operators. */
-  operators(): Promise<OperatorsStores>;
+  readonly storage: Storage;
+  /** Opens the storage for operators. Called once, by the process that serves operators. */
+  operatorsStorage(): Promise<Storage>;
   /** @returns whether the script of decisions is there, and may be run */
   loadScript(): Promise<boolean>;
   /** The number of keys that are banned, as far as this process knows. */

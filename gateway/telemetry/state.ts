@@ -11,7 +11,7 @@ import type { KeyWatch } from './key-watch.ts';
  */
 export function exposeState(
   metrics: Metrics,
-  backend: Backend & { planCache: PlanCache },
+  backend: Pick<Backend, 'nodesAway' | 'bans'> & { readonly planCache: PlanCache },
   forwarder: Forwarder,
   watch: KeyWatch,
 ): void {

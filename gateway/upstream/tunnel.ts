@@ -29,11 +29,11 @@ export interface TunnelRequest {
 export interface Upgrade {
   readonly request: IncomingMessage;
   readonly socket: Socket;
-  /** Data that arrived after the head of the request. */
-  readonly head: Buffer;
 }
 
 const CONNECT_TIMEOUT_MS = 1_000;
+/** What follows the client's head is in the socket. */
+const NOTHING = Buffer.alloc(0);
 /** For both sides to end a connection after the close. */
 const CLOSE_WITHIN_MS = 1_000;
 
@@ -43,7 +43,7 @@ const UPGRADE = ['Connection', 'Upgrade', 'Upgrade', 'websocket'];
  * Asks the core for a WebSocket, and connects it to the client once the core agrees.
  * @throws the fault if it does not, with nothing sent to the client: {HttpError} for any answer except 101
  */
-export function openTunnel(asked: TunnelRequest, { request, socket, head }: Upgrade): Promise<Tunnel> {
+export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): Promise<Tunnel> {
   // Its 'close' has come. The core's side would stay open until it is idle.
   if (socket.destroyed) return Promise.reject(new ClientGone());
   const { promise, resolve, reject } = Promise.withResolvers<Tunnel>();
@@ -78,7 +78,7 @@ export function openTunnel(asked: TunnelRequest, { request, socket, head }: Upgr
       resolve(new Tunnel(socket, core));
     });
   });
-  proxy.ws(request, socket, head);
+  proxy.ws(request, socket, NOTHING);
   return promise;
 }
 

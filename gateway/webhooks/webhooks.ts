@@ -3,10 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import Denque from 'denque';
 import { Counter, type Family, Label } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
-import type { Decision } from '../limiter/limiter.ts';
 import type { KeyStore } from '../stores/stores.ts';
-import type { KeyEvent } from '../telemetry/key-watch.ts';
-import { dayOf, type Happening, happeningOf, type Message, messageOf } from './message.ts';
+import { dayOf, type Happening, type Message, messageOf } from './message.ts';
 import { post, secretBytes } from './post.ts';
 
 const MAX_WAITING = 1_000;
@@ -22,8 +20,10 @@ type Result = (typeof RESULTS)[number];
 export interface WebhookOptions extends Partial<typeof PATIENCE> {
   /** Undefined disables webhooks. */
   readonly url: string | undefined;
-  readonly secret: string | undefined;
+  readonly secret: () => string | undefined;
 }
+
+type Keys = Pick<KeyStore, 'claim' | 'get'>;
 
 interface Pending {
   readonly happening: Happening;
@@ -41,9 +41,9 @@ interface Pending {
  */
 export class Webhooks {
   readonly #url: string;
-  readonly #secret: Buffer;
+  readonly #secret: () => string | undefined;
   readonly #patience: typeof PATIENCE;
-  readonly #keys: Pick<KeyStore, 'claim' | 'get'>;
+  readonly #keys: Keys | Promise<Keys>;
   readonly #logger: Logger;
   readonly #result = new Label('result', RESULTS);
   readonly #counts = new Counter(
@@ -55,14 +55,15 @@ export class Webhooks {
   );
   readonly #waiting = new Denque<Pending>();
   readonly #underWay = new Set<AbortController>();
-  readonly #resting = new Set<NodeJS.Timeout>();
+  readonly #resting = new Map<Pending, NodeJS.Timeout>();
   #isStopping = false;
   #isStopped = false;
   #onIdle: () => void = () => {};
 
-  constructor(keys: Pick<KeyStore, 'claim' | 'get'>, logger: Logger, { url, secret, ...patience }: WebhookOptions) {
+  /** @param keys once they can be reached */
+  constructor(keys: Keys | Promise<Keys>, logger: Logger, { url, secret, ...patience }: WebhookOptions) {
     this.#url = url ?? '';
-    this.#secret = secretBytes(secret ?? '');
+    this.#secret = secret;
     this.#patience = { ...PATIENCE, ...patience };
     this.#keys = keys;
     this.#logger = logger;
@@ -70,13 +71,12 @@ export class Webhooks {
   }
 
   /** Returns at once. */
-  tell(event: KeyEvent, keyId: string, decision: Decision): void {
+  tell(happening: Happening): void {
     if (this.#url === '') return;
     if (this.#isStopping || this.#size >= MAX_WAITING) {
       this.#count('dropped');
       return;
     }
-    const happening = happeningOf(event, keyId, decision);
     this.#waiting.push({ happening, claimant: randomUUID(), message: undefined, failed: 0 });
     this.#sendNext();
   }
@@ -85,15 +85,21 @@ export class Webhooks {
     return [this.#counts.family()];
   }
 
-  /** Sends messages that wait for their first attempt, for at most one second. Retries are given up. */
+  /** Sends what waits once more, for at most one second. */
   async stop(): Promise<void> {
     this.#isStopping = true;
+    for (const [pending, timer] of this.#resting) {
+      clearTimeout(timer);
+      this.#waiting.push(pending);
+    }
+    this.#resting.clear();
+    this.#sendNext();
     const { promise: idle, resolve } = Promise.withResolvers<void>();
     this.#onIdle = resolve;
     if (this.#waiting.length + this.#underWay.size > 0) await Promise.race([idle, sleep(STOP_GRACE_MS)]);
     this.#isStopped = true;
     const lost = this.#size;
-    for (const timer of this.#resting) clearTimeout(timer);
+    for (const timer of this.#resting.values()) clearTimeout(timer);
     for (const attempt of this.#underWay) attempt.abort();
     this.#waiting.clear();
     if (lost === 0) return;
@@ -131,16 +137,21 @@ export class Webhooks {
     pending.message ??= await this.#claim(pending);
     if (pending.message === undefined) return;
     const timer = setTimeout(() => attempt.abort(), this.#patience.timeoutMs);
-    await post(this.#url, this.#secret, pending.message, attempt.signal).finally(() => clearTimeout(timer));
+    const secret = secretBytes(this.#secret() ?? '');
+    await post(this.#url, secret, pending.message, attempt.signal).finally(() => clearTimeout(timer));
     this.#count('delivered');
   }
 
-  /** @returns undefined if another gateway sends it, or the key no longer exists */
+  /** @returns undefined if another gateway sends it, or the key no longer exists: then the event is dropped */
   async #claim({ happening, claimant }: Pending): Promise<Message | undefined> {
     const { keyId, event } = happening;
-    if (!(await this.#keys.claim(keyId, event, dayOf(happening), claimant))) return undefined;
-    const entry = await this.#keys.get(keyId).catch(() => undefined);
-    return messageOf(happening, entry?.record.name);
+    const keys = await this.#keys;
+    if (await keys.claim(keyId, event, dayOf(happening), claimant)) {
+      const entry = await keys.get(keyId).catch(() => undefined);
+      return messageOf(happening, entry?.record.name);
+    }
+    if ((await keys.get(keyId)) === undefined) this.#count('dropped');
+    return undefined;
   }
 
   #failed(pending: Pending, { message: reason }: Error): void {
@@ -153,11 +164,11 @@ export class Webhooks {
     }
     this.#count('retried');
     const timer = setTimeout(() => {
-      this.#resting.delete(timer);
+      this.#resting.delete(pending);
       this.#waiting.push(pending);
       this.#sendNext();
     }, this.#restMs(pending.failed)).unref();
-    this.#resting.add(timer);
+    this.#resting.set(pending, timer);
   }
 
   /** Doubles each time, with jitter: a receiver that comes back does not get all messages at once. */

@@ -1,4 +1,3 @@
-import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 
 /** Limits of one lingering close, as nginx has them. A client that sends for longer, or more, may lose the answer. */
@@ -14,11 +13,8 @@ const READ_PER_TICK = 2;
 /** How often the limits are checked. */
 const LOOK_EVERY_MS = 50;
 
-/** A connection on which the client may still be sending when the server closes it. */
-type Closing = Socket & { readonly parser?: { readonly incoming: IncomingMessage | null } | null };
-
 interface Lingering {
-  readonly socket: Closing;
+  readonly socket: Socket;
   readonly client: string;
   readonly until: number;
   readonly upTo: number;
@@ -73,7 +69,7 @@ export class LingeringClose {
       readAt: now,
     });
     // Node may be about to resume the socket, in two steps. Paused before that, it would go on reading.
-    process.nextTick(() => process.nextTick(() => pause(socket)));
+    process.nextTick(() => process.nextTick(() => socket.pause()));
     socket.once('close', () => {
       this.#lingering.delete(socket);
       if (this.#lingering.size > 0) return;
@@ -109,10 +105,9 @@ export class LingeringClose {
   /** Reads once: a turn of the event loop later, the connection is paused again. */
   #read(one: Lingering): void {
     const { socket } = one;
-    socket.parser?.incoming?.resume();
     socket.resume();
     setImmediate(() => {
-      pause(socket);
+      socket.pause();
       const now = performance.now();
       const bytes = socket.bytesRead - one.read;
       one.read += bytes;
@@ -121,12 +116,6 @@ export class LingeringClose {
       else if (now - one.readAt > SILENCE_MS) socket.destroy();
     });
   }
-}
-
-/** Also the body that is being read, which would resume the connection. */
-function pause(socket: Closing): void {
-  socket.parser?.incoming?.pause();
-  socket.pause();
 }
 
 function endIfOver({ socket, until, upTo }: Lingering, now: number): void {

@@ -4,16 +4,7 @@ import http, { type IncomingMessage, type Server, ServerResponse } from 'node:ht
 import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { breakBody } from './body.ts';
-import { isParserStopped } from './connection.ts';
-import {
-  CONNECT,
-  type ConnectionFault,
-  connectionError,
-  isLost,
-  PLAIN_HTTP,
-  writeRawError,
-} from './connection-errors.ts';
+import { type ConnectionFault, connectionError, isLost, PLAIN_HTTP, writeRawError } from './connection-errors.ts';
 import { type ConnectionCaps, Connections } from './connections.ts';
 import type { HttpError } from './errors.ts';
 import type { LingeringClose } from './lingering-close.ts';
@@ -134,7 +125,6 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   server.maxHeadersCount = KEPT_HEADER_LINES;
   if (upgrades !== undefined) takeUpgrades(server, upgrades);
   const connections = new Connections(server, limits, listening, {
-    accepts,
     refuse: (code, socket) => refuse({ code }, socket),
     lingeringClose,
   });
@@ -160,18 +150,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket) : undefined;
     if (bare !== undefined) refuse(fault, bare);
     else if (connection === undefined || isLost(fault)) socket.destroy();
-    else if (isParserStopped(fault)) connection.keep(fault);
-    else if (connection.incomplete !== undefined) {
-      // Its own answer says so, with the limits of its caller.
-      connection.incomplete.shouldKeepAlive = false;
-      breakBody(connection.incomplete.req, connectionError(fault));
-    } else connection.refuseNext(() => refuse(fault, socket));
-  });
-  server.on('connect', (_request, stream) => {
-    const socket = stream as Socket;
-    // Node gives up the connection with this event. An unhandled reset would end the process.
-    socket.on('error', () => socket.destroy());
-    refuse({ code: CONNECT }, socket);
+    else connection.fail(connectionError(fault), () => refuse(fault, socket));
   });
   server.setTimeout(limits.silenceMs);
   server.listen(port, host);
@@ -230,16 +209,13 @@ function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
 export interface Upgrades {
   /** Whether a request is such an upgrade. If so, `take` must answer it. */
   accepts(request: IncomingMessage): boolean;
-  /**
-   * Takes the connection over, or answers with the response, which closes it.
-   * @param head the bytes after the head of the request
-   */
-  take(request: IncomingMessage, response: ServerResponse, socket: Socket, head: Buffer): void;
+  /** Takes the connection over, or answers with the response, which closes it. */
+  take(request: IncomingMessage, response: ServerResponse, socket: Socket): void;
 }
 
 /** Node gives up the connection with this event and creates no response, so this creates one. */
 function takeUpgrades(server: Server, { take }: Upgrades): void {
-  server.on('upgrade', (request, stream, head) => {
+  server.on('upgrade', (request, stream) => {
     // While a body is not read, the stream is not the connection but one of Node's own on top of it (Node 26).
     const { socket } = request;
     for (const side of [socket, stream]) side.on('error', () => socket.destroy());
@@ -251,6 +227,6 @@ function takeUpgrades(server: Server, { take }: Upgrades): void {
       response.emit('close');
       socket.destroySoon();
     });
-    take(request, response, socket, head);
+    take(request, response, socket);
   });
 }

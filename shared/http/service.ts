@@ -67,8 +67,8 @@ export interface ServiceOptions<Parts, Caller = undefined> {
   readonly redact?: (text: string) => string;
   readonly metrics: Metrics;
   readonly access: Access<Caller>;
-  /** Throws when the service cannot work; used by `/readyz`. */
-  check(): Promise<void>;
+  /** For `/readyz`. Throws when the service cannot work. @returns what is wrong all the same; undefined if nothing is */
+  check(): Promise<string | undefined>;
 }
 
 /** A JSON service: a table of typed operations, and exactly one answer per request. */
@@ -181,11 +181,14 @@ function refusal(error: HttpError): Answer {
 }
 
 /** What every service answers about itself, without a token. */
-function ownRoutes<Parts, Caller>(metrics: Metrics, check: () => Promise<void>): ServiceRoute<Parts, Caller>[] {
+function ownRoutes<Parts, Caller>(
+  metrics: Metrics,
+  check: () => Promise<string | undefined>,
+): ServiceRoute<Parts, Caller>[] {
   const livez: Operation<Parts, Caller> = async () => ({ status: 200, body: { status: 'alive' } });
   const readyz: Operation<Parts, Caller> = async () => {
-    await check().catch(notReady);
-    return { status: 200, body: { status: 'ready' } };
+    const detail = await check().catch(notReady);
+    return { status: 200, body: { status: 'ready', detail } };
   };
   const exposition: Operation<Parts, Caller> = async () => {
     const { text, type } = await metrics.expose();

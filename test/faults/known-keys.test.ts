@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
+import { ChangedKeys } from '../../gateway/limiter/changed-keys.ts';
 import { type Credential, createApiKey, credentialOf, type Scope } from '../../gateway/limiter/credential.ts';
-import { KnownKeys } from '../../gateway/limiter/known-keys.ts';
+import { KnownKeys, type ToldKey } from '../../gateway/limiter/known-keys.ts';
+import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { parseNetwork } from '../../gateway/limiter/networks.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
@@ -14,12 +16,12 @@ const redis = await redisUnderTest(url);
 const MINUTE = 60;
 
 function knownKeys() {
-  const known = new KnownKeys(
-    () => DEFAULT_PLANS,
-    () => redis.now,
-  );
+  const monotonic = () => redis.now;
+  const changed = new ChangedKeys(monotonic);
+  const known = new KnownKeys(() => DEFAULT_PLANS, monotonic, changed);
   return {
     known,
+    changed,
     async decideInRedis(credential: Credential) {
       const verdict = await redis.limiter.decide(credential);
       if (verdict.outcome !== 'undecided') known.note(credential, verdict);
@@ -113,7 +115,7 @@ test('of two processes with different data, the newer data wins', async () => {
   redis.now += 1_000;
   for (let spent = 0; spent < 9; spent++) await second.decideInRedis(key);
   const machine = knownKeys();
-  for (const { known } of [second, first]) machine.known.learn(key.id, known.tell(key.id) as never);
+  for (const { known } of [second, first]) machine.known.learn(key.id, known.tell(key.id) as never, redis.now);
   const outcomes = Array.from({ length: MINUTE }, () => machine.decideHere(key));
   expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(MINUTE - 10);
   expect(redis.now).toBeGreaterThan(BEGIN);
@@ -135,4 +137,33 @@ test('a bound secret is bound here too: by scope, by network, and for a while af
     reason: 'elsewhere',
     mode: 'local',
   });
+});
+
+test('a changed key is unknown here until Redis accepts it in a call that was asked for after the change', async () => {
+  const { known, changed, decideInRedis, decideHere } = knownKeys();
+  const key = await redis.createKey({ minute: MINUTE });
+  await decideInRedis(key);
+  expect(decideHere(key)).toBe('admitted');
+  const askedAt = redis.now;
+  changed.note(key.id);
+  expect([decideHere(key), known.tell(key.id)?.secrets]).toEqual([undefined, []]);
+  redis.now += 1;
+  known.note(key, (await redis.limiter.decide(key)) as Decision, false, askedAt);
+  expect(decideHere(key)).toBe(undefined);
+  await decideInRedis(key);
+  expect(decideHere(key)).toBe('admitted');
+});
+
+test('what another process told of a key before it changed is not learned after it', async () => {
+  const [worker, machine] = [knownKeys(), knownKeys()];
+  const key = await redis.createKey({ minute: MINUTE });
+  await worker.decideInRedis(key);
+  const [askedAt, told] = [redis.now, worker.known.tell(key.id)];
+  redis.now += 1_000;
+  machine.changed.note(key.id);
+  redis.now += 1_000;
+  machine.known.learn(key.id, told as ToldKey, askedAt);
+  expect(machine.decideHere(key)).toBe(undefined);
+  machine.known.learn(key.id, told as ToldKey, redis.now);
+  expect(machine.decideHere(key)).toBe('admitted');
 });

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
+import { childrenOf } from '../support/children.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
@@ -9,15 +10,7 @@ import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
-import {
-  childrenOf,
-  eventually,
-  isAlive,
-  launchWorkers,
-  startWorkers,
-  untilServing,
-  type Workers,
-} from '../support/workers.ts';
+import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
 /** A gateway is a primary and its workers, also with one worker, and whatever ends. */
 
@@ -45,9 +38,12 @@ async function redisServer() {
   return server;
 }
 
-test('SIGHUP with one worker renews it and cuts no answer', async () => {
+test.for([
+  ['with Redis', {}],
+  ['without Redis', { REDIS_URL: '' }],
+] as const)('SIGHUP with one worker, %s, renews it and cuts no answer', async ([, settings]) => {
   const core = await slowCore();
-  const workers = await startWorkers({ ...ONE, CORE_URL: core.url });
+  const workers = await startWorkers({ ...ONE, ...settings, CORE_URL: core.url });
   const [before] = workers.pids();
   const inFlight = list(workers, await workers.issueKey());
   const answer = await core.arrived;
@@ -57,20 +53,6 @@ test('SIGHUP with one worker renews it and cuts no answer', async () => {
   expect(await inFlight).toMatchObject({ status: 200, text: '[]' });
   await eventually(() => workers.logged('rolling restart done').length).toBe(1);
   expect([isAlive(workers.child.pid as number), isAlive(before as number)]).toEqual([true, false]);
-});
-
-test('SIGHUP without Redis neither ends the gateway nor cuts an answer, and the log says so', async () => {
-  const core = await slowCore();
-  const gateway = await launchWorkers({ ...ONE, REDIS_URL: '', CORE_URL: core.url });
-  const inFlight = list(gateway, await gateway.issueKey());
-  const answer = await core.arrived;
-  gateway.child.kill('SIGHUP');
-  await eventually(() => gateway.logged('nothing to reload: without REDIS_URL the gateway is one process').length).toBe(
-    1,
-  );
-  answer();
-  expect(await inFlight).toMatchObject({ status: 200, text: '[]' });
-  expect(await readyz(gateway)).toBe(200);
 });
 
 test('a gateway is ready once it has loaded plans and script from Redis, and stays so when Redis goes', async () => {

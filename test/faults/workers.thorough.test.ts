@@ -2,13 +2,14 @@ import http from 'node:http';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
+import { childrenOf } from '../support/children.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { childrenOf, eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
+import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
 vi.setConfig({ testTimeout: 90_000 });
 

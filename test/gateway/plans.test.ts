@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { DEFAULT_PLANS, parseLimit, readPlans, storedPlans } from '../../gateway/limiter/plans.ts';
+import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -44,15 +45,36 @@ test('a bad value raises one alarm, and the last good one stays until it is repl
   await expect.poll(() => limitOf(stack.gateway, key)).toBe('51');
 });
 
-test('when the table is gone, the last good one stays in force, with an alarm', async () => {
+test('a table that is gone raises an alarm, and is written back with an entry in the audit log', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();
+  await stack.admin('PATCH', '/plans/free', { minute: 61 });
   await redis.del('gateway:plans');
-  await expect
-    .poll(() => stack.log.filter(({ msg }) => msg.startsWith('plan value rejected')).length)
-    .toBeGreaterThan(0);
-  expect(await limitOf(stack.gateway, key)).toBe('60');
+  await expect.poll(() => stack.log.filter(({ msg }) => msg.startsWith('the plan table is missing')).length).toBe(1);
+  expect(await limitOf(stack.gateway, key)).toBe('61');
+  await expect.poll(() => redis.hget('gateway:plans', 'free.minute')).toBe('61');
+  const written = (await activityOf(stack)).filter(({ via }) => via === 'gateway');
+  expect(written.map(({ action, target }) => `${action} ${target}`).sort()).toEqual(
+    ['business', 'enterprise', 'free', 'pro'].map((plan) => `plan.change ${plan}`),
+  );
+});
+
+test('a gateway that starts where the table is gone is ready with the last good one, not with the built-in plans', async () => {
+  await redis.flushdb();
+  const first = await startStack(withRedis);
+  const key = await first.issueKey();
+  await first.admin('PATCH', '/plans/free', { minute: 62 });
+  await first.stop();
+  await redis.del('gateway:plans');
+  const second = await startStack(withRedis);
+  await expect.poll(() => redis.hget('gateway:plans', 'free.minute')).toBe('62');
+  expect(await limitOf(second.gateway, key)).toBe('62');
+  await second.stop();
+  await redis.del('gateway:plans', 'gateway:kept:{gateway:plans}');
+  const third = await startStack(withRedis);
+  expect((await send(`${third.adminUrl}/readyz`)).status).toBe(503);
+  expect(await redis.exists('gateway:plans')).toBe(0);
 });
 
 test('for an invalid override of a key its plan applies, and the override is logged as an error', async () => {

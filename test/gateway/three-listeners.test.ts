@@ -6,6 +6,7 @@ import { createAuthority } from '../support/certificates.ts';
 import { post, send } from '../support/http.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
 
 /** What the listeners for clients, operators and internal services have in common. */
 
@@ -19,23 +20,44 @@ const SECURE = `Authorization: Bearer ${await secure.issueKey({ plan: 'enterpris
 interface Listener {
   readonly url: string;
   readonly read: string;
+  readonly write: string;
+  readonly body: string;
   readonly credential: string;
 }
+const PET = { write: '/v1/pets', body: '{"name":"GET  a","categoryId":1}' };
 
 const LISTENERS: Readonly<Record<string, Listener>> = {
-  clients: { url: stack.gateway, read: '/v1/pets', credential: CLIENT },
-  'clients over TLS': { url: secure.gateway, read: '/v1/pets', credential: SECURE },
-  operators: { url: stack.adminUrl, read: '/plans', credential: `Authorization: Bearer ${ADMIN_TOKEN}\r\n` },
-  'internal services': { url: stack.core, read: '/v1/pets', credential: '' },
+  clients: { url: stack.gateway, read: '/v1/pets', ...PET, credential: CLIENT },
+  'clients over TLS': { url: secure.gateway, read: '/v1/pets', ...PET, credential: SECURE },
+  operators: {
+    url: stack.adminUrl,
+    read: '/plans',
+    write: '/keys',
+    body: '{"name":"GET  a","plan":"free"}',
+    credential: `Authorization: Bearer ${ADMIN_TOKEN}\r\n`,
+  },
+  'internal services': { url: stack.core, read: '/v1/pets', ...PET, credential: '' },
 };
 const all = Object.entries(LISTENERS);
 const hostOf = ({ url }: Listener) => `Host: ${new URL(url).host}\r\n`;
 const get = (to: Listener, version = 'HTTP/1.1') => `GET ${to.read} ${version}\r\n${hostOf(to)}${to.credential}\r\n`;
 
-/** Sends, and reads until the other side closes. */
-async function exchange({ url }: Listener, bytes: string, ends = false): Promise<string> {
+/** A write, with a length or in chunks. */
+const writeHead = (to: Listener, headers: string) =>
+  `POST ${to.write} HTTP/1.1\r\n${hostOf(to)}${to.credential}Content-Type: application/json\r\n${headers}\r\n`;
+const write = (to: Listener, headers = '') =>
+  writeHead(to, `${headers}Content-Length: ${to.body.length}\r\n`) + to.body;
+const IN_CHUNKS = 'Transfer-Encoding: chunked\r\n';
+const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
+
+/** Sends, in one piece or more, and reads until the other side closes. */
+async function exchange({ url }: Listener, bytes: string | readonly string[], ends = false): Promise<string> {
   const { socket, received, closed } = await connectRaw(url, ca);
-  socket.write(bytes, 'latin1');
+  socket.setNoDelay();
+  for (const [at, piece] of [bytes].flat().entries()) {
+    if (at > 0) await sleep(10);
+    socket.write(piece, 'latin1');
+  }
   if (ends) socket.end();
   await closed;
   socket.destroy();
@@ -44,6 +66,10 @@ async function exchange({ url }: Listener, bytes: string, ends = false): Promise
 
 const statuses = (received: string) =>
   (received.match(/HTTP\/1\.1 \d{3} /g) ?? []).map((line) => Number(line.slice(9)));
+
+/** Each on a connection of its own, with the statuses of its answers. */
+const exchanges = (to: Listener, all: readonly (string | readonly string[])[]) =>
+  Promise.all(all.map(async (bytes) => [bytes, statuses(await exchange(to, bytes))]));
 
 test.for(all)('%s: a client that ends its side after its requests gets all answers', async ([, to]) => {
   for (const count of [1, 2, 5]) {
@@ -96,16 +122,86 @@ test.for(all)('%s: what is no request is answered in the Error shape, and closes
   }
 });
 
-test.for(all)('%s: a request line with two spaces is refused behind others too', async ([, to]) => {
-  const twoSpaces = get(to).replace(' ', '  ');
-  expect(statuses(await exchange(to, get(to) + twoSpaces + get(to)))).toEqual([200, 400]);
-  const { socket, received, closed } = await connectRaw(to.url, ca);
-  for (const [at, bytes] of [get(to), get(to), twoSpaces, get(to)].entries()) {
-    socket.write(bytes);
-    await expect.poll(() => statuses(received()).length).toBe(Math.min(at + 1, 3));
+const LAST = 'Connection: close\r\n\r\n';
+const last = (to: Listener) => get(to).replace(/\r\n$/, LAST);
+/** Two pieces, for each place where a cut may be. */
+const cuts = (text: string, upTo: number): [string, string][] =>
+  Array.from({ length: upTo }, (_, at) => [text.slice(0, at + 1), text.slice(at + 1)]);
+
+test.for(all)('%s: a request line with two spaces is refused behind others too, however it is cut', async ([, to]) => {
+  const tight = get(to).replaceAll(': ', ':');
+  const lines = [get(to), tight].flatMap((text) => [text.replace(' ', '  '), text.replace(' HTTP', '  HTTP')]);
+  const bodied = write(to).replace(' ', '  ');
+  const whole = [...lines, bodied, ...lines.map((line) => `\r\n${line}`), ...lines.map((line) => `\n\r\n\r\n${line}`)];
+  const alone = lines.flatMap((line) => [line, ...cuts(line, line.indexOf('HTTP') + 1)]);
+  const behind = lines.flatMap((line) => [
+    get(to) + line + get(to),
+    write(to) + line + get(to),
+    writeHead(to, IN_CHUNKS) + chunk(to.body) + chunk('') + line + get(to),
+    ...cuts(line, line.indexOf('HTTP') + 1).map(([one, other]) => [get(to) + one, other + get(to)]),
+  ]);
+  expect(await exchanges(to, [...whole, ...alone])).toEqual([...whole, ...alone].map((bytes) => [bytes, [400]]));
+  const good = (bytes: string | readonly string[]) => (String(bytes).startsWith('GET') ? 200 : 201);
+  expect(await exchanges(to, behind)).toEqual(behind.map((bytes) => [bytes, [good(bytes), 400]]));
+});
+
+test.for(all)('%s: a pipeline is read however it is cut, and whatever its bodies contain', async ([, to]) => {
+  const [one, other] = [to.body.slice(0, 9), to.body.slice(9)];
+  const chunks = writeHead(to, IN_CHUNKS) + chunk(one) + chunk(other) + chunk('');
+  const trailers = `${chunks.slice(0, -2)}X: y\r\n\r\n`;
+  const blank = to.body.replace('{', '{\r\n\r\n');
+  const inChunks = writeHead(to, IN_CHUNKS) + chunk(blank) + chunk('');
+  for (const text of [write(to), chunks, trailers, write({ ...to, body: blank }), inChunks]) {
+    const bytes = text + last(to);
+    const cut = cuts(bytes, text.length + 4).filter((_, at) => at % thoroughly(1, 7) === 0 || at > text.length - 6);
+    const pipelines = [bytes, ...cut];
+    expect(await exchanges(to, pipelines)).toEqual(pipelines.map((pipeline) => [pipeline, [201, 200]]));
   }
-  await closed;
-  expect(statuses(received())).toEqual([200, 200, 400]);
+});
+
+test.for(all)('%s: CONNECT waits for the answers before it', async ([, to]) => {
+  const refused = `CONNECT a:1 HTTP/1.1\r\n${hostOf(to)}\r\n`;
+  for (const bytes of [write(to).repeat(10) + refused, write(to).repeat(10) + refused + write(to)])
+    expect(statuses(await exchange(to, bytes))).toEqual([...Array(10).fill(201), 405]);
+  expect(statuses(await exchange(to, write(to).repeat(3) + refused, true))).toEqual([201, 201, 201, 405]);
+});
+
+test.for(all)('%s: an upgrade that is ignored, with a body, is answered behind others', async ([, to]) => {
+  const started = performance.now();
+  const upgrade = 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n';
+  const chunks = writeHead(to, upgrade + IN_CHUNKS) + chunk(to.body) + chunk('');
+  for (const text of [write(to, upgrade), chunks]) {
+    for (const bytes of [text, write(to) + text, text + write(to), write(to) + text + write(to)]) {
+      const all = statuses(await exchange(to, bytes + last(to)));
+      expect(all).toEqual([...Array(bytes.split('POST ').length - 1).fill(201), 200]);
+    }
+  }
+  expect(performance.now() - started).toBeLessThan(10_000);
+});
+
+test.for(all)('%s: a chunk size that is none is refused at once behind others', async ([, to]) => {
+  const started = performance.now();
+  const bad = `${writeHead(to, IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
+  for (const bytes of [bad, bad + write(to)]) {
+    expect(statuses(await exchange(to, bytes))).toEqual([400]);
+    expect(statuses(await exchange(to, write(to) + bytes))).toEqual([201, 400]);
+    expect(statuses(await exchange(to, write(to).repeat(3) + bytes, true))).toEqual([201, 201, 201, 400]);
+  }
+  expect(performance.now() - started).toBeLessThan(10_000);
+});
+
+test.for(all)('%s: a line that ends without a carriage return is refused', async ([, to]) => {
+  const head = get(to);
+  for (const bytes of [
+    head.replace('\r\n', '\n'),
+    head.replace(/\r\n\r\n$/, '\n\r\n'),
+    head.replace(/\r\n\r\n$/, '\r\n\n'),
+    head.replaceAll('\r\n', '\n'),
+    head.replace(/\r\n$/, '\r\r\n'),
+    `${writeHead(to, IN_CHUNKS)}${chunk(to.body)}0\n\n`,
+    `${writeHead(to, IN_CHUNKS)}${chunk(to.body)}0\r\n\n`,
+  ])
+    expect([bytes, statuses(await exchange(to, bytes + get(to)))]).toEqual([bytes, [400]]);
 });
 
 test.for(all)('%s: every answer says nosniff, and those to operators are not stored', async ([name, to]) => {

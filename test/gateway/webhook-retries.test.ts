@@ -3,32 +3,29 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
-import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
-import { FileKeys } from '../../gateway/stores/memory/keys.ts';
-import { MemoryLimiter } from '../../gateway/stores/memory/limiter.ts';
+import { type Happening, happeningOf } from '../../gateway/webhooks/message.ts';
 import { secretBytes, sign } from '../../gateway/webhooks/post.ts';
 import { type WebhookOptions, Webhooks } from '../../gateway/webhooks/webhooks.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { memoryUnderTest } from '../support/limiters.ts';
 import { readableLog } from '../support/log.ts';
 import { freePort } from '../support/port.ts';
 import { secretWith } from '../support/secrets.ts';
-import { temporaryFolder } from '../support/stack.ts';
 import { WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts';
 
 const QUICK = { timeoutMs: 60_000, attempts: 4, firstRetryMs: 20, longestRetryMs: 1_000 };
 
 /** Webhooks of real keys, each with a decision on it. */
 async function setUp(options: Pick<WebhookOptions, 'url'> & Partial<WebhookOptions>) {
-  const keys = await FileKeys.open(await temporaryFolder());
-  const limiter = new MemoryLimiter(keys, () => DEFAULT_PLANS);
+  const { keys, limiter } = await memoryUnderTest();
   const { logger, lines } = readableLog();
-  const webhooks = new Webhooks(keys, logger, { secret: WEBHOOK_SECRET, ...QUICK, ...options });
+  const webhooks = new Webhooks(keys, logger, { secret: () => WEBHOOK_SECRET, ...QUICK, ...options });
   cleanUp(() => webhooks.stop());
   async function tell(): Promise<string> {
     const { credential } = createApiKey();
     const { id, digest } = credential;
     await keys.create(id, { name: 'acme', plan: 'free', secrets: [secretWith(digest)], createdAt: 0 });
-    webhooks.tell('day_80', id, (await limiter.decide(credential)) as Decision);
+    webhooks.tell(happeningOf('day_80', id, (await limiter.decide(credential)) as Decision));
     return id;
   }
   const counts = () =>
@@ -37,6 +34,10 @@ async function setUp(options: Pick<WebhookOptions, 'url'> & Partial<WebhookOptio
     );
   return { webhooks, keys, tell, counts, lines };
 }
+
+const happeningTo = (keyId: string): Happening => {
+  return { event: 'day_80', keyId, plan: 'free', at: 1, limit: 1, used: 1, bannedUntil: 0 };
+};
 
 const status = (code: number) => (response: ServerResponse) => void response.writeHead(code).end();
 
@@ -102,6 +103,19 @@ test.for([
   },
 );
 
+test('each attempt is signed with the secret of that moment', async () => {
+  const secrets = ['the-first-secret-of-webhooks', 'the-second-secret-of-webhooks'];
+  const receiver = await webhookReceiver((response, number) => status(number === 0 ? 500 : 204)(response));
+  const { tell, counts } = await setUp({ url: receiver.url, secret: () => secrets[receiver.told.length] });
+  await tell();
+  await expect.poll(counts).toMatchObject({ delivered: 1 });
+  const signed = receiver.told.map(({ headers, body }, at) => {
+    const timestamp = Number(headers['webhook-timestamp']);
+    return sign(secretBytes(secrets[at] as string), String(headers['webhook-id']), timestamp, body);
+  });
+  expect(receiver.told.map(({ headers }) => headers['webhook-signature'])).toEqual(signed);
+});
+
 test('a redirect is not followed', async () => {
   const elsewhere = await webhookReceiver();
   const receiver = await webhookReceiver((response) => {
@@ -134,8 +148,7 @@ test('at most 1,000 events wait, four are sent at once; the others are dropped a
   await expect.poll(() => receiver.told.length).toBe(4);
   await sleep(200);
   expect(receiver.told.length).toBe(4);
-  const decision = { plan: 'free', now: 1, bannedUntil: 0, buckets: [{}, { limit: 1, tokens: 0 }] } as never;
-  for (let number = 12; number < 1_100; number++) webhooks.tell('day_80', first, decision);
+  for (let number = 12; number < 1_100; number++) webhooks.tell(happeningTo(first));
   expect(counts()).toMatchObject({ dropped: 100 });
   await webhooks.stop();
   expect(counts()).toMatchObject({ delivered: 0, retried: 0 });
@@ -150,6 +163,29 @@ test('what waits is sent at the stop, and nothing is told after it', async () =>
   expect(counts()).toEqual({ delivered: 12, retried: 0, given_up: 0, dropped: 0 });
   await tell();
   expect(counts()).toMatchObject({ dropped: 1 });
+});
+
+test('what waits for its retry at the stop is sent once more', async () => {
+  const receiver = await webhookReceiver((response, number) => status(number < 2 ? 500 : 204)(response));
+  const { tell, counts, webhooks } = await setUp({ url: receiver.url, firstRetryMs: 60_000, longestRetryMs: 60_000 });
+  await tell();
+  await tell();
+  await expect.poll(counts).toMatchObject({ retried: 2 });
+  await webhooks.stop();
+  expect(counts()).toEqual({ delivered: 2, retried: 2, given_up: 0, dropped: 0 });
+});
+
+test('an event of a key that is gone before its claim is dropped and counted; one that another claimed is not', async () => {
+  const receiver = await webhookReceiver();
+  const { tell, counts, keys, webhooks } = await setUp({ url: receiver.url });
+  const id = await tell();
+  await expect.poll(counts).toMatchObject({ delivered: 1 });
+  webhooks.tell(happeningTo(createApiKey().credential.id));
+  await expect.poll(counts).toMatchObject({ dropped: 1 });
+  await keys.claim(id, 'day_80', 0, 'another');
+  webhooks.tell(happeningTo(id));
+  await webhooks.stop();
+  expect(counts()).toEqual({ delivered: 1, retried: 0, given_up: 0, dropped: 1 });
 });
 
 test('nothing is sent where no URL is set', async () => {

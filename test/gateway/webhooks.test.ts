@@ -4,8 +4,11 @@ import { describe, expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
-import { RedisKeys } from '../../gateway/stores/redis/keys.ts';
+import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
+import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
+import type { Storage } from '../../gateway/stores/storage.ts';
+import { happeningOf } from '../../gateway/webhooks/message.ts';
 import { Webhooks } from '../../gateway/webhooks/webhooks.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -109,7 +112,18 @@ test('of several gateways one tells an event, also after a restart', async () =>
 test('an event whose claim is answered too late is told all the same, once', async () => {
   const proxy = await startFaultProxy(REDIS_URL);
   const redisOfClaims = await connectedRedis(proxy.url, 100);
-  const keys = new RedisKeys(redisOfClaims);
+  const storage = new RedisStorage(redisOfClaims, { isConfirmed: false });
+  let slowsClaims = false;
+  const slow: Storage = new Proxy(storage, {
+    get: (target, name) => {
+      const method = Reflect.get(target, name) as (...given: unknown[]) => unknown;
+      return (...given: unknown[]) => {
+        if (name === 'change' && slowsClaims) proxy.set({ kind: 'delay', ms: 300 });
+        return method.apply(target, given);
+      };
+    },
+  });
+  const keys = new Keys(slow);
   const { credential } = createApiKey();
   await keys.create(credential.id, {
     name: 'late',
@@ -120,17 +134,18 @@ test('an event whose claim is answered too late is told all the same, once', asy
   const decision = (await new RedisLimiter(redisOfClaims, () => DEFAULT_PLANS).decide(credential)) as Decision;
   const receiver = await webhookReceiver();
   const { logger } = readableLog();
-  const open = () => new Webhooks(keys, logger, { url: receiver.url, secret: WEBHOOK_SECRET, firstRetryMs: 500 });
+  const open = () => new Webhooks(keys, logger, { url: receiver.url, secret: () => WEBHOOK_SECRET, firstRetryMs: 500 });
   const [webhooks, ofAnother] = [open(), open()];
   cleanUp(() => Promise.all([webhooks.stop(), ofAnother.stop()]));
-  proxy.set({ kind: 'delay', ms: 300 });
-  webhooks.tell('day_80', credential.id, decision);
+  slowsClaims = true;
+  webhooks.tell(happeningOf('day_80', credential.id, decision));
   await expect.poll(() => redis.hget(`gateway:key:{${credential.id}}`, 'told_day_80')).not.toBeNull();
   await sleep(200);
+  slowsClaims = false;
   proxy.set({ kind: 'pass' });
   await expect.poll(receiver.types, { timeout: 5_000 }).toEqual(['key.day_80']);
-  ofAnother.tell('day_80', credential.id, decision);
-  ofAnother.tell('day_100', credential.id, decision);
+  ofAnother.tell(happeningOf('day_80', credential.id, decision));
+  ofAnother.tell(happeningOf('day_100', credential.id, decision));
   await expect.poll(receiver.types).toEqual(['key.day_100', 'key.day_80']);
 });
 

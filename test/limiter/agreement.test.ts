@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type Credential, credentialOf, SCOPES } from '../../gateway/limiter/credential.ts';
+import { type Credential, createApiKey, credentialOf, SCOPES } from '../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
 import type { Verdict } from '../../gateway/limiter/limiter.ts';
 import { parseNetwork } from '../../gateway/limiter/networks.ts';
-import { PLAN_FIELDS, PLAN_NAMES } from '../../gateway/limiter/plans.ts';
+import { DEFAULT_PLANS, PLAN_FIELDS, PLAN_NAMES } from '../../gateway/limiter/plans.ts';
 import { BEGIN, type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
@@ -115,9 +115,8 @@ async function live(under: LimiterUnderTest, credentials: readonly Credential[],
     if (happening.type === 'plan') under.setPlan(happening.plan, happening.changes);
     if (happening.type === 'revoke') await under.keys.remove(id);
     if (happening.type === 'override' || happening.type === 'disable') {
-      const { type: _type, key: index, ...changes } = happening;
-      records[index] = { ...(records[index] as KeyRecord), ...changes };
-      if ((await under.keys.get(id)) !== undefined) await change(under, id, records[index] as KeyRecord);
+      const { type: _type, key: _key, ...changes } = happening;
+      await under.keys.change(id, () => ({ record: changes }));
     }
   }
   const entries = await Promise.all(credentials.map(({ id }) => under.keys.get(id)));
@@ -133,24 +132,14 @@ async function live(under: LimiterUnderTest, credentials: readonly Credential[],
 const askAtOnce = (under: LimiterUnderTest, credentials: readonly Credential[], keys: readonly number[]) =>
   Promise.all(keys.map((index) => under.limiter.decide(credentials[index] as Credential)));
 
-/** Overwrites a record. A key that is enabled again loses its mark. */
-async function change(
-  under: LimiterUnderTest & { redis?: { hdel(key: string, field: string): Promise<unknown> } },
-  id: string,
-  record: KeyRecord,
-) {
-  await under.keys.create(id, record);
-  if (!record.disabled) await under.redis?.hdel(`gateway:key:{${id}}`, 'disabled');
-}
-
 test('the embedded limiter and decide.lua agree on random histories', async () => {
-  const redis = await redisUnderTest(url);
+  const [memory, redis] = [await memoryUnderTest(), await redisUnderTest(url)];
   let decisions = 0;
   const outcomes = new Set<string>();
   await fc.assert(
     fc.asyncProperty(fc.array(event, { minLength: 10, maxLength: 60 }), async (history) => {
-      const memory = await memoryUnderTest();
-      const credentials = await Promise.all(Array.from({ length: KEYS }, () => memory.createKey()));
+      Object.assign(memory, { now: BEGIN, plans: DEFAULT_PLANS });
+      const credentials = Array.from({ length: KEYS }, () => createApiKey().credential);
       Object.assign(redis, { now: memory.now, plans: memory.plans });
       const expected = await live(memory, credentials, history);
       expect(await live(redis, credentials, history)).toEqual(expected);

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { rememberBans } from '../../gateway/limiter/ban-cache.ts';
+import { ChangedKeys } from '../../gateway/limiter/changed-keys.ts';
 import { type Credential, credentialOf } from '../../gateway/limiter/credential.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { type LimiterUnderTest, memoryUnderTest, SECOND } from '../support/limiters.ts';
@@ -13,7 +14,9 @@ async function rememberingLimiter() {
     decide: (credential: Credential) => under.limiter.decide(credential).finally(() => asked++),
     peek: (credential: Credential) => under.limiter.peek(credential),
   };
-  return { under, limiter: rememberBans(counted, () => under.now), asked: () => asked };
+  const monotonic = () => under.now;
+  const changed = new ChangedKeys(monotonic);
+  return { under, limiter: rememberBans(counted, monotonic, changed), changed, asked: () => asked };
 }
 
 /** A key that the limiter has banned. */
@@ -84,4 +87,23 @@ test('10,000 bans are remembered, and one that two requests find at once pushes 
   const [more] = (await bannedByOperator(under)) as [Credential];
   await limiter.decide(more);
   expect([(await limiter.decide(first)).outcome, asked() - before]).toEqual(['banned', 1]);
+});
+
+test('a ban is not remembered past a change of its key, nor is one that was asked for before it', async () => {
+  const { under, limiter, changed, asked } = await rememberingLimiter();
+  const [key, other] = (await bannedByOperator(under, 2)) as [Credential, Credential];
+  for (const credential of [key, other]) await limiter.decide(credential);
+  changed.note(key.id);
+  expect(limiter.bans()).toBe(0);
+  under.now += 1;
+  const before = asked();
+  const late = limiter.decide(key);
+  changed.note(key.id);
+  under.now += 1;
+  await late;
+  await limiter.decide(key);
+  expect(asked() - before).toBe(2);
+  // What was asked for after the change is remembered.
+  for (const credential of [key, key]) expect((await limiter.decide(credential)).outcome).toBe('banned');
+  expect(asked() - before).toBe(2);
 });

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { keyOf } from '../../gateway/stores/redis/key-names.ts';
+import { keyOf } from '../../gateway/stores/redis/names.ts';
 import { bothLimiters, redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 

@@ -9,7 +9,7 @@ import { type PlanName, planText } from '../../gateway/limiter/plans.ts';
 import { NO_REFUSALS } from '../../gateway/limiter/refusals.ts';
 import { readTime, writeBan, writeRecord } from '../../gateway/stores/key-hash.ts';
 import { runDecide } from '../../gateway/stores/redis/calls.ts';
-import { keyOf } from '../../gateway/stores/redis/key-names.ts';
+import { keyOf } from '../../gateway/stores/redis/names.ts';
 import type { ModelRecord, ModelSecret, ModelUse } from '../support/decision-model.ts';
 import { randomWorld, type Step, type World } from '../support/decision-worlds.ts';
 import { redisUnderTest } from '../support/limiters.ts';

@@ -99,7 +99,7 @@ test('a request without a decision is counted separately by reason, and each req
   const stack = await startStack(WITH_REDIS);
   const key = await stack.issueKey();
   const unusable = await stack.issueKey();
-  await redis.hset(`gateway:key:{${idOf(unusable)}}`, 'plan', 'no-plan');
+  await redis.hset(`gateway:key:{${idOf(unusable)}}`, { plan: 'no-plan', kept: '' });
   const ask = (path: string, bearer?: string) => send(stack.gateway + path, { key: bearer });
   await ask('/v1/pets', key);
   await ask('/docs/');
@@ -137,6 +137,7 @@ test('a ban is counted while it runs, with the embedded limiter too', async () =
   const stack = await startStack();
   const key = await stack.issueKey();
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 2 });
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(429);
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_bans_active')).toBe(1);
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_bans_active')).toBe(0);
 });

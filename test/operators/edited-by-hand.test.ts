@@ -2,10 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
 import type { Activity } from '../../gateway/stores/activity-entry.ts';
-import { EditWatch } from '../../gateway/stores/redis/edit-watch.ts';
-import { handEditsOf } from '../../gateway/stores/redis/hand-edits.ts';
-import { RedisKeys } from '../../gateway/stores/redis/keys.ts';
-import { Trail } from '../../gateway/stores/redis/trail.ts';
+import { EditWatch } from '../../gateway/stores/edit-watch.ts';
+import { handEditsOf } from '../../gateway/stores/hand-edits.ts';
+import { Keys } from '../../gateway/stores/keys.ts';
+import { Plans } from '../../gateway/stores/plans.ts';
+import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -76,9 +77,8 @@ test('an edit by hand is told before the change that hides it', async () => {
   const { id } = await under.createKey();
   await redis.hset(hashOf(id), { minute: '7', banned_until: inSeconds(600) });
   const activity: Activity = { actor: 'ada', action: 'ban.lift', target: id, reason: '', via: 'api', changes: [] };
-  const trail = new Trail(redis);
   await redis.del('gateway:activity');
-  await new RedisKeys(redis, trail).change(id, () => ({ ban: 'lift', activity }));
+  await new Keys(new RedisStorage(redis)).change(id, () => ({ ban: 'lift', activity }));
   const entries = (await redis.xrange('gateway:activity', '-', '+')).map(([, fields]) => fields.slice(0, 4));
   expect(entries).toEqual([
     ['actor', 'unknown', 'action', 'key.change'],
@@ -108,7 +108,7 @@ test('a ban that a decision set is not taken for an edit, whatever the clock doe
   under.setPlan('free', { minute: 5, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 600 });
   const credential = await under.createKey();
   const edits = async () => {
-    const hash = (await new RedisKeys(redis).read(credential.id)) ?? {};
+    const hash = (await new RedisStorage(redis).read(`key:${credential.id}`)) ?? {};
     return handEditsOf(credential.id, hash, under.now).entries.map(({ action }) => action);
   };
   expect(await burst(under, credential, 12)).toContain('banned');
@@ -128,13 +128,12 @@ test('a key deleted by hand is told once, and a backup restores it', async () =>
   const backup = (await stack.admin('GET', '/backup')).json;
   await redis.del(hashOf(id));
   await stack.admin('DELETE', `/keys/${other}`);
-  const keys = new RedisKeys(redis);
+  const storage = new RedisStorage(redis);
+  const keys = new Keys(storage);
   const { logger, lines } = readableLog();
   for (let gateway = 0; gateway < 2; gateway++) {
-    const watch = new EditWatch(new Trail(redis), (each) => keys.read(each), logger, {
-      everyMs: 20,
-      withoutDataMs: 200,
-    });
+    const parts = { storage, plans: new Plans(storage), planCache: { stored: undefined }, logger };
+    const watch = new EditWatch(parts, { everyMs: 20, withoutDataMs: 200 });
     cleanUp(() => watch.stop());
     void watch.run();
   }
@@ -151,10 +150,10 @@ test('a key deleted by hand is told once, and a backup restores it', async () =>
   expect(await viewOf(stack, id)).toMatchObject({ state: 'active' });
 });
 
-test('a key of a gateway that left no digest is not taken for an edited one', async () => {
+test('a key that no gateway has written is not taken for an edited one', async () => {
   const stack = await start();
   const id = idOf(await stack.issueKey());
-  expect(await redis.hdel(hashOf(id), 'record_digest')).toBe(1);
+  expect(await redis.hdel(hashOf(id), 'kept')).toBe(1);
   await untilLookedAt(stack);
   await stack.admin('PATCH', `/keys/${id}`, { name: 'other' });
   expect(await toldOf(stack, id)).toEqual(['api: key.change', 'api: key.create']);

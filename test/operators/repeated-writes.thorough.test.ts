@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { describe, expect, test, vi } from 'vitest';
-import { scriptWithNotes } from '../../gateway/stores/redis/trail.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
@@ -129,15 +128,6 @@ describe('a write whose reply was lost with its connection is answered as done',
   });
 });
 
-test('a key whose creation stopped after its place in the index does not exist, is not listed, and leaves no place behind', async () => {
-  const rig = await setUp();
-  const write = () => rig.stack.admin('POST', '/keys', { name: 'new', plan: 'free' });
-  const answer = await loseAnswer(rig, write, async () => (await rig.redis.zcard('gateway:keys')) === 1);
-  expect(answer.status).toBe(503);
-  expect([await existing(rig.redis), await rig.redis.zcard('gateway:keys')]).toEqual([[], 0]);
-  expect(await rig.stack.admin('GET', '/keys')).toMatchObject({ json: { total: 0, keys: [] } });
-});
-
 /** Starts a write. Once Redis has done it, cuts the network for longer than anyone waits. */
 async function neverHearOf(rig: Rig, write: () => Promise<Answer>, isDone: () => Promise<boolean>): Promise<Answer> {
   rig.proxy.set({ kind: 'delay', ms: REPLY_MS });
@@ -156,16 +146,6 @@ test('a key that exists although its operator got 503 is listed', async () => {
   const isDone = async () => (await existing(rig.redis)).length === 1;
   expect((await neverHearOf(rig, write, isDone)).status).toBe(503);
   expect(await listed(rig.stack)).toEqual(await existing(rig.redis));
-});
-
-test('a key that was called off can no longer be created, and an existing one cannot be called off', async () => {
-  const { redis } = await setUp();
-  const run = async (script: string, id: string, ...rest: string[]) => {
-    return await redis.eval(scriptWithNotes(script), 2, `gateway:key:{${id}}`, `gateway:usage:{${id}}`, ...rest);
-  };
-  expect([await run('call-off', 'a', '60'), await run('create', 'a', '[]', 'plan', 'free')]).toEqual([0, null]);
-  expect([await run('create', 'b', '[]', 'plan', 'free'), await run('call-off', 'b', '60')]).toEqual([[1, []], 1]);
-  expect(await redis.keys('gateway:key:*')).toEqual(['gateway:key:{b}']);
 });
 
 test('a rotation done although its operator got 503, and its retry, keep the secret in use valid', async () => {

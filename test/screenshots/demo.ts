@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { readCoreSettings } from '../../core/config.ts';
 import { startCore } from '../../core/core.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
-import { startGateway } from '../../gateway/embedded.ts';
 import { createLogger } from '../../shared/process/logger.ts';
+import { startGateway } from '../support/one-process.ts';
 
 /** A gateway with a past: 35 days of use and a busy hour, made in some seconds on a clock that is moved on. */
 

@@ -1,7 +1,7 @@
 import { readGatewaySettings } from '../../gateway/config.ts';
-import { startGateway } from '../../gateway/embedded.ts';
 import { createLogger } from '../../shared/process/logger.ts';
 import { run } from '../../shared/process/run.ts';
+import { startGateway } from '../support/one-process.ts';
 
 /** The gateway's main with shorter limits for tests, given as JSON in LIMITS. */
 await run(async () => {

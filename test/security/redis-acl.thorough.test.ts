@@ -4,13 +4,17 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
+import { connect } from '../../gateway/stores/redis/connect.ts';
+import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
+import { readableLog } from '../support/log.ts';
 import { ROOT } from '../support/process.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
 import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
+import { auditEntry, idOfKey, issuing, revoking, targetOf } from '../support/redis-storage.ts';
 import { installUsers, passwordOf, refusals, startRedisWithUsers, USERS, urlOf } from '../support/redis-users.ts';
 import { replicated } from '../support/replicated.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
@@ -112,6 +116,35 @@ test('the gateway’s user may do everything the gateway needs on a cluster, wit
   for (const { redis } of cluster.nodes) expect(await refusals(redis)).toEqual([]);
 });
 
+test.for([false, true])('the gateway’s user may do all that its storage does, on a cluster: %s', async (isCluster) => {
+  const cluster = isCluster ? await startRedisCluster() : undefined;
+  const single = isCluster ? undefined : await setUp();
+  const roots = single === undefined ? (cluster?.nodes.map(({ redis }) => redis) ?? []) : [single.root];
+  if (cluster !== undefined) for (const root of roots) await installUsers(root);
+  const nodes = cluster?.nodes ?? (single ? [single.server] : []);
+  const urls = nodes.map(({ url }) => urlOf('gateway', url)).join(',');
+  const redis = await connect(targetOf(isCluster ? 'cluster' : 'single', urls), readableLog().logger);
+  cleanUp(() => redis.disconnect());
+  const storage = new RedisStorage(redis, { leftBehindMs: 0 });
+  await expect.poll(() => storage.isEmpty().catch(() => undefined)).toBe(true);
+  const id = idOfKey(1);
+  expect(await storage.change(issuing(id))).toBe(true);
+  await redis.zrem('gateway:keys', id);
+  expect([await storage.unlistedKeys(), await storage.relistKeys()]).toEqual([[id], 1]);
+  for (const newestFirst of [false, true]) {
+    for (const offset of [undefined, 0])
+      expect(await storage.listKeys({ limit: 9, offset, newestFirst, withRevoked: true })).toHaveLength(1);
+  }
+  expect(await storage.change(revoking(id))).toBe(true);
+  await redis.sadd('gateway:outboxes', `x ${id}`);
+  await storage.moveOutboxes();
+  await storage.append([auditEntry(id)]);
+  const part = { record: 'plans:kept', exists: false, set: { a: '1' } } as const;
+  expect(await storage.change({ parts: [{ record: 'plans', set: { a: '1' } }, part], entries: [] })).toBe(true);
+  expect(await storage.tail('audit', { count: 9 })).toHaveLength(3);
+  for (const one of roots) expect(await refusals(one)).toEqual([]);
+});
+
 test('sentinels and replicas have users with all permissions that a failover needs', async () => {
   const watched = await startSentinels();
   for (const { redis } of watched.sentinels) {
@@ -144,7 +177,6 @@ const FOREIGN = [
   ['FLUSHALL'],
   ['FLUSHDB'],
   ['KEYS', '*'],
-  ['SCAN', '0'],
   ['CONFIG', 'GET', '*'],
   ['CONFIG', 'SET', 'maxmemory', '1'],
   ['ACL', 'LIST'],
@@ -155,6 +187,9 @@ const FOREIGN = [
   ['MONITOR'],
   ['EXPIRE', 'gateway:plans', '1'],
   ['EXPIRE', 'gateway:key:{abc}', '1'],
+  ['SET', 'gateway:plans', 'x'],
+  ['SET', 'gateway:key:{abc}', 'x'],
+  ['GET', 'somebody:else'],
   ['HSET', 'somebody:else', 'field', 'value'],
   ['HGETALL', 'gateway:key:without-braces'],
   ['EVAL', "return redis.call('HSET', KEYS[1], 'a', 'b')", '1', 'somebody:else'],
@@ -180,7 +215,7 @@ test('SREs can read and edit plans and keys and inspect Redis, but cannot break 
   expect(await sre.info('memory')).toContain('used_memory');
   expect(await sre.call('SLOWLOG', 'GET', '1')).toEqual(expect.any(Array));
   for (const [name = '', ...rest] of [
-    ...FOREIGN.filter(([command]) => command !== 'SCAN' && command !== 'HGETALL'),
+    ...FOREIGN.filter(([command]) => command !== 'HGETALL' && command !== 'GET'),
     ['DEL', 'gateway:plans'],
     ['HSET', 'gateway:tokens', '00000000', '{}'],
     ['XADD', 'gateway:activity', '*', 'actor', 'somebody else'],
@@ -229,11 +264,11 @@ test('nobody can log in with the shipped users; with the hash of a password in i
 
 test('the gateway’s user may run exactly the commands in its source and those of connections', () => {
   const source = (path: string) => readFileSync(join(ROOT, 'gateway', path), 'utf8');
-  const files = ['activity', 'backup-notes', 'key-backup', 'key-index', 'keys', 'plans', 'tokens', 'trail'];
-  const names = ['change-hash', 'claim-event', 'create', 'note', 'record-once', 'restore', 'revoke', 'add-notes'];
+  const files = ['storage', 'key-places', 'outbox', 'step'];
   const typescript = files.map((name) => source(`stores/redis/${name}.ts`)).join('');
-  const scripts = source('limiter/decide.lua') + names.map((name) => source(`stores/redis/${name}.lua`)).join('');
+  const scripts = source('limiter/decide.lua') + source('stores/redis/change.lua');
   const called = [...typescript.matchAll(/redis\.(\w+)\(/g), ...scripts.matchAll(/call\('(\w+)'/g)];
+  // And those that one node of a cluster is asked.
   const connection = [
     'asking',
     'client|info',
@@ -244,7 +279,9 @@ test('the gateway’s user may run exactly the commands in its source and those 
     'info',
     'readonly',
     'readwrite',
+    'scan',
     'select',
+    'wait',
   ];
   const needed = new Set([...called.map(([, name = '']) => name.toLowerCase()), ...connection]);
   const allowed = USERS.get('gateway')?.filter((rule) => rule.startsWith('+')) ?? [];

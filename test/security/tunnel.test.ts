@@ -6,8 +6,12 @@ import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { send, sendBytes } from '../support/http.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { echo, HANDSHAKE, headOf, open, opened, PATH, SLOW, startLive } from './web-socket.ts';
 import { webSocketCore } from './web-socket-core.ts';
+
+/** A close frame with the code 4000, masked with zeros. */
+const CLOSE_4000 = '\x88\x82\0\0\0\0\x0f\xa0';
 
 test('a WebSocket costs one request, and its 101 has the limit headers', async () => {
   const core = await webSocketCore();
@@ -108,14 +112,15 @@ test('an upgrade to another protocol or on another path is ignored', async () =>
   expect(core.handshakes).toHaveLength(0);
 });
 
-test('an upgrade after an unanswered request is ignored, so that answers keep their order', async () => {
+test('an upgrade behind other requests begins after their answers, with what the client has already sent', async () => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url });
   const key = await stack.issueKey();
   const first = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
-  const received = await sendBytes(stack.gateway, first + headOf(key));
-  expect(received.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200']);
-  expect(core.handshakes).toHaveLength(0);
+  const { socket, received } = await connectRaw(stack.gateway);
+  socket.write(`${first.repeat(2)}${headOf(key)}${CLOSE_4000}`, 'latin1');
+  await expect.poll(() => core.closeCodes).toEqual([4_000]);
+  expect(received().match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200', 'HTTP/1.1 101']);
 });
 
 test.for([

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseEnv } from 'node:util';
 import { parse } from 'yaml';
-import { ROOT } from './process.ts';
+import { ROOT } from './root.ts';
 
 /** deploy/compose.yaml as an engine would read it. */
 

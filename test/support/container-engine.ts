@@ -1,5 +1,8 @@
+import { installPackages, TOOLS } from './node-packages.ts';
+
 /** testcontainers, if an engine runs. Importing it takes half a second, so it is imported only when needed. */
 async function containerEngine(): Promise<typeof import('testcontainers') | undefined> {
+  installPackages(TOOLS);
   const testcontainers = await import('testcontainers');
   return await testcontainers.getContainerRuntimeClient().then(
     () => testcontainers,

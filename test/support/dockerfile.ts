@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ROOT } from './process.ts';
+import { ROOT } from './root.ts';
 
 /** Reads deploy/Dockerfile as far as the tests need it: its stages and their instructions. */
 

@@ -1,10 +1,13 @@
-import { Ajv2020 } from 'ajv/dist/2020.js';
+import { installPackages, TOOLS } from './node-packages.ts';
+
+installPackages(TOOLS);
+const { Ajv2020 } = await import('ajv/dist/2020.js');
 
 /** As exact as a double allows: 2^63-1 is read as 2^63. */
 const isInt64 = (value: number): boolean => Number.isInteger(value) && value >= -(2 ** 63) && value <= 2 ** 63;
 
 /** A validator for JSON Schema as in OpenAPI 3.1, with OpenAPI's own members. */
-export const schemaValidator = (): Ajv2020 =>
+export const schemaValidator = () =>
   new Ajv2020({
     allErrors: true,
     strictSchema: false,

@@ -3,11 +3,12 @@ import { type Credential, createApiKey } from '../../gateway/limiter/credential.
 import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
 import type { Decision, Limiter } from '../../gateway/limiter/limiter.ts';
 import { DEFAULT_PLANS, type Plan, type PlanName, type PlanTable } from '../../gateway/limiter/plans.ts';
-import { FileKeys } from '../../gateway/stores/memory/keys.ts';
-import { MemoryLimiter } from '../../gateway/stores/memory/limiter.ts';
-import { RedisKeys } from '../../gateway/stores/redis/keys.ts';
+import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
+import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import type { KeyStore } from '../../gateway/stores/stores.ts';
+import { cleanUp } from './clean-up.ts';
+import { embeddedParts } from './one-process.ts';
 import { connectedRedis } from './redis-database.ts';
 import { secretWith } from './secrets.ts';
 import { temporaryFolder } from './stack.ts';
@@ -45,21 +46,22 @@ function underTest(open: (under: LimiterUnderTest) => { limiter: Limiter; keys: 
 
 /** The embedded limiter. */
 export async function memoryUnderTest(): Promise<LimiterUnderTest> {
-  const keys = await FileKeys.open(await temporaryFolder());
-  return underTest((under) => ({
-    keys,
-    limiter: new MemoryLimiter(
-      keys,
-      () => under.plans,
-      () => under.now,
-    ),
-  }));
+  const folder = await temporaryFolder();
+  return underTest((under) => {
+    const { storage, limiterOf } = embeddedParts(folder, {}, () => under.now);
+    const limiter = limiterOf(() => under.plans);
+    cleanUp(async () => {
+      await limiter.stop();
+      await storage.close();
+    });
+    return { keys: new Keys(storage), limiter };
+  });
 }
 
 /** decide.lua on a real Redis. */
 export async function redisUnderTest(url: string): Promise<LimiterUnderTest & { redis: Redis }> {
   const redis = await connectedRedis(url);
-  const keys = new RedisKeys(redis);
+  const keys = new Keys(new RedisStorage(redis));
   const under = underTest((self) => ({
     keys,
     limiter: new RedisLimiter(redis, () => self.plans, { clock: () => self.now }),

@@ -1,8 +1,6 @@
 import { globSync } from 'node:fs';
-import { join } from 'node:path';
 import { EXAMPLES, installPackages, PEERS } from './node-packages.ts';
-
-const ROOT = join(import.meta.dirname, '../..');
+import { ROOT } from './root.ts';
 
 /** Installs the packages of other people that the tests of this run use: of all tests, or of those that are named. */
 export default function installNeeded(): void {

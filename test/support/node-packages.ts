@@ -2,17 +2,18 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { ROOT } from './root.ts';
 
 /**
  * Packages that only tests and benches use, each kind in a folder with a lock file of its own. They are installed by
  * what uses them, so that `npm ci` brings only what runs: `node test/support/node-packages.ts <folder>`.
  */
 
-const ROOT = join(import.meta.dirname, '../..');
-
 /** Longer than any installation takes. */
 const LOCK_MS = 300_000;
 
+/** What checks, tests and their helpers use. */
+export const TOOLS = 'test';
 /** Generators, linters and clients of other people. */
 export const EXAMPLES = 'test/examples';
 /** Gateways of other people. */

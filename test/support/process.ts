@@ -1,13 +1,13 @@
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { join } from 'node:path';
 import { cleanUp } from './clean-up.ts';
 import { knowCore, knowGateway } from './described-answers.ts';
 import { endsWithUs } from './ends-with-us.ts';
 import { watchFailures } from './failures.ts';
 import { parsedLines } from './log.ts';
+import { ROOT } from './root.ts';
 
-export const ROOT = join(import.meta.dirname, '../..');
+export { ROOT };
 
 export interface Ended {
   readonly code: number | null;

@@ -5,7 +5,6 @@ import { expect } from 'vitest';
 import { readCoreSettings } from '../../core/config.ts';
 import { startCore } from '../../core/core.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
-import { startGateway } from '../../gateway/embedded.ts';
 import type { GatewayRoute } from '../../gateway/routes.ts';
 import type { ServerLimits } from '../../shared/http/server-limits.ts';
 import { cleanUp } from './clean-up.ts';
@@ -15,6 +14,7 @@ import { watchFailures } from './failures.ts';
 import { type Answer, post, send } from './http.ts';
 import { type LogLine, readableLog } from './log.ts';
 import { scrape } from './metrics.ts';
+import { startGateway } from './one-process.ts';
 
 export interface Stack {
   /** Base URL of the gateway, without /v1. */

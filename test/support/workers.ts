@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect } from 'vitest';
+import { childrenOf } from './children.ts';
 import { listeningCore } from './faulty-core.ts';
 import { type Answer, post, send } from './http.ts';
 import { type LogLine, parsedLines } from './log.ts';
@@ -68,10 +69,6 @@ export async function launchWorkers(environment: NodeJS.ProcessEnv = {}): Promis
     },
   };
 }
-
-/** The running child processes of a process. */
-export const childrenOf = (pid: number): number[] =>
-  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
 
 /** Signals a gateway, or any other process, with its workers: as a container is stopped, or a machine stalls. */
 export function signalAll(pid: number, signal: NodeJS.Signals): void {

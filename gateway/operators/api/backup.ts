@@ -101,13 +101,14 @@ export const restore: AdminOperation = async (call) => {
     entry(about, 'key.restore', id, allOf({ name, at, anyAge: isAnyAge ? 'true' : undefined }));
   const outcomes = await deps.keys.restore(keys, entryFor, isTrial);
   const count = (wanted: string) => outcomes.filter((outcome) => outcome === wanted).length;
-  const refused = outcomes.flatMap((outcome, at) =>
-    typeof outcome === 'string' ? [] : [{ id: keys[at]?.id ?? '', reason: outcome.refused }],
-  );
+  const refusalOf = ({ id }: BackedUpKey, at: number): Rejected[] => {
+    const outcome = outcomes[at];
+    return typeof outcome === 'object' ? [{ id, reason: outcome.refused }] : [];
+  };
   for (const [at, { id, fields }] of keys.entries())
     if (outcomes[at] === 'restored' && !isTrial) logActivity(deps, entryFor(id, fields.name ?? ''));
   const counts = { restored: count('restored'), present: count('present'), revoked: count('revoked') };
-  const rejected = [...read.filter((key): key is Rejected => 'reason' in key), ...refused];
+  const rejected = read.flatMap((key) => ('reason' in key ? [key] : refusalOf(key, keys.indexOf(key))));
   return { status: 200, body: { ...counts, rejected, plans: restoredPlans } };
 };
 

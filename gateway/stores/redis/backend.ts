@@ -1,33 +1,35 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../../shared/process/logger.ts';
 import { rememberBans } from '../../limiter/ban-cache.ts';
+import { ChangedKeys } from '../../limiter/changed-keys.ts';
+import { monotonicClock } from '../../limiter/clock.ts';
 import { KnownKeys, type LocalDecisions } from '../../limiter/known-keys.ts';
 import { surviveOutages } from '../../limiter/outage.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
+import type { LogEntry } from '../storage.ts';
 import type { Backend } from '../stores.ts';
-import { RedisActivity } from './activity.ts';
-import { RedisBackupNotes } from './backup-notes.ts';
 import { CallCounts, loadScript, type RedisConnection } from './calls.ts';
 import { checkRedis } from './check-redis.ts';
 import { isCluster, nodeOf } from './cluster.ts';
 import { ClusterLimiter } from './cluster-limiter.ts';
-import { EditWatch } from './edit-watch.ts';
 import { memoryUsed } from './info.ts';
-import { RedisKeys } from './keys.ts';
 import { RedisLimiter } from './limiter.ts';
-import { RedisPlans } from './plans.ts';
-import { RedisTokens } from './tokens.ts';
-import { Trail } from './trail.ts';
+import { checkReplicas } from './replicas.ts';
+import { RedisStorage } from './storage.ts';
 
 /** For a connection without its own. */
 const DEFAULT_TIMEOUT_MS = 50;
+const MOVE_EVERY_MS = 1_000;
 
 interface RedisBackendOptions {
   /** Decides in place of Redis, based on the keys that this process knows. */
   readonly localsOf?: ((known: KnownKeys) => LocalDecisions) | undefined;
+  /** Where this process hears of changed keys. */
+  readonly changedKeys?: ChangedKeys | undefined;
   /** Creates the connection for operators, with longer timeouts. */
   readonly connectOperators?: () => Promise<RedisConnection>;
-  /** Entries of the activity that are kept. */
-  readonly activityLength?: number;
+  /** Entries of the audit log that are kept. */
+  readonly auditLength?: number | undefined;
 }
 
 /** Keys, plans and decisions in Redis, shared by any number of gateways. */
@@ -35,7 +37,12 @@ export function redisBackend(
   redis: RedisConnection,
   plans: () => PlanTable,
   logger: Logger,
-  { localsOf = (known) => known, connectOperators = async () => redis, activityLength }: RedisBackendOptions = {},
+  {
+    localsOf = (known) => known,
+    changedKeys = new ChangedKeys(),
+    connectOperators = async () => redis,
+    auditLength,
+  }: RedisBackendOptions = {},
 ): Backend {
   const calls = new CallCounts();
   const connectedSince = watchConnection(redis);
@@ -43,37 +50,26 @@ export function redisBackend(
   const shared = isCluster(redis)
     ? new ClusterLimiter(redis, plans, { calls, timeoutMs })
     : new RedisLimiter(redis, plans, { calls, timeoutMs });
-  const limiter = surviveOutages(shared, localsOf(new KnownKeys(plans)), {
+  const limiter = surviveOutages(shared, localsOf(new KnownKeys(plans, monotonicClock, changedKeys)), {
     logger,
     timeoutMs,
     nodeOf: isCluster(redis) ? nodeOf(redis) : undefined,
   });
-  const remembering = rememberBans(limiter);
+  const remembering = rememberBans(limiter, monotonicClock, changedKeys);
+  const onLost = ({ log, fields }: LogEntry, reason: string) => {
+    if (log === 'audit')
+      logger.error({ activity: fields, reason }, 'a change is in force, but the activity does not have it');
+  };
   let operators: RedisConnection | undefined;
-  let edits: EditWatch | undefined;
-  const trailOn = (connection: RedisConnection) =>
-    new Trail(connection, {
-      ...(activityLength !== undefined && { length: activityLength }),
-      onLost: (activity, reason) =>
-        logger.error({ activity, reason }, 'a change is in force, but the activity does not have it'),
-    });
+  const stopped = new AbortController();
   return {
     limiter: remembering,
-    keys: new RedisKeys(redis),
-    plans: new RedisPlans(redis, trailOn(redis)),
-    async operators() {
+    storage: new RedisStorage(redis, { auditLength, onLost, isConfirmed: false }),
+    async operatorsStorage() {
       operators = await connectOperators();
-      const trail = trailOn(operators);
-      const keys = new RedisKeys(operators, trail);
-      edits = new EditWatch(trail, (id) => keys.read(id), logger);
-      void edits.run();
-      return {
-        keys,
-        plans: new RedisPlans(operators, trail),
-        activity: new RedisActivity(trail),
-        tokens: new RedisTokens(trail),
-        backups: new RedisBackupNotes(operators),
-      };
+      const storage = new RedisStorage(operators, { auditLength, onLost });
+      void moveOutboxes(storage, stopped.signal);
+      return storage;
     },
     loadScript: () => loadScript(redis),
     bans: () => remembering.bans(),
@@ -81,14 +77,22 @@ export function redisBackend(
     redis: () => ({ isConnected: redis.status === 'ready', since: connectedSince(), lastCall: calls.last }),
     counted: () => calls.families(),
     memoryUsed: () => memoryUsed(redis),
-    check: () => checkRedis(redis),
+    check: async () => [...(await checkRedis(redis)), ...(await checkReplicas(redis))],
     async close() {
       limiter.stop();
-      edits?.stop();
+      stopped.abort();
       redis.disconnect();
       operators?.disconnect();
     },
   };
+}
+
+/** Never throws: while Redis is away, nothing is moved. */
+async function moveOutboxes(storage: RedisStorage, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    await sleep(MOVE_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
+    if (!signal.aborted) await storage.moveOutboxes().catch(() => undefined);
+  }
 }
 
 /** When the connection was last made or lost: Unix time in ms. */

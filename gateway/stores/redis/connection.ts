@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis, type RedisOptions } from 'ioredis';
 import type { Logger } from '../../../shared/process/logger.ts';
 import { loadOnConnect, type RedisConnection } from './calls.ts';
-import { addresses, type Credentials, credentialsOf, tlsOptions } from './target.ts';
+import { addresses, type Credentials, credentialsOf, START_MS, tlsOptions } from './target.ts';
 import { TlsConnector, tellWhyRefused } from './tls.ts';
 
 /** Connects to a Redis. */
@@ -12,8 +12,6 @@ export const CONNECT_TIMEOUT_MS = 300;
 /** A connection without an answer for this long is dead, whatever TCP says. */
 const SILENT_MS = 500;
 const LONGEST_RETRY_MS = 200;
-/** How long a start waits for Redis by default. */
-export const START_MS = 3_000;
 /** Without this, ioredis waits for Redis' own estimate of its loading time, in whole seconds. */
 const LOADING_RETRY_MS = 100;
 

@@ -8,8 +8,7 @@ import type { KeyCursor, KeyListQuery } from '../storage.ts';
 import { BulkReads } from './bulk-reads.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { type Node, nodesOf } from './info.ts';
-import { keyOf, usageOf } from './key-names.ts';
-import { INDEX, REVOKED_INDEX } from './names.ts';
+import { INDEX, keyOf, REVOKED_INDEX, usageOf } from './names.ts';
 
 /** Revoked keys that each revocation checks for expired use: more than it adds. */
 const CHECKED = 10;

@@ -12,7 +12,7 @@ import {
 import { addressDigits } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable, planText } from '../../limiter/plans.ts';
 import { type CallCounts, type RedisConnection, runDecide } from './calls.ts';
-import { keyOf } from './key-names.ts';
+import { keyOf } from './names.ts';
 
 const MAX_BATCH = 256;
 

@@ -1,5 +1,4 @@
 import type { LogName, RecordName } from '../storage.ts';
-import { keyOf, usageOf } from './key-names.ts';
 
 /**
  * Names in Redis. What one step changes has the same tag in its names, and is therefore in the same slot of a cluster:
@@ -16,6 +15,11 @@ export const STREAMS: Readonly<Record<LogName, string>> = {
 };
 
 const [KEY, REVOKED] = ['key:', 'revoked:'];
+
+export const keyOf = (id: string): string => `gateway:key:{${id}}`;
+
+/** What is left of a revoked key. */
+export const usageOf = (id: string): string => `gateway:usage:{${id}}`;
 
 export function nameOf(record: RecordName): string {
   if (record.startsWith(KEY)) return keyOf(record.slice(KEY.length));

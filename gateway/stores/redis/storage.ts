@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
 import { ACTIVITY_LENGTH } from '../activity-entry.ts';
 import { HISTORY_LENGTH } from '../plan-history.ts';
@@ -23,6 +24,9 @@ import { isPassing, keyIdIn, nameOf, STREAMS, tagOf } from './names.ts';
 import { Outboxes, outboxEntries } from './outbox.ts';
 import { Replicas } from './replicas.ts';
 import { LATEST_SECONDS, newId, type StepEntry, take } from './step.ts';
+
+/** A change waits for its entries to be moved, but not for longer than this. */
+const LONGEST_MOVE_MS = 1_000;
 
 type OnLost = (entry: LogEntry, why: string) => void;
 
@@ -129,7 +133,7 @@ export class RedisStorage implements Storage {
       ...about,
       parts,
       place: isSpread ? undefined : born,
-      entries: isSpread ? outboxEntries(entries, about) : entries.map((entry) => this.#entry(entry, false)),
+      entries: isSpread ? outboxEntries(entries, about) : entries.map((entry) => this.#entry(entry)),
       isUrgent,
     }).catch(async (fault: unknown) => {
       if (isSpread && born !== undefined && fault instanceof NotMade) await this.#forget(born.id);
@@ -152,7 +156,7 @@ export class RedisStorage implements Storage {
         tag: STREAMS[entry.log],
         id: newId(),
         parts: [],
-        entries: [this.#entry(entry, true)],
+        entries: [this.#entry(entry)],
       });
       for (const [, why] of lost) this.#onLost(entry, why);
     }
@@ -188,9 +192,10 @@ export class RedisStorage implements Storage {
     await this.#places.forgetIfGone(id).catch(() => undefined);
   }
 
-  /** If it fails now, the watcher of any gateway does it. */
+  /** If it fails or takes long, because the stream's node is away, the watcher of any gateway does it. */
   async #follow(about: { readonly tag: string; readonly id: string }, onLost: OnLost): Promise<void> {
-    await this.#outboxes.empty(about, (entry, id) => this.#move(entry, id, onLost)).catch(() => undefined);
+    const moved = this.#outboxes.empty(about, (entry, id) => this.#move(entry, id, onLost)).catch(() => undefined);
+    await Promise.race([moved, sleep(LONGEST_MOVE_MS, undefined, { ref: false })]);
   }
 
   async #move(entry: LogEntry, id: string, onLost: OnLost): Promise<void> {
@@ -198,14 +203,15 @@ export class RedisStorage implements Storage {
       tag: STREAMS[entry.log],
       id,
       parts: [],
-      entries: [this.#entry(entry, false)],
+      entries: [this.#entry(entry)],
       markSeconds: LATEST_SECONDS,
     });
     for (const [, why] of lost) onLost(entry, why);
   }
 
-  #entry({ log, fields }: LogEntry, isOnce: boolean): StepEntry {
-    return { name: STREAMS[log], fields, length: this.#lengths[log], isOnce };
+  /** A write that an operator repeats with its request id is in the audit log once. */
+  #entry({ log, fields }: LogEntry): StepEntry {
+    return { name: STREAMS[log], fields, length: this.#lengths[log], isOnce: log === 'audit' };
   }
 }
 

@@ -1,5 +1,8 @@
 import type { ConnectionOptions } from 'node:tls';
 
+/** How long a start waits for Redis by default. */
+export const START_MS = 3_000;
+
 /** The address of a Redis of any kind. */
 export interface RedisTarget {
   readonly mode: 'single' | 'cluster' | 'sentinel';

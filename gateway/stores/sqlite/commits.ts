@@ -1,10 +1,15 @@
+import { statSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { NotMade, Unknown } from '../storage.ts';
 import { FULL, isFailedWrite, mayBeMade, whyOf } from './faults.ts';
 import type { Room } from './room.ts';
 
-/** More wait for the next turn, so that one transaction does not hold the process for long. */
-const MOST_AT_ONCE = 1_000;
+/**
+ * Steps of one transaction, and pages after which the log is moved into the database. They are few, because on a full
+ * disk the reserved room must do to move what is in the log.
+ */
+const MOST_AT_ONCE = 250;
+const LOG_PAGES = 200;
 
 export interface Step {
   run(): unknown;
@@ -47,6 +52,7 @@ export class Commits {
   constructor(database: DatabaseSync, options: CommitOptions) {
     this.#database = database;
     this.#options = options;
+    this.#moveLogAfter(LOG_PAGES);
     this.#statements = {
       begin: database.prepare('BEGIN IMMEDIATE'),
       commit: database.prepare('COMMIT'),
@@ -85,6 +91,7 @@ export class Commits {
     const { room, probeMs } = this.#options;
     if (room === undefined) return;
     this.#fault = why;
+    this.#moveLogAfter(why === FULL ? 0 : LOG_PAGES);
     this.#probing ??= setInterval(() => this.#probe(room), probeMs).unref();
   }
 
@@ -101,7 +108,7 @@ export class Commits {
     const admitted = this.#admitted(group);
     if (admitted.length === 0) return;
     if (!this.#commit(admitted)) this.#commitInNeed(this.#admitted(admitted));
-    if (this.#fault === FULL) this.#saveRoom();
+    if (this.#fault === FULL && this.#options.room !== undefined) this.#saveRoom(this.#options.room);
   }
 
   /** While the disk is full, all but the urgent are refused. */
@@ -122,11 +129,10 @@ export class Commits {
    * The log is moved into the database, so that the next urgent step writes over it and needs no room. What is left of
    * the reserved room is taken again before others take it.
    */
-  #saveRoom(): void {
-    try {
-      this.#database.exec('PRAGMA wal_checkpoint(PASSIVE)');
-    } catch {}
-    this.#options.room?.hold();
+  #saveRoom(room: Room): void {
+    room.giveBack();
+    checkpoint(this.#database, room);
+    room.hold();
   }
 
   /** @returns false if the disk is full; then the group is not settled */
@@ -143,7 +149,7 @@ export class Commits {
       for (const [at, outcome] of outcomes.entries()) settle(group[at] as Waiting, outcome);
       return true;
     } catch (fault) {
-      if (this.#database.isTransaction) this.#statements.rollback.run();
+      this.#rollBack();
       const why = this.#whyOf(fault);
       if (why !== undefined) this.failed(why);
       if (why === FULL) return false;
@@ -170,6 +176,13 @@ export class Commits {
     }
   }
 
+  /** Some faults of the disk end the transaction by themselves. */
+  #rollBack(): void {
+    try {
+      if (this.#database.isTransaction) this.#statements.rollback.run();
+    } catch {}
+  }
+
   #whyOf(fault: unknown): string | undefined {
     return (isFailedWrite(fault) ? this.#options.room?.hold() : undefined) ?? whyOf(fault);
   }
@@ -177,13 +190,19 @@ export class Commits {
   #probe(room: Room): void {
     const why = room.hold();
     if (why === undefined) this.#recovered();
-    else this.#fault = why;
+    else this.failed(why);
+  }
+
+  /** @param pages 0: not by itself */
+  #moveLogAfter(pages: number): void {
+    this.#database.exec(`PRAGMA wal_autocheckpoint = ${pages}`);
   }
 
   /** States that had no room are saved now. */
   #recovered(): void {
     if (this.#fault === undefined) return;
     this.#fault = undefined;
+    this.#moveLogAfter(LOG_PAGES);
     clearInterval(this.#probing);
     this.#probing = undefined;
     this.make({ run: () => undefined, ids: [], isUrgent: false }).catch(() => undefined);
@@ -193,4 +212,18 @@ export class Commits {
 function settle({ resolve, reject }: Waiting, outcome: Outcome): void {
   if ('fault' in outcome) reject(outcome.fault);
   else resolve(outcome.result);
+}
+
+/** By how many bytes the file of a database grows when the log is moved into it. */
+function growthOf(database: DatabaseSync): number {
+  const { page_count = 0 } = database.prepare('PRAGMA page_count').get() as { page_count?: number };
+  const { page_size = 0 } = database.prepare('PRAGMA page_size').get() as { page_size?: number };
+  return page_count * page_size - statSync(database.location() ?? '').size;
+}
+
+/** Half of the log would take all the room, and leave the log in use. */
+function checkpoint(database: DatabaseSync, room: Room): void {
+  try {
+    if (growthOf(database) <= room.available()) database.exec('PRAGMA wal_checkpoint(PASSIVE)');
+  } catch {}
 }

@@ -1,5 +1,4 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { isDeepStrictEqual } from 'node:util';
 import { LOOKED_BACK } from '../activity-entry.ts';
 import { nextRecordId } from '../plan-history.ts';
 import type { Fields, LogEntry, LoggedEntry, LogName } from '../storage.ts';
@@ -31,7 +30,9 @@ export class Log {
     );
   }
 
+  /** In the audit log, a repetition of the newest about its target is left out. */
   add({ log, fields }: LogEntry): void {
+    if (log === 'audit' && this.#isRepeated(fields)) return;
     const [last = NONE] = this.#read(log, 1);
     const [ms, seq] = numbersOf(nextRecordId(idOf(last)));
     const place = last.place + 1;
@@ -39,12 +40,13 @@ export class Log {
     this.#prune.run(log, place - this.#lengths[log]);
   }
 
-  /** Adds it, unless it repeats the newest about its target. */
-  addNew({ log, fields }: LogEntry): void {
-    const recent = this.#read(log, LOOKED_BACK).map(fieldsOf);
-    const newest = recent.find(({ target }) => target === fields.target);
-    if (newest === undefined || !isDeepStrictEqual(newest, fieldsOf({ fields: JSON.stringify(fields) })))
-      this.add({ log, fields });
+  #isRepeated(fields: Fields): boolean {
+    const text = JSON.stringify(fields);
+    for (const { fields: other } of this.#read('audit', LOOKED_BACK)) {
+      if (other === text) return true;
+      if (JSON.parse(other).target === fields.target) return false;
+    }
+    return false;
   }
 
   /** The newest first, behind an id. */

@@ -75,10 +75,17 @@ export function openFolder(folder: string): Opened {
 function createFolder(folder: string): void {
   try {
     if (mkdirSync(folder, { recursive: true, mode: 0o700 }) !== undefined) syncFolder(dirname(folder));
+  } catch {
+    createWithReason(folder);
+  }
+}
+
+/** For a read-only file system, the recursive call reports that there is no such file. */
+function createWithReason(folder: string): void {
+  try {
+    mkdirSync(folder, { mode: 0o700 });
   } catch (fault) {
-    throw new Error(`DATA_DIR ${folder} cannot be created. ${whyOf(fault) ?? (fault as Error).message}`, {
-      cause: fault,
-    });
+    throw new Error(`DATA_DIR ${folder} cannot be created. ${sentenceOf(fault)}`, { cause: fault });
   }
 }
 
@@ -117,7 +124,8 @@ function openDatabase(path: string): DatabaseSync {
     // FULL: a commit is on disk before it is acknowledged, so it survives a power cut as well as a crash. EXCLUSIVE: the
     // index of the log is in memory, and needs no file. MEMORY: nor do savepoints.
     database.exec(`
-      PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;
+      PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+      PRAGMA temp_store = MEMORY;
       BEGIN IMMEDIATE; ${SCHEMA} COMMIT;
     `);
     return database;
@@ -148,7 +156,7 @@ function openCopy(folder: string, why: string): DatabaseSync {
 }
 
 function openCopyIn(parent: string, folder: string): DatabaseSync {
-  const copy = mkdtempSync(join(parent, 'gateway-'));
+  const copy = mkdtempSync(join(parent, `gateway-${process.pid}-`));
   try {
     for (const file of [FILE, FILE + WAL])
       if (existsSync(join(folder, file))) copyFileSync(join(folder, file), join(copy, file));

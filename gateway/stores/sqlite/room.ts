@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { sentenceOf } from './faults.ts';
 
 const RESERVED_BYTES = 1_048_576;
@@ -37,6 +38,12 @@ export class Room {
     } catch (fault) {
       return sentenceOf(fault);
     }
+  }
+
+  /** Free bytes of the disk. */
+  available(): number {
+    const { bavail, bsize } = statfsSync(dirname(this.#path));
+    return bavail * bsize;
   }
 
   /** A file that cannot be removed leaves the disk full, and the next write says so. */

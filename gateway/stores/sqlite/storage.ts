@@ -17,7 +17,7 @@ import {
   type Storage,
 } from '../storage.ts';
 import { Commits } from './commits.ts';
-import { FULL, whyOf } from './faults.ts';
+import { whyOf } from './faults.ts';
 import { Log } from './log.ts';
 import { type Opened, openFolder } from './open.ts';
 import { keyIdOf, merged, Records } from './records.ts';
@@ -122,7 +122,7 @@ export class SqliteStorage implements Storage {
   async append(entries: readonly LogEntry[]): Promise<void> {
     this.#refuse(false);
     const run = () => {
-      for (const entry of entries) this.#log.addNew(entry);
+      for (const entry of entries) this.#log.add(entry);
     };
     await this.#commits.make({ run, ids: [], isUrgent: false });
   }
@@ -144,24 +144,23 @@ export class SqliteStorage implements Storage {
   }
 
   /**
-   * Saves what decisions changed of keys, as far as the keys exist.
+   * Saves what decisions changed of keys, as far as the keys exist. What cannot be saved, for example on a full disk, is
+   * kept and saved later.
    * @param mustBeDurable for what somebody is told of, such as a ban: it may use the room that is reserved for a full
    * disk
-   * @returns false if it was not saved, so that the caller tries it again with its next states
-   * @throws {Unavailable} in place of false, if it must be durable
+   * @returns false if it must be durable and could not be written; it is known here all the same
    */
   async saveStates(
     states: Iterable<readonly [id: string, changes: FieldChanges]>,
     { mustBeDurable }: { readonly mustBeDurable: boolean },
   ): Promise<boolean> {
-    if (!mustBeDurable && this.#commits.fault === FULL) return false;
     const ids: string[] = [];
     for (const [id, changes] of states) {
       this.#states.keep(id, changes);
       ids.push(id);
     }
     const saved = this.#commits.make({ run: () => true, ids, isUrgent: mustBeDurable });
-    return await (mustBeDurable ? saved : saved.catch(() => false));
+    return await saved.catch(() => !mustBeDurable);
   }
 
   /** Makes what waits, and releases the folder. */
@@ -209,7 +208,10 @@ export class SqliteStorage implements Storage {
     return {
       saveStates: (ids: readonly string[] | 'all') => {
         saved = ids === 'all' ? this.#states.ids : ids;
-        for (const id of saved) this.#records.addToKey(id, this.#states.of(id) ?? {});
+        for (const id of saved) {
+          const changes = this.#states.of(id);
+          if (changes !== undefined) this.#records.addToKey(id, changes);
+        }
       },
       onCommitted: () => this.#states.forget(saved),
     };

@@ -70,7 +70,10 @@ await run(async () => {
     logger,
     metrics: createMetrics('core'),
     access: bearerTokens(() => undefined),
-    check: () => store.check(),
+    async check() {
+      await store.check();
+      return undefined;
+    },
   });
   const server = await startServer({ host: HOST, port: 0, ...service, maxHeaderBytes: MAX_HEADER_BYTES });
   return { running: { addresses: { core: server.url }, stop: () => server.stop() }, logger };

@@ -3,9 +3,10 @@ import net, { type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Credential, createApiKey, parseApiKey } from '../../../gateway/limiter/credential.ts';
 import { DEFAULT_PLANS } from '../../../gateway/limiter/plans.ts';
+import { Keys } from '../../../gateway/stores/keys.ts';
 import { connectRedis } from '../../../gateway/stores/redis/connection.ts';
-import { RedisKeys } from '../../../gateway/stores/redis/keys.ts';
 import { RedisLimiter } from '../../../gateway/stores/redis/limiter.ts';
+import { RedisStorage } from '../../../gateway/stores/redis/storage.ts';
 import { createLogger } from '../../../shared/process/logger.ts';
 import { secretWith } from '../../support/secrets.ts';
 import { median } from '../../support/statistics.ts';
@@ -45,7 +46,7 @@ const credential = parseApiKey(hot) as Credential;
 const gateway = await startGateway('gateway', stage, { REDIS_URL: stage.redisUrl });
 const url = gateway.urls.gateway ?? '';
 const connection = await connectRedis(stage.redisUrl, { timeoutMs: 5_000, logger: createLogger('bench', 'warn') });
-const keys = new RedisKeys(connection);
+const keys = new Keys(new RedisStorage(connection));
 
 /** µs of CPU a request, of the gateway and of the core, and how many decisions share a call. */
 async function underLoad() {

@@ -3,8 +3,10 @@ import slotOf from 'cluster-key-slot';
 import { type Credential, createApiKey } from '../../../gateway/limiter/credential.ts';
 import type { Limiter } from '../../../gateway/limiter/limiter.ts';
 import { DEFAULT_PLANS } from '../../../gateway/limiter/plans.ts';
+import { Keys } from '../../../gateway/stores/keys.ts';
 import { redisBackend } from '../../../gateway/stores/redis/backend.ts';
 import { connect } from '../../../gateway/stores/redis/connect.ts';
+import type { Backend } from '../../../gateway/stores/stores.ts';
 import { createLogger } from '../../../shared/process/logger.ts';
 import { secretWith } from '../../support/secrets.ts';
 import { median, sum } from '../../support/statistics.ts';
@@ -72,7 +74,7 @@ async function createKey(): Promise<Credential> {
     secrets: [secretWith(credential.digest)],
     createdAt: Date.now() * 1_000,
   } as const;
-  await limiters[0]?.keys.create(credential.id, record);
+  await new Keys((limiters[0] as Backend).storage).create(credential.id, record);
   return credential;
 }
 

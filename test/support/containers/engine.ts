@@ -4,8 +4,8 @@ import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { childrenOf } from '../children.ts';
 import { need, pathOf } from '../install.ts';
-import { childrenOf } from '../workers.ts';
 import { type Docker, dockerOn } from './docker.ts';
 
 /**

@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ROOT } from '../process.ts';
+import { ROOT } from '../root.ts';
 import type { Docker } from './docker.ts';
 import { withoutDigest } from './stand-ins.ts';
 

@@ -81,7 +81,7 @@ function StateNote({ of: { state, bannedUntil, banReason, bans, expiresAt } }: {
   if (state === 'expired' && expiresAt !== undefined)
     return html`<p class="notice">Ended at ${clock(expiresAt)}, ${relative(expiresAt)}: its requests are answered with 401.</p>`;
   if (state === 'unreadable')
-    return html`<p class="notice bad">Its data cannot be read, so its requests are answered with 503. Mend it by hand, or revoke it.</p>`;
+    return html`<p class="notice bad">Its data cannot be read, so its requests are answered with 503. Fix it by hand, or revoke it.</p>`;
   return undefined;
 }
 

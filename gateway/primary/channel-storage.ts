@@ -1,0 +1,79 @@
+import { Unavailable } from '../../shared/domain-errors.ts';
+import type { KeySource, SavedState } from '../stores/embedded-limiter.ts';
+import {
+  type Change,
+  type Fields,
+  type KeyCursor,
+  type KeyListQuery,
+  type LogEntry,
+  type LoggedEntry,
+  type LogName,
+  NotMade,
+  type RecordName,
+  type Storage,
+  Unknown,
+} from '../stores/storage.ts';
+import type { Channel } from './channel.ts';
+import type { AskedOfPrimary, AskedOfWorker, CallAnswer, StorageCall } from './messages.ts';
+
+const NO_ANSWER = 'The primary process does not answer.';
+
+/** The storage of a worker without Redis: its primary has it open. A call may wait for its commit. */
+export class ChannelStorage implements Storage, KeySource {
+  readonly #primary: Channel<AskedOfPrimary, AskedOfWorker>;
+
+  constructor(primary: Channel<AskedOfPrimary, AskedOfWorker>) {
+    this.#primary = primary;
+  }
+
+  async load(id: string): Promise<Fields | undefined> {
+    const loaded = await this.#primary.ask('load', id);
+    if (loaded === undefined) throw new Unavailable(NO_ANSWER);
+    return loaded.fields;
+  }
+
+  async save(states: readonly SavedState[], mustBeDurable: boolean): Promise<boolean> {
+    return (await this.#primary.ask('save', { states, mustBeDurable })) ?? false;
+  }
+
+  now = () => this.#call<number>('now');
+  read = (record: RecordName) => this.#call<Fields | undefined>('read', record);
+  readMany = (records: readonly RecordName[]) => this.#call<(Fields | undefined)[]>('readMany', records);
+  isEmpty = () => this.#call<boolean>('isEmpty');
+  countKeys = () => this.#call<number>('countKeys');
+  listKeys = (query: KeyListQuery) => this.#call<KeyCursor[]>('listKeys', query);
+  unlistedKeys = () => this.#call<string[]>('unlistedKeys');
+  relistKeys = () => this.#call<number>('relistKeys');
+  append = (entries: readonly LogEntry[]) => this.#call<void>('append', entries);
+  tail = (log: LogName, query: { readonly after?: string | undefined; readonly count: number }) =>
+    this.#call<LoggedEntry[]>('tail', log, query);
+
+  /** Nobody is told of a lost entry: a function cannot be sent. */
+  change = ({ onLost: _, ...change }: Change) => this.#call<boolean>('change', change);
+
+  async #call<T>(method: StorageCall['method'], ...args: readonly unknown[]): Promise<T> {
+    const answer = await this.#primary.ask('call', { method, args });
+    if (answer === undefined) throw method === 'change' ? new Unknown(NO_ANSWER) : new Unavailable(NO_ANSWER);
+    if ('fault' in answer) throw faultOf(answer);
+    return answer.value as T;
+  }
+}
+
+/** Makes a call for a worker. Never throws. */
+export async function callFor(storage: Storage, { method, args }: StorageCall): Promise<CallAnswer> {
+  try {
+    const call = storage[method] as (...given: readonly unknown[]) => Promise<unknown>;
+    return { value: await call.call(storage, ...args) };
+  } catch (cause) {
+    const { message, shown } = cause as Unavailable;
+    const fault = cause instanceof NotMade ? 'not made' : cause instanceof Unknown ? 'unknown' : 'unavailable';
+    return { fault, message, shown };
+  }
+}
+
+/** The fault of the primary, thrown again with its message and what its caller may know. */
+function faultOf({ fault, message, shown }: Extract<CallAnswer, { fault: unknown }>): Unavailable {
+  if (fault === 'unavailable') return new Unavailable(message, shown);
+  const thrown = fault === 'unknown' ? new Unknown(message) : new NotMade(message);
+  return Object.assign(thrown, { shown: shown ?? thrown.shown });
+}

@@ -1,0 +1,95 @@
+import type { SavedState } from '../stores/embedded-limiter.ts';
+import type { Fields, Storage } from '../stores/storage.ts';
+import { callFor } from './channel-storage.ts';
+import type { CallAnswer, LoadedKey, SaveOrder, StorageCall } from './messages.ts';
+import type { AnswersWithoutRedis, WorkerProcess } from './worker-process.ts';
+
+/** A storage that is open in this process alone. */
+export interface OwnStorage extends Storage {
+  /** A key for a worker, which keeps its state from then on. */
+  load(id: string): Promise<Fields | undefined>;
+  /** Takes states over at once, and stores them. @returns whether they are stored */
+  saveStates(states: readonly SavedState[], options: { readonly mustBeDurable: boolean }): Promise<boolean>;
+}
+
+/**
+ * The keys that workers hold without Redis. Each key is held by one process: before its record changes, and before
+ * another worker loads it, its holder sends its state and forgets it. There is one worker, or two during a restart.
+ */
+export class KeyOwner implements AnswersWithoutRedis {
+  readonly #workers: () => readonly WorkerProcess[];
+  /** While two workers have keys, a key is loaded by one after the other. */
+  readonly #loads = new Map<string, Promise<unknown>>();
+  #flush: Promise<readonly []> | undefined;
+  #storage: OwnStorage | undefined;
+
+  constructor(workers: () => readonly WorkerProcess[]) {
+    this.#workers = workers;
+  }
+
+  /** Answers the workers from this storage. Before that they get no answer. */
+  serve(storage: OwnStorage): void {
+    this.#storage = storage;
+  }
+
+  /** Resolves when no worker decides on the key, and the storage has its state. */
+  async release(id: string): Promise<undefined> {
+    await Promise.all(this.#workers().map((worker) => worker.release(id)));
+  }
+
+  /** Resolves when the storage has all states. A worker that does not answer is left out. One message for each turn. */
+  flush(): Promise<readonly []> {
+    this.#flush ??= this.#flushAll();
+    return this.#flush;
+  }
+
+  async load(worker: WorkerProcess, id: string): Promise<LoadedKey | undefined> {
+    const others = this.#workers().filter((other) => other !== worker && other.hasKeys);
+    if (others.length === 0) return await this.#read(id);
+    const before = this.#loads.get(id);
+    const loading = this.#takeOver(others, id, before);
+    this.#loads.set(id, loading);
+    const loaded = await loading;
+    if (this.#loads.get(id) === loading) this.#loads.delete(id);
+    return loaded;
+  }
+
+  async save({ states, mustBeDurable }: SaveOrder): Promise<boolean> {
+    try {
+      return (await this.#storage?.saveStates(states, { mustBeDurable })) ?? false;
+    } catch {
+      return false;
+    }
+  }
+
+  async call(call: StorageCall): Promise<CallAnswer> {
+    if (this.#storage !== undefined) return await callFor(this.#storage, call);
+    return { fault: 'unavailable', message: 'The storage is not open yet.', shown: undefined };
+  }
+
+  async #flushAll(): Promise<readonly []> {
+    setImmediate(() => {
+      this.#flush = undefined;
+    });
+    await Promise.all(this.#workers().map((worker) => worker.flush()));
+    return [];
+  }
+
+  async #takeOver(
+    holders: readonly WorkerProcess[],
+    id: string,
+    before: Promise<unknown> | undefined,
+  ): Promise<LoadedKey | undefined> {
+    await before;
+    await Promise.all(holders.map((holder) => holder.release(id)));
+    return await this.#read(id);
+  }
+
+  async #read(id: string): Promise<LoadedKey | undefined> {
+    try {
+      return this.#storage && { fields: await this.#storage.load(id) };
+    } catch {
+      return undefined;
+    }
+  }
+}

@@ -1,0 +1,47 @@
+import { type CheckResult, fault, good } from '../check-result.ts';
+import { systemClock } from '../limiter/clock.ts';
+import { type Limiter, StoreUnavailable } from '../limiter/limiter.ts';
+import type { PlanTable } from '../limiter/plans.ts';
+import type { EmbeddedLimiter } from './embedded-limiter.ts';
+import type { Storage } from './storage.ts';
+import type { Backend } from './stores.ts';
+
+/** The parts of a gateway without Redis, as far as a process has them. */
+export interface Embedded {
+  /** The one that has the storage open can say why changes are refused. */
+  readonly storage: Storage & { fault?(): string | undefined };
+  /** Creates what decides, in a process that serves clients. */
+  readonly limiterOf?: (plans: () => PlanTable) => EmbeddedLimiter;
+}
+
+/** Keys, plans and decisions of one gateway, without Redis. Its storage is opened and closed by others. */
+export function embeddedBackend({ storage, limiterOf }: Embedded, plans: () => PlanTable): Backend {
+  const limiter = limiterOf?.(plans);
+  return {
+    limiter: limiter ?? NOBODY_DECIDES,
+    storage,
+    operatorsStorage: async () => storage,
+    loadScript: async () => true,
+    bans: () => limiter?.bans(systemClock()) ?? 0,
+    nodesAway: () => 0,
+    redis: () => undefined,
+    counted: () => [],
+    memoryUsed: async () => [],
+    check: async () => [
+      good('limits', 'are embedded in this gateway; with REDIS_URL gateways share them'),
+      checkFault(storage.fault?.()),
+    ],
+    close: async () => await limiter?.stop(),
+  };
+}
+
+const checkFault = (why: string | undefined): CheckResult =>
+  why === undefined
+    ? good('data', 'is stored in DATA_DIR')
+    : fault('data', `cannot be stored, and changes are refused. ${why}`, 'Let DATA_DIR have room, and be writable.');
+
+const refuse = async () => {
+  throw new StoreUnavailable('This process decides nothing.');
+};
+
+const NOBODY_DECIDES: Limiter = { decide: refuse, peek: refuse };

@@ -1,0 +1,225 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { boundedMap } from '../../shared/bounded-map.ts';
+import { type Clock, systemClock } from '../limiter/clock.ts';
+import type { Credential } from '../limiter/credential.ts';
+import { decide, peek } from '../limiter/decide.ts';
+import type { KeyRecord, KeyState } from '../limiter/key-record.ts';
+import { type Limiter, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
+import type { PlanTable } from '../limiter/plans.ts';
+import { isUnknownSecret, readKey, writeStateChanges } from './key-hash.ts';
+import type { FieldChanges, Fields } from './storage.ts';
+
+/** Keys whose state is stored, and as many whose state is not. */
+const MAX_KEYS = 50_000;
+const SAVE_EVERY_MS = 1_000;
+/** So many states are written in a few milliseconds, while no request is served. */
+const STATES_AT_ONCE = 250;
+
+/** The state of a key, as changes of its record. */
+export type SavedState = readonly [id: string, changes: FieldChanges];
+
+/** Where keys are stored. */
+export interface KeySource {
+  /**
+   * The fields of a key; undefined for one that does not exist.
+   * @throws {Unavailable} if they cannot be read now
+   */
+  load(id: string): Promise<Fields | undefined>;
+  /**
+   * Stores states. They are known there before anything that is sent later.
+   * @param mustBeDurable whether a power cut may not undo it
+   * @returns whether they are stored
+   */
+  save(states: readonly SavedState[], mustBeDurable: boolean): Promise<boolean>;
+}
+
+interface HeldKey {
+  readonly id: string;
+  readonly record: KeyRecord;
+  state: KeyState;
+  /** The state that was sent last to be stored, unless that failed. */
+  sent?: KeyState | undefined;
+  /** Set by a decision that bans the key, until the ban is stored: whether it is. */
+  ban?: Promise<boolean> | undefined;
+}
+
+interface Load {
+  readonly fields: Promise<Fields | undefined>;
+  /** Whether the key was released meanwhile: the data may be older than the change. */
+  isOutdated: boolean;
+}
+
+/**
+ * The embedded limiter: the rules of decide.lua in this process. It decides on keys that it holds and loads all others.
+ * States are stored once a second, and a ban before its verdict is returned.
+ */
+export class EmbeddedLimiter implements Limiter {
+  readonly #source: KeySource;
+  readonly #plans: () => PlanTable;
+  readonly #clock: Clock;
+  /** Keys whose state is stored. The one used longest ago leaves first. */
+  readonly #stored = boundedMap<string, HeldKey>(MAX_KEYS);
+  /** Keys whose state is not stored yet. All stay. */
+  readonly #unsaved = new Map<string, HeldKey>();
+  readonly #loads = new Map<string, Load>();
+  /** Those under way. */
+  readonly #saves = new Set<Promise<boolean>>();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(source: KeySource, plans: () => PlanTable, clock: Clock = systemClock) {
+    this.#source = source;
+    this.#plans = plans;
+    this.#clock = clock;
+    this.#timer = setInterval(() => void this.flush(), SAVE_EVERY_MS).unref();
+  }
+
+  decide(credential: Credential): Promise<Verdict> {
+    const held = this.#held(credential.id);
+    return held === undefined
+      ? this.#whenLoaded(credential, (loaded) => this.#decideHeld(loaded, credential))
+      : this.#decideHeld(held, credential);
+  }
+
+  async peek(credential: Credential): Promise<Verdict> {
+    const peekHeld = ({ record, state }: HeldKey) => peek(record, state, credential, this.#plans(), this.#clock());
+    const held = this.#held(credential.id);
+    return held === undefined ? await this.#whenLoaded(credential, peekHeld) : peekHeld(held);
+  }
+
+  /**
+   * Forgets a key because its record changes. The next decision on it loads it again.
+   * @returns its state, if that is not stored
+   */
+  release(id: string): FieldChanges | undefined {
+    const load = this.#loads.get(id);
+    if (load !== undefined) load.isOutdated = true;
+    const held = this.#unsaved.get(id);
+    this.#unsaved.delete(id);
+    this.#stored.delete(id);
+    return held && writeStateChanges(held.state);
+  }
+
+  /** Sends all states that are not stored yet, in parts, with requests between them. Resolves once they are sent. */
+  async flush(): Promise<void> {
+    const keys = [...this.#unsaved.values()];
+    for (let at = 0; at < keys.length; at += STATES_AT_ONCE) {
+      if (at > 0) await nextTurn();
+      this.#send(keys.slice(at, at + STATES_AT_ONCE));
+    }
+  }
+
+  /** The number of keys it holds that are banned beyond this time. */
+  bans(now: number): number {
+    return [...this.#stored.values(), ...this.#unsaved.values()].filter(({ state }) => state.bannedUntil > now).length;
+  }
+
+  /** Forgets all keys, because nothing can be stored any more. */
+  readonly forgetAll = (): void => {
+    for (const load of this.#loads.values()) load.isOutdated = true;
+    this.#unsaved.clear();
+    this.#stored.clear();
+  };
+
+  /** Stores what is not stored yet. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.flush();
+    await Promise.all(this.#saves);
+  }
+
+  #held(id: string): HeldKey | undefined {
+    return this.#unsaved.get(id) ?? this.#stored.get(id);
+  }
+
+  async #decideHeld(held: HeldKey, credential: Credential): Promise<Verdict> {
+    const { verdict, state } = decide(held.record, held.state, credential, this.#plans(), this.#clock());
+    if (state !== undefined) this.#keep(held, state);
+    if (verdict.outcome === 'banned' && held.ban !== undefined && !(await held.ban))
+      throw new StoreUnavailable('The ban of the key could not be stored.');
+    return verdict;
+  }
+
+  #keep(held: HeldKey, state: KeyState): void {
+    const isNewBan = state.bannedUntil > held.state.bannedUntil;
+    held.state = state;
+    if (!this.#unsaved.has(held.id)) {
+      this.#stored.delete(held.id);
+      this.#unsaved.set(held.id, held);
+    }
+    if (isNewBan) held.ban = this.#save([held], true);
+  }
+
+  async #whenLoaded(credential: Credential, act: (held: HeldKey) => Verdict | Promise<Verdict>): Promise<Verdict> {
+    const { id, digest } = credential;
+    for (;;) {
+      const fields = await this.#load(id);
+      const held = this.#held(id);
+      if (held !== undefined) return await act(held);
+      if (fields === undefined || isUnknownSecret(digest, fields)) return UNKNOWN;
+      if (readKey(id, fields) === undefined) return UNREADABLE;
+    }
+  }
+
+  /** Concurrent requests for one key are one load. */
+  #load(id: string): Promise<Fields | undefined> {
+    const underWay = this.#loads.get(id);
+    if (underWay !== undefined) return underWay.fields;
+    if (this.#unsaved.size >= MAX_KEYS) throw new StoreUnavailable('Too many states of keys wait to be stored.');
+    const { promise: fields, resolve } = Promise.withResolvers<Fields | undefined>();
+    const load = { fields, isOutdated: false };
+    this.#loads.set(id, load);
+    resolve(this.#read(id, load).finally(() => this.#loads.delete(id)));
+    return fields;
+  }
+
+  async #read(id: string, load: Load): Promise<Fields | undefined> {
+    let fields: Fields | undefined;
+    do {
+      load.isOutdated = false;
+      fields = await this.#source.load(id).catch((cause) => Promise.reject(new StoreUnavailable(cause)));
+    } while (load.isOutdated);
+    const key = fields && readKey(id, fields);
+    if (key !== undefined) this.#stored.set(id, { id, ...key });
+    return fields;
+  }
+
+  /** Without those that were sent already, or released meanwhile. */
+  #send(keys: readonly HeldKey[]): void {
+    const unsent = keys.filter((held) => held.sent !== held.state && this.#unsaved.get(held.id) === held);
+    if (unsent.length === 0) return;
+    const hasBan = unsent.some(({ ban }) => ban !== undefined);
+    void this.#save(unsent, hasBan);
+  }
+
+  #save(keys: readonly HeldKey[], mustBeDurable: boolean): Promise<boolean> {
+    const saved = keys.map((held) => ({ held, state: held.state }));
+    for (const { held, state } of saved) held.sent = state;
+    const changes = saved.map(({ held: { id }, state }): SavedState => [id, writeStateChanges(state)]);
+    const save = this.#source
+      .save(changes, mustBeDurable)
+      .catch(() => false)
+      .then((isStored) => {
+        this.#saves.delete(save);
+        for (const { held, state } of saved)
+          isStored ? this.#wasStored(held, state, mustBeDurable) : this.#wasNotStored(held, state);
+        return isStored;
+      });
+    this.#saves.add(save);
+    return save;
+  }
+
+  #wasStored(held: HeldKey, state: KeyState, isDurable: boolean): void {
+    if (isDurable && state.bannedUntil === held.state.bannedUntil) held.ban = undefined;
+    if (held.state !== state || this.#unsaved.get(held.id) !== held) return;
+    this.#unsaved.delete(held.id);
+    this.#stored.set(held.id, held);
+  }
+
+  /** It stays unsaved, and is sent again. */
+  #wasNotStored(held: HeldKey, state: KeyState): void {
+    if (held.sent === state) held.sent = undefined;
+  }
+}
+
+const UNKNOWN: Verdict = { outcome: 'unauthorized', reason: 'unknown' };
+const UNREADABLE: Verdict = { outcome: 'undecided', reason: 'unreadable' };

@@ -1,0 +1,126 @@
+import type { IncomingMessage } from 'node:http';
+
+const SPACE = 0x20;
+const LINE_FEED = 0x0a;
+const RETURN = 0x0d;
+/** Node's parser accepts no other line endings. */
+const LINE_END = '\r\n';
+/** Ends a head, and the trailers behind chunks. */
+const EMPTY_LINE = LINE_END + LINE_END;
+/** Heads are seldom longer. A short text is searched in a third of the time that a buffer takes. */
+const USUAL_BYTES = 1_024;
+
+/**
+ * Divides the bytes of a connection before Node's parser gets them, so that the parser gets at most one request at a
+ * time. Also checks the request line, because the parser skips further spaces and another parser may not (RFC 9112 §3).
+ * What else is malformed, the parser refuses.
+ */
+export class RequestBytes {
+  /** Whether the next bytes belong to a request that has begun. */
+  isInBody = false;
+  #isInLine = true;
+  /** The last byte of the request line; 0 before the first. */
+  #last = 0;
+  /** What may be the beginning of an empty line. */
+  #tail = '';
+  #isInChunks = false;
+  /** The size of a chunk, as far as it is read. */
+  #size = 0;
+  #isInSize = true;
+  #isLastChunk = false;
+  /** Of the body, or of the chunk with its line ending. */
+  #left = 0;
+  #isEnded = false;
+
+  /**
+   * Where the part ends that begins here: a head or a body. -1 if the request line has more than one space between its
+   * parts.
+   */
+  endOfPart(bytes: Buffer, at: number): number {
+    if (this.isInBody) return this.#isInChunks ? this.#endOfChunks(bytes, at) : this.#endOfLength(bytes, at);
+    if (!this.#isInLine) return this.#endOfLines(bytes, at);
+    const from = this.#last === 0 ? behindBreaks(bytes, at) : at;
+    return this.#hasTwoSpaces(bytes, from) ? -1 : this.#endOfLines(bytes, from);
+  }
+
+  /** Called when the parser has read a part. @param request the one that it reads, or read last */
+  follow(request: IncomingMessage | null): void {
+    if (!this.#isEnded) return;
+    this.isInBody = request?.complete === false;
+    this.#isInLine = !this.isInBody;
+    this.#last = 0;
+    if (!this.isInBody) return;
+    const { headers } = request as IncomingMessage;
+    this.#isInChunks = headers['transfer-encoding'] !== undefined;
+    this.#isLastChunk = false;
+    this.#left = this.#isInChunks ? 0 : Number(headers['content-length']);
+  }
+
+  #hasTwoSpaces(bytes: Buffer, from: number): boolean {
+    let last = this.#last;
+    for (let at = from; at < bytes.length; at++) {
+      const code = bytes[at] as number;
+      if (code === SPACE && last === SPACE) return true;
+      if (code === RETURN || code === LINE_FEED) {
+        this.#isInLine = false;
+        return false;
+      }
+      last = code;
+    }
+    this.#last = last;
+    return false;
+  }
+
+  #endOfLines(bytes: Buffer, from: number): number {
+    const tail = this.#tail;
+    const across = tail === '' ? -1 : (tail + bytes.toString('latin1', from, from + 3)).indexOf(EMPTY_LINE);
+    const found = across === -1 ? indexOfEmptyLine(bytes, from) : from + across - tail.length;
+    this.#isEnded = found !== -1;
+    this.#tail = this.#isEnded ? '' : (tail + bytes.toString('latin1', Math.max(from, bytes.length - 3))).slice(-3);
+    return this.#isEnded ? found + EMPTY_LINE.length : bytes.length;
+  }
+
+  #endOfLength(bytes: Buffer, at: number): number {
+    const end = Math.min(at + this.#left, bytes.length);
+    this.#left -= end - at;
+    this.#isEnded = this.#left === 0;
+    return end;
+  }
+
+  #endOfChunks(bytes: Buffer, from: number): number {
+    let at = from;
+    while (at < bytes.length && !this.#isLastChunk) {
+      if (this.#left > 0) at = this.#endOfLength(bytes, at);
+      else this.#readSize(bytes[at++] as number);
+    }
+    this.#isEnded = false;
+    return this.#isLastChunk ? this.#endOfLines(bytes, at) : at;
+  }
+
+  /** Reads a byte of the line before a chunk: its size in hexadecimal digits, and extensions. */
+  #readSize(code: number): void {
+    if (code === LINE_FEED) {
+      this.#isLastChunk = this.#size === 0;
+      if (this.#isLastChunk) this.#tail = LINE_END;
+      else this.#left = this.#size + LINE_END.length;
+      this.#size = 0;
+      this.#isInSize = true;
+    } else if (this.#isInSize) {
+      const digit = Number.parseInt(String.fromCharCode(code), 16);
+      this.#isInSize = !Number.isNaN(digit);
+      if (this.#isInSize) this.#size = this.#size * 16 + digit;
+    }
+  }
+}
+
+function indexOfEmptyLine(bytes: Buffer, from: number): number {
+  const found = bytes.toString('latin1', from, from + USUAL_BYTES).indexOf(EMPTY_LINE);
+  return found === -1 ? bytes.indexOf(EMPTY_LINE, from, 'latin1') : from + found;
+}
+
+/** The parser skips line breaks before a request. */
+function behindBreaks(bytes: Buffer, from: number): number {
+  let at = from;
+  while (bytes[at] === RETURN || bytes[at] === LINE_FEED) at++;
+  return at;
+}

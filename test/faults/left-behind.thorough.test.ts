@@ -1,0 +1,91 @@
+import { spawnSync } from 'node:child_process';
+import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test, vi } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { faultyCore } from '../support/faulty-core.ts';
+import { send } from '../support/http.ts';
+import { freePort } from '../support/port.ts';
+import { startProcess, startService } from '../support/process.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { TIMED } from '../support/timed.ts';
+import {
+  eventually,
+  isAlive,
+  launchWorkers,
+  startWorkers,
+  type Workers,
+  workersEnvironment,
+} from '../support/workers.ts';
+
+/** Workers that outlive their primary because they hang: the next gateway kills them, and nobody else's. */
+
+vi.setConfig({ testTimeout: 90_000 });
+
+const HUNG = 'workers of an earlier primary hung and were killed';
+const ONE = { WORKERS: '1' };
+const workerOf = (workers: Workers): number => workers.pids()[0] as number;
+
+function suspend(pid: number): void {
+  process.kill(pid, 'SIGSTOP');
+  cleanUp(() => isAlive(pid) && process.kill(pid, 'SIGKILL'));
+}
+
+function listens(port: string): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const socket = connect(Number(port), '127.0.0.1', () => resolve(true)).on('error', () => resolve(false));
+  return promise.finally(() => socket.destroy());
+}
+
+test('a worker that hangs while it drains is killed 10 s after the next start, at whatever port', TIMED, async () => {
+  const arrived = Promise.withResolvers<void>();
+  const CORE_URL = await faultyCore(() => arrived.resolve());
+  const [PORT, REDIS_URL] = [String(await freePort()), (await emptyDatabase()).url];
+  const workers = await startWorkers({ ...ONE, PORT, REDIS_URL, CORE_URL, CORE_TIMEOUT_MS: '60000' });
+  send(`${workers.gateway}/v1/pets`, { key: await workers.issueKey() }).catch(() => {});
+  await arrived.promise;
+  const hung = workerOf(workers);
+  workers.child.kill('SIGKILL');
+  await eventually(() => listens(PORT)).toBe(false);
+  suspend(hung);
+  const before = performance.now();
+  const [successor, crashed] = await Promise.all([startWorkers({ ...ONE, REDIS_URL }), startWorkers(ONE)]);
+  await sleep(8_000 - (performance.now() - before));
+  expect(isAlive(hung)).toBe(true);
+  // What another primary leaves behind only now has its own ten seconds.
+  const later = workerOf(crashed);
+  suspend(later);
+  crashed.child.kill('SIGKILL');
+  await eventually(() => successor.logged(HUNG)).toMatchObject([{ pids: [hung] }]);
+  expect([isAlive(hung), isAlive(later)]).toEqual([false, true]);
+});
+
+test('a hung worker gives up its port also to a gateway that was started in another way', TIMED, async () => {
+  const [PORT, REDIS_URL] = [String(await freePort()), (await emptyDatabase()).url];
+  const workers = await startWorkers({ ...ONE, PORT, REDIS_URL });
+  const hung = workerOf(workers);
+  suspend(hung);
+  workers.child.kill('SIGKILL');
+  const environment = await workersEnvironment({ ...ONE, HOST: '0.0.0.0', PORT, REDIS_URL });
+  const { out } = await startService('gateway/main.js', environment);
+  expect(out()).toContain(HUNG);
+  expect(isAlive(hung)).toBe(false);
+});
+
+const UNSHARE = ['unshare', '-pf', '--mount-proc'] as const;
+const canUnshare = spawnSync(UNSHARE[0], [...UNSHARE.slice(1), 'true']).status === 0;
+
+test.skipIf(!canUnshare)('a gateway in a PID namespace of its own is not taken for a dead one', TIMED, async () => {
+  const [PORT, REDIS_URL] = [String(await freePort()), (await emptyDatabase()).url];
+  const environment = await workersEnvironment({ ...ONE, PORT, REDIS_URL });
+  const contained = await startService('gateway/main.ts', environment, UNSHARE);
+  const list = async () => (await send(`${contained.addresses.gateway}/v1/pets`)).status;
+  expect(await list()).toBe(401);
+  const second = await startProcess(process.execPath, ['gateway/main.ts'], { ...environment, LOG_LEVEL: 'info' }).ended;
+  expect([second.code, second.err]).toEqual([1, expect.stringContaining('another program has this address')]);
+  const other = await launchWorkers(ONE);
+  await sleep(11_000);
+  expect(other.logged(HUNG)).toEqual([]);
+  expect(contained.out()).not.toContain('worker ended');
+  expect(await list()).toBe(401);
+});

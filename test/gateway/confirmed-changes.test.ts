@@ -1,0 +1,139 @@
+import http from 'node:http';
+import { expect, test, vi } from 'vitest';
+import { confirmed } from '../../gateway/primary/confirmed.ts';
+import type { Changed } from '../../gateway/primary/messages.ts';
+import { NotMade, type Storage, Unknown } from '../../gateway/stores/storage.ts';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { type Answer, post, send } from '../support/http.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
+import { sqliteStorage } from '../support/storages.ts';
+import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
+
+/** What an operator changed binds the very next request, whichever worker gets it. */
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const admin = (gateway: Workers, method: string, path: string, body?: unknown): Promise<Answer> =>
+  body === undefined
+    ? send(gateway.adminUrl + path, { method, key: ADMIN_TOKEN })
+    : post(gateway.adminUrl + path, body, { method, key: ADMIN_TOKEN });
+
+/** Requests on so many open connections that every worker has some. */
+function onEveryWorker(gateway: Workers) {
+  const agents = Array.from({ length: 12 }, () => new http.Agent({ keepAlive: true, maxSockets: 1 }));
+  cleanUp(() => {
+    for (const agent of agents) agent.destroy();
+  });
+  const ask = async (key: string): Promise<Answer[]> => {
+    const answers: Answer[] = [];
+    for (const agent of agents) answers.push(await send(`${gateway.gateway}/v1/pets`, { key, agent }));
+    return answers;
+  };
+  const codes = async (key: string) =>
+    new Set((await ask(key)).map(({ status, json }) => (status === 200 ? 200 : (json as { code: string }).code)));
+  return { ask, codes };
+}
+
+test('a lifted ban, new limits and new plans are in force on every worker', async () => {
+  const gateway = await startWorkers();
+  const { ask, codes } = onEveryWorker(gateway);
+  const key = await gateway.issueKey({ plan: 'free' });
+  for (let round = 0; round < 3; round++) {
+    await admin(gateway, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+    expect(await codes(key)).toEqual(new Set(['key_banned']));
+    await admin(gateway, 'DELETE', `/keys/${idOf(key)}/ban`);
+    expect(await codes(key)).toEqual(new Set([200]));
+    await admin(gateway, 'PATCH', '/plans/free', { minute: 100 + round });
+    const limits = (await ask(key)).map(({ headers }) => headers['x-ratelimit-limit']);
+    expect(new Set(limits)).toEqual(new Set([String(100 + round)]));
+  }
+});
+
+test('a key that is revoked just before Redis goes away is not decided locally: by no worker, nor by the primary', async () => {
+  const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
+  cleanUp(() => server.stop());
+  const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
+  const { codes } = onEveryWorker(gateway);
+  const [revoked, other] = [await gateway.issueKey(), await gateway.issueKey()];
+  for (const key of [revoked, other]) expect(await codes(key)).toEqual(new Set([200]));
+  // What workers know comes together in the primary.
+  await server.stop();
+  for (const key of [revoked, other]) expect(await codes(key)).toEqual(new Set([200]));
+  await server.restart();
+  await eventually(() => gateway.logged('decisions are shared again').length).toBeGreaterThan(1);
+  for (const key of [revoked, other]) expect(await codes(key)).toEqual(new Set([200]));
+  expect((await admin(gateway, 'DELETE', `/keys/${idOf(revoked)}`)).status).toBe(204);
+  await server.stop();
+  expect(await codes(revoked)).toEqual(new Set(['unavailable']));
+  expect(await codes(other)).toEqual(new Set([200]));
+});
+
+test('a worker that does not confirm a change is killed, and the change is acknowledged', async () => {
+  const gateway = await startWorkers();
+  const key = await gateway.issueKey();
+  const [hung = 0] = gateway.pids();
+  process.kill(hung, 'SIGSTOP');
+  cleanUp(() => isAlive(hung) && process.kill(hung, 'SIGKILL'));
+  const before = performance.now();
+  expect((await admin(gateway, 'PATCH', `/keys/${idOf(key)}`, { disabled: true })).status).toBe(200);
+  expect(performance.now() - before).toBeLessThan(3_000);
+  expect(isAlive(hung)).toBe(false);
+  await eventually(() => gateway.logged('worker ended')).toMatchObject([
+    { level: 50, pid: hung, said: 'It did not confirm a change in time.' },
+  ]);
+  await untilServing(gateway, 2);
+});
+
+/** A storage on disk, with what was told of its changes. Each is told slowly. */
+async function toldStorage() {
+  const storage = await sqliteStorage();
+  const told: Changed[] = [];
+  const faults: { change?: Error } = {};
+  const failing = new Proxy(storage, {
+    get(target, name) {
+      const value = Reflect.get(target, name);
+      if (typeof value !== 'function') return value;
+      return async (...given: unknown[]) => {
+        const answer = await value.apply(target, given);
+        if (name === 'change' && faults.change !== undefined) throw faults.change;
+        return answer;
+      };
+    },
+  }) as Storage;
+  const tell = async (changed: Changed) => {
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    told.push(changed);
+  };
+  return { storage: confirmed(failing, tell), told, faults };
+}
+
+const create = { parts: [{ record: 'key:a', exists: false, set: { plan: 'free' } }], entries: [] } as const;
+const rename = { parts: [{ record: 'key:a', exists: true, set: { name: 'new' } }], entries: [] } as const;
+
+test('a change is acknowledged once it was told; a new key and a change that was not made are not told', async () => {
+  const { storage, told } = await toldStorage();
+  expect(await storage.change(rename)).toBe(false);
+  expect(await storage.change(create)).toBe(true);
+  expect(told).toEqual([]);
+  await storage.change(rename);
+  expect(told).toEqual([{ key: 'a' }]);
+  await storage.change({ parts: [{ record: 'plans', set: { 'free.minute': '7' } }], entries: [] });
+  expect(told).toEqual([{ key: 'a' }, { plans: { 'free.minute': '7' } }]);
+});
+
+test('a change of which nobody knows whether it was made is told, and once more before it is read back', async () => {
+  const { storage, told, faults } = await toldStorage();
+  await storage.change(create);
+  faults.change = new Unknown('no answer');
+  await expect(storage.change(rename)).rejects.toThrow(Unknown);
+  expect(told).toEqual([{ key: 'a' }]);
+  expect(await storage.read('key:a')).toMatchObject({ name: 'new' });
+  expect(told).toEqual([{ key: 'a' }, { key: 'a' }]);
+  await storage.read('key:a');
+  expect(told).toHaveLength(2);
+  faults.change = new NotMade('The disk is full.');
+  await expect(storage.change(rename)).rejects.toThrow(NotMade);
+  expect(told).toHaveLength(2);
+});

@@ -1,0 +1,94 @@
+import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { post, send } from '../support/http.ts';
+import { startService } from '../support/process.ts';
+import { smallDisk } from '../support/small-disk.ts';
+import { ADMIN_TOKEN } from '../support/stack.ts';
+
+/** A gateway without Redis whose disk is full or read-only: what is stored stays in force, and it says what is wrong. */
+
+const key = ADMIN_TOKEN;
+
+async function startOn(DATA_DIR: string) {
+  const environment = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, DATA_DIR, CORE_URL: 'http://127.0.0.1:1' };
+  const { child, ended, addresses } = await startService('gateway/main.ts', environment);
+  const admin = addresses.admin as string;
+  return {
+    ask: async (method: string, path: string, body?: unknown) =>
+      body === undefined ? await send(admin + path, { method, key }) : await post(admin + path, body, { method, key }),
+    /** 502 for a good key: there is no core. */
+    statusOf: async (apiKey: string) => (await send(`${addresses.gateway}/v1/pets`, { key: apiKey })).status,
+    async stop() {
+      child.kill('SIGTERM');
+      await ended;
+    },
+  };
+}
+
+type Gateway = Awaited<ReturnType<typeof startOn>>;
+
+async function issue({ ask }: Gateway): Promise<string> {
+  const { status, json } = await ask('POST', '/keys', { name: 'acme', plan: 'free' });
+  expect(status).toBe(201);
+  return (json as { key: string }).key;
+}
+
+const NOT_MADE = (why: string) => ({
+  code: 'unavailable',
+  message: `The change was not made. ${why}`,
+  status: 503,
+});
+
+async function expectFault(gateway: Gateway, why: string): Promise<void> {
+  expect((await gateway.ask('GET', '/readyz')).json).toEqual({ status: 'ready', detail: why });
+  const { findings } = (await gateway.ask('GET', '/doctor')).json as { findings: { about: string; found: string }[] };
+  expect(findings.find(({ about }) => about === 'data')).toMatchObject({
+    status: 'fault',
+    found: expect.stringContaining(why),
+  });
+}
+
+test('on a full disk keys can be revoked, disabled, banned and rotated, and nothing else is acknowledged', async (context) => {
+  const disk = await smallDisk(8);
+  if (disk === undefined) return context.skip('This process may not mount a disk.');
+  const gateway = await startOn(disk.folder);
+  const keys = [await issue(gateway), await issue(gateway), await issue(gateway), await issue(gateway)];
+  const [revoked = '', disabled = '', banned = '', rotated = ''] = keys;
+  await disk.fill();
+  const why = 'The disk of DATA_DIR is full.';
+  const refused = await gateway.ask('POST', '/keys', { name: 'x'.repeat(90), plan: 'free' });
+  expect([refused.status, refused.json]).toEqual([503, NOT_MADE(why)]);
+  await expectFault(gateway, why);
+  expect((await gateway.ask('DELETE', `/keys/${idOf(revoked)}`)).status).toBe(204);
+  expect((await gateway.ask('PATCH', `/keys/${idOf(disabled)}`, { disabled: true })).status).toBe(200);
+  expect((await gateway.ask('PUT', `/keys/${idOf(banned)}/ban`, { seconds: 600 })).status).toBe(200);
+  const fresh = (await gateway.ask('POST', `/keys/${idOf(rotated)}/rotate`, { graceSeconds: 0 })).json as {
+    key: string;
+  };
+  const statuses = () => Promise.all([...keys, fresh.key].map((one) => gateway.statusOf(one)));
+  expect(await statuses()).toEqual([401, 401, 429, 401, 502]);
+  expect((await gateway.ask('PATCH', `/keys/${idOf(rotated)}`, { name: 'other' })).status).toBe(503);
+  await disk.free();
+  await expect.poll(async () => (await gateway.ask('POST', '/keys', { name: 'x', plan: 'free' })).status).toBe(201);
+  expect((await gateway.ask('GET', '/readyz')).json).toEqual({ status: 'ready' });
+  await gateway.stop();
+});
+
+test('where the disk is read-only at a start, keys and plans are in force and changes are refused', async (context) => {
+  const disk = await smallDisk(8);
+  if (disk === undefined) return context.skip('This process may not mount a disk.');
+  const first = await startOn(disk.folder);
+  const [good, revoked] = [await issue(first), await issue(first)];
+  await first.ask('PATCH', '/plans/free', { minute: 7 });
+  await first.ask('DELETE', `/keys/${idOf(revoked)}`);
+  await first.stop();
+  await disk.remount('ro');
+  const second = await startOn(disk.folder);
+  expect([await second.statusOf(good), await second.statusOf(revoked)]).toEqual([502, 401]);
+  expect((await second.ask('GET', '/plans')).json).toMatchObject({ free: { minute: 7 } });
+  const refused = await second.ask('DELETE', `/keys/${idOf(good)}`);
+  expect([refused.status, refused.json]).toEqual([503, NOT_MADE('DATA_DIR is read-only.')]);
+  await expectFault(second, 'DATA_DIR is read-only.');
+  await second.stop();
+  await disk.remount('rw');
+});

@@ -1,0 +1,202 @@
+import http from 'node:http';
+import { expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { faultyCore, listeningCore, OK } from '../support/faulty-core.ts';
+import { type Answer, post, send } from '../support/http.ts';
+import { freePort } from '../support/port.ts';
+import { startProcess } from '../support/process.ts';
+import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
+import { eventually, isAlive, launchWorkers, type Workers, workersEnvironment } from '../support/workers.ts';
+
+/** Without Redis, a gateway is a primary that has the storage open, and one worker that decides in memory. */
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const WITHOUT_REDIS = { WORKERS: '1', REDIS_URL: '' };
+
+const launch = (environment: NodeJS.ProcessEnv = {}): Promise<Workers> =>
+  launchWorkers({ ...WITHOUT_REDIS, ...environment });
+
+const list = (gateway: Workers, key: string, agent?: http.Agent): Promise<Answer> =>
+  send(`${gateway.gateway}/v1/pets`, { key, ...(agent && { agent }) });
+
+const admin = (gateway: Workers, method: string, path: string, body?: unknown): Promise<Answer> =>
+  body === undefined
+    ? send(gateway.adminUrl + path, { method, key: ADMIN_TOKEN })
+    : post(gateway.adminUrl + path, body, { method, key: ADMIN_TOKEN });
+
+const workerOf = async (gateway: Workers): Promise<number> => {
+  await eventually(gateway.pids).toHaveLength(1);
+  return gateway.pids()[0] as number;
+};
+
+/** Uses connections again. */
+function keptAlive(): http.Agent {
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+  cleanUp(() => agent.destroy());
+  return agent;
+}
+
+/** A key whose tenth request in a minute is refused, and whose twelfth bans it. */
+async function smallKey(gateway: Workers): Promise<string> {
+  await admin(gateway, 'PATCH', '/plans/free', { minute: 9, ban_after: 1, ban_seconds: 3_600 });
+  return await gateway.issueKey({ plan: 'free' });
+}
+
+async function untilBanned(gateway: Workers, key: string): Promise<void> {
+  for (let sent = 0; sent < 20; sent++) if (isBan(await list(gateway, key))) return;
+  throw new Error('The key was not banned.');
+}
+
+const isBan = ({ json }: Answer): boolean => (json as { code?: string }).code === 'key_banned';
+
+const codeOf = ({ status, json }: Answer): unknown => (status === 200 ? 200 : (json as { code: string }).code);
+
+test('what an operator changed binds the very next request: revoked, disabled, banned, lifted, limits, plans', async () => {
+  const gateway = await launch();
+  const agent = keptAlive();
+  const next = async (key: string) => codeOf(await list(gateway, key, agent));
+  for (let round = 0; round < 10; round++) {
+    const key = await gateway.issueKey();
+    const path = `/keys/${idOf(key)}`;
+    expect(await next(key)).toBe(200);
+    await admin(gateway, 'PATCH', path, { disabled: true });
+    expect(await next(key)).toBe('unauthorized');
+    await admin(gateway, 'PATCH', path, { disabled: false });
+    expect(await next(key)).toBe(200);
+    await admin(gateway, 'PUT', `${path}/ban`, { seconds: 600, reason: 'test' });
+    expect(await next(key)).toBe('key_banned');
+    await admin(gateway, 'DELETE', `${path}/ban`);
+    expect(await next(key)).toBe(200);
+    await admin(gateway, 'PATCH', path, { minute: 1 });
+    expect(await next(key)).toBe(200);
+    expect(await next(key)).toBe('rate_limit_exceeded');
+    await admin(gateway, 'DELETE', path);
+    expect(await next(key)).toBe('unauthorized');
+  }
+  const key = await gateway.issueKey({ plan: 'free' });
+  for (const minute of [7, 8, 9]) {
+    await admin(gateway, 'PATCH', '/plans/free', { minute });
+    expect((await list(gateway, key, agent)).headers['x-ratelimit-limit']).toBe(String(minute));
+  }
+});
+
+test('an operator sees every decision up to then', async () => {
+  const gateway = await launch();
+  const key = await gateway.issueKey();
+  for (let admitted = 1; admitted < 20; admitted++) {
+    await list(gateway, key);
+    expect((await admin(gateway, 'GET', `/keys/${idOf(key)}`)).json).toMatchObject({ admitted });
+  }
+});
+
+test('a worker that stands still is killed, and the revocation that waited for it holds', async () => {
+  const gateway = await launch();
+  const key = await gateway.issueKey();
+  expect((await list(gateway, key)).status).toBe(200);
+  const worker = await workerOf(gateway);
+  process.kill(worker, 'SIGSTOP');
+  cleanUp(() => isAlive(worker) && process.kill(worker, 'SIGKILL'));
+  const before = performance.now();
+  expect((await admin(gateway, 'DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
+  expect(performance.now() - before).toBeLessThan(3_000);
+  expect(isAlive(worker)).toBe(false);
+  await eventually(() => gateway.pids()).not.toEqual([worker]);
+  expect(codeOf(await list(gateway, key))).toBe('unauthorized');
+  expect(gateway.logged('worker ended')).toMatchObject([
+    { level: 50, pid: worker, said: 'It did not release a key in time. Its last counts are lost.' },
+  ]);
+});
+
+test('a worker without its primary takes no new request, finishes those under way, and ends', async () => {
+  const arrived = Promise.withResolvers<() => void>();
+  const core = await faultyCore((socket) => arrived.resolve(() => void socket.write(OK)));
+  const gateway = await launch({ CORE_URL: core });
+  const [inUse, idle] = [keptAlive(), keptAlive()];
+  const key = await gateway.issueKey();
+  const underWay = list(gateway, key, inUse);
+  const answer = await arrived.promise;
+  expect((await send(`${gateway.gateway}/v1/limits`, { key, agent: idle })).status).toBe(200);
+  const worker = await workerOf(gateway);
+  gateway.child.kill('SIGKILL');
+  await eventually(() => gateway.logged('stopping')).toMatchObject([{ reason: 'parent gone' }]);
+  for (const agent of [idle, undefined])
+    await expect(send(`${gateway.gateway}/v1/limits`, { key, ...(agent && { agent }) })).rejects.toThrow(
+      /ECONNREFUSED|ECONNRESET|socket hang up/,
+    );
+  answer();
+  expect(await underWay).toMatchObject({ status: 200, headers: { connection: 'close' } });
+  await eventually(() => isAlive(worker)).toBe(false);
+});
+
+test('a ban that a client was told of is in force after kill -9 and a restart', async () => {
+  const DATA_DIR = await temporaryFolder();
+  for (let round = 0; round < 3; round++) {
+    const gateway = await launch({ DATA_DIR });
+    const key = await smallKey(gateway);
+    await untilBanned(gateway, key);
+    gateway.child.kill('SIGKILL');
+    await gateway.ended;
+    const again = await launch({ DATA_DIR });
+    expect(isBan(await list(again, key))).toBe(true);
+    again.child.kill('SIGKILL');
+    await again.ended;
+  }
+});
+
+test('levels and counts outlast an orderly stop, and what was stored outlasts a crash of the worker', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const day = { plan: 'enterprise', minute: 1_000, day: 100 };
+  const first = await launch({ DATA_DIR });
+  const key = await first.issueKey(day);
+  for (let sent = 0; sent < 10; sent++) await list(first, key);
+  // Without the second in which SIGTERM lets load balancers turn away.
+  first.child.kill('SIGINT');
+  await first.ended;
+  const second = await launch({ DATA_DIR });
+  const remaining = async (gateway: Workers) => Number((await list(gateway, key)).headers['x-ratelimit-remaining']);
+  expect(await remaining(second)).toBe(89);
+  expect((await admin(second, 'GET', `/keys/${idOf(key)}`)).json).toMatchObject({ admitted: 11 });
+  const worker = await workerOf(second);
+  process.kill(worker, 'SIGKILL');
+  await eventually(() => second.pids()).not.toEqual([worker]);
+  expect(await remaining(second)).toBe(88);
+});
+
+test('a renewed worker takes each key over with its level, while the old one still serves its connections', async () => {
+  const gateway = await launch();
+  const key = await gateway.issueKey({ plan: 'enterprise', minute: 1_000, day: 40 });
+  const agents = Array.from({ length: 10 }, keptAlive);
+  const used = async (agent?: http.Agent) => Number((await list(gateway, key, agent)).headers['x-ratelimit-remaining']);
+  for (const agent of agents) await used(agent);
+  const old = await workerOf(gateway);
+  gateway.child.kill('SIGHUP');
+  await eventually(() => gateway.pids()).not.toEqual([old]);
+  const remaining: number[] = [];
+  for (const agent of agents) remaining.push(await used(agent), await used());
+  expect(remaining).toEqual(Array.from({ length: 20 }, (_, at) => 29 - at));
+  expect((await admin(gateway, 'GET', `/keys/${idOf(key)}`)).json).toMatchObject({ admitted: 30 });
+});
+
+test('a second gateway with the same DATA_DIR ends with a sentence that names the first', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const gateway = await launch({ DATA_DIR });
+  const environment = await workersEnvironment({ ...WITHOUT_REDIS, DATA_DIR, PORT: String(await freePort()) });
+  expect(await startProcess(process.execPath, ['gateway/main.ts'], environment).ended).toEqual({
+    code: 1,
+    out: '',
+    err: expect.stringMatching(new RegExp(`^DATA_DIR .* process ${gateway.child.pid}\\. .*REDIS_URL.*\n$`)),
+  });
+});
+
+test('a worker that starts again while nothing else happens decides with the plans and keys of the primary', async () => {
+  const core = await listeningCore();
+  const gateway = await launch({ CORE_URL: core.url });
+  await admin(gateway, 'PATCH', '/plans/free', { minute: 17 });
+  const key = await gateway.issueKey({ plan: 'free' });
+  const worker = await workerOf(gateway);
+  process.kill(worker, 'SIGKILL');
+  await eventually(() => gateway.pids()).not.toEqual([worker]);
+  expect((await list(gateway, key)).headers['x-ratelimit-limit']).toBe('17');
+});

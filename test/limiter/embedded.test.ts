@@ -1,0 +1,258 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { type Credential, createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
+import { StoreUnavailable, type Verdict } from '../../gateway/limiter/limiter.ts';
+import { DEFAULT_PLANS, type PlanTable } from '../../gateway/limiter/plans.ts';
+import { EmbeddedLimiter } from '../../gateway/stores/embedded-limiter.ts';
+import { writeKey } from '../../gateway/stores/key-hash.ts';
+import { Keys } from '../../gateway/stores/keys.ts';
+import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
+import type { FieldChanges } from '../../gateway/stores/storage.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { BEGIN, SECOND } from '../support/limiters.ts';
+import { secretWith } from '../support/secrets.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+/** A storage on disk with its keys, a limiter that decides for it, and what the limiter asked of it. */
+async function gateway() {
+  const folder = await temporaryFolder();
+  const time = { now: BEGIN };
+  const asked: string[] = [];
+  /** Called before the limiter's calls of the storage, and when a key was read. */
+  const faults = { load: async () => {}, loaded: async () => {}, save: async () => {} };
+  const storage = new SqliteStorage(folder, {
+    clock: () => time.now,
+    owner: {
+      release: async (id) => limiter.release(id),
+      async flush() {
+        await limiter.flush();
+        return [];
+      },
+    },
+  });
+  // The eighth request of a minute bans.
+  const plans: PlanTable = {
+    ...DEFAULT_PLANS,
+    free: { ...DEFAULT_PLANS.free, minute: 6, ban_after: 1, ban_seconds: 600 },
+  };
+  const source = {
+    async load(id: string) {
+      asked.push('load');
+      await faults.load();
+      const fields = await storage.load(id);
+      await faults.loaded();
+      return fields;
+    },
+    async save(states: Parameters<SqliteStorage['saveStates']>[0], mustBeDurable: boolean) {
+      asked.push(mustBeDurable ? 'save ban' : 'save');
+      await faults.save();
+      return await storage.saveStates(states, { mustBeDurable });
+    },
+  };
+  const limiter = new EmbeddedLimiter(
+    source,
+    () => plans,
+    () => time.now,
+  );
+  const keys = new Keys(storage);
+  cleanUp(async () => {
+    faults.save = async () => {};
+    await limiter.stop();
+    await storage.close();
+  });
+
+  async function createKey(limits = {}): Promise<Credential> {
+    const { credential } = createApiKey();
+    const secrets = [secretWith(credential.digest)];
+    await keys.create(credential.id, { plan: 'free', name: 'test', createdAt: time.now, secrets, ...limits });
+    return credential;
+  }
+
+  return { limiter, storage, keys, time, asked, faults, createKey };
+}
+
+const outcomeOf = async (verdict: Promise<Verdict>) => (await verdict).outcome;
+
+test('concurrent requests for a key that is not held are one load, and share its tokens', async () => {
+  const { limiter, asked, createKey } = await gateway();
+  const key = await createKey();
+  const outcomes = await Promise.all(Array.from({ length: 7 }, () => outcomeOf(limiter.decide(key))));
+  expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(6);
+  expect(asked).toEqual(['load']);
+});
+
+test('an unknown key is not remembered: once it exists, it works', async () => {
+  const { limiter, asked, keys, time } = await gateway();
+  const { credential } = createApiKey();
+  for (let sent = 0; sent < 2; sent++)
+    expect(await limiter.decide(credential)).toEqual({ outcome: 'unauthorized', reason: 'unknown' });
+  await keys.create(credential.id, {
+    plan: 'free',
+    name: 'test',
+    createdAt: time.now,
+    secrets: [secretWith(credential.digest)],
+  });
+  expect(await outcomeOf(limiter.decide(credential))).toBe('admitted');
+  expect(asked).toEqual(['load', 'load', 'load']);
+});
+
+test('a wrong secret of a key is unknown, and so is one of a key whose data cannot be read; its own is undecided', async () => {
+  const { limiter, storage, createKey } = await gateway();
+  const key = await createKey();
+  const wrong = { ...createApiKey(key.id).credential };
+  expect(await limiter.decide(wrong)).toEqual({ outcome: 'unauthorized', reason: 'unknown' });
+  limiter.release(key.id);
+  const set = { plan: 'none', kept: undefined };
+  await storage.change({ parts: [{ record: `key:${key.id}`, set }], entries: [] });
+  expect(await limiter.decide(wrong)).toEqual({ outcome: 'unauthorized', reason: 'unknown' });
+  expect(await limiter.decide(key)).toEqual({ outcome: 'undecided', reason: 'unreadable' });
+});
+
+test('a changed key is loaded again, and keeps the levels, the queue and the counts that were not stored', async () => {
+  const { limiter, keys, createKey } = await gateway();
+  const key = await createKey();
+  for (let sent = 0; sent < 7; sent++) await limiter.decide(key);
+  const before = await limiter.peek(key);
+  await keys.change(key.id, () => ({ record: { name: 'renamed' } }));
+  expect(await limiter.peek(key)).toEqual(before);
+  expect(await keys.get(key.id)).toMatchObject({ admitted: 6, refused: 1, record: { name: 'renamed' } });
+  await keys.remove(key.id);
+  expect(await outcomeOf(limiter.decide(key))).toBe('unauthorized');
+});
+
+test('what was loaded before a revocation and arrives after it is not used: the key is loaded again', async () => {
+  const { limiter, keys, faults, asked, createKey } = await gateway();
+  const key = await createKey();
+  const revocation = Promise.withResolvers<unknown>();
+  faults.loaded = async () => {
+    faults.loaded = async () => {};
+    revocation.resolve(keys.remove(key.id));
+    await revocation.promise;
+  };
+  const outcomes = Promise.all([outcomeOf(limiter.decide(key)), outcomeOf(limiter.decide(key))]);
+  expect(await outcomes).toEqual(['unauthorized', 'unauthorized']);
+  expect(asked).toEqual(['load', 'load']);
+});
+
+test('a ban is stored before its verdict is returned, also to those who ask meanwhile', async () => {
+  const { limiter, storage, asked, faults, createKey } = await gateway();
+  const key = await createKey();
+  for (let sent = 0; sent < 7; sent++) expect(await outcomeOf(limiter.decide(key))).not.toBe('banned');
+  const disk = Promise.withResolvers<void>();
+  faults.save = () => disk.promise;
+  const verdicts = [limiter.decide(key), limiter.decide(key)];
+  const first = await Promise.race([...verdicts, nextTurn('waits')]);
+  expect(first).toBe('waits');
+  disk.resolve();
+  for (const verdict of verdicts) expect(await outcomeOf(verdict)).toBe('banned');
+  expect(asked.filter((call) => call === 'save ban')).toHaveLength(1);
+  expect(await storage.load(key.id)).toMatchObject({ banned_until: '1795133400.123457', bans: '1' });
+});
+
+test('a ban that cannot be stored is told nobody, and is in force once it is stored', async () => {
+  const { limiter, faults, createKey } = await gateway();
+  const key = await createKey();
+  for (let sent = 0; sent < 7; sent++) await limiter.decide(key);
+  faults.save = () => Promise.reject(new Error('disk full'));
+  for (let sent = 0; sent < 2; sent++)
+    await expect(limiter.decide(key)).rejects.toThrow('The ban of the key could not be stored.');
+  faults.save = async () => {};
+  await limiter.flush();
+  await expect.poll(() => limiter.decide(key).catch((fault) => fault)).toMatchObject({ outcome: 'banned' });
+});
+
+test('states are stored within about a second, and once; a failed save is repeated', async () => {
+  const { limiter, storage, faults, asked, createKey } = await gateway();
+  const key = await createKey();
+  faults.save = () => Promise.reject(new Error('disk full'));
+  await limiter.decide(key);
+  expect((await storage.load(key.id))?.admitted).toBeUndefined();
+  await expect.poll(() => asked).toContain('save');
+  faults.save = async () => {};
+  await expect.poll(async () => (await storage.load(key.id))?.admitted).toBe('1');
+  const saves = asked.length;
+  await limiter.flush();
+  expect(asked).toHaveLength(saves);
+  const disk = Promise.withResolvers<void>();
+  faults.save = () => disk.promise;
+  await limiter.decide(key);
+  for (let flushes = 0; flushes < 3; flushes++) await limiter.flush();
+  disk.resolve();
+  await limiter.stop();
+  expect(asked).toHaveLength(saves + 1);
+  expect((await storage.load(key.id))?.admitted).toBe('2');
+});
+
+test('an operator reads what was decided up to then', async () => {
+  const { limiter, keys, createKey } = await gateway();
+  const key = await createKey();
+  for (let admitted = 1; admitted < 5; admitted++) {
+    await limiter.decide(key);
+    expect(await keys.get(key.id)).toMatchObject({ admitted });
+  }
+});
+
+test('a lifted ban is gone, and the queue with it', async () => {
+  const { limiter, keys, time, createKey } = await gateway();
+  const key = await createKey();
+  for (let sent = 0; sent < 9; sent++) await limiter.decide(key);
+  expect(await outcomeOf(limiter.decide(key))).toBe('banned');
+  expect(limiter.bans(time.now)).toBe(1);
+  await keys.change(key.id, () => ({ ban: 'lift' }));
+  expect(limiter.bans(time.now)).toBe(0);
+  time.now += 20 * SECOND;
+  expect(await outcomeOf(limiter.decide(key))).toBe('admitted');
+  expect(await keys.get(key.id)).toMatchObject({ bannedUntil: 0, bans: 0 });
+});
+
+test('a key that is released takes nothing with it', async () => {
+  const { limiter, storage, createKey } = await gateway();
+  const key = await createKey({ minute: 5, day: 5 });
+  for (let sent = 0; sent < 3; sent++) await limiter.decide(key);
+  const state = limiter.release(key.id);
+  expect([state, limiter.release(key.id)]).toMatchObject([{ admitted: '3', waiting: undefined }, undefined]);
+  await storage.saveStates([[key.id, state as FieldChanges]], { mustBeDurable: false });
+  const outcomes = await Promise.all(Array.from({ length: 5 }, () => outcomeOf(limiter.decide(key))));
+  expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(2);
+});
+
+test('keys whose state is stored leave memory, the one used longest ago first; unsaved ones stay', async () => {
+  const fields = writeKey({ plan: 'free', name: '', createdAt: BEGIN, secrets: [secretWith('d')] });
+  const loads: string[] = [];
+  let isStored = true;
+  const source = {
+    async load(id: string) {
+      loads.push(id);
+      return fields;
+    },
+    save: async () => isStored,
+  };
+  const limiter = new EmbeddedLimiter(
+    source,
+    () => DEFAULT_PLANS,
+    () => BEGIN,
+  );
+  cleanUp(() => limiter.stop());
+  const decide = (id: string | number) => limiter.decide(credentialOf(String(id), 'd'));
+  await decide('stored');
+  await limiter.flush();
+  isStored = false;
+  await decide('unsaved');
+  for (let id = 0; id < 60_000; id++) await limiter.peek(credentialOf(String(id), 'd'));
+  loads.length = 0;
+  await decide('unsaved');
+  await decide('stored');
+  await limiter.peek(credentialOf('59999', 'd'));
+  expect(loads).toEqual(['stored']);
+});
+
+test('without an answer there is no decision; nor once all keys are forgotten', async () => {
+  const { limiter, faults, createKey } = await gateway();
+  const key = await createKey();
+  await limiter.decide(key);
+  faults.load = () => Promise.reject(new Error('The primary process does not answer.'));
+  expect(await outcomeOf(limiter.decide(key))).toBe('admitted');
+  await expect(limiter.decide(createApiKey().credential)).rejects.toThrow(StoreUnavailable);
+  limiter.forgetAll();
+  await expect(limiter.decide(key)).rejects.toThrow(StoreUnavailable);
+});

@@ -1,0 +1,242 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import slotOf from 'cluster-key-slot';
+import type { Cluster } from 'ioredis';
+import { describe, expect, test } from 'vitest';
+import { connectCluster } from '../../gateway/stores/redis/cluster.ts';
+import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
+import { type Change, type LogEntry, NotMade } from '../../gateway/stores/storage.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { readableLog } from '../support/log.ts';
+import { moveSlot, startRedisCluster } from '../support/redis-cluster.ts';
+import { auditEntry, idOfKey, issuing, revoking, targetOf } from '../support/redis-storage.ts';
+
+const cluster = await startRedisCluster();
+
+async function connected(): Promise<Cluster> {
+  const redis = await connectCluster(targetOf('cluster', cluster.urls), readableLog().logger);
+  cleanUp(() => redis.disconnect());
+  await allReady(redis);
+  return redis;
+}
+
+async function allReady(redis: Cluster): Promise<void> {
+  while (redis.nodes('master').filter(({ status }) => status === 'ready').length < 3) await sleep(20);
+}
+
+const redis = await connected();
+const storage = new RedisStorage(redis);
+let keys = 0;
+const newKey = (): string => idOfKey(++keys);
+
+const actionsOn = async (id: string): Promise<string[]> => {
+  const entries = await storage.tail('audit', { count: 10_000 });
+  return entries.filter(([, { target }]) => target === id).map(([, { action }]) => action as string);
+};
+
+const renaming = (id: string): Change => ({
+  parts: [{ record: `key:${id}`, exists: true, expect: { name: undefined }, set: { name: 'new' } }],
+  entries: [auditEntry(id), auditEntry(id, 'ban.lift')],
+});
+
+const left = async (id: string) => [
+  await redis.smembers('gateway:outboxes'),
+  await redis.exists(`gateway:outbox:{${id}}`),
+];
+
+test('on a cluster the entries of a change are in its logs when it is acknowledged, and nothing is left behind', async () => {
+  for (let at = 0; at < 8; at++) {
+    const id = newKey();
+    for (const change of [issuing(id), renaming(id), revoking(id)]) expect(await storage.change(change)).toBe(true);
+    expect(await storage.change(renaming(id))).toBe(false);
+    expect(await actionsOn(id)).toEqual(['key.revoke', 'ban.lift', 'key.change', 'key.create']);
+    expect(await storage.read(`revoked:${id}`)).toMatchObject({ revoked: '1', plan: 'free' });
+    expect(await left(id)).toEqual([[], 0]);
+  }
+  expect([await storage.countKeys(), (await storage.listKeys({ limit: 99, withRevoked: true })).length]).toEqual([
+    0, 8,
+  ]);
+});
+
+/** A storage whose gateway is killed at its n-th call to Redis: before it, or before its answer. */
+async function dying(calls: number, isSent: boolean) {
+  const connection = await connected();
+  const send = connection.sendCommand.bind(connection);
+  let [made, isDead] = [0, false];
+  connection.sendCommand = (...command) => {
+    if (isDead) return new Promise(() => {});
+    isDead = ++made === calls;
+    if (isDead && isSent) void Promise.resolve(send(...command)).catch(() => undefined);
+    return isDead ? new Promise(() => {}) : send(...command);
+  };
+  return { storage: new RedisStorage(connection), isDead: () => isDead, close: () => connection.disconnect() };
+}
+
+/** What other gateways do, until nothing is left. */
+async function takeOver(): Promise<void> {
+  const others = await Promise.all([connected(), connected()]);
+  const survivors = others.map((one) => new RedisStorage(one, { leftBehindMs: 100 }));
+  while ((await redis.scard('gateway:outboxes')) > 0) {
+    await Promise.all(survivors.map((one) => one.moveOutboxes()));
+    await sleep(50);
+  }
+  for (const one of others) one.disconnect();
+}
+
+const CHANGES: [what: string, of: (id: string) => Change, actions: string[]][] = [
+  ['issues a key', issuing, ['key.create']],
+  ['changes one', renaming, ['ban.lift', 'key.change']],
+  ['revokes one', revoking, ['key.revoke']],
+];
+
+describe.for(CHANGES)('a gateway that %s', ([, of, actions]) => {
+  test.for([true, false])(
+    'and is killed at any step leaves each entry once (its last call was sent: %s)',
+    async (isSent) => {
+      const made: boolean[] = [];
+      for (let calls = 1; ; calls++) {
+        const id = newKey();
+        if (of !== issuing) await storage.change({ ...issuing(id), entries: [] });
+        const before = await storage.read(`key:${id}`);
+        const gateway = await dying(calls, isSent);
+        const whole = gateway.storage.change(of(id));
+        const isWhole = await Promise.race([
+          whole,
+          expect
+            .poll(gateway.isDead)
+            .toBe(true)
+            .then(() => undefined),
+        ]);
+        // Its last call arrives.
+        await sleep(100);
+        await takeOver();
+        const after = await storage.read(`key:${id}`);
+        const isMade = JSON.stringify(after) !== JSON.stringify(before);
+        expect([calls, await actionsOn(id)]).toEqual([calls, isMade ? actions : []]);
+        expect(await left(id)).toEqual([[], 0]);
+        if (after !== undefined) expect(await redis.zscore('gateway:keys', id)).not.toBeNull();
+        gateway.close();
+        made.push(isMade);
+        if (isWhole) break;
+      }
+      // It was killed before the change, and after it in several steps.
+      expect(made.filter((one) => !one).length).toBeGreaterThan(0);
+      expect(made.filter(Boolean).length).toBeGreaterThan(3);
+    },
+  );
+});
+
+test('a change that arrives only after others have taken over is not made, because nobody would look for its entries', async () => {
+  const connection = await connected();
+  const send = connection.sendCommand.bind(connection);
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  let isHeld = false;
+  connection.sendCommand = async (command, ...more) => {
+    isHeld ||= command.name === 'eval';
+    if (command.name === 'eval') await released;
+    return await send(command, ...more);
+  };
+  const id = newKey();
+  const change = new RedisStorage(connection).change(issuing(id)).catch((fault) => fault);
+  await expect.poll(() => isHeld).toBe(true);
+  await takeOver();
+  release();
+  expect(await change).toBeInstanceOf(NotMade);
+  expect([await storage.read(`key:${id}`), await actionsOn(id), await left(id)]).toEqual([undefined, [], [[], 0]]);
+  expect(await redis.zscore('gateway:keys', id)).toBeNull();
+});
+
+test('changes that others take over while they are made are made with their entries, or not at all', async () => {
+  const hasty = new RedisStorage(await connected(), { leftBehindMs: 0 });
+  let isDone = false;
+  const moving = (async () => {
+    while (!isDone) await hasty.moveOutboxes();
+  })();
+  const tokens = Array.from({ length: 300 }, (_, at) => `t${at}`);
+  const made = await Promise.all(
+    tokens.map((id, at) => {
+      const parts: Change['parts'] = [{ record: at % 2 ? 'tokens' : 'plans', set: { [id]: 'x' } }];
+      return storage.change({ parts, entries: [auditEntry(id)] }).catch((fault) => {
+        expect(fault).toBeInstanceOf(NotMade);
+        return false;
+      });
+    }),
+  );
+  isDone = true;
+  await moving;
+  await takeOver();
+  for (const [at, id] of tokens.entries())
+    expect([id, await actionsOn(id)]).toEqual([id, made[at] ? ['key.change'] : []]);
+  expect(made.filter(Boolean).length).toBeGreaterThan(0);
+  await redis.del('gateway:plans');
+  await redis.del('gateway:tokens');
+});
+
+test('an outbox entry that was typed by hand is dropped, and one whose log is no stream is reported', async () => {
+  const id = newKey();
+  const lost: LogEntry[] = [];
+  const reporting = new RedisStorage(redis, { onLost: (entry) => void lost.push(entry), leftBehindMs: 0 });
+  await redis.rpush(`gateway:outbox:{${id}}`, 'typed', '{"id":1}');
+  await redis.sadd('gateway:outboxes', 'typed', `x ${id}`);
+  await expect
+    .poll(async () => {
+      await reporting.moveOutboxes();
+      return await left(id);
+    })
+    .toEqual([[], 0]);
+  await redis.rename('gateway:activity', 'saved:{gateway:activity}');
+  await redis.set('gateway:activity', 'spoilt');
+  expect(await reporting.change(issuing(id))).toBe(true);
+  expect(lost).toEqual([auditEntry(id, 'key.create')]);
+  expect(await left(id)).toEqual([[], 0]);
+  await redis.rename('saved:{gateway:activity}', 'gateway:activity');
+});
+
+test('the index of a cluster is rebuilt from all of its nodes', async () => {
+  const ids = Array.from({ length: 30 }, newKey);
+  for (const id of ids) await storage.change(issuing(id));
+  await redis.zrem('gateway:keys', ...ids);
+  expect([...(await storage.unlistedKeys())].sort()).toEqual(ids);
+  expect([await storage.relistKeys(), await storage.unlistedKeys()]).toEqual([30, []]);
+  expect(await storage.isEmpty()).toBe(false);
+});
+
+test('while the slot of a key moves to another node, its changes are made or refused, and no entry is lost', async () => {
+  const id = newKey();
+  await storage.change(issuing(id));
+  const slot = slotOf(`{${id}}`);
+  const from = await cluster.ownerOf(slot);
+  const to = cluster.nodes.find((node) => node !== from) as typeof from;
+  let isDone = false;
+  const made: boolean[] = [];
+  const changing = (async () => {
+    for (let at = 0; !isDone; at++) {
+      const part = { record: `key:${id}`, exists: true, set: { name: `name ${at}` } } as const;
+      const change = storage.change({ parts: [part], entries: [auditEntry(id, `change ${at}`)] });
+      made.push(await change.catch((fault) => (fault instanceof NotMade ? false : Promise.reject(fault))));
+      await sleep(30);
+    }
+  })();
+  await sleep(100);
+  await moveSlot(cluster, slot, to, { pauseMs: 200 });
+  await sleep(500);
+  isDone = true;
+  await changing;
+  await takeOver();
+  const expected = made.flatMap((one, at) => (one ? [`change ${at}`] : [])).reverse();
+  expect(await actionsOn(id)).toEqual([...expected, 'key.create']);
+  expect(made.at(-1)).toBe(true);
+});
+
+test('while the node of the audit log is away, a change elsewhere is made, and its entry follows', async () => {
+  const node = await cluster.ownerOf(slotOf('gateway:activity'));
+  for (const name of ['gateway:outboxes', 'gateway:tokens']) expect(await cluster.ownerOf(slotOf(name))).not.toBe(node);
+  node.server.pause();
+  const beganAt = performance.now();
+  const parts: Change['parts'] = [{ record: 'tokens', set: { ann: 'x' } }];
+  expect(await storage.change({ parts, entries: [auditEntry('ann', 'token.create')] })).toBe(true);
+  expect(performance.now() - beganAt).toBeLessThan(1_800);
+  node.server.resume();
+  await allReady(redis);
+  await takeOver();
+  expect(await actionsOn('ann')).toEqual(['token.create']);
+});

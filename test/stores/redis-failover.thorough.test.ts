@@ -1,0 +1,48 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { Unconfirmed } from '../../gateway/stores/redis/replicas.ts';
+import { connectBySentinels } from '../../gateway/stores/redis/sentinel.ts';
+import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
+import { NotMade, Unknown } from '../../gateway/stores/storage.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { readableLog } from '../support/log.ts';
+import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
+import { idOfKey, issuing, targetOf } from '../support/redis-storage.ts';
+
+test('a primary that is killed takes no acknowledged key with it, and what was not made does not exist', async () => {
+  const watched = await startSentinels();
+  const redis = await connectBySentinels(targetOf('sentinel', watched.urls, MASTER_NAME), readableLog().logger);
+  cleanUp(() => redis.disconnect());
+  await expect.poll(() => redis.status).toBe('ready');
+  const storage = new RedisStorage(redis);
+  const outcomes = new Map<string, unknown>();
+  let [issued, isDone] = [0, false];
+  const issueKeys = async () => {
+    while (!isDone) {
+      const id = idOfKey(++issued);
+      outcomes.set(id, await storage.change(issuing(id)).catch((fault) => fault));
+      if (outcomes.get(id) !== true) await sleep(20);
+    }
+  };
+  const issuers = Array.from({ length: 4 }, issueKeys);
+  await sleep(500);
+  const lost = await watched.primary();
+  await lost.server.stop();
+  await expect.poll(() => watched.primary()).not.toBe(lost);
+  const before = outcomes.size;
+  await expect
+    .poll(() => [...outcomes.values()].slice(before).filter((one) => one === true).length)
+    .toBeGreaterThan(50);
+  isDone = true;
+  await Promise.all(issuers);
+
+  const entries = (await storage.tail('audit', { count: 10_000 })).map(([, { target: id }]) => id);
+  for (const [id, outcome] of outcomes) {
+    const exists = (await storage.read(`key:${id}`)) !== undefined;
+    if (outcome === true) expect([id, exists]).toEqual([id, true]);
+    else if (outcome instanceof NotMade) expect([id, exists]).toEqual([id, false]);
+    else expect([Unconfirmed, Unknown]).toContain((outcome as Error).constructor);
+    expect(entries.filter((one) => one === id)).toHaveLength(exists ? 1 : 0);
+  }
+  expect([...outcomes.values()].filter((one) => one === true).length).toBeGreaterThan(100);
+});

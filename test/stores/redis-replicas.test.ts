@@ -1,0 +1,99 @@
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { checkReplicas, Replicas, Unconfirmed } from '../../gateway/stores/redis/replicas.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { connectedRedis } from '../support/redis-database.ts';
+import { auditEntry, idOfKey, issuing, revoking, storageAt } from '../support/redis-storage.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+/** A primary, and a replica that follows it. */
+async function setUp() {
+  const primary = await startRedisServer({
+    dir: await temporaryFolder(),
+    'repl-diskless-sync-delay': '0',
+    'repl-ping-replica-period': '1',
+  });
+  cleanUp(primary.stop);
+  // What a primary sends at first, a replica writes to a file.
+  const dir = await temporaryFolder();
+  const replica = await startRedisServer({ dir, replicaof: `127.0.0.1 ${new URL(primary.url).port}` });
+  cleanUp(async () => {
+    replica.resume();
+    await replica.stop();
+  });
+  const redis = await connectedRedis(primary.url);
+  const follower = new Redis(replica.url);
+  follower.on('error', () => {});
+  cleanUp(() => follower.disconnect());
+  await expect.poll(() => redis.info('replication')).toContain('state=online');
+  return { url: primary.url, replica, redis, follower, storage: await storageAt(primary.url) };
+}
+
+const waits = async (redis: Redis) =>
+  Number(/cmdstat_wait:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0);
+
+test('a change is acknowledged when a replica has it', async () => {
+  const { redis, follower, storage } = await setUp();
+  for (let at = 0; at < 20; at++) {
+    expect(await storage.change(issuing(idOfKey(at)))).toBe(true);
+    expect(await follower.exists(`gateway:key:{${idOfKey(at)}}`)).toBe(1);
+  }
+  expect(await waits(redis)).toBe(20);
+  await Promise.all(Array.from({ length: 200 }, (_, at) => storage.change(issuing(idOfKey(100 + at)))));
+  expect(await waits(redis)).toBeLessThan(60);
+  expect(await checkReplicas(redis)).toMatchObject([{ status: 'good', about: 'redis replicas' }]);
+});
+
+test('one that no replica has is made and not acknowledged, and a later one is', async () => {
+  const { url, replica, redis, follower, storage } = await setUp();
+  await storage.change(issuing(idOfKey(1)));
+  replica.pause();
+  const fault = await storage.change(issuing(idOfKey(2))).catch((thrown) => thrown);
+  expect(fault).toBeInstanceOf(Unconfirmed);
+  expect(fault.shown).toBe('The change was made, but no replica has confirmed it. It is safe to repeat it.');
+  expect(await redis.exists(`gateway:key:{${idOfKey(2)}}`)).toBe(1);
+  await expect(storage.change(revoking(idOfKey(1)))).rejects.toThrow(Unconfirmed);
+  expect(await storage.read(`key:${idOfKey(1)}`)).toBeUndefined();
+  // What was not made needs no replica, and neither does an entry about something that was done already.
+  expect(await storage.change(revoking(idOfKey(9)))).toBe(false);
+  await storage.append([auditEntry('*')]);
+
+  // A connection that makes decisions must not wait.
+  const deciding = await storageAt(url, { isConfirmed: false });
+  const beganAt = performance.now();
+  expect(await deciding.change(issuing(idOfKey(3)))).toBe(true);
+  expect(performance.now() - beganAt).toBeLessThan(500);
+
+  replica.resume();
+  await expect.poll(() => follower.exists(`gateway:key:{${idOfKey(3)}}`)).toBe(1);
+  expect(await storage.change(issuing(idOfKey(4)))).toBe(true);
+});
+
+test('without a replica a change waits for none, and the doctor warns', async () => {
+  const { replica, redis, storage } = await setUp();
+  await storage.change(issuing(idOfKey(1)));
+  await replica.stop();
+  await expect.poll(() => redis.info('replication')).toContain('connected_slaves:0');
+  expect(await storage.change(issuing(idOfKey(2)))).toBe(true);
+  const before = await waits(redis);
+  const beganAt = performance.now();
+  for (let at = 10; at < 30; at++) expect(await storage.change(issuing(idOfKey(at)))).toBe(true);
+  expect(performance.now() - beganAt).toBeLessThan(900);
+  expect(await waits(redis)).toBe(before);
+  const [found] = await checkReplicas(redis);
+  expect(found).toMatchObject({ status: 'warning', found: expect.stringContaining('acknowledged changes are lost') });
+});
+
+test('a replica that confirms on another connection than that of the change confirms nothing', async () => {
+  const { redis } = await setUp();
+  const replicas = new Replicas(redis);
+  await redis.set('test:written', '1');
+  const same = replicas.noteWrite('test:written');
+  await same();
+  const other = replicas.noteWrite('test:written');
+  redis.stream.destroy();
+  await expect.poll(() => redis.status).not.toBe('ready');
+  await expect.poll(() => redis.status).toBe('ready');
+  await expect(other()).rejects.toThrow(Unconfirmed);
+});

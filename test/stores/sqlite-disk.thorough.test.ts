@@ -1,0 +1,237 @@
+import { once } from 'node:events';
+import { statSync } from 'node:fs';
+import { cp, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, type TestContext, test } from 'vitest';
+import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
+import { NotMade, type RecordName } from '../../gateway/stores/storage.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { startProcess } from '../support/process.ts';
+import { type Disk, smallDisk } from '../support/small-disk.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+const FULL = 'The disk of DATA_DIR is full.';
+const KEYS = 500;
+
+async function diskFor({ skip }: TestContext, megabytes = 8): Promise<Disk> {
+  return (await smallDisk(megabytes)) ?? skip('This process may not mount a file system.');
+}
+
+function open(folder: string, options: SqliteOptions = {}): SqliteStorage {
+  const storage = new SqliteStorage(folder, { probeMs: 50, ...options });
+  cleanUp(() => storage.close());
+  return storage;
+}
+
+const entry = (action: string) => [{ log: 'audit' as const, fields: { action, text: 'x'.repeat(300) } }];
+
+const rename = (id: number, name: string) => ({
+  parts: [{ record: `key:${id}` as const, set: { name, created_at: String(id), more: 'x'.repeat(500) } }],
+  entries: entry('change'),
+});
+
+const revoke = (id: number) => ({
+  parts: [
+    {
+      record: `key:${id}` as const,
+      exists: true,
+      moveTo: { record: `revoked:${id}` as const, fields: ['name', 'created_at'], seconds: 1e6 },
+    },
+  ],
+  entries: entry('revoke'),
+  isUrgent: true,
+});
+
+const disable = (id: number) => ({
+  parts: [{ record: `key:${id}` as const, exists: true, set: { disabled: '1' } }],
+  entries: entry('disable'),
+  isUrgent: true,
+});
+
+const bySystem = { message: FULL, shown: `The change was not made. ${FULL}` };
+
+async function withKeys(folder: string): Promise<SqliteStorage> {
+  const storage = open(folder);
+  await Promise.all(Array.from({ length: KEYS }, (_, id) => storage.change(rename(id, 'first'))));
+  return storage;
+}
+
+/** @returns the number of changes that were made before the disk was found full */
+async function untilRefused(storage: SqliteStorage): Promise<number> {
+  for (let made = 0; ; made++) {
+    const fault = await storage.change(rename(made, 'second')).catch((reason: unknown) => reason);
+    if (fault === true) continue;
+    expect(fault).toBeInstanceOf(NotMade);
+    return made;
+  }
+}
+
+async function hasAll(storage: SqliteStorage, { renamed = 0, revoked = 0, disabled = 0 }): Promise<void> {
+  const ids = Array.from({ length: KEYS }, (_, id) => id);
+  const keys = await storage.readMany(ids.map((id) => `key:${id}` as const));
+  expect(keys.map((key) => key && [key.name, key.disabled])).toEqual(
+    ids.map((id) => (id < revoked ? undefined : [id < renamed ? 'second' : 'first', id < disabled ? '1' : undefined])),
+  );
+}
+
+test('on a full disk every key can be revoked or disabled, nothing else is acknowledged, and it goes on with room', async (context) => {
+  const disk = await diskFor(context);
+  const folder = join(disk.folder, 'data');
+  const storage = await withKeys(folder);
+  expect(storage.fault()).toBeUndefined();
+  await disk.fill();
+  const renamed = await untilRefused(storage);
+  expect(storage.fault()).toBe(FULL);
+  await expect(storage.change(rename(KEYS - 1, 'refused'))).rejects.toMatchObject(bySystem);
+  await expect(storage.append([{ log: 'audit', fields: {} }])).rejects.toMatchObject(bySystem);
+  for (let id = 0; id < 200; id++) {
+    expect(await storage.change(revoke(id))).toBe(true);
+    // What is left of the room is not for others on this disk.
+    expect(statSync(join(folder, 'reserve')).size).toBeGreaterThan(100_000);
+  }
+  const others = Promise.allSettled([storage.change(rename(KEYS - 1, 'refused')), storage.append(entry('refused'))]);
+  const disabled = await Promise.all(Array.from({ length: 100 }, (_, at) => storage.change(disable(200 + at))));
+  expect(disabled).toEqual(Array(100).fill(true));
+  expect(await others).toMatchObject(Array(2).fill({ status: 'rejected', reason: bySystem }));
+  await storage.saveStates([['401', { banned_until: '9' }]], { mustBeDurable: true });
+  await hasAll(storage, { renamed, revoked: 200, disabled: 300 });
+  await storage.close();
+
+  const next = open(folder);
+  expect(next.fault()).toBe(FULL);
+  await hasAll(next, { renamed, revoked: 200, disabled: 300 });
+  expect(await next.read('key:401')).toMatchObject({ banned_until: '9' });
+  await expect(next.change(rename(KEYS - 1, 'refused'))).rejects.toMatchObject(bySystem);
+  expect(await next.change(revoke(200))).toBe(true);
+
+  await disk.free();
+  await expect.poll(() => next.fault()).toBeUndefined();
+  expect(await next.change(rename(KEYS - 1, 'first'))).toBe(true);
+  await hasAll(next, { renamed, revoked: 201, disabled: 300 });
+  expect((await stat(join(folder, 'reserve'))).size).toBe(1_048_576);
+});
+
+/** A log that cannot be moved into the database with the reserved room stays in use, and every step needs room. */
+test.for([
+  { name: 'small keys', before: [1_000, 1_000], whileFull: [1_000, 900], revoked: 300 },
+  { name: 'large keys', before: [1_000, 12_000], whileFull: [1_000, 8_000], revoked: 25 },
+  { name: 'keys of which many are only in the log', before: [700, 2_000], whileFull: [0, 0], revoked: 300 },
+] as const)('on a disk that is full of $name, keys can be revoked one by one', async (sample, context) => {
+  const disk = await diskFor(context, 64);
+  const storage = open(join(disk.folder, 'data'));
+  let from = 0;
+  const create = async ([count, size]: readonly [number, number]) => {
+    const ids = Array.from({ length: count }, () => from++);
+    const set = { more: 'x'.repeat(size) };
+    await Promise.allSettled(
+      ids.map((id) => storage.change({ parts: [{ record: `key:${id}`, set }], entries: entry('create') })),
+    );
+  };
+  await create(sample.before);
+  await disk.fill();
+  await create(sample.whileFull);
+  const created = await storage.countKeys();
+  for (let id = 0; id < sample.revoked; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
+  expect(await storage.countKeys()).toBe(created - sample.revoked);
+});
+
+test('a revocation that finds the disk full is made, and a change in the same turn is not', async (context) => {
+  const disk = await diskFor(context);
+  const storage = await withKeys(join(disk.folder, 'data'));
+  await disk.fill();
+  const large = Array.from({ length: 100 }, (_, at) => storage.change(rename(KEYS + at, 'x'.repeat(30_000))));
+  const made = await Promise.allSettled([...large, storage.change(revoke(1))]);
+  expect(made.at(-1)).toEqual({ status: 'fulfilled', value: true });
+  expect(made.slice(0, -1)).toMatchObject(Array(100).fill({ status: 'rejected', reason: bySystem }));
+  expect(await storage.countKeys()).toBe(KEYS - 1);
+});
+
+test('states that the owner handed over on a full disk are saved once there is room', async (context) => {
+  const disk = await diskFor(context);
+  const folder = join(disk.folder, 'data');
+  await (await withKeys(folder)).close();
+  const owner = { release: async () => ({ admitted: '7' }), flush: async () => [['2', { admitted: '5' }]] as const };
+  const storage = open(folder, { owner });
+  await disk.fill();
+  await expect(storage.change(rename(1, 'x'.repeat(500_000)))).rejects.toMatchObject(bySystem);
+  expect(await storage.load('1')).toMatchObject({ name: 'first', admitted: '7' });
+  expect(await storage.read('key:2')).toMatchObject({ admitted: '5' });
+  await storage.saveStates([['3', { admitted: '3' }]], { mustBeDurable: false });
+  await disk.free();
+  await expect.poll(() => storage.fault()).toBeUndefined();
+  await expect
+    .poll(() => storedNow(folder, ['key:1', 'key:2', 'key:3']))
+    .toMatchObject([{ admitted: '7' }, { admitted: '5' }, { admitted: '3' }]);
+});
+
+/** What a start would find if the process ended now. */
+async function storedNow(folder: string, records: readonly RecordName[]): Promise<readonly unknown[]> {
+  const copy = await temporaryFolder();
+  for (const name of ['gateway.db', 'gateway.db-wal']) await cp(join(folder, name), join(copy, name));
+  const storage = new SqliteStorage(copy);
+  const stored = await storage.readMany(records);
+  await storage.close();
+  return stored;
+}
+
+test('without its reserve a full disk still starts, and has what is stored in force', async (context) => {
+  const disk = await diskFor(context);
+  const folder = join(disk.folder, 'data');
+  await (await withKeys(folder)).close();
+  await rm(join(folder, 'reserve'));
+  await disk.fill();
+  const storage = open(folder);
+  expect(storage.fault()).toBe(FULL);
+  await hasAll(storage, {});
+  await expect(storage.change(rename(0, 'refused'))).rejects.toMatchObject(bySystem);
+});
+
+test('in a read-only folder all that was acknowledged is in force, changes are refused, and no copy is left', async (context) => {
+  const disk = await diskFor(context);
+  const folder = join(disk.folder, 'data');
+  const writer = startProcess(process.execPath, ['test/support/sqlite-writer.ts', folder, '1'], {});
+  await once(writer.child.stdout as NodeJS.ReadableStream, 'data');
+  await expect.poll(() => writer.out()).toContain('ban 20\n');
+  writer.child.kill('SIGKILL');
+  await writer.ended;
+  expect((await stat(join(folder, 'gateway.db-wal'))).size).toBeGreaterThan(0);
+  const acknowledged = writer.out().match(/(?<=revoke )\d+/g) ?? [];
+  await disk.remount('ro');
+
+  const storage = open(folder);
+  expect(storage.fault()).toBe('DATA_DIR is read-only.');
+  for (const id of acknowledged)
+    expect(await storage.readMany([`key:${id}`, `revoked:${id}`])).toMatchObject([undefined, { revoked: '1' }]);
+  expect(await storage.read('key:20')).toEqual({ created_at: '20', one: 'updated', two: 'updated', banned_until: '1' });
+  const refusal = { shown: 'The change was not made. DATA_DIR is read-only.' };
+  await expect(storage.change(revoke(1))).rejects.toMatchObject(refusal);
+  await expect(storage.append(entry('x'))).rejects.toMatchObject(refusal);
+  await storage.saveStates([['20', { admitted: '12' }]], { mustBeDurable: true });
+  expect(await storage.load('20')).toMatchObject({ admitted: '12' });
+  const copies = [...(await readdir('/dev/shm')), ...(await readdir(tmpdir()))];
+  expect(copies.filter((name) => name.startsWith(`gateway-${process.pid}-`))).toEqual([]);
+  await storage.close();
+
+  await disk.remount('rw');
+  const next = open(folder);
+  expect(next.fault()).toBeUndefined();
+  expect(await next.load('20')).not.toHaveProperty('admitted');
+  expect(await next.change(rename(1, 'new'))).toBe(true);
+});
+
+test('where nothing is stored and nothing can be, the start fails and says why', async (context) => {
+  const disk = await diskFor(context);
+  const folder = join(disk.folder, 'data');
+  await disk.fill();
+  expect(() => new SqliteStorage(disk.folder)).toThrow(`holds no database, and none can be created. ${FULL}`);
+  await disk.remount('ro');
+  expect(() => new SqliteStorage(folder)).toThrow('cannot be created. DATA_DIR is read-only.');
+  expect(() => new SqliteStorage(disk.folder)).toThrow('holds no database, and none can be created. DATA_DIR is read-');
+});
+
+test('a damaged database is not started over', async (context) => {
+  const { folder } = await diskFor(context);
+  await writeFile(join(folder, 'gateway.db'), 'x'.repeat(8_192));
+  expect(() => new SqliteStorage(folder)).toThrow('gateway.db is damaged. Restore a backup.');
+});

@@ -1,0 +1,110 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import type { Owner } from '../../gateway/stores/sqlite/states.ts';
+import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
+import { type FieldChanges, NotMade } from '../../gateway/stores/storage.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { temporaryFolder } from '../support/stack.ts';
+
+/** A process that decides, and what it has of keys. */
+class Decider implements Owner {
+  readonly states = new Map<string, FieldChanges>();
+  readonly asked: string[] = [];
+  beforeRelease: () => unknown = () => undefined;
+
+  async release(id: string): Promise<FieldChanges | undefined> {
+    this.asked.push(id);
+    await this.beforeRelease();
+    const state = this.states.get(id);
+    this.states.delete(id);
+    return state;
+  }
+
+  async flush(): Promise<[string, FieldChanges][]> {
+    this.asked.push('all');
+    return [...this.states];
+  }
+}
+
+async function open(): Promise<{ storage: SqliteStorage; decider: Decider; folder: string }> {
+  const [folder, decider] = [await temporaryFolder(), new Decider()];
+  const storage = new SqliteStorage(folder, { owner: decider });
+  cleanUp(() => storage.close());
+  await storage.change(rename('a', undefined, 'first'));
+  decider.asked.length = 0;
+  return { storage, decider, folder };
+}
+
+const rename = (id: string, from: string | undefined, to: string) => ({
+  parts: [{ record: `key:${id}` as const, expect: { name: from }, set: { name: to } }],
+  entries: [],
+});
+
+test('a read has what was decided until then, with one question for all keys', async () => {
+  const { storage, decider, folder } = await open();
+  decider.states.set('a', { admitted: '1', bans: undefined }).set('unknown', { admitted: '5' });
+  expect(await storage.readMany(['key:a', 'key:unknown', 'key:a'])).toEqual([
+    { name: 'first', admitted: '1' },
+    undefined,
+    { name: 'first', admitted: '1' },
+  ]);
+  expect(decider.asked).toEqual(['all']);
+  await storage.read('plans');
+  expect(decider.asked).toEqual(['all']);
+  await storage.close();
+  const next = new SqliteStorage(folder);
+  expect(await next.readMany(['key:a', 'key:unknown'])).toEqual([{ name: 'first', admitted: '1' }, undefined]);
+  await next.close();
+});
+
+test('a change takes the state over, and its result too; a key is not loaded before', async () => {
+  const { storage, decider } = await open();
+  decider.states.set('a', { admitted: '7', banned_until: '9', bans: '1' });
+  const order: string[] = [];
+  const lift = {
+    parts: [{ record: 'key:a' as const, expect: { name: 'first' }, set: { banned_until: undefined, name: 'second' } }],
+    entries: [],
+  };
+  let loaded: Promise<unknown> | undefined;
+  decider.beforeRelease = async () => {
+    loaded ??= storage.load('a').then((fields) => {
+      order.push('loaded');
+      return fields;
+    });
+    for (let turn = 0; turn < 3; turn++) await nextTurn();
+    order.push('released');
+  };
+  const made = [storage.change(lift), storage.change(rename('a', 'second', 'third'))];
+  expect(await Promise.all(made)).toEqual([true, true]);
+  expect(await loaded).toEqual({ name: 'third', admitted: '7', bans: '1' });
+  expect(order).toEqual(['released', 'loaded']);
+  expect(decider.asked).toEqual(['a']);
+});
+
+test('a state that was handed over for a change is kept when the change is not made', async () => {
+  const { storage, decider } = await open();
+  decider.states.set('a', { admitted: '7' });
+  expect(await storage.change(rename('a', 'other', 'x'))).toBe(false);
+  expect(await storage.load('a')).toEqual({ name: 'first', admitted: '7' });
+  decider.beforeRelease = () => Promise.reject(new Error('killed'));
+  await expect(storage.change(rename('a', 'first', 'x'))).rejects.toThrow(NotMade);
+  expect(await storage.load('a')).toEqual({ name: 'first', admitted: '7' });
+});
+
+test('a revoked key leaves the counts of its last decisions, and a late state does not bring it back', async () => {
+  const { storage, decider } = await open();
+  decider.states.set('a', { admitted: '8', minute_left: '1' });
+  const moveTo = { record: 'revoked:a' as const, fields: ['admitted'], seconds: 60 };
+  await storage.change({ parts: [{ record: 'key:a', exists: true, moveTo }], entries: [] });
+  await storage.saveStates([['a', { admitted: '9' }]], { mustBeDurable: true });
+  expect(await storage.readMany(['key:a', 'revoked:a'])).toEqual([undefined, { admitted: '8', revoked: '1' }]);
+});
+
+test('what is loaded in a turn is sent before the key is to be released', async () => {
+  const { storage, decider } = await open();
+  const order: string[] = [];
+  const loaded = storage.load('a').then(() => order.push('loaded'));
+  decider.beforeRelease = () => order.push('release');
+  await Promise.all([storage.change(rename('a', 'first', 'x')), loaded]);
+  expect(order).toEqual(['loaded', 'release']);
+});

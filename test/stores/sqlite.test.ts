@@ -1,0 +1,160 @@
+import { once } from 'node:events';
+import { stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
+import { NotMade } from '../../gateway/stores/storage.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { commitsIn } from '../support/wal.ts';
+
+const WRITER = 'test/support/sqlite-writer.ts';
+
+async function open(options: SqliteOptions = {}): Promise<{ storage: SqliteStorage; folder: string }> {
+  const folder = await temporaryFolder();
+  const storage = new SqliteStorage(folder, options);
+  cleanUp(() => storage.close());
+  return { storage, folder };
+}
+
+const put = (id: string, set: Record<string, string | undefined>) => ({
+  parts: [{ record: `key:${id}` as const, set }],
+  entries: [{ log: 'audit' as const, fields: { target: id } }],
+});
+
+test('the changes of one turn are one commit, and one that fails is undone alone', async () => {
+  const { storage, folder } = await open();
+  await storage.change(put('first', { name: 'first' }));
+  const before = await commitsIn(join(folder, 'gateway.db-wal'));
+  const half = {
+    parts: [
+      { record: 'key:half' as const, set: { name: 'half' } },
+      { record: 'key:half' as const, set: { name: 1n as unknown as string } },
+    ],
+    entries: [],
+  };
+  const made = await Promise.allSettled([
+    ...Array.from({ length: 10 }, (_, at) => storage.change(put(`k${at}`, { name: `${at}` }))),
+    storage.change(half),
+    storage.change({ parts: [{ record: 'key:first', expect: { name: 'other' }, set: { name: 'x' } }], entries: [] }),
+    ...Array.from({ length: 10 }, (_, at) => storage.change(put(`l${at}`, { name: `${at}` }))),
+  ]);
+  expect(made.map((one) => (one.status === 'fulfilled' ? one.value : 'failed'))).toEqual([
+    ...Array(10).fill(true),
+    'failed',
+    false,
+    ...Array(10).fill(true),
+  ]);
+  expect(await commitsIn(join(folder, 'gateway.db-wal'))).toBe(before + 1);
+  expect(await storage.read('key:half')).toBeUndefined();
+  expect(await storage.read('key:first')).toEqual({ name: 'first' });
+  expect(await storage.countKeys()).toBe(21);
+  expect(await storage.tail('audit', { count: 100 })).toHaveLength(21);
+});
+
+test('a change is compared with those before it in the same turn', async () => {
+  const { storage } = await open();
+  const take = (from: string | undefined, to: string) =>
+    storage.change({ parts: [{ record: 'plans', expect: { free: from }, set: { free: to } }], entries: [] });
+  expect(await Promise.all([take(undefined, '1'), take(undefined, '2'), take('1', '3'), take('2', '4')])).toEqual([
+    true,
+    false,
+    true,
+    false,
+  ]);
+  expect(await storage.read('plans')).toEqual({ free: '3' });
+});
+
+test('what is acknowledged is there after a start, in files that only the owner reads', async () => {
+  const folder = join(await temporaryFolder(), 'made', 'by the gateway');
+  const storage = new SqliteStorage(folder);
+  await storage.change(put('a', { created_at: '5.25', name: '\u0000 \ud800 "' }));
+  await storage.change({ parts: [{ record: 'tokens', set: { t: '{}', __proto__x: 'y' } }], entries: [] });
+  const modes = await Promise.all(
+    ['', 'gateway.db', 'gateway.db-wal', 'lock', 'reserve'].map(async (name) => (await stat(join(folder, name))).mode),
+  );
+  expect(modes.map((mode) => (mode & 0o777).toString(8))).toEqual(['700', '600', '600', '600', '600']);
+  await storage.close();
+  await expect(storage.change(put('b', { name: 'late' }))).rejects.toThrow(NotMade);
+
+  const next = new SqliteStorage(folder);
+  cleanUp(() => next.close());
+  expect(await next.readMany(['key:a', 'key:b', 'tokens', 'backup'])).toEqual([
+    { created_at: '5.25', name: '\u0000 \ud800 "' },
+    undefined,
+    { t: '{}', __proto__x: 'y' },
+    undefined,
+  ]);
+  expect(await next.listKeys({ limit: 5 })).toEqual([{ createdAt: 5.25, id: 'a' }]);
+});
+
+test('a revoked key keeps its place and what was moved, until its time is over', async () => {
+  let now = 1_000_000_000;
+  const { storage } = await open({ clock: () => now });
+  for (const [at, id] of ['c', 'a', 'b'].entries())
+    await storage.change(put(id, { created_at: at < 2 ? '7' : 'unreadable', name: id, digest: 'd' }));
+  const moveTo = { record: 'revoked:a' as const, fields: ['name', 'gone'], seconds: 60 };
+  const revoke = { parts: [{ record: 'key:a' as const, exists: true, moveTo }], entries: [] };
+  expect(await storage.change(revoke)).toBe(true);
+  expect(await storage.change(revoke)).toBe(false);
+  expect(await storage.readMany(['key:a', 'revoked:a'])).toEqual([undefined, { name: 'a', revoked: '1' }]);
+  const ids = async (withRevoked: boolean) => (await storage.listKeys({ limit: 9, withRevoked })).map(({ id }) => id);
+  expect([await ids(false), await ids(true), await storage.countKeys()]).toEqual([['b', 'c'], ['b', 'a', 'c'], 2]);
+  const behind = { limit: 1, after: { createdAt: 7, id: 'a' } };
+  expect(await storage.listKeys(behind)).toEqual([{ createdAt: 7, id: 'c' }]);
+  expect(await storage.listKeys({ ...behind, newestFirst: true })).toEqual([{ createdAt: 0, id: 'b' }]);
+  expect(await storage.listKeys({ limit: 1, offset: 1, newestFirst: true })).toEqual([{ createdAt: 0, id: 'b' }]);
+  now += 60_000_000;
+  expect([await storage.read('revoked:a'), await ids(true)]).toEqual([undefined, ['b', 'c']]);
+  expect(await storage.change({ parts: [{ record: 'revoked:a', exists: false }], entries: [] })).toBe(true);
+});
+
+test('a log keeps its newest entries, with ids that increase, and leaves out a repetition', async () => {
+  const { storage } = await open({ auditLength: 3 });
+  const entry = (target: string, text: string) => ({ log: 'audit' as const, fields: { target, text } });
+  await storage.append([entry('a', '1'), entry('a', '1'), entry('b', '1'), entry('a', '1'), entry('a', '2')]);
+  await storage.append([entry('b', '1'), entry('a', '1')]);
+  await storage.change({ parts: [], entries: [entry('a', '3'), entry('a', '3')] });
+  await storage.append([{ log: 'plan history', fields: { version: 'x' } }]);
+  const entries = await storage.tail('audit', { count: 10 });
+  expect(entries.map(([, fields]) => `${fields.target}${fields.text}`)).toEqual(['a3', 'a1', 'a2']);
+  const order = entries.map(([id]) => id.split('-').map(Number) as [number, number]);
+  expect(order.toSorted(([a, b], [c, d]) => c - a || d - b)).toEqual(order);
+  expect(new Set(entries.map(([id]) => id)).size).toBe(3);
+  const [, [second] = []] = entries;
+  expect(await storage.tail('audit', { after: second, count: 10 })).toEqual(entries.slice(2));
+  expect(await storage.tail('audit', { count: 1 })).toEqual(entries.slice(0, 1));
+  expect(await storage.tail('plan history', { count: 9 })).toEqual([
+    [expect.stringMatching(/^\d+-0$/), { version: 'x' }],
+  ]);
+});
+
+test('a second gateway on the same folder is refused, and told which process has it', async () => {
+  const { folder } = await open();
+  expect(() => new SqliteStorage(folder)).toThrow(new RegExp(`process ${process.pid}\\b.* set REDIS_URL`));
+  const { code, err } = await startProcess(process.execPath, [WRITER, folder], {}).ended;
+  expect([code, err]).toEqual([1, expect.stringContaining(`process ${process.pid}.`)]);
+});
+
+test('a folder is free at once when its gateway crashes', async () => {
+  const folder = await temporaryFolder();
+  const { child, ended } = startProcess(process.execPath, [WRITER, folder], {});
+  await once(child.stdout as NodeJS.ReadableStream, 'data');
+  expect(() => new SqliteStorage(folder)).toThrow(`process ${child.pid}.`);
+  child.kill('SIGKILL');
+  await ended;
+  await new SqliteStorage(folder).close();
+});
+
+test.for([
+  ['zeros', Buffer.alloc(4_096)],
+  ['half a page', Buffer.from('SQLite format 3\0')],
+] as const)('a lock that a power cut left with %s locks', async ([, content]) => {
+  const folder = await temporaryFolder();
+  await writeFile(join(folder, 'lock'), content);
+  const storage = new SqliteStorage(folder);
+  cleanUp(() => storage.close());
+  const { err } = await startProcess(process.execPath, [WRITER, folder], {}).ended;
+  expect(err).toContain(`process ${process.pid}.`);
+});

@@ -1,0 +1,31 @@
+import { DatabaseSync } from 'node:sqlite';
+
+/** The database of an embedded gateway that was stopped: a running one has it for itself. */
+
+function withDatabase<T>(folder: string, use: (database: DatabaseSync) => T): T {
+  const database = new DatabaseSync(`${folder}/gateway.db`, { timeout: 5_000 });
+  try {
+    return use(database);
+  } finally {
+    database.close();
+  }
+}
+
+/** The audit log and the history of plans, as JSON. */
+export const logsIn = (folder: string): string =>
+  withDatabase(folder, (database) => JSON.stringify(database.prepare('SELECT * FROM log').all()));
+
+/** Everything that is stored, as JSON. */
+export const everythingIn = (folder: string): string =>
+  withDatabase(folder, (database) =>
+    JSON.stringify([database.prepare('SELECT * FROM records').all(), database.prepare('SELECT * FROM log').all()]),
+  );
+
+/** Brings the end of what is left of a revoked key nearer. */
+export function expireRevoked(folder: string, id: string, bySeconds: number): void {
+  withDatabase(folder, (database) =>
+    database
+      .prepare('UPDATE records SET expires = expires - ? WHERE name = ? AND expires IS NOT NULL')
+      .run(bySeconds, id),
+  );
+}

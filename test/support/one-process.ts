@@ -1,0 +1,94 @@
+import { type GatewaySettings, webhookSecretOf } from '../../gateway/config.ts';
+import { ChangedKeys } from '../../gateway/limiter/changed-keys.ts';
+import type { Clock } from '../../gateway/limiter/clock.ts';
+import type { PlanTable } from '../../gateway/limiter/plans.ts';
+import { openBackend, type PlannedBackend } from '../../gateway/open-backend.ts';
+import type { Changed } from '../../gateway/primary/messages.ts';
+import { type GatewayRoute, ROUTES } from '../../gateway/routes.ts';
+import { serveOperators } from '../../gateway/serve-operators.ts';
+import { serveClients } from '../../gateway/start.ts';
+import { EmbeddedLimiter } from '../../gateway/stores/embedded-limiter.ts';
+import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
+import { Webhooks } from '../../gateway/webhooks/webhooks.ts';
+import { HttpError } from '../../shared/http/errors.ts';
+import type { ServerLimits } from '../../shared/http/server-limits.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import { createMetrics } from '../../shared/process/metrics.ts';
+import type { Running } from '../../shared/process/run.ts';
+
+/**
+ * The parts of a gateway in this process, without the messages between primary and worker: backend, clients, operators.
+ * Stops in reverse order.
+ * @param limits for clients, where they differ from the server's defaults
+ * @param routes that clients may reach
+ */
+export async function startGateway(
+  settings: GatewaySettings,
+  logger: Logger,
+  limits: Partial<ServerLimits> = {},
+  routes: readonly GatewayRoute[] = ROUTES,
+): Promise<Running> {
+  const metrics = createMetrics('gateway_admin');
+  const changedKeys = new ChangedKeys();
+  const { DATA_DIR, ACTIVITY_LENGTH } = settings;
+  const embedded =
+    settings.REDIS_URL === undefined ? embeddedParts(DATA_DIR, { auditLength: ACTIVITY_LENGTH }) : undefined;
+  let opened: PlannedBackend | undefined;
+  async function tell(changed: Changed): Promise<void> {
+    if ('key' in changed) changedKeys.note(changed.key);
+    else opened?.planCache.take(changed.plans);
+  }
+  const backend = await openBackend(settings, logger, { embedded, changedKeys, tell });
+  opened = backend;
+  const webhooks = new Webhooks(backend.keys, logger, {
+    url: settings.WEBHOOK_URL,
+    secret: webhookSecretOf(settings, logger),
+  });
+  metrics.counts(() => webhooks.counted());
+  const onHappened = webhooks.tell.bind(webhooks);
+  const clients = await serveClients(settings, backend, logger, metrics, onHappened, limits, routes);
+  const operators = await serveOperators(settings, backend, logger, {
+    metrics,
+    decisions: backend.recent,
+    banned: () => [backend.banned.latest()],
+    isLocal: () => backend.nodesAway() > 0,
+    processes: () => [{ cores: clients.cores(), redis: backend.redis() }],
+    async check() {
+      if (clients.stopping) throw new HttpError('unavailable', 'The service is stopping.');
+      if (!backend.isLoaded()) throw new HttpError('unavailable', 'The plans were not read yet.');
+      return embedded?.storage.fault();
+    },
+  });
+  return {
+    addresses: { gateway: clients.url, admin: operators.url },
+    async stop(lameDuckMs, lingerMs) {
+      await clients.stop({ lameDuckMs, lingerMs });
+      await webhooks.stop();
+      await operators.stop();
+      await backend.close();
+      await embedded?.storage.close();
+    },
+  };
+}
+
+/** A storage, and what decides for it. @param clock of decisions */
+export function embeddedParts(folder: string, options: Pick<SqliteOptions, 'auditLength'> = {}, clock?: Clock) {
+  let limiter: EmbeddedLimiter | undefined;
+  const storage = new SqliteStorage(folder, {
+    ...options,
+    owner: {
+      release: async (id) => limiter?.release(id),
+      async flush() {
+        await limiter?.flush();
+        return [];
+      },
+    },
+  });
+  const source = {
+    load: (id: string) => storage.load(id),
+    save: (states: Parameters<SqliteStorage['saveStates']>[0], mustBeDurable: boolean) =>
+      storage.saveStates(states, { mustBeDurable }),
+  };
+  const limiterOf = (plans: () => PlanTable) => (limiter = new EmbeddedLimiter(source, plans, clock));
+  return { storage, limiterOf };
+}
