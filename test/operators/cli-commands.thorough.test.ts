@@ -90,12 +90,14 @@ test('changes and rollbacks are shown with author and reason', async () => {
 });
 
 test('unusual values cause a warning before the change', async () => {
-  const [less, strict] = await Promise.all([
+  const [less, patient, strict] = await Promise.all([
     ctl('plans', 'set', 'business', '--day', '999'),
-    ctl('plans', 'set', 'enterprise', '--ban-after', '1'),
+    ctl('plans', 'set', 'free', '--ban-after', '481'),
+    ctl('plans', 'set', 'enterprise', '--ban-grace-seconds', '0'),
   ]);
   expect(less.err).toContain('Note: the day allows 999 requests, fewer than the 1000 of a single minute.');
-  expect(strict.err).toContain('Note: clients that share a key can be banned though they wait for Retry-After');
+  expect(patient.err).toContain('Note: ban_after is over eight times the minute limit');
+  expect(strict.err).toContain('Note: without a grace, clients that wait as told are banned if enough of them');
 });
 
 test('shadow mode is shown before it is set, and in the table after that', async () => {
