@@ -74,10 +74,10 @@ export class RequestBytes {
   #endOfLines(bytes: Buffer, from: number): number {
     const tail = this.#tail;
     const across = tail === '' ? -1 : (tail + bytes.toString('latin1', from, from + 3)).indexOf(EMPTY_LINE);
-    const found = across === -1 ? indexOfEmptyLine(bytes, from) : from + across - tail.length;
-    this.#isEnded = found !== -1;
+    const end = across === -1 ? endOfEmptyLine(bytes, from) : from + across + EMPTY_LINE.length - tail.length;
+    this.#isEnded = end !== -1;
     this.#tail = this.#isEnded ? '' : (tail + bytes.toString('latin1', Math.max(from, bytes.length - 3))).slice(-3);
-    return this.#isEnded ? found + EMPTY_LINE.length : bytes.length;
+    return this.#isEnded ? end : bytes.length;
   }
 
   #endOfLength(bytes: Buffer, at: number): number {
@@ -113,9 +113,11 @@ export class RequestBytes {
   }
 }
 
-function indexOfEmptyLine(bytes: Buffer, from: number): number {
-  const found = bytes.toString('latin1', from, from + USUAL_BYTES).indexOf(EMPTY_LINE);
-  return found === -1 ? bytes.indexOf(EMPTY_LINE, from, 'latin1') : from + found;
+/** Where the first empty line ends, or -1. */
+function endOfEmptyLine(bytes: Buffer, from: number): number {
+  const near = bytes.toString('latin1', from, from + USUAL_BYTES).indexOf(EMPTY_LINE);
+  const found = near === -1 ? bytes.indexOf(EMPTY_LINE, from, 'latin1') : from + near;
+  return found === -1 ? -1 : found + EMPTY_LINE.length;
 }
 
 /** The parser skips line breaks before a request. */
