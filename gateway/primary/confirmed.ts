@@ -1,3 +1,4 @@
+import { Plans } from '../stores/plans.ts';
 import {
   type Change,
   type KeyListQuery,
@@ -28,6 +29,7 @@ class ConfirmedStorage implements Storage {
   readonly #tell: Tell;
   /** Records that may have been changed: who reads such a change back acknowledges it. */
   readonly #doubtful = new Set<RecordName>();
+  #hasPlans = false;
 
   constructor(storage: Storage, tell: Tell) {
     this.#storage = storage;
@@ -56,6 +58,9 @@ class ConfirmedStorage implements Storage {
 
   async change(change: Change): Promise<boolean> {
     const watched = watchedIn(change);
+    // A store with a key in it is no longer empty, and gets no plans.
+    if (!this.#hasPlans) await new Plans(this.#storage).begin();
+    this.#hasPlans = true;
     try {
       const isMade = await this.#storage.change(change);
       if (isMade) await this.#confirm(watched);
