@@ -6,6 +6,7 @@ import type { Decision } from '../../../gateway/limiter/limiter.ts';
 import type { PlanTable } from '../../../gateway/limiter/plans.ts';
 import { limitHeaders } from '../../../gateway/pipeline/client-headers.ts';
 import { PlanCache } from '../../../gateway/stores/plan-cache.ts';
+import { Plans } from '../../../gateway/stores/plans.ts';
 import { redisBackend } from '../../../gateway/stores/redis/backend.ts';
 import { connectRedis } from '../../../gateway/stores/redis/connection.ts';
 import { bearerToken } from '../../../shared/http/headers.ts';
@@ -18,7 +19,7 @@ const { CORE_URL = '', REDIS_URL = '' } = process.env;
 const logger = createLogger('http-proxy-3', 'warn');
 const redis = await connectRedis(REDIS_URL, { timeoutMs: 1_000, logger });
 const backend = redisBackend(redis, (): PlanTable => planCache.table, logger);
-const planCache = new PlanCache(backend.plans, logger);
+const planCache = new PlanCache(new Plans(backend.storage), logger);
 await planCache.start();
 // Node's own agent would close what it holds beyond 256 idle connections.
 const agent = new http.Agent({ keepAlive: true, maxFreeSockets: 1_024 });
