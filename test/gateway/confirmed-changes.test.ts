@@ -120,7 +120,7 @@ test('a change is acknowledged once it was told; a new key and a change that was
   await storage.change(rename);
   expect(told).toEqual([{ key: 'a' }]);
   await storage.change({ parts: [{ record: 'plans', set: { 'free.minute': '7' } }], entries: [] });
-  expect(told).toEqual([{ key: 'a' }, { plans: { 'free.minute': '7' } }]);
+  expect(told).toEqual([{ key: 'a' }, { plans: expect.objectContaining({ 'free.minute': '7' }) }]);
 });
 
 test('a change of which nobody knows whether it was made is told, and once more before it is read back', async () => {
