@@ -351,5 +351,5 @@ export const readTime = (text: string | undefined): number | undefined =>
   text === undefined || !/^\d{1,10}(?:\.\d*)?$/.test(text) ? undefined : Math.round(Number(text) * SECOND);
 
 /** Without those that are missing. */
-const given = (fields: Fields): KeyFields =>
+export const given = (fields: Fields): KeyFields =>
   Object.fromEntries(Object.entries(fields).filter((field): field is [string, string] => field[1] !== undefined));

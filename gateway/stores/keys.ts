@@ -9,6 +9,7 @@ import { type BackedUpKey, type BackupPage, ownFields, type RestoreOutcome } fro
 import {
   faultIn,
   fieldsForBackup,
+  given,
   inForce,
   REVOKED_FIELDS,
   readEntry,
@@ -21,7 +22,7 @@ import {
   writeRecord,
 } from './key-hash.ts';
 import { type KeyPage, REVOKED_KEPT_SECONDS, type WalkQuery } from './key-walk.ts';
-import { type Fields, type KeyCursor, NotMade, type RecordName, type Storage } from './storage.ts';
+import { type KeyCursor, NotMade, type RecordName, type Storage } from './storage.ts';
 
 /** Keys that a list reads together. */
 const PAGE = 100;
@@ -134,7 +135,7 @@ export class Keys {
         entries: auditEntries(...byHand.entries, activity),
         isUrgent: isUrgent(made, record),
       });
-      if (isMade) return readEntry(id, present({ ...stored, ...set }));
+      if (isMade) return readEntry(id, given({ ...stored, ...set }));
     }
     throw new NotMade('The key was changed by others, again and again.');
   }
@@ -258,6 +259,3 @@ const isUrgent = ({ record = {}, ban, isUrgent = false }: KeyChange, { expiresAt
   record.disabled === true ||
   (record.expiresAt !== undefined && record.expiresAt < expiresAt) ||
   (ban !== undefined && ban !== 'lift');
-
-const present = (fields: Readonly<Record<string, string | undefined>>): Fields =>
-  Object.fromEntries(Object.entries(fields).filter((field): field is [string, string] => field[1] !== undefined));

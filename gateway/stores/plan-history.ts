@@ -38,13 +38,6 @@ export const RecordedChange = PlanChange.extend({ id: RecordId });
 
 export type RecordedChange = Readonly<z.infer<typeof RecordedChange>>;
 
-/**
- * The plan fields of a table: the text of each field, undefined if not set. The order is fixed, whatever the stored
- * order. Other fields are ignored.
- */
-export const fieldsIn = (stored: StoredPlans): [field: string, value: string | undefined][] =>
-  STORED_FIELDS.map((field) => [field, stored[field]]);
-
 /** Equal tables have equal versions. */
 export const versionOf = (stored: StoredPlans): string =>
   hash('sha256', JSON.stringify(STORED_FIELDS.map((field) => [field, storedValue(stored, field)])), 'hex').slice(0, 16);

@@ -47,6 +47,12 @@ async function withKey(storage: Storage, about: Partial<KeyRecord> = {}) {
   return { keys, id, digest };
 }
 
+/** As `DEL gateway:plans` does. */
+async function deletePlans(storage: Storage): Promise<void> {
+  const gone = Object.fromEntries(Object.keys((await storage.read('plans')) ?? {}).map((field) => [field, undefined]));
+  await storage.change({ parts: [{ record: 'plans', set: gone }], entries: [] });
+}
+
 describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
   test('issue, change, ban and revoke a key, each with its entry', async () => {
     const storage = await open();
@@ -115,8 +121,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
       entriesFor: () => [entry('plan.change', 'free')],
     } as const;
     expect(await plans.change({ 'free.minute': '120' }, about)).toBeDefined();
-    const gone = Object.fromEntries(Object.keys((await plans.read()) ?? {}).map((field) => [field, undefined]));
-    await storage.change({ parts: [{ record: 'plans', set: gone }], entries: [] });
+    await deletePlans(storage);
     await plans.begin();
     expect((await plans.read())?.['free.minute']).toBeUndefined();
     expect(await plans.writeBack(undefined)).toMatchObject([{ action: 'plan.change', via: 'gateway' }, {}, {}, {}]);
@@ -134,8 +139,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     const bad = { record: 'plans', set: { 'free.minute': 'abc' } } as const;
     await storage.change({ parts: [bad], entries: [] });
     await plans.acceptEdit();
-    const gone = Object.fromEntries(Object.keys((await plans.read()) ?? {}).map((field) => [field, undefined]));
-    await storage.change({ parts: [{ record: 'plans', set: gone }], entries: [] });
+    await deletePlans(storage);
     await plans.writeBack(old);
     expect([(await plans.read())?.['free.minute'], (await plans.readKept())?.['free.minute']]).toEqual(['77', '77']);
   });
