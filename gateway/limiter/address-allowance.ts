@@ -1,19 +1,35 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { full, type Level, refill } from './bucket.ts';
 import { type Clock, MINUTE, systemClock } from './clock.ts';
-import type { LimitStatus } from './limiter.ts';
+import type { BucketState, LimitStatus } from './limiter.ts';
+import {
+  DEFAULT_GRACE_SECONDS,
+  NO_REFUSALS,
+  nextPlace,
+  type Refusals,
+  refusalsAt,
+  usualBanAfter,
+  withRefusal,
+} from './refusals.ts';
 
 const REQUESTS = 60;
 const MAX_ADDRESSES = 10_000;
 
+interface Entry {
+  readonly level: Level;
+  readonly refusals: Refusals;
+  readonly asOf: number;
+}
+
 /**
- * Limits the requests per minute of each address without a valid key or token. The most recent addresses are kept in
- * this process.
+ * Limits the requests per minute of each address without a valid key or token, by the rules of a key with one bucket. An
+ * address has no ban: a refusal that would ban a key closes its connection instead. The most recent addresses are kept
+ * in this process.
  */
 export class AddressAllowance {
   readonly #clock: Clock;
   readonly #limit: number;
-  readonly #entries = boundedMap<string, { level: Level; asOf: number }>(MAX_ADDRESSES);
+  readonly #entries = boundedMap<string, Entry>(MAX_ADDRESSES);
 
   constructor(clock: Clock = systemClock, limit = REQUESTS) {
     this.#clock = clock;
@@ -25,23 +41,45 @@ export class AddressAllowance {
    * @param cost in requests. If less is left, the rest is a debt: requests are refused until it is paid
    */
   consume(address: string, cost = 1): LimitStatus {
-    const status = this.peek(address);
-    const [bucket] = status.buckets;
-    if (bucket === undefined || bucket.tokens < 1) return { ...status, outcome: 'refused' };
-    const level = { tokens: bucket.tokens - cost, fraction: bucket.fraction };
-    this.#entries.set(address, { level, asOf: status.now });
-    return { ...status, buckets: [{ ...bucket, ...level }] };
+    const { now, bucket, refusals } = this.#standing(address);
+    if (bucket.tokens >= 1) {
+      const level = { tokens: bucket.tokens - cost, fraction: bucket.fraction };
+      this.#entries.set(address, { level, refusals, asOf: now });
+      return statusOf('admitted', now, { ...bucket, ...level });
+    }
+    const retryAt = nextPlace(refusals, now, [bucket]);
+    const after = withRefusal(refusals, now, retryAt, this.#patience);
+    this.#entries.set(address, { level: bucket, refusals: after.refusals, asOf: now });
+    return { ...statusOf('refused', now, bucket), retryAt, closesConnection: after.isTooMany };
   }
 
   /** The limit status of the address. Nothing is taken. */
   peek(address: string): LimitStatus {
+    const { now, bucket } = this.#standing(address);
+    return statusOf('admitted', now, bucket);
+  }
+
+  #standing(address: string): { now: number; bucket: BucketState; refusals: Refusals } {
     const now = this.#clock();
     // A peek does not make the entry younger.
     const entry = this.#entries.peek(address);
+    const common = { name: 'address', limit: this.#limit, window: MINUTE } as const;
     // If the clock was set back, nobody is refused for it.
-    const fresh = entry === undefined || entry.asOf > now;
-    const level = fresh ? full(this.#limit) : refill(entry.level, this.#limit, MINUTE, now - entry.asOf);
-    const bucket = { name: 'address' as const, limit: this.#limit, window: MINUTE, ...level };
-    return { outcome: 'admitted', now, buckets: [bucket], bannedUntil: 0 };
+    if (entry === undefined || entry.asOf > now)
+      return { now, bucket: { ...common, ...full(this.#limit) }, refusals: NO_REFUSALS };
+    const level = refill(entry.level, this.#limit, MINUTE, now - entry.asOf);
+    return { now, bucket: { ...common, ...level }, refusals: refusalsAt(entry.refusals, now, 0, this.#patience) };
+  }
+
+  get #patience() {
+    const minute = this.#limit;
+    return { minute, ban_after: usualBanAfter(minute), ban_grace_seconds: DEFAULT_GRACE_SECONDS };
   }
 }
+
+const statusOf = (outcome: LimitStatus['outcome'], now: number, bucket: BucketState): LimitStatus => ({
+  outcome,
+  now,
+  buckets: [bucket],
+  bannedUntil: 0,
+});

@@ -28,7 +28,7 @@
 
 local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
 local LONGEST_BAN, SERIES, MAX_DOUBLINGS = DAY, DAY, 17
-local LONGEST_NOTICE, LEEWAY, SHARES_TO_NOTICE, USUAL_MINUTE, FEW = 50 * SECOND, SECOND / 4, 60, 1000, 10
+local HELD, FORGOTTEN, GRACE, LINE_MINUTES, LONGEST_LINE = 5, 8, 30, 15, 60 * MINUTE
 local MINUTES_KEPT, DAYS_KEPT, LONGEST_MARKS = 61, 36, 4096
 -- What follows the eight characters of a secret's id, if it has no end, no scope and no networks.
 local USUAL_SECRET, USUAL_PLACE = ' - read,write - ', 9
@@ -93,17 +93,20 @@ local function note_use(key, changes, last, now, admitted, refused)
   add(changes, 'usage_days', with_mark(key, 'usage_days', day, totals, DAYS_KEPT))
 end
 
--- Twelve decimals distinguish any two fractions, even of the longest window.
-local function write_level(tokens, fraction, window)
-  return format('%d.%012d', tokens, floor(fraction / window * DECIMALS + 0.5))
+-- `59.500000000000/60`: the tokens, and the limit now. Twelve decimals distinguish any two fractions, even of the
+-- longest window.
+local function write_level(tokens, fraction, window, limit)
+  return format('%d.%012d/%d', tokens, floor(fraction / window * DECIMALS + 0.5), limit)
 end
 
--- The level in `text` after `elapsed` ticks. A missing or unreadable level counts as full: this gives away at most one
--- capacity.
+-- The level in `text` after `elapsed` ticks, which count at the lower of the limit then and the limit now. A missing or
+-- unreadable level counts as full: this gives away at most one capacity.
 local function refill(text, limit, window, elapsed)
-  if not text or elapsed >= window then return limit, 0 end
-  local tokens, decimals = match(text, '^(%d+)%.?(%d*)$')
+  if not text then return limit, 0 end
+  local tokens, decimals, limit_then = match(text, '^(%d+)%.?(%d*)/?(%d*)$')
   if not tokens or #tokens > 10 or #decimals > 12 then return limit, 0 end
+  limit = min(read_limit(limit_then) or limit, limit)
+  if elapsed >= window then return limit, 0 end
   tokens = tonumber(tokens)
   local fraction = decimals == '' and 0 or floor(tonumber(decimals) / 10 ^ #decimals * window + 0.5)
   -- elapsed * limit / window. The product can exceed 2^53, so it is computed in two halves that stay below.
@@ -116,114 +119,35 @@ local function refill(text, limit, window, elapsed)
   return tokens, fraction
 end
 
--- Ticks until the bucket holds `wanted` tokens, or is full.
-local function ticks_until(wanted, limit, window, tokens, fraction)
-  local missing = min(wanted, limit) - tokens
-  if missing <= 0 then return 0 end
-  -- window * missing / limit, in two halves as above.
-  local high = window * floor(missing / HALF)
-  local rest = (high % limit) * HALF + window * (missing % HALF)
-  return floor(high / limit) * HALF + floor(rest / limit) + ceil((rest % limit - fraction) / limit)
+-- The rule of refusals, which refusals.ts explains: a time of a key that still counts; `now` if it does not.
+local function time_of(text, now, shift)
+  return text and max((read_time(text) or 0) - shift, now) or now
 end
 
--- The queue of a key: fifteen integers. queue.ts explains its purpose and fields. Nil if it is missing, unreadable, or
--- old enough to be forgotten.
-local QUEUE = '^' .. string.rep('(%d+) ', 14) .. '(%d+)$'
-local function read_queue(text, now, shift)
-  if not text or #text < 29 or #text > 240 then return nil end
-  local free, due, waiting, first, every, grouped, group_at, earlier, earlier_at, forget_at, since, moment, moments, early,
-    recent = match(text, QUEUE)
-  if not free or tonumber(forget_at) - shift <= now then return nil end
-  return { free = tonumber(free), due = tonumber(due), waiting = tonumber(waiting),
-    first = max(tonumber(first) - shift, 0), every = max(tonumber(every), 1), grouped = tonumber(grouped),
-    group_at = max(tonumber(group_at) - shift, 0), earlier = tonumber(earlier),
-    earlier_at = max(tonumber(earlier_at) - shift, 0), forget_at = tonumber(forget_at) - shift,
-    since = max(tonumber(since) - shift, 0), moment = max(tonumber(moment) - shift, 0), moments = tonumber(moments),
-    early = tonumber(early), recent = tonumber(recent) }
-end
-
-local function write_queue(q)
-  return q and format('%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d', q.free, q.due, q.waiting, q.first, q.every,
-    q.grouped, q.group_at, q.earlier, q.earlier_at, q.forget_at, q.since, q.moment, q.moments, q.early, q.recent) or ''
-end
-
--- How early requests are judged: the ticks for which they are remembered, how many are tolerated in that time, and how
--- many count in one second. The tolerance scales with a key's own minute limit.
-local function patience_of(plan, minute_limit)
-  local window = floor(plan.ban_within_seconds * SECOND * 5 / 6)
-  local most = floor(max(min(plan.ban_after, FEW), plan.ban_after * minute_limit / (plan.minute or USUAL_MINUTE)))
-  if most < FEW then return window, most, most end
-  local borne = floor(most * 5 / 4)
-  return window, borne, ceil(borne * 5 / (2 * plan.ban_within_seconds))
-end
-
--- Makes waiters due whose time has come. Forgets the early requests of a window that has ended.
-local function advance(q, now, window)
-  local in_line = now + (q.every < LEEWAY and 0 or min(LEEWAY, floor(q.every / 4)))
-  if q.waiting > 0 and in_line >= q.first then
-    local more = min(q.waiting, floor((in_line - q.first) / q.every) + 1)
-    q.due, q.waiting, q.first = q.due + more, q.waiting - more, q.first + more * q.every
+-- Writes a time if it has changed, and removes it once it means nothing.
+local function remember(changes, gone, field, text, time, none)
+  if time > none then
+    local written = write_time(time)
+    if written ~= text then add(changes, field, written) end
+  elseif text then
+    gone[#gone + 1] = field
   end
-  if q.grouped > 0 and now + LEEWAY >= q.group_at then q.due, q.grouped = q.due + q.grouped, 0 end
-  if q.earlier > 0 and now + LEEWAY >= q.earlier_at then q.due, q.earlier = q.due + q.earlier, 0 end
-  if q.moments > 0 and now >= q.since + window then q.moments, q.early = 0, 0 end
 end
 
-local function is_on_notice(q, borne)
-  return q.moments >= (borne < FEW and 1 or q.every >= SECOND and 2 or 3) and q.early * SHARES_TO_NOTICE >= borne
+-- Ticks in which a strike is forgotten, and in which as many as a key holds are.
+local function strike_times(plan, minute_limit)
+  local strike = max(1, floor(MINUTE / (FORGOTTEN * minute_limit)))
+  return strike, (plan.ban_after or HELD * minute_limit) * strike
 end
 
--- Assigns a request to a due or free client. Otherwise, if others wait, counts it as early. @return whether it is early
-local function is_early(q, now, is_there, borne, most_a_second)
-  if q.due > 0 and (is_there or q.free == 0) then q.due = q.due - 1 return false end
-  if q.free > 0 then q.free = q.free - 1 return false end
-  if q.waiting + q.grouped + q.earlier == 0 then return false end
-  local was_on_notice = is_on_notice(q, borne)
-  if q.moments == 0 then q.since = now end
-  if q.moments == 0 or now >= q.moment + SECOND then q.moment, q.moments, q.recent = now, q.moments + 1, 0 end
-  if q.recent < most_a_second then q.recent, q.early = q.recent + 1, q.early + 1 end
-  if not was_on_notice and is_on_notice(q, borne) then q.since = now end
-  return true
-end
-
--- Whether the group comes within half of the time until `at` and can be set apart. Only one group is set apart at a
--- time.
-local function is_much_sooner(q, now, at)
-  return q.grouped > 0 and q.earlier == 0 and 2 * (q.group_at - now) < at - now
-end
-
--- When requests refused on notice are told to come: with the group, or when the notice ends if the group comes much
--- sooner.
-local function hold_until(q, now, window)
-  local ends = min(q.since + window, now + LONGEST_NOTICE)
-  return (q.grouped == 0 or is_much_sooner(q, now, ends)) and ends or q.group_at
-end
-
--- Seconds that a request must wait: for its place behind all who wait; on notice, at least until the notice ends.
-local function seconds_to_wait(q, now, minute_limit, minute_tokens, minute_fraction, day_limit, day_tokens, day_fraction,
-    on_notice, window)
-  local place = q and q.due + q.waiting + q.grouped + q.earlier + 1 or 1
-  local wanted = min(place, minute_limit)
-  local minute_wait = ticks_until(wanted, minute_limit, MINUTE, minute_tokens, minute_fraction)
-  local day_wait = ticks_until(wanted, day_limit, DAY, day_tokens, day_fraction)
-  local every = max(1, day_wait > minute_wait and floor(DAY / day_limit) or floor(MINUTE / minute_limit))
-  local wait = max(minute_wait, day_wait, on_notice and hold_until(q, now, window) - now or 0)
-  return max(1, ceil(wait / SECOND)), place, every
-end
-
--- Adds one waiter to the queue, who was told to come at `at`.
-local function join(q, now, at, place, most, every, on_notice)
-  local is_behind = q.waiting > 0 and q.every == every and at > q.first + q.waiting * every
-  if on_notice or place > most or is_behind then
-    if is_much_sooner(q, now, at) then q.earlier, q.earlier_at, q.grouped = q.grouped, q.group_at, 0 end
-    q.group_at = q.grouped == 0 and at or min(q.group_at, at)
-    q.grouped = q.grouped + 1
-  else
-    if q.waiting > 0 and q.every ~= every then q.due, q.waiting = q.due + q.waiting, 0 end
-    q.first = q.waiting == 0 and at or max(0, min(q.first, at - q.waiting * every))
-    q.every, q.waiting = every, q.waiting + 1
-  end
-  q.forget_at = max(q.forget_at, now + 2 * max(at - now, MINUTE))
+-- The moment that a refused request is told: a token's time after the last one in line.
+local function next_place(line_until, now, minute_limit, minute_tokens, minute_fraction, day_limit, day_tokens, day_fraction)
+  local minute_wait = minute_tokens >= 1 and 0 or ceil((MINUTE - minute_fraction) / minute_limit)
+  local day_wait = day_tokens >= 1 and 0 or ceil((DAY - day_fraction) / day_limit)
+  local token = now + max(minute_wait, day_wait)
+  if line_until <= now then return token end
+  local token_time = ceil(day_wait > minute_wait and DAY / day_limit or MINUTE / minute_limit)
+  return max(token, min(line_until + token_time, now + min(LINE_MINUTES * minute_limit * token_time, LONGEST_LINE)))
 end
 
 -- Read on first use and kept for the rest of the batch. A name must be one word: with spaces or line feeds it could
@@ -285,10 +209,10 @@ end
 -- This is one function: a table for the key's data would cost a third more.
 local function decide(key, digest, count, wanted, address)
   local fields = pcall('HMGET', key, 'secret:' .. digest, 'used:' .. digest, 'disabled', 'expires_at', 'plan', 'minute', 'day',
-    'as_of', 'minute_left', 'day_left', 'waiting', 'banned_until', 'admitted', 'refused')
+    'as_of', 'minute_left', 'day_left', 'line_until', 'strikes_until', 'banned_until', 'admitted', 'refused')
   if fields.err then return 'unreadable' end
-  local secret, used, disabled, expires_at, plan_name, own_minute, own_day, as_of, minute_left, day_left, waiting,
-    banned_until, admitted, refused = unpack(fields)
+  local secret, used, disabled, expires_at, plan_name, own_minute, own_day, as_of, minute_left, day_left, line_until,
+    strikes_until, banned_until, admitted, refused = unpack(fields)
 
   -- If the clock was set back, all stored times are moved back too, so that nothing lasts longer.
   as_of = read_time(as_of)
@@ -338,9 +262,7 @@ local function decide(key, digest, count, wanted, address)
     day_limit, rejected = read_limit(kept_value(key, 'day')), rejected .. ' day'
   end
   minute_limit, day_limit = minute_limit or plan.minute, day_limit or plan.day
-  if not (minute_limit and day_limit and plan.ban_after and plan.ban_within_seconds and plan.ban_seconds) then
-    return 'misconfigured'
-  end
+  if not (minute_limit and day_limit and plan.ban_seconds) then return 'misconfigured' end
 
   local rest = ends_at == 0 and bounds == '-' and rejected == '' and ' 0 -' or format(' %d %s%s', ends_at, bounds, rejected)
 
@@ -348,97 +270,101 @@ local function decide(key, digest, count, wanted, address)
   local elapsed = as_of and now - as_of or DAY
   local minute_tokens, minute_fraction = refill(minute_left, minute_limit, MINUTE, elapsed)
   local day_tokens, day_fraction = refill(day_left, day_limit, DAY, elapsed)
+
+  -- Bans set by decisions move back with the clock, and a plan in shadow mode ignores them. Those of operators stay.
   banned_until = read_time(banned_until) or 0
-  local is_decided = false
-  if shift > 0 and banned_until > 0 and (read_time(call('HGET', key, 'ban_reason_until')) or 0) ~= banned_until then
-    is_decided = (read_time(call('HGET', key, 'ban_decided')) or 0) == banned_until
+  local is_decided, is_ignored = false, false
+  if banned_until > 0 and (shift > 0 or plan.mode == 'shadow' and banned_until > now)
+    and (read_time(call('HGET', key, 'ban_reason_until')) or 0) ~= banned_until then
+    is_decided = shift > 0 and (read_time(call('HGET', key, 'ban_decided')) or 0) == banned_until
     banned_until = max(banned_until - shift, 0)
+    is_ignored = plan.mode == 'shadow' and banned_until > now
   end
 
-  local queue, had_queue = read_queue(waiting, now, shift), waiting and waiting ~= ''
-  local window, borne, most_a_second
+  -- The refusals that still count. More strikes than a key holds: a limit was changed. That alone must not ban, so there
+  -- is room for the next one.
+  local line, strikes, strike, most = time_of(line_until, now, shift), time_of(strikes_until, now, shift), nil, nil
+  local full_at, full_text = 0, strikes_until
+  if strikes > now then
+    strike, most = strike_times(plan, minute_limit)
+    if strikes - now > most then
+      strikes = now + most - strike
+    else
+      full_text = call('HGET', key, 'full_at')
+      full_at = max((read_time(full_text) or 0) - shift, 0)
+    end
+  end
 
   -- A request takes from both buckets or from neither. In shadow mode every request is admitted and counted as
-  -- admitted. On notice, tokens are kept for those who wait. An early request that is refused can cause a ban. A ban
-  -- that begins less than a day after the last one ended is twice as long.
+  -- admitted. A refusal is a strike, and takes the next place in line. It bans if it finds no room for its strike, and an
+  -- earlier one found none a grace ago. A ban that begins less than a day after the last one ended is twice as long.
   local more_admitted, more_refused, more_shadowed, bans = 0, 0, 0, nil
   for _ = 1, max(count, 1) do
-    local outcome, retry_at = 'banned', 0
+    local outcome, retry_at = 'admitted', 0
     local is_there = minute_tokens >= 1 and day_tokens >= 1
-    if queue then
-      if not borne then window, borne, most_a_second = patience_of(plan, minute_limit) end
-      advance(queue, now, window)
-    end
-    if banned_until > now then
-      retry_at = banned_until
+    if banned_until > now and not is_ignored then
+      outcome, retry_at = 'banned', banned_until
     elseif not is_allowed then
       outcome = 'forbidden'
-    elseif count == 0 then
-      local on_notice = queue and is_on_notice(queue, borne) or false
-      local is_held = on_notice and queue.free + queue.due == 0 and queue.waiting + queue.grouped + queue.earlier > 0
-      outcome = (is_there and not is_held or plan.mode == 'shadow') and 'admitted' or 'refused'
-      if outcome == 'refused' then
-        retry_at = now + SECOND * seconds_to_wait(queue, now, minute_limit, minute_tokens, minute_fraction, day_limit,
-          day_tokens, day_fraction, on_notice, window)
-      end
-    elseif plan.mode == 'shadow' then
-      outcome, more_admitted = is_there and 'admitted' or 'shadowed', more_admitted + 1
-      if is_there then
-        minute_tokens, day_tokens = minute_tokens - 1, day_tokens - 1
-      else
-        more_shadowed = more_shadowed + 1
+    elseif is_there or plan.mode == 'shadow' then
+      if count > 0 then
+        more_admitted = more_admitted + 1
+        if is_there then
+          minute_tokens, day_tokens = minute_tokens - 1, day_tokens - 1
+        else
+          outcome, more_shadowed = 'shadowed', more_shadowed + 1
+        end
       end
     else
-      local early = queue and is_early(queue, now, is_there, borne, most_a_second)
-      local on_notice = queue and is_on_notice(queue, borne) or false
-      if is_there and not (early and on_notice) then
-        outcome, more_admitted = 'admitted', more_admitted + 1
-        minute_tokens, day_tokens = minute_tokens - 1, day_tokens - 1
-        if queue then queue.free = queue.free + 1 end
-      elseif early and on_notice and queue.early >= borne then
+      outcome = 'refused'
+      retry_at = next_place(line, now, minute_limit, minute_tokens, minute_fraction, day_limit, day_tokens, day_fraction)
+      if count > 0 then
         more_refused = more_refused + 1
-        local in_series = banned_until > 0 and now < banned_until + SERIES
-        bans = in_series and read_count(call('HGET', key, 'bans')) + 1 or 1
-        banned_until = now + min(plan.ban_seconds * SECOND * 2 ^ min(bans - 1, MAX_DOUBLINGS), LONGEST_BAN)
-        retry_at, queue = banned_until, nil
-      else
-        outcome, more_refused = 'refused', more_refused + 1
-        queue = queue or { free = 0, due = 0, waiting = 0, first = 0, every = 1, grouped = 0, group_at = 0, earlier = 0,
-          earlier_at = 0, forget_at = 0, since = 0, moment = 0, moments = 0, early = 0, recent = 0 }
-        local seconds, place, every = seconds_to_wait(queue, now, minute_limit, minute_tokens, minute_fraction,
-          day_limit, day_tokens, day_fraction, on_notice, window)
-        retry_at = now + seconds * SECOND
-        join(queue, now, retry_at, place, min(minute_limit, day_limit), every, on_notice)
+        if not strike then strike, most = strike_times(plan, minute_limit) end
+        local struck = strikes - now + strike
+        if struck > most and full_at == 0 then full_at = now end
+        if struck > most and now - full_at >= tonumber(plan.ban_grace_seconds or GRACE) * SECOND then
+          local in_series = banned_until > 0 and now < banned_until + SERIES
+          bans = in_series and read_count(call('HGET', key, 'bans')) + 1 or 1
+          banned_until = now + min(plan.ban_seconds * SECOND * 2 ^ min(bans - 1, MAX_DOUBLINGS), LONGEST_BAN)
+          outcome, retry_at, line, strikes, full_at = 'banned', banned_until, now, now, 0
+        else
+          line, strikes = retry_at, now + min(struck, most)
+        end
       end
     end
     verdicts[#verdicts + 1] = describe(outcome, plan_name, now, minute_limit, minute_tokens, minute_fraction,
-      day_limit, day_tokens, day_fraction, banned_until, retry_at, rest)
+      day_limit, day_tokens, day_fraction, is_ignored and 0 or banned_until, retry_at, rest)
   end
 
   -- Write what has changed.
-  if count == 0 then return end
-  if more_admitted + more_refused == 0 then
-    if shift > 0 then
-      call('HSET', key, 'as_of', write_time(now), 'banned_until', write_time(banned_until), 'waiting', write_queue(queue))
-      if is_decided then call('HSET', key, 'ban_decided', write_time(banned_until)) end
+  local is_counted = more_admitted + more_refused > 0
+  if count == 0 or shift == 0 and not is_counted then return end
+  local changes, gone = nil, nil
+  if not is_counted then
+    changes = { 'as_of', clock_text }
+  else
+    changes = { 'as_of', clock_text, 'minute_left', write_level(minute_tokens, minute_fraction, MINUTE, minute_limit),
+      'day_left', write_level(day_tokens, day_fraction, DAY, day_limit) }
+    if more_admitted > 0 then add(changes, 'admitted', format('%d', read_count(admitted) + more_admitted)) end
+    if more_refused > 0 then add(changes, 'refused', format('%d', read_count(refused) + more_refused)) end
+    if more_shadowed > 0 then
+      add(changes, 'shadowed', format('%d', read_count(call('HGET', key, 'shadowed')) + more_shadowed))
     end
-    return
+    if used ~= clock_minute then add(changes, 'used:' .. digest, clock_minute) end
+    note_use(key, changes, last, now, admitted, refused)
   end
-  local changes = { 'as_of', now == clock and clock_text or write_time(now), 'minute_left', write_level(minute_tokens, minute_fraction, MINUTE),
-    'day_left', write_level(day_tokens, day_fraction, DAY) }
-  if more_admitted > 0 then add(changes, 'admitted', format('%d', read_count(admitted) + more_admitted)) end
-  if more_refused > 0 then add(changes, 'refused', format('%d', read_count(refused) + more_refused)) end
-  if more_shadowed > 0 then
-    add(changes, 'shadowed', format('%d', read_count(call('HGET', key, 'shadowed')) + more_shadowed))
-  end
-  if queue or had_queue then add(changes, 'waiting', write_queue(queue)) end
   if bans or shift > 0 and banned_until > 0 then add(changes, 'banned_until', write_time(banned_until)) end
   if bans or is_decided then add(changes, 'ban_decided', write_time(banned_until)) end
   if bans then add(changes, 'bans', format('%d', bans)) end
-  local this_minute = now == clock and clock_minute or format('%d', floor(now / MINUTE) * 60)
-  if used ~= this_minute then add(changes, 'used:' .. digest, this_minute) end
-  note_use(key, changes, last, now, admitted, refused)
+  if line_until or strikes_until or more_refused > 0 then
+    gone = {}
+    remember(changes, gone, 'line_until', line_until, line, now)
+    remember(changes, gone, 'strikes_until', strikes_until, strikes, now)
+    remember(changes, gone, 'full_at', full_text, full_at, 0)
+  end
   call('HSET', key, unpack(changes))
+  if gone and #gone > 0 then call('HDEL', key, unpack(gone)) end
 end
 
 for i = 1, #KEYS do

@@ -1,21 +1,18 @@
 import { type Level, refill } from './bucket.ts';
 import { DAY, MINUTE, SECOND } from './clock.ts';
 import { allowsScope, endsAt, isBound, type Presented, rejectionReason, type Secret, secretOf } from './credential.ts';
-import type { KeyRecord, KeyState } from './key-record.ts';
+import type { KeyRecord, KeyState, StoredLevel } from './key-record.ts';
 import type { BucketState, Decision, Unauthorized, Undecided, Verdict } from './limiter.ts';
 import type { Plan, PlanTable } from './plans.ts';
 import {
-  advance,
-  expect,
-  isOnNotice,
-  isUnexpected,
-  join,
-  NOBODY,
-  type Patience,
-  patienceOf,
-  placeFor,
-  type Queue,
-} from './queue.ts';
+  DEFAULT_GRACE_SECONDS,
+  NO_REFUSALS,
+  nextPlace,
+  type Refusals,
+  refusalsAt,
+  usualBanAfter,
+  withRefusal,
+} from './refusals.ts';
 import { marked } from './usage-marks.ts';
 
 /**
@@ -42,43 +39,35 @@ export function decide(
 ): Decided {
   const facts = gatherFacts(record, state, presented, plans, clock);
   if ('verdict' in facts) return facts;
-  const { plan, now, shift, levels, bannedUntil, queue, patience } = facts;
-  const outcome = bannedUntil > now ? 'banned' : allowsScope(facts.secret, presented.use) ? undefined : 'forbidden';
+  const { plan, limits, now, shift, levels, banEnd, refusals } = facts;
+  const outcome =
+    facts.bannedUntil > now ? 'banned' : allowsScope(facts.secret, presented.use) ? undefined : 'forbidden';
   if (outcome !== undefined) {
-    const verdict = answer(facts, outcome, levels, bannedUntil, outcome === 'banned' ? bannedUntil : 0);
-    return shift > 0 ? { verdict, state: { ...state, asOf: now, bannedUntil, queue } } : { verdict };
+    const verdict = answer(facts, outcome, levels, outcome === 'banned' ? facts.bannedUntil : 0);
+    return shift > 0 ? { verdict, state: { ...state, asOf: now, bannedUntil: banEnd, refusals } } : { verdict };
   }
 
   const used = { ...state.used, [presented.digest]: Math.floor(now / MINUTE) * MINUTE };
-  const counted = { ...state, asOf: now, bannedUntil, usage: marked(state, now), used };
+  const counted = { ...state, asOf: now, bannedUntil: banEnd, refusals, usage: marked(state, now), used };
   const isThere = hasToken(levels);
-  const left = isThere ? { minute: take(levels.minute), day: take(levels.day) } : levels;
-  if (plan.mode === 'shadow') {
-    const shadowed = state.shadowed + (isThere ? 0 : 1);
-    const verdict = answer(facts, 'admitted', left, bannedUntil, 0, !isThere);
-    return { verdict, state: { ...counted, ...left, queue, shadowed, admitted: state.admitted + 1 } };
+  const isShadowed = !isThere && plan.mode === 'shadow';
+  if (isThere || isShadowed) {
+    const left = isThere ? { minute: take(levels.minute), day: take(levels.day) } : levels;
+    const counts = { admitted: state.admitted + 1, shadowed: state.shadowed + (isShadowed ? 1 : 0) };
+    return {
+      verdict: answer(facts, 'admitted', left, 0, isShadowed),
+      state: { ...counted, ...stored(left, limits), ...counts },
+    };
   }
 
-  const expected = queue && expect(queue, now, isThere, patience);
-  const early = expected?.early ?? false;
-  const onNotice = expected !== undefined && isOnNotice(expected.queue, patience);
-  if (isThere && !(early && onNotice)) {
-    const after = expected && { ...expected.queue, free: expected.queue.free + 1 };
-    const admitted = { ...counted, ...left, queue: after, admitted: state.admitted + 1 };
-    return { verdict: answer(facts, 'admitted', left, bannedUntil, 0), state: admitted };
-  }
-
-  const refused = { ...counted, ...levels, refused: state.refused + 1 };
-  if (expected !== undefined && early && onNotice && expected.queue.early >= patience.borne) {
-    const ban = nextBan({ bannedUntil, bans: state.bans }, facts.limits, now);
-    const verdict = answer(facts, 'banned', levels, ban.bannedUntil, ban.bannedUntil);
-    return { verdict, state: { ...refused, ...ban, queue: undefined } };
-  }
-  const line = expected?.queue ?? NOBODY;
-  const told = placeFor(line, now, facts.limits, levels, patience);
-  const after = join(line, now, told, Math.min(facts.limits.minute, facts.limits.day));
-  const retryAt = now + told.seconds * SECOND;
-  return { verdict: answer(facts, 'refused', levels, bannedUntil, retryAt), state: { ...refused, queue: after } };
+  const refused = { ...counted, ...stored(levels, limits), refused: state.refused + 1 };
+  const place = nextPlace(refusals, now, bucketsOf(limits, levels));
+  const after = withRefusal(refusals, now, place, limits);
+  if (!after.isTooMany)
+    return { verdict: answer(facts, 'refused', levels, place), state: { ...refused, refusals: after.refusals } };
+  const ban = nextBan({ bannedUntil: banEnd, bans: state.bans }, limits, now);
+  const verdict = answer({ ...facts, bannedUntil: ban.bannedUntil }, 'banned', levels, ban.bannedUntil);
+  return { verdict, state: { ...refused, ...ban, refusals: NO_REFUSALS } };
 }
 
 /** The verdict for the next request. Nothing is taken or counted. */
@@ -91,13 +80,11 @@ export function peek(
 ): Verdict {
   const facts = gatherFacts(record, state, presented, plans, clock);
   if ('verdict' in facts) return facts.verdict;
-  const { plan, now, levels, bannedUntil, queue, patience } = facts;
-  if (bannedUntil > now) return answer(facts, 'banned', levels, bannedUntil, bannedUntil);
-  if (!allowsScope(facts.secret, presented.use)) return answer(facts, 'forbidden', levels, bannedUntil, 0);
-  const isHeld = queue !== undefined && isUnexpected(queue) && isOnNotice(queue, patience);
-  if (plan.mode === 'shadow' || (hasToken(levels) && !isHeld)) return answer(facts, 'admitted', levels, bannedUntil, 0);
-  const { seconds } = placeFor(queue ?? NOBODY, now, facts.limits, levels, patience);
-  return answer(facts, 'refused', levels, bannedUntil, now + seconds * SECOND);
+  const { plan, limits, now, levels, bannedUntil, refusals } = facts;
+  if (bannedUntil > now) return answer(facts, 'banned', levels, bannedUntil);
+  if (!allowsScope(facts.secret, presented.use)) return answer(facts, 'forbidden', levels, 0);
+  if (plan.mode === 'shadow' || hasToken(levels)) return answer(facts, 'admitted', levels, 0);
+  return answer(facts, 'refused', levels, nextPlace(refusals, now, bucketsOf(limits, levels)));
 }
 
 /** All inputs of a decision. */
@@ -110,9 +97,11 @@ interface Facts {
   /** By how much the clock was set back since the last decision. */
   readonly shift: number;
   readonly levels: Levels;
+  /** The end of the stored ban. */
+  readonly banEnd: number;
+  /** The same, or 0 if the ban does not bind: a plan in shadow mode ignores bans that decisions set. */
   readonly bannedUntil: number;
-  readonly queue: Queue | undefined;
-  readonly patience: Patience;
+  readonly refusals: Refusals;
 }
 
 function gatherFacts(
@@ -130,7 +119,10 @@ function gatherFacts(
   const limits = limitsOf(record, plan);
   if (limits === undefined) return { verdict: { outcome: 'undecided', reason: 'misconfigured' } };
   const shift = Math.max((state.asOf ?? now) - now, 0);
-  const patience = patienceOf(limits, plan.minute);
+  const isByOperator = state.banReason?.until === state.bannedUntil;
+  // Setting the clock back does not extend a ban. An operator's ban keeps its end time.
+  const banEnd = isByOperator ? state.bannedUntil : Math.max(state.bannedUntil - shift, 0);
+  const isIgnored = plan.mode === 'shadow' && banEnd > now && !isByOperator;
   return {
     record,
     secret,
@@ -139,23 +131,16 @@ function gatherFacts(
     now,
     shift,
     levels: levelsOf(state, limits, now),
-    bannedUntil: banEnd(state, shift),
-    queue: advance(state.queue, now, shift, patience),
-    patience,
+    banEnd,
+    bannedUntil: isIgnored ? 0 : banEnd,
+    refusals: refusalsAt(state.refusals, now, shift, limits),
   };
 }
 
-/** Setting the clock back does not extend a ban. An operator's ban keeps its end time. */
-function banEnd({ bannedUntil, banReason }: KeyState, shift: number): number {
-  if (shift === 0 || bannedUntil === 0 || banReason?.until === bannedUntil) return bannedUntil;
-  return Math.max(bannedUntil - shift, 0);
-}
-
 const answer = (
-  { record, secret, limits, now }: Facts,
+  { record, secret, limits, now, bannedUntil }: Facts,
   outcome: Decision['outcome'],
   levels: Levels,
-  bannedUntil: number,
   retryAt: number,
   isShadowed = false,
 ): Decision => ({
@@ -189,22 +174,28 @@ interface Levels {
 }
 
 /** If the clock was set back, no time has passed. */
-function levelsOf(state: KeyState, limits: AllLimits, now: number): Levels {
-  const elapsed = state.asOf === undefined ? DAY : Math.max(now - state.asOf, 0);
-  return {
-    minute: refill(state.minute, limits.minute, MINUTE, elapsed),
-    day: refill(state.day, limits.day, DAY, elapsed),
-  };
+function levelsOf({ asOf, minute, day }: KeyState, limits: AllLimits, now: number): Levels {
+  const elapsed = asOf === undefined ? DAY : Math.max(now - asOf, 0);
+  return { minute: refilled(minute, limits.minute, MINUTE, elapsed), day: refilled(day, limits.day, DAY, elapsed) };
 }
 
+/** The time since the last decision counts at the lower of the limit then and the limit now. */
+const refilled = (level: StoredLevel, limit: number, window: number, elapsed: number): Level =>
+  refill(level, Math.min(level.limit ?? limit, limit), window, elapsed);
+
+const stored = ({ minute, day }: Levels, limits: AllLimits): { minute: StoredLevel; day: StoredLevel } => ({
+  minute: { ...minute, limit: limits.minute },
+  day: { ...day, limit: limits.day },
+});
+
 /** The numbers that a decision needs. Other fields of a plan change nothing here. */
-type AllLimits = Required<Pick<Plan, 'minute' | 'day' | 'ban_after' | 'ban_within_seconds' | 'ban_seconds'>>;
+type AllLimits = Required<Pick<Plan, 'minute' | 'day' | 'ban_after' | 'ban_grace_seconds' | 'ban_seconds'>>;
 
 function limitsOf(record: Pick<KeyRecord, 'minute' | 'day'>, plan: Plan): AllLimits | undefined {
   const { minute = plan.minute, day = plan.day } = record;
-  const { ban_after, ban_within_seconds, ban_seconds } = plan;
-  if (!minute || !day || !ban_after || !ban_within_seconds || !ban_seconds) return undefined;
-  return { minute, day, ban_after, ban_within_seconds, ban_seconds };
+  const { ban_grace_seconds = DEFAULT_GRACE_SECONDS, ban_seconds } = plan;
+  if (!minute || !day || !ban_seconds) return undefined;
+  return { minute, day, ban_after: plan.ban_after ?? usualBanAfter(minute), ban_grace_seconds, ban_seconds };
 }
 
 /** A ban that begins within a day of the last one's end is twice as long. */

@@ -1,7 +1,7 @@
 import type { Level } from './bucket.ts';
 import type { Secret, Validity } from './credential.ts';
 import type { PlanName } from './plans.ts';
-import type { Queue } from './queue.ts';
+import { NO_REFUSALS, type Refusals } from './refusals.ts';
 import { UNUSED, type Usage } from './usage-marks.ts';
 
 /** In characters, of a key's name and of its secrets' names. */
@@ -19,12 +19,16 @@ export interface KeyRecord extends Validity {
   readonly day?: number | undefined;
 }
 
+/** A level, and the limit in force when it was stored. */
+export interface StoredLevel extends Level {
+  readonly limit?: number | undefined;
+}
+
 /** What decisions store for a key. */
 export interface KeyState {
-  readonly minute: Level;
-  readonly day: Level;
-  /** Undefined if nobody was refused recently. */
-  readonly queue: Queue | undefined;
+  readonly minute: StoredLevel;
+  readonly day: StoredLevel;
+  readonly refusals: Refusals;
   /** The time of the levels above. Undefined for a key without a decision: its buckets are full. */
   readonly asOf: number | undefined;
   readonly bannedUntil: number;
@@ -50,7 +54,7 @@ export interface BanReason {
 export const FRESH: KeyState = {
   minute: { tokens: 0, fraction: 0 },
   day: { tokens: 0, fraction: 0 },
-  queue: undefined,
+  refusals: NO_REFUSALS,
   asOf: undefined,
   bannedUntil: 0,
   bans: 0,
@@ -80,8 +84,7 @@ export interface KeyEntry extends KeyState {
 export interface KeyChange {
   readonly record?: Partial<KeyRecord>;
   /**
-   * A ban to set. 'lift' ends a ban and forgets the early requests that led to it; otherwise the next one could ban at
-   * once.
+   * A ban to set. 'lift' ends a ban, and forgets the line, the strikes and the series.
    */
   readonly ban?: BanReason | 'lift';
   /** It takes a secret away. */

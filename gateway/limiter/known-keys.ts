@@ -63,10 +63,10 @@ interface Believed {
 
 const UNBOUND: Bounds = { scope: SCOPES, networks: [] };
 
-/** An outage must not ban anyone. */
+/** An outage must not ban anyone: who is refused is told a place, but it is no strike. */
 const withoutBans = (mode: PlanMode): PlanTable =>
   Object.fromEntries(
-    PLAN_NAMES.map((name) => [name, { ban_after: MAX_LIMIT, ban_within_seconds: 1, ban_seconds: 1, mode }]),
+    PLAN_NAMES.map((name) => [name, { ban_after: MAX_LIMIT, ban_grace_seconds: MAX_LIMIT, ban_seconds: 1, mode }]),
   ) as unknown as PlanTable;
 
 /** Nor must an outage enforce a plan in shadow mode. Created once, because it is needed for every request. */
@@ -239,6 +239,8 @@ const stateAfter = ({ now, buckets: [minute, day], bannedUntil }: Decision): Key
   day: day as BucketState,
   asOf: now,
   bannedUntil,
+  // A decision reports only bans that bind.
+  banReason: { text: '', until: bannedUntil },
 });
 
 const stateOf = ({ state, decision }: KnownKey): KeyState => state ?? stateAfter(decision);

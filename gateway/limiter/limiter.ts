@@ -56,8 +56,10 @@ export interface LimitStatus {
   readonly buckets: readonly BucketState[];
   /** The end of the running ban. Meaningless unless banned. */
   readonly bannedUntil: number;
-  /** When a refused request should come again. Undefined if there is no queue, as for an address. */
+  /** The place in line that a refused request is told. */
   readonly retryAt?: number | undefined;
+  /** Whether a refusal would have banned a key: for an address, it closes the connection. */
+  readonly closesConnection?: boolean;
 }
 
 /** The decision on a request with a known key. */

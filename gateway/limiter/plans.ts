@@ -13,6 +13,10 @@ interface Field {
   readonly help: string;
   /** A number, 1 to 10^9: the default of each plan. A plan without one does not have the field. */
   readonly defaults?: { readonly [plan in PlanName]?: number };
+  /** A number that may be absent. Its default is then in force; without one, what is said here. */
+  readonly absent?: string;
+  /** The least number, if it is not 1. */
+  readonly least?: 0;
   /** A choice. The first option is the default. */
   readonly options?: readonly [string, ...string[]];
 }
@@ -28,14 +32,16 @@ export const PLAN_FIELDS = {
   minute: { label: 'Requests a minute', help: 'requests a minute', defaults: { free: 60, pro: 300, business: 1_000 } },
   day: { label: 'Requests a day', help: 'requests a day', defaults: { free: 1_000, pro: 10_000, business: 100_000 } },
   ban_after: {
-    label: 'Ban after early requests',
-    help: 'early requests, sent before Retry-After said, after which a key is banned ...',
-    defaults: { free: 60, pro: 300, business: 1_000, enterprise: 1_000 },
+    label: 'Ban after strikes',
+    help: 'refused requests that a key holds as strikes; they are forgotten at eight times its minute limit',
+    absent: '5 × minute',
   },
-  ban_within_seconds: {
-    label: 'within seconds',
-    help: '... when they come within so many seconds',
-    defaults: forAll(60),
+  ban_grace_seconds: {
+    label: 'Ban at the earliest after seconds',
+    help: 'how long strikes must have been full before a refusal bans the key; 0 bans at the first refusal that finds them full',
+    defaults: forAll(30),
+    absent: '30',
+    least: 0,
   },
   ban_seconds: {
     label: 'Ban for seconds',
@@ -61,8 +67,8 @@ export type PlanTable = { readonly [plan in PlanName]: Plan };
 /** Shadow mode only decides, counts and logs: requests over the limit are admitted. */
 export type PlanMode = NonNullable<Plan['mode']>;
 
-/** The stored values of the table: `{ 'free.minute': '60', … }`. */
-export type StoredPlans = Readonly<Record<string, string>>;
+/** The stored values of the table: `{ 'free.minute': '60', … }`. In a change, undefined removes a value. */
+export type StoredPlans = Readonly<Record<string, string | undefined>>;
 
 export const DEFAULT_PLANS = Object.fromEntries(
   PLAN_NAMES.map((plan) => [
@@ -86,10 +92,14 @@ export function parseLimit(text: string): number | undefined {
   return value >= 1 && value <= MAX_LIMIT ? value : undefined;
 }
 
+/** The least number that a field takes. */
+export const leastOf = (field: PlanField): number => ruleOf(field).least ?? 1;
+
 /** @returns the value of a text in a field; undefined if it is invalid */
 export function parseField(field: PlanField, text: string): number | string | undefined {
-  const { options } = ruleOf(field);
-  return options === undefined ? parseLimit(text) : options.find((option) => option === text);
+  const { options, least } = ruleOf(field);
+  if (options !== undefined) return options.find((option) => option === text);
+  return least === 0 && /^0{1,10}$/.test(text) ? 0 : parseLimit(text);
 }
 
 /** The option of a choice that nobody made; undefined for a number. */
@@ -97,12 +107,21 @@ function firstOption(field: PlanField): string | undefined {
   return ruleOf(field).options?.[0];
 }
 
-/** The value in force of a field. */
+/** The value in force of a field. Undefined for a number that is absent. */
 export const valueIn = (plan: Plan, field: PlanField): number | string | undefined => plan[field] ?? firstOption(field);
+
+/** What is in force if a field is absent; undefined for a number that may not be. */
+export const whenAbsent = (field: PlanField): string | undefined => ruleOf(field).absent;
+
+/** Whether nothing is wrong if a field is not stored. */
+function mayBeAbsent(field: PlanField): boolean {
+  const { options, absent } = ruleOf(field);
+  return options !== undefined || absent !== undefined;
+}
 
 /** The fields of a plan, in the order of the table. */
 export function fieldsOf(plan: PlanName): PlanField[] {
-  return FIELD_NAMES.filter((field) => ruleOf(field).options !== undefined || ruleOf(field).defaults?.[plan]);
+  return FIELD_NAMES.filter((field) => mayBeAbsent(field) || ruleOf(field).defaults?.[plan]);
 }
 
 /** Every stored name: `<plan>.<field>`. */
@@ -110,12 +129,43 @@ export const STORED_FIELDS: readonly string[] = PLAN_NAMES.flatMap((plan) =>
   fieldsOf(plan).map((field) => `${plan}.${field}`),
 );
 
-/** The stored text of a name. If no choice is stored, its first option. */
-export const storedValue = (stored: StoredPlans, name: string): string | undefined =>
-  stored[name] ?? firstOption(fieldIn(name));
+/** The stored text of a name. If a choice is not stored, its first option; if a number is not, its default. */
+export function storedValue(stored: StoredPlans, name: string): string | undefined {
+  if (stored[name] !== undefined || !STORED_FIELDS.includes(name)) return stored[name];
+  return firstOption(fieldIn(name)) ?? defaultOf(name)?.toString();
+}
 
-/** Whether a text is valid for a stored name. */
-export const isUsable = (name: string, text: string): boolean => parseField(fieldIn(name), text) !== undefined;
+/** The default of a number that may be absent. */
+function defaultOf(name: string): number | undefined {
+  const { absent, defaults } = ruleOf(fieldIn(name));
+  return absent === undefined ? undefined : defaults?.[planIn(name)];
+}
+
+/** Whether a text is valid for a stored name, as is nothing for one that may be absent. */
+export const isUsable = (name: string, text: string | undefined): boolean =>
+  STORED_FIELDS.includes(name) &&
+  (text === undefined ? mayBeAbsent(fieldIn(name)) : parseField(fieldIn(name), text) !== undefined);
+
+/**
+ * A field of plans as they were: a key was banned after `ban_after` early requests within so many seconds. Where it is
+ * stored, `ban_after` was set for that rule, and is ignored.
+ */
+const FORMER_FIELD = 'ban_within_seconds';
+
+export const isFormer = (name: string): boolean => PLAN_NAMES.some((plan) => name === `${plan}.${FORMER_FIELD}`);
+
+/** Whether a stored `ban_after` was set for the former rule. */
+export const isOfFormerRule = (stored: Readonly<Record<string, unknown>>, name: string): boolean =>
+  fieldIn(name) === 'ban_after' && stored[`${planIn(name)}.${FORMER_FIELD}`] !== undefined;
+
+/** Changes of a plan as they are stored: who sets or removes `ban_after` means the present rule. */
+export function storedChanges(
+  plan: PlanName,
+  values: Readonly<Partial<Record<PlanField, string | undefined>>>,
+): StoredPlans {
+  const changes = Object.fromEntries(Object.entries(values).map(([field, text]) => [`${plan}.${field}`, text]));
+  return 'ban_after' in values ? { ...changes, [`${plan}.${FORMER_FIELD}`]: undefined } : changes;
+}
 
 /** A value that could not be used, and the value that stays in force. */
 export interface RejectedValue {
@@ -131,10 +181,10 @@ export function readPlans(stored: StoredPlans, last: PlanTable): { table: PlanTa
 
   function readField(plan: PlanName, field: PlanField): number | string | undefined {
     const name = `${plan}.${field}`;
+    if (isOfFormerRule(stored, name)) return undefined;
     const text = stored[name];
-    const { options } = ruleOf(field);
-    // Nobody deletes the whole table on purpose, but a single missing choice is intended.
-    if (text === undefined && options !== undefined) return isGone ? last[plan][field] : undefined;
+    // Nobody deletes the whole table on purpose, but a single field that may be absent is intended.
+    if (text === undefined && mayBeAbsent(field)) return isGone ? last[plan][field] : defaultOf(name);
     const value = parseField(field, text ?? '');
     if (value === undefined) rejected.push({ field: name, value: text, kept: valueIn(last[plan], field) });
     return value ?? last[plan][field];
@@ -153,7 +203,9 @@ export function readPlans(stored: StoredPlans, last: PlanTable): { table: PlanTa
 
 /** A misspelt field would otherwise be ignored silently. */
 function unknownFields(stored: StoredPlans): RejectedValue[] {
-  const unknown = Object.entries(stored).filter(([name]) => !STORED_FIELDS.includes(name));
+  const unknown = Object.entries(stored).filter(
+    ([name, value]) => value !== undefined && !STORED_FIELDS.includes(name),
+  );
   return unknown.map(([name, value]) => ({ field: name, value, kept: undefined }));
 }
 
@@ -177,6 +229,7 @@ function ruleOf(field: PlanField): Field {
 }
 
 const fieldIn = (name: string): PlanField => name.slice(name.indexOf('.') + 1) as PlanField;
+const planIn = (name: string): PlanName => name.slice(0, name.indexOf('.')) as PlanName;
 
 function isSet(entry: readonly unknown[]): boolean {
   return entry[1] !== undefined;

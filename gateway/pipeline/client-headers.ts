@@ -49,16 +49,19 @@ function limitStatusHeaders(status: LimitStatus, draftFields: boolean): string[]
 }
 
 /**
- * Seconds until the caller should try again; undefined unless a limit or a ban refused it. A refused request waits for
- * its place behind the others that wait. A banned one waits for the end of the ban, and for a token if there is none by
- * then.
+ * Seconds until the caller should try again, rounded up; undefined unless a limit or a ban refused it. Whoever returns
+ * then finds a token, unless somebody else took it.
  */
-export function retryAfterSeconds({ outcome, now, buckets, bannedUntil, retryAt }: LimitStatus): number | undefined {
-  if (!isLimited(outcome)) return undefined;
+export const retryAfterSeconds = (status: LimitStatus): number | undefined =>
+  isLimited(status.outcome) ? Math.max(1, Math.ceil(ticksUntilRetry(status) / SECOND)) : undefined;
+
+/**
+ * A refused request waits for its place behind the others that wait. A banned one waits for the end of the ban, and for
+ * a token if there is none by then.
+ */
+function ticksUntilRetry({ outcome, now, buckets, bannedUntil, retryAt = 0 }: LimitStatus): number {
   const waits = buckets.map((bucket) => ticksUntilToken(bucket, bucket.limit, bucket.window));
-  if (outcome === 'banned') waits.push(bannedUntil - now);
-  else if (retryAt !== undefined) waits.push(retryAt - now);
-  return Math.max(1, Math.ceil(Math.max(...waits) / SECOND));
+  return Math.max(...waits, (outcome === 'banned' ? bannedUntil : retryAt) - now);
 }
 
 /** Whether a limit refused it. A forbidden request is told what is left, like an admitted one. */
@@ -75,14 +78,12 @@ function describedBucket({ outcome, buckets }: LimitStatus): BucketState {
 const remainingOf = ({ outcome }: LimitStatus, { tokens }: BucketState): number =>
   isLimited(outcome) ? 0 : Math.max(0, tokens);
 
-/** The Unix second when the bucket is full again, and the ban is over. */
+/** The Unix second when the bucket is full again; of a refused or banned request, when to try again. */
 const resetAt = (status: LimitStatus, bucket: BucketState): number =>
   Math.ceil((status.now + ticksUntilReset(status, bucket)) / SECOND);
 
-function ticksUntilReset({ outcome, now, bannedUntil }: LimitStatus, bucket: BucketState): number {
-  const untilFull = ticksUntilFull(bucket, bucket.limit, bucket.window);
-  return outcome === 'banned' ? Math.max(bannedUntil - now, untilFull) : untilFull;
-}
+const ticksUntilReset = (status: LimitStatus, bucket: BucketState): number =>
+  isLimited(status.outcome) ? ticksUntilRetry(status) : ticksUntilFull(bucket, bucket.limit, bucket.window);
 
 /**
  * Two lists of strings with parameters (RFC 9651). Policy: q requests in w seconds. Limit: r requests in t seconds. r/t

@@ -51,7 +51,7 @@ export function sendError(
     if (mayBeLong(exchange)) response.shouldKeepAlive = false;
     else request.resume();
   }
-  if (error.closes) response.shouldKeepAlive = false;
+  if (error.closes || exchange.limitStatus?.closesConnection) response.shouldKeepAlive = false;
   const body = errorBody(error);
   const headers = [...head(body), ...clientHeaders(exchange, draftFields), ...error.headers];
   if (error.status === 401) headers.push('WWW-Authenticate', 'Bearer');

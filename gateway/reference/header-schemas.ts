@@ -23,7 +23,8 @@ export const HEADERS = {
     example: 59,
   },
   'X-RateLimit-Reset': {
-    description: 'Unix second at which the whole limit is there again, and no ban runs.',
+    description:
+      'Unix second at which the whole limit is there again. On 429 the end of Retry-After: when to send the request again.',
     required: true,
     schema: { type: 'integer', minimum: 0 },
     example: 1795262400,
@@ -50,7 +51,8 @@ export const HEADERS = {
     example: '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
   },
   'Retry-After': {
-    description: 'Seconds after which the request will be admitted, if none comes in between.',
+    description:
+      'Seconds after which the request will be admitted: its place in line behind the others that were refused, or the end of a ban.',
     required: true,
     schema: { type: 'integer', minimum: 1 },
     example: 1,

@@ -18,8 +18,8 @@ const DESCRIPTION = `Lists, adds and gets animals.
 malformed, unknown, expired or revoked gets 401, always the same.
 
 **Limits.** A plan allows so many requests a minute and so many a day, refilled continuously. Every answer says in
-\`X-RateLimit-*\` where its caller stands. A refused request costs nothing and gets 429 with \`Retry-After\`: wait as long,
-then try again. A key that goes on sending after 429 is banned for a while. \`GET /limits\` tells where a key stands and costs it nothing.
+\`X-RateLimit-*\` where its caller stands. A refused request costs nothing and gets 429: it is told its place in line
+as \`Retry-After\`. Wait as long, then try again. A key that keeps sending more than nine times its limit, without a pause, is banned. \`GET /limits\` tells where a key stands and costs it nothing.
 
 **Numbers.** Ids are 64-bit integers. Some are beyond 2^53, where JavaScript's JSON.parse rounds.
 

@@ -1,5 +1,5 @@
 import { hash as digestOf } from 'node:crypto';
-import { full, type Level } from '../limiter/bucket.ts';
+import { full } from '../limiter/bucket.ts';
 import { DAY, MINUTE, SECOND } from '../limiter/clock.ts';
 import { MAX_SECRETS, readNetworks, readScope, type Secret } from '../limiter/credential.ts';
 import {
@@ -8,9 +8,10 @@ import {
   type KeyRecord,
   type KeyState,
   MAX_KEY_NAME_LENGTH,
+  type StoredLevel,
 } from '../limiter/key-record.ts';
 import { isPlanName, MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
-import { NOBODY, type Queue } from '../limiter/queue.ts';
+import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
 import type { Mark } from '../limiter/usage-marks.ts';
 import type { FieldChange } from './plan-history.ts';
 
@@ -157,7 +158,7 @@ const secretsDigest = (hash: KeyFields): string => {
 /** Undefined if the fields do not make a key. */
 export function readKey(id: string, fields: KeyFields): { record: KeyRecord; state: KeyState } | undefined {
   const record = readRecord(id, fields);
-  return record && { record, state: { ...readState(fields), queue: readQueue(fields.waiting) } };
+  return record && { record, state: readState(fields) };
 }
 
 /**
@@ -220,20 +221,20 @@ export function readRevoked(id: string, hash: KeyFields): KeyEntry {
   return { ...readEntry(id, Object.fromEntries(left)), isRevoked: true };
 }
 
-/** Lifting a ban also forgets the early requests and the series: the key starts anew. */
+/** Lifting a ban also forgets the line, the strikes and the series: the key starts anew. */
 export function writeBan(ban: KeyChange['ban']): Fields {
   if (ban === undefined) return {};
   if (ban !== 'lift') {
     const until = writeTime(ban.until);
     return { banned_until: until, ban_reason: ban.text, ban_reason_until: until };
   }
-  const gone = ['banned_until', 'bans', 'waiting', 'ban_reason', 'ban_reason_until', 'ban_decided'];
+  const gone = ['banned_until', 'bans', 'ban_reason', 'ban_reason_until', 'ban_decided', ...Object.values(REFUSALS)];
   return Object.fromEntries(gone.map((field) => [field, undefined]));
 }
 
 /** The results of decisions, as decide.lua writes them. What is over, such as a ban, is a field that is removed. */
 export function writeStateChanges(state: KeyState): Fields {
-  const { asOf, bannedUntil, bans, admitted, refused, shadowed, usage, used, queue, banReason } = state;
+  const { asOf, bannedUntil, bans, admitted, refused, shadowed, usage, used, refusals, banReason } = state;
   const levels = asOf !== undefined && {
     as_of: writeTime(asOf),
     minute_left: writeLevel(state.minute, MINUTE),
@@ -241,7 +242,7 @@ export function writeStateChanges(state: KeyState): Fields {
   };
   return {
     ...levels,
-    waiting: queue && writeQueue(queue),
+    ...writeRefusals(refusals),
     banned_until: bannedUntil === 0 ? undefined : writeTime(bannedUntil),
     bans: writeCount(bans),
     admitted: writeCount(admitted),
@@ -256,14 +257,14 @@ export function writeStateChanges(state: KeyState): Fields {
   };
 }
 
-/** The results of decisions, read as decide.lua does. The queue is left out: operators do not need it. */
+/** The results of decisions, read as decide.lua does. */
 function readState(hash: KeyFields): KeyState {
   const banReasonUntil = readTime(hash.ban_reason_until);
   const used = Object.entries(hash).filter(([field]) => field.startsWith(USED));
   return {
     minute: readLevel(hash.minute_left, MINUTE),
     day: readLevel(hash.day_left, DAY),
-    queue: undefined,
+    refusals: readRefusals(hash),
     asOf: readTime(hash.as_of),
     bannedUntil: readTime(hash.banned_until) ?? 0,
     bans: readCount(hash.bans),
@@ -306,14 +307,24 @@ function readSecrets(hash: KeyFields): Secret[] {
   return secrets.filter((secret) => secret !== undefined).sort((a, b) => a.createdAt - b.createdAt);
 }
 
-const QUEUE_MEMBERS = Object.keys(NOBODY) as (keyof Queue)[];
+/** What is remembered of refusals, each member with its field. */
+const REFUSALS = {
+  lineUntil: 'line_until',
+  strikesUntil: 'strikes_until',
+  fullAt: 'full_at',
+} as const satisfies Record<keyof Refusals, string>;
 
-const writeQueue = (queue: Queue): string => QUEUE_MEMBERS.map((member) => queue[member]).join(' ');
+const REFUSAL_MEMBERS = Object.keys(REFUSALS) as (keyof Refusals)[];
 
-function readQueue(text = ''): Queue | undefined {
-  if (!/^\d{1,16}( \d{1,16}){14}$/.test(text)) return undefined;
-  const numbers = text.split(' ').map(Number);
-  return Object.fromEntries(QUEUE_MEMBERS.map((member, at) => [member, numbers[at]])) as unknown as Queue;
+const writeRefusals = (refusals: Refusals): Fields =>
+  Object.fromEntries(REFUSAL_MEMBERS.map((member) => [REFUSALS[member], writeTime(refusals[member] || undefined)]));
+
+function readRefusals(hash: KeyFields): Refusals {
+  if (hash.line_until === undefined && hash.strikes_until === undefined) return NO_REFUSALS;
+  const [lineUntil = 0, strikesUntil = 0, fullAt = 0] = REFUSAL_MEMBERS.map((member) =>
+    readTime(hash[REFUSALS[member]]),
+  );
+  return { lineUntil, strikesUntil, fullAt };
 }
 
 const writeMarks = (marks: readonly Mark[]): string | undefined =>
@@ -334,14 +345,19 @@ const readCount = (text = ''): number => (/^\d{1,15}$/.test(text) ? Number(text)
 
 const DECIMALS = 1e12;
 
-const writeLevel = ({ tokens, fraction }: Level, window: number): string =>
-  `${tokens}.${String(Math.floor((fraction / window) * DECIMALS + 0.5)).padStart(12, '0')}`;
+/** `59.500000000000/60`: the tokens, and the limit at that time. */
+const writeLevel = ({ tokens, fraction, limit }: StoredLevel, window: number): string =>
+  `${tokens}.${String(Math.floor((fraction / window) * DECIMALS + 0.5)).padStart(12, '0')}${limit === undefined ? '' : `/${limit}`}`;
 
 /** A missing or unreadable level counts as full. */
-function readLevel(text = '', window: number): Level {
-  const [, tokens, decimals = ''] = /^(\d{1,10})\.?(\d{0,12})$/.exec(text) ?? [];
+function readLevel(text = '', window: number): StoredLevel {
+  const [, tokens, decimals = '', limit = ''] = /^(\d{1,10})\.?(\d{0,12})\/?(\d*)$/.exec(text) ?? [];
   if (tokens === undefined) return full(MAX_LIMIT);
-  return { tokens: Number(tokens), fraction: Math.floor(Number(`0.${decimals}`) * window + 0.5) };
+  return {
+    tokens: Number(tokens),
+    fraction: Math.floor(Number(`0.${decimals}`) * window + 0.5),
+    limit: parseLimit(limit),
+  };
 }
 
 const writeTime = (time: number | undefined): string | undefined =>

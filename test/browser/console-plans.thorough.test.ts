@@ -18,10 +18,10 @@ const differences = 'dialog .differences li';
 
 test('a change is reviewed, made, told in the history, and taken back', async () => {
   const { page, faults } = await openConsole(browser, stack, PAGE);
-  await reviewPlan(page, 'Free', { 'Requests a minute': '30', 'Ban after early requests': '20' });
+  await reviewPlan(page, 'Free', { 'Requests a minute': '30', 'Ban after strikes': '20' });
   expect(await page.locator(differences).allInnerTexts()).toEqual([
     'Requests a minute: 60 → 30',
-    'Ban after early requests: 60 → 20',
+    'Ban after strikes: none → 20',
   ]);
   await question(page).getByRole('button', { name: 'Apply' }).click();
   await question(page).getByText('A reason is required.').waitFor();
@@ -35,11 +35,25 @@ test('a change is reviewed, made, told in the history, and taken back', async ()
   await row.getByRole('button', { name: 'Roll back' }).click();
   expect(await page.locator(differences).allInnerTexts()).toEqual([
     'Free, requests a minute: 30 → 60',
-    'Free, ban after early requests: 20 → 60',
+    'Free, ban after strikes: 20 → none',
   ]);
   await confirm(page, 'Roll back');
   await rowOf(page, 'Changes', 'takes back').waitFor();
-  expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 60, ban_after: 60 } });
+  expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 60 } });
+  expect((await stack.admin('GET', '/plans')).json).not.toHaveProperty('free.ban_after');
+  expect(faults).toEqual([]);
+});
+
+test('a number that may be absent is removed with an empty field', async () => {
+  const { page, faults } = await openConsole(browser, stack, PAGE);
+  await reviewPlan(page, 'Pro', { 'Ban after strikes': '400' });
+  await agree(page, 'Apply', 'anna', 'fewer');
+  await question(page).waitFor({ state: 'detached' });
+  await rowOf(page, 'In force', 'Pro').getByText('400').waitFor();
+  await reviewPlan(page, 'Pro', { 'Ban after strikes': '' });
+  await agree(page, 'Apply', 'anna', 'as usual');
+  await question(page).waitFor({ state: 'detached' });
+  await rowOf(page, 'In force', 'Pro').getByText('5 × minute').waitFor();
   expect(faults).toEqual([]);
 });
 

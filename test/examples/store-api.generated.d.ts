@@ -734,7 +734,7 @@ export interface components {
          */
         "X-RateLimit-Remaining": number;
         /**
-         * @description Unix second at which the whole limit is there again, and no ban runs.
+         * @description Unix second at which the whole limit is there again. On 429 the end of Retry-After: when to send the request again.
          * @example 1795262400
          */
         "X-RateLimit-Reset": number;
@@ -754,7 +754,7 @@ export interface components {
          */
         "X-Request-Id": string;
         /**
-         * @description Seconds after which the request will be admitted, if none comes in between.
+         * @description Seconds after which the request will be admitted: its place in line behind the others that were refused, or the end of a ban.
          * @example 1
          */
         "Retry-After": number;

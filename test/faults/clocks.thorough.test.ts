@@ -12,7 +12,9 @@ import { temporaryFolder } from '../support/stack.ts';
 const HOUR_MS = 3_600_000;
 const DAY_S = 86_400;
 /** Limited by the day, so that almost nothing refills during a test. */
-const LIMITS = { minute: 1_000_000, day: 20 };
+const LIMITS = { minute: 25, day: 20 };
+/** The next request of the day: a line of a key this small is shorter. */
+const RETRY_S = DAY_S / LIMITS.day;
 /** The delay that a busy machine may add; an hour is far more. */
 const TOLERANCE_S = 60;
 
@@ -42,7 +44,7 @@ test('gateways whose clocks differ by two hours decide alike, with Redis and wit
   await redis.hset('gateway:plans', {
     'free.minute': String(LIMITS.minute),
     'free.ban_after': '8',
-    'free.ban_within_seconds': '1000000',
+    'free.ban_grace_seconds': '0',
     'free.ban_seconds': '100',
   });
   const gateways = await Promise.all(
@@ -56,7 +58,7 @@ test('gateways whose clocks differ by two hours decide alike, with Redis and wit
     );
   const shared = await createKey(redis, LIMITS);
   const answers: Answered[] = [];
-  for (let sent = 0; sent < LIMITS.day + 13; sent++)
+  for (let sent = 0; sent < LIMITS.day + 25; sent++)
     answers.push(await ask(gateways[sent % gateways.length]?.url ?? '', shared.apiKey));
   const admitted = answers.slice(0, LIMITS.day);
   expect(admitted.map((answer) => header(answer, 'x-ratelimit-remaining'))).toEqual(
@@ -64,13 +66,13 @@ test('gateways whose clocks differ by two hours decide alike, with Redis and wit
   );
   for (const [at, answer] of admitted.entries()) expectReset(answer, ((at + 1) * DAY_S) / LIMITS.day);
   const refused = answers.slice(LIMITS.day);
-  expect(refused.map(({ json }) => (json as { code?: string }).code)).toEqual([
-    ...Array(8).fill('rate_limit_exceeded'),
-    ...Array(5).fill('key_banned'),
-  ]);
-  for (const answer of refused.slice(0, 8)) expectReset(answer, DAY_S);
-  // The ban ends long before the day limit is full again.
-  for (const answer of refused.slice(8)) expectReset(answer, DAY_S);
+  const codes = refused.map(({ json }) => (json as { code?: string }).code);
+  // The slower they come, the more of the eight strikes are forgotten meanwhile.
+  const borne = codes.indexOf('key_banned');
+  expect(borne).toBeGreaterThanOrEqual(8);
+  expect(codes).toEqual(codes.map((_, at) => (at < borne ? 'rate_limit_exceeded' : 'key_banned')));
+  // The ban ends long before the next token comes.
+  for (const answer of refused) expectReset(answer, RETRY_S);
 
   const own = await Promise.all(gateways.map(() => createKey(redis, LIMITS)));
   for (const [at, { url }] of gateways.entries()) await ask(url, own[at]?.apiKey ?? '');
@@ -80,7 +82,7 @@ test('gateways whose clocks differ by two hours decide alike, with Redis and wit
     while (local.length < 2 * LIMITS.day) local.push(await ask(url, own[at]?.apiKey ?? ''));
     expect(local.filter((answer) => answer.admitted)).toHaveLength(LIMITS.day - 1);
     expectReset(local[0], (2 * DAY_S) / LIMITS.day);
-    expectReset(local.at(-1), DAY_S);
+    expectReset(local.at(-1), RETRY_S);
   }
 
   const logs = await Promise.all(gateways.map((gateway) => gateway.stop()));

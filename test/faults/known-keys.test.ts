@@ -4,7 +4,6 @@ import { type Credential, createApiKey, credentialOf, type Scope } from '../../g
 import { KnownKeys, type ToldKey } from '../../gateway/limiter/known-keys.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { parseNetwork } from '../../gateway/limiter/networks.ts';
-import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
@@ -18,7 +17,7 @@ const MINUTE = 60;
 function knownKeys() {
   const monotonic = () => redis.now;
   const changed = new ChangedKeys(monotonic);
-  const known = new KnownKeys(() => DEFAULT_PLANS, monotonic, changed);
+  const known = new KnownKeys(() => redis.plans, monotonic, changed);
   return {
     known,
     changed,
@@ -49,6 +48,38 @@ test('a key in its grace period has one local allowance for both secrets', async
   const outcomes = Array.from({ length: 2 * MINUTE }, (_, at) => decideHere(at % 2 === 0 ? now : old));
   expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(MINUTE - 2);
   expect(new Set(outcomes)).toEqual(new Set(['admitted', 'refused']));
+});
+
+test('who is refused here is told its place in line, and it is no strike', async () => {
+  redis.setPlan('pro', { ban_after: 3, ban_grace_seconds: 0 });
+  const { known, decideInRedis } = knownKeys();
+  const key = await redis.createKey({ plan: 'pro', minute: 6 });
+  await decideInRedis(key);
+  const here = Array.from({ length: 105 }, () => known.decide(key) as Decision);
+  const refused = here.filter(({ outcome }) => outcome === 'refused');
+  expect(refused).toHaveLength(100);
+  expect(refused.map(({ retryAt = 0 }) => retryAt - redis.now)).toEqual(
+    refused.map((_, at) => Math.min(10 * (at + 1), 900) * SECOND),
+  );
+  // Contact again: Redis has heard of none of them.
+  await redis.limiter.decide(key);
+  expect((await redis.keys.get(key.id))?.refusals.strikesUntil).toBe(0);
+});
+
+test("in shadow mode an operator's ban binds here too, and one that a decision set does not", async () => {
+  redis.setPlan('business', { minute: 2, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 600 });
+  const { decideInRedis, decideHere } = knownKeys();
+  const [byOperator, byDecision] = [
+    await redis.createKey({ plan: 'business' }),
+    await redis.createKey({ plan: 'business' }),
+  ];
+  const until = redis.now + 600 * SECOND;
+  await redis.keys.change(byOperator.id, () => ({ ban: { text: 'scrapes', until } }));
+  for (let asked = 0; asked < 4; asked++) await redis.limiter.decide(byDecision);
+  expect(await decideInRedis(byDecision)).toBe('banned');
+  redis.setPlan('business', { mode: 'shadow' });
+  expect([await decideInRedis(byOperator), await decideInRedis(byDecision)]).toEqual(['banned', 'admitted']);
+  expect([decideHere(byOperator), decideHere(byDecision)]).toEqual(['banned', 'admitted']);
 });
 
 test('a secret that Redis refused is unknown here and takes no token from the key', async () => {

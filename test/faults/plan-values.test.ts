@@ -25,6 +25,9 @@ const GOOD = {
   'business.day': '99999',
 };
 
+/** Those that must be there, and must not be 0. */
+const FIELDS = Object.keys(storedPlans(DEFAULT_PLANS)).filter((field) => !field.endsWith('.ban_grace_seconds'));
+
 const server = await startRedisServer();
 cleanUp(server.stop);
 const redis = new Redis(server.url);
@@ -62,7 +65,7 @@ const tablesInForce = () =>
 const typeEverywhere = (value: string) =>
   redis
     .multi()
-    .hset('gateway:plans', Object.fromEntries(Object.keys(storedPlans(DEFAULT_PLANS)).map((field) => [field, value])))
+    .hset('gateway:plans', Object.fromEntries(FIELDS.map((field) => [field, value])))
     .hset(overridden.hash, { minute: value, day: value })
     .exec();
 
@@ -134,7 +137,7 @@ test('every gateway raises an alarm for each bad value in each field, and for a 
   for (const log of logs) {
     const alarms = log.filter(({ msg }) => msg === 'plan value rejected; the last good one stays');
     const told = new Set(alarms.map(({ field, value }) => JSON.stringify([field, value])));
-    for (const field of Object.keys(storedPlans(DEFAULT_PLANS))) {
+    for (const field of FIELDS) {
       for (const value of NAUGHTY_VALUES.map((text) => text.slice(0, 100)))
         expect(told).toContain(JSON.stringify([field, value]));
     }

@@ -53,7 +53,11 @@ test('an outage with pauses is logged once, and so is its end', async () => {
 test('local refusals are no strikes, and a current ban continues without Redis', async () => {
   const { server, redis, stack } = await setUp();
   const key = await stack.issueKey({ minute: MINUTE });
-  await redis.hset('gateway:plans', { 'free.ban_after': '5', 'free.ban_seconds': '100' });
+  await redis.hset('gateway:plans', {
+    'free.ban_after': '5',
+    'free.ban_grace_seconds': '0',
+    'free.ban_seconds': '100',
+  });
   await expect
     .poll(async () => ((await stack.admin('GET', '/plans')).json as { free: { ban_after: number } }).free.ban_after)
     .toBe(5);

@@ -40,7 +40,7 @@ function keptAlive(): http.Agent {
 
 /** A key whose tenth request in a minute is refused, and whose twelfth bans it. */
 async function smallKey(gateway: Workers): Promise<string> {
-  await admin(gateway, 'PATCH', '/plans/free', { minute: 9, ban_after: 1, ban_seconds: 3_600 });
+  await admin(gateway, 'PATCH', '/plans/free', { minute: 9, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 3_600 });
   return await gateway.issueKey({ plan: 'free' });
 }
 

@@ -48,7 +48,7 @@ function stateOf({ minute, day, left }: Key): KeyState {
 
 /** What a client that paces itself gets in the next `seconds`. */
 function paced(key: Key, seconds: number): { admitted: number; refused: number } {
-  const plan = { minute: key.minute, day: key.day, ban_after: 60, ban_within_seconds: 120, ban_seconds: 300 } as Plan;
+  const plan = { minute: key.minute, day: key.day, ban_seconds: 300 } as Plan;
   const record: KeyRecord = { plan: 'free', name: '', secrets: [secretWith('x')], createdAt: 0 };
   let state = stateOf(key);
   const seen = { admitted: 0, refused: 0 };

@@ -26,7 +26,9 @@ describe.for([
   test('a plan in shadow mode refuses nothing, has true headers, and logs what it would refuse', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
-    expect((await stack.admin('PATCH', '/plans/free', { mode: 'shadow', ban_after: 1 })).json).toMatchObject({
+    expect(
+      (await stack.admin('PATCH', '/plans/free', { mode: 'shadow', ban_after: 1, ban_grace_seconds: 0 })).json,
+    ).toMatchObject({
       mode: 'shadow',
     });
     const key = await stack.issueKey(tight);

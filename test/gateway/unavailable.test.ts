@@ -60,7 +60,9 @@ test('incomplete or corrupt state costs at most one capacity and causes no error
     {
       minute_left: 'nan',
       day_left: '-5',
-      waiting: '1 2 3',
+      line_until: '1e9',
+      strikes_until: 'nan',
+      full_at: '-1',
       as_of: 'yesterday',
       banned_until: 'never',
       bans: 'x',

@@ -57,7 +57,7 @@ describe.for([
   test('80 and 100 % of the day and a ban are told once each, signed, without a secret', async () => {
     const receiver = await webhookReceiver();
     const stack = await start(receiver.url, environment);
-    await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_within_seconds: 600, ban_seconds: 300 });
+    await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
     const key = await stack.issueKey({ name: 'acme', day: 5 });
     const keyId = idOf(key);
     for (let sent = 0; sent < 3; sent++) expect(await ask(stack, key)).toBe(200);
@@ -96,7 +96,7 @@ test('of several gateways one tells an event, also after a restart', async () =>
   const receiver = await webhookReceiver();
   const stacks = await Promise.all(Array.from({ length: 3 }, () => start(receiver.url, WITH_REDIS)));
   const [first] = stacks as [Stack, ...Stack[]];
-  await first.admin('PATCH', '/plans/free', { ban_after: 2, ban_within_seconds: 600, ban_seconds: 300 });
+  await first.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
   const keys = await Promise.all(Array.from({ length: 5 }, () => first.issueKey({ day: 5 })));
   await Promise.all(stacks.flatMap((stack) => keys.map((key) => useUp(stack, key))));
   const restarted = await start(receiver.url, WITH_REDIS);

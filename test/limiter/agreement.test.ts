@@ -43,7 +43,7 @@ const event = fc.oneof(
           minute: limit,
           day: limit,
           ban_after: limit,
-          ban_within_seconds: limit,
+          ban_grace_seconds: fc.oneof(fc.constant(0), fc.nat({ max: 60 })),
           ban_seconds: limit,
           mode: fc.constantFrom(...PLAN_FIELDS.mode.options),
         },

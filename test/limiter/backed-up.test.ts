@@ -7,21 +7,21 @@ const { url } = await emptyDatabase();
 
 const backedUp = async (keys: Keys) => (await keys.export({ after: undefined, limit: 10 })).keys;
 
-test('a key with clients that wait, early requests and a ban is the same after it was restored, embedded and in Redis', async () => {
+test('a key with a line, strikes and a ban is the same after it was restored, embedded and in Redis', async () => {
   const [first, second, shared] = [await memoryUnderTest(), await memoryUnderTest(), await redisUnderTest(url)];
   for (const under of [first, second, shared]) {
-    under.setPlan('free', { minute: 5, ban_after: 3, ban_within_seconds: 60, ban_seconds: 600 });
-    under.setPlan('pro', { minute: 5, ban_after: 1_000 });
+    under.setPlan('free', { minute: 5, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 600 });
+    under.setPlan('pro', { minute: 5, ban_after: 5 });
   }
   const waiting = await first.createKey({ plan: 'pro', createdAt: 0 });
   const banned = await first.createKey();
   await burst(first, waiting, 8);
   first.now += 7 * SECOND;
-  await burst(first, waiting, 2);
+  await burst(first, waiting, 8);
   expect(await burst(first, banned, 12)).toContain('banned');
   const backup = await backedUp(first.keys);
   expect(backup.map(({ fields }) => Object.keys(fields))).toEqual([
-    expect.arrayContaining(['minute_left', 'waiting', 'usage_minutes']),
+    expect.arrayContaining(['minute_left', 'line_until', 'strikes_until', 'full_at', 'usage_minutes']),
     expect.arrayContaining(['minute_left', 'banned_until', 'bans', 'ban_decided']),
   ]);
 

@@ -22,7 +22,7 @@ async function rememberingLimiter() {
 /** A key that the limiter has banned. */
 async function bannedKey() {
   const { under, limiter, asked } = await rememberingLimiter();
-  under.setPlan('free', { minute: 6, ban_after: 1, ban_seconds: 10 });
+  under.setPlan('free', { minute: 6, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 10 });
   const credential = await under.createKey();
   for (let sent = 0; sent < 8; sent++) await limiter.decide(credential);
   const before = asked();

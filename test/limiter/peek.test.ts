@@ -24,7 +24,7 @@ test('a peek gives the same verdict in both limiters, and changes nothing', asyn
       async (minute, day, steps) => {
         for (const one of [embedded, shared]) {
           one.now = BEGIN;
-          one.setPlan('free', { minute, day, ban_after: 3, ban_within_seconds: 60, ban_seconds: 20 });
+          one.setPlan('free', { minute, day, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 20 });
         }
         const credential = await embedded.createKey();
         await shared.keys.create(credential.id, {

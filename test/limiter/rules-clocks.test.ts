@@ -1,4 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import type { KeyEntry } from '../../gateway/limiter/key-record.ts';
+import { NO_REFUSALS } from '../../gateway/limiter/refusals.ts';
 import { bothLimiters, burst, decision, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
@@ -33,7 +35,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     [300_000, '0.3 s'],
   ] as const)('a ban does not last longer when the clock is set back by $1', async ([step]) => {
     const under = await open();
-    under.setPlan('free', { minute: 1, ban_after: 2, ban_seconds: 4 });
+    under.setPlan('free', { minute: 1, ban_after: 2, ban_grace_seconds: 0, ban_seconds: 4 });
     const credential = await under.createKey();
     await burst(under, credential, 3);
     expect((await decision(under, credential)).outcome).toBe('banned');
@@ -58,7 +60,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     for (let asked = 0; asked < 2; asked++) expect((await decision(under, credential)).bannedUntil).toBe(until);
   });
 
-  test("waiters are not remembered longer when the clock is set back during an operator's ban", async () => {
+  test("a line lasts no longer when the clock is set back during an operator's ban", async () => {
     const under = await open();
     under.setPlan('free', { minute: 2 });
     const credential = await under.createKey();
@@ -72,6 +74,20 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     under.now = until;
     expect(await burst(under, credential, 2)).toBe('admitted×2');
     expect(await told()).toBe(30 * SECOND);
+  });
+
+  test('strikes, and since when they are full, move back with the clock', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 60, ban_after: 80, ban_grace_seconds: 5 });
+    const credential = await under.createKey();
+    expect(await burst(under, credential, 150)).toBe('admitted×60 refused×90');
+    under.now -= HOUR;
+    expect(await burst(under, credential, 1)).toBe('refused×1');
+    under.now += 5 * SECOND;
+    // Five tokens have come and forty strikes are forgotten, so the 41st refusal finds them full.
+    expect(await burst(under, credential, 46)).toBe('admitted×5 refused×40 banned×1');
+    const { refusals } = (await under.keys.get(credential.id)) as KeyEntry;
+    expect(refusals).toEqual(NO_REFUSALS);
   });
 
   test('waiters are admitted at the told time after the clock was visibly set back', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { credentialOf } from '../../gateway/limiter/credential.ts';
+import { type Credential, credentialOf } from '../../gateway/limiter/credential.ts';
 import { retryAfterSeconds } from '../../gateway/pipeline/client-headers.ts';
 import { bothLimiters, burst, decision, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -35,11 +35,10 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect((await decision(under, credential)).buckets.map(({ tokens }) => tokens)).toEqual([1, 0]);
   });
 
-  test('bans at exactly the first early request over the limit, and writes nothing during the ban', async () => {
+  test('bans at the refusal that finds the strikes full, and writes nothing during the ban', async () => {
     const under = await open();
-    under.setPlan('free', { minute: 1, ban_after: 3, ban_within_seconds: 60, ban_seconds: 10 });
+    under.setPlan('free', { minute: 1, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 10 });
     const credential = await under.createKey();
-    // The client that was served may send again: that is not early.
     expect(await burst(under, credential, 4)).toBe('admitted×1 refused×3');
     const ban = await decision(under, credential);
     expect([ban.outcome, ban.bannedUntil - under.now]).toEqual(['banned', 10 * SECOND]);
@@ -51,7 +50,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
 
   test('a ban ends on time and the next one within a day is twice as long, up to a day', async () => {
     const under = await open();
-    under.setPlan('free', { minute: 1, ban_after: 1, ban_within_seconds: 1, ban_seconds: 30_000 });
+    under.setPlan('free', { minute: 1, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 30_000 });
     const credential = await under.createKey();
     const lengths: number[] = [];
     for (let round = 0; round < 4; round++) {
@@ -68,51 +67,139 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect((await decision(under, credential)).bannedUntil - under.now).toBe(30_000 * SECOND);
   });
 
-  test('early requests are forgotten after five sixths of ban_within_seconds', async () => {
+  test('strikes are forgotten at eight times the minute limit', async () => {
     const under = await open();
-    under.setPlan('free', { minute: 1, ban_after: 3, ban_within_seconds: 6 });
+    under.setPlan('free', { ban_after: 3, ban_grace_seconds: 0 });
     const credential = await under.createKey({ minute: 1, day: 1 });
     expect(await burst(under, credential, 4)).toBe('admitted×1 refused×3');
-    under.now += 5 * SECOND;
-    expect(await burst(under, credential, 2)).toBe('refused×2');
+    under.now += 2 * 7.5 * SECOND - 1;
+    expect(await burst(under, credential, 1)).toBe('refused×1');
+    under.now += 1;
+    expect(await burst(under, credential, 2)).toBe('refused×1 banned×1');
   });
 
-  test('a changed limit of early requests applies to a key that was refused before', async () => {
+  test('bans no sooner than the grace after the strikes were first full, however many refusals come', async () => {
     const under = await open();
-    under.setPlan('free', { ban_after: 1 });
+    under.setPlan('free', { minute: 60, ban_after: 10, ban_grace_seconds: 5 });
+    const credential = await under.createKey();
+    expect(await burst(under, credential, 1_000)).toBe('admitted×60 refused×940');
+    for (let passed = 0; passed < 4; passed++) {
+      under.now += SECOND;
+      expect(await burst(under, credential, 100)).toBe('admitted×1 refused×99');
+    }
+    under.now += SECOND;
+    expect(await burst(under, credential, 10)).toBe('admitted×1 refused×8 banned×1');
+  });
+
+  test('a pause in which all strikes are forgotten begins the grace anew', async () => {
+    const under = await open();
+    under.setPlan('free', { minute: 60, ban_after: 8, ban_grace_seconds: 2 });
+    const credential = await under.createKey();
+    expect(await burst(under, credential, 100)).toBe('admitted×60 refused×40');
+    for (const pause of [SECOND, SECOND, SECOND]) {
+      under.now += pause;
+      expect(await burst(under, credential, 100)).toBe('admitted×1 refused×99');
+    }
+    // Not quite all are forgotten.
+    under.now += SECOND - 1;
+    await burst(under, credential, 100);
+    under.now += SECOND - 1;
+    await burst(under, credential, 100);
+    under.now += SECOND - 1;
+    expect(await burst(under, credential, 100)).toContain('banned');
+  });
+
+  test('a changed number of strikes applies to a key that was refused before', async () => {
+    const under = await open();
+    under.setPlan('free', { ban_after: 1, ban_grace_seconds: 0 });
     const credential = await under.createKey({ minute: 1, day: 1 });
     expect(await burst(under, credential, 2)).toBe('admitted×1 refused×1');
     under.setPlan('free', { ban_after: 4 });
     expect(await burst(under, credential, 4)).toBe('refused×3 banned×1');
   });
 
-  test("the tolerated early requests scale with a key's own minute limit", async () => {
+  test('a key holds five times its own minute limit of strikes, unless its plan says otherwise', async () => {
     const under = await open();
-    under.setPlan('free', { minute: 2, ban_after: 2 });
+    under.setPlan('free', { minute: 2, ban_grace_seconds: 0 });
     const credential = await under.createKey({ minute: 6 });
-    expect(await burst(under, credential, 13)).toBe('admitted×6 refused×6 banned×1');
+    expect(await burst(under, credential, 37)).toBe('admitted×6 refused×30 banned×1');
   });
 
-  test('on notice tokens are kept for those who wait', async () => {
+  test('each refused request is told its place in line, at most fifteen minutes or an hour ahead', async () => {
     const under = await open();
-    under.setPlan('free', { minute: 60, ban_after: 9 });
+    under.setPlan('free', { minute: 2, day: 1_000, ban_after: 1_000_000 });
+    const told = async (credential: Credential, times: number) => {
+      const moments: number[] = [];
+      for (let sent = 0; sent < times; sent++) {
+        const { outcome, retryAt = 0, now } = await decision(under, credential);
+        if (outcome === 'refused') moments.push(retryAt - now);
+      }
+      return moments;
+    };
+    const inLine = (length: number, tokenTime: number, most: number) =>
+      Array.from({ length }, (_, at) => Math.min(tokenTime * (at + 1), most));
+    const [lone, first] = [await under.createKey(), await under.createKey({ minute: 1_000, day: 1 })];
+    expect(await told(lone, 34)).toEqual(inLine(32, 30 * SECOND, 900 * SECOND));
+    // A token of the day that is further away than any line.
+    expect(await told(first, 3)).toEqual([DAY, DAY]);
+    const ofDay = await under.createKey({ minute: 1_000, day: 1_000 });
+    await told(ofDay, 1_000);
+    expect(await told(ofDay, 50)).toEqual(inLine(50, 86_400_000, HOUR));
+    // A moment that has passed means nothing: who comes alone is told the next token again.
+    under.now += 900 * SECOND;
+    expect(await told(lone, 3)).toEqual([30 * SECOND]);
+  });
+
+  test('nobody is held back from a token that is there', async () => {
+    const under = await open();
     const credential = await under.createKey();
-    expect(await burst(under, credential, 62)).toBe('admitted×60 refused×2');
-    under.now += 500_000;
-    expect(await burst(under, credential, 1)).toBe('refused×1');
-    under.now += 200_000;
-    expect((await decision(under, credential)).outcome).toBe('refused');
-    // The first waiter comes on time. The next one comes early and finds no token.
-    under.now += 2_200_000;
-    expect(await burst(under, credential, 4)).toBe('admitted×2 refused×2');
-    under.now += 1_500_000;
-    const early = await decision(under, credential);
-    expect([early.outcome, early.buckets[0]?.tokens]).toEqual(['refused', 2]);
+    expect(await burst(under, credential, 70)).toBe('admitted×60 refused×10');
+    under.now += 2 * SECOND;
+    expect(await burst(under, credential, 3)).toBe('admitted×2 refused×1');
+  });
+
+  test('the time since the last decision counts at the lower of the limit then and the limit now', async () => {
+    const under = await open();
+    const idle = await under.createKey();
+    const used = await under.createKey();
+    expect(await burst(under, idle, 1)).toBe('admitted×1');
+    expect(await burst(under, used, 61)).toBe('admitted×60 refused×1');
+    under.now += HOUR;
+    under.setPlan('free', { minute: 500, day: 1_000_000 });
+    expect(await burst(under, idle, 70)).toBe('admitted×60 refused×10');
+    under.now += 6 * SECOND;
+    expect(await burst(under, idle, 60)).toBe('admitted×50 refused×10');
+    under.setPlan('free', { minute: 60 });
+    under.now += 6 * SECOND;
+    expect(await burst(under, idle, 10)).toBe('admitted×6 refused×4');
+    under.setPlan('free', { minute: 500 });
+    under.now += 2 * SECOND;
+    expect(await burst(under, idle, 10)).toBe('admitted×2 refused×8');
+  });
+
+  test.for([
+    [{ minute: 60, ban_after: 300 }, { minute: 6_000 }],
+    [{ minute: 60, ban_after: 300 }, { minute: 61 }],
+    [{ minute: 60, ban_after: 300 }, { ban_after: 100 }],
+    [{ minute: 600, ban_after: 300 }, { minute: 60 }],
+  ] as const)('strikes that stand ban nobody when %j becomes %j', async ([before, changes]) => {
+    for (const [ban_grace_seconds, times, said] of [
+      [0, 1, 'refused×1'],
+      [30, 200, 'refused×200'],
+    ] as const) {
+      const under = await open();
+      under.setPlan('free', { day: 1_000_000, ban_grace_seconds, ...before });
+      const credential = await under.createKey();
+      expect(await burst(under, credential, before.minute + 300)).toBe(`admitted×${before.minute} refused×300`);
+      under.now += 50_000;
+      under.setPlan('free', changes);
+      expect(await burst(under, credential, times)).toBe(said);
+    }
   });
 
   test('a wrong secret is refused and changes neither buckets nor ban', async () => {
     const under = await open();
-    under.setPlan('free', { minute: 1, ban_after: 1 });
+    under.setPlan('free', { minute: 1, ban_after: 1, ban_grace_seconds: 0 });
     const credential = await under.createKey();
     const wrong = credentialOf(credential.id, '0'.repeat(64));
     expect(await burst(under, wrong, 20)).toBe('unauthorized×20');

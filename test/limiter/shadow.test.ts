@@ -25,9 +25,9 @@ describe.for([
   ['the embedded limiter', memoryUnderTest],
   ['decide.lua', () => redisUnderTest(url)],
 ] as const)('%s', ([, open]) => {
-  test('in shadow mode excess requests are admitted, counted, and never early', async () => {
+  test('in shadow mode excess requests are admitted, counted, and no strikes', async () => {
     const under = await open();
-    under.setPlan('free', { minute: 2, ban_after: 2, mode: 'shadow' });
+    under.setPlan('free', { minute: 2, ban_after: 2, ban_grace_seconds: 0, mode: 'shadow' });
     const credential = await under.createKey();
     expect(await askTimes(under, credential, 6)).toEqual([
       'admitted 1/999',
@@ -40,15 +40,33 @@ describe.for([
     expect(await under.keys.get(credential.id)).toMatchObject({ admitted: 6, refused: 3, shadowed: 4 });
   });
 
-  test('a running ban continues when its plan is set to shadow mode, and no new ban follows', async () => {
+  test('a plan in shadow mode ignores bans that decisions set, until it enforces again', async () => {
     const under = await open();
-    under.setPlan('free', { minute: 1, ban_after: 1, ban_seconds: 60 });
+    under.setPlan('free', { minute: 1, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 60 });
     const credential = await under.createKey();
     expect(await askTimes(under, credential, 3)).toEqual(['admitted 0/999', 'refused 0/999', 'banned 0/999']);
     under.setPlan('free', { mode: 'shadow' });
+    expect(await under.limiter.peek(credential)).toMatchObject({ outcome: 'admitted', bannedUntil: 0 });
+    expect(await askTimes(under, credential, 2)).toEqual(['shadowed 0/999', 'shadowed 0/999']);
+    under.setPlan('free', { mode: 'enforce' });
+    under.now += 59 * SECOND;
     expect(await ask(under, credential)).toBe('banned 0/999');
-    under.now += 61 * SECOND;
-    expect(await askTimes(under, credential, 3)).toEqual(['admitted 0/998', 'shadowed 0/998', 'shadowed 0/998']);
+    under.now += SECOND;
+    expect(await ask(under, credential)).toBe('admitted 0/998');
+  });
+
+  test("an operator's ban binds in shadow mode too", async () => {
+    const under = await open();
+    under.setPlan('free', { mode: 'shadow' });
+    const credential = await under.createKey();
+    await ask(under, credential);
+    const until = under.now + 60 * SECOND;
+    await under.keys.change(credential.id, () => ({ ban: { text: 'scrapes', until } }));
+    expect(await ask(under, credential)).toBe('banned 59/999');
+    under.now -= 10 * SECOND;
+    expect(await under.limiter.decide(credential)).toMatchObject({ outcome: 'banned', bannedUntil: until });
+    under.now = until;
+    expect(await ask(under, credential)).toBe('admitted 59/998');
   });
 
   test('exactly the requests that would have been refused are shadowed, for any traffic', async () => {

@@ -54,13 +54,13 @@ test('requests are counted by operation, status and plan; all unknown paths are 
 
 test('decisions are counted by outcome and plan, refusals by the limit', async () => {
   const stack = await startStack(WITH_REDIS);
-  await stack.admin('PATCH', '/plans/free', { ban_after: 3, ban_within_seconds: 600, ban_seconds: 300 });
+  await stack.admin('PATCH', '/plans/free', { ban_after: 3, ban_grace_seconds: 0, ban_seconds: 300 });
   const times = async (count: number, key: string) => {
     for (let at = 0; at < count; at++) await send(`${stack.gateway}/v1/pets`, { key });
   };
   await times(3, await stack.issueKey({ plan: 'enterprise', minute: 1, day: 1_000_000 }));
   await times(3, await stack.issueKey({ plan: 'business', minute: 1_000_000, day: 2 }));
-  // The third early request bans.
+  // Three refusals are held as strikes, the next one bans.
   await times(6, await stack.issueKey({ plan: 'free', minute: 1, day: 1_000_000 }));
   const gone = await stack.issueKey();
   await stack.admin('DELETE', `/keys/${idOf(gone)}`);

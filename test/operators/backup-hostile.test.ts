@@ -112,10 +112,18 @@ test.for(stacks)(
   '%s: nonsensical values block neither lists, nor walks, nor any of the other keys',
   async ([, stack]) => {
     const nonsense = Object.fromEntries(
-      ['as_of', 'minute_left', 'waiting', 'banned_until', 'bans', 'usage_days', 'kept', '__proto__'].map((field) => [
-        field,
-        '-9e999 \u0000\ud800',
-      ]),
+      [
+        'as_of',
+        'minute_left',
+        'line_until',
+        'strikes_until',
+        'full_at',
+        'banned_until',
+        'bans',
+        'usage_days',
+        'kept',
+        '__proto__',
+      ].map((field) => [field, '-9e999 \u0000\ud800']),
     );
     const given = [-1, 1e-7, 1e300, 0, 1].map((createdAt) => key(freshId(), { ...GOOD, ...nonsense }, createdAt));
     const { json } = await stack.admin('POST', '/restore', { at: AT, keys: given });

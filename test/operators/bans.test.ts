@@ -42,8 +42,8 @@ describe.for([
     expect(await bansOf(stack)).toEqual([]);
   });
 
-  test('lifting a ban forgets the early requests: the next excess request is refused, not banned', async () => {
-    await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_within_seconds: 600, ban_seconds: 300 });
+  test('lifting a ban forgets the strikes: the next excess request is refused, not banned', async () => {
+    await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
     const key = await stack.issueKey({ minute: 1, day: 1 });
     const codes: string[] = [];
     for (let sent = 0; sent < 4; sent++) codes.push(await codeOf(stack, key));
@@ -59,7 +59,7 @@ describe.for([
   });
 
   test("the reason of an operator's ban is not shown for a later automatic ban", async () => {
-    await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_within_seconds: 600, ban_seconds: 300 });
+    await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
     const key = await stack.issueKey({ minute: 1, day: 1 });
     await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 1, reason: 'by an operator' });
     await sleep(2_100);

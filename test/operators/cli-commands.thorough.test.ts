@@ -43,9 +43,9 @@ const COMMANDS: readonly [words: readonly string[], shown: Record<string, unknow
   [['bans', 'set', '<id>', '--for', '2h', '--reason', 'too much'], { state: 'banned', banReason: 'too much' }],
   [['bans', 'lift', '<id>'], { state: 'active' }],
   [['plans', 'show'], { free: { minute: expect.any(Number) } }],
-  [['plans', 'set', 'enterprise', '--mode', 'enforce'], { ban_after: 1_000 }],
+  [['plans', 'set', 'enterprise', '--mode', 'enforce'], { ban_grace_seconds: 30 }],
   [['plans', 'try', 'free', '--minute', '1'], { keys: expect.any(Number), affected: expect.any(Array) }],
-  [['plans', 'export'], { free: { mode: 'enforce' }, enterprise: { ban_after: 1_000 } }],
+  [['plans', 'export'], { free: { mode: 'enforce' }, enterprise: { ban_after: null, ban_grace_seconds: 30 } }],
   [['plans', 'history'], { history: expect.any(Array) }],
   [['usage', '--to', '2100-01-01'], { usage: expect.any(Array) }],
 ];
@@ -90,12 +90,14 @@ test('changes and rollbacks are shown with author and reason', async () => {
 });
 
 test('unusual values cause a warning before the change', async () => {
-  const [less, strict] = await Promise.all([
+  const [less, patient, strict] = await Promise.all([
     ctl('plans', 'set', 'business', '--day', '999'),
-    ctl('plans', 'set', 'enterprise', '--ban-after', '1'),
+    ctl('plans', 'set', 'free', '--ban-after', '481'),
+    ctl('plans', 'set', 'enterprise', '--ban-grace-seconds', '0'),
   ]);
   expect(less.err).toContain('Note: the day allows 999 requests, fewer than the 1000 of a single minute.');
-  expect(strict.err).toContain('Note: clients that share a key can be banned though they wait for Retry-After');
+  expect(patient.err).toContain('Note: ban_after is over eight times the minute limit');
+  expect(strict.err).toContain('Note: without a grace, clients that wait as told are banned if enough of them');
 });
 
 test('shadow mode is shown before it is set, and in the table after that', async () => {

@@ -59,10 +59,14 @@ describe.for(limiters)('with %s', async ([, environment]) => {
   test('plans are shown and set', async () => {
     const set = await ctlWith(operator, 'plans', 'set', 'business', '--minute', '2000', '--ban-after', '5');
     expect(set).toMatchObject({ code: 0, err: expect.stringMatching(/^business\.minute +1000 -> 2000$/m) });
-    expect((await ctlWith(operator, 'plans', 'show')).out).toMatch(/^business +2000 +100000 +5 +60 +300 .*enforce$/m);
+    expect((await ctlWith(operator, 'plans', 'show')).out).toMatch(/^business +2000 +100000 +5 +30 +300 .*enforce$/m);
     const asJson = await ctlWith(operator, '--json', 'plans', 'show');
     expect(JSON.parse(asJson.out)).toMatchObject({ business: { minute: 2_000, day: 100_000, ban_after: 5 } });
-    await ctlWith(operator, 'plans', 'set', 'business', '--minute', '1000', '--ban-after', '1000');
+    const back = await ctlWith(operator, 'plans', 'set', 'business', '--minute', '1000', '--ban-after', 'none');
+    expect(back).toMatchObject({ code: 0, err: expect.stringMatching(/^business\.ban_after +5 -> none$/m) });
+    expect((await ctlWith(operator, 'plans', 'show')).out).toMatch(
+      /^business +1000 +100000 +5 × minute +30 +300 .*enforce$/m,
+    );
   });
 
   test('an enterprise key needs its own limits', async () => {

@@ -96,13 +96,45 @@ test.for([
 
 test('its advice on plan values works, and the answer stays small however many there are', async () => {
   const { redis, stack } = await setUp();
-  await redis.hset('gateway:plans', { 'free.ban_after': 'x'.repeat(5_000), 'free.minutes': '60' });
+  await redis.hset('gateway:plans', { 'free.ban_seconds': 'x'.repeat(5_000), 'free.minutes': '60' });
   await expect
     .poll(async () => (await badOf(stack)).map(({ advice }) => advice))
-    .toEqual(['ctl plans set free --ban-after …', 'No plan has it: HDEL gateway:plans free.minutes']);
-  expect((await badOf(stack))[0]?.found).toHaveLength('free.ban_after is ; 60 stays in force'.length + 100);
+    .toEqual(['ctl plans set free --ban-seconds …', 'No plan has it: HDEL gateway:plans free.minutes']);
+  expect((await badOf(stack))[0]?.found).toHaveLength('free.ban_seconds is ; 300 stays in force'.length + 100);
   await redis.hset('gateway:plans', Object.fromEntries(Array.from({ length: 500 }, (_, at) => [`field ${at}`, '1'])));
   await expect.poll(() => badOf(stack)).toHaveLength(100);
+});
+
+test('it says that a ban_after of the former rule is ignored, and warns of one over eight times the minute limit', async () => {
+  const { redis, stack } = await setUp();
+  await redis.hset('gateway:plans', {
+    'free.ban_after': '20',
+    'free.ban_within_seconds': '60',
+    'pro.ban_after': '2401',
+  });
+  const table = async () => (await stack.admin('GET', '/plans')).json;
+  await expect
+    .poll(() => badOf(stack))
+    .toEqual([
+      expect.objectContaining({
+        status: 'warning',
+        found:
+          'free.ban_within_seconds belongs to a rule that is gone: free.ban_after is ignored, and 5 × minute is in force',
+        advice: 'ctl plans set free --ban-after none',
+      }),
+      expect.objectContaining({
+        status: 'warning',
+        found: expect.stringContaining('pro.ban_after is 2401, over eight times'),
+      }),
+    ]);
+  expect(await table()).not.toHaveProperty('free.ban_after');
+  // Who sets it means the present rule.
+  expect((await stack.admin('PATCH', '/plans/free', { ban_after: 20 })).json).toMatchObject({ ban_after: 20 });
+  await stack.admin('PATCH', '/plans/pro', { ban_after: 2_400 });
+  await expect.poll(() => badOf(stack)).toEqual([]);
+  expect(await redis.hexists('gateway:plans', 'free.ban_within_seconds')).toBe(0);
+  expect((await stack.admin('PATCH', '/plans/free', { ban_after: null })).json).not.toHaveProperty('ban_after');
+  expect(await redis.hexists('gateway:plans', 'free.ban_after')).toBe(0);
 });
 
 test('it reports a missing Redis and a missing core', async () => {

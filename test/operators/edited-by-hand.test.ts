@@ -106,7 +106,7 @@ test('a ban set by hand is told with its end and shown as such, and a ban lifted
 
 test('a ban that a decision set is not taken for an edit, whatever the clock does; its end by hand is', async () => {
   const under = await redisUnderTest(REDIS_URL);
-  under.setPlan('free', { minute: 5, ban_after: 3, ban_within_seconds: 60, ban_seconds: 600 });
+  under.setPlan('free', { minute: 5, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 600 });
   const credential = await under.createKey();
   const edits = async () => {
     const hash = (await new RedisStorage(redis).read(`key:${credential.id}`)) ?? {};

@@ -18,9 +18,21 @@ const minuteOf = async (stack: Stack, plan: string) =>
 test('an exported table has no drift, in YAML and in JSON', () => {
   const yaml = toYaml(DEFAULT_PLANS);
   expect(yaml).toContain('free:\n  minute: 60\n  day: 1000\n');
+  expect(yaml).toContain('  ban_after: null\n');
   expect(yaml).toContain('  mode: enforce\n');
   expect(driftOf(DEFAULT_PLANS, parsePlanFile(yaml))).toEqual([]);
   expect(driftOf(DEFAULT_PLANS, parsePlanFile(JSON.stringify(parsePlanFile(yaml))))).toEqual([]);
+});
+
+test('a file says that a number is absent with null', () => {
+  const table = { ...DEFAULT_PLANS, free: { ...DEFAULT_PLANS.free, ban_after: 20 } };
+  expect(driftOf(table, parsePlanFile(toYaml(DEFAULT_PLANS)))).toMatchObject([
+    { field: 'free.ban_after', from: '20', to: undefined },
+  ]);
+  expect(driftOf(DEFAULT_PLANS, parsePlanFile('free: { ban_after: 7, ban_grace_seconds: 0 }'))).toMatchObject([
+    { field: 'free.ban_after', from: undefined, to: '7' },
+    { field: 'free.ban_grace_seconds', from: '30', to: '0' },
+  ]);
 });
 
 test('drift is what the file says otherwise, a choice that nobody made included', () => {
@@ -43,6 +55,8 @@ test.for([
   ['free: { minute: 0 }', 'free.minute must be a whole number'],
   ['free: { minute: 1.5 }', 'free.minute must be a whole number'],
   ['free: { minute: }', 'free.minute must be a whole number'],
+  ['free: { ban_after: 0 }', 'free.ban_after must be a whole number from 1 to 1000000000, or null for 5 × minute.'],
+  ['free: { ban_within_seconds: 60 }', 'free has no ban_within_seconds; it has minute, day, ban_after'],
   ['free: { minute: [60] }', 'free.minute must be a whole number'],
   ['free: { mode: off }', 'free.mode must be one of enforce, shadow.'],
   ['free: { minute: 5, minute: 6 }', 'Map keys must be unique'],

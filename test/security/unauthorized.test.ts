@@ -55,6 +55,8 @@ test('the table of addresses keeps the ten thousand most recent', () => {
   const others = Array.from({ length: 9_999 }, (_, at) => `10.0.${at >> 8}.${at & 255}`);
   for (const address of others) allowance.consume(address);
   expect(allowance.consume('203.0.113.7').outcome).toBe('refused');
+  // A refusal counts too.
   allowance.consume('10.1.0.0');
-  expect(allowance.peek('203.0.113.7').buckets[0]?.tokens).toBe(60);
+  expect(allowance.peek('203.0.113.7').buckets[0]?.tokens).toBe(0);
+  expect(allowance.peek('10.0.0.0').buckets[0]?.tokens).toBe(60);
 });

@@ -1,12 +1,15 @@
 import { BlockList, isIPv6 } from 'node:net';
 import type { Plan } from '../../gateway/limiter/plans.ts';
-import { MINUTE, ModelQueue, SECOND } from './queue-model.ts';
 
 /**
  * The rules of a decision in a second form, to compare both limiters with. A level is one exact integer in shares of a
- * token; a queue is a list of waiting clients (queue-model.ts). Verdicts are the texts of decide.lua.
+ * token; refusals are moments as exact integers, and what is not remembered
+ * is undefined. Verdicts are the texts of decide.lua.
  */
 
+const SECOND = 1_000_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
 const DAY = 86_400 * SECOND;
 
 /** The operators' data of a key; times are Unix microseconds. */
@@ -49,17 +52,27 @@ interface Ban {
   readonly isByOperator: boolean;
 }
 
+interface Before {
+  readonly level: bigint;
+  readonly limit: number;
+}
+
+/** Division, rounded up. */
+const up = (a: bigint, b: bigint): bigint => (a + b - 1n) / b;
+
 /** A bucket whose level counts shares of a token. One token has as many shares as its window has ticks. */
 class Bucket {
   readonly #limit: bigint;
   readonly #window: bigint;
   readonly #level: bigint;
 
-  constructor(limit: number, window: number, before: bigint | undefined, elapsed: number) {
+  /** @param before the level and the limit at the last decision: time passed at the lower of the two limits */
+  constructor(limit: number, window: number, before: Before | undefined, elapsed: number) {
     this.#limit = BigInt(limit);
     this.#window = BigInt(window);
-    const full = this.#limit * this.#window;
-    const level = before === undefined ? full : before + BigInt(elapsed) * this.#limit;
+    const slower = before !== undefined && before.limit < limit ? BigInt(before.limit) : this.#limit;
+    const full = slower * this.#window;
+    const level = before === undefined ? full : before.level + BigInt(elapsed) * slower;
     this.#level = level < full ? level : full;
   }
 
@@ -71,11 +84,14 @@ class Bucket {
     return this.#level >= this.#window;
   }
 
-  /** Ticks until it has this many tokens, or is full. */
-  ticksUntil(tokens: number): number {
-    const wanted = BigInt(tokens) < this.#limit ? BigInt(tokens) : this.#limit;
-    const missing = wanted * this.#window - this.#level;
-    return missing <= 0n ? 0 : Number((missing + this.#limit - 1n) / this.#limit);
+  /** Ticks until it has a token. */
+  get wait(): bigint {
+    const missing = this.#window - this.#level;
+    return missing <= 0n ? 0n : up(missing, this.#limit);
+  }
+
+  get tokenTime(): bigint {
+    return up(this.#window, this.#limit);
   }
 
   text(taken: number): string {
@@ -84,13 +100,25 @@ class Bucket {
   }
 }
 
+/** What is remembered of refusals. */
+interface Memory {
+  /** The moment told to the last one in line. */
+  readonly told: bigint | undefined;
+  /** When the last strike is forgotten. */
+  readonly forgottenAt: bigint | undefined;
+  /** When there was first no room for a strike. */
+  readonly fullSince: bigint | undefined;
+}
+
+const NOTHING: Memory = { told: undefined, forgottenAt: undefined, fullSince: undefined };
+
 export class ModelKey {
   readonly record: ModelRecord;
   /** Records which rules applied. */
   readonly #met: Set<string>;
-  #levels: readonly [minute: bigint, day: bigint] | undefined;
+  #levels: readonly [minute: Before, day: Before] | undefined;
   #asOf: number | undefined;
-  #queue: ModelQueue | undefined;
+  #memory = NOTHING;
   #ban: Ban = { until: 0, isByOperator: false };
   #bansInSeries = 0;
 
@@ -106,7 +134,13 @@ export class ModelKey {
   liftBan(): void {
     this.#ban = { until: 0, isByOperator: false };
     this.#bansInSeries = 0;
-    this.#queue = undefined;
+    this.#memory = NOTHING;
+  }
+
+  /** The moment told to the last one in line, when the last strike is forgotten, and since when they are full; or 0. */
+  get remembered(): string {
+    const { told = 0, forgottenAt = 0, fullSince = 0 } = this.#memory;
+    return `${told} ${forgottenAt} ${fullSince}`;
   }
 
   decide(use: ModelUse, plans: Readonly<Record<string, Plan>>, now: number): string {
@@ -132,10 +166,7 @@ export class ModelKey {
 
     const plan = plans[record.plan] ?? {};
     const [minute, day] = [record.minute ?? plan.minute, record.day ?? plan.day];
-    const { ban_after, ban_within_seconds, ban_seconds } = plan;
-    if (minute === undefined || day === undefined) return 'misconfigured';
-    if (ban_after === undefined || ban_within_seconds === undefined || ban_seconds === undefined)
-      return 'misconfigured';
+    if (minute === undefined || day === undefined || plan.ban_seconds === undefined) return 'misconfigured';
 
     // Stored times keep their age when the clock is set back.
     const setBack = this.#asOf !== undefined && this.#asOf > now ? this.#asOf - now : 0;
@@ -144,69 +175,119 @@ export class ModelKey {
       new Bucket(minute, MINUTE, this.#levels?.[0], elapsed),
       new Bucket(day, DAY, this.#levels?.[1], elapsed),
     ] as const;
+    if (this.#levels !== undefined && elapsed > 0 && this.#levels[0].limit < minute) this.#met.add('raised meanwhile');
     const ban = this.#ban.isByOperator ? this.#ban : { ...this.#ban, until: Math.max(0, this.#ban.until - setBack) };
-    const standard = plan.minute ?? 1_000;
-    const judged = { ban_after, ban_within_seconds, minute, standard };
-    const queue = ModelQueue.asOf(this.#queue, now, setBack, judged, this.#met);
+    const rule = { minute: BigInt(minute), holds: BigInt(plan.ban_after ?? 5 * minute) };
+    const memory = this.#remembered(BigInt(now), BigInt(setBack), rule);
     const ends = [record.expiresAt, secret.until].filter((end) => end !== undefined);
+    const isIgnored = plan.mode === 'shadow' && ban.until > now && !ban.isByOperator;
+    if (isIgnored) this.#met.add('ban ignored in shadow mode');
+    const inForce = isIgnored ? 0 : ban.until;
 
-    const tell = (outcome: string, taken: number, bannedUntil: number, retryAt: number) => {
+    const tell = (outcome: string, taken: number, bannedUntil: number, retryAt: number | bigint) => {
       const levels = buckets.map((bucket) => bucket.text(taken)).join(' ');
       return `${outcome} ${record.plan} ${now} ${levels} ${bannedUntil} ${retryAt} ${ends.length > 0 ? Math.min(...ends) : 0}`;
     };
-    const keep = (taken: number, after: ModelQueue | undefined, newBan = ban) => {
+    const keep = (taken: number, after: Memory, newBan = ban) => {
       if (isPeek) return;
-      this.#levels = [buckets[0].level(taken), buckets[1].level(taken)];
+      this.#levels = [
+        { level: buckets[0].level(taken), limit: minute },
+        { level: buckets[1].level(taken), limit: day },
+      ];
       this.#asOf = now;
       this.#ban = newBan;
-      this.#queue = after;
+      this.#memory = after;
+    };
+    /** A decision that takes nothing keeps nothing, but a clock that was set back. */
+    const keepTimes = () => {
+      if (isPeek || setBack === 0) return;
+      this.#asOf = now;
+      this.#ban = ban;
+      this.#memory = memory;
     };
 
-    if (ban.until > now) {
-      if (!isPeek && setBack > 0) {
-        this.#met.add(ban.isByOperator ? 'set back while banned by hand' : 'set back while banned');
-        this.#asOf = now;
-        this.#ban = ban;
-        this.#queue = queue;
-      }
-      return tell('banned', 0, ban.until, ban.until);
+    if (inForce > now) {
+      if (setBack > 0) this.#met.add(ban.isByOperator ? 'set back while banned by hand' : 'set back while banned');
+      keepTimes();
+      return tell('banned', 0, inForce, inForce);
     }
     if (secret.scope !== undefined && use.scope !== undefined && secret.scope !== use.scope) {
-      if (!isPeek && setBack > 0) {
-        this.#asOf = now;
-        this.#ban = ban;
-        this.#queue = queue;
-      }
-      return tell('forbidden', 0, ban.until, 0);
+      keepTimes();
+      return tell('forbidden', 0, inForce, 0);
     }
     const isThere = buckets.every((bucket) => bucket.hasToken());
-    if (plan.mode === 'shadow') {
-      if (isPeek) return tell('admitted', 0, ban.until, 0);
-      keep(isThere ? 1 : 0, queue);
-      return tell(isThere ? 'admitted' : 'shadowed', isThere ? 1 : 0, ban.until, 0);
+    if (isThere || plan.mode === 'shadow') {
+      if (isPeek) return tell('admitted', 0, inForce, 0);
+      if (memory.told !== undefined && isThere) this.#met.add('a token before those in line');
+      keep(isThere ? 1 : 0, memory);
+      return tell(isThere ? 'admitted' : 'shadowed', isThere ? 1 : 0, inForce, 0);
     }
 
-    const isEarly = isPeek ? queue.isEarly() : queue.arrive(isThere);
-    const isHeld = isEarly && queue.isOnNotice();
-    if (isThere && !isHeld) {
-      if (isPeek) return tell('admitted', 0, ban.until, 0);
-      queue.served();
-      keep(1, queue);
-      return tell('admitted', 1, ban.until, 0);
-    }
-    if (isThere) this.#met.add('held on notice');
-    if (!isPeek && isHeld && queue.isTooMany()) {
+    const place = this.#place(BigInt(now), buckets, BigInt(minute), memory);
+    if (isPeek) return tell('refused', 0, inForce, place);
+    const after = this.#struck(BigInt(now), { ...memory, told: place }, rule);
+    const grace = BigInt(plan.ban_grace_seconds ?? 30) * BigInt(SECOND);
+    if (after.isFull && BigInt(now) - (after.memory.fullSince ?? 0n) >= grace) {
       const isInSeries = ban.until > 0 && now < ban.until + DAY;
       this.#bansInSeries = isInSeries ? this.#bansInSeries + 1 : 1;
       if (this.#bansInSeries > 1) this.#met.add('ban doubled');
-      const length = BigInt(ban_seconds * SECOND) * 2n ** BigInt(Math.min(this.#bansInSeries - 1, 17));
+      const length = BigInt(plan.ban_seconds * SECOND) * 2n ** BigInt(Math.min(this.#bansInSeries - 1, 17));
       const until = now + Number(length < BigInt(DAY) ? length : BigInt(DAY));
-      keep(0, undefined, { until, isByOperator: false });
+      keep(0, NOTHING, { until, isByOperator: false });
       return tell('banned', 0, until, until);
     }
-    const told = queue.tell({ minute, day }, buckets);
-    if (!isPeek) queue.join(told, Math.min(minute, day));
-    keep(0, queue);
-    return tell('refused', 0, ban.until, told.at);
+    if (after.isFull) this.#met.add('full, and within the grace');
+    keep(0, after.memory);
+    return tell('refused', 0, inForce, place);
   }
+
+  /** What still counts. More strikes than the key holds are as many, less one, that have just become so many. */
+  #remembered(now: bigint, setBack: bigint, rule: Rule): Memory {
+    const back = (time: bigint | undefined) => (time === undefined ? undefined : time - setBack);
+    const alive = (time: bigint | undefined) => (time !== undefined && time > now ? time : undefined);
+    const told = alive(back(this.#memory.told));
+    const forgottenAt = alive(back(this.#memory.forgottenAt));
+    if (setBack > 0 && (told ?? forgottenAt) !== undefined) this.#met.add('set back with refusals');
+    if (told === undefined && this.#memory.told !== undefined) this.#met.add('line forgotten');
+    if (forgottenAt === undefined) {
+      if (this.#memory.forgottenAt !== undefined) this.#met.add('strikes forgotten');
+      return { told, forgottenAt, fullSince: undefined };
+    }
+    const most = rule.holds * strikeTime(rule);
+    if (forgottenAt <= now + most) return { told, forgottenAt, fullSince: back(this.#memory.fullSince) };
+    this.#met.add('strikes clamped');
+    return { told, forgottenAt: now + most - strikeTime(rule), fullSince: undefined };
+  }
+
+  #place(now: bigint, buckets: readonly [Bucket, Bucket], minute: bigint, { told }: Memory): bigint {
+    const [ofMinute, ofDay] = buckets;
+    const slower = ofDay.wait > ofMinute.wait ? ofDay : ofMinute;
+    const token = now + slower.wait;
+    if (told === undefined) return token;
+    const [places, hour] = [15n * minute * slower.tokenTime, BigInt(HOUR)];
+    const end = now + (places < hour ? places : hour);
+    const behind = told + slower.tokenTime;
+    if (behind > end) this.#met.add(places < hour ? 'beyond the places in line' : 'beyond an hour of line');
+    const inLine = behind < end ? behind : end;
+    this.#met.add(inLine > token ? 'behind those in line' : 'at the next token');
+    return inLine > token ? inLine : token;
+  }
+
+  #struck(now: bigint, memory: Memory, rule: Rule): { memory: Memory; isFull: boolean } {
+    const most = now + rule.holds * strikeTime(rule);
+    const forgottenAt = (memory.forgottenAt ?? now) + strikeTime(rule);
+    if (forgottenAt <= most) return { memory: { ...memory, forgottenAt }, isFull: false };
+    return { memory: { ...memory, forgottenAt: most, fullSince: memory.fullSince ?? now }, isFull: true };
+  }
+}
+
+interface Rule {
+  readonly minute: bigint;
+  readonly holds: bigint;
+}
+
+/** A strike is forgotten in an eighth of a token's time, rounded down. */
+function strikeTime({ minute }: Rule): bigint {
+  const time = BigInt(MINUTE) / (8n * minute);
+  return time > 0n ? time : 1n;
 }

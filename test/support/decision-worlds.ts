@@ -1,4 +1,4 @@
-import { PLAN_NAMES, type Plan, type PlanName } from '../../gateway/limiter/plans.ts';
+import { PLAN_NAMES, type Plan, type PlanMode, type PlanName } from '../../gateway/limiter/plans.ts';
 import { ModelKey, type ModelRecord, type ModelSecret, type ModelUse } from './decision-model.ts';
 import { generator } from './fleets.ts';
 import { BEGIN, SECOND } from './limiters.ts';
@@ -27,7 +27,7 @@ const DAY = 86_400 * SECOND;
 export type Plans = Readonly<Record<PlanName, Plan>>;
 
 export type Step =
-  /** `said` has a verdict for each request. A count of 0 is a peek and has one verdict. */
+  /** `said` has a verdict for each request, and what is then remembered. A count of 0 is a peek and has one verdict. */
   | { type: 'ask'; now: number; use: ModelUse; count: number; plans: Plans; said: readonly string[] }
   | { type: 'record'; changes: Partial<ModelRecord> }
   | { type: 'ban'; until: number }
@@ -73,11 +73,11 @@ function randomPlan(chance: Chance): Plan {
   return {
     minute: chance.one(60, chance.upTo(20), chance.upTo(300), chance.upTo(1e9)),
     day: chance.one(1e9, 1e9, chance.upTo(60), chance.upTo(5_000), chance.upTo(1e9)),
-    ban_after: chance.one(60, chance.upTo(12), chance.upTo(100), chance.upTo(1e9)),
-    ban_within_seconds: chance.one(60, 60, chance.upTo(10), chance.upTo(600)),
+    ban_after: chance.one(undefined, undefined, chance.upTo(12), chance.upTo(100), chance.upTo(1e9)),
+    ban_grace_seconds: chance.one(0, 0, 30, undefined, chance.upTo(10), chance.upTo(600)),
     ban_seconds: chance.one(10, 300, chance.upTo(90_000)),
     mode: chance.of(0.05) ? 'shadow' : 'enforce',
-  };
+  } as Plan;
 }
 
 /** Enterprise has no default limits. */
@@ -105,7 +105,7 @@ export function randomWorld(seed: number, requests: number, met: Set<string>): W
     const use = { secret, ...chance.one(...USES) };
     const decide = () => key.decide(use, plans, now + skew);
     const said = count === 0 ? [key.peek(use, plans, now + skew)] : Array.from({ length: count }, decide);
-    steps.push({ type: 'ask', now: now + skew, use, count, plans, said });
+    steps.push({ type: 'ask', now: now + skew, use, count, plans, said: [...said, key.remembered] });
     asked += said.length;
     return said;
   };
@@ -117,6 +117,9 @@ export function randomWorld(seed: number, requests: number, met: Set<string>): W
     const { [secret]: _old, ...others } = key.record.secrets;
     change({ secrets: about === undefined ? others : { ...others, [secret]: about } });
   };
+  const setMode = (mode: PlanMode) => {
+    plans = { ...plans, [plan]: { ...plans[plan], mode } };
+  };
   function operate(): void {
     const what = chance.below(16);
     const later = now + skew + Math.floor(chance.below(chance.one(10, 200, 100_000) * SECOND));
@@ -124,7 +127,10 @@ export function randomWorld(seed: number, requests: number, met: Set<string>): W
     else if (what < 4) now += chance.one(SECOND, 60 * SECOND, 3_600 * SECOND, DAY);
     else if (what < 5) plans = { ...plans, [plan]: { ...plans[plan], ...pick(randomPlan(chance), plan, chance) } };
     else if (what < 6)
-      change({ minute: chance.one(minute, undefined, chance.upTo(200)), day: chance.one(undefined, 1e9, 40) });
+      change({
+        minute: chance.one(minute, Math.ceil(minute * 1.3), undefined, chance.upTo(200)),
+        day: chance.one(undefined, 1e9, 40),
+      });
     else if (what < 6.5) change({ isDisabled: !key.record.isDisabled });
     else if (what < 7) change({ expiresAt: chance.one(undefined, later) });
     else if (what < 8) changeSecret(OLD_SECRET, chance.of(0.8) ? { until: later } : undefined);
@@ -146,6 +152,8 @@ export function randomWorld(seed: number, requests: number, met: Set<string>): W
     client.at = now + nextAt(chance, client, last, now + skew);
     if (chance.of(0.03)) ask(SECRET, 0);
     if (chance.of(0.02)) operate();
+    if (last.startsWith('banned') && chance.of(0.05)) setMode('shadow');
+    else if (plans[plan].mode === 'shadow' && chance.of(0.05)) setMode('enforce');
     if (key.record.isDisabled && chance.of(0.3)) change({ isDisabled: false });
     if (last === 'elsewhere' || (last.startsWith('forbidden') && chance.of(0.3))) changeSecret(SECRET, {});
     if (last.startsWith('expired') && chance.of(0.3)) change({ expiresAt: undefined });

@@ -149,7 +149,7 @@ export async function gatewayWithBadPlans(): Promise<Patient> {
       {
         alerts: [{ alertname: 'GatewayBansSpike' }],
         async cause() {
-          await change('business', { minute: 1, ban_after: 1 });
+          await change('business', { minute: 1, ban_after: 1, ban_grace_seconds: 0 });
           keepAsking(stack.gateway, many, 10, 200);
         },
         async heal() {

@@ -1,5 +1,5 @@
 import type { Decision } from '../../gateway/limiter/limiter.ts';
-import { retryAfterSeconds } from '../../gateway/pipeline/client-headers.ts';
+import { limitHeaders, retryAfterSeconds } from '../../gateway/pipeline/client-headers.ts';
 
 /** Clients of one key on a simulated clock in microseconds: simulated minutes take milliseconds. */
 
@@ -21,6 +21,8 @@ export interface Fleet {
   readonly jitter: number;
   /** By how many seconds a worker may come before Retry-After, because timers can fire too soon. */
   readonly hurrySeconds?: number;
+  /** The workers wait until X-RateLimit-Reset, each by its own clock, which is off by up to this many seconds. */
+  readonly clockErrorSeconds?: number;
   /** Workers per minute that forget their Retry-After and start again. */
   readonly restartsAMinute: number;
   /** Additional requests sent at once. Each is repeated after Retry-After until it is served. */
@@ -48,6 +50,7 @@ interface Worker {
   servedAt: number;
   served: number;
   readonly isOnce: boolean;
+  readonly clockError: number;
 }
 
 export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet): Promise<Outcome> {
@@ -56,7 +59,8 @@ export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet):
   const end = begin + fleet.minutes * MINUTE;
   const latency = () => Math.floor((0.5 + random()) * 20_000);
   const start = (at: number, isOnce: boolean): Worker => {
-    const worker = { generation: 0, wasRefused: false, servedAt: at, served: 0, isOnce };
+    const clockError = fleet.clockErrorSeconds === undefined ? 0 : (2 * random() - 1) * fleet.clockErrorSeconds;
+    const worker = { generation: 0, wasRefused: false, servedAt: at, served: 0, isOnce, clockError };
     events.add(at, { worker, generation: 0 });
     return worker;
   };
@@ -96,7 +100,8 @@ export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet):
     worker.wasRefused = true;
     const seconds = retryAfterSeconds(decision) as number;
     told.push(seconds);
-    const wait = seconds * (1 + fleet.jitter * random()) - (fleet.hurrySeconds ?? 0) * random();
+    const asked = fleet.clockErrorSeconds === undefined ? seconds : resetOf(decision) - at / SECOND - worker.clockError;
+    const wait = Math.max(0, asked * (1 + fleet.jitter * random()) - (fleet.hurrySeconds ?? 0) * random());
     events.add(at + latency() + Math.floor(wait * SECOND), what);
   }
   for (const { servedAt } of workers) longest = Math.max(longest, end - servedAt);
@@ -104,27 +109,17 @@ export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet):
   return { admitted, refused, banned, again, served, longestSeconds: longest / SECOND, told };
 }
 
-/** A client that ignores Retry-After. */
-export interface Attack {
-  /** Requests a minute. */
-  readonly rate: number;
-  readonly timing: 'even' | 'random' | 'in bursts' | 'one after the other';
-  readonly seed: number;
+function resetOf(decision: Decision): number {
+  const headers = limitHeaders(decision, false);
+  return Number(headers[headers.indexOf('X-RateLimit-Reset') + 1]);
 }
 
-/** Seconds from its first 429 to its ban; undefined without a ban within four minutes. */
-export async function secondsToBan(decideAt: DecideAt, begin: number, attack: Attack): Promise<number | undefined> {
-  const random = generator(attack.seed);
-  const gap = MINUTE / attack.rate;
+/** Seconds from the first of these requests, which come whatever they are told, to the ban; undefined without one. */
+export async function secondsToBan(decideAt: DecideAt, requests: Iterable<number>): Promise<number | undefined> {
   let first: number | undefined;
-  for (let sent = 0, at = begin; at < begin + 4 * MINUTE; sent++) {
-    const { outcome } = await decideAt(Math.floor(at));
-    if (outcome === 'refused') first ??= at;
-    if (outcome === 'banned') return (at - (first ?? at)) / SECOND;
-    if (attack.timing === 'even') at = begin + (sent + 1) * gap;
-    else if (attack.timing === 'random') at -= Math.log(1 - random()) * gap;
-    else if (attack.timing === 'in bursts') at += (sent + 1) % Math.round(attack.rate / 60) === 0 ? SECOND : 0;
-    else at += 2_000 + random() * 5_000;
+  for (const at of requests) {
+    first ??= at;
+    if ((await decideAt(at)).outcome === 'banned') return (at - first) / SECOND;
   }
   return undefined;
 }

@@ -66,7 +66,7 @@ const AFTER_MS = 500;
 export async function observe(fault: RedisFault, core: string): Promise<Observation> {
   const rig = await startRig();
   const { redis, server } = rig;
-  await redis.hset('gateway:plans', { 'free.ban_after': BAN_AFTER });
+  await redis.hset('gateway:plans', { 'free.ban_after': BAN_AFTER, 'free.ban_grace_seconds': 0 });
   const [roomy, tight] = [await createKey(redis, { minute: 1e6, day: 1e6 }), await createKey(redis, { minute: TIGHT })];
   const unseen = await Promise.all(Array.from({ length: 100 }, () => createKey(redis)));
   const gateway = await startGatewayProcess({ CORE_URL: core, REDIS_URL: rig.proxy.url, ...fault.settings });

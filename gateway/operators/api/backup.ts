@@ -4,7 +4,7 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
 import { isKeyId } from '../../limiter/credential.ts';
-import { isUsable, STORED_FIELDS } from '../../limiter/plans.ts';
+import { isOfFormerRule, isUsable, STORED_FIELDS } from '../../limiter/plans.ts';
 import {
   type BackedUpKey,
   isFieldName,
@@ -159,6 +159,8 @@ async function restorePlans(
   isTrial: boolean,
 ) {
   const fields = Object.entries(given);
+  const isGood = ([name, value]: [string, unknown]): boolean =>
+    STORED_FIELDS.includes(name) && typeof value === 'string' && isUsable(name, value) && !isOfFormerRule(given, name);
   const good = fields.filter((field): field is [string, string] => isGood(field));
   const { before, missing } = await addMissing(deps, isTrial ? [] : good, about);
   if (!isTrial) await deps.planCache.refresh();
@@ -187,9 +189,6 @@ async function addMissing(deps: AdminDependencies, good: readonly [string, strin
   }
   return { before, missing };
 }
-
-const isGood = ([field, value]: [string, unknown]): boolean =>
-  STORED_FIELDS.includes(field) && typeof value === 'string' && isUsable(field, value);
 
 /** A foreign text, cut to a length that fits in the answer. */
 const shown = (text: unknown): string => (typeof text === 'string' ? text.slice(0, MOST_SHOWN) : '');

@@ -49,7 +49,7 @@ export const setBan: AdminOperation = async (call) => {
 };
 
 /**
- * Lifts a ban and forgets the early requests that led to it. A gateway that remembers the ban drops it within a second.
+ * Lifts a ban and forgets the line, the strikes and the series. A gateway that remembers the ban drops it within a second.
  */
 export const liftBan: AdminOperation = async (call) => {
   const { deps, params } = call;

@@ -1,5 +1,6 @@
 import { type CheckResult, fault, good, warning } from '../../check-result.ts';
-import { PLAN_NAMES, STORED_FIELDS } from '../../limiter/plans.ts';
+import { isFormer, PLAN_NAMES, type Plan, STORED_FIELDS, whenAbsent } from '../../limiter/plans.ts';
+import { mostBanAfter } from '../../limiter/refusals.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
 import type { DoctorAnswer } from './answers.ts';
 import { checkBackup } from './backup-notes.ts';
@@ -31,12 +32,36 @@ function checkPlans({ rejected, isReadable, table }: PlanCache): CheckResult[] {
       fault('plan table', 'cannot be read; the last good one stays', 'TYPE gateway:plans must be hash; see the log.'),
     ];
   const bad = shownRejected(rejected).map(({ field, value, kept }) =>
-    fault('plan table', `${field} is ${value ?? 'missing'}; ${kept ?? 'nothing'} stays in force`, adviceFor(field)),
+    isFormer(field)
+      ? ofFormerRule(field)
+      : fault('plan table', `${field} is ${value ?? 'missing'}; ${kept ?? 'nothing'} stays in force`, adviceFor(field)),
   );
+  const patient = PLAN_NAMES.flatMap((name) => checkBanAfter(name, table[name]));
   const shadows = PLAN_NAMES.filter((name) => table[name].mode === 'shadow').map((name) =>
     warning('plan table', `${name} is in shadow mode: it refuses nothing`, `ctl plans set ${name} --mode enforce`),
   );
-  return bad.length + shadows.length === 0 ? [good('plan table', 'every value is in force')] : [...bad, ...shadows];
+  const found = [...bad, ...patient, ...shadows];
+  return found.length === 0 ? [good('plan table', 'every value is in force')] : found;
+}
+
+function ofFormerRule(field: string): CheckResult {
+  const [plan = ''] = field.split('.');
+  return warning(
+    'plan table',
+    `${field} belongs to a rule that is gone: ${plan}.ban_after is ignored, and ${whenAbsent('ban_after')} is in force`,
+    `ctl plans set ${plan} --ban-after none`,
+  );
+}
+
+function checkBanAfter(name: string, { minute, ban_after }: Plan): CheckResult[] {
+  if (minute === undefined || ban_after === undefined || ban_after <= mostBanAfter(minute)) return [];
+  return [
+    warning(
+      'plan table',
+      `${name}.ban_after is ${ban_after}, over eight times the minute limit: bursts once a minute can ban a key`,
+      `ctl plans set ${name} --ban-after none`,
+    ),
+  ];
 }
 
 function adviceFor(field: string): string {

@@ -43,7 +43,7 @@ export const rollBack: AdminOperation = async (call) => {
 
 /** @throws {HttpError} 409 if no earlier value can be restored */
 function before(changes: readonly FieldChange[]): StoredPlans {
-  const fields = changes.map(({ field, from = '' }) => {
+  const fields = changes.map(({ field, from }) => {
     if (!isUsable(field, from))
       throw new HttpError('conflict', `${field} was no limit before; set the one that you want.`);
     return [field, from];

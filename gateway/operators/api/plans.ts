@@ -7,27 +7,34 @@ import {
   FIELD_NAMES,
   fieldsOf,
   isPlanName,
+  leastOf,
   PLAN_FIELDS,
   type PlanField,
   type PlanName,
   type StoredPlans,
+  storedChanges,
+  whenAbsent,
 } from '../../limiter/plans.ts';
 import { type Activity, planActivity } from '../../stores/activity-entry.ts';
 import { type PlanChange, versionOf } from '../../stores/plan-history.ts';
 import { type About, aboutCall, logActivity } from './activity-of-call.ts';
 import { planName } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { limitValue, who } from './values.ts';
+import { numberFrom, who } from './values.ts';
 
-/** A field's value in an operator's request: a number, or one of its options. */
-function valueRule(rule: (typeof PLAN_FIELDS)[PlanField]): z.ZodType<number | string> {
-  if (!('options' in rule)) return limitValue;
-  return z.enum(rule.options, { error: must(`be one of ${rule.options.join(', ')}`) });
+type Value = number | string | null;
+
+/** A field's value in an operator's request: a number, or one of its options. Null removes a number that may be absent. */
+function valueRule(field: PlanField): z.ZodType<Value> {
+  const rule = PLAN_FIELDS[field];
+  if ('options' in rule) return z.enum(rule.options, { error: must(`be one of ${rule.options.join(', ')}`) });
+  const number = numberFrom(leastOf(field));
+  return whenAbsent(field) === undefined ? number : number.nullable();
 }
 
-const fields = FIELD_NAMES.map((field) => [field, valueRule(PLAN_FIELDS[field]).optional()]);
+const fields = FIELD_NAMES.map((field) => [field, valueRule(field).optional()]);
 
-const planFields = Object.fromEntries(fields) as Record<PlanField, z.ZodOptional<z.ZodType<number | string>>>;
+const planFields = Object.fromEntries(fields) as Record<PlanField, z.ZodOptional<z.ZodType<Value>>>;
 
 const Changes = z.strictObject({ ...planFields, ...who });
 
@@ -63,7 +70,7 @@ export const changePlan: AdminOperation = async (call) => {
 export const changePlans: AdminOperation = async (call) => {
   const { deps, request, response } = call;
   const { plans, author, reason } = await readBody(TableChanges, request, response, ADMIN_BODY_LIMIT_BYTES);
-  const given = Object.entries(plans) as [PlanName, Readonly<Record<string, number | string | undefined>>][];
+  const given = Object.entries(plans) as [PlanName, Readonly<Record<string, Value | undefined>>][];
   const changes = Object.assign({}, ...given.map(([plan, fields]) => storedFields(plan, fields))) as StoredPlans;
   if (given.length === 0) throw nothingGiven();
   const seen = await tableSeen(deps, request.headers['if-match']);
@@ -71,14 +78,14 @@ export const changePlans: AdminOperation = async (call) => {
   return { status: 200, body: deps.planCache.table, headers: [...etag(deps), ...warning] };
 };
 
-function storedFields(plan: PlanName, fields: Readonly<Record<string, number | string | undefined>>): StoredPlans {
+function storedFields(plan: PlanName, fields: Readonly<Record<string, Value | undefined>>): StoredPlans {
   const known: readonly string[] = fieldsOf(plan);
   const alien = Object.keys(fields).filter((field) => !known.includes(field));
   if (alien.length > 0)
     throw new HttpError('invalid_request', `${plan} has no ${alien.join(' or ')} of its own: its keys carry them.`);
-  const stored = Object.entries(fields).map(([field, value]) => [`${plan}.${field}`, String(value)]);
+  const stored = Object.entries(fields).map(([field, value]) => [field, value?.toString()]);
   if (stored.length === 0) throw nothingGiven();
-  return Object.fromEntries(stored);
+  return storedChanges(plan, Object.fromEntries(stored));
 }
 
 const nothingGiven = () => new HttpError('invalid_request', 'Nothing to change was given.');

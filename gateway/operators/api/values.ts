@@ -16,7 +16,11 @@ export const who = {
   reason: line(500).or(z.literal('')).optional(),
 };
 
-const RANGE = must(`be a whole number from 1 to ${MAX_LIMIT}`);
+/** A number in an operator's request, from the least one to that of the largest limit. */
+export function numberFrom(least: number) {
+  const error = must(`be a whole number from ${least} to ${MAX_LIMIT}`);
+  return z.int({ error }).min(least, { error }).max(MAX_LIMIT, { error });
+}
 
 /** A limit in an operator's request. */
-export const limitValue = z.int({ error: RANGE }).min(1, { error: RANGE }).max(MAX_LIMIT, { error: RANGE });
+export const limitValue = numberFrom(1);

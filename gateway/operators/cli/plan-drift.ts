@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
 import { EXIT, endWith } from './outcome.ts';
-import { BadPlanFile, driftOf, inFull, leftOut, type PlanFile, readPlanFile, toYaml } from './plan-file.ts';
+import { BadPlanFile, driftOf, inFull, leftOut, type PlanFile, readPlanFile, toYaml, withGiven } from './plan-file.ts';
 import { describeChanges, describePlans, warningsOf } from './plan-text.ts';
 import type { Session } from './session.ts';
 
@@ -68,7 +68,7 @@ Example:
       if (drift.length === 0) return session.print(table, () => AS_IN_FILE);
       session.tell(describeChanges(drift, process.stderr));
       for (const plan of PLAN_NAMES.filter((name) => drift.some((change) => change.plan === name)))
-        for (const warning of warningsOf({ ...table[plan], ...wanted[plan] }))
+        for (const warning of warningsOf(withGiven(table[plan], wanted[plan])))
           session.tell(`Note: ${plan}: ${warning}`);
       await session.confirmChange(`Make ${drift.length === 1 ? 'this change' : `these ${drift.length} changes`}?`);
       const changed = await session.exchange({

@@ -5,6 +5,7 @@ import {
   FIELD_NAMES,
   fieldsOf,
   isPlanName,
+  leastOf,
   MAX_LIMIT,
   PLAN_FIELDS,
   PLAN_NAMES,
@@ -14,12 +15,20 @@ import {
   type PlanTable,
   parseField,
   valueIn,
+  whenAbsent,
 } from '../../limiter/plans.ts';
 import type { FieldChange } from '../../stores/plan-history.ts';
 
 /** The plan table as a file for git: `<plan>: { <field>: <value> }`, in YAML or JSON. What it leaves out is left alone. */
 
-export type PlanFile = { readonly [plan in PlanName]?: Plan };
+export type PlanFile = { readonly [plan in PlanName]?: GivenPlan };
+
+/** Values of a plan as somebody gives them. Null stands for a number that is absent. */
+export type GivenPlan = { readonly [F in PlanField]?: Plan[F] | null };
+
+/** A plan once these values are in force. */
+export const withGiven = (plan: Plan, given: GivenPlan = {}): Plan =>
+  Object.fromEntries(Object.entries({ ...plan, ...given }).filter(([, value]) => value !== null));
 
 /** A file that is no plan table: all faults, one per line. */
 export class BadPlanFile extends Error {}
@@ -32,7 +41,7 @@ export const inFull = (table: PlanTable): PlanFile =>
   Object.fromEntries(
     PLAN_NAMES.map((plan) => [
       plan,
-      Object.fromEntries(fieldsOf(plan).map((field) => [field, valueIn(table[plan], field)])),
+      Object.fromEntries(fieldsOf(plan).map((field) => [field, valueIn(table[plan], field) ?? null])),
     ]),
   );
 
@@ -58,7 +67,7 @@ export function parsePlanFile(content: string): PlanFile {
   if (faults.length > 0) throw new BadPlanFile(faults.join('\n'));
   if (!isMap(contents) || contents.items.length === 0)
     throw new BadPlanFile('It has no plans, as in `free: { minute: 60 }`.');
-  const plans: [string, Plan][] = [];
+  const plans: [string, GivenPlan][] = [];
   for (const { key, value } of contents.items) {
     const plan = nameOf(key);
     if (!isPlanName(plan)) faults.push(`${plan} is no plan; they are ${PLAN_NAMES.join(', ')}.`);
@@ -77,13 +86,19 @@ export function parsePlanFile(content: string): PlanFile {
 
 const nameOf = (key: unknown): string => String(isScalar(key) ? key.value : key);
 
-function givenValue(plan: PlanName, field: string, node: unknown, faults: string[]): number | string | undefined {
+function givenValue(
+  plan: PlanName,
+  field: string,
+  node: unknown,
+  faults: string[],
+): number | string | null | undefined {
   const known: readonly string[] = fieldsOf(plan);
   if (!known.includes(field)) {
     faults.push(`${plan} has no ${field}; it has ${known.join(', ')}.`);
     return undefined;
   }
   const given = isScalar(node) ? node.value : node;
+  if (given === null && whenAbsent(field as PlanField) !== undefined) return null;
   const value = parseField(field as PlanField, String(given));
   // A number in quotes is a text, as in a request to the admin API.
   if (value !== undefined && typeof value === typeof given) return value;
@@ -93,7 +108,9 @@ function givenValue(plan: PlanName, field: string, node: unknown, faults: string
 
 function rangeOf(field: PlanField): string {
   const rule = PLAN_FIELDS[field];
-  return 'options' in rule ? `one of ${rule.options.join(', ')}` : `a whole number from 1 to ${MAX_LIMIT}`;
+  if ('options' in rule) return `one of ${rule.options.join(', ')}`;
+  const absent = whenAbsent(field);
+  return `a whole number from ${leastOf(field)} to ${MAX_LIMIT}${absent === undefined ? '' : `, or null for ${absent}`}`;
 }
 
 /** What would have to change for the table to be as the file says. */

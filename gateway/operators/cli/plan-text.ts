@@ -1,4 +1,5 @@
-import { FIELD_NAMES, type Plan, valueIn } from '../../limiter/plans.ts';
+import { FIELD_NAMES, type Plan, valueIn, whenAbsent } from '../../limiter/plans.ts';
+import { mostBanAfter } from '../../limiter/refusals.ts';
 import type { FieldChange } from '../../stores/plan-history.ts';
 import type { PlanChangeView } from '../api/answers.ts';
 import { colour } from './session.ts';
@@ -8,7 +9,10 @@ import { timeText } from './time-text.ts';
 /** Plans and their changes in words. */
 
 export function describePlans(shown: Readonly<Record<string, Plan>>): string {
-  const rows = Object.entries(shown).map(([name, plan]) => [name, ...FIELD_NAMES.map((field) => valueIn(plan, field))]);
+  const rows = Object.entries(shown).map(([name, plan]) => [
+    name,
+    ...FIELD_NAMES.map((field) => valueIn(plan, field) ?? whenAbsent(field)),
+  ]);
   return table(['plan', ...FIELD_NAMES], rows);
 }
 
@@ -34,17 +38,15 @@ export function describeHistory(history: readonly PlanChangeView[]): string {
 }
 
 /** Warnings about values that are valid but seldom intended. */
-export function warningsOf({ minute, day, ban_after, mode }: Plan): string[] {
+export function warningsOf({ minute, day, ban_after, ban_grace_seconds, mode }: Plan): string[] {
   const warnings: string[] = [];
   if (mode === 'shadow')
     warnings.push('in shadow mode the limits of the plan refuse nothing; they are counted and logged.');
   if (minute !== undefined && day !== undefined && day < minute)
     warnings.push(`the day allows ${day} requests, fewer than the ${minute} of a single minute.`);
-  // Without a minute limit in the plan, ban_after is for each 1,000 requests a minute of the key's own limit.
-  const most = minute ?? 1_000;
-  if (ban_after !== undefined && ban_after < most)
-    warnings.push(
-      `clients that share a key can be banned though they wait for Retry-After, unless ban_after is at least ${most}.`,
-    );
+  if (ban_after !== undefined && minute !== undefined && ban_after > mostBanAfter(minute))
+    warnings.push('ban_after is over eight times the minute limit: bursts once a minute can ban a key.');
+  if (ban_grace_seconds === 0)
+    warnings.push('without a grace, clients that wait as told are banned if enough of them are refused at once.');
   return warnings;
 }

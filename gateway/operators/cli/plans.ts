@@ -7,15 +7,17 @@ import {
   type PlanField,
   type PlanTable,
   valueIn,
+  whenAbsent,
 } from '../../limiter/plans.ts';
 import type { HistoryAnswer } from '../api/answers.ts';
 import { addPlanFiles } from './plan-drift.ts';
+import { type GivenPlan, withGiven } from './plan-file.ts';
 import { describeChanges, describeHistory, describePlans, warningsOf } from './plan-text.ts';
 import { addTry } from './plan-try.ts';
 import { operator, type Session } from './session.ts';
 import { harmless } from './table.ts';
 import { timeText } from './time-text.ts';
-import { limit } from './values.ts';
+import { planNumber } from './values.ts';
 
 interface Author {
   readonly author: string;
@@ -74,7 +76,10 @@ Examples:
     )
     .action(async (plan: string, { author, reason, ...options }: Author & Record<string, string | number>) => {
       const given = FIELD_NAMES.map((field) => [field, options[camelCase(field)]] as const);
-      const changes = Object.fromEntries(given.filter(([, value]) => value !== undefined)) as Plan;
+      const typed = given.filter(([, value]) => value !== undefined);
+      const changes: GivenPlan = Object.fromEntries(
+        typed.map(([field, value]) => [field, value === 'none' ? null : value]),
+      );
       const { body, etag } = await session.exchange({ method: 'GET', path: '/plans' });
       announce(session, plan, (body as Record<string, Plan>)[plan] ?? {}, changes);
       if (Object.keys(changes).length > 0) await session.confirmChange('Make this change?');
@@ -94,21 +99,23 @@ function optionOf(field: PlanField): Option {
   const rule = PLAN_FIELDS[field];
   const name = `--${field.replaceAll('_', '-')}`;
   if ('options' in rule) return new Option(`${name} <${field}>`, rule.help).choices(rule.options);
-  return new Option(`${name} <number>`, rule.help).argParser(limit);
+  const absent = whenAbsent(field);
+  const help = absent === undefined ? rule.help : `${rule.help}; none for ${absent}`;
+  return new Option(`${name} <number>`, help).argParser(planNumber(field));
 }
 
-function announce(session: Session, plan: string, before: Plan, changes: Plan): void {
+function announce(session: Session, plan: string, before: Plan, changes: GivenPlan): void {
   const fields = FIELD_NAMES.filter(
-    (field) => changes[field] !== undefined && changes[field] !== valueIn(before, field),
+    (field) => changes[field] !== undefined && changes[field] !== (valueIn(before, field) ?? null),
   );
-  const text = (value: number | string | undefined) => value?.toString();
+  const text = (value: number | string | null | undefined) => value?.toString();
   const made = fields.map((field) => ({
     field: `${plan}.${field}`,
     from: text(valueIn(before, field)),
     to: text(changes[field]),
   }));
   if (made.length > 0) session.tell(describeChanges(made, process.stderr));
-  for (const warning of warningsOf({ ...before, ...changes })) session.tell(`Note: ${warning}`);
+  for (const warning of warningsOf(withGiven(before, changes))) session.tell(`Note: ${warning}`);
 }
 
 function addRollback(plans: Command, session: Session): void {

@@ -13,7 +13,8 @@ import {
   type Plan,
   type PlanField,
   type PlanName,
-  parseField,
+  typedValue,
+  whenAbsent,
 } from './plan-fields.ts';
 import { tell } from './toast.ts';
 import { askedOf, who } from './who.ts';
@@ -59,7 +60,9 @@ function form(plan: PlanName, seen: Seen, typed: Values, changed: Changed): void
         options: rule.options.map((one) => [one, planInWords(one)]),
         hint: 'Shadow: refuse nothing, count and log it.',
       };
-    return { ...common, type: 'number', maxlength: 20, hint: `Now ${valueInWords(textOf(seen.values, field))}.` };
+    const absent = whenAbsent(field);
+    const hint = `Now ${valueInWords(textOf(seen.values, field))}.${absent === undefined ? '' : ` Empty: ${absent}.`}`;
+    return { ...common, type: 'number', maxlength: 20, hint };
   });
   ask({
     title: `Change ${planInWords(plan)}`,
@@ -112,7 +115,7 @@ interface Review {
 function review({ plan, seen, values, changed, note, about }: Review): void {
   const made = differencesIn(plan, seen, values);
   const limits = Object.fromEntries(
-    made.filter(({ name }) => name === 'minute' || name === 'day').map(({ name, to }) => [name, parseField(name, to)]),
+    made.filter(({ name }) => name === 'minute' || name === 'day').map(({ name, to }) => [name, typedValue(name, to)]),
   );
   const [author, reason] = who(about?.reason ?? '');
   ask({
@@ -126,7 +129,7 @@ function review({ plan, seen, values, changed, note, about }: Review): void {
     confirm: 'Apply',
     async act(asked) {
       const body = {
-        ...Object.fromEntries(made.map(({ name, to }) => [name, parseField(name, to)])),
+        ...Object.fromEntries(made.map(({ name, to }) => [name, typedValue(name, to)])),
         ...askedOf(asked),
       };
       try {

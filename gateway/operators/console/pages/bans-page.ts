@@ -23,7 +23,8 @@ export function BansPage({ route: { query } }: { route: Route }) {
     { title: 'Until', show: ({ bannedUntil }) => bannedUntil !== undefined && html`<${When} at=${bannedUntil} />` },
     {
       title: 'Why',
-      show: ({ banReason }) => html`<span class="wordy">${banReason ?? 'Came too early too often'}</span>`,
+      show: ({ banReason }) =>
+        html`<span class="wordy">${banReason ?? 'Kept sending more than nine times its limit'}</span>`,
     },
     { title: 'Bans in a row', isFigure: true, show: ({ bans }) => number(bans) },
     {

@@ -74,7 +74,7 @@ function StateNote({ of: { state, bannedUntil, banReason, bans, expiresAt } }: {
   if (bannedUntil !== undefined)
     return html`<p class="notice bad">
       Banned until ${clock(bannedUntil)}, ${relative(bannedUntil)}.
-      ${banReason === undefined ? ` It came too early too often. This is ban ${number(bans)} of its series; the next one is twice as long.` : ` Reason: ${banReason}`}
+      ${banReason === undefined ? ` It kept sending more than nine times its limit, without a pause. This is ban ${number(bans)} of its series; the next one is twice as long.` : ` Reason: ${banReason}`}
     </p>`;
   if (state === 'disabled')
     return html`<p class="notice">Disabled by an operator: its requests are answered with 401.</p>`;

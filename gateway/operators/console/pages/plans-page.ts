@@ -6,7 +6,15 @@ import { Card } from '../parts/pieces.ts';
 import { PlanHistory } from '../parts/plan-history.ts';
 import { inWords } from '../parts/table.ts';
 import { askForPlan } from '../plan-dialogs.ts';
-import { FIELD_NAMES, fieldsOf, PLAN_NAMES, type Plan, type PlanField, type PlanName } from '../plan-fields.ts';
+import {
+  FIELD_NAMES,
+  fieldsOf,
+  PLAN_NAMES,
+  type Plan,
+  type PlanField,
+  type PlanName,
+  whenAbsent,
+} from '../plan-fields.ts';
 import { usePolled } from '../polled.ts';
 import { fieldInWords, number, planInWords } from '../words.ts';
 import { rejectedInWords } from './health-page.ts';
@@ -75,5 +83,5 @@ function shownValue(plan: PlanName, values: Plan, field: PlanField) {
     return html`<span class=${`badge ${values.mode === 'shadow' ? 'warning' : ''}`}>${values.mode === 'shadow' ? 'Shadow' : 'Enforce'}</span>`;
   const value = values[field];
   if (value !== undefined) return number(value);
-  return html`<span class="note">${fieldsOf(plan).includes(field) ? '–' : 'each key its own'}</span>`;
+  return html`<span class="note">${fieldsOf(plan).includes(field) ? (whenAbsent(field) ?? '–') : 'each key its own'}</span>`;
 }

@@ -1,6 +1,6 @@
 -- The decision that nginx asks of Redis, one request a call: key and secret, ban, both token buckets, strikes. It holds to
 -- the rules of gateway/limiter/decide.lua and is as short as they allow for a single request: levels are plain doubles, the
--- plan is read only where a key has no limits of its own, patience is touched only by a refusal, and a secret's scope and
+-- plan is read only where a key has no limits of its own, strikes are touched only by a refusal, and a secret's scope and
 -- networks are not read.
 --
 -- KEYS[1]   hash of the API key
@@ -49,21 +49,28 @@ if minute_level >= 1 and day_level >= 1 then
   return answer('admitted')
 end
 
-local ban = redis.call('HMGET', 'gateway:plans', plan .. '.ban_after', plan .. '.ban_within_seconds',
+local ban = redis.call('HMGET', 'gateway:plans', plan .. '.ban_after', plan .. '.ban_grace_seconds',
   plan .. '.ban_seconds')
-local strikes = redis.call('HMGET', KEYS[1], 'patience_left', 'patience_as_of', 'refused', 'bans')
-local after, within = tonumber(ban[1]), tonumber(ban[2])
-local since = now - (strikes[2] or now)
-local patience = math.min(after, (strikes[1] or after) + since * after / within) - 1
+local past = redis.call('HMGET', KEYS[1], 'line_until', 'strikes_until', 'full_at', 'refused', 'bans')
+local text = function(time) return string.format('%.6f', time) end
+local strike = MINUTE / (8 * minute_limit)
+local most = (ban[1] or 5 * minute_limit) * strike
+local strikes = math.max((past[2] or now) - now, 0)
+local full_at = strikes > 0 and past[3] or strikes + strike > most and now
 local outcome = 'refused'
-if patience < 1 then
+if strikes + strike > most and now - full_at >= (tonumber(ban[2]) or 30) then
   local is_series = banned_until and now < banned_until + DAY
-  local bans = is_series and (strikes[4] or 0) + 1 or 1
-  banned_until = string.format('%.6f', now + math.min(ban[3] * 2 ^ math.min(bans - 1, 17), DAY))
+  local bans = is_series and (past[5] or 0) + 1 or 1
+  banned_until = text(now + math.min(ban[3] * 2 ^ math.min(bans - 1, 17), DAY))
   redis.call('HSET', KEYS[1], 'banned_until', banned_until, 'bans', bans)
+  redis.call('HDEL', KEYS[1], 'line_until', 'strikes_until', 'full_at')
   outcome = 'banned'
+else
+  local token = math.max((1 - minute_level) * MINUTE / minute_limit, (1 - day_level) * DAY / day_limit)
+  local line = math.max(now + token, math.min((past[1] or now) + MINUTE / minute_limit, now + 15 * MINUTE))
+  redis.call('HSET', KEYS[1], 'line_until', text(line), 'strikes_until', text(now + math.min(strikes + strike, most)))
+  if full_at then redis.call('HSET', KEYS[1], 'full_at', text(full_at)) end
 end
-redis.call('HSET', KEYS[1], 'as_of', string.format('%.6f', now), 'minute_left', string.format('%.6f', minute_level),
-  'day_left', string.format('%.6f', day_level), 'patience_left', string.format('%.6f', patience), 'patience_as_of',
-  string.format('%.6f', now), 'refused', string.format('%d', (strikes[3] or 0) + 1))
+redis.call('HSET', KEYS[1], 'as_of', text(now), 'minute_left', text(minute_level), 'day_left', text(day_level), 'refused',
+  string.format('%d', (past[4] or 0) + 1))
 return answer(outcome)

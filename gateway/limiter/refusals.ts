@@ -1,0 +1,99 @@
+import { type Level, ticksUntilToken } from './bucket.ts';
+import { MINUTE, SECOND } from './clock.ts';
+
+/**
+ * The rule of refusals: a line and strikes. Each refused request is told its place in line; a key that keeps sending more
+ * than nine times its limit, without a pause, is banned.
+ *
+ * A refused request takes the next place: the moment told to the last one, plus one token's time. Nobody is held back
+ * from a token that is there. A refused request is also a strike. Strikes are forgotten at eight times the minute limit;
+ * a key holds `ban_after` of them. A refusal that finds no room for its strike, `ban_grace_seconds` or more after the
+ * first one that found none, is one too many.
+ *
+ * These are the rules of decide.lua; a property test holds the two equal. Times are Unix time in microseconds, and whole
+ * numbers: a token's time is rounded up, the time of a strike down.
+ */
+
+/** All that is remembered of refusals. A time that has passed means nothing. */
+export interface Refusals {
+  /** The moment told to the last one in line. */
+  readonly lineUntil: number;
+  /** When the last strike is forgotten. */
+  readonly strikesUntil: number;
+  /** When a refusal first found no room for its strike; 0 for never. Forgotten with the last strike. */
+  readonly fullAt: number;
+}
+
+export const NO_REFUSALS: Refusals = { lineUntil: 0, strikesUntil: 0, fullAt: 0 };
+
+/** What the strikes of a key are judged by. */
+export interface Patience {
+  readonly minute: number;
+  readonly ban_after: number;
+  readonly ban_grace_seconds: number;
+}
+
+/** How many times its minute limit a key's strikes are forgotten at, and how many times of it the key holds. */
+const FORGOTTEN = 8;
+const HELD = 5;
+
+export const DEFAULT_GRACE_SECONDS = 30;
+
+/** What a key holds unless its plan says otherwise. */
+export const usualBanAfter = (minute: number): number => HELD * minute;
+
+/** With more, strikes stand for more than a minute: bursts once a minute can ban. */
+export const mostBanAfter = (minute: number): number => FORGOTTEN * minute;
+
+/** A line has at most this many minutes' worth of the minute limit in places, and ends at most an hour ahead. */
+const LINE_MINUTES = 15;
+const LONGEST_LINE = 60 * MINUTE;
+
+const strikeTime = (minute: number): number => Math.max(1, Math.floor(MINUTE / (FORGOTTEN * minute)));
+
+/** What still counts at `now`. If the clock was set back, `shift` moves all times back with it. */
+export function refusalsAt(stored: Refusals, now: number, shift: number, patience: Patience): Refusals {
+  if (stored === NO_REFUSALS) return NO_REFUSALS;
+  const [line, strikes] = [stored.lineUntil - shift, stored.strikesUntil - shift];
+  const lineUntil = line > now ? line : 0;
+  if (strikes <= now) return lineUntil === 0 ? NO_REFUSALS : { lineUntil, strikesUntil: 0, fullAt: 0 };
+  const time = strikeTime(patience.minute);
+  const most = patience.ban_after * time;
+  // More than a key can hold: a limit was changed. That alone must not ban, so there is room for the next strike.
+  if (strikes - now > most) return { lineUntil, strikesUntil: now + most - time, fullAt: 0 };
+  return { lineUntil, strikesUntil: strikes, fullAt: Math.max(stored.fullAt - shift, 0) };
+}
+
+export interface RefusingBucket extends Level {
+  readonly limit: number;
+  readonly window: number;
+}
+
+/** The place of a request that these buckets refuse. @param buckets that of the minute first */
+export function nextPlace({ lineUntil }: Refusals, now: number, buckets: readonly RefusingBucket[]): number {
+  const waitOf = (bucket: RefusingBucket) => ticksUntilToken(bucket, bucket.limit, bucket.window);
+  const slowest = buckets.reduce((slow, bucket) => (waitOf(bucket) > waitOf(slow) ? bucket : slow));
+  const token = now + waitOf(slowest);
+  if (lineUntil <= now) return token;
+  const tokenTime = Math.ceil(slowest.window / slowest.limit);
+  const ahead = Math.min(LINE_MINUTES * (buckets[0] as RefusingBucket).limit * tokenTime, LONGEST_LINE);
+  return Math.max(token, Math.min(lineUntil + tokenTime, now + ahead));
+}
+
+/** The memory of refusals after one more, whose place is `place`; and whether that is one too many. */
+export function withRefusal(
+  { strikesUntil, fullAt }: Refusals,
+  now: number,
+  place: number,
+  { minute, ban_after, ban_grace_seconds }: Patience,
+): { readonly refusals: Refusals; readonly isTooMany: boolean } {
+  const time = strikeTime(minute);
+  const most = ban_after * time;
+  const struck = Math.max(strikesUntil - now, 0) + time;
+  if (struck <= most) return { refusals: { lineUntil: place, strikesUntil: now + struck, fullAt }, isTooMany: false };
+  const since = fullAt === 0 ? now : fullAt;
+  return {
+    refusals: { lineUntil: place, strikesUntil: now + most, fullAt: since },
+    isTooMany: now - since >= ban_grace_seconds * SECOND,
+  };
+}

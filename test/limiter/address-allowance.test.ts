@@ -1,0 +1,59 @@
+import { expect, test } from 'vitest';
+import { AddressAllowance } from '../../gateway/limiter/address-allowance.ts';
+import { retryAfterSeconds } from '../../gateway/pipeline/client-headers.ts';
+import { BEGIN, SECOND } from '../support/limiters.ts';
+
+/** Callers without a key follow the rule of refusals. Where a key would be banned, their connections close. */
+
+const ADDRESS = '192.0.2.7';
+
+function allowance() {
+  const clock = { now: BEGIN };
+  return { clock, addresses: new AddressAllowance(() => clock.now) };
+}
+
+test('each refused request of an address is told its place in line, fifteen minutes ahead at most', () => {
+  const { clock, addresses } = allowance();
+  for (let sent = 0; sent < 60; sent++) expect(addresses.consume(ADDRESS).outcome).toBe('admitted');
+  const told = Array.from({ length: 1_000 }, () => retryAfterSeconds(addresses.consume(ADDRESS)));
+  expect(told).toEqual(told.map((_, at) => Math.min(at + 1, 900)));
+  expect(retryAfterSeconds(addresses.consume('192.0.2.8'))).toBeUndefined();
+  // Nobody is held back from a request that is there.
+  clock.now += 2 * SECOND;
+  const outcomes = Array.from({ length: 3 }, () => addresses.consume(ADDRESS).outcome);
+  expect(outcomes).toEqual(['admitted', 'admitted', 'refused']);
+});
+
+/** Seconds until the first refusal that closes the connection. */
+function closedAfter(perMinute: number, seconds: number): number | undefined {
+  const { clock, addresses } = allowance();
+  for (let sent = 0; sent < (perMinute * seconds) / 60; sent++) {
+    clock.now = BEGIN + Math.floor((sent * 60 * SECOND) / perMinute);
+    if (addresses.consume(ADDRESS).closesConnection) return Math.round((clock.now - BEGIN) / SECOND);
+  }
+  return undefined;
+}
+
+test.for([
+  [600, 336],
+  [6_000, 34],
+] as const)('at %d a minute the connections of an address are closed after %d s', ([perMinute, expected]) => {
+  expect(closedAfter(perMinute, 400)).toBe(expected);
+});
+
+test('at eight times the limit they are never closed', () => {
+  expect(closedAfter(480, 7_200)).toBeUndefined();
+});
+
+test('while an address goes on, each refusal that finds no room for its strike closes; after a pause none does', () => {
+  const { clock, addresses } = allowance();
+  const burst = () => Array.from({ length: 400 }, () => addresses.consume(ADDRESS).closesConnection ?? false);
+  burst();
+  clock.now += 30 * SECOND;
+  // 30 are admitted, and 240 strikes are forgotten.
+  const closed = burst();
+  expect(closed.indexOf(true)).toBe(270);
+  expect(closed.slice(270)).toEqual(Array(130).fill(true));
+  clock.now += 38 * SECOND;
+  expect(burst()).not.toContain(true);
+});

@@ -1,0 +1,164 @@
+import { describe, expect, test } from 'vitest';
+import { credentialOf } from '../../gateway/limiter/credential.ts';
+import { decide } from '../../gateway/limiter/decide.ts';
+import { FRESH, type KeyRecord, type KeyState } from '../../gateway/limiter/key-record.ts';
+import type { Decision } from '../../gateway/limiter/limiter.ts';
+import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
+import { retryAfterSeconds } from '../../gateway/pipeline/client-headers.ts';
+import { type DecideAt, generator, runFleet, secondsToBan } from '../support/fleets.ts';
+import { BEGIN, SECOND } from '../support/limiters.ts';
+import { secretWith } from '../support/secrets.ts';
+import { thoroughly } from '../support/thorough.ts';
+
+/**
+ * What becomes of clients of every kind under the rule of refusals alone, on a virtual clock: the table of DESIGN.
+ * A `ban_after` is not set, so a key holds five times its minute limit of strikes.
+ */
+
+const DIGEST = 'a'.repeat(64);
+const CREDENTIAL = credentialOf('', DIGEST);
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+/** Keys that have been idle have a full bucket. */
+const EMPTY: KeyState = { ...FRESH, asOf: BEGIN };
+
+function keyOf(minute: number, state = FRESH): DecideAt {
+  const secrets = [secretWith(DIGEST)];
+  const record: KeyRecord = { plan: 'free', name: '', secrets, createdAt: 0, minute, day: 1_000_000_000 };
+  let kept = state;
+  return (now) => {
+    const decided = decide(record, kept, CREDENTIAL, DEFAULT_PLANS, now);
+    kept = decided.state ?? kept;
+    return decided.verdict as Decision;
+  };
+}
+
+/** So many a minute, evenly spaced. */
+function* evenly(perMinute: number, forTicks: number): Generator<number> {
+  for (let sent = 0; (sent * MINUTE) / perMinute < forTicks; sent++)
+    yield BEGIN + Math.floor((sent * MINUTE) / perMinute);
+}
+
+/** So many at once, again and again. */
+function* bursts(size: number, everySeconds: number, forTicks: number): Generator<number> {
+  for (let at = 0; at < forTicks; at += everySeconds * SECOND) for (let sent = 0; sent < size; sent++) yield BEGIN + at;
+}
+
+const FLEETS = [60, 300, 1_000].flatMap((limit) =>
+  [2, 3, 5, 10, 30, 60, 100, 200, 300, 1_000].flatMap((workers) =>
+    [{}, { clockErrorSeconds: 0.9 }, { hurrySeconds: 0.9 }, { jitter: 0.1 }].map((habit) => ({
+      limit,
+      workers,
+      habit,
+    })),
+  ),
+);
+const fleets = FLEETS.filter((_, at) => at % thoroughly(1, 3) === 0);
+
+describe('fleets that wait as told', () => {
+  test.for(fleets)('$workers workers on $limit a minute, with $habit', async ({ limit, workers, habit }) => {
+    const minutes = 20;
+    const fleet = { workers, minutes, joinSeconds: 0, pauseSeconds: 0, jitter: 0, restartsAMinute: 0, seed: 1 };
+    const { banned, admitted } = await runFleet(keyOf(limit, EMPTY), BEGIN, { ...fleet, ...habit });
+    expect(banned).toBe(0);
+    expect(admitted / (minutes * limit)).toBeGreaterThanOrEqual(0.983);
+    expect(admitted).toBeLessThanOrEqual(minutes * limit);
+  });
+});
+
+/** Users of an app, each with one request at a time. @param again seconds after so many refusals; undefined to give up */
+interface App {
+  readonly users: number;
+  readonly times: number;
+  readonly hours: number;
+  again(told: number, refusals: number, random: () => number): number | undefined;
+}
+
+async function runApp(limit: number, { users, times, hours, again }: App) {
+  const decideAt = keyOf(limit);
+  const random = generator(7);
+  const pause = (users * MINUTE) / (times * limit);
+  const think = () => Math.ceil(-Math.log(1 - random()) * pause);
+  const waiting = Array.from({ length: users }, () => ({ at: BEGIN + think(), refusals: 0 }));
+  const outcomes = { admitted: 0, refused: 0, banned: 0 };
+  for (;;) {
+    const user = waiting.reduce((first, other) => (other.at < first.at ? other : first));
+    if (user.at > BEGIN + hours * HOUR) break;
+    const decision = await decideAt(user.at);
+    outcomes[decision.outcome as keyof typeof outcomes] += 1;
+    const isServed = decision.outcome === 'admitted';
+    user.refusals = isServed ? 0 : user.refusals + 1;
+    const wait = isServed ? undefined : again(retryAfterSeconds(decision) as number, user.refusals, random);
+    if (wait === undefined) user.refusals = 0;
+    user.at += wait === undefined ? think() : Math.ceil((wait + 0.02 + 0.01 * random()) * SECOND);
+  }
+  return { ...outcomes, share: outcomes.admitted / (hours * 60 * limit) };
+}
+
+describe('apps of 200 users', () => {
+  const HOURS = thoroughly(12, 2);
+
+  test.for([1.1, 1.5, 2])('that wait as told, at %d times the limit, are never banned', async (times) => {
+    const { banned, share } = await runApp(60, { users: 200, times, hours: HOURS, again: (told) => told });
+    expect(banned).toBe(0);
+    expect(share).toBeGreaterThan(0.98);
+  });
+
+  test.for([
+    ['wait for a random part of 0.1 s, doubled up to 20 s, three times (AWS)', 3, 0.1, 20],
+    ['wait 0.5 s, doubled up to 8 s, twice (OpenAI, Stripe)', 2, 0.5, 8],
+    ['press reload after a second, five times', 5, 1, 1],
+  ] as const)('that %s, at twice the limit, are never banned', async ([, tries, first, most]) => {
+    const { banned, share } = await runApp(60, {
+      users: 200,
+      times: 2,
+      hours: HOURS,
+      again: (_, refusals, random) =>
+        refusals > tries ? undefined : Math.min(most, first * 2 ** (refusals - 1)) * (first === 1 ? 1 : random()),
+    });
+    expect(banned).toBe(0);
+    expect(share).toBeGreaterThan(0.98);
+  });
+});
+
+describe('whoever goes on, whatever it is told', () => {
+  test.for([60, 600])('at eight or nine times %d a minute is never banned, and gets all of the rate', async (limit) => {
+    for (const times of [1.1, 2, 8, 9]) {
+      const outcomes = { admitted: 0, refused: 0, banned: 0 };
+      const decideAt = keyOf(limit, EMPTY);
+      for (const at of evenly(times * limit, thoroughly(6, 1) * HOUR))
+        outcomes[(await decideAt(at)).outcome as keyof typeof outcomes] += 1;
+      expect(outcomes.banned, `${times} times`).toBe(0);
+      expect(outcomes.admitted).toBeGreaterThanOrEqual(thoroughly(6, 1) * 60 * limit - 1);
+    }
+  });
+
+  // The bucket lasts 60/(n - 1) s; then n - 1 of n requests are refused and eight are forgotten, so the five minutes'
+  // worth that a key holds are full after 5·60/(n - 9) s; and then 30 s pass.
+  test.for([10, 12, 20, 100, 1_000])('at %d times is banned when the rule says so', async (times) => {
+    for (const limit of [60, 300, 1_000]) {
+      const expected = 60 / (times - 1) + 300 / (times - 9) + 30;
+      const seconds = await secondsToBan(keyOf(limit), evenly(times * limit, HOUR));
+      expect(Math.abs((seconds ?? 0) - expected), `${limit} a minute: ${seconds} s`).toBeLessThan(1.5);
+    }
+  });
+
+  test.for([
+    [10, 336],
+    [100, 34],
+  ] as const)('at %d times 60 a minute is banned after %d s', async ([times, expected]) => {
+    expect(Math.round((await secondsToBan(keyOf(60), evenly(times * 60, HOUR))) ?? 0)).toBe(expected);
+  });
+
+  test.for([
+    [5, 35],
+    [10, 40],
+    [30, 120],
+  ] as const)('300 at once on 60 a minute every %d s are banned after %d s', async ([every, expected]) => {
+    expect(await secondsToBan(keyOf(60), bursts(300, every, HOUR))).toBe(expected);
+  });
+
+  test.for([300, 3_000, 30_000])('%d at once on 60 a minute once a minute are never banned', async (size) => {
+    expect(await secondsToBan(keyOf(60), bursts(size, 60, HOUR))).toBeUndefined();
+  });
+});

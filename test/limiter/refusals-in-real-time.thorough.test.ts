@@ -1,0 +1,125 @@
+import { Agent } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { cleanUp } from '../support/clean-up.ts';
+import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+
+/** The rule of refusals as clients meet it: HTTP, real clocks, 600 requests a minute. */
+
+const { url: redisUrl } = await emptyDatabase();
+const A_MINUTE = 600;
+const RUN_MS = 60_000;
+/** Fewer than the usual 3,000, so that a busy machine fills them too. */
+const HELD = 1_000;
+const GRACE_S = 30;
+
+interface Seen {
+  readonly at: number;
+  readonly status: number;
+  readonly code: string | undefined;
+}
+
+/** When one of these refusals should have banned: eight times the limit are forgotten, and `HELD` are held. */
+function bannedAt(refusals: readonly number[]): number {
+  let [strikes, last, fullAt] = [0, 0, Infinity];
+  for (const at of refusals.toSorted((a, b) => a - b)) {
+    strikes = Math.max(0, strikes - ((at - last) * 8 * A_MINUTE) / 60);
+    last = at;
+    if (strikes === 0) fullAt = Infinity;
+    if (strikes + 1 > HELD) {
+      fullAt = Math.min(fullAt, at);
+      if (at - fullAt >= GRACE_S) return at;
+    }
+    strikes = Math.min(strikes + 1, HELD);
+  }
+  return Infinity;
+}
+
+// Started before the tests: the end of one would stop what it started beside the others.
+const [embedded, shared, keyless] = await Promise.all([
+  startStack(),
+  startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' }),
+  startStack(),
+]);
+for (const stack of [embedded, shared]) await stack.admin('PATCH', '/plans/free', { ban_after: HELD });
+const agent = new Agent({ keepAlive: true });
+cleanUp(() => agent.destroy());
+
+test.concurrent.for([
+  ['the embedded limiter', embedded],
+  ['Redis', shared],
+] as const)(
+  'with %s: who waits as told is served, eight times the limit is borne, a hammer is banned',
+  {
+    timeout: 3 * RUN_MS,
+  },
+  async ([, stack]) => {
+    const limits = { minute: A_MINUTE, day: 1_000_000 };
+    const [polite, steady, hammered] = await Promise.all(Array.from({ length: 3 }, () => stack.issueKey(limits)));
+    const begun = performance.now();
+    const isOver = () => performance.now() > begun + RUN_MS;
+
+    async function ask(key: string | undefined, seen: Seen[]): Promise<number> {
+      const { status, json, headers } = await send(`${stack.gateway}/v1/pets`, { key: key as string });
+      seen.push({ at: performance.now() - begun, status, code: (json as { code?: string }).code });
+      return status === 429 ? Number(headers['retry-after']) : 0;
+    }
+    const [ofPolite, ofSteady, ofHammer]: Seen[][] = [[], [], []] as const;
+    const waits = async () => {
+      while (!isOver()) await sleep((await ask(polite, ofPolite as Seen[])) * 1_000);
+    };
+    /** Eight times the limit. */
+    const goesOn = async () => {
+      const asked: Promise<unknown>[] = [];
+      for (let sent = 0; !isOver(); sent++) {
+        asked.push(ask(steady, ofSteady as Seen[]));
+        await sleep(Math.max(0, begun + (sent + 1) * (60_000 / (8 * A_MINUTE)) - performance.now()));
+      }
+      await Promise.all(asked);
+    };
+    const hammers = async () => {
+      while (ofHammer?.at(-1)?.code !== 'key_banned') await ask(hammered, ofHammer as Seen[]);
+    };
+    await Promise.all([...Array.from({ length: 20 }, waits), goesOn(), ...Array.from({ length: 16 }, hammers)]);
+
+    const count = (seen: readonly Seen[] = [], status: number) =>
+      seen.filter((one) => one.status === status && one.at <= RUN_MS).length;
+    const banned = (seen: readonly Seen[] = []) => seen.find(({ code }) => code === 'key_banned');
+    // A full bucket, and what came in since, but for the last second: a token waits so long for its waiter at most.
+    const most = A_MINUTE + (A_MINUTE / 60_000) * (RUN_MS - 1_000);
+    const share = count(ofPolite, 200) / most;
+    const refused = (ofHammer ?? []).filter(({ status }) => status === 429).map(({ at }) => at / 1_000);
+    const [first = 0, end = 0] = [refused[0], refused.at(-1)];
+    // By when refusals were seen, the strikes can be full a little later than they were.
+    const expected = Math.min(bannedAt(refused), end + 1);
+    const perSecond = refused.length / (end - first);
+    process.stdout.write(
+      `${count(ofPolite, 200)} of ${most.toFixed(0)} served to who waits; a hammer with ${perSecond.toFixed(0)} refusals a second banned ${(end - first).toFixed(1)} s after the first one, ${(expected - first).toFixed(1)} by the rule\n`,
+    );
+    expect([banned(ofPolite), banned(ofSteady)]).toEqual([undefined, undefined]);
+    expect(share).toBeGreaterThan(0.983);
+    expect(count(ofPolite, 200)).toBeLessThanOrEqual(2 * A_MINUTE);
+    expect(count(ofSteady, 200) / most).toBeGreaterThan(0.983);
+    expect(end - first).toBeGreaterThanOrEqual(GRACE_S);
+    // Refusals are decided before they are sent, on a busy machine by seconds.
+    expect(Math.abs(end - expected)).toBeLessThan(3);
+  },
+);
+
+test.concurrent('a hammer without a key has its connections closed, after the grace', {
+  timeout: 3 * RUN_MS,
+}, async () => {
+  const begun = performance.now();
+  const seen: { at: number; isClosed: boolean }[] = [];
+  while (performance.now() - begun < RUN_MS && !seen.at(-1)?.isClosed) {
+    const { headers } = await send(`${keyless.gateway}/v1/pets`, { agent });
+    seen.push({ at: (performance.now() - begun) / 1_000, isClosed: headers.connection === 'close' });
+    // RefusalPacing closes a connection after a hundred delayed refusals: each has fewer.
+    if (seen.length % 90 === 0) agent.destroy();
+    await sleep(10);
+  }
+  expect(seen.at(-1)?.isClosed).toBe(true);
+  expect(seen.at(-1)?.at).toBeGreaterThan(GRACE_S);
+});
