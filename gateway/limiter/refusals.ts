@@ -60,7 +60,7 @@ export function refusalsAt(stored: Refusals, now: number, shift: number, patienc
   const time = strikeTime(patience.minute);
   const most = patience.ban_after * time;
   // More than a key can hold: a limit was changed. That alone must not ban, so there is room for the next strike.
-  if (strikes - now > most) return { lineUntil, strikesUntil: now + most - time, fullAt: 0 };
+  if (strikes - now > most) return { lineUntil, strikesUntil: most > time ? now + most - time : 0, fullAt: 0 };
   return { lineUntil, strikesUntil: strikes, fullAt: Math.max(stored.fullAt - shift, 0) };
 }
 

@@ -66,10 +66,10 @@ test('invented keys with a correct check leave nothing in Redis', async () => {
 
 test('a banned key that keeps sending costs one script call a second', async () => {
   const { redis, stack } = await setUp();
-  await redis.hset('gateway:plans', { 'free.minute': '1', 'free.ban_after': '1' });
+  await redis.hset('gateway:plans', { 'free.minute': '1', 'free.ban_after': '1', 'free.ban_grace_seconds': '0' });
   await expect
     .poll(async () => ((await stack.admin('GET', '/plans')).json as { free: object }).free)
-    .toMatchObject({ minute: 1, ban_after: 1 });
+    .toMatchObject({ minute: 1, ban_after: 1, ban_grace_seconds: 0 });
   const key = await stack.issueKey();
   for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   await redis.config('RESETSTAT');

@@ -33,7 +33,7 @@ async function gateway() {
   // The eighth request of a minute bans.
   const plans: PlanTable = {
     ...DEFAULT_PLANS,
-    free: { ...DEFAULT_PLANS.free, minute: 6, ban_after: 1, ban_seconds: 600 },
+    free: { ...DEFAULT_PLANS.free, minute: 6, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 600 },
   };
   const source = {
     async load(id: string) {
@@ -108,7 +108,7 @@ test('a wrong secret of a key is unknown, and so is one of a key whose data cann
   expect(await limiter.decide(key)).toEqual({ outcome: 'undecided', reason: 'unreadable' });
 });
 
-test('a changed key is loaded again, and keeps the levels, the queue and the counts that were not stored', async () => {
+test('a changed key is loaded again, and keeps the levels, the line and the counts that were not stored', async () => {
   const { limiter, keys, createKey } = await gateway();
   const key = await createKey();
   for (let sent = 0; sent < 7; sent++) await limiter.decide(key);
@@ -192,7 +192,7 @@ test('an operator reads what was decided up to then', async () => {
   }
 });
 
-test('a lifted ban is gone, and the queue with it', async () => {
+test('a lifted ban is gone, and line and strikes with it', async () => {
   const { limiter, keys, time, createKey } = await gateway();
   const key = await createKey();
   for (let sent = 0; sent < 9; sent++) await limiter.decide(key);
@@ -210,7 +210,7 @@ test('a key that is released takes nothing with it', async () => {
   const key = await createKey({ minute: 5, day: 5 });
   for (let sent = 0; sent < 3; sent++) await limiter.decide(key);
   const state = limiter.release(key.id);
-  expect([state, limiter.release(key.id)]).toMatchObject([{ admitted: '3', waiting: undefined }, undefined]);
+  expect([state, limiter.release(key.id)]).toMatchObject([{ admitted: '3' }, undefined]);
   await storage.saveStates([[key.id, state as FieldChanges]], { mustBeDurable: false });
   const outcomes = await Promise.all(Array.from({ length: 5 }, () => outcomeOf(limiter.decide(key))));
   expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(2);

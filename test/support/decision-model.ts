@@ -256,7 +256,8 @@ export class ModelKey {
     const most = rule.holds * strikeTime(rule);
     if (forgottenAt <= now + most) return { told, forgottenAt, fullSince: back(this.#memory.fullSince) };
     this.#met.add('strikes clamped');
-    return { told, forgottenAt: now + most - strikeTime(rule), fullSince: undefined };
+    const left = most - strikeTime(rule);
+    return { told, forgottenAt: left > 0n ? now + left : undefined, fullSince: undefined };
   }
 
   #place(now: bigint, buckets: readonly [Bucket, Bucket], minute: bigint, { told }: Memory): bigint {
