@@ -101,7 +101,7 @@ export const GatewaySettings = z
     REDIS_CA_FILE: caFile
       .optional()
       .describe('CA certificates for `rediss://`, in PEM, read for every new connection. Unset: those of Node'),
-    REDIS_TIMEOUT_MS: integer(1, 60_000).default(50).describe('how long Redis may take for a decision'),
+    REDIS_TIMEOUT_MS: integer(1, 60_000).default(250).describe('how long Redis may take for a decision'),
     CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('how long the core may take to answer'),
     WORKERS: integer(1, 64)
       .default(1)

@@ -3,8 +3,7 @@ import { readSecretFile } from '../shared/process/env.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { currentSecret, rereadFile } from '../shared/process/secret.ts';
 import { GatewaySettings } from './config.ts';
-import { ChangedKeys } from './limiter/changed-keys.ts';
-import type { KnownKeys, LocalDecisions } from './limiter/known-keys.ts';
+import { Clients, type LocalDecisions } from './limiter/clients.ts';
 import type { PlanTable, StoredPlans } from './limiter/plans.ts';
 import { confirmed, type Tell } from './primary/confirmed.ts';
 import { certificatesIn } from './redis-settings.ts';
@@ -26,7 +25,7 @@ import { RecentDecisions } from './telemetry/recent-decisions.ts';
 export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStorage'> {
   /** With the deadline of decisions. */
   readonly keys: Keys;
-  readonly changedKeys: ChangedKeys;
+  readonly clients: Clients;
   readonly planCache: PlanCache;
   readonly recent: RecentDecisions;
   readonly banned: BannedKeys;
@@ -38,10 +37,10 @@ export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStor
 }
 
 export interface OpenOptions {
-  /** Creates what decides while Redis is unavailable, from the keys this process knows. */
-  readonly localsOf?: ((known: KnownKeys) => LocalDecisions) | undefined;
-  /** Where this process hears of changed keys. */
-  readonly changedKeys?: ChangedKeys | undefined;
+  /** What this process knows of keys. */
+  readonly clients?: Clients | undefined;
+  /** Decides while Redis is away; otherwise what this process knows. */
+  readonly locals?: LocalDecisions | undefined;
   /** Tells all processes that decide of an operator's change, before it is acknowledged. */
   readonly tell?: Tell | undefined;
   /** Required without Redis. */
@@ -60,9 +59,10 @@ export async function openBackend(
   logger: Logger,
   options: OpenOptions = {},
 ): Promise<PlannedBackend> {
-  const { changedKeys = new ChangedKeys(), tell = async () => {}, plans, withinMs = START_MS } = options;
+  const { tell = async () => {}, plans, withinMs = START_MS } = options;
+  const clients = options.clients ?? new Clients(() => planCache.table);
   const patience = sleep(withinMs, undefined, { ref: false });
-  const given = { ...options, changedKeys, withinMs };
+  const given = { ...options, clients, withinMs };
   const { storage, operatorsStorage, ...backend } = await backendOf(settings, logger, () => planCache.known, given);
   const planCache = new PlanCache(new Plans(storage), logger);
   if (plans !== undefined) planCache.assume(plans);
@@ -79,7 +79,7 @@ export async function openBackend(
   return {
     ...backend,
     keys: new Keys(storage),
-    changedKeys,
+    clients,
     planCache,
     recent: new RecentDecisions(() => planCache.version),
     banned: new BannedKeys(),
@@ -112,7 +112,7 @@ async function backendOf(
   settings: GatewaySettings,
   logger: Logger,
   plans: () => PlanTable,
-  { embedded, localsOf, changedKeys, withinMs: startMs = START_MS }: OpenOptions,
+  { embedded, clients, locals, withinMs: startMs = START_MS }: OpenOptions,
 ): Promise<Backend> {
   if (embedded !== undefined) {
     const { embeddedBackend } = await import('./stores/embedded-backend.ts');
@@ -132,8 +132,8 @@ async function backendOf(
   };
   const redis = await connect(target, logger);
   return redisBackend(redis, plans, logger, {
-    localsOf,
-    changedKeys,
+    clients,
+    locals,
     auditLength: settings.ACTIVITY_LENGTH,
     connectOperators: () => connectOperators(target, logger, redis.status !== 'ready'),
   });

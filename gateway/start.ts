@@ -52,7 +52,8 @@ export async function serveClients(
     ...createPipeline({
       routes,
       limiter: backend.limiter,
-      facts: new KeyFactsReader(backend.keys, backend.changedKeys),
+      clients: backend.clients,
+      facts: new KeyFactsReader(backend.keys, backend.clients),
       recent: backend.recent,
       banned: backend.banned,
       watch,

@@ -11,9 +11,12 @@ export interface Level {
 
 export const full = (limit: number): Level => ({ tokens: limit, fraction: 0 });
 
-/** The level after `elapsed` ticks. If the limit was lowered, the level is clamped to it. */
+/**
+ * The level after `elapsed` ticks. If the limit was lowered, the level is clamped to it. A level below zero is a debt, of
+ * at most a capacity.
+ */
 export function refill(level: Level, limit: number, window: number, elapsed: number): Level {
-  if (elapsed >= window) return full(limit);
+  if (elapsed >= (level.tokens < 0 ? 2 * window : window)) return full(limit);
   const [more, rest] = multiplyDivide(elapsed, limit, window);
   const fraction = level.fraction + rest;
   const carry = fraction >= window ? 1 : 0;
@@ -21,10 +24,9 @@ export function refill(level: Level, limit: number, window: number, elapsed: num
   return tokens >= limit ? full(limit) : { tokens, fraction: fraction - carry * window };
 }
 
-/** Ticks until the bucket holds a whole token; 0 if it does. A level below zero is a debt. */
-export function ticksUntilToken(level: Level, limit: number, window: number): number {
-  return level.tokens >= 1 ? 0 : Math.ceil(((1 - level.tokens) * window - level.fraction) / limit);
-}
+/** Ticks until the bucket holds a whole token; 0 if it does. */
+export const ticksUntilToken = (level: Level, limit: number, window: number): number =>
+  ticksUntil(1, level, limit, window);
 
 /** Ticks until the bucket holds `wanted` tokens, or is full. */
 export function ticksUntil(wanted: number, level: Level, limit: number, window: number): number {

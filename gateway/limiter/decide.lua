@@ -10,11 +10,14 @@
 -- ARGV[2 + 2 * i]   number of requests. 0 peeks: one verdict, nothing is taken or written.
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
 --                   or '-', and the address in the format of networks.ts or '-'
+--                   'charge admitted refused' charges the key for requests that were decided without Redis. The secret
+--                   does not matter. The minute bucket goes to at most one capacity below zero, the day bucket to zero
 --
 -- reply             one verdict for each request, in the order of the keys. Each is a text of words separated by
 --                   spaces: one text is cheaper for both sides than a list.
 --   unknown | disabled | expired | elsewhere | misconfigured | unreadable
 --   bound: the secret is bound, but scope and address were not given; nothing was decided
+--   charged: as below, with the tokens that were forgiven in place of retry_at
 --   admitted | shadowed | refused | banned | forbidden, plan, now in microseconds, minute limit, tokens, fraction,
 --     day limit, tokens, fraction, banned_until in microseconds, retry_at in microseconds (0 when admitted),
 --     end of the credential in microseconds (0 = none), bounds of the secret ('scope;networks', or '-'),
@@ -32,6 +35,7 @@ local HELD, FORGOTTEN, GRACE, LINE_MINUTES, LONGEST_LINE = 5, 8, 30, 15, 60 * MI
 local MINUTES_KEPT, DAYS_KEPT, LONGEST_MARKS = 61, 36, 4096
 -- What follows the eight characters of a secret's id, if it has no end, no scope and no networks.
 local USUAL_SECRET, USUAL_PLACE = ' - read,write - ', 9
+local ANY_SECRET = '--------' .. USUAL_SECRET
 local MAX_LIMIT, HALF, DECIMALS, LATEST = 1000000000, 32768, 1000000000000, 10000000000
 
 local call, pcall = redis.call, redis.pcall
@@ -96,6 +100,9 @@ end
 -- `59.500000000000/60`: the tokens, and the limit now. Twelve decimals distinguish any two fractions, even of the
 -- longest window.
 local function write_level(tokens, fraction, window, limit)
+  if tokens < 0 and fraction > 0 then
+    return format('-%d.%012d/%d', -tokens - 1, floor((window - fraction) / window * DECIMALS + 0.5), limit)
+  end
   return format('%d.%012d/%d', tokens, floor(fraction / window * DECIMALS + 0.5), limit)
 end
 
@@ -103,12 +110,16 @@ end
 -- unreadable level counts as full: this gives away at most one capacity.
 local function refill(text, limit, window, elapsed)
   if not text then return limit, 0 end
-  local tokens, decimals, limit_then = match(text, '^(%d+)%.?(%d*)/?(%d*)$')
+  local sign, tokens, decimals, limit_then = match(text, '^(%-?)(%d+)%.?(%d*)/?(%d*)$')
   if not tokens or #tokens > 10 or #decimals > 12 then return limit, 0 end
   limit = min(read_limit(limit_then) or limit, limit)
-  if elapsed >= window then return limit, 0 end
+  if elapsed >= (sign == '-' and 2 * window or window) then return limit, 0 end
   tokens = tonumber(tokens)
   local fraction = decimals == '' and 0 or floor(tonumber(decimals) / 10 ^ #decimals * window + 0.5)
+  if sign == '-' then
+    tokens = -tokens
+    if fraction > 0 then tokens, fraction = tokens - 1, window - fraction end
+  end
   -- elapsed * limit / window. The product can exceed 2^53, so it is computed in two halves that stay below.
   local high = elapsed * floor(limit / HALF)
   local rest = (high % window) * HALF + elapsed * (limit % HALF)
@@ -140,10 +151,20 @@ local function strike_times(plan, minute_limit)
   return strike, (plan.ban_after or HELD * minute_limit) * strike
 end
 
+-- Ticks until a bucket holds a whole token.
+local function ticks_until_token(limit, window, tokens, fraction)
+  if tokens >= 1 then return 0 end
+  -- window * missing / limit, in two halves as above.
+  local missing = 1 - tokens
+  local high = window * floor(missing / HALF)
+  local rest = (high % limit) * HALF + window * (missing % HALF)
+  return floor(high / limit) * HALF + floor(rest / limit) + ceil((rest % limit - fraction) / limit)
+end
+
 -- The moment that a refused request is told: a token's time after the last one in line.
 local function next_place(line_until, now, minute_limit, minute_tokens, minute_fraction, day_limit, day_tokens, day_fraction)
-  local minute_wait = minute_tokens >= 1 and 0 or ceil((MINUTE - minute_fraction) / minute_limit)
-  local day_wait = day_tokens >= 1 and 0 or ceil((DAY - day_fraction) / day_limit)
+  local minute_wait = ticks_until_token(minute_limit, MINUTE, minute_tokens, minute_fraction)
+  local day_wait = ticks_until_token(day_limit, DAY, day_tokens, day_fraction)
   local token = now + max(minute_wait, day_wait)
   if line_until <= now then return token end
   local token_time = ceil(day_wait > minute_wait and DAY / day_limit or MINUTE / minute_limit)
@@ -207,7 +228,8 @@ end
 
 -- Decides `count` requests with the same key and secret. @return one verdict for all of them if the key is not usable.
 -- This is one function: a table for the key's data would cost a third more.
-local function decide(key, digest, count, wanted, address)
+-- @param charge the numbers of requests that were admitted and refused without Redis, in place of a count
+local function decide(key, digest, count, wanted, address, charge)
   local fields = pcall('HMGET', key, 'secret:' .. digest, 'used:' .. digest, 'disabled', 'expires_at', 'plan', 'minute', 'day',
     'as_of', 'minute_left', 'day_left', 'line_until', 'strikes_until', 'banned_until', 'admitted', 'refused')
   if fields.err then return 'unreadable' end
@@ -220,7 +242,10 @@ local function decide(key, digest, count, wanted, address)
   if as_of and as_of > clock then as_of, shift = clock, as_of - clock end
 
   -- Identify the key and secret.
-  if not secret then
+  if charge then
+    if call('EXISTS', key) == 0 then return 'unknown' end
+    secret, disabled, expires_at = ANY_SECRET, nil, nil
+  elseif not secret then
     return (call('EXISTS', key) == 0 or call('HGET', key, 'secrets')) and 'unknown' or 'unreadable'
   end
   local ends_at, bounds, is_allowed = 0, '-', true
@@ -299,7 +324,18 @@ local function decide(key, digest, count, wanted, address)
   -- admitted. A refusal is a strike, and takes the next place in line. It bans if it finds no room for its strike, and an
   -- earlier one found none a grace ago. A ban that begins less than a day after the last one ended is twice as long.
   local more_admitted, more_refused, more_shadowed, bans = 0, 0, 0, nil
-  for _ = 1, max(count, 1) do
+  if charge then
+    local owed = charge[1]
+    local minute_least, day_least = min(minute_tokens, -minute_limit), min(day_tokens, 0)
+    local minute_left_over, day_left_over = minute_tokens - owed, day_tokens - owed
+    if minute_left_over < minute_least then minute_left_over, minute_fraction = minute_least, 0 end
+    if day_left_over < day_least then day_left_over, day_fraction = day_least, 0 end
+    local forgiven = owed - (minute_tokens - minute_left_over)
+    minute_tokens, day_tokens, more_admitted, more_refused = minute_left_over, day_left_over, owed, charge[2]
+    verdicts[#verdicts + 1] = describe('charged', plan_name, now, minute_limit, minute_tokens, minute_fraction,
+      day_limit, day_tokens, day_fraction, is_ignored and 0 or banned_until, forgiven, rest)
+  end
+  for _ = 1, charge and 0 or max(count, 1) do
     local outcome, retry_at = 'admitted', 0
     local is_there = minute_tokens >= 1 and day_tokens >= 1
     if banned_until > now and not is_ignored then
@@ -339,7 +375,7 @@ local function decide(key, digest, count, wanted, address)
 
   -- Write what has changed.
   local is_counted = more_admitted + more_refused > 0
-  if count == 0 or shift == 0 and not is_counted then return end
+  if count == 0 and not charge or shift == 0 and not is_counted then return end
   local changes, gone = nil, nil
   if not is_counted then
     changes = { 'as_of', clock_text }
@@ -351,13 +387,13 @@ local function decide(key, digest, count, wanted, address)
     if more_shadowed > 0 then
       add(changes, 'shadowed', format('%d', read_count(call('HGET', key, 'shadowed')) + more_shadowed))
     end
-    if used ~= clock_minute then add(changes, 'used:' .. digest, clock_minute) end
+    if not charge and used ~= clock_minute then add(changes, 'used:' .. digest, clock_minute) end
     note_use(key, changes, last, now, admitted, refused)
   end
   if bans or shift > 0 and banned_until > 0 then add(changes, 'banned_until', write_time(banned_until)) end
   if bans or is_decided then add(changes, 'ban_decided', write_time(banned_until)) end
   if bans then add(changes, 'bans', format('%d', bans)) end
-  if line_until or strikes_until or more_refused > 0 then
+  if line_until or strikes_until or more_refused > 0 and not charge then
     gone = {}
     remember(changes, gone, 'line_until', line_until, line, now)
     remember(changes, gone, 'strikes_until', strikes_until, strikes, now)
@@ -368,12 +404,13 @@ local function decide(key, digest, count, wanted, address)
 end
 
 for i = 1, #KEYS do
-  local count, wanted, address = tonumber(ARGV[2 + 2 * i]), nil, nil
+  local count, wanted, address, charge = tonumber(ARGV[2 + 2 * i]), nil, nil, nil
   if not count then
-    count, wanted, address = match(ARGV[2 + 2 * i], '^(%d+) (%S+) (%S+)$')
-    count = tonumber(count)
+    count, wanted, address = match(ARGV[2 + 2 * i], '^(%w+) (%S+) (%S+)$')
+    if count == 'charge' then charge = { tonumber(wanted), tonumber(address) } end
+    count = tonumber(count) or 0
   end
-  local nothing = decide(KEYS[i], ARGV[1 + 2 * i], count, wanted, address)
+  local nothing = decide(KEYS[i], ARGV[1 + 2 * i], count, wanted, address, charge)
   if nothing then
     for _ = 1, max(count, 1) do verdicts[#verdicts + 1] = nothing end
   end

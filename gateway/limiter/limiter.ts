@@ -19,15 +19,14 @@ export interface Question {
   readonly credential: Credential;
   /** False once nobody waits any longer. A question that was not sent by then is never sent. */
   readonly isOpen: boolean;
-  /** @param isLate it came after the deadline */
-  answered(verdict: Verdict, isLate: boolean): void;
+  answered(verdict: Verdict): void;
   /**
-   * A deadline has passed, but the answer may still come. Called again at every further deadline.
-   * @param since when the missed time began, as of performance.now()
+   * A deadline has passed. It may have been charged if it was sent. Called again at every further deadline, while it is
+   * open.
    */
-  late(since: number): void;
-  /** No answer will come. */
-  failed(fault: StoreUnavailable): void;
+  late(wasSent: boolean): void;
+  /** No answer will come. @param mayHaveRun whether it may have been charged */
+  failed(fault: StoreUnavailable, mayHaveRun: boolean): void;
 }
 
 /** A limiter that can be slow. */

@@ -1,33 +1,14 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { KeyedCount } from '../../shared/fair-share.ts';
 import { AddressAllowance } from './address-allowance.ts';
-import type { Decision, LimitStatus, Verdict } from './limiter.ts';
+import type { Clients } from './clients.ts';
+import { monotonicClock, SECOND } from './clock.ts';
+import type { Credential } from './credential.ts';
+import type { LimitStatus, Unauthorized } from './limiter.ts';
 
-const MAX_PROVEN_KEYS = 50_000;
-
-/**
- * The keys most recently found valid by a decision, each with its last one. Any other key may be invented, so it shares
- * the capacity of its address.
- */
-export class ProvenKeys {
-  readonly #decisions = boundedMap<string, Decision>(MAX_PROVEN_KEYS);
-
-  has(name: string): boolean {
-    return this.lastDecision(name) !== undefined;
-  }
-
-  lastDecision(name: string): Decision | undefined {
-    return this.#decisions.get(name);
-  }
-
-  note(name: string, verdict: Verdict): void {
-    // A request from a wrong network neither proves nor disproves a key.
-    if (verdict.outcome === 'undecided' || (verdict.outcome === 'unauthorized' && verdict.reason === 'elsewhere'))
-      return;
-    if (verdict.outcome === 'unauthorized') this.#decisions.delete(name);
-    else this.#decisions.set(name, verdict);
-  }
-}
+/** A refused credential is asked for again after this time: its key may have been edited by hand. */
+const BELIEVED = 5 * SECOND;
+const MAX_REFUSED = 20_000;
 
 /** `exhausted`: the address has used up its allowance. `crowded`: too many of its requests wait already. */
 type Turn = 'entered' | 'exhausted' | 'crowded';
@@ -36,14 +17,33 @@ type Turn = 'entered' | 'exhausted' | 'crowded';
 const MAX_WAITING = 1_000;
 
 /**
- * Limits decisions on unproven keys by address: each that finds no key is paid from an allowance. No more run at once
- * than the address could pay for if all its keys were invented. The others wait until that is known. This allowance is
- * separate, so that requests without a key never keep a new key from a decision.
+ * Limits decisions on unproven keys by address: each that finds no key is paid from an allowance, the first time. What
+ * was refused lately is refused again without a decision, so that one client with a dead key costs its neighbours
+ * nothing. No more decisions run at once than the address could pay for if all its keys were invented. The others wait
+ * until that is known. This allowance is separate, so that requests without a key never keep a new key from a decision.
  */
 export class Newcomers {
+  readonly #clients: Pick<Clients, 'hasChangedSince'>;
+  readonly #monotonic: () => number;
+  /** By address and credential. */
+  readonly #refused = boundedMap<string, { readonly verdict: Unauthorized; readonly askedAt: number }>(MAX_REFUSED);
   readonly #allowance = new AddressAllowance();
   readonly #asking = new KeyedCount();
   readonly #waiting = new Map<string, (() => void)[]>();
+
+  /** @param monotonic microseconds that never go back */
+  constructor(clients: Pick<Clients, 'hasChangedSince'>, monotonic = monotonicClock) {
+    this.#clients = clients;
+    this.#monotonic = monotonic;
+  }
+
+  /** The verdict on a credential that was refused lately. */
+  refusal(address: string, credential: Credential): Unauthorized | undefined {
+    if (this.#refused.size === 0) return undefined;
+    const refused = this.#refused.get(nameOf(address, credential));
+    if (refused === undefined || this.#monotonic() - refused.askedAt > BELIEVED) return undefined;
+    return this.#clients.hasChangedSince(credential.id, refused.askedAt) ? undefined : refused.verdict;
+  }
 
   /** Takes a turn, now or later. If it is `entered`, call `leave` after the decision and after any charge for it. */
   enter(address: string): Turn | Promise<Turn> {
@@ -54,8 +54,15 @@ export class Newcomers {
     return 'entered';
   }
 
-  /** Pays for a decision that found no key. */
-  consume(address: string): LimitStatus {
+  /** Notes a decision that found no key. The address pays for it once for each credential. */
+  refuse(address: string, credential: Credential, verdict: Unauthorized, askedAt: number): void {
+    const name = nameOf(address, credential);
+    if (!this.#refused.has(name)) this.#allowance.consume(address);
+    this.#refused.set(name, { verdict, askedAt });
+  }
+
+  /** The limit status of an address whose turn was refused. */
+  status(address: string): LimitStatus {
     return this.#allowance.consume(address);
   }
 
@@ -87,3 +94,6 @@ export class Newcomers {
 
   #left = (address: string): number => this.#allowance.peek(address).buckets[0]?.tokens ?? 0;
 }
+
+/** A secret can be refused because of its address. */
+const nameOf = (address: string, { cacheKey, use }: Credential): string => `${address} ${cacheKey} ${use.address}`;

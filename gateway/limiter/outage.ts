@@ -1,69 +1,85 @@
 import type { Logger } from '../../shared/process/logger.ts';
-import { Breaker } from './breaker.ts';
-import type { Credential } from './credential.ts';
-import type { LocalDecisions } from './known-keys.ts';
+import type { LocalDecisions } from './clients.ts';
+import { type Credential, credentialOf } from './credential.ts';
 import { type Limiter, type Question, type RemoteLimiter, StoreUnavailable, type Verdict } from './limiter.ts';
-
-/** An unknown key waits this many deadlines for its answer, but no longer than PATIENT_MS. */
-const PATIENT_DEADLINES = 10;
-const PATIENT_MS = 1_000;
 
 export interface OutageOptions {
   readonly logger: Logger;
-  /** The deadline of a decision in Redis. */
-  readonly timeoutMs: number;
   /**
-   * The node that decides on a key. Each node has its own breaker, so that one that is away does not affect the others.
-   * Empty if there is only one.
+   * The node that decides on a key. Each node can be away on its own. Empty if there is only one.
    */
   readonly nodeOf?: ((credential: Credential) => string) | undefined;
+  /** Called for a local admission for which the store may have charged as well: nobody knows. */
+  readonly onUnknown?: () => void;
 }
 
 /**
- * A limiter that survives an outage of Redis. While an answer is late, known keys are decided locally; other keys keep
- * waiting for it. An error, a lost connection or several missed deadlines in a row open a breaker. Then unknown keys
- * are refused at once with Retry-After, and Redis is probed until it answers in time.
+ * A limiter that survives an outage of Redis. Slow is not away: a decision waits for its answer up to the deadline. Redis
+ * is away once its connection is lost, it answers with an error, or a call stayed unanswered for that long. Then known
+ * keys are decided locally, and all others are refused with Retry-After, until Redis answers a probe in time.
  */
 export function surviveOutages(
   shared: RemoteLimiter,
   locals: LocalDecisions,
-  { logger, timeoutMs, nodeOf = () => '' }: OutageOptions,
+  { logger, nodeOf = () => '', onUnknown = () => {} }: OutageOptions,
 ): Limiter & { nodesAway(): number; stop(): void } {
-  const breakers = new Map<string, Breaker>();
-  const patienceMs = Math.max(timeoutMs, Math.min(PATIENT_DEADLINES * timeoutMs, PATIENT_MS));
+  const contacts = new Map<string, Contact>();
 
-  function breakerOf(credential: Credential): Breaker {
+  function contactFor(credential: Credential): Contact {
     const node = nodeOf(credential);
-    let breaker = breakers.get(node);
-    if (breaker === undefined) {
-      breaker = new Breaker(shared, node, logger);
-      breakers.set(node, breaker);
+    let contact = contacts.get(node);
+    if (contact === undefined) {
+      contact = new Contact(shared, node, logger);
+      contacts.set(node, contact);
     }
-    return breaker;
+    return contact;
   }
 
-  function ask(credential: Credential, breaker: Breaker): Promise<Verdict> {
-    const asked = new PendingDecision(credential, { breaker, locals, patienceMs });
-    shared.ask(asked);
-    return asked.verdict;
+  /** @param owes whether Redis is to charge for it later: not if it may have done so already */
+  async function decideHere(credential: Credential, owes: boolean): Promise<Verdict> {
+    const verdict = await locals.decide(credential, owes);
+    if (verdict === undefined) throw unknownKey();
+    if (!owes && verdict.outcome === 'admitted') onUnknown();
+    return verdict;
   }
 
-  async function decideLocally(credential: Credential, breaker: Breaker): Promise<Verdict> {
-    const verdict = await locals.decide(credential);
-    if (verdict !== undefined) return verdict;
-    if (breaker.isOpen) throw unknownKey();
-    return await ask(credential, breaker);
+  function ask(credential: Credential, contact: Contact): Promise<Verdict> {
+    const { promise, resolve } = Promise.withResolvers<Verdict>();
+    const here = (owes: boolean) => {
+      question.isOpen = false;
+      resolve(decideHere(credential, owes));
+    };
+    const question = {
+      credential,
+      isOpen: true,
+      answered(verdict: Verdict) {
+        question.isOpen = false;
+        // Undecidable data is no fault of Redis and no verdict on the key.
+        if (verdict.outcome !== 'undecided') resolve(verdict);
+        else resolve(decideHere(credential, true).catch(() => verdict));
+      },
+      late(wasSent: boolean) {
+        contact.lose('Redis did not answer in time.', credential);
+        here(!wasSent);
+      },
+      failed(fault: StoreUnavailable, mayHaveRun: boolean) {
+        contact.lose(fault.message, credential);
+        here(!mayHaveRun);
+      },
+    };
+    shared.ask(question);
+    return promise;
   }
 
   return {
     decide(credential) {
-      const breaker = breakerOf(credential);
-      return breaker.isWell ? ask(credential, breaker) : decideLocally(credential, breaker);
+      const contact = contactFor(credential);
+      return contact.isAway ? decideHere(credential, true) : ask(credential, contact);
     },
-    /** A failed peek does not open the breaker; decisions do. */
+    /** A failed peek is no outage; decisions notice those. */
     async peek(credential) {
       try {
-        if (breakerOf(credential).isWell) return await shared.peek(credential);
+        if (!contactFor(credential).isAway) return await shared.peek(credential);
       } catch (fault) {
         if (!(fault instanceof StoreUnavailable)) throw fault;
       }
@@ -71,83 +87,78 @@ export function surviveOutages(
       if (verdict === undefined) throw unknownKey();
       return verdict;
     },
-    nodesAway: () => [...breakers.values()].filter(({ isOpen }) => isOpen).length,
+    nodesAway: () => [...contacts.values()].filter(({ isAway }) => isAway).length,
     stop() {
-      for (const breaker of breakers.values()) breaker.stop();
+      for (const contact of contacts.values()) contact.stop();
     },
   };
 }
 
 const unknownKey = () => new StoreUnavailable('Redis is away, and the key was not seen before.');
 
-interface PendingDependencies {
-  readonly breaker: Breaker;
-  readonly locals: LocalDecisions;
-  readonly patienceMs: number;
-}
+/** Interval of probes while a node is away, so that no client's request has to test it. */
+const PROBE_EVERY_MS = 100;
+/** Another outage within this time counts as the same one. */
+const SETTLED_AFTER_MS = 1_000;
 
-/** A decision asked of Redis. If the answer takes too long, it is decided locally. */
-class PendingDecision implements Question {
-  readonly credential: Credential;
-  readonly verdict: Promise<Verdict>;
-  isOpen = true;
-  readonly #deps: PendingDependencies;
-  readonly #resolve: (verdict: Verdict) => void;
-  readonly #reject: (fault: unknown) => void;
-  readonly #askedAt = performance.now();
-  #isAskedHere = false;
-  #otherwise: () => unknown = () => {};
+/** A secret that no key has: asking with it runs the script, but writes nothing. */
+const NO_SECRET = '-';
 
-  constructor(credential: Credential, deps: PendingDependencies) {
-    const { promise, resolve, reject } = Promise.withResolvers<Verdict>();
-    this.credential = credential;
-    this.verdict = promise;
-    this.#deps = deps;
-    this.#resolve = resolve;
-    this.#reject = reject;
+/** Contact with a node. Logs the beginning of an outage once, and once that the node is back for good. */
+class Contact {
+  isAway = false;
+  readonly #shared: RemoteLimiter;
+  readonly #logger: Logger;
+  readonly #names: { readonly node?: string };
+  #isOutage = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(shared: RemoteLimiter, node: string, logger: Logger) {
+    this.#shared = shared;
+    this.#names = node === '' ? {} : { node };
+    this.#logger = logger;
   }
 
-  answered(verdict: Verdict, isLate: boolean): void {
-    const { breaker, locals } = this.#deps;
-    breaker.heard(isLate);
-    // Undecidable data is no fault of Redis and no verdict on the key.
-    if (verdict.outcome === 'undecided') return void this.#decideHere(() => this.#settle(verdict));
-    locals.note(this.credential, verdict, this.#isAskedHere, Math.floor(this.#askedAt * 1_000));
-    this.#settle(verdict);
+  /** @param id of the key that could not be decided; it is probed until an answer comes in time */
+  lose(reason: string, { id }: Credential): void {
+    if (this.isAway) return;
+    this.isAway = true;
+    if (!this.#isOutage) this.#logger.error({ ...this.#names, reason }, 'decisions are local');
+    this.#isOutage = true;
+    this.#schedule(() => this.#probe(id), PROBE_EVERY_MS);
   }
 
-  late(since: number): void {
-    const { breaker, patienceMs } = this.#deps;
-    breaker.missed(since, this.credential);
-    if (!this.isOpen) return;
-    const isPatient = performance.now() - this.#askedAt < patienceMs;
-    void this.#decideHere(() => isPatient || this.#fail(unknownKey()));
+  stop(): void {
+    clearTimeout(this.#timer);
   }
 
-  failed(fault: StoreUnavailable): void {
-    this.#deps.breaker.open(fault, this.credential);
-    void this.#decideHere(() => this.#fail(unknownKey()));
+  #probe(id: string): void {
+    const end = (isBack: boolean) => {
+      if (!probe.isOpen) return;
+      probe.isOpen = false;
+      if (isBack) this.#regain();
+      else this.#schedule(() => this.#probe(id), PROBE_EVERY_MS);
+    };
+    const probe: Question & { isOpen: boolean } = {
+      credential: credentialOf(id, NO_SECRET),
+      isOpen: true,
+      answered: () => end(true),
+      late: () => end(false),
+      failed: () => end(false),
+    };
+    this.#shared.ask(probe);
   }
 
-  /** @param otherwise called if the key is not known here; the last one given counts */
-  async #decideHere(otherwise: () => unknown): Promise<void> {
-    if (!this.isOpen) return;
-    this.#otherwise = otherwise;
-    if (this.#isAskedHere) return;
-    this.#isAskedHere = true;
-    const verdict = await this.#deps.locals.decide(this.credential);
-    this.#isAskedHere = verdict !== undefined;
-    if (verdict === undefined) this.#otherwise();
-    else this.#settle(verdict);
+  #regain(): void {
+    this.isAway = false;
+    this.#schedule(() => {
+      this.#isOutage = false;
+      this.#logger.info(this.#names, 'decisions are shared again');
+    }, SETTLED_AFTER_MS);
   }
 
-  #settle(verdict: Verdict): void {
-    this.isOpen = false;
-    this.#resolve(verdict);
-  }
-
-  #fail(fault: StoreUnavailable): void {
-    this.isOpen = false;
-    this.#reject(fault);
+  #schedule(task: () => void, delayMs: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(task, delayMs).unref();
   }
 }

@@ -1,8 +1,10 @@
 import { HttpError, unavailable } from '../../shared/http/errors.ts';
 import { bearerToken } from '../../shared/http/headers.ts';
+import type { Client, Clients } from '../limiter/clients.ts';
+import { monotonicClock } from '../limiter/clock.ts';
 import { type Credential, holdsApiKey, parseApiKey, type Use } from '../limiter/credential.ts';
 import { type Decision, type Limiter, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
-import { Newcomers, ProvenKeys } from '../limiter/newcomers.ts';
+import { Newcomers } from '../limiter/newcomers.ts';
 import { Shed, type Slot } from './load-shedder.ts';
 
 /** Authentication, the decision on a request, and the refusal that follows from it. */
@@ -45,55 +47,70 @@ export interface Decided {
  */
 export class Authorizer {
   readonly #limiter: Limiter;
+  readonly #clients: Clients;
   readonly #payFor: (address: string) => LimitStatus;
-  readonly #proven = new ProvenKeys();
-  readonly #newcomers = new Newcomers();
+  readonly #newcomers: Newcomers;
 
   /** @param payFor charges an address for an invalid key */
-  constructor(limiter: Limiter, payFor: (address: string) => LimitStatus) {
+  constructor(limiter: Limiter, clients: Clients, payFor: (address: string) => LimitStatus) {
     this.#limiter = limiter;
+    this.#clients = clients;
     this.#payFor = payFor;
+    this.#newcomers = new Newcomers(clients);
   }
 
   /** Under overload there is no decision but a 503, before anything is spent. */
   async decide(credential: Credential, address: string, slot: Slot): Promise<Decided> {
-    if (this.#proven.has(credential.cacheKey)) return await this.#decideProven(credential, address, slot);
+    const client = this.#clients.verified(credential);
+    return client === undefined
+      ? await this.#decideUnproven(credential, address, slot)
+      : await this.#decideProven(client, credential, address, slot);
+  }
+
+  async #decideProven(client: Client, credential: Credential, address: string, slot: Slot): Promise<Decided> {
+    if (!slot.take({ name: client.id, isProven: true }))
+      return { refusal: unavailable(new Shed()), keyStatus: client.secrets.get(credential.digest)?.decision };
+    const verdict = this.#clients.bannedVerdict(client, credential) ?? (await this.#ask(credential));
+    return verdict.outcome === 'unauthorized' ? { verdict, addressStatus: this.#payFor(address) } : { verdict };
+  }
+
+  async #decideUnproven(credential: Credential, address: string, slot: Slot): Promise<Decided> {
+    const refused = this.#newcomers.refusal(address, credential);
+    if (refused !== undefined) return { verdict: refused, addressStatus: this.#payFor(address) };
     const turn = await this.#newcomers.enter(address);
     try {
       // An earlier request may have proven the key meanwhile.
-      if (this.#proven.has(credential.cacheKey)) return await this.#decideProven(credential, address, slot);
+      const client = this.#clients.verified(credential);
+      if (client !== undefined) return await this.#decideProven(client, credential, address, slot);
       // Overload says nothing about the key, so the address does not pay for it.
       if (turn === 'crowded') return { refusal: unavailable(new Shed()) };
       if (turn === 'exhausted') return this.#refuseNewcomer(address);
-      return await this.#decideUnproven(credential, address, slot);
+      return await this.#decideNewcomer(credential, address, slot);
     } finally {
       if (turn === 'entered') this.#newcomers.leave(address);
     }
   }
 
-  async #decideProven(credential: Credential, address: string, slot: Slot): Promise<Decided> {
-    const { cacheKey } = credential;
-    if (!slot.take({ name: cacheKey, isProven: true }))
-      return { refusal: unavailable(new Shed()), keyStatus: this.#proven.lastDecision(cacheKey) };
-    const verdict = await this.#limiter.decide(credential);
-    this.#proven.note(credential.cacheKey, verdict);
-    return verdict.outcome === 'unauthorized' ? { verdict, addressStatus: this.#payFor(address) } : { verdict };
-  }
-
-  async #decideUnproven(credential: Credential, address: string, slot: Slot): Promise<Decided> {
+  async #decideNewcomer(credential: Credential, address: string, slot: Slot): Promise<Decided> {
     if (!slot.take({ name: address, isProven: false })) return { refusal: unavailable(new Shed()) };
-    const verdict = await this.#limiter.decide(credential);
-    this.#proven.note(credential.cacheKey, verdict);
+    const askedAt = monotonicClock();
+    const verdict = await this.#ask(credential, askedAt);
     if (verdict.outcome === 'unauthorized') {
-      this.#newcomers.consume(address);
+      this.#newcomers.refuse(address, credential, verdict, askedAt);
       return { verdict, addressStatus: this.#payFor(address) };
     }
-    slot.moveTo({ name: credential.cacheKey, isProven: true });
+    slot.moveTo({ name: credential.id, isProven: true });
     return { verdict };
   }
 
+  async #ask(credential: Credential, askedAt = monotonicClock()): Promise<Verdict> {
+    const verdict = await this.#limiter.decide(credential);
+    this.#clients.note(credential, verdict, askedAt);
+    return verdict;
+  }
+
   #refuseNewcomer(address: string): Decided {
-    const addressStatus = this.#newcomers.consume(address);
+    const addressStatus = this.#newcomers.status(address);
     return { addressStatus, refusal: addressStatus.outcome === 'refused' ? ADDRESS_LIMITED : unavailable(new Shed()) };
   }
 }

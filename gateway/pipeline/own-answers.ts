@@ -1,12 +1,13 @@
 import { takesNoBody } from '../../shared/http/body.ts';
 import type { AddressAllowance } from '../limiter/address-allowance.ts';
 import { ticksUntilFull } from '../limiter/bucket.ts';
+import type { KeyFacts } from '../limiter/clients.ts';
 import { SECOND } from '../limiter/clock.ts';
 import { SCOPES } from '../limiter/credential.ts';
 import type { BucketState, Decision, Limiter } from '../limiter/limiter.ts';
 import type { Reference } from '../reference/files.ts';
 import { LIMITS_ROUTE } from '../routes.ts';
-import type { KeyFacts, KeyFactsReader } from '../stores/key-facts.ts';
+import type { KeyFactsReader } from '../stores/key-facts.ts';
 import { ADDRESS_LIMITED, authenticate, refusalOf, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';
 import type { CanonicalRequest } from './canonical-request.ts';
 import { retryAfterSeconds } from './client-headers.ts';

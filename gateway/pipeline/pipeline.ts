@@ -5,6 +5,7 @@ import { LingeringClose } from '../../shared/http/lingering-close.ts';
 import { createRouter } from '../../shared/http/router.ts';
 import type { Listening } from '../../shared/http/server.ts';
 import type { Logger } from '../../shared/process/logger.ts';
+import type { Clients } from '../limiter/clients.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import type { GatewayRoute } from '../routes.ts';
 import { ElsewhereLog, logExchange } from '../telemetry/access-log.ts';
@@ -24,6 +25,7 @@ import { asksForWebSocket } from './tunnels.ts';
 
 export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependencies {
   readonly routes: readonly GatewayRoute[];
+  readonly clients: Clients;
   readonly recent: RecentDecisions;
   readonly banned: BannedKeys;
   readonly watch: KeyWatch;
@@ -39,7 +41,7 @@ export function createPipeline(
   const { allowance, draftFields } = deps;
   const router = createRouter(deps.routes);
   const shedder = new LoadShedder(() => deps.forwarder.limit);
-  const authorizer = new Authorizer(deps.limiter, (address) => allowance.consume(address));
+  const authorizer = new Authorizer(deps.limiter, deps.clients, (address) => allowance.consume(address));
   const ownAnswers = new OwnAnswers(deps, router.allowed);
   const pacing = new RefusalPacing();
   const lingeringClose = new LingeringClose((client) => pacing.othersAreServed(client));

@@ -1,4 +1,4 @@
-import { startDeadline } from '../limiter/breaker.ts';
+import { startDeadline } from '../limiter/deadline.ts';
 
 /** Questions by name, each with the type of its content and of its answer. */
 export type Questions<Q> = { readonly [name in keyof Q]: readonly [question: unknown, answer: unknown] };

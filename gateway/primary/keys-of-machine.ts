@@ -1,6 +1,6 @@
+import type { Clients, LocalDecisions } from '../limiter/clients.ts';
 import type { Credential } from '../limiter/credential.ts';
-import type { KnownKeys, LocalDecisions } from '../limiter/known-keys.ts';
-import type { Decision, Unauthorized, Verdict } from '../limiter/limiter.ts';
+import type { Verdict } from '../limiter/limiter.ts';
 import type { Channel } from './channel.ts';
 import type { AskedOfPrimary, AskedOfWorker } from './messages.ts';
 
@@ -9,29 +9,24 @@ import type { AskedOfPrimary, AskedOfWorker } from './messages.ts';
  * does not answer in time or knows nothing of the key, the worker decides with its own data.
  */
 export class KeysOfMachine implements LocalDecisions {
-  readonly #own: KnownKeys;
+  readonly #own: Clients;
   readonly #primary: Channel<AskedOfPrimary, AskedOfWorker>;
 
-  constructor(own: KnownKeys, primary: Channel<AskedOfPrimary, AskedOfWorker>) {
+  constructor(own: Clients, primary: Channel<AskedOfPrimary, AskedOfWorker>) {
     this.#own = own;
     this.#primary = primary;
   }
 
-  note(credential: Credential, verdict: Decision | Unauthorized, wasDecided: boolean, askedAt: number): void {
-    this.#own.note(credential, verdict, wasDecided, askedAt);
+  async decide(credential: Credential, owes: boolean): Promise<Verdict | undefined> {
+    const verdict = await this.#primary.ask('decide', { ...this.#question(credential), owes });
+    return verdict ?? this.#own.decide(credential, owes);
   }
 
-  decide(credential: Credential): Promise<Verdict | undefined> {
-    return this.#ask('decide', credential);
+  async peek(credential: Credential): Promise<Verdict | undefined> {
+    return (await this.#primary.ask('peek', this.#question(credential))) ?? this.#own.peek(credential);
   }
 
-  peek(credential: Credential): Promise<Verdict | undefined> {
-    return this.#ask('peek', credential);
-  }
-
-  async #ask(name: 'decide' | 'peek', credential: Credential): Promise<Verdict | undefined> {
-    const { id, digest, use } = credential;
-    const verdict = await this.#primary.ask(name, { id, digest, use, heardAt: this.#own.heardAt(id) });
-    return verdict ?? this.#own[name](credential);
+  #question({ id, digest, use }: Credential) {
+    return { id, digest, use, heardAt: this.#own.heardAt(id), owes: false };
   }
 }

@@ -1,7 +1,7 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
+import type { Clients } from '../limiter/clients.ts';
 import { monotonicClock } from '../limiter/clock.ts';
 import { credentialOf } from '../limiter/credential.ts';
-import type { KnownKeys } from '../limiter/known-keys.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import type { Channel } from './channel.ts';
 import type { AskedOfPrimary, AskedOfWorker, LocalQuestion } from './messages.ts';
@@ -18,21 +18,25 @@ const MAX_KEYS = 50_000;
  * heard from Redis. This is repeated after 100 ms, and when a worker has newer data than the primary.
  */
 export class LevelsOfMachine {
-  readonly #known: KnownKeys;
+  readonly #known: Clients;
   readonly #workers: () => readonly Channel<AskedOfWorker, AskedOfPrimary>[];
   readonly #gatheredAt = boundedMap<string, number>(MAX_KEYS);
   readonly #gatherings = new Map<string, Promise<void>>();
 
-  constructor(known: KnownKeys, workers: () => readonly Channel<AskedOfWorker, AskedOfPrimary>[]) {
+  constructor(known: Clients, workers: () => readonly Channel<AskedOfWorker, AskedOfPrimary>[]) {
     this.#known = known;
     this.#workers = workers;
   }
 
-  async answer(name: 'decide' | 'peek', { id, digest, use, heardAt }: LocalQuestion): Promise<Verdict | undefined> {
+  async answer(
+    name: 'decide' | 'peek',
+    { id, digest, use, heardAt, owes }: LocalQuestion,
+  ): Promise<Verdict | undefined> {
     const gathering = this.#gatherings.get(id);
     if (gathering !== undefined) await gathering;
     else if (!this.#isCurrent(id, heardAt)) await this.#gather(id);
-    return this.#known[name](credentialOf(id, digest, use));
+    const credential = credentialOf(id, digest, use);
+    return name === 'decide' ? this.#known.decide(credential, owes) : this.#known.peek(credential);
   }
 
   #isCurrent(id: string, heardAt: number): boolean {

@@ -1,7 +1,7 @@
 import type { Family } from '../../shared/process/counts.ts';
 import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
+import type { ToldKey } from '../limiter/clients.ts';
 import type { Use } from '../limiter/credential.ts';
-import type { ToldKey } from '../limiter/known-keys.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import type { StoredPlans } from '../limiter/plans.ts';
 import type { SavedState } from '../stores/embedded-limiter.ts';
@@ -72,10 +72,12 @@ export interface LocalQuestion {
   readonly use: Use;
   /** When the worker last heard of the key, on Redis' clock; 0 for never. */
   readonly heardAt: number;
+  /** Whether Redis is to charge for the decision later. */
+  readonly owes: boolean;
 }
 
-/** What an operator changed: a key, by its id, or the plan table, which is sent with it. */
-export type Changed = { readonly key: string } | { readonly plans: StoredPlans };
+/** What an operator changed: a key, by its id, or the plan table, which is sent with it; or perhaps any key. */
+export type Changed = { readonly key: string } | { readonly plans: StoredPlans } | { readonly anyKey: true };
 
 export interface LoadedKey {
   /** Undefined for a key that does not exist. */

@@ -6,9 +6,7 @@ import { droppedLines, type Logger } from '../../shared/process/logger.ts';
 import { createMetrics } from '../../shared/process/metrics.ts';
 import type { Running } from '../../shared/process/run.ts';
 import { type GatewaySettings, webhookSecretOf } from '../config.ts';
-import { ChangedKeys } from '../limiter/changed-keys.ts';
-import { monotonicClock } from '../limiter/clock.ts';
-import { KnownKeys } from '../limiter/known-keys.ts';
+import { Clients } from '../limiter/clients.ts';
 import { DEFAULT_PLANS } from '../limiter/plans.ts';
 import type { PlannedBackend } from '../open-backend.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
@@ -37,9 +35,8 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   const metrics = createMetrics('gateway_admin');
   let planCache: PlanCache | undefined;
   let hasLoaded = false;
-  const changedKeys = new ChangedKeys();
-  const known = new KnownKeys(() => planCache?.table ?? DEFAULT_PLANS, monotonicClock, changedKeys);
-  const levels = new LevelsOfMachine(known, () => workers.channels());
+  const clients = new Clients(() => planCache?.table ?? DEFAULT_PLANS);
+  const levels = new LevelsOfMachine(clients, () => workers.channels());
   const opened = Promise.withResolvers<PlannedBackend>();
   const keys = opened.promise.then((backend) => backend.keys);
   const webhooks = new Webhooks(keys, logger, { url: settings.WEBHOOK_URL, secret: webhookSecretOf(settings, logger) });
@@ -73,14 +70,15 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
 
   async function tell(changed: Changed): Promise<void> {
     await workers.confirm(changed);
-    if ('key' in changed) changedKeys.note(changed.key);
+    if ('key' in changed) clients.noteChange(changed.key);
+    else if ('anyKey' in changed) clients.doubtAll();
     else planCache?.take(changed.plans);
   }
 
   try {
     const { openBackend } = await import('../open-backend.ts');
     const { serveOperators } = await import('../serve-operators.ts');
-    const backend = await openBackend(settings, logger, { tell, embedded: storage && { storage } });
+    const backend = await openBackend(settings, logger, { clients, tell, embedded: storage && { storage } });
     planCache = backend.planCache;
     opened.resolve(backend);
     const operators = await serveOperators(settings, backend, logger, {

@@ -4,9 +4,8 @@ import type { Logger } from '../../shared/process/logger.ts';
 import { createMetrics } from '../../shared/process/metrics.ts';
 import type { Running } from '../../shared/process/run.ts';
 import type { GatewaySettings } from '../config.ts';
-import { ChangedKeys } from '../limiter/changed-keys.ts';
-import type { KnownKeys } from '../limiter/known-keys.ts';
-import type { PlanTable, StoredPlans } from '../limiter/plans.ts';
+import { Clients } from '../limiter/clients.ts';
+import { DEFAULT_PLANS, type PlanTable, type StoredPlans } from '../limiter/plans.ts';
 import { openBackend, type PlannedBackend } from '../open-backend.ts';
 import { serveClients } from '../start.ts';
 import { EmbeddedLimiter } from '../stores/embedded-limiter.ts';
@@ -22,19 +21,19 @@ const REPORT_EVERY_MS = 500;
 export async function startWorker(settings: GatewaySettings, logger: Logger, number: number): Promise<Running> {
   // A closing terminal signals all its processes; only the primary must react.
   process.on('SIGHUP', () => {});
-  const changedKeys = new ChangedKeys();
+  const clients = new Clients(() => opened?.planCache.table ?? DEFAULT_PLANS);
   let changedPlans: StoredPlans | undefined;
   let opened: PlannedBackend | undefined;
   let embedded: EmbeddedLimiter | undefined;
-  let known: KnownKeys | undefined;
   let report: (() => WorkerReport) | undefined;
   const metrics = createMetrics('gateway', number);
   const primary = new Channel<AskedOfPrimary, AskedOfWorker>(process, {
     report: async () => report && { ...report(), metrics: await metrics.snapshot() },
     decisions: (query) => opened?.recent.find(query) ?? [],
-    key: (id) => known?.tell(id),
+    key: (id) => clients.tell(id),
     changed(changed) {
-      if ('key' in changed) changedKeys.note(changed.key);
+      if ('key' in changed) clients.noteChange(changed.key);
+      else if ('anyKey' in changed) clients.doubtAll();
       else {
         changedPlans = changed.plans;
         opened?.planCache.take(changedPlans);
@@ -60,11 +59,8 @@ export async function startWorker(settings: GatewaySettings, logger: Logger, num
   };
   const backend = await openBackend(settings, logger, {
     embedded: settings.REDIS_URL === undefined ? { storage, limiterOf } : undefined,
-    changedKeys,
-    localsOf(own) {
-      known = own;
-      return new KeysOfMachine(own, primary);
-    },
+    clients,
+    locals: new KeysOfMachine(clients, primary),
     plans: order?.plans,
     withinMs: order?.redisWithinMs,
   });
@@ -72,13 +68,13 @@ export async function startWorker(settings: GatewaySettings, logger: Logger, num
   // What was read meanwhile may be older.
   if (changedPlans !== undefined) backend.planCache.take(changedPlans);
   if (order?.mustLoad) await backend.loaded;
-  const clients = await serveClients(settings, backend, logger, metrics, (event) => primary.tell('happened', event));
+  const server = await serveClients(settings, backend, logger, metrics, (event) => primary.tell('happened', event));
   report = () => ({
     counted: metrics.counted(),
     isLoaded: backend.isLoaded(),
     isLocal: backend.nodesAway() > 0,
     banned: backend.banned.latest(),
-    cores: clients.cores(),
+    cores: server.cores(),
     redis: backend.redis(),
   });
   void backend.loaded.then(reportNow);
@@ -87,9 +83,9 @@ export async function startWorker(settings: GatewaySettings, logger: Logger, num
   await nextTurn();
   outliveThePrimary();
   return {
-    addresses: { gateway: clients.url },
+    addresses: { gateway: server.url },
     async stop(lameDuckMs, lingerMs) {
-      await clients.stop({ lameDuckMs, lingerMs });
+      await server.stop({ lameDuckMs, lingerMs });
       clearInterval(reporting);
       // The answer shows that the last counts have arrived.
       await primary.ask('report', report?.());

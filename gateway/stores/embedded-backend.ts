@@ -1,5 +1,4 @@
 import { type CheckResult, fault, good } from '../check-result.ts';
-import { systemClock } from '../limiter/clock.ts';
 import { type Limiter, StoreUnavailable } from '../limiter/limiter.ts';
 import type { PlanTable } from '../limiter/plans.ts';
 import type { EmbeddedLimiter } from './embedded-limiter.ts';
@@ -22,7 +21,6 @@ export function embeddedBackend({ storage, limiterOf }: Embedded, plans: () => P
     storage,
     operatorsStorage: async () => storage,
     loadScript: async () => true,
-    bans: () => limiter?.bans(systemClock()) ?? 0,
     nodesAway: () => 0,
     redis: () => undefined,
     counted: () => [],

@@ -108,11 +108,6 @@ export class EmbeddedLimiter implements Limiter {
     }
   }
 
-  /** The number of keys it holds that are banned beyond this time. */
-  bans(now: number): number {
-    return [...this.#stored.values(), ...this.#unsaved.values()].filter(({ state }) => state.bannedUntil > now).length;
-  }
-
   /** Forgets all keys, because nothing can be stored any more. */
   readonly forgetAll = (): void => {
     for (const load of this.#loads.values()) load.isOutdated = true;

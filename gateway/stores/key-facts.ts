@@ -1,53 +1,34 @@
-import { boundedMap } from '../../shared/bounded-map.ts';
-import { ChangedKeys } from '../limiter/changed-keys.ts';
+import type { Clients, KeyFacts } from '../limiter/clients.ts';
 import { monotonicClock } from '../limiter/clock.ts';
 import type { Credential } from '../limiter/credential.ts';
 import { StoreUnavailable } from '../limiter/limiter.ts';
 import type { Keys } from './keys.ts';
 
-const MAX_KEYS = 10_000;
-
-/** Data about a key that its owner may see, besides its limits. */
-export interface KeyFacts {
-  readonly name: string;
-  /** In microseconds; undefined for a key that does not expire. */
-  readonly expiresAt: number | undefined;
-}
-
-/**
- * Reads the facts of keys. The last ones are remembered for outages of the store, by id and digest. Call this only
- * after the secret has been verified.
- */
+/** Reads the facts of keys. The last ones are remembered for outages. Call this only after the secret has been verified. */
 export class KeyFactsReader {
   readonly #keys: Pick<Keys, 'get'>;
-  readonly #changed: ChangedKeys;
-  readonly #remembered = boundedMap<string, { readonly facts: KeyFacts; readonly askedAt: number }>(MAX_KEYS);
+  readonly #clients: Clients;
 
-  constructor(keys: Pick<Keys, 'get'>, changed = new ChangedKeys()) {
+  constructor(keys: Pick<Keys, 'get'>, clients: Clients) {
     this.#keys = keys;
-    this.#changed = changed;
+    this.#clients = clients;
   }
 
   /**
    * @returns undefined for a key that no longer exists
    * @throws {StoreUnavailable} if the store is away and the key is not remembered
    */
-  async of({ id, cacheKey }: Credential): Promise<KeyFacts | undefined> {
+  async of({ id }: Credential): Promise<KeyFacts | undefined> {
     const askedAt = monotonicClock();
     try {
       const entry = await this.#keys.get(id);
-      if (entry === undefined) {
-        this.#remembered.delete(cacheKey);
-        return undefined;
-      }
-      const facts = { name: entry.record.name, expiresAt: entry.record.expiresAt };
-      this.#remembered.set(cacheKey, { facts, askedAt });
+      const facts = entry && { name: entry.record.name, expiresAt: entry.record.expiresAt };
+      this.#clients.noteFacts(id, facts, askedAt);
       return facts;
     } catch (fault) {
-      const remembered = this.#remembered.get(cacheKey);
-      if (!(fault instanceof StoreUnavailable) || remembered === undefined) throw fault;
-      if (this.#changed.hasChangedSince(id, remembered.askedAt)) throw fault;
-      return remembered.facts;
+      const facts = this.#clients.facts(id);
+      if (!(fault instanceof StoreUnavailable) || facts === undefined) throw fault;
+      return facts;
     }
   }
 }

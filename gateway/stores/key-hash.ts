@@ -345,19 +345,22 @@ const readCount = (text = ''): number => (/^\d{1,15}$/.test(text) ? Number(text)
 
 const DECIMALS = 1e12;
 
-/** `59.500000000000/60`: the tokens, and the limit at that time. */
-const writeLevel = ({ tokens, fraction, limit }: StoredLevel, window: number): string =>
-  `${tokens}.${String(Math.floor((fraction / window) * DECIMALS + 0.5)).padStart(12, '0')}${limit === undefined ? '' : `/${limit}`}`;
+/** `59.500000000000/60`: the tokens, which can be below zero, and the limit at that time. */
+function writeLevel({ tokens, fraction, limit }: StoredLevel, window: number): string {
+  const isBelow = tokens < 0 && fraction > 0;
+  const [whole, part] = isBelow ? [`-${-tokens - 1}`, window - fraction] : [tokens, fraction];
+  const decimals = String(Math.floor((part / window) * DECIMALS + 0.5)).padStart(12, '0');
+  return `${whole}.${decimals}${limit === undefined ? '' : `/${limit}`}`;
+}
 
 /** A missing or unreadable level counts as full. */
 function readLevel(text = '', window: number): StoredLevel {
-  const [, tokens, decimals = '', limit = ''] = /^(\d{1,10})\.?(\d{0,12})\/?(\d*)$/.exec(text) ?? [];
+  const [, sign, tokens, decimals = '', limit = ''] = /^(-?)(\d{1,10})\.?(\d{0,12})\/?(\d*)$/.exec(text) ?? [];
   if (tokens === undefined) return full(MAX_LIMIT);
-  return {
-    tokens: Number(tokens),
-    fraction: Math.floor(Number(`0.${decimals}`) * window + 0.5),
-    limit: parseLimit(limit),
-  };
+  const fraction = Math.floor(Number(`0.${decimals}`) * window + 0.5);
+  if (sign !== '-') return { tokens: Number(tokens), fraction, limit: parseLimit(limit) };
+  const [whole, part] = fraction === 0 ? [Number(tokens), 0] : [Number(tokens) + 1, window - fraction];
+  return { tokens: -whole, fraction: part, limit: parseLimit(limit) };
 }
 
 const writeTime = (time: number | undefined): string | undefined =>

@@ -38,8 +38,6 @@ export interface Backend {
   operatorsStorage(): Promise<Storage>;
   /** @returns whether the script of decisions is there, and may be run */
   loadScript(): Promise<boolean>;
-  /** The number of keys that are banned, as far as this process knows. */
-  bans(): number;
   /** Nodes that are away. Their decisions are taken locally. */
   nodesAway(): number;
   /** The connection for decisions, as last seen; undefined without one. */

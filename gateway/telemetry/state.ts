@@ -1,5 +1,6 @@
 import type { Metrics } from '../../shared/process/metrics.ts';
 import type { WatchedCertificate } from '../certificate.ts';
+import type { Clients } from '../limiter/clients.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
 import type { Backend } from '../stores/stores.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
@@ -11,13 +12,15 @@ import type { KeyWatch } from './key-watch.ts';
  */
 export function exposeState(
   metrics: Metrics,
-  backend: Pick<Backend, 'nodesAway' | 'bans'> & { readonly planCache: PlanCache },
+  backend: Pick<Backend, 'nodesAway'> & { readonly planCache: PlanCache; readonly clients: Clients },
   forwarder: Forwarder,
   watch: KeyWatch,
 ): void {
   const { planCache } = backend;
   metrics.gauge('gateway_redis_nodes_away', 'Nodes of Redis in whose place decisions are local.', backend.nodesAway);
-  metrics.gauge('gateway_bans_active', 'Keys that are banned, as far as this process has heard.', backend.bans);
+  metrics.gauge('gateway_bans_active', 'Keys that are banned, as far as this process has heard.', () =>
+    backend.clients.bans(),
+  );
   metrics.gauges(
     'gateway_keys_near_day_limit',
     'Keys that have used 80 % of their day limit, as far as this process has heard of them.',

@@ -62,6 +62,11 @@ export class Counter {
     (this.#cells[this.#cellOf(first, second, third)] as number) += 1;
   }
 
+  /** Adds a number for a value of the first label. */
+  addMany(count: number, first: string): void {
+    (this.#cells[this.#cellOf(this.#labels[0].positionOf(first), 0, 0)] as number) += count;
+  }
+
   /** Shows a combination as 0 from the start. A rate misses the first count of a series that begins with 1. */
   declare(first: string, second = '', third = ''): void {
     const [one, two, three] = this.#labels;

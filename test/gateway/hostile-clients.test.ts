@@ -3,8 +3,10 @@ import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { createApiKey } from '../../gateway/limiter/credential.ts';
-import { Newcomers, ProvenKeys } from '../../gateway/limiter/newcomers.ts';
+import { Clients } from '../../gateway/limiter/clients.ts';
+import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
+import { Newcomers } from '../../gateway/limiter/newcomers.ts';
+import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { LoadShedder } from '../../gateway/pipeline/load-shedder.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -85,11 +87,11 @@ test('concurrent requests of a new key are all decided, whatever its address has
 });
 
 test('an address has no more open decisions on unproven keys than it could pay for', async () => {
-  const newcomers = new Newcomers();
+  const newcomers = new Newcomers(new Clients(() => DEFAULT_PLANS));
   const entered = Array.from({ length: 100 }, () => newcomers.enter('a'));
   expect(entered.filter((one) => one === 'entered')).toHaveLength(60);
   for (let at = 0; at < 60; at++) {
-    newcomers.consume('a');
+    newcomers.refuse('a', credentialOf(String(at), ''), { outcome: 'unauthorized', reason: 'unknown' }, 0);
     newcomers.leave('a');
   }
   expect(await Promise.all(entered.slice(60))).toEqual(Array(40).fill('exhausted'));
@@ -129,17 +131,19 @@ test('a key that was proven while its request waited is decided, though made-up 
 });
 
 test('a key stays proven until a decision finds it unknown, or many other keys were used since', () => {
-  const proven = new ProvenKeys();
-  const admitted = { outcome: 'admitted' } as never;
-  proven.note('first', admitted);
-  proven.note('used', admitted);
+  const clients = new Clients(() => DEFAULT_PLANS);
+  const admitted = { outcome: 'admitted', buckets: [] } as never;
+  const note = (id: string) => clients.note(credentialOf(id, ''), admitted);
+  const isProven = (id: string) => clients.verified(credentialOf(id, '')) !== undefined;
+  note('first');
+  note('used');
   for (let at = 0; at < 50_000; at++) {
-    proven.note(`key ${at}`, admitted);
-    expect(proven.has('used')).toBe(true);
+    note(`key ${at}`);
+    expect(isProven('used')).toBe(true);
   }
-  expect([proven.has('first'), proven.has('key 0'), proven.has('key 49999')]).toEqual([false, false, true]);
-  proven.note('used', { outcome: 'unauthorized', reason: 'unknown' });
-  expect(proven.has('used')).toBe(false);
+  expect(['first', 'key 0', 'key 49999'].map(isProven)).toEqual([false, false, true]);
+  clients.note(credentialOf('used', ''), { outcome: 'unauthorized', reason: 'unknown' });
+  expect(isProven('used')).toBe(false);
 });
 
 test('unproven clients share a quarter of the capacity, however many they are', () => {

@@ -139,7 +139,7 @@ test('unset and empty settings have their defaults', () => {
     HOST: '127.0.0.1',
     PORT: 8080,
     CORE_URL: ['http://127.0.0.1:7001'],
-    REDIS_TIMEOUT_MS: 50,
+    REDIS_TIMEOUT_MS: 250,
   });
   expect(readCoreSettings({})).toEqual({
     HOST: '127.0.0.1',

@@ -15,33 +15,9 @@ async function boundCredential(under: LimiterUnderTest) {
   return credentialOf(id, DIGEST, { scope: 'read', address: '127.0.0.1' });
 }
 
-/** Asks, and closes the question after its first look: as if it had been decided elsewhere while Redis answered. */
-const askAndLeave = (limiter: RemoteLimiter, credential: ReturnType<typeof credentialOf>) =>
-  new Promise<Verdict>((answered, failed) => {
-    let looks = 0;
-    const late = () => {};
-    limiter.ask({
-      credential,
-      get isOpen() {
-        return looks++ === 0;
-      },
-      answered,
-      failed,
-      late,
-    });
-  });
-
 test('a request with a bound secret is decided once', async () => {
   const under = await redisUnderTest(url);
   const credential = await boundCredential(under);
   expect(await under.limiter.decide(credential)).toMatchObject({ outcome: 'admitted', bounds: { scope: ['read'] } });
   expect(await under.redis.hget(`gateway:key:{${credential.id}}`, 'admitted')).toBe('1');
-});
-
-test('an answer that asks for scope and address is heard although nobody waits any longer', async () => {
-  const under = await redisUnderTest(url);
-  const credential = await boundCredential(under);
-  const verdict = await askAndLeave(under.limiter as unknown as RemoteLimiter, credential);
-  expect(verdict).toEqual({ outcome: 'undecided', reason: 'unreadable' });
-  expect(await under.redis.hget(`gateway:key:{${credential.id}}`, 'admitted')).toBeNull();
 });

@@ -197,9 +197,7 @@ test('a lifted ban is gone, and line and strikes with it', async () => {
   const key = await createKey();
   for (let sent = 0; sent < 9; sent++) await limiter.decide(key);
   expect(await outcomeOf(limiter.decide(key))).toBe('banned');
-  expect(limiter.bans(time.now)).toBe(1);
   await keys.change(key.id, () => ({ ban: 'lift' }));
-  expect(limiter.bans(time.now)).toBe(0);
   time.now += 20 * SECOND;
   expect(await outcomeOf(limiter.decide(key))).toBe('admitted');
   expect(await keys.get(key.id)).toMatchObject({ bannedUntil: 0, bans: 0 });

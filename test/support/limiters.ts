@@ -58,14 +58,16 @@ export async function memoryUnderTest(): Promise<LimiterUnderTest> {
 }
 
 /** decide.lua on a real Redis. */
-export async function redisUnderTest(url: string): Promise<LimiterUnderTest & { redis: Redis }> {
+export async function redisUnderTest(
+  url: string,
+): Promise<LimiterUnderTest & { redis: Redis; charger: Pick<RedisLimiter, 'charge'> }> {
   const redis = await connectedRedis(url);
   const keys = new Keys(new RedisStorage(redis));
   const under = underTest((self) => ({
     keys,
     limiter: new RedisLimiter(redis, () => self.plans, { clock: () => self.now }),
   }));
-  return Object.assign(under, { redis });
+  return Object.assign(under, { redis, charger: under.limiter as RedisLimiter });
 }
 
 /** Both limiters by name, for tests of both. */

@@ -1,7 +1,7 @@
 import { type GatewaySettings, webhookSecretOf } from '../../gateway/config.ts';
-import { ChangedKeys } from '../../gateway/limiter/changed-keys.ts';
+import { Clients } from '../../gateway/limiter/clients.ts';
 import type { Clock } from '../../gateway/limiter/clock.ts';
-import type { PlanTable } from '../../gateway/limiter/plans.ts';
+import { DEFAULT_PLANS, type PlanTable } from '../../gateway/limiter/plans.ts';
 import { openBackend, type PlannedBackend } from '../../gateway/open-backend.ts';
 import type { Changed } from '../../gateway/primary/messages.ts';
 import { type GatewayRoute, ROUTES } from '../../gateway/routes.ts';
@@ -29,16 +29,17 @@ export async function startGateway(
   routes: readonly GatewayRoute[] = ROUTES,
 ): Promise<Running> {
   const metrics = createMetrics('gateway_admin');
-  const changedKeys = new ChangedKeys();
+  const known = new Clients(() => opened?.planCache.table ?? DEFAULT_PLANS);
   const { DATA_DIR, ACTIVITY_LENGTH } = settings;
   const embedded =
     settings.REDIS_URL === undefined ? embeddedParts(DATA_DIR, { auditLength: ACTIVITY_LENGTH }) : undefined;
   let opened: PlannedBackend | undefined;
   async function tell(changed: Changed): Promise<void> {
-    if ('key' in changed) changedKeys.note(changed.key);
+    if ('key' in changed) known.noteChange(changed.key);
+    else if ('anyKey' in changed) known.doubtAll();
     else opened?.planCache.take(changed.plans);
   }
-  const backend = await openBackend(settings, logger, { embedded, changedKeys, tell });
+  const backend = await openBackend(settings, logger, { embedded, clients: known, tell });
   opened = backend;
   const webhooks = new Webhooks(backend.keys, logger, {
     url: settings.WEBHOOK_URL,

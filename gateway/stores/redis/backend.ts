@@ -1,9 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../../shared/process/logger.ts';
-import { rememberBans } from '../../limiter/ban-cache.ts';
-import { ChangedKeys } from '../../limiter/changed-keys.ts';
-import { monotonicClock } from '../../limiter/clock.ts';
-import { KnownKeys, type LocalDecisions } from '../../limiter/known-keys.ts';
+import { Clients, type LocalDecisions } from '../../limiter/clients.ts';
+import { Debts } from '../../limiter/debts.ts';
 import { surviveOutages } from '../../limiter/outage.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
 import type { LogEntry } from '../storage.ts';
@@ -18,14 +16,14 @@ import { checkReplicas } from './replicas.ts';
 import { RedisStorage } from './storage.ts';
 
 /** For a connection without its own. */
-const DEFAULT_TIMEOUT_MS = 50;
+const DEFAULT_TIMEOUT_MS = 250;
 const MOVE_EVERY_MS = 1_000;
 
 interface RedisBackendOptions {
-  /** Decides in place of Redis, based on the keys that this process knows. */
-  readonly localsOf?: ((known: KnownKeys) => LocalDecisions) | undefined;
-  /** Where this process hears of changed keys. */
-  readonly changedKeys?: ChangedKeys | undefined;
+  /** What this process knows of keys. */
+  readonly clients?: Clients | undefined;
+  /** Decides while Redis is away; otherwise what this process knows. */
+  readonly locals?: LocalDecisions | undefined;
   /** Creates the connection for operators, with longer timeouts. */
   readonly connectOperators?: () => Promise<RedisConnection>;
   /** Entries of the audit log that are kept. */
@@ -38,8 +36,8 @@ export function redisBackend(
   plans: () => PlanTable,
   logger: Logger,
   {
-    localsOf = (known) => known,
-    changedKeys = new ChangedKeys(),
+    clients = new Clients(plans),
+    locals = clients,
     connectOperators = async () => redis,
     auditLength,
   }: RedisBackendOptions = {},
@@ -50,12 +48,12 @@ export function redisBackend(
   const shared = isCluster(redis)
     ? new ClusterLimiter(redis, plans, { calls, timeoutMs })
     : new RedisLimiter(redis, plans, { calls, timeoutMs });
-  const limiter = surviveOutages(shared, localsOf(new KnownKeys(plans, monotonicClock, changedKeys)), {
+  const debts = new Debts(clients, shared);
+  const limiter = surviveOutages(shared, locals, {
     logger,
-    timeoutMs,
     nodeOf: isCluster(redis) ? nodeOf(redis) : undefined,
+    onUnknown: debts.noteUnknown,
   });
-  const remembering = rememberBans(limiter, monotonicClock, changedKeys);
   const onLost = ({ log, fields }: LogEntry, reason: string) => {
     if (log === 'audit')
       logger.error({ activity: fields, reason }, 'a change is in force, but the activity does not have it');
@@ -63,7 +61,7 @@ export function redisBackend(
   let operators: RedisConnection | undefined;
   const stopped = new AbortController();
   return {
-    limiter: remembering,
+    limiter,
     storage: new RedisStorage(redis, { auditLength, onLost, isConfirmed: false }),
     async operatorsStorage() {
       operators = await connectOperators();
@@ -72,14 +70,14 @@ export function redisBackend(
       return storage;
     },
     loadScript: () => loadScript(redis),
-    bans: () => remembering.bans(),
     nodesAway: () => limiter.nodesAway(),
     redis: () => ({ isConnected: redis.status === 'ready', since: connectedSince(), lastCall: calls.last }),
-    counted: () => calls.families(),
+    counted: () => [...calls.families(), ...debts.counted()],
     memoryUsed: () => memoryUsed(redis),
     check: async () => [...(await checkRedis(redis)), ...(await checkReplicas(redis))],
     async close() {
       limiter.stop();
+      debts.stop();
       stopped.abort();
       redis.disconnect();
       operators?.disconnect();

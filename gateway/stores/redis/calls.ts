@@ -103,3 +103,26 @@ export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
     throw new StoreUnavailable(`Redis failed: ${(cause as Error).message}`);
   }
 }
+
+/** Faults with which nothing was run, by how they begin, and why for operators. */
+const REFUSALS: readonly [beginning: RegExp, why: string][] = [
+  [/^(Stream isn't writeable|Cluster isn't ready)/, 'Redis is not connected.'],
+  [/^OOM /, 'Redis is out of memory.'],
+  [/^READONLY /, 'This Redis is a replica.'],
+  [/^NOREPLICAS /, 'Redis has too few replicas.'],
+  [/^MISCONF /, 'Redis cannot write to its disk.'],
+  [/^(LOADING|MASTERDOWN) /, 'Redis is not ready yet.'],
+  [/^CLUSTERDOWN /, 'The Redis cluster is down.'],
+  [/^(TRYAGAIN|MOVED|ASK|Too many Cluster redirections)/, 'A slot of the Redis cluster is being moved.'],
+  [/^(NOPERM|NOAUTH|WRONGPASS) |^ERR The user executing/, 'The user of this gateway may not do that in Redis.'],
+  [/^BUSY /, 'A script keeps Redis busy.'],
+  [/^WRONGTYPE /, 'Somebody has put another value in its place in Redis.'],
+];
+
+/** Why Redis did not even begin; undefined if that is not certain. */
+export function refusalIn({ name, message }: Error): string | undefined {
+  const [, why] = REFUSALS.find(([beginning]) => beginning.test(message)) ?? [];
+  return why ?? (name === 'ReplyError' ? 'Redis refused it.' : undefined);
+}
+
+export const mayHaveRun = (fault: Error): boolean => refusalIn(fault) === undefined;

@@ -1,4 +1,5 @@
 import type { Credential } from '../../limiter/credential.ts';
+import type { Charger } from '../../limiter/debts.ts';
 import type { Question, RemoteLimiter, Verdict } from '../../limiter/limiter.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
 import type { ClusterConnection } from './cluster.ts';
@@ -9,7 +10,8 @@ import { boundSecrets, RedisLimiter, type RedisLimiterOptions } from './limiter.
  * slot are rare, and while that slot migrates such a call is refused (TRYAGAIN) until both have moved. Keys do not wait
  * for each other, so that a slow node delays no other keys.
  */
-export class ClusterLimiter implements RemoteLimiter {
+export class ClusterLimiter implements RemoteLimiter, Charger {
+  readonly atOnce = 1;
   readonly #cluster: ClusterConnection;
   readonly #plans: () => PlanTable;
   readonly #options: RedisLimiterOptions;
@@ -31,7 +33,20 @@ export class ClusterLimiter implements RemoteLimiter {
   }
 
   peek(credential: Credential): Promise<Verdict> {
-    return new RedisLimiter(this.#cluster, this.#plans, this.#options).peek(credential);
+    return this.#alone().peek(credential);
+  }
+
+  answers(id: string): Promise<boolean> {
+    return this.#alone().answers(id);
+  }
+
+  charge(debts: Parameters<Charger['charge']>[0]): ReturnType<Charger['charge']> {
+    return this.#alone().charge(debts);
+  }
+
+  /** For calls beside the decisions of a key. */
+  #alone(): RedisLimiter {
+    return new RedisLimiter(this.#cluster, this.#plans, this.#options);
   }
 
   #laneOf(id: string): RedisLimiter {

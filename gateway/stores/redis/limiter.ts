@@ -1,9 +1,11 @@
 import { type BoundedMap, boundedMap } from '../../../shared/bounded-map.ts';
-import { startDeadline } from '../../limiter/breaker.ts';
 import { type Clock, DAY, MINUTE } from '../../limiter/clock.ts';
-import { type Credential, readBounds, type Use } from '../../limiter/credential.ts';
+import { type Credential, credentialOf, readBounds, type Use } from '../../limiter/credential.ts';
+import { startDeadline } from '../../limiter/deadline.ts';
+import type { Charged, Charger } from '../../limiter/debts.ts';
 import {
   type BucketState,
+  type Decision,
   type Question,
   type RemoteLimiter,
   StoreUnavailable,
@@ -11,7 +13,7 @@ import {
 } from '../../limiter/limiter.ts';
 import { addressDigits } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable, planText } from '../../limiter/plans.ts';
-import { type CallCounts, type RedisConnection, runDecide } from './calls.ts';
+import { type CallCounts, mayHaveRun, type RedisConnection, runDecide } from './calls.ts';
 import { keyOf } from './names.ts';
 
 const MAX_BATCH = 256;
@@ -40,7 +42,8 @@ type Group = [Question, ...Question[]];
  * event loop in which it ends, are sent together in the next one: the busier it is, the cheaper a decision becomes. A
  * batch is never sent twice: a failed one may have been charged, and its requests are not admitted.
  */
-export class RedisLimiter implements RemoteLimiter {
+export class RedisLimiter implements RemoteLimiter, Charger {
+  readonly atOnce = MAX_BATCH;
   readonly #redis: RedisConnection;
   readonly #plans: () => PlanTable;
   readonly #options: RedisLimiterOptions;
@@ -72,11 +75,35 @@ export class RedisLimiter implements RemoteLimiter {
   async peek({ id, digest, use }: Credential): Promise<Verdict> {
     try {
       const asked = [keyOf(id), this.#now(), this.#planText(), digest, countText(0, use)];
-      const [reply = ''] = await runDecide(this.#redis, 1, asked);
+      const [reply = ''] = await this.#withinDeadline(runDecide(this.#redis, 1, asked));
       return readVerdict(reply);
     } catch (cause) {
       throw new StoreUnavailable(`Redis did not say where a key stands: ${(cause as Error).message}`);
     }
+  }
+
+  answers = (id: string): Promise<boolean> =>
+    this.peek(credentialOf(id, '')).then(
+      () => true,
+      () => false,
+    );
+
+  async charge(debts: Parameters<Charger['charge']>[0]): Promise<readonly Charged[]> {
+    const presented = debts.flatMap(({ admitted, refused }) => ['', `charge ${admitted} ${refused}`]);
+    const asked = [...debts.map(({ id }) => keyOf(id)), this.#now(), this.#planText(), ...presented];
+    try {
+      return (await this.#withinDeadline(runDecide(this.#redis, debts.length, asked))).map(readCharged);
+    } catch (cause) {
+      return debts.map(() => (mayHaveRun(cause as Error) ? 'unknown' : 'not run'));
+    }
+  }
+
+  async #withinDeadline<T>(answer: Promise<T>): Promise<T> {
+    const { timeoutMs } = this.#options;
+    if (timeoutMs === undefined) return await answer;
+    const { promise, reject } = Promise.withResolvers<never>();
+    const end = startDeadline(timeoutMs, () => reject(new Error('Redis did not answer in time.')));
+    return await Promise.race([answer, promise]).finally(end);
   }
 
   async #flush(): Promise<void> {
@@ -104,10 +131,11 @@ export class RedisLimiter implements RemoteLimiter {
     const endDeadline =
       timeoutMs === undefined
         ? undefined
-        : startDeadline(timeoutMs, (since) => {
+        : startDeadline(timeoutMs, () => {
             if (!isLate) calls?.missed();
             isLate = true;
-            for (const question of [...batch, ...this.#waiting]) question.late(since);
+            for (const question of batch) if (question.isOpen) question.late(true);
+            for (const question of this.#waiting) if (question.isOpen) question.late(false);
           });
     try {
       const grouped = this.#inGroups(batch);
@@ -116,25 +144,25 @@ export class RedisLimiter implements RemoteLimiter {
       for (const group of grouped)
         for (const question of group) {
           const reply = replies[at++] ?? '';
-          if (reply === BOUND) this.#askAgain(question, isLate);
-          else question.answered(readVerdict(reply), isLate);
+          if (reply === BOUND) this.#askAgain(question);
+          else if (question.isOpen) question.answered(readVerdict(reply));
         }
     } catch (cause) {
       // Requests that wait for their turn fail too: they have already waited for this call, and need not wait for
       // another.
       const fault = new StoreUnavailable(`Redis gave no decision: ${(cause as Error).message}`);
-      for (const question of [...batch, ...this.#waiting.splice(0)]) question.failed(fault);
+      const wasSent = mayHaveRun(cause as Error);
+      for (const question of batch) if (question.isOpen) question.failed(fault, wasSent);
+      for (const question of this.#waiting.splice(0)) if (question.isOpen) question.failed(fault, false);
     }
     endDeadline?.();
     calls?.ended(batch.length, performance.now() - askedAt);
   }
 
   /** Nothing was decided. From now on scope and address are sent with this secret. */
-  #askAgain(question: Question, isLate: boolean): void {
+  #askAgain(question: Question): void {
     this.#bound.set(question.credential.cacheKey, true);
     if (question.isOpen) this.#waiting.push(question);
-    // Nobody waits, but that Redis answered is news.
-    else question.answered({ outcome: 'undecided', reason: 'unreadable' }, isLate);
   }
 
   #isBound(cacheKey: string): boolean {
@@ -188,31 +216,17 @@ const countText = (count: number, use: Use | undefined): string =>
 
 /** One verdict of decide.lua's reply. The head of that file describes the words. */
 function readVerdict(reply: string): Verdict {
-  const [outcome, plan = '', now, ...rest] = reply.split(' ');
+  const words = reply.split(' ');
+  const outcome = words[0] as string;
   switch (outcome) {
     case 'admitted':
     case 'shadowed':
     case 'refused':
     case 'banned':
     case 'forbidden': {
-      if (!isPlanName(plan)) break;
-      const [minute, minuteTokens, minuteFraction, day, dayTokens, dayFraction, bannedUntil, retryAt, endsAt] = rest;
-      return {
-        outcome: outcome === 'shadowed' ? 'admitted' : outcome,
-        plan,
-        now: Number(now),
-        buckets: [
-          bucket('minute', MINUTE, minute, minuteTokens, minuteFraction),
-          bucket('day', DAY, day, dayTokens, dayFraction),
-        ],
-        bannedUntil: Number(bannedUntil),
-        retryAt: Number(retryAt),
-        endsAt: Number(endsAt),
-        bounds: readBounds(rest[9] as string),
-        mode: 'shared',
-        isShadowed: outcome === 'shadowed',
-        rejected: rest.slice(10).join(' '),
-      };
+      const decision = readDecision(outcome === 'shadowed' ? 'admitted' : outcome, words);
+      if (decision === undefined) break;
+      return { ...decision, isShadowed: outcome === 'shadowed' };
     }
     case 'unknown':
     case 'disabled':
@@ -224,6 +238,34 @@ function readVerdict(reply: string): Verdict {
       return { outcome: 'undecided', reason: outcome };
   }
   throw new Error(`decide.lua answered what it never says: ${reply}`);
+}
+
+function readCharged(reply: string): Charged {
+  const words = reply.split(' ');
+  const decision = words[0] === 'charged' ? readDecision('admitted', words) : undefined;
+  return decision === undefined ? 'gone' : { decision: { ...decision, retryAt: 0 }, forgiven: Number(words[10]) };
+}
+
+function readDecision(outcome: Decision['outcome'], words: readonly string[]): Decision | undefined {
+  const [, plan = '', now, minute, minuteTokens, minuteFraction, day, dayTokens, dayFraction, ...rest] = words;
+  const [bannedUntil, retryAt, endsAt, bounds] = rest;
+  if (!isPlanName(plan)) return undefined;
+  return {
+    outcome,
+    plan,
+    now: Number(now),
+    buckets: [
+      bucket('minute', MINUTE, minute, minuteTokens, minuteFraction),
+      bucket('day', DAY, day, dayTokens, dayFraction),
+    ],
+    bannedUntil: Number(bannedUntil),
+    retryAt: Number(retryAt),
+    endsAt: Number(endsAt),
+    bounds: readBounds(bounds as string),
+    mode: 'shared',
+    isShadowed: false,
+    rejected: rest.slice(4).join(' '),
+  };
 }
 
 const bucket = (

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LOOKED_BACK } from '../activity-entry.ts';
 import { type Fields, type KeyCursor, NotMade, type Part, Unknown } from '../storage.ts';
-import type { RedisConnection } from './calls.ts';
+import { type RedisConnection, refusalIn } from './calls.ts';
 import { INDEX, markOf, nameOf } from './names.ts';
 
 /**
@@ -114,25 +114,4 @@ async function untilAnswered<T>(ask: () => Promise<T>, reason: string): Promise<
     await sleep(ASK_EVERY_MS);
   }
   throw new Unknown(reason);
-}
-
-/** Faults with which nothing was run, by how they begin. */
-const REFUSALS: readonly [beginning: RegExp, why: string][] = [
-  [/^(Stream isn't writeable|Cluster isn't ready)/, 'Redis is not connected.'],
-  [/^OOM /, 'Redis is out of memory.'],
-  [/^READONLY /, 'This Redis is a replica.'],
-  [/^NOREPLICAS /, 'Redis has too few replicas.'],
-  [/^MISCONF /, 'Redis cannot write to its disk.'],
-  [/^(LOADING|MASTERDOWN) /, 'Redis is not ready yet.'],
-  [/^CLUSTERDOWN /, 'The Redis cluster is down.'],
-  [/^(TRYAGAIN|MOVED|ASK|Too many Cluster redirections)/, 'A slot of the Redis cluster is being moved.'],
-  [/^(NOPERM|NOAUTH|WRONGPASS) |^ERR The user executing/, 'The user of this gateway may not do that in Redis.'],
-  [/^BUSY /, 'A script keeps Redis busy.'],
-  [/^WRONGTYPE /, 'Somebody has put another value in its place in Redis.'],
-];
-
-/** Why Redis did not even begin; undefined if that is not certain. */
-function refusalIn({ name, message }: Error): string | undefined {
-  const [, why] = REFUSALS.find(([beginning]) => beginning.test(message)) ?? [];
-  return why ?? (name === 'ReplyError' ? 'Redis refused it.' : undefined);
 }

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
-import { ChangedKeys } from '../../gateway/limiter/changed-keys.ts';
+import { type Client, Clients, type ToldKey } from '../../gateway/limiter/clients.ts';
 import { type Credential, createApiKey, credentialOf, type Scope } from '../../gateway/limiter/credential.ts';
-import { KnownKeys, type ToldKey } from '../../gateway/limiter/known-keys.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { parseNetwork } from '../../gateway/limiter/networks.ts';
 import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
@@ -16,17 +15,15 @@ const MINUTE = 60;
 
 function knownKeys() {
   const monotonic = () => redis.now;
-  const changed = new ChangedKeys(monotonic);
-  const known = new KnownKeys(() => redis.plans, monotonic, changed);
+  const known = new Clients(() => redis.plans, monotonic);
   return {
     known,
-    changed,
     async decideInRedis(credential: Credential) {
       const verdict = await redis.limiter.decide(credential);
-      if (verdict.outcome !== 'undecided') known.note(credential, verdict);
+      known.note(credential, verdict);
       return verdict.outcome;
     },
-    decideHere: (credential: Credential) => known.decide(credential)?.outcome,
+    decideHere: (credential: Credential) => known.decide(credential, true)?.outcome,
   };
 }
 
@@ -55,7 +52,7 @@ test('who is refused here is told its place in line, and it is no strike', async
   const { known, decideInRedis } = knownKeys();
   const key = await redis.createKey({ plan: 'pro', minute: 6 });
   await decideInRedis(key);
-  const here = Array.from({ length: 105 }, () => known.decide(key) as Decision);
+  const here = Array.from({ length: 105 }, () => known.decide(key, true) as Decision);
   const refused = here.filter(({ outcome }) => outcome === 'refused');
   expect(refused).toHaveLength(100);
   expect(refused.map(({ retryAt = 0 }) => retryAt - redis.now)).toEqual(
@@ -114,16 +111,21 @@ test('a secret is accepted for 15 minutes after Redis last accepted that secret,
   expect([now, old].map(decideHere)).toEqual(['admitted', undefined]);
 });
 
-test('a late Redis answer to a request that was decided here is not charged a second time', async () => {
-  const { known, decideHere } = knownKeys();
+test('what was admitted here is owed and missing from the levels that Redis says, until it was charged', async () => {
+  const { known, decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey({ minute: MINUTE });
-  const first = await redis.limiter.decide(key);
-  known.note(key, first as never);
-  const late = await redis.limiter.decide(key);
-  expect(decideHere(key)).toBe('admitted');
-  known.note(key, late as never, true);
-  const admitted = Array.from({ length: MINUTE }, () => decideHere(key)).filter((outcome) => outcome === 'admitted');
-  expect(admitted).toHaveLength(MINUTE - 2);
+  await decideInRedis(key);
+  for (let sent = 0; sent < 9; sent++) expect(decideHere(key)).toBe('admitted');
+  // Redis may have charged for this one.
+  expect(known.decide(key, false)?.outcome).toBe('admitted');
+  expect(known.debtors()).toMatchObject([{ id: key.id, debt: { admitted: 9, refused: 0 } }]);
+  await decideInRedis(key);
+  const left = () => (known.peek(key) as Decision).buckets.map(({ tokens }) => tokens);
+  expect(left()).toEqual([MINUTE - 11, 1_000 - 11]);
+  const [client] = known.debtors();
+  const [charged] = await redis.charger.charge([{ id: key.id, admitted: 9, refused: 0 }]);
+  known.settle(client as Client, { admitted: 9, refused: 0 }, (charged as { decision: Decision }).decision);
+  expect([known.debtors(), left()]).toEqual([[], [MINUTE - 11, 1_000 - 11]]);
 });
 
 test('the least recently used keys are forgotten first', async () => {
@@ -160,10 +162,10 @@ test('a bound secret is bound here too: by scope, by network, and for a while af
   const use = (scope: Scope, address: string) => credentialOf(id, bound.digest, { scope, address });
   expect(await decideInRedis(use('read', '10.0.0.1'))).toBe('admitted');
   expect(await decideInRedis(use('read', '192.0.2.1'))).toBe('unauthorized');
-  const here = known.decide(use('read', '10.0.0.1'));
+  const here = known.decide(use('read', '10.0.0.1'), true);
   expect(here).toMatchObject({ outcome: 'admitted', mode: 'local' });
-  expect(known.decide(use('write', '10.0.0.1'))).toMatchObject({ outcome: 'forbidden', mode: 'local' });
-  expect(known.decide(use('read', '192.0.2.1'))).toEqual({
+  expect(known.decide(use('write', '10.0.0.1'), true)).toMatchObject({ outcome: 'forbidden', mode: 'local' });
+  expect(known.decide(use('read', '192.0.2.1'), true)).toEqual({
     outcome: 'unauthorized',
     reason: 'elsewhere',
     mode: 'local',
@@ -171,15 +173,15 @@ test('a bound secret is bound here too: by scope, by network, and for a while af
 });
 
 test('a changed key is unknown here until Redis accepts it in a call that was asked for after the change', async () => {
-  const { known, changed, decideInRedis, decideHere } = knownKeys();
+  const { known, decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey({ minute: MINUTE });
   await decideInRedis(key);
   expect(decideHere(key)).toBe('admitted');
   const askedAt = redis.now;
-  changed.note(key.id);
+  known.noteChange(key.id);
   expect([decideHere(key), known.tell(key.id)?.secrets]).toEqual([undefined, []]);
   redis.now += 1;
-  known.note(key, (await redis.limiter.decide(key)) as Decision, false, askedAt);
+  known.note(key, (await redis.limiter.decide(key)) as Decision, askedAt);
   expect(decideHere(key)).toBe(undefined);
   await decideInRedis(key);
   expect(decideHere(key)).toBe('admitted');
@@ -191,10 +193,63 @@ test('what another process told of a key before it changed is not learned after 
   await worker.decideInRedis(key);
   const [askedAt, told] = [redis.now, worker.known.tell(key.id)];
   redis.now += 1_000;
-  machine.changed.note(key.id);
+  machine.known.noteChange(key.id);
   redis.now += 1_000;
   machine.known.learn(key.id, told as ToldKey, askedAt);
   expect(machine.decideHere(key)).toBe(undefined);
   machine.known.learn(key.id, told as ToldKey, redis.now);
   expect(machine.decideHere(key)).toBe('admitted');
+});
+
+/** A key that decisions have banned for 10 s, and its first verdict. */
+async function bannedKey() {
+  const { known, decideInRedis } = knownKeys();
+  redis.setPlan('free', { minute: 6, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 10 });
+  const key = await redis.createKey();
+  for (let sent = 0; sent < 8; sent++) await decideInRedis(key);
+  const recall = (credential = key) => {
+    const client = known.verified(credential);
+    return client && known.bannedVerdict(client, credential);
+  };
+  return { known, key, recall, decideInRedis };
+}
+
+test('a ban is remembered for a second, and its verdict advances with the time', async () => {
+  const { recall, decideInRedis, key } = await bannedKey();
+  const first = recall() as Decision;
+  redis.now += 900_000;
+  const later = recall() as Decision;
+  expect([later.outcome, later.bannedUntil, later.now - first.now]).toEqual(['banned', first.bannedUntil, 900_000]);
+  expect(later.buckets[0]?.fraction).toBeGreaterThan(first.buckets[0]?.fraction as number);
+  redis.now += 100_000;
+  expect(recall()).toBe(undefined);
+  await decideInRedis(key);
+  expect(recall()?.outcome).toBe('banned');
+});
+
+test('a remembered ban shows itself to no wrong secret, ends on time, and not past a change of its key', async () => {
+  const { known, key, recall, decideInRedis } = await bannedKey();
+  expect(recall(credentialOf(key.id, '0'.repeat(64)))).toBe(undefined);
+  expect(known.bans()).toBe(1);
+  redis.now += 10 * SECOND - 300_000;
+  await decideInRedis(key);
+  expect(recall()?.outcome).toBe('banned');
+  known.noteChange(key.id);
+  expect([recall(), known.bans()]).toEqual([undefined, 0]);
+  redis.now += 1;
+  await decideInRedis(key);
+  expect([recall()?.outcome, known.bans()]).toEqual(['banned', 1]);
+  redis.now += 300_000;
+  expect([recall(), known.bans()]).toEqual([undefined, 0]);
+});
+
+test('when anything may have changed, nothing is decided here that was heard before', async () => {
+  const { known, decideInRedis, decideHere } = knownKeys();
+  const key = await redis.createKey();
+  await decideInRedis(key);
+  known.doubtAll();
+  expect([decideHere(key), known.hasChangedSince('another', redis.now)]).toEqual([undefined, true]);
+  redis.now += 1;
+  await decideInRedis(key);
+  expect(decideHere(key)).toBe('admitted');
 });

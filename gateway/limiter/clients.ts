@@ -1,0 +1,357 @@
+import { boundedMap } from '../../shared/bounded-map.ts';
+import { refill } from './bucket.ts';
+import { monotonicClock, SECOND } from './clock.ts';
+import { type Bounds, type Credential, isFromAllowedNetwork, MAX_SECRETS, SCOPES } from './credential.ts';
+import { decide, peek } from './decide.ts';
+import { FRESH, type KeyRecord, type KeyState, type StoredLevel } from './key-record.ts';
+import type { BucketState, Decision, Unauthorized, Verdict } from './limiter.ts';
+import { MAX_LIMIT, PLAN_NAMES, type PlanMode, type PlanTable } from './plans.ts';
+import { UNUSED } from './usage-marks.ts';
+
+/** A verdict of the store serves local decisions for this long. */
+const BELIEVED = 15 * 60 * SECOND;
+/** When an operator of another gateway lifts a ban, it is over here after this time. */
+const BAN_BELIEVED = SECOND;
+const MAX_CLIENTS = 50_000;
+
+/** The last decision of the store, and when it was heard here. */
+interface Heard {
+  readonly decision: Decision;
+  /** In microseconds that never go back. */
+  readonly at: number;
+}
+
+/** What was decided here, and the store has not charged yet. */
+export interface Debt {
+  admitted: number;
+  refused: number;
+}
+
+/** Data about a key that its owner may see, besides its limits. */
+export interface KeyFacts {
+  readonly name: string;
+  /** In microseconds; undefined for a key that does not expire. */
+  readonly expiresAt: number | undefined;
+}
+
+/** What this process knows of a key in use. Its secrets share it. */
+export interface Client {
+  readonly id: string;
+  heard: Heard | undefined;
+  /** The secrets that the store accepted, by digest, each with the last decision on it. */
+  readonly secrets: Map<string, Heard>;
+  /** The levels after local decisions; undefined if there were none since the store was heard. */
+  state: KeyState | undefined;
+  readonly debt: Debt;
+  /** When an operator last changed the key. What was asked for before is not used. */
+  changedAt: number;
+  facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
+}
+
+/** What one process knows of a key, for another process: ages instead of times, in microseconds. */
+export interface ToldKey {
+  readonly decision: Decision;
+  readonly age: number;
+  readonly secrets: readonly { readonly digest: string; readonly decision: Decision; readonly age: number }[];
+}
+
+/** Decides in place of the store. */
+export interface LocalDecisions {
+  /**
+   * The decision without the store; undefined for a key that is not known, or no longer.
+   * @param owes whether the store is to charge for it: not if it may have done so already
+   */
+  decide(credential: Credential, owes: boolean): Verdict | undefined | Promise<Verdict | undefined>;
+  /** The status of a key without the store; nothing is taken. Undefined as for `decide`. */
+  peek(credential: Credential): Verdict | undefined | Promise<Verdict | undefined>;
+}
+
+/**
+ * The keys in use, one record for each: what the store last said, and what was decided here since. While the store is
+ * away, the next decisions are taken here: with the same rules, from the last levels, with the running bans. What an
+ * operator has changed is not decided here until the store was asked again.
+ */
+export class Clients implements LocalDecisions {
+  readonly #clients = boundedMap<string, Client>(MAX_CLIENTS);
+  /** Those that owe something, which stay. */
+  readonly #debtors = new Map<string, Client>();
+  readonly #plans: () => PlanTable;
+  readonly #monotonic: () => number;
+  /** When all that was known became doubtful. */
+  #doubtedAt = Number.NEGATIVE_INFINITY;
+
+  /** @param monotonic microseconds that never go back */
+  constructor(plans: () => PlanTable, monotonic = monotonicClock) {
+    this.#plans = plans;
+    this.#monotonic = monotonic;
+  }
+
+  /** The client whose secret the store accepted last time. Any other credential may be invented. */
+  verified({ id, digest }: Credential): Client | undefined {
+    const client = this.#find(id);
+    return client?.secrets.has(digest) ? client : undefined;
+  }
+
+  /**
+   * The verdict on a client whose ban is remembered, which costs no call of the store. Bans are remembered by secret: a
+   * wrong one must not reveal that the key is banned, nor a right one from outside its networks.
+   */
+  bannedVerdict(client: Client, { digest, use }: Credential): Decision | undefined {
+    const heard = client.secrets.get(digest);
+    if (heard === undefined || heard.decision.outcome !== 'banned') return undefined;
+    const age = this.#monotonic() - heard.at;
+    const { bounds, bannedUntil, now } = heard.decision;
+    if (age >= BAN_BELIEVED || bannedUntil <= now + age || this.#isOutdated(client, heard.at)) return undefined;
+    if (bounds !== undefined && !isFromAllowedNetwork(bounds, use)) return undefined;
+    return later(heard.decision, age);
+  }
+
+  /**
+   * Notes a verdict of the store. An invalid secret is forgotten.
+   * @param askedAt when the store was asked, in microseconds that never go back
+   */
+  note({ id, digest }: Credential, verdict: Verdict, askedAt = this.#monotonic()): void {
+    if (verdict.outcome === 'undecided' || verdict.mode === 'local') return;
+    if (verdict.outcome === 'unauthorized') {
+      // A secret used from a wrong network is still valid from its own.
+      if (verdict.reason !== 'elsewhere') this.#find(id)?.secrets.delete(digest);
+      return;
+    }
+    const client = this.#clientOf(id);
+    if (this.#isOutdated(client, askedAt)) return;
+    const heard = { decision: verdict, at: this.#monotonic() };
+    this.#hear(client, heard);
+    if (!client.secrets.has(digest) && client.secrets.size >= MAX_SECRETS)
+      client.secrets.delete(client.secrets.keys().next().value as string);
+    client.secrets.set(digest, heard);
+  }
+
+  decide(credential: Credential, owes: boolean): Verdict | undefined {
+    const believed = this.#believed(credential);
+    if (believed === undefined || 'outcome' in believed) return believed;
+    const { client, record, state, plans, now } = believed;
+    const decided = decide(record, state, credential, plans, now);
+    const { outcome } = decided.verdict;
+    // Usage is counted with the debt, so its marks would only take memory.
+    if (decided.state !== undefined) client.state = { ...decided.state, usage: UNUSED, used: {} };
+    if (owes && (outcome === 'admitted' || outcome === 'refused')) {
+      client.debt[outcome] += 1;
+      this.#debtors.set(client.id, client);
+    }
+    return local(decided.verdict);
+  }
+
+  peek(credential: Credential): Verdict | undefined {
+    const believed = this.#believed(credential);
+    if (believed === undefined || 'outcome' in believed) return believed;
+    const { record, state, plans, now } = believed;
+    return local(peek(record, state, credential, plans, now));
+  }
+
+  /** Notes that an operator has changed a key. */
+  noteChange(id: string): void {
+    this.#clientOf(id).changedAt = this.#monotonic();
+  }
+
+  /** Notes that any key may have been changed. */
+  doubtAll(): void {
+    this.#doubtedAt = this.#monotonic();
+  }
+
+  /** Whether what was asked for at this time may be older than a change of the key. */
+  hasChangedSince(id: string, askedAt: number): boolean {
+    const client = this.#clients.peek(id);
+    return client === undefined ? this.#doubtedAt >= askedAt : this.#isOutdated(client, askedAt);
+  }
+
+  /** Remembers what the owner of a verified key may see, for when the store is away. */
+  noteFacts(id: string, facts: KeyFacts | undefined, askedAt: number): void {
+    const client = this.#find(id);
+    if (client !== undefined) client.facts = facts && { facts, askedAt };
+  }
+
+  facts(id: string): KeyFacts | undefined {
+    const client = this.#find(id);
+    const remembered = client?.facts;
+    if (client === undefined || remembered === undefined || this.#isOutdated(client, remembered.askedAt))
+      return undefined;
+    return remembered.facts;
+  }
+
+  /** Those that owe something. */
+  debtors(): Client[] {
+    return [...this.#debtors.values()];
+  }
+
+  /**
+   * Takes what was charged from the debt of a client.
+   * @param decision the levels after it; undefined if nobody knows
+   */
+  settle(client: Client, charged: Debt, decision: Decision | undefined): void {
+    client.debt.admitted -= charged.admitted;
+    client.debt.refused -= charged.refused;
+    if (client.debt.admitted + client.debt.refused === 0) this.#debtors.delete(client.id);
+    if (decision !== undefined && decision.now >= (client.heard?.decision.now ?? 0))
+      this.#hear(client, { decision, at: this.#monotonic() });
+  }
+
+  /** The time of the last verdict of the store on a key, by its clock; 0 for never. */
+  heardAt(id: string): number {
+    return this.#find(id)?.heard?.decision.now ?? 0;
+  }
+
+  /** What is known of a key, for another process. */
+  tell(id: string): ToldKey | undefined {
+    const client = this.#find(id);
+    if (client?.heard === undefined) return undefined;
+    const now = this.#monotonic();
+    const secrets = [...client.secrets]
+      .filter(([, { at }]) => this.#isBelieved(client, at))
+      .map(([digest, { decision, at }]) => ({ digest, decision, age: now - at }));
+    return { decision: client.heard.decision, age: now - client.heard.at, secrets };
+  }
+
+  /**
+   * Takes over what another process knows of a key, as far as it is newer.
+   * @param askedAt when that process was asked
+   */
+  learn(id: string, { decision, age, secrets }: ToldKey, askedAt: number): void {
+    const client = this.#clientOf(id);
+    if (this.#isOutdated(client, askedAt)) return;
+    const now = this.#monotonic();
+    if (client.heard === undefined || client.heard.decision.now < decision.now)
+      this.#hear(client, { decision, at: now - age });
+    for (const { digest, decision: last, age: lastAge } of secrets) {
+      const heard = client.secrets.get(digest);
+      if (heard === undefined || heard.at < now - lastAge)
+        client.secrets.set(digest, { decision: last, at: now - lastAge });
+    }
+  }
+
+  /** How many keys have a ban that is still running according to the last decision. */
+  bans(): number {
+    const now = this.#monotonic();
+    let bans = 0;
+    for (const client of this.#clients.values()) {
+      const { heard } = client;
+      if (heard?.decision.outcome !== 'banned' || this.#isOutdated(client, heard.at)) continue;
+      if (heard.decision.bannedUntil > heard.decision.now + now - heard.at) bans += 1;
+    }
+    return bans;
+  }
+
+  #find(id: string): Client | undefined {
+    return this.#clients.get(id) ?? this.#debtors.get(id);
+  }
+
+  #clientOf(id: string): Client {
+    const known = this.#find(id);
+    if (known !== undefined) return known;
+    const client: Client = {
+      id,
+      heard: undefined,
+      secrets: new Map(),
+      state: undefined,
+      debt: { admitted: 0, refused: 0 },
+      changedAt: Number.NEGATIVE_INFINITY,
+      facts: undefined,
+    };
+    this.#clients.set(id, client);
+    return client;
+  }
+
+  /** What is owed is still missing from the levels that the store said. */
+  #hear(client: Client, heard: Heard): void {
+    client.heard = heard;
+    const { admitted } = client.debt;
+    const state = stateAfter(heard.decision);
+    client.state =
+      admitted === 0
+        ? undefined
+        : { ...state, minute: debited(state.minute, admitted, -1), day: debited(state.day, admitted, 0) };
+  }
+
+  #isOutdated({ changedAt }: Client, askedAt: number): boolean {
+    return changedAt >= askedAt || this.#doubtedAt >= askedAt;
+  }
+
+  #isBelieved(client: Client, at: number): boolean {
+    return this.#monotonic() - at <= BELIEVED && !this.#isOutdated(client, at);
+  }
+
+  /** All inputs of a local decision; undefined if it is not known, or no longer, that the credential is valid. */
+  #believed({ id, digest }: Credential): Believed | Unauthorized | undefined {
+    const client = this.#find(id);
+    const proof = client?.secrets.get(digest);
+    if (client?.heard === undefined || proof === undefined || !this.#isBelieved(client, proof.at)) return undefined;
+    const { decision, at } = client.heard;
+    const now = decision.now + this.#monotonic() - at;
+    const { endsAt, bounds } = proof.decision;
+    if (endsAt !== 0 && endsAt <= now) return EXPIRED;
+    const record = recordOf(decision, digest, bounds);
+    const plans = LOCAL_PLANS[this.#plans()[record.plan].mode ?? 'enforce'];
+    return { client, record, state: client.state ?? stateAfter(decision), plans, now };
+  }
+}
+
+interface Believed {
+  readonly client: Client;
+  readonly record: KeyRecord;
+  readonly state: KeyState;
+  readonly plans: PlanTable;
+  readonly now: number;
+}
+
+/** An outage must not ban anyone: who is refused is told a place, but it is no strike. */
+const withoutBans = (mode: PlanMode): PlanTable =>
+  Object.fromEntries(
+    PLAN_NAMES.map((name) => [name, { ban_after: MAX_LIMIT, ban_grace_seconds: MAX_LIMIT, ban_seconds: 1, mode }]),
+  ) as unknown as PlanTable;
+
+/** Nor must an outage enforce a plan in shadow mode. Created once, because it is needed for every request. */
+const LOCAL_PLANS: Readonly<Record<PlanMode, PlanTable>> = {
+  enforce: withoutBans('enforce'),
+  shadow: withoutBans('shadow'),
+};
+
+const EXPIRED: Unauthorized = { outcome: 'unauthorized', reason: 'expired', mode: 'local' };
+const UNBOUND: Bounds = { scope: SCOPES, networks: [] };
+
+const local = (verdict: Verdict): Verdict =>
+  verdict.outcome === 'undecided' ? verdict : { ...verdict, mode: 'local' };
+
+/** A debt takes a bucket to a floor, in capacities. */
+function debited(level: StoredLevel, owed: number, floor: -1 | 0): StoredLevel {
+  const least = floor * (level.limit ?? 0);
+  return level.tokens - owed >= least
+    ? { ...level, tokens: level.tokens - owed }
+    : { ...level, tokens: Math.min(least, level.tokens), fraction: 0 };
+}
+
+const stateAfter = ({ now, buckets: [minute, day], bannedUntil }: Decision): KeyState => ({
+  ...FRESH,
+  minute: minute as BucketState,
+  day: day as BucketState,
+  asOf: now,
+  bannedUntil,
+  // A decision reports only bans that bind.
+  banReason: { text: '', until: bannedUntil },
+});
+
+/** The key with only the presented secret. */
+const recordOf = ({ plan, buckets: [minute, day] }: Decision, digest: string, bounds = UNBOUND): KeyRecord => ({
+  plan,
+  name: '',
+  secrets: [{ id: '', name: '', digest, createdAt: 0, ...bounds }],
+  createdAt: 0,
+  minute: minute?.limit,
+  day: day?.limit,
+});
+
+function later(decision: Decision, elapsed: number): Decision {
+  const buckets = decision.buckets.map((bucket) => ({
+    ...bucket,
+    ...refill(bucket, bucket.limit, bucket.window, elapsed),
+  }));
+  return { ...decision, now: decision.now + elapsed, buckets };
+}
