@@ -17,6 +17,7 @@ import { Plans } from './stores/plans.ts';
 import { type Credentials, credentialsOf, START_MS } from './stores/redis/target.ts';
 import type { Storage } from './stores/storage.ts';
 import type { Backend, OperatorsStores } from './stores/stores.ts';
+import { TailFollower } from './stores/tail-follower.ts';
 import { Tokens } from './stores/tokens.ts';
 import { BannedKeys } from './telemetry/key-watch.ts';
 import { RecentDecisions } from './telemetry/recent-decisions.ts';
@@ -76,6 +77,7 @@ export async function openBackend(
   const loaded = untilLoaded();
   await Promise.race([firstLoad, patience]);
   let edits: EditWatch | undefined;
+  let tail: TailFollower | undefined;
   return {
     ...backend,
     keys: new Keys(storage),
@@ -87,12 +89,19 @@ export async function openBackend(
       const own = await operatorsStorage();
       edits = new EditWatch({ storage: own, plans: new Plans(own), planCache, logger });
       void edits.run();
+      // Without Redis, nobody else changes anything.
+      if (options.embedded === undefined) {
+        tail = new TailFollower(own, tell);
+        void tail.run();
+      }
       return storesOver(confirmed(own, tell));
     },
     loaded,
     isLoaded: () => isLoaded,
+    check: async () => [...(await backend.check()), ...(tail === undefined ? [] : [tail.check()])],
     async close() {
       edits?.stop();
+      tail?.stop();
       await planCache.stop();
       await backend.close();
     },

@@ -75,8 +75,10 @@ export class Debts {
     return [this.#counted.family()];
   }
 
-  stop(): void {
+  /** Charges what it can. */
+  async stop(): Promise<void> {
     clearInterval(this.#timer);
+    await this.settle();
   }
 
   async #settlePart(debtors: readonly Client[]): Promise<void> {

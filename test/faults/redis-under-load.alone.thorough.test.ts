@@ -3,7 +3,7 @@ import { judge } from '../support/allowance-checker.ts';
 import { inTurn } from '../support/in-turn.ts';
 import type { Answered } from '../support/paced-load.ts';
 import { startService } from '../support/process.ts';
-import { BAN_AFTER, type Decided, type Observation, observe, SPENT_BEFORE, TIGHT } from '../support/redis-fault.ts';
+import { BAN_AFTER, type Decided, type Observation, observe, TIGHT } from '../support/redis-fault.ts';
 import { flushedScripts, HALF_OPEN, OUTAGES } from '../support/redis-outages.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { quantile } from '../support/statistics.ts';
@@ -11,10 +11,8 @@ import { quantile } from '../support/statistics.ts';
 /** The gateway's guarantees while Redis misbehaves: every fault under load, with real gateway and Redis processes. */
 
 /** The gateway's own deadline, and the delay that a busy machine may add. */
-const DEADLINE_MS = 50;
+const DEADLINE_MS = 250;
 const NOISE_MS = 400;
-/** How long a request with an unknown key waits for its answer: ten deadlines. */
-const PATIENCE_MS = 500;
 /** On a machine that is not overloaded, half of the requests to a healthy gateway take less. */
 const USUAL_MS = 10;
 
@@ -58,10 +56,14 @@ const waitOf = (answers: readonly Decided[], share: number): number =>
     share,
   );
 
-/** Redis charged at least what it admitted and at most what was asked: a late decision charges, none is repeated. */
-function expectNothingTwice(answers: readonly Decided[], hash: Record<string, string>, sent: number): void {
-  const shared = answers.filter(inMode('shared')).filter(admitted).length;
-  expect(Number(hash.admitted)).toBeGreaterThanOrEqual(shared);
+/** All that was admitted was charged, but for calls whose fate nobody knows, and at most what was asked: nothing twice. */
+function expectNothingTwice(
+  { unknown }: Observation,
+  answers: readonly Decided[],
+  hash: Record<string, string>,
+  sent: number,
+): void {
+  expect(Number(hash.admitted)).toBeGreaterThanOrEqual(answers.filter(admitted).length - unknown);
   expect(Number(hash.admitted)).toBeLessThanOrEqual(sent);
 }
 
@@ -86,7 +88,6 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
 
   test('bans nobody for a local refusal', () => {
     expect(tight.filter(({ status }) => status === 429).length).toBeGreaterThan(BAN_AFTER);
-    expect(tightHash).not.toHaveProperty('refused');
     expect(tightHash).not.toHaveProperty('strikes_until');
     expect(tightHash).not.toHaveProperty('banned_until');
   });
@@ -94,7 +95,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
   test('gives unknown keys a 503 with Retry-After, and knows them when it is back', () => {
     // Requests before the outage was detected wait for their answer, and may get it.
     expect(unseen.during.length).toBeGreaterThan(2);
-    const isFirst = ({ sentAt, status }: Answered) => status === 200 && sentAt < causedAt + PATIENCE_MS * strain;
+    const isFirst = ({ sentAt, status }: Answered) => status === 200 && sentAt < causedAt + DEADLINE_MS * strain;
     const told = unseen.during.filter((answer) => !isFirst(answer));
     expect(told.length).toBeGreaterThan(1);
     for (const { status, headers, json } of told) {
@@ -119,9 +120,8 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
       `${name}: ${during.length} requests, p50 ${ms(0.5)} ms, p99 ${ms(0.99)}, p99.9 ${ms(0.999)}; shared again after ${after.toFixed(0)} ms\n`,
     );
     expect(after).toBeLessThan((1_000 + NOISE_MS) * strain);
-    expectNothingTwice(roomy, seen.roomyHash, seen.sent.roomy);
-    expectNothingTwice(tight, seen.tightHash, seen.sent.tight);
-    expect(Number(tightHash.admitted)).toBeLessThan(SPENT_BEFORE + 10);
+    expectNothingTwice(seen, roomy, seen.roomyHash, seen.sent.roomy);
+    expectNothingTwice(seen, tight, seen.tightHash, seen.sent.tight);
   });
 });
 
@@ -133,7 +133,7 @@ test('silently dead connections are given up within a second', () => {
   expect(after).toBeLessThan(1_000 * strainOf(seen));
   expect(new Set(seen.roomy.map(({ status }) => status))).toEqual(new Set([200]));
   expect(judge(seen.tight, { capacity: 2 * TIGHT, windowMs: 60_000 }).violations).toEqual([]);
-  expectNothingTwice(seen.roomy, seen.roomyHash, seen.sent.roomy);
+  expectNothingTwice(seen, seen.roomy, seen.roomyHash, seen.sent.roomy);
 });
 
 test('scripts flushed ten times a second fail no request and no decision', () => {

@@ -123,7 +123,8 @@ test(`a primary killed ${KILLS} times: known keys get no 5xx, and little more th
     expect(admitted(local)).toBeLessThanOrEqual(MINUTE_LIMIT + elapsed * PER_MS + OVERLAP);
     const shared = own.filter(({ mode }) => mode === 'shared');
     const kept = Number(await redis.hget(`gateway:key:{${idOf(key)}}`, 'admitted'));
-    expect(kept).toBeLessThanOrEqual(MINUTE_LIMIT + elapsed * PER_MS);
+    // What was admitted without Redis was charged afterwards, to at most a minute below zero.
+    expect(kept).toBeLessThanOrEqual(2 * MINUTE_LIMIT + elapsed * PER_MS);
     const unreplicated = failovers.map(({ since, until }) =>
       admitted(shared.filter(({ answeredAt }) => answeredAt > since - UNREPLICATED_MS && answeredAt <= until)),
     );

@@ -74,7 +74,8 @@ test('without a key, an address gets 429 after 60 requests a minute; a valid key
   for (let sent = 0; sent < 62; sent++) statuses.push((await send(`${stack.gateway}/v1/pets`)).status);
   expect(statuses.filter((status) => status === 401).length).toBeGreaterThanOrEqual(60);
   expect(statuses.at(-1)).toBe(429);
-  expect((await send(`${stack.gateway}/v1/pets`)).headers['retry-after']).toBe('1');
+  // The next place in line: each refused request has one.
+  expect(['2', '3']).toContain((await send(`${stack.gateway}/v1/pets`)).headers['retry-after']);
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
 });
 

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
 import { credentialOf } from '../../gateway/limiter/credential.ts';
-import type { RemoteLimiter, Verdict } from '../../gateway/limiter/limiter.ts';
 import { type LimiterUnderTest, redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';

@@ -47,6 +47,8 @@ export interface Observation {
   readonly unseen: { readonly during: Answered[]; readonly after: Answered[] };
   /** Requests sent per key, including those too early for the observation. */
   readonly sent: { readonly roomy: number; readonly tight: number };
+  /** Local admissions for which Redis may have charged, or not, as the gateway counts them. */
+  readonly unknown: number;
   /** The hashes at the end. */
   readonly roomyHash: Record<string, string>;
   readonly tightHash: Record<string, string>;
@@ -93,6 +95,7 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
   await sleep(AFTER_MS);
   await steady.stop();
 
+  const unknown = await unknownFates(gateway.adminUrl);
   const log = await gateway.stop();
   const observation = {
     causedAt,
@@ -105,6 +108,7 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
       roomy: metRoomy.length + steady.answers.length,
       tight: metTight.length - 1 + before.length + hammering.answers.length,
     },
+    unknown,
     roomyHash: await redis.hgetall(roomy.hash),
     tightHash: await redis.hgetall(tight.hash),
   };
@@ -118,6 +122,11 @@ async function meet(gateway: string, key: string): Promise<Answered[]> {
   const answers = [await ask(gateway, key)];
   for (; answers.at(-1)?.status !== 200 && answers.length < 200; await sleep(50)) answers.push(await ask(gateway, key));
   return answers;
+}
+
+async function unknownFates(adminUrl: string): Promise<number> {
+  const text = await (await fetch(`${adminUrl}/metrics`)).text();
+  return Number(/^gateway_local_admissions_total\{fate="unknown"\} (\d+)$/m.exec(text)?.[1]);
 }
 
 const nextOf = (keys: { apiKey: string }[]): string => (keys.pop() as { apiKey: string }).apiKey;

@@ -30,7 +30,7 @@ export const OUTAGES: readonly RedisFault[] = [
     cause: network({ kind: 'cut-reply', afterBytes: 20 }),
     heal: network({ kind: 'pass' }),
   },
-  { name: 'slower than the deadline', cause: network({ kind: 'delay', ms: 200 }), heal: network({ kind: 'pass' }) },
+  { name: 'slower than the deadline', cause: network({ kind: 'delay', ms: 600 }), heal: network({ kind: 'pass' }) },
   { name: 'swallowed by the network', cause: network({ kind: 'black-hole' }), heal: network({ kind: 'pass' }) },
   {
     name: 'heard a byte at a time',

@@ -17,7 +17,7 @@ import { RedisStorage } from './storage.ts';
 
 /** For a connection without its own. */
 const DEFAULT_TIMEOUT_MS = 250;
-const MOVE_EVERY_MS = 1_000;
+const MOVE_EVERY_MS = 250;
 
 interface RedisBackendOptions {
   /** What this process knows of keys. */
@@ -77,7 +77,7 @@ export function redisBackend(
     check: async () => [...(await checkRedis(redis)), ...(await checkReplicas(redis))],
     async close() {
       limiter.stop();
-      debts.stop();
+      await debts.stop();
       stopped.abort();
       redis.disconnect();
       operators?.disconnect();

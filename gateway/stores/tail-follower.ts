@@ -1,0 +1,75 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type CheckResult, fault, good } from '../check-result.ts';
+import { isKeyId } from '../limiter/credential.ts';
+import type { Tell } from '../primary/confirmed.ts';
+import type { LoggedEntry, Storage } from './storage.ts';
+
+const EVERY_MS = 250;
+/** Entries that are read each time; more when there are more new ones. */
+const PAGES = [20, 500];
+/** An age of the tail that is no fault. */
+const USUAL_MS = 2_000;
+
+/**
+ * Follows the audit log, so that a change that another gateway made binds here within a second of contact, and stays when
+ * contact is lost. If the last entry seen is gone from the log, or too many came since, anything may have changed.
+ */
+export class TailFollower {
+  readonly #storage: Pick<Storage, 'tail'>;
+  readonly #tell: Tell;
+  readonly #stopped = new AbortController();
+  /** The id of the newest entry seen; '' for an empty log, undefined before the first look. */
+  #last: string | undefined;
+  #readAt = performance.now();
+
+  /** @param tell resolves when no process of this gateway acts on older data */
+  constructor(storage: Pick<Storage, 'tail'>, tell: Tell) {
+    this.#storage = storage;
+    this.#tell = tell;
+  }
+
+  /** Ends after `stop`. Never throws: while the store is away, nothing is read. */
+  async run(): Promise<void> {
+    const { signal } = this.#stopped;
+    while (!signal.aborted) {
+      await this.follow().catch(() => undefined);
+      await sleep(EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
+    }
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+  }
+
+  /** Reads what is new, and tells it. @throws {Unavailable} if the store is away */
+  async follow(): Promise<void> {
+    const since = this.#last;
+    let page: readonly LoggedEntry[] = [];
+    let seen = -1;
+    for (const count of PAGES) {
+      page = await this.#storage.tail('audit', { count });
+      seen = since === '' && page.length < count ? page.length : page.findIndex(([id]) => id === since);
+      if (seen !== -1 || since === undefined) break;
+    }
+    if (seen === -1) await this.#tell({ anyKey: true });
+    else await Promise.all(keysIn(page.slice(0, seen)).map((key) => this.#tell({ key })));
+    this.#last = page[0]?.[0] ?? '';
+    this.#readAt = performance.now();
+  }
+
+  /** For the doctor. */
+  check(): CheckResult {
+    const age = performance.now() - this.#readAt;
+    return age <= USUAL_MS
+      ? good('changes by other gateways', 'are followed')
+      : fault(
+          'changes by other gateways',
+          `were last read ${Math.round(age / 1_000)} s ago. Until they are read, a key that was revoked elsewhere may still work here.`,
+          'Let this gateway reach Redis.',
+        );
+  }
+}
+
+const keysIn = (entries: readonly LoggedEntry[]): string[] => [
+  ...new Set(entries.flatMap(([, { target = '' }]) => (isKeyId(target) ? target : []))),
+];

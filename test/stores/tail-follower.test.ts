@@ -1,0 +1,60 @@
+import { expect, test } from 'vitest';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
+import type { Changed } from '../../gateway/primary/messages.ts';
+import { Keys } from '../../gateway/stores/keys.ts';
+import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
+import { TailFollower } from '../../gateway/stores/tail-follower.ts';
+import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';
+import { secretWith } from '../support/secrets.ts';
+
+/** What another gateway changed becomes known by the audit log. */
+
+const { url } = await emptyDatabase();
+const redis = await connectedRedis(url);
+const storage = new RedisStorage(redis);
+const keys = new Keys(storage);
+
+const AUDIT = 'gateway:activity';
+
+function follower() {
+  const told: Changed[] = [];
+  const tail = new TailFollower(storage, async (changed) => void told.push(changed));
+  return {
+    async told() {
+      await tail.follow();
+      return told.splice(0);
+    },
+  };
+}
+
+async function changedKey(): Promise<string> {
+  const { credential } = createApiKey();
+  const record = {
+    plan: 'free',
+    name: 'test',
+    createdAt: Date.now() * 1_000,
+    secrets: [secretWith(credential.digest)],
+  };
+  await keys.create(credential.id, record as never);
+  return credential.id;
+}
+
+const entryAbout = (target: string, at = '*') => redis.xadd(AUDIT, at, 'target', target, 'action', 'key.change');
+
+test('each change of a key is told once; at the first look, and when the last entry seen is gone, anything may be new', async () => {
+  const id = await changedKey();
+  const { told } = follower();
+  expect(await told()).toEqual([{ anyKey: true }]);
+  expect(await told()).toEqual([]);
+  for (const target of [id, id, 'free', '*']) await entryAbout(target);
+  expect(await told()).toEqual([{ key: id }]);
+  // More than the first page.
+  for (let at = 0; at < 60; at++) await entryAbout(id);
+  expect(await told()).toEqual([{ key: id }]);
+  for (let at = 0; at < 600; at++) await entryAbout(id);
+  expect(await told()).toEqual([{ anyKey: true }]);
+  await redis.del(AUDIT);
+  expect(await told()).toEqual([{ anyKey: true }]);
+  await entryAbout(id);
+  expect(await told()).toEqual([{ key: id }]);
+});
