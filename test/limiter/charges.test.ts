@@ -1,10 +1,18 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { Clients } from '../../gateway/limiter/clients.ts';
+import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
+import { type Charged, Debts } from '../../gateway/limiter/debts.ts';
 import { decide, peek } from '../../gateway/limiter/decide.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
-import { readKey } from '../../gateway/stores/key-hash.ts';
+import { readKey, writeKey } from '../../gateway/stores/key-hash.ts';
+import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { keyOf } from '../../gateway/stores/redis/names.ts';
-import { redisUnderTest, SECOND } from '../support/limiters.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
+import { secretWith } from '../support/secrets.ts';
+import { quantile } from '../support/statistics.ts';
 
 /** What a gateway admitted while Redis was away is charged afterwards. */
 
@@ -73,4 +81,76 @@ test('a key that is gone is charged nothing, and stays gone', async () => {
   await under.redis.del(keyOf(id));
   expect(await charge(id, 3)).toBe('gone');
   expect(await under.redis.exists(keyOf(id))).toBe(0);
+});
+
+test('100,000 admissions of 20,000 keys are charged once, beside decisions', async () => {
+  const limiter = new RedisLimiter(under.redis, () => under.plans, { clock: () => under.now, timeoutMs: 1_000 });
+  const clients = new Clients(
+    () => under.plans,
+    () => under.now,
+  );
+  const keys = Array.from({ length: 20_000 }, () => createApiKey().credential);
+  const digest = '0'.repeat(64);
+  const fields = writeKey({ plan: 'free', name: '', createdAt: BEGIN, secrets: [secretWith(digest)] });
+  const fill = under.redis.pipeline();
+  for (const { id } of keys) fill.hset(keyOf(id), fields);
+  await fill.exec();
+  const heard = (await limiter.decide(credentialOf(keys[0]!.id, digest))) as Decision;
+  for (const { id } of keys) {
+    clients.note(credentialOf(id, digest), heard);
+    for (let sent = 0; sent < 5; sent++) clients.decide(credentialOf(id, digest), true);
+  }
+  const debts = new Debts(clients, limiter);
+  cleanUp(() => debts.stop());
+  const other = await under.createKey({ minute: 1e6, day: 1e6 });
+  const waits: number[] = [];
+  let isOver = false;
+  const asking = (async () => {
+    for (; !isOver; await sleep(1)) {
+      const since = performance.now();
+      await limiter.decide(other);
+      waits.push(performance.now() - since);
+    }
+  })();
+  const since = performance.now();
+  await debts.settle();
+  const took = performance.now() - since;
+  isOver = true;
+  await asking;
+  process.stdout.write(
+    `100000 charged in ${took.toFixed(0)} ms; decisions beside it: p99 ${quantile(waits, 0.99).toFixed(1)} ms\n`,
+  );
+  expect(clients.debtors()).toEqual([]);
+  expect(debts.counted()[0]?.values).toEqual([
+    { labels: { fate: 'charged' }, value: 100_000 },
+    { labels: { fate: 'forgiven' }, value: 0 },
+    { labels: { fate: 'unknown' }, value: 0 },
+  ]);
+  const counts = await Promise.all(keys.slice(1).map(({ id }) => under.redis.hget(keyOf(id), 'admitted')));
+  expect(new Set(counts)).toEqual(new Set(['5']));
+});
+
+test('a charge that nobody answers is sent once, and counted; one that did not run is sent again', async () => {
+  const clients = new Clients(
+    () => under.plans,
+    () => under.now,
+  );
+  const key = await under.createKey();
+  clients.note(key, await under.limiter.decide(key));
+  const sent: number[] = [];
+  const ends: Charged[] = ['not run', 'unknown', 'unknown'];
+  const charger = {
+    atOnce: 256,
+    answers: async () => true,
+    async charge(debts: readonly { admitted: number }[]) {
+      sent.push(debts[0]!.admitted);
+      return [ends.shift() as Charged];
+    },
+  };
+  const debts = new Debts(clients, charger);
+  cleanUp(() => debts.stop());
+  for (let asked = 0; asked < 3; asked++) clients.decide(key, true);
+  for (let round = 0; round < 4; round++) await debts.settle();
+  expect([sent, clients.debtors()]).toEqual([[3, 3], []]);
+  expect(debts.counted()[0]?.values).toContainEqual({ labels: { fate: 'unknown' }, value: 3 });
 });

@@ -57,7 +57,7 @@ export const DEPENDENCY_ROWS = [
       }),
       stat({
         title: 'Deadlines missed',
-        what: 'Calls without an answer within REDIS_TIMEOUT_MS. Single ones are blips.',
+        what: 'Calls without an answer within REDIS_TIMEOUT_MS: Redis then counts as away.',
         unit: 'cps',
         runbook: 'gatewaydecisionslocal',
         query: `sum(rate(gateway_redis_deadlines_missed_total{${GATEWAY}}[1m]))`,

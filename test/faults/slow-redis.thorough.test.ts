@@ -1,0 +1,60 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { judge } from '../support/allowance-checker.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
+import { inTurn } from '../support/in-turn.ts';
+import { ask, startLoad } from '../support/paced-load.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { startStack } from '../support/stack.ts';
+
+/** Slow is not away: while Redis answers within the deadline, four gateways share each limit, to the request. */
+
+const MINUTE = 70;
+const LASTS_MS = 20_000;
+
+/** Four gateways on one slow Redis, whose clients ask for a key that all of them hammer. */
+async function fourGateways() {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  cleanUp(() => redis.disconnect());
+  const proxy = await startFaultProxy(server.url);
+  const stacks = await inTurn([1, 2, 3, 4], 2, () => startStack({ REDIS_URL: proxy.url }));
+  const [first] = stacks;
+  const hammered = await first!.issueKey({ minute: MINUTE, day: 100_000 });
+  await first!.admin('PATCH', '/plans/free', { ban_after: 1_000_000 });
+  const unseen = await inTurn(Array.from({ length: 40 }), 8, () => first!.issueKey());
+  return { redis, proxy, stacks, hammered, unseen };
+}
+
+async function observe({ stacks, hammered, unseen }: Awaited<ReturnType<typeof fourGateways>>) {
+  const loads = stacks.map(({ gateway }) => startLoad(gateway, () => hammered, { clients: 2, pauseMs: 20 }));
+  const fresh = [];
+  for (const [at, key] of unseen.entries()) {
+    fresh.push(await ask(stacks[at % 4]!.gateway, key));
+    await sleep(LASTS_MS / unseen.length);
+  }
+  await Promise.all(loads.map((load) => load.stop()));
+  return { answers: loads.flatMap(({ answers }) => answers), fresh };
+}
+
+test.for(['answers after 60 ms', 'pauses for 120 ms twice a second'])(
+  'while Redis %s, four gateways give exactly the limit, and no key gets a 5xx',
+  { timeout: 120_000 },
+  async (how) => {
+    const rig = await fourGateways();
+    const [, ms] = /after (\d+) ms/.exec(how) ?? [];
+    if (ms !== undefined) rig.proxy.set({ kind: 'delay', ms: Number(ms) });
+    const pausing = ms === undefined ? setInterval(() => void rig.redis.client('PAUSE', 120), 500) : undefined;
+    const { answers, fresh } = await observe(rig);
+    clearInterval(pausing);
+    expect(new Set(fresh.map(({ status }) => status))).toEqual(new Set([200]));
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
+    const judgement = judge(answers, { capacity: MINUTE, windowMs: 60_000 });
+    expect(judgement.violations).toEqual([]);
+    expect(judgement.usedShare).toBeGreaterThan(0.95);
+    for (const stack of rig.stacks) expect(stack.log.filter(({ msg }) => msg === 'decisions are local')).toEqual([]);
+  },
+);
