@@ -43,8 +43,10 @@ export interface Client {
   /** The levels after local decisions; undefined if there were none since the store was heard. */
   state: KeyState | undefined;
   readonly debt: Debt;
-  /** When an operator last changed the key. What was asked for before is not used. */
+  /** When an operator of this gateway last changed the key. What was asked for before is not used. */
   changedAt: number;
+  /** Likewise of another gateway, by the store's clock, and when that was heard here. */
+  readonly elsewhere: { changed: number; heardAt: number };
   facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
 }
 
@@ -101,7 +103,8 @@ export class Clients implements LocalDecisions {
     if (heard === undefined || heard.decision.outcome !== 'banned') return undefined;
     const age = this.#monotonic() - heard.at;
     const { bounds, bannedUntil, now } = heard.decision;
-    if (age >= BAN_BELIEVED || bannedUntil <= now + age || this.#isOutdated(client, heard.at)) return undefined;
+    if (age >= BAN_BELIEVED || bannedUntil <= now + age || this.#isOutdated(client, heard.at, heard.decision))
+      return undefined;
     if (bounds !== undefined && !isFromAllowedNetwork(bounds, use)) return undefined;
     return later(heard.decision, age);
   }
@@ -118,7 +121,7 @@ export class Clients implements LocalDecisions {
       return;
     }
     const client = this.#clientOf(id);
-    if (this.#isOutdated(client, askedAt)) return;
+    if (this.#isOutdated(client, askedAt, verdict)) return;
     const heard = { decision: verdict, at: this.#monotonic() };
     this.#hear(client, heard);
     if (!client.secrets.has(digest) && client.secrets.size >= MAX_SECRETS)
@@ -148,9 +151,14 @@ export class Clients implements LocalDecisions {
     return local(peek(record, state, credential, plans, now));
   }
 
-  /** Notes that an operator has changed a key. */
-  noteChange(id: string): void {
-    this.#clientOf(id).changedAt = this.#monotonic();
+  /**
+   * Notes that an operator has changed a key.
+   * @param changed when, by the store's clock. What it decided later is not outdated
+   */
+  noteChange(id: string, changed?: number): void {
+    const client = this.#clientOf(id);
+    if (changed === undefined) client.changedAt = this.#monotonic();
+    else Object.assign(client.elsewhere, { changed, heardAt: this.#monotonic() });
   }
 
   /** Notes that any key may have been changed. */
@@ -161,7 +169,8 @@ export class Clients implements LocalDecisions {
   /** Whether what was asked for at this time may be older than a change of the key. */
   hasChangedSince(id: string, askedAt: number): boolean {
     const client = this.#clients.peek(id);
-    return client === undefined ? this.#doubtedAt >= askedAt : this.#isOutdated(client, askedAt);
+    if (client === undefined) return this.#doubtedAt >= askedAt;
+    return this.#isOutdated(client, askedAt) || client.elsewhere.heardAt >= askedAt;
   }
 
   /** Remembers what the owner of a verified key may see, for when the store is away. */
@@ -173,8 +182,7 @@ export class Clients implements LocalDecisions {
   facts(id: string): KeyFacts | undefined {
     const client = this.#find(id);
     const remembered = client?.facts;
-    if (client === undefined || remembered === undefined || this.#isOutdated(client, remembered.askedAt))
-      return undefined;
+    if (remembered === undefined || this.hasChangedSince(id, remembered.askedAt)) return undefined;
     return remembered.facts;
   }
 
@@ -206,7 +214,7 @@ export class Clients implements LocalDecisions {
     if (client?.heard === undefined) return undefined;
     const now = this.#monotonic();
     const secrets = [...client.secrets]
-      .filter(([, { at }]) => this.#isBelieved(client, at))
+      .filter(([, heard]) => this.#isBelieved(client, heard))
       .map(([digest, { decision, at }]) => ({ digest, decision, age: now - at }));
     return { decision: client.heard.decision, age: now - client.heard.at, secrets };
   }
@@ -217,7 +225,7 @@ export class Clients implements LocalDecisions {
    */
   learn(id: string, { decision, age, secrets }: ToldKey, askedAt: number): void {
     const client = this.#clientOf(id);
-    if (this.#isOutdated(client, askedAt)) return;
+    if (this.#isOutdated(client, askedAt, decision)) return;
     const now = this.#monotonic();
     if (client.heard === undefined || client.heard.decision.now < decision.now)
       this.#hear(client, { decision, at: now - age });
@@ -234,7 +242,7 @@ export class Clients implements LocalDecisions {
     let bans = 0;
     for (const client of this.#clients.values()) {
       const { heard } = client;
-      if (heard?.decision.outcome !== 'banned' || this.#isOutdated(client, heard.at)) continue;
+      if (heard?.decision.outcome !== 'banned' || this.#isOutdated(client, heard.at, heard.decision)) continue;
       if (heard.decision.bannedUntil > heard.decision.now + now - heard.at) bans += 1;
     }
     return bans;
@@ -254,6 +262,7 @@ export class Clients implements LocalDecisions {
       state: undefined,
       debt: { admitted: 0, refused: 0 },
       changedAt: Number.NEGATIVE_INFINITY,
+      elsewhere: { changed: Number.NEGATIVE_INFINITY, heardAt: Number.NEGATIVE_INFINITY },
       facts: undefined,
     };
     this.#clients.set(id, client);
@@ -271,19 +280,20 @@ export class Clients implements LocalDecisions {
         : { ...state, minute: debited(state.minute, admitted, -1), day: debited(state.day, admitted, 0) };
   }
 
-  #isOutdated({ changedAt }: Client, askedAt: number): boolean {
+  #isOutdated({ changedAt, elsewhere }: Client, askedAt: number, decision?: Decision): boolean {
+    if (decision !== undefined && decision.now < elsewhere.changed) return true;
     return changedAt >= askedAt || this.#doubtedAt >= askedAt;
   }
 
-  #isBelieved(client: Client, at: number): boolean {
-    return this.#monotonic() - at <= BELIEVED && !this.#isOutdated(client, at);
+  #isBelieved(client: Client, { at, decision }: Heard): boolean {
+    return this.#monotonic() - at <= BELIEVED && !this.#isOutdated(client, at, decision);
   }
 
   /** All inputs of a local decision; undefined if it is not known, or no longer, that the credential is valid. */
   #believed({ id, digest }: Credential): Believed | Unauthorized | undefined {
     const client = this.#find(id);
     const proof = client?.secrets.get(digest);
-    if (client?.heard === undefined || proof === undefined || !this.#isBelieved(client, proof.at)) return undefined;
+    if (client?.heard === undefined || proof === undefined || !this.#isBelieved(client, proof)) return undefined;
     const { decision, at } = client.heard;
     const now = decision.now + this.#monotonic() - at;
     const { endsAt, bounds } = proof.decision;

@@ -89,8 +89,10 @@ class ConfirmedStorage implements Storage {
   }
 }
 
-/** No worker knows anything of a key that does not exist yet. */
-const watchedIn = ({ parts }: Change): Watched[] =>
-  parts.flatMap(({ record, exists }) => (isWatched(record) && exists !== false ? record : []));
+/** A new key has an id that nobody has presented yet. One that was restored may have been refused lately. */
+function watchedIn({ parts, entries }: Change): Watched[] {
+  const isNew = entries.some(({ fields }) => fields.action === 'key.create');
+  return parts.flatMap(({ record, exists }) => (isWatched(record) && !(isNew && exists === false) ? record : []));
+}
 
 const isWatched = (record: RecordName): record is Watched => record === 'plans' || record.startsWith('key:');

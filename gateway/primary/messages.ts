@@ -76,8 +76,14 @@ export interface LocalQuestion {
   readonly owes: boolean;
 }
 
-/** What an operator changed: a key, by its id, or the plan table, which is sent with it; or perhaps any key. */
-export type Changed = { readonly key: string } | { readonly plans: StoredPlans } | { readonly anyKey: true };
+/**
+ * What an operator changed: a key, by its id, or the plan table, which is sent with it; or perhaps any key. `at` is when
+ * another gateway did it, by the clock of Redis.
+ */
+export type Changed =
+  | { readonly key: string; readonly at?: number }
+  | { readonly plans: StoredPlans }
+  | { readonly anyKey: true };
 
 export interface LoadedKey {
   /** Undefined for a key that does not exist. */

@@ -70,7 +70,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
 
   async function tell(changed: Changed): Promise<void> {
     await workers.confirm(changed);
-    if ('key' in changed) clients.noteChange(changed.key);
+    if ('key' in changed) clients.noteChange(changed.key, changed.at);
     else if ('anyKey' in changed) clients.doubtAll();
     else planCache?.take(changed.plans);
   }

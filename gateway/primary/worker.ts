@@ -32,7 +32,7 @@ export async function startWorker(settings: GatewaySettings, logger: Logger, num
     decisions: (query) => opened?.recent.find(query) ?? [],
     key: (id) => clients.tell(id),
     changed(changed) {
-      if ('key' in changed) clients.noteChange(changed.key);
+      if ('key' in changed) clients.noteChange(changed.key, changed.at);
       else if ('anyKey' in changed) clients.doubtAll();
       else {
         changedPlans = changed.plans;

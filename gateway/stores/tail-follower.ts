@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type CheckResult, fault, good } from '../check-result.ts';
 import { isKeyId } from '../limiter/credential.ts';
 import type { Tell } from '../primary/confirmed.ts';
+import type { Changed } from '../primary/messages.ts';
 import type { LoggedEntry, Storage } from './storage.ts';
 
 const EVERY_MS = 250;
@@ -17,15 +18,20 @@ const USUAL_MS = 2_000;
 export class TailFollower {
   readonly #storage: Pick<Storage, 'tail'>;
   readonly #tell: Tell;
+  readonly #hasOneClock: boolean;
   readonly #stopped = new AbortController();
   /** The id of the newest entry seen; '' for an empty log, undefined before the first look. */
   #last: string | undefined;
   #readAt = performance.now();
 
-  /** @param tell resolves when no process of this gateway acts on older data */
-  constructor(storage: Pick<Storage, 'tail'>, tell: Tell) {
+  /**
+   * @param tell resolves when no process of this gateway acts on older data
+   * @param hasOneClock whether entries have the time of the clock that decides
+   */
+  constructor(storage: Pick<Storage, 'tail'>, tell: Tell, hasOneClock: boolean) {
     this.#storage = storage;
     this.#tell = tell;
+    this.#hasOneClock = hasOneClock;
   }
 
   /** Ends after `stop`. Never throws: while the store is away, nothing is read. */
@@ -52,9 +58,21 @@ export class TailFollower {
       if (seen !== -1 || since === undefined) break;
     }
     if (seen === -1) await this.#tell({ anyKey: true });
-    else await Promise.all(keysIn(page.slice(0, seen)).map((key) => this.#tell({ key })));
+    else await Promise.all(this.#changesIn(page.slice(0, seen)).map((changed) => this.#tell(changed)));
     this.#last = page[0]?.[0] ?? '';
     this.#readAt = performance.now();
+  }
+
+  /** One change for each key, the newest. An entry's id begins with its time in whole milliseconds. */
+  #changesIn(entries: readonly LoggedEntry[]): Changed[] {
+    const changes = new Map<string, Changed>();
+    for (const [id, { target = '' }] of entries.toReversed())
+      if (isKeyId(target))
+        changes.set(
+          target,
+          this.#hasOneClock ? { key: target, at: (Number.parseInt(id, 10) + 1) * 1_000 } : { key: target },
+        );
+    return [...changes.values()];
   }
 
   /** For the doctor. */
@@ -69,7 +87,3 @@ export class TailFollower {
         );
   }
 }
-
-const keysIn = (entries: readonly LoggedEntry[]): string[] => [
-  ...new Set(entries.flatMap(([, { target = '' }]) => (isKeyId(target) ? target : []))),
-];

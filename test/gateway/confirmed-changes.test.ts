@@ -109,7 +109,10 @@ async function toldStorage() {
   return { storage: confirmed(failing, tell), told, faults };
 }
 
-const create = { parts: [{ record: 'key:a', exists: false, set: { plan: 'free' } }], entries: [] } as const;
+const create = {
+  parts: [{ record: 'key:a', exists: false, set: { plan: 'free' } }],
+  entries: [{ log: 'audit', fields: { action: 'key.create', target: 'a' } }],
+} as const;
 const rename = { parts: [{ record: 'key:a', exists: true, set: { name: 'new' } }], entries: [] } as const;
 
 test('a change is acknowledged once it was told; a new key and a change that was not made are not told', async () => {

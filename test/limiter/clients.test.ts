@@ -253,3 +253,16 @@ test('when anything may have changed, nothing is decided here that was heard bef
   await decideInRedis(key);
   expect(decideHere(key)).toBe('admitted');
 });
+
+test('a change elsewhere outdates what Redis decided before it, not what it decided later', async () => {
+  const { known, decideInRedis, decideHere } = knownKeys();
+  const key = await redis.createKey();
+  await decideInRedis(key);
+  known.noteChange(key.id, redis.now - 1);
+  expect(decideHere(key)).toBe('admitted');
+  redis.now += 10;
+  known.noteChange(key.id, redis.now - 5);
+  expect([decideHere(key), known.hasChangedSince(key.id, redis.now)]).toEqual([undefined, true]);
+  await decideInRedis(key);
+  expect(decideHere(key)).toBe('admitted');
+});

@@ -46,6 +46,7 @@ test('if everything is in order, it says so for each point', async () => {
     'good redis user',
     'good redis clock',
     'warning redis replicas',
+    'good changes by other gateways',
     `good core ${stack.core}`,
     'good client addresses',
     `good requests to core ${stack.core}`,
@@ -179,6 +180,7 @@ test('it checks every node of a cluster, and slots that are not served', async (
   expect(new Set(findings.map(({ about }) => about))).toEqual(
     new Set([
       'redis cluster',
+      'changes by other gateways',
       'client addresses',
       ...cluster.nodes.flatMap(({ port }) =>
         ['', ' memory', ' persistence', ' user', ' clock', ' replicas'].map(

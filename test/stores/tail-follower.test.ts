@@ -16,9 +16,9 @@ const keys = new Keys(storage);
 
 const AUDIT = 'gateway:activity';
 
-function follower() {
+function follower(hasOneClock = false) {
   const told: Changed[] = [];
-  const tail = new TailFollower(storage, async (changed) => void told.push(changed));
+  const tail = new TailFollower(storage, async (changed) => void told.push(changed), hasOneClock);
   return {
     async told() {
       await tail.follow();
@@ -57,4 +57,13 @@ test('each change of a key is told once; at the first look, and when the last en
   expect(await told()).toEqual([{ anyKey: true }]);
   await entryAbout(id);
   expect(await told()).toEqual([{ key: id }]);
+});
+
+test('a change has the time of the clock that decides, where there is one', async () => {
+  const id = await changedKey();
+  const { told } = follower(true);
+  await told();
+  await entryAbout(id, '9000000000000-1');
+  await entryAbout(id, '9000000000007-1');
+  expect(await told()).toEqual([{ key: id, at: 9_000_000_000_008_000 }]);
 });

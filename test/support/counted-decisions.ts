@@ -8,7 +8,7 @@ export function serverErrors(metrics: Scrape, service: 'gateway' | 'gateway_admi
 
 /**
  * Errors in a gateway's counts. Every request is counted once: with a decision or without. Redis must have made each
- * decision counted as shared, except for bans that it had reported before.
+ * decision counted as shared, except for bans and refused credentials that it had reported before.
  */
 export function miscounted(metrics: Scrape): string[] {
   const sum = (name: string, labels = {}) => metrics.sum(name, labels) ?? 0;
@@ -16,12 +16,14 @@ export function miscounted(metrics: Scrape): string[] {
   const decided = sum('gateway_decisions_total');
   const without = sum('gateway_requests_without_decision_total');
   const shared = sum('gateway_decisions_total', { mode: 'shared' });
-  const banned = sum('gateway_decisions_total', { mode: 'shared', outcome: 'banned' });
+  const repeated = ['banned', 'unknown', 'disabled', 'expired', 'elsewhere']
+    .map((outcome) => sum('gateway_decisions_total', { mode: 'shared', outcome }))
+    .reduce((one, other) => one + other, 0);
   const byRedis = metrics.sum('gateway_redis_batch_size_sum');
   return [
     ...(decided + without === requests ? [] : [`${requests} requests, ${decided} decisions, ${without} without one`]),
-    ...(byRedis === undefined || shared - banned <= byRedis
+    ...(byRedis === undefined || shared - repeated <= byRedis
       ? []
-      : [`${shared - banned} shared decisions, ${byRedis} that Redis took`]),
+      : [`${shared - repeated} shared decisions, ${byRedis} that Redis took`]),
   ];
 }
