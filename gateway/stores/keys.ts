@@ -99,15 +99,18 @@ export class Keys {
     const total = await this.#storage.countKeys();
     const keys: KeyEntry[] = [];
     let at = query.offset;
-    while (at < total && at - query.offset < CHECKED_AT_ONCE) {
-      const cursors = await this.#storage.listKeys({ offset: at, limit: PAGE, newestFirst: true });
+    let after: KeyCursor | undefined;
+    while (at < total && keys.length < query.limit && at - query.offset < CHECKED_AT_ONCE) {
+      const place = after === undefined ? { offset: at } : { after };
+      const cursors = await this.#storage.listKeys({ ...place, limit: PAGE, newestFirst: true });
       // If keys were revoked meanwhile, the list ends earlier.
       if (cursors.length === 0) return { total, keys, next: undefined };
       for (const entry of await this.#entries(cursors)) {
-        if (keys.length === query.limit) return { total, keys, next: at };
+        if (keys.length === query.limit) break;
         at += 1;
         if (entry !== undefined && query.isWanted(entry)) keys.push(entry);
       }
+      after = cursors.at(-1);
       await nextTurn();
     }
     return { total, keys, next: at < total ? at : undefined };

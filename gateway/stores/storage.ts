@@ -66,7 +66,7 @@ export interface KeyCursor {
 export interface KeyListQuery {
   /** Keys behind this one; undefined to begin. */
   readonly after?: KeyCursor | undefined;
-  /** Keys to skip, in place of `after`. */
+  /** Existing keys to skip, in place of `after`. Not with revoked ones. */
   readonly offset?: number | undefined;
   readonly limit: number;
   readonly newestFirst?: boolean;

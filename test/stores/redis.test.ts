@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { Keys } from '../../gateway/stores/keys.ts';
 import type { Change, LogEntry } from '../../gateway/stores/storage.ts';
 import { NotMade } from '../../gateway/stores/storage.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -180,4 +181,12 @@ test('a log keeps its newest entries, and leaves out a repetition', async () => 
 test('the clock is that of Redis', async () => {
   const [seconds] = await redis.time();
   expect(Math.abs((await storage.now()) / 1e6 - Number(seconds))).toBeLessThan(2);
+});
+
+test('a page of keys is read once, and no key behind it', async () => {
+  for (let at = 0; at < 250; at++) await issue();
+  await redis.config('RESETSTAT');
+  const { keys: listed, next } = await new Keys(storage).list({ offset: 10, limit: 100, isWanted: () => true });
+  expect([listed.length, next]).toEqual([100, 110]);
+  expect(await redis.info('commandstats')).toContain('cmdstat_hgetall:calls=100,');
 });

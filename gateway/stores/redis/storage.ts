@@ -52,7 +52,7 @@ export class RedisStorage implements Storage {
   readonly #redis: RedisConnection;
   readonly #lengths: Readonly<Record<LogName, number>>;
   readonly #onLost: OnLost;
-  readonly #bulk = new BulkReads((record) => this.read(record as RecordName));
+  readonly #bulk = new BulkReads((record: RecordName) => this.read(record));
   readonly #places: KeyPlaces;
   readonly #outboxes: Outboxes;
   readonly #replicas: Replicas | undefined;

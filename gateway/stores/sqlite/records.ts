@@ -21,6 +21,8 @@ export class Records {
   readonly #remove: StatementSync;
   readonly #purge: StatementSync;
   readonly #count: StatementSync;
+  /** Undefined once keys come or go, until they are counted again. */
+  #keyCount: number | undefined;
   readonly #lists = new Map<string, StatementSync>();
 
   constructor(database: DatabaseSync, clock: Clock) {
@@ -49,12 +51,22 @@ export class Records {
   }
 
   countKeys(): number {
-    return Number(this.#count.get()?.n);
+    this.#keyCount ??= Number(this.#count.get()?.n);
+    return this.#keyCount;
   }
 
-  listKeys({ after, offset = 0, limit, newestFirst = false, withRevoked = false }: KeyListQuery): KeyCursor[] {
+  /** SQLite steps over each key that it skips, so a page behind the middle is read from the end. */
+  listKeys(query: KeyListQuery): KeyCursor[] {
+    const { offset = 0, limit, newestFirst = false } = query;
+    if (offset <= this.countKeys() / 2) return this.#list(query);
+    const behind = this.countKeys() - offset - limit;
+    const fromEnd = { offset: Math.max(0, behind), limit: Math.max(0, limit + Math.min(0, behind)) };
+    return this.#list({ ...fromEnd, newestFirst: !newestFirst }).reverse();
+  }
+
+  #list({ after, offset = 0, limit, newestFirst = false, withRevoked = false }: KeyListQuery): KeyCursor[] {
     const [beyond, order] = newestFirst ? ['<', 'DESC'] : ['>', 'ASC'];
-    const statement = this.#list(`
+    const statement = this.#listStatement(`
       SELECT created, name FROM records INDEXED BY keys_by_creation
       WHERE created IS NOT NULL AND (expires IS NULL OR expires > ?)
       ${withRevoked ? '' : `AND kind = 'key'`} ${after ? `AND (created, name) ${beyond} (?, ?)` : ''}
@@ -85,6 +97,7 @@ export class Records {
   #merge(record: RecordName, row: Row | undefined, changes: FieldChanges): void {
     const fields = merged(row && JSON.parse(row.fields), changes);
     const [kind, name] = placeOf(record);
+    if (row === undefined) this.#keyCount = undefined;
     if (Object.keys(fields).length === 0) this.#remove.run(kind, name);
     else if (row !== undefined) this.#update.run(JSON.stringify(fields), kind, name);
     else this.#put.run(kind, name, kind === '' ? null : createdIn(fields), null, JSON.stringify(fields));
@@ -98,6 +111,7 @@ export class Records {
   ): void {
     const left = Object.entries(this.read(record) ?? {}).filter(([field]) => fields.includes(field));
     this.#purge.run(this.#now());
+    this.#keyCount = undefined;
     this.#remove.run(...placeOf(record));
     const kept = JSON.stringify({ ...Object.fromEntries(left), revoked: '1' });
     this.#put.run(...placeOf(target), row?.created ?? null, this.#now() + seconds, kept);
@@ -107,7 +121,7 @@ export class Records {
     return this.#select.get(...placeOf(record), this.#now()) as Row | undefined;
   }
 
-  #list(sql: string): StatementSync {
+  #listStatement(sql: string): StatementSync {
     const statement = this.#lists.get(sql) ?? this.#database.prepare(sql);
     this.#lists.set(sql, statement);
     return statement;
