@@ -1,5 +1,13 @@
+import { z } from 'zod';
 import { Unavailable } from '../../shared/domain-errors.ts';
-import { DEFAULT_PLANS, isUsable, STORED_FIELDS, type StoredPlans, storedPlans } from '../limiter/plans.ts';
+import {
+  DEFAULT_PLANS,
+  isUsable,
+  STORED_FIELDS,
+  type StoredPlans,
+  storedPlans,
+  storedValue,
+} from '../limiter/plans.ts';
 import { type AboutChange, type Activity, planActivity } from './activity-entry.ts';
 import { auditEntries } from './audit.ts';
 import { changeFrom, changesBetween, type PlanChange, RecordedChange, versionOf } from './plan-history.ts';
@@ -34,7 +42,7 @@ export class Plans {
     return table;
   }
 
-  /** The table as a gateway last left it: every value in it is good. */
+  /** The table as a gateway last left it: every value of a plan in it is good. */
   readKept(): Promise<StoredPlans | undefined> {
     return this.#storage.read('plans:kept');
   }
@@ -83,7 +91,7 @@ export class Plans {
     const isMade = await this.#storage.change({
       parts: [
         { record: 'plans', expect: pick(before), set: changes },
-        { record: 'plans:kept', ...(kept && { expect: pick(kept) }), set: keeps(after, kept) },
+        { record: 'plans:kept', expect: pickKept(kept), set: keeps(after, kept) },
       ],
       entries: [
         ...(byHand?.entries ?? []),
@@ -105,7 +113,7 @@ export class Plans {
     const isMade = await this.#storage.change({
       parts: [
         { record: 'plans', exists: true, expect: pick(table) },
-        { record: 'plans:kept', expect: { ...pick(kept ?? {}), [SEEN]: kept?.[SEEN] }, set: keeps(table, kept) },
+        { record: 'plans:kept', expect: pickKept(kept), set: keeps(table, kept) },
       ],
       entries: edit.entries,
     });
@@ -127,9 +135,7 @@ export class Plans {
     const isMade = await this.#storage.change({
       parts: [
         { record: 'plans', exists: false, set: fields },
-        kept === undefined
-          ? { record: 'plans:kept', exists: false, set: keeps(table) }
-          : { record: 'plans:kept', expect: pick(kept), set: keeps(table) },
+        { record: 'plans:kept', expect: pickKept(kept), set: keeps(table) },
       ],
       entries: [...(change ? [historyEntry(change)] : []), ...auditEntries(...activity)],
     });
@@ -143,34 +149,45 @@ export class Plans {
   }
 }
 
-/** The version of a table whose edits were recorded, bad values included, so that each is recorded once. */
+/** The whole table as it was last seen, bad values included, as JSON: so each edit is recorded once. */
 const SEEN = 'seen';
 
-/** What was edited by hand since a gateway last left the table; undefined if nothing was. */
+/** What was edited by hand since a gateway last saw the table; undefined if nothing was. */
 function editOf(table: StoredPlans, kept: StoredPlans | undefined) {
-  const version = versionOf(table);
-  if (kept === undefined || kept[SEEN] === version) return undefined;
-  const changes = changesBetween(kept, table);
+  if (kept === undefined) return undefined;
+  const changes = changesBetween(readSeen(kept) ?? kept, table);
   if (changes.length === 0) return undefined;
   const activity = planActivity(changes, { actor: 'unknown', reason: '', via: 'by hand' });
-  const change = { author: 'unknown', reason: '', action: 'by hand', changes, version } as const;
+  const change = { author: 'unknown', reason: '', action: 'by hand', changes, version: versionOf(table) } as const;
   return {
     activity,
     entries: [historyEntry(change), ...auditEntries(...activity)],
   };
 }
 
+/** Undefined if somebody has edited that too. */
+function readSeen({ [SEEN]: text = '' }: StoredPlans): StoredPlans | undefined {
+  try {
+    return z.record(z.string(), z.string()).parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
+
 /** Every field of a table, undefined where it has none. */
 const pick = (table: StoredPlans): Record<string, string | undefined> =>
   Object.fromEntries(STORED_FIELDS.map((field) => [field, table[field]]));
 
+const pickKept = (kept: StoredPlans = {}) => ({ ...pick(kept), [SEEN]: kept[SEEN] });
+
 /** What is kept of a table: its values that can be in force, or else the last good ones. */
 function keeps(table: StoredPlans, last: StoredPlans = {}): Record<string, string | undefined> {
   const good = STORED_FIELDS.map((field) => {
-    const text = table[field];
-    return [field, text !== undefined && isUsable(field, text) ? text : last[field]];
+    // A choice that nobody made is good too.
+    const value = storedValue(table, field);
+    return [field, value !== undefined && isUsable(field, value) ? table[field] : last[field]];
   });
-  return { ...Object.fromEntries(good), [SEEN]: versionOf(table) };
+  return { ...Object.fromEntries(good), [SEEN]: JSON.stringify(pick(table)) };
 }
 
 const historyEntry = ({ changes, ...rest }: PlanChange): LogEntry => ({
