@@ -20,7 +20,7 @@ const USUAL = {
 interface EditWatchParts {
   readonly storage: Storage;
   readonly plans: Plans;
-  readonly planCache: Pick<PlanCache, 'stored' | 'table'>;
+  readonly planCache: PlanCache;
   readonly logger: Logger;
 }
 
@@ -37,6 +37,8 @@ export class EditWatch {
   #missingBefore = new Map<string, number>();
   #missing = new Map<string, number>();
   #at: number | undefined;
+  /** Of the plan table. */
+  #checkedVersion: string | undefined;
 
   constructor(parts: EditWatchParts, times = USUAL) {
     this.#parts = parts;
@@ -60,10 +62,14 @@ export class EditWatch {
 
   async #checkPlans(): Promise<void> {
     const { plans, planCache } = this.#parts;
-    const isMissing = (await plans.read()) === undefined;
-    // The values in force: what is stored can be bad.
-    const last = planCache.stored && storedPlans(planCache.table);
-    this.#log(isMissing ? await plans.writeBack(last) : await plans.acceptEdit());
+    const { version } = planCache;
+    if (planCache.isMissing) {
+      // The values in force: what is stored can be bad.
+      this.#log(await plans.writeBack(planCache.stored && storedPlans(planCache.table)));
+    } else if (version !== this.#checkedVersion) {
+      this.#log(await plans.acceptEdit());
+      this.#checkedVersion = version;
+    }
   }
 
   async #checkKeys(): Promise<void> {

@@ -79,6 +79,11 @@ export class PlanCache {
     return this.#readable;
   }
 
+  /** Whether there was no table at the last attempt. */
+  get isMissing(): boolean {
+    return this.#isMissing;
+  }
+
   /** Takes the plans that another process has read, until this one reads the table itself. */
   assume(stored: StoredPlans): void {
     this.#adopt(readPlans(stored, this.#table).table);
