@@ -132,6 +132,7 @@ test.for([
   await disk.fill();
   await create(sample.whileFull);
   const created = await storage.countKeys();
+  expect(await storage.listKeys({ limit: from })).toHaveLength(created);
   for (let id = 0; id < sample.revoked; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
   expect(await storage.countKeys()).toBe(created - sample.revoked);
 });

@@ -21,8 +21,8 @@ export class Records {
   readonly #remove: StatementSync;
   readonly #purge: StatementSync;
   readonly #count: StatementSync;
-  /** Undefined once keys come or go, until they are counted again. */
-  #keyCount: number | undefined;
+  /** Noted, because to count them takes long. */
+  #keyCount: number;
   readonly #lists = new Map<string, StatementSync>();
 
   constructor(database: DatabaseSync, clock: Clock) {
@@ -39,6 +39,7 @@ export class Records {
     this.#count = database.prepare(
       `SELECT count(*) AS n FROM records INDEXED BY keys_by_creation WHERE created IS NOT NULL AND kind = 'key'`,
     );
+    this.#keyCount = this.#counted();
   }
 
   read(record: RecordName): Fields | undefined {
@@ -51,8 +52,12 @@ export class Records {
   }
 
   countKeys(): number {
-    this.#keyCount ??= Number(this.#count.get()?.n);
     return this.#keyCount;
+  }
+
+  /** Call this when a change was undone. */
+  countAnew(): void {
+    this.#keyCount = this.#counted();
   }
 
   /** SQLite steps over each key that it skips, so a page behind the middle is read from the end. */
@@ -97,8 +102,9 @@ export class Records {
   #merge(record: RecordName, row: Row | undefined, changes: FieldChanges): void {
     const fields = merged(row && JSON.parse(row.fields), changes);
     const [kind, name] = placeOf(record);
-    if (row === undefined) this.#keyCount = undefined;
-    if (Object.keys(fields).length === 0) this.#remove.run(kind, name);
+    const isEmpty = Object.keys(fields).length === 0;
+    if (kind === 'key') this.#keyCount += Number(!isEmpty) - Number(row !== undefined);
+    if (isEmpty) this.#remove.run(kind, name);
     else if (row !== undefined) this.#update.run(JSON.stringify(fields), kind, name);
     else this.#put.run(kind, name, kind === '' ? null : createdIn(fields), null, JSON.stringify(fields));
   }
@@ -111,10 +117,14 @@ export class Records {
   ): void {
     const left = Object.entries(this.read(record) ?? {}).filter(([field]) => fields.includes(field));
     this.#purge.run(this.#now());
-    this.#keyCount = undefined;
+    if (row !== undefined && keyIdOf(record) !== undefined) this.#keyCount -= 1;
     this.#remove.run(...placeOf(record));
     const kept = JSON.stringify({ ...Object.fromEntries(left), revoked: '1' });
     this.#put.run(...placeOf(target), row?.created ?? null, this.#now() + seconds, kept);
+  }
+
+  #counted(): number {
+    return Number(this.#count.get()?.n);
   }
 
   #row(record: RecordName): Row | undefined {

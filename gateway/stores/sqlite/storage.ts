@@ -62,7 +62,12 @@ export class SqliteStorage implements Storage {
     this.#records = new Records(database, clock);
     this.#log = new Log(database, { audit: auditLength, 'plan history': HISTORY_LENGTH });
     this.#states = new States(owner);
-    this.#commits = new Commits(database, { room, probeMs, ...this.#savingOfStates() });
+    this.#commits = new Commits(database, {
+      room,
+      probeMs,
+      onUndone: () => this.#records.countAnew(),
+      ...this.#savingOfStates(),
+    });
     if (why !== undefined) this.#commits.failed(why);
   }
 
