@@ -110,9 +110,9 @@ class PendingDecision implements Question {
   answered(verdict: Verdict, isLate: boolean): void {
     const { breaker, locals } = this.#deps;
     breaker.heard(isLate);
-    // Undecidable data is no fault of Redis and no verdict on the key.
-    if (verdict.outcome === 'undecided') return void this.#decideHere(() => this.#settle(verdict));
-    locals.note(this.credential, verdict, this.#isAskedHere, Math.floor(this.#askedAt * 1_000));
+    // Data that cannot be decided on is no verdict to go on from. Every gateway answers the same, whether it knows the key.
+    if (verdict.outcome !== 'undecided')
+      locals.note(this.credential, verdict, this.#isAskedHere, Math.floor(this.#askedAt * 1_000));
     this.#settle(verdict);
   }
 
