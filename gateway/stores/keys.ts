@@ -94,6 +94,11 @@ export class Keys {
     return rejectionReason(entry.record, secret, await this.now()) === undefined;
   }
 
+  /** The number of existing keys. */
+  count(): Promise<number> {
+    return this.#storage.countKeys();
+  }
+
   /** Newest first, page by page, with other work of this process between two pages. */
   async list(query: KeyQuery): Promise<KeyList> {
     const total = await this.#storage.countKeys();
