@@ -1,5 +1,5 @@
 import { type Activity, type ActivityPage, type ActivityQuery, RecordedActivity } from './activity-entry.ts';
-import type { Fields, LogEntry, Storage } from './storage.ts';
+import { type Fields, type LogEntry, type Storage, withChanges } from './storage.ts';
 
 /** Entries that one call checks. The answer says where to continue. */
 const CHECKED_AT_ONCE = 5_000;
@@ -44,8 +44,7 @@ export const auditEntries = (...entries: readonly (Activity | undefined)[]): Log
   entries.filter((entry) => entry !== undefined).map((entry) => ({ log: 'audit', fields: toFields(entry) }));
 
 function toFields({ changes, ...entry }: Activity): Fields {
-  const given = Object.entries(entry).filter((field): field is [string, string] => field[1] !== undefined);
-  return { ...Object.fromEntries(given), changes: JSON.stringify(changes) };
+  return withChanges({}, { ...entry, changes: JSON.stringify(changes) });
 }
 
 function readEntry(id: string, fields: Fields): RecordedActivity | undefined {

@@ -9,7 +9,6 @@ import { type BackedUpKey, type BackupPage, ownFields, type RestoreOutcome } fro
 import {
   faultIn,
   fieldsForBackup,
-  given,
   inForce,
   REVOKED_FIELDS,
   readEntry,
@@ -22,7 +21,7 @@ import {
   writeRecord,
 } from './key-hash.ts';
 import { type KeyPage, REVOKED_KEPT_SECONDS, type WalkQuery } from './key-walk.ts';
-import { type KeyCursor, NotMade, type RecordName, type Storage } from './storage.ts';
+import { type KeyCursor, NotMade, type RecordName, type Storage, withChanges } from './storage.ts';
 
 /** Keys that a list reads together. */
 const PAGE = 100;
@@ -143,7 +142,7 @@ export class Keys {
         entries: auditEntries(...byHand.entries, activity),
         isUrgent: isUrgent(made, record),
       });
-      if (isMade) return readEntry(id, given({ ...stored, ...set }));
+      if (isMade) return readEntry(id, withChanges(stored, set));
     }
     throw new NotMade('The key was changed by others, again and again.');
   }

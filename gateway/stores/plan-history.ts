@@ -27,13 +27,6 @@ export type PlanChange = Readonly<z.infer<typeof PlanChange>>;
 /** The id of a record in a Redis stream: Unix time in milliseconds, and a sequence number. */
 export const RecordId = z.string().regex(/^\d{1,16}-\d{1,9}$/);
 
-/** The id of the next record of a file, like that of a Redis stream: by the clock, always increasing. */
-export function nextRecordId(last = '0-0'): string {
-  const [time = 0, count = 0] = last.split('-').map(Number);
-  const now = Date.now();
-  return now > time ? `${now}-0` : `${time}-${count + 1}`;
-}
-
 export const RecordedChange = PlanChange.extend({ id: RecordId });
 
 export type RecordedChange = Readonly<z.infer<typeof RecordedChange>>;

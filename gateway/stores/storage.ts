@@ -17,6 +17,16 @@ export type Fields = Readonly<Record<string, string>>;
 /** Undefined stands for a field that is not there, or is removed. */
 export type FieldChanges = Readonly<Record<string, string | undefined>>;
 
+/** Fields after changes. */
+export const withChanges = (fields: Fields, changes: FieldChanges): Fields =>
+  Object.fromEntries(
+    Object.entries({ ...fields, ...changes }).filter((field): field is [string, string] => field[1] !== undefined),
+  );
+
+/** The id of a key's record; undefined for another record. */
+export const keyIdOf = (record: RecordName): string | undefined =>
+  record.startsWith('key:') ? record.slice('key:'.length) : undefined;
+
 /** Streams of entries. Each keeps its newest entries. */
 export type LogName = 'audit' | 'plan history';
 

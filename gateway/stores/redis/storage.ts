@@ -14,13 +14,13 @@ import type {
   RecordName,
   Storage,
 } from '../storage.ts';
-import { NotMade } from '../storage.ts';
+import { keyIdOf, NotMade } from '../storage.ts';
 import { BulkReads } from './bulk-reads.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { isCluster } from './cluster.ts';
 import { nodesOf } from './info.ts';
 import { KeyPlaces, placeOf, scan } from './key-places.ts';
-import { isPassing, keyIdIn, nameOf, STREAMS, tagOf } from './names.ts';
+import { isPassing, nameOf, STREAMS, tagOf } from './names.ts';
 import { Outboxes, outboxEntries } from './outbox.ts';
 import { Replicas } from './replicas.ts';
 import { LATEST_SECONDS, newId, type StepEntry, take } from './step.ts';
@@ -128,7 +128,7 @@ export class RedisStorage implements Storage {
     };
     const isSpread = isCluster(this.#redis);
     const born = newKeyIn(parts);
-    const revoked = parts.flatMap(({ record, moveTo }) => (moveTo && keyIdIn(record)) ?? [])[0];
+    const revoked = parts.flatMap(({ record, moveTo }) => (moveTo && keyIdOf(record)) ?? [])[0];
     if (revoked !== undefined) await this.#places.addRevoked(revoked).catch(() => undefined);
     if (isSpread) await this.#prepare(born, entries.length > 0 ? about : undefined);
     const { isMade, lost } = await take(this.#redis, {
@@ -220,7 +220,7 @@ export class RedisStorage implements Storage {
 /** The place that a new key gets, if a change makes one. */
 function newKeyIn(parts: readonly Part[]): KeyCursor | undefined {
   for (const { record, exists, set } of parts) {
-    const id = keyIdIn(record);
+    const id = keyIdOf(record);
     if (id !== undefined && exists === false && set !== undefined) return placeOf(id, set.created_at);
   }
   return undefined;

@@ -1,7 +1,16 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type Clock, SECOND } from '../../limiter/clock.ts';
 import { readTime } from '../key-hash.ts';
-import type { FieldChanges, Fields, KeyCursor, KeyListQuery, Part, RecordName } from '../storage.ts';
+import {
+  type FieldChanges,
+  type Fields,
+  type KeyCursor,
+  type KeyListQuery,
+  keyIdOf,
+  type Part,
+  type RecordName,
+  withChanges,
+} from '../storage.ts';
 
 /** Records past their time that a revocation removes: more than it adds. */
 const PURGED = 100;
@@ -100,7 +109,7 @@ export class Records {
   }
 
   #merge(record: RecordName, row: Row | undefined, changes: FieldChanges): void {
-    const fields = merged(row && JSON.parse(row.fields), changes);
+    const fields = withChanges(row && JSON.parse(row.fields), changes);
     const [kind, name] = placeOf(record);
     const isEmpty = Object.keys(fields).length === 0;
     if (kind === 'key') this.#keyCount += Number(!isEmpty) - Number(row !== undefined);
@@ -142,16 +151,6 @@ export class Records {
     return this.#clock() / SECOND;
   }
 }
-
-/** Fields and their changes. */
-export const merged = (fields: Fields | undefined, changes: FieldChanges): Fields =>
-  Object.fromEntries(
-    Object.entries({ ...fields, ...changes }).filter((field): field is [string, string] => field[1] !== undefined),
-  );
-
-/** The id of a key's record; undefined for other records. */
-export const keyIdOf = (record: RecordName): string | undefined =>
-  record.startsWith('key:') ? record.slice('key:'.length) : undefined;
 
 function placeOf(record: RecordName): [kind: string, name: string] {
   const [, kind = '', name = record] = /^(key|revoked):(.*)$/s.exec(record) ?? [];

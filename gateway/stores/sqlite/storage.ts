@@ -9,18 +9,20 @@ import {
   type Fields,
   type KeyCursor,
   type KeyListQuery,
+  keyIdOf,
   type LogEntry,
   type LoggedEntry,
   type LogName,
   NotMade,
   type RecordName,
   type Storage,
+  withChanges,
 } from '../storage.ts';
 import { Commits } from './commits.ts';
 import { whyOf } from './faults.ts';
 import { Log } from './log.ts';
 import { type Opened, openFolder } from './open.ts';
-import { keyIdOf, merged, Records } from './records.ts';
+import { Records } from './records.ts';
 import { type Owner, States } from './states.ts';
 
 /** Records that are read without a pause. */
@@ -200,7 +202,7 @@ export class SqliteStorage implements Storage {
   #read(record: RecordName): Fields | undefined {
     const fields = readable(() => this.#records.read(record));
     const changes = this.#states.of(keyIdOf(record) ?? '');
-    return fields && changes ? merged(fields, changes) : fields;
+    return fields && changes ? withChanges(fields, changes) : fields;
   }
 
   async #takeStates(): Promise<void> {
