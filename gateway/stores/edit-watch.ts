@@ -11,6 +11,9 @@ import type { Storage } from './storage.ts';
 /** Keys that are read each time. */
 const AT_ONCE = 50;
 
+/** This costs nothing until the cache has read another table. */
+const PLANS_EVERY_MS = 100;
+
 const USUAL = {
   everyMs: 1_000,
   /** A new or restored key has its place in the order before its data, for less than this. */
@@ -47,12 +50,17 @@ export class EditWatch {
 
   /** Ends after `stop`. Never throws: while the store is away, nothing is found. */
   async run(): Promise<void> {
+    await Promise.all([
+      this.#every(PLANS_EVERY_MS, () => this.#checkPlans()),
+      this.#every(this.#times.everyMs, () => this.#checkKeys()),
+    ]);
+  }
+
+  async #every(ms: number, check: () => Promise<void>): Promise<void> {
     const { signal } = this.#stopped;
     while (!signal.aborted) {
-      await sleep(this.#times.everyMs, undefined, { signal, ref: false }).catch(() => undefined);
-      if (signal.aborted) return;
-      await this.#checkPlans().catch(() => undefined);
-      await this.#checkKeys().catch(() => undefined);
+      await sleep(ms, undefined, { signal, ref: false }).catch(() => undefined);
+      if (!signal.aborted) await check().catch(() => undefined);
     }
   }
 

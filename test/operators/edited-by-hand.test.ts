@@ -175,7 +175,8 @@ test('the plans are read by their cache, and once more only for an edit', async 
   const watch = new EditWatch({ storage, plans, planCache, logger }, { everyMs: 5, withoutDataMs: 60_000 });
   void watch.run();
   cleanUp(() => watch.stop());
-  await expect.poll(() => sent('zrange')).toBeGreaterThan(10);
+  await sleep(500);
+  expect(sent('zrange')).toBeGreaterThan(5);
   // The table and what is kept of it, once.
   expect(sent('hgetall')).toBe(2);
   await redis.hset('gateway:plans', 'free.minute', '61');
