@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../shared/process/logger.ts';
 import { storedPlans } from '../limiter/plans.ts';
-import type { Activity } from './activity-entry.ts';
-import { auditEntries } from './audit.ts';
+import { type Activity, auditEntries } from './audit.ts';
 import { deletionByHand, handEditsOf } from './hand-edits.ts';
 import type { PlanCache } from './plan-cache.ts';
 import type { Plans } from './plans.ts';

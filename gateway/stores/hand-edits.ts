@@ -1,6 +1,5 @@
-import type { Activity } from './activity-entry.ts';
+import type { Activity, FieldChange } from './audit.ts';
 import { editedFields, inForce, readTime, recordFields, withKept } from './key-hash.ts';
-import type { FieldChange } from './plan-history.ts';
 import type { FieldChanges, Fields } from './storage.ts';
 
 /**

@@ -1,7 +1,9 @@
-import type { Activity } from './activity-entry.ts';
-import { auditEntries } from './audit.ts';
-import { REVOKED_KEPT_SECONDS } from './key-walk.ts';
+import { DAYS_KEPT } from '../limiter/usage-marks.ts';
+import { type Activity, auditEntries } from './audit.ts';
 import type { Fields, KeyCursor, Storage } from './storage.ts';
+
+/** How long the use of a revoked key is kept, in seconds: until the day of its end can no longer be queried. */
+export const REVOKED_KEPT_SECONDS = DAYS_KEPT * 86_400;
 
 /** Keys in a backup: the stored fields of each, as text, including digests and use. No secret is among them. */
 

@@ -12,7 +12,7 @@ import {
 import { isPlanName, MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
 import { NOBODY, type Queue } from '../limiter/queue.ts';
 import type { Mark } from '../limiter/usage-marks.ts';
-import type { FieldChange } from './plan-history.ts';
+import type { FieldChange } from './audit.ts';
 import { type FieldChanges, type Fields, withChanges } from './storage.ts';
 
 /**

@@ -2,10 +2,15 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Conflict } from '../../shared/domain-errors.ts';
 import { isKeyId, rejectionReason, secretOf } from '../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../limiter/key-record.ts';
-import type { Activity, WithActivity } from './activity-entry.ts';
-import { auditEntries } from './audit.ts';
+import { type Activity, auditEntries, type WithActivity } from './audit.ts';
 import { handEditsOf } from './hand-edits.ts';
-import { type BackedUpKey, type BackupPage, ownFields, type RestoreOutcome } from './key-backup.ts';
+import {
+  type BackedUpKey,
+  type BackupPage,
+  ownFields,
+  REVOKED_KEPT_SECONDS,
+  type RestoreOutcome,
+} from './key-backup.ts';
 import {
   faultIn,
   fieldsForBackup,
@@ -20,7 +25,6 @@ import {
   writeKey,
   writeRecord,
 } from './key-hash.ts';
-import { type KeyPage, REVOKED_KEPT_SECONDS, type WalkQuery } from './key-walk.ts';
 import { type KeyCursor, NotMade, type RecordName, type Storage, withChanges } from './storage.ts';
 
 /** Keys that a list reads together. */
@@ -52,6 +56,19 @@ export interface KeyList {
   readonly keys: readonly KeyEntry[];
   /** Where to continue, if the list is full or enough keys were checked. Undefined at the end. */
   readonly next: number | undefined;
+}
+
+export interface WalkQuery {
+  /** Undefined to begin. */
+  readonly after: KeyCursor | undefined;
+  /** Maximum number of keys. */
+  readonly limit: number;
+}
+
+export interface KeyPage {
+  readonly keys: readonly KeyEntry[];
+  /** Where to continue; undefined at the end. */
+  readonly next: KeyCursor | undefined;
 }
 
 /** API keys: a record for each, and its place in the order of their creation. */

@@ -8,8 +8,7 @@ import {
   type StoredPlans,
   storedPlans,
 } from '../limiter/plans.ts';
-import { changesBetween, versionOf } from './plan-history.ts';
-import type { Plans } from './plans.ts';
+import { changesBetween, type Plans, versionOf } from './plans.ts';
 
 /** Four times a second, so that a change is live within a second, even on a busy machine. */
 const REFRESH_MS = 250;

@@ -1,5 +1,7 @@
+import { hash } from 'node:crypto';
 import { z } from 'zod';
 import { Unavailable } from '../../shared/domain-errors.ts';
+import { redactApiKeys } from '../limiter/credential.ts';
 import {
   DEFAULT_PLANS,
   isUsable,
@@ -8,10 +10,81 @@ import {
   storedPlans,
   storedValue,
 } from '../limiter/plans.ts';
-import { type AboutChange, type Activity, planActivity } from './activity-entry.ts';
-import { auditEntries } from './audit.ts';
-import { changeFrom, changesBetween, type PlanChange, RecordedChange, versionOf } from './plan-history.ts';
+import { type Activity, auditEntries, FieldChange, RecordId } from './audit.ts';
 import { type Fields, type LogEntry, NotMade, type Storage } from './storage.ts';
+
+/** Entries of the history of the plan table that are kept. */
+export const HISTORY_LENGTH = 1_000;
+
+export const PlanChange = z.object({
+  author: z.string(),
+  reason: z.string(),
+  /** 'by hand': found in the table, not made through a gateway. */
+  action: z.enum(['set', 'rollback', 'by hand']),
+  changes: z.array(FieldChange),
+  /** The version of the resulting table. */
+  version: z.string(),
+});
+
+export type PlanChange = Readonly<z.infer<typeof PlanChange>>;
+
+export const RecordedChange = PlanChange.extend({ id: RecordId });
+
+export type RecordedChange = Readonly<z.infer<typeof RecordedChange>>;
+
+/** Equal tables have equal versions. */
+export const versionOf = (stored: StoredPlans): string =>
+  hash('sha256', JSON.stringify(STORED_FIELDS.map((field) => [field, storedValue(stored, field)])), 'hex').slice(0, 16);
+
+/** The record of a change; undefined if it has no effect. */
+export function changeFrom(
+  before: StoredPlans,
+  after: StoredPlans,
+  { author, reason, action }: Pick<PlanChange, 'author' | 'reason' | 'action'>,
+): PlanChange | undefined {
+  const changes = changesBetween(before, after);
+  return changes.length === 0 ? undefined : { author, reason, action, changes, version: versionOf(after) };
+}
+
+/** The fields in which two tables differ. */
+export function changesBetween(before: StoredPlans, after: StoredPlans): FieldChange[] {
+  const changes = STORED_FIELDS.map((field) => ({
+    field,
+    from: storedValue(before, field),
+    to: storedValue(after, field),
+  }));
+  return changes.filter(({ from, to }) => from !== to);
+}
+
+/** Who changes the table of plans and why; and the entries of the activity that tell it. */
+export interface AboutChange extends Pick<PlanChange, 'author' | 'reason' | 'action'> {
+  entriesFor(changes: readonly FieldChange[]): readonly Activity[];
+}
+
+/** A change of plans: an entry for each plan. */
+export function planActivity(
+  changes: readonly FieldChange[],
+  about: Omit<Activity, 'action' | 'target' | 'changes'>,
+): Activity[] {
+  const plans = [...new Set(changes.map(({ field }) => planOf(field)))];
+  return plans.map((plan) => ({
+    ...about,
+    action: 'plan.change',
+    target: plan,
+    changes: changes.filter(({ field }) => planOf(field) === plan).map(shown),
+  }));
+}
+
+/** Longest text of a plan's value in an entry: people can write anything into the table. */
+const MOST_CHARACTERS = 100;
+
+const shown = ({ field, from, to }: FieldChange): FieldChange => ({
+  field,
+  ...(from !== undefined && { from: redactApiKeys(from.slice(0, MOST_CHARACTERS)) }),
+  ...(to !== undefined && { to: redactApiKeys(to.slice(0, MOST_CHARACTERS)) }),
+});
+
+const planOf = (field: string): string => field.split('.', 1)[0] ?? '';
 
 const ATTEMPTS = 10;
 

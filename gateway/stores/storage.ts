@@ -1,4 +1,5 @@
 import { Unavailable } from '../../shared/domain-errors.ts';
+import { isKeyId } from '../limiter/credential.ts';
 
 /**
  * The narrow interface under all stores (keys, plans, audit log, tokens). It has two implementations: Redis, shared by
@@ -71,6 +72,19 @@ export interface Change {
 export interface KeyCursor {
   readonly createdAt: number;
   readonly id: string;
+}
+
+export const compareCursors = (a: KeyCursor, b: KeyCursor): number =>
+  a.createdAt - b.createdAt || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
+
+/** A cursor in its form for URLs. */
+export const writeCursor = ({ createdAt, id }: KeyCursor): string => `${createdAt}-${id}`;
+
+/** Undefined if the text is not a cursor. */
+export function readCursor(text: string): KeyCursor | undefined {
+  const [, seconds, id = ''] = /^(-?[\d.e+]{1,30})-(.*)$/.exec(text) ?? [];
+  const createdAt = Number(seconds);
+  return Number.isFinite(createdAt) && isKeyId(id) ? { createdAt, id } : undefined;
 }
 
 export interface KeyListQuery {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
-import type { Activity } from '../../gateway/stores/activity-entry.ts';
+import type { Activity } from '../../gateway/stores/audit.ts';
 import { EditWatch } from '../../gateway/stores/edit-watch.ts';
 import { handEditsOf } from '../../gateway/stores/hand-edits.ts';
 import { Keys } from '../../gateway/stores/keys.ts';

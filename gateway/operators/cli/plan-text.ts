@@ -1,5 +1,5 @@
 import { FIELD_NAMES, type Plan, valueIn } from '../../limiter/plans.ts';
-import type { FieldChange } from '../../stores/plan-history.ts';
+import type { FieldChange } from '../../stores/audit.ts';
 import type { PlanChangeView } from '../api/answers.ts';
 import { colour } from './session.ts';
 import { harmless, table } from './table.ts';

@@ -1,20 +1,21 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
-import { ACTIVITY_LENGTH } from '../activity-entry.ts';
-import { HISTORY_LENGTH } from '../plan-history.ts';
-import type {
-  Change,
-  Fields,
-  KeyCursor,
-  KeyListQuery,
-  LogEntry,
-  LoggedEntry,
-  LogName,
-  Part,
-  RecordName,
-  Storage,
+import { ACTIVITY_LENGTH } from '../audit.ts';
+import { HISTORY_LENGTH } from '../plans.ts';
+import {
+  type Change,
+  type Fields,
+  type KeyCursor,
+  type KeyListQuery,
+  keyIdOf,
+  type LogEntry,
+  type LoggedEntry,
+  type LogName,
+  NotMade,
+  type Part,
+  type RecordName,
+  type Storage,
 } from '../storage.ts';
-import { keyIdOf, NotMade } from '../storage.ts';
 import { BulkReads } from './bulk-reads.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { isCluster } from './cluster.ts';

@@ -1,5 +1,5 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { LOOKED_BACK } from '../activity-entry.ts';
+import { LOOKED_BACK } from '../audit.ts';
 import type { Fields, LogEntry, LoggedEntry, LogName } from '../storage.ts';
 
 interface Row {

@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type Clock, systemClock } from '../../limiter/clock.ts';
-import { ACTIVITY_LENGTH } from '../activity-entry.ts';
-import { HISTORY_LENGTH } from '../plan-history.ts';
+import { ACTIVITY_LENGTH } from '../audit.ts';
+import { HISTORY_LENGTH } from '../plans.ts';
 import {
   type Change,
   type FieldChanges,
