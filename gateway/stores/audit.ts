@@ -93,7 +93,7 @@ export class AuditLog {
 
   /** Adds an entry about something that was done already. A repetition of the newest about its target is left out. */
   async record(entry: Activity): Promise<void> {
-    await this.#storage.append(auditEntries(entry));
+    await this.#storage.change({ parts: [], entries: auditEntries(entry) });
   }
 
   /** One call checks a limited number of entries. Entries that were made unreadable by hand are left out. */

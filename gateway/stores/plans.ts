@@ -37,7 +37,7 @@ export const versionOf = (stored: StoredPlans): string =>
   hash('sha256', JSON.stringify(STORED_FIELDS.map((field) => [field, storedValue(stored, field)])), 'hex').slice(0, 16);
 
 /** The record of a change; undefined if it has no effect. */
-export function changeFrom(
+function changeFrom(
   before: StoredPlans,
   after: StoredPlans,
   { author, reason, action }: Pick<PlanChange, 'author' | 'reason' | 'action'>,
@@ -202,15 +202,16 @@ export class Plans {
     const table = kept ?? last;
     if (table === undefined) return [];
     const fields = pick(table);
-    const about = { actor: 'gateway', reason: 'The table was missing: the last good one was written back.' };
-    const activity = planActivity(changesBetween({}, table), { ...about, via: 'gateway' });
-    const change = changeFrom({}, table, { author: about.actor, reason: about.reason, action: 'set' });
+    const about = { author: 'gateway', reason: 'The table was missing: the last good one was written back.' };
+    const change = changeFrom({}, table, { ...about, action: 'set' });
+    if (change === undefined) return [];
+    const activity = planActivity(change.changes, { actor: about.author, reason: about.reason, via: 'gateway' });
     const isMade = await this.#storage.change({
       parts: [
         { record: 'plans', exists: false, set: fields },
         { record: 'plans:kept', expect: pickKept(kept), set: keeps(table) },
       ],
-      entries: [...(change ? [historyEntry(change)] : []), ...auditEntries(...activity)],
+      entries: [historyEntry(change), ...auditEntries(...activity)],
     });
     return isMade ? activity : [];
   }
@@ -228,14 +229,11 @@ const SEEN = 'seen';
 /** What was edited by hand since a gateway last saw the table; undefined if nothing was. */
 function editOf(table: StoredPlans, kept: StoredPlans | undefined) {
   if (kept === undefined) return undefined;
-  const changes = changesBetween(readSeen(kept) ?? kept, table);
-  if (changes.length === 0) return undefined;
-  const activity = planActivity(changes, { actor: 'unknown', reason: '', via: 'by hand' });
-  const change = { author: 'unknown', reason: '', action: 'by hand', changes, version: versionOf(table) } as const;
-  return {
-    activity,
-    entries: [historyEntry(change), ...auditEntries(...activity)],
-  };
+  const about = { author: 'unknown', reason: '', action: 'by hand' } as const;
+  const change = changeFrom(readSeen(kept) ?? kept, table, about);
+  if (change === undefined) return undefined;
+  const activity = planActivity(change.changes, { actor: 'unknown', reason: '', via: 'by hand' });
+  return { activity, entries: [historyEntry(change), ...auditEntries(...activity)] };
 }
 
 /** Undefined if somebody has edited that too. */

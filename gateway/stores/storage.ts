@@ -59,6 +59,7 @@ export interface Part {
  * records, because a Redis cluster changes only what lies on one node together.
  */
 export interface Change {
+  /** None if the entries are about something that was done already. */
   readonly parts: readonly Part[];
   /** Added to their logs in the same step. In the audit log, a repetition of the newest about its target is left out. */
   readonly entries: readonly LogEntry[];
@@ -122,8 +123,6 @@ export interface Storage {
    * @throws {NotMade} if it was certainly not made, {Unknown} if nobody knows
    */
   change(change: Change): Promise<boolean>;
-  /** Adds entries about something that was done already. A repetition of the newest about its target is left out. */
-  append(entries: readonly LogEntry[]): Promise<void>;
   /** Entries of a log, the newest first, behind an id. */
   tail(log: LogName, query: { readonly after?: string | undefined; readonly count: number }): Promise<LoggedEntry[]>;
 }

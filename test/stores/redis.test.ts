@@ -142,7 +142,7 @@ test('an entry whose log is no stream is reported, and what it tells is done', a
   expect(await storage.change(change)).toBe(true);
   expect(told).toEqual([[auditEntry(id, 'key.revoke'), expect.stringContaining('WRONGTYPE')]]);
   expect(lost).toEqual(told);
-  await storage.append([auditEntry('appended')]);
+  await storage.change({ parts: [], entries: [auditEntry('appended')] });
   expect(lost.map(([entry]) => entry.fields.target)).toEqual([id, 'appended']);
   await redis.rename('test:activity', 'gateway:activity');
 });
@@ -167,9 +167,9 @@ test('half of a pair of characters is written as U+FFFD', async () => {
 test('a log keeps its newest entries, and leaves out a repetition', async () => {
   await redis.del('gateway:activity');
   const targets = async () => (await storage.tail('audit', { count: 99 })).map(([, { target }]) => target);
-  await storage.append([auditEntry('a'), auditEntry('b'), auditEntry('a')]);
+  await storage.change({ parts: [], entries: [auditEntry('a'), auditEntry('b'), auditEntry('a')] });
   expect(await targets()).toEqual(['b', 'a']);
-  await storage.append([auditEntry('a', 'key.revoke'), auditEntry('a')]);
+  await storage.change({ parts: [], entries: [auditEntry('a', 'key.revoke'), auditEntry('a')] });
   expect(await targets()).toEqual(['a', 'a', 'b', 'a']);
   const part = { record: 'backup', set: { completed_at: '1' } } as const;
   for (let made = 0; made < 2; made++) await storage.change({ parts: [part], entries: [auditEntry('*')] });

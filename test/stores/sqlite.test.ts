@@ -131,10 +131,13 @@ test('keys are counted as they come and go, after a fault and a start too', asyn
 test('a log keeps its newest entries, with ids that increase, and leaves out a repetition', async () => {
   const { storage } = await open({ auditLength: 3 });
   const entry = (target: string, text: string) => ({ log: 'audit' as const, fields: { target, text } });
-  await storage.append([entry('a', '1'), entry('a', '1'), entry('b', '1'), entry('a', '1'), entry('a', '2')]);
-  await storage.append([entry('b', '1'), entry('a', '1')]);
+  await storage.change({
+    parts: [],
+    entries: [entry('a', '1'), entry('a', '1'), entry('b', '1'), entry('a', '1'), entry('a', '2')],
+  });
+  await storage.change({ parts: [], entries: [entry('b', '1'), entry('a', '1')] });
   await storage.change({ parts: [], entries: [entry('a', '3'), entry('a', '3')] });
-  await storage.append([{ log: 'plan history', fields: { version: 'x' } }]);
+  await storage.change({ parts: [], entries: [{ log: 'plan history', fields: { version: 'x' } }] });
   const entries = await storage.tail('audit', { count: 10 });
   expect(entries.map(([, fields]) => `${fields.target}${fields.text}`)).toEqual(['a3', 'a1', 'a2']);
   const order = entries.map(([id]) => id.split('-').map(Number) as [number, number]);

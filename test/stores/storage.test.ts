@@ -140,8 +140,8 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
 
   test('appends entries in order, and leaves out a repetition', async () => {
     const storage = await open();
-    for (const target of ['a', 'a', 'b', 'a', 'c']) await storage.append([auditEntry(target)]);
-    await storage.append([auditEntry('c', 'key.revoke'), auditEntry('c')]);
+    for (const target of ['a', 'a', 'b', 'a', 'c']) await storage.change({ parts: [], entries: [auditEntry(target)] });
+    await storage.change({ parts: [], entries: [auditEntry('c', 'key.revoke'), auditEntry('c')] });
     const all = await storage.tail('audit', { count: 10 });
     const shown = all.map(([, { target, action }]) => (action === 'key.change' ? target : `${target} revoked`));
     expect(shown).toEqual(['c', 'c revoked', 'c', 'b', 'a']);

@@ -121,13 +121,15 @@ export class RedisStorage implements Storage {
   async change(change: Change & { readonly onLost?: OnLost }): Promise<boolean> {
     const { parts, entries, isUrgent } = change;
     const [first, ...others] = new Set(parts.map(({ record }) => tagOf(record)));
-    if (first === undefined || others.length > 0) throw new Error('A change concerns one key or one table.');
-    const about = { tag: first, id: newId() };
+    if (others.length > 0) throw new Error('A change concerns one key or one table.');
+    const tag = first ?? (entries[0] && STREAMS[entries[0].log]);
+    if (tag === undefined) return true;
+    const about = { tag, id: newId() };
     const onLost: OnLost = (entry, why) => {
       change.onLost?.(entry, why);
       this.#onLost(entry, why);
     };
-    const isSpread = isCluster(this.#redis);
+    const isSpread = isCluster(this.#redis) && first !== undefined;
     const born = newKeyIn(parts);
     const revoked = parts.flatMap(({ record, moveTo }) => (moveTo && keyIdOf(record)) ?? [])[0];
     if (revoked !== undefined) await this.#places.addRevoked(revoked).catch(() => undefined);
@@ -142,7 +144,7 @@ export class RedisStorage implements Storage {
       if (isSpread && born !== undefined && fault instanceof NotMade) await this.#forget(born.id);
       throw fault;
     });
-    const confirm = this.#replicas?.noteWrite(nameOf((parts[0] as Part).record));
+    const confirm = parts[0] && this.#replicas?.noteWrite(nameOf(parts[0].record));
     for (const [at, why] of lost) onLost(entries[at] as LogEntry, why);
     if (isSpread && entries.length > 0) await this.#follow(about, onLost);
     if (isSpread && born !== undefined && !isMade) await this.#forget(born.id);
@@ -150,19 +152,6 @@ export class RedisStorage implements Storage {
     if (revoked !== undefined) await this.#places.tidyUp(revoked).catch(() => undefined);
     if (isMade) await confirm?.();
     return isMade;
-  }
-
-  /** @throws {NotMade} if it was certainly not added, {Unknown} if nobody answers for 4 s */
-  async append(entries: readonly LogEntry[]): Promise<void> {
-    for (const entry of entries) {
-      const { lost } = await take(this.#redis, {
-        tag: STREAMS[entry.log],
-        id: newId(),
-        parts: [],
-        entries: [this.#entry(entry)],
-      });
-      for (const [, why] of lost) this.#onLost(entry, why);
-    }
   }
 
   async tail(

@@ -10,7 +10,6 @@ import {
   type KeyCursor,
   type KeyListQuery,
   keyIdOf,
-  type LogEntry,
   type LoggedEntry,
   type LogName,
   NotMade,
@@ -124,14 +123,6 @@ export class SqliteStorage implements Storage {
     const ids = [...new Set(parts.map(({ record }) => keyIdOf(record)).filter((id) => id !== undefined))];
     const run = () => this.#make(change);
     return await this.#states.whileHeld(ids, () => this.#commits.make({ run, ids, isUrgent }));
-  }
-
-  async append(entries: readonly LogEntry[]): Promise<void> {
-    this.#refuse(false);
-    const run = () => {
-      for (const entry of entries) this.#log.add(entry);
-    };
-    await this.#commits.make({ run, ids: [], isUrgent: false });
   }
 
   async tail(
