@@ -1,5 +1,5 @@
 import { styleText } from 'node:util';
-import type { Activity } from '../gateway/stores/activity-entry.ts';
+import type { Activity } from '../gateway/stores/audit.ts';
 
 /** Log lines for a person at a terminal: one short line each. */
 

@@ -16,7 +16,7 @@ import type { Logger } from '../shared/process/logger.ts';
 import { currentSecret } from '../shared/process/secret.ts';
 import { certificateFaults } from './certificate.ts';
 import { caFile, masterName, redisFaults, redisMode, redisUrls } from './redis-settings.ts';
-import { ACTIVITY_LENGTH } from './stores/activity-entry.ts';
+import { ACTIVITY_LENGTH } from './stores/audit.ts';
 import { coreUrlFault } from './upstream/core-url.ts';
 import { webhookSecret, webhookUrl } from './webhooks/settings.ts';
 

@@ -54,9 +54,7 @@ export function surviveOutages(
       isOpen: true,
       answered(verdict: Verdict) {
         question.isOpen = false;
-        // Undecidable data is no fault of Redis and no verdict on the key.
-        if (verdict.outcome !== 'undecided') resolve(verdict);
-        else resolve(decideHere(credential, true).catch(() => verdict));
+        resolve(verdict);
       },
       late(wasSent: boolean) {
         contact.lose('Redis did not answer in time.', credential);

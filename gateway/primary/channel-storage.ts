@@ -5,7 +5,6 @@ import {
   type Fields,
   type KeyCursor,
   type KeyListQuery,
-  type LogEntry,
   type LoggedEntry,
   type LogName,
   NotMade,
@@ -44,7 +43,6 @@ export class ChannelStorage implements Storage, KeySource {
   listKeys = (query: KeyListQuery) => this.#call<KeyCursor[]>('listKeys', query);
   unlistedKeys = () => this.#call<string[]>('unlistedKeys');
   relistKeys = () => this.#call<number>('relistKeys');
-  append = (entries: readonly LogEntry[]) => this.#call<void>('append', entries);
   tail = (log: LogName, query: { readonly after?: string | undefined; readonly count: number }) =>
     this.#call<LoggedEntry[]>('tail', log, query);
 

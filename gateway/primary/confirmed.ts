@@ -2,7 +2,6 @@ import { Plans } from '../stores/plans.ts';
 import {
   type Change,
   type KeyListQuery,
-  type LogEntry,
   type LogName,
   NotMade,
   type RecordName,
@@ -43,7 +42,6 @@ class ConfirmedStorage implements Storage {
   listKeys = (query: KeyListQuery) => this.#storage.listKeys(query);
   unlistedKeys = () => this.#storage.unlistedKeys();
   relistKeys = () => this.#storage.relistKeys();
-  append = (entries: readonly LogEntry[]) => this.#storage.append(entries);
   tail = (log: LogName, query: { readonly after?: string | undefined; readonly count: number }) =>
     this.#storage.tail(log, query);
 

@@ -1,5 +1,82 @@
-import { type Activity, type ActivityPage, type ActivityQuery, RecordedActivity } from './activity-entry.ts';
-import type { Fields, LogEntry, Storage } from './storage.ts';
+import { z } from 'zod';
+import { type Fields, type LogEntry, type Storage, withChanges } from './storage.ts';
+
+/** One field, named as in `gateway:plans`. Undefined if there was, or is, no value. */
+export const FieldChange = z.object({ field: z.string(), from: z.string().optional(), to: z.string().optional() });
+
+export type FieldChange = Readonly<z.infer<typeof FieldChange>>;
+
+/** The id of a record in a Redis stream: Unix time in milliseconds, and a sequence number. */
+export const RecordId = z.string().regex(/^\d{1,16}-\d{1,9}$/);
+
+/** What operators do to keys, secrets, bans, plans and tokens. No entry holds a secret. */
+export const ACTIONS = [
+  'key.create',
+  'key.change',
+  'key.rotate',
+  'key.revoke',
+  'key.restore',
+  'key.reindex',
+  'backup.make',
+  'secret.create',
+  'secret.change',
+  'secret.revoke',
+  'ban.set',
+  'ban.lift',
+  'plan.change',
+  'token.create',
+  'token.revoke',
+] as const;
+
+export type Action = (typeof ACTIONS)[number];
+
+/** 'by hand': found in the table of plans or in a key, not made through a gateway. 'gateway': by itself. */
+export const VIAS = ['console', 'cli', 'api', 'by hand', 'gateway'] as const;
+
+export const Activity = z.object({
+  /** A person or a program, as far as known; else 'unknown'. */
+  actor: z.string(),
+  action: z.enum(ACTIONS),
+  /** The id of the key or the token, or the name of the plan. `*` for a restore. */
+  target: z.string(),
+  reason: z.string(),
+  via: z.enum(VIAS),
+  changes: z.array(FieldChange),
+  requestId: z.string().optional(),
+  /** The id of the named token that was used. */
+  token: z.string().optional(),
+});
+
+export type Activity = Readonly<z.infer<typeof Activity>>;
+
+export const RecordedActivity = Activity.extend({ id: RecordId });
+
+export type RecordedActivity = Readonly<z.infer<typeof RecordedActivity>>;
+
+/** Entries that are kept by default. */
+export const ACTIVITY_LENGTH = 10_000;
+
+/** Entries that are searched for a repetition. */
+export const LOOKED_BACK = 50;
+
+export interface ActivityQuery {
+  /** The id behind which the answer begins; undefined for the newest. */
+  readonly after: string | undefined;
+  readonly limit: number;
+  isWanted(entry: RecordedActivity): boolean;
+}
+
+export interface ActivityPage {
+  /** Newest first. */
+  readonly activity: readonly RecordedActivity[];
+  /** Where to continue; undefined at the end. */
+  readonly next: string | undefined;
+}
+
+/** The result of a change of a key, with the entry that tells it. */
+export interface WithActivity {
+  readonly activity?: Activity | undefined;
+}
 
 /** Entries that one call checks. The answer says where to continue. */
 const CHECKED_AT_ONCE = 5_000;
@@ -16,7 +93,7 @@ export class AuditLog {
 
   /** Adds an entry about something that was done already. A repetition of the newest about its target is left out. */
   async record(entry: Activity): Promise<void> {
-    await this.#storage.append(auditEntries(entry));
+    await this.#storage.change({ parts: [], entries: auditEntries(entry) });
   }
 
   /** One call checks a limited number of entries. Entries that were made unreadable by hand are left out. */
@@ -44,8 +121,7 @@ export const auditEntries = (...entries: readonly (Activity | undefined)[]): Log
   entries.filter((entry) => entry !== undefined).map((entry) => ({ log: 'audit', fields: toFields(entry) }));
 
 function toFields({ changes, ...entry }: Activity): Fields {
-  const given = Object.entries(entry).filter((field): field is [string, string] => field[1] !== undefined);
-  return { ...Object.fromEntries(given), changes: JSON.stringify(changes) };
+  return withChanges({}, { ...entry, changes: JSON.stringify(changes) });
 }
 
 function readEntry(id: string, fields: Fields): RecordedActivity | undefined {

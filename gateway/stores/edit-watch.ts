@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../shared/process/logger.ts';
 import { storedPlans } from '../limiter/plans.ts';
-import type { Activity } from './activity-entry.ts';
-import { auditEntries } from './audit.ts';
+import { type Activity, auditEntries } from './audit.ts';
 import { deletionByHand, handEditsOf } from './hand-edits.ts';
 import type { PlanCache } from './plan-cache.ts';
 import type { Plans } from './plans.ts';
@@ -10,6 +9,9 @@ import type { Storage } from './storage.ts';
 
 /** Keys that are read each time. */
 const AT_ONCE = 50;
+
+/** This costs nothing until the cache has read another table. */
+const PLANS_EVERY_MS = 100;
 
 const USUAL = {
   everyMs: 1_000,
@@ -20,7 +22,7 @@ const USUAL = {
 interface EditWatchParts {
   readonly storage: Storage;
   readonly plans: Plans;
-  readonly planCache: Pick<PlanCache, 'stored' | 'table'>;
+  readonly planCache: PlanCache;
   readonly logger: Logger;
 }
 
@@ -37,6 +39,8 @@ export class EditWatch {
   #missingBefore = new Map<string, number>();
   #missing = new Map<string, number>();
   #at: number | undefined;
+  /** Of the plan table. */
+  #checkedVersion: string | undefined;
 
   constructor(parts: EditWatchParts, times = USUAL) {
     this.#parts = parts;
@@ -45,12 +49,17 @@ export class EditWatch {
 
   /** Ends after `stop`. Never throws: while the store is away, nothing is found. */
   async run(): Promise<void> {
+    await Promise.all([
+      this.#every(PLANS_EVERY_MS, () => this.#checkPlans()),
+      this.#every(this.#times.everyMs, () => this.#checkKeys()),
+    ]);
+  }
+
+  async #every(ms: number, check: () => Promise<void>): Promise<void> {
     const { signal } = this.#stopped;
     while (!signal.aborted) {
-      await sleep(this.#times.everyMs, undefined, { signal, ref: false }).catch(() => undefined);
-      if (signal.aborted) return;
-      await this.#checkPlans().catch(() => undefined);
-      await this.#checkKeys().catch(() => undefined);
+      await sleep(ms, undefined, { signal, ref: false }).catch(() => undefined);
+      if (!signal.aborted) await check().catch(() => undefined);
     }
   }
 
@@ -60,10 +69,14 @@ export class EditWatch {
 
   async #checkPlans(): Promise<void> {
     const { plans, planCache } = this.#parts;
-    const isMissing = (await plans.read()) === undefined;
-    // The values in force: what is stored can be bad.
-    const last = planCache.stored && storedPlans(planCache.table);
-    this.#log(isMissing ? await plans.writeBack(last) : await plans.acceptEdit());
+    const { version } = planCache;
+    if (planCache.isMissing) {
+      // The values in force: what is stored can be bad.
+      this.#log(await plans.writeBack(planCache.stored && storedPlans(planCache.table)));
+    } else if (version !== this.#checkedVersion) {
+      this.#log(await plans.acceptEdit());
+      this.#checkedVersion = version;
+    }
   }
 
   async #checkKeys(): Promise<void> {

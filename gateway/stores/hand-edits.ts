@@ -1,7 +1,6 @@
-import type { Activity } from './activity-entry.ts';
-import { editedFields, inForce, type KeyFields, readTime, recordFields, withKept } from './key-hash.ts';
-import type { FieldChange } from './plan-history.ts';
-import type { FieldChanges } from './storage.ts';
+import type { Activity, FieldChange } from './audit.ts';
+import { editedFields, inForce, readTime, recordFields, withKept } from './key-hash.ts';
+import type { FieldChanges, Fields } from './storage.ts';
 
 /**
  * Recognizes what was edited by hand in the record of a key. The fields differ from those that a gateway kept. A running
@@ -21,7 +20,7 @@ interface HandEdits {
 const REJECTED = 'rejected';
 
 /** @param now Unix time in microseconds */
-export function handEditsOf(id: string, hash: KeyFields, now: number): HandEdits {
+export function handEditsOf(id: string, hash: Fields, now: number): HandEdits {
   const edit = recordEdit(hash);
   const ban = banEdit(hash, now);
   const entries: Activity[] = [];
@@ -61,7 +60,7 @@ interface Edit {
 }
 
 /** The present values are kept from now on; one that is not valid is reported, and the last good one stays kept. */
-function recordEdit(hash: KeyFields): Edit | undefined {
+function recordEdit(hash: Fields): Edit | undefined {
   const edited = editedFields(hash);
   if (edited === undefined) return undefined;
   const { fields, rejected } = inForce(hash);
@@ -80,7 +79,7 @@ function recordEdit(hash: KeyFields): Edit | undefined {
 
 const BAN_FIELDS = ['banned_until', 'ban_reason_until', 'ban_decided'] as const;
 
-const seen = (hash: KeyFields, names: readonly string[]): FieldChanges =>
+const seen = (hash: Fields, names: readonly string[]): FieldChanges =>
   Object.fromEntries(names.map((field) => [field, hash[field]]));
 
 interface BanEdit {
@@ -89,7 +88,7 @@ interface BanEdit {
   readonly changes: FieldChanges;
 }
 
-function banEdit(hash: KeyFields, now: number): BanEdit | undefined {
+function banEdit(hash: Fields, now: number): BanEdit | undefined {
   const until = readTime(hash.banned_until) ?? 0;
   const known = [hash.ban_reason_until, hash.ban_decided].map((text) => readTime(text) ?? 0);
   if (until > 0 && known.includes(until)) return undefined;

@@ -1,8 +1,9 @@
-import type { Activity } from './activity-entry.ts';
-import { auditEntries } from './audit.ts';
-import type { KeyFields } from './key-hash.ts';
-import { REVOKED_KEPT_SECONDS } from './key-walk.ts';
-import type { KeyCursor, Storage } from './storage.ts';
+import { DAYS_KEPT } from '../limiter/usage-marks.ts';
+import { type Activity, auditEntries } from './audit.ts';
+import type { Fields, KeyCursor, Storage } from './storage.ts';
+
+/** How long the use of a revoked key is kept, in seconds: until the day of its end can no longer be queried. */
+export const REVOKED_KEPT_SECONDS = DAYS_KEPT * 86_400;
 
 /** Keys in a backup: the stored fields of each, as text, including digests and use. No secret is among them. */
 
@@ -10,7 +11,7 @@ export interface BackedUpKey {
   readonly id: string;
   /** The key's place in the order of keys, in Unix seconds: where a backup that was cut off continues. */
   readonly createdAt: number;
-  readonly fields: KeyFields;
+  readonly fields: Fields;
 }
 
 export interface BackupPage {
@@ -37,7 +38,7 @@ const FIELD_NAME = /^[a-z_0-9:]{1,100}$/;
 export const isFieldName = (name: string): boolean => FIELD_NAME.test(name);
 
 /** The fields that a gateway can have written. Fields added by hand have no meaning and are not backed up. */
-export function ownFields(hash: KeyFields): KeyFields {
+export function ownFields(hash: Fields): Fields {
   const own = Object.entries(hash).filter(([name, text]) => isFieldName(name) && text.length <= MAX_VALUE_LENGTH);
   return Object.fromEntries(own.slice(0, MAX_FIELDS));
 }

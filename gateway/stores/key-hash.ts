@@ -13,17 +13,13 @@ import {
 import { isPlanName, MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
 import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
 import type { Mark } from '../limiter/usage-marks.ts';
-import type { FieldChange } from './plan-history.ts';
+import type { FieldChange } from './audit.ts';
+import { type FieldChanges, type Fields, withChanges } from './storage.ts';
 
 /**
  * The fields of an API key: its hash in Redis, and a line of a backup. Times are decimal Unix seconds, other values as
  * people would type them. Functions that read never fail, since people edit hashes.
  */
-
-export type KeyFields = Readonly<Record<string, string>>;
-
-/** Changes of a hash: undefined removes a field. */
-export type Fields = Readonly<Record<string, string | undefined>>;
 
 /**
  * Each secret has a field named by its digest, so that a decision reads it with everything else; and a field for its
@@ -47,7 +43,7 @@ const RECORD = {
 
 type Member = keyof typeof RECORD;
 
-/** Fields that people edit by hand, and that therefore can hold anything. */
+/** FieldChanges that people edit by hand, and that therefore can hold anything. */
 const EDITABLE = ['plan', 'minute', 'day', 'expires_at', 'disabled', 'name'] as const;
 
 type Editable = (typeof EDITABLE)[number];
@@ -62,12 +58,12 @@ const KEPT = 'kept';
 export const REVOKED_FIELDS = ['name', 'plan', 'created_at', 'admitted', 'refused', 'usage_days'];
 
 /** The fields of a key. One without a decision has no state. */
-export const writeKey = (record: KeyRecord, state?: KeyState): KeyFields =>
-  given({ ...writeRecord(record), ...(state && writeStateChanges(state)) });
+export const writeKey = (record: KeyRecord, state?: KeyState): Fields =>
+  withChanges({}, { ...writeRecord(record), ...(state && writeStateChanges(state)) });
 
 /** Changes of a record, and with them what is kept of it. @param before the present fields, as far as they are in force */
-export function withKept(changes: Fields, before: KeyFields = {}): Fields {
-  const after = given({ ...before, ...changes });
+export function withKept(changes: FieldChanges, before: Fields = {}): FieldChanges {
+  const after = withChanges(before, changes);
   const lines = EDITABLE.flatMap((field) => (after[field] === undefined ? [] : [`${field}=${oneLine(after[field])}`]));
   return { ...changes, [KEPT]: `\n${[...lines, `secrets=${secretsDigest(after)}`].join('\n')}` };
 }
@@ -80,16 +76,16 @@ export interface RejectedField {
 }
 
 /** The fields in force: in place of a value that is not valid, the last good one. */
-export function inForce(hash: KeyFields): { readonly fields: KeyFields; readonly rejected: readonly RejectedField[] } {
+export function inForce(hash: Fields): { readonly fields: Fields; readonly rejected: readonly RejectedField[] } {
   const bad = EDITABLE.filter((field) => !isValid(field, hash[field]));
   if (bad.length === 0 || hash[KEPT] === undefined) return { fields: hash, rejected: bad.map(rejectedIn(hash, {})) };
   const kept = readKept(hash[KEPT]);
   const good = Object.fromEntries(bad.map((field) => [field, kept[field]]));
-  return { fields: given({ ...hash, ...good }), rejected: bad.map(rejectedIn(hash, kept)) };
+  return { fields: withChanges(hash, good), rejected: bad.map(rejectedIn(hash, kept)) };
 }
 
 /** What was edited by hand since a gateway last wrote the record; undefined for a key that no gateway has written. */
-export function editedFields(hash: KeyFields): FieldChange[] | undefined {
+export function editedFields(hash: Fields): FieldChange[] | undefined {
   if (hash[KEPT] === undefined) return undefined;
   const kept = readKept(hash[KEPT]);
   const changes = EDITABLE.map((field) => ({ field, from: kept[field], to: hash[field] && oneLine(hash[field]) }));
@@ -101,7 +97,7 @@ export function editedFields(hash: KeyFields): FieldChange[] | undefined {
  * Why fields do not make a key; undefined if they do. This is the one check of keys that are issued, typed by hand or
  * restored from a backup.
  */
-export function faultIn(fields: KeyFields): string | undefined {
+export function faultIn(fields: Fields): string | undefined {
   const bad = EDITABLE.find((field) => !isValid(field, fields[field]));
   if (bad !== undefined) return `${bad} is not valid: ${JSON.stringify((fields[bad] ?? '').slice(0, 100))}.`;
   const presented = Object.keys(fields).filter((field) => field.startsWith(SECRET));
@@ -116,7 +112,7 @@ export function faultIn(fields: KeyFields): string | undefined {
 }
 
 /** The fields of a key for a backup: those in force, so that a restore takes them. */
-export function fieldsForBackup(stored: KeyFields): KeyFields {
+export function fieldsForBackup(stored: Fields): Fields {
   const { fields } = inForce(stored);
   if (Object.keys(fields).length === 0 || readTime(fields.created_at) !== undefined) return fields;
   return { ...fields, created_at: '0.000000' };
@@ -142,7 +138,7 @@ const isSecret = (digest: string, text: string): boolean =>
   /^[0-9a-f]{64}$/.test(digest) && readSecret(digest, text) !== undefined;
 
 const rejectedIn =
-  (hash: KeyFields, kept: Readonly<Record<string, string>>) =>
+  (hash: Fields, kept: Readonly<Record<string, string>>) =>
   (field: Editable): RejectedField => ({ field, value: hash[field] ?? '', kept: kept[field] });
 
 const readKept = (text: string): Readonly<Record<string, string>> =>
@@ -150,13 +146,13 @@ const readKept = (text: string): Readonly<Record<string, string>> =>
 
 const oneLine = (text: string): string => text.replaceAll(/[\r\n\u2028\u2029]/g, ' ');
 
-const secretsDigest = (hash: KeyFields): string => {
+const secretsDigest = (hash: Fields): string => {
   const secrets = Object.entries(hash).filter(([field]) => field.startsWith(SECRET) || field === SECRETS);
   return digestOf('sha256', JSON.stringify(secrets.sort(([a], [b]) => (a < b ? -1 : 1))), 'hex').slice(0, 16);
 };
 
 /** Undefined if the fields do not make a key. */
-export function readKey(id: string, fields: KeyFields): { record: KeyRecord; state: KeyState } | undefined {
+export function readKey(id: string, fields: Fields): { record: KeyRecord; state: KeyState } | undefined {
   const record = readRecord(id, fields);
   return record && { record, state: readState(fields) };
 }
@@ -165,7 +161,7 @@ export function readKey(id: string, fields: KeyFields): { record: KeyRecord; sta
  * The members as fields.
  * @param before the present secrets: those missing from the new ones are removed
  */
-export function writeRecord({ secrets, ...record }: Partial<KeyRecord>, before: readonly Secret[] = []): Fields {
+export function writeRecord({ secrets, ...record }: Partial<KeyRecord>, before: readonly Secret[] = []): FieldChanges {
   const members = Object.keys(record) as Member[];
   const fields = Object.fromEntries(members.map((member) => [RECORD[member], writeMember(member, record[member])]));
   if (secrets === undefined) return fields;
@@ -180,23 +176,23 @@ export function writeRecord({ secrets, ...record }: Partial<KeyRecord>, before: 
 }
 
 /** Whether a hash that makes no key shows at least that it has no such secret, as decide.lua sees it. */
-export const isUnknownSecret = (digest: string, hash: KeyFields): boolean =>
+export const isUnknownSecret = (digest: string, hash: Fields): boolean =>
   hash[SECRET + digest] === undefined && hash[SECRETS] !== undefined;
 
 /** The whole record; undefined for a hash that decide.lua cannot use. */
-export function readRecord(id: string, hash: KeyFields): KeyRecord | undefined {
+export function readRecord(id: string, hash: Fields): KeyRecord | undefined {
   const { isReadable, record } = readEntry(id, hash);
   return isReadable && isPlanName(record.plan) ? { ...record, plan: record.plan } : undefined;
 }
 
 /** The fields from which a record was read. A change compares them with the present ones. */
-export function recordFields(hash: KeyFields): Fields {
+export function recordFields(hash: Fields): FieldChanges {
   const secrets = Object.keys(hash).filter((field) => field.startsWith(SECRET));
   return Object.fromEntries([...Object.values(RECORD), SECRETS, ...secrets].map((field) => [field, hash[field]]));
 }
 
 /** A hash as an entry for operators. A hash that decide.lua cannot use is shown as unreadable. */
-export function readEntry(id: string, stored: KeyFields): KeyEntry {
+export function readEntry(id: string, stored: Fields): KeyEntry {
   const { fields: hash, rejected } = inForce(stored);
   const plan = hash.plan ?? '';
   const expiresAt = readTime(hash.expires_at);
@@ -216,13 +212,13 @@ export function readEntry(id: string, stored: KeyFields): KeyEntry {
 }
 
 /** What is left of a key once it is revoked. */
-export function readRevoked(id: string, hash: KeyFields): KeyEntry {
+export function readRevoked(id: string, hash: Fields): KeyEntry {
   const left = Object.entries(hash).filter(([field]) => REVOKED_FIELDS.includes(field));
   return { ...readEntry(id, Object.fromEntries(left)), isRevoked: true };
 }
 
 /** Lifting a ban also forgets the line, the strikes and the series: the key starts anew. */
-export function writeBan(ban: KeyChange['ban']): Fields {
+export function writeBan(ban: KeyChange['ban']): FieldChanges {
   if (ban === undefined) return {};
   if (ban !== 'lift') {
     const until = writeTime(ban.until);
@@ -233,7 +229,7 @@ export function writeBan(ban: KeyChange['ban']): Fields {
 }
 
 /** The results of decisions, as decide.lua writes them. What is over, such as a ban, is a field that is removed. */
-export function writeStateChanges(state: KeyState): Fields {
+export function writeStateChanges(state: KeyState): FieldChanges {
   const { asOf, bannedUntil, bans, admitted, refused, shadowed, usage, used, refusals, banReason } = state;
   const levels = asOf !== undefined && {
     as_of: writeTime(asOf),
@@ -258,7 +254,7 @@ export function writeStateChanges(state: KeyState): Fields {
 }
 
 /** The results of decisions, read as decide.lua does. */
-function readState(hash: KeyFields): KeyState {
+function readState(hash: Fields): KeyState {
   const banReasonUntil = readTime(hash.ban_reason_until);
   const used = Object.entries(hash).filter(([field]) => field.startsWith(USED));
   return {
@@ -301,7 +297,7 @@ function readSecret(digest: string, text: string): Secret | undefined {
   return { id, digest, name: name as string, createdAt: readTime(created) ?? 0, expiresAt, ...bounds };
 }
 
-function readSecrets(hash: KeyFields): Secret[] {
+function readSecrets(hash: Fields): Secret[] {
   const fields = Object.entries(hash).filter(([field]) => field.startsWith(SECRET));
   const secrets = fields.map(([field, text]) => readSecret(field.slice(SECRET.length), text));
   return secrets.filter((secret) => secret !== undefined).sort((a, b) => a.createdAt - b.createdAt);
@@ -316,10 +312,10 @@ const REFUSALS = {
 
 const REFUSAL_MEMBERS = Object.keys(REFUSALS) as (keyof Refusals)[];
 
-const writeRefusals = (refusals: Refusals): Fields =>
+const writeRefusals = (refusals: Refusals): FieldChanges =>
   Object.fromEntries(REFUSAL_MEMBERS.map((member) => [REFUSALS[member], writeTime(refusals[member] || undefined)]));
 
-function readRefusals(hash: KeyFields): Refusals {
+function readRefusals(hash: Fields): Refusals {
   if (hash.line_until === undefined && hash.strikes_until === undefined) return NO_REFUSALS;
   const [lineUntil = 0, strikesUntil = 0, fullAt = 0] = REFUSAL_MEMBERS.map((member) =>
     readTime(hash[REFUSALS[member]]),
@@ -368,7 +364,3 @@ const writeTime = (time: number | undefined): string | undefined =>
 
 export const readTime = (text: string | undefined): number | undefined =>
   text === undefined || !/^\d{1,10}(?:\.\d*)?$/.test(text) ? undefined : Math.round(Number(text) * SECOND);
-
-/** Without those that are missing. */
-export const given = (fields: Fields): KeyFields =>
-  Object.fromEntries(Object.entries(fields).filter((field): field is [string, string] => field[1] !== undefined));

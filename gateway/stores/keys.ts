@@ -2,14 +2,18 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Conflict } from '../../shared/domain-errors.ts';
 import { isKeyId, rejectionReason, secretOf } from '../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../limiter/key-record.ts';
-import type { Activity, WithActivity } from './activity-entry.ts';
-import { auditEntries } from './audit.ts';
+import { type Activity, auditEntries, type WithActivity } from './audit.ts';
 import { handEditsOf } from './hand-edits.ts';
-import { type BackedUpKey, type BackupPage, ownFields, type RestoreOutcome } from './key-backup.ts';
+import {
+  type BackedUpKey,
+  type BackupPage,
+  ownFields,
+  REVOKED_KEPT_SECONDS,
+  type RestoreOutcome,
+} from './key-backup.ts';
 import {
   faultIn,
   fieldsForBackup,
-  given,
   inForce,
   REVOKED_FIELDS,
   readEntry,
@@ -21,8 +25,7 @@ import {
   writeKey,
   writeRecord,
 } from './key-hash.ts';
-import { type KeyPage, REVOKED_KEPT_SECONDS, type WalkQuery } from './key-walk.ts';
-import { type KeyCursor, NotMade, type RecordName, type Storage } from './storage.ts';
+import { type KeyCursor, NotMade, type RecordName, type Storage, withChanges } from './storage.ts';
 
 /** Keys that a list reads together. */
 const PAGE = 100;
@@ -53,6 +56,19 @@ export interface KeyList {
   readonly keys: readonly KeyEntry[];
   /** Where to continue, if the list is full or enough keys were checked. Undefined at the end. */
   readonly next: number | undefined;
+}
+
+export interface WalkQuery {
+  /** Undefined to begin. */
+  readonly after: KeyCursor | undefined;
+  /** Maximum number of keys. */
+  readonly limit: number;
+}
+
+export interface KeyPage {
+  readonly keys: readonly KeyEntry[];
+  /** Where to continue; undefined at the end. */
+  readonly next: KeyCursor | undefined;
 }
 
 /** API keys: a record for each, and its place in the order of their creation. */
@@ -94,20 +110,28 @@ export class Keys {
     return rejectionReason(entry.record, secret, await this.now()) === undefined;
   }
 
+  /** The number of existing keys. */
+  count(): Promise<number> {
+    return this.#storage.countKeys();
+  }
+
   /** Newest first, page by page, with other work of this process between two pages. */
   async list(query: KeyQuery): Promise<KeyList> {
     const total = await this.#storage.countKeys();
     const keys: KeyEntry[] = [];
     let at = query.offset;
-    while (at < total && at - query.offset < CHECKED_AT_ONCE) {
-      const cursors = await this.#storage.listKeys({ offset: at, limit: PAGE, newestFirst: true });
+    let after: KeyCursor | undefined;
+    while (at < total && keys.length < query.limit && at - query.offset < CHECKED_AT_ONCE) {
+      const place = after === undefined ? { offset: at } : { after };
+      const cursors = await this.#storage.listKeys({ ...place, limit: PAGE, newestFirst: true });
       // If keys were revoked meanwhile, the list ends earlier.
       if (cursors.length === 0) return { total, keys, next: undefined };
       for (const entry of await this.#entries(cursors)) {
-        if (keys.length === query.limit) return { total, keys, next: at };
+        if (keys.length === query.limit) break;
         at += 1;
         if (entry !== undefined && query.isWanted(entry)) keys.push(entry);
       }
+      after = cursors.at(-1);
       await nextTurn();
     }
     return { total, keys, next: at < total ? at : undefined };
@@ -135,7 +159,7 @@ export class Keys {
         entries: auditEntries(...byHand.entries, activity),
         isUrgent: isUrgent(made, record),
       });
-      if (isMade) return readEntry(id, given({ ...stored, ...set }));
+      if (isMade) return readEntry(id, withChanges(stored, set));
     }
     throw new NotMade('The key was changed by others, again and again.');
   }

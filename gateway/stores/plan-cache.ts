@@ -8,8 +8,7 @@ import {
   type StoredPlans,
   storedPlans,
 } from '../limiter/plans.ts';
-import { changesBetween, versionOf } from './plan-history.ts';
-import type { Plans } from './plans.ts';
+import { changesBetween, type Plans, versionOf } from './plans.ts';
 
 /** Four times a second, so that a change is live within a second, even on a busy machine. */
 const REFRESH_MS = 250;
@@ -77,6 +76,11 @@ export class PlanCache {
   /** Whether the last attempt to read it succeeded. */
   get isReadable(): boolean {
     return this.#readable;
+  }
+
+  /** Whether there was no table at the last attempt. */
+  get isMissing(): boolean {
+    return this.#isMissing;
   }
 
   /** Takes the plans that another process has read, until this one reads the table itself. */

@@ -1,9 +1,90 @@
+import { hash } from 'node:crypto';
+import { z } from 'zod';
 import { Unavailable } from '../../shared/domain-errors.ts';
-import { DEFAULT_PLANS, isUsable, STORED_FIELDS, type StoredPlans, storedPlans } from '../limiter/plans.ts';
-import { type AboutChange, type Activity, planActivity } from './activity-entry.ts';
-import { auditEntries } from './audit.ts';
-import { changeFrom, changesBetween, type PlanChange, RecordedChange, versionOf } from './plan-history.ts';
+import { redactApiKeys } from '../limiter/credential.ts';
+import {
+  DEFAULT_PLANS,
+  isUsable,
+  STORED_FIELDS,
+  type StoredPlans,
+  storedPlans,
+  storedValue,
+} from '../limiter/plans.ts';
+import { type Activity, auditEntries, FieldChange, RecordId } from './audit.ts';
 import { type Fields, type LogEntry, NotMade, type Storage } from './storage.ts';
+
+/** Entries of the history of the plan table that are kept. */
+export const HISTORY_LENGTH = 1_000;
+
+export const PlanChange = z.object({
+  author: z.string(),
+  reason: z.string(),
+  /** 'by hand': found in the table, not made through a gateway. */
+  action: z.enum(['set', 'rollback', 'by hand']),
+  changes: z.array(FieldChange),
+  /** The version of the resulting table. */
+  version: z.string(),
+});
+
+export type PlanChange = Readonly<z.infer<typeof PlanChange>>;
+
+export const RecordedChange = PlanChange.extend({ id: RecordId });
+
+export type RecordedChange = Readonly<z.infer<typeof RecordedChange>>;
+
+/** Equal tables have equal versions. */
+export const versionOf = (stored: StoredPlans): string =>
+  hash('sha256', JSON.stringify(STORED_FIELDS.map((field) => [field, storedValue(stored, field)])), 'hex').slice(0, 16);
+
+/** The record of a change; undefined if it has no effect. */
+function changeFrom(
+  before: StoredPlans,
+  after: StoredPlans,
+  { author, reason, action }: Pick<PlanChange, 'author' | 'reason' | 'action'>,
+): PlanChange | undefined {
+  const changes = changesBetween(before, after);
+  return changes.length === 0 ? undefined : { author, reason, action, changes, version: versionOf(after) };
+}
+
+/** The fields in which two tables differ. */
+export function changesBetween(before: StoredPlans, after: StoredPlans): FieldChange[] {
+  const changes = STORED_FIELDS.map((field) => ({
+    field,
+    from: storedValue(before, field),
+    to: storedValue(after, field),
+  }));
+  return changes.filter(({ from, to }) => from !== to);
+}
+
+/** Who changes the table of plans and why; and the entries of the activity that tell it. */
+export interface AboutChange extends Pick<PlanChange, 'author' | 'reason' | 'action'> {
+  entriesFor(changes: readonly FieldChange[]): readonly Activity[];
+}
+
+/** A change of plans: an entry for each plan. */
+export function planActivity(
+  changes: readonly FieldChange[],
+  about: Omit<Activity, 'action' | 'target' | 'changes'>,
+): Activity[] {
+  const plans = [...new Set(changes.map(({ field }) => planOf(field)))];
+  return plans.map((plan) => ({
+    ...about,
+    action: 'plan.change',
+    target: plan,
+    changes: changes.filter(({ field }) => planOf(field) === plan).map(shown),
+  }));
+}
+
+/** Longest text of a plan's value in an entry: people can write anything into the table. */
+const MOST_CHARACTERS = 100;
+
+const shown = ({ field, from, to }: FieldChange): FieldChange => ({
+  field,
+  ...(from !== undefined && { from: redactApiKeys(from.slice(0, MOST_CHARACTERS)) }),
+  ...(to !== undefined && { to: redactApiKeys(to.slice(0, MOST_CHARACTERS)) }),
+});
+
+const planOf = (field: string): string => field.split('.', 1)[0] ?? '';
 
 const ATTEMPTS = 10;
 
@@ -34,7 +115,7 @@ export class Plans {
     return table;
   }
 
-  /** The table as a gateway last left it: every value in it is good. */
+  /** The table as a gateway last left it: every value of a plan in it is good. */
   readKept(): Promise<StoredPlans | undefined> {
     return this.#storage.read('plans:kept');
   }
@@ -83,7 +164,7 @@ export class Plans {
     const isMade = await this.#storage.change({
       parts: [
         { record: 'plans', expect: pick(before), set: changes },
-        { record: 'plans:kept', ...(kept && { expect: pick(kept) }), set: keeps(after, kept) },
+        { record: 'plans:kept', expect: pickKept(kept), set: keeps(after, kept) },
       ],
       entries: [
         ...(byHand?.entries ?? []),
@@ -105,7 +186,7 @@ export class Plans {
     const isMade = await this.#storage.change({
       parts: [
         { record: 'plans', exists: true, expect: pick(table) },
-        { record: 'plans:kept', expect: { ...pick(kept ?? {}), [SEEN]: kept?.[SEEN] }, set: keeps(table, kept) },
+        { record: 'plans:kept', expect: pickKept(kept), set: keeps(table, kept) },
       ],
       entries: edit.entries,
     });
@@ -121,17 +202,16 @@ export class Plans {
     const table = kept ?? last;
     if (table === undefined) return [];
     const fields = pick(table);
-    const about = { actor: 'gateway', reason: 'The table was missing: the last good one was written back.' };
-    const activity = planActivity(changesBetween({}, table), { ...about, via: 'gateway' });
-    const change = changeFrom({}, table, { author: about.actor, reason: about.reason, action: 'set' });
+    const about = { author: 'gateway', reason: 'The table was missing: the last good one was written back.' };
+    const change = changeFrom({}, table, { ...about, action: 'set' });
+    if (change === undefined) return [];
+    const activity = planActivity(change.changes, { actor: about.author, reason: about.reason, via: 'gateway' });
     const isMade = await this.#storage.change({
       parts: [
         { record: 'plans', exists: false, set: fields },
-        kept === undefined
-          ? { record: 'plans:kept', exists: false, set: keeps(table) }
-          : { record: 'plans:kept', expect: pick(kept), set: keeps(table) },
+        { record: 'plans:kept', expect: pickKept(kept), set: keeps(table) },
       ],
-      entries: [...(change ? [historyEntry(change)] : []), ...auditEntries(...activity)],
+      entries: [historyEntry(change), ...auditEntries(...activity)],
     });
     return isMade ? activity : [];
   }
@@ -143,34 +223,42 @@ export class Plans {
   }
 }
 
-/** The version of a table whose edits were recorded, bad values included, so that each is recorded once. */
+/** The whole table as it was last seen, bad values included, as JSON: so each edit is recorded once. */
 const SEEN = 'seen';
 
-/** What was edited by hand since a gateway last left the table; undefined if nothing was. */
+/** What was edited by hand since a gateway last saw the table; undefined if nothing was. */
 function editOf(table: StoredPlans, kept: StoredPlans | undefined) {
-  const version = versionOf(table);
-  if (kept === undefined || kept[SEEN] === version) return undefined;
-  const changes = changesBetween(kept, table);
-  if (changes.length === 0) return undefined;
-  const activity = planActivity(changes, { actor: 'unknown', reason: '', via: 'by hand' });
-  const change = { author: 'unknown', reason: '', action: 'by hand', changes, version } as const;
-  return {
-    activity,
-    entries: [historyEntry(change), ...auditEntries(...activity)],
-  };
+  if (kept === undefined) return undefined;
+  const about = { author: 'unknown', reason: '', action: 'by hand' } as const;
+  const change = changeFrom(readSeen(kept) ?? kept, table, about);
+  if (change === undefined) return undefined;
+  const activity = planActivity(change.changes, { actor: 'unknown', reason: '', via: 'by hand' });
+  return { activity, entries: [historyEntry(change), ...auditEntries(...activity)] };
+}
+
+/** Undefined if somebody has edited that too. */
+function readSeen({ [SEEN]: text = '' }: StoredPlans): StoredPlans | undefined {
+  try {
+    return z.record(z.string(), z.string()).parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
 }
 
 /** Every field of a table, undefined where it has none. */
 const pick = (table: StoredPlans): Record<string, string | undefined> =>
   Object.fromEntries(STORED_FIELDS.map((field) => [field, table[field]]));
 
+const pickKept = (kept: StoredPlans = {}) => ({ ...pick(kept), [SEEN]: kept[SEEN] });
+
 /** What is kept of a table: its values that can be in force, or else the last good ones. */
 function keeps(table: StoredPlans, last: StoredPlans = {}): Record<string, string | undefined> {
   const good = STORED_FIELDS.map((field) => {
-    const text = table[field];
-    return [field, text !== undefined && isUsable(field, text) ? text : last[field]];
+    // A choice that nobody made is good too.
+    const value = storedValue(table, field);
+    return [field, value !== undefined && isUsable(field, value) ? table[field] : last[field]];
   });
-  return { ...Object.fromEntries(good), [SEEN]: versionOf(table) };
+  return { ...Object.fromEntries(good), [SEEN]: JSON.stringify(pick(table)) };
 }
 
 const historyEntry = ({ changes, ...rest }: PlanChange): LogEntry => ({

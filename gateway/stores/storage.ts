@@ -1,4 +1,5 @@
 import { Unavailable } from '../../shared/domain-errors.ts';
+import { isKeyId } from '../limiter/credential.ts';
 
 /**
  * The narrow interface under all stores (keys, plans, audit log, tokens). It has two implementations: Redis, shared by
@@ -16,6 +17,16 @@ export type Fields = Readonly<Record<string, string>>;
 
 /** Undefined stands for a field that is not there, or is removed. */
 export type FieldChanges = Readonly<Record<string, string | undefined>>;
+
+/** Fields after changes. */
+export const withChanges = (fields: Fields, changes: FieldChanges): Fields =>
+  Object.fromEntries(
+    Object.entries({ ...fields, ...changes }).filter((field): field is [string, string] => field[1] !== undefined),
+  );
+
+/** The id of a key's record; undefined for another record. */
+export const keyIdOf = (record: RecordName): string | undefined =>
+  record.startsWith('key:') ? record.slice('key:'.length) : undefined;
 
 /** Streams of entries. Each keeps its newest entries. */
 export type LogName = 'audit' | 'plan history';
@@ -48,6 +59,7 @@ export interface Part {
  * records, because a Redis cluster changes only what lies on one node together.
  */
 export interface Change {
+  /** None if the entries are about something that was done already. */
   readonly parts: readonly Part[];
   /** Added to their logs in the same step. In the audit log, a repetition of the newest about its target is left out. */
   readonly entries: readonly LogEntry[];
@@ -63,10 +75,23 @@ export interface KeyCursor {
   readonly id: string;
 }
 
+export const compareCursors = (a: KeyCursor, b: KeyCursor): number =>
+  a.createdAt - b.createdAt || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
+
+/** A cursor in its form for URLs. */
+export const writeCursor = ({ createdAt, id }: KeyCursor): string => `${createdAt}-${id}`;
+
+/** Undefined if the text is not a cursor. */
+export function readCursor(text: string): KeyCursor | undefined {
+  const [, seconds, id = ''] = /^(-?[\d.e+]{1,30})-(.*)$/.exec(text) ?? [];
+  const createdAt = Number(seconds);
+  return Number.isFinite(createdAt) && isKeyId(id) ? { createdAt, id } : undefined;
+}
+
 export interface KeyListQuery {
   /** Keys behind this one; undefined to begin. */
   readonly after?: KeyCursor | undefined;
-  /** Keys to skip, in place of `after`. */
+  /** Existing keys to skip, in place of `after`. Not with revoked ones. */
   readonly offset?: number | undefined;
   readonly limit: number;
   readonly newestFirst?: boolean;
@@ -98,8 +123,6 @@ export interface Storage {
    * @throws {NotMade} if it was certainly not made, {Unknown} if nobody knows
    */
   change(change: Change): Promise<boolean>;
-  /** Adds entries about something that was done already. A repetition of the newest about its target is left out. */
-  append(entries: readonly LogEntry[]): Promise<void>;
   /** Entries of a log, the newest first, behind an id. */
   tail(log: LogName, query: { readonly after?: string | undefined; readonly count: number }): Promise<LoggedEntry[]>;
 }

@@ -1,7 +1,33 @@
-import type { Activity } from './activity-entry.ts';
-import { auditEntries } from './audit.ts';
-import { MAX_TOKENS, OperatorToken, TooManyTokens } from './operator-token.ts';
+import { z } from 'zod';
+import { Conflict } from '../../shared/domain-errors.ts';
+import { type Activity, auditEntries } from './audit.ts';
 import type { Fields, Storage } from './storage.ts';
+
+/** Each can do what the ones before it can. */
+export const ROLES = ['viewer', 'operator', 'admin'] as const;
+
+export type Role = (typeof ROLES)[number];
+
+/** More than an organisation has operators and programs. */
+export const MAX_TOKENS = 1_000;
+
+export class TooManyTokens extends Conflict {
+  constructor() {
+    super(`There are ${MAX_TOKENS} tokens already. End those that nobody needs.`);
+  }
+}
+
+/** A named token of an operator. Only its digest is stored. */
+export const OperatorToken = z.object({
+  name: z.string(),
+  role: z.enum(ROLES),
+  /** RFC 3339. */
+  createdAt: z.string(),
+  /** SHA-256 of the whole token, in hex. */
+  digest: z.string().regex(/^[0-9a-f]{64}$/),
+});
+
+export type OperatorToken = Readonly<z.infer<typeof OperatorToken>>;
 
 /** Operators' tokens: one record, a field for each id. A token that was made unreadable by hand does not exist. */
 export class Tokens {

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
-import type { Activity } from '../../gateway/stores/activity-entry.ts';
+import type { Activity } from '../../gateway/stores/audit.ts';
 import { EditWatch } from '../../gateway/stores/edit-watch.ts';
 import { handEditsOf } from '../../gateway/stores/hand-edits.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
+import { PlanCache } from '../../gateway/stores/plan-cache.ts';
 import { Plans } from '../../gateway/stores/plans.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { activityOf } from '../support/activity.ts';
@@ -14,7 +14,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { burst, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { readableLog } from '../support/log.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { connectedRedis, countCommands, emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
@@ -132,13 +132,9 @@ test('a key deleted by hand is told once, and a backup restores it', async () =>
   const storage = new RedisStorage(redis);
   const keys = new Keys(storage);
   const { logger, lines } = readableLog();
+  const plans = new Plans(storage);
   for (let gateway = 0; gateway < 2; gateway++) {
-    const parts = {
-      storage,
-      plans: new Plans(storage),
-      planCache: { stored: undefined, table: DEFAULT_PLANS },
-      logger,
-    };
+    const parts = { storage, plans, planCache: new PlanCache(plans, logger), logger };
     const watch = new EditWatch(parts, { everyMs: 20, withoutDataMs: 200 });
     cleanUp(() => watch.stop());
     void watch.run();
@@ -165,4 +161,25 @@ test('a key that no gateway has written is not taken for an edited one', async (
   expect(await toldOf(stack, id)).toEqual(['api: key.change', 'api: key.create']);
   await redis.hset(hashOf(id), 'name', 'by hand');
   await expect.poll(() => toldOf(stack, id)).toContain('by hand: key.change');
+});
+
+test('the plans are read by their cache, and once more only for an edit', async () => {
+  await redis.flushdb();
+  const connection = await connectedRedis(REDIS_URL);
+  const storage = new RedisStorage(connection);
+  const { logger } = readableLog();
+  const [plans, planCache] = [new Plans(storage), new PlanCache(new Plans(storage), logger)];
+  await planCache.start();
+  await planCache.stop();
+  const sent = countCommands(connection);
+  const watch = new EditWatch({ storage, plans, planCache, logger }, { everyMs: 5, withoutDataMs: 60_000 });
+  void watch.run();
+  cleanUp(() => watch.stop());
+  await sleep(500);
+  expect(sent('zrange')).toBeGreaterThan(5);
+  // The table and what is kept of it, once.
+  expect(sent('hgetall')).toBe(2);
+  await redis.hset('gateway:plans', 'free.minute', '61');
+  await planCache.refresh();
+  await expect.poll(() => plans.readKept()).toMatchObject({ 'free.minute': '61' });
 });

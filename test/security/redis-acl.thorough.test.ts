@@ -138,7 +138,7 @@ test.for([false, true])('the gateway’s user may do all that its storage does, 
   expect(await storage.change(revoking(id))).toBe(true);
   await redis.sadd('gateway:outboxes', `x ${id}`);
   await storage.moveOutboxes();
-  await storage.append([auditEntry(id)]);
+  await storage.change({ parts: [], entries: [auditEntry(id)] });
   const part = { record: 'plans:kept', exists: false, set: { a: '1' } } as const;
   expect(await storage.change({ parts: [{ record: 'plans', set: { a: '1' } }, part], entries: [] })).toBe(true);
   expect(await storage.tail('audit', { count: 9 })).toHaveLength(3);

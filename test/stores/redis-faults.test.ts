@@ -67,7 +67,7 @@ describe('a change whose answer was lost is made, once', async () => {
 
   test('an entry that is appended', async () => {
     const isDone = async () => (await redis.xlen('gateway:activity')) === 4;
-    await loseAnswer(proxy, () => storage.append([auditEntry('*')]).then(() => true), isDone);
+    await loseAnswer(proxy, () => storage.change({ parts: [], entries: [auditEntry('*')] }), isDone);
   });
 
   test('and each has one entry', async () => {
@@ -81,10 +81,10 @@ test('a change that Redis got only after a pause is made once, although it was s
   for (const [at, pauseMs] of [400, 900, 1_600].entries()) {
     const id = idOfKey(at);
     server.pause();
-    const answers = [storage.change(issuing(id)), storage.append([auditEntry(id)])];
+    const answers = [storage.change(issuing(id)), storage.change({ parts: [], entries: [auditEntry(id)] })];
     await sleep(pauseMs);
     server.resume();
-    expect(await Promise.all(answers)).toEqual([true, undefined]);
+    expect(await Promise.all(answers)).toEqual([true, true]);
     await expect.poll(() => targets(storage)).toHaveLength(2 * at + 2);
     expect(await redis.zscore('gateway:keys', id)).toBe('1000.5');
   }

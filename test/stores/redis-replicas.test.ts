@@ -59,7 +59,7 @@ test('one that no replica has is made and not acknowledged, and a later one is',
   expect(await storage.read(`key:${idOfKey(9)}`)).toBeUndefined();
   // What was not made needs no replica, and neither does an entry about something that was done already.
   expect(await storage.change(revoking(idOfKey(9)))).toBe(false);
-  await storage.append([auditEntry('*')]);
+  await storage.change({ parts: [], entries: [auditEntry('*')] });
 
   // A connection that makes decisions must not wait.
   const deciding = await storageAt(url, { isConfirmed: false });

@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest';
+import { Keys } from '../../gateway/stores/keys.ts';
+import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import type { Change, LogEntry } from '../../gateway/stores/storage.ts';
 import { NotMade } from '../../gateway/stores/storage.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { connectedRedis, countCommands, emptyDatabase } from '../support/redis-database.ts';
 import { auditEntry, idOfKey, issuing, revoking, storageAt } from '../support/redis-storage.ts';
 
 const { url, redis } = await emptyDatabase();
@@ -140,7 +142,7 @@ test('an entry whose log is no stream is reported, and what it tells is done', a
   expect(await storage.change(change)).toBe(true);
   expect(told).toEqual([[auditEntry(id, 'key.revoke'), expect.stringContaining('WRONGTYPE')]]);
   expect(lost).toEqual(told);
-  await storage.append([auditEntry('appended')]);
+  await storage.change({ parts: [], entries: [auditEntry('appended')] });
   expect(lost.map(([entry]) => entry.fields.target)).toEqual([id, 'appended']);
   await redis.rename('test:activity', 'gateway:activity');
 });
@@ -165,9 +167,9 @@ test('half of a pair of characters is written as U+FFFD', async () => {
 test('a log keeps its newest entries, and leaves out a repetition', async () => {
   await redis.del('gateway:activity');
   const targets = async () => (await storage.tail('audit', { count: 99 })).map(([, { target }]) => target);
-  await storage.append([auditEntry('a'), auditEntry('b'), auditEntry('a')]);
+  await storage.change({ parts: [], entries: [auditEntry('a'), auditEntry('b'), auditEntry('a')] });
   expect(await targets()).toEqual(['b', 'a']);
-  await storage.append([auditEntry('a', 'key.revoke'), auditEntry('a')]);
+  await storage.change({ parts: [], entries: [auditEntry('a', 'key.revoke'), auditEntry('a')] });
   expect(await targets()).toEqual(['a', 'a', 'b', 'a']);
   const part = { record: 'backup', set: { completed_at: '1' } } as const;
   for (let made = 0; made < 2; made++) await storage.change({ parts: [part], entries: [auditEntry('*')] });
@@ -180,4 +182,17 @@ test('a log keeps its newest entries, and leaves out a repetition', async () => 
 test('the clock is that of Redis', async () => {
   const [seconds] = await redis.time();
   expect(Math.abs((await storage.now()) / 1e6 - Number(seconds))).toBeLessThan(2);
+});
+
+test('a page of keys is read once, and no key behind it', async () => {
+  for (let at = 0; at < 250; at++) await issue();
+  const connection = await connectedRedis(url);
+  const sent = countCommands(connection);
+  const { keys: listed, next } = await new Keys(new RedisStorage(connection)).list({
+    offset: 10,
+    limit: 100,
+    isWanted: () => true,
+  });
+  expect([listed.length, next]).toEqual([100, 110]);
+  expect(sent('hgetall')).toBe(100);
 });

@@ -84,13 +84,16 @@ test('on a full disk every key can be revoked or disabled, nothing else is ackno
   const renamed = await untilRefused(storage);
   expect(storage.fault()).toBe(FULL);
   await expect(storage.change(rename(KEYS - 1, 'refused'))).rejects.toMatchObject(bySystem);
-  await expect(storage.append([{ log: 'audit', fields: {} }])).rejects.toMatchObject(bySystem);
+  await expect(storage.change({ parts: [], entries: [{ log: 'audit', fields: {} }] })).rejects.toMatchObject(bySystem);
   for (let id = 0; id < 200; id++) {
     expect(await storage.change(revoke(id))).toBe(true);
     // What is left of the room is not for others on this disk.
     expect(statSync(join(folder, 'reserve')).size).toBeGreaterThan(100_000);
   }
-  const others = Promise.allSettled([storage.change(rename(KEYS - 1, 'refused')), storage.append(entry('refused'))]);
+  const others = Promise.allSettled([
+    storage.change(rename(KEYS - 1, 'refused')),
+    storage.change({ parts: [], entries: entry('refused') }),
+  ]);
   const disabled = await Promise.all(Array.from({ length: 100 }, (_, at) => storage.change(disable(200 + at))));
   expect(disabled).toEqual(Array(100).fill(true));
   expect(await others).toMatchObject(Array(2).fill({ status: 'rejected', reason: bySystem }));
@@ -132,6 +135,7 @@ test.for([
   await disk.fill();
   await create(sample.whileFull);
   const created = await storage.countKeys();
+  expect(await storage.listKeys({ limit: from })).toHaveLength(created);
   for (let id = 0; id < sample.revoked; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
   expect(await storage.countKeys()).toBe(created - sample.revoked);
 });
@@ -206,7 +210,7 @@ test('in a read-only folder all that was acknowledged is in force, changes are r
   expect(await storage.read('key:20')).toEqual({ created_at: '20', one: 'updated', two: 'updated', banned_until: '1' });
   const refusal = { shown: 'The change was not made. DATA_DIR is read-only.' };
   await expect(storage.change(revoke(1))).rejects.toMatchObject(refusal);
-  await expect(storage.append(entry('x'))).rejects.toMatchObject(refusal);
+  await expect(storage.change({ parts: [], entries: entry('x') })).rejects.toMatchObject(refusal);
   await storage.saveStates([['20', { admitted: '12' }]], { mustBeDurable: true });
   expect(await storage.load('20')).toMatchObject({ admitted: '12' });
   const copies = [...(await readdir('/dev/shm')), ...(await readdir(tmpdir()))];

@@ -110,13 +110,34 @@ test('a revoked key keeps its place and what was moved, until its time is over',
   expect(await storage.change({ parts: [{ record: 'revoked:a', exists: false }], entries: [] })).toBe(true);
 });
 
+test('keys are counted as they come and go, after a fault and a start too', async () => {
+  const { storage, folder } = await open();
+  const counts = async (other = storage) => [await other.countKeys(), (await other.listKeys({ limit: 9 })).length];
+  await storage.change(put('a', { name: 'a' }));
+  const entries = [{ log: 'audit' as const, fields: { target: 1n as unknown as string } }];
+  await expect(storage.change({ ...put('b', { name: 'b' }), entries })).rejects.toThrow(TypeError);
+  expect(await counts()).toEqual([1, 1]);
+  await storage.change(put('b', { name: 'b' }));
+  await storage.change(put('a', { name: 'c' }));
+  expect(await counts()).toEqual([2, 2]);
+  await storage.change(put('a', { name: undefined }));
+  expect(await counts()).toEqual([1, 1]);
+  await storage.close();
+  const next = new SqliteStorage(folder);
+  cleanUp(() => next.close());
+  expect(await counts(next)).toEqual([1, 1]);
+});
+
 test('a log keeps its newest entries, with ids that increase, and leaves out a repetition', async () => {
   const { storage } = await open({ auditLength: 3 });
   const entry = (target: string, text: string) => ({ log: 'audit' as const, fields: { target, text } });
-  await storage.append([entry('a', '1'), entry('a', '1'), entry('b', '1'), entry('a', '1'), entry('a', '2')]);
-  await storage.append([entry('b', '1'), entry('a', '1')]);
+  await storage.change({
+    parts: [],
+    entries: [entry('a', '1'), entry('a', '1'), entry('b', '1'), entry('a', '1'), entry('a', '2')],
+  });
+  await storage.change({ parts: [], entries: [entry('b', '1'), entry('a', '1')] });
   await storage.change({ parts: [], entries: [entry('a', '3'), entry('a', '3')] });
-  await storage.append([{ log: 'plan history', fields: { version: 'x' } }]);
+  await storage.change({ parts: [], entries: [{ log: 'plan history', fields: { version: 'x' } }] });
   const entries = await storage.tail('audit', { count: 10 });
   expect(entries.map(([, fields]) => `${fields.target}${fields.text}`)).toEqual(['a3', 'a1', 'a2']);
   const order = entries.map(([id]) => id.split('-').map(Number) as [number, number]);

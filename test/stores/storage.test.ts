@@ -98,6 +98,32 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     expect(await storage.unlistedKeys()).toEqual([]);
   });
 
+  test('lists a page at any place, from either end, as keys come and go', async () => {
+    const storage = await open();
+    const ids = Array.from({ length: 7 }, newId);
+    const create = (id: string, at: number) =>
+      storage.change({ parts: [{ record: key(id), exists: false, set: { created_at: `${at}` } }], entries: [] });
+    for (const [at, id] of ids.entries()) await create(id, at);
+    const expectPages = async () => {
+      expect(await storage.countKeys()).toBe(ids.length);
+      for (const newestFirst of [false, true])
+        for (let offset = 0; offset <= 8; offset++)
+          for (const limit of [1, 3, 9]) {
+            const page = await storage.listKeys({ offset, limit, newestFirst });
+            const all = newestFirst ? ids.toReversed() : ids;
+            expect(page.map(({ id }) => id)).toEqual(all.slice(offset, offset + limit));
+          }
+    };
+    await expectPages();
+    const [gone = ''] = ids.splice(2, 1);
+    const moveTo = { record: revoked(gone), fields: [], seconds: 60 };
+    await storage.change({ parts: [{ record: key(gone), moveTo }], entries: [] });
+    await expectPages();
+    ids.push(newId());
+    await create(ids.at(-1) ?? '', 9);
+    await expectPages();
+  });
+
   test('reads many records in their order, with gaps', async () => {
     const storage = await open();
     const ids = Array.from({ length: 70 }, newId);
@@ -114,8 +140,8 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
 
   test('appends entries in order, and leaves out a repetition', async () => {
     const storage = await open();
-    for (const target of ['a', 'a', 'b', 'a', 'c']) await storage.append([auditEntry(target)]);
-    await storage.append([auditEntry('c', 'key.revoke'), auditEntry('c')]);
+    for (const target of ['a', 'a', 'b', 'a', 'c']) await storage.change({ parts: [], entries: [auditEntry(target)] });
+    await storage.change({ parts: [], entries: [auditEntry('c', 'key.revoke'), auditEntry('c')] });
     const all = await storage.tail('audit', { count: 10 });
     const shown = all.map(([, { target, action }]) => (action === 'key.change' ? target : `${target} revoked`));
     expect(shown).toEqual(['c', 'c revoked', 'c', 'b', 'a']);

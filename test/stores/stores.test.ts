@@ -2,8 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
 import { DEFAULT_PLANS, storedPlans } from '../../gateway/limiter/plans.ts';
-import type { Activity } from '../../gateway/stores/activity-entry.ts';
-import { AuditLog } from '../../gateway/stores/audit.ts';
+import { type Activity, AuditLog } from '../../gateway/stores/audit.ts';
 import type { BackedUpKey } from '../../gateway/stores/key-backup.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { Plans } from '../../gateway/stores/plans.ts';
@@ -169,6 +168,27 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     expect(await plans.acceptEdit()).toEqual([]);
     expect((await plans.readKept())?.['pro.minute']).toBe('301');
     expect((await plans.history(10)).map(({ changes }) => changes[0]?.to)).toEqual(['many', '301']);
+  });
+
+  test('forget a mode that was removed by hand, and record an edit without what was recorded before', async () => {
+    const storage = await open();
+    const plans = new Plans(storage);
+    await plans.begin();
+    const edited = async (set: Record<string, string | undefined>) => {
+      await storage.change({ parts: [{ record: 'plans', set }], entries: [] });
+      return (await plans.acceptEdit()).map(({ changes }) => changes);
+    };
+    expect(await edited({ 'free.mode': 'shadow' })).toEqual([[{ field: 'free.mode', from: 'enforce', to: 'shadow' }]]);
+    expect(await edited({ 'free.mode': undefined })).toEqual([[{ field: 'free.mode', from: 'shadow', to: 'enforce' }]]);
+    expect(await edited({ 'free.day': undefined })).toEqual([[{ field: 'free.day', from: '1000' }]]);
+    expect(await edited({ 'free.minute': '61' })).toEqual([[{ field: 'free.minute', from: '60', to: '61' }]]);
+    const about = { author: 'ann', reason: '', action: 'set', entriesFor: () => [] } as const;
+    await plans.change({ 'free.minute': '62' }, about);
+    expect((await plans.history(9)).map(({ changes }) => changes.length)).toEqual([1, 1, 1, 1, 1]);
+    await deletePlans(storage);
+    await plans.writeBack(undefined);
+    const { 'free.mode': mode, 'free.day': day, 'free.minute': minute } = (await plans.read()) ?? {};
+    expect([mode, day, minute]).toEqual([undefined, '1000', '62']);
   });
 
   test('refuse a change of plans that others have changed since, and only then', async () => {

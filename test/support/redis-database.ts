@@ -12,6 +12,17 @@ export async function connectedRedis(url: string, timeoutMs = 5_000): Promise<Re
   return redis;
 }
 
+/** Counts what a connection sends from now on. @returns the number of commands of a name */
+export function countCommands(redis: Redis): (name: string) => number {
+  const sent: string[] = [];
+  const send = redis.sendCommand.bind(redis);
+  redis.sendCommand = (command, ...more) => {
+    sent.push(command.name);
+    return send(command, ...more);
+  };
+  return (wanted) => sent.filter((name) => name === wanted).length;
+}
+
 /** An empty database of the run's Redis for one test file. Parallel workers use different databases. */
 export async function emptyDatabase(): Promise<{ url: string; redis: Redis }> {
   const url = `${inject('redisUrl')}/${process.env.VITEST_POOL_ID ?? '0'}`;

@@ -1,6 +1,5 @@
 import { HttpError } from '../../../shared/http/errors.ts';
-import type { RecordedActivity } from '../../stores/activity-entry.ts';
-import { RecordId } from '../../stores/plan-history.ts';
+import { type RecordedActivity, RecordId } from '../../stores/audit.ts';
 import type { ActivityAnswer, ActivityView } from './answers.ts';
 import type { AdminOperation } from './operation.ts';
 import { wholeNumber } from './query.ts';

@@ -1,8 +1,8 @@
 import type { GatewaySettings } from '../../config.ts';
 import type { PlanTable, RejectedValue } from '../../limiter/plans.ts';
-import type { RecordedActivity } from '../../stores/activity-entry.ts';
-import type { OperatorToken, Role } from '../../stores/operator-token.ts';
-import type { RecordedChange } from '../../stores/plan-history.ts';
+import type { RecordedActivity } from '../../stores/audit.ts';
+import type { RecordedChange } from '../../stores/plans.ts';
+import type { OperatorToken, Role } from '../../stores/tokens.ts';
 import type { DecisionReport } from '../../telemetry/recent-decisions.ts';
 import type { MinuteReport } from '../../telemetry/recent-minutes.ts';
 import type { Totals } from '../../telemetry/totals.ts';

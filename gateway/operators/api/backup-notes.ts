@@ -36,8 +36,7 @@ export async function lastBackup({ backups, keys }: Stores): Promise<number | un
   try {
     const last = await backups.last();
     if (last !== undefined) return last;
-    const { total } = await keys.list({ offset: 0, limit: 1, isWanted: () => true });
-    return total > 0 ? 0 : undefined;
+    return (await keys.count()) > 0 ? 0 : undefined;
   } catch {
     return undefined;
   }

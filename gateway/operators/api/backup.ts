@@ -12,7 +12,7 @@ import {
   MAX_VALUE_LENGTH,
   RESTORED_FOR_SECONDS,
 } from '../../stores/key-backup.ts';
-import { writeCursor } from '../../stores/key-walk.ts';
+import { writeCursor } from '../../stores/storage.ts';
 import { type About, aboutCall, allOf, entry, logActivity } from './activity-of-call.ts';
 import { toTime } from './key-view.ts';
 import { time } from './keys.ts';

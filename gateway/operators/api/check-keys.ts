@@ -30,7 +30,7 @@ const looks = new WeakMap<Keys, Promise<Found | undefined>>();
  */
 export async function checkKeys(keys: Keys): Promise<CheckResult[]> {
   const before = kept.get(keys);
-  const { total } = await keys.list({ offset: 0, limit: 1, isWanted: () => true }).catch(() => ({ total: undefined }));
+  const total = await keys.count().catch(() => undefined);
   if (total === undefined) return [unread()];
   const isFresh = before !== undefined && performance.now() - before.checkedAt <= KEPT_MS && total >= before.total;
   if (before !== undefined && isFresh && !isBad(before)) return describe(before);

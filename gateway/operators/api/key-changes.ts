@@ -3,7 +3,7 @@ import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
-import type { WithActivity } from '../../stores/activity-entry.ts';
+import type { WithActivity } from '../../stores/audit.ts';
 import { aboutCall, differences, entry, keyTexts, logActivity } from './activity-of-call.ts';
 import { describe, findKey, hasLimits, keyName, planName, time, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';

@@ -1,9 +1,9 @@
 import type { Call, Operation, ServiceOptions, ServiceRoute } from '../../../shared/http/service.ts';
 import type { Logger } from '../../../shared/process/logger.ts';
 import type { CheckResult } from '../../check-result.ts';
-import type { Role } from '../../stores/operator-token.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
 import type { OperatorsStores } from '../../stores/stores.ts';
+import type { Role } from '../../stores/tokens.ts';
 import type { DecisionQuery, DecisionReport } from '../../telemetry/recent-decisions.ts';
 import type { TrafficSource, WatchedTraffic } from '../../telemetry/watched-traffic.ts';
 import type { Operator } from './access.ts';

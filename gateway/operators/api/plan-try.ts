@@ -6,7 +6,7 @@ import type { KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import { fieldsOf, isPlanName } from '../../limiter/plans.ts';
 import { countsOf, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
 import { leastRefused } from '../../limiter/what-if.ts';
-import { writeCursor } from '../../stores/key-walk.ts';
+import { writeCursor } from '../../stores/storage.ts';
 import type { TrialAnswer } from './answers.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
 import { cursorIn } from './query.ts';

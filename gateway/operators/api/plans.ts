@@ -15,8 +15,8 @@ import {
   storedChanges,
   whenAbsent,
 } from '../../limiter/plans.ts';
-import { type Activity, planActivity } from '../../stores/activity-entry.ts';
-import { type PlanChange, versionOf } from '../../stores/plan-history.ts';
+import type { Activity } from '../../stores/audit.ts';
+import { type PlanChange, planActivity, versionOf } from '../../stores/plans.ts';
 import { type About, aboutCall, logActivity } from './activity-of-call.ts';
 import { planName } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';

@@ -1,6 +1,5 @@
 import { HttpError } from '../../../shared/http/errors.ts';
-import { readCursor } from '../../stores/key-walk.ts';
-import type { KeyCursor } from '../../stores/storage.ts';
+import { type KeyCursor, readCursor } from '../../stores/storage.ts';
 
 /**
  * A whole number in a query.

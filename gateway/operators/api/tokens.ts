@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
-import { type OperatorToken, ROLES } from '../../stores/operator-token.ts';
+import { type OperatorToken, ROLES } from '../../stores/tokens.ts';
 import { createAccessToken } from '../access-token.ts';
 import { aboutCall, allOf, differences, entry, logActivity } from './activity-of-call.ts';
 import type { CallerAnswer, TokensAnswer } from './answers.ts';

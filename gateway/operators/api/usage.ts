@@ -2,7 +2,7 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { DAY, MINUTE } from '../../limiter/clock.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { countsOf, DAYS_KEPT, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
-import { writeCursor } from '../../stores/key-walk.ts';
+import { writeCursor } from '../../stores/storage.ts';
 import type { KeyUsageAnswer } from './answers.ts';
 import { findKey } from './keys.ts';
 import type { AdminOperation } from './operation.ts';

@@ -1,7 +1,6 @@
 import { type Command, Option } from 'commander';
 import { type Options, stringify } from 'csv-stringify/sync';
-import { ACTIONS } from '../../stores/activity-entry.ts';
-import type { FieldChange } from '../../stores/plan-history.ts';
+import { ACTIONS, type FieldChange } from '../../stores/audit.ts';
 import type { ActivityAnswer, ActivityView } from '../api/answers.ts';
 import type { Session } from './session.ts';
 import { table } from './table.ts';

@@ -1,5 +1,5 @@
 import type { BackedUpKey } from '../../stores/key-backup.ts';
-import { writeCursor } from '../../stores/key-walk.ts';
+import { writeCursor } from '../../stores/storage.ts';
 
 /**
  * A backup is a file of JSON lines: a header with the plan table, one line per key, and a last line with the number of

@@ -17,7 +17,7 @@ import {
   valueIn,
   whenAbsent,
 } from '../../limiter/plans.ts';
-import type { FieldChange } from '../../stores/plan-history.ts';
+import type { FieldChange } from '../../stores/audit.ts';
 
 /** The plan table as a file for git: `<plan>: { <field>: <value> }`, in YAML or JSON. What it leaves out is left alone. */
 

@@ -1,6 +1,6 @@
 import { FIELD_NAMES, type Plan, valueIn, whenAbsent } from '../../limiter/plans.ts';
 import { mostBanAfter } from '../../limiter/refusals.ts';
-import type { FieldChange } from '../../stores/plan-history.ts';
+import type { FieldChange } from '../../stores/audit.ts';
 import type { PlanChangeView } from '../api/answers.ts';
 import { colour } from './session.ts';
 import { harmless, table } from './table.ts';

@@ -2,33 +2,42 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Keys that are read together: Redis answers this many before it turns to a decision. */
 const AT_ONCE = 32;
+/** Keys after which other lists have their turn: a page that an operator sees needs no pause. */
+const PAGE = 100;
 
 /**
- * Reads many keys without a burden on decisions: a few keys at a time, over all lists together, and then a pause as long
- * as they took, at least a millisecond. Lists take turns.
+ * Reads many keys without a burden on decisions: a few keys at a time, over all lists together, and after a page a pause
+ * as long as that took, at least a millisecond. Lists take turns.
  */
-export class BulkReads<Hash> {
-  readonly #read: (id: string) => Promise<Hash>;
+export class BulkReads<Id extends string, Found> {
+  readonly #read: (id: Id) => Promise<Found>;
   #lastTurn: Promise<unknown> = Promise.resolve();
 
-  constructor(read: (id: string) => Promise<Hash>) {
+  constructor(read: (id: Id) => Promise<Found>) {
     this.#read = read;
   }
 
-  async read(ids: readonly string[]): Promise<Hash[]> {
-    const hashes: Hash[] = [];
-    for (let at = 0; at < ids.length; at += AT_ONCE) hashes.push(...(await this.#inTurn(ids.slice(at, at + AT_ONCE))));
-    return hashes;
+  async read(ids: readonly Id[]): Promise<Found[]> {
+    const found: Found[] = [];
+    for (let at = 0; at < ids.length; at += PAGE) found.push(...(await this.#inTurn(ids.slice(at, at + PAGE))));
+    return found;
   }
 
-  #inTurn(ids: readonly string[]): Promise<Hash[]> {
+  #inTurn(ids: readonly Id[]): Promise<Found[]> {
     let beganAt = 0;
-    const hashes = this.#lastTurn.then(() => {
+    const found = this.#lastTurn.then(() => {
       beganAt = performance.now();
-      return Promise.all(ids.map(this.#read));
+      return this.#readPage(ids);
     });
     const pause = () => sleep(performance.now() - beganAt);
-    this.#lastTurn = hashes.then(pause, pause);
-    return hashes;
+    this.#lastTurn = found.then(pause, pause);
+    return found;
+  }
+
+  async #readPage(ids: readonly Id[]): Promise<Found[]> {
+    const found: Found[] = [];
+    for (let at = 0; at < ids.length; at += AT_ONCE)
+      found.push(...(await Promise.all(ids.slice(at, at + AT_ONCE).map(this.#read))));
+    return found;
   }
 }

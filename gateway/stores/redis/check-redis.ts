@@ -1,7 +1,8 @@
 import { type CheckResult, fault, good, warning } from '../../check-result.ts';
+import type { Fields } from '../storage.ts';
 import type { RedisConnection } from './calls.ts';
 import { isCluster } from './cluster.ts';
-import { type Fields, fieldsOf, type Node, nodesOf } from './info.ts';
+import { fieldsOf, type Node, nodesOf } from './info.ts';
 
 /** Checks whether a Redis meets the gateway's needs. For the fields see https://redis.io/docs/latest/commands/info/. */
 

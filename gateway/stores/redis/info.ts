@@ -1,3 +1,4 @@
+import type { Fields } from '../storage.ts';
 import type { RedisConnection } from './calls.ts';
 import { type ClusterConnection, isCluster } from './cluster.ts';
 
@@ -10,8 +11,6 @@ export function nodesOf(redis: RedisConnection): [name: string, node: Node][] {
   if (!isCluster(redis)) return [['redis', redis]];
   return redis.nodes('master').map((node) => [`redis ${node.options.host}:${node.options.port}`, node]);
 }
-
-export type Fields = Readonly<Record<string, string>>;
 
 /** The fields of an answer to INFO. */
 export const fieldsOf = (info: string): Fields =>

@@ -3,8 +3,7 @@ import { pairsOf } from '../../../shared/lists.ts';
 import { SECOND } from '../../limiter/clock.ts';
 import { isKeyId } from '../../limiter/credential.ts';
 import { readTime } from '../key-hash.ts';
-import { compareCursors } from '../key-walk.ts';
-import type { KeyCursor, KeyListQuery } from '../storage.ts';
+import { compareCursors, type KeyCursor, type KeyListQuery } from '../storage.ts';
 import { BulkReads } from './bulk-reads.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { type Node, nodesOf } from './info.ts';
@@ -37,60 +36,35 @@ export class KeyPlaces {
   }
 
   /** Existing keys are read first: one that is revoked in between is found among the revoked ones. */
-  async list({ after, offset, limit, newestFirst = false, withRevoked = false }: KeyListQuery): Promise<KeyCursor[]> {
-    // The place in two sets together is known only from the beginning.
-    const skipped = withRevoked ? (offset ?? 0) : 0;
+  async list(query: KeyListQuery): Promise<KeyCursor[]> {
+    const { limit, newestFirst = false, withRevoked = false } = query;
     const byId = new Map<string, KeyCursor>();
-    for (const set of withRevoked ? [INDEX, REVOKED_INDEX] : [INDEX]) {
-      const found =
-        offset === undefined
-          ? await this.#after(set, after, limit, newestFirst)
-          : await this.#range(set, offset - skipped, offset + limit - 1, newestFirst);
-      for (const cursor of found) byId.set(cursor.id, cursor);
-    }
+    for (const set of withRevoked ? [INDEX, REVOKED_INDEX] : [INDEX])
+      for (const cursor of await this.#page(set, query)) byId.set(cursor.id, cursor);
     const inOrder = [...byId.values()].sort((a, b) => (newestFirst ? compareCursors(b, a) : compareCursors(a, b)));
-    return inOrder.slice(skipped, skipped + limit);
+    return inOrder.slice(0, limit);
   }
 
-  async #after(set: string, after: KeyCursor | undefined, limit: number, newestFirst: boolean): Promise<KeyCursor[]> {
-    const isNew = (cursor: KeyCursor) =>
+  /** A page or more behind the cursor; fewer at the end. Redis begins with all keys of the cursor's time. */
+  async #page(set: string, { after, offset = 0, limit, newestFirst = false }: KeyListQuery): Promise<KeyCursor[]> {
+    const isBehind = (cursor: KeyCursor) =>
       after === undefined || (newestFirst ? compareCursors(cursor, after) < 0 : compareCursors(cursor, after) > 0);
     const found: KeyCursor[] = [];
-    for (let offset = 0; found.length < limit; offset += limit) {
-      const page = toCursors(
-        await orUnavailable(
-          newestFirst
-            ? this.#redis.zrevrangebyscore(
-                set,
-                after?.createdAt ?? '+inf',
-                '-inf',
-                'WITHSCORES',
-                'LIMIT',
-                offset,
-                limit,
-              )
-            : this.#redis.zrangebyscore(set, after?.createdAt ?? '-inf', '+inf', 'WITHSCORES', 'LIMIT', offset, limit),
-        ),
-      );
-      if (page.length === 0) break;
-      found.push(...page.filter((cursor) => isKeyId(cursor.id) && isNew(cursor)));
+    for (let from = offset; ; ) {
+      const range = after
+        ? [after.createdAt, newestFirst ? '-inf' : '+inf', 'BYSCORE', 'LIMIT', from, limit]
+        : [from, from + limit - 1];
+      const order = newestFirst ? ['REV'] : [];
+      // Of its many overloads this stands for all.
+      const options = [...range, ...order, 'WITHSCORES'] as unknown as [from: number, to: string, 'WITHSCORES'];
+      const page = toCursors(await orUnavailable(this.#redis.zrange(set, ...options)));
+      // What is no key id was put there by hand. It is taken out, or it would shift all pages behind it.
+      const foreign = page.map(({ id }) => id).filter((id) => !isKeyId(id));
+      if (foreign.length > 0 && (await orUnavailable(this.#redis.zrem(set, ...foreign))) > 0) continue;
+      found.push(...page.filter((cursor) => isKeyId(cursor.id) && isBehind(cursor)));
+      if (page.length < limit || found.length >= limit) return found;
+      from += limit;
     }
-    return found;
-  }
-
-  /** What is no key id was put there by hand. It is taken out, or it would shift all pages behind it. */
-  async #range(set: string, from: number, to: number, newestFirst: boolean): Promise<KeyCursor[]> {
-    const page = toCursors(
-      await orUnavailable(
-        newestFirst
-          ? this.#redis.zrevrange(set, from, to, 'WITHSCORES')
-          : this.#redis.zrange(set, from, `${to}`, 'WITHSCORES'),
-      ),
-    );
-    const foreign = page.map(({ id }) => id).filter((id) => !isKeyId(id));
-    if (foreign.length === 0) return page;
-    if ((await orUnavailable(this.#redis.zrem(set, ...foreign))) > 0) return this.#range(set, from, to, newestFirst);
-    return page.filter(({ id }) => isKeyId(id));
   }
 
   /** @returns whether it had none */

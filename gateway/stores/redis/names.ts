@@ -14,22 +14,16 @@ export const STREAMS: Readonly<Record<LogName, string>> = {
   'plan history': 'gateway:plans:history',
 };
 
-const [KEY, REVOKED] = ['key:', 'revoked:'];
-
 export const keyOf = (id: string): string => `gateway:key:{${id}}`;
 
 /** What is left of a revoked key. */
 export const usageOf = (id: string): string => `gateway:usage:{${id}}`;
 
 export function nameOf(record: RecordName): string {
-  if (record.startsWith(KEY)) return keyOf(record.slice(KEY.length));
-  if (record.startsWith(REVOKED)) return usageOf(record.slice(REVOKED.length));
+  const [, kind, id = ''] = /^(key|revoked):(.*)$/s.exec(record) ?? [];
+  if (kind !== undefined) return kind === 'key' ? keyOf(id) : usageOf(id);
   return record === 'plans:kept' ? 'gateway:kept:{gateway:plans}' : `gateway:${record}`;
 }
-
-/** Undefined for the record of another kind. */
-export const keyIdIn = (record: RecordName): string | undefined =>
-  record.startsWith(KEY) ? record.slice(KEY.length) : undefined;
 
 export const tagOf = (record: RecordName): string => /\{(.*)\}$/.exec(nameOf(record))?.[1] ?? nameOf(record);
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LOOKED_BACK } from '../activity-entry.ts';
+import { LOOKED_BACK } from '../audit.ts';
 import { type Fields, type KeyCursor, NotMade, type Part, Unknown } from '../storage.ts';
 import { type RedisConnection, refusalIn } from './calls.ts';
 import { INDEX, markOf, nameOf } from './names.ts';

@@ -1,26 +1,27 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
-import { ACTIVITY_LENGTH } from '../activity-entry.ts';
-import { HISTORY_LENGTH } from '../plan-history.ts';
-import type {
-  Change,
-  Fields,
-  KeyCursor,
-  KeyListQuery,
-  LogEntry,
-  LoggedEntry,
-  LogName,
-  Part,
-  RecordName,
-  Storage,
+import { ACTIVITY_LENGTH } from '../audit.ts';
+import { HISTORY_LENGTH } from '../plans.ts';
+import {
+  type Change,
+  type Fields,
+  type KeyCursor,
+  type KeyListQuery,
+  keyIdOf,
+  type LogEntry,
+  type LoggedEntry,
+  type LogName,
+  NotMade,
+  type Part,
+  type RecordName,
+  type Storage,
 } from '../storage.ts';
-import { NotMade } from '../storage.ts';
 import { BulkReads } from './bulk-reads.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { isCluster } from './cluster.ts';
 import { nodesOf } from './info.ts';
 import { KeyPlaces, placeOf, scan } from './key-places.ts';
-import { isPassing, keyIdIn, nameOf, STREAMS, tagOf } from './names.ts';
+import { isPassing, nameOf, STREAMS, tagOf } from './names.ts';
 import { Outboxes, outboxEntries } from './outbox.ts';
 import { Replicas } from './replicas.ts';
 import { LATEST_SECONDS, newId, type StepEntry, take } from './step.ts';
@@ -52,7 +53,7 @@ export class RedisStorage implements Storage {
   readonly #redis: RedisConnection;
   readonly #lengths: Readonly<Record<LogName, number>>;
   readonly #onLost: OnLost;
-  readonly #bulk = new BulkReads((record) => this.read(record as RecordName));
+  readonly #bulk = new BulkReads((record: RecordName) => this.read(record));
   readonly #places: KeyPlaces;
   readonly #outboxes: Outboxes;
   readonly #replicas: Replicas | undefined;
@@ -120,15 +121,17 @@ export class RedisStorage implements Storage {
   async change(change: Change & { readonly onLost?: OnLost }): Promise<boolean> {
     const { parts, entries, isUrgent } = change;
     const [first, ...others] = new Set(parts.map(({ record }) => tagOf(record)));
-    if (first === undefined || others.length > 0) throw new Error('A change concerns one key or one table.');
-    const about = { tag: first, id: newId() };
+    if (others.length > 0) throw new Error('A change concerns one key or one table.');
+    const tag = first ?? (entries[0] && STREAMS[entries[0].log]);
+    if (tag === undefined) return true;
+    const about = { tag, id: newId() };
     const onLost: OnLost = (entry, why) => {
       change.onLost?.(entry, why);
       this.#onLost(entry, why);
     };
-    const isSpread = isCluster(this.#redis);
+    const isSpread = isCluster(this.#redis) && first !== undefined;
     const born = newKeyIn(parts);
-    const revoked = parts.flatMap(({ record, moveTo }) => (moveTo && keyIdIn(record)) ?? [])[0];
+    const revoked = parts.flatMap(({ record, moveTo }) => (moveTo && keyIdOf(record)) ?? [])[0];
     if (revoked !== undefined) await this.#places.addRevoked(revoked).catch(() => undefined);
     if (isSpread) await this.#prepare(born, entries.length > 0 ? about : undefined);
     const { isMade, lost } = await take(this.#redis, {
@@ -141,7 +144,7 @@ export class RedisStorage implements Storage {
       if (isSpread && born !== undefined && fault instanceof NotMade) await this.#forget(born.id);
       throw fault;
     });
-    const confirm = this.#replicas?.noteWrite(nameOf((parts[0] as Part).record));
+    const confirm = parts[0] && this.#replicas?.noteWrite(nameOf(parts[0].record));
     for (const [at, why] of lost) onLost(entries[at] as LogEntry, why);
     if (isSpread && entries.length > 0) await this.#follow(about, onLost);
     if (isSpread && born !== undefined && !isMade) await this.#forget(born.id);
@@ -149,19 +152,6 @@ export class RedisStorage implements Storage {
     if (revoked !== undefined) await this.#places.tidyUp(revoked).catch(() => undefined);
     if (isMade) await confirm?.();
     return isMade;
-  }
-
-  /** @throws {NotMade} if it was certainly not added, {Unknown} if nobody answers for 4 s */
-  async append(entries: readonly LogEntry[]): Promise<void> {
-    for (const entry of entries) {
-      const { lost } = await take(this.#redis, {
-        tag: STREAMS[entry.log],
-        id: newId(),
-        parts: [],
-        entries: [this.#entry(entry)],
-      });
-      for (const [, why] of lost) this.#onLost(entry, why);
-    }
   }
 
   async tail(
@@ -220,7 +210,7 @@ export class RedisStorage implements Storage {
 /** The place that a new key gets, if a change makes one. */
 function newKeyIn(parts: readonly Part[]): KeyCursor | undefined {
   for (const { record, exists, set } of parts) {
-    const id = keyIdIn(record);
+    const id = keyIdOf(record);
     if (id !== undefined && exists === false && set !== undefined) return placeOf(id, set.created_at);
   }
   return undefined;

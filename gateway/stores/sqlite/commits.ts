@@ -32,6 +32,8 @@ export interface CommitOptions {
   /** What is saved with a transaction: of all keys, or of these alone. */
   readonly saveStates: (ids: readonly string[] | 'all') => void;
   readonly onCommitted: () => void;
+  /** After a step, or all of a transaction, was undone. */
+  readonly onUndone: () => void;
   /** How often a full disk is checked for room. */
   readonly probeMs: number;
 }
@@ -171,6 +173,7 @@ export class Commits {
       // The disk's faults concern all, and SQLite may have rolled back the whole transaction.
       if (whyOf(fault) !== undefined || !this.#database.isTransaction) throw fault;
       this.#statements.undo.run();
+      this.#options.onUndone();
       this.#statements.release.run();
       return { fault };
     }
@@ -180,6 +183,7 @@ export class Commits {
   #rollBack(): void {
     try {
       if (this.#database.isTransaction) this.#statements.rollback.run();
+      this.#options.onUndone();
     } catch {}
   }
 

@@ -1,6 +1,5 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { LOOKED_BACK } from '../activity-entry.ts';
-import { nextRecordId } from '../plan-history.ts';
+import { LOOKED_BACK } from '../audit.ts';
 import type { Fields, LogEntry, LoggedEntry, LogName } from '../storage.ts';
 
 interface Row {
@@ -34,9 +33,10 @@ export class Log {
   add({ log, fields }: LogEntry): void {
     if (log === 'audit' && this.#isRepeated(fields)) return;
     const [last = NONE] = this.#read(log, 1);
-    const [ms, seq] = numbersOf(nextRecordId(idOf(last)));
     const place = last.place + 1;
-    this.#add.run(log, place, ms, seq, JSON.stringify(fields));
+    const now = Date.now();
+    const id = now > last.ms ? [now, 0] : [last.ms, last.seq + 1];
+    this.#add.run(log, place, ...id, JSON.stringify(fields));
     this.#prune.run(log, place - this.#lengths[log]);
   }
 

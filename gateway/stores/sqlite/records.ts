@@ -1,7 +1,16 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type Clock, SECOND } from '../../limiter/clock.ts';
 import { readTime } from '../key-hash.ts';
-import type { FieldChanges, Fields, KeyCursor, KeyListQuery, Part, RecordName } from '../storage.ts';
+import {
+  type FieldChanges,
+  type Fields,
+  type KeyCursor,
+  type KeyListQuery,
+  keyIdOf,
+  type Part,
+  type RecordName,
+  withChanges,
+} from '../storage.ts';
 
 /** Records past their time that a revocation removes: more than it adds. */
 const PURGED = 100;
@@ -21,6 +30,8 @@ export class Records {
   readonly #remove: StatementSync;
   readonly #purge: StatementSync;
   readonly #count: StatementSync;
+  /** Noted, because to count them takes long. */
+  #keyCount: number;
   readonly #lists = new Map<string, StatementSync>();
 
   constructor(database: DatabaseSync, clock: Clock) {
@@ -37,6 +48,7 @@ export class Records {
     this.#count = database.prepare(
       `SELECT count(*) AS n FROM records INDEXED BY keys_by_creation WHERE created IS NOT NULL AND kind = 'key'`,
     );
+    this.#keyCount = this.#counted();
   }
 
   read(record: RecordName): Fields | undefined {
@@ -49,12 +61,26 @@ export class Records {
   }
 
   countKeys(): number {
-    return Number(this.#count.get()?.n);
+    return this.#keyCount;
   }
 
-  listKeys({ after, offset = 0, limit, newestFirst = false, withRevoked = false }: KeyListQuery): KeyCursor[] {
+  /** Call this when a change was undone. */
+  countAnew(): void {
+    this.#keyCount = this.#counted();
+  }
+
+  /** SQLite steps over each key that it skips, so a page behind the middle is read from the end. */
+  listKeys(query: KeyListQuery): KeyCursor[] {
+    const { offset = 0, limit, newestFirst = false } = query;
+    if (offset <= this.countKeys() / 2) return this.#list(query);
+    const behind = this.countKeys() - offset - limit;
+    const fromEnd = { offset: Math.max(0, behind), limit: Math.max(0, limit + Math.min(0, behind)) };
+    return this.#list({ ...fromEnd, newestFirst: !newestFirst }).reverse();
+  }
+
+  #list({ after, offset = 0, limit, newestFirst = false, withRevoked = false }: KeyListQuery): KeyCursor[] {
     const [beyond, order] = newestFirst ? ['<', 'DESC'] : ['>', 'ASC'];
-    const statement = this.#list(`
+    const statement = this.#listStatement(`
       SELECT created, name FROM records INDEXED BY keys_by_creation
       WHERE created IS NOT NULL AND (expires IS NULL OR expires > ?)
       ${withRevoked ? '' : `AND kind = 'key'`} ${after ? `AND (created, name) ${beyond} (?, ?)` : ''}
@@ -83,9 +109,11 @@ export class Records {
   }
 
   #merge(record: RecordName, row: Row | undefined, changes: FieldChanges): void {
-    const fields = merged(row && JSON.parse(row.fields), changes);
+    const fields = withChanges(row && JSON.parse(row.fields), changes);
     const [kind, name] = placeOf(record);
-    if (Object.keys(fields).length === 0) this.#remove.run(kind, name);
+    const isEmpty = Object.keys(fields).length === 0;
+    if (kind === 'key') this.#keyCount += Number(!isEmpty) - Number(row !== undefined);
+    if (isEmpty) this.#remove.run(kind, name);
     else if (row !== undefined) this.#update.run(JSON.stringify(fields), kind, name);
     else this.#put.run(kind, name, kind === '' ? null : createdIn(fields), null, JSON.stringify(fields));
   }
@@ -98,16 +126,21 @@ export class Records {
   ): void {
     const left = Object.entries(this.read(record) ?? {}).filter(([field]) => fields.includes(field));
     this.#purge.run(this.#now());
+    if (row !== undefined && keyIdOf(record) !== undefined) this.#keyCount -= 1;
     this.#remove.run(...placeOf(record));
     const kept = JSON.stringify({ ...Object.fromEntries(left), revoked: '1' });
     this.#put.run(...placeOf(target), row?.created ?? null, this.#now() + seconds, kept);
+  }
+
+  #counted(): number {
+    return Number(this.#count.get()?.n);
   }
 
   #row(record: RecordName): Row | undefined {
     return this.#select.get(...placeOf(record), this.#now()) as Row | undefined;
   }
 
-  #list(sql: string): StatementSync {
+  #listStatement(sql: string): StatementSync {
     const statement = this.#lists.get(sql) ?? this.#database.prepare(sql);
     this.#lists.set(sql, statement);
     return statement;
@@ -118,16 +151,6 @@ export class Records {
     return this.#clock() / SECOND;
   }
 }
-
-/** Fields and their changes. */
-export const merged = (fields: Fields | undefined, changes: FieldChanges): Fields =>
-  Object.fromEntries(
-    Object.entries({ ...fields, ...changes }).filter((field): field is [string, string] => field[1] !== undefined),
-  );
-
-/** The id of a key's record; undefined for other records. */
-export const keyIdOf = (record: RecordName): string | undefined =>
-  record.startsWith('key:') ? record.slice('key:'.length) : undefined;
 
 function placeOf(record: RecordName): [kind: string, name: string] {
   const [, kind = '', name = record] = /^(key|revoked):(.*)$/s.exec(record) ?? [];

@@ -1,26 +1,27 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type Clock, systemClock } from '../../limiter/clock.ts';
-import { ACTIVITY_LENGTH } from '../activity-entry.ts';
-import { HISTORY_LENGTH } from '../plan-history.ts';
+import { ACTIVITY_LENGTH } from '../audit.ts';
+import { HISTORY_LENGTH } from '../plans.ts';
 import {
   type Change,
   type FieldChanges,
   type Fields,
   type KeyCursor,
   type KeyListQuery,
-  type LogEntry,
+  keyIdOf,
   type LoggedEntry,
   type LogName,
   NotMade,
   type RecordName,
   type Storage,
+  withChanges,
 } from '../storage.ts';
 import { Commits } from './commits.ts';
 import { whyOf } from './faults.ts';
 import { Log } from './log.ts';
 import { type Opened, openFolder } from './open.ts';
-import { keyIdOf, merged, Records } from './records.ts';
+import { Records } from './records.ts';
 import { type Owner, States } from './states.ts';
 
 /** Records that are read without a pause. */
@@ -62,7 +63,12 @@ export class SqliteStorage implements Storage {
     this.#records = new Records(database, clock);
     this.#log = new Log(database, { audit: auditLength, 'plan history': HISTORY_LENGTH });
     this.#states = new States(owner);
-    this.#commits = new Commits(database, { room, probeMs, ...this.#savingOfStates() });
+    this.#commits = new Commits(database, {
+      room,
+      probeMs,
+      onUndone: () => this.#records.countAnew(),
+      ...this.#savingOfStates(),
+    });
     if (why !== undefined) this.#commits.failed(why);
   }
 
@@ -117,14 +123,6 @@ export class SqliteStorage implements Storage {
     const ids = [...new Set(parts.map(({ record }) => keyIdOf(record)).filter((id) => id !== undefined))];
     const run = () => this.#make(change);
     return await this.#states.whileHeld(ids, () => this.#commits.make({ run, ids, isUrgent }));
-  }
-
-  async append(entries: readonly LogEntry[]): Promise<void> {
-    this.#refuse(false);
-    const run = () => {
-      for (const entry of entries) this.#log.add(entry);
-    };
-    await this.#commits.make({ run, ids: [], isUrgent: false });
   }
 
   async tail(
@@ -195,7 +193,7 @@ export class SqliteStorage implements Storage {
   #read(record: RecordName): Fields | undefined {
     const fields = readable(() => this.#records.read(record));
     const changes = this.#states.of(keyIdOf(record) ?? '');
-    return fields && changes ? merged(fields, changes) : fields;
+    return fields && changes ? withChanges(fields, changes) : fields;
   }
 
   async #takeStates(): Promise<void> {
