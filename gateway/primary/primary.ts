@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { flushCompileCache } from 'node:module';
 import net, { type AddressInfo } from 'node:net';
 import { HttpError } from '../../shared/http/errors.ts';
 import { sumOf } from '../../shared/process/counts.ts';
@@ -60,6 +61,8 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   });
   metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
   metrics.counts(() => sumOf([workers.counted(), webhooks.counted(), [droppedLines('gateway')]]));
+  // At a first start, the workers then load what this process has compiled, which saves them a third of a second.
+  flushCompileCache();
   const starting = workers.start();
   starting.catch(() => {});
   begun.resolve(workers);

@@ -7,7 +7,8 @@ import { CoreSettings } from '../../core/config.ts';
 import { LocalSettings } from '../../deploy/local-settings.ts';
 import { everythingIn } from '../support/embedded-database.ts';
 import { send } from '../support/http.ts';
-import { ROOT, type Started, startProcess } from '../support/process.ts';
+import { parsedLines } from '../support/log.ts';
+import { ROOT, type Started, startProcess, startService } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 /** `npm start` in its own process group, as in a terminal, so that the test can press Ctrl-C. */
@@ -127,4 +128,20 @@ test('compiled code is kept beside the packages for the next start', async () =>
   expect([code, out.includes('ctl keys create')]).toEqual([0, true]);
   const kept = await readdir(compiled, { recursive: true });
   expect([kept.length > 20, (await stat(compiled)).mtimeMs > before]).toEqual([true, true]);
+});
+
+test('at a first start, a worker finds what its primary has compiled', async () => {
+  const folder = await temporaryFolder();
+  const started = await startService('gateway/main.ts', {
+    PORT: '0',
+    ADMIN_PORT: '0',
+    DATA_DIR: await temporaryFolder(),
+    NODE_COMPILE_CACHE: folder,
+  });
+  const lines = parsedLines(started.out);
+  const served = () => lines().find(({ msg }) => msg === 'worker serves')?.time;
+  await expect.poll(served).toBeDefined();
+  const files = (await readdir(folder, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
+  const kept = await Promise.all(files.map(({ parentPath, name }) => stat(join(parentPath, name))));
+  expect(kept.filter(({ mtimeMs }) => mtimeMs < Date.parse(String(served()))).length).toBeGreaterThan(50);
 });
