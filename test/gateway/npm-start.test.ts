@@ -27,8 +27,17 @@ async function npmStart(
 const pressCtrlC = ({ child }: Started) => process.kill(-(child.pid as number), 'SIGINT');
 
 /** Our processes that use this folder. */
-async function leftOver(DATA_DIR: string): Promise<string[]> {
-  const { ended } = startProcess('sh', ['-c', `grep -lsz "^DATA_DIR=${DATA_DIR}$" /proc/[0-9]*/environ; true`], {});
+const leftOver = (DATA_DIR: string): Promise<string[]> => processesWith(`DATA_DIR=${DATA_DIR}`);
+
+/** Those of them that are to keep little memory: the gateway's primary and its worker. */
+async function withOneArena(DATA_DIR: string): Promise<string[]> {
+  const having = await processesWith('MALLOC_ARENA_MAX=1');
+  return (await leftOver(DATA_DIR)).filter((one) => having.includes(one));
+}
+
+/** By their environment. */
+async function processesWith(variable: string): Promise<string[]> {
+  const { ended } = startProcess('sh', ['-c', `grep -lsz "^${variable}$" /proc/[0-9]*/environ; true`], {});
   return (await ended).out.split('\n').filter((line) => line !== '');
 }
 
@@ -52,6 +61,7 @@ test('npm start opens the store: a key per plan, a working curl line, and the sa
   expect((await send(consoleUrl)).headers['content-type']).toMatch(/^text\/html/);
   expect(first.out()).toContain(`token in ${DATA_DIR}/admin-token`);
   expect((await stat(`${DATA_DIR}/demo-keys.json`)).mode & 0o777).toBe(0o600);
+  expect(await withOneArena(DATA_DIR)).toHaveLength(2);
 
   pressCtrlC(first);
   await first.ended;
