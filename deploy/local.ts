@@ -49,7 +49,8 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal
 stopWithParent();
 
 const core = await launch('core', { HOST: CORE_HOST, PORT: CORE_PORT });
-const gateway = await launch('gateway', { HOST, PORT, CORE_URL: core.core });
+// One arena of malloc for its primary too, as workers have: operators' lists leave 10 MB less behind.
+const gateway = await launch('gateway', { HOST, PORT, CORE_URL: core.core, MALLOC_ARENA_MAX: '1' });
 const keys = await openForDemo().catch(giveUp);
 if (keys !== undefined) printWelcome(keys);
 terminal?.showRequests();

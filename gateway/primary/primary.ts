@@ -1,9 +1,9 @@
 import { once } from 'node:events';
+import { flushCompileCache } from 'node:module';
 import net, { type AddressInfo } from 'node:net';
 import { HttpError } from '../../shared/http/errors.ts';
-import { sumOf } from '../../shared/process/counts.ts';
+import { Counter, sumOf } from '../../shared/process/counts.ts';
 import { droppedLines, type Logger } from '../../shared/process/logger.ts';
-import { createMetrics } from '../../shared/process/metrics.ts';
 import type { Running } from '../../shared/process/run.ts';
 import { type GatewaySettings, webhookSecretOf } from '../config.ts';
 import { Clients } from '../limiter/clients.ts';
@@ -32,7 +32,6 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   const storage = owner && (await openStorage(settings, owner));
   const port = settings.PORT === 0 ? await freePort(settings.HOST) : settings.PORT;
   await endLeftBehind(port, logger);
-  const metrics = createMetrics('gateway_admin');
   let planCache: PlanCache | undefined;
   let hasLoaded = false;
   const clients = new Clients(() => planCache?.table ?? DEFAULT_PLANS);
@@ -40,9 +39,14 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   const opened = Promise.withResolvers<PlannedBackend>();
   const keys = opened.promise.then((backend) => backend.keys);
   const webhooks = new Webhooks(keys, logger, { url: settings.WEBHOOK_URL, secret: webhookSecretOf(settings, logger) });
+  const crashes = new Counter({
+    name: 'gateway_worker_crashes_total',
+    help: 'Workers that ended without being asked to.',
+  });
+  crashes.declare('');
   const workers = new Workers(settings.WORKERS, {
     logger,
-    onCrash: metrics.counter('gateway_worker_crashes_total', 'Workers that ended without being asked to.'),
+    onCrash: () => crashes.add(),
     launch: (number, reason) =>
       new WorkerProcess(number, {
         port,
@@ -55,8 +59,8 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
         withoutRedis: owner,
       }),
   });
-  metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
-  metrics.counts(() => sumOf([workers.counted(), webhooks.counted(), [droppedLines('gateway')]]));
+  // At a first start, a worker then loads what this process has compiled, here and once more below.
+  flushCompileCache();
   const starting = workers.start();
   starting.catch(() => {});
   begun.resolve(workers);
@@ -76,6 +80,11 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   }
 
   try {
+    const { createMetrics } = await import('../../shared/process/metrics.ts');
+    flushCompileCache();
+    const metrics = createMetrics('gateway_admin');
+    metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
+    metrics.counts(() => sumOf([workers.counted(), webhooks.counted(), [crashes.family(), droppedLines('gateway')]]));
     const { openBackend } = await import('../open-backend.ts');
     const { serveOperators } = await import('../serve-operators.ts');
     const backend = await openBackend(settings, logger, { clients, tell, embedded: storage && { storage } });

@@ -7,7 +7,8 @@ import { CoreSettings } from '../../core/config.ts';
 import { LocalSettings } from '../../deploy/local-settings.ts';
 import { everythingIn } from '../support/embedded-database.ts';
 import { send } from '../support/http.ts';
-import { ROOT, type Started, startProcess } from '../support/process.ts';
+import { parsedLines } from '../support/log.ts';
+import { ROOT, type Started, startProcess, startService } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 /** `npm start` in its own process group, as in a terminal, so that the test can press Ctrl-C. */
@@ -26,8 +27,17 @@ async function npmStart(
 const pressCtrlC = ({ child }: Started) => process.kill(-(child.pid as number), 'SIGINT');
 
 /** Our processes that use this folder. */
-async function leftOver(DATA_DIR: string): Promise<string[]> {
-  const { ended } = startProcess('sh', ['-c', `grep -lsz "^DATA_DIR=${DATA_DIR}$" /proc/[0-9]*/environ; true`], {});
+const leftOver = (DATA_DIR: string): Promise<string[]> => processesWith(`DATA_DIR=${DATA_DIR}`);
+
+/** Those of them that are to keep little memory: the gateway's primary and its worker. */
+async function withOneArena(DATA_DIR: string): Promise<string[]> {
+  const having = await processesWith('MALLOC_ARENA_MAX=1');
+  return (await leftOver(DATA_DIR)).filter((one) => having.includes(one));
+}
+
+/** By their environment. */
+async function processesWith(variable: string): Promise<string[]> {
+  const { ended } = startProcess('sh', ['-c', `grep -lsz "^${variable}$" /proc/[0-9]*/environ; true`], {});
   return (await ended).out.split('\n').filter((line) => line !== '');
 }
 
@@ -51,6 +61,7 @@ test('npm start opens the store: a key per plan, a working curl line, and the sa
   expect((await send(consoleUrl)).headers['content-type']).toMatch(/^text\/html/);
   expect(first.out()).toContain(`token in ${DATA_DIR}/admin-token`);
   expect((await stat(`${DATA_DIR}/demo-keys.json`)).mode & 0o777).toBe(0o600);
+  expect(await withOneArena(DATA_DIR)).toHaveLength(2);
 
   pressCtrlC(first);
   await first.ended;
@@ -127,4 +138,20 @@ test('compiled code is kept beside the packages for the next start', async () =>
   expect([code, out.includes('ctl keys create')]).toEqual([0, true]);
   const kept = await readdir(compiled, { recursive: true });
   expect([kept.length > 20, (await stat(compiled)).mtimeMs > before]).toEqual([true, true]);
+});
+
+test('at a first start, a worker finds what its primary has compiled', async () => {
+  const folder = await temporaryFolder();
+  const started = await startService('gateway/main.ts', {
+    PORT: '0',
+    ADMIN_PORT: '0',
+    DATA_DIR: await temporaryFolder(),
+    NODE_COMPILE_CACHE: folder,
+  });
+  const lines = parsedLines(started.out);
+  const served = () => lines().find(({ msg }) => msg === 'worker serves')?.time;
+  await expect.poll(served).toBeDefined();
+  const files = (await readdir(folder, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
+  const kept = await Promise.all(files.map(({ parentPath, name }) => stat(join(parentPath, name))));
+  expect(kept.filter(({ mtimeMs }) => mtimeMs < Date.parse(String(served()))).length).toBeGreaterThan(50);
 });
