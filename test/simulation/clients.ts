@@ -1,9 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Answer } from './invariants.ts';
-import type { Step } from './plan.ts';
+import type { ClientStep } from './plan.ts';
 import { Random } from './random.ts';
-
-export type ClientStep = Extract<Step, { does: 'client' }>;
 
 export interface Surroundings {
   readonly now: number;

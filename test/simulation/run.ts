@@ -4,10 +4,20 @@ import { StoreUnavailable } from '../../gateway/limiter/limiter.ts';
 import type { Break } from './breaks.ts';
 import { runClient } from './clients.ts';
 import { type Gateway, startGateway, TIMEOUT_MS } from './gateway.ts';
-import { type Answer, type Invariant, Judge, type Request, type Violation } from './invariants.ts';
+import type { Answer, Invariant, Request, Violation } from './invariants.ts';
+import { Judge, type StoredLevel } from './judge.ts';
 import { Link, Server } from './network.ts';
-import { changeIn, credentialFor, digestOf, INSIDE, OUTSIDE, type SimulatedKey, secretOf } from './operators.ts';
-import { describe, HAMMERED_KEY, LONE_KEY, type Plan, type Step } from './plan.ts';
+import {
+  changeIn,
+  credentialFor,
+  digestOf,
+  INSIDE,
+  OUTSIDE,
+  planChange,
+  type SimulatedKey,
+  secretOf,
+} from './operators.ts';
+import { describe, type FaultStep, HAMMERED_KEY, LONE_KEY, type OperatorStep, type Plan, type Step } from './plan.ts';
 import { Random } from './random.ts';
 import { VirtualTime } from './virtual-time.ts';
 
@@ -147,8 +157,7 @@ class Simulation {
 
   async #createKeys(): Promise<void> {
     const gateway = this.#gateways[0] as Gateway;
-    const about = { author: 'operator', reason: '', action: 'set', entriesFor: () => [] } as const;
-    await gateway.plans.change({ 'pro.minute': String(PLAN_MINUTE) }, about);
+    await gateway.plans.change({ 'pro.minute': String(PLAN_MINUTE) }, planChange());
     for (const [at, { id, digests }] of this.#keys.entries()) {
       const { plan, minute, day } = this.#plan.keys[at] as Plan['keys'][number];
       const record = {
@@ -228,20 +237,23 @@ class Simulation {
     return answer;
   }
 
-  async #operate(step: Extract<Step, { does: 'operator' }>): Promise<void> {
+  async #operate(step: OperatorStep): Promise<void> {
     const key = this.#keys[step.key] as SimulatedKey;
     const gateway = this.#gateways[step.gateway];
     if (gateway === undefined) return;
     const { make, mayInvalidate = false, ...bond } = changeIn(step, key, this.#time);
-    const begun = this.#judge.begin({ ...bond, id: key.id, gateway: step.gateway, what: step.kind }, mayInvalidate);
+    const begun = this.#judge.begin(
+      { ...bond, id: key.id, gateway: step.gateway, what: describe(step) },
+      mayInvalidate,
+    );
     const isMade = await make(gateway).then(Boolean, () => false);
-    this.#note(`g${step.gateway} ${isMade ? 'acknowledges' : 'does not acknowledge'}: ${step.kind} (k${step.key})`);
+    this.#note(`g${step.gateway} ${isMade ? 'acknowledges' : 'does not acknowledge'} “${describe(step)}”`);
     // A gateway that starts again asks Redis first, as others do.
     if (isMade && this.#gateways[step.gateway] === gateway) begun.acknowledge();
     else begun.fail();
   }
 
-  #fault({ kind, gateway, forMs }: Extract<Step, { does: 'fault' }>): void {
+  #fault({ kind, gateway, forMs }: FaultStep): void {
     const end = (task: () => void) => this.#time.at(this.#time.now + forMs, task);
     if (kind === 'failover') {
       void this.#server.delayReplica();
@@ -276,7 +288,7 @@ class Simulation {
     const gateway = this.#gateways[at];
     if (gateway === undefined) return;
     this.#gateways[at] = undefined;
-    this.#judge.restartedGateway(at);
+    this.#judge.restarted(at);
     this.#look();
     await gateway.close();
     this.#time.at(this.#time.now + forMs, () => void this.#start(at));
@@ -298,14 +310,15 @@ class Simulation {
 
   #sweep(): void {
     this.#look();
-    this.#judge.sweep();
-    void this.#judge.checkCharges(async (id) => {
-      const name = `gateway:key:{${id}}`;
-      const [left, asOf] = await this.#time.real(() => this.#redis.hmget(name, 'minute_left', 'as_of'));
-      const [, tokens = '', limit = ''] = /^(-?[\d.]+)\/(\d+)$/.exec(left ?? '') ?? [];
-      if (limit === '') return undefined;
-      return { left: Math.round(Number(tokens) * 6e7), asOf: Math.round(Number(asOf) * 1e6), limit: Number(limit) };
-    });
+    void this.#judge.sweep((id) => this.#storedLevel(id));
+  }
+
+  async #storedLevel(id: string): Promise<StoredLevel | undefined> {
+    const read = () => this.#redis.hmget(`gateway:key:{${id}}`, 'minute_left', 'as_of');
+    const [level, asOf] = await this.#time.real(read);
+    const [tokens, limit] = level?.split('/') ?? [];
+    if (limit === undefined) return undefined;
+    return { left: Math.round(Number(tokens) * 6e7), asOf: Math.round(Number(asOf) * 1e6), limit: Number(limit) };
   }
 }
 

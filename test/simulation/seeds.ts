@@ -19,11 +19,11 @@ export interface Summary {
   readonly violations: readonly (Violation & { readonly seed: number })[];
 }
 
-export async function simulateSeeds(options: Options, seeds = QUICK_SEEDS, steps = STEPS): Promise<Summary> {
+export async function simulateSeeds(options: Options, seeds = QUICK_SEEDS): Promise<Summary> {
   const summary = { seeds, decisions: 0, local: 0, faults: 0, virtualMs: 0 };
   const violations: (Violation & { seed: number })[] = [];
   for (let seed = 1; seed <= seeds; seed++) {
-    const result = await run(planOf(seed, steps), options);
+    const result = await run(planOf(seed, STEPS), options);
     for (const count of ['decisions', 'local', 'faults', 'virtualMs'] as const) summary[count] += result[count];
     if (result.violation !== undefined) violations.push({ ...result.violation, seed });
   }
