@@ -3,7 +3,7 @@ import type { Decision, Limiter, Verdict } from '../../gateway/limiter/limiter.t
 import type { Plan, PlanTable } from '../../gateway/limiter/plans.ts';
 import type { Wrappers } from './gateway.ts';
 import type { Invariant } from './invariants.ts';
-import type { Server } from './network.ts';
+import type { Server } from './server.ts';
 
 /** A deliberate break, as a bug in a gateway or in the script would be. */
 export interface Break extends Wrappers {
@@ -73,10 +73,10 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
     finds: 'never charged twice',
     server: executes((execute, server) => async (gateway, name, args) => {
       const key = args[2] ?? '';
-      const level = (await server.time.real(() => server.send('hget', [key, 'minute_left']))) as string | null;
+      const level = (await server.send('hget', [key, 'minute_left'])) as string | null;
       const tokens = Number.parseInt(level ?? '0', 10);
       const less = level?.replace(/^\d+/, String(tokens - 1)) ?? '';
-      if (tokens > 2) await server.time.real(() => server.send('hset', [key, 'minute_left', less]));
+      if (tokens > 2) await server.send('hset', [key, 'minute_left', less]);
       return await execute(gateway, name, args);
     }),
   },

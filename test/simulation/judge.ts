@@ -1,8 +1,8 @@
 import type { Decision, Verdict } from '../../gateway/limiter/limiter.ts';
 import type { Answer, Bond, Invariant, Request, Violation } from './invariants.ts';
-import type { DecideCall, Observer } from './network.ts';
 import { HAMMERED_KEY, HAMMERED_MINUTE, LONE_KEY } from './plan.ts';
 import { ReferenceBucket } from './reference-bucket.ts';
+import type { DecideCall, Observer } from './server.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
 const [MINUTE, DAY] = [60_000_000, 86_400_000_000];

@@ -6,7 +6,7 @@ import { runClient } from './clients.ts';
 import { type Gateway, startGateway, TIMEOUT_MS } from './gateway.ts';
 import type { Answer, Invariant, Request, Violation } from './invariants.ts';
 import { Judge, type StoredLevel } from './judge.ts';
-import { Link, Server } from './network.ts';
+import { Link } from './network.ts';
 import {
   changeIn,
   credentialFor,
@@ -19,6 +19,7 @@ import {
 } from './operators.ts';
 import { describe, type FaultStep, HAMMERED_KEY, LONE_KEY, type OperatorStep, type Plan, type Step } from './plan.ts';
 import { Random } from './random.ts';
+import { Server } from './server.ts';
 import { VirtualTime } from './virtual-time.ts';
 
 export interface Result {
