@@ -185,12 +185,16 @@ export class Judge implements Observer {
     this.#count(`${id} local`);
     if (isOffline) this.#count(`${id} owed`);
     const now = this.#time.microseconds;
-    const bounds = { 'since it heard from Redis': this.#lastHeard, 'without Redis': this.#localOnly };
-    for (const [since, map] of Object.entries(bounds)) {
-      const buckets = this.#in(map, `g${gateway} ${id}`);
-      if (!buckets.minute.takeToken(now, minute?.limit ?? 0) || !buckets.day.takeToken(now, day?.limit ?? 0))
+    const limits = [minute?.limit ?? 0, day?.limit ?? 0] as const;
+    const name = `g${gateway} ${id}`;
+    // A limit that was changed begins anew: nobody here knows how much of the time since then counts at which limit.
+    const bounds = {
+      'since it heard from Redis': this.#in(this.#lastHeard, name),
+      'without Redis': this.#in(this.#localOnly, `${name} ${limits}`),
+    };
+    for (const [since, buckets] of Object.entries(bounds))
+      if (!buckets.minute.takeToken(now, limits[0]) || !buckets.day.takeToken(now, limits[1]))
         this.fail('local limit', `g${gateway} admitted more of k${key} than it may ${since}.`);
-    }
   }
 
   #checkLone({ waitedSince, gateway }: Request, answer: Answer): void {
@@ -265,7 +269,7 @@ export class Judge implements Observer {
 
   /** A gateway that starts again knows nothing, and owes nothing. */
   restarted(gateway: number): void {
-    for (const id of this.#ids) this.#localOnly.delete(`g${gateway} ${id}`);
+    for (const name of this.#localOnly.keys()) if (name.startsWith(`g${gateway} `)) this.#localOnly.delete(name);
   }
 
   /** @param levelOf reads from Redis */

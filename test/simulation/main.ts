@@ -5,7 +5,7 @@ import { BREAKS } from './breaks.ts';
 import { INVARIANTS } from './invariants.ts';
 import { describe, planOf } from './plan.ts';
 import { run } from './run.ts';
-import { firstSeedWith, NOT_YET, STEPS, simulateSeeds } from './seeds.ts';
+import { firstSeedWith, NOT_YET, QUICK_SEEDS, STEPS, simulateSeeds } from './seeds.ts';
 import { shortest } from './shortest.ts';
 
 const HELP = `npm run simulate -- [--seed <n>] [--seeds <n>] [--steps <n>] [--break <name>] [--all] [--table]
@@ -67,14 +67,17 @@ async function simulate(redis: Redis): Promise<void> {
     if (violation === undefined) continue;
     process.exitCode = 1;
     const found = await shortest(plan, result, (shorter) => run(shorter, options));
-    print(`\nBroken: ${violation.invariant}. ${INVARIANTS[violation.invariant]}.\n\nThe shortest history:`);
+    print(`\nBroken: ${violation.invariant} (${INVARIANTS[violation.invariant]}).\n\nThe shortest history:`);
     for (const step of found.plan.steps) print(`${String(step.at + 1_000).padStart(7)} ms  ${describe(step)}`);
     print(`\nIts end:\n${found.result.history.slice(-20).join('\n')}\n\n${found.result.violation?.message}\n`);
   }
 }
 
 async function printTable(redis: Redis): Promise<void> {
-  const { seeds, decisions, local, faults, virtualMs, violations } = await simulateSeeds({ redis, off: NOT_YET });
+  const { seeds, decisions, local, faults, virtualMs, violations } = await simulateSeeds(
+    { redis, off: NOT_YET },
+    numbers[1] === 1 ? QUICK_SEEDS : numbers[1],
+  );
   const found = [];
   for (const [name, { finds }] of Object.entries(BREAKS))
     found.push({ name, finds, seed: await firstSeedWith(name, redis) });

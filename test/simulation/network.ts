@@ -9,7 +9,9 @@ import type { VirtualTime } from './virtual-time.ts';
 export class Link {
   readonly gateway: string;
   readonly server: Server;
-  readonly random: Random;
+  readonly #random: Random;
+  #drawn = 0;
+  #drawnAt = 0;
   /** Each way, in ms, at most. */
   delayMs = 2;
   /** A share of the commands with which a connection breaks. */
@@ -19,7 +21,7 @@ export class Link {
   constructor(gateway: string, server: Server, random: Random) {
     this.gateway = gateway;
     this.server = server;
-    this.random = random;
+    this.#random = random;
   }
 
   get time(): VirtualTime {
@@ -31,12 +33,15 @@ export class Link {
     return !this.isCut && this.loss === 0 && this.server.state === 'well' && 2 * this.delayMs <= timeoutMs;
   }
 
-  arrivesAfter(earlier: number): number {
-    return Math.max(earlier, this.time.now + this.random.between(0, this.delayMs));
+  /** From the time alone, so that a plan with fewer steps meets the same network. */
+  draw(): Random {
+    this.#drawn = this.#drawnAt === this.time.now ? this.#drawn + 1 : 0;
+    this.#drawnAt = this.time.now;
+    return this.#random.fork(`${this.#drawnAt} ${this.#drawn}`);
   }
 
-  drawLoss(): 'request' | 'reply' | undefined {
-    return this.random.chance(this.loss) ? this.random.pick(['request', 'reply']) : undefined;
+  arrivesAfter(earlier: number): number {
+    return Math.max(earlier, this.time.now + this.draw().between(0, this.delayMs));
   }
 }
 
@@ -94,7 +99,8 @@ export class NetworkConnection extends Redis {
       this.#watch();
     }
     this.#pending.add(command);
-    const [epoch, loss] = [this.#epoch, this.#link.drawLoss()];
+    const [epoch, random] = [this.#epoch, this.#link.draw()];
+    const loss = random.chance(this.#link.loss) ? random.pick(['request', 'reply']) : undefined;
     this.#isSilent ||= loss === 'request';
     this.#lastArrival = this.#link.arrivesAfter(this.#lastArrival);
     time.at(this.#lastArrival, () => void this.#arrive(command, epoch, loss));
@@ -104,7 +110,7 @@ export class NetworkConnection extends Redis {
     const { server, time, gateway, isCut } = this.#link;
     if (epoch !== this.#epoch) {
       // It was under way when the connection was closed: perhaps it arrives, and nobody hears of it.
-      if (!isCut && server.state !== 'down' && this.#link.random.chance(0.5))
+      if (!isCut && server.state !== 'down' && this.#link.draw().chance(0.5))
         await server.run(gateway, command).catch(() => {});
       return;
     }
