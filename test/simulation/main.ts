@@ -69,8 +69,19 @@ async function simulate(redis: Redis): Promise<void> {
     const found = await shortest(plan, result, (shorter) => run(shorter, options));
     print(`\nBroken: ${violation.invariant} (${INVARIANTS[violation.invariant]}).\n\nThe shortest history:`);
     for (const step of found.plan.steps) print(`${String(step.at + 1_000).padStart(7)} ms  ${describe(step)}`);
-    print(`\nIts end:\n${found.result.history.slice(-20).join('\n')}\n\n${found.result.violation?.message}\n`);
+    print(
+      `\nIts end:\n${withoutRepetitions(found.result.history).slice(-20).join('\n')}\n\nAt ${found.result.violation?.at} ms: ${found.result.violation?.message}\n`,
+    );
   }
+}
+
+/** Lines that differ in their times only are one line. */
+function withoutRepetitions(lines: readonly string[]): string[] {
+  const [text, kept] = [(line = '') => line.replaceAll(/\d+ ms|asked at \d+/g, ''), [] as string[]];
+  for (const line of lines) {
+    if (text(line) !== text(kept.at(-1))) kept.push(line);
+  }
+  return kept;
 }
 
 async function printTable(redis: Redis): Promise<void> {
