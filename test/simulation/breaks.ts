@@ -1,0 +1,142 @@
+import { credentialOf } from '../../gateway/limiter/credential.ts';
+import type { Decision, Limiter, Verdict } from '../../gateway/limiter/limiter.ts';
+import type { Plan, PlanTable } from '../../gateway/limiter/plans.ts';
+import type { Wrappers } from './gateway.ts';
+import type { Invariant } from './invariants.ts';
+import type { Server } from './server.ts';
+
+/** A deliberate break, as a bug in a gateway or in the script would be. */
+export interface Break extends Wrappers {
+  server?(server: Server): void;
+}
+
+/** What a gateway does with the verdict, or the fault, of each decision. */
+const decides =
+  (change: (verdict: Promise<Verdict>, limiter: Limiter) => Promise<Verdict>) =>
+  (limiter: Limiter): Limiter => ({
+    decide: (credential) => change(limiter.decide(credential), limiter),
+    peek: (credential) => limiter.peek(credential),
+  });
+
+const mapped = (change: (verdict: Verdict) => Verdict) => decides(async (verdict) => change(await verdict));
+
+const withRetry = (verdict: Verdict, moreSeconds: number): Verdict =>
+  verdict.outcome === 'refused' ? { ...verdict, retryAt: (verdict.retryAt ?? 0) + moreSeconds * 1e6 } : verdict;
+
+const withPlans = (change: Plan) => (table: PlanTable) =>
+  Object.fromEntries(
+    Object.entries(table).map(([name, plan]) => [name, { ...plan, ...change }]),
+  ) as unknown as PlanTable;
+
+const withFullBuckets = (verdict: Decision): Decision => ({
+  ...verdict,
+  buckets: verdict.buckets.map((bucket) => ({ ...bucket, tokens: bucket.limit, fraction: 0 })),
+});
+
+/** What runs in place of decide.lua. */
+const executes =
+  (change: (execute: Server['execute'], server: Server) => Server['execute']) =>
+  (server: Server): void => {
+    server.execute = change(server.execute.bind(server), server);
+  };
+
+/** By name, each with the invariant that finds it. */
+export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant }>> = {
+  'a call is sent twice': {
+    finds: 'asked once',
+    server(server) {
+      const run = server.run.bind(server);
+      server.run = async (gateway, command) => {
+        if (command.name === 'evalsha') await run(gateway, command);
+        return await run(gateway, command);
+      };
+    },
+  },
+  'one gateway uses a clock of its own': {
+    finds: 'exact',
+    server: executes((execute) => (gateway, name, args) => {
+      const clock = 2 + Number(args[1]);
+      return execute(gateway, name, args.with(clock, String(Number(args[clock]) + (gateway === 'g1' ? 900_000 : 0))));
+    }),
+  },
+  'a first refusal tells twenty seconds more': {
+    finds: 'told time',
+    server: executes((execute) => async (...call) => {
+      const verdicts = await execute(...call);
+      return verdicts.map((text) =>
+        text.replace(/^(refused(?: \S+){9}) (\d+)/, (_, words, at) => `${words} ${Number(at) + 2e7}`),
+      );
+    }),
+  },
+  'a refusal tells two seconds less': { finds: 'told time', limiter: mapped((verdict) => withRetry(verdict, -2)) },
+  'a debit is charged that nobody owes': {
+    finds: 'never charged twice',
+    server: executes((execute, server) => async (gateway, name, args) => {
+      const key = args[2] ?? '';
+      const level = (await server.send('hget', [key, 'minute_left'])) as string | null;
+      const tokens = Number.parseInt(level ?? '0', 10);
+      const less = level?.replace(/^\d+/, String(tokens - 1)) ?? '';
+      if (tokens > 2) await server.send('hset', [key, 'minute_left', less]);
+      return await execute(gateway, name, args);
+    }),
+  },
+  'buckets are full while Redis is away': {
+    finds: 'local limit',
+    locals: (known) => ({
+      note: (credential, verdict, ...more) =>
+        known.note(credential, 'buckets' in verdict ? withFullBuckets(verdict) : verdict, ...more),
+      decide: (credential) => known.decide(credential),
+      peek: (credential) => known.peek(credential),
+    }),
+  },
+  'without Redis, everything is admitted': {
+    finds: 'local limit',
+    limiter: mapped((verdict) =>
+      'buckets' in verdict && verdict.mode === 'local' ? ({ ...verdict, outcome: 'admitted' } as Verdict) : verdict,
+    ),
+  },
+  'a deadline is 20 ms': { finds: 'slow is not away', timeoutMs: 20 },
+  'a second refusal bans': {
+    finds: 'polite is not banned',
+    limiter(limiter) {
+      let refused = 0;
+      const ban = (verdict: Verdict): Verdict => {
+        if (verdict.outcome !== 'refused' || ++refused % 2 !== 0) return verdict;
+        return { ...verdict, outcome: 'banned', bannedUntil: verdict.now + 3e8, retryAt: verdict.now + 3e8 };
+      };
+      return mapped(ban)(limiter);
+    },
+  },
+  'the grace is forgotten': { finds: 'hammer is banned', plans: withPlans({ ban_grace_seconds: 0 }) },
+  'strikes never ban': { finds: 'hammer is banned', plans: withPlans({ ban_after: 1_000_000 }) },
+  'a gateway does not hear of its own changes': { finds: 'binds here', tell: () => async () => {} },
+  'scope and address are not checked': {
+    finds: 'binds here',
+    limiter: (limiter) => ({
+      decide: ({ id, digest }) => limiter.decide(credentialOf(id, digest)),
+      peek: (credential) => limiter.peek(credential),
+    }),
+  },
+  'unknown is 401': {
+    finds: 'never 401',
+    limiter: decides((verdict) => verdict.catch(() => ({ outcome: 'unauthorized', reason: 'unknown' }))),
+  },
+  'a failed decision is never answered': {
+    finds: 'answered',
+    limiter: decides((verdict) => verdict.catch(() => new Promise<never>(() => {}))),
+  },
+  'a gateway stays without Redis': {
+    finds: 'recovers',
+    limiter(limiter) {
+      let hasFailed = false;
+      return {
+        async decide(credential) {
+          const verdict = await limiter.decide(credential);
+          hasFailed ||= 'mode' in verdict && verdict.mode === 'local';
+          return verdict;
+        },
+        peek: (credential) => (hasFailed ? Promise.reject(new Error('Redis is away.')) : limiter.peek(credential)),
+      };
+    },
+  },
+};

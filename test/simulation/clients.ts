@@ -1,0 +1,50 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Answer } from './invariants.ts';
+import type { ClientStep } from './plan.ts';
+import { Random } from './random.ts';
+
+export interface Surroundings {
+  readonly now: number;
+  /** The minute limit of the client's key, as its owner was told. */
+  readonly minute: number;
+  ask(random: Random, waitedSince?: number): Promise<Answer>;
+}
+
+const LONGEST_BACK_OFF_MS = 8_000;
+const UNAVAILABLE_MS = 1_000;
+
+/** Retry-After, in ms; undefined for an answer without one. */
+function toldMs(answer: Answer): number | undefined {
+  if (answer === undefined) return UNAVAILABLE_MS;
+  if (answer.outcome !== 'refused' && answer.outcome !== 'banned') return undefined;
+  return Math.ceil(((answer.retryAt ?? 0) - answer.now) / 1e6) * 1_000;
+}
+
+/** A client of one kind, for a time. */
+export async function runClient(step: ClientStep, about: Surroundings): Promise<void> {
+  const random = new Random(step.seed);
+  const endsAt = about.now + step.forMs;
+  const tokenMs = 60_000 / about.minute;
+  let waitedSince: number | undefined;
+  for (let refused = 0; about.now < endsAt; ) {
+    switch (step.kind) {
+      case 'hammers':
+        void about.ask(random);
+        await sleep(tokenMs / step.times);
+        break;
+      case 'bursts':
+        await Promise.all(Array.from({ length: random.between(2, 30) }, () => about.ask(random)));
+        await sleep(random.between(100, 3_000));
+        break;
+      case 'backs off':
+      case 'polite': {
+        const answer = await about.ask(random, waitedSince);
+        const told = toldMs(answer);
+        refused = told === undefined ? 0 : refused + 1;
+        waitedSince = step.kind === 'polite' && answer?.outcome === 'refused' ? about.now : undefined;
+        if (told === undefined) await sleep(random.between(0, tokenMs));
+        else await sleep(step.kind === 'polite' ? told : Math.min(2 ** refused * 100, LONGEST_BACK_OFF_MS));
+      }
+    }
+  }
+}

@@ -1,0 +1,331 @@
+import type { Decision, Verdict } from '../../gateway/limiter/limiter.ts';
+import type { Answer, Bond, Invariant, Request, Violation } from './invariants.ts';
+import { HAMMERED_KEY, HAMMERED_MINUTE, LONE_KEY } from './plan.ts';
+import { ReferenceBucket } from './reference-bucket.ts';
+import type { DecideCall, Observer } from './server.ts';
+import type { VirtualTime } from './virtual-time.ts';
+
+const [MINUTE, DAY] = [60_000_000, 86_400_000_000];
+const [LONGEST_ANSWER_MS, SETTLED_MS, CHARGED_MS, HEARD_MS] = [2_500, 2_000, 2_000, 1_000];
+/** Verdicts for which Redis looks at the buckets, or would. */
+const DECIDED = ['admitted', 'shadowed', 'refused', 'banned', 'forbidden'];
+
+interface Interval {
+  readonly from: number;
+  to: number;
+}
+
+class Buckets {
+  minute = new ReferenceBucket(MINUTE);
+  day = new ReferenceBucket(DAY);
+
+  copy(): Buckets {
+    return Object.assign(new Buckets(), { minute: this.minute.copy(), day: this.day.copy() });
+  }
+}
+
+/** A verdict of decide.lua as numbers. What is left is counted in shares of a token. */
+function read(text: string) {
+  const [outcome = '', , ...numbers] = text.split(' ');
+  const [now = 0, minute = 0, tokens = 0, fraction = 0, day = 0, dayTokens = 0, dayFraction = 0, , retryAt = 0] =
+    numbers.map(Number);
+  return {
+    outcome,
+    now,
+    minute,
+    left: tokens * MINUTE + fraction,
+    day,
+    dayLeft: dayTokens * DAY + dayFraction,
+    retryAt,
+  };
+}
+
+type Told = ReturnType<typeof read>;
+
+/** What is stored of a key's level. */
+export interface StoredLevel {
+  readonly left: number;
+  readonly asOf: number;
+  readonly limit: number;
+}
+
+/** Holds what Redis did, and what clients and operators saw, against the invariants. Keeps the first violation. */
+export class Judge implements Observer {
+  violation: Violation | undefined;
+  /** How many times its limit the hammer sends, if there is one. */
+  hammerTimes: number | undefined;
+  readonly #time: VirtualTime;
+  readonly #ids: readonly string[];
+  readonly #off: ReadonlySet<Invariant>;
+  readonly #open = new Set<Request>();
+  readonly #bonds: Bond[] = [];
+  readonly #contacts: readonly Interval[][];
+  readonly #counts = new Map<string, number>();
+  /** By key. */
+  #inRedis = new Map<string, Buckets>();
+  /** By gateway and key: as Redis last said, less what was admitted since; and what was admitted without Redis. */
+  readonly #lastHeard = new Map<string, Buckets>();
+  readonly #localOnly = new Map<string, Buckets>();
+  readonly #lastOutcome = new Map<string, string>();
+  readonly #mayBeInvalid = new Set<string>();
+  #lastLocalAt = 0;
+  #hammerSince: number | undefined;
+  #isHammerBanned = false;
+
+  constructor(time: VirtualTime, ids: readonly string[], gateways: number, off: readonly Invariant[]) {
+    this.#time = time;
+    this.#ids = ids;
+    this.#off = new Set(off);
+    this.#contacts = Array.from({ length: gateways }, () => []);
+  }
+
+  fail(invariant: Invariant, message: string): void {
+    if (!this.#off.has(invariant)) this.violation ??= { invariant, at: this.#time.now, message };
+  }
+
+  // What Redis did.
+
+  decided({ now, asked, verdicts }: DecideCall): void {
+    const rest = [...verdicts];
+    for (const { id, count } of asked)
+      for (const text of rest.splice(0, Math.max(count, 1))) if (count > 0) this.#checkDecision(id, now, read(text));
+  }
+
+  #checkDecision(id: string, now: number, told: Told): void {
+    const { outcome, minute, day } = told;
+    if (!DECIDED.includes(outcome)) return;
+    if (this.#count(`${id} decided`) > this.#total(`${id} asked`))
+      this.fail('asked once', 'Redis has decided on more requests than were sent.');
+    const buckets = this.#in(this.#inRedis, id);
+    const before = this.#lastOutcome.get(id);
+    this.#lastOutcome.set(id, outcome);
+    if (outcome === 'banned' || outcome === 'forbidden') return;
+    const cost = outcome === 'admitted' ? 1 : 0;
+    // What is missing beyond the cost was charged for local admissions.
+    const debit = (buckets.minute.levelAt(now, minute) - told.left - cost * MINUTE) / MINUTE;
+    const dayDebit = (buckets.day.levelAt(now, day) - told.dayLeft - cost * DAY) / DAY;
+    if (debit > 0) this.#charge(id, debit);
+    if (debit < 0 || dayDebit < 0 || dayDebit > debit)
+      this.fail('exact', `Redis says ${outcome}, and its levels are ${debit} and ${dayDebit} below the reference.`);
+    buckets.minute.set(told.left, now, minute);
+    buckets.day.set(told.dayLeft, now, day);
+    const isThere = told.left >= (1 - cost) * MINUTE && told.dayLeft >= (1 - cost) * DAY;
+    if ((outcome === 'admitted') !== isThere)
+      this.fail('exact', `Redis says ${outcome}, with ${told.left / MINUTE} left.`);
+    if (outcome === 'admitted') this.#count(`${id} admitted`);
+    if (outcome === 'refused') this.#checkTold(id, now, told, before === 'admitted');
+  }
+
+  #checkTold(id: string, now: number, { minute, day, retryAt }: Told, isFirst: boolean): void {
+    const buckets = this.#in(this.#inRedis, id);
+    const [wait, dayWait] = [buckets.minute.waitAt(now, minute), buckets.day.waitAt(now, day)];
+    const more = retryAt - now - Math.max(wait, dayWait);
+    const most = (dayWait > wait ? DAY / day : MINUTE / minute) + 1e6;
+    if (more < 0) this.fail('told time', `A refusal tells ${-more / 1e6} s too little.`);
+    if (isFirst && id === this.#ids[LONE_KEY] && more > most)
+      this.fail('told time', `A first refusal tells ${more / 1e6} s more than a token takes.`);
+  }
+
+  #charge(id: string, debit: number): void {
+    const [charged, admitted] = [this.#count(`${id} charged`, debit), this.#total(`${id} local`)];
+    if (charged > admitted)
+      this.fail('never charged twice', `${charged} tokens were charged for ${admitted} local admissions.`);
+  }
+
+  heard({ gateway, asked, verdicts }: DecideCall): void {
+    const rest = [...verdicts];
+    for (const { id, count } of asked) {
+      const told = read(rest.splice(0, Math.max(count, 1)).at(-1) ?? '');
+      if (!DECIDED.includes(told.outcome)) continue;
+      const buckets = this.#in(this.#lastHeard, `${gateway} ${id}`);
+      buckets.minute.set(told.left, told.now, told.minute);
+      buckets.day.set(told.dayLeft, told.now, told.day);
+    }
+  }
+
+  copied = (): unknown => new Map([...this.#inRedis].map(([id, buckets]) => [id, buckets.copy()]));
+
+  restored(known: unknown): void {
+    this.#inRedis = known as Map<string, Buckets>;
+  }
+
+  // What clients saw.
+
+  asked(request: Request): void {
+    this.#open.add(request);
+    this.#count(`${request.id} asked`);
+    if (request.key === HAMMERED_KEY) this.#hammerSince ??= request.at;
+  }
+
+  /** The gateway of the request was ended. */
+  dropped(request: Request): void {
+    this.#open.delete(request);
+  }
+
+  answered(request: Request, answer: Answer): void {
+    this.#open.delete(request);
+    const { id, key, gateway } = request;
+    const isLocal = answer === undefined || ('mode' in answer && answer.mode === 'local');
+    if (isLocal && this.#hasContact(gateway, request.at - SETTLED_MS))
+      this.fail('slow is not away', `g${gateway} says ${answer?.outcome ?? 503} without Redis, which answers in time.`);
+    if (answer?.outcome === 'admitted' && !answer.isShadowed) {
+      if (isLocal) this.#checkLocal(request, answer);
+      else if (this.#count(`${id} admitted here`) > this.#total(`${id} admitted`))
+        this.fail('asked once', `k${key} was admitted more often than Redis has admitted it.`);
+    }
+    if (answer?.outcome === 'unauthorized' && !this.#mayBeInvalid.has(id))
+      this.fail('never 401', `k${key} is valid, and g${gateway} says ${answer.reason}.`);
+    if (key === LONE_KEY) this.#checkLone(request, answer);
+    if (key === HAMMERED_KEY && answer?.outcome === 'banned') this.#checkBan();
+    if (answer !== undefined && answer.outcome !== 'undecided') this.#checkBonds(request, answer);
+  }
+
+  #checkLocal({ gateway, id, key, isOffline }: Request, { buckets: [minute, day] }: Decision): void {
+    this.#lastLocalAt = this.#time.now;
+    this.#count(`${id} local`);
+    if (isOffline) this.#count(`${id} owed`);
+    const now = this.#time.microseconds;
+    const limits = [minute?.limit ?? 0, day?.limit ?? 0] as const;
+    const name = `g${gateway} ${id}`;
+    // A limit that was changed begins anew: nobody here knows how much of the time since then counts at which limit.
+    const bounds = {
+      'since it heard from Redis': this.#in(this.#lastHeard, name),
+      'without Redis': this.#in(this.#localOnly, `${name} ${limits}`),
+    };
+    for (const [since, buckets] of Object.entries(bounds))
+      if (!buckets.minute.takeToken(now, limits[0]) || !buckets.day.takeToken(now, limits[1]))
+        this.fail('local limit', `g${gateway} admitted more of k${key} than it may ${since}.`);
+  }
+
+  #checkLone({ waitedSince, gateway }: Request, answer: Answer): void {
+    if (answer?.outcome === 'banned')
+      this.fail('polite is not banned', 'The lone client waits as told, and is banned.');
+    if (waitedSince === undefined || answer?.outcome === 'admitted') return;
+    if (this.#contacts.every((_, at) => this.#hasContact(at, waitedSince - SETTLED_MS)))
+      this.fail('told time', `The lone client has waited as told, and g${gateway} says ${answer?.outcome ?? 503}.`);
+  }
+
+  /** The bucket empties, strikes fill up at X - 9 times the limit, and the grace passes. A strike more is not exact. */
+  #hammerMs(times: number): { expected: number; tolerance: number } {
+    const expected = 60_000 / (times - 1) + (5 * 60_000) / (times - 9) + 30_000;
+    return { expected, tolerance: 60_000 / (HAMMERED_MINUTE * (times - 9)) + 2_000 };
+  }
+
+  #checkBan(): void {
+    if (this.#isHammerBanned || this.#hammerSince === undefined || this.hammerTimes === undefined) return;
+    this.#isHammerBanned = true;
+    const took = this.#time.now - this.#hammerSince;
+    const { expected, tolerance } = this.#hammerMs(this.hammerTimes);
+    if (Math.abs(took - expected) > tolerance)
+      this.fail('hammer is banned', `It was banned after ${took} ms in place of ${expected} ms.`);
+  }
+
+  // What operators did.
+
+  /** A change begins: what it replaces may bind no longer. @returns what to call when it is acknowledged, or not */
+  begin(bond: Omit<Bond, 'from' | 'until'>, mayInvalidate: boolean): { acknowledge(): void; fail(): void } {
+    if (mayInvalidate) this.#mayBeInvalid.add(bond.id);
+    const begun: Bond = Object.assign({}, bond, { from: Infinity, until: Infinity });
+    for (const other of this.#bonds) {
+      if (other.id !== bond.id || other.group !== bond.group) continue;
+      // Of two at the same time, nobody knows which is the later one.
+      if (other.from === Infinity) begun.until = 0;
+      other.until = Math.min(other.until, this.#time.now);
+    }
+    this.#bonds.push(begun);
+    return {
+      acknowledge: () => {
+        begun.from = this.#time.now;
+      },
+      fail: () => void this.#bonds.splice(this.#bonds.indexOf(begun), 1),
+    };
+  }
+
+  #checkBonds(request: Request, verdict: Verdict): void {
+    const { id, gateway, at } = request;
+    for (const bond of this.#bonds) {
+      if (bond.id !== id || bond.from >= at || bond.until <= this.#time.now) continue;
+      const isHere = bond.gateway === gateway;
+      if ((!isHere && !this.#hasHeard(gateway, bond.from, at)) || !bond.isBroken(request, verdict)) continue;
+      const mode = 'mode' in verdict ? ` (${verdict.mode})` : '';
+      const says = `g${gateway}, asked at ${at} ms, says ${verdict.outcome}${mode}`;
+      this.fail(
+        isHere ? 'binds here' : 'binds everywhere',
+        `“${bond.what}” was acknowledged at ${bond.from} ms; ${says}.`,
+      );
+    }
+  }
+
+  // What time does.
+
+  /** To be called whenever the contact of a gateway with Redis may have changed. */
+  sees(gateway: number, isWell: boolean): void {
+    const intervals = this.#contacts[gateway] ?? [];
+    const last = intervals.at(-1);
+    if (last?.to === Infinity) {
+      if (!isWell) last.to = this.#time.now;
+    } else if (isWell) intervals.push({ from: this.#time.now, to: Infinity });
+  }
+
+  /** A gateway that starts again knows nothing, and owes nothing. */
+  restarted(gateway: number): void {
+    for (const name of this.#localOnly.keys()) if (name.startsWith(`g${gateway} `)) this.#localOnly.delete(name);
+  }
+
+  /** @param levelOf reads from Redis */
+  async sweep(levelOf: (id: string) => Promise<StoredLevel | undefined>): Promise<void> {
+    for (const { at, key, gateway } of this.#open)
+      if (this.#time.now - at > LONGEST_ANSWER_MS) this.fail('answered', `g${gateway} does not answer k${key}.`);
+    const from = this.#time.now - CHARGED_MS;
+    const isDue = this.#lastLocalAt <= from && this.#contacts.every((_, at) => this.#hasContact(at, from));
+    if (isDue && !this.#off.has('charged')) for (const id of this.#ids) await this.#checkCharges(id, levelOf);
+  }
+
+  async #checkCharges(id: string, levelOf: (id: string) => Promise<StoredLevel | undefined>): Promise<void> {
+    const owed = this.#total(`${id} owed`);
+    this.#counts.delete(`${id} owed`);
+    const level = owed > 0 ? await levelOf(id) : undefined;
+    if (level === undefined) return;
+    const debit = (this.#in(this.#inRedis, id).minute.levelAt(level.asOf, level.limit) - level.left) / MINUTE;
+    const charged = this.#total(`${id} charged`) + Math.max(debit, 0);
+    // What would take the level further below zero is forgiven.
+    const isForgiven = level.left / MINUTE <= -level.limit * (1 - CHARGED_MS / 60_000);
+    if (charged < owed && !isForgiven)
+      this.fail('charged', `${charged} tokens were charged for ${owed} local admissions.`);
+  }
+
+  end(): void {
+    if (this.hammerTimes === undefined || this.#hammerSince === undefined || this.#isHammerBanned) return;
+    const { expected, tolerance } = this.#hammerMs(this.hammerTimes);
+    const took = this.#time.now - this.#hammerSince;
+    if (took > expected + tolerance) this.fail('hammer is banned', `It is not banned after ${took} ms.`);
+  }
+
+  /** Whether a gateway has had contact with Redis from then on. */
+  #hasContact(gateway: number, since: number): boolean {
+    const last = this.#contacts[gateway]?.at(-1);
+    return last !== undefined && last.from <= since && last.to === Infinity;
+  }
+
+  /** Whether it had contact for long enough between two times. */
+  #hasHeard(gateway: number, from: number, to: number): boolean {
+    const inside = (interval: Interval) => Math.min(interval.to, to) - Math.max(interval.from, from);
+    return (this.#contacts[gateway] ?? []).some((interval) => inside(interval) > HEARD_MS);
+  }
+
+  #in(map: Map<string, Buckets>, name: string): Buckets {
+    const buckets = map.get(name) ?? new Buckets();
+    map.set(name, buckets);
+    return buckets;
+  }
+
+  #count(name: string, more = 1): number {
+    const count = this.#total(name) + more;
+    this.#counts.set(name, count);
+    return count;
+  }
+
+  #total(name: string): number {
+    return this.#counts.get(name) ?? 0;
+  }
+}

@@ -1,0 +1,104 @@
+import { parseArgs } from 'node:util';
+import { Redis } from 'ioredis';
+import { startRedisServer } from '../support/redis.ts';
+import { BREAKS } from './breaks.ts';
+import { INVARIANTS } from './invariants.ts';
+import { describe, planOf } from './plan.ts';
+import { run } from './run.ts';
+import { firstSeedWith, NOT_YET, QUICK_SEEDS, STEPS, simulateSeeds } from './seeds.ts';
+import { shortest } from './shortest.ts';
+
+const HELP = `npm run simulate -- [--seed <n>] [--seeds <n>] [--steps <n>] [--break <name>] [--all] [--table]
+
+Runs gateways' limiters in virtual time against a real Redis, over a network that a seed makes bad, and checks after
+every step what is promised. A seed that breaks a promise prints its shortest history, and the exit status is 1.
+
+  --seed <n>      the first seed: 1 unless told
+  --seeds <n>     how many seeds: 1 unless told
+  --steps <n>     steps of each seed: ${STEPS} unless told
+  --break <name>  with a deliberate break: ${Object.keys(BREAKS).join('; ')}
+  --all           checks also what is not built yet: ${NOT_YET.join(', ')}
+  --table         prints the README's table: the quick seeds, and the seeds that find each break
+  --help          prints this
+
+Invariants:
+${Object.entries(INVARIANTS)
+  .map(([name, what]) => `  ${name.padEnd(20)} ${what}`)
+  .join('\n')}
+`;
+
+const { values } = parseArgs({
+  options: {
+    seed: { type: 'string', default: '1' },
+    seeds: { type: 'string', default: '1' },
+    steps: { type: 'string', default: String(STEPS) },
+    break: { type: 'string' },
+    all: { type: 'boolean', default: false },
+    table: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
+  },
+});
+const print = (text: string) => void process.stdout.write(`${text}\n`);
+const numbers = [values.seed, values.seeds, values.steps].map(Number);
+const broken = values.break === undefined ? undefined : BREAKS[values.break];
+if (values.help) print(HELP);
+else if (numbers.some((number) => !Number.isInteger(number) || number < 1) || (values.break && !broken)) {
+  process.stderr.write(HELP);
+  process.exitCode = 2;
+} else {
+  const server = await startRedisServer();
+  const redis = new Redis(server.url);
+  try {
+    await (values.table ? printTable(redis) : simulate(redis));
+  } finally {
+    redis.disconnect();
+    await server.stop();
+  }
+}
+
+async function simulate(redis: Redis): Promise<void> {
+  const [first = 1, count = 1, steps = STEPS] = numbers;
+  const options = { redis, off: values.all ? [] : NOT_YET, broken };
+  for (let seed = first; seed < first + count; seed++) {
+    const plan = planOf(seed, steps);
+    const result = await run(plan, options);
+    const { violation, decisions, faults, virtualMs, digest } = result;
+    print(`seed ${seed}: ${decisions} decisions, ${faults} faults, ${virtualMs / 1_000} s, history ${digest}`);
+    if (violation === undefined) continue;
+    process.exitCode = 1;
+    const found = await shortest(plan, result, (shorter) => run(shorter, options));
+    print(`\nBroken: ${violation.invariant} (${INVARIANTS[violation.invariant]}).\n\nThe shortest history:`);
+    for (const step of found.plan.steps) print(`${String(step.at + 1_000).padStart(7)} ms  ${describe(step)}`);
+    print(
+      `\nIts end:\n${withoutRepetitions(found.result.history).slice(-20).join('\n')}\n\nAt ${found.result.violation?.at} ms: ${found.result.violation?.message}\n`,
+    );
+  }
+}
+
+/** Lines that differ in their times only are one line. */
+function withoutRepetitions(lines: readonly string[]): string[] {
+  const [text, kept] = [(line = '') => line.replaceAll(/\d+ ms|asked at \d+/g, ''), [] as string[]];
+  for (const line of lines) {
+    if (text(line) !== text(kept.at(-1))) kept.push(line);
+  }
+  return kept;
+}
+
+async function printTable(redis: Redis): Promise<void> {
+  const { seeds, decisions, local, faults, virtualMs, violations } = await simulateSeeds(
+    { redis, off: NOT_YET },
+    numbers[1] === 1 ? QUICK_SEEDS : numbers[1],
+  );
+  const found = [];
+  for (const [name, { finds }] of Object.entries(BREAKS))
+    found.push({ name, finds, seed: await firstSeedWith(name, redis) });
+  const breaks = `${found.filter(({ seed }) => seed !== undefined).length} of ${found.length}`;
+  print('| seeds | steps each | virtual time | decisions | without Redis | faults | violations | breaks found |');
+  print('|---|---|---|---|---|---|---|---|');
+  const minutes = `${Math.round(virtualMs / 60_000)} min`;
+  print(
+    `| ${seeds} | ${STEPS} | ${minutes} | ${decisions} | ${local} | ${faults} | ${violations.length} | ${breaks} |\n`,
+  );
+  print('| break | found by | first seed |\n|---|---|---|');
+  for (const { name, finds, seed } of found) print(`| ${name} | ${finds} | ${seed ?? 'none'} |`);
+}

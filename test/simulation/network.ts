@@ -1,0 +1,178 @@
+import { type Command, Redis } from 'ioredis';
+import { loadOnConnect } from '../../gateway/stores/redis/calls.ts';
+import { failFast, retryDelayMs } from '../../gateway/stores/redis/connection.ts';
+import type { Random } from './random.ts';
+import type { Server } from './server.ts';
+import type { VirtualTime } from './virtual-time.ts';
+
+/** The way between one gateway and Redis. */
+export class Link {
+  readonly gateway: string;
+  readonly server: Server;
+  readonly #random: Random;
+  #drawn = 0;
+  #drawnAt = 0;
+  /** Each way, in ms, at most. */
+  delayMs = 2;
+  /** A share of the commands with which a connection breaks. */
+  loss = 0;
+  isCut = false;
+
+  constructor(gateway: string, server: Server, random: Random) {
+    this.gateway = gateway;
+    this.server = server;
+    this.#random = random;
+  }
+
+  get time(): VirtualTime {
+    return this.server.time;
+  }
+
+  /** Whether every command is answered in time. */
+  isWell(timeoutMs: number): boolean {
+    return !this.isCut && this.loss === 0 && this.server.state === 'well' && 2 * this.delayMs <= timeoutMs;
+  }
+
+  /** From the time alone, so that a plan with fewer steps meets the same network. */
+  draw(): Random {
+    this.#drawn = this.#drawnAt === this.time.now ? this.#drawn + 1 : 0;
+    this.#drawnAt = this.time.now;
+    return this.#random.fork(`${this.#drawnAt} ${this.#drawn}`);
+  }
+
+  arrivesAfter(earlier: number): number {
+    return Math.max(earlier, this.time.now + this.draw().between(0, this.delayMs));
+  }
+}
+
+/**
+ * In place of an ioredis connection: commands travel over a link, in order, and are answered, late, or lost. What is
+ * lost makes the connection silent, as with TCP. A silent connection is closed, and made anew when that is possible.
+ */
+export class NetworkConnection extends Redis {
+  readonly #link: Link;
+  readonly #silentMs: number;
+  readonly #onServer = () => {
+    if (this.#link.server.state === 'down' && this.status === 'ready') this.#close();
+  };
+  #pending = new Set<Command>();
+  /** Counts connections: what was sent on an earlier one is not answered. */
+  #epoch = 0;
+  #isSilent = false;
+  #lastArrival = 0;
+  #lastReply = 0;
+  #heardAt = 0;
+  #attempts = 0;
+
+  constructor(link: Link, timeoutMs: number) {
+    super({ ...failFast(timeoutMs), enableOfflineQueue: false });
+    this.#link = link;
+    this.#silentMs = this.options.socketTimeout ?? 0;
+    loadOnConnect(this);
+    link.server.changes.on('change', this.#onServer);
+    this.#tryToConnect();
+  }
+
+  /** Whether what is sent now is answered in time. */
+  isWell(timeoutMs: number): boolean {
+    const isLate = Math.max(this.#lastArrival, this.#lastReply) > this.#link.time.now + timeoutMs;
+    return this.status === 'ready' && !this.#isSilent && !isLate && this.#link.isWell(timeoutMs);
+  }
+
+  override sendCommand(command: Command): Promise<unknown> {
+    if (this.status === 'ready') this.#send(command);
+    else command.reject(new Error("Stream isn't writeable and enableOfflineQueue options is false"));
+    return command.promise;
+  }
+
+  override disconnect(): void {
+    this.#link.server.changes.off('change', this.#onServer);
+    this.status = 'end';
+    this.#lose();
+  }
+
+  #send(command: Command): void {
+    const { time } = this.#link;
+    command.setTimeout(this.options.commandTimeout ?? 0);
+    if (this.#pending.size === 0) {
+      this.#heardAt = time.now;
+      this.#watch();
+    }
+    this.#pending.add(command);
+    const [epoch, random] = [this.#epoch, this.#link.draw()];
+    const loss = random.chance(this.#link.loss) ? random.pick(['request', 'reply']) : undefined;
+    this.#isSilent ||= loss === 'request';
+    this.#lastArrival = this.#link.arrivesAfter(this.#lastArrival);
+    time.at(this.#lastArrival, () => void this.#arrive(command, epoch, loss));
+  }
+
+  async #arrive(command: Command, epoch: number, loss: string | undefined): Promise<void> {
+    const { server, time, gateway, isCut } = this.#link;
+    if (epoch !== this.#epoch) {
+      // It was under way when the connection was closed: perhaps it arrives, and nobody hears of it.
+      if (!isCut && server.state !== 'down' && this.#link.draw().chance(0.5))
+        await server.run(gateway, command).catch(() => {});
+      return;
+    }
+    this.#isSilent ||= isCut;
+    if (this.#isSilent) return;
+    const { call, deliver } = await server.run(gateway, command).then(
+      ({ reply, call }) => ({ call, deliver: () => command.resolve(reply) }),
+      (fault) => ({ call: undefined, deliver: () => command.reject(fault) }),
+    );
+    this.#isSilent ||= loss === 'reply';
+    this.#lastReply = this.#link.arrivesAfter(this.#lastReply);
+    time.at(this.#lastReply, () => {
+      if (epoch !== this.#epoch) return;
+      this.#isSilent ||= this.#link.isCut;
+      if (this.#isSilent) return;
+      this.#heardAt = time.now;
+      this.#pending.delete(command);
+      if (call !== undefined) server.heard(call);
+      deliver();
+    });
+  }
+
+  /** Closes a connection that says nothing for long although it is asked. */
+  #watch(): void {
+    const epoch = this.#epoch;
+    const { time } = this.#link;
+    const look = () => {
+      if (epoch !== this.#epoch || this.#pending.size === 0) return;
+      if (time.now - this.#heardAt >= this.#silentMs) this.#close();
+      else time.at(this.#heardAt + this.#silentMs, look);
+    };
+    time.at(this.#heardAt + this.#silentMs, look);
+  }
+
+  #close(): void {
+    this.status = 'reconnecting';
+    this.#lose();
+    this.emit('close');
+    this.#tryAgain();
+  }
+
+  #lose(): void {
+    this.#epoch += 1;
+    [this.#lastArrival, this.#lastReply, this.#isSilent] = [0, 0, false];
+    const lost = this.#pending;
+    this.#pending = new Set();
+    for (const command of lost) command.reject(new Error('Connection is closed.'));
+  }
+
+  #tryAgain(): void {
+    this.#attempts += 1;
+    this.#link.time.at(this.#link.time.now + retryDelayMs(this.#attempts), () => this.#tryToConnect());
+  }
+
+  #tryToConnect(): void {
+    if (this.status === 'end') return;
+    if (this.#link.isCut || this.#link.server.state === 'down') this.#tryAgain();
+    else {
+      this.#attempts = 0;
+      // Replicas compares the streams of connections.
+      Object.assign(this, { status: 'ready', stream: {} });
+      this.emit('ready');
+    }
+  }
+}

@@ -1,0 +1,178 @@
+import { hash } from 'node:crypto';
+import { credentialOf, SCOPES, type Secret } from '../../gateway/limiter/credential.ts';
+import type { KeyChange, KeyRecord } from '../../gateway/limiter/key-record.ts';
+import type { Decision, Verdict } from '../../gateway/limiter/limiter.ts';
+import { parseNetwork } from '../../gateway/limiter/networks.ts';
+import { type AboutChange, type Activity, planActivity } from '../../gateway/stores/activity-entry.ts';
+import type { Gateway } from './gateway.ts';
+import type { Bond, Request } from './invariants.ts';
+import type { OperatorStep } from './plan.ts';
+import type { VirtualTime } from './virtual-time.ts';
+
+/** A key as its owner and the operators see it. */
+export interface SimulatedKey {
+  readonly id: string;
+  /** The newest last. */
+  readonly digests: string[];
+  /** Ends of the bans that operators have set. */
+  readonly bans: number[];
+}
+
+export const INSIDE = '10.1.2.3';
+export const OUTSIDE = '192.0.2.1';
+const NETWORK = parseNetwork('10.0.0.0/8') ?? '';
+/** While Redis is away, the clock of a gateway is behind by the time that Redis' last reply took. */
+const CLOCKS_APART_MS = 1_000;
+
+export const digestOf = (text: string) => hash('sha256', text);
+
+export const secretOf = (digest: string): Secret => {
+  return { id: digest.slice(0, 8), name: '', digest, scope: SCOPES, networks: [], createdAt: 0 };
+};
+
+type Presented = Pick<Request, 'id' | 'digest' | 'scope' | 'address'>;
+
+export const credentialFor = ({ id, digest, scope, address }: Presented) =>
+  credentialOf(id, digest, { scope, address });
+
+/** How an operator makes a change. @returns something true if it was made */
+type Make = (gateway: Gateway) => Promise<unknown>;
+
+interface Change extends Pick<Bond, 'group' | 'isBroken'> {
+  readonly make: Make;
+  /** It can make a request invalid. */
+  readonly mayInvalidate: boolean;
+}
+
+const isValid: Bond['isBroken'] = (_, { outcome }) => outcome !== 'unauthorized';
+const isAdmitted = ({ outcome }: Verdict): boolean => outcome === 'admitted' || outcome === 'refused';
+const isRejectedAs = (reason: string) => (_: Request, verdict: Verdict) =>
+  verdict.outcome === 'unauthorized' && verdict.reason === reason;
+/** A remembered ban still has the limits of its time, and a gateway without Redis knows those that it was told. */
+const hasOtherLimit = (limit: number) => (_: Request, verdict: Verdict) =>
+  isAdmitted(verdict) && (verdict as Decision).mode === 'shared' && (verdict as Decision).buckets[0]?.limit !== limit;
+
+/** What an operator does in a step, and how an answer looks that breaks it. */
+export function changeIn({ kind, value }: OperatorStep, key: SimulatedKey, time: VirtualTime): Change {
+  const now = time.microseconds;
+  // A time in the reason: repetitions are left out of the audit log.
+  const about: Omit<Activity, 'action' | 'target'> = {
+    actor: 'operator',
+    via: 'api',
+    reason: `${kind} at ${now}`,
+    changes: [],
+  };
+  const activity: Activity = { ...about, action: 'key.change', target: key.id };
+  const ofKey =
+    (make: (record: KeyRecord) => KeyChange): Make =>
+    ({ keys }) =>
+      keys.change(key.id, (record) => ({ ...make(record), activity }));
+  const ofSecrets = (change: Partial<Secret>) =>
+    ofKey(({ secrets }) => ({ record: { secrets: secrets.map((secret) => ({ ...secret, ...change })) } }));
+  const ofPlan =
+    (field: string, text: string): Make =>
+    ({ plans }) =>
+      plans.change(
+        { [`pro.${field}`]: text },
+        planChange((changes) => planActivity(changes, about)),
+      );
+  const change = (group: string, make: Make, isBroken: Bond['isBroken'], mayInvalidate = false): Change => {
+    return { group, make, isBroken, mayInvalidate };
+  };
+  switch (kind) {
+    case 'revoke':
+      return change('revoked', ({ keys }) => keys.remove(key.id, activity), isValid, true);
+    case 'expire': {
+      const end = time.now + value * 100;
+      const expiresAt = now + value * 100_000;
+      const isLate: Bond['isBroken'] = (request, verdict) =>
+        request.at > end + CLOCKS_APART_MS && isValid(request, verdict);
+      return change(
+        'expiry',
+        ofKey(() => ({ record: { expiresAt } })),
+        isLate,
+        true,
+      );
+    }
+    case 'disable':
+      return change(
+        'disabled',
+        ofKey(() => ({ record: { disabled: true } })),
+        isValid,
+        true,
+      );
+    case 'enable':
+      return change(
+        'disabled',
+        ofKey(() => ({ record: { disabled: undefined } })),
+        isRejectedAs('disabled'),
+      );
+    case 'ban': {
+      const until = now + value * 1e6;
+      key.bans.push(until);
+      const isFree: Bond['isBroken'] = (_, verdict) => isAdmitted(verdict) && (verdict as Decision).now < until;
+      return change(
+        'ban',
+        ofKey(() => ({ ban: { until, text: 'simulated' } })),
+        isFree,
+      );
+    }
+    case 'lift': {
+      const lifted = [...key.bans];
+      const isBanned: Bond['isBroken'] = (_, verdict) =>
+        verdict.outcome === 'banned' && lifted.includes(verdict.bannedUntil);
+      return change(
+        'ban',
+        ofKey(() => ({ ban: 'lift' })),
+        isBanned,
+      );
+    }
+    case 'bind to a network': {
+      const isOutside: Bond['isBroken'] = (request, verdict) =>
+        request.address === OUTSIDE && isValid(request, verdict);
+      return change('network', ofSecrets({ networks: [NETWORK] }), isOutside, true);
+    }
+    case 'unbind from networks':
+      return change('network', ofSecrets({ networks: [] }), isRejectedAs('elsewhere'));
+    case 'read only': {
+      const writes: Bond['isBroken'] = ({ scope }, verdict) => scope === 'write' && isAdmitted(verdict);
+      return change('scope', ofSecrets({ scope: ['read'] }), writes);
+    }
+    case 'read and write':
+      return change('scope', ofSecrets({ scope: SCOPES }), (_, { outcome }) => outcome === 'forbidden');
+    case 'rotate': {
+      const [old, digest] = [[...key.digests], digestOf(`${key.id} ${now}`)];
+      const make: Make = async ({ keys }) => {
+        const made = await keys.change(key.id, ({ secrets: [first] }) => {
+          return { record: { secrets: [{ ...(first as Secret), digest }] }, activity, isUrgent: true };
+        });
+        if (made !== undefined) key.digests.push(digest);
+        return made;
+      };
+      return change(
+        'secrets',
+        make,
+        (request, verdict) => old.includes(request.digest) && isValid(request, verdict),
+        true,
+      );
+    }
+    case 'set limit':
+      return change(
+        'limit',
+        ofKey(() => ({ record: { minute: value } })),
+        hasOtherLimit(value),
+      );
+    case 'set plan limit':
+      return change('limit', ofPlan('minute', String(value)), hasOtherLimit(value));
+    case 'shadow':
+      return change('mode', ofPlan('mode', 'shadow'), (_, { outcome }) => outcome === 'refused');
+    case 'enforce': {
+      const isShadowed: Bond['isBroken'] = (_, verdict) => 'isShadowed' in verdict && verdict.isShadowed === true;
+      return change('mode', ofPlan('mode', 'enforce'), isShadowed);
+    }
+  }
+}
+
+export const planChange = (entriesFor: AboutChange['entriesFor'] = () => []): AboutChange => {
+  return { author: 'operator', reason: '', action: 'set', entriesFor };
+};

@@ -1,0 +1,41 @@
+/** A token bucket in shares of a token: one token has as many shares as its window has microseconds. */
+export class ReferenceBucket {
+  readonly #window: number;
+  #level: number | undefined;
+  #limit = 0;
+  #at = 0;
+
+  constructor(window: number) {
+    this.#window = window;
+  }
+
+  copy(): ReferenceBucket {
+    const copy = new ReferenceBucket(this.#window);
+    [copy.#level, copy.#limit, copy.#at] = [this.#level, this.#limit, this.#at];
+    return copy;
+  }
+
+  /** Shares at a time. What passed since the last change counts at the lower of both limits. */
+  levelAt(now: number, limit: number): number {
+    if (this.#level === undefined) return limit * this.#window;
+    const slower = Math.min(this.#limit, limit);
+    return Math.min(this.#level + (now - this.#at) * slower, slower * this.#window);
+  }
+
+  set(level: number, now: number, limit: number): void {
+    [this.#level, this.#limit, this.#at] = [level, limit, now];
+  }
+
+  /** @returns false if there was no token; it is then as before */
+  takeToken(now: number, limit: number): boolean {
+    const level = this.levelAt(now, limit);
+    if (level < this.#window) return false;
+    this.set(level - this.#window, now, limit);
+    return true;
+  }
+
+  /** Microseconds until there is a token. */
+  waitAt(now: number, limit: number): number {
+    return Math.max(0, Math.ceil((this.#window - this.levelAt(now, limit)) / limit));
+  }
+}

@@ -1,0 +1,138 @@
+import { EventEmitter } from 'node:events';
+import { Command, type Redis, ReplyError } from 'ioredis';
+import type { VirtualTime } from './virtual-time.ts';
+
+/** A call of decide.lua that Redis has run. */
+export interface DecideCall {
+  readonly gateway: string;
+  /** Redis' time in microseconds. */
+  readonly now: number;
+  readonly asked: readonly { readonly id: string; readonly digest: string; readonly count: number }[];
+  readonly verdicts: readonly string[];
+}
+
+export interface Observer {
+  /** Redis has run a call; its reply may still be lost. */
+  decided(call: DecideCall): void;
+  /** The reply of a call has arrived. */
+  heard(call: DecideCall): void;
+  /** @returns what is known of the data, for `restored` */
+  copied(): unknown;
+  restored(known: unknown): void;
+}
+
+const READS = new Set(['hgetall', 'hget', 'time', 'info', 'exists', 'zscore', 'zrandmember', 'xrevrange', 'script']);
+const DECIDE = /^#!lua\n-- Decides a batch/;
+
+/** The one Redis: a real one, with a virtual clock, and with faults of its own. */
+export class Server {
+  /** Down: no connection. Full: no command that needs memory. Demoted: no write. */
+  state: 'well' | 'down' | 'full' | 'demoted' = 'well';
+  readonly changes = new EventEmitter().setMaxListeners(0);
+  readonly time: VirtualTime;
+  readonly #real: Redis;
+  readonly #observer: Observer;
+  /** Replies that stay the same until the next change by an operator: gateways read the plan table all the time. */
+  readonly #plans = new Map<string, Promise<unknown>>();
+  #knowsScript = false;
+  #replica: { readonly values: readonly [name: Buffer, value: Buffer][]; readonly known: unknown } | undefined;
+
+  constructor(real: Redis, time: VirtualTime, observer: Observer) {
+    this.#real = real;
+    this.time = time;
+    this.#observer = observer;
+  }
+
+  become(state: Server['state']): void {
+    this.state = state;
+    if (state === 'down') this.#knowsScript = false;
+    this.changes.emit('change');
+  }
+
+  /** From now on the replica gets only operators' changes, which wait for it: those bring it up to date. */
+  async delayReplica(): Promise<void> {
+    const names = await this.time.real(() => this.#real.keysBuffer('gateway:*'));
+    const dump = async (name: Buffer): Promise<[Buffer, Buffer]> => [name, await this.#real.dumpBuffer(name)];
+    const values = await this.time.real(() => Promise.all(names.map(dump)));
+    this.#replica = { values, known: this.#observer.copied() };
+  }
+
+  /** The replica takes over: what it has not got is lost. */
+  async failOver(): Promise<void> {
+    const replica = this.#replica;
+    if (replica === undefined) return;
+    this.#replica = undefined;
+    this.#plans.clear();
+    await this.time.real(async () => {
+      await this.#real.flushdb();
+      await Promise.all(replica.values.map(([name, value]) => this.#real.restore(name, 0, value)));
+    });
+    this.#observer.restored(replica.known);
+  }
+
+  /** Runs a command as it arrives. @returns its reply, and the decisions in it */
+  async run(gateway: string, command: Command): Promise<{ reply: unknown; call?: DecideCall }> {
+    const { name } = command;
+    const args = command.args as string[];
+    if (name === 'time') return { reply: microsecondsToTime(this.time.microseconds) };
+    const isDecide = name === 'evalsha' || DECIDE.test(String(args[0]));
+    if (!READS.has(name)) this.#refuse(String(args[0]));
+    if (isDecide) return await this.#decide(gateway, name, args);
+    if (name === 'hgetall' && args[0]?.includes('plans')) return { reply: await this.#readPlans(args[0]) };
+    const reply = await this.send(name, args);
+    if (!READS.has(name)) {
+      this.#plans.clear();
+      if (this.#replica !== undefined) await this.delayReplica();
+    }
+    return { reply };
+  }
+
+  /** To the real Redis, whatever the state of the simulated one. */
+  send(name: string, args: readonly string[]): Promise<unknown> {
+    const command = new Command(name, [...args], { replyEncoding: 'utf8' });
+    return this.time.real(() => this.#real.sendCommand(command) as Promise<unknown>);
+  }
+
+  #readPlans(name: string): Promise<unknown> {
+    const reply = this.#plans.get(name) ?? this.send('hgetall', [name]);
+    this.#plans.set(name, reply);
+    return reply;
+  }
+
+  #refuse(script: string): void {
+    const isUrgent = script.startsWith('#!lua flags=allow-oom');
+    if (this.state === 'full' && !isUrgent)
+      throw new ReplyError("OOM command not allowed when used memory > 'maxmemory'.");
+    if (this.state === 'demoted') throw new ReplyError("READONLY You can't write against a read only replica.");
+  }
+
+  async #decide(gateway: string, name: string, args: readonly string[]) {
+    if (name === 'eval') this.#knowsScript = true;
+    else if (!this.#knowsScript) throw new ReplyError('NOSCRIPT No matching script.');
+    const now = this.time.microseconds;
+    const keyCount = Number(args[1]);
+    const [keys, [, plans = '', ...presented]] = [args.slice(2, 2 + keyCount), args.slice(2 + keyCount)];
+    const asked = keys.map((key, at) => ({
+      id: key.slice('gateway:key:{'.length, -1),
+      digest: presented[2 * at] ?? '',
+      count: Number.parseInt(presented[2 * at + 1] ?? '', 10),
+    }));
+    const sent = [...args.slice(0, 2), ...keys, String(now), plans, ...presented];
+    const verdicts = await this.execute(gateway, name, sent);
+    const call = { gateway, now, asked, verdicts };
+    this.#observer.decided(call);
+    return { reply: verdicts, call };
+  }
+
+  /** Runs decide.lua. Deliberate breaks replace it. */
+  async execute(_gateway: string, name: string, args: readonly string[]): Promise<string[]> {
+    return (await this.send(name, args)) as string[];
+  }
+
+  /** The reply of a call has arrived. */
+  heard(call: DecideCall): void {
+    this.#observer.heard(call);
+  }
+}
+
+const microsecondsToTime = (now: number) => [String(Math.floor(now / 1e6)), String(now % 1e6)];

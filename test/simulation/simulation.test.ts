@@ -1,0 +1,55 @@
+import { describe, expect, test } from 'vitest';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { BREAKS } from './breaks.ts';
+import { HAMMERED_KEY, planOf } from './plan.ts';
+import { run } from './run.ts';
+import { firstSeed, firstSeedWith, NOT_YET, QUICK_SEEDS, STEPS, simulateSeeds } from './seeds.ts';
+import { shortest } from './shortest.ts';
+
+const { redis } = await emptyDatabase();
+
+test(`${QUICK_SEEDS} seeds break no promise`, async () => {
+  const { violations, local } = await simulateSeeds({ redis, off: NOT_YET });
+  expect(violations).toEqual([]);
+  // Redis was away often enough.
+  expect(local).toBeGreaterThan(500);
+});
+
+test('a seed gives one history', async () => {
+  const [first, again, other] = [7, 7, 8].map((seed) => () => run(planOf(seed, STEPS), { redis, off: NOT_YET }));
+  const { digest } = await first!();
+  expect((await again!()).digest).toBe(digest);
+  expect((await other!()).digest).not.toBe(digest);
+});
+
+test.for([
+  [10, 360_000],
+  [100, 40_000],
+])('a client at %i times the limit is banned at the computed time', async ([times = 0, forMs = 0]) => {
+  const about = { at: 0, does: 'client', kind: 'hammers', gateway: 0, seed: '' } as const;
+  const steps = [{ ...about, key: HAMMERED_KEY, times, forMs }];
+  const { violation, history } = await run({ ...planOf(1, 1), gateways: 1, steps }, { redis });
+  expect(violation).toBeUndefined();
+  expect(history.some((line) => line.includes('banned, shared'))).toBe(true);
+});
+
+describe('the quick seeds find', () => {
+  test.for(Object.keys(BREAKS))('%s', async (name) => {
+    expect(await firstSeedWith(name, redis)).toBeDefined();
+  });
+
+  // Built later: then this becomes a seed that passes, and the name leaves NOT_YET.
+  test.for(NOT_YET)('that the product does not keep “%s” yet', async (name) => {
+    const off = NOT_YET.filter((other) => other !== name);
+    expect(await firstSeed(name, { redis, off })).toBeDefined();
+  });
+});
+
+test('a failing seed gets a short history', async () => {
+  const name = 'a gateway does not hear of its own changes';
+  const options = { redis, off: NOT_YET, broken: BREAKS[name] };
+  const plan = planOf((await firstSeedWith(name, redis)) ?? 0, STEPS);
+  const found = await shortest(plan, await run(plan, options), (shorter) => run(shorter, options));
+  expect(found.result.violation?.invariant).toBe('binds here');
+  expect(found.plan.steps.length).toBeLessThan(10);
+});

@@ -1,0 +1,89 @@
+import { syncBuiltinESMExports } from 'node:module';
+import FakeTimers from '@sinonjs/fake-timers';
+
+/** Virtual time begins here, in Unix milliseconds. */
+const BEGIN_MS = 1_795_132_800_123;
+
+const realImmediate = setImmediate;
+/** All promises that can settle have settled after a turn of the real event loop. */
+const turn = () => new Promise<void>((resolve) => void realImmediate(resolve));
+
+/**
+ * Replaces timers and clocks of this process, so that the product's code runs unchanged in virtual time. Time advances
+ * from timer to timer, and stands still while a real call is under way.
+ */
+export class VirtualTime {
+  readonly #clock = FakeTimers.install({
+    now: BEGIN_MS,
+    toFake: [
+      'setTimeout',
+      'clearTimeout',
+      'setInterval',
+      'clearInterval',
+      'setImmediate',
+      'clearImmediate',
+      'Date',
+      'performance',
+    ],
+  });
+  #underWay = 0;
+  #onIdle = () => {};
+
+  constructor() {
+    // For imports of node:timers/promises.
+    syncBuiltinESMExports();
+  }
+
+  [Symbol.dispose](): void {
+    this.#clock.uninstall();
+    syncBuiltinESMExports();
+  }
+
+  /** Milliseconds since the beginning. */
+  get now(): number {
+    return this.#clock.now - BEGIN_MS;
+  }
+
+  /** Unix time in microseconds: the clock of the simulated Redis. */
+  get microseconds(): number {
+    return this.#clock.now * 1_000;
+  }
+
+  at(ms: number, task: () => void): void {
+    setTimeout(task, Math.max(0, ms - this.now));
+  }
+
+  /** Runs a real call. Virtual time stands still until it has ended. */
+  async real<T>(call: () => Promise<T>): Promise<T> {
+    this.#underWay += 1;
+    try {
+      return await call();
+    } finally {
+      this.#underWay -= 1;
+      if (this.#underWay === 0) this.#onIdle();
+    }
+  }
+
+  /** Advances to a time, or until `isOver`. */
+  async runUntil(ms: number, isOver: () => boolean): Promise<void> {
+    let isReached = false;
+    this.at(ms, () => {
+      isReached = true;
+    });
+    await this.#settle();
+    while (!isReached && !isOver()) {
+      this.#clock.next();
+      await this.#settle();
+    }
+  }
+
+  async #settle(): Promise<void> {
+    await turn();
+    while (this.#underWay > 0) {
+      await new Promise<void>((resolve) => {
+        this.#onIdle = resolve;
+      });
+      await turn();
+    }
+  }
+}
