@@ -23,7 +23,10 @@ interface Heard {
 
 /** What was decided here, and the store has not charged yet. */
 export interface Debt {
+  /** With a token that the store has to take. */
   admitted: number;
+  /** Without one, because the plan is in shadow mode. */
+  shadowed: number;
   refused: number;
 }
 
@@ -134,14 +137,14 @@ export class Clients implements LocalDecisions {
     if (believed === undefined || 'outcome' in believed) return believed;
     const { client, record, state, plans, now } = believed;
     const decided = decide(record, state, credential, plans, now);
-    const { outcome } = decided.verdict;
+    const { verdict } = decided;
     // Usage is counted with the debt, so its marks would only take memory.
     if (decided.state !== undefined) client.state = { ...decided.state, usage: UNUSED, used: {} };
-    if (owes && (outcome === 'admitted' || outcome === 'refused')) {
-      client.debt[outcome] += 1;
+    if (owes && (verdict.outcome === 'admitted' || verdict.outcome === 'refused')) {
+      client.debt[verdict.isShadowed ? 'shadowed' : verdict.outcome] += 1;
       this.#debtors.set(client.id, client);
     }
-    return local(decided.verdict);
+    return local(verdict);
   }
 
   peek(credential: Credential): Verdict | undefined {
@@ -196,9 +199,9 @@ export class Clients implements LocalDecisions {
    * @param decision the levels after it; undefined if nobody knows
    */
   settle(client: Client, charged: Debt, decision: Decision | undefined): void {
-    client.debt.admitted -= charged.admitted;
-    client.debt.refused -= charged.refused;
-    if (client.debt.admitted + client.debt.refused === 0) this.#debtors.delete(client.id);
+    const { debt } = client;
+    for (const kind of ['admitted', 'shadowed', 'refused'] as const) debt[kind] -= charged[kind];
+    if (debt.admitted + debt.shadowed + debt.refused === 0) this.#debtors.delete(client.id);
     if (decision !== undefined && decision.now >= (client.heard?.decision.now ?? 0))
       this.#hear(client, { decision, at: this.#monotonic() });
   }
@@ -260,7 +263,7 @@ export class Clients implements LocalDecisions {
       heard: undefined,
       secrets: new Map(),
       state: undefined,
-      debt: { admitted: 0, refused: 0 },
+      debt: { admitted: 0, shadowed: 0, refused: 0 },
       changedAt: Number.NEGATIVE_INFINITY,
       elsewhere: { changed: Number.NEGATIVE_INFINITY, heardAt: Number.NEGATIVE_INFINITY },
       facts: undefined,

@@ -10,8 +10,9 @@
 -- ARGV[2 + 2 * i]   number of requests. 0 peeks: one verdict, nothing is taken or written.
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
 --                   or '-', and the address in the format of networks.ts or '-'
---                   'charge admitted refused' charges the key for requests that were decided without Redis. The secret
---                   does not matter. The minute bucket goes to at most one capacity below zero, the day bucket to zero
+--                   'charge admitted shadowed refused' charges the key for requests that were decided without Redis;
+--                   only those admitted took a token. The secret does not matter. The minute bucket goes to at most one
+--                   capacity below zero, the day bucket to zero
 --
 -- reply             one verdict for each request, in the order of the keys. Each is a text of words separated by
 --                   spaces: one text is cheaper for both sides than a list.
@@ -228,7 +229,7 @@ end
 
 -- Decides `count` requests with the same key and secret. @return one verdict for all of them if the key is not usable.
 -- This is one function: a table for the key's data would cost a third more.
--- @param charge the numbers of requests that were admitted and refused without Redis, in place of a count
+-- @param charge the numbers of requests that were admitted, shadowed and refused without Redis, in place of a count
 local function decide(key, digest, count, wanted, address, charge)
   local fields = pcall('HMGET', key, 'secret:' .. digest, 'used:' .. digest, 'disabled', 'expires_at', 'plan', 'minute', 'day',
     'as_of', 'minute_left', 'day_left', 'line_until', 'strikes_until', 'banned_until', 'admitted', 'refused')
@@ -331,7 +332,8 @@ local function decide(key, digest, count, wanted, address, charge)
     if minute_left_over < minute_least then minute_left_over, minute_fraction = minute_least, 0 end
     if day_left_over < day_least then day_left_over, day_fraction = day_least, 0 end
     local forgiven = owed - (minute_tokens - minute_left_over)
-    minute_tokens, day_tokens, more_admitted, more_refused = minute_left_over, day_left_over, owed, charge[2]
+    minute_tokens, day_tokens = minute_left_over, day_left_over
+    more_admitted, more_shadowed, more_refused = owed + charge[2], charge[2], charge[3]
     verdicts[#verdicts + 1] = describe('charged', plan_name, now, minute_limit, minute_tokens, minute_fraction,
       day_limit, day_tokens, day_fraction, is_ignored and 0 or banned_until, forgiven, rest)
   end
@@ -406,9 +408,13 @@ end
 for i = 1, #KEYS do
   local count, wanted, address, charge = tonumber(ARGV[2 + 2 * i]), nil, nil, nil
   if not count then
-    count, wanted, address = match(ARGV[2 + 2 * i], '^(%w+) (%S+) (%S+)$')
-    if count == 'charge' then charge = { tonumber(wanted), tonumber(address) } end
-    count = tonumber(count) or 0
+    local admitted, shadowed, refused = match(ARGV[2 + 2 * i], '^charge (%d+) (%d+) (%d+)$')
+    if admitted then
+      count, charge = 0, { tonumber(admitted), tonumber(shadowed), tonumber(refused) }
+    else
+      count, wanted, address = match(ARGV[2 + 2 * i], '^(%d+) (%S+) (%S+)$')
+      count = tonumber(count)
+    end
   end
   local nothing = decide(KEYS[i], ARGV[1 + 2 * i], count, wanted, address, charge)
   if nothing then

@@ -19,6 +19,7 @@ export interface Question {
   readonly credential: Credential;
   /** False once nobody waits any longer. A question that was not sent by then is never sent. */
   readonly isOpen: boolean;
+  /** Called also when nobody waits any longer. */
   answered(verdict: Verdict): void;
   /**
    * A deadline has passed. It may have been charged if it was sent. Called again at every further deadline, while it is

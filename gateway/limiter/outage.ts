@@ -1,5 +1,6 @@
 import type { Logger } from '../../shared/process/logger.ts';
 import type { LocalDecisions } from './clients.ts';
+import { monotonicClock } from './clock.ts';
 import { type Credential, credentialOf } from './credential.ts';
 import { type Limiter, type Question, type RemoteLimiter, StoreUnavailable, type Verdict } from './limiter.ts';
 
@@ -11,6 +12,8 @@ export interface OutageOptions {
   readonly nodeOf?: ((credential: Credential) => string) | undefined;
   /** Called for a local admission for which the store may have charged as well: nobody knows. */
   readonly onUnknown?: () => void;
+  /** Takes a verdict that came after its request was decided locally. Its levels are the newest. */
+  readonly onLate?: (credential: Credential, verdict: Verdict, askedAt: number) => void;
 }
 
 /**
@@ -21,7 +24,7 @@ export interface OutageOptions {
 export function surviveOutages(
   shared: RemoteLimiter,
   locals: LocalDecisions,
-  { logger, nodeOf = () => '', onUnknown = () => {} }: OutageOptions,
+  { logger, nodeOf = () => '', onUnknown = () => {}, onLate = () => {} }: OutageOptions,
 ): Limiter & { nodesAway(): number; stop(): void } {
   const contacts = new Map<string, Contact>();
 
@@ -45,6 +48,7 @@ export function surviveOutages(
 
   function ask(credential: Credential, contact: Contact): Promise<Verdict> {
     const { promise, resolve } = Promise.withResolvers<Verdict>();
+    const askedAt = monotonicClock();
     const here = (owes: boolean) => {
       question.isOpen = false;
       resolve(decideHere(credential, owes));
@@ -53,6 +57,7 @@ export function surviveOutages(
       credential,
       isOpen: true,
       answered(verdict: Verdict) {
+        if (!question.isOpen) return onLate(credential, verdict, askedAt);
         question.isOpen = false;
         resolve(verdict);
       },

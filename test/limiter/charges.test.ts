@@ -19,8 +19,8 @@ import { quantile } from '../support/statistics.ts';
 const { url } = await emptyDatabase();
 const under = await redisUnderTest(url);
 
-const charge = async (id: string, admitted: number, refused = 0) =>
-  (await under.charger.charge([{ id, admitted, refused }]))[0];
+const charge = async (id: string, admitted: number, refused = 0, shadowed = 0) =>
+  (await under.charger.charge([{ id, admitted, refused, shadowed }]))[0];
 
 const tokensIn = (decision: object | undefined) => (decision as Decision).buckets.map(({ tokens }) => tokens);
 
@@ -32,6 +32,13 @@ test('a charge takes tokens without a secret, counts as use, and is no strike', 
   const entry = await under.keys.get(id);
   expect(entry).toMatchObject({ admitted: 4, refused: 3, refusals: { lineUntil: 0, strikesUntil: 0 } });
   expect(entry?.usage.minutes).toMatchObject([{ admitted: 0, refused: 0 }]);
+});
+
+test('what a plan in shadow mode let through counts as use, and costs no token', async () => {
+  const { id } = await under.createKey({ minute: 10, day: 100 });
+  const charged = await charge(id, 1, 0, 5);
+  expect(tokensIn((charged as { decision: Decision }).decision)).toEqual([9, 99]);
+  expect(await under.keys.get(id)).toMatchObject({ admitted: 6, shadowed: 5, refused: 0 });
 });
 
 test('the minute bucket goes to one capacity below zero, the day bucket to zero, and more is forgiven', async () => {

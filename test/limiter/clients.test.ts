@@ -118,13 +118,17 @@ test('what was admitted here is owed and missing from the levels that Redis says
   for (let sent = 0; sent < 9; sent++) expect(decideHere(key)).toBe('admitted');
   // Redis may have charged for this one.
   expect(known.decide(key, false)?.outcome).toBe('admitted');
-  expect(known.debtors()).toMatchObject([{ id: key.id, debt: { admitted: 9, refused: 0 } }]);
+  expect(known.debtors()).toMatchObject([{ id: key.id, debt: { admitted: 9, shadowed: 0, refused: 0 } }]);
   await decideInRedis(key);
   const left = () => (known.peek(key) as Decision).buckets.map(({ tokens }) => tokens);
   expect(left()).toEqual([MINUTE - 11, 1_000 - 11]);
   const [client] = known.debtors();
-  const [charged] = await redis.charger.charge([{ id: key.id, admitted: 9, refused: 0 }]);
-  known.settle(client as Client, { admitted: 9, refused: 0 }, (charged as { decision: Decision }).decision);
+  const [charged] = await redis.charger.charge([{ id: key.id, admitted: 9, shadowed: 0, refused: 0 }]);
+  known.settle(
+    client as Client,
+    { admitted: 9, shadowed: 0, refused: 0 },
+    (charged as { decision: Decision }).decision,
+  );
   expect([known.debtors(), left()]).toEqual([[], [MINUTE - 11, 1_000 - 11]]);
 });
 

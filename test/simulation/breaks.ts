@@ -52,6 +52,24 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
       };
     },
   },
+  'a charge is sent twice': {
+    finds: 'never charged twice',
+    server(server) {
+      const run = server.run.bind(server);
+      server.run = async (gateway, command) => {
+        if (command.args.some((arg) => String(arg).startsWith('charge '))) await run(gateway, command);
+        return await run(gateway, command);
+      };
+    },
+  },
+  'what was admitted without Redis is not owed': {
+    finds: 'charged',
+    locals: (clients) => ({
+      decide: (credential) => clients.decide(credential, false),
+      peek: (credential) => clients.peek(credential),
+    }),
+  },
+  'changes by other gateways are not followed': { finds: 'binds everywhere', isDeaf: true },
   'one gateway uses a clock of its own': {
     finds: 'exact',
     server: executes((execute) => (gateway, name, args) => {
@@ -69,25 +87,13 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
     }),
   },
   'a refusal tells two seconds less': { finds: 'told time', limiter: mapped((verdict) => withRetry(verdict, -2)) },
-  'a debit is charged that nobody owes': {
-    finds: 'never charged twice',
-    server: executes((execute, server) => async (gateway, name, args) => {
-      const key = args[2] ?? '';
-      const level = (await server.send('hget', [key, 'minute_left'])) as string | null;
-      const tokens = Number.parseInt(level ?? '0', 10);
-      const less = level?.replace(/^\d+/, String(tokens - 1)) ?? '';
-      if (tokens > 2) await server.send('hset', [key, 'minute_left', less]);
-      return await execute(gateway, name, args);
-    }),
-  },
   'buckets are full while Redis is away': {
     finds: 'local limit',
-    locals: (known) => ({
-      note: (credential, verdict, ...more) =>
-        known.note(credential, 'buckets' in verdict ? withFullBuckets(verdict) : verdict, ...more),
-      decide: (credential) => known.decide(credential),
-      peek: (credential) => known.peek(credential),
-    }),
+    clients(clients) {
+      const note = clients.note.bind(clients);
+      clients.note = (credential, verdict, askedAt) =>
+        note(credential, 'buckets' in verdict ? withFullBuckets(verdict) : verdict, askedAt);
+    },
   },
   'without Redis, everything is admitted': {
     finds: 'local limit',

@@ -1,6 +1,6 @@
 import { pino } from 'pino';
-import { ChangedKeys } from '../../gateway/limiter/changed-keys.ts';
-import type { KnownKeys, LocalDecisions } from '../../gateway/limiter/known-keys.ts';
+import { Clients, type LocalDecisions } from '../../gateway/limiter/clients.ts';
+import { monotonicClock } from '../../gateway/limiter/clock.ts';
 import type { Limiter } from '../../gateway/limiter/limiter.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
 import { confirmed, type Tell } from '../../gateway/primary/confirmed.ts';
@@ -8,6 +8,8 @@ import { Keys } from '../../gateway/stores/keys.ts';
 import { PlanCache } from '../../gateway/stores/plan-cache.ts';
 import { Plans } from '../../gateway/stores/plans.ts';
 import { redisBackend } from '../../gateway/stores/redis/backend.ts';
+import { TailFollower } from '../../gateway/stores/tail-follower.ts';
+import type { Family } from '../../shared/process/counts.ts';
 import { type Link, NetworkConnection } from './network.ts';
 
 export const TIMEOUT_MS = 250;
@@ -19,10 +21,13 @@ const logger = pino({ level: 'silent' });
 /** Where a deliberate break gets into a gateway. */
 export interface Wrappers {
   limiter?(limiter: Limiter): Limiter;
-  locals?(known: KnownKeys): LocalDecisions;
+  clients?(clients: Clients): void;
+  locals?(clients: Clients): LocalDecisions;
   tell?(tell: Tell): Tell;
   plans?(table: PlanTable): PlanTable;
   readonly timeoutMs?: number;
+  /** It does not follow what other gateways change. */
+  readonly isDeaf?: boolean;
 }
 
 export interface Gateway {
@@ -31,6 +36,8 @@ export interface Gateway {
   readonly keys: Keys;
   readonly plans: Plans;
   nodesAway(): number;
+  /** Local admissions whose charge nobody knows. */
+  unknown(): number;
   isConnected(): boolean;
   /** Whether what it sends to Redis now is answered in time. */
   isWell(): boolean;
@@ -39,12 +46,13 @@ export interface Gateway {
 
 /** One gateway with its product code: what open-backend.ts and worker.ts compose for one process. */
 export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise<Gateway> {
-  const changedKeys = new ChangedKeys();
   const connection = new NetworkConnection(link, wrappers.timeoutMs ?? TIMEOUT_MS);
   const plansOf = () => wrappers.plans?.(planCache.known) ?? planCache.known;
+  const clients = new Clients(plansOf);
+  wrappers.clients?.(clients);
   const backend = redisBackend(connection, plansOf, logger, {
-    changedKeys,
-    localsOf: wrappers.locals,
+    clients,
+    locals: wrappers.locals?.(clients),
     connectOperators: async () => new NetworkConnection(link, OPERATORS_TIMEOUT_MS),
   });
   const planCache = new PlanCache(new Plans(backend.storage), logger);
@@ -54,20 +62,46 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise
   };
   void planCache.start().then(load);
   const tell: Tell = async (changed) => {
-    if ('key' in changed) changedKeys.note(changed.key);
+    if ('key' in changed) clients.noteChange(changed.key, changed.at);
+    else if ('anyKey' in changed) clients.doubtAll();
     else planCache.take(changed.plans);
   };
-  const storage = confirmed(await backend.operatorsStorage(), wrappers.tell?.(tell) ?? tell);
+  const operatorsStorage = await backend.operatorsStorage();
+  const tail = new TailFollower(operatorsStorage, tell, true);
+  if (wrappers.isDeaf !== true) void tail.run();
+  const storage = confirmed(operatorsStorage, wrappers.tell?.(tell) ?? tell);
+  const limiter = remembering(clients, backend.limiter);
   return {
-    limiter: wrappers.limiter?.(backend.limiter) ?? backend.limiter,
+    limiter: wrappers.limiter?.(limiter) ?? limiter,
     keys: new Keys(storage),
     plans: new Plans(storage),
     nodesAway: backend.nodesAway,
+    unknown: () => unknownIn(backend.counted()),
     isConnected: () => connection.status === 'ready',
     isWell: () => connection.isWell(TIMEOUT_MS) && planCache.version !== undefined,
     async close() {
       isOpen = false;
+      tail.stop();
       await Promise.all([backend.close(), planCache.stop()]);
     },
   };
 }
+
+const unknownIn = (families: readonly Family[]): number => {
+  const local = families.find(({ name }) => name === 'gateway_local_admissions_total');
+  return local?.values.find(({ labels }) => labels.fate === 'unknown')?.value ?? 0;
+};
+
+/** What is noted of each verdict, as authorize.ts does. */
+const remembering = (clients: Clients, limiter: Limiter): Limiter => ({
+  async decide(credential) {
+    const client = clients.verified(credential);
+    const banned = client && clients.bannedVerdict(client, credential);
+    if (banned !== undefined) return banned;
+    const askedAt = monotonicClock();
+    const verdict = await limiter.decide(credential);
+    clients.note(credential, verdict, askedAt);
+    return verdict;
+  },
+  peek: (credential) => limiter.peek(credential),
+});

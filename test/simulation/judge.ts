@@ -8,7 +8,7 @@ import type { VirtualTime } from './virtual-time.ts';
 const [MINUTE, DAY] = [60_000_000, 86_400_000_000];
 const [LONGEST_ANSWER_MS, SETTLED_MS, CHARGED_MS, HEARD_MS] = [2_500, 2_000, 2_000, 1_000];
 /** Verdicts for which Redis looks at the buckets, or would. */
-const DECIDED = ['admitted', 'shadowed', 'refused', 'banned', 'forbidden'];
+const DECIDED = ['admitted', 'shadowed', 'refused', 'banned', 'forbidden', 'charged'];
 
 interface Interval {
   readonly from: number;
@@ -41,13 +41,6 @@ function read(text: string) {
 }
 
 type Told = ReturnType<typeof read>;
-
-/** What is stored of a key's level. */
-export interface StoredLevel {
-  readonly left: number;
-  readonly asOf: number;
-  readonly limit: number;
-}
 
 /** Holds what Redis did, and what clients and operators saw, against the invariants. Keeps the first violation. */
 export class Judge implements Observer {
@@ -87,8 +80,27 @@ export class Judge implements Observer {
 
   decided({ now, asked, verdicts }: DecideCall): void {
     const rest = [...verdicts];
-    for (const { id, count } of asked)
-      for (const text of rest.splice(0, Math.max(count, 1))) if (count > 0) this.#checkDecision(id, now, read(text));
+    for (const { id, count, charge } of asked)
+      for (const text of rest.splice(0, Math.max(count, 1)))
+        if (charge !== undefined) this.#checkCharge(id, now, charge, read(text));
+        else if (count > 0) this.#checkDecision(id, now, read(text));
+  }
+
+  /** A charge takes all its tokens, but the minute to no more than a limit below zero, and the day to zero. */
+  #checkCharge(id: string, now: number, tokens: number, told: Told): void {
+    const [charged, admitted] = [this.#count(`${id} charged`, tokens), this.#total(`${id} local`)];
+    if (charged > admitted)
+      this.fail('never charged twice', `${charged} tokens were charged for ${admitted} local admissions.`);
+    // The key is gone.
+    if (told.outcome !== 'charged') return;
+    const { minute, day } = this.#in(this.#inRedis, id);
+    const [before, dayBefore] = [minute.levelAt(now, told.minute), day.levelAt(now, told.day)];
+    const left = Math.max(before - tokens * MINUTE, Math.min(before, -told.minute * MINUTE));
+    const dayLeft = Math.max(dayBefore - tokens * DAY, Math.min(dayBefore, 0));
+    if (told.left !== left || told.dayLeft !== dayLeft)
+      this.fail('charged', `A charge of ${tokens} leaves ${told.left / MINUTE} in place of ${left / MINUTE} tokens.`);
+    minute.set(told.left, now, told.minute);
+    day.set(told.dayLeft, now, told.day);
   }
 
   #checkDecision(id: string, now: number, told: Told): void {
@@ -101,12 +113,10 @@ export class Judge implements Observer {
     this.#lastOutcome.set(id, outcome);
     if (outcome === 'banned' || outcome === 'forbidden') return;
     const cost = outcome === 'admitted' ? 1 : 0;
-    // What is missing beyond the cost was charged for local admissions.
-    const debit = (buckets.minute.levelAt(now, minute) - told.left - cost * MINUTE) / MINUTE;
-    const dayDebit = (buckets.day.levelAt(now, day) - told.dayLeft - cost * DAY) / DAY;
-    if (debit > 0) this.#charge(id, debit);
-    if (debit < 0 || dayDebit < 0 || dayDebit > debit)
-      this.fail('exact', `Redis says ${outcome}, and its levels are ${debit} and ${dayDebit} below the reference.`);
+    const missing = (buckets.minute.levelAt(now, minute) - told.left - cost * MINUTE) / MINUTE;
+    const dayMissing = (buckets.day.levelAt(now, day) - told.dayLeft - cost * DAY) / DAY;
+    if (missing !== 0 || dayMissing !== 0)
+      this.fail('exact', `Redis says ${outcome}, and its levels are ${missing} and ${dayMissing} below the reference.`);
     buckets.minute.set(told.left, now, minute);
     buckets.day.set(told.dayLeft, now, day);
     const isThere = told.left >= (1 - cost) * MINUTE && told.dayLeft >= (1 - cost) * DAY;
@@ -124,12 +134,6 @@ export class Judge implements Observer {
     if (more < 0) this.fail('told time', `A refusal tells ${-more / 1e6} s too little.`);
     if (isFirst && id === this.#ids[LONE_KEY] && more > most)
       this.fail('told time', `A first refusal tells ${more / 1e6} s more than a token takes.`);
-  }
-
-  #charge(id: string, debit: number): void {
-    const [charged, admitted] = [this.#count(`${id} charged`, debit), this.#total(`${id} local`)];
-    if (charged > admitted)
-      this.fail('never charged twice', `${charged} tokens were charged for ${admitted} local admissions.`);
   }
 
   heard({ gateway, asked, verdicts }: DecideCall): void {
@@ -269,29 +273,22 @@ export class Judge implements Observer {
 
   /** A gateway that starts again knows nothing, and owes nothing. */
   restarted(gateway: number): void {
+    for (const id of this.#ids)
+      this.#counts.set(`${id} owed`, Math.min(this.#total(`${id} owed`), this.#total(`${id} charged`)));
     for (const name of this.#localOnly.keys()) if (name.startsWith(`g${gateway} `)) this.#localOnly.delete(name);
   }
 
-  /** @param levelOf reads from Redis */
-  async sweep(levelOf: (id: string) => Promise<StoredLevel | undefined>): Promise<void> {
+  /** @param unknown how many local admissions the gateways count whose charge nobody knows */
+  sweep(unknown: number): void {
     for (const { at, key, gateway } of this.#open)
       if (this.#time.now - at > LONGEST_ANSWER_MS) this.fail('answered', `g${gateway} does not answer k${key}.`);
     const from = this.#time.now - CHARGED_MS;
     const isDue = this.#lastLocalAt <= from && this.#contacts.every((_, at) => this.#hasContact(at, from));
-    if (isDue && !this.#off.has('charged')) for (const id of this.#ids) await this.#checkCharges(id, levelOf);
-  }
-
-  async #checkCharges(id: string, levelOf: (id: string) => Promise<StoredLevel | undefined>): Promise<void> {
-    const owed = this.#total(`${id} owed`);
-    this.#counts.delete(`${id} owed`);
-    const level = owed > 0 ? await levelOf(id) : undefined;
-    if (level === undefined) return;
-    const debit = (this.#in(this.#inRedis, id).minute.levelAt(level.asOf, level.limit) - level.left) / MINUTE;
-    const charged = this.#total(`${id} charged`) + Math.max(debit, 0);
-    // What would take the level further below zero is forgiven.
-    const isForgiven = level.left / MINUTE <= -level.limit * (1 - CHARGED_MS / 60_000);
-    if (charged < owed && !isForgiven)
-      this.fail('charged', `${charged} tokens were charged for ${owed} local admissions.`);
+    if (!isDue) return;
+    const missing = this.#ids.map((id) => Math.max(0, this.#total(`${id} owed`) - this.#total(`${id} charged`)));
+    const sum = missing.reduce((one, other) => one + other, 0);
+    if (sum > unknown)
+      this.fail('charged', `${sum} local admissions were not charged, and the fate of ${unknown} is unknown.`);
   }
 
   end(): void {

@@ -3,7 +3,8 @@ import { credentialOf, SCOPES, type Secret } from '../../gateway/limiter/credent
 import type { KeyChange, KeyRecord } from '../../gateway/limiter/key-record.ts';
 import type { Decision, Verdict } from '../../gateway/limiter/limiter.ts';
 import { parseNetwork } from '../../gateway/limiter/networks.ts';
-import { type AboutChange, type Activity, planActivity } from '../../gateway/stores/activity-entry.ts';
+import type { Activity } from '../../gateway/stores/audit.ts';
+import { type AboutChange, planActivity } from '../../gateway/stores/plans.ts';
 import type { Gateway } from './gateway.ts';
 import type { Bond, Request } from './invariants.ts';
 import type { OperatorStep } from './plan.ts';

@@ -7,7 +7,13 @@ export interface DecideCall {
   readonly gateway: string;
   /** Redis' time in microseconds. */
   readonly now: number;
-  readonly asked: readonly { readonly id: string; readonly digest: string; readonly count: number }[];
+  readonly asked: readonly {
+    readonly id: string;
+    readonly digest: string;
+    readonly count: number;
+    /** Tokens for what was admitted without Redis, in place of a request. */
+    readonly charge?: number;
+  }[];
   readonly verdicts: readonly string[];
 }
 
@@ -112,11 +118,14 @@ export class Server {
     const now = this.time.microseconds;
     const keyCount = Number(args[1]);
     const [keys, [, plans = '', ...presented]] = [args.slice(2, 2 + keyCount), args.slice(2 + keyCount)];
-    const asked = keys.map((key, at) => ({
-      id: key.slice('gateway:key:{'.length, -1),
-      digest: presented[2 * at] ?? '',
-      count: Number.parseInt(presented[2 * at + 1] ?? '', 10),
-    }));
+    const asked = keys.map((key, at) => {
+      const [digest = '', what = ''] = presented.slice(2 * at, 2 * at + 2);
+      const [, charge] = /^charge (\d+)/.exec(what) ?? [];
+      const id = key.slice('gateway:key:{'.length, -1);
+      return charge === undefined
+        ? { id, digest, count: Number.parseInt(what, 10) }
+        : { id, digest, count: 0, charge: Number(charge) };
+    });
     const sent = [...args.slice(0, 2), ...keys, String(now), plans, ...presented];
     const verdicts = await this.execute(gateway, name, sent);
     const call = { gateway, now, asked, verdicts };

@@ -53,6 +53,7 @@ export function redisBackend(
     logger,
     nodeOf: isCluster(redis) ? nodeOf(redis) : undefined,
     onUnknown: debts.noteUnknown,
+    onLate: (...heard) => clients.note(...heard),
   });
   const onLost = ({ log, fields }: LogEntry, reason: string) => {
     if (log === 'audit')

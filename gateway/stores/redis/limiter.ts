@@ -89,7 +89,10 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     );
 
   async charge(debts: Parameters<Charger['charge']>[0]): Promise<readonly Charged[]> {
-    const presented = debts.flatMap(({ admitted, refused }) => ['', `charge ${admitted} ${refused}`]);
+    const presented = debts.flatMap(({ admitted, shadowed, refused }) => [
+      '',
+      `charge ${admitted} ${shadowed} ${refused}`,
+    ]);
     const asked = [...debts.map(({ id }) => keyOf(id)), this.#now(), this.#planText(), ...presented];
     try {
       return (await this.#withinDeadline(runDecide(this.#redis, debts.length, asked))).map(readCharged);
@@ -145,7 +148,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
         for (const question of group) {
           const reply = replies[at++] ?? '';
           if (reply === BOUND) this.#askAgain(question);
-          else if (question.isOpen) question.answered(readVerdict(reply));
+          else question.answered(readVerdict(reply));
         }
     } catch (cause) {
       // Requests that wait for their turn fail too: they have already waited for this call, and need not wait for
