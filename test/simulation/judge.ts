@@ -101,11 +101,11 @@ export class Judge implements Observer {
     this.#lastOutcome.set(id, outcome);
     if (outcome === 'banned' || outcome === 'forbidden') return;
     const cost = outcome === 'admitted' ? 1 : 0;
-    // What is missing beyond the cost was charged for local admissions.
+    // What is missing beyond the cost was charged for local admissions. Either bucket may have been forgiven a part.
     const debit = (buckets.minute.levelAt(now, minute) - told.left - cost * MINUTE) / MINUTE;
     const dayDebit = (buckets.day.levelAt(now, day) - told.dayLeft - cost * DAY) / DAY;
-    if (debit > 0) this.#charge(id, debit);
-    if (debit < 0 || dayDebit < 0 || dayDebit > debit)
+    if (debit > 0 || dayDebit > 0) this.#charge(id, Math.max(debit, dayDebit));
+    if (debit < 0 || dayDebit < 0)
       this.fail('exact', `Redis says ${outcome}, and its levels are ${debit} and ${dayDebit} below the reference.`);
     buckets.minute.set(told.left, now, minute);
     buckets.day.set(told.dayLeft, now, day);
