@@ -42,7 +42,7 @@ export async function runClient(step: ClientStep, about: Surroundings): Promise<
         const told = toldMs(answer);
         refused = told === undefined ? 0 : refused + 1;
         waitedSince = step.kind === 'polite' && answer?.outcome === 'refused' ? about.now : undefined;
-        if (told === undefined) await sleep(random.between(0, tokenMs));
+        if (told === undefined) await sleep(random.between(0, tokenMs / 2));
         else await sleep(step.kind === 'polite' ? told : Math.min(2 ** refused * 100, LONGEST_BACK_OFF_MS));
       }
     }
