@@ -91,7 +91,7 @@ export async function openBackend(
       void edits.run();
       // Without Redis, nobody else changes anything.
       if (options.embedded === undefined) {
-        tail = new TailFollower(own, tell, settings.REDIS_MODE !== 'cluster');
+        tail = new TailFollower(storage, tell, settings.REDIS_MODE !== 'cluster');
         void tail.run();
       }
       return storesOver(confirmed(own, tell));

@@ -333,12 +333,11 @@ const UNBOUND: Bounds = { scope: SCOPES, networks: [] };
 const local = (verdict: Verdict): Verdict =>
   verdict.outcome === 'undecided' ? verdict : { ...verdict, mode: 'local' };
 
-/** A debt takes a bucket to a floor, in capacities. */
+/** A debt takes a bucket to a floor, in capacities. One that is below it stays there. */
 function debited(level: StoredLevel, owed: number, floor: -1 | 0): StoredLevel {
   const least = floor * (level.limit ?? 0);
-  return level.tokens - owed >= least
-    ? { ...level, tokens: level.tokens - owed }
-    : { ...level, tokens: Math.min(least, level.tokens), fraction: 0 };
+  if (level.tokens - owed >= least) return { ...level, tokens: level.tokens - owed };
+  return level.tokens < least ? level : { ...level, tokens: least, fraction: 0 };
 }
 
 const stateAfter = ({ now, buckets: [minute, day], bannedUntil }: Decision): KeyState => ({

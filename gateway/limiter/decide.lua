@@ -152,6 +152,13 @@ local function strike_times(plan, minute_limit)
   return strike, (plan.ban_after or HELD * minute_limit) * strike
 end
 
+-- A level less what is owed. It goes to this floor, or stays where it is below that.
+local function debited(tokens, fraction, owed, least)
+  if tokens - owed >= least then return tokens - owed, fraction end
+  if tokens < least then return tokens, fraction end
+  return least, 0
+end
+
 -- Ticks until a bucket holds a whole token.
 local function ticks_until_token(limit, window, tokens, fraction)
   if tokens >= 1 then return 0 end
@@ -326,13 +333,10 @@ local function decide(key, digest, count, wanted, address, charge)
   -- earlier one found none a grace ago. A ban that begins less than a day after the last one ended is twice as long.
   local more_admitted, more_refused, more_shadowed, bans = 0, 0, 0, nil
   if charge then
-    local owed = charge[1]
-    local minute_least, day_least = min(minute_tokens, -minute_limit), min(day_tokens, 0)
-    local minute_left_over, day_left_over = minute_tokens - owed, day_tokens - owed
-    if minute_left_over < minute_least then minute_left_over, minute_fraction = minute_least, 0 end
-    if day_left_over < day_least then day_left_over, day_fraction = day_least, 0 end
-    local forgiven = owed - (minute_tokens - minute_left_over)
-    minute_tokens, day_tokens = minute_left_over, day_left_over
+    local owed, before = charge[1], minute_tokens
+    minute_tokens, minute_fraction = debited(minute_tokens, minute_fraction, owed, -minute_limit)
+    day_tokens, day_fraction = debited(day_tokens, day_fraction, owed, 0)
+    local forgiven = owed - (before - minute_tokens)
     more_admitted, more_shadowed, more_refused = owed + charge[2], charge[2], charge[3]
     verdicts[#verdicts + 1] = describe('charged', plan_name, now, minute_limit, minute_tokens, minute_fraction,
       day_limit, day_tokens, day_fraction, is_ignored and 0 or banned_until, forgiven, rest)

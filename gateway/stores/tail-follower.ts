@@ -25,6 +25,7 @@ export class TailFollower {
   #readAt = performance.now();
 
   /**
+   * @param storage with the deadline of decisions: a dead connection must not be waited for
    * @param tell resolves when no process of this gateway acts on older data
    * @param hasOneClock whether entries have the time of the clock that decides
    */

@@ -67,7 +67,7 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise
     else planCache.take(changed.plans);
   };
   const operatorsStorage = await backend.operatorsStorage();
-  const tail = new TailFollower(operatorsStorage, tell, true);
+  const tail = new TailFollower(backend.storage, tell, true);
   if (wrappers.isDeaf !== true) void tail.run();
   const storage = confirmed(operatorsStorage, wrappers.tell?.(tell) ?? tell);
   const limiter = remembering(clients, backend.limiter);

@@ -5,10 +5,10 @@ import { BREAKS } from './breaks.ts';
 import { INVARIANTS } from './invariants.ts';
 import { describe, planOf } from './plan.ts';
 import { run } from './run.ts';
-import { firstSeedWith, NOT_YET, QUICK_SEEDS, STEPS, simulateSeeds } from './seeds.ts';
+import { firstSeedWith, QUICK_SEEDS, STEPS, simulateSeeds } from './seeds.ts';
 import { shortest } from './shortest.ts';
 
-const HELP = `npm run simulate -- [--seed <n>] [--seeds <n>] [--steps <n>] [--break <name>] [--all] [--table]
+const HELP = `npm run simulate -- [--seed <n>] [--seeds <n>] [--steps <n>] [--break <name>] [--table]
 
 Runs gateways' limiters in virtual time against a real Redis, over a network that a seed makes bad, and checks after
 every step what is promised. A seed that breaks a promise prints its shortest history, and the exit status is 1.
@@ -17,7 +17,6 @@ every step what is promised. A seed that breaks a promise prints its shortest hi
   --seeds <n>     how many seeds: 1 unless told
   --steps <n>     steps of each seed: ${STEPS} unless told
   --break <name>  with a deliberate break: ${Object.keys(BREAKS).join('; ')}
-  --all           checks also what is not built yet: ${NOT_YET.join(', ')}
   --table         prints the README's table: the quick seeds, and the seeds that find each break
   --help          prints this
 
@@ -33,7 +32,6 @@ const { values } = parseArgs({
     seeds: { type: 'string', default: '1' },
     steps: { type: 'string', default: String(STEPS) },
     break: { type: 'string' },
-    all: { type: 'boolean', default: false },
     table: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
@@ -58,7 +56,7 @@ else if (numbers.some((number) => !Number.isInteger(number) || number < 1) || (v
 
 async function simulate(redis: Redis): Promise<void> {
   const [first = 1, count = 1, steps = STEPS] = numbers;
-  const options = { redis, off: values.all ? [] : NOT_YET, broken };
+  const options = { redis, broken };
   for (let seed = first; seed < first + count; seed++) {
     const plan = planOf(seed, steps);
     const result = await run(plan, options);
@@ -86,7 +84,7 @@ function withoutRepetitions(lines: readonly string[]): string[] {
 
 async function printTable(redis: Redis): Promise<void> {
   const { seeds, decisions, local, faults, virtualMs, violations } = await simulateSeeds(
-    { redis, off: NOT_YET },
+    { redis },
     numbers[1] === 1 ? QUICK_SEEDS : numbers[1],
   );
   const found = [];

@@ -4,7 +4,7 @@ import { StoreUnavailable } from '../../gateway/limiter/limiter.ts';
 import type { Break } from './breaks.ts';
 import { runClient } from './clients.ts';
 import { type Gateway, startGateway, TIMEOUT_MS } from './gateway.ts';
-import type { Answer, Invariant, Request, Violation } from './invariants.ts';
+import type { Answer, Request, Violation } from './invariants.ts';
 import { Judge } from './judge.ts';
 import { Link } from './network.ts';
 import {
@@ -37,8 +37,6 @@ export interface Result {
 
 export interface Options {
   readonly redis: Redis;
-  /** Invariants that are not checked. */
-  readonly off?: readonly Invariant[];
   readonly broken?: Break | undefined;
 }
 
@@ -60,10 +58,10 @@ const ON_SERVER = { restart: 'down', full: 'full', demoted: 'demoted' } as const
  * Runs a plan from an empty Redis to its end, or to the first violation. Whatever waits then, for a timer or for Redis,
  * waits for ever: nothing goes on in real time.
  */
-export async function run(plan: Plan, { redis, off = [], broken = {} }: Options): Promise<Result> {
+export async function run(plan: Plan, { redis, broken = {} }: Options): Promise<Result> {
   await redis.flushdb();
   using time = new VirtualTime();
-  const simulation = new Simulation(plan, time, redis, off, broken);
+  const simulation = new Simulation(plan, time, redis, broken);
   await simulation.run();
   return simulation.result();
 }
@@ -87,7 +85,7 @@ class Simulation {
   #local = 0;
   #faults = 0;
 
-  constructor(plan: Plan, time: VirtualTime, redis: Redis, off: readonly Invariant[], broken: Break) {
+  constructor(plan: Plan, time: VirtualTime, redis: Redis, broken: Break) {
     this.#plan = plan;
     this.#time = time;
     this.#broken = broken;
@@ -98,7 +96,7 @@ class Simulation {
       bans: [],
     }));
     const ids = this.#keys.map(({ id }) => id);
-    this.#judge = new Judge(time, ids, plan.gateways, off);
+    this.#judge = new Judge(time, ids, plan.gateways);
     this.#server = new Server(redis, time, this.#judge);
     if (broken.server !== undefined) broken.server(this.#server);
     this.#links = Array.from({ length: plan.gateways }, (_, at) => {

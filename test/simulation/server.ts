@@ -38,8 +38,8 @@ export class Server {
   readonly time: VirtualTime;
   readonly #real: Redis;
   readonly #observer: Observer;
-  /** Replies that stay the same until the next change by an operator: gateways read the plan table all the time. */
-  readonly #plans = new Map<string, Promise<unknown>>();
+  /** Replies that stay the same until the next change by an operator: gateways read plans and audit log all the time. */
+  readonly #same = new Map<string, Promise<unknown>>();
   #knowsScript = false;
   #replica: { readonly values: readonly [name: Buffer, value: Buffer][]; readonly known: unknown } | undefined;
 
@@ -68,7 +68,7 @@ export class Server {
     const replica = this.#replica;
     if (replica === undefined) return;
     this.#replica = undefined;
-    this.#plans.clear();
+    this.#same.clear();
     await this.time.real(async () => {
       await this.#real.flushdb();
       await Promise.all(replica.values.map(([name, value]) => this.#real.restore(name, 0, value)));
@@ -84,10 +84,11 @@ export class Server {
     const isDecide = name === 'evalsha' || DECIDE.test(String(args[0]));
     if (!READS.has(name)) this.#refuse(String(args[0]));
     if (isDecide) return await this.#decide(gateway, name, args);
-    if (name === 'hgetall' && args[0]?.includes('plans')) return { reply: await this.#readPlans(args[0]) };
+    if ((name === 'hgetall' && args[0]?.includes('plans')) || name === 'xrevrange')
+      return { reply: await this.#readOnce(name, args) };
     const reply = await this.send(name, args);
     if (!READS.has(name)) {
-      this.#plans.clear();
+      this.#same.clear();
       if (this.#replica !== undefined) await this.delayReplica();
     }
     return { reply };
@@ -99,9 +100,10 @@ export class Server {
     return this.time.real(() => this.#real.sendCommand(command) as Promise<unknown>);
   }
 
-  #readPlans(name: string): Promise<unknown> {
-    const reply = this.#plans.get(name) ?? this.send('hgetall', [name]);
-    this.#plans.set(name, reply);
+  #readOnce(name: string, args: readonly string[]): Promise<unknown> {
+    const what = [name, ...args].join(' ');
+    const reply = this.#same.get(what) ?? this.send(name, args);
+    this.#same.set(what, reply);
     return reply;
   }
 

@@ -3,20 +3,20 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { BREAKS } from './breaks.ts';
 import { HAMMERED_KEY, planOf } from './plan.ts';
 import { run } from './run.ts';
-import { firstSeed, firstSeedWith, NOT_YET, QUICK_SEEDS, STEPS, simulateSeeds } from './seeds.ts';
+import { firstSeedWith, QUICK_SEEDS, STEPS, simulateSeeds } from './seeds.ts';
 import { shortest } from './shortest.ts';
 
 const { redis } = await emptyDatabase();
 
 test(`${QUICK_SEEDS} seeds break no promise`, async () => {
-  const { violations, local } = await simulateSeeds({ redis, off: NOT_YET });
+  const { violations, local } = await simulateSeeds({ redis });
   expect(violations).toEqual([]);
   // Redis was away often enough.
   expect(local).toBeGreaterThan(500);
 });
 
 test('a seed gives one history', async () => {
-  const [first, again, other] = [7, 7, 8].map((seed) => () => run(planOf(seed, STEPS), { redis, off: NOT_YET }));
+  const [first, again, other] = [7, 7, 8].map((seed) => () => run(planOf(seed, STEPS), { redis }));
   const { digest } = await first!();
   expect((await again!()).digest).toBe(digest);
   expect((await other!()).digest).not.toBe(digest);
@@ -37,17 +37,11 @@ describe('the quick seeds find', () => {
   test.for(Object.keys(BREAKS))('%s', async (name) => {
     expect(await firstSeedWith(name, redis)).toBeDefined();
   });
-
-  // Built later: then this becomes a seed that passes, and the name leaves NOT_YET.
-  test.for(NOT_YET)('that the product does not keep “%s” yet', async (name) => {
-    const off = NOT_YET.filter((other) => other !== name);
-    expect(await firstSeed(name, { redis, off })).toBeDefined();
-  });
 });
 
 test('a failing seed gets a short history', async () => {
   const name = 'a gateway does not hear of its own changes';
-  const options = { redis, off: NOT_YET, broken: BREAKS[name] };
+  const options = { redis, broken: BREAKS[name] };
   const plan = planOf((await firstSeedWith(name, redis)) ?? 0, STEPS);
   const found = await shortest(plan, await run(plan, options), (shorter) => run(shorter, options));
   expect(found.result.violation?.invariant).toBe('binds here');
