@@ -4,11 +4,11 @@ import { monotonicClock } from '../../gateway/limiter/clock.ts';
 import type { Limiter } from '../../gateway/limiter/limiter.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
 import { confirmed, type Tell } from '../../gateway/primary/confirmed.ts';
+import { TailFollower } from '../../gateway/primary/tail-follower.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { PlanCache } from '../../gateway/stores/plan-cache.ts';
 import { Plans } from '../../gateway/stores/plans.ts';
 import { redisBackend } from '../../gateway/stores/redis/backend.ts';
-import { TailFollower } from '../../gateway/stores/tail-follower.ts';
 import type { Family } from '../../shared/process/counts.ts';
 import { type Link, NetworkConnection } from './network.ts';
 

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { Changed } from '../../gateway/primary/messages.ts';
+import { TailFollower } from '../../gateway/primary/tail-follower.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
-import { TailFollower } from '../../gateway/stores/tail-follower.ts';
 import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 

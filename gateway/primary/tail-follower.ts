@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type CheckResult, fault, good } from '../check-result.ts';
 import { isKeyId } from '../limiter/credential.ts';
-import type { Tell } from '../primary/confirmed.ts';
-import type { Changed } from '../primary/messages.ts';
-import type { LoggedEntry, Storage } from './storage.ts';
+import type { LoggedEntry, Storage } from '../stores/storage.ts';
+import type { Tell } from './confirmed.ts';
+import type { Changed } from './messages.ts';
 
 const EVERY_MS = 250;
 /** Entries that are read each time; more when there are more new ones. */
