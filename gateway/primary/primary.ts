@@ -33,6 +33,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   const port = settings.PORT === 0 ? await freePort(settings.HOST) : settings.PORT;
   await endLeftBehind(port, logger);
   let planCache: PlanCache | undefined;
+  let counted: PlannedBackend['counted'] = () => [];
   let hasLoaded = false;
   const clients = new Clients(() => planCache?.table ?? DEFAULT_PLANS);
   const levels = new LevelsOfMachine(clients, () => workers.channels());
@@ -84,11 +85,13 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
     flushCompileCache();
     const metrics = createMetrics('gateway_admin');
     metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
-    metrics.counts(() => sumOf([workers.counted(), webhooks.counted(), [crashes.family(), droppedLines('gateway')]]));
+    metrics.counts(() =>
+      sumOf([workers.counted(), counted(), webhooks.counted(), [crashes.family(), droppedLines('gateway')]]),
+    );
     const { openBackend } = await import('../open-backend.ts');
     const { serveOperators } = await import('../serve-operators.ts');
     const backend = await openBackend(settings, logger, { clients, tell, embedded: storage && { storage } });
-    planCache = backend.planCache;
+    ({ planCache, counted } = backend);
     opened.resolve(backend);
     const operators = await serveOperators(settings, backend, logger, {
       metrics: { ...metrics, expose: async () => await metrics.expose(await workers.metrics()) },

@@ -1,4 +1,5 @@
 import http from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, test, vi } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -47,6 +48,8 @@ async function restart(): Promise<void> {
   await eventually(async () => (await workers.admin('/keys')).status).toBe(200);
 }
 
+const CHARGED = /^gateway_local_admissions_total\{fate="charged"\} (\d+)$/m;
+
 let isFirst = true;
 beforeEach(async () => {
   if (!isFirst) await restart();
@@ -72,6 +75,22 @@ test('a key that no worker knows gets a 503 with Retry-After', async () => {
   const key = await workers.issueKey();
   await server.stop();
   expect(new Set(await ask(key, 40))).toEqual(new Set([503]));
+});
+
+test('what all workers admitted without Redis is charged once by the primary, and counted', async () => {
+  const key = await issueTight();
+  expect(await ask(key, 5)).toEqual(Array(5).fill(200));
+  const counted = async () => Number(CHARGED.exec((await workers.admin('/metrics')).text)?.[1]);
+  const before = await counted();
+  await server.stop();
+  const admitted = countOf(await ask(key, 20), 200);
+  expect(admitted).toBe(20);
+  await restart();
+  const charged = async () => ((await workers.admin(`/keys/${idOf(key)}`)).json as { admitted: number }).admitted;
+  await eventually(charged).toBe(25);
+  expect((await counted()) - before).toBe(20);
+  await sleep(1_000);
+  expect(await charged()).toBe(25);
 });
 
 test('a second outage begins with what was left, in Redis and locally', async () => {
