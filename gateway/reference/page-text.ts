@@ -23,7 +23,7 @@ function plansTable(plans: PlanTable): string {
     const strikes = ban_after === undefined ? 'five times the minute limit' : number(ban_after);
     return [
       `<th scope="row">${plan[0]?.toUpperCase()}${plan.slice(1)}</th>`,
-      ...[...limits, strikes, plural(ban_seconds, 'second')].map((text) => `<td>${text}</td>`),
+      ...[...limits, `${strikes}, ${plural(ban_seconds, 'second')}`].map((text) => `<td>${text}</td>`),
     ];
   });
   return rows.map((cells) => `<tr>${cells.join('')}</tr>`).join('\n');

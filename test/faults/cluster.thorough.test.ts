@@ -84,7 +84,7 @@ test.for(faults)(
     }
     expect((await ask(stack, unseen.get(lost) as string)).status).toBe(503);
     for (const node of others) expect((await ask(stack, unseen.get(node) as string)).status).toBe(200);
-    // A node that only falls silent is away after three missed deadlines.
+    // A node that only falls silent is away after a missed deadline.
     const away = () => stack.log.filter(({ msg }) => msg === 'decisions are local').map(({ node }) => node);
     await expect.poll(away).toEqual([`127.0.0.1:${lost.port}`]);
 
@@ -111,8 +111,10 @@ test('a replica replaces a primary that died, with the data it had', async () =>
     .toBe(200);
   const answer = await ask(stack, served.get(lost) as string);
   expect([answer.status, modeOfLast(stack)]).toEqual([200, 'shared']);
+  // What was admitted meanwhile is charged, unless nobody knows whether the dying node did.
+  await sleep(2_000);
   const hash = await replica.redis.hgetall(`gateway:key:{${idOf(served.get(lost) as string)}}`);
-  expect(hash.admitted).toBe(String(1 + 10 + 1));
+  expect([1 + 10 + 1, 1 + 10 + 1 + 1]).toContain(Number(hash.admitted));
 }, 60_000);
 
 /** Keeps the node busy so that it takes a decision next, and closes the connections before it answers. */

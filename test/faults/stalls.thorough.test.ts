@@ -165,32 +165,31 @@ async function pauseRedis({ server, redis }: Rig, gateway: GatewayProcess, ms: n
   return { ofKnown, ofFresh, known, fresh };
 }
 
-test('during a pause of Redis known keys are decided locally, new keys wait, and it is no outage', TIMED, async () => {
-  const { rig, gateway } = await setUp({ REDIS_TIMEOUT_MS: '300' });
+test('a pause of Redis that is shorter than the deadline is waited for, and is no outage', TIMED, async () => {
+  const { rig, gateway } = await setUp({ REDIS_TIMEOUT_MS: '2000' });
   const { ofKnown, ofFresh, known, fresh } = await pauseRedis(rig, gateway, 550);
   expect([ofKnown.status, ofFresh.status]).toEqual([200, 200]);
-  expect(ofKnown.ms).toBeLessThan(500);
-  expect(ofFresh.ms).toBeGreaterThan(500);
-  // Both were charged once: late, but not twice.
+  for (const { ms } of [ofKnown, ofFresh]) expect(ms).toBeGreaterThan(500);
+  // Both were charged once.
   await fact(async () => {
     await expect.poll(() => rig.redis.hget(known.hash, 'admitted')).toBe('2');
     expect(await rig.redis.hget(fresh.hash, 'admitted')).toBe('1');
   });
   const metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
-  expect(metrics).toMatch(/^gateway_redis_deadlines_missed_total 1$/m);
+  expect(metrics).toMatch(/^gateway_redis_deadlines_missed_total 0$/m);
   expect(metrics).toMatch(/^gateway_redis_nodes_away\{worker="1"\} 0$/m);
-  expect(await localOf(gateway, [ofKnown, ofFresh])).toBe(1);
+  expect(await localOf(gateway, [ofKnown, ofFresh])).toBe(0);
 });
 
-test('a Redis that keeps missing deadlines is unavailable, and new keys get a 503 after a bounded time', async () => {
+test('a Redis that misses a deadline is away: known keys are decided locally, new keys get a 503', async () => {
   const { rig, gateway } = await setUp();
   const { ofKnown, ofFresh } = await pauseRedis(rig, gateway, 2_000);
   expect([ofKnown.status, ofFresh.status]).toEqual([200, 503]);
-  expect(ofKnown.ms).toBeLessThan(400);
+  expect(ofKnown.ms).toBeLessThan(600);
   expect(ofFresh.ms).toBeLessThan(1_200);
   const log = await gateway.stop();
   expect(log.findLast(({ msg }) => msg === 'decisions are local')).toMatchObject({
-    reason: 'Redis missed 3 deadlines in a row.',
+    reason: 'Redis did not answer in time.',
   });
 });
 
