@@ -59,7 +59,9 @@ export function surviveOutages(
       answered(verdict: Verdict) {
         if (!question.isOpen) return onLate(credential, verdict, askedAt);
         question.isOpen = false;
-        resolve(verdict);
+        // Data that no decision can be taken on is no fault of Redis and no verdict on the key.
+        if (verdict.outcome !== 'undecided') resolve(verdict);
+        else resolve(decideHere(credential, true).catch(() => verdict));
       },
       late(wasSent: boolean) {
         contact.lose('Redis did not answer in time.', credential);

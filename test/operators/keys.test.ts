@@ -62,21 +62,6 @@ test('a key whose data is of another type is shown as unreadable, and can be rev
   expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
 });
 
-test('a key that cannot be read is answered alike by a gateway that has served it and by one that has not', async () => {
-  const [stack, other] = await Promise.all([startStack(withRedis), startStack(withRedis)]);
-  const key = await stack.issueKey();
-  const statuses = async () => {
-    const answers = await Promise.all([stack, other].map(({ gateway }) => send(`${gateway}/v1/pets`, { key })));
-    return answers.map(({ status }) => status);
-  };
-  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
-  await redis.hset(`gateway:key:{${idOf(key)}}`, { plan: 'gold', kept: 'damaged' });
-  expect(await statuses()).toEqual([503, 503]);
-  await redis.hset(`gateway:key:{${idOf(key)}}`, 'plan', 'free');
-  expect(await statuses()).toEqual([200, 200]);
-  expect((await stack.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
-});
-
 test('a key can be revoked whatever was written by hand in place of its use', async () => {
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();
