@@ -6,7 +6,7 @@
 -- ARGV[1]           Unix time in microseconds, or '' for the server's clock
 -- ARGV[2]           plan table; each plan is one line after a line feed: name minute=60 day=1000 …
 --                   A field that the plan does not have is left out.
--- ARGV[1 + 2 * i]   SHA-256 of the presented secret, in base64url
+-- ARGV[1 + 2 * i]   SHA-256 of the presented secret, in hex
 -- ARGV[2 + 2 * i]   number of requests. 0 peeks: one verdict, nothing is taken or written.
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
 --                   or '-', and the address in the format of networks.ts or '-'

@@ -135,7 +135,7 @@ function isValid(field: Editable, text: string | undefined): boolean {
 }
 
 const isSecret = (digest: string, text: string): boolean =>
-  /^[\w-]{43}$/.test(digest) && readSecret(digest, text) !== undefined;
+  /^[0-9a-f]{64}$/.test(digest) && readSecret(digest, text) !== undefined;
 
 const rejectedIn =
   (hash: Fields, kept: Readonly<Record<string, string>>) =>
