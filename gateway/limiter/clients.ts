@@ -84,6 +84,8 @@ export class Clients implements LocalDecisions {
   readonly #monotonic: () => number;
   /** When all that was known became doubtful. */
   #doubtedAt = Number.NEGATIVE_INFINITY;
+  /** When a key without a record was changed: a restore of many keys must not push out those in use. */
+  #otherChangedAt = Number.NEGATIVE_INFINITY;
 
   /** @param monotonic microseconds that never go back */
   constructor(plans: () => PlanTable, monotonic = monotonicClock) {
@@ -123,8 +125,8 @@ export class Clients implements LocalDecisions {
       if (verdict.reason !== 'elsewhere') this.#find(id)?.secrets.delete(digest);
       return;
     }
-    const client = this.#clientOf(id);
-    if (this.#isOutdated(client, askedAt, verdict)) return;
+    const client = this.#recordFor(id, askedAt, verdict);
+    if (client === undefined) return;
     const heard = { decision: verdict, at: this.#monotonic() };
     this.#hear(client, heard);
     if (!client.secrets.has(digest) && client.secrets.size >= MAX_SECRETS)
@@ -159,8 +161,9 @@ export class Clients implements LocalDecisions {
    * @param changed when, by the store's clock. What it decided later is not outdated
    */
   noteChange(id: string, changed?: number): void {
-    const client = this.#clientOf(id);
-    if (changed === undefined) client.changedAt = this.#monotonic();
+    const client = this.#clients.peek(id) ?? this.#debtors.get(id);
+    if (client === undefined) this.#otherChangedAt = this.#monotonic();
+    else if (changed === undefined) client.changedAt = this.#monotonic();
     else Object.assign(client.elsewhere, { changed, heardAt: this.#monotonic() });
   }
 
@@ -172,7 +175,7 @@ export class Clients implements LocalDecisions {
   /** Whether what was asked for at this time may be older than a change of the key. */
   hasChangedSince(id: string, askedAt: number): boolean {
     const client = this.#clients.peek(id);
-    if (client === undefined) return this.#doubtedAt >= askedAt;
+    if (client === undefined) return Math.max(this.#doubtedAt, this.#otherChangedAt) >= askedAt;
     return this.#isOutdated(client, askedAt) || client.elsewhere.heardAt >= askedAt;
   }
 
@@ -227,8 +230,8 @@ export class Clients implements LocalDecisions {
    * @param askedAt when that process was asked
    */
   learn(id: string, { decision, age, secrets }: ToldKey, askedAt: number): void {
-    const client = this.#clientOf(id);
-    if (this.#isOutdated(client, askedAt, decision)) return;
+    const client = this.#recordFor(id, askedAt, decision);
+    if (client === undefined) return;
     const now = this.#monotonic();
     if (client.heard === undefined || client.heard.decision.now < decision.now)
       this.#hear(client, { decision, at: now - age });
@@ -255,9 +258,11 @@ export class Clients implements LocalDecisions {
     return this.#clients.get(id) ?? this.#debtors.get(id);
   }
 
-  #clientOf(id: string): Client {
+  /** The record of a key, or a new one; undefined if the key was changed since it was asked about. */
+  #recordFor(id: string, askedAt: number, decision: Decision): Client | undefined {
     const known = this.#find(id);
-    if (known !== undefined) return known;
+    if (known !== undefined) return this.#isOutdated(known, askedAt, decision) ? undefined : known;
+    if (this.hasChangedSince(id, askedAt)) return undefined;
     const client: Client = {
       id,
       heard: undefined,

@@ -182,8 +182,8 @@ export class WorkerProcess {
   ): Promise<void> {
     const withinMs = this.#serves ? CONFIRMS_WITHIN_MS : CONFIRMS_AT_START_WITHIN_MS;
     if ((await this.channel.insist(name, question, withinMs)) === true) return;
-    // One that is no longer connected ends by itself.
-    if (this.#worker.isConnected()) this.#stderr.add(complaint);
+    // One that is no longer connected ends by itself. Of several changes that it does not confirm, one is its end.
+    if (this.#worker.isConnected() && !this.#isKilled) this.#stderr.add(complaint);
     this.kill();
     await this.ended;
   }

@@ -258,6 +258,20 @@ test('when anything may have changed, nothing is decided here that was heard bef
   expect(decideHere(key)).toBe('admitted');
 });
 
+test('a change of a key that is not in use outdates what is asked of it meanwhile, and takes no room', async () => {
+  const { known, decideHere } = knownKeys();
+  const [key, inUse] = [await redis.createKey(), await redis.createKey()];
+  known.note(inUse, await redis.limiter.decide(inUse));
+  const askedAt = redis.now;
+  for (let at = 0; at < 60_000; at++) known.noteChange(`restored-${at}`);
+  expect(decideHere(inUse)).toBe('admitted');
+  known.note(key, await redis.limiter.decide(key), askedAt);
+  expect([decideHere(key), known.hasChangedSince('unheard of', askedAt)]).toEqual([undefined, true]);
+  redis.now += 1;
+  known.note(key, await redis.limiter.decide(key));
+  expect(decideHere(key)).toBe('admitted');
+});
+
 test('a change elsewhere outdates what Redis decided before it, not what it decided later', async () => {
   const { known, decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey();
