@@ -149,6 +149,8 @@ export class Judge implements Observer {
 
   restored(known: unknown): void {
     this.#inRedis = known as Map<string, Buckets>;
+    // What was charged for local admissions may be lost with it.
+    this.#localOnly.clear();
   }
 
   // What clients saw.
