@@ -105,11 +105,10 @@ export class Clients implements LocalDecisions {
    */
   bannedVerdict(client: Client, { digest, use }: Credential): Decision | undefined {
     const heard = client.secrets.get(digest);
-    if (heard === undefined || heard.decision.outcome !== 'banned') return undefined;
+    if (heard === undefined) return undefined;
     const age = this.#monotonic() - heard.at;
-    const { bounds, bannedUntil, now } = heard.decision;
-    if (age >= BAN_BELIEVED || bannedUntil <= now + age || this.#isOutdated(client, heard.at, heard.decision))
-      return undefined;
+    const { bounds } = heard.decision;
+    if (age >= BAN_BELIEVED || !this.#isBanned(client, heard)) return undefined;
     if (bounds !== undefined && !isFromAllowedNetwork(bounds, use)) return undefined;
     return later(heard.decision, age);
   }
@@ -161,7 +160,7 @@ export class Clients implements LocalDecisions {
    * @param changed when, by the store's clock. What it decided later is not outdated
    */
   noteChange(id: string, changed?: number): void {
-    const client = this.#clients.peek(id) ?? this.#debtors.get(id);
+    const client = this.#look(id);
     if (client === undefined) this.#otherChangedAt = this.#monotonic();
     else if (changed === undefined) client.changedAt = this.#monotonic();
     else Object.assign(client.elsewhere, { changed, heardAt: this.#monotonic() });
@@ -174,7 +173,7 @@ export class Clients implements LocalDecisions {
 
   /** Whether what was asked for at this time may be older than a change of the key. */
   hasChangedSince(id: string, askedAt: number): boolean {
-    const client = this.#clients.peek(id);
+    const client = this.#look(id);
     if (client === undefined) return Math.max(this.#doubtedAt, this.#otherChangedAt) >= askedAt;
     return this.#isOutdated(client, askedAt) || client.elsewhere.heardAt >= askedAt;
   }
@@ -244,18 +243,31 @@ export class Clients implements LocalDecisions {
 
   /** How many keys have a ban that is still running according to the last decision. */
   bans(): number {
-    const now = this.#monotonic();
     let bans = 0;
-    for (const client of this.#clients.values()) {
-      const { heard } = client;
-      if (heard?.decision.outcome !== 'banned' || this.#isOutdated(client, heard.at, heard.decision)) continue;
-      if (heard.decision.bannedUntil > heard.decision.now + now - heard.at) bans += 1;
-    }
+    for (const client of this.#clients.values())
+      if (client.heard !== undefined && this.#isBanned(client, client.heard)) bans += 1;
     return bans;
   }
 
   #find(id: string): Client | undefined {
     return this.#clients.get(id) ?? this.#debtors.get(id);
+  }
+
+  /** As `#find`, but it is no use of the key. */
+  #look(id: string): Client | undefined {
+    return this.#clients.peek(id) ?? this.#debtors.get(id);
+  }
+
+  /** The time now by the store's clock. */
+  #storeTime({ decision, at }: Heard): number {
+    return decision.now + this.#monotonic() - at;
+  }
+
+  /** Whether the store told of a ban that is still running. */
+  #isBanned(client: Client, heard: Heard): boolean {
+    const { decision, at } = heard;
+    if (decision.outcome !== 'banned' || this.#isOutdated(client, at, decision)) return false;
+    return decision.bannedUntil > this.#storeTime(heard);
   }
 
   /** The record of a key, or a new one; undefined if the key was changed since it was asked about. */
@@ -302,8 +314,8 @@ export class Clients implements LocalDecisions {
     const client = this.#find(id);
     const proof = client?.secrets.get(digest);
     if (client?.heard === undefined || proof === undefined || !this.#isBelieved(client, proof)) return undefined;
-    const { decision, at } = client.heard;
-    const now = decision.now + this.#monotonic() - at;
+    const { decision } = client.heard;
+    const now = this.#storeTime(client.heard);
     const { endsAt, bounds } = proof.decision;
     if (endsAt !== 0 && endsAt <= now) return EXPIRED;
     const record = recordOf(decision, digest, bounds);

@@ -154,8 +154,8 @@ export class RedisLimiter implements RemoteLimiter, Charger {
       // Requests that wait for their turn fail too: they have already waited for this call, and need not wait for
       // another.
       const fault = new StoreUnavailable(`Redis gave no decision: ${(cause as Error).message}`);
-      const wasSent = mayHaveRun(cause as Error);
-      for (const question of batch) if (question.isOpen) question.failed(fault, wasSent);
+      const isUnknown = mayHaveRun(cause as Error);
+      for (const question of batch) if (question.isOpen) question.failed(fault, isUnknown);
       for (const question of this.#waiting.splice(0)) if (question.isOpen) question.failed(fault, false);
     }
     endDeadline?.();
