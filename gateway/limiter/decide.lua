@@ -6,7 +6,7 @@
 -- ARGV[1]           Unix time in microseconds, or '' for the server's clock
 -- ARGV[2]           plan table; each plan is one line after a line feed: name minute=60 day=1000 …
 --                   A field that the plan does not have is left out.
--- ARGV[1 + 2 * i]   SHA-256 of the presented secret, in hex
+-- ARGV[1 + 2 * i]   SHA-256 of the presented secret, in base64url
 -- ARGV[2 + 2 * i]   number of requests. 0 peeks: one verdict, nothing is taken or written.
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
 --                   or '-', and the address in the format of networks.ts or '-'
@@ -34,6 +34,8 @@ local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
 local LONGEST_BAN, SERIES, MAX_DOUBLINGS = DAY, DAY, 17
 local HELD, FORGOTTEN, GRACE, LINE_MINUTES, LONGEST_LINE = 5, 8, 30, 15, 60 * MINUTE
 local MINUTES_KEPT, DAYS_KEPT, LONGEST_MARKS = 61, 36, 4096
+-- Twenty secrets, each with its last use.
+local LONGEST_USED = 400
 -- What follows the eight characters of a secret's id, if it has no end, no scope and no networks.
 local USUAL_SECRET, USUAL_PLACE = ' - read,write - ', 9
 local ANY_SECRET = '--------' .. USUAL_SECRET
@@ -41,7 +43,7 @@ local MAX_LIMIT, HALF, DECIMALS, LATEST = 1000000000, 32768, 1000000000000, 1000
 
 local call, pcall = redis.call, redis.pcall
 local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
-local find, match, gmatch, sub, format, tonumber = string.find, string.match, string.gmatch, string.sub, string.format, tonumber
+local find, match, gmatch, gsub, sub, format, tonumber = string.find, string.match, string.gmatch, string.gsub, string.sub, string.format, tonumber
 
 -- People type these numbers: plain digits, 1 to 10^9, otherwise nil. tonumber alone accepts nan, inf, 0x3C and 6e1.
 -- Many keys have the same limits, so each text is read once a batch.
@@ -76,10 +78,11 @@ local function add(changes, field, value)
 end
 
 -- Usage (usage-marks.ts): adds a mark with the totals before the first decision of a minute or a day, and drops old
--- marks. The marks are in the key's own hash: during a slot migration a second key might not be available. A damaged
--- list starts again.
-local function with_mark(key, field, at, totals, kept)
-  local marks, from = call('HGET', key, field) or '', 1
+-- marks. A damaged list starts again. The first mark is only written with the second: until then, all that was counted
+-- was counted in the minute of the last decision.
+local function with_mark(marks, first, at, totals, kept)
+  local from = 1
+  if not marks then marks = format('%d:0:0', first) end
   local mark = #marks <= LONGEST_MARKS and match(marks, '^%d+')
   while mark and tonumber(mark) <= at - kept do
     from = (find(marks, ' ', from, true) or #marks) + 1
@@ -88,20 +91,27 @@ local function with_mark(key, field, at, totals, kept)
   return format('%s%d:%s', mark and sub(marks, from) .. ' ' or '', at, totals)
 end
 
-local function note_use(key, changes, last, now, admitted, refused)
-  local minute = floor(now / MINUTE)
-  if last and floor(last / MINUTE) == minute then return end
+-- The marks are seldom needed and long, so they have a key of their own on the slot. While the slot moves to another
+-- node, they may be on the other one: then the use counts for the minute before.
+local function note_use(key, last, now, admitted, refused)
+  local minute, day = floor(now / MINUTE), floor(now / DAY)
+  local last_minute, last_day = floor((last or now) / MINUTE), floor((last or now) / DAY)
+  if last_minute == minute then return end
+  local marks_key = gsub(key, ':key:', ':marks:', 1)
+  local marks = pcall('HMGET', marks_key, 'usage_minutes', 'usage_days')
+  if marks.err then return end
   local totals = format('%d:%d', read_count(admitted), read_count(refused))
-  add(changes, 'usage_minutes', with_mark(key, 'usage_minutes', minute, totals, MINUTES_KEPT))
-  local day = floor(now / DAY)
-  if last and floor(last / DAY) == day then return end
-  add(changes, 'usage_days', with_mark(key, 'usage_days', day, totals, DAYS_KEPT))
+  local changes = { 'usage_minutes', with_mark(marks[1], last_minute, minute, totals, MINUTES_KEPT) }
+  if last_day ~= day then add(changes, 'usage_days', with_mark(marks[2], last_day, day, totals, DAYS_KEPT)) end
+  pcall('HSET', marks_key, unpack(changes))
+  pcall('EXPIRE', marks_key, DAYS_KEPT * DAY / SECOND)
 end
 
 -- `59.500000000000/60`: the tokens, and the limit now. Twelve decimals distinguish any two fractions, even of the
 -- longest window.
 local function write_level(tokens, fraction, window, limit)
-  if tokens < 0 and fraction > 0 then
+  if fraction == 0 then return format('%d/%d', tokens, limit) end
+  if tokens < 0 then
     return format('-%d.%012d/%d', -tokens - 1, floor((window - fraction) / window * DECIMALS + 0.5), limit)
   end
   return format('%d.%012d/%d', tokens, floor(fraction / window * DECIMALS + 0.5), limit)
@@ -203,6 +213,12 @@ end
 -- Written for each key that is decided now.
 local clock_text, clock_minute = write_time(clock), format('%d', floor(clock / MINUTE) * 60)
 
+-- When each secret was used last, to the minute: `k3JtQz81:1795132800 x8aPw02m:1795132740`.
+local function with_use(used, secret_id)
+  local others = used and #used <= LONGEST_USED and gsub(used, secret_id .. ':%d+ ?', '') or ''
+  return format('%s%s:%s', others == '' and '' or match(others, '^.*%S') .. ' ', secret_id, clock_minute)
+end
+
 -- Whether an address is in one of the networks: IP version, hex digits of the prefix, its length in bits (networks.ts).
 local function is_within(networks, address)
   if address == '-' then return false end
@@ -229,16 +245,16 @@ local verdicts = {}
 -- The last good value of a field into which somebody has typed a bad one (key-hash.ts).
 -- @return false if no gateway has written the key; nil if the field had no value
 local function kept_value(key, field)
-  local text = call('HGET', key, 'kept')
-  if not text then return false end
-  return match(text, '\n' .. field .. '=([^\n]*)')
+  local kept = call('HMGET', key, 'kept_secrets', 'kept_' .. field)
+  if not kept[1] then return false end
+  return kept[2] or nil
 end
 
 -- Decides `count` requests with the same key and secret. @return one verdict for all of them if the key is not usable.
 -- This is one function: a table for the key's data would cost a third more.
 -- @param charge the numbers of requests that were admitted, shadowed and refused without Redis, in place of a count
 local function decide(key, digest, count, wanted, address, charge)
-  local fields = pcall('HMGET', key, 'secret:' .. digest, 'used:' .. digest, 'disabled', 'expires_at', 'plan', 'minute', 'day',
+  local fields = pcall('HMGET', key, 'secret:' .. digest, 'used', 'disabled', 'expires_at', 'plan', 'minute', 'day',
     'as_of', 'minute_left', 'day_left', 'line_until', 'strikes_until', 'banned_until', 'admitted', 'refused')
   if fields.err then return 'unreadable' end
   local secret, used, disabled, expires_at, plan_name, own_minute, own_day, as_of, minute_left, day_left, line_until,
@@ -393,9 +409,14 @@ local function decide(key, digest, count, wanted, address, charge)
     if more_shadowed > 0 then
       add(changes, 'shadowed', format('%d', read_count(call('HGET', key, 'shadowed')) + more_shadowed))
     end
-    if not charge and used ~= clock_minute then add(changes, 'used:' .. digest, clock_minute) end
-    note_use(key, changes, last, now, admitted, refused)
+    if not charge then
+      local secret_id = match(secret, '^%w+')
+      if not used or not find(used, secret_id .. ':' .. clock_minute, 1, true) then
+        add(changes, 'used', with_use(used, secret_id))
+      end
+    end
   end
+  note_use(key, last, now, admitted, refused)
   if bans or shift > 0 and banned_until > 0 then add(changes, 'banned_until', write_time(banned_until)) end
   if bans or is_decided then add(changes, 'ban_decided', write_time(banned_until)) end
   if bans then add(changes, 'bans', format('%d', bans)) end

@@ -40,15 +40,16 @@ export function decide(
   const facts = gatherFacts(record, state, presented, plans, clock);
   if ('verdict' in facts) return facts;
   const { plan, limits, now, shift, levels, banEnd, refusals } = facts;
+  const later = { ...state, asOf: now, bannedUntil: banEnd, usage: marked(state, now) };
   const outcome =
     facts.bannedUntil > now ? 'banned' : allowsScope(facts.secret, presented.use) ? undefined : 'forbidden';
   if (outcome !== undefined) {
     const verdict = answer(facts, outcome, levels, outcome === 'banned' ? facts.bannedUntil : 0);
-    return shift > 0 ? { verdict, state: { ...state, asOf: now, bannedUntil: banEnd, refusals } } : { verdict };
+    return shift > 0 ? { verdict, state: { ...later, refusals } } : { verdict };
   }
 
-  const used = { ...state.used, [presented.digest]: Math.floor(now / MINUTE) * MINUTE };
-  const counted = { ...state, asOf: now, bannedUntil: banEnd, refusals, usage: marked(state, now), used };
+  const used = { ...state.used, [facts.secret.id]: Math.floor(now / MINUTE) * MINUTE };
+  const counted = { ...later, refusals, used };
   const isThere = hasToken(levels);
   const isShadowed = !isThere && plan.mode === 'shadow';
   if (isThere || isShadowed) {

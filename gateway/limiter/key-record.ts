@@ -39,7 +39,7 @@ export interface KeyState {
   /** How many of the admitted requests the limits would have refused, were the plan not in shadow mode. */
   readonly shadowed: number;
   readonly usage: Usage;
-  /** The time of the last decision for each secret, to the minute, by digest. */
+  /** The time of the last decision for each secret, to the minute, by its id. Secrets that are gone may be among them. */
   readonly used: Readonly<Record<string, number>>;
   /** Why an operator banned the key, and until when. Ignored if the running ban has another end. */
   readonly banReason?: BanReason | undefined;

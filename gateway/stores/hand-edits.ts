@@ -1,5 +1,5 @@
 import type { Activity, FieldChange } from './audit.ts';
-import { editedFields, inForce, readTime, recordFields, withKept } from './key-hash.ts';
+import { editedFields, inForce, KEPT_FIELDS, readTime, recordFields, withKept } from './key-hash.ts';
 import type { FieldChanges, Fields } from './storage.ts';
 
 /**
@@ -73,7 +73,7 @@ function recordEdit(hash: Fields): Edit | undefined {
     why: why.join(' ') || 'In Redis.',
     shown: text === hash[REJECTED] ? good : edited,
     changes: { ...withKept({}, fields), [REJECTED]: text },
-    expected: seen(hash, ['kept', REJECTED]),
+    expected: seen(hash, [...KEPT_FIELDS, REJECTED]),
   };
 }
 

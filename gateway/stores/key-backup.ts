@@ -33,7 +33,7 @@ export const RESTORED_FOR_SECONDS = REVOKED_KEPT_SECONDS - 86_400;
 export const MAX_FIELDS = 1_000;
 export const MAX_VALUE_LENGTH = 8_192;
 
-const FIELD_NAME = /^[a-z_0-9:]{1,100}$/;
+const FIELD_NAME = /^[\w:-]{1,100}$/;
 
 export const isFieldName = (name: string): boolean => FIELD_NAME.test(name);
 

@@ -21,14 +21,12 @@ import { type FieldChanges, type Fields, withChanges } from './storage.ts';
  * people would type them. Functions that read never fail, since people edit hashes.
  */
 
-/**
- * Each secret has a field named by its digest, so that a decision reads it with everything else; and a field for its
- * last use.
- */
+/** Each secret has a field named by its digest, so that a decision reads it with everything else. */
 const SECRET = 'secret:';
-const USED = 'used:';
 /** The number of secrets. It reveals concurrent changes. */
 const SECRETS = 'secrets';
+/** The ids of secrets, each with its last use. */
+const USED = 'used';
 
 /** The other fields of the record, each with its member. */
 const RECORD = {
@@ -49,13 +47,16 @@ const EDITABLE = ['plan', 'minute', 'day', 'expires_at', 'disabled', 'name'] as 
 type Editable = (typeof EDITABLE)[number];
 
 /**
- * The editable fields as a gateway last left them: a line for each, and a digest of the secrets. It shows what was
- * edited by hand, and has the last good value in place of a bad one (decide.lua reads it too, then).
+ * The editable fields as a gateway last left them, and a digest of the secrets. They show what was edited by hand, and
+ * are the last good values in place of bad ones (decide.lua reads them too, then).
  */
-const KEPT = 'kept';
+const KEPT = 'kept_';
+const KEPT_SECRETS = `${KEPT}secrets`;
+/** All of them. */
+export const KEPT_FIELDS = [...EDITABLE.map((field) => KEPT + field), KEPT_SECRETS];
 
 /** The fields that are left of a revoked key. */
-export const REVOKED_FIELDS = ['name', 'plan', 'created_at', 'admitted', 'refused', 'usage_days'];
+export const REVOKED_FIELDS = ['name', 'plan', 'created_at', 'as_of', 'admitted', 'refused', 'usage_days'];
 
 /** The fields of a key. One without a decision has no state. */
 export const writeKey = (record: KeyRecord, state?: KeyState): Fields =>
@@ -64,8 +65,8 @@ export const writeKey = (record: KeyRecord, state?: KeyState): Fields =>
 /** Changes of a record, and with them what is kept of it. @param before the present fields, as far as they are in force */
 export function withKept(changes: FieldChanges, before: Fields = {}): FieldChanges {
   const after = withChanges(before, changes);
-  const lines = EDITABLE.flatMap((field) => (after[field] === undefined ? [] : [`${field}=${oneLine(after[field])}`]));
-  return { ...changes, [KEPT]: `\n${[...lines, `secrets=${secretsDigest(after)}`].join('\n')}` };
+  const kept = EDITABLE.map((field) => [KEPT + field, after[field]]);
+  return { ...changes, ...Object.fromEntries(kept), [KEPT_SECRETS]: secretsDigest(after) };
 }
 
 /** A value in a stored key that is not valid, and what is in force instead; undefined for nothing. */
@@ -78,19 +79,19 @@ export interface RejectedField {
 /** The fields in force: in place of a value that is not valid, the last good one. */
 export function inForce(hash: Fields): { readonly fields: Fields; readonly rejected: readonly RejectedField[] } {
   const bad = EDITABLE.filter((field) => !isValid(field, hash[field]));
-  if (bad.length === 0 || hash[KEPT] === undefined) return { fields: hash, rejected: bad.map(rejectedIn(hash, {})) };
-  const kept = readKept(hash[KEPT]);
-  const good = Object.fromEntries(bad.map((field) => [field, kept[field]]));
-  return { fields: withChanges(hash, good), rejected: bad.map(rejectedIn(hash, kept)) };
+  const rejected = bad.map((field) => ({ field, value: hash[field] ?? '', kept: hash[KEPT + field] }));
+  if (bad.length === 0 || hash[KEPT_SECRETS] === undefined) return { fields: hash, rejected };
+  const good = rejected.filter(({ field, kept }) => isValid(field, kept));
+  const fields = withChanges(hash, Object.fromEntries(good.map(({ field, kept }) => [field, kept])));
+  return { fields, rejected: rejected.map((one) => (good.includes(one) ? one : { ...one, kept: undefined })) };
 }
 
 /** What was edited by hand since a gateway last wrote the record; undefined for a key that no gateway has written. */
 export function editedFields(hash: Fields): FieldChange[] | undefined {
-  if (hash[KEPT] === undefined) return undefined;
-  const kept = readKept(hash[KEPT]);
-  const changes = EDITABLE.map((field) => ({ field, from: kept[field], to: hash[field] && oneLine(hash[field]) }));
+  if (hash[KEPT_SECRETS] === undefined) return undefined;
+  const changes = EDITABLE.map((field) => ({ field, from: hash[KEPT + field], to: hash[field] }));
   const edited = changes.filter(({ from, to }) => from !== to);
-  return kept.secrets === secretsDigest(hash) ? edited : [...edited, { field: 'secrets', to: 'changed' }];
+  return hash[KEPT_SECRETS] === secretsDigest(hash) ? edited : [...edited, { field: 'secrets', to: 'changed' }];
 }
 
 /**
@@ -135,20 +136,11 @@ function isValid(field: Editable, text: string | undefined): boolean {
 }
 
 const isSecret = (digest: string, text: string): boolean =>
-  /^[0-9a-f]{64}$/.test(digest) && readSecret(digest, text) !== undefined;
-
-const rejectedIn =
-  (hash: Fields, kept: Readonly<Record<string, string>>) =>
-  (field: Editable): RejectedField => ({ field, value: hash[field] ?? '', kept: kept[field] });
-
-const readKept = (text: string): Readonly<Record<string, string>> =>
-  Object.fromEntries([...text.matchAll(/^(\w+)=(.*)$/gm)].map(([, field, value]) => [field, value]));
-
-const oneLine = (text: string): string => text.replaceAll(/[\r\n\u2028\u2029]/g, ' ');
+  /^[\w-]{43}$/.test(digest) && readSecret(digest, text) !== undefined;
 
 const secretsDigest = (hash: Fields): string => {
   const secrets = Object.entries(hash).filter(([field]) => field.startsWith(SECRET) || field === SECRETS);
-  return digestOf('sha256', JSON.stringify(secrets.sort(([a], [b]) => (a < b ? -1 : 1))), 'hex').slice(0, 16);
+  return digestOf('sha256', JSON.stringify(secrets.sort(([a], [b]) => (a < b ? -1 : 1))), 'base64url').slice(0, 12);
 };
 
 /** Undefined if the fields do not make a key. */
@@ -160,18 +152,24 @@ export function readKey(id: string, fields: Fields): { record: KeyRecord; state:
 /**
  * The members as fields.
  * @param before the present secrets: those missing from the new ones are removed
+ * @param stored the present fields
  */
-export function writeRecord({ secrets, ...record }: Partial<KeyRecord>, before: readonly Secret[] = []): FieldChanges {
+export function writeRecord(
+  { secrets, ...record }: Partial<KeyRecord>,
+  before: readonly Secret[] = [],
+  stored: Fields = {},
+): FieldChanges {
   const members = Object.keys(record) as Member[];
   const fields = Object.fromEntries(members.map((member) => [RECORD[member], writeMember(member, record[member])]));
   if (secrets === undefined) return fields;
   const digests = new Set(secrets.map(({ digest }) => digest));
-  const gone = before.map(({ digest }) => digest).filter((digest) => !digests.has(digest));
+  const gone = before.filter(({ digest }) => !digests.has(digest));
   return {
     ...fields,
     [SECRETS]: String(secrets.length),
     ...Object.fromEntries(secrets.map((secret) => [SECRET + secret.digest, writeSecret(secret)])),
-    ...Object.fromEntries(gone.flatMap((digest) => [SECRET, USED].map((prefix) => [prefix + digest, undefined]))),
+    ...Object.fromEntries(gone.map(({ digest }) => [SECRET + digest, undefined])),
+    ...(gone.length > 0 && { [USED]: writeUsed(withoutSecrets(readUsed(stored[USED]), gone)) }),
   };
 }
 
@@ -214,7 +212,8 @@ export function readEntry(id: string, stored: Fields): KeyEntry {
 /** What is left of a key once it is revoked. */
 export function readRevoked(id: string, hash: Fields): KeyEntry {
   const left = Object.entries(hash).filter(([field]) => REVOKED_FIELDS.includes(field));
-  return { ...readEntry(id, Object.fromEntries(left)), isRevoked: true };
+  const entry = readEntry(id, Object.fromEntries(left));
+  return { ...entry, asOf: undefined, usage: { ...entry.usage, minutes: [] }, isRevoked: true };
 }
 
 /** Lifting a ban also forgets the line, the strikes and the series: the key starts anew. */
@@ -246,7 +245,7 @@ export function writeStateChanges(state: KeyState): FieldChanges {
     shadowed: writeCount(shadowed),
     usage_minutes: writeMarks(usage.minutes),
     usage_days: writeMarks(usage.days),
-    ...Object.fromEntries(Object.entries(used).map(([digest, at]) => [USED + digest, String(at / SECOND)])),
+    [USED]: writeUsed(used),
     ban_reason: banReason?.text || undefined,
     ban_reason_until: banReason && writeTime(banReason.until),
     ban_decided: bannedUntil === 0 || banReason?.until === bannedUntil ? undefined : writeTime(bannedUntil),
@@ -256,19 +255,23 @@ export function writeStateChanges(state: KeyState): FieldChanges {
 /** The results of decisions, read as decide.lua does. */
 function readState(hash: Fields): KeyState {
   const banReasonUntil = readTime(hash.ban_reason_until);
-  const used = Object.entries(hash).filter(([field]) => field.startsWith(USED));
+  const asOf = readTime(hash.as_of);
+  const usage = {
+    minutes: readMarks(hash.usage_minutes, asOf, MINUTE),
+    days: readMarks(hash.usage_days, asOf, DAY),
+  };
   return {
     minute: readLevel(hash.minute_left, MINUTE),
     day: readLevel(hash.day_left, DAY),
     refusals: readRefusals(hash),
-    asOf: readTime(hash.as_of),
+    asOf,
     bannedUntil: readTime(hash.banned_until) ?? 0,
     bans: readCount(hash.bans),
     admitted: readCount(hash.admitted),
     refused: readCount(hash.refused),
     shadowed: readCount(hash.shadowed),
-    used: Object.fromEntries(used.map(([field, text]) => [field.slice(USED.length), readTime(text) ?? 0])),
-    usage: { minutes: readMarks(hash.usage_minutes), days: readMarks(hash.usage_days) },
+    used: readUsed(hash[USED]),
+    usage,
     banReason: banReasonUntil === undefined ? undefined : { text: hash.ban_reason ?? '', until: banReasonUntil },
   };
 }
@@ -326,14 +329,29 @@ function readRefusals(hash: Fields): Refusals {
 const writeMarks = (marks: readonly Mark[]): string | undefined =>
   marks.map(({ at, admitted, refused }) => `${at}:${admitted}:${refused}`).join(' ') || undefined;
 
-/** Malformed marks, for example after an edit by hand, are left out. */
-function readMarks(text = ''): Mark[] {
+/** The first mark is not written before the second. Malformed ones, for example after an edit by hand, are left out. */
+function readMarks(text: string | undefined, asOf: number | undefined, unit: number): Mark[] {
+  if (text === undefined) return asOf === undefined ? [] : [{ at: Math.floor(asOf / unit), admitted: 0, refused: 0 }];
   const marks = text.matchAll(/(?<!\S)(\d{1,8}):(\d{1,16}):(\d{1,16})(?!\S)/g);
   return [...marks].map(([, ...numbers]) => {
     const [at = 0, admitted = 0, refused = 0] = numbers.map(Number);
     return { at, admitted, refused };
   });
 }
+
+/** `k3JtQz81:1795132800`, for each secret that was used. */
+const writeUsed = (used: KeyState['used']): string | undefined =>
+  Object.entries(used)
+    .map(([id, at]) => `${id}:${at / SECOND}`)
+    .join(' ') || undefined;
+
+const withoutSecrets = (used: KeyState['used'], gone: readonly Secret[]): KeyState['used'] =>
+  Object.fromEntries(Object.entries(used).filter(([id]) => !gone.some((secret) => secret.id === id)));
+
+const readUsed = (text = ''): KeyState['used'] =>
+  Object.fromEntries(
+    [...text.matchAll(/(?<!\S)(\w+):(\d{1,10})(?!\S)/g)].map(([, id, seconds]) => [id, Number(seconds) * SECOND]),
+  );
 
 const writeCount = (count: number): string | undefined => (count === 0 ? undefined : String(count));
 
@@ -343,10 +361,12 @@ const DECIMALS = 1e12;
 
 /** `59.500000000000/60`: the tokens, which can be below zero, and the limit at that time. */
 function writeLevel({ tokens, fraction, limit }: StoredLevel, window: number): string {
-  const isBelow = tokens < 0 && fraction > 0;
+  const of = limit === undefined ? '' : `/${limit}`;
+  if (fraction === 0) return `${tokens}${of}`;
+  const isBelow = tokens < 0;
   const [whole, part] = isBelow ? [`-${-tokens - 1}`, window - fraction] : [tokens, fraction];
   const decimals = String(Math.floor((part / window) * DECIMALS + 0.5)).padStart(12, '0');
-  return `${whole}.${decimals}${limit === undefined ? '' : `/${limit}`}`;
+  return `${whole}.${decimals}${of}`;
 }
 
 /** A missing or unreadable level counts as full. */

@@ -152,7 +152,7 @@ export class Keys {
       const { record: changes = {}, ban, activity } = made;
       // Edits by hand first, because this change hides them.
       const byHand = handEditsOf(id, stored, Date.now() * 1_000);
-      const written = { ...writeRecord(changes, record.secrets), ...writeBan(ban) };
+      const written = { ...writeRecord(changes, record.secrets, stored), ...writeBan(ban) };
       const set = { ...byHand.changes, ...withKept(written, inForce(stored).fields) };
       const isMade = await this.#storage.change({
         parts: [{ record: key(id), exists: true, expect: { ...recordFields(stored), ...byHand.expected }, set }],

@@ -47,8 +47,8 @@ test('the minute bucket goes to one capacity below zero, the day bucket to zero,
   expect([charged, tokensIn((charged as { decision: Decision }).decision)]).toMatchObject([{ forgiven: 3 }, [-10, 0]]);
   expect(await charge(id, 2)).toMatchObject({ forgiven: 2 });
   expect(await under.redis.hmget(keyOf(id), 'minute_left', 'day_left', 'admitted')).toEqual([
-    '-10.000000000000/10',
-    '0.000000000000/15',
+    '-10/10',
+    '0/15',
     '25',
   ]);
 });

@@ -171,7 +171,8 @@ test.for([
 test('damaged marks are started again and never prevent a decision', async () => {
   const { under } = await redisFleet();
   const credential = await under.createKey();
-  const hash = `gateway:key:{${credential.id}}`;
+  const hash = `gateway:marks:{${credential.id}}`;
+  await under.limiter.decide(credential);
   for (const spoilt of [
     'x'.repeat(100_000),
     'a b:c 1:2',
@@ -193,11 +194,14 @@ test('a revoked key keeps only its use and its place among the revoked, for 36 d
   const { under } = await redisFleet();
   const credential = await under.createKey();
   await under.limiter.decide(credential);
+  under.now += DAY;
+  await under.limiter.decide(credential);
   await under.keys.remove(credential.id);
   const left = `gateway:usage:{${credential.id}}`;
-  expect(await database.exists(`gateway:key:{${credential.id}}`)).toBe(0);
+  expect(await database.exists(`gateway:key:{${credential.id}}`, `gateway:marks:{${credential.id}}`)).toBe(0);
   expect(Object.keys(await database.hgetall(left)).sort()).toEqual([
     'admitted',
+    'as_of',
     'created_at',
     'name',
     'plan',
@@ -213,5 +217,5 @@ test('a revoked key keeps only its use and its place among the revoked, for 36 d
   expect(await database.zcard('gateway:keys:revoked')).toBeLessThan(200);
   const entries = await walked(under, 7);
   expect(entries.size).toBe(101);
-  expect(entries.get(credential.id)).toMatchObject({ isRevoked: true, admitted: 1 });
+  expect(entries.get(credential.id)).toMatchObject({ isRevoked: true, admitted: 2 });
 });

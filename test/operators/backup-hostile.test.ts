@@ -18,7 +18,7 @@ const stacks = [
 ] as const;
 
 const AT = new Date().toISOString();
-const SECRET = { [`secret:${'a'.repeat(64)}`]: 'k3JtQz81 - read,write - 1795132800.123457 first' };
+const SECRET = { [`secret:${'a'.repeat(43)}`]: 'k3JtQz81 - read,write - 1795132800.123457 first' };
 const GOOD = { plan: 'free', name: 'good', created_at: '1795132800.123457', secrets: '1', ...SECRET };
 const key = (id: unknown, fields: unknown = GOOD, createdAt: unknown = 1_795_132_800.123_457) => ({
   id,
@@ -87,7 +87,7 @@ const BAD: readonly (readonly [unknown, string])[] = [
   [key(freshId(), { ...GOOD, expires_at: 'never' }), 'expires_at is not valid: "never".'],
   [key(freshId(), { ...GOOD, created_at: 'x' }), 'created_at is not a time in Unix seconds.'],
   [key(freshId(), { plan: 'free', name: 'none', created_at: '1' }), 'It has no secret.'],
-  [key(freshId(), { ...GOOD, [`secret:${'b'.repeat(64)}`]: 'x' }), 'One of its secrets cannot be read.'],
+  [key(freshId(), { ...GOOD, [`secret:${'b'.repeat(43)}`]: 'x' }), 'One of its secrets cannot be read.'],
   [
     key(freshId(), Object.fromEntries(Array.from({ length: 1_001 }, (_, at) => [`f${at}`, '']))),
     'It has more than 1000 fields.',
@@ -121,7 +121,10 @@ test.for(stacks)(
         'banned_until',
         'bans',
         'usage_days',
-        'kept',
+        'kept_plan',
+        'kept_secrets',
+        'used',
+        'usage_minutes',
         '__proto__',
       ].map((field) => [field, '-9e999 \u0000\ud800']),
     );

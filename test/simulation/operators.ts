@@ -25,10 +25,10 @@ const NETWORK = parseNetwork('10.0.0.0/8') ?? '';
 /** While Redis is away, the clock of a gateway is behind by the time that Redis' last reply took. */
 const CLOCKS_APART_MS = 1_000;
 
-export const digestOf = (text: string) => hash('sha256', text);
+export const digestOf = (text: string) => hash('sha256', text, 'base64url');
 
 export const secretOf = (digest: string): Secret => {
-  return { id: digest.slice(0, 8), name: '', digest, scope: SCOPES, networks: [], createdAt: 0 };
+  return { id: digest.replaceAll(/\W|_/g, '').slice(0, 8), name: '', digest, scope: SCOPES, networks: [], createdAt: 0 };
 };
 
 type Presented = Pick<Request, 'id' | 'digest' | 'scope' | 'address'>;

@@ -1,2 +1,7 @@
+import { parseApiKey } from '../../gateway/limiter/credential.ts';
+
 /** The public part of an API key. */
 export const idOf = (key: string): string => key.slice(3, 15);
+
+/** What is stored of its secret. */
+export const digestIn = (key: string): string => parseApiKey(key)?.digest ?? '';

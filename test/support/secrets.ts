@@ -2,7 +2,7 @@ import { SCOPES, type Secret } from '../../gateway/limiter/credential.ts';
 
 /** A secret of a key that is put into a store past the admin API. */
 export const secretWith = (digest: string, about: Partial<Secret> = {}): Secret => ({
-  id: digest.slice(0, 8),
+  id: `s${digest.replaceAll(/\W|_/g, '').slice(0, 7)}`,
   name: 'test',
   scope: SCOPES,
   networks: [],

@@ -8,7 +8,7 @@ import { isPlanName, type PlanTable } from '../../limiter/plans.ts';
 
 /** A secret as operators see it: everything except its digest. */
 export const describeSecret = (
-  { id, name, scope, networks, createdAt, expiresAt, digest }: Secret,
+  { id, name, scope, networks, createdAt, expiresAt }: Secret,
   used: KeyEntry['used'],
 ) => ({
   id,
@@ -17,7 +17,7 @@ export const describeSecret = (
   networks: networks.map(describeNetwork),
   createdAt: toTime(createdAt),
   expiresAt: expiresAt === undefined ? undefined : toTime(expiresAt),
-  lastUsedAt: used[digest] === undefined ? undefined : toTime(used[digest]),
+  lastUsedAt: used[id] === undefined ? undefined : toTime(used[id]),
 });
 
 /** A key as operators see it at a time in microseconds, without the digests of its secrets. */

@@ -8,7 +8,8 @@
 -- ARGV[1]  JSON: { parts = list of { key, exists = true, false or missing,
 --                    expect = list of { field, text, or false if it must not exist },
 --                    set = fields and texts, alternating; remove = fields;
---                    to = place of the name to move `fields` to, for `seconds`; missing for no move },
+--                    to = place of the name to move `fields` to, for `seconds`, also from the hash at `marks`;
+--                    missing for no move },
 --                  index = { key, score, id } of a new key; missing for none,
 --                  entries = list of { key, length = entries kept, as text; fields = names and texts, alternating;
 --                    look_back = how many entries are searched for a repetition, as text; missing to add in any case }
@@ -50,14 +51,17 @@ end
 -- The mark is necessary: without it, a backup would restore a key that has none of the fields.
 local function move(from, to, part)
   local kept = { 'revoked', '1' }
+  local marks = part.marks and KEYS[part.marks]
   for _, field in ipairs(part.type == 'hash' and part.fields or {}) do
     local value = call('HGET', from, field)
-    if value then
+    if not value and marks then value = pcall('HGET', marks, field) end
+    if type(value) == 'string' then
       kept[#kept + 1] = field
       kept[#kept + 1] = value
     end
   end
   call('DEL', from, to)
+  if marks then call('DEL', marks) end
   call('HSET', to, unpack(kept))
   call('EXPIRE', to, part.seconds)
 end

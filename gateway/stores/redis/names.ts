@@ -16,6 +16,12 @@ export const STREAMS: Readonly<Record<LogName, string>> = {
 
 export const keyOf = (id: string): string => `gateway:key:{${id}}`;
 
+/** A key's usage marks: long, and seldom needed. They expire once all of them are too old. */
+export const marksOf = (id: string): string => `gateway:marks:{${id}}`;
+
+/** Whether a field of a key is among its marks. */
+export const isMark = (field: string): boolean => field.startsWith('usage_');
+
 /** What is left of a revoked key. */
 export const usageOf = (id: string): string => `gateway:usage:{${id}}`;
 

@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LOOKED_BACK } from '../audit.ts';
-import { type Fields, type KeyCursor, NotMade, type Part, Unknown } from '../storage.ts';
+import { type FieldChanges, type Fields, type KeyCursor, keyIdOf, NotMade, type Part, Unknown } from '../storage.ts';
 import { type RedisConnection, refusalIn } from './calls.ts';
-import { INDEX, markOf, nameOf } from './names.ts';
+import { INDEX, isMark, markOf, marksOf, nameOf } from './names.ts';
 
 /**
  * One step in Redis: change.lua, and what became of it if its answer was lost. Each step has a random id, under which
@@ -75,13 +75,14 @@ function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrge
   const keys = [markOf(tag, id)];
   const at = (name: string): number => keys.indexOf(name) + 1 || keys.push(name);
   const change = {
-    parts: parts.map(({ record, exists, expect = {}, set = {}, moveTo }) => ({
-      key: at(nameOf(record)),
+    parts: parts.flatMap(inHashes).map(({ name, exists, expect = {}, set = {}, moveTo, marks }) => ({
+      key: at(name),
       exists,
       expect: Object.entries(expect).flatMap(([field, text]) => (isExact(field, text) ? [[field, text ?? false]] : [])),
       set: Object.entries(set).flatMap(([field, text]) => (text === undefined ? [] : [field, text])),
       remove: Object.keys(set).filter((field) => set[field] === undefined),
       ...(moveTo && { to: at(nameOf(moveTo.record)), fields: moveTo.fields, seconds: moveTo.seconds }),
+      marks: moveTo && marks && at(marks),
     })),
     index: place && { key: at(INDEX), score: String(place.createdAt), id: place.id },
     entries: entries.map((entry) => ({ key: at(entry.name), ...written(entry) })),
@@ -90,6 +91,21 @@ function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrge
   return (markSeconds: number, again: '' | '1') =>
     redis.eval(isUrgent ? URGENT : TEXT, keys.length, ...keys, text, markSeconds, again) as Promise<Reply>;
 }
+
+/** A key is two hashes. A new one takes none of the marks of a key with its id that was deleted by hand. */
+function inHashes({ record, ...part }: Part): (Omit<Part, 'record'> & { name: string; marks?: string })[] {
+  const [name, id] = [nameOf(record), keyIdOf(record)];
+  if (id === undefined) return [{ name, ...part }];
+  const isNew = part.exists === false && part.set !== undefined;
+  const fields = Object.entries({ ...(isNew && NO_MARKS), ...part.set });
+  const own = Object.fromEntries(fields.filter(([field]) => !isMark(field)));
+  const ofMarks = Object.fromEntries(fields.filter(([field]) => isMark(field)));
+  const marks = marksOf(id);
+  const main = { name, marks, ...part, set: own };
+  return Object.keys(ofMarks).length === 0 ? [main] : [main, { name: marks, set: ofMarks }];
+}
+
+const NO_MARKS: FieldChanges = { usage_minutes: undefined, usage_days: undefined };
 
 /** A byte that is not UTF-8 was read as this character, and the text can be compared no more. */
 const isExact = (field: string, text: string | undefined): boolean => !`${field}${text}`.includes('\uFFFD');

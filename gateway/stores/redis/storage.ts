@@ -21,7 +21,7 @@ import { orUnavailable, type RedisConnection } from './calls.ts';
 import { isCluster } from './cluster.ts';
 import { nodesOf } from './info.ts';
 import { KeyPlaces, placeOf, scan } from './key-places.ts';
-import { isPassing, nameOf, STREAMS, tagOf } from './names.ts';
+import { isPassing, marksOf, nameOf, STREAMS, tagOf } from './names.ts';
 import { Outboxes, outboxEntries } from './outbox.ts';
 import { Replicas } from './replicas.ts';
 import { LATEST_SECONDS, newId, type StepEntry, take } from './step.ts';
@@ -77,8 +77,12 @@ export class RedisStorage implements Storage {
 
   /** Another value than a hash is a record without fields, so that it can be seen and removed. */
   async read(record: RecordName): Promise<Fields | undefined> {
-    const hash = await orUnavailable(this.#redis.hgetall(nameOf(record)).catch(otherThanHash));
-    if (hash === OTHER || Object.keys(hash).length > 0) return hash;
+    const id = keyIdOf(record);
+    const names = id === undefined ? [nameOf(record)] : [nameOf(record), marksOf(id)];
+    const reads = names.map((name) => this.#redis.hgetall(name).catch(otherThanHash));
+    const [hash = OTHER, marks] = await orUnavailable(Promise.all(reads));
+    if (hash === OTHER) return hash;
+    if (Object.keys(hash).length > 0) return marks === undefined ? hash : { ...hash, ...marks };
     await this.#replicas?.settle(nameOf(record));
     return undefined;
   }

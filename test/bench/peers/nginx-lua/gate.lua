@@ -32,7 +32,7 @@ end
 local function digest_of(secret)
   local hash = sha256:new()
   hash:update(secret)
-  return to_hex(hash:final())
+  return (ngx.encode_base64(hash:final(), true):gsub('[+/]', { ['+'] = '-', ['/'] = '_' }))
 end
 
 -- Id and digest of `Bearer as_<12>_<32 and 6>`. The check at its end is left out: a step less than the gateway takes.
