@@ -19,8 +19,8 @@
 --   unknown | disabled | expired | elsewhere | misconfigured | unreadable
 --   bound: the secret is bound, but scope and address were not given; nothing was decided
 --   charged: as below, with the tokens that were forgiven in place of retry_at
---   admitted | shadowed | refused | banned | forbidden, plan, now in microseconds, minute limit, tokens, fraction,
---     day limit, tokens, fraction, banned_until in microseconds, retry_at in microseconds (0 when admitted),
+--   admitted | shadowed | refused | banned | forbidden, plan, now and the levels as in the field `left`,
+--     banned_until in microseconds, retry_at in microseconds (0 when admitted),
 --     end of the credential in microseconds (0 = none), bounds of the secret ('scope;networks', or '-'),
 --     names of override fields that hold no limit
 --
@@ -39,7 +39,9 @@ local LONGEST_USED = 400
 -- What follows the eight characters of a secret's id, if it has no end, no scope and no networks.
 local USUAL_SECRET, USUAL_PLACE = ' - read,write - ', 9
 local ANY_SECRET = '--------' .. USUAL_SECRET
-local MAX_LIMIT, HALF, DECIMALS, LATEST = 1000000000, 32768, 1000000000000, 10000000000
+local MAX_LIMIT, HALF, LATEST = 1000000000, 32768, 10000000000
+-- When the levels were so, and those of both buckets: `1795132800.125000 59.50000000/60 999/1000`.
+local LEFT, LONGEST_LEFT = '^(%S+) (%-?)(%d+)%.?(%d*)/?(%d*) (%-?)(%d+)%.?(%d*)/?(%d*)$', 100
 
 local call, pcall = redis.call, redis.pcall
 local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
@@ -93,35 +95,33 @@ end
 
 -- The marks are seldom needed and long, so they have a key of their own on the slot. While the slot moves to another
 -- node, they may be on the other one: then the use counts for the minute before.
-local function note_use(key, last, now, admitted, refused)
+local function note_use(key, last, now, admitted)
   local minute, day = floor(now / MINUTE), floor(now / DAY)
   local last_minute, last_day = floor((last or now) / MINUTE), floor((last or now) / DAY)
   if last_minute == minute then return end
   local marks_key = gsub(key, ':key:', ':marks:', 1)
   local marks = pcall('HMGET', marks_key, 'usage_minutes', 'usage_days')
   if marks.err then return end
-  local totals = format('%d:%d', read_count(admitted), read_count(refused))
+  local totals = format('%d:%d', read_count(admitted), read_count(call('HGET', key, 'refused')))
   local changes = { 'usage_minutes', with_mark(marks[1], last_minute, minute, totals, MINUTES_KEPT) }
   if last_day ~= day then add(changes, 'usage_days', with_mark(marks[2], last_day, day, totals, DAYS_KEPT)) end
   pcall('HSET', marks_key, unpack(changes))
   pcall('EXPIRE', marks_key, DAYS_KEPT * DAY / SECOND)
 end
 
--- `59.500000000000/60`: the tokens, and the limit now. Twelve decimals distinguish any two fractions, even of the
--- longest window.
+-- A level: `59.50000000/60`, the tokens and the limit now. So many decimals distinguish any two fractions of a minute and
+-- of a day. Levels of many keys are full, or have whole tokens.
 local function write_level(tokens, fraction, window, limit)
-  if fraction == 0 then return format('%d/%d', tokens, limit) end
-  if tokens < 0 then
-    return format('-%d.%012d/%d', -tokens - 1, floor((window - fraction) / window * DECIMALS + 0.5), limit)
-  end
-  return format('%d.%012d/%d', tokens, floor(fraction / window * DECIMALS + 0.5), limit)
+  if fraction == 0 then return tokens .. '/' .. limit end
+  local sign, shape, unit = '', '%s%d.%08d/%d', 1e8
+  if window == DAY then shape, unit = '%s%d.%011d/%d', 1e11 end
+  if tokens < 0 then sign, tokens, fraction = '-', -tokens - 1, window - fraction end
+  return format(shape, sign, tokens, floor(fraction / window * unit + 0.5), limit)
 end
 
--- The level in `text` after `elapsed` ticks, which count at the lower of the limit then and the limit now. A missing or
--- unreadable level counts as full: this gives away at most one capacity.
-local function refill(text, limit, window, elapsed)
-  if not text then return limit, 0 end
-  local sign, tokens, decimals, limit_then = match(text, '^(%-?)(%d+)%.?(%d*)/?(%d*)$')
+-- The level after `elapsed` ticks, which count at the lower of the limit then and the limit now. A missing or unreadable
+-- level counts as full: this gives away at most one capacity.
+local function refill(sign, tokens, decimals, limit_then, limit, window, elapsed)
   if not tokens or #tokens > 10 or #decimals > 12 then return limit, 0 end
   limit = min(read_limit(limit_then) or limit, limit)
   if elapsed >= (sign == '-' and 2 * window or window) then return limit, 0 end
@@ -143,17 +143,13 @@ end
 
 -- The rule of refusals, which refusals.ts explains: a time of a key that still counts; `now` if it does not.
 local function time_of(text, now, shift)
-  return text and max((read_time(text) or 0) - shift, now) or now
+  return max((read_time(text) or 0) - shift, now)
 end
 
--- Writes a time if it has changed, and removes it once it means nothing.
-local function remember(changes, gone, field, text, time, none)
-  if time > none then
-    local written = write_time(time)
-    if written ~= text then add(changes, field, written) end
-  elseif text then
-    gone[#gone + 1] = field
-  end
+-- A time that has passed means nothing.
+local NO_REFUSALS = '0 0 0'
+local function time_or_none(time, past)
+  return time > past and write_time(time) or '0'
 end
 
 -- Ticks in which a strike is forgotten, and in which as many as a key holds are.
@@ -211,12 +207,13 @@ if not clock then
 end
 
 -- Written for each key that is decided now.
-local clock_text, clock_minute = write_time(clock), format('%d', floor(clock / MINUTE) * 60)
+local clock_text, minute = write_time(clock) .. ' ', floor(clock / MINUTE)
+local clock_minute = format('%d', minute * 60)
 
 -- When each secret was used last, to the minute: `k3JtQz81:1795132800 x8aPw02m:1795132740`.
-local function with_use(used, secret_id)
-  local others = used and #used <= LONGEST_USED and gsub(used, secret_id .. ':%d+ ?', '') or ''
-  return format('%s%s:%s', others == '' and '' or match(others, '^.*%S') .. ' ', secret_id, clock_minute)
+local function with_use(used, use)
+  local others = used and #used <= LONGEST_USED and gsub(used, match(use, '^%w+') .. ':%d+ ?', '') or ''
+  return (others == '' and '' or match(others, '^.*%S') .. ' ') .. use
 end
 
 -- Whether an address is in one of the networks: IP version, hex digits of the prefix, its length in bits (networks.ts).
@@ -234,10 +231,9 @@ local function is_within(networks, address)
   return false
 end
 
-local function describe(outcome, plan, now, minute_limit, minute_tokens, minute_fraction, day_limit, day_tokens, day_fraction,
-    banned_until, retry_at, rest)
-  return format('%s %s %d %d %d %d %d %d %d %d %d%s', outcome, plan, now, minute_limit, minute_tokens, minute_fraction,
-    day_limit, day_tokens, day_fraction, banned_until, retry_at, rest)
+local function describe(outcome, plan, left, banned_until, retry_at, rest)
+  if banned_until == 0 and retry_at == 0 then return outcome .. ' ' .. plan .. ' ' .. left .. ' 0 0' .. rest end
+  return format('%s %s %s %d %d%s', outcome, plan, left, banned_until, retry_at, rest)
 end
 
 local verdicts = {}
@@ -255,13 +251,17 @@ end
 -- @param charge the numbers of requests that were admitted, shadowed and refused without Redis, in place of a count
 local function decide(key, digest, count, wanted, address, charge)
   local fields = pcall('HMGET', key, 'secret:' .. digest, 'used', 'disabled', 'expires_at', 'plan', 'minute', 'day',
-    'as_of', 'minute_left', 'day_left', 'line_until', 'strikes_until', 'banned_until', 'admitted', 'refused')
+    'left', 'refusals', 'banned_until', 'admitted')
   if fields.err then return 'unreadable' end
-  local secret, used, disabled, expires_at, plan_name, own_minute, own_day, as_of, minute_left, day_left, line_until,
-    strikes_until, banned_until, admitted, refused = unpack(fields)
+  local secret, used, disabled, expires_at, plan_name, own_minute, own_day, stored, refusals, banned_until, admitted =
+    unpack(fields)
 
   -- If the clock was set back, all stored times are moved back too, so that nothing lasts longer.
-  as_of = read_time(as_of)
+  local as_of, minute_sign, minute_left, minute_decimals, minute_then, day_sign, day_left, day_decimals, day_then
+  if stored and #stored <= LONGEST_LEFT then
+    as_of, minute_sign, minute_left, minute_decimals, minute_then, day_sign, day_left, day_decimals, day_then = match(stored, LEFT)
+    as_of = read_time(as_of)
+  end
   local last, now, shift = as_of, clock, 0
   if as_of and as_of > clock then as_of, shift = clock, as_of - clock end
 
@@ -317,8 +317,9 @@ local function decide(key, digest, count, wanted, address, charge)
 
   -- Compute the levels.
   local elapsed = as_of and now - as_of or DAY
-  local minute_tokens, minute_fraction = refill(minute_left, minute_limit, MINUTE, elapsed)
-  local day_tokens, day_fraction = refill(day_left, day_limit, DAY, elapsed)
+  local minute_tokens, minute_fraction =
+    refill(minute_sign, minute_left, minute_decimals, minute_then, minute_limit, MINUTE, elapsed)
+  local day_tokens, day_fraction = refill(day_sign, day_left, day_decimals, day_then, day_limit, DAY, elapsed)
 
   -- Bans set by decisions move back with the clock, and a plan in shadow mode ignores them. Those of operators stay.
   banned_until = read_time(banned_until) or 0
@@ -332,30 +333,32 @@ local function decide(key, digest, count, wanted, address, charge)
 
   -- The refusals that still count. More strikes than a key holds: a limit was changed. That alone must not ban, so there
   -- is room for the next one.
-  local line, strikes, strike, most = time_of(line_until, now, shift), time_of(strikes_until, now, shift), nil, nil
-  local full_at, full_text = 0, strikes_until
-  if strikes > now then
+  local line, strikes, full_at, strike, most = now, now, 0, nil, nil
+  if refusals then
+    local line_until, strikes_until, first_full = match(refusals, '^(%S+) (%S+) (%S+)$')
+    line, strikes = time_of(line_until, now, shift), time_of(strikes_until, now, shift)
+    full_at = max((read_time(first_full) or 0) - shift, 0)
+  end
+  if strikes <= now then
+    full_at = 0
+  else
     strike, most = strike_times(plan, minute_limit)
-    if strikes - now > most then
-      strikes = now + most - strike
-    else
-      full_text = call('HGET', key, 'full_at')
-      full_at = max((read_time(full_text) or 0) - shift, 0)
-    end
+    if strikes - now > most then strikes, full_at = now + most - strike, 0 end
   end
 
   -- A request takes from both buckets or from neither. In shadow mode every request is admitted and counted as
   -- admitted. A refusal is a strike, and takes the next place in line. It bans if it finds no room for its strike, and an
   -- earlier one found none a grace ago. A ban that begins less than a day after the last one ended is twice as long.
-  local more_admitted, more_refused, more_shadowed, bans = 0, 0, 0, nil
+  local more_admitted, more_refused, more_shadowed, bans, left = 0, 0, 0, nil, nil
   if charge then
     local owed, before = charge[1], minute_tokens
     minute_tokens, minute_fraction = debited(minute_tokens, minute_fraction, owed, -minute_limit)
     day_tokens, day_fraction = debited(day_tokens, day_fraction, owed, 0)
     local forgiven = owed - (before - minute_tokens)
     more_admitted, more_shadowed, more_refused = owed + charge[2], charge[2], charge[3]
-    verdicts[#verdicts + 1] = describe('charged', plan_name, now, minute_limit, minute_tokens, minute_fraction,
-      day_limit, day_tokens, day_fraction, is_ignored and 0 or banned_until, forgiven, rest)
+    left = clock_text .. write_level(minute_tokens, minute_fraction, MINUTE, minute_limit) .. ' ' ..
+      write_level(day_tokens, day_fraction, DAY, day_limit)
+    verdicts[#verdicts + 1] = describe('charged', plan_name, left, is_ignored and 0 or banned_until, forgiven, rest)
   end
   for _ = 1, charge and 0 or max(count, 1) do
     local outcome, retry_at = 'admitted', 0
@@ -368,7 +371,7 @@ local function decide(key, digest, count, wanted, address, charge)
       if count > 0 then
         more_admitted = more_admitted + 1
         if is_there then
-          minute_tokens, day_tokens = minute_tokens - 1, day_tokens - 1
+          minute_tokens, day_tokens, left = minute_tokens - 1, day_tokens - 1, nil
         else
           outcome, more_shadowed = 'shadowed', more_shadowed + 1
         end
@@ -391,43 +394,35 @@ local function decide(key, digest, count, wanted, address, charge)
         end
       end
     end
-    verdicts[#verdicts + 1] = describe(outcome, plan_name, now, minute_limit, minute_tokens, minute_fraction,
-      day_limit, day_tokens, day_fraction, is_ignored and 0 or banned_until, retry_at, rest)
+    left = left or clock_text .. write_level(minute_tokens, minute_fraction, MINUTE, minute_limit) .. ' ' ..
+      write_level(day_tokens, day_fraction, DAY, day_limit)
+    verdicts[#verdicts + 1] = describe(outcome, plan_name, left, is_ignored and 0 or banned_until, retry_at, rest)
   end
 
   -- Write what has changed.
   local is_counted = more_admitted + more_refused > 0
   if count == 0 and not charge or shift == 0 and not is_counted then return end
-  local changes, gone = nil, nil
-  if not is_counted then
-    changes = { 'as_of', clock_text }
-  else
-    changes = { 'as_of', clock_text, 'minute_left', write_level(minute_tokens, minute_fraction, MINUTE, minute_limit),
-      'day_left', write_level(day_tokens, day_fraction, DAY, day_limit) }
-    if more_admitted > 0 then add(changes, 'admitted', format('%d', read_count(admitted) + more_admitted)) end
-    if more_refused > 0 then add(changes, 'refused', format('%d', read_count(refused) + more_refused)) end
-    if more_shadowed > 0 then
-      add(changes, 'shadowed', format('%d', read_count(call('HGET', key, 'shadowed')) + more_shadowed))
-    end
-    if not charge then
-      local secret_id = match(secret, '^%w+')
-      if not used or not find(used, secret_id .. ':' .. clock_minute, 1, true) then
-        add(changes, 'used', with_use(used, secret_id))
-      end
-    end
+  local changes = { 'left', is_counted and left or clock_text .. match(stored, ' (.*)') }
+  if more_admitted > 0 then add(changes, 'admitted', read_count(admitted) + more_admitted) end
+  if more_refused > 0 then add(changes, 'refused', read_count(call('HGET', key, 'refused')) + more_refused) end
+  if more_shadowed > 0 then add(changes, 'shadowed', read_count(call('HGET', key, 'shadowed')) + more_shadowed) end
+  if is_counted and not charge then
+    local use = sub(secret, 1, find(secret, ' ', 1, true) - 1) .. ':' .. clock_minute
+    if used ~= use and not (used and find(used, use, 1, true)) then add(changes, 'used', with_use(used, use)) end
   end
-  note_use(key, last, now, admitted, refused)
+  if not last or floor(last / MINUTE) ~= minute then note_use(key, last, now, admitted) end
   if bans or shift > 0 and banned_until > 0 then add(changes, 'banned_until', write_time(banned_until)) end
   if bans or is_decided then add(changes, 'ban_decided', write_time(banned_until)) end
-  if bans then add(changes, 'bans', format('%d', bans)) end
-  if line_until or strikes_until or more_refused > 0 and not charge then
-    gone = {}
-    remember(changes, gone, 'line_until', line_until, line, now)
-    remember(changes, gone, 'strikes_until', strikes_until, strikes, now)
-    remember(changes, gone, 'full_at', full_text, full_at, 0)
+  if bans then add(changes, 'bans', bans) end
+  if refusals or more_refused > 0 and not charge then
+    local written = time_or_none(line, now) .. ' ' .. time_or_none(strikes, now) .. ' ' .. time_or_none(full_at, 0)
+    if written == NO_REFUSALS then
+      call('HDEL', key, 'refusals')
+    elseif written ~= refusals then
+      add(changes, 'refusals', written)
+    end
   end
   call('HSET', key, unpack(changes))
-  if gone and #gone > 0 then call('HDEL', key, unpack(gone)) end
 end
 
 for i = 1, #KEYS do

@@ -56,7 +56,7 @@ const KEPT_SECRETS = `${KEPT}secrets`;
 export const KEPT_FIELDS = [...EDITABLE.map((field) => KEPT + field), KEPT_SECRETS];
 
 /** The fields that are left of a revoked key. */
-export const REVOKED_FIELDS = ['name', 'plan', 'created_at', 'as_of', 'admitted', 'refused', 'usage_days'];
+export const REVOKED_FIELDS = ['name', 'plan', 'created_at', 'left', 'admitted', 'refused', 'usage_days'];
 
 /** The fields of a key. One without a decision has no state. */
 export const writeKey = (record: KeyRecord, state?: KeyState): Fields =>
@@ -223,21 +223,17 @@ export function writeBan(ban: KeyChange['ban']): FieldChanges {
     const until = writeTime(ban.until);
     return { banned_until: until, ban_reason: ban.text, ban_reason_until: until };
   }
-  const gone = ['banned_until', 'bans', 'ban_reason', 'ban_reason_until', 'ban_decided', ...Object.values(REFUSALS)];
+  const gone = ['banned_until', 'bans', 'ban_reason', 'ban_reason_until', 'ban_decided', 'refusals'];
   return Object.fromEntries(gone.map((field) => [field, undefined]));
 }
 
 /** The results of decisions, as decide.lua writes them. What is over, such as a ban, is a field that is removed. */
 export function writeStateChanges(state: KeyState): FieldChanges {
   const { asOf, bannedUntil, bans, admitted, refused, shadowed, usage, used, refusals, banReason } = state;
-  const levels = asOf !== undefined && {
-    as_of: writeTime(asOf),
-    minute_left: writeLevel(state.minute, MINUTE),
-    day_left: writeLevel(state.day, DAY),
-  };
+  const levels = [writeLevel(state.minute, MINUTE), writeLevel(state.day, DAY)];
   return {
-    ...levels,
-    ...writeRefusals(refusals),
+    ...(asOf !== undefined && { left: [writeTime(asOf), ...levels].join(' ') }),
+    refusals: writeRefusals(refusals),
     banned_until: bannedUntil === 0 ? undefined : writeTime(bannedUntil),
     bans: writeCount(bans),
     admitted: writeCount(admitted),
@@ -255,16 +251,15 @@ export function writeStateChanges(state: KeyState): FieldChanges {
 /** The results of decisions, read as decide.lua does. */
 function readState(hash: Fields): KeyState {
   const banReasonUntil = readTime(hash.ban_reason_until);
-  const asOf = readTime(hash.as_of);
+  const left = readLeft(hash.left);
+  const { asOf } = left;
   const usage = {
     minutes: readMarks(hash.usage_minutes, asOf, MINUTE),
     days: readMarks(hash.usage_days, asOf, DAY),
   };
   return {
-    minute: readLevel(hash.minute_left, MINUTE),
-    day: readLevel(hash.day_left, DAY),
-    refusals: readRefusals(hash),
-    asOf,
+    ...left,
+    refusals: readRefusals(hash.refusals),
     bannedUntil: readTime(hash.banned_until) ?? 0,
     bans: readCount(hash.bans),
     admitted: readCount(hash.admitted),
@@ -306,23 +301,15 @@ function readSecrets(hash: Fields): Secret[] {
   return secrets.filter((secret) => secret !== undefined).sort((a, b) => a.createdAt - b.createdAt);
 }
 
-/** What is remembered of refusals, each member with its field. */
-const REFUSALS = {
-  lineUntil: 'line_until',
-  strikesUntil: 'strikes_until',
-  fullAt: 'full_at',
-} as const satisfies Record<keyof Refusals, string>;
+/** `1795132800.125000 1795132810.125000 0`: the last place in line, the last strike, and since when there is no room. */
+function writeRefusals({ lineUntil, strikesUntil, fullAt }: Refusals): string | undefined {
+  if (lineUntil === 0 && strikesUntil === 0) return undefined;
+  return [lineUntil, strikesUntil, fullAt].map((time) => (time === 0 ? '0' : writeTime(time))).join(' ');
+}
 
-const REFUSAL_MEMBERS = Object.keys(REFUSALS) as (keyof Refusals)[];
-
-const writeRefusals = (refusals: Refusals): FieldChanges =>
-  Object.fromEntries(REFUSAL_MEMBERS.map((member) => [REFUSALS[member], writeTime(refusals[member] || undefined)]));
-
-function readRefusals(hash: Fields): Refusals {
-  if (hash.line_until === undefined && hash.strikes_until === undefined) return NO_REFUSALS;
-  const [lineUntil = 0, strikesUntil = 0, fullAt = 0] = REFUSAL_MEMBERS.map((member) =>
-    readTime(hash[REFUSALS[member]]),
-  );
+function readRefusals(text: string | undefined): Refusals {
+  if (text === undefined) return NO_REFUSALS;
+  const [lineUntil = 0, strikesUntil = 0, fullAt = 0] = text.split(' ').map((time) => readTime(time));
   return { lineUntil, strikesUntil, fullAt };
 }
 
@@ -357,21 +344,32 @@ const writeCount = (count: number): string | undefined => (count === 0 ? undefin
 
 const readCount = (text = ''): number => (/^\d{1,15}$/.test(text) ? Number(text) : 0);
 
-const DECIMALS = 1e12;
+/** The time of the levels, and those of both buckets. */
+const LEFT = /^(\S+) (-?\d+\.?\d*\/?\d*) (-?\d+\.?\d*\/?\d*)$/;
+const LONGEST_LEFT = 100;
+const LEVEL = /^(-?)(\d{1,10})\.?(\d{0,12})\/?(\d*)$/;
 
-/** `59.500000000000/60`: the tokens, which can be below zero, and the limit at that time. */
+/** If it is missing or unreadable, both buckets are full. */
+function readLeft(text = ''): Pick<KeyState, 'asOf' | 'minute' | 'day'> {
+  const [, time, minute, day] = (text.length <= LONGEST_LEFT && LEFT.exec(text)) || [];
+  return { asOf: readTime(time), minute: readLevel(minute, MINUTE), day: readLevel(day, DAY) };
+}
+
+/** As many decimals as distinguish any two fractions of a window, whose unit is a microsecond. */
+const decimalsOf = (window: number): number => (window === DAY ? 11 : 8);
+
+/** `59.50000000/60`: the tokens, which can be below zero, and the limit at that time. */
 function writeLevel({ tokens, fraction, limit }: StoredLevel, window: number): string {
   const of = limit === undefined ? '' : `/${limit}`;
   if (fraction === 0) return `${tokens}${of}`;
-  const isBelow = tokens < 0;
-  const [whole, part] = isBelow ? [`-${-tokens - 1}`, window - fraction] : [tokens, fraction];
-  const decimals = String(Math.floor((part / window) * DECIMALS + 0.5)).padStart(12, '0');
-  return `${whole}.${decimals}${of}`;
+  const [whole, part] = tokens < 0 ? [`-${-tokens - 1}`, window - fraction] : [tokens, fraction];
+  const unit = 10 ** decimalsOf(window);
+  return `${whole}.${String(Math.floor((part / window) * unit + 0.5)).padStart(decimalsOf(window), '0')}${of}`;
 }
 
-/** A missing or unreadable level counts as full. */
-function readLevel(text = '', window: number): StoredLevel {
-  const [, sign, tokens, decimals = '', limit = ''] = /^(-?)(\d{1,10})\.?(\d{0,12})\/?(\d*)$/.exec(text) ?? [];
+/** A level as decide.lua writes it. A missing or unreadable one counts as full. */
+export function readLevel(text = '', window: number): StoredLevel {
+  const [, sign, tokens, decimals = '', limit = ''] = LEVEL.exec(text) ?? [];
   if (tokens === undefined) return full(MAX_LIMIT);
   const fraction = Math.floor(Number(`0.${decimals}`) * window + 0.5);
   if (sign !== '-') return { tokens: Number(tokens), fraction, limit: parseLimit(limit) };

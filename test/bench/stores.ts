@@ -43,7 +43,14 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
 
 const newKey = (at: number): [id: string, record: KeyRecord] => {
   const { id, digest } = createApiKey().credential;
-  const secret = { id: digest.replaceAll(/\W|_/g, '').slice(0, 8), digest, name: 'first', scope: SCOPES, networks: [], createdAt: at };
+  const secret = {
+    id: digest.replaceAll(/\W|_/g, '').slice(0, 8),
+    digest,
+    name: 'first',
+    scope: SCOPES,
+    networks: [],
+    createdAt: at,
+  };
   return [id, { plan: 'free', name: `customer ${at}`, createdAt: at, secrets: [secret] }];
 };
 

@@ -108,8 +108,8 @@ test('a clock that was a day off grants at most one capacity and blocks nobody',
   ]) {
     const key = await createKey(redis, { minute: limit });
     await spend(key.apiKey);
-    const asOf = Number(await redis.hget(key.hash, 'as_of'));
-    await redis.hset(key.hash, 'as_of', (asOf + days * 86_400).toFixed(6));
+    const [asOf, ...levels] = String(await redis.hget(key.hash, 'left')).split(' ');
+    await redis.hset(key.hash, 'left', [(Number(asOf) + days * 86_400).toFixed(6), ...levels].join(' '));
     const { admitted, refilled } = await spend(key.apiKey);
     expect(admitted).toBeGreaterThanOrEqual(given);
     expect(admitted).toBeLessThanOrEqual(given + refilled + 1);

@@ -88,7 +88,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
 
   test('bans nobody for a local refusal', () => {
     expect(tight.filter(({ status }) => status === 429).length).toBeGreaterThan(BAN_AFTER);
-    expect(tightHash).not.toHaveProperty('strikes_until');
+    expect(tightHash).not.toHaveProperty('refusals');
     expect(tightHash).not.toHaveProperty('banned_until');
   });
 

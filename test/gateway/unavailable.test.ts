@@ -58,19 +58,16 @@ test('incomplete or corrupt state costs at most one capacity and causes no error
   const name = `gateway:key:{${idOf(key)}}`;
   for (const state of [
     {
-      minute_left: 'nan',
-      day_left: '-5',
-      line_until: '1e9',
-      strikes_until: 'nan',
-      full_at: '-1',
-      as_of: 'yesterday',
+      left: 'yesterday nan -5',
+      refusals: '1e9 nan -1',
+      used: 'x',
       banned_until: 'never',
       bans: 'x',
       admitted: '',
       refused: '1e9',
     },
-    { minute_left: '3', day_left: '5.5' },
-    { minute_left: '99999999999', as_of: '99999999999.5' },
+    { left: '1 3 5.5' },
+    { left: '99999999999.5 99999999999 1', refusals: '' },
   ]) {
     await redis.hset(name, state);
     const answer = await send(`${stack.gateway}/v1/pets`, { key });

@@ -10,6 +10,7 @@ import { NO_REFUSALS } from '../../gateway/limiter/refusals.ts';
 import { readTime, writeBan, writeRecord } from '../../gateway/stores/key-hash.ts';
 import { runDecide } from '../../gateway/stores/redis/calls.ts';
 import { keyOf } from '../../gateway/stores/redis/names.ts';
+import { readReply } from '../support/decide-reply.ts';
 import type { ModelRecord, ModelSecret, ModelUse } from '../support/decision-model.ts';
 import { randomWorld, type Step, type World } from '../support/decision-worlds.ts';
 import { redisUnderTest } from '../support/limiters.ts';
@@ -38,8 +39,14 @@ const toSecret = ([digest, { until, scope, networks }]: [string, ModelSecret]): 
     networks: (networks ?? []).map((network) => parseNetwork(network) as string),
   });
 
-/** Without the bounds of the secret, which the model does not have. */
-const withoutBounds = (reply: string): string => reply.split(' ').toSpliced(12, 1).join(' ');
+/** A reply in the words of the model, which has no bounds of a secret. */
+function withoutBounds(reply: string): string {
+  const read = readReply(reply);
+  if (read === undefined) return reply;
+  const { outcome, plan, now, buckets, bannedUntil, retryAt, endsAt } = read;
+  const levels = buckets.flatMap(({ limit, tokens, fraction }) => [limit, tokens, fraction]);
+  return [outcome, plan, now, ...levels, bannedUntil, retryAt, endsAt].join(' ');
+}
 
 const presented = ({ secret, scope, address }: ModelUse) => credentialOf('', secret, { scope, address });
 
@@ -100,11 +107,14 @@ async function inRedis({ record, steps }: World, id: string): Promise<string[][]
       const { now, plans, use, count } = step;
       const asked = `${count} ${use.scope ?? '-'} ${addressDigits(use.address) || '-'}`;
       const reply = runDecide(redis, 1, [key, String(now), planText(plans), use.secret, asked]);
-      const remembered = redis.hmget(key, 'line_until', 'strikes_until', 'full_at');
+      const remembered = redis.hget(key, 'refusals');
       replies.push(
         Promise.all([reply, remembered]).then(([said, times]) => [
           ...said.map(withoutBounds),
-          times.map((time) => readTime(time ?? undefined) ?? 0).join(' '),
+          (times ?? '0 0 0')
+            .split(' ')
+            .map((time) => readTime(time) ?? 0)
+            .join(' '),
         ]),
       );
     } else write(writeBan(step.type === 'lift' ? 'lift' : { text: '', until: step.until }));

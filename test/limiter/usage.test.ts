@@ -201,8 +201,8 @@ test('a revoked key keeps only its use and its place among the revoked, for 36 d
   expect(await database.exists(`gateway:key:{${credential.id}}`, `gateway:marks:{${credential.id}}`)).toBe(0);
   expect(Object.keys(await database.hgetall(left)).sort()).toEqual([
     'admitted',
-    'as_of',
     'created_at',
+    'left',
     'name',
     'plan',
     'revoked',

@@ -113,11 +113,8 @@ test.for(stacks)(
   async ([, stack]) => {
     const nonsense = Object.fromEntries(
       [
-        'as_of',
-        'minute_left',
-        'line_until',
-        'strikes_until',
-        'full_at',
+        'left',
+        'refusals',
         'banned_until',
         'bans',
         'usage_days',

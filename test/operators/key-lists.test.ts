@@ -130,8 +130,8 @@ test('keys without a request for a time are told apart, also those that never ha
     await keyWith(stack, 'never', 0),
   ];
   const daysAgo = (days: number) => (Date.now() / 1_000 - days * 86_400).toFixed(6);
-  await redis.hset(`gateway:key:{${idOf(idle)}}`, 'as_of', daysAgo(31));
-  await redis.hset(`gateway:key:{${idOf(fresh)}}`, 'as_of', daysAgo(29));
+  await redis.hset(`gateway:key:{${idOf(idle)}}`, 'left', `${daysAgo(31)} 1/60 1/1000`);
+  await redis.hset(`gateway:key:{${idOf(fresh)}}`, 'left', `${daysAgo(29)} 1/60 1/1000`);
   await redis.hset(`gateway:key:{${idOf(never)}}`, 'created_at', daysAgo(40));
   expect(await namesOf(stack, `/keys?unusedSeconds=${30 * 86_400}&sort=idle`)).toEqual(['never', 'idle']);
 });

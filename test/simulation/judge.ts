@@ -1,4 +1,5 @@
 import type { Decision, Verdict } from '../../gateway/limiter/limiter.ts';
+import { readReply } from '../support/decide-reply.ts';
 import type { Answer, Bond, Invariant, Request, Violation } from './invariants.ts';
 import { HAMMERED_KEY, HAMMERED_MINUTE, LONE_KEY } from './plan.ts';
 import { ReferenceBucket } from './reference-bucket.ts';
@@ -26,19 +27,20 @@ class Buckets {
 
 /** A verdict of decide.lua as numbers. What is left is counted in shares of a token. */
 function read(text: string) {
-  const [outcome = '', , ...numbers] = text.split(' ');
-  const [now = 0, minute = 0, tokens = 0, fraction = 0, day = 0, dayTokens = 0, dayFraction = 0, , retryAt = 0] =
-    numbers.map(Number);
+  const { outcome = text, now = 0, buckets, retryAt = 0 } = readReply(text) ?? {};
+  const [minute, day] = buckets ?? [NO_BUCKET, NO_BUCKET];
   return {
     outcome,
     now,
-    minute,
-    left: tokens * MINUTE + fraction,
-    day,
-    dayLeft: dayTokens * DAY + dayFraction,
+    minute: minute.limit,
+    left: minute.tokens * MINUTE + minute.fraction,
+    day: day.limit,
+    dayLeft: day.tokens * DAY + day.fraction,
     retryAt,
   };
 }
+
+const NO_BUCKET = { limit: 0, tokens: 0, fraction: 0 };
 
 type Told = ReturnType<typeof read>;
 

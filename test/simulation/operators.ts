@@ -28,7 +28,14 @@ const CLOCKS_APART_MS = 1_000;
 export const digestOf = (text: string) => hash('sha256', text, 'base64url');
 
 export const secretOf = (digest: string): Secret => {
-  return { id: digest.replaceAll(/\W|_/g, '').slice(0, 8), name: '', digest, scope: SCOPES, networks: [], createdAt: 0 };
+  return {
+    id: digest.replaceAll(/\W|_/g, '').slice(0, 8),
+    name: '',
+    digest,
+    scope: SCOPES,
+    networks: [],
+    createdAt: 0,
+  };
 };
 
 type Presented = Pick<Request, 'id' | 'digest' | 'scope' | 'address'>;

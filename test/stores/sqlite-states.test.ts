@@ -93,7 +93,7 @@ test('a state that was handed over for a change is kept when the change is not m
 
 test('a revoked key leaves the counts of its last decisions, and a late state does not bring it back', async () => {
   const { storage, decider } = await open();
-  decider.states.set('a', { admitted: '8', minute_left: '1' });
+  decider.states.set('a', { admitted: '8', left: '1 1 1' });
   const moveTo = { record: 'revoked:a' as const, fields: ['admitted'], seconds: 60 };
   await storage.change({ parts: [{ record: 'key:a', exists: true, moveTo }], entries: [] });
   await storage.saveStates([['a', { admitted: '9' }]], { mustBeDurable: true });

@@ -13,6 +13,7 @@ import {
 } from '../../limiter/limiter.ts';
 import { addressDigits } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable, planText } from '../../limiter/plans.ts';
+import { readLevel, readTime } from '../key-hash.ts';
 import { type CallCounts, mayHaveRun, type RedisConnection, runDecide } from './calls.ts';
 import { keyOf } from './names.ts';
 
@@ -246,33 +247,28 @@ function readVerdict(reply: string): Verdict {
 function readCharged(reply: string): Charged {
   const words = reply.split(' ');
   const decision = words[0] === 'charged' ? readDecision('admitted', words) : undefined;
-  return decision === undefined ? 'gone' : { decision: { ...decision, retryAt: 0 }, forgiven: Number(words[10]) };
+  return decision === undefined ? 'gone' : { decision: { ...decision, retryAt: 0 }, forgiven: Number(words[6]) };
 }
 
 function readDecision(outcome: Decision['outcome'], words: readonly string[]): Decision | undefined {
-  const [, plan = '', now, minute, minuteTokens, minuteFraction, day, dayTokens, dayFraction, ...rest] = words;
-  const [bannedUntil, retryAt, endsAt, bounds] = rest;
+  const [, plan = '', now, minute, day, bannedUntil, retryAt, endsAt, bounds] = words;
   if (!isPlanName(plan)) return undefined;
   return {
     outcome,
     plan,
-    now: Number(now),
-    buckets: [
-      bucket('minute', MINUTE, minute, minuteTokens, minuteFraction),
-      bucket('day', DAY, day, dayTokens, dayFraction),
-    ],
+    now: readTime(now) ?? 0,
+    buckets: [bucket('minute', MINUTE, minute), bucket('day', DAY, day)],
     bannedUntil: Number(bannedUntil),
     retryAt: Number(retryAt),
     endsAt: Number(endsAt),
     bounds: readBounds(bounds as string),
     mode: 'shared',
     isShadowed: false,
-    rejected: rest.slice(4).join(' '),
+    rejected: words.slice(9).join(' '),
   };
 }
 
-const bucket = (
-  name: BucketState['name'],
-  window: number,
-  ...[limit, tokens, fraction]: readonly (string | undefined)[]
-): BucketState => ({ name, window, limit: Number(limit), tokens: Number(tokens), fraction: Number(fraction) });
+function bucket(name: BucketState['name'], window: number, level: string | undefined): BucketState {
+  const { tokens, fraction, limit = 0 } = readLevel(level, window);
+  return { name, window, limit, tokens, fraction };
+}

@@ -45,7 +45,10 @@ export async function issueKeys(redis: Redis): Promise<Keys> {
     few: await issue(redis, FEW),
     over: await issue(redis, OVER),
     manyOver: await Promise.all(Array.from({ length: MANY_OVER }, () => issue(redis, OVER))),
-    banned: await issue(redis, BOUNDLESS, { banned_until: String(nextYear), as_of: String(nextYear - 365 * 86_400) }),
+    banned: await issue(redis, BOUNDLESS, {
+      banned_until: String(nextYear),
+      left: `${nextYear - 365 * 86_400} 1/1 1/1`,
+    }),
   };
 }
 

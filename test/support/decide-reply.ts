@@ -1,0 +1,32 @@
+/** decide.lua's verdicts, read without the product's code. Times are Unix microseconds; a fraction counts ticks of its window. */
+
+export const TICKS = { second: 1_000_000, minute: 60_000_000, day: 86_400_000_000 } as const;
+
+/** A decimal as whole units and ticks of a unit; what is below zero counts from the whole unit below it. */
+function inTicks(text: string, unit: number): [whole: number, ticks: number] {
+  const [whole = '', decimals = ''] = text.split('.');
+  const ticks = Math.round(Number(`0.${decimals}`) * unit);
+  return whole.startsWith('-') && ticks > 0 ? [Number(whole) - 1, unit - ticks] : [Number(whole), ticks];
+}
+
+function readBucket(text = '', window: number) {
+  const [level = '', limit] = text.split('/');
+  const [tokens, fraction] = inTicks(level, window);
+  return { limit: Number(limit), tokens, fraction };
+}
+
+/** Undefined for one without levels, which is a single word. */
+export function readReply(text: string) {
+  const [outcome = '', plan, now = '', minute, day, bannedUntil, retryAt, endsAt] = text.split(' ');
+  if (plan === undefined) return undefined;
+  const [seconds, ticks] = inTicks(now, TICKS.second);
+  return {
+    outcome,
+    plan,
+    now: seconds * TICKS.second + ticks,
+    buckets: [readBucket(minute, TICKS.minute), readBucket(day, TICKS.day)] as const,
+    bannedUntil: Number(bannedUntil),
+    retryAt: Number(retryAt),
+    endsAt: Number(endsAt),
+  };
+}
