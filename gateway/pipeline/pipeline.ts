@@ -20,7 +20,7 @@ import { type Forward, type ForwardDependencies, forwardTo, tunnelTo } from './f
 import { LoadShedder, type Slot } from './load-shedder.ts';
 import { OwnAnswers, type OwnAnswersDependencies } from './own-answers.ts';
 import { costOfBody, RefusalPacing } from './refusal-pacing.ts';
-import { noteUnusable, sendError, sendOwnAnswer } from './send-answer.ts';
+import { refuseUnusable, sendError, sendOwnAnswer } from './send-answer.ts';
 import { asksForWebSocket } from './tunnels.ts';
 
 export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependencies {
@@ -152,7 +152,7 @@ export function createPipeline(
 
   return {
     onRequest: (request, response) => take(request, response, forward),
-    onUnusable: (refusal) => noteUnusable(refusal, deps),
+    onUnusable: (error, reason, response) => refuseUnusable(error, reason, response, deps),
     lingeringClose,
     upgrades: {
       accepts: (request) => asksForWebSocket(request) && asksForTunnel(request),

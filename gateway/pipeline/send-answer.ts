@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { errorBody, type HttpError } from '../../shared/http/errors.ts';
-import type { Unusable } from '../../shared/http/server.ts';
+import { NO_SNIFF } from '../../shared/http/headers.ts';
 import { beginTrace } from '../../shared/http/trace.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { AddressAllowance } from '../limiter/address-allowance.ts';
@@ -73,10 +73,14 @@ interface UnusableDependencies {
   readonly traffic: Traffic;
 }
 
-/** Charges the address for a connection that brought no valid request, counts it and logs it. */
-export function noteUnusable({ error, reason, remoteAddress }: Unusable, deps: UnusableDependencies): string[] {
-  const { allowance, draftFields, logger, traffic } = deps;
-  const address = networkOf(plainAddress(remoteAddress));
+/** Answers a connection that brought no valid request, charges its address, counts it and logs it. */
+export function refuseUnusable(
+  error: HttpError,
+  reason: string,
+  response: ServerResponse,
+  { allowance, draftFields, logger, traffic }: UnusableDependencies,
+): void {
+  const address = networkOf(plainAddress(response.req.socket.remoteAddress));
   allowance.consume(address);
   const requestId = randomUUID();
   traffic.unusable(error.status);
@@ -84,7 +88,17 @@ export function noteUnusable({ error, reason, remoteAddress }: Unusable, deps: U
     { requestId, traceId: beginTrace().id, status: error.status, code: error.code, address, reason },
     'request',
   );
-  return ['X-Request-Id', requestId, ...limitHeaders(allowance.peek(address), draftFields)];
+  const limits = limitHeaders(allowance.peek(address), draftFields);
+  const body = errorBody(error);
+  response.writeHead(error.status, [
+    ...head(body),
+    ...NO_SNIFF,
+    'X-Request-Id',
+    requestId,
+    ...limits,
+    ...error.headers,
+  ]);
+  response.end(body);
 }
 
 const head = (body: string): string[] => [

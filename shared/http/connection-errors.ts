@@ -1,8 +1,4 @@
-import { STATUS_CODES } from 'node:http';
-import type { Socket } from 'node:net';
-import { pairsOf } from '../lists.ts';
-import { type ErrorCode, errorBody, HttpError, methodNotAllowed } from './errors.ts';
-import { NO_SNIFF } from './headers.ts';
+import { type ErrorCode, HttpError, methodNotAllowed } from './errors.ts';
 
 /** OpenSSL's code for a request without TLS instead of a handshake. */
 export const PLAIN_HTTP = 'ERR_SSL_HTTP_REQUEST';
@@ -33,13 +29,3 @@ export function connectionError({ code = '', reason }: Pick<ConnectionFault, 'co
 
 /** Whether the connection itself has failed, so that nobody reads an answer. */
 export const isLost = ({ code }: ConnectionFault): boolean => code === 'ECONNRESET' || code === 'EPIPE';
-
-/** Writes an answer in the Error shape that closes its connection, without the server's help. */
-export function writeRawError(socket: Socket, error: HttpError, headers: readonly string[]): void {
-  const body = errorBody(error);
-  const type = ['Content-Type', 'application/json', 'Content-Length', String(Buffer.byteLength(body))];
-  const lines = pairsOf([...type, ...NO_SNIFF, ...headers, ...error.headers, 'Connection', 'close']).map(
-    ([name, value]) => `${name}: ${value}`,
-  );
-  socket.write([`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`, ...lines, '', body].join('\r\n'));
-}

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { IncomingMessage, type ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { takeOut } from '../lists.ts';
@@ -21,6 +21,17 @@ type ParsedSocket = Socket & { readonly _paused?: boolean; readonly parser?: Par
 
 type Fault = Pick<ConnectionFault, 'code' | 'reason'>;
 
+/** Bytes that are no request for this server. They take the place of one, so that their refusal is sent in its turn. */
+export class NoRequest extends IncomingMessage {
+  readonly fault: Fault;
+
+  constructor(socket: Socket, fault: Fault) {
+    super(socket);
+    this.complete = true;
+    this.fault = fault;
+  }
+}
+
 const NOTHING = Buffer.alloc(0);
 const CONNECT: Fault = { code: 'CONNECT' };
 const TWO_SPACES: Fault = { code: 'TWO_SPACES' };
@@ -31,8 +42,6 @@ const UNREPORTED: Fault = { code: 'HPE_UNREPORTED' };
 export interface Rules {
   /** Unfinished answers per connection, above which the next request waits. */
   readonly unanswered: number;
-  /** Answers what is no request for this server, and closes the connection. */
-  refuse(fault: Fault, socket: Socket): void;
   readonly lingeringClose: LingeringClose;
   /** Bytes of waiting requests, of all connections together. */
   readonly held: { bytes: number; readonly most: number };
@@ -55,8 +64,8 @@ export class Connection {
   readonly #bytes = new RequestBytes();
   /** Node's: gives bytes to the parser, and up the connection behind an upgrade. */
   readonly #onData: (bytes: Buffer) => void;
-  /** Waits for the answers in progress. Nothing follows it. */
-  #refusal: Fault | undefined;
+  /** Node's: begins a request, {NoRequest} included. */
+  readonly #begin: Parser['onIncoming'];
   #held = 0;
 
   constructor(socket: ParsedSocket, rules: Rules) {
@@ -70,9 +79,9 @@ export class Connection {
       socket.destroySoon = atOnce;
       rules.lingeringClose.close(socket);
     };
-    const { onIncoming } = parser;
+    this.#begin = parser.onIncoming;
     parser.onIncoming = (request, keepAlive) => {
-      if (request.method !== 'CONNECT') return onIncoming.call(parser, request, keepAlive);
+      if (request.method !== 'CONNECT') return this.#begin.call(parser, request, keepAlive);
       // Otherwise Node would give up the connection, even behind answers in progress.
       request.upgrade = false;
       this.#refuse(CONNECT);
@@ -150,8 +159,7 @@ export class Connection {
         this.#drop();
         return;
       }
-      const isFull = !isInBody && this.answers.length >= this.#rules.unanswered;
-      if (isFull || this.#refusal !== undefined || this.#socket._paused) {
+      if (this.#socket._paused || (!isInBody && this.answers.length >= this.#rules.unanswered)) {
         this.#putBack(bytes.subarray(at));
         return;
       }
@@ -159,13 +167,16 @@ export class Connection {
     }
   };
 
-  /** @returns where it ends. Before a refusal that waits, it does not end: then the socket's end waits too. */
+  /** @returns where it ends */
   #parsePart(bytes: Buffer, at: number): number {
     const socket = this.#socket;
     const end = this.#bytes.endOfPart(bytes, at);
-    if (end === -1) this.#refuse(TWO_SPACES);
-    else this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end));
-    if (end === -1 || this.#refusal !== undefined) return at;
+    const isUsable = end !== -1 && this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end));
+    if (!isUsable) {
+      this.#bytes.isInBody = false;
+      if (end === -1) this.#refuse(TWO_SPACES);
+      return bytes.length;
+    }
     if (socket.parser != null) {
       this.#bytes.follow(socket.parser.incoming);
       return end;
@@ -176,11 +187,14 @@ export class Connection {
     return bytes.length;
   }
 
-  #parse(bytes: Buffer): void {
+  /** @returns whether the parser can go on */
+  #parse(bytes: Buffer): boolean {
     const read = this.#parser.execute(bytes);
+    const isRead = read === bytes.length;
     if (typeof read !== 'number') this.fail(read);
     else if (this.#parser.incoming?.upgrade) this.#onData(NOTHING);
-    else if (read < bytes.length) this.fail(UNREPORTED);
+    else if (!isRead) this.fail(UNREPORTED);
+    return isRead;
   }
 
   /** Keeps what has to wait. If there is too much, the connection ends early. */
@@ -199,15 +213,12 @@ export class Connection {
 
   /** In a turn of the event loop of its own, so that connections take turns. */
   readonly #proceed = (): void => {
-    if (this.#refusal === undefined) {
-      if (this.answers.length <= this.#rules.unanswered >> 1) this.#socket.resume();
-    } else if (this.answers.length === 0) this.#refuse(this.#refusal);
+    if (this.answers.length <= this.#rules.unanswered >> 1) this.#socket.resume();
   };
 
   #refuse(fault: Fault): void {
     if (this.isClosing) this.#drop();
-    else if (this.answers.length === 0) this.#rules.refuse(fault, this.#socket);
-    else this.#refusal ??= fault;
+    else this.#begin.call(this.#parser, new NoRequest(this.#socket, fault), false);
   }
 
   /** What follows a close is not wanted. */

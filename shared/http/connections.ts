@@ -4,6 +4,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { KeyedCount } from '../fair-share.ts';
 import { Connection, type Rules } from './connection.ts';
+import type { LingeringClose } from './lingering-close.ts';
 import type { ServerLimits } from './server-limits.ts';
 
 /** Which limit a connection exceeded. */
@@ -37,10 +38,10 @@ export class Connections {
   readonly #caps: ConnectionCaps;
   readonly #rules: Rules;
 
-  constructor(server: Server, limits: ServerLimits, caps: ConnectionCaps, rules: Omit<Rules, 'unanswered' | 'held'>) {
+  constructor(server: Server, limits: ServerLimits, caps: ConnectionCaps, lingeringClose: LingeringClose) {
     this.#limits = limits;
     this.#caps = caps;
-    this.#rules = { ...rules, unanswered: limits.unanswered, held: { bytes: 0, most: MAX_HELD_BYTES } };
+    this.#rules = { lingeringClose, unanswered: limits.unanswered, held: { bytes: 0, most: MAX_HELD_BYTES } };
     // Above this limit Node closes a connection as soon as it accepts it, which is the cheapest way.
     server.maxConnections = limits.connections;
     server.on('drop', () => caps.onRefused?.('total'));

@@ -4,7 +4,8 @@ import http, { type IncomingMessage, type Server, ServerResponse } from 'node:ht
 import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type ConnectionFault, connectionError, isLost, PLAIN_HTTP, writeRawError } from './connection-errors.ts';
+import { NoRequest } from './connection.ts';
+import { type ConnectionFault, connectionError, isLost, PLAIN_HTTP } from './connection-errors.ts';
 import { type ConnectionCaps, Connections } from './connections.ts';
 import type { HttpError } from './errors.ts';
 import type { LingeringClose } from './lingering-close.ts';
@@ -89,8 +90,11 @@ export interface Listening extends ConnectionCaps {
   /** The setting of the port, named when the address cannot be taken; that of the host is named likewise. */
   portSetting?: string;
   onRequest: http.RequestListener;
-  /** Notes the refusal of a connection, which is then closed. Returns further headers of its answer, as a flat list. */
-  onUnusable: (refusal: Unusable) => readonly string[];
+  /**
+   * Answers bytes that are no request, or that came too slowly, or a CONNECT. The answer closes the connection.
+   * @param reason Node's or llhttp's code
+   */
+  onUnusable: (error: HttpError, reason: string, response: ServerResponse) => void;
   lingeringClose: LingeringClose;
   upgrades?: Upgrades | undefined;
   /** With it, the server speaks only TLS. */
@@ -98,14 +102,6 @@ export interface Listening extends ConnectionCaps {
   maxHeaderBytes?: number;
   /** Limits that differ from the defaults. */
   limits?: Partial<ServerLimits> | undefined;
-}
-
-/** A connection that brought bytes that are no request, or too slowly, or a CONNECT. */
-export interface Unusable {
-  readonly error: HttpError;
-  /** Node's or llhttp's code. */
-  readonly reason: string;
-  readonly remoteAddress: string | undefined;
 }
 
 const DEFAULT_GRACE_MS = 10_000;
@@ -124,32 +120,31 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   Object.assign(server, { httpAllowHalfOpen: true });
   server.maxHeadersCount = KEPT_HEADER_LINES;
   if (upgrades !== undefined) takeUpgrades(server, upgrades);
-  const connections = new Connections(server, limits, listening, {
-    refuse: (fault, socket) => refuse(fault, socket),
-    lingeringClose,
-  });
+  const connections = new Connections(server, limits, listening, lingeringClose);
   let stopping = false;
 
   const answer: http.RequestListener = (request, response) => {
     connections.of(request.socket)?.add(response);
     if (certificate !== undefined) response.setHeader('Strict-Transport-Security', STRICT_TRANSPORT_SECURITY);
     if (stopping) response.shouldKeepAlive = false;
-    onRequest(request, response);
+    if (request instanceof NoRequest) refuse(request, response);
+    else onRequest(request, response);
   };
   // The reader of the body sends 100 Continue. A request refused before that never sends its body (RFC 9110 §10.1.1).
   for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) server.on(event, answer);
-  const refuse = (fault: Pick<ConnectionFault, 'code' | 'reason'>, socket: Socket) => {
-    const error = connectionError(fault);
-    const headers = onUnusable({ error, reason: fault.code ?? '', remoteAddress: socket.remoteAddress });
-    writeRawError(socket, error, headers);
-    lingeringClose.close(socket);
-  };
+  const refuse = ({ fault }: NoRequest, response: ServerResponse) =>
+    onUnusable(connectionError(fault), fault.code ?? '', response);
   server.on('clientError', (fault: ConnectionFault, stream) => {
     const socket = stream as Socket;
     const connection = connections.of(socket);
     const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket) : undefined;
-    if (bare !== undefined) refuse(fault, bare);
-    else if (connection === undefined || isLost(fault)) socket.destroy();
+    if (bare !== undefined) {
+      const request = new NoRequest(bare, fault);
+      refuse(
+        request,
+        lastResponse(request, bare, () => lingeringClose.close(bare)),
+      );
+    } else if (connection === undefined || isLost(fault)) socket.destroy();
     else connection.fail(fault);
   });
   server.setTimeout(limits.silenceMs);
@@ -219,14 +214,23 @@ function takeUpgrades(server: Server, { take }: Upgrades): void {
     // While a body is not read, the stream is not the connection but one of Node's own on top of it (Node 26).
     const { socket } = request;
     for (const side of [socket, stream]) side.on('error', () => socket.destroy());
-    const response = new ServerResponse(request);
-    response.shouldKeepAlive = false;
-    response.assignSocket(socket);
-    response.once('finish', () => {
-      response.detachSocket(socket);
-      response.emit('close');
-      socket.destroySoon();
-    });
-    take(request, response, socket);
+    take(
+      request,
+      lastResponse(request, socket, () => socket.destroySoon()),
+      socket,
+    );
   });
+}
+
+/** A response on a connection that Node has given up. Behind it the connection is closed. */
+function lastResponse(request: IncomingMessage, socket: Socket, close: () => void): ServerResponse {
+  const response = new ServerResponse(request);
+  response.shouldKeepAlive = false;
+  response.assignSocket(socket);
+  response.once('finish', () => {
+    response.detachSocket(socket);
+    response.emit('close');
+    close();
+  });
+  return response;
 }

@@ -153,12 +153,11 @@ export function createService<Parts, Caller>(
 
   return {
     onRequest: (request, response) => void serve(request, response),
-    onUnusable({ error, reason }) {
+    onUnusable(error, reason, response) {
       const requestId = randomUUID();
       answered('none', error.status, 0);
       logger.info({ requestId, traceId: beginTrace().id, status: error.status, code: error.code, reason }, logsAs);
-      const cached = cacheControl === undefined ? [] : ['Cache-Control', cacheControl];
-      return ['X-Request-Id', requestId, ...cached];
+      send(response, refusal(error), requestId);
     },
     lingeringClose,
   };

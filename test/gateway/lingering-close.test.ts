@@ -17,7 +17,13 @@ const MEGABYTE = 1_024 * 1_024;
 const MOST = 64 * MEGABYTE;
 
 async function serve(lingeringClose: LingeringClose, onRequest: RequestListener): Promise<string> {
-  const server = await startServer({ host: '127.0.0.1', port: 0, onRequest, onUnusable: () => [], lingeringClose });
+  const server = await startServer({
+    host: '127.0.0.1',
+    port: 0,
+    onRequest,
+    onUnusable: (_error, _reason, response) => void response.writeHead(400).end(),
+    lingeringClose,
+  });
   cleanUp(() => server.stop({ graceMs: 0 }));
   return server.url;
 }

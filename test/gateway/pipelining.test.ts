@@ -23,7 +23,7 @@ async function holdingServer(unanswered: number) {
       waiting.push({ response, text: () => `${request.url} ${body}` });
       most = Math.max(most, waiting.length);
     },
-    onUnusable: () => [],
+    onUnusable: (_error, _reason, response) => void response.writeHead(400).end(),
     lingeringClose: new LingeringClose(),
     limits: { unanswered },
   });

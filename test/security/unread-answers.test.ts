@@ -17,7 +17,7 @@ const server = await startServer({
   host: '127.0.0.1',
   port: 0,
   onRequest: ({ url = '' }, response) => void response.end(Buffer.alloc(Number(url.slice(1)) * MEGABYTE)),
-  onUnusable: () => [],
+  onUnusable: (_error, _reason, response) => void response.writeHead(400).end(),
   lingeringClose: new LingeringClose(),
   limits: { unanswered: 16, unreadBytes: UNREAD_BYTES, checkEveryMs: 200 },
   onCut: (reason) => cuts.push(reason),
