@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import { errorBody, type HttpError } from '../../shared/http/errors.ts';
 import { NO_SNIFF } from '../../shared/http/headers.ts';
 import { beginTrace } from '../../shared/http/trace.ts';
@@ -26,16 +26,8 @@ export function sendOwnAnswer(exchange: Exchange, { status, headers, body }: Own
   response.end(request.method === 'HEAD' ? undefined : body);
 }
 
-/**
- * Answers with an error in the Error shape.
- * @param lingering closes the connection if the client may still be sending
- */
-export function sendError(
-  exchange: Exchange,
-  error: HttpError,
-  draftFields: boolean,
-  lingering: (request: IncomingMessage) => void,
-): void {
+/** Answers with an error in the Error shape. */
+export function sendError(exchange: Exchange, error: HttpError, draftFields: boolean): void {
   const { request, response } = exchange;
   if (response.closed) return;
   exchange.error = error;
@@ -47,7 +39,6 @@ export function sendError(
   // The rest of a body would be read as the next request. Node reads and drops a short one; after a long one the
   // connection closes.
   if (!request.complete) {
-    lingering(request);
     if (mayBeLong(exchange)) response.shouldKeepAlive = false;
     else request.resume();
   }

@@ -4,13 +4,10 @@ import http, { type IncomingMessage, type Server, ServerResponse } from 'node:ht
 import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { NoRequest } from './connection.ts';
-import { type ConnectionFault, connectionError, isLost, PLAIN_HTTP } from './connection-errors.ts';
-import { type ConnectionCaps, Connections } from './connections.ts';
+import { type Fault, NoRequest, PLAIN_HTTP } from './connection.ts';
+import { type ConnectionCaps, Connections, DEFAULT_LIMITS, type ServerLimits } from './connections.ts';
 import type { HttpError } from './errors.ts';
-import type { LingeringClose } from './lingering-close.ts';
 import { KEPT_HEADER_LINES } from './request-head.ts';
-import { DEFAULT_LIMITS, type ServerLimits } from './server-limits.ts';
 
 /** How long a connection can stay open without a request: Node waits one second longer than it announces. */
 export const LONGEST_IDLE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500;
@@ -95,7 +92,6 @@ export interface Listening extends ConnectionCaps {
    * @param reason Node's or llhttp's code
    */
   onUnusable: (error: HttpError, reason: string, response: ServerResponse) => void;
-  lingeringClose: LingeringClose;
   upgrades?: Upgrades | undefined;
   /** With it, the server speaks only TLS. */
   certificate?: Certificate | undefined;
@@ -106,12 +102,15 @@ export interface Listening extends ConnectionCaps {
 
 const DEFAULT_GRACE_MS = 10_000;
 
+/** The connection itself has failed, so that nobody reads an answer. */
+const LOST: readonly string[] = ['ECONNRESET', 'EPIPE'];
+
 /**
  * Opens an HTTP/1.1 server with our limits, over TLS if there is a certificate.
  * @throws the system's error, for instance EADDRINUSE, with the `setting`, when the address cannot be taken
  */
 export async function startServer(listening: Listening): Promise<RunningServer> {
-  const { host, port, portSetting = 'PORT', onRequest, onUnusable, lingeringClose, upgrades, certificate } = listening;
+  const { host, port, portSetting = 'PORT', onRequest, onUnusable, upgrades, certificate } = listening;
   const limits = { ...DEFAULT_LIMITS, ...listening.limits };
   const accepts = (request: IncomingMessage): boolean => upgrades?.accepts(request) === true;
   const options = { ...optionsOf(limits, listening.maxHeaderBytes), shouldUpgradeCallback: accepts };
@@ -120,31 +119,31 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   Object.assign(server, { httpAllowHalfOpen: true });
   server.maxHeadersCount = KEPT_HEADER_LINES;
   if (upgrades !== undefined) takeUpgrades(server, upgrades);
-  const connections = new Connections(server, limits, listening, lingeringClose);
+  const connections = new Connections(server, limits, listening);
   let stopping = false;
 
   const answer: http.RequestListener = (request, response) => {
     connections.of(request.socket)?.add(response);
     if (certificate !== undefined) response.setHeader('Strict-Transport-Security', STRICT_TRANSPORT_SECURITY);
     if (stopping) response.shouldKeepAlive = false;
-    if (request instanceof NoRequest) refuse(request, response);
+    if (request instanceof NoRequest) onUnusable(request.error, request.reason, response);
     else onRequest(request, response);
   };
   // The reader of the body sends 100 Continue. A request refused before that never sends its body (RFC 9110 §10.1.1).
   for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) server.on(event, answer);
-  const refuse = ({ fault }: NoRequest, response: ServerResponse) =>
-    onUnusable(connectionError(fault), fault.code ?? '', response);
-  server.on('clientError', (fault: ConnectionFault, stream) => {
+  server.on('clientError', (fault: NodeJS.ErrnoException & Fault, stream) => {
     const socket = stream as Socket;
     const connection = connections.of(socket);
     const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket) : undefined;
     if (bare !== undefined) {
       const request = new NoRequest(bare, fault);
-      refuse(
-        request,
-        lastResponse(request, bare, () => lingeringClose.close(bare)),
+      bare.setTimeout(limits.keepAliveMs, () => bare.destroy());
+      onUnusable(
+        request.error,
+        request.reason,
+        lastResponse(request, bare, () => bare.end()),
       );
-    } else if (connection === undefined || isLost(fault)) socket.destroy();
+    } else if (connection === undefined || LOST.includes(fault.code ?? '')) socket.destroy();
     else connection.fail(fault);
   });
   server.setTimeout(limits.silenceMs);
@@ -167,8 +166,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
       await sleep(lameDuckMs);
       // http's own close would cut connections whose first request is still arriving.
       net.Server.prototype.close.call(server);
-      await connections.gone(lingerMs);
-      await connections.end(graceMs);
+      await connections.end(lingerMs, graceMs);
     },
   };
 }

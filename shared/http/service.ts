@@ -6,7 +6,6 @@ import { toJson } from '../schemas/json.ts';
 import type { Access } from './access.ts';
 import { errorBody, HttpError, toHttpError, unavailable } from './errors.ts';
 import { CALLER_ID, NO_SNIFF, requestIdOf } from './headers.ts';
-import { LingeringClose } from './lingering-close.ts';
 import { checkHead, type HeadLimits } from './request-head.ts';
 import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from './request-log.ts';
 import { createRouter, type Route } from './router.ts';
@@ -74,13 +73,12 @@ export interface ServiceOptions<Parts, Caller = undefined> {
 /** A JSON service: a table of typed operations, and exactly one answer per request. */
 export function createService<Parts, Caller>(
   options: ServiceOptions<Parts, Caller>,
-): Pick<Listening, 'onRequest' | 'onUnusable' | 'lingeringClose'> {
+): Pick<Listening, 'onRequest' | 'onUnusable'> {
   const { deps, logger, logsAs = 'request', redact = (text) => text, metrics, access, check, cacheControl } = options;
   const routes = [...options.routes, ...ownRoutes<Parts, Caller>(metrics, check)];
   const router = createRouter(routes);
   const open = new Set(routes.filter(({ isOpen }) => isOpen).map(({ path }) => path));
   const answered = metrics.requests();
-  const lingeringClose = new LingeringClose();
 
   async function answer(
     request: IncomingMessage,
@@ -133,7 +131,6 @@ export function createService<Parts, Caller>(
     } catch (thrown) {
       told.error = toHttpError(thrown);
       if (told.error.closes || !request.complete) response.shouldKeepAlive = false;
-      if (!request.complete) lingeringClose.expect(request.socket);
       send(response, refusal(told.error), requestId);
     }
     const { statusCode } = response;
@@ -159,7 +156,6 @@ export function createService<Parts, Caller>(
       logger.info({ requestId, traceId: beginTrace().id, status: error.status, code: error.code, reason }, logsAs);
       send(response, refusal(error), requestId);
     },
-    lingeringClose,
   };
 }
 

@@ -3,7 +3,6 @@ import type { ServerResponse } from 'node:http';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { LingeringClose } from '../../shared/http/lingering-close.ts';
 import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { startStack } from '../support/stack.ts';
@@ -24,7 +23,6 @@ async function holdingServer(unanswered: number) {
       most = Math.max(most, waiting.length);
     },
     onUnusable: (_error, _reason, response) => void response.writeHead(400).end(),
-    lingeringClose: new LingeringClose(),
     limits: { unanswered },
   });
   cleanUp(() => server.stop({ graceMs: 0 }));

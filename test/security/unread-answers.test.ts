@@ -2,7 +2,6 @@ import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { LingeringClose } from '../../shared/http/lingering-close.ts';
 import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 
@@ -18,7 +17,6 @@ const server = await startServer({
   port: 0,
   onRequest: ({ url = '' }, response) => void response.end(Buffer.alloc(Number(url.slice(1)) * MEGABYTE)),
   onUnusable: (_error, _reason, response) => void response.writeHead(400).end(),
-  lingeringClose: new LingeringClose(),
   limits: { unanswered: 16, unreadBytes: UNREAD_BYTES, checkEveryMs: 200 },
   onCut: (reason) => cuts.push(reason),
 });
