@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import { errorBody, type HttpError } from '../../shared/http/errors.ts';
-import { NO_SNIFF } from '../../shared/http/headers.ts';
-import { beginTrace } from '../../shared/http/trace.ts';
+import { beginTrace, NO_SNIFF } from '../../shared/http/headers.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { AddressAllowance } from '../limiter/address-allowance.ts';
 import type { Traffic } from '../telemetry/request-metrics.ts';

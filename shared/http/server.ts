@@ -47,8 +47,6 @@ const TLS: https.ServerOptions = {
 /** A browser then uses only TLS for a year (RFC 6797). */
 const STRICT_TRANSPORT_SECURITY = 'max-age=31536000';
 
-const DEFAULT_HEADER_BYTES = 16_384;
-
 export interface StopOptions {
   /**
    * How long to keep accepting connections while readiness is red and answers close theirs. Load balancers use this
@@ -95,11 +93,12 @@ export interface Listening extends ConnectionCaps {
   upgrades?: Upgrades | undefined;
   /** With it, the server speaks only TLS. */
   certificate?: Certificate | undefined;
-  maxHeaderBytes?: number;
+  maxHeaderBytes?: number | undefined;
   /** Limits that differ from the defaults. */
   limits?: Partial<ServerLimits> | undefined;
 }
 
+const DEFAULT_HEADER_BYTES = 16_384;
 const DEFAULT_GRACE_MS = 10_000;
 
 /** The connection itself has failed, so that nobody reads an answer. */
@@ -112,9 +111,16 @@ const LOST: readonly string[] = ['ECONNRESET', 'EPIPE'];
 export async function startServer(listening: Listening): Promise<RunningServer> {
   const { host, port, portSetting = 'PORT', onRequest, onUnusable, upgrades, certificate } = listening;
   const limits = { ...DEFAULT_LIMITS, ...listening.limits };
-  const accepts = (request: IncomingMessage): boolean => upgrades?.accepts(request) === true;
-  const options = { ...optionsOf(limits, listening.maxHeaderBytes), shouldUpgradeCallback: accepts };
-  const server = createServer(options, limits, certificate);
+  const options: http.ServerOptions = {
+    ...STRICT,
+    maxHeaderSize: listening.maxHeaderBytes ?? DEFAULT_HEADER_BYTES,
+    headersTimeout: limits.headersMs,
+    requestTimeout: limits.requestMs,
+    keepAliveTimeout: limits.keepAliveMs,
+    connectionsCheckingInterval: limits.checkEveryMs,
+    shouldUpgradeCallback: (request) => upgrades?.accepts(request) === true,
+  };
+  const server = certificate === undefined ? http.createServer(options) : createTlsServer(options, certificate);
   // A client that has ended its side still gets the answers to what it sent.
   Object.assign(server, { httpAllowHalfOpen: true });
   server.maxHeadersCount = KEPT_HEADER_LINES;
@@ -171,27 +177,10 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   };
 }
 
-function createServer(options: http.ServerOptions, limits: ServerLimits, certificate?: Certificate) {
-  if (certificate === undefined) return http.createServer(options);
+function createTlsServer(options: http.ServerOptions, certificate: Certificate): https.Server {
   // Node's default handshake timeout is two minutes.
-  return https.createServer({
-    ...options,
-    ...TLS,
-    ...certificate,
-    allowHalfOpen: true,
-    handshakeTimeout: limits.headersMs,
-  } as https.ServerOptions);
-}
-
-function optionsOf(limits: ServerLimits, maxHeaderSize = DEFAULT_HEADER_BYTES): http.ServerOptions {
-  return {
-    ...STRICT,
-    maxHeaderSize,
-    headersTimeout: limits.headersMs,
-    requestTimeout: limits.requestMs,
-    keepAliveTimeout: limits.keepAliveMs,
-    connectionsCheckingInterval: limits.checkEveryMs,
-  };
+  const own = { allowHalfOpen: true, handshakeTimeout: options.headersTimeout };
+  return https.createServer({ ...options, ...TLS, ...certificate, ...own } as https.ServerOptions);
 }
 
 function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
