@@ -130,17 +130,17 @@ export class Connection {
   }
 
   /** Whether no further request begins. */
-  get isClosing(): boolean {
+  get #isClosing(): boolean {
     return !this.#socket.writable || this.answers.some(closes);
   }
 
   /** Whether nothing is in progress, and nothing waits. */
   get isIdle(): boolean {
-    return this.answers.length === 0 && !this.#isAwaited;
+    return this.answers.length === 0 && !this.#hasWaiting;
   }
 
   /** Whether requests wait. */
-  get #isAwaited(): boolean {
+  get #hasWaiting(): boolean {
     return this.#socket.writable && this.#socket.readableLength > 0;
   }
 
@@ -194,7 +194,7 @@ export class Connection {
   /** The server stops: the last answer closes the connection. That is the one in progress if no request waits behind it. */
   drain(): void {
     const last = this.answers.at(-1);
-    if (last?.headersSent === false && !this.#isAwaited) last.shouldKeepAlive = false;
+    if (last?.headersSent === false && !this.#hasWaiting) last.shouldKeepAlive = false;
   }
 
   /** The connection has closed. */
@@ -206,7 +206,7 @@ export class Connection {
     const socket = this.#socket;
     for (let at = 0; at < bytes.length; ) {
       const { isInBody } = this.#bytes;
-      if (!socket.writable || (!isInBody && this.isClosing)) {
+      if (!socket.writable || (!isInBody && this.#isClosing)) {
         this.#drop(bytes.length - at);
         return;
       }
@@ -252,13 +252,13 @@ export class Connection {
   };
 
   #refuse(fault: Fault): void {
-    if (!this.isClosing) this.#begin.call(this.#parser, new NoRequest(this.#socket, fault), false);
+    if (!this.#isClosing) this.#begin.call(this.#parser, new NoRequest(this.#socket, fault), false);
   }
 
   /** Ends the server's side. A second call, as at the server's stop, closes at once. */
   readonly #close = (): void => {
     const socket = this.#socket;
-    Reflect.deleteProperty(socket, 'destroySoon');
+    socket.destroySoon = Socket.prototype.destroySoon;
     socket.end();
     this.#lingersUntil = performance.now() + LINGER_MS;
     this.#lingersUpTo = socket.bytesRead + LINGER_BYTES;

@@ -12,16 +12,6 @@ import { KEPT_HEADER_LINES } from './request-head.ts';
 /** How long a connection can stay open without a request: Node waits one second longer than it announces. */
 export const LONGEST_IDLE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500;
 
-const STRICT: http.ServerOptions = {
-  insecureHTTPParser: false,
-  // A request that announces no body gets no stream for one.
-  optimizeEmptyRequests: true,
-  joinDuplicateHeaders: false,
-  noDelay: true,
-  // Otherwise Node would answer in its own format. Our code checks Host anyway.
-  requireHostHeader: false,
-};
-
 /**
  * Fixed here, so that Node's command-line options have no effect. ALPN selects HTTP/1.1 and refuses clients that offer
  * only other protocols (RFC 7301 §3.2).
@@ -112,7 +102,13 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   const { host, port, portSetting = 'PORT', onRequest, onUnusable, upgrades, certificate } = listening;
   const limits = { ...DEFAULT_LIMITS, ...listening.limits };
   const options: http.ServerOptions = {
-    ...STRICT,
+    insecureHTTPParser: false,
+    // A request that announces no body gets no stream for one.
+    optimizeEmptyRequests: true,
+    joinDuplicateHeaders: false,
+    noDelay: true,
+    // Otherwise Node would answer in its own format. Our code checks Host anyway.
+    requireHostHeader: false,
     maxHeaderSize: listening.maxHeaderBytes ?? DEFAULT_HEADER_BYTES,
     headersTimeout: limits.headersMs,
     requestTimeout: limits.requestMs,
@@ -143,12 +139,10 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket) : undefined;
     if (bare !== undefined) {
       const request = new NoRequest(bare, fault);
+      // The client has time to read the answer.
+      bare.destroySoon = () => bare.end();
       bare.setTimeout(limits.keepAliveMs, () => bare.destroy());
-      onUnusable(
-        request.error,
-        request.reason,
-        lastResponse(request, bare, () => bare.end()),
-      );
+      onUnusable(request.error, request.reason, lastResponse(request, bare));
     } else if (connection === undefined || LOST.includes(fault.code ?? '')) socket.destroy();
     else connection.fail(fault);
   });
@@ -201,23 +195,19 @@ function takeUpgrades(server: Server, { take }: Upgrades): void {
     // While a body is not read, the stream is not the connection but one of Node's own on top of it (Node 26).
     const { socket } = request;
     for (const side of [socket, stream]) side.on('error', () => socket.destroy());
-    take(
-      request,
-      lastResponse(request, socket, () => socket.destroySoon()),
-      socket,
-    );
+    take(request, lastResponse(request, socket), socket);
   });
 }
 
 /** A response on a connection that Node has given up. Behind it the connection is closed. */
-function lastResponse(request: IncomingMessage, socket: Socket, close: () => void): ServerResponse {
+function lastResponse(request: IncomingMessage, socket: Socket): ServerResponse {
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(socket);
   response.once('finish', () => {
     response.detachSocket(socket);
     response.emit('close');
-    close();
+    socket.destroySoon();
   });
   return response;
 }
