@@ -151,7 +151,7 @@ export function createPipeline(
 
   return {
     onRequest: (request, response) => take(request, response, forward),
-    onUnusable: (error, reason, response) => refuseUnusable(error, reason, response, deps),
+    onUnusable: (request, response) => refuseUnusable(request, response, deps),
     readsSlowly: (socket) => pacing.readsSlowly(socket),
     upgrades: {
       accepts: (request) => asksForWebSocket(request) && asksForTunnel(request),

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
+import type { NoRequest } from '../../shared/http/connection.ts';
 import { errorBody, type HttpError } from '../../shared/http/errors.ts';
 import { beginTrace, NO_SNIFF } from '../../shared/http/headers.ts';
 import type { Logger } from '../../shared/process/logger.ts';
@@ -65,12 +66,11 @@ interface UnusableDependencies {
 
 /** Answers a connection that brought no valid request, charges its address, counts it and logs it. */
 export function refuseUnusable(
-  error: HttpError,
-  reason: string,
+  { error, reason, socket }: NoRequest,
   response: ServerResponse,
   { allowance, draftFields, logger, traffic }: UnusableDependencies,
 ): void {
-  const address = networkOf(plainAddress(response.req.socket.remoteAddress));
+  const address = networkOf(plainAddress(socket.remoteAddress));
   allowance.consume(address);
   const requestId = randomUUID();
   traffic.unusable(error.status);

@@ -16,8 +16,7 @@ const USUAL_BYTES = 1_024;
 export class RequestBytes {
   /** Whether the next bytes belong to a request that has begun. */
   isInBody = false;
-  #isInLine = true;
-  /** The last byte of the request line; 0 before the first. */
+  /** The last byte of the request line; 0 before the first, LINE_FEED behind the line. */
   #last = 0;
   /** What may be the beginning of an empty line. */
   #tail = '';
@@ -31,7 +30,7 @@ export class RequestBytes {
    */
   endOfPart(bytes: Buffer, at: number): number {
     if (this.#left > 0) return this.#endOfLength(bytes, at);
-    if (this.isInBody || !this.#isInLine) return this.#endOfLines(bytes, at);
+    if (this.isInBody || this.#last === LINE_FEED) return this.#endOfLines(bytes, at);
     const from = this.#last === 0 ? behindBreaks(bytes, at) : at;
     return this.#hasTwoSpaces(bytes, from) ? -1 : this.#endOfLines(bytes, from);
   }
@@ -41,7 +40,6 @@ export class RequestBytes {
     if (!this.#isEnded) return;
     this.isInBody = request?.complete === false;
     if (this.isInBody) this.#left = Number(request?.headers['content-length'] ?? 0);
-    this.#isInLine = !this.isInBody;
     this.#last = 0;
   }
 
@@ -51,7 +49,7 @@ export class RequestBytes {
       const code = bytes[at] as number;
       if (code === SPACE && last === SPACE) return true;
       if (code === RETURN || code === LINE_FEED) {
-        this.#isInLine = false;
+        this.#last = LINE_FEED;
         return false;
       }
       last = code;

@@ -6,7 +6,6 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Fault, NoRequest, PLAIN_HTTP } from './connection.ts';
 import { type ConnectionCaps, Connections, DEFAULT_LIMITS, type ServerLimits } from './connections.ts';
-import type { HttpError } from './errors.ts';
 import { KEPT_HEADER_LINES } from './request-head.ts';
 
 /** How long a connection can stay open without a request: Node waits one second longer than it announces. */
@@ -75,11 +74,8 @@ export interface Listening extends ConnectionCaps {
   /** The setting of the port, named when the address cannot be taken; that of the host is named likewise. */
   portSetting?: string;
   onRequest: http.RequestListener;
-  /**
-   * Answers bytes that are no request, or that came too slowly, or a CONNECT. The answer closes the connection.
-   * @param reason Node's or llhttp's code
-   */
-  onUnusable: (error: HttpError, reason: string, response: ServerResponse) => void;
+  /** Answers bytes that are no request, or that came too slowly, or a CONNECT. The answer closes the connection. */
+  onUnusable: (request: NoRequest, response: ServerResponse) => void;
   upgrades?: Upgrades | undefined;
   /** With it, the server speaks only TLS. */
   certificate?: Certificate | undefined;
@@ -128,7 +124,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     connections.of(request.socket)?.add(response);
     if (certificate !== undefined) response.setHeader('Strict-Transport-Security', STRICT_TRANSPORT_SECURITY);
     if (stopping) response.shouldKeepAlive = false;
-    if (request instanceof NoRequest) onUnusable(request.error, request.reason, response);
+    if (request instanceof NoRequest) onUnusable(request, response);
     else onRequest(request, response);
   };
   // The reader of the body sends 100 Continue. A request refused before that never sends its body (RFC 9110 §10.1.1).
@@ -142,7 +138,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
       // The client has time to read the answer.
       bare.destroySoon = () => bare.end();
       bare.setTimeout(limits.keepAliveMs, () => bare.destroy());
-      onUnusable(request.error, request.reason, lastResponse(request, bare));
+      onUnusable(request, lastResponse(request, bare));
     } else if (connection === undefined || LOST.includes(fault.code ?? '')) socket.destroy();
     else connection.fail(fault);
   });

@@ -180,7 +180,7 @@ export function createService<Parts, Caller extends { readonly name: string | un
 
   return {
     onRequest: (request, response) => void serve(request, response),
-    onUnusable(error, reason, response) {
+    onUnusable({ error, reason }, response) {
       const requestId = randomUUID();
       answered('none', error.status, 0);
       logger.info({ requestId, traceId: beginTrace().id, status: error.status, code: error.code, reason }, logsAs);

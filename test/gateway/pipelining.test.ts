@@ -22,7 +22,7 @@ async function holdingServer(unanswered: number) {
       waiting.push({ response, text: () => `${request.url} ${body}` });
       most = Math.max(most, waiting.length);
     },
-    onUnusable: (_error, _reason, response) => void response.writeHead(400).end(),
+    onUnusable: (_request, response) => void response.writeHead(400).end(),
     limits: { unanswered },
   });
   cleanUp(() => server.stop({ graceMs: 0 }));
