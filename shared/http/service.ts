@@ -99,9 +99,11 @@ export interface ServiceOptions<Parts, Caller = undefined> {
 
 /** What is learned of a request on the way. */
 interface Learned<Parts, Caller> {
-  route?: ServiceRoute<Parts, Caller>;
-  caller?: Caller;
-  error?: HttpError;
+  readonly requestId: string;
+  readonly startedAt: number;
+  route: ServiceRoute<Parts, Caller> | undefined;
+  caller: Caller | undefined;
+  error: HttpError | undefined;
 }
 
 /** A JSON service: a table of typed operations, and exactly one answer per request. */
@@ -115,26 +117,31 @@ export function createService<Parts, Caller extends { readonly name: string | un
   const answered = metrics.requests();
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const startedAt = performance.now();
     const requestId = requestIdOf(request, (id) => redact(id) === id);
-    const learned: Learned<Parts, Caller> = {};
+    const startedAt = performance.now();
+    const learned: Learned<Parts, Caller> = {
+      requestId,
+      startedAt,
+      route: undefined,
+      caller: undefined,
+      error: undefined,
+    };
     try {
       // Before anything is waited for: no request begins behind a head that closes the connection.
       checkHead(request, HEAD_LIMITS);
-      send(response, await answer(request, response, requestId, learned), requestId);
+      send(response, await answer(request, response, learned), requestId);
     } catch (thrown) {
       learned.error = toHttpError(thrown);
       if (learned.error.closes || !request.complete) response.shouldKeepAlive = false;
       send(response, refusal(learned.error), requestId);
     }
     answered(learned.route?.name ?? 'none', response.statusCode, (performance.now() - startedAt) / 1_000);
-    log(request, response.statusCode, { requestId, startedAt, ...learned });
+    log(request, response.statusCode, learned);
   }
 
   async function answer(
     request: IncomingMessage,
     response: ServerResponse,
-    requestId: string,
     learned: Learned<Parts, Caller>,
   ): Promise<Answer> {
     const [path, search] = splitTarget(request.url ?? '');
@@ -144,6 +151,7 @@ export function createService<Parts, Caller extends { readonly name: string | un
     learned.route = route;
     if (!route.isOpen) access.authorize?.(caller, route);
     const query = new URLSearchParams(search);
+    const { requestId } = learned;
     return await route.operation({ deps, caller, requestId, request, response, params, path, query });
   }
 
@@ -157,11 +165,8 @@ export function createService<Parts, Caller extends { readonly name: string | un
     response.end(response.req.method === 'HEAD' ? undefined : text);
   }
 
-  function log(
-    request: IncomingMessage,
-    status: number,
-    { requestId, startedAt, route, caller, error }: Learned<Parts, Caller> & { requestId: string; startedAt: number },
-  ): void {
+  function log(request: IncomingMessage, status: number, learned: Learned<Parts, Caller>): void {
+    const { requestId, startedAt, route, caller, error } = learned;
     const callerId = request.headers[CALLER_ID];
     const line = {
       requestId,
