@@ -3,20 +3,6 @@ import type { IncomingMessage } from 'node:http';
 
 /** Header rules for every hop. Names are in lower case. */
 
-/** For one connection only, so never forwarded (RFC 9110 §7.6.1; the older names from RFC 2616 §13.5.1). */
-export const HOP_BY_HOP: ReadonlySet<string> = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authentication-info',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]);
-
 /** On every answer: browsers must not guess another type (Fetch §3.6). */
 export const NO_SNIFF = ['X-Content-Type-Options', 'nosniff'] as const;
 
