@@ -1,7 +1,6 @@
-import { bearerTokens } from '../shared/http/access.ts';
 import { HttpError } from '../shared/http/errors.ts';
 import { startServer } from '../shared/http/server.ts';
-import { createService } from '../shared/http/service.ts';
+import { bearerTokens, createService } from '../shared/http/service.ts';
 import { droppedLines, type Logger } from '../shared/process/logger.ts';
 import { createMetrics, type Metrics } from '../shared/process/metrics.ts';
 import type { Running } from '../shared/process/run.ts';

@@ -1,5 +1,5 @@
+import type { ServerLimits } from '../shared/http/connections.ts';
 import { type RunningServer, startServer } from '../shared/http/server.ts';
-import type { ServerLimits } from '../shared/http/server-limits.ts';
 import { createService } from '../shared/http/service.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { adminTokenOf, coreTokenOf, type GatewaySettings } from './config.ts';

@@ -1,6 +1,6 @@
 import type { ConnectionLimit } from '../shared/http/connections.ts';
+import { DEFAULT_LIMITS, type ServerLimits } from '../shared/http/connections.ts';
 import { type RunningServer, startServer } from '../shared/http/server.ts';
-import { DEFAULT_LIMITS, type ServerLimits } from '../shared/http/server-limits.ts';
 import { watchDescriptors } from '../shared/process/descriptors.ts';
 import { droppedLines, type Logger } from '../shared/process/logger.ts';
 import type { Metrics } from '../shared/process/metrics.ts';

@@ -1,7 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpError } from '../../shared/http/errors.ts';
-import { MAX_REQUEST_ID_LENGTH, requestIdOf } from '../../shared/http/headers.ts';
-import { type Trace, traceOf } from '../../shared/http/trace.ts';
+import { MAX_REQUEST_ID_LENGTH, requestIdOf, type Trace, traceOf } from '../../shared/http/headers.ts';
 import { type Credential, redactApiKeys } from '../limiter/credential.ts';
 import { type Decision, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import type { PlanName } from '../limiter/plans.ts';

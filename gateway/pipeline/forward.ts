@@ -1,7 +1,6 @@
 import { takesNoBody } from '../../shared/http/body.ts';
 import { unavailable } from '../../shared/http/errors.ts';
-import { CALLER_ID } from '../../shared/http/headers.ts';
-import { traceHeaders } from '../../shared/http/trace.ts';
+import { CALLER_ID, traceHeaders } from '../../shared/http/headers.ts';
 import type { Credential } from '../limiter/credential.ts';
 import { upstreamFault } from '../upstream/faults.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';

@@ -1,7 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { readJsonBytes } from '../../shared/http/body.ts';
 import { type HttpError, toHttpError } from '../../shared/http/errors.ts';
-import { LingeringClose } from '../../shared/http/lingering-close.ts';
 import { createRouter } from '../../shared/http/router.ts';
 import type { Listening } from '../../shared/http/server.ts';
 import type { Logger } from '../../shared/process/logger.ts';
@@ -20,7 +19,7 @@ import { type Forward, type ForwardDependencies, forwardTo, tunnelTo } from './f
 import { LoadShedder, type Slot } from './load-shedder.ts';
 import { OwnAnswers, type OwnAnswersDependencies } from './own-answers.ts';
 import { costOfBody, RefusalPacing } from './refusal-pacing.ts';
-import { noteUnusable, sendError, sendOwnAnswer } from './send-answer.ts';
+import { refuseUnusable, sendError, sendOwnAnswer } from './send-answer.ts';
 import { asksForWebSocket } from './tunnels.ts';
 
 export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependencies {
@@ -37,14 +36,13 @@ export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDep
 /** The path of a request, from top to bottom. */
 export function createPipeline(
   deps: PipelineDependencies,
-): Pick<Listening, 'onRequest' | 'onUnusable' | 'lingeringClose' | 'upgrades'> {
+): Pick<Listening, 'onRequest' | 'onUnusable' | 'readsSlowly' | 'upgrades'> {
   const { allowance, draftFields } = deps;
   const router = createRouter(deps.routes);
   const shedder = new LoadShedder(() => deps.forwarder.limit);
   const authorizer = new Authorizer(deps.limiter, deps.clients, (address) => allowance.consume(address));
   const ownAnswers = new OwnAnswers(deps, router.allowed);
   const pacing = new RefusalPacing();
-  const lingeringClose = new LingeringClose((client) => pacing.othersAreServed(client));
   const elsewhere = new ElsewhereLog(deps.logger);
 
   /**
@@ -125,7 +123,8 @@ export function createPipeline(
       if (!exchange.request.complete) exchange.request.pause();
       await pacing.delay(payer, exchange.response, isTooLarge ? costOfBody(deps.bodyLimitBytes) : 1);
     }
-    sendError(exchange, error, draftFields, ({ socket }) => lingeringClose.expect(socket, payer));
+    if (!exchange.request.complete) pacing.noteSender(exchange.request.socket, payer);
+    sendError(exchange, error, draftFields);
   }
 
   const asksForTunnel = ({ url = '' }: IncomingMessage): boolean =>
@@ -152,8 +151,8 @@ export function createPipeline(
 
   return {
     onRequest: (request, response) => take(request, response, forward),
-    onUnusable: (refusal) => noteUnusable(refusal, deps),
-    lingeringClose,
+    onUnusable: (request, response) => refuseUnusable(request, response, deps),
+    readsSlowly: (socket) => pacing.readsSlowly(socket),
     upgrades: {
       accepts: (request) => asksForWebSocket(request) && asksForTunnel(request),
       take: (request, response, socket) => take(request, response, tunnelTo(deps, { request, socket })),

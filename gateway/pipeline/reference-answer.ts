@@ -1,9 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { takesNoBody } from '../../shared/http/body.ts';
 import { methodNotAllowed } from '../../shared/http/errors.ts';
-import { isCurrent, MAX_LIST_LENGTH, safetyHeaders } from '../../shared/http/static-file.ts';
 import type { LimitStatus } from '../limiter/limiter.ts';
 import type { ReferenceFile } from '../reference/files.ts';
+import { isCurrent, MAX_LIST_LENGTH, safetyHeaders } from '../static-file.ts';
 import { ADDRESS_LIMITED } from './authorize.ts';
 import { retryAfterSeconds } from './client-headers.ts';
 import type { Exchange } from './exchange.ts';

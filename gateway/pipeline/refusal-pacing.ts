@@ -40,6 +40,8 @@ interface Waiting {
 export class RefusalPacing {
   readonly #prompt = new AddressAllowance(systemClock, PROMPT_A_MINUTE);
   readonly #perConnection = new WeakMap<Socket, number>();
+  /** Who sends to connections that may be closed before all has come. */
+  readonly #senders = new WeakMap<Socket, string>();
   readonly #waiting = new FairQueue<Waiting>();
   /** The cost that may still be spent. Negative after a refusal that cost more than was left. */
   #left = 0;
@@ -58,8 +60,18 @@ export class RefusalPacing {
     this.#earned = Math.min(this.#earned + 1 / SERVED_FOR_ONE, WHEN_IDLE - PER_TICK);
   }
 
+  /** Notes whose fault it is that a connection brings more than is wanted. */
+  noteSender(socket: Socket, client: string): void {
+    this.#senders.set(socket, client);
+  }
+
+  /** Whether what is sent to a connection that is being closed is read slowly, because other clients are served. */
+  readsSlowly(socket: Socket): boolean {
+    return this.#othersAreServed(this.#senders.get(socket));
+  }
+
   /** Whether a client other than this one was served a moment ago. */
-  othersAreServed(client: string | undefined): boolean {
+  #othersAreServed(client: string | undefined): boolean {
     const othersServedAt = client === this.#served ? this.#otherServedAt : this.#servedAt;
     return performance.now() - othersServedAt < MAKES_ROOM_MS;
   }
@@ -87,7 +99,7 @@ export class RefusalPacing {
 
   #schedule(): void {
     const onlyServedWaits = this.#waiting.of(this.#served) === this.#waiting.size;
-    if (this.othersAreServed(onlyServedWaits ? this.#served : undefined)) setTimeout(this.#tick, TICK_MS);
+    if (this.#othersAreServed(onlyServedWaits ? this.#served : undefined)) setTimeout(this.#tick, TICK_MS);
     else setImmediate(this.#spend, WHEN_IDLE);
   }
 

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import type { IncomingMessage } from 'node:http';
+import type { ServerResponse } from 'node:http';
+import type { NoRequest } from '../../shared/http/connection.ts';
 import { errorBody, type HttpError } from '../../shared/http/errors.ts';
-import type { Unusable } from '../../shared/http/server.ts';
-import { beginTrace } from '../../shared/http/trace.ts';
+import { beginTrace, NO_SNIFF } from '../../shared/http/headers.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { AddressAllowance } from '../limiter/address-allowance.ts';
 import type { Traffic } from '../telemetry/request-metrics.ts';
@@ -26,16 +26,8 @@ export function sendOwnAnswer(exchange: Exchange, { status, headers, body }: Own
   response.end(request.method === 'HEAD' ? undefined : body);
 }
 
-/**
- * Answers with an error in the Error shape.
- * @param lingering closes the connection if the client may still be sending
- */
-export function sendError(
-  exchange: Exchange,
-  error: HttpError,
-  draftFields: boolean,
-  lingering: (request: IncomingMessage) => void,
-): void {
+/** Answers with an error in the Error shape. */
+export function sendError(exchange: Exchange, error: HttpError, draftFields: boolean): void {
   const { request, response } = exchange;
   if (response.closed) return;
   exchange.error = error;
@@ -47,7 +39,6 @@ export function sendError(
   // The rest of a body would be read as the next request. Node reads and drops a short one; after a long one the
   // connection closes.
   if (!request.complete) {
-    lingering(request);
     if (mayBeLong(exchange)) response.shouldKeepAlive = false;
     else request.resume();
   }
@@ -73,10 +64,13 @@ interface UnusableDependencies {
   readonly traffic: Traffic;
 }
 
-/** Charges the address for a connection that brought no valid request, counts it and logs it. */
-export function noteUnusable({ error, reason, remoteAddress }: Unusable, deps: UnusableDependencies): string[] {
-  const { allowance, draftFields, logger, traffic } = deps;
-  const address = networkOf(plainAddress(remoteAddress));
+/** Answers a connection that brought no valid request, charges its address, counts it and logs it. */
+export function refuseUnusable(
+  { error, reason, socket }: NoRequest,
+  response: ServerResponse,
+  { allowance, draftFields, logger, traffic }: UnusableDependencies,
+): void {
+  const address = networkOf(plainAddress(socket.remoteAddress));
   allowance.consume(address);
   const requestId = randomUUID();
   traffic.unusable(error.status);
@@ -84,7 +78,17 @@ export function noteUnusable({ error, reason, remoteAddress }: Unusable, deps: U
     { requestId, traceId: beginTrace().id, status: error.status, code: error.code, address, reason },
     'request',
   );
-  return ['X-Request-Id', requestId, ...limitHeaders(allowance.peek(address), draftFields)];
+  const limits = limitHeaders(allowance.peek(address), draftFields);
+  const body = errorBody(error);
+  response.writeHead(error.status, [
+    ...head(body),
+    ...NO_SNIFF,
+    'X-Request-Id',
+    requestId,
+    ...limits,
+    ...error.headers,
+  ]);
+  response.end(body);
 }
 
 const head = (body: string): string[] => [

@@ -3,9 +3,9 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { etagOf, safetyHeaders } from '../../shared/http/static-file.ts';
 import type { PlanTable } from '../limiter/plans.ts';
 import type { GatewayRoute } from '../routes.ts';
+import { etagOf, safetyHeaders } from '../static-file.ts';
 import { pageParts } from './page-text.ts';
 
 /** The API reference: exactly these files under these paths, kept in memory. The page has the plans that are in force. */

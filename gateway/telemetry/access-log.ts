@@ -28,7 +28,7 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
     durationMs: millisecondsSince(exchange.startedAt),
   };
   if (line.rejectedOverrides !== undefined && line.status < 500) logger.error(line, 'request');
-  else logRequest(logger, line, { message: 'request', error });
+  else logRequest(logger, 'request', line, error);
 }
 
 const TELL_ELSEWHERE_EVERY_MS = 60_000;

@@ -1,7 +1,21 @@
-import { CALLER_ID, HOP_BY_HOP } from '../../shared/http/headers.ts';
+import { CALLER_ID } from '../../shared/http/headers.ts';
 import { listed } from '../../shared/lists.ts';
 
 /** Which headers pass through the gateway. One pass in each direction, over flat lists of names and values. */
+
+/** For one connection only, so never forwarded (RFC 9110 §7.6.1; the older names from RFC 2616 §13.5.1). */
+const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authentication-info',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
 
 /**
  * Never accepted from a client: headers that we set, or that some server reads as the caller, its address, the method

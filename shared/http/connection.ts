@@ -1,10 +1,9 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { IncomingMessage, type ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { takeOut } from '../lists.ts';
 import { breakBody } from './body.ts';
-import { type ConnectionFault, connectionError } from './connection-errors.ts';
-import type { LingeringClose } from './lingering-close.ts';
+import { type ErrorCode, HttpError, methodNotAllowed } from './errors.ts';
 import { RequestBytes } from './request-bytes.ts';
 
 /** Parts of Node's server that are missing in its types. */
@@ -13,29 +12,72 @@ interface Parser {
   readonly incoming: Upgradable | null;
   onIncoming(request: Upgradable, keepAlive: boolean): number;
   /** Returns how many bytes it has read. */
-  execute(bytes: Buffer): number | ConnectionFault;
+  execute(bytes: Buffer): number | Fault;
 }
 type Upgradable = IncomingMessage & { upgrade?: boolean };
 /** Node sets `_paused` while too much of the answers is unsent. Its parser accepts nothing then. */
 type ParsedSocket = Socket & { readonly _paused?: boolean; readonly parser?: Parser | null };
 
-type Fault = Pick<ConnectionFault, 'code' | 'reason'>;
-
-const NOTHING = Buffer.alloc(0);
+/** What is wrong with the bytes of a connection, in the words of Node and llhttp. */
+export interface Fault {
+  readonly code?: string;
+  readonly reason?: string;
+}
 const CONNECT: Fault = { code: 'CONNECT' };
 const TWO_SPACES: Fault = { code: 'TWO_SPACES' };
 /** Node reports no error behind an upgrade that was ignored, but its parser reads on no more. */
 const UNREPORTED: Fault = { code: 'HPE_UNREPORTED' };
+/** OpenSSL's code for a request without TLS instead of a handshake. */
+export const PLAIN_HTTP = 'ERR_SSL_HTTP_REQUEST';
+/** What llhttp says of a version that is one, and not ours. All else that is wrong behind HTTP/ is bad syntax. */
+const OTHER_VERSION = 'Invalid HTTP version';
+const CODES: Readonly<Record<string, ErrorCode>> = {
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 'payload_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+};
 
-/** What a server decides for all its connections. */
+function errorOf({ code = '', reason }: Fault): HttpError {
+  // A request to open a tunnel, which no server here does.
+  if (code === 'CONNECT') return methodNotAllowed('GET, HEAD, POST');
+  if (code === PLAIN_HTTP)
+    return new HttpError('invalid_request', 'This port speaks TLS: the URL begins with https://.');
+  if (reason === OTHER_VERSION) return new HttpError('http_version_not_supported');
+  return new HttpError(CODES[code] ?? 'invalid_request');
+}
+
+/** Bytes that are no request for this server. They take the place of one, so that their refusal is sent in its turn. */
+export class NoRequest extends IncomingMessage {
+  readonly error: HttpError;
+  /** Node's or llhttp's code. */
+  readonly reason: string;
+
+  constructor(socket: Socket, fault: Fault) {
+    super(socket);
+    this.complete = true;
+    this.error = errorOf(fault);
+    this.reason = fault.code ?? '';
+  }
+}
+
+const NOTHING = Buffer.alloc(0);
+
+/** Limits of one lingering close, as nginx has them. A client that sends for longer, or more, may lose the answer. */
+const LINGER_MS = 30_000;
+const SILENCE_MS = 5_000;
+const LINGER_BYTES = 67_108_864;
+/** While other clients are served: 8 MB a second of all connections together, in 400 reads at most. */
+const BYTES_PER_MS = 8_192;
+const MS_PER_READ = 2.5;
+
+/** What holds for all connections of a server. */
 export interface Rules {
   /** Unfinished answers per connection, above which the next request waits. */
   readonly unanswered: number;
-  /** Answers what is no request for this server, and closes the connection. */
-  refuse(fault: Fault, socket: Socket): void;
-  readonly lingeringClose: LingeringClose;
-  /** Bytes of waiting requests, of all connections together. */
-  readonly held: { bytes: number; readonly most: number };
+  /** Whether what a client sends to a connection that is being closed is read slowly. */
+  readonly readsSlowly: (socket: Socket) => boolean;
+  /** When the next of these slow reads may begin, as of performance.now(). */
+  nextReadAt: number;
 }
 
 /**
@@ -43,36 +85,39 @@ export interface Rules {
  * before it have ended, so a close is final: what follows an answer that closes the connection never begins (RFC 9112
  * §9.3.2 and §9.6). Node's parser would read all that arrives at once. Here it gets one request at a time, and what
  * follows goes back into the socket.
+ *
+ * Closing a connection with unread bytes resets it, and the client may lose an answer that it has not read (RFC 9112
+ * §9.6). So the server ends only its own side. What a client sends on is read and dropped until the client closes or a
+ * limit is reached. While other clients are served, dropped bytes are read slowly, because each byte costs work.
  */
 export class Connection {
   /** The unfinished answers, in the order of their requests. */
   readonly answers: ServerResponse[] = [];
-  /** The answer that waits for its reader, and since when. */
-  slow?: { readonly answer: ServerResponse; readonly since: number };
   readonly #socket: ParsedSocket;
   readonly #rules: Rules;
   readonly #parser: Parser;
   readonly #bytes = new RequestBytes();
+  /** Node's: begins a request, {NoRequest} included. */
+  readonly #begin: Parser['onIncoming'];
   /** Node's: gives bytes to the parser, and up the connection behind an upgrade. */
   readonly #onData: (bytes: Buffer) => void;
-  /** Waits for the answers in progress. Nothing follows it. */
-  #refusal: Fault | undefined;
-  #held = 0;
+  /** The answer that waits for its reader, and since when. */
+  #slow: ServerResponse | undefined;
+  #slowSince = 0;
+  /** Once the connection is being closed: until when, and up to how many bytes, the client may send on. */
+  #lingersUntil = 0;
+  #lingersUpTo = 0;
+  #timer: NodeJS.Timeout | undefined;
 
   constructor(socket: ParsedSocket, rules: Rules) {
     this.#socket = socket;
     this.#rules = rules;
     const parser = socket.parser as Parser;
     this.#parser = parser;
-    const atOnce = socket.destroySoon;
-    socket.destroySoon = () => {
-      // A second call, as at the server's stop, closes at once.
-      socket.destroySoon = atOnce;
-      rules.lingeringClose.close(socket);
-    };
-    const { onIncoming } = parser;
+    socket.destroySoon = this.#close;
+    this.#begin = parser.onIncoming;
     parser.onIncoming = (request, keepAlive) => {
-      if (request.method !== 'CONNECT') return onIncoming.call(parser, request, keepAlive);
+      if (request.method !== 'CONNECT') return this.#begin.call(parser, request, keepAlive);
       // Otherwise Node would give up the connection, even behind answers in progress.
       request.upgrade = false;
       this.#refuse(CONNECT);
@@ -85,13 +130,36 @@ export class Connection {
   }
 
   /** Whether no further request begins. */
-  get isClosing(): boolean {
+  get #isClosing(): boolean {
     return !this.#socket.writable || this.answers.some(closes);
   }
 
   /** Whether nothing is in progress, and nothing waits. */
   get isIdle(): boolean {
-    return this.answers.length === 0 && this.#held === 0;
+    return this.answers.length === 0 && !this.#hasWaiting;
+  }
+
+  /** Whether requests wait. */
+  get #hasWaiting(): boolean {
+    return this.#socket.writable && this.#socket.readableLength > 0;
+  }
+
+  /** Bytes of its unread answers, and of requests that wait. The first answer's bytes are in the socket's buffer. */
+  get heldBytes(): number {
+    const { writableLength, readableLength } = this.#socket;
+    const [, ...behind] = this.answers;
+    return behind.reduce((total, answer) => total + answer.writableLength, writableLength + readableLength);
+  }
+
+  /**
+   * For how long an answer has waited for its reader, as of `now`. Node's own timeout detects only silence, and a client
+   * that reads a byte now and then is never silent.
+   */
+  waitsForReader(now: number): number {
+    const answer = this.#socket.writableLength === 0 ? undefined : this.answers[0];
+    if (answer !== this.#slow) this.#slowSince = now;
+    this.#slow = answer;
+    return answer === undefined ? 0 : now - this.#slowSince;
   }
 
   /** The answer to a request that begins. */
@@ -99,7 +167,7 @@ export class Connection {
     this.answers.push(response);
     response.once('close', () => {
       takeOut(this.answers, response);
-      if (this.#held > 0) setImmediate(this.#proceed);
+      if (this.#socket.readableLength > 0) setImmediate(this.#proceed);
     });
   }
 
@@ -108,64 +176,57 @@ export class Connection {
    * own.
    */
   fail(fault: Fault): void {
-    const isInBody = this.#socket.parser?.incoming?.complete === false;
-    const last = this.answers.at(-1);
-    if (isInBody) this.#bytes.isInBody = false;
-    if (!isInBody) this.#refuse(fault);
-    else if (last?.req.complete !== false || last.headersSent) this.finish();
-    else {
-      // Its own answer says so, with the limits of its caller.
-      last.shouldKeepAlive = false;
-      breakBody(last.req, connectionError(fault));
+    if (this.#socket.parser?.incoming?.complete !== false) {
+      this.#refuse(fault);
+      return;
     }
-  }
-
-  /** Closes the connection behind the last answer in progress. */
-  finish(): void {
+    this.#bytes.isInBody = false;
     const last = this.answers.at(-1);
     if (last === undefined) this.#socket.destroySoon();
     else {
       last.shouldKeepAlive = false;
-      last.once('close', () => this.#socket.destroySoon());
+      if (last.headersSent) last.once('close', () => this.#socket.destroySoon());
+      // Its own answer says so, with the limits of its caller.
+      else breakBody(last.req, errorOf(fault));
     }
   }
 
   /** The server stops: the last answer closes the connection. That is the one in progress if no request waits behind it. */
   drain(): void {
     const last = this.answers.at(-1);
-    if (last !== undefined && this.#held === 0) last.shouldKeepAlive = false;
+    if (last?.headersSent === false && !this.#hasWaiting) last.shouldKeepAlive = false;
   }
 
   /** The connection has closed. */
   forget(): void {
-    this.#release();
-    for (const answer of [...this.answers]) closeQueued(answer);
+    clearTimeout(this.#timer);
   }
 
   readonly #take = (bytes: Buffer): void => {
-    this.#release();
+    const socket = this.#socket;
     for (let at = 0; at < bytes.length; ) {
       const { isInBody } = this.#bytes;
-      if (!this.#socket.writable || (!isInBody && this.isClosing)) {
-        this.#drop();
+      if (!socket.writable || (!isInBody && this.#isClosing)) {
+        this.#drop(bytes.length - at);
         return;
       }
-      const isFull = !isInBody && this.answers.length >= this.#rules.unanswered;
-      if (isFull || this.#refusal !== undefined || this.#socket._paused) {
-        this.#putBack(bytes.subarray(at));
+      if (socket._paused || (!isInBody && this.answers.length >= this.#rules.unanswered)) {
+        socket.pause();
+        socket.unshift(own(bytes.subarray(at)));
         return;
       }
       at = this.#parsePart(bytes, at);
     }
   };
 
-  /** @returns where it ends. Before a refusal that waits, it does not end: then the socket's end waits too. */
+  /** @returns where it ends */
   #parsePart(bytes: Buffer, at: number): number {
     const socket = this.#socket;
     const end = this.#bytes.endOfPart(bytes, at);
     if (end === -1) this.#refuse(TWO_SPACES);
-    else this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end));
-    if (end === -1 || this.#refusal !== undefined) return at;
+    // Nothing is read behind what the parser cannot read.
+    if (end === -1 || !this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end)))
+      return bytes.length;
     if (socket.parser != null) {
       this.#bytes.follow(socket.parser.incoming);
       return end;
@@ -176,58 +237,64 @@ export class Connection {
     return bytes.length;
   }
 
-  #parse(bytes: Buffer): void {
+  /** @returns whether the parser can go on */
+  #parse(bytes: Buffer): boolean {
     const read = this.#parser.execute(bytes);
     if (typeof read !== 'number') this.fail(read);
     else if (this.#parser.incoming?.upgrade) this.#onData(NOTHING);
     else if (read < bytes.length) this.fail(UNREPORTED);
-  }
-
-  /** Keeps what has to wait. If there is too much, the connection ends early. */
-  #putBack(rest: Buffer): void {
-    const { held } = this.#rules;
-    if (held.bytes + rest.length > held.most) {
-      this.finish();
-      this.#drop();
-      return;
-    }
-    this.#held = rest.length;
-    held.bytes += rest.length;
-    this.#socket.pause();
-    this.#socket.unshift(own(rest));
+    return read === bytes.length;
   }
 
   /** In a turn of the event loop of its own, so that connections take turns. */
   readonly #proceed = (): void => {
-    if (this.#refusal === undefined) {
-      if (this.answers.length <= this.#rules.unanswered >> 1) this.#socket.resume();
-    } else if (this.answers.length === 0) this.#refuse(this.#refusal);
+    if (this.answers.length <= this.#rules.unanswered >> 1) this.#socket.resume();
   };
 
   #refuse(fault: Fault): void {
-    if (this.isClosing) this.#drop();
-    else if (this.answers.length === 0) this.#rules.refuse(fault, this.#socket);
-    else this.#refusal ??= fault;
+    if (!this.#isClosing) this.#begin.call(this.#parser, new NoRequest(this.#socket, fault), false);
   }
 
-  /** What follows a close is not wanted. */
-  #drop(): void {
-    if (this.#socket.writable) this.#socket.pause();
-    this.#rules.lingeringClose.expect(this.#socket);
+  /** Ends the server's side. A second call, as at the server's stop, closes at once. */
+  readonly #close = (): void => {
+    const socket = this.#socket;
+    socket.destroySoon = Socket.prototype.destroySoon;
+    socket.end();
+    this.#lingersUntil = performance.now() + LINGER_MS;
+    this.#lingersUpTo = socket.bytesRead + LINGER_BYTES;
+    this.#lingerOn();
+  };
+
+  readonly #lingerOn = (): void => {
+    this.#socket.resume();
+    this.#after(SILENCE_MS, this.#cut);
+  };
+
+  readonly #cut = (): void => void this.#socket.destroy();
+
+  /** What follows a close is not wanted. Until the close it is not even read. */
+  #drop(bytes: number): void {
+    const socket = this.#socket;
+    socket.pause();
+    if (socket.writable) return;
+    if (performance.now() > this.#lingersUntil || socket.bytesRead > this.#lingersUpTo) this.#cut();
+    else this.#after(this.#rules.readsSlowly(socket) ? this.#turnBehind(bytes) : 0, this.#lingerOn);
   }
 
-  #release(): void {
-    this.#rules.held.bytes -= this.#held;
-    this.#held = 0;
+  /** How long the next read has to wait after one of so many bytes. */
+  #turnBehind(bytes: number): number {
+    const now = performance.now();
+    this.#rules.nextReadAt = Math.max(this.#rules.nextReadAt, now) + Math.max(bytes / BYTES_PER_MS, MS_PER_READ);
+    return this.#rules.nextReadAt - now;
+  }
+
+  #after(ms: number, then: () => void): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(then, ms).unref();
   }
 }
 
 const closes = ({ shouldKeepAlive }: ServerResponse): boolean => !shouldKeepAlive;
-
-/** An answer that waits behind another one has no socket yet. Node 24 does not close it with its connection. */
-function closeQueued(answer: ServerResponse): void {
-  if (answer.socket === null && !answer.destroyed) answer.destroy().emit('close');
-}
 
 /** What all connections are read into. */
 const READ = Buffer.allocUnsafeSlow(65_536);

@@ -1,18 +1,59 @@
-import type { Server, ServerResponse } from 'node:http';
+import type { Server } from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { KeyedCount } from '../fair-share.ts';
 import { Connection, type Rules } from './connection.ts';
-import type { ServerLimits } from './server-limits.ts';
+
+/** What a server allows its clients. Times in milliseconds. */
+export interface ServerLimits {
+  /** For the head of a request to arrive; also for the first request of a connection. */
+  readonly headersMs: number;
+  /** For a whole request to arrive. */
+  readonly requestMs: number;
+  /** For the client to read an answer, from the first time it has to wait. */
+  readonly answerMs: number;
+  /** Between an answer and the next request. */
+  readonly keepAliveMs: number;
+  /** Without data in either direction. Longer than requestMs, whose timeout still sends an answer. */
+  readonly silenceMs: number;
+  /** Without data on a WebSocket. Most clients and servers ping twice a minute. */
+  readonly webSocketIdleMs: number;
+  /** How often these limits are checked. */
+  readonly checkEveryMs: number;
+  /** Bytes of unread answers and waiting requests in this process. Above it, the connections with the most are cut. */
+  readonly unreadBytes: number;
+  /** Requests of a connection that run at once. The next one begins when answers have ended. */
+  readonly unanswered: number;
+  readonly connections: number;
+  readonly connectionsPerAddress: number;
+}
+
+/**
+ * The limits of our HTTP servers. Node's own defaults give a slow client minutes (headersTimeout 60 s, checked every 30
+ * s), never drop a client that does not read, and accept any number of connections.
+ */
+export const DEFAULT_LIMITS: ServerLimits = {
+  headersMs: 10_000,
+  requestMs: 30_000,
+  answerMs: 30_000,
+  keepAliveMs: 5_000,
+  silenceMs: 35_000,
+  webSocketIdleMs: 60_000,
+  checkEveryMs: 1_000,
+  unreadBytes: 33_554_432,
+  unanswered: 1,
+  connections: 10_000,
+  connectionsPerAddress: 1_000,
+};
 
 /** Which limit a connection exceeded. */
 export type ConnectionLimit = 'total' | 'address';
 
-/** Why a connection was cut: its reader was too slow for one answer, or held most of all unread bytes. */
-export type CutFor = 'slow_reader' | 'unread_answers';
+/** Why a connection was cut: its reader was too slow for one answer, or it held most of all unread bytes. */
+type CutFor = 'slow_reader' | 'unread_answers';
 
-export interface ConnectionCaps {
+export interface ConnectionCaps extends Partial<Pick<Rules, 'readsSlowly'>> {
   /**
    * The name under which a peer's connections are counted. Undefined if they are not counted, as for a proxy that
    * serves many clients. Without this function, only the total is limited.
@@ -24,23 +65,21 @@ export interface ConnectionCaps {
   readonly onCut?: ((reason: CutFor) => void) | undefined;
 }
 
-/** Bytes behind waiting requests, on all connections together. Above this limit they are dropped. */
-const MAX_HELD_BYTES = 33_554_432;
-
 /** The connections of a server, and their limits. */
 export class Connections {
   readonly #connections = new Map<Socket, Connection>();
-  /** Connections in the TLS handshake, by peer. */
-  readonly #handshakes = new Map<string, Socket>();
+  /** Below TLS, during the handshake. */
+  readonly #handshakes = new Set<Socket>();
   readonly #perAddress = new KeyedCount();
   readonly #limits: ServerLimits;
   readonly #caps: ConnectionCaps;
   readonly #rules: Rules;
 
-  constructor(server: Server, limits: ServerLimits, caps: ConnectionCaps, rules: Omit<Rules, 'unanswered' | 'held'>) {
+  constructor(server: Server, limits: ServerLimits, caps: ConnectionCaps) {
     this.#limits = limits;
     this.#caps = caps;
-    this.#rules = { ...rules, unanswered: limits.unanswered, held: { bytes: 0, most: MAX_HELD_BYTES } };
+    const { readsSlowly = () => false } = caps;
+    this.#rules = { unanswered: limits.unanswered, readsSlowly, nextReadAt: 0 };
     // Above this limit Node closes a connection as soon as it accepts it, which is the cheapest way.
     server.maxConnections = limits.connections;
     server.on('drop', () => caps.onRefused?.('total'));
@@ -48,12 +87,11 @@ export class Connections {
     server.on('connection', (socket) => {
       if (this.#count(socket)) isTls ? this.#shakeHands(socket) : this.#add(socket);
     });
-    server.on('secureConnection', (socket: Socket) => this.#secured(socket));
-    const sweep = () => {
-      this.#cutSlowReaders();
-      cutMostUnread(this.#connections, limits.unreadBytes, (socket) => this.#cut(socket, 'unread_answers'));
-    };
-    const sweeping = setInterval(sweep, limits.checkEveryMs / 2).unref();
+    server.on('secureConnection', (socket: Socket) => {
+      this.#handshakes.delete(below(socket));
+      this.#add(socket);
+    });
+    const sweeping = setInterval(() => this.#sweep(), limits.checkEveryMs / 2).unref();
     server.once('close', () => clearInterval(sweeping));
   }
 
@@ -74,6 +112,11 @@ export class Connections {
     return true;
   }
 
+  #shakeHands(socket: Socket): void {
+    this.#handshakes.add(socket);
+    socket.once('close', () => this.#handshakes.delete(socket));
+  }
+
   #add(socket: Socket): void {
     const connection = new Connection(socket, this.#rules);
     this.#connections.set(socket, connection);
@@ -83,21 +126,9 @@ export class Connections {
     });
   }
 
-  #shakeHands(socket: Socket): void {
-    const peer = peerOf(socket);
-    this.#handshakes.set(peer, socket);
-    socket.once('close', () => this.#handshakes.get(peer) === socket && this.#handshakes.delete(peer));
-  }
-
-  /** After the handshake, the TLS socket represents the connection. */
-  #secured(socket: Socket): void {
-    this.#handshakes.delete(peerOf(socket));
-    this.#add(socket);
-  }
-
-  /** The raw socket of a failed handshake. Data written to it is not encrypted. */
+  /** The connection below a failed TLS handshake. Data written to it is not encrypted. */
   handshakeOf(secure: Socket): Socket | undefined {
-    return this.#handshakes.get(peerOf(secure));
+    return this.#handshakes.has(below(secure)) ? below(secure) : undefined;
   }
 
   /** Undefined for a peer without TLS, in the middle of its handshake, or gone. */
@@ -110,38 +141,32 @@ export class Connections {
     for (const connection of this.#connections.values()) connection.drain();
   }
 
-  /** Waits until every connection has ended by itself, for at most this time. */
-  async gone(withinMs: number): Promise<void> {
-    const deadline = performance.now() + withinMs;
-    while (this.#connections.size > 0 && performance.now() < deadline) await sleep(10);
-  }
-
-  /** Closes every connection when it is idle, and all others when the time is over. */
-  async end(graceMs: number): Promise<void> {
-    const deadline = performance.now() + graceMs;
-    for (const socket of this.#handshakes.values()) socket.destroy();
-    while (this.#connections.size > 0) {
-      const isOver = performance.now() > deadline;
+  /** Closes every connection: after `lingerMs` those that are idle, after `graceMs` more all others. */
+  async end(lingerMs: number, graceMs: number): Promise<void> {
+    const begin = performance.now() + lingerMs;
+    for (; this.#connections.size + this.#handshakes.size > 0; await sleep(10)) {
+      const now = performance.now();
+      if (now < begin) continue;
+      for (const socket of this.#handshakes) socket.destroy();
       for (const [socket, { isIdle }] of this.#connections) {
-        if (isOver) socket.destroy();
+        if (now > begin + graceMs) socket.destroy();
         else if (isIdle && socket.writableLength === 0) socket.destroySoon();
       }
-      await sleep(10);
     }
   }
 
-  /**
-   * Limits the time in which an answer must be read completely. Node's own timeout detects only silence, and a client
-   * that reads a byte now and then is never silent. The check runs twice per interval, so that no cut is more than one
-   * interval late.
-   */
-  #cutSlowReaders(): void {
+  /** Runs twice per interval, so that no cut is more than one interval late. */
+  #sweep(): void {
     const now = performance.now();
-    for (const [socket, connection] of this.#connections) {
-      const [answer] = connection.answers;
-      if (answer === undefined || socket.writableLength === 0) delete connection.slow;
-      else if (connection.slow?.answer !== answer) connection.slow = { answer, since: now };
-      else if (now - connection.slow.since >= this.#limits.answerMs) this.#cut(socket, 'slow_reader');
+    for (const [socket, connection] of this.#connections)
+      if (connection.waitsForReader(now) >= this.#limits.answerMs) this.#cut(socket, 'slow_reader');
+    const held = Array.from(this.#connections, ([socket, { heldBytes }]) => ({ socket, heldBytes }));
+    let total = held.reduce((sum, { heldBytes }) => sum + heldBytes, 0);
+    if (total <= this.#limits.unreadBytes) return;
+    for (const { socket, heldBytes } of held.sort((one, other) => other.heldBytes - one.heldBytes)) {
+      this.#cut(socket, 'unread_answers');
+      total -= heldBytes;
+      if (total <= this.#limits.unreadBytes) return;
     }
   }
 
@@ -151,24 +176,5 @@ export class Connections {
   }
 }
 
-const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;
-
-/** Bytes of answers that the client has not read. The first answer's bytes are in the socket's buffer. */
-const unreadBytes = (socket: Socket, [, ...behind]: readonly ServerResponse[]): number =>
-  behind.reduce((total, { writableLength }) => total + writableLength, socket.writableLength);
-
-/** Cuts the connections with the most unread bytes until all together have at most `mostBytes`. */
-function cutMostUnread(
-  connections: ReadonlyMap<Socket, Connection>,
-  mostBytes: number,
-  cut: (socket: Socket) => void,
-): void {
-  const unread = Array.from(connections, ([socket, { answers }]) => ({ socket, bytes: unreadBytes(socket, answers) }));
-  let total = unread.reduce((sum, { bytes }) => sum + bytes, 0);
-  if (total <= mostBytes) return;
-  for (const { socket, bytes } of unread.sort((one, other) => other.bytes - one.bytes)) {
-    cut(socket);
-    total -= bytes;
-    if (total <= mostBytes) return;
-  }
-}
+/** What a TLS connection is on top of, which Node's types do not know. */
+const below = (socket: Socket): Socket => (socket as unknown as { _parent: Socket })._parent;

@@ -3,10 +3,8 @@ import type { IncomingMessage } from 'node:http';
 const SPACE = 0x20;
 const LINE_FEED = 0x0a;
 const RETURN = 0x0d;
-/** Node's parser accepts no other line endings. */
-const LINE_END = '\r\n';
-/** Ends a head, and the trailers behind chunks. */
-const EMPTY_LINE = LINE_END + LINE_END;
+/** Ends a head, and a body in chunks. Node's parser accepts no other line endings. */
+const EMPTY_LINE = '\r\n\r\n';
 /** Heads are seldom longer. A short text is searched in a third of the time that a buffer takes. */
 const USUAL_BYTES = 1_024;
 
@@ -18,27 +16,21 @@ const USUAL_BYTES = 1_024;
 export class RequestBytes {
   /** Whether the next bytes belong to a request that has begun. */
   isInBody = false;
-  #isInLine = true;
-  /** The last byte of the request line; 0 before the first. */
+  /** The last byte of the request line; 0 before the first, LINE_FEED behind the line. */
   #last = 0;
   /** What may be the beginning of an empty line. */
   #tail = '';
-  #isInChunks = false;
-  /** The size of a chunk, as far as it is read. */
-  #size = 0;
-  #isInSize = true;
-  #isLastChunk = false;
-  /** Of the body, or of the chunk with its line ending. */
+  /** Of a body with a length; 0 in chunks. */
   #left = 0;
   #isEnded = false;
 
   /**
-   * Where the part ends that begins here: a head or a body. -1 if the request line has more than one space between its
-   * parts.
+   * Where the part ends that begins here: a head, a body with a length, or chunks up to an empty line, which may be
+   * within one. -1 if the request line has more than one space between its parts.
    */
   endOfPart(bytes: Buffer, at: number): number {
-    if (this.isInBody) return this.#isInChunks ? this.#endOfChunks(bytes, at) : this.#endOfLength(bytes, at);
-    if (!this.#isInLine) return this.#endOfLines(bytes, at);
+    if (this.#left > 0) return this.#endOfLength(bytes, at);
+    if (this.isInBody || this.#last === LINE_FEED) return this.#endOfLines(bytes, at);
     const from = this.#last === 0 ? behindBreaks(bytes, at) : at;
     return this.#hasTwoSpaces(bytes, from) ? -1 : this.#endOfLines(bytes, from);
   }
@@ -47,13 +39,8 @@ export class RequestBytes {
   follow(request: IncomingMessage | null): void {
     if (!this.#isEnded) return;
     this.isInBody = request?.complete === false;
-    this.#isInLine = !this.isInBody;
+    if (this.isInBody) this.#left = Number(request?.headers['content-length'] ?? 0);
     this.#last = 0;
-    if (!this.isInBody) return;
-    const { headers } = request as IncomingMessage;
-    this.#isInChunks = headers['transfer-encoding'] !== undefined;
-    this.#isLastChunk = false;
-    this.#left = this.#isInChunks ? 0 : Number(headers['content-length']);
   }
 
   #hasTwoSpaces(bytes: Buffer, from: number): boolean {
@@ -62,7 +49,7 @@ export class RequestBytes {
       const code = bytes[at] as number;
       if (code === SPACE && last === SPACE) return true;
       if (code === RETURN || code === LINE_FEED) {
-        this.#isInLine = false;
+        this.#last = LINE_FEED;
         return false;
       }
       last = code;
@@ -74,7 +61,8 @@ export class RequestBytes {
   #endOfLines(bytes: Buffer, from: number): number {
     const tail = this.#tail;
     const across = tail === '' ? -1 : (tail + bytes.toString('latin1', from, from + 3)).indexOf(EMPTY_LINE);
-    const end = across === -1 ? endOfEmptyLine(bytes, from) : from + across + EMPTY_LINE.length - tail.length;
+    const end =
+      across === -1 ? endOfEmptyLine(bytes, from, this.isInBody) : from + across + EMPTY_LINE.length - tail.length;
     this.#isEnded = end !== -1;
     this.#tail = this.#isEnded ? '' : (tail + bytes.toString('latin1', Math.max(from, bytes.length - 3))).slice(-3);
     return this.#isEnded ? end : bytes.length;
@@ -86,36 +74,11 @@ export class RequestBytes {
     this.#isEnded = this.#left === 0;
     return end;
   }
-
-  #endOfChunks(bytes: Buffer, from: number): number {
-    let at = from;
-    while (at < bytes.length && !this.#isLastChunk) {
-      if (this.#left > 0) at = this.#endOfLength(bytes, at);
-      else this.#readSize(bytes[at++] as number);
-    }
-    this.#isEnded = false;
-    return this.#isLastChunk ? this.#endOfLines(bytes, at) : at;
-  }
-
-  /** Reads a byte of the line before a chunk: its size in hexadecimal digits, and extensions. */
-  #readSize(code: number): void {
-    if (code === LINE_FEED) {
-      this.#isLastChunk = this.#size === 0;
-      if (this.#isLastChunk) this.#tail = LINE_END;
-      else this.#left = this.#size + LINE_END.length;
-      this.#size = 0;
-      this.#isInSize = true;
-    } else if (this.#isInSize) {
-      const digit = Number.parseInt(String.fromCharCode(code), 16);
-      this.#isInSize = !Number.isNaN(digit);
-      if (this.#isInSize) this.#size = this.#size * 16 + digit;
-    }
-  }
 }
 
 /** Where the first empty line ends, or -1. */
-function endOfEmptyLine(bytes: Buffer, from: number): number {
-  const near = bytes.toString('latin1', from, from + USUAL_BYTES).indexOf(EMPTY_LINE);
+function endOfEmptyLine(bytes: Buffer, from: number, isInBody: boolean): number {
+  const near = isInBody ? -1 : bytes.toString('latin1', from, from + USUAL_BYTES).indexOf(EMPTY_LINE);
   const found = near === -1 ? bytes.indexOf(EMPTY_LINE, from, 'latin1') : from + near;
   return found === -1 ? -1 : found + EMPTY_LINE.length;
 }

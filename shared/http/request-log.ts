@@ -5,27 +5,26 @@ import type { HttpError } from './errors.ts';
 export const MAX_LOGGED_PATH = 1_024;
 
 /** The fields that every service logs for a request; a service adds its own. */
-export interface RequestLine {
+interface RequestLine {
   readonly requestId: string;
   readonly traceId: string;
   readonly status: number;
   readonly code: string | undefined;
 }
 
-/** The context of a log line, besides its fields. */
-interface About {
-  readonly message: string;
-  /** The error that was answered. */
-  readonly error: HttpError | undefined;
-  /** Whether machines send it all the time, so that a success is logged at debug level only. */
-  readonly isRoutine?: boolean | undefined;
-}
-
 /**
  * Writes the log line of a request. Every failure includes its cause: `err` with the stack for unknown faults,
  * otherwise `reason`.
+ * @param error the one that was answered
+ * @param isRoutine whether machines send it all the time, so that a success is logged at debug level only
  */
-export function logRequest(logger: Logger, line: RequestLine, { message, error, isRoutine }: About): void {
+export function logRequest(
+  logger: Logger,
+  message: string,
+  line: RequestLine,
+  error: HttpError | undefined,
+  isRoutine = false,
+): void {
   if (error?.code === 'internal_error') logger.error({ ...line, err: error.cause }, message);
   else if (error?.cause !== undefined || line.status >= 500)
     logger.warn({ ...line, reason: reasonOf(error?.cause ?? error?.message ?? ANSWERED_BY_CORE) }, message);

@@ -10,34 +10,20 @@ export interface Route {
   readonly path: string;
 }
 
-export interface Match<R extends Route> {
+interface Match<R> {
   readonly route: R;
   /** The segments matched by `{name}`s, in order, as they arrived. */
   readonly params: readonly string[];
 }
 
-export interface Router<R extends Route> {
-  /** @throws {HttpError} 404 for an unknown path; 405 with the allowed methods (RFC 9110 §10.2.1) for another method */
-  find(method: string, path: string): Match<R>;
-  /** The same; undefined if there is no such operation. */
-  lookUp(method: string, path: string): Match<R> | undefined;
-  /** The methods of a path, as in Allow; undefined for an unknown path. */
-  allowed(path: string): string | undefined;
-}
-
 /** Builds the router once. A fixed path then costs one lookup, any other a few comparisons. */
-export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
+export function createRouter<R extends Route>(routes: readonly R[]) {
   const compiled = routes.map((route) => ({ route, pattern: toPattern(route.path) }));
-  const fixed = new Map(
-    routes.filter((route) => !route.path.includes('{')).map((route) => [nameOf(route), { route, params: [] }]),
+  const fixed = new Map<string, Match<R>>(
+    routes.filter(({ path }) => !path.includes('{')).map((route) => [nameOf(route), { route, params: [] }]),
   );
 
-  function find(method: string, path: string): Match<R> {
-    const match = lookUp(method, path);
-    if (match === undefined) throw refusal(path);
-    return match;
-  }
-
+  /** The operation; undefined if there is none. */
   function lookUp(method: string, path: string): Match<R> | undefined {
     const wanted = method === 'HEAD' ? 'GET' : method;
     const exact = fixed.get(`${wanted} ${path}`);
@@ -49,11 +35,15 @@ export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
     return undefined;
   }
 
-  function refusal(path: string): HttpError {
+  /** @throws {HttpError} 404 for an unknown path; 405 with the allowed methods (RFC 9110 §10.2.1) for another method */
+  function find(method: string, path: string): Match<R> {
+    const match = lookUp(method, path);
+    if (match !== undefined) return match;
     const methods = allowed(path);
-    return methods === undefined ? new HttpError('not_found') : methodNotAllowed(methods);
+    throw methods === undefined ? new HttpError('not_found') : methodNotAllowed(methods);
   }
 
+  /** The methods of a path, as in Allow; undefined for an unknown path. */
   function allowed(path: string): string | undefined {
     const methods = compiled.filter(({ pattern }) => pattern.test(path)).map(({ route }) => route.method);
     const all = methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));

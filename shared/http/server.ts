@@ -4,25 +4,12 @@ import http, { type IncomingMessage, type Server, ServerResponse } from 'node:ht
 import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type ConnectionFault, connectionError, isLost, PLAIN_HTTP, writeRawError } from './connection-errors.ts';
-import { type ConnectionCaps, Connections } from './connections.ts';
-import type { HttpError } from './errors.ts';
-import type { LingeringClose } from './lingering-close.ts';
+import { type Fault, NoRequest, PLAIN_HTTP } from './connection.ts';
+import { type ConnectionCaps, Connections, DEFAULT_LIMITS, type ServerLimits } from './connections.ts';
 import { KEPT_HEADER_LINES } from './request-head.ts';
-import { DEFAULT_LIMITS, type ServerLimits } from './server-limits.ts';
 
 /** How long a connection can stay open without a request: Node waits one second longer than it announces. */
 export const LONGEST_IDLE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500;
-
-const STRICT: http.ServerOptions = {
-  insecureHTTPParser: false,
-  // A request that announces no body gets no stream for one.
-  optimizeEmptyRequests: true,
-  joinDuplicateHeaders: false,
-  noDelay: true,
-  // Otherwise Node would answer in its own format. Our code checks Host anyway.
-  requireHostHeader: false,
-};
 
 /**
  * Fixed here, so that Node's command-line options have no effect. ALPN selects HTTP/1.1 and refuses clients that offer
@@ -48,8 +35,6 @@ const TLS: https.ServerOptions = {
 
 /** A browser then uses only TLS for a year (RFC 6797). */
 const STRICT_TRANSPORT_SECURITY = 'max-age=31536000';
-
-const DEFAULT_HEADER_BYTES = 16_384;
 
 export interface StopOptions {
   /**
@@ -89,67 +74,72 @@ export interface Listening extends ConnectionCaps {
   /** The setting of the port, named when the address cannot be taken; that of the host is named likewise. */
   portSetting?: string;
   onRequest: http.RequestListener;
-  /** Notes the refusal of a connection, which is then closed. Returns further headers of its answer, as a flat list. */
-  onUnusable: (refusal: Unusable) => readonly string[];
-  lingeringClose: LingeringClose;
+  /** Answers bytes that are no request, or that came too slowly, or a CONNECT. The answer closes the connection. */
+  onUnusable: (request: NoRequest, response: ServerResponse) => void;
   upgrades?: Upgrades | undefined;
   /** With it, the server speaks only TLS. */
   certificate?: Certificate | undefined;
-  maxHeaderBytes?: number;
+  maxHeaderBytes?: number | undefined;
   /** Limits that differ from the defaults. */
   limits?: Partial<ServerLimits> | undefined;
 }
 
-/** A connection that brought bytes that are no request, or too slowly, or a CONNECT. */
-export interface Unusable {
-  readonly error: HttpError;
-  /** Node's or llhttp's code. */
-  readonly reason: string;
-  readonly remoteAddress: string | undefined;
-}
-
+const DEFAULT_HEADER_BYTES = 16_384;
 const DEFAULT_GRACE_MS = 10_000;
+
+/** The connection itself has failed, so that nobody reads an answer. */
+const LOST: readonly string[] = ['ECONNRESET', 'EPIPE'];
 
 /**
  * Opens an HTTP/1.1 server with our limits, over TLS if there is a certificate.
  * @throws the system's error, for instance EADDRINUSE, with the `setting`, when the address cannot be taken
  */
 export async function startServer(listening: Listening): Promise<RunningServer> {
-  const { host, port, portSetting = 'PORT', onRequest, onUnusable, lingeringClose, upgrades, certificate } = listening;
+  const { host, port, portSetting = 'PORT', onRequest, onUnusable, upgrades, certificate } = listening;
   const limits = { ...DEFAULT_LIMITS, ...listening.limits };
-  const accepts = (request: IncomingMessage): boolean => upgrades?.accepts(request) === true;
-  const options = { ...optionsOf(limits, listening.maxHeaderBytes), shouldUpgradeCallback: accepts };
-  const server = createServer(options, limits, certificate);
+  const options: http.ServerOptions = {
+    insecureHTTPParser: false,
+    // A request that announces no body gets no stream for one.
+    optimizeEmptyRequests: true,
+    joinDuplicateHeaders: false,
+    noDelay: true,
+    // Otherwise Node would answer in its own format. Our code checks Host anyway.
+    requireHostHeader: false,
+    maxHeaderSize: listening.maxHeaderBytes ?? DEFAULT_HEADER_BYTES,
+    headersTimeout: limits.headersMs,
+    requestTimeout: limits.requestMs,
+    keepAliveTimeout: limits.keepAliveMs,
+    connectionsCheckingInterval: limits.checkEveryMs,
+    shouldUpgradeCallback: (request) => upgrades?.accepts(request) === true,
+  };
+  const server = certificate === undefined ? http.createServer(options) : createTlsServer(options, certificate);
   // A client that has ended its side still gets the answers to what it sent.
   Object.assign(server, { httpAllowHalfOpen: true });
   server.maxHeadersCount = KEPT_HEADER_LINES;
   if (upgrades !== undefined) takeUpgrades(server, upgrades);
-  const connections = new Connections(server, limits, listening, {
-    refuse: (fault, socket) => refuse(fault, socket),
-    lingeringClose,
-  });
+  const connections = new Connections(server, limits, listening);
   let stopping = false;
 
   const answer: http.RequestListener = (request, response) => {
     connections.of(request.socket)?.add(response);
     if (certificate !== undefined) response.setHeader('Strict-Transport-Security', STRICT_TRANSPORT_SECURITY);
     if (stopping) response.shouldKeepAlive = false;
-    onRequest(request, response);
+    if (request instanceof NoRequest) onUnusable(request, response);
+    else onRequest(request, response);
   };
   // The reader of the body sends 100 Continue. A request refused before that never sends its body (RFC 9110 §10.1.1).
   for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) server.on(event, answer);
-  const refuse = (fault: Pick<ConnectionFault, 'code' | 'reason'>, socket: Socket) => {
-    const error = connectionError(fault);
-    const headers = onUnusable({ error, reason: fault.code ?? '', remoteAddress: socket.remoteAddress });
-    writeRawError(socket, error, headers);
-    lingeringClose.close(socket);
-  };
-  server.on('clientError', (fault: ConnectionFault, stream) => {
+  server.on('clientError', (fault: NodeJS.ErrnoException & Fault, stream) => {
     const socket = stream as Socket;
     const connection = connections.of(socket);
     const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket) : undefined;
-    if (bare !== undefined) refuse(fault, bare);
-    else if (connection === undefined || isLost(fault)) socket.destroy();
+    if (bare !== undefined) {
+      const request = new NoRequest(bare, fault);
+      // The client has time to read the answer.
+      bare.destroySoon = () => bare.end();
+      bare.setTimeout(limits.keepAliveMs, () => bare.destroy());
+      onUnusable(request, lastResponse(request, bare));
+    } else if (connection === undefined || LOST.includes(fault.code ?? '')) socket.destroy();
     else connection.fail(fault);
   });
   server.setTimeout(limits.silenceMs);
@@ -172,33 +162,15 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
       await sleep(lameDuckMs);
       // http's own close would cut connections whose first request is still arriving.
       net.Server.prototype.close.call(server);
-      await connections.gone(lingerMs);
-      await connections.end(graceMs);
+      await connections.end(lingerMs, graceMs);
     },
   };
 }
 
-function createServer(options: http.ServerOptions, limits: ServerLimits, certificate?: Certificate) {
-  if (certificate === undefined) return http.createServer(options);
+function createTlsServer(options: http.ServerOptions, certificate: Certificate): https.Server {
   // Node's default handshake timeout is two minutes.
-  return https.createServer({
-    ...options,
-    ...TLS,
-    ...certificate,
-    allowHalfOpen: true,
-    handshakeTimeout: limits.headersMs,
-  } as https.ServerOptions);
-}
-
-function optionsOf(limits: ServerLimits, maxHeaderSize = DEFAULT_HEADER_BYTES): http.ServerOptions {
-  return {
-    ...STRICT,
-    maxHeaderSize,
-    headersTimeout: limits.headersMs,
-    requestTimeout: limits.requestMs,
-    keepAliveTimeout: limits.keepAliveMs,
-    connectionsCheckingInterval: limits.checkEveryMs,
-  };
+  const own = { allowHalfOpen: true, handshakeTimeout: options.headersTimeout };
+  return https.createServer({ ...options, ...TLS, ...certificate, ...own } as https.ServerOptions);
 }
 
 function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
@@ -219,14 +191,19 @@ function takeUpgrades(server: Server, { take }: Upgrades): void {
     // While a body is not read, the stream is not the connection but one of Node's own on top of it (Node 26).
     const { socket } = request;
     for (const side of [socket, stream]) side.on('error', () => socket.destroy());
-    const response = new ServerResponse(request);
-    response.shouldKeepAlive = false;
-    response.assignSocket(socket);
-    response.once('finish', () => {
-      response.detachSocket(socket);
-      response.emit('close');
-      socket.destroySoon();
-    });
-    take(request, response, socket);
+    take(request, lastResponse(request, socket), socket);
   });
+}
+
+/** A response on a connection that Node has given up. Behind it the connection is closed. */
+function lastResponse(request: IncomingMessage, socket: Socket): ServerResponse {
+  const response = new ServerResponse(request);
+  response.shouldKeepAlive = false;
+  response.assignSocket(socket);
+  response.once('finish', () => {
+    response.detachSocket(socket);
+    response.emit('close');
+    socket.destroySoon();
+  });
+  return response;
 }

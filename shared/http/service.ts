@@ -3,18 +3,16 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Logger } from '../process/logger.ts';
 import type { Metrics } from '../process/metrics.ts';
 import { toJson } from '../schemas/json.ts';
-import type { Access } from './access.ts';
 import { errorBody, HttpError, toHttpError, unavailable } from './errors.ts';
-import { CALLER_ID, NO_SNIFF, requestIdOf } from './headers.ts';
-import { LingeringClose } from './lingering-close.ts';
+import { beginTrace, CALLER_ID, carriesToken, NO_SNIFF, requestIdOf, traceOf } from './headers.ts';
 import { checkHead, type HeadLimits } from './request-head.ts';
 import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from './request-log.ts';
 import { createRouter, type Route } from './router.ts';
 import type { Listening } from './server.ts';
-import { beginTrace, traceOf } from './trace.ts';
 
 /** More lines than the gateway accepts, because it adds headers to what it forwards. The parser limits the bytes. */
 const HEAD_LIMITS: HeadLimits = { lines: 150, bytes: Number.POSITIVE_INFINITY };
+const MAX_LOGGED_CALLER = 64;
 
 /** The input of an operation. */
 export interface Call<Parts, Caller = undefined> {
@@ -55,6 +53,34 @@ export interface ServiceRoute<Parts, Caller = undefined> extends Route {
   readonly isRoutine?: boolean;
 }
 
+/** The access rules of a service. To refuse a request, a function throws an {HttpError}. */
+export interface Access<Caller> {
+  /** Called first for every request. @param isOpen whether the path needs no caller */
+  identify(request: IncomingMessage, isOpen: boolean): Promise<Caller>;
+  /** Called for every route that is not open. Without it, every caller may call every route. */
+  authorize?(caller: Caller, route: Pick<ServiceRoute<never>, 'method' | 'needs'>): void;
+}
+
+/**
+ * Bearer tokens, each for everything; undefined requires none.
+ * @param tokens read for every request
+ * @throws {RangeError} for an empty token or list of tokens, because its meaning is unclear
+ */
+export function bearerTokens(tokens: () => readonly string[] | undefined): Access<undefined> {
+  if (tokens()?.length === 0 || tokens()?.includes(''))
+    throw new RangeError('The token of a service must not be empty.');
+  return {
+    async identify({ headers }, isOpen) {
+      if (isOpen) return undefined;
+      const expected = tokens();
+      if (expected === undefined || carriesToken(headers.authorization, expected)) return undefined;
+      throw noToken();
+    },
+  };
+}
+
+export const noToken = (): HttpError => new HttpError('unauthorized', 'The token of this service is required.');
+
 export interface ServiceOptions<Parts, Caller = undefined> {
   readonly routes: readonly ServiceRoute<Parts, Caller>[];
   readonly deps: Parts;
@@ -71,74 +97,62 @@ export interface ServiceOptions<Parts, Caller = undefined> {
   check(): Promise<string | undefined>;
 }
 
+/** What is learned of a request on the way. */
+interface Learned<Parts, Caller> {
+  readonly requestId: string;
+  readonly startedAt: number;
+  route: ServiceRoute<Parts, Caller> | undefined;
+  caller: Caller | undefined;
+  error: HttpError | undefined;
+}
+
 /** A JSON service: a table of typed operations, and exactly one answer per request. */
-export function createService<Parts, Caller>(
+export function createService<Parts, Caller extends { readonly name: string | undefined } | undefined>(
   options: ServiceOptions<Parts, Caller>,
-): Pick<Listening, 'onRequest' | 'onUnusable' | 'lingeringClose'> {
-  const { deps, logger, logsAs = 'request', redact = (text) => text, metrics, access, check, cacheControl } = options;
-  const routes = [...options.routes, ...ownRoutes<Parts, Caller>(metrics, check)];
+): Pick<Listening, 'onRequest' | 'onUnusable'> {
+  const { deps, logger, logsAs = 'request', redact = (text) => text, metrics, access, cacheControl } = options;
+  const routes = [...options.routes, ...ownRoutes(options)];
   const router = createRouter(routes);
   const open = new Set(routes.filter(({ isOpen }) => isOpen).map(({ path }) => path));
   const answered = metrics.requests();
-  const lingeringClose = new LingeringClose();
-
-  async function answer(
-    request: IncomingMessage,
-    response: ServerResponse,
-    told: Told<Parts, Caller>,
-  ): Promise<Answer> {
-    access.admit(request);
-    const [path, search] = splitTarget(request.url ?? '');
-    const caller = await access.identify(request, open.has(path));
-    told.callerName = access.nameOf(caller);
-    const { route, params } = router.find(request.method ?? '', path);
-    told.route = route;
-    if (!route.isOpen) access.authorize(caller, route);
-    const query = new URLSearchParams(search);
-    const { requestId } = told;
-    return await route.operation({ deps, caller, requestId, request, response, params, path, query });
-  }
-
-  function log(request: IncomingMessage, status: number, told: Told<Parts, Caller>): void {
-    const { requestId, startedAt, route, error, callerName } = told;
-    const caller = request.headers[CALLER_ID];
-    const line = {
-      requestId,
-      traceId: traceOf(request).id,
-      method: request.method,
-      path: redact(splitTarget(request.url ?? '')[0]).slice(0, MAX_LOGGED_PATH),
-      operation: route?.name,
-      status,
-      code: error?.code,
-      actor: callerName,
-      callerId: typeof caller === 'string' ? redact(caller).slice(0, MAX_LOGGED_CALLER) : undefined,
-      durationMs: millisecondsSince(startedAt),
-    };
-    logRequest(logger, line, { message: logsAs, error, isRoutine: route?.isRoutine });
-  }
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const requestId = requestIdOf(request, (id) => redact(id) === id);
-    const told: Told<Parts, Caller> = {
+    const startedAt = performance.now();
+    const learned: Learned<Parts, Caller> = {
       requestId,
-      startedAt: performance.now(),
+      startedAt,
       route: undefined,
-      callerName: undefined,
+      caller: undefined,
       error: undefined,
     };
     try {
       // Before anything is waited for: no request begins behind a head that closes the connection.
       checkHead(request, HEAD_LIMITS);
-      send(response, await answer(request, response, told), requestId);
+      send(response, await answer(request, response, learned), requestId);
     } catch (thrown) {
-      told.error = toHttpError(thrown);
-      if (told.error.closes || !request.complete) response.shouldKeepAlive = false;
-      if (!request.complete) lingeringClose.expect(request.socket);
-      send(response, refusal(told.error), requestId);
+      learned.error = toHttpError(thrown);
+      if (learned.error.closes || !request.complete) response.shouldKeepAlive = false;
+      send(response, refusal(learned.error), requestId);
     }
-    const { statusCode } = response;
-    answered(told.route?.name ?? 'none', statusCode, (performance.now() - told.startedAt) / 1_000);
-    log(request, statusCode, told);
+    answered(learned.route?.name ?? 'none', response.statusCode, (performance.now() - startedAt) / 1_000);
+    log(request, response.statusCode, learned);
+  }
+
+  async function answer(
+    request: IncomingMessage,
+    response: ServerResponse,
+    learned: Learned<Parts, Caller>,
+  ): Promise<Answer> {
+    const [path, search] = splitTarget(request.url ?? '');
+    const caller = await access.identify(request, open.has(path));
+    learned.caller = caller;
+    const { route, params } = router.find(request.method ?? '', path);
+    learned.route = route;
+    if (!route.isOpen) access.authorize?.(caller, route);
+    const query = new URLSearchParams(search);
+    const { requestId } = learned;
+    return await route.operation({ deps, caller, requestId, request, response, params, path, query });
   }
 
   function send(response: ServerResponse, { status, body, json, headers = [] }: Answer, requestId: string): void {
@@ -151,28 +165,33 @@ export function createService<Parts, Caller>(
     response.end(response.req.method === 'HEAD' ? undefined : text);
   }
 
+  function log(request: IncomingMessage, status: number, learned: Learned<Parts, Caller>): void {
+    const { requestId, startedAt, route, caller, error } = learned;
+    const callerId = request.headers[CALLER_ID];
+    const line = {
+      requestId,
+      traceId: traceOf(request).id,
+      method: request.method,
+      path: redact(splitTarget(request.url ?? '')[0]).slice(0, MAX_LOGGED_PATH),
+      operation: route?.name,
+      status,
+      code: error?.code,
+      actor: caller?.name,
+      callerId: typeof callerId === 'string' ? redact(callerId).slice(0, MAX_LOGGED_CALLER) : undefined,
+      durationMs: millisecondsSince(startedAt),
+    };
+    logRequest(logger, logsAs, line, error, route?.isRoutine);
+  }
+
   return {
     onRequest: (request, response) => void serve(request, response),
-    onUnusable({ error, reason }) {
+    onUnusable({ error, reason }, response) {
       const requestId = randomUUID();
       answered('none', error.status, 0);
       logger.info({ requestId, traceId: beginTrace().id, status: error.status, code: error.code, reason }, logsAs);
-      const cached = cacheControl === undefined ? [] : ['Cache-Control', cacheControl];
-      return ['X-Request-Id', requestId, ...cached];
+      send(response, refusal(error), requestId);
     },
-    lingeringClose,
   };
-}
-
-const MAX_LOGGED_CALLER = 64;
-
-/** What is learned of a request on the way. */
-interface Told<Parts, Caller> {
-  readonly requestId: string;
-  readonly startedAt: number;
-  route: ServiceRoute<Parts, Caller> | undefined;
-  callerName: string | undefined;
-  error: HttpError | undefined;
 }
 
 function refusal(error: HttpError): Answer {
@@ -181,24 +200,17 @@ function refusal(error: HttpError): Answer {
 }
 
 /** What every service answers about itself, without a token. */
-function ownRoutes<Parts, Caller>(
-  metrics: Metrics,
-  check: () => Promise<string | undefined>,
-): ServiceRoute<Parts, Caller>[] {
-  const livez: Operation<Parts, Caller> = async () => ({ status: 200, body: { status: 'alive' } });
-  const readyz: Operation<Parts, Caller> = async () => {
-    const detail = await check().catch(notReady);
-    return { status: 200, body: { status: 'ready', detail } };
+function ownRoutes<Parts, Caller>({ metrics, check }: ServiceOptions<Parts, Caller>): ServiceRoute<Parts, Caller>[] {
+  const operations: Record<string, Operation<Parts, Caller>> = {
+    livez: async () => ({ status: 200, body: { status: 'alive' } }),
+    readyz: async () => ({ status: 200, body: { status: 'ready', detail: await check().catch(notReady) } }),
+    async metrics() {
+      const { text, type } = await metrics.expose();
+      return { status: 200, json: text, headers: ['Content-Type', type] };
+    },
   };
-  const exposition: Operation<Parts, Caller> = async () => {
-    const { text, type } = await metrics.expose();
-    return { status: 200, json: text, headers: ['Content-Type', type] };
-  };
-  return [
-    { name: 'livez', method: 'GET', path: '/livez', operation: livez, isOpen: true, isRoutine: true },
-    { name: 'readyz', method: 'GET', path: '/readyz', operation: readyz, isOpen: true, isRoutine: true },
-    { name: 'metrics', method: 'GET', path: '/metrics', operation: exposition, isOpen: true, isRoutine: true },
-  ];
+  const common = { method: 'GET', isOpen: true, isRoutine: true };
+  return Object.entries(operations).map(([name, operation]) => ({ ...common, name, path: `/${name}`, operation }));
 }
 
 /** A service with an unknown fault is not ready either. */

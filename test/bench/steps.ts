@@ -12,7 +12,7 @@ import { ROUTES } from '../../gateway/routes.ts';
 import { Traffic } from '../../gateway/telemetry/request-metrics.ts';
 import { CoreCounts } from '../../gateway/upstream/core-counts.ts';
 import { requestHeaders, responseHeaders } from '../../gateway/upstream/upstream-headers.ts';
-import { traceHeaders, traceOf } from '../../shared/http/trace.ts';
+import { traceHeaders, traceOf } from '../../shared/http/headers.ts';
 import { loggerTo, logInfoLine } from '../../shared/process/logger.ts';
 import { describeMachine } from './machine/usage.ts';
 import { timeEach } from './results/timing.ts';

@@ -5,7 +5,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
-import { LingeringClose } from '../../shared/http/lingering-close.ts';
 import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { beginPost, sendOn } from '../support/endless-body.ts';
@@ -16,22 +15,26 @@ const SILENCE_MS = 5_000;
 const MEGABYTE = 1_024 * 1_024;
 const MOST = 64 * MEGABYTE;
 
-async function serve(lingeringClose: LingeringClose, onRequest: RequestListener): Promise<string> {
-  const server = await startServer({ host: '127.0.0.1', port: 0, onRequest, onUnusable: () => [], lingeringClose });
+async function serve(onRequest: RequestListener, isSlow = false): Promise<string> {
+  const server = await startServer({
+    host: '127.0.0.1',
+    port: 0,
+    onRequest,
+    readsSlowly: () => isSlow,
+    onUnusable: (_request, response) => void response.writeHead(400).end(),
+  });
   cleanUp(() => server.stop({ graceMs: 0 }));
   return server.url;
 }
 
 /** A client whose request is refused at once, and the other end of its connection. */
-async function refused(): Promise<{ client: Socket; server: Socket; answer: () => string }> {
-  const lingering = new LingeringClose();
+async function refused(isSlow = false): Promise<{ client: Socket; server: Socket; answer: () => string }> {
   const arrived = Promise.withResolvers<Socket>();
-  const url = await serve(lingering, (request, response) => {
-    lingering.expect(request.socket);
+  const url = await serve((request, response) => {
     response.shouldKeepAlive = false;
     response.writeHead(413).end('no');
     arrived.resolve(request.socket);
-  });
+  }, isSlow);
   let answer = '';
   const client = beginPost(url);
   client.on('data', (chunk) => {
@@ -50,6 +53,18 @@ test('a client that sends without an end has its answer, and is cut after 64 MB'
   expect(server.bytesRead).toBeLessThan(MOST + 24 * MEGABYTE);
 });
 
+test('while other clients are served, what is sent on is read at 8 MB a second', async () => {
+  const { client, server, answer } = await refused(true);
+  sendOn(client);
+  await expect.poll(() => server.bytesRead).toBeGreaterThan(0);
+  const begun = { at: performance.now(), bytes: server.bytesRead };
+  await sleep(1_000);
+  const seconds = (performance.now() - begun.at) / 1_000;
+  expect((server.bytesRead - begun.bytes) / seconds).toBeLessThan(9 * MEGABYTE);
+  expect(server.bytesRead).toBeGreaterThan(MEGABYTE);
+  expect(answer()).toMatch(/^HTTP\/1\.1 413 /);
+});
+
 test('a client that neither sends nor closes is cut after five seconds of silence', async () => {
   const { server, answer } = await refused();
   const startedAt = performance.now();
@@ -63,11 +78,9 @@ test('a client that neither sends nor closes is cut after five seconds of silenc
 
 /** A connection on which many requests were refused, each before its short body had come. */
 async function refusedOften(times: number): Promise<{ server: Socket; requests: WeakRef<IncomingMessage>[] }> {
-  const lingering = new LingeringClose();
   const requests: WeakRef<IncomingMessage>[] = [];
   const sockets = new Set<Socket>();
-  const url = await serve(lingering, (request, response) => {
-    lingering.expect(request.socket);
+  const url = await serve((request, response) => {
     request.resume();
     response.writeHead(401, { 'Content-Length': 2 }).end('no');
     requests.push(new WeakRef(request));

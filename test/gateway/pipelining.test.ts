@@ -3,7 +3,6 @@ import type { ServerResponse } from 'node:http';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { LingeringClose } from '../../shared/http/lingering-close.ts';
 import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { startStack } from '../support/stack.ts';
@@ -23,8 +22,7 @@ async function holdingServer(unanswered: number) {
       waiting.push({ response, text: () => `${request.url} ${body}` });
       most = Math.max(most, waiting.length);
     },
-    onUnusable: () => [],
-    lingeringClose: new LingeringClose(),
+    onUnusable: (_request, response) => void response.writeHead(400).end(),
     limits: { unanswered },
   });
   cleanUp(() => server.stop({ graceMs: 0 }));

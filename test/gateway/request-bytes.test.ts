@@ -24,23 +24,26 @@ const REQUESTS: readonly [head: string, body: string, headers: Record<string, st
   ]),
 ];
 
-/** The parts of all pieces, whole parts joined. `complete` answers as the parser would. */
+/** The heads and bodies of all pieces. `complete` answers as the parser would. */
 function partsOf(pieces: readonly string[], requests: typeof REQUESTS): string[] {
   const bytes = new RequestBytes();
   const parts: string[] = [''];
-  const wanted = requests.flatMap(([head, body]) => (body === '' ? [head] : [head, body]));
-  const hasBody = requests.flatMap(([, body, headers]) => (body === '' ? [undefined] : [headers, undefined]));
+  const wanted = requests.flatMap(([head, body, headers]) =>
+    body === ''
+      ? [{ text: head, headers, isLast: true }]
+      : [
+          { text: head, headers },
+          { text: body, headers, isLast: true },
+        ],
+  );
   for (const piece of pieces) {
     const buffer = Buffer.from(piece, 'latin1');
     for (let at = 0; at < buffer.length; ) {
       const end = bytes.endOfPart(buffer, at);
       parts[parts.length - 1] += buffer.toString('latin1', at, end);
-      const isWhole = parts.at(-1) === wanted[parts.length - 1];
-      const headers = isWhole ? hasBody[parts.length - 1] : undefined;
-      bytes.follow({
-        complete: isWhole && headers === undefined,
-        headers: headers ?? {},
-      } as unknown as IncomingMessage);
+      const { text, headers, isLast } = wanted[parts.length - 1] ?? {};
+      const isWhole = parts.at(-1) === text;
+      bytes.follow({ complete: isWhole && isLast === true, headers } as unknown as IncomingMessage);
       if (isWhole) parts.push('');
       at = end;
     }

@@ -2,7 +2,6 @@ import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { LingeringClose } from '../../shared/http/lingering-close.ts';
 import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 
@@ -17,8 +16,7 @@ const server = await startServer({
   host: '127.0.0.1',
   port: 0,
   onRequest: ({ url = '' }, response) => void response.end(Buffer.alloc(Number(url.slice(1)) * MEGABYTE)),
-  onUnusable: () => [],
-  lingeringClose: new LingeringClose(),
+  onUnusable: (_request, response) => void response.writeHead(400).end(),
   limits: { unanswered: 16, unreadBytes: UNREAD_BYTES, checkEveryMs: 200 },
   onCut: (reason) => cuts.push(reason),
 });
@@ -51,4 +49,27 @@ test('the connections with the most unread bytes are cut until the rest is below
   expect(await readRest(modest)).toBeGreaterThan(7 * MEGABYTE);
   for (const bytes of await Promise.all(greedy.map(readRest))) expect(bytes).toBeLessThan(6 * MEGABYTE);
   expect(cuts).toEqual(['unread_answers', 'unread_answers']);
+});
+
+test('of the connections on which too much waits behind an answer, those with the most are cut', async () => {
+  const cut: string[] = [];
+  const waiting = await startServer({
+    host: '127.0.0.1',
+    port: 0,
+    onRequest: () => {},
+    onUnusable: (_request, response) => void response.end(),
+    limits: { unreadBytes: 60_000, checkEveryMs: 200 },
+    onCut: (reason) => cut.push(reason),
+  });
+  cleanUp(() => waiting.stop({ graceMs: 0 }));
+  const sockets = [10_000, 20_000, 50_000].map((bytes) => {
+    const socket = net.connect(Number(new URL(waiting.url).port), '127.0.0.1');
+    cleanUp(() => socket.destroy());
+    socket.on('error', () => {});
+    socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(bytes / 27));
+    return socket;
+  });
+  await expect.poll(() => cut).toEqual(['unread_answers']);
+  await sleep(HELD_MS);
+  expect([cut.length, ...sockets.map(({ destroyed }) => destroyed)]).toEqual([1, false, false, true]);
 });

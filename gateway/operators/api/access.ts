@@ -1,9 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import { LRUCache } from 'lru-cache';
-import { type Access, noToken } from '../../../shared/http/access.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { bearerToken, carriesToken } from '../../../shared/http/headers.ts';
-import type { Route } from '../../../shared/http/router.ts';
+import { type Access, noToken } from '../../../shared/http/service.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { MAX_TOKENS, type OperatorToken, ROLES, type Role, type Tokens } from '../../stores/tokens.ts';
 import { accessTokenId, hasDigest } from '../access-token.ts';
@@ -47,19 +46,16 @@ export class OperatorsAccess implements Access<Operator> {
     this.#options = options;
   }
 
-  /** Reads the shared token, so that a probe suffices for a faulty token file to be logged. */
-  admit(request: IncomingMessage): void {
-    this.#options.sharedToken();
-    this.#options.guard.admit(request);
-  }
-
   /** @throws {HttpError} 401, 429 after too many wrong tokens; {StoreUnavailable} for a token that is not remembered */
   async identify(request: IncomingMessage, isOpen: boolean): Promise<Operator> {
+    const { guard, sharedToken } = this.#options;
+    // A probe suffices for a faulty token file to be logged.
+    const shared = sharedToken();
+    guard.admit(request);
     if (isOpen) return NOBODY;
-    const { guard } = this.#options;
     guard.beforeToken(request);
     const { authorization } = request.headers;
-    const operator = await this.#holderOf(authorization);
+    const operator = await this.#holderOf(authorization, shared);
     if (operator === undefined) {
       if (authorization !== undefined) guard.wrongToken(request);
       throw noToken();
@@ -68,18 +64,14 @@ export class OperatorsAccess implements Access<Operator> {
   }
 
   /** Reading needs a viewer, anything else an operator, unless the route says otherwise. */
-  authorize({ role }: Operator, { method, needs }: Route & { readonly needs?: string }): void {
+  authorize({ role }: Operator, { method, needs }: { readonly method: string; readonly needs?: string }): void {
     const needed = ROLES.indexOf((needs ?? (method === 'GET' ? 'viewer' : 'operator')) as Role);
     if (role !== undefined && needed !== -1 && ROLES.indexOf(role) >= needed) return;
     throw new HttpError('forbidden', `This needs the role ${ROLES[needed]}; the token has the role ${role}.`);
   }
 
-  nameOf(operator: Operator): string | undefined {
-    return operator.name;
-  }
-
-  async #holderOf(authorization: string | undefined): Promise<Operator | undefined> {
-    if (carriesToken(authorization, [this.#options.sharedToken()])) return { ...NOBODY, role: 'admin' };
+  async #holderOf(authorization: string | undefined, shared: string): Promise<Operator | undefined> {
+    if (carriesToken(authorization, [shared])) return { ...NOBODY, role: 'admin' };
     const token = bearerToken(authorization) ?? '';
     const id = accessTokenId(token);
     const found = id === undefined ? undefined : await this.#find(id);

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { createRequire, stripTypeScriptTypes } from 'node:module';
 import { dirname, extname, join } from 'node:path';
 import type { ServiceRoute } from '../../../shared/http/service.ts';
-import { safetyHeaders } from '../../../shared/http/static-file.ts';
+import { safetyHeaders } from '../../static-file.ts';
 import { textRoute } from './text-route.ts';
 
 /** The operators' console as routes of their listener: its pages, the files in console/, and its libraries. */

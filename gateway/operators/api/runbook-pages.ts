@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ServiceRoute } from '../../../shared/http/service.ts';
-import { safetyHeaders } from '../../../shared/http/static-file.ts';
+import { safetyHeaders } from '../../static-file.ts';
 import { DOCUMENT_NAMES, PAGES, renderPage } from '../runbook/pages.ts';
 import { textRoute } from './text-route.ts';
 

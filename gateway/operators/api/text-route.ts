@@ -1,5 +1,5 @@
 import type { ServiceRoute } from '../../../shared/http/service.ts';
-import { etagOf, isCurrent } from '../../../shared/http/static-file.ts';
+import { etagOf, isCurrent } from '../../static-file.ts';
 
 interface TextFile {
   /** The media type. */

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { listed } from '../lists.ts';
+import { listed } from '../shared/lists.ts';
 
 /** The common parts of files for browsers: the entity tag, and headers that isolate the page from other origins. */
 
