@@ -82,7 +82,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
     server: executes((execute) => async (...call) => {
       const verdicts = await execute(...call);
       return verdicts.map((text) =>
-        text.replace(/^(refused(?: \S+){9}) (\d+)/, (_, words, at) => `${words} ${Number(at) + 2e7}`),
+        text.replace(/^(refused(?: \S+){5}) (\d+)/, (_, words, at) => `${words} ${Number(at) + 2e7}`),
       );
     }),
   },
