@@ -107,7 +107,9 @@ export class Clients implements LocalDecisions {
     const heard = client.secrets.get(digest);
     if (heard === undefined) return undefined;
     const age = this.#monotonic() - heard.at;
-    const { bounds } = heard.decision;
+    const { bounds, plan } = heard.decision;
+    // A plan in shadow mode ignores the bans that decisions set. Whose it was, only the store knows.
+    if (this.#plans()[plan].mode === 'shadow') return undefined;
     if (age >= BAN_BELIEVED || !this.#isBanned(client, heard)) return undefined;
     if (bounds !== undefined && !isFromAllowedNetwork(bounds, use)) return undefined;
     return later(heard.decision, age);
@@ -128,7 +130,9 @@ export class Clients implements LocalDecisions {
     if (client === undefined) return;
     const heard = { decision: verdict, at: this.#monotonic() };
     this.#hear(client, heard);
-    if (!client.secrets.has(digest) && client.secrets.size >= MAX_SECRETS)
+    // In the order of their last use, so that one that is gone leaves before those that work.
+    const isKnown = client.secrets.delete(digest);
+    if (!isKnown && client.secrets.size >= MAX_SECRETS)
       client.secrets.delete(client.secrets.keys().next().value as string);
     client.secrets.set(digest, heard);
   }

@@ -1,6 +1,12 @@
 import { expect, test } from 'vitest';
 import { type Client, Clients, type ToldKey } from '../../gateway/limiter/clients.ts';
-import { type Credential, createApiKey, credentialOf, type Scope } from '../../gateway/limiter/credential.ts';
+import {
+  type Credential,
+  createApiKey,
+  credentialOf,
+  MAX_SECRETS,
+  type Scope,
+} from '../../gateway/limiter/credential.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { parseNetwork } from '../../gateway/limiter/networks.ts';
 import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
@@ -245,6 +251,28 @@ test('a remembered ban shows itself to no wrong secret, ends on time, and not pa
   expect([recall()?.outcome, known.bans()]).toEqual(['banned', 1]);
   redis.now += 300_000;
   expect([recall(), known.bans()]).toEqual([undefined, 0]);
+});
+
+test('a ban is not remembered once its plan is in shadow mode, which ignores it', async () => {
+  const { recall } = await bannedKey();
+  expect(recall()?.outcome).toBe('banned');
+  redis.setPlan('free', { minute: 6, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 10, mode: 'shadow' });
+  expect(recall()).toBe(undefined);
+});
+
+test('of more secrets than a key can have, the one used longest ago is forgotten, whenever it was first used', async () => {
+  const { known, decideInRedis, decideHere } = knownKeys();
+  const others = Array.from({ length: MAX_SECRETS - 1 }, () => createApiKey().credential.digest);
+  const first = await redis.createKey({ secrets: others.map((digest) => secretWith(digest)) });
+  const credentials = [first, ...others.map((digest) => credentialOf(first.id, digest))];
+  for (const credential of credentials) await decideInRedis(credential);
+  await decideInRedis(first);
+  // One was revoked, and another took its place.
+  const verdict = known.verified(first)?.heard?.decision as Decision;
+  known.note(credentialOf(first.id, createApiKey().credential.digest), verdict);
+  expect(credentials.map((credential) => decideHere(credential) === undefined)).toEqual(
+    credentials.map((_, at) => at === 1),
+  );
 });
 
 test('when anything may have changed, nothing is decided here that was heard before', async () => {
