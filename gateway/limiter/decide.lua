@@ -211,8 +211,8 @@ local clock_text, minute = write_time(clock) .. ' ', floor(clock / MINUTE)
 local clock_minute = format('%d', minute * 60)
 
 -- When each secret was used last, to the minute: `k3JtQz81:1795132800 x8aPw02m:1795132740`.
-local function with_use(used, use)
-  local others = used and #used <= LONGEST_USED and gsub(used, match(use, '^%w+') .. ':%d+ ?', '') or ''
+local function with_use(used, secret_id, use)
+  local others = used and #used <= LONGEST_USED and gsub(used, secret_id .. ':%d+ ?', '') or ''
   return (others == '' and '' or match(others, '^.*%S') .. ' ') .. use
 end
 
@@ -407,8 +407,12 @@ local function decide(key, digest, count, wanted, address, charge)
   if more_refused > 0 then add(changes, 'refused', read_count(call('HGET', key, 'refused')) + more_refused) end
   if more_shadowed > 0 then add(changes, 'shadowed', read_count(call('HGET', key, 'shadowed')) + more_shadowed) end
   if is_counted and not charge then
-    local use = sub(secret, 1, find(secret, ' ', 1, true) - 1) .. ':' .. clock_minute
-    if used ~= use and not (used and find(used, use, 1, true)) then add(changes, 'used', with_use(used, use)) end
+    -- People type secrets too: an id that is no word is not noted.
+    local secret_id = match(secret, '^(%w+) ')
+    local use = secret_id and secret_id .. ':' .. clock_minute
+    if use and used ~= use and not (used and find(used, use, 1, true)) then
+      add(changes, 'used', with_use(used, secret_id, use))
+    end
   end
   if not last or floor(last / MINUTE) ~= minute then note_use(key, last, now, admitted) end
   if bans or shift > 0 and banned_until > 0 then add(changes, 'banned_until', write_time(banned_until)) end

@@ -106,6 +106,8 @@ export function faultIn(fields: Fields): string | undefined {
   if (presented.length > MAX_SECRETS) return `It has more than ${MAX_SECRETS} secrets.`;
   const broken = presented.find((field) => !isSecret(field.slice(SECRET.length), fields[field] as string));
   if (broken !== undefined) return 'One of its secrets cannot be read.';
+  if (new Set(readSecrets(fields).map(({ id }) => id)).size < presented.length)
+    return 'Two of its secrets have one id.';
   const createdAt = readTime(fields.created_at);
   if (createdAt === undefined) return 'created_at is not a time in Unix seconds.';
   // Lists are sorted by it. Clocks differ.
@@ -288,7 +290,7 @@ const writeSecret = ({ id, expiresAt, scope, networks, createdAt, name }: Secret
   [id, writeTime(expiresAt) ?? '-', scope.join(','), networks.join(',') || '-', writeTime(createdAt), name].join(' ');
 
 function readSecret(digest: string, text: string): Secret | undefined {
-  const [, id, end, scope, networks, created, name] = /^(\w+) (\S+) (\S+) (\S+) (\S+) (.*)$/s.exec(text) ?? [];
+  const [, id, end, scope, networks, created, name] = /^(\w+) (\S+) (\S+) (\S+) (\S*) ?(.*)$/s.exec(text) ?? [];
   const expiresAt = readTime(end);
   if (id === undefined || (expiresAt === undefined && end !== '-')) return undefined;
   const bounds = { scope: readScope(scope as string), networks: readNetworks(networks as string) };
@@ -380,5 +382,11 @@ export function readLevel(text = '', window: number): StoredLevel {
 const writeTime = (time: number | undefined): string | undefined =>
   time === undefined ? undefined : (time / SECOND).toFixed(6);
 
-export const readTime = (text: string | undefined): number | undefined =>
-  text === undefined || !/^\d{1,10}(?:\.\d*)?$/.test(text) ? undefined : Math.round(Number(text) * SECOND);
+/** As decide.lua reads it. */
+export function readTime(text: string | undefined): number | undefined {
+  if (text === undefined || text.length > LONGEST_TIME || !/^\d+\.?\d*$/.test(text)) return undefined;
+  return Number(text) < LATEST_TIME ? Math.round(Number(text) * SECOND) : undefined;
+}
+
+const LONGEST_TIME = 24;
+const LATEST_TIME = 1e10;

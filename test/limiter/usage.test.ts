@@ -219,3 +219,40 @@ test('a revoked key keeps only its use and its place among the revoked, for 36 d
   expect(entries.size).toBe(101);
   expect(entries.get(credential.id)).toMatchObject({ isRevoked: true, admitted: 2 });
 });
+
+test('a secret that was typed with an id that is no word is served, and harms no other key', async () => {
+  const { under } = await redisFleet();
+  const [odd, usual] = [await under.createKey(), await under.createKey()];
+  const field = `secret:${odd.digest}`;
+  for (const secret of ['-------- - read,write - 0 typed', 'typed_by - read,write - ', '(((((((( - read,write - ']) {
+    await database.hset(`gateway:key:{${odd.id}}`, field, secret);
+    const outcomes = await Promise.all([odd, usual].map((credential) => under.limiter.decide(credential)));
+    expect(outcomes.map(({ outcome }) => outcome)).toEqual(['admitted', 'admitted']);
+  }
+  await database.hset(`gateway:key:{${odd.id}}`, field, 'typed123 - read,write - ');
+  const { isReadable, record } = (await under.keys.get(odd.id)) as KeyEntry;
+  expect([isReadable, record.secrets.map(({ id, name }) => [id, name])]).toEqual([true, [['typed123', '']]]);
+});
+
+test('times are read as decide.lua reads them', async () => {
+  const { under } = await redisFleet();
+  for (const text of [
+    '1795132800.00000000000000',
+    '0001795132800.5',
+    '9999999999',
+    '10000000000',
+    '1e9',
+    '17.',
+    '.5',
+    '',
+  ]) {
+    const credential = await under.createKey();
+    const hash = `gateway:key:{${credential.id}}`;
+    under.now = 1_000_000_000 * 1e6;
+    await database.hset(hash, 'expires_at', text);
+    await database.hdel(hash, 'kept_secrets');
+    const { outcome } = await under.limiter.decide(credential);
+    const { isReadable } = (await under.keys.get(credential.id)) as KeyEntry;
+    expect([text, isReadable]).toEqual([text, outcome !== 'undecided']);
+  }
+});

@@ -89,6 +89,10 @@ const BAD: readonly (readonly [unknown, string])[] = [
   [key(freshId(), { plan: 'free', name: 'none', created_at: '1' }), 'It has no secret.'],
   [key(freshId(), { ...GOOD, [`secret:${'b'.repeat(43)}`]: 'x' }), 'One of its secrets cannot be read.'],
   [
+    key(freshId(), { ...GOOD, secrets: '2', [`secret:${'b'.repeat(43)}`]: Object.values(SECRET)[0] ?? '' }),
+    'Two of its secrets have one id.',
+  ],
+  [
     key(freshId(), Object.fromEntries(Array.from({ length: 1_001 }, (_, at) => [`f${at}`, '']))),
     'It has more than 1000 fields.',
   ],
