@@ -64,8 +64,11 @@ function withModes(stack: Stack, answers: readonly Answered[]): Decided[] {
 
 const admitted = (answers: readonly Decided[]): number => answers.filter((answer) => answer.admitted).length;
 
-/** Concurrent requests of one key may end in any order. */
-const OVERLAP = 2;
+/**
+ * Concurrent requests of one key may end in any order, and those whose call was lost with the primary may be admitted here
+ * besides: eight clients ask for few keys in turn.
+ */
+const OVERLAP = 4;
 
 /** Intervals in which a key was decided locally: its admissions, and what was left and refilled meanwhile. */
 function localStretches(answers: readonly Decided[]): { taken: number; allowed: number }[] {
