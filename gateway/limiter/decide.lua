@@ -153,8 +153,11 @@ local function time_or_none(time, past)
 end
 
 -- Ticks in which a strike is forgotten, and in which as many as a key holds are.
+local function strike_time(minute_limit)
+  return max(1, floor(MINUTE / (FORGOTTEN * minute_limit)))
+end
 local function strike_times(plan, minute_limit)
-  local strike = max(1, floor(MINUTE / (FORGOTTEN * minute_limit)))
+  local strike = strike_time(minute_limit)
   return strike, (plan.ban_after or HELD * minute_limit) * strike
 end
 
@@ -343,7 +346,15 @@ local function decide(key, digest, count, wanted, address, charge)
     full_at = 0
   else
     strike, most = strike_times(plan, minute_limit)
-    if strikes - now > most then strikes, full_at = now + most - strike, 0 end
+    -- A changed limit changes the time of a strike, not their number.
+    local limit_then = read_limit(minute_then) or minute_limit
+    local ceiling = most
+    if limit_then ~= minute_limit then
+      strikes = now + floor((strikes - now) * strike / strike_time(limit_then))
+      ceiling = most - strike
+    end
+    if strikes - now > ceiling then strikes, full_at = now + most - strike, 0 end
+    if strikes <= now then full_at = 0 end
   end
 
   -- A request takes from both buckets or from neither. In shadow mode every request is admitted and counted as
@@ -402,7 +413,7 @@ local function decide(key, digest, count, wanted, address, charge)
   -- Write what has changed.
   local is_counted = more_admitted + more_refused > 0
   if count == 0 and not charge or shift == 0 and not is_counted then return end
-  local changes = { 'left', is_counted and left or clock_text .. match(stored, ' (.*)') }
+  local changes = { 'left', left }
   if more_admitted > 0 then add(changes, 'admitted', read_count(admitted) + more_admitted) end
   if more_refused > 0 then add(changes, 'refused', read_count(call('HGET', key, 'refused')) + more_refused) end
   if more_shadowed > 0 then add(changes, 'shadowed', read_count(call('HGET', key, 'shadowed')) + more_shadowed) end

@@ -45,7 +45,7 @@ export function decide(
     facts.bannedUntil > now ? 'banned' : allowsScope(facts.secret, presented.use) ? undefined : 'forbidden';
   if (outcome !== undefined) {
     const verdict = answer(facts, outcome, levels, outcome === 'banned' ? facts.bannedUntil : 0);
-    return shift > 0 ? { verdict, state: { ...later, refusals } } : { verdict };
+    return shift > 0 ? { verdict, state: { ...later, ...stored(levels, limits), refusals } } : { verdict };
   }
 
   const used = { ...state.used, [facts.secret.id]: Math.floor(now / MINUTE) * MINUTE };
@@ -134,7 +134,7 @@ function gatherFacts(
     levels: levelsOf(state, limits, now),
     banEnd,
     bannedUntil: isIgnored ? 0 : banEnd,
-    refusals: refusalsAt(state.refusals, now, shift, limits),
+    refusals: refusalsAt(state.refusals, now, shift, limits, state.minute.limit),
   };
 }
 

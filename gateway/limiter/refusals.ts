@@ -51,16 +51,31 @@ const LONGEST_LINE = 60 * MINUTE;
 
 const strikeTime = (minute: number): number => Math.max(1, Math.floor(MINUTE / (FORGOTTEN * minute)));
 
-/** What still counts at `now`. If the clock was set back, `shift` moves all times back with it. */
-export function refusalsAt(stored: Refusals, now: number, shift: number, patience: Patience): Refusals {
+/** As many strikes, whose times are those of another limit now. */
+const inTimes = (time: number, timeThen: number, strikes: number): number =>
+  time === timeThen ? strikes : Math.floor((strikes * time) / timeThen);
+
+/**
+ * What still counts at `now`. If the clock was set back, `shift` moves all times back with it.
+ * @param minuteThen the minute limit when they were stored: a changed limit changes the time of a strike, not their number
+ */
+export function refusalsAt(
+  stored: Refusals,
+  now: number,
+  shift: number,
+  patience: Patience,
+  minuteThen = patience.minute,
+): Refusals {
   if (stored === NO_REFUSALS) return NO_REFUSALS;
-  const [line, strikes] = [stored.lineUntil - shift, stored.strikesUntil - shift];
+  const line = stored.lineUntil - shift;
   const lineUntil = line > now ? line : 0;
-  if (strikes <= now) return lineUntil === 0 ? NO_REFUSALS : { lineUntil, strikesUntil: 0, fullAt: 0 };
   const time = strikeTime(patience.minute);
+  const strikes = now + inTimes(time, strikeTime(minuteThen), stored.strikesUntil - shift - now);
+  if (strikes <= now) return lineUntil === 0 ? NO_REFUSALS : { lineUntil, strikesUntil: 0, fullAt: 0 };
   const most = patience.ban_after * time;
-  // More than a key can hold: a limit was changed. That alone must not ban, so there is room for the next strike.
-  if (strikes - now > most) return { lineUntil, strikesUntil: most > time ? now + most - time : 0, fullAt: 0 };
+  // More than a key can hold, or a changed limit. That alone must not ban, so there is room for the next strike.
+  if (strikes - now > (minuteThen === patience.minute ? most : most - time))
+    return { lineUntil, strikesUntil: most > time ? now + most - time : 0, fullAt: 0 };
   return { lineUntil, strikesUntil: strikes, fullAt: Math.max(stored.fullAt - shift, 0) };
 }
 

@@ -153,6 +153,7 @@ const ALL_RULES = [
   'a token before those in line',
   'line forgotten',
   'strikes forgotten',
+  'strikes at another limit',
   'strikes clamped',
   'full, and within the grace',
   'ban doubled',

@@ -197,6 +197,17 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     }
   });
 
+  test('a changed limit leaves as many strikes as there were', async () => {
+    for (const minute of [6_000, 120, 61, 30]) {
+      const under = await open();
+      under.setPlan('free', { minute: 60, day: 1_000_000, ban_after: 20, ban_grace_seconds: 0 });
+      const credential = await under.createKey();
+      expect(await burst(under, credential, 75)).toBe('admitted×60 refused×15');
+      under.setPlan('free', { minute });
+      expect(await burst(under, credential, 6)).toBe('refused×5 banned×1');
+    }
+  });
+
   test('a wrong secret is refused and changes neither buckets nor ban', async () => {
     const under = await open();
     under.setPlan('free', { minute: 1, ban_after: 1, ban_grace_seconds: 0 });

@@ -200,10 +200,7 @@ export class ModelKey {
     };
     /** A decision that takes nothing keeps nothing, but a clock that was set back. */
     const keepTimes = () => {
-      if (isPeek || setBack === 0) return;
-      this.#asOf = now;
-      this.#ban = ban;
-      this.#memory = memory;
+      if (setBack > 0) keep(0, memory);
     };
 
     if (inForce > now) {
@@ -246,7 +243,7 @@ export class ModelKey {
     const back = (time: bigint | undefined) => (time === undefined ? undefined : time - setBack);
     const alive = (time: bigint | undefined) => (time !== undefined && time > now ? time : undefined);
     const told = alive(back(this.#memory.told));
-    const forgottenAt = alive(back(this.#memory.forgottenAt));
+    const forgottenAt = alive(this.#inNumber(back(this.#memory.forgottenAt), now, rule));
     if (setBack > 0 && (told ?? forgottenAt) !== undefined) this.#met.add('set back with refusals');
     if (told === undefined && this.#memory.told !== undefined) this.#met.add('line forgotten');
     if (forgottenAt === undefined) {
@@ -254,10 +251,21 @@ export class ModelKey {
       return { told, forgottenAt, fullSince: undefined };
     }
     const most = rule.holds * strikeTime(rule);
-    if (forgottenAt <= now + most) return { told, forgottenAt, fullSince: back(this.#memory.fullSince) };
+    const before = this.#levels?.[0].limit;
+    const isChanged = before !== undefined && BigInt(before) !== rule.minute;
+    if (forgottenAt <= now + most - (isChanged ? strikeTime(rule) : 0n))
+      return { told, forgottenAt, fullSince: back(this.#memory.fullSince) };
     this.#met.add('strikes clamped');
     const left = most - strikeTime(rule);
     return { told, forgottenAt: left > 0n ? now + left : undefined, fullSince: undefined };
+  }
+
+  /** As many strikes at the limit in force as there were at that of the last decision. */
+  #inNumber(until: bigint | undefined, now: bigint, rule: Rule): bigint | undefined {
+    const before = this.#levels?.[0].limit;
+    if (until === undefined || until <= now || before === undefined || BigInt(before) === rule.minute) return until;
+    this.#met.add('strikes at another limit');
+    return now + ((until - now) * strikeTime(rule)) / strikeTime({ ...rule, minute: BigInt(before) });
   }
 
   #place(now: bigint, buckets: readonly [Bucket, Bucket], minute: bigint, { told }: Memory): bigint {
