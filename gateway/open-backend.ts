@@ -92,6 +92,8 @@ export async function openBackend(
       // Without Redis, nobody else changes anything.
       if (options.embedded === undefined) {
         tail = new TailFollower(storage, tell, settings.REDIS_MODE !== 'cluster');
+        // The first look makes all that was heard before doubtful, so it comes before the gateway calls itself started.
+        await tail.follow().catch(() => undefined);
         void tail.run();
       }
       return storesOver(confirmed(own, tell));
