@@ -1,11 +1,12 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { refill } from './bucket.ts';
+import { Changes } from './changes.ts';
 import { monotonicClock, SECOND } from './clock.ts';
 import { type Bounds, type Credential, isFromAllowedNetwork, MAX_SECRETS, SCOPES } from './credential.ts';
 import { decide, peek } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState, type StoredLevel } from './key-record.ts';
 import type { BucketState, Decision, Unauthorized, Verdict } from './limiter.ts';
-import { MAX_LIMIT, PLAN_NAMES, type PlanMode, type PlanTable } from './plans.ts';
+import { MAX_LIMIT, PLAN_NAMES, type Plan, type PlanTable } from './plans.ts';
 import { UNUSED } from './usage-marks.ts';
 
 /** A verdict of the store serves local decisions for this long. */
@@ -46,10 +47,7 @@ export interface Client {
   /** The levels after local decisions; undefined if there were none since the store was heard. */
   state: KeyState | undefined;
   readonly debt: Debt;
-  /** When an operator of this gateway last changed the key. What was asked for before is not used. */
-  changedAt: number;
-  /** Likewise of another gateway, by the store's clock, and when that was heard here. */
-  readonly elsewhere: { changed: number; heardAt: number };
+  readonly changes: Changes;
   facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
 }
 
@@ -80,15 +78,18 @@ export class Clients implements LocalDecisions {
   readonly #clients = boundedMap<string, Client>(MAX_CLIENTS);
   /** Those that owe something, which stay. */
   readonly #debtors = new Map<string, Client>();
-  readonly #plans: () => PlanTable;
+  readonly #plans: () => PlanTable | undefined;
   readonly #monotonic: () => number;
   /** When all that was known became doubtful. */
   #doubtedAt = Number.NEGATIVE_INFINITY;
-  /** When a key without a record was changed: a restore of many keys must not push out those in use. */
-  #otherChangedAt = Number.NEGATIVE_INFINITY;
+  /** Of keys without a record: a restore of many keys must not push out those in use. */
+  readonly #otherChanges = new Changes();
 
-  /** @param monotonic microseconds that never go back */
-  constructor(plans: () => PlanTable, monotonic = monotonicClock) {
+  /**
+   * @param plans in force; undefined until they were read
+   * @param monotonic microseconds that never go back
+   */
+  constructor(plans: () => PlanTable | undefined, monotonic = monotonicClock) {
     this.#plans = plans;
     this.#monotonic = monotonic;
   }
@@ -107,9 +108,9 @@ export class Clients implements LocalDecisions {
     const heard = client.secrets.get(digest);
     if (heard === undefined) return undefined;
     const age = this.#monotonic() - heard.at;
-    const { bounds, plan } = heard.decision;
-    // A plan in shadow mode ignores the bans that decisions set. Whose it was, only the store knows.
-    if (this.#plans()[plan].mode === 'shadow') return undefined;
+    const { bounds, plan, isBannedByOperator } = heard.decision;
+    // A plan in shadow mode ignores the bans that decisions set.
+    if (!isBannedByOperator && this.#plans()?.[plan].mode === 'shadow') return undefined;
     if (age >= BAN_BELIEVED || !this.#isBanned(client, heard)) return undefined;
     if (bounds !== undefined && !isFromAllowedNetwork(bounds, use)) return undefined;
     return later(heard.decision, age);
@@ -164,10 +165,7 @@ export class Clients implements LocalDecisions {
    * @param changed when, by the store's clock. What it decided later is not outdated
    */
   noteChange(id: string, changed?: number): void {
-    const client = this.#look(id);
-    if (client === undefined) this.#otherChangedAt = this.#monotonic();
-    else if (changed === undefined) client.changedAt = this.#monotonic();
-    else Object.assign(client.elsewhere, { changed, heardAt: this.#monotonic() });
+    this.#changesOf(id).note(this.#monotonic(), changed);
   }
 
   /** Notes that any key may have been changed. */
@@ -177,9 +175,7 @@ export class Clients implements LocalDecisions {
 
   /** Whether what was asked for at this time may be older than a change of the key. */
   hasChangedSince(id: string, askedAt: number): boolean {
-    const client = this.#look(id);
-    if (client === undefined) return Math.max(this.#doubtedAt, this.#otherChangedAt) >= askedAt;
-    return this.#isOutdated(client, askedAt) || client.elsewhere.heardAt >= askedAt;
+    return this.#doubtedAt >= askedAt || this.#changesOf(id).areSince(askedAt);
   }
 
   /** Remembers what the owner of a verified key may see, for when the store is away. */
@@ -257,11 +253,6 @@ export class Clients implements LocalDecisions {
     return this.#clients.get(id) ?? this.#debtors.get(id);
   }
 
-  /** As `#find`, but it is no use of the key. */
-  #look(id: string): Client | undefined {
-    return this.#clients.peek(id) ?? this.#debtors.get(id);
-  }
-
   /** The time now by the store's clock. */
   #storeTime({ decision, at }: Heard): number {
     return decision.now + this.#monotonic() - at;
@@ -270,23 +261,22 @@ export class Clients implements LocalDecisions {
   /** Whether the store told of a ban that is still running. */
   #isBanned(client: Client, heard: Heard): boolean {
     const { decision, at } = heard;
-    if (decision.outcome !== 'banned' || this.#isOutdated(client, at, decision)) return false;
+    if (decision.outcome !== 'banned' || this.#isOutdated(client.changes, at, decision)) return false;
     return decision.bannedUntil > this.#storeTime(heard);
   }
 
   /** The record of a key, or a new one; undefined if the key was changed since it was asked about. */
   #recordFor(id: string, askedAt: number, decision: Decision): Client | undefined {
     const known = this.#find(id);
-    if (known !== undefined) return this.#isOutdated(known, askedAt, decision) ? undefined : known;
-    if (this.hasChangedSince(id, askedAt)) return undefined;
+    if (this.#isOutdated(known?.changes ?? this.#otherChanges, askedAt, decision)) return undefined;
+    if (known !== undefined) return known;
     const client: Client = {
       id,
       heard: undefined,
       secrets: new Map(),
       state: undefined,
       debt: { admitted: 0, shadowed: 0, refused: 0 },
-      changedAt: Number.NEGATIVE_INFINITY,
-      elsewhere: { changed: Number.NEGATIVE_INFINITY, heardAt: Number.NEGATIVE_INFINITY },
+      changes: new Changes(),
       facts: undefined,
     };
     this.#clients.set(id, client);
@@ -304,13 +294,15 @@ export class Clients implements LocalDecisions {
         : { ...state, minute: debited(state.minute, admitted, -1), day: debited(state.day, admitted, 0) };
   }
 
-  #isOutdated({ changedAt, elsewhere }: Client, askedAt: number, decision?: Decision): boolean {
-    if (decision !== undefined && decision.now < elsewhere.changed) return true;
-    return changedAt >= askedAt || this.#doubtedAt >= askedAt;
-  }
+  /** It is no use of the key. */
+  #changesOf = (id: string): Changes =>
+    (this.#clients.peek(id) ?? this.#debtors.get(id))?.changes ?? this.#otherChanges;
+
+  #isOutdated = (changes: Changes, askedAt: number, decision: Decision): boolean =>
+    this.#doubtedAt >= askedAt || changes.areSince(askedAt, decision);
 
   #isBelieved(client: Client, { at, decision }: Heard): boolean {
-    return this.#monotonic() - at <= BELIEVED && !this.#isOutdated(client, at, decision);
+    return this.#monotonic() - at <= BELIEVED && !this.#isOutdated(client.changes, at, decision);
   }
 
   /** All inputs of a local decision; undefined if it is not known, or no longer, that the credential is valid. */
@@ -322,8 +314,8 @@ export class Clients implements LocalDecisions {
     const now = this.#storeTime(client.heard);
     const { endsAt, bounds } = proof.decision;
     if (endsAt !== 0 && endsAt <= now) return EXPIRED;
-    const record = recordOf(decision, digest, bounds);
-    const plans = LOCAL_PLANS[this.#plans()[record.plan].mode ?? 'enforce'];
+    const plans = localPlans(this.#plans());
+    const record = recordOf(decision, plans[decision.plan], digest, bounds);
     return { client, record, state: client.state ?? stateAfter(decision), plans, now };
   }
 }
@@ -336,17 +328,22 @@ interface Believed {
   readonly now: number;
 }
 
-/** An outage must not ban anyone: who is refused is told a place, but it is no strike. */
-const withoutBans = (mode: PlanMode): PlanTable =>
-  Object.fromEntries(
-    PLAN_NAMES.map((name) => [name, { ban_after: MAX_LIMIT, ban_grace_seconds: MAX_LIMIT, ban_seconds: 1, mode }]),
-  ) as unknown as PlanTable;
+/** Created once for each table, because they are needed for every request. */
+const LOCAL_PLANS = new WeakMap<PlanTable, PlanTable>();
 
-/** Nor must an outage enforce a plan in shadow mode. Created once, because it is needed for every request. */
-const LOCAL_PLANS: Readonly<Record<PlanMode, PlanTable>> = {
-  enforce: withoutBans('enforce'),
-  shadow: withoutBans('shadow'),
-};
+/** An outage must not ban anyone: who is refused is told a place, but it is no strike. */
+function localPlans(table = NO_PLANS): PlanTable {
+  let plans = LOCAL_PLANS.get(table);
+  if (plans === undefined) {
+    const withoutBans = { ban_after: MAX_LIMIT, ban_grace_seconds: MAX_LIMIT, ban_seconds: 1 };
+    const entries = PLAN_NAMES.map((name) => [name, { ...table[name], ...withoutBans }]);
+    plans = Object.fromEntries(entries) as unknown as PlanTable;
+    LOCAL_PLANS.set(table, plans);
+  }
+  return plans;
+}
+
+const NO_PLANS = Object.fromEntries(PLAN_NAMES.map((name) => [name, {}])) as unknown as PlanTable;
 
 const EXPIRED: Unauthorized = { outcome: 'unauthorized', reason: 'expired', mode: 'local' };
 const UNBOUND: Bounds = { scope: SCOPES, networks: [] };
@@ -361,24 +358,23 @@ function debited(level: StoredLevel, owed: number, floor: -1 | 0): StoredLevel {
   return level.tokens < least ? level : { ...level, tokens: least, fraction: 0 };
 }
 
-const stateAfter = ({ now, buckets: [minute, day], bannedUntil }: Decision): KeyState => ({
+const stateAfter = ({ now, buckets: [minute, day], bannedUntil, isBannedByOperator }: Decision): KeyState => ({
   ...FRESH,
   minute: minute as BucketState,
   day: day as BucketState,
   asOf: now,
   bannedUntil,
-  // A decision reports only bans that bind.
-  banReason: { text: '', until: bannedUntil },
+  banReason: isBannedByOperator ? { text: '', until: bannedUntil } : undefined,
 });
 
-/** The key with only the presented secret. */
-const recordOf = ({ plan, buckets: [minute, day] }: Decision, digest: string, bounds = UNBOUND): KeyRecord => ({
+/** The key with only the presented secret. If the plan has no limit, the one that the store last said stays. */
+const recordOf = ({ plan, buckets, own }: Decision, limits: Plan, digest: string, bounds = UNBOUND): KeyRecord => ({
   plan,
   name: '',
   secrets: [{ id: '', name: '', digest, createdAt: 0, ...bounds }],
   createdAt: 0,
-  minute: minute?.limit,
-  day: day?.limit,
+  minute: own.minute || limits.minute === undefined ? buckets[0]?.limit : undefined,
+  day: own.day || limits.day === undefined ? buckets[1]?.limit : undefined,
 });
 
 function later(decision: Decision, elapsed: number): Decision {

@@ -22,6 +22,7 @@
 --   admitted | shadowed | refused | banned | forbidden, plan, now and the levels as in the field `left`,
 --     banned_until in microseconds, retry_at in microseconds (0 when admitted),
 --     end of the credential in microseconds (0 = none), bounds of the secret ('scope;networks', or '-'),
+--     letters for what is the key's own: m and d for its limits, b for a running ban by an operator, or '-',
 --     names of override fields that hold no limit
 --
 -- The hash holds times as decimal Unix seconds and levels as decimal tokens, in a form that people can read. The script
@@ -313,10 +314,9 @@ local function decide(key, digest, count, wanted, address, charge)
   if own_day and not day_limit then
     day_limit, rejected = read_limit(kept_value(key, 'day')), rejected .. ' day'
   end
+  local own = (minute_limit and 'm' or '') .. (day_limit and 'd' or '')
   minute_limit, day_limit = minute_limit or plan.minute, day_limit or plan.day
   if not (minute_limit and day_limit and plan.ban_seconds) then return 'misconfigured' end
-
-  local rest = ends_at == 0 and bounds == '-' and rejected == '' and ' 0 -' or format(' %d %s%s', ends_at, bounds, rejected)
 
   -- Compute the levels.
   local elapsed = as_of and now - as_of or DAY
@@ -327,12 +327,18 @@ local function decide(key, digest, count, wanted, address, charge)
   -- Bans set by decisions move back with the clock, and a plan in shadow mode ignores them. Those of operators stay.
   banned_until = read_time(banned_until) or 0
   local is_decided, is_ignored = false, false
-  if banned_until > 0 and (shift > 0 or plan.mode == 'shadow' and banned_until > now)
-    and (read_time(call('HGET', key, 'ban_reason_until')) or 0) ~= banned_until then
-    is_decided = shift > 0 and (read_time(call('HGET', key, 'ban_decided')) or 0) == banned_until
-    banned_until = max(banned_until - shift, 0)
-    is_ignored = plan.mode == 'shadow' and banned_until > now
+  if banned_until > 0 and (shift > 0 or banned_until > now) then
+    if (read_time(call('HGET', key, 'ban_reason_until')) or 0) == banned_until then
+      if banned_until > now then own = own .. 'b' end
+    else
+      is_decided = shift > 0 and (read_time(call('HGET', key, 'ban_decided')) or 0) == banned_until
+      banned_until = max(banned_until - shift, 0)
+      is_ignored = plan.mode == 'shadow' and banned_until > now
+    end
   end
+  if own == '' then own = '-' end
+  local rest = ends_at == 0 and bounds == '-' and ' 0 - ' .. own .. rejected
+    or format(' %d %s %s%s', ends_at, bounds, own, rejected)
 
   -- The refusals that still count. More strikes than a key holds: a limit was changed. That alone must not ban, so there
   -- is room for the next one.

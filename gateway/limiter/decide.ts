@@ -102,6 +102,7 @@ interface Facts {
   readonly banEnd: number;
   /** The same, or 0 if the ban does not bind: a plan in shadow mode ignores bans that decisions set. */
   readonly bannedUntil: number;
+  readonly isBannedByOperator: boolean;
   readonly refusals: Refusals;
 }
 
@@ -134,12 +135,13 @@ function gatherFacts(
     levels: levelsOf(state, limits, now),
     banEnd,
     bannedUntil: isIgnored ? 0 : banEnd,
+    isBannedByOperator: isByOperator && banEnd > now,
     refusals: refusalsAt(state.refusals, now, shift, limits, state.minute.limit),
   };
 }
 
 const answer = (
-  { record, secret, limits, now, bannedUntil }: Facts,
+  { record, secret, limits, now, bannedUntil, isBannedByOperator }: Facts,
   outcome: Decision['outcome'],
   levels: Levels,
   retryAt: number,
@@ -151,6 +153,8 @@ const answer = (
   buckets: bucketsOf(limits, levels),
   bannedUntil,
   retryAt,
+  own: { minute: record.minute !== undefined, day: record.day !== undefined },
+  isBannedByOperator,
   endsAt: endsAt(record, secret),
   bounds: isBound(secret) ? { scope: secret.scope, networks: secret.networks } : undefined,
   mode: 'shared',

@@ -65,6 +65,10 @@ export interface LimitStatus {
 /** The decision on a request with a known key. */
 export interface Decision extends LimitStatus {
   readonly plan: PlanName;
+  /** Which limits are the key's own. The others are its plan's. */
+  readonly own: { readonly minute: boolean; readonly day: boolean };
+  /** Whether the running ban is an operator's, which binds in shadow mode too. */
+  readonly isBannedByOperator: boolean;
   /** When the credential ends, as far as is known: with the key or with its secret. 0 for never. */
   readonly endsAt: number;
   /** The bounds of the secret; undefined for an unbound one. */

@@ -7,7 +7,6 @@ import { droppedLines, type Logger } from '../../shared/process/logger.ts';
 import type { Running } from '../../shared/process/run.ts';
 import { type GatewaySettings, webhookSecretOf } from '../config.ts';
 import { Clients } from '../limiter/clients.ts';
-import { DEFAULT_PLANS } from '../limiter/plans.ts';
 import type { PlannedBackend } from '../open-backend.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
 import type { SqliteStorage } from '../stores/sqlite/storage.ts';
@@ -35,7 +34,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   let planCache: PlanCache | undefined;
   let counted: PlannedBackend['counted'] = () => [];
   let hasLoaded = false;
-  const clients = new Clients(() => planCache?.table ?? DEFAULT_PLANS);
+  const clients = new Clients(() => planCache?.known);
   const levels = new LevelsOfMachine(clients, () => workers.channels());
   const opened = Promise.withResolvers<PlannedBackend>();
   const keys = opened.promise.then((backend) => backend.keys);

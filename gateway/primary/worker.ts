@@ -5,7 +5,7 @@ import { createMetrics } from '../../shared/process/metrics.ts';
 import type { Running } from '../../shared/process/run.ts';
 import type { GatewaySettings } from '../config.ts';
 import { Clients } from '../limiter/clients.ts';
-import { DEFAULT_PLANS, type PlanTable, type StoredPlans } from '../limiter/plans.ts';
+import type { PlanTable, StoredPlans } from '../limiter/plans.ts';
 import { openBackend, type PlannedBackend } from '../open-backend.ts';
 import { serveClients } from '../start.ts';
 import { EmbeddedLimiter } from '../stores/embedded-limiter.ts';
@@ -21,7 +21,7 @@ const REPORT_EVERY_MS = 500;
 export async function startWorker(settings: GatewaySettings, logger: Logger, number: number): Promise<Running> {
   // A closing terminal signals all its processes; only the primary must react.
   process.on('SIGHUP', () => {});
-  const clients = new Clients(() => opened?.planCache.table ?? DEFAULT_PLANS);
+  const clients = new Clients(() => opened?.planCache.known);
   let changedPlans: StoredPlans | undefined;
   let opened: PlannedBackend | undefined;
   let embedded: EmbeddedLimiter | undefined;

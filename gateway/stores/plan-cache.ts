@@ -1,5 +1,4 @@
 import type { Logger } from '../../shared/process/logger.ts';
-import { StoreUnavailable } from '../limiter/limiter.ts';
 import {
   DEFAULT_PLANS,
   type PlanTable,
@@ -45,12 +44,11 @@ export class PlanCache {
   }
 
   /**
-   * The same for decisions. Until a table was read, nobody knows the limits: the built-in ones may be none of them.
-   * @throws {StoreUnavailable} until then
+   * The same for decisions: undefined until a table was read. Nobody knows the limits before: the built-in ones may be
+   * none of them.
    */
-  get known(): PlanTable {
-    if (!this.#isKnown) throw new StoreUnavailable('The plans were not read yet.');
-    return this.#table;
+  get known(): PlanTable | undefined {
+    return this.#isKnown ? this.#table : undefined;
   }
 
   /** The version of the table as last read; undefined before that. */

@@ -85,6 +85,44 @@ test("in shadow mode an operator's ban binds here too, and one that a decision s
   expect([decideHere(byOperator), decideHere(byDecision)]).toEqual(['banned', 'admitted']);
 });
 
+test('a plan that goes into shadow mode frees here whom decisions banned, and not whom an operator banned', async () => {
+  redis.setPlan('business', { minute: 2, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 600, mode: 'enforce' });
+  const { decideInRedis, decideHere } = knownKeys();
+  const [byOperator, byDecision] = [
+    await redis.createKey({ plan: 'business' }),
+    await redis.createKey({ plan: 'business' }),
+  ];
+  await redis.keys.change(byOperator.id, () => ({ ban: { text: 'scrapes', until: redis.now + 600 * SECOND } }));
+  for (let asked = 0; asked < 4; asked++) await redis.limiter.decide(byDecision);
+  const both = [byOperator, byDecision];
+  for (const key of both) expect(await decideInRedis(key)).toBe('banned');
+  expect(both.map(decideHere)).toEqual(['banned', 'banned']);
+  redis.setPlan('business', { mode: 'shadow' });
+  expect(both.map(decideHere)).toEqual(['banned', 'admitted']);
+});
+
+test("a plan's changed limit binds here as well, but for a key with its own", async () => {
+  redis.setPlan('pro', { minute: 100, day: 1_000, ban_after: 1_000 });
+  const { known, decideInRedis } = knownKeys();
+  const [ofPlan, own] = [await redis.createKey({ plan: 'pro' }), await redis.createKey({ plan: 'pro', minute: 50 })];
+  for (const key of [ofPlan, own]) await decideInRedis(key);
+  const minutes = () => [ofPlan, own].map((key) => (known.peek(key) as Decision).buckets[0]);
+  redis.setPlan('pro', { minute: 10 });
+  expect(minutes()).toMatchObject([
+    { limit: 10, tokens: 10 },
+    { limit: 50, tokens: 49 },
+  ]);
+  const admitted = Array.from({ length: 20 }, () => known.decide(ofPlan, true)?.outcome);
+  expect(admitted.filter((outcome) => outcome === 'admitted')).toHaveLength(10);
+  // A raise counts from now on: the time before it fills at the former limit.
+  redis.setPlan('pro', { minute: 6_000 });
+  redis.now += 6 * SECOND;
+  expect(minutes()).toMatchObject([
+    { limit: 6_000, tokens: 1 },
+    { limit: 50, tokens: 50 },
+  ]);
+});
+
 test('a secret that Redis refused is unknown here and takes no token from the key', async () => {
   const { decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey();
@@ -256,7 +294,7 @@ test('a remembered ban shows itself to no wrong secret, ends on time, and not pa
 test('a ban is not remembered once its plan is in shadow mode, which ignores it', async () => {
   const { recall } = await bannedKey();
   expect(recall()?.outcome).toBe('banned');
-  redis.setPlan('free', { minute: 6, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 10, mode: 'shadow' });
+  redis.setPlan('free', { mode: 'shadow' });
   expect(recall()).toBe(undefined);
 });
 
@@ -298,6 +336,20 @@ test('a change of a key that is not in use outdates what is asked of it meanwhil
   redis.now += 1;
   known.note(key, await redis.limiter.decide(key));
   expect(decideHere(key)).toBe('admitted');
+});
+
+test('a first decision is not lost because another key was created elsewhere meanwhile', async () => {
+  const { known, decideHere } = knownKeys();
+  const [earlier, later] = [await redis.createKey(), await redis.createKey()];
+  const askedAt = redis.now;
+  const before = await redis.limiter.decide(earlier);
+  redis.now += 10;
+  const after = await redis.limiter.decide(later);
+  known.noteChange('another', redis.now - 5);
+  known.note(earlier, before, askedAt);
+  known.note(later, after, askedAt);
+  expect([decideHere(earlier), decideHere(later)]).toEqual([undefined, 'admitted']);
+  expect(known.hasChangedSince('another', askedAt)).toBe(true);
 });
 
 test('a change elsewhere outdates what Redis decided before it, not what it decided later', async () => {

@@ -36,6 +36,8 @@ const decided = (limit: number, tokens: number, now = 0, outcome: Decision['outc
   bannedUntil: 0,
   endsAt: 0,
   mode: 'shared',
+  own: { minute: false, day: false },
+  isBannedByOperator: false,
   rejected: '',
 });
 

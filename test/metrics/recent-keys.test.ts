@@ -15,6 +15,8 @@ const decided = (outcome: Decision['outcome'], plan: Decision['plan'] = 'free'):
   bannedUntil: 0,
   endsAt: 0,
   mode: 'shared',
+  own: { minute: false, day: false },
+  isBannedByOperator: false,
   rejected: '',
 });
 

@@ -1,7 +1,7 @@
 import { type GatewaySettings, webhookSecretOf } from '../../gateway/config.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import type { Clock } from '../../gateway/limiter/clock.ts';
-import { DEFAULT_PLANS, type PlanTable } from '../../gateway/limiter/plans.ts';
+import type { PlanTable } from '../../gateway/limiter/plans.ts';
 import { openBackend, type PlannedBackend } from '../../gateway/open-backend.ts';
 import type { Changed } from '../../gateway/primary/messages.ts';
 import { type GatewayRoute, ROUTES } from '../../gateway/routes.ts';
@@ -29,7 +29,7 @@ export async function startGateway(
   routes: readonly GatewayRoute[] = ROUTES,
 ): Promise<Running> {
   const metrics = createMetrics('gateway_admin');
-  const known = new Clients(() => opened?.planCache.table ?? DEFAULT_PLANS);
+  const known = new Clients(() => opened?.planCache.known);
   const { DATA_DIR, ACTIVITY_LENGTH } = settings;
   const embedded =
     settings.REDIS_URL === undefined ? embeddedParts(DATA_DIR, { auditLength: ACTIVITY_LENGTH }) : undefined;

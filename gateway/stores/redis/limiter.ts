@@ -251,7 +251,7 @@ function readCharged(reply: string): Charged {
 }
 
 function readDecision(outcome: Decision['outcome'], words: readonly string[]): Decision | undefined {
-  const [, plan = '', now, minute, day, bannedUntil, retryAt, endsAt, bounds] = words;
+  const [, plan = '', now, minute, day, bannedUntil, retryAt, endsAt, bounds, own = ''] = words;
   if (!isPlanName(plan)) return undefined;
   return {
     outcome,
@@ -260,11 +260,13 @@ function readDecision(outcome: Decision['outcome'], words: readonly string[]): D
     buckets: [bucket('minute', MINUTE, minute), bucket('day', DAY, day)],
     bannedUntil: Number(bannedUntil),
     retryAt: Number(retryAt),
+    own: { minute: own.includes('m'), day: own.includes('d') },
+    isBannedByOperator: own.includes('b'),
     endsAt: Number(endsAt),
     bounds: readBounds(bounds as string),
     mode: 'shared',
     isShadowed: false,
-    rejected: words.slice(9).join(' '),
+    rejected: words.slice(10).join(' '),
   };
 }
 

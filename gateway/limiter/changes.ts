@@ -1,0 +1,32 @@
+import type { Decision } from './limiter.ts';
+
+/** When operators last changed a key, or any of several. What the store said before is not used. */
+export class Changes {
+  /** At this gateway, in microseconds that never go back. */
+  #changedAt = Number.NEGATIVE_INFINITY;
+  /** At another one by the store's clock, and when that was heard here. */
+  #changedElsewhere = Number.NEGATIVE_INFINITY;
+  #heardAt = Number.NEGATIVE_INFINITY;
+
+  /**
+   * @param now in microseconds that never go back
+   * @param elsewhere when it was changed at another gateway, by the store's clock
+   */
+  note(now: number, elsewhere: number | undefined): void {
+    if (elsewhere === undefined) {
+      this.#changedAt = now;
+      return;
+    }
+    this.#changedElsewhere = Math.max(elsewhere, this.#changedElsewhere);
+    this.#heardAt = now;
+  }
+
+  /**
+   * Whether what was asked for at this time may be older than a change.
+   * @param decision what was answered. One that the store took after a change elsewhere is not older
+   */
+  areSince(askedAt: number, decision?: Decision): boolean {
+    if (this.#changedAt >= askedAt) return true;
+    return this.#heardAt >= askedAt && (decision === undefined || decision.now < this.#changedElsewhere);
+  }
+}
