@@ -2,11 +2,11 @@
 const PARTS = 5;
 
 /**
- * Calls `onMissed` once, and then every `ms`. A process that stalls or gets little CPU misses no deadline: the time is
+ * Calls `onMissed` after `ms`, and again after each `ms` more; and `onPart` five times as often. A process that stalls or gets little CPU misses no deadline: the time is
  * counted in parts in which the event loop turned, and every socket is read once more before the call.
  * @returns a function that stops it
  */
-export function startDeadline(ms: number, onMissed: () => void): () => void {
+export function startDeadline(ms: number, onMissed: () => void, onPart = () => {}): () => void {
   let parts = 0;
   let hasEnded = false;
   const lookAgain = () => {
@@ -14,6 +14,7 @@ export function startDeadline(ms: number, onMissed: () => void): () => void {
   };
   const timer = setInterval(() => {
     parts += 1;
+    onPart();
     // Timers run before the poll phase, in which sockets are read. Immediates run after it.
     if (parts % PARTS === 0) setImmediate(lookAgain);
   }, ms / PARTS);

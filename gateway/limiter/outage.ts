@@ -102,7 +102,7 @@ export function surviveOutages(
 const unknownKey = () => new StoreUnavailable('Redis is away, and the key was not seen before.');
 
 /** Interval of probes while a node is away, so that no client's request has to test it. */
-const PROBE_EVERY_MS = 100;
+const PROBE_EVERY_MS = 50;
 /** Another outage within this time counts as the same one. */
 const SETTLED_AFTER_MS = 1_000;
 

@@ -3,11 +3,13 @@ import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { judge } from '../support/allowance-checker.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { startFaultProxy } from '../support/fault-proxy.ts';
+import { type Fault, startFaultProxy } from '../support/fault-proxy.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { ask, startLoad } from '../support/paced-load.ts';
 import { startRedisServer } from '../support/redis.ts';
+import { withModes } from '../support/redis-fault.ts';
 import { startStack } from '../support/stack.ts';
+import { quantile } from '../support/statistics.ts';
 
 /** Slow is not away: while Redis answers within the deadline, four gateways share each limit, to the request. */
 
@@ -58,3 +60,55 @@ test.for(['answers after 60 ms', 'pauses for 120 ms twice a second'])(
     for (const stack of rig.stacks) expect(stack.log.filter(({ msg }) => msg === 'decisions are local')).toEqual([]);
   },
 );
+
+/** The longest of a thousand may take so much more on a machine that does much else. */
+const NOISE_MS = 100;
+
+test.for([0, 60, 100])(
+  'when a Redis that answers after %d ms is lost, known keys wait 300 ms at most, and share again 0.5 s after contact',
+  { timeout: 60_000 },
+  async (ms) => {
+    const server = await startRedisServer();
+    cleanUp(server.stop);
+    const proxy = await startFaultProxy(server.url);
+    const stack = await startStack({ REDIS_URL: proxy.url });
+    const keys = await Promise.all(
+      Array.from({ length: 8 }, () => stack.issueKey({ minute: 1_000_000, day: 1_000_000 })),
+    );
+    for (const key of keys) await ask(stack.gateway, key);
+    const fault: Fault = ms === 0 ? { kind: 'pass' } : { kind: 'delay', ms };
+    proxy.set(fault);
+    const loads = keys.map((key) => startLoad(stack.gateway, () => key, { clients: 4, pauseMs: 2 }));
+    await sleep(2_000);
+    proxy.set({ kind: 'black-hole' });
+    const lostAt = performance.now();
+    await sleep(3_000);
+    proxy.set(fault);
+    const contactAt = performance.now();
+    await sleep(3_000);
+    await Promise.all(loads.map((load) => load.stop()));
+    const answers = withModes(
+      loads.flatMap((load) => load.answers),
+      stack.log,
+    );
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+    const atLoss = answers.filter(({ sentAt, answeredAt }) => answeredAt > lostAt && sentAt < lostAt + 300);
+    const waits = atLoss.map(({ ms: took }) => took);
+    const again = answers.find(({ sentAt, mode }) => sentAt >= contactAt && mode === 'shared');
+    const sharedAfter = (again?.sentAt ?? Infinity) - contactAt;
+    process.stdout.write(
+      `a Redis that answers after ${ms} ms is lost: ${waits.length} requests, p99.9 ${quantile(waits, 0.999).toFixed(0)} ms; shared again after ${sharedAfter.toFixed(0)} ms\n`,
+    );
+    expect(quantile(waits, 0.999)).toBeLessThan(300 + NOISE_MS);
+    expect(sharedAfter).toBeLessThan(500 + NOISE_MS);
+  },
+);
+
+test('a Redis that answers after 150 ms and has lost its scripts decides on keys that were never seen', async () => {
+  const { redis, proxy, stacks, unseen } = await fourGateways();
+  proxy.set({ kind: 'delay', ms: 150 });
+  for (const key of unseen.slice(0, 4)) {
+    await redis.script('FLUSH');
+    expect((await ask(stacks[0]!.gateway, key)).status).toBe(200);
+  }
+});

@@ -19,13 +19,20 @@ class DecideCommand extends Command {
 /**
  * Runs decide.lua; the head of that file describes the parameters. If a node does not know the script, its text is
  * sent.
+ * @param onText called before the text is sent, which is a call of its own
  */
-export async function runDecide(redis: RedisConnection, keyCount: number, parameters: string[]): Promise<string[]> {
+export async function runDecide(
+  redis: RedisConnection,
+  keyCount: number,
+  parameters: string[],
+  onText = () => {},
+): Promise<string[]> {
   try {
     return await send(redis, 'evalsha', SHA, keyCount, parameters);
   } catch (fault) {
     // Nothing was run.
     if (!(fault as Error).message.startsWith('NOSCRIPT ')) throw fault;
+    onText();
     return await send(redis, 'eval', TEXT, keyCount, parameters);
   }
 }

@@ -11,7 +11,7 @@ const DEFAULT_PORT = 6379;
 export const CONNECT_TIMEOUT_MS = 300;
 /** A connection without an answer for this long is dead, whatever TCP says. */
 const SILENT_MS = 500;
-const LONGEST_RETRY_MS = 200;
+const LONGEST_RETRY_MS = 100;
 /** Without this, ioredis waits for Redis' own estimate of its loading time, in whole seconds. */
 const LOADING_RETRY_MS = 100;
 

@@ -18,6 +18,8 @@ import { type CallCounts, mayHaveRun, type RedisConnection, runDecide } from './
 import { keyOf } from './names.ts';
 
 const MAX_BATCH = 256;
+/** If a call took longer, the next one is soon sent beside the one under way, so that nobody waits for two. */
+const SLOW_MS = 20;
 
 export interface RedisLimiterOptions {
   /** For tests. Otherwise the clock of Redis is used. */
@@ -39,9 +41,9 @@ export const boundSecrets = () => boundedMap<string, true>(MAX_BOUND_SECRETS);
 type Group = [Question, ...Question[]];
 
 /**
- * Decides in Redis with decide.lua. One call runs at a time. Requests that arrive meanwhile, and in the turn of the
- * event loop in which it ends, are sent together in the next one: the busier it is, the cheaper a decision becomes. A
- * batch is never sent twice: a failed one may have been charged, and its requests are not admitted.
+ * Decides in Redis with decide.lua. One call runs at a time, unless Redis is slow. Requests that arrive meanwhile, and in
+ * the turn of the event loop in which it ends, are sent together in the next one: the busier it is, the cheaper a
+ * decision becomes. A batch is never sent twice: a failed one may have been charged, and its requests are not admitted.
  */
 export class RedisLimiter implements RemoteLimiter, Charger {
   readonly atOnce = MAX_BATCH;
@@ -51,7 +53,8 @@ export class RedisLimiter implements RemoteLimiter, Charger {
   /** Secrets that are bound to a scope or to networks, by their cache keys. */
   readonly #bound: BoundedMap<string, true>;
   #waiting: Question[] = [];
-  #isUnderWay = false;
+  readonly #underWay = new Set<readonly Question[]>();
+  #lastMs = 0;
   #table: PlanTable | undefined;
   #tableText = '';
 
@@ -69,7 +72,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
   }
 
   ask(question: Question): void {
-    if (this.#waiting.push(question) === 1 && !this.#isUnderWay) setImmediate(() => this.#flush());
+    if (this.#waiting.push(question) === 1 && this.#underWay.size === 0) setImmediate(() => this.#flush());
   }
 
   /** A separate call: peeks are rare, and need not wait for decisions. */
@@ -113,12 +116,12 @@ export class RedisLimiter implements RemoteLimiter, Charger {
   async #flush(): Promise<void> {
     const batch = this.#nextBatch();
     if (batch.length > 0) {
-      this.#isUnderWay = true;
+      this.#underWay.add(batch);
       await this.#call(batch);
-      this.#isUnderWay = false;
+      this.#underWay.delete(batch);
     }
     if (this.#waiting.length > 0) setImmediate(() => this.#flush());
-    else this.#options.onIdle?.();
+    else if (this.#underWay.size === 0) this.#options.onIdle?.();
   }
 
   #nextBatch(): Question[] {
@@ -129,21 +132,15 @@ export class RedisLimiter implements RemoteLimiter, Charger {
   }
 
   async #call(batch: readonly Question[]): Promise<void> {
-    const { calls, timeoutMs } = this.#options;
+    const { calls } = this.#options;
     const askedAt = performance.now();
-    let isLate = false;
-    const endDeadline =
-      timeoutMs === undefined
-        ? undefined
-        : startDeadline(timeoutMs, () => {
-            if (!isLate) calls?.missed();
-            isLate = true;
-            for (const question of batch) if (question.isOpen) question.late(true);
-            for (const question of this.#waiting) if (question.isOpen) question.late(false);
-          });
+    let endDeadline = this.#startDeadline();
     try {
       const grouped = this.#inGroups(batch);
-      const replies = await this.#run(grouped);
+      const replies = await this.#run(grouped, () => {
+        endDeadline();
+        endDeadline = this.#startDeadline();
+      });
       let at = 0;
       for (const group of grouped)
         for (const question of group) {
@@ -159,8 +156,25 @@ export class RedisLimiter implements RemoteLimiter, Charger {
       for (const question of batch) if (question.isOpen) question.failed(fault, isUnknown);
       for (const question of this.#waiting.splice(0)) if (question.isOpen) question.failed(fault, false);
     }
-    endDeadline?.();
-    calls?.ended(batch.length, performance.now() - askedAt);
+    endDeadline();
+    this.#lastMs = performance.now() - askedAt;
+    calls?.ended(batch.length, this.#lastMs);
+  }
+
+  /** Of a call. Who waits for it is told, and who waits for another: Redis is away. */
+  #startDeadline(): () => void {
+    const { calls, timeoutMs } = this.#options;
+    if (timeoutMs === undefined) return () => {};
+    let isLate = false;
+    const onMissed = () => {
+      if (!isLate) calls?.missed();
+      isLate = true;
+      for (const batch of this.#underWay) for (const question of batch) if (question.isOpen) question.late(true);
+      for (const question of this.#waiting) if (question.isOpen) question.late(false);
+    };
+    return startDeadline(timeoutMs, onMissed, () => {
+      if (this.#lastMs > SLOW_MS && this.#waiting.length > 0) void this.#flush();
+    });
   }
 
   /** Nothing was decided. From now on scope and address are sent with this secret. */
@@ -173,13 +187,13 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     return this.#bound.size > 0 && this.#bound.has(cacheKey);
   }
 
-  #run(groups: readonly Group[]): Promise<string[]> {
+  #run(groups: readonly Group[], onText: () => void): Promise<string[]> {
     const keys = groups.map(([{ credential }]) => keyOf(credential.id));
     const presented = groups.flatMap(([{ credential }, ...more]) => [
       credential.digest,
       countText(1 + more.length, this.#isBound(credential.cacheKey) ? credential.use : undefined),
     ]);
-    return runDecide(this.#redis, groups.length, [...keys, this.#now(), this.#planText(), ...presented]);
+    return runDecide(this.#redis, groups.length, [...keys, this.#now(), this.#planText(), ...presented], onText);
   }
 
   /** Groups requests with the same key and secret, and the same use if it matters, in the order of arrival. */
