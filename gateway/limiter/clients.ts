@@ -1,11 +1,10 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
-import { refill } from './bucket.ts';
 import { Changes } from './changes.ts';
 import { monotonicClock, SECOND } from './clock.ts';
 import { type Bounds, type Credential, isFromAllowedNetwork, MAX_SECRETS, SCOPES } from './credential.ts';
 import { decide, peek } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState, type StoredLevel } from './key-record.ts';
-import type { BucketState, Decision, Unauthorized, Verdict } from './limiter.ts';
+import { type BucketState, type Decision, later, type Unauthorized, type Verdict } from './limiter.ts';
 import { MAX_LIMIT, PLAN_NAMES, type Plan, type PlanTable } from './plans.ts';
 import { UNUSED } from './usage-marks.ts';
 
@@ -376,11 +375,3 @@ const recordOf = ({ plan, buckets, own }: Decision, limits: Plan, digest: string
   minute: own.minute || limits.minute === undefined ? buckets[0]?.limit : undefined,
   day: own.day || limits.day === undefined ? buckets[1]?.limit : undefined,
 });
-
-function later(decision: Decision, elapsed: number): Decision {
-  const buckets = decision.buckets.map((bucket) => ({
-    ...bucket,
-    ...refill(bucket, bucket.limit, bucket.window, elapsed),
-  }));
-  return { ...decision, now: decision.now + elapsed, buckets };
-}

@@ -1,5 +1,6 @@
 /** Times and durations are in microseconds (Unix time), unless a name says otherwise. */
-export const SECOND = 1_000_000;
+export const MILLISECOND = 1_000;
+export const SECOND = 1_000 * MILLISECOND;
 export const MINUTE = 60 * SECOND;
 export const DAY = 86_400 * SECOND;
 

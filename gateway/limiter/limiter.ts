@@ -1,5 +1,5 @@
 import { Unavailable } from '../../shared/domain-errors.ts';
-import type { Level } from './bucket.ts';
+import { type Level, refill } from './bucket.ts';
 import type { Bounds, Credential } from './credential.ts';
 import type { PlanName } from './plans.ts';
 
@@ -60,6 +60,15 @@ export interface LimitStatus {
   readonly retryAt?: number | undefined;
   /** Whether a refusal would have banned a key: for an address, it closes the connection. */
   readonly closesConnection?: boolean;
+}
+
+/** The same status after so many microseconds. */
+export function later<Status extends LimitStatus>(status: Status, elapsed: number): Status {
+  const buckets = status.buckets.map((bucket) => ({
+    ...bucket,
+    ...refill(bucket, bucket.limit, bucket.window, elapsed),
+  }));
+  return { ...status, now: status.now + elapsed, buckets };
 }
 
 /** The decision on a request with a known key. */

@@ -1,8 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpError } from '../../shared/http/errors.ts';
 import { MAX_REQUEST_ID_LENGTH, requestIdOf, type Trace, traceOf } from '../../shared/http/headers.ts';
+import { MILLISECOND } from '../limiter/clock.ts';
 import { type Credential, redactApiKeys } from '../limiter/credential.ts';
-import { type Decision, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
+import { type Decision, type LimitStatus, later, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import type { PlanName } from '../limiter/plans.ts';
 import type { GatewayRoute } from '../routes.ts';
 import type { NoDecisionReason, Outcome } from '../telemetry/outcomes.ts';
@@ -82,6 +83,13 @@ export class Exchange {
   /** The limit status that the answer reports: the key's, otherwise the address's. */
   get limitStatus(): LimitStatus | undefined {
     return this.decision ?? this.keyStatus ?? this.addressStatus;
+  }
+
+  /** Brings the limit status up to date after the answer was held back for so many milliseconds. */
+  heldFor(ms: number): void {
+    const elapsed = Math.round(ms * MILLISECOND);
+    if (this.decision !== undefined) this.verdict = later(this.decision, elapsed);
+    if (this.addressStatus !== undefined) this.addressStatus = later(this.addressStatus, elapsed);
   }
 
   /** The public part of the key. */

@@ -121,7 +121,10 @@ export function createPipeline(
     const isTooLarge = error.code === 'payload_too_large';
     if (isTooLarge || (error.status < 500 && exchange.decision?.outcome !== 'admitted')) {
       if (!exchange.request.complete) exchange.request.pause();
-      await pacing.delay(payer, exchange.response, isTooLarge ? costOfBody(deps.bodyLimitBytes) : 1);
+      const from = performance.now();
+      const held = pacing.delay(payer, exchange.response, isTooLarge ? costOfBody(deps.bodyLimitBytes) : 1);
+      await held;
+      if (held !== undefined) exchange.heldFor(performance.now() - from);
     }
     if (!exchange.request.complete) pacing.noteSender(exchange.request.socket, payer);
     sendError(exchange, error, draftFields);

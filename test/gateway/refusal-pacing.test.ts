@@ -69,6 +69,24 @@ test('beside requests that are served, a client that keeps on gets a thousand re
   expect(answersToBanned() - waitedFrom).toBeLessThan(CONNECTIONS / 4);
 });
 
+test('a refusal that was held back tells the time that is left when it is sent', async () => {
+  const served = await stack.issueKey(unlimited);
+  const key = await bannedKey();
+  const beyond: number[] = [];
+  const refused = Array.from({ length: 6_000 }, async () => {
+    const { headers } = await send(`${stack.gateway}/v1/pets`, { key });
+    beyond.push(Date.now() / 1_000 + Number(headers['retry-after']) - Number(headers['x-ratelimit-reset']));
+  });
+  const all = Promise.all(refused);
+  while (beyond.length < refused.length) {
+    await send(`${stack.gateway}/v1/pets`, { key: served });
+    await sleep(50);
+  }
+  await all;
+  // Whole seconds are told, rounded up.
+  expect(Math.max(...beyond)).toBeLessThan(1.5);
+}, 30_000);
+
 /** Whoever was served is so a moment ago, however long the machine stands still. */
 function stopClock(): void {
   const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
