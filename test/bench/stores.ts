@@ -1,11 +1,15 @@
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { styleText } from 'node:util';
-import { createApiKey, SCOPES } from '../../gateway/limiter/credential.ts';
+import type { Redis } from 'ioredis';
+import { type Credential, createApiKey, credentialOf, SCOPES } from '../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
+import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { connectRedis } from '../../gateway/stores/redis/connection.ts';
+import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 import type { Storage } from '../../gateway/stores/storage.ts';
@@ -19,6 +23,10 @@ import { startRedisServer } from '../support/redis.ts';
 const MANY = 100_000;
 const MOST = 300_000;
 const AT_ONCE = 1_000;
+/** By which a repeated change is known. */
+const MARKS_LAST_MS = 61_000;
+/** Decisions in one call. */
+const BATCH = 128;
 
 interface Line {
   readonly what: string;
@@ -54,12 +62,16 @@ const newKey = (at: number): [id: string, record: KeyRecord] => {
   return [id, { plan: 'free', name: `customer ${at}`, createdAt: at, secrets: [secret] }];
 };
 
-async function issue(storage: Storage, count: number, together: number): Promise<void> {
+/** @param onIssued told of each key */
+async function issue(storage: Storage, count: number, together: number, onIssued = (_: Credential) => {}) {
   const keys = new Keys(storage);
+  async function create(at: number): Promise<void> {
+    const [id, record] = newKey(1.7e15 + at * 1_000_000);
+    await keys.create(id, record);
+    onIssued(credentialOf(id, record.secrets[0]?.digest ?? ''));
+  }
   for (let done = 0; done < count; done += together)
-    await Promise.all(
-      Array.from({ length: together }, (_, at) => keys.create(...newKey(1.7e15 + (done + at) * 1_000_000))),
-    );
+    await Promise.all(Array.from({ length: together }, (_, at) => create(done + at)));
 }
 
 /** The longest of a few pages, from the beginning, the middle and the end. */
@@ -116,6 +128,25 @@ async function measure(name: string, storage: Storage): Promise<void> {
   report(`${name}: a search through ${MANY} keys holds the process`, await longestHold(keys), 20, 'ms');
 }
 
+/** What keys cost in Redis that were used once: its memory a key, and its CPU a decision of many at once. */
+async function measureUse(redis: Redis, storage: Storage): Promise<void> {
+  const figure = async (name: string) => Number(new RegExp(`^${name}:([\\d.]+)`, 'm').exec(await redis.info())?.[1]);
+  const cpu = async () => (await figure('used_cpu_user')) + (await figure('used_cpu_sys'));
+  await redis.flushdb();
+  const memory = await figure('used_memory');
+  const issued: Credential[] = [];
+  await issue(storage, MOST, AT_ONCE, (credential) => issued.push(credential));
+  const limiter = new RedisLimiter(redis, () => DEFAULT_PLANS);
+  const before = await cpu();
+  for (let at = 0; at < MOST; at += BATCH)
+    await Promise.all(issued.slice(at, at + BATCH).map((credential) => limiter.decide(credential)));
+  report('Redis: CPU of a decision, 128 at once', (((await cpu()) - before) * 1e6) / MOST, 8, 'µs');
+  // The marks of changes have gone by then.
+  await sleep(MARKS_LAST_MS);
+  const each = ((await figure('used_memory')) - memory) / MOST;
+  report(`Redis: memory of a used key out of ${MOST}, with its place`, each, 600, 'bytes');
+}
+
 const folder = await mkdtemp(join(tmpdir(), 'animal-store-bench-'));
 try {
   let sqlite = new SqliteStorage(folder);
@@ -150,6 +181,7 @@ try {
   await issue(storage, MOST - MANY, AT_ONCE);
   const { count, growthMb } = await backUp(storage);
   report(`Redis: memory while ${count} keys are backed up`, growthMb, 50, 'MB');
+  await measureUse(redis, storage);
 } finally {
   redis.disconnect();
   await server.stop();
