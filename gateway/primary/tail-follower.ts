@@ -79,11 +79,12 @@ export class TailFollower {
   /** For the doctor. */
   check(): CheckResult {
     const age = performance.now() - this.#readAt;
+    const seconds = (age / 1_000).toFixed(1);
     return age <= USUAL_MS
-      ? good('changes by other gateways', 'are followed')
+      ? good('changes by other gateways', `were last read ${seconds} s ago`)
       : fault(
           'changes by other gateways',
-          `were last read ${Math.round(age / 1_000)} s ago. Until they are read, a key that was revoked elsewhere may still work here.`,
+          `were last read ${seconds} s ago. Until they are read, a key that was revoked elsewhere may still work here.`,
           'Let this gateway reach Redis.',
         );
   }
