@@ -32,6 +32,7 @@ export const DESCRIPTIONS = {
   fastify: 'fastify + @fastify/rate-limit + @fastify/http-proxy, fixed windows, no log',
   express: 'express + express-rate-limit + http-proxy-middleware, fixed windows, no log',
   'http-proxy-3': "this gateway's decision, http-proxy-3 as forwarder, no log",
+  floor: 'the floor: a gateway on one page, without any defence, access log on',
   nginx: 'nginx proxy_pass alone: no key, no limit, no log',
   core: 'the core called directly: no proxy at all',
 } as const;
@@ -39,6 +40,7 @@ export const DESCRIPTIONS = {
 /** What all others are measured against, unless there is another checkout to compare with. */
 export const BASELINE: ContenderName = 'nginx-lua';
 
+const PEERS = join(import.meta.dirname, 'peers');
 const ADMIN_TOKEN = 'token-of-the-benchmark';
 
 type Launched = Omit<Contender, 'name' | 'keys'> & { readonly adminUrl?: string | undefined };
@@ -55,6 +57,7 @@ const LAUNCHES: Record<ContenderName, Launch> = {
   fastify: (stage) => launchPeer('fastify', stage, 2),
   express: (stage) => launchPeer('express', stage, 2),
   'http-proxy-3': (stage) => launchPeer('http-proxy-3', stage, 1),
+  floor: (stage) => launchPeer('floor', stage, 1, import.meta.dirname),
   nginx: async ({ coreUrl }) => launched(await startBareNginx(coreUrl), undefined),
   core: async ({ core }) => ({ ...launched(core, undefined), pid: undefined }),
 };
@@ -77,8 +80,8 @@ async function launchNginxLua(name: ContenderName, { coreUrl, redisUrl }: Stage,
   return launched(await startNginxLua(name, coreUrl, redisUrl, workers), 1);
 }
 
-async function launchPeer(name: 'fastify' | 'express' | 'http-proxy-3', { coreUrl, redisUrl }: Stage, calls: number) {
-  const script = join(import.meta.dirname, 'peers', `${name}.ts`);
+async function launchPeer(name: ContenderName, { coreUrl, redisUrl }: Stage, calls: number, folder = PEERS) {
+  const script = join(folder, `${name}.ts`);
   return launched(await startNode(name, script, { CORE_URL: coreUrl, REDIS_URL: redisUrl }), calls);
 }
 

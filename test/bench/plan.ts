@@ -24,9 +24,14 @@ export interface Wishes {
   readonly seconds?: number | undefined;
   /** The folder of another checkout, which is compared too. */
   readonly base?: string | undefined;
+  /** Whether all is measured against the floor. */
+  readonly isFloor?: boolean;
   /** Whether the README of the benchmark gets the results. */
   readonly isWritten?: boolean;
 }
+
+/** Where this gateway is set against the floor. */
+export const FLOOR_SCENARIOS = ['day-1', 'day-8', 'day-64', 'day-256'];
 
 /** The scenarios that the comparison stands on; the others show one side of it each. */
 const MAIN_SCENARIOS = ['day-64', 'list-32', 'list-128'];
@@ -59,7 +64,7 @@ export function makePlan({ mode, only, scenario: named, rounds, seconds = SECOND
     SCENARIOS.map(({ name }) => name),
     'scenario',
   );
-  const parts = SCENARIOS.filter(({ name }) => named?.includes(name) ?? true).map((scenario) => {
+  const parts = SCENARIOS.filter(({ name, isOptional }) => named?.includes(name) ?? !isOptional).map((scenario) => {
     const isMain = MAIN_SCENARIOS.includes(scenario.name);
     const { main, side, mainContenders, sideContenders } = MODES[named !== undefined && !isMain ? 'full' : mode];
     // What a proxy adds to the latency of the core takes the core to tell.

@@ -7,7 +7,8 @@ import { BASELINE, type Contender, type ContenderName, DESCRIPTIONS, startConten
 import { ROOT } from './machine/processes.ts';
 import { installPrograms, programPath } from './machine/programs.ts';
 import { describeMachine } from './machine/usage.ts';
-import { estimateSeconds, makePlan, type PlannedScenario, type Wishes } from './plan.ts';
+import { countPerRequest, perRequestTable } from './per-request.ts';
+import { estimateSeconds, FLOOR_SCENARIOS, makePlan, type PlannedScenario, type Wishes } from './plan.ts';
 import { pictureOf } from './results/picture.ts';
 import { speedTables, writeBetween } from './results/readme.ts';
 import { type Summary, summarize } from './results/summary.ts';
@@ -39,12 +40,15 @@ function readWishes(): Wishes {
       seconds: { type: 'string' },
       base: { type: 'string' },
       write: { type: 'boolean' },
+      floor: { type: 'boolean' },
     },
   });
+  const floor = values.floor === true;
   return {
+    isFloor: floor,
     mode: values.quick ? 'quick' : values.full ? 'full' : 'default',
-    only: values.only?.split(','),
-    scenario: values.scenario?.split(','),
+    only: values.only?.split(',') ?? (floor ? ['gateway', 'floor'] : undefined),
+    scenario: values.scenario?.split(',') ?? (floor ? FLOOR_SCENARIOS : undefined),
     rounds: values.rounds === undefined ? undefined : positive('rounds', values.rounds),
     seconds: values.seconds === undefined ? undefined : positive('seconds', values.seconds),
     base: values.base,
@@ -131,18 +135,21 @@ for (const part of plan.parts) {
 }
 
 const command = ['npm run bench', ...(process.argv.length > 2 ? ['--'] : []), ...process.argv.slice(2)].join(' ');
-const baseline = wishes.base === undefined ? BASELINE : 'gateway-base';
+const baseline = wishes.isFloor ? 'floor' : wishes.base === undefined ? BASELINE : 'gateway-base';
 const summaries = measured.map((one) => summarize(one, baseline));
 const legend = names.map((name) => `  ${name.padEnd(18)}${DESCRIPTIONS[name]}`).join('\n');
 process.stdout.write(`\n\n${command}, ${describeMachine()}\n\n${legend}\n
 Medians over rounds of ${plan.seconds} s; CPU in µs a request, its ratio that of proxy and Redis together;
 calls/s: scripts that Redis ran; ratios to ${baseline} in the same round, median (quartiles).\n\n`);
 process.stdout.write(`${summaries.map(tableOf).join('\n')}\n`);
+const counted = wishes.isFloor ? perRequestTable(await countPerRequest(stage)) : '';
+process.stdout.write(counted);
 write(summaries, measured, command);
 if (wishes.isWritten) {
   const about = `\`${command}\`, ${new Date().toISOString().slice(0, 10)}, ${describeMachine()}; medians of ${plan.parts[0]?.rounds} rounds`;
-  writeBetween('speed', speedTables(summaries, `${about}, ratios to ${baseline} within a round with their quartiles.`));
-  copyFileSync(join(OUTPUT, 'last.svg'), PICTURE);
+  const tables = speedTables(summaries, `${about}, ratios to ${baseline} within a round with their quartiles.`);
+  writeBetween(wishes.isFloor ? 'floor' : 'speed', `${tables}${counted}`);
+  if (!wishes.isFloor) copyFileSync(join(OUTPUT, 'last.svg'), PICTURE);
 }
 process.stdout.write('Written: .bench/last.json, .bench/last.svg\n');
 process.exit(summaries.some(({ rows }) => rows.some(({ rounds }) => rounds === 0)) ? 1 : 0);

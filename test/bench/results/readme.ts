@@ -33,7 +33,7 @@ const OURS: readonly ContenderName[] = ['gateway', 'gateway-2', 'gateway-embedde
 
 /** Scenarios with many contenders get a table each. The others share one, with our rows alone. */
 export function speedTables(summaries: readonly Summary[], about: string): string {
-  const isWide = ({ rows }: Summary) => rows.length > 5;
+  const isWide = ({ rows }: Summary) => rows.length > 5 || rows.some(({ name }) => name === 'floor');
   const wide = summaries.filter(isWide).map(({ title, rows }) => {
     const lines = rows.filter(({ rounds }) => rounds > 0).map((row) => rowOf(row.name, row));
     return [`**${title}**`, '', ...headOf(''), ...lines, ''].join('\n');
