@@ -60,18 +60,25 @@ export class Authorizer {
   }
 
   /** Under overload there is no decision but a 503, before anything is spent. */
-  async decide(credential: Credential, address: string, slot: Slot): Promise<Decided> {
+  decide(credential: Credential, address: string, slot: Slot): Decided | Promise<Decided> {
     const client = this.#clients.verified(credential);
     return client === undefined
-      ? await this.#decideUnproven(credential, address, slot)
-      : await this.#decideProven(client, credential, address, slot);
+      ? this.#decideUnproven(credential, address, slot)
+      : this.#decideProven(client, credential, address, slot);
   }
 
-  async #decideProven(client: Client, credential: Credential, address: string, slot: Slot): Promise<Decided> {
+  #decideProven(client: Client, credential: Credential, address: string, slot: Slot): Decided | Promise<Decided> {
     if (!slot.take({ name: client.id, isProven: true }))
       return { refusal: unavailable(new Shed()), keyStatus: client.secrets.get(credential.digest)?.decision };
-    const verdict = this.#clients.bannedVerdict(client, credential) ?? (await this.#ask(credential));
-    return verdict.outcome === 'unauthorized' ? { verdict, addressStatus: this.#payFor(address) } : { verdict };
+    const verdict = this.#clients.bannedVerdict(client, credential);
+    if (verdict !== undefined) return { verdict };
+    const askedAt = monotonicClock();
+    return this.#limiter.decide(credential).then((decided) => {
+      this.#clients.note(credential, decided, askedAt);
+      return decided.outcome === 'unauthorized'
+        ? { verdict: decided, addressStatus: this.#payFor(address) }
+        : { verdict: decided };
+    });
   }
 
   async #decideUnproven(credential: Credential, address: string, slot: Slot): Promise<Decided> {
@@ -94,19 +101,14 @@ export class Authorizer {
   async #decideNewcomer(credential: Credential, address: string, slot: Slot): Promise<Decided> {
     if (!slot.take({ name: address, isProven: false })) return { refusal: unavailable(new Shed()) };
     const askedAt = monotonicClock();
-    const verdict = await this.#ask(credential, askedAt);
+    const verdict = await this.#limiter.decide(credential);
+    this.#clients.note(credential, verdict, askedAt);
     if (verdict.outcome === 'unauthorized') {
       this.#newcomers.refuse(address, credential, verdict, askedAt);
       return { verdict, addressStatus: this.#payFor(address) };
     }
     slot.moveTo({ name: credential.id, isProven: true });
     return { verdict };
-  }
-
-  async #ask(credential: Credential, askedAt = monotonicClock()): Promise<Verdict> {
-    const verdict = await this.#limiter.decide(credential);
-    this.#clients.note(credential, verdict, askedAt);
-    return verdict;
   }
 
   #refuseNewcomer(address: string): Decided {

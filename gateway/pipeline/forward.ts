@@ -13,7 +13,7 @@ import { clientHeaders } from './client-headers.ts';
 import type { Exchange } from './exchange.ts';
 import { checkHandshake, type Tunnels } from './tunnels.ts';
 
-/** The last step of an admitted request: to the core, and its answer back. */
+/** The last step of an admitted request: to the core, and its answer back. @throws {HttpError} also by its promise */
 export type Forward = (exchange: Exchange, request: CanonicalRequest, body: Buffer | undefined) => Promise<void>;
 
 export interface ForwardDependencies {
@@ -29,9 +29,9 @@ export interface ForwardDependencies {
 
 /** Forwards the request to a core. */
 export function forwardTo(deps: ForwardDependencies): Forward {
-  return async (exchange, request, body) => {
+  return (exchange, request, body) => {
     if (body === undefined && request.hasBody) throw takesNoBody();
-    await deps.forwarder.forward(
+    return deps.forwarder.forward(
       {
         method: request.method,
         target: request.target,

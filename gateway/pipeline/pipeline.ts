@@ -104,11 +104,13 @@ export function createPipeline(
     if (outcome === 'elsewhere') elsewhere.note(keyId, clientAddress, id);
   }
 
-  async function serve(exchange: Exchange, forward: Forward): Promise<void> {
+  function serve(exchange: Exchange, forward: Forward): void {
     const slot = shedder.slot();
-    const fault = await handle(exchange, forward, slot).catch((thrown: unknown) => thrown);
-    slot.release();
-    if (fault !== undefined) await fail(exchange, toHttpError(fault));
+    const end = (fault: unknown) => {
+      slot.release();
+      if (fault !== undefined) void fail(exchange, toHttpError(fault));
+    };
+    handle(exchange, forward, slot).then(end, end);
   }
 
   async function fail(exchange: Exchange, error: HttpError): Promise<void> {
@@ -147,7 +149,7 @@ export function createPipeline(
       deps.traffic.answered(exchange);
       logExchange(deps.logger, exchange);
     });
-    void serve(exchange, forward);
+    serve(exchange, forward);
   }
 
   const forward = forwardTo(deps);

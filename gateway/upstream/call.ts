@@ -12,6 +12,7 @@ import {
   faultKind,
   isConnectionFault,
   neverArrived,
+  upstreamFault,
 } from './faults.ts';
 import { type Lane, STALLED_AFTER_MS } from './lane.ts';
 import type { RecentClients } from './recent.ts';
@@ -51,6 +52,7 @@ export interface CallContext {
 /** One request to the cores. */
 export class Call implements Attempted {
   readonly forwarding: Forwarding;
+  /** @throws {HttpError} */
   readonly done: Promise<void>;
   /** Its index in the list of running calls. */
   place: number;
@@ -153,7 +155,7 @@ export class Call implements Attempted {
     });
     relay.done.then(this.#resolve, (fault: unknown) => {
       core.counts.failed(faultKind(fault));
-      this.#reject(fault);
+      this.#reject(upstreamFault(fault));
     });
     streamAnswer(socket, relay, this.forwarding.request, this.#context.timeoutMs);
   }
@@ -227,7 +229,7 @@ export class Call implements Attempted {
 
   #fail(fault: unknown): void {
     this.#end();
-    this.#reject(fault);
+    this.#reject(upstreamFault(fault));
   }
 
   #end(): void {

@@ -8,7 +8,6 @@ import { familiesOf } from './core-counts.ts';
 import { CoreNames } from './core-names.ts';
 import type { CoreAddress } from './core-url.ts';
 import { Cores } from './cores.ts';
-import { upstreamFault } from './faults.ts';
 import { type Lane, STALLED_AFTER_MS } from './lane.ts';
 import type { PipelinedConnection } from './pipelined-connection.ts';
 import { RecentClients } from './recent.ts';
@@ -48,14 +47,9 @@ export async function createForwarder(urls: readonly string[], timeoutMs: number
   const calls = new Calls(cores, timeoutMs);
 
   return {
-    async forward(request, response, extraHeaders) {
+    forward(request, response, extraHeaders) {
       const askedAt = performance.now();
-      const forwarding = { request, response, extraHeaders, askedAt, deadline: askedAt + timeoutMs };
-      try {
-        await calls.forward(forwarding);
-      } catch (fault) {
-        throw upstreamFault(fault);
-      }
+      return calls.forward({ request, response, extraHeaders, askedAt, deadline: askedAt + timeoutMs });
     },
     nextCore: () => cores.next().address,
     get limit() {
@@ -108,7 +102,7 @@ class Calls implements CallContext {
 
   /**
    * Ends when the answer has been handed over.
-   * @throws the last attempt's fault, if nothing was sent; otherwise the client's connection is closed
+   * @throws {HttpError} for the last attempt's fault, if nothing was sent; otherwise the client's connection is closed
    */
   forward(forwarding: Forwarding): Promise<void> {
     const call = new Call(this, forwarding, this.#underWay.length);
