@@ -164,14 +164,16 @@ export class Keys {
     throw new NotMade('The key was changed by others, again and again.');
   }
 
-  /** Revokes a key. That it is revoked, and its use, are kept for 36 days. @returns false if there was none */
+  /**
+   * Revokes a key. That it is revoked, and its use, are kept for 36 days.
+   * @returns false if there is none. This is confirmed as a revocation is, because the call can repeat one
+   */
   async remove(id: string, activity?: Activity): Promise<boolean> {
     const moveTo = { record: revoked(id), fields: REVOKED_FIELDS, seconds: REVOKED_KEPT_SECONDS };
-    return await this.#storage.change({
-      parts: [{ record: key(id), exists: true, moveTo }],
-      entries: auditEntries(activity),
-      isUrgent: true,
-    });
+    const parts = [{ record: key(id), exists: true, moveTo }];
+    if (await this.#storage.change({ parts, entries: auditEntries(activity), isUrgent: true })) return true;
+    await this.#storage.change({ parts: [{ record: key(id), exists: false }], entries: [], isUrgent: true });
+    return false;
   }
 
   /** All keys, page by page, the oldest first, including those revoked in the last 36 days. */

@@ -9,7 +9,7 @@ import { parseNetwork } from '../../limiter/networks.ts';
 import { aboutCall, allOf, differences, entry, secretTexts } from './activity-of-call.ts';
 import { apply } from './key-changes.ts';
 import { describeSecret } from './key-view.ts';
-import { answerWithKey, findKey, futureTime, keyName, makeSecret, toMicroseconds } from './keys.ts';
+import { answerWithKey, findKey, futureTime, keyName, makeSecret, mustBeRevoked, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
 import { who } from './values.ts';
 
@@ -93,13 +93,21 @@ export const revokeSecret: AdminOperation = async (call) => {
   const { deps, params } = call;
   const { id } = await findKey(deps, params[0]);
   const about = aboutCall(call);
+  let old: Secret | undefined;
   await apply(deps, id, (record) => {
-    const old = named(record, params[1]);
+    old = secretIn(record, params[1]);
+    // A change of nothing is confirmed too.
+    if (old === undefined) return { isUrgent: true };
     if (record.secrets.length === 1)
       throw new HttpError('conflict', 'This is the only secret of the key. Add another one first, or revoke the key.');
     const activity = entry(about, 'secret.revoke', id, differences(secretTexts(old), {}));
     return { record: { secrets: record.secrets.filter((one) => one !== old) }, activity, isUrgent: true };
   });
+  if (old === undefined)
+    await mustBeRevoked(deps, noSuchSecret(), ({ action, target, changes }) => {
+      const isThisOne = changes.some(({ field, from }) => field === 'secret' && from === params[1]);
+      return action === 'secret.revoke' && target === id && isThisOne;
+    });
   return { status: 204, body: undefined };
 };
 
@@ -191,8 +199,13 @@ function roomIn({ secrets }: KeyRecord, now: number): Secret[] {
 }
 
 /** @throws {HttpError} 404 */
-function named({ secrets }: Pick<KeyRecord, 'secrets'>, id = ''): Secret {
-  const secret = secrets.find((one) => one.id === id);
-  if (secret === undefined) throw new HttpError('not_found', 'The key has no such secret.');
+function named(record: Pick<KeyRecord, 'secrets'>, id: string | undefined): Secret {
+  const secret = secretIn(record, id);
+  if (secret === undefined) throw noSuchSecret();
   return secret;
 }
+
+const secretIn = ({ secrets }: Pick<KeyRecord, 'secrets'>, id: string | undefined): Secret | undefined =>
+  secrets.find((one) => one.id === id);
+
+const noSuchSecret = () => new HttpError('not_found', 'The key has no such secret.');

@@ -6,6 +6,7 @@ import { type OperatorToken, ROLES } from '../../stores/tokens.ts';
 import { createAccessToken } from '../access-token.ts';
 import { aboutCall, allOf, differences, entry, logActivity } from './activity-of-call.ts';
 import type { CallerAnswer, TokensAnswer } from './answers.ts';
+import { mustBeRevoked } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
 import { line, who } from './values.ts';
 
@@ -57,7 +58,10 @@ export const revokeToken: AdminOperation = async (call) => {
     activity = entryFor(token);
     return activity;
   });
-  if (!isRemoved) throw new HttpError('not_found', 'There is no such token.');
-  logActivity(deps, activity);
+  if (isRemoved) logActivity(deps, activity);
+  else {
+    const missing = new HttpError('not_found', 'There is no such token.');
+    await mustBeRevoked(deps, missing, ({ action, target }) => action === 'token.revoke' && target === id);
+  }
   return { status: 204, body: undefined };
 };

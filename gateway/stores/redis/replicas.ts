@@ -11,7 +11,6 @@ import { fieldsOf, type Node, nodesOf } from './info.ts';
 const CONFIRM_MS = 1_000;
 /** Without a replica no change waits, and a new one is noticed within this time. */
 const LOOK_EVERY_MS = 1_000;
-const MOST_UNCONFIRMED = 10_000;
 
 /** A change was made, but may be lost if its node fails now. */
 export class Unconfirmed extends Unavailable {
@@ -34,8 +33,6 @@ type Socket = Node['stream'];
 export class Replicas {
   readonly #redis: RedisConnection;
   readonly #seen = new WeakMap<Node, { readonly at: number; readonly count: number }>();
-  /** Names of what was made and not confirmed. */
-  readonly #unconfirmed = new Set<string>();
   readonly #waits = new WeakMap<Socket, { running: Promise<unknown>; next: Promise<boolean> | undefined }>();
 
   constructor(redis: RedisConnection) {
@@ -49,22 +46,10 @@ export class Replicas {
   noteWrite(name: string): () => Promise<void> {
     const node = servingNode(this.#redis, name);
     const socket = node?.stream;
-    const confirm = async () => {
-      const isSafe =
-        node !== undefined && socket !== undefined && (await this.#isSafe(node, socket).catch(() => false));
-      if (isSafe) return void this.#unconfirmed.delete(name);
-      if (this.#unconfirmed.size < MOST_UNCONFIRMED) this.#unconfirmed.add(name);
-      throw new Unconfirmed();
+    return async () => {
+      if (node === undefined || socket === undefined || !(await this.#isSafe(node, socket).catch(() => false)))
+        throw new Unconfirmed();
     };
-    return confirm;
-  }
-
-  /**
-   * Who repeats a revocation that was made and not confirmed finds nothing: that is said once a replica has it.
-   * @throws {Unconfirmed} if none has
-   */
-  async settle(name: string): Promise<void> {
-    if (this.#unconfirmed.has(name)) await this.noteWrite(name)();
   }
 
   async #isSafe(node: Node, socket: Socket): Promise<boolean> {

@@ -82,9 +82,8 @@ export class RedisStorage implements Storage {
     const reads = names.map((name) => this.#redis.hgetall(name).catch(otherThanHash));
     const [hash = OTHER, marks] = await orUnavailable(Promise.all(reads));
     if (hash === OTHER) return hash;
-    if (Object.keys(hash).length > 0) return marks === undefined ? hash : { ...hash, ...marks };
-    await this.#replicas?.settle(nameOf(record));
-    return undefined;
+    if (Object.keys(hash).length === 0) return undefined;
+    return marks === undefined ? hash : { ...hash, ...marks };
   }
 
   readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]> {
