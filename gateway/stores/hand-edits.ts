@@ -1,6 +1,7 @@
 import type { Activity, FieldChange } from './audit.ts';
-import { editedFields, inForce, KEPT_FIELDS, readTime, recordFields, withKept } from './key-hash.ts';
+import { editedFields, inForce, KEPT_FIELDS, recordFields, withKept } from './key-hash.ts';
 import type { FieldChanges, Fields } from './storage.ts';
+import { readTime } from './stored-time.ts';
 
 /**
  * Recognizes what was edited by hand in the record of a key. The fields differ from those that a gateway kept. A running

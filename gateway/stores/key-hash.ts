@@ -1,7 +1,6 @@
-import { hash as digestOf } from 'node:crypto';
 import { full } from '../limiter/bucket.ts';
 import { DAY, MINUTE, SECOND } from '../limiter/clock.ts';
-import { MAX_SECRETS, readNetworks, readScope, type Secret } from '../limiter/credential.ts';
+import { MAX_SECRETS, type Secret } from '../limiter/credential.ts';
 import {
   type KeyChange,
   type KeyEntry,
@@ -14,17 +13,17 @@ import { isPlanName, MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
 import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
 import type { Mark } from '../limiter/usage-marks.ts';
 import type { FieldChange } from './audit.ts';
+import { isSecret, readSecrets, SECRET, SECRETS, secretsDigest, writeSecret } from './secret-fields.ts';
 import { type FieldChanges, type Fields, withChanges } from './storage.ts';
+import { readTime, writeTime } from './stored-time.ts';
+
+export { readTime } from './stored-time.ts';
 
 /**
  * The fields of an API key: its hash in Redis, and a line of a backup. Times are decimal Unix seconds, other values as
  * people would type them. Functions that read never fail, since people edit hashes.
  */
 
-/** Each secret has a field named by its digest, so that a decision reads it with everything else. */
-const SECRET = 'secret:';
-/** The number of secrets. It reveals concurrent changes. */
-const SECRETS = 'secrets';
 /** The ids of secrets, each with its last use. */
 const USED = 'used';
 
@@ -136,14 +135,6 @@ function isValid(field: Editable, text: string | undefined): boolean {
       return true;
   }
 }
-
-const isSecret = (digest: string, text: string): boolean =>
-  /^[\w-]{43}$/.test(digest) && readSecret(digest, text) !== undefined;
-
-const secretsDigest = (hash: Fields): string => {
-  const secrets = Object.entries(hash).filter(([field]) => field.startsWith(SECRET) || field === SECRETS);
-  return digestOf('sha256', JSON.stringify(secrets.sort(([a], [b]) => (a < b ? -1 : 1))), 'base64url').slice(0, 12);
-};
 
 /** Undefined if the fields do not make a key. */
 export function readKey(id: string, fields: Fields): { record: KeyRecord; state: KeyState } | undefined {
@@ -285,24 +276,6 @@ function writeMember(member: Member, value: KeyRecord[Member]): string | undefin
   }
 }
 
-/** In decide.lua's format: id, end, scope, networks, beginning, name. */
-const writeSecret = ({ id, expiresAt, scope, networks, createdAt, name }: Secret): string =>
-  [id, writeTime(expiresAt) ?? '-', scope.join(','), networks.join(',') || '-', writeTime(createdAt), name].join(' ');
-
-function readSecret(digest: string, text: string): Secret | undefined {
-  const [, id, end, scope, networks, created, name] = /^(\w+) (\S+) (\S+) (\S+) (\S*) ?(.*)$/s.exec(text) ?? [];
-  const expiresAt = readTime(end);
-  if (id === undefined || (expiresAt === undefined && end !== '-')) return undefined;
-  const bounds = { scope: readScope(scope as string), networks: readNetworks(networks as string) };
-  return { id, digest, name: name as string, createdAt: readTime(created) ?? 0, expiresAt, ...bounds };
-}
-
-function readSecrets(hash: Fields): Secret[] {
-  const fields = Object.entries(hash).filter(([field]) => field.startsWith(SECRET));
-  const secrets = fields.map(([field, text]) => readSecret(field.slice(SECRET.length), text));
-  return secrets.filter((secret) => secret !== undefined).sort((a, b) => a.createdAt - b.createdAt);
-}
-
 /** `1795132800.125000 1795132810.125000 0`: the last place in line, the last strike, and since when there is no room. */
 function writeRefusals({ lineUntil, strikesUntil, fullAt }: Refusals): string | undefined {
   if (lineUntil === 0 && strikesUntil === 0) return undefined;
@@ -378,15 +351,3 @@ export function readLevel(text = '', window: number): StoredLevel {
   const [whole, part] = fraction === 0 ? [Number(tokens), 0] : [Number(tokens) + 1, window - fraction];
   return { tokens: -whole, fraction: part, limit: parseLimit(limit) };
 }
-
-const writeTime = (time: number | undefined): string | undefined =>
-  time === undefined ? undefined : (time / SECOND).toFixed(6);
-
-/** As decide.lua reads it. */
-export function readTime(text: string | undefined): number | undefined {
-  if (text === undefined || text.length > LONGEST_TIME || !/^\d+\.?\d*$/.test(text)) return undefined;
-  return Number(text) < LATEST_TIME ? Math.round(Number(text) * SECOND) : undefined;
-}
-
-const LONGEST_TIME = 24;
-const LATEST_TIME = 1e10;

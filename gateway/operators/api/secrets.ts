@@ -6,6 +6,7 @@ import { SECOND } from '../../limiter/clock.ts';
 import { createApiKey, MAX_SECRETS, SCOPES, type Secret } from '../../limiter/credential.ts';
 import type { KeyRecord } from '../../limiter/key-record.ts';
 import { parseNetwork } from '../../limiter/networks.ts';
+import { ownExpiry, type StoredSecret } from '../../stores/secret-fields.ts';
 import { aboutCall, allOf, differences, entry, secretTexts } from './activity-of-call.ts';
 import { apply } from './key-changes.ts';
 import { describeSecret } from './key-view.ts';
@@ -78,8 +79,11 @@ export const changeSecret: AdminOperation = async (call) => {
   const key = await apply(deps, id, (record) => {
     const old = named(record, params[1]);
     const { name = old.name, scope = old.scope, networks = old.networks } = given;
-    const ends = expiresAt === undefined ? old.expiresAt : expiresAt === null ? undefined : toMicroseconds(expiresAt);
-    const changed = { ...old, name, scope, networks, expiresAt: ends };
+    const expiry = expiresAt !== undefined && {
+      expiresAt: expiresAt === null ? undefined : toMicroseconds(expiresAt),
+      own: undefined,
+    };
+    const changed: StoredSecret = { ...old, name, scope, networks, ...expiry };
     const fields = differences(secretTexts(old), secretTexts(changed));
     const activity =
       fields.length === 0 ? undefined : entry(about, 'secret.change', id, [{ field: 'secret', to: old.id }, ...fields]);
@@ -149,11 +153,12 @@ export const rotateKey: AdminOperation = async (call) => {
       name: old.name,
       scope: scope ?? old.scope,
       networks: networks ?? old.networks,
-      expiresAt: expiryOf(old, expiresAt, now),
+      expiresAt: expiryOf(ownExpiry(old), expiresAt, now),
     });
     const endsAt = Math.min(old.expiresAt ?? Infinity, now + graceSeconds * SECOND);
     const others = (graceSeconds === 0 ? record.secrets : roomIn(record, now)).filter((one) => one !== old);
-    const kept = graceSeconds === 0 ? [] : [{ ...old, expiresAt: endsAt }];
+    const replaced: StoredSecret = { ...old, expiresAt: endsAt, own: { expiresAt: ownExpiry(old) } };
+    const kept = graceSeconds === 0 ? [] : [replaced];
     const activity = entry(about, 'key.rotate', id, [
       { field: 'secret', from: old.id, to: fresh.id },
       { field: 'graceSeconds', to: String(graceSeconds) },
@@ -164,10 +169,10 @@ export const rotateKey: AdminOperation = async (call) => {
 };
 
 /**
- * When the new secret expires: when the old one would have.
+ * When the new secret expires: when the old one would have, had it not been replaced.
  * @throws {HttpError} 409 if that time has passed
  */
-function expiryOf({ expiresAt: old }: Secret, given: string | null | undefined, now: number): number | undefined {
+function expiryOf(old: number | undefined, given: string | null | undefined, now: number): number | undefined {
   if (given !== undefined) return given === null ? undefined : toMicroseconds(given);
   if (old === undefined || old > now) return old;
   throw new HttpError('conflict', 'This secret has expired. Say when the new one expires, with expiresAt.');

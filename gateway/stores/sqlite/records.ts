@@ -1,6 +1,5 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type Clock, SECOND } from '../../limiter/clock.ts';
-import { readTime } from '../key-hash.ts';
 import {
   type FieldChanges,
   type Fields,
@@ -11,6 +10,7 @@ import {
   type RecordName,
   withChanges,
 } from '../storage.ts';
+import { readTime } from '../stored-time.ts';
 
 /** Records past their time that a revocation removes: more than it adds. */
 const PURGED = 100;
