@@ -3,6 +3,7 @@ import type { Logger } from '../../shared/process/logger.ts';
 import { storedPlans } from '../limiter/plans.ts';
 import { type Activity, auditEntries } from './audit.ts';
 import { deletionByHand, handEditsOf } from './hand-edits.ts';
+import { REVOKED_KEPT_SECONDS } from './key-backup.ts';
 import type { PlanCache } from './plan-cache.ts';
 import type { Plans } from './plans.ts';
 import type { Storage } from './storage.ts';
@@ -111,8 +112,12 @@ export class EditWatch {
     const entry = deletionByHand(id);
     const isFirst = await this.#parts.storage.change({
       parts: [
-        { record: `key:${id}`, exists: false },
-        { record: `revoked:${id}`, exists: false, set: { deleted_by_hand: '1' } },
+        { record: `revoked:${id}`, exists: false },
+        {
+          record: `key:${id}`,
+          exists: false,
+          moveTo: { record: `revoked:${id}`, fields: [], seconds: REVOKED_KEPT_SECONDS, mark: 'deleted_by_hand' },
+        },
       ],
       entries: auditEntries(entry),
     });

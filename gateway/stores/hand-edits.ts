@@ -35,8 +35,7 @@ export function handEditsOf(id: string, hash: Fields, now: number): HandEdits {
 }
 
 /** @param id of a key that has a place in the order of keys, and no data */
-export const deletionByHand = (id: string): Activity =>
-  byHand('key.revoke', id, 'Its data is gone, or a gateway ended while it issued the key.');
+export const deletionByHand = (id: string): Activity => byHand('key.revoke', id, 'Its data is gone.');
 
 /** Who did it is not known. */
 export const byHand = (

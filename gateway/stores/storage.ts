@@ -49,9 +49,18 @@ export interface Part {
   readonly set?: FieldChanges;
   /**
    * Removes the record. Of its fields, as they are in this step, those named here are moved to another record, which
-   * also gets `revoked: '1'` and expires after `seconds`. It replaces whatever was there.
+   * also gets `mark: '1'` and expires after `seconds`. It replaces whatever was there. A key loses its place among the
+   * existing ones.
    */
-  readonly moveTo?: { readonly record: RecordName; readonly fields: readonly string[]; readonly seconds: number };
+  readonly moveTo?: Move;
+}
+
+interface Move {
+  readonly record: RecordName;
+  readonly fields: readonly string[];
+  readonly seconds: number;
+  /** 'deleted_by_hand' for a key without data. */
+  readonly mark?: 'revoked' | 'deleted_by_hand';
 }
 
 /**

@@ -146,6 +146,7 @@ test('a key deleted by hand is told once, and a backup restores it', async () =>
   expect(await toldOf(stack, id)).toHaveLength(2);
   expect(await toldOf(stack, other)).toEqual(['api: key.revoke', 'api: key.create']);
   expect(lines).toMatchObject([{ msg: 'activity', activity: { action: 'key.revoke', target: id, via: 'by hand' } }]);
+  expect(await keys.count()).toBe(0);
   const walked = await keys.walk({ after: undefined, limit: 10 });
   expect(walked.keys.map((key) => key.id)).toEqual([other]);
   expect((await stack.admin('POST', '/restore', backup)).json).toMatchObject({ restored: 1 });
