@@ -20,6 +20,14 @@ interface HandEdits {
 /** The values that were found not valid, so that each is reported once. */
 const REJECTED = 'rejected';
 
+/** Notes the values in a record that are not valid as reported. */
+export const reported = (hash: Fields): FieldChanges => ({
+  [REJECTED]:
+    inForce(hash)
+      .rejected.map(({ field, value }) => `${field}=${value}`)
+      .join('\n') || undefined,
+});
+
 /** @param now Unix time in microseconds */
 export function handEditsOf(id: string, hash: Fields, now: number): HandEdits {
   const edit = recordEdit(hash);
@@ -64,7 +72,7 @@ function recordEdit(hash: Fields): Edit | undefined {
   const edited = editedFields(hash);
   if (edited === undefined) return undefined;
   const { fields, rejected } = inForce(hash);
-  const text = rejected.map(({ field, value }) => `${field}=${value}`).join('\n') || undefined;
+  const { [REJECTED]: text } = reported(hash);
   const names = rejected.map(({ field }) => field);
   const good = edited.filter(({ field }) => !names.includes(field));
   if (good.length === 0 && text === hash[REJECTED]) return undefined;

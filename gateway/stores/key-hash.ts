@@ -75,15 +75,36 @@ export interface RejectedField {
   readonly kept: string | undefined;
 }
 
-/** The fields in force: in place of a value that is not valid, the last good one. */
+/**
+ * The fields in force: in place of a value that is not valid, the last good one. A plan and limits that do not go
+ * together are not valid together.
+ */
 export function inForce(hash: Fields): { readonly fields: Fields; readonly rejected: readonly RejectedField[] } {
-  const bad = EDITABLE.filter((field) => !isValid(field, hash[field]));
-  const rejected = bad.map((field) => ({ field, value: hash[field] ?? '', kept: hash[KEPT + field] }));
-  if (bad.length === 0 || hash[KEPT_SECRETS] === undefined) return { fields: hash, rejected };
-  const good = rejected.filter(({ field, kept }) => isValid(field, kept));
-  const fields = withChanges(hash, Object.fromEntries(good.map(({ field, kept }) => [field, kept])));
-  return { fields, rejected: rejected.map((one) => (good.includes(one) ? one : { ...one, kept: undefined })) };
+  const isUsable = (field: Editable) => hash[KEPT_SECRETS] !== undefined && isValid(field, hash[KEPT + field]);
+  const without = (bad: readonly Editable[]): Fields =>
+    withChanges(hash, Object.fromEntries(bad.filter(isUsable).map((field) => [field, hash[KEPT + field]])));
+  let bad = EDITABLE.filter((field) => !isValid(field, hash[field]));
+  if (!hasLimits(without(bad))) {
+    const edited = OF_LIMITS.filter((field) => hash[field] !== hash[KEPT + field]);
+    const together = hasLimits(without([...bad, ...edited])) ? edited : (['plan'] as const);
+    bad = [...new Set([...bad, ...together])];
+  }
+  const kept = (field: Editable) => (isUsable(field) ? hash[KEPT + field] : undefined);
+  return {
+    fields: bad.length === 0 ? hash : without(bad),
+    rejected: bad.map((field) => ({ field, value: hash[field] ?? '', kept: kept(field) })),
+  };
 }
+
+const OF_LIMITS = ['plan', 'minute', 'day'] as const satisfies readonly Editable[];
+
+/** An enterprise key needs its own limits. */
+export const hasLimits = ({
+  plan,
+  minute,
+  day,
+}: { readonly [field in (typeof OF_LIMITS)[number]]?: unknown }): boolean =>
+  plan !== 'enterprise' || (minute !== undefined && day !== undefined);
 
 /** What was edited by hand since a gateway last wrote the record; undefined for a key that no gateway has written. */
 export function editedFields(hash: Fields): FieldChange[] | undefined {
@@ -100,6 +121,7 @@ export function editedFields(hash: Fields): FieldChange[] | undefined {
 export function faultIn(fields: Fields): string | undefined {
   const bad = EDITABLE.find((field) => !isValid(field, fields[field]));
   if (bad !== undefined) return `${bad} is not valid: ${JSON.stringify((fields[bad] ?? '').slice(0, 100))}.`;
+  if (!hasLimits(fields)) return 'minute and day are missing: an enterprise key carries its own limits.';
   const presented = Object.keys(fields).filter((field) => field.startsWith(SECRET));
   if (presented.length === 0) return 'It has no secret.';
   if (presented.length > MAX_SECRETS) return `It has more than ${MAX_SECRETS} secrets.`;
@@ -137,8 +159,8 @@ function isValid(field: Editable, text: string | undefined): boolean {
 }
 
 /** Undefined if the fields do not make a key. */
-export function readKey(id: string, fields: Fields): { record: KeyRecord; state: KeyState } | undefined {
-  const record = readRecord(id, fields);
+export function readKey(fields: Fields): { record: KeyRecord; state: KeyState } | undefined {
+  const record = readRecord(fields);
   return record && { record, state: readState(fields) };
 }
 
@@ -170,10 +192,26 @@ export function writeRecord(
 export const isUnknownSecret = (digest: string, hash: Fields): boolean =>
   hash[SECRET + digest] === undefined && hash[SECRETS] !== undefined;
 
-/** The whole record; undefined for a hash that decide.lua cannot use. */
-export function readRecord(id: string, hash: Fields): KeyRecord | undefined {
-  const { isReadable, record } = readEntry(id, hash);
-  return isReadable && isPlanName(record.plan) ? { ...record, plan: record.plan } : undefined;
+/** The whole record; undefined for a hash that makes none. One without limits can be changed: they may be added. */
+export function readRecord(hash: Fields): KeyRecord | undefined {
+  const { record, isWhole } = recordIn(hash);
+  return isWhole && isPlanName(record.plan) ? { ...record, plan: record.plan } : undefined;
+}
+
+function recordIn(stored: Fields) {
+  const { fields, rejected } = inForce(stored);
+  const record: KeyEntry['record'] = {
+    plan: fields.plan ?? '',
+    name: fields.name ?? '',
+    createdAt: readTime(fields.created_at) ?? 0,
+    secrets: readSecrets(fields),
+    expiresAt: readTime(fields.expires_at),
+    disabled: !['', '0'].includes(fields.disabled ?? ''),
+    minute: parseLimit(fields.minute ?? ''),
+    day: parseLimit(fields.day ?? ''),
+  };
+  const hasExpiry = record.expiresAt !== undefined || !fields.expires_at;
+  return { fields, rejected, record, isWhole: record.secrets.length > 0 && isPlanName(record.plan) && hasExpiry };
 }
 
 /** The fields from which a record was read. A change compares them with the present ones. */
@@ -184,29 +222,15 @@ export function recordFields(hash: Fields): FieldChanges {
 
 /** A hash as an entry for operators. A hash that decide.lua cannot use is shown as unreadable. */
 export function readEntry(id: string, stored: Fields): KeyEntry {
-  const { fields: hash, rejected } = inForce(stored);
-  const plan = hash.plan ?? '';
-  const expiresAt = readTime(hash.expires_at);
-  const secrets = readSecrets(hash);
-  const isReadable = secrets.length > 0 && isPlanName(plan) && (expiresAt !== undefined || !hash.expires_at);
-  const record = {
-    plan,
-    name: hash.name ?? '',
-    createdAt: readTime(hash.created_at) ?? 0,
-    secrets,
-    expiresAt,
-    disabled: !['', '0'].includes(hash.disabled ?? ''),
-    minute: parseLimit(hash.minute ?? ''),
-    day: parseLimit(hash.day ?? ''),
-  };
-  return { id, isReadable, record, rejected, ...readState(hash) };
+  const { fields, rejected, record, isWhole } = recordIn(stored);
+  return { id, isReadable: isWhole && hasLimits(record), record, rejected, ...readState(fields) };
 }
 
 /** What is left of a key once it is revoked. */
 export function readRevoked(id: string, hash: Fields): KeyEntry {
   const left = Object.entries(hash).filter(([field]) => REVOKED_FIELDS.includes(field));
   const entry = readEntry(id, Object.fromEntries(left));
-  return { ...entry, asOf: undefined, usage: { ...entry.usage, minutes: [] }, isRevoked: true };
+  return { ...entry, rejected: [], asOf: undefined, usage: { ...entry.usage, minutes: [] }, isRevoked: true };
 }
 
 /** Lifting a ban also forgets the line, the strikes and the series: the key starts anew. */

@@ -3,7 +3,7 @@ import { Conflict } from '../../shared/domain-errors.ts';
 import { isKeyId, rejectionReason, secretOf } from '../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../limiter/key-record.ts';
 import { type Activity, auditEntries, type WithActivity } from './audit.ts';
-import { handEditsOf } from './hand-edits.ts';
+import { handEditsOf, reported } from './hand-edits.ts';
 import {
   type BackedUpKey,
   type BackupPage,
@@ -146,14 +146,15 @@ export class Keys {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const stored = await this.#storage.read(key(id));
       if (stored === undefined) return undefined;
-      const record = readRecord(id, stored);
+      const record = readRecord(stored);
       if (record === undefined) throw new Unreadable();
       const made = make(record);
       const { record: changes = {}, ban, activity } = made;
       // Edits by hand first, because this change hides them.
       const byHand = handEditsOf(id, stored, Date.now() * 1_000);
       const written = { ...writeRecord(changes, record.secrets, stored), ...writeBan(ban) };
-      const set = { ...byHand.changes, ...withKept(written, inForce(stored).fields) };
+      const accepted = { ...byHand.changes, ...withKept(written, inForce(stored).fields) };
+      const set = { ...accepted, ...reported(withChanges(stored, accepted)) };
       const isMade = await this.#storage.change({
         parts: [{ record: key(id), exists: true, expect: { ...recordFields(stored), ...byHand.expected }, set }],
         entries: auditEntries(...byHand.entries, activity),

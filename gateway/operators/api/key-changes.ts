@@ -4,8 +4,9 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import type { WithActivity } from '../../stores/audit.ts';
+import { hasLimits } from '../../stores/key-hash.ts';
 import { aboutCall, differences, entry, keyTexts, logActivity } from './activity-of-call.ts';
-import { describe, findKey, hasLimits, keyName, planName, time, toMicroseconds } from './keys.ts';
+import { describe, findKey, keyName, planName, time, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 import { limitValue, who } from './values.ts';
 
@@ -35,9 +36,11 @@ export const changeKey: AdminOperation = async (call) => {
   const now = await deps.keys.now();
   const key = await apply(deps, id, (record) => {
     const changes = toRecord(given);
-    if (!hasLimits({ ...record, ...changes }))
+    const after = { ...record, ...changes };
+    // A key without limits, edited by hand, can still be disabled.
+    if (('plan' in changes || 'minute' in changes || 'day' in changes) && !hasLimits(after))
       throw new HttpError('invalid_request', 'minute and day are required: an enterprise key carries its own limits.');
-    const changed = differences(keyTexts(record), keyTexts({ ...record, ...changes }));
+    const changed = differences(keyTexts(record), keyTexts(after));
     return { record: changes, activity: changed.length === 0 ? undefined : entry(about, 'key.change', id, changed) };
   });
   return { status: 200, body: await describe(deps, key, now) };

@@ -6,6 +6,7 @@ import { createApiKey, createSecretId, isKeyId, SCOPES, type Secret } from '../.
 import { FRESH, type KeyEntry, type KeyRecord, MAX_KEY_NAME_LENGTH } from '../../limiter/key-record.ts';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
 import type { Activity } from '../../stores/audit.ts';
+import { hasLimits } from '../../stores/key-hash.ts';
 import { aboutCall, allOf, differences, entry, keyTexts, logActivity } from './activity-of-call.ts';
 import { describeKeyInFull } from './key-view.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
@@ -33,11 +34,6 @@ const NewKey = z
 function isWithinReach(text: string): boolean {
   const at = Date.parse(text);
   return at > Date.now() && at < Date.parse(LATEST);
-}
-
-/** An enterprise key needs its own limits. */
-export function hasLimits({ plan, minute, day }: Pick<Partial<KeyRecord>, 'plan' | 'minute' | 'day'>): boolean {
-  return plan !== 'enterprise' || (minute !== undefined && day !== undefined);
 }
 
 /** Issues a key. Only this answer ever shows the whole key. */
