@@ -124,9 +124,13 @@ function toFields({ changes, ...entry }: Activity): Fields {
   return withChanges({}, { ...entry, changes: JSON.stringify(changes) });
 }
 
+/** @throws {Error} for fields that are no entry */
+export const activityIn = (fields: Fields): Activity =>
+  Activity.parse({ ...fields, changes: JSON.parse(fields.changes ?? '') });
+
 function readEntry(id: string, fields: Fields): RecordedActivity | undefined {
   try {
-    return RecordedActivity.parse({ ...fields, id, changes: JSON.parse(fields.changes ?? '') });
+    return RecordedActivity.parse({ ...activityIn(fields), id });
   } catch {
     return undefined;
   }

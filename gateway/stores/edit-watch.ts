@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Logger } from '../../shared/process/logger.ts';
 import { storedPlans } from '../limiter/plans.ts';
-import { type Activity, auditEntries } from './audit.ts';
+import { auditEntries } from './audit.ts';
 import { deletionByHand, handEditsOf } from './hand-edits.ts';
 import { REVOKED_KEPT_SECONDS } from './key-backup.ts';
 import type { PlanCache } from './plan-cache.ts';
@@ -24,7 +23,6 @@ interface EditWatchParts {
   readonly storage: Storage;
   readonly plans: Plans;
   readonly planCache: PlanCache;
-  readonly logger: Logger;
 }
 
 /**
@@ -73,9 +71,9 @@ export class EditWatch {
     const { version } = planCache;
     if (planCache.isMissing) {
       // The values in force: what is stored can be bad.
-      this.#log(await plans.writeBack(planCache.stored && storedPlans(planCache.table)));
+      await plans.writeBack(planCache.stored && storedPlans(planCache.table));
     } else if (version !== this.#checkedVersion) {
-      this.#log(await plans.acceptEdit());
+      await plans.acceptEdit();
       this.#checkedVersion = version;
     }
   }
@@ -102,15 +100,14 @@ export class EditWatch {
     const { entries, changes, expected } = handEditsOf(id, fields, Date.now() * 1_000);
     if (entries.length === 0) return;
     const part = { record: `key:${id}`, exists: true, expect: expected, set: changes } as const;
-    if (await storage.change({ parts: [part], entries: auditEntries(...entries) })) this.#log(entries);
+    await storage.change({ parts: [part], entries: auditEntries(...entries) });
   }
 
   async #miss(id: string): Promise<void> {
     const since = this.#missing.get(id) ?? this.#missingBefore.get(id) ?? Date.now();
     this.#missing.set(id, since);
     if (Date.now() - since < this.#times.withoutDataMs) return;
-    const entry = deletionByHand(id);
-    const isFirst = await this.#parts.storage.change({
+    await this.#parts.storage.change({
       parts: [
         { record: `revoked:${id}`, exists: false },
         {
@@ -119,17 +116,7 @@ export class EditWatch {
           moveTo: { record: `revoked:${id}`, fields: [], seconds: REVOKED_KEPT_SECONDS, mark: 'deleted_by_hand' },
         },
       ],
-      entries: auditEntries(entry),
+      entries: auditEntries(deletionByHand(id)),
     });
-    if (isFirst) this.#log([entry]);
-  }
-
-  /** As for every change, a line for each entry. A value that is not valid is an alarm. */
-  #log(entries: readonly Activity[]): void {
-    for (const activity of entries) {
-      this.#parts.logger.info({ activity }, 'activity');
-      if (activity.reason.includes('is not valid'))
-        this.#parts.logger.error({ keyId: activity.target, reason: activity.reason }, 'value of a key rejected');
-    }
   }
 }

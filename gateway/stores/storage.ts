@@ -129,7 +129,7 @@ export interface Storage {
   /**
    * Compares and changes in one step.
    * @returns false if a record is not as required; then nothing was changed
-   * @throws {NotMade} if it was certainly not made, {Unknown} if nobody knows
+   * @throws {NotMade} if it was certainly not made, {Unknown} if nobody knows, {Unconfirmed} if it was made
    */
   change(change: Change): Promise<boolean>;
   /** Entries of a log, the newest first, behind an id. */
@@ -148,5 +148,13 @@ export class NotMade extends Unavailable {
 export class Unknown extends Unavailable {
   constructor(reason: unknown) {
     super(reason, 'It is not known whether the change was made. It is safe to repeat it.');
+  }
+}
+
+/** A change was made, but is lost if its node of Redis fails now. */
+export class Unconfirmed extends Unavailable {
+  constructor() {
+    const why = 'The change was made, but no replica has confirmed it.';
+    super(why, `${why} It is safe to repeat it.`);
   }
 }

@@ -5,6 +5,7 @@ import type { Activity } from '../../gateway/stores/audit.ts';
 import { EditWatch } from '../../gateway/stores/edit-watch.ts';
 import { handEditsOf } from '../../gateway/stores/hand-edits.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
+import { logged } from '../../gateway/stores/logged.ts';
 import { PlanCache } from '../../gateway/stores/plan-cache.ts';
 import { Plans } from '../../gateway/stores/plans.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
@@ -171,12 +172,12 @@ test('a key deleted by hand is told once, and a backup restores it', async () =>
   const backup = (await stack.admin('GET', '/backup')).json;
   await redis.del(hashOf(id));
   await stack.admin('DELETE', `/keys/${other}`);
-  const storage = new RedisStorage(redis);
-  const keys = new Keys(storage);
   const { logger, lines } = readableLog();
+  const storage = logged(new RedisStorage(redis), logger);
+  const keys = new Keys(storage);
   const plans = new Plans(storage);
   for (let gateway = 0; gateway < 2; gateway++) {
-    const parts = { storage, plans, planCache: new PlanCache(plans, logger), logger };
+    const parts = { storage, plans, planCache: new PlanCache(plans, logger) };
     const watch = new EditWatch(parts, { everyMs: 20, withoutDataMs: 200 });
     cleanUp(() => watch.stop());
     void watch.run();
@@ -215,7 +216,7 @@ test('the plans are read by their cache, and once more only for an edit', async 
   await planCache.start();
   await planCache.stop();
   const sent = countCommands(connection);
-  const watch = new EditWatch({ storage, plans, planCache, logger }, { everyMs: 5, withoutDataMs: 60_000 });
+  const watch = new EditWatch({ storage, plans, planCache }, { everyMs: 5, withoutDataMs: 60_000 });
   void watch.run();
   cleanUp(() => watch.stop());
   await sleep(500);

@@ -27,6 +27,11 @@ test('a revocation that no replica has is 503 on every gateway, and 204 once one
   ];
   replica.pause();
   for (const stack of [one, other, one]) expect(await deleted(stack, paths)).toEqual([503, 503, 503]);
+  // They are made, so the log says who made them.
+  const logged = [...one.log, ...other.log].filter(({ msg }) => msg === 'activity').map((line) => line.activity);
+  const actions = logged.map((activity) => (activity as { action: string }).action);
+  const revocations = actions.filter((action) => action.endsWith('.revoke'));
+  expect(revocations.sort()).toEqual(['key.revoke', 'secret.revoke', 'token.revoke']);
   replica.resume();
   for (const stack of [other, one]) await expect.poll(() => deleted(stack, paths)).toEqual([204, 204, 204]);
   const others = [`/keys/${id}/secrets/k3JtQz81`, '/keys/000000000000', '/tokens/00000000'];

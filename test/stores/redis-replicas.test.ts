@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { checkReplicas, Replicas, Unconfirmed } from '../../gateway/stores/redis/replicas.ts';
+import { checkReplicas, Replicas } from '../../gateway/stores/redis/replicas.ts';
+import { Unconfirmed } from '../../gateway/stores/storage.ts';
 import { auditEntry, idOfKey, issuing, revoking, storageAt } from '../support/redis-storage.ts';
 import { startWithReplica } from '../support/replica.ts';
 

@@ -13,7 +13,7 @@ import {
   RESTORED_FOR_SECONDS,
 } from '../../stores/key-backup.ts';
 import { writeCursor } from '../../stores/storage.ts';
-import { type About, aboutCall, allOf, entry, logActivity } from './activity-of-call.ts';
+import { type About, aboutCall, allOf, entry } from './activity-of-call.ts';
 import { toTime } from './key-view.ts';
 import { time } from './keys.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
@@ -112,8 +112,6 @@ export const restore: AdminOperation = async (call) => {
     const outcome = outcomes[at];
     return typeof outcome === 'object' ? [{ id, reason: outcome.refused }] : [];
   };
-  for (const [at, { id, fields }] of keys.entries())
-    if (outcomes[at] === 'restored' && !isTrial) logActivity(deps, entryFor(id, fields.name ?? ''));
   const counts = { restored: count('restored'), present: count('present'), revoked: count('revoked') };
   const rejected = read.flatMap((key) => ('reason' in key ? [key] : refusalOf(key, keys.indexOf(key))));
   return { status: 200, body: { ...counts, rejected, plans: restoredPlans } };

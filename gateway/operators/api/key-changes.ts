@@ -5,7 +5,7 @@ import { must } from '../../../shared/schemas/must.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import type { WithActivity } from '../../stores/audit.ts';
 import { hasLimits } from '../../stores/key-hash.ts';
-import { aboutCall, differences, entry, keyTexts, logActivity } from './activity-of-call.ts';
+import { aboutCall, differences, entry, keyTexts } from './activity-of-call.ts';
 import { describe, findKey, keyName, planName, time, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 import { limitValue, who } from './values.ts';
@@ -52,7 +52,7 @@ function toRecord({ expiresAt, ...given }: Omit<z.infer<typeof Changes>, keyof t
 }
 
 /**
- * Changes a key, and logs the entry of the audit log.
+ * Changes a key.
  * @returns the key after the change
  * @throws {HttpError} 404 for a key that was revoked meanwhile, 409 for an unreadable key
  */
@@ -61,13 +61,7 @@ export async function apply(
   id: string,
   make: (record: KeyRecord) => KeyChange & WithActivity,
 ): Promise<KeyEntry> {
-  let activity: WithActivity['activity'];
-  const key = await deps.keys.change(id, (record) => {
-    const change = make(record);
-    activity = change.activity;
-    return change;
-  });
+  const key = await deps.keys.change(id, make);
   if (key === undefined) throw new HttpError('not_found', 'There is no such key.');
-  logActivity(deps, activity);
   return key;
 }

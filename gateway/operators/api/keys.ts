@@ -7,7 +7,7 @@ import { FRESH, type KeyEntry, type KeyRecord, MAX_KEY_NAME_LENGTH } from '../..
 import { PLAN_NAMES } from '../../limiter/plans.ts';
 import type { Activity } from '../../stores/audit.ts';
 import { hasLimits } from '../../stores/key-hash.ts';
-import { aboutCall, allOf, differences, entry, keyTexts, logActivity } from './activity-of-call.ts';
+import { aboutCall, allOf, differences, entry, keyTexts } from './activity-of-call.ts';
 import { describeKeyInFull } from './key-view.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 import { limitValue, line, who } from './values.ts';
@@ -50,7 +50,6 @@ export const createKey: AdminOperation = async (call) => {
   };
   const activity = entry(aboutCall(call, { author, reason }), 'key.create', credential.id, allOf(keyTexts(record)));
   await deps.keys.create(credential.id, record, activity);
-  logActivity(deps, activity);
   return answerWithKey(deps, { id: credential.id, isReadable: true, record, ...FRESH }, record.createdAt, apiKey);
 };
 
@@ -76,9 +75,7 @@ export const reindexKeys: AdminOperation = async (call) => {
   const about = aboutCall(call);
   const reindexed = await deps.keys.relist();
   if (reindexed > 0) {
-    const activity = entry(about, 'key.reindex', '*', allOf({ keys: String(reindexed) }));
-    await deps.activity.record(activity);
-    logActivity(deps, activity);
+    await deps.activity.record(entry(about, 'key.reindex', '*', allOf({ keys: String(reindexed) })));
   }
   return { status: 200, body: { reindexed } };
 };
@@ -90,8 +87,8 @@ export const revokeKey: AdminOperation = async (call) => {
   const id = checkedId(params[0]);
   const key = await deps.keys.get(id);
   const activity = key && entry(about, 'key.revoke', id, differences(keyTexts(key.record), {}));
-  if (await deps.keys.remove(id, activity)) logActivity(deps, activity);
-  else await mustBeRevoked(deps, noSuchKey(), ({ action, target }) => action === 'key.revoke' && target === id);
+  if (!(await deps.keys.remove(id, activity)))
+    await mustBeRevoked(deps, noSuchKey(), ({ action, target }) => action === 'key.revoke' && target === id);
   return { status: 204, body: undefined };
 };
 

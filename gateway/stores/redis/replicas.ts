@@ -1,6 +1,6 @@
 import slotOf from 'cluster-key-slot';
-import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type CheckResult, good, warning } from '../../check-result.ts';
+import { Unconfirmed } from '../storage.ts';
 import type { RedisConnection } from './calls.ts';
 import { isCluster } from './cluster.ts';
 import { fieldsOf, type Node, nodesOf } from './info.ts';
@@ -11,14 +11,6 @@ import { fieldsOf, type Node, nodesOf } from './info.ts';
 const CONFIRM_MS = 1_000;
 /** Without a replica no change waits, and a new one is noticed within this time. */
 const LOOK_EVERY_MS = 1_000;
-
-/** A change was made, but may be lost if its node fails now. */
-export class Unconfirmed extends Unavailable {
-  constructor() {
-    const why = 'The change was made, but no replica has confirmed it.';
-    super(why, `${why} It is safe to repeat it.`);
-  }
-}
 
 /** The node that serves a name, as far as known. */
 function servingNode(redis: RedisConnection, name: string): Node | undefined {
