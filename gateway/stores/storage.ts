@@ -70,7 +70,10 @@ interface Move {
 export interface Change {
   /** None if the entries are about something that was done already. */
   readonly parts: readonly Part[];
-  /** Added to their logs in the same step. In the audit log, a repetition of the newest about its target is left out. */
+  /**
+   * Added to their logs in the same step. In the audit log, an entry with a request id that repeats the newest about its
+   * target is left out.
+   */
   readonly entries: readonly LogEntry[];
   /** It takes something away from a client, so it may use the room that is reserved for a full disk. */
   readonly isUrgent?: boolean | undefined;

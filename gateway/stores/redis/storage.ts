@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
-import { ACTIVITY_LENGTH } from '../audit.ts';
+import { ACTIVITY_LENGTH, canRepeat } from '../audit.ts';
 import { HISTORY_LENGTH } from '../plans.ts';
 import {
   type Change,
@@ -203,9 +203,9 @@ export class RedisStorage implements Storage {
     for (const [, why] of lost) onLost(entry, why);
   }
 
-  /** A write that an operator repeats with its request id is in the audit log once. */
-  #entry({ log, fields }: LogEntry): StepEntry {
-    return { name: STREAMS[log], fields, length: this.#lengths[log], isOnce: log === 'audit' };
+  #entry(entry: LogEntry): StepEntry {
+    const { log, fields } = entry;
+    return { name: STREAMS[log], fields, length: this.#lengths[log], isOnce: canRepeat(entry) };
   }
 }
 
