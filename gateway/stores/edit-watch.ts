@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { storedPlans } from '../limiter/plans.ts';
 import { auditEntries } from './audit.ts';
 import { deletionByHand, handEditsOf } from './hand-edits.ts';
 import { REVOKED_KEPT_SECONDS } from './key-backup.ts';
@@ -70,8 +69,7 @@ export class EditWatch {
     const { plans, planCache } = this.#parts;
     const { version } = planCache;
     if (planCache.isMissing) {
-      // The values in force: what is stored can be bad.
-      await plans.writeBack(planCache.stored && storedPlans(planCache.table));
+      await plans.writeBack(planCache.lastGood);
     } else if (version !== this.#checkedVersion) {
       await plans.acceptEdit();
       this.#checkedVersion = version;

@@ -45,7 +45,7 @@ const TableChanges = z.strictObject({
 /** The plan table in force on this gateway. Its ETag is the version: send it as If-Match with a change. */
 export const showPlans: AdminOperation = async ({ deps }) => {
   await deps.planCache.refresh();
-  return { status: 200, body: deps.planCache.table, headers: etag(deps) };
+  return { status: 200, body: deps.planCache.known, headers: etag(deps) };
 };
 
 /**
@@ -120,6 +120,7 @@ export async function applyChange(
       author: about.actor,
       reason: about.reason,
       action,
+      last: deps.planCache.lastGood,
       entriesFor: (changed) => planActivity(changed, about),
     },
     seen,
