@@ -1,19 +1,12 @@
 import { full } from '../limiter/bucket.ts';
 import { DAY, MINUTE, SECOND } from '../limiter/clock.ts';
 import { MAX_SECRETS, type Secret } from '../limiter/credential.ts';
-import {
-  type KeyChange,
-  type KeyEntry,
-  type KeyRecord,
-  type KeyState,
-  MAX_KEY_NAME_LENGTH,
-  type StoredLevel,
-} from '../limiter/key-record.ts';
+import type { KeyChange, KeyEntry, KeyRecord, KeyState, StoredLevel } from '../limiter/key-record.ts';
 import { isPlanName, MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
 import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
 import type { Mark } from '../limiter/usage-marks.ts';
 import type { FieldChange } from './audit.ts';
-import { isSecret, readSecrets, SECRET, SECRETS, secretsDigest, writeSecret } from './secret-fields.ts';
+import { isName, isSecret, readSecrets, SECRET, SECRETS, secretsDigest, writeSecret } from './secret-fields.ts';
 import { type FieldChanges, type Fields, withChanges } from './storage.ts';
 import { readTime, writeTime } from './stored-time.ts';
 
@@ -129,7 +122,11 @@ export function faultIn(fields: Fields): string | undefined {
   if (broken !== undefined) return 'One of its secrets cannot be read.';
   if (new Set(readSecrets(fields).map(({ id }) => id)).size < presented.length)
     return 'Two of its secrets have one id.';
-  const createdAt = readTime(fields.created_at);
+  return faultInCreation(fields);
+}
+
+function faultInCreation({ created_at: text }: Fields): string | undefined {
+  const createdAt = readTime(text);
   if (createdAt === undefined) return 'created_at is not a time in Unix seconds.';
   // Lists are sorted by it. Clocks differ.
   return createdAt > (Date.now() + 86_400_000) * 1_000 ? 'created_at lies in the future.' : undefined;
@@ -138,8 +135,7 @@ export function faultIn(fields: Fields): string | undefined {
 /** The fields of a key for a backup: those in force, so that a restore takes them. */
 export function fieldsForBackup(stored: Fields): Fields {
   const { fields } = inForce(stored);
-  if (Object.keys(fields).length === 0 || readTime(fields.created_at) !== undefined) return fields;
-  return { ...fields, created_at: '0.000000' };
+  return faultInCreation(fields) === undefined ? fields : { ...fields, created_at: '0.000000' };
 }
 
 function isValid(field: Editable, text: string | undefined): boolean {
@@ -152,7 +148,7 @@ function isValid(field: Editable, text: string | undefined): boolean {
     case 'expires_at':
       return text === '' || readTime(text) !== undefined;
     case 'name':
-      return text.length <= MAX_KEY_NAME_LENGTH && !/\p{Cc}/u.test(text);
+      return isName(text);
     default:
       return true;
   }

@@ -7,12 +7,13 @@ import { handEditsOf, reported } from './hand-edits.ts';
 import {
   type BackedUpKey,
   type BackupPage,
+  type LeftOut,
   ownFields,
   REVOKED_KEPT_SECONDS,
   type RestoreOutcome,
+  whyNotBackedUp,
 } from './key-backup.ts';
 import {
-  faultIn,
   fieldsForBackup,
   inForce,
   REVOKED_FIELDS,
@@ -189,11 +190,16 @@ export class Keys {
   async export({ after, limit }: WalkQuery): Promise<BackupPage> {
     const cursors = await this.#storage.listKeys({ after, limit });
     const stored = await this.#storage.readMany(cursors.map(({ id }) => key(id)));
-    const keys = cursors.map(({ id, createdAt }, at) => {
-      return { id, createdAt, fields: ownFields(fieldsForBackup(stored[at] ?? {})) };
+    const leftOut: LeftOut[] = [];
+    const keys = cursors.flatMap(({ id, createdAt }, at) => {
+      // It was revoked meanwhile.
+      if (stored[at] === undefined) return [];
+      const fields = ownFields(fieldsForBackup(stored[at]));
+      const reason = whyNotBackedUp(fields);
+      if (reason !== undefined) leftOut.push({ id, reason });
+      return reason === undefined ? [{ id, createdAt, fields }] : [];
     });
-    // A key that was revoked meanwhile has no fields.
-    return { keys: keys.filter(({ fields }) => Object.keys(fields).length > 0), next: nextOf(cursors, limit) };
+    return { keys, leftOut, next: nextOf(cursors, limit) };
   }
 
   /**
@@ -247,7 +253,7 @@ export class Keys {
     entryFor: ((id: string, name: string) => Activity) | undefined,
     isTrial: boolean,
   ): Promise<RestoreOutcome> {
-    const fault = faultIn(fields);
+    const fault = whyNotBackedUp(fields);
     if (fault !== undefined) return { refused: fault };
     const [live, gone] = await Promise.all([this.#storage.read(key(id)), this.#storage.read(revoked(id))]);
     if (live !== undefined) return 'present';

@@ -1,5 +1,7 @@
 import { hash as digestOf } from 'node:crypto';
-import { readNetworks, readScope, type Secret } from '../limiter/credential.ts';
+import { readNetworks, readScope, SCOPES, type Secret } from '../limiter/credential.ts';
+import { MAX_KEY_NAME_LENGTH } from '../limiter/key-record.ts';
+import { describeNetwork, isNetwork, parseNetwork } from '../limiter/networks.ts';
 import type { Fields } from './storage.ts';
 import { readTime, writeTime } from './stored-time.ts';
 
@@ -18,8 +20,30 @@ export interface StoredSecret extends Secret {
 /** When a secret expires, or would if it had not been replaced. */
 export const ownExpiry = ({ expiresAt, own = { expiresAt } }: StoredSecret): number | undefined => own.expiresAt;
 
-export const isSecret = (digest: string, text: string): boolean =>
-  /^[\w-]{43}$/.test(digest) && readSecret(digest, text) !== undefined;
+export const MAX_NETWORKS = 20;
+
+/** Whether an operator could have given a secret this field. Decisions use others too, as far as they can. */
+export function isSecret(digest: string, text: string): boolean {
+  const [, scope = '', networks = '', end = '-'] = /^\w{1,32} \S+ (\S+) (\S+) [\d.]*(?:\/(\S+))? ?/.exec(text) ?? [];
+  const all = networks === '-' ? [] : networks.split(',');
+  return (
+    /^[\w-]{43}$/.test(digest) &&
+    isName(readSecret(digest, text)?.name) &&
+    scope.split(',').every((one) => SCOPES.some((known) => known === one)) &&
+    all.length <= MAX_NETWORKS &&
+    all.every(isGivenNetwork) &&
+    (end === '-' || readTime(end) !== undefined)
+  );
+}
+
+const isGivenNetwork = (text: string): boolean => {
+  const most = text.startsWith('4:') ? 32 : 128;
+  return isNetwork(text) && Number(text.split('/')[1]) <= most && parseNetwork(describeNetwork(text)) === text;
+};
+
+/** Of a key or a secret. */
+export const isName = (text: string | undefined): boolean =>
+  text !== undefined && text.length <= MAX_KEY_NAME_LENGTH && !/\p{Cc}/u.test(text);
 
 export const secretsDigest = (hash: Fields): string => {
   const secrets = Object.entries(hash).filter(([field]) => field.startsWith(SECRET) || field === SECRETS);

@@ -95,7 +95,7 @@ export const writeCursor = ({ createdAt, id }: KeyCursor): string => `${createdA
 
 /** Undefined if the text is not a cursor. */
 export function readCursor(text: string): KeyCursor | undefined {
-  const [, seconds, id = ''] = /^(-?[\d.e+]{1,30})-(.*)$/.exec(text) ?? [];
+  const [, seconds, id = ''] = /^(-?[\d.e+-]{1,30})-(\w+)$/.exec(text) ?? [];
   const createdAt = Number(seconds);
   return Number.isFinite(createdAt) && isKeyId(id) ? { createdAt, id } : undefined;
 }

@@ -6,7 +6,7 @@ import { SECOND } from '../../limiter/clock.ts';
 import { createApiKey, MAX_SECRETS, SCOPES, type Secret } from '../../limiter/credential.ts';
 import type { KeyRecord } from '../../limiter/key-record.ts';
 import { parseNetwork } from '../../limiter/networks.ts';
-import { ownExpiry, type StoredSecret } from '../../stores/secret-fields.ts';
+import { MAX_NETWORKS, ownExpiry, type StoredSecret } from '../../stores/secret-fields.ts';
 import { aboutCall, allOf, differences, entry, secretTexts } from './activity-of-call.ts';
 import { apply } from './key-changes.ts';
 import { describeSecret } from './key-view.ts';
@@ -15,8 +15,6 @@ import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
 import { who } from './values.ts';
 
 /** The secrets of a key. Each can have its own scope, networks, name and end. A change affects no other secret. */
-
-const MAX_NETWORKS = 20;
 
 const scope = z
   .array(z.enum(SCOPES, { error: must(`hold ${SCOPES.join(' or ')}`) }))
