@@ -14,6 +14,7 @@ import { EditWatch } from './stores/edit-watch.ts';
 import type { Embedded } from './stores/embedded-backend.ts';
 import { Backups } from './stores/key-backup.ts';
 import { Keys } from './stores/keys.ts';
+import { logged } from './stores/logged.ts';
 import { PlanCache } from './stores/plan-cache.ts';
 import { Plans } from './stores/plans.ts';
 import { type Credentials, credentialsOf, START_MS } from './stores/redis/target.ts';
@@ -91,8 +92,8 @@ export async function openBackend(
     recent: new RecentDecisions(() => planCache.version),
     banned: new BannedKeys(),
     async operators() {
-      const own = await operatorsStorage();
-      edits = new EditWatch({ storage: own, plans: new Plans(own), planCache, logger });
+      const own = logged(await operatorsStorage(), logger);
+      edits = new EditWatch({ storage: own, plans: new Plans(own), planCache });
       void edits.run();
       // Without Redis, nobody else changes anything.
       if (options.embedded === undefined) {

@@ -30,13 +30,18 @@ esac
 mkdir -p "$folder"
 today=$folder/keys-$(date -u +%Y-%m-%d).jsonl
 if [ ! -e "$today" ]; then
-  ctl backup > "$folder/draft"
-  if tail -n 1 "$folder/draft" | grep -qx '{"end":true,"keys":0}'; then
-    rm "$folder/draft"
-  else
-    sync "$folder/draft"
-    mv "$folder/draft" "$today"
-  fi
+  code=0
+  ctl backup > "$folder/draft" || code=$?
+  end=$(tail -n 1 "$folder/draft")
+  case $end in
+    '{"end":true,"keys":0}') rm "$folder/draft" ;;
+    '{"end":true,'*)
+      sync "$folder/draft"
+      mv "$folder/draft" "$today"
+      ;;
+  esac
+  # With a key left out, today's backup is kept all the same.
+  [ "$code" -eq 0 ] || exit "$code"
   newest_first | tail -n "+$((keep + 1))" | while read -r old; do rm "$folder/$old"; done
 fi
 # For whoever asks how the schedule is.

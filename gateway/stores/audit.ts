@@ -59,6 +59,9 @@ export const ACTIVITY_LENGTH = 10_000;
 /** Entries that are searched for a repetition. */
 export const LOOKED_BACK = 50;
 
+/** Whether an entry can be a repetition: an operator's write may be sent again with its request id. */
+export const canRepeat = ({ log, fields }: LogEntry): boolean => log === 'audit' && fields.requestId !== undefined;
+
 export interface ActivityQuery {
   /** The id behind which the answer begins; undefined for the newest. */
   readonly after: string | undefined;
@@ -91,7 +94,7 @@ export class AuditLog {
     this.#storage = storage;
   }
 
-  /** Adds an entry about something that was done already. A repetition of the newest about its target is left out. */
+  /** Adds an entry about something that was done already. */
   async record(entry: Activity): Promise<void> {
     await this.#storage.change({ parts: [], entries: auditEntries(entry) });
   }
@@ -124,9 +127,13 @@ function toFields({ changes, ...entry }: Activity): Fields {
   return withChanges({}, { ...entry, changes: JSON.stringify(changes) });
 }
 
+/** @throws {Error} for fields that are no entry */
+export const activityIn = (fields: Fields): Activity =>
+  Activity.parse({ ...fields, changes: JSON.parse(fields.changes ?? '') });
+
 function readEntry(id: string, fields: Fields): RecordedActivity | undefined {
   try {
-    return RecordedActivity.parse({ ...fields, id, changes: JSON.parse(fields.changes ?? '') });
+    return RecordedActivity.parse({ ...activityIn(fields), id });
   } catch {
     return undefined;
   }

@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Logger } from '../../shared/process/logger.ts';
-import { storedPlans } from '../limiter/plans.ts';
-import { type Activity, auditEntries } from './audit.ts';
+import { auditEntries } from './audit.ts';
 import { deletionByHand, handEditsOf } from './hand-edits.ts';
+import { REVOKED_KEPT_SECONDS } from './key-backup.ts';
 import type { PlanCache } from './plan-cache.ts';
 import type { Plans } from './plans.ts';
 import type { Storage } from './storage.ts';
@@ -23,7 +22,6 @@ interface EditWatchParts {
   readonly storage: Storage;
   readonly plans: Plans;
   readonly planCache: PlanCache;
-  readonly logger: Logger;
 }
 
 /**
@@ -71,10 +69,9 @@ export class EditWatch {
     const { plans, planCache } = this.#parts;
     const { version } = planCache;
     if (planCache.isMissing) {
-      // The values in force: what is stored can be bad.
-      this.#log(await plans.writeBack(planCache.stored && storedPlans(planCache.table)));
+      await plans.writeBack(planCache.lastGood);
     } else if (version !== this.#checkedVersion) {
-      this.#log(await plans.acceptEdit());
+      await plans.acceptEdit();
       this.#checkedVersion = version;
     }
   }
@@ -101,30 +98,23 @@ export class EditWatch {
     const { entries, changes, expected } = handEditsOf(id, fields, Date.now() * 1_000);
     if (entries.length === 0) return;
     const part = { record: `key:${id}`, exists: true, expect: expected, set: changes } as const;
-    if (await storage.change({ parts: [part], entries: auditEntries(...entries) })) this.#log(entries);
+    await storage.change({ parts: [part], entries: auditEntries(...entries) });
   }
 
   async #miss(id: string): Promise<void> {
     const since = this.#missing.get(id) ?? this.#missingBefore.get(id) ?? Date.now();
     this.#missing.set(id, since);
     if (Date.now() - since < this.#times.withoutDataMs) return;
-    const entry = deletionByHand(id);
-    const isFirst = await this.#parts.storage.change({
+    await this.#parts.storage.change({
       parts: [
-        { record: `key:${id}`, exists: false },
-        { record: `revoked:${id}`, exists: false, set: { deleted_by_hand: '1' } },
+        { record: `revoked:${id}`, exists: false },
+        {
+          record: `key:${id}`,
+          exists: false,
+          moveTo: { record: `revoked:${id}`, fields: [], seconds: REVOKED_KEPT_SECONDS, mark: 'deleted_by_hand' },
+        },
       ],
-      entries: auditEntries(entry),
+      entries: auditEntries(deletionByHand(id)),
     });
-    if (isFirst) this.#log([entry]);
-  }
-
-  /** As for every change, a line for each entry. A value that is not valid is an alarm. */
-  #log(entries: readonly Activity[]): void {
-    for (const activity of entries) {
-      this.#parts.logger.info({ activity }, 'activity');
-      if (activity.reason.includes('is not valid'))
-        this.#parts.logger.error({ keyId: activity.target, reason: activity.reason }, 'value of a key rejected');
-    }
   }
 }

@@ -151,7 +151,7 @@ export class EmbeddedLimiter implements Limiter {
       const held = this.#held(id);
       if (held !== undefined) return await act(held);
       if (fields === undefined || isUnknownSecret(digest, fields)) return UNKNOWN;
-      if (readKey(id, fields) === undefined) return UNREADABLE;
+      if (readKey(fields) === undefined) return UNREADABLE;
     }
   }
 
@@ -173,7 +173,7 @@ export class EmbeddedLimiter implements Limiter {
       load.isOutdated = false;
       fields = await this.#source.load(id).catch((cause) => Promise.reject(new StoreUnavailable(cause)));
     } while (load.isOutdated);
-    const key = fields && readKey(id, fields);
+    const key = fields && readKey(fields);
     if (key !== undefined) this.#stored.set(id, { id, ...key });
     return fields;
   }

@@ -1,6 +1,7 @@
 import type { Activity, FieldChange } from './audit.ts';
-import { editedFields, inForce, KEPT_FIELDS, readTime, recordFields, withKept } from './key-hash.ts';
+import { editedFields, inForce, KEPT_FIELDS, recordFields, withKept } from './key-hash.ts';
 import type { FieldChanges, Fields } from './storage.ts';
+import { readTime } from './stored-time.ts';
 
 /**
  * Recognizes what was edited by hand in the record of a key. The fields differ from those that a gateway kept. A running
@@ -19,6 +20,14 @@ interface HandEdits {
 /** The values that were found not valid, so that each is reported once. */
 const REJECTED = 'rejected';
 
+/** Notes the values in a record that are not valid as reported. */
+export const reported = (hash: Fields): FieldChanges => ({
+  [REJECTED]:
+    inForce(hash)
+      .rejected.map(({ field, value }) => `${field}=${value}`)
+      .join('\n') || undefined,
+});
+
 /** @param now Unix time in microseconds */
 export function handEditsOf(id: string, hash: Fields, now: number): HandEdits {
   const edit = recordEdit(hash);
@@ -34,8 +43,7 @@ export function handEditsOf(id: string, hash: Fields, now: number): HandEdits {
 }
 
 /** @param id of a key that has a place in the order of keys, and no data */
-export const deletionByHand = (id: string): Activity =>
-  byHand('key.revoke', id, 'Its data is gone, or a gateway ended while it issued the key.');
+export const deletionByHand = (id: string): Activity => byHand('key.revoke', id, 'Its data is gone.');
 
 /** Who did it is not known. */
 export const byHand = (
@@ -64,7 +72,7 @@ function recordEdit(hash: Fields): Edit | undefined {
   const edited = editedFields(hash);
   if (edited === undefined) return undefined;
   const { fields, rejected } = inForce(hash);
-  const text = rejected.map(({ field, value }) => `${field}=${value}`).join('\n') || undefined;
+  const { [REJECTED]: text } = reported(hash);
   const names = rejected.map(({ field }) => field);
   const good = edited.filter(({ field }) => !names.includes(field));
   if (good.length === 0 && text === hash[REJECTED]) return undefined;

@@ -1,5 +1,6 @@
 import { DAYS_KEPT } from '../limiter/usage-marks.ts';
 import { type Activity, auditEntries } from './audit.ts';
+import { faultIn } from './key-hash.ts';
 import type { Fields, KeyCursor, Storage } from './storage.ts';
 
 /** How long the use of a revoked key is kept, in seconds: until the day of its end can no longer be queried. */
@@ -14,8 +15,15 @@ export interface BackedUpKey {
   readonly fields: Fields;
 }
 
+export interface LeftOut {
+  readonly id: string;
+  readonly reason: string;
+}
+
 export interface BackupPage {
   readonly keys: readonly BackedUpKey[];
+  /** Keys that exist, and that no restore would take. */
+  readonly leftOut: readonly LeftOut[];
   /** Where to continue; undefined at the end. */
   readonly next: KeyCursor | undefined;
 }
@@ -29,18 +37,25 @@ export type RestoreOutcome = 'restored' | 'present' | 'revoked' | { readonly ref
  */
 export const RESTORED_FOR_SECONDS = REVOKED_KEPT_SECONDS - 86_400;
 
-/** More than a key has, and few enough for one command. */
-export const MAX_FIELDS = 1_000;
-export const MAX_VALUE_LENGTH = 8_192;
+/** More than a key has, and few enough for one command, and for one line of a file. */
+const MAX_FIELDS = 1_000;
+const MAX_BYTES = 200_000;
 
-const FIELD_NAME = /^[\w:-]{1,100}$/;
-
-export const isFieldName = (name: string): boolean => FIELD_NAME.test(name);
+const isFieldName = (name: string): boolean => /^[\w:-]{1,100}$/.test(name);
 
 /** The fields that a gateway can have written. Fields added by hand have no meaning and are not backed up. */
-export function ownFields(hash: Fields): Fields {
-  const own = Object.entries(hash).filter(([name, text]) => isFieldName(name) && text.length <= MAX_VALUE_LENGTH);
-  return Object.fromEntries(own.slice(0, MAX_FIELDS));
+export const ownFields = (hash: Fields): Fields =>
+  Object.fromEntries(Object.entries(hash).filter(([name]) => isFieldName(name)));
+
+/** Why a backup does not hold a key with these fields, and a restore does not take it; undefined if they do. */
+export function whyNotBackedUp(fields: Fields): string | undefined {
+  const names = Object.keys(fields);
+  if (names.length === 0) return 'It has no fields.';
+  if (names.length > MAX_FIELDS) return `It has more than ${MAX_FIELDS} fields.`;
+  const odd = names.find((name) => !isFieldName(name));
+  if (odd !== undefined) return `${odd.slice(0, 100)} is no field of a key.`;
+  if (Buffer.byteLength(JSON.stringify(fields)) > MAX_BYTES) return `It has more than ${MAX_BYTES} bytes.`;
+  return faultIn(fields);
 }
 
 /** When the last complete backup was made: every gateway reports the same. */

@@ -1,30 +1,22 @@
-import { hash as digestOf } from 'node:crypto';
 import { full } from '../limiter/bucket.ts';
 import { DAY, MINUTE, SECOND } from '../limiter/clock.ts';
-import { MAX_SECRETS, readNetworks, readScope, type Secret } from '../limiter/credential.ts';
-import {
-  type KeyChange,
-  type KeyEntry,
-  type KeyRecord,
-  type KeyState,
-  MAX_KEY_NAME_LENGTH,
-  type StoredLevel,
-} from '../limiter/key-record.ts';
+import { MAX_SECRETS, type Secret } from '../limiter/credential.ts';
+import type { KeyChange, KeyEntry, KeyRecord, KeyState, StoredLevel } from '../limiter/key-record.ts';
 import { isPlanName, MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
 import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
 import type { Mark } from '../limiter/usage-marks.ts';
 import type { FieldChange } from './audit.ts';
+import { isName, isSecret, readSecrets, SECRET, SECRETS, secretsDigest, writeSecret } from './secret-fields.ts';
 import { type FieldChanges, type Fields, withChanges } from './storage.ts';
+import { readTime, writeTime } from './stored-time.ts';
+
+export { readTime } from './stored-time.ts';
 
 /**
  * The fields of an API key: its hash in Redis, and a line of a backup. Times are decimal Unix seconds, other values as
  * people would type them. Functions that read never fail, since people edit hashes.
  */
 
-/** Each secret has a field named by its digest, so that a decision reads it with everything else. */
-const SECRET = 'secret:';
-/** The number of secrets. It reveals concurrent changes. */
-const SECRETS = 'secrets';
 /** The ids of secrets, each with its last use. */
 const USED = 'used';
 
@@ -76,15 +68,36 @@ export interface RejectedField {
   readonly kept: string | undefined;
 }
 
-/** The fields in force: in place of a value that is not valid, the last good one. */
+/**
+ * The fields in force: in place of a value that is not valid, the last good one. A plan and limits that do not go
+ * together are not valid together.
+ */
 export function inForce(hash: Fields): { readonly fields: Fields; readonly rejected: readonly RejectedField[] } {
-  const bad = EDITABLE.filter((field) => !isValid(field, hash[field]));
-  const rejected = bad.map((field) => ({ field, value: hash[field] ?? '', kept: hash[KEPT + field] }));
-  if (bad.length === 0 || hash[KEPT_SECRETS] === undefined) return { fields: hash, rejected };
-  const good = rejected.filter(({ field, kept }) => isValid(field, kept));
-  const fields = withChanges(hash, Object.fromEntries(good.map(({ field, kept }) => [field, kept])));
-  return { fields, rejected: rejected.map((one) => (good.includes(one) ? one : { ...one, kept: undefined })) };
+  const isUsable = (field: Editable) => hash[KEPT_SECRETS] !== undefined && isValid(field, hash[KEPT + field]);
+  const without = (bad: readonly Editable[]): Fields =>
+    withChanges(hash, Object.fromEntries(bad.filter(isUsable).map((field) => [field, hash[KEPT + field]])));
+  let bad = EDITABLE.filter((field) => !isValid(field, hash[field]));
+  if (!hasLimits(without(bad))) {
+    const edited = OF_LIMITS.filter((field) => hash[field] !== hash[KEPT + field]);
+    const together = hasLimits(without([...bad, ...edited])) ? edited : (['plan'] as const);
+    bad = [...new Set([...bad, ...together])];
+  }
+  const kept = (field: Editable) => (isUsable(field) ? hash[KEPT + field] : undefined);
+  return {
+    fields: bad.length === 0 ? hash : without(bad),
+    rejected: bad.map((field) => ({ field, value: hash[field] ?? '', kept: kept(field) })),
+  };
 }
+
+const OF_LIMITS = ['plan', 'minute', 'day'] as const satisfies readonly Editable[];
+
+/** An enterprise key needs its own limits. */
+export const hasLimits = ({
+  plan,
+  minute,
+  day,
+}: { readonly [field in (typeof OF_LIMITS)[number]]?: unknown }): boolean =>
+  plan !== 'enterprise' || (minute !== undefined && day !== undefined);
 
 /** What was edited by hand since a gateway last wrote the record; undefined for a key that no gateway has written. */
 export function editedFields(hash: Fields): FieldChange[] | undefined {
@@ -101,6 +114,7 @@ export function editedFields(hash: Fields): FieldChange[] | undefined {
 export function faultIn(fields: Fields): string | undefined {
   const bad = EDITABLE.find((field) => !isValid(field, fields[field]));
   if (bad !== undefined) return `${bad} is not valid: ${JSON.stringify((fields[bad] ?? '').slice(0, 100))}.`;
+  if (!hasLimits(fields)) return 'minute and day are missing: an enterprise key carries its own limits.';
   const presented = Object.keys(fields).filter((field) => field.startsWith(SECRET));
   if (presented.length === 0) return 'It has no secret.';
   if (presented.length > MAX_SECRETS) return `It has more than ${MAX_SECRETS} secrets.`;
@@ -108,7 +122,11 @@ export function faultIn(fields: Fields): string | undefined {
   if (broken !== undefined) return 'One of its secrets cannot be read.';
   if (new Set(readSecrets(fields).map(({ id }) => id)).size < presented.length)
     return 'Two of its secrets have one id.';
-  const createdAt = readTime(fields.created_at);
+  return faultInCreation(fields);
+}
+
+function faultInCreation({ created_at: text }: Fields): string | undefined {
+  const createdAt = readTime(text);
   if (createdAt === undefined) return 'created_at is not a time in Unix seconds.';
   // Lists are sorted by it. Clocks differ.
   return createdAt > (Date.now() + 86_400_000) * 1_000 ? 'created_at lies in the future.' : undefined;
@@ -117,8 +135,7 @@ export function faultIn(fields: Fields): string | undefined {
 /** The fields of a key for a backup: those in force, so that a restore takes them. */
 export function fieldsForBackup(stored: Fields): Fields {
   const { fields } = inForce(stored);
-  if (Object.keys(fields).length === 0 || readTime(fields.created_at) !== undefined) return fields;
-  return { ...fields, created_at: '0.000000' };
+  return faultInCreation(fields) === undefined ? fields : { ...fields, created_at: '0.000000' };
 }
 
 function isValid(field: Editable, text: string | undefined): boolean {
@@ -131,23 +148,15 @@ function isValid(field: Editable, text: string | undefined): boolean {
     case 'expires_at':
       return text === '' || readTime(text) !== undefined;
     case 'name':
-      return text.length <= MAX_KEY_NAME_LENGTH && !/\p{Cc}/u.test(text);
+      return isName(text);
     default:
       return true;
   }
 }
 
-const isSecret = (digest: string, text: string): boolean =>
-  /^[\w-]{43}$/.test(digest) && readSecret(digest, text) !== undefined;
-
-const secretsDigest = (hash: Fields): string => {
-  const secrets = Object.entries(hash).filter(([field]) => field.startsWith(SECRET) || field === SECRETS);
-  return digestOf('sha256', JSON.stringify(secrets.sort(([a], [b]) => (a < b ? -1 : 1))), 'base64url').slice(0, 12);
-};
-
 /** Undefined if the fields do not make a key. */
-export function readKey(id: string, fields: Fields): { record: KeyRecord; state: KeyState } | undefined {
-  const record = readRecord(id, fields);
+export function readKey(fields: Fields): { record: KeyRecord; state: KeyState } | undefined {
+  const record = readRecord(fields);
   return record && { record, state: readState(fields) };
 }
 
@@ -179,10 +188,26 @@ export function writeRecord(
 export const isUnknownSecret = (digest: string, hash: Fields): boolean =>
   hash[SECRET + digest] === undefined && hash[SECRETS] !== undefined;
 
-/** The whole record; undefined for a hash that decide.lua cannot use. */
-export function readRecord(id: string, hash: Fields): KeyRecord | undefined {
-  const { isReadable, record } = readEntry(id, hash);
-  return isReadable && isPlanName(record.plan) ? { ...record, plan: record.plan } : undefined;
+/** The whole record; undefined for a hash that makes none. One without limits can be changed: they may be added. */
+export function readRecord(hash: Fields): KeyRecord | undefined {
+  const { record, isWhole } = recordIn(hash);
+  return isWhole && isPlanName(record.plan) ? { ...record, plan: record.plan } : undefined;
+}
+
+function recordIn(stored: Fields) {
+  const { fields, rejected } = inForce(stored);
+  const record: KeyEntry['record'] = {
+    plan: fields.plan ?? '',
+    name: fields.name ?? '',
+    createdAt: readTime(fields.created_at) ?? 0,
+    secrets: readSecrets(fields),
+    expiresAt: readTime(fields.expires_at),
+    disabled: !['', '0'].includes(fields.disabled ?? ''),
+    minute: parseLimit(fields.minute ?? ''),
+    day: parseLimit(fields.day ?? ''),
+  };
+  const hasExpiry = record.expiresAt !== undefined || !fields.expires_at;
+  return { fields, rejected, record, isWhole: record.secrets.length > 0 && isPlanName(record.plan) && hasExpiry };
 }
 
 /** The fields from which a record was read. A change compares them with the present ones. */
@@ -193,29 +218,15 @@ export function recordFields(hash: Fields): FieldChanges {
 
 /** A hash as an entry for operators. A hash that decide.lua cannot use is shown as unreadable. */
 export function readEntry(id: string, stored: Fields): KeyEntry {
-  const { fields: hash, rejected } = inForce(stored);
-  const plan = hash.plan ?? '';
-  const expiresAt = readTime(hash.expires_at);
-  const secrets = readSecrets(hash);
-  const isReadable = secrets.length > 0 && isPlanName(plan) && (expiresAt !== undefined || !hash.expires_at);
-  const record = {
-    plan,
-    name: hash.name ?? '',
-    createdAt: readTime(hash.created_at) ?? 0,
-    secrets,
-    expiresAt,
-    disabled: !['', '0'].includes(hash.disabled ?? ''),
-    minute: parseLimit(hash.minute ?? ''),
-    day: parseLimit(hash.day ?? ''),
-  };
-  return { id, isReadable, record, rejected, ...readState(hash) };
+  const { fields, rejected, record, isWhole } = recordIn(stored);
+  return { id, isReadable: isWhole && hasLimits(record), record, rejected, ...readState(fields) };
 }
 
 /** What is left of a key once it is revoked. */
 export function readRevoked(id: string, hash: Fields): KeyEntry {
   const left = Object.entries(hash).filter(([field]) => REVOKED_FIELDS.includes(field));
   const entry = readEntry(id, Object.fromEntries(left));
-  return { ...entry, asOf: undefined, usage: { ...entry.usage, minutes: [] }, isRevoked: true };
+  return { ...entry, rejected: [], asOf: undefined, usage: { ...entry.usage, minutes: [] }, isRevoked: true };
 }
 
 /** Lifting a ban also forgets the line, the strikes and the series: the key starts anew. */
@@ -283,24 +294,6 @@ function writeMember(member: Member, value: KeyRecord[Member]): string | undefin
     default:
       return value?.toString();
   }
-}
-
-/** In decide.lua's format: id, end, scope, networks, beginning, name. */
-const writeSecret = ({ id, expiresAt, scope, networks, createdAt, name }: Secret): string =>
-  [id, writeTime(expiresAt) ?? '-', scope.join(','), networks.join(',') || '-', writeTime(createdAt), name].join(' ');
-
-function readSecret(digest: string, text: string): Secret | undefined {
-  const [, id, end, scope, networks, created, name] = /^(\w+) (\S+) (\S+) (\S+) (\S*) ?(.*)$/s.exec(text) ?? [];
-  const expiresAt = readTime(end);
-  if (id === undefined || (expiresAt === undefined && end !== '-')) return undefined;
-  const bounds = { scope: readScope(scope as string), networks: readNetworks(networks as string) };
-  return { id, digest, name: name as string, createdAt: readTime(created) ?? 0, expiresAt, ...bounds };
-}
-
-function readSecrets(hash: Fields): Secret[] {
-  const fields = Object.entries(hash).filter(([field]) => field.startsWith(SECRET));
-  const secrets = fields.map(([field, text]) => readSecret(field.slice(SECRET.length), text));
-  return secrets.filter((secret) => secret !== undefined).sort((a, b) => a.createdAt - b.createdAt);
 }
 
 /** `1795132800.125000 1795132810.125000 0`: the last place in line, the last strike, and since when there is no room. */
@@ -378,15 +371,3 @@ export function readLevel(text = '', window: number): StoredLevel {
   const [whole, part] = fraction === 0 ? [Number(tokens), 0] : [Number(tokens) + 1, window - fraction];
   return { tokens: -whole, fraction: part, limit: parseLimit(limit) };
 }
-
-const writeTime = (time: number | undefined): string | undefined =>
-  time === undefined ? undefined : (time / SECOND).toFixed(6);
-
-/** As decide.lua reads it. */
-export function readTime(text: string | undefined): number | undefined {
-  if (text === undefined || text.length > LONGEST_TIME || !/^\d+\.?\d*$/.test(text)) return undefined;
-  return Number(text) < LATEST_TIME ? Math.round(Number(text) * SECOND) : undefined;
-}
-
-const LONGEST_TIME = 24;
-const LATEST_TIME = 1e10;

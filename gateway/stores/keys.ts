@@ -3,16 +3,17 @@ import { Conflict } from '../../shared/domain-errors.ts';
 import { isKeyId, rejectionReason, secretOf } from '../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../limiter/key-record.ts';
 import { type Activity, auditEntries, type WithActivity } from './audit.ts';
-import { handEditsOf } from './hand-edits.ts';
+import { handEditsOf, reported } from './hand-edits.ts';
 import {
   type BackedUpKey,
   type BackupPage,
+  type LeftOut,
   ownFields,
   REVOKED_KEPT_SECONDS,
   type RestoreOutcome,
+  whyNotBackedUp,
 } from './key-backup.ts';
 import {
-  faultIn,
   fieldsForBackup,
   inForce,
   REVOKED_FIELDS,
@@ -146,14 +147,15 @@ export class Keys {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const stored = await this.#storage.read(key(id));
       if (stored === undefined) return undefined;
-      const record = readRecord(id, stored);
+      const record = readRecord(stored);
       if (record === undefined) throw new Unreadable();
       const made = make(record);
       const { record: changes = {}, ban, activity } = made;
       // Edits by hand first, because this change hides them.
       const byHand = handEditsOf(id, stored, Date.now() * 1_000);
       const written = { ...writeRecord(changes, record.secrets, stored), ...writeBan(ban) };
-      const set = { ...byHand.changes, ...withKept(written, inForce(stored).fields) };
+      const accepted = { ...byHand.changes, ...withKept(written, inForce(stored).fields) };
+      const set = { ...accepted, ...reported(withChanges(stored, accepted)) };
       const isMade = await this.#storage.change({
         parts: [{ record: key(id), exists: true, expect: { ...recordFields(stored), ...byHand.expected }, set }],
         entries: auditEntries(...byHand.entries, activity),
@@ -164,14 +166,16 @@ export class Keys {
     throw new NotMade('The key was changed by others, again and again.');
   }
 
-  /** Revokes a key. That it is revoked, and its use, are kept for 36 days. @returns false if there was none */
+  /**
+   * Revokes a key. That it is revoked, and its use, are kept for 36 days.
+   * @returns false if there is none. This is confirmed as a revocation is, because the call can repeat one
+   */
   async remove(id: string, activity?: Activity): Promise<boolean> {
     const moveTo = { record: revoked(id), fields: REVOKED_FIELDS, seconds: REVOKED_KEPT_SECONDS };
-    return await this.#storage.change({
-      parts: [{ record: key(id), exists: true, moveTo }],
-      entries: auditEntries(activity),
-      isUrgent: true,
-    });
+    const parts = [{ record: key(id), exists: true, moveTo }];
+    if (await this.#storage.change({ parts, entries: auditEntries(activity), isUrgent: true })) return true;
+    await this.#storage.change({ parts: [{ record: key(id), exists: false }], entries: [], isUrgent: true });
+    return false;
   }
 
   /** All keys, page by page, the oldest first, including those revoked in the last 36 days. */
@@ -186,11 +190,16 @@ export class Keys {
   async export({ after, limit }: WalkQuery): Promise<BackupPage> {
     const cursors = await this.#storage.listKeys({ after, limit });
     const stored = await this.#storage.readMany(cursors.map(({ id }) => key(id)));
-    const keys = cursors.map(({ id, createdAt }, at) => {
-      return { id, createdAt, fields: ownFields(fieldsForBackup(stored[at] ?? {})) };
+    const leftOut: LeftOut[] = [];
+    const keys = cursors.flatMap(({ id, createdAt }, at) => {
+      // It was revoked meanwhile.
+      if (stored[at] === undefined) return [];
+      const fields = ownFields(fieldsForBackup(stored[at]));
+      const reason = whyNotBackedUp(fields);
+      if (reason !== undefined) leftOut.push({ id, reason });
+      return reason === undefined ? [{ id, createdAt, fields }] : [];
     });
-    // A key that was revoked meanwhile has no fields.
-    return { keys: keys.filter(({ fields }) => Object.keys(fields).length > 0), next: nextOf(cursors, limit) };
+    return { keys, leftOut, next: nextOf(cursors, limit) };
   }
 
   /**
@@ -244,7 +253,7 @@ export class Keys {
     entryFor: ((id: string, name: string) => Activity) | undefined,
     isTrial: boolean,
   ): Promise<RestoreOutcome> {
-    const fault = faultIn(fields);
+    const fault = whyNotBackedUp(fields);
     if (fault !== undefined) return { refused: fault };
     const [live, gone] = await Promise.all([this.#storage.read(key(id)), this.#storage.read(revoked(id))]);
     if (live !== undefined) return 'present';

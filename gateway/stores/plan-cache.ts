@@ -7,7 +7,7 @@ import {
   type StoredPlans,
   storedPlans,
 } from '../limiter/plans.ts';
-import { changesBetween, type Plans, versionOf } from './plans.ts';
+import { changesBetween, isWhole, type Plans, versionOf } from './plans.ts';
 
 /** Four times a second, so that a change is live within a second, even on a busy machine. */
 const REFRESH_MS = 250;
@@ -49,6 +49,11 @@ export class PlanCache {
    */
   get known(): PlanTable | undefined {
     return this.#isKnown ? this.#table : undefined;
+  }
+
+  /** The same in its stored form; undefined until one was read. */
+  get lastGood(): StoredPlans | undefined {
+    return this.#isKnown ? storedPlans(this.#table) : undefined;
   }
 
   /** The version of the table as last read; undefined before that. */
@@ -126,10 +131,7 @@ export class PlanCache {
 
   #miss(): void {
     if (!this.#isMissing)
-      this.#logger.error(
-        { hasLastGood: this.#stored !== undefined },
-        'the plan table is missing; the last good one stays',
-      );
+      this.#logger.error({ hasLastGood: this.#isKnown }, 'the plan table is missing; the last good one stays');
     this.#isMissing = true;
     this.#readable = false;
   }
@@ -138,13 +140,15 @@ export class PlanCache {
   take(stored: StoredPlans): void {
     this.#taken += 1;
     const { table, rejected } = readPlans(stored, this.#table);
-    this.#adopt(table);
     this.#rejected = rejected;
     this.#alarm(rejected);
-    this.#stored = stored;
-    this.#version = versionOf(stored);
     this.#readable = true;
     this.#isMissing = false;
+    // What is missing of the first one has no last good value: the built-in ones are none.
+    if (!this.#isKnown && !isWhole(stored)) return;
+    this.#adopt(table);
+    this.#stored = stored;
+    this.#version = versionOf(stored);
   }
 
   #adopt(table: PlanTable): void {

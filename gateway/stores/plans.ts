@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { z } from 'zod';
-import { Unavailable } from '../../shared/domain-errors.ts';
+import { Conflict, Unavailable } from '../../shared/domain-errors.ts';
 import { redactApiKeys } from '../limiter/credential.ts';
 import {
   DEFAULT_PLANS,
@@ -56,8 +56,19 @@ export function changesBetween(before: StoredPlans, after: StoredPlans): FieldCh
   return changes.filter(({ from, to }) => from !== to);
 }
 
+/** The stored table was deleted, and nobody has the last good one. */
+export class NoTable extends Conflict {
+  constructor() {
+    super(
+      'The plan table is missing, and no gateway has the last good one. Restore a backup, or set all values of all plans.',
+    );
+  }
+}
+
 /** Who changes the table of plans and why; and the entries of the activity that tell it. */
 export interface AboutChange extends Pick<PlanChange, 'author' | 'reason' | 'action'> {
+  /** The table in force. It is written back first where the stored one is missing. */
+  readonly last?: StoredPlans | undefined;
   entriesFor(changes: readonly FieldChange[]): readonly Activity[];
 }
 
@@ -122,11 +133,13 @@ export class Plans {
 
   /**
    * Writes the built-in table into a store in which nothing of a gateway was ever stored, and completes one that people
-   * typed there before. Does nothing in any other store.
+   * typed there before. In any other store it does nothing, or keeps what is kept of a whole table.
    */
   async begin(): Promise<void> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
-    if (kept !== undefined || (table === undefined && !(await this.#storage.isEmpty()))) return;
+    if (kept !== undefined) return;
+    const isNew = table === undefined ? await this.#storage.isEmpty() : (await this.#storage.countKeys()) === 0;
+    if (!isNew && !isWhole(table)) return;
     const whole = { ...storedPlans(DEFAULT_PLANS), ...table };
     await this.#storage.change({
       parts: [
@@ -142,16 +155,25 @@ export class Plans {
    * A change without effect is not recorded.
    * @param seen undefined to set them in any case
    * @returns undefined if the table is not `seen`, and then nothing was set
+   * @throws {NoTable} if there is no table, and the fields do not make one
    */
   async change(changes: StoredPlans, about: AboutChange, seen?: StoredPlans): Promise<PlansChanged | undefined> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const before = seen ?? (await this.read()) ?? {};
+      const before = seen ?? (await this.#readOrWriteBack(about.last)) ?? {};
+      if (Object.keys(before).length === 0 && !isWhole(changes)) throw new NoTable();
       const made = await this.#changeFrom(before, changes, about);
       if (made !== undefined) return made;
       // Another gateway may have recorded an edit by hand meanwhile, which changes only what is kept.
       if (seen !== undefined && versionOf((await this.read()) ?? {}) !== versionOf(seen)) return undefined;
     }
     throw new NotMade('The plans were changed by others, again and again.');
+  }
+
+  async #readOrWriteBack(last: StoredPlans | undefined): Promise<StoredPlans | undefined> {
+    const table = await this.read();
+    if (table !== undefined) return table;
+    await this.writeBack(last);
+    return await this.read();
   }
 
   async #changeFrom(before: StoredPlans, changes: StoredPlans, about: AboutChange): Promise<PlansChanged | undefined> {
@@ -244,6 +266,10 @@ function readSeen({ [SEEN]: text = '' }: StoredPlans): StoredPlans | undefined {
     return undefined;
   }
 }
+
+/** Whether a table has every value that it needs. */
+export const isWhole = (table: StoredPlans = {}): boolean =>
+  STORED_FIELDS.every((field) => table[field] !== undefined || isUsable(field, undefined));
 
 /** Every field of a table, undefined where it has none. */
 const pick = (table: StoredPlans): Record<string, string | undefined> =>

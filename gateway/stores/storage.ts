@@ -49,9 +49,18 @@ export interface Part {
   readonly set?: FieldChanges;
   /**
    * Removes the record. Of its fields, as they are in this step, those named here are moved to another record, which
-   * also gets `revoked: '1'` and expires after `seconds`. It replaces whatever was there.
+   * also gets `mark: '1'` and expires after `seconds`. It replaces whatever was there. A key loses its place among the
+   * existing ones.
    */
-  readonly moveTo?: { readonly record: RecordName; readonly fields: readonly string[]; readonly seconds: number };
+  readonly moveTo?: Move;
+}
+
+interface Move {
+  readonly record: RecordName;
+  readonly fields: readonly string[];
+  readonly seconds: number;
+  /** 'deleted_by_hand' for a key without data. */
+  readonly mark?: 'revoked' | 'deleted_by_hand';
 }
 
 /**
@@ -61,7 +70,10 @@ export interface Part {
 export interface Change {
   /** None if the entries are about something that was done already. */
   readonly parts: readonly Part[];
-  /** Added to their logs in the same step. In the audit log, a repetition of the newest about its target is left out. */
+  /**
+   * Added to their logs in the same step. In the audit log, an entry with a request id that repeats the newest about its
+   * target is left out.
+   */
   readonly entries: readonly LogEntry[];
   /** It takes something away from a client, so it may use the room that is reserved for a full disk. */
   readonly isUrgent?: boolean | undefined;
@@ -83,7 +95,7 @@ export const writeCursor = ({ createdAt, id }: KeyCursor): string => `${createdA
 
 /** Undefined if the text is not a cursor. */
 export function readCursor(text: string): KeyCursor | undefined {
-  const [, seconds, id = ''] = /^(-?[\d.e+]{1,30})-(.*)$/.exec(text) ?? [];
+  const [, seconds, id = ''] = /^(-?[\d.e+-]{1,30})-(\w+)$/.exec(text) ?? [];
   const createdAt = Number(seconds);
   return Number.isFinite(createdAt) && isKeyId(id) ? { createdAt, id } : undefined;
 }
@@ -120,7 +132,7 @@ export interface Storage {
   /**
    * Compares and changes in one step.
    * @returns false if a record is not as required; then nothing was changed
-   * @throws {NotMade} if it was certainly not made, {Unknown} if nobody knows
+   * @throws {NotMade} if it was certainly not made, {Unknown} if nobody knows, {Unconfirmed} if it was made
    */
   change(change: Change): Promise<boolean>;
   /** Entries of a log, the newest first, behind an id. */
@@ -139,5 +151,13 @@ export class NotMade extends Unavailable {
 export class Unknown extends Unavailable {
   constructor(reason: unknown) {
     super(reason, 'It is not known whether the change was made. It is safe to repeat it.');
+  }
+}
+
+/** A change was made, but is lost if its node of Redis fails now. */
+export class Unconfirmed extends Unavailable {
+  constructor() {
+    const why = 'The change was made, but no replica has confirmed it.';
+    super(why, `${why} It is safe to repeat it.`);
   }
 }

@@ -51,15 +51,19 @@ export class Tokens {
     await this.#change(id, undefined, JSON.stringify(token), activity);
   }
 
-  /** @param entryFor makes the entry from the token that is revoked. @returns false if there is no such token */
+  /**
+   * @param entryFor makes the entry from the token that is revoked
+   * @returns false if there is none. This is confirmed as a revocation is, because the call can repeat one
+   */
   async remove(id: string, entryFor: (token: OperatorToken) => Activity): Promise<boolean> {
     const text = (await this.#read())[id];
     const token = readToken(text);
-    return token !== undefined && (await this.#change(id, text, undefined, entryFor(token)));
+    const isMade = await this.#change(id, text, undefined, token && entryFor(token));
+    return isMade && token !== undefined;
   }
 
   /** @returns false if the token is not as expected any more */
-  #change(id: string, from: string | undefined, to: string | undefined, activity: Activity): Promise<boolean> {
+  #change(id: string, from: string | undefined, to: string | undefined, activity?: Activity): Promise<boolean> {
     return this.#storage.change({
       parts: [{ record: 'tokens', expect: { [id]: from }, set: { [id]: to } }],
       entries: auditEntries(activity),

@@ -5,6 +5,7 @@ import { idOf } from '../support/api-key.ts';
 import { operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { type Ended, startProcess } from '../support/process.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 /** Tests the script that compose and Kubernetes run, in a temporary folder. */
@@ -49,6 +50,18 @@ test("today's backup is made once and readable only by its owner, the oldest is 
   await writeFile(today, text.replace(/"at":"[^"]*"/, '"at":"2020-01-01T00:00:00Z"'));
   expect((await run(empty, folder, 'restore')).code).toBe(4);
   expect((await run(empty, folder, 'restore', '--any-age')).code).toBe(0);
+});
+
+test('a backup with a key left out is kept, and the script fails', async () => {
+  const { url, redis } = await emptyDatabase();
+  const [stack, folder] = [await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' }), await withOldOnes()];
+  const [id] = [idOf(await stack.issueKey()), await stack.issueKey()];
+  await redis.hset(`gateway:key:{${id}}`, `secret:${'a'.repeat(43)}`, 'typed123 - root - 0 typed');
+  const { code, err } = await run(stack, folder);
+  expect([code, err]).toEqual([1, expect.stringContaining(`Left out: ${id}: One of its secrets cannot be read.`)]);
+  const [, , , today = ''] = await backupsIn(folder);
+  expect(await readFile(join(folder, today), 'utf8')).toContain('{"end":true,"keys":1}');
+  expect((await run(stack, folder)).code).toBe(0);
 });
 
 test('an empty or failed backup does not replace an older one', async () => {

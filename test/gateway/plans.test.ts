@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { DEFAULT_PLANS, parseLimit, readPlans, storedPlans } from '../../gateway/limiter/plans.ts';
 import { activityOf } from '../support/activity.ts';
@@ -75,6 +76,41 @@ test('a gateway that starts where the table is gone is ready with the last good 
   const third = await startStack(withRedis);
   expect((await send(`${third.adminUrl}/readyz`)).status).toBe(503);
   expect(await redis.exists('gateway:plans')).toBe(0);
+  // Nobody knows the rest of the table, so a part of it is not taken.
+  const refused = await third.admin('PATCH', '/plans/free', { minute: 63 });
+  expect([refused.status, refused.text]).toEqual([409, expect.stringContaining('no gateway has the last good one')]);
+  await redis.hset('gateway:plans', 'free.minute', '64');
+  await sleep(600);
+  expect((await send(`${third.adminUrl}/readyz`)).status).toBe(503);
+  expect((await third.admin('GET', '/plans')).status).toBe(503);
+  const { findings } = (await third.admin('GET', '/doctor')).json as { findings: { about: string }[] };
+  expect(findings.filter(({ about }) => about === 'plan table')).toMatchObject([
+    { status: 'fault', found: 'is missing or not whole, and clients get 503' },
+  ]);
+  await third.stop();
+  const fourth = await startStack(withRedis);
+  expect((await send(`${fourth.adminUrl}/readyz`)).status).toBe(503);
+  const plans = { pro: { minute: 300, day: 9 }, business: { minute: 1, day: 2 }, free: { minute: 65, day: 66 } };
+  expect((await fourth.admin('PATCH', '/plans', { plans })).status).toBe(200);
+  for (const plan of ['free', 'pro', 'business', 'enterprise'])
+    expect([plan, (await fourth.admin('PATCH', `/plans/${plan}`, { ban_seconds: 60 })).status]).toEqual([plan, 200]);
+  await expect.poll(() => limitOf(fourth.gateway, key)).toBe('65');
+});
+
+test('a change of a table that is gone, with all that was kept of it, changes only what it names', async () => {
+  await redis.flushdb();
+  const stack = await startStack(withRedis);
+  await stack.admin('PATCH', '/plans/pro', { minute: 301, ban_grace_seconds: 7, mode: 'shadow' });
+  const before = (await stack.admin('GET', '/plans')).json as Record<string, unknown>;
+  await redis.del('gateway:plans', 'gateway:kept:{gateway:plans}');
+  expect((await stack.admin('PATCH', '/plans/free', { minute: 64 })).json).toMatchObject({ minute: 64 });
+  const after = { ...before, free: { ...(before.free as object), minute: 64 } };
+  expect((await stack.admin('GET', '/plans')).json).toEqual(after);
+  expect(await redis.hmget('gateway:plans', 'pro.minute', 'pro.ban_grace_seconds', 'pro.mode')).toEqual([
+    '301',
+    '7',
+    'shadow',
+  ]);
 });
 
 test('for an invalid override of a key its plan applies, and the override is logged as an error', async () => {

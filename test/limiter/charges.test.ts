@@ -58,7 +58,7 @@ test('a bucket below zero refills to zero in a minute, and both twins read it al
   for (const seconds of [0, 0.000001, 5, 37.123457, 12, 9, 58, 3]) {
     under.now += Math.round(seconds * SECOND);
     const said = (await under.limiter.peek(key)) as Decision;
-    const { record, state } = readKey(key.id, await under.redis.hgetall(keyOf(key.id))) as never;
+    const { record, state } = readKey(await under.redis.hgetall(keyOf(key.id))) as never;
     expect(peek(record, state, key, under.plans, under.now)).toMatchObject({
       outcome: said.outcome,
       retryAt: said.retryAt,

@@ -63,6 +63,7 @@ test.for([
 });
 
 const SHAPE = 'It is not { id, createdAt, fields }, with an id of a key and fields of text.';
+const UNREADABLE = 'One of its secrets cannot be read.';
 const BAD: readonly (readonly [unknown, string])[] = [
   [null, SHAPE],
   ['key', SHAPE],
@@ -81,13 +82,28 @@ const BAD: readonly (readonly [unknown, string])[] = [
   [key(freshId(), {}), 'It has no fields.'],
   [key(freshId(), { ...GOOD, 'Plan ': 'free' }), 'Plan  is no field of a key.'],
   [key(freshId(), { ...GOOD, [`n${'a'.repeat(100)}`]: '' }), `n${'a'.repeat(99)} is no field of a key.`],
-  [key(freshId(), { ...GOOD, name: 'x'.repeat(8_193) }), 'name has more than 8192 characters.'],
+  [key(freshId(), { ...GOOD, ban_reason: 'x'.repeat(200_000) }), 'It has more than 200000 bytes.'],
+  [
+    key(freshId(), { ...GOOD, plan: 'enterprise' }),
+    'minute and day are missing: an enterprise key carries its own limits.',
+  ],
+  ...[
+    'k3JtQz81 - root - 1795132800.123457 first',
+    'k3JtQz81 - read,root - 1795132800.123457 first',
+    'k3JtQz81 - read 9:zz/1 1795132800.123457 first',
+    'k3JtQz81 - read 4:0a000001ff/40 1795132800.123457 first',
+    'k3JtQz81 - read 4:0f/6 1795132800.123457 first',
+    `k3JtQz81 - read ${Array(21).fill('4:0a/8').join(',')} 1795132800.123457 first`,
+    'k3JtQz81 - read - 1795132800.123457/never first',
+    `k3JtQz81 - read - 1795132800.123457 ${'x'.repeat(101)}`,
+    'k3JtQz81 - read - 1795132800.123457 fir\nst',
+  ].map((text) => [key(freshId(), { ...GOOD, [Object.keys(SECRET)[0] as string]: text }), UNREADABLE] as const),
   [key(freshId(), { ...GOOD, plan: 'gold' }), 'plan is not valid: "gold".'],
   [key(freshId(), { ...GOOD, minute: '1e3' }), 'minute is not valid: "1e3".'],
   [key(freshId(), { ...GOOD, expires_at: 'never' }), 'expires_at is not valid: "never".'],
   [key(freshId(), { ...GOOD, created_at: 'x' }), 'created_at is not a time in Unix seconds.'],
   [key(freshId(), { plan: 'free', name: 'none', created_at: '1' }), 'It has no secret.'],
-  [key(freshId(), { ...GOOD, [`secret:${'b'.repeat(43)}`]: 'x' }), 'One of its secrets cannot be read.'],
+  [key(freshId(), { ...GOOD, [`secret:${'b'.repeat(43)}`]: 'x' }), UNREADABLE],
   [
     key(freshId(), { ...GOOD, secrets: '2', [`secret:${'b'.repeat(43)}`]: Object.values(SECRET)[0] ?? '' }),
     'Two of its secrets have one id.',
@@ -100,12 +116,15 @@ const BAD: readonly (readonly [unknown, string])[] = [
 
 test.for(stacks)('%s: bad keys are rejected one by one, and a good one between them is restored', async ([, stack]) => {
   const id = freshId();
-  const keys = [...BAD.map(([given]) => given), key(id)];
+  const keys = [...BAD.map(([given]) => given), key(id), key(id, { ...GOOD, plan: 'pro' })];
   const { status, json } = await stack.admin('POST', '/restore', { at: AT, keys });
   expect(status).toBe(200);
   const { rejected, ...counts } = json as { rejected: { id: string; reason: string }[] };
   expect(counts).toEqual({ restored: 1, present: 0, revoked: 0 });
-  expect(rejected.map(({ reason }) => reason)).toEqual(BAD.map(([, reason]) => reason));
+  expect(rejected.map(({ reason }) => reason)).toEqual([
+    ...BAD.map(([, reason]) => reason),
+    'The page has this key twice.',
+  ]);
   expect(rejected.every((one) => one.id.length <= 100)).toBe(true);
   expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ id, name: 'good', plan: 'free' });
   expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: 1 });
@@ -214,6 +233,19 @@ test('the command line rejects a file that is not a backup, and skips invalid li
     ),
     goesOn(),
   ]);
+});
+
+test('a file with one key twice is listed, and --strict restores nothing of it', async () => {
+  const [id, other] = [freshId(), freshId()];
+  const lines = [HEADER, JSON.stringify(key(id)), JSON.stringify(key(other)), JSON.stringify(key(id))];
+  const file = [...lines, '{"end":true,"keys":3}'].join('\n');
+  const strict = await ctlReading(shared, file, 'restore', '--strict');
+  const line = `Not taken: ${id}: Line 4 has this key again.`;
+  expect([strict.code, strict.out]).toEqual([1, `${line}\nNothing was restored.\n`]);
+  expect((await shared.admin('GET', `/keys/${other}`)).status).toBe(404);
+  const { code, out } = await ctlReading(shared, file, 'restore');
+  expect([code, out]).toEqual([1, `Keys restored: 2. Fields of plans restored: 0.\n${line}\n`]);
+  for (const one of [id, other]) await shared.admin('DELETE', `/keys/${one}`);
 });
 
 test('an endless line uses no memory', async () => {

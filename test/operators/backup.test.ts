@@ -74,6 +74,8 @@ describe('on Redis', () => {
     const [stack, other] = [await onRedis(), await onRedis()];
     const { expected, own, big, usedUp, banned } = await issueAll(stack, 300);
     await stack.admin('PATCH', '/plans/pro', { minute: 250 });
+    // Either gateway may write the table back.
+    expect((await other.admin('GET', '/plans')).json).toMatchObject({ pro: { minute: 250 } });
     const file = await backUp(stack);
     const before = await contents();
     expect(before.hashes).toHaveLength(306);

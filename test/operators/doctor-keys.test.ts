@@ -67,6 +67,24 @@ test('what is good is not looked at again for a minute; what is bad is, so that 
   expect(reads()).toBe(before);
 });
 
+test('a list of keys that was changed is found in seconds, however often the doctor is asked, and so is its repair', async () => {
+  const { keys, ids } = await storeOf(3);
+  const list = async () => (await told(keys)).at(-1);
+  expect(await list()).toBe('good has every key');
+  // It is as long as before.
+  await redis.zrem('gateway:keys', ids[0] as string);
+  await redis.zadd('gateway:keys', 1, createApiKey().credential.id);
+  const before = sent('SCAN');
+  expect(before).toBeGreaterThan(0);
+  for (let asked = 0; asked < 50; asked++) await list();
+  expect(sent('SCAN') - before).toBeLessThanOrEqual(1);
+  await expect.poll(list, { timeout: 5_000 }).toMatch(/^fault 1 keys work and are missing/);
+  await keys.relist();
+  expect(await list()).toBe('good has every key');
+  await redis.del('gateway:keys');
+  expect(await list()).toMatch(/^fault 3 keys work and are missing/);
+});
+
 test('keys that cannot be read, and keys in no list, are faults too', async () => {
   const { keys, ids } = await storeOf(4);
   await redis.hset(`gateway:key:{${ids[0]}}`, { plan: 'gold', kept_plan: 'damaged' });

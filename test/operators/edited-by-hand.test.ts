@@ -5,6 +5,7 @@ import type { Activity } from '../../gateway/stores/audit.ts';
 import { EditWatch } from '../../gateway/stores/edit-watch.ts';
 import { handEditsOf } from '../../gateway/stores/hand-edits.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
+import { logged } from '../../gateway/stores/logged.ts';
 import { PlanCache } from '../../gateway/stores/plan-cache.ts';
 import { Plans } from '../../gateway/stores/plans.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
@@ -73,6 +74,48 @@ test.for([
   ]);
 });
 
+const ENTERPRISE = { plan: 'enterprise', minute: 10, day: 20 };
+
+test.for([
+  ['a plan without limits', {}, { plan: 'enterprise', minute: '7' }, { plan: 'free', limits: [undefined, undefined] }],
+  ['a limit that is needed', ENTERPRISE, { minute: undefined }, { plan: 'enterprise', limits: [10, 20] }],
+] as const)('%s is an alarm, the last good values stay, and operators can act', async ([, given, typed, good]) => {
+  await redis.flushdb();
+  const stack = await start();
+  const id = idOf(await stack.issueKey(given));
+  for (const [field, value] of Object.entries(typed))
+    await (value === undefined ? redis.hdel(hashOf(id), field) : redis.hset(hashOf(id), field, value));
+  await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: key.change', 'api: key.create']);
+  const alarms = () => stack.log.filter(({ msg }) => msg === 'value of a key rejected').map(({ reason }) => reason);
+  expect(alarms()).toEqual([expect.stringMatching(/(plan|minute) is not valid: (free|10) stays in force/)]);
+  const view = await viewOf(stack, id);
+  expect([view.state, view.plan, [view.minute, view.day]]).toEqual(['active', good.plan, good.limits]);
+  const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: { found: string }[] };
+  expect(findings.map(({ found }) => found).join()).toContain('which is not valid');
+  expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: true })).json).toMatchObject({ state: 'disabled' });
+  expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: false, ...ENTERPRISE })).status).toBe(200);
+  await untilLookedAt(stack);
+  expect(await toldOf(stack, id)).toEqual([
+    'api: key.change',
+    'api: key.change',
+    'by hand: key.change',
+    'api: key.create',
+  ]);
+  expect(await redis.hmget(hashOf(id), 'plan', 'minute', 'day', 'rejected')).toEqual(['enterprise', '10', '20', null]);
+});
+
+test('a key of which no good limits are known can be disabled, banned and revoked', async () => {
+  const stack = await start();
+  const id = idOf(await stack.issueKey(ENTERPRISE));
+  await redis.hdel(hashOf(id), 'minute', 'kept_minute');
+  expect(await viewOf(stack, id)).toMatchObject({ state: 'unreadable' });
+  expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: true })).status).toBe(200);
+  expect(await redis.hget(hashOf(id), 'disabled')).toBe('1');
+  expect((await stack.admin('PATCH', `/keys/${id}`, { day: 30 })).status).toBe(400);
+  expect((await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 60 })).status).toBe(200);
+  expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
+});
+
 test('an edit by hand is told before the change that hides it', async () => {
   const under = await redisUnderTest(REDIS_URL);
   const { id } = await under.createKey();
@@ -129,12 +172,12 @@ test('a key deleted by hand is told once, and a backup restores it', async () =>
   const backup = (await stack.admin('GET', '/backup')).json;
   await redis.del(hashOf(id));
   await stack.admin('DELETE', `/keys/${other}`);
-  const storage = new RedisStorage(redis);
-  const keys = new Keys(storage);
   const { logger, lines } = readableLog();
+  const storage = logged(new RedisStorage(redis), logger);
+  const keys = new Keys(storage);
   const plans = new Plans(storage);
   for (let gateway = 0; gateway < 2; gateway++) {
-    const parts = { storage, plans, planCache: new PlanCache(plans, logger), logger };
+    const parts = { storage, plans, planCache: new PlanCache(plans, logger) };
     const watch = new EditWatch(parts, { everyMs: 20, withoutDataMs: 200 });
     cleanUp(() => watch.stop());
     void watch.run();
@@ -146,6 +189,7 @@ test('a key deleted by hand is told once, and a backup restores it', async () =>
   expect(await toldOf(stack, id)).toHaveLength(2);
   expect(await toldOf(stack, other)).toEqual(['api: key.revoke', 'api: key.create']);
   expect(lines).toMatchObject([{ msg: 'activity', activity: { action: 'key.revoke', target: id, via: 'by hand' } }]);
+  expect(await keys.count()).toBe(0);
   const walked = await keys.walk({ after: undefined, limit: 10 });
   expect(walked.keys.map((key) => key.id)).toEqual([other]);
   expect((await stack.admin('POST', '/restore', backup)).json).toMatchObject({ restored: 1 });
@@ -172,7 +216,7 @@ test('the plans are read by their cache, and once more only for an edit', async 
   await planCache.start();
   await planCache.stop();
   const sent = countCommands(connection);
-  const watch = new EditWatch({ storage, plans, planCache, logger }, { everyMs: 5, withoutDataMs: 60_000 });
+  const watch = new EditWatch({ storage, plans, planCache }, { everyMs: 5, withoutDataMs: 60_000 });
   void watch.run();
   cleanUp(() => watch.stop());
   await sleep(500);

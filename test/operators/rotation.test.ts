@@ -6,6 +6,11 @@ import { startStack } from '../support/stack.ts';
 
 const { url } = await emptyDatabase();
 
+interface Secret {
+  readonly id: string;
+  readonly expiresAt?: string;
+}
+
 describe.for([
   ['the embedded limiter', {}],
   ['Redis', { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' }],
@@ -24,6 +29,23 @@ describe.for([
     expect(await statuses(old, second, third)).toEqual([200, 200, 200]);
     const last = await rotate(old, { graceSeconds: 0 });
     expect(await statuses(old, second, third, whole(last))).toEqual([200, 200, 401, 200]);
+  });
+
+  test('a repeated rotation gives the secret its own expiry, and not the end that the first one set', async () => {
+    const key = await stack.issueKey();
+    const secretsOf = ({ json }: { json: unknown }) => (json as { secrets: Secret[] }).secrets;
+    const ofKey = `/keys/${idOf(key)}`;
+    const [first = { id: '' }] = secretsOf(await stack.admin('GET', ofKey));
+    const repeated = async () => {
+      for (let time = 1; time < 3; time++) await rotate(key, { graceSeconds: 60, secretId: first.id });
+      return secretsOf(await rotate(key, { graceSeconds: 60, secretId: first.id }));
+    };
+    for (const expiresAt of [undefined, '2250-12-01T00:00:00.000Z', '2251-12-01T00:00:00.000Z']) {
+      if (expiresAt !== undefined) await stack.admin('PATCH', `${ofKey}/secrets/${first.id}`, { expiresAt });
+      const [replaced, ...others] = await repeated();
+      expect(Date.parse(replaced?.expiresAt ?? '') - Date.now()).toBeLessThan(60_000);
+      expect(others.slice(-3).map((secret) => secret.expiresAt)).toEqual([expiresAt, expiresAt, expiresAt]);
+    }
   });
 
   test('if several secrets have no end, the one to replace is named, and no other ends', async () => {

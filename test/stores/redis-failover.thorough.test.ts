@@ -1,9 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { Unconfirmed } from '../../gateway/stores/redis/replicas.ts';
 import { connectBySentinels } from '../../gateway/stores/redis/sentinel.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
-import { NotMade, Unknown } from '../../gateway/stores/storage.ts';
+import { NotMade, Unconfirmed, Unknown } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { readableLog } from '../support/log.ts';
 import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';

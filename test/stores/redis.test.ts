@@ -166,13 +166,17 @@ test('half of a pair of characters is written as U+FFFD', async () => {
 
 test('a log keeps its newest entries, and leaves out a repetition', async () => {
   await redis.del('gateway:activity');
+  const asked = (target: string, action?: string): LogEntry => {
+    const { log, fields } = auditEntry(target, action);
+    return { log, fields: { ...fields, requestId: '1' } };
+  };
   const targets = async () => (await storage.tail('audit', { count: 99 })).map(([, { target }]) => target);
-  await storage.change({ parts: [], entries: [auditEntry('a'), auditEntry('b'), auditEntry('a')] });
+  await storage.change({ parts: [], entries: [asked('a'), asked('b'), asked('a')] });
   expect(await targets()).toEqual(['b', 'a']);
-  await storage.change({ parts: [], entries: [auditEntry('a', 'key.revoke'), auditEntry('a')] });
+  await storage.change({ parts: [], entries: [asked('a', 'key.revoke'), asked('a')] });
   expect(await targets()).toEqual(['a', 'a', 'b', 'a']);
   const part = { record: 'backup', set: { completed_at: '1' } } as const;
-  for (let made = 0; made < 2; made++) await storage.change({ parts: [part], entries: [auditEntry('*')] });
+  for (let made = 0; made < 2; made++) await storage.change({ parts: [part], entries: [asked('*')] });
   expect(await targets()).toEqual(['*', 'a', 'a', 'b', 'a']);
   const [, second] = await storage.tail('audit', { count: 2 });
   const rest = await storage.tail('audit', { after: second?.[0], count: 2 });

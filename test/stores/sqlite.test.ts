@@ -130,7 +130,7 @@ test('keys are counted as they come and go, after a fault and a start too', asyn
 
 test('a log keeps its newest entries, with ids that increase, and leaves out a repetition', async () => {
   const { storage } = await open({ auditLength: 3 });
-  const entry = (target: string, text: string) => ({ log: 'audit' as const, fields: { target, text } });
+  const entry = (target: string, text: string) => ({ log: 'audit' as const, fields: { target, text, requestId: '1' } });
   await storage.change({
     parts: [],
     entries: [entry('a', '1'), entry('a', '1'), entry('b', '1'), entry('a', '1'), entry('a', '2')],

@@ -140,14 +140,24 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
 
   test('appends entries in order, and leaves out a repetition', async () => {
     const storage = await open();
-    for (const target of ['a', 'a', 'b', 'a', 'c']) await storage.change({ parts: [], entries: [auditEntry(target)] });
-    await storage.change({ parts: [], entries: [auditEntry('c', 'key.revoke'), auditEntry('c')] });
+    const asked = (target: string) => ({
+      ...auditEntry(target),
+      fields: { ...auditEntry(target).fields, requestId: '1' },
+    });
+    for (const target of ['a', 'a', 'b', 'a', 'c']) await storage.change({ parts: [], entries: [asked(target)] });
+    await storage.change({ parts: [], entries: [auditEntry('c', 'key.revoke'), asked('c')] });
     const all = await storage.tail('audit', { count: 10 });
     const shown = all.map(([, { target, action }]) => (action === 'key.change' ? target : `${target} revoked`));
     expect(shown).toEqual(['c', 'c revoked', 'c', 'b', 'a']);
     const [, second = ['']] = all;
     expect(await storage.tail('audit', { after: second[0], count: 2 })).toEqual(all.slice(2, 4));
     expect(await storage.tail('plan history', { count: 2 })).toEqual([]);
+  });
+
+  test('appends an equal entry that repeats no request', async () => {
+    const storage = await open();
+    for (let time = 0; time < 3; time++) await storage.change({ parts: [], entries: [auditEntry('free')] });
+    expect(await storage.tail('audit', { count: 10 })).toHaveLength(3);
   });
 
   test('tells the time in microseconds', async () => {

@@ -138,8 +138,12 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     const bad = { record: 'plans', set: { 'free.minute': 'abc' } } as const;
     await storage.change({ parts: [bad], entries: [] });
     await plans.acceptEdit();
-    await deletePlans(storage);
-    await plans.writeBack(old);
+    for (let time = 1; time <= 2; time++) {
+      await deletePlans(storage);
+      await plans.writeBack(old);
+      const written = (await storage.tail('audit', { count: 50 })).filter(([, { via }]) => via === 'gateway');
+      expect(written).toHaveLength(4 * time);
+    }
     expect([(await plans.read())?.['free.minute'], (await plans.readKept())?.['free.minute']]).toEqual(['77', '77']);
   });
 

@@ -6,7 +6,7 @@ import type { Activity, FieldChange } from '../../stores/audit.ts';
 import { redactSecrets } from '../access-token.ts';
 import { CTL } from '../user-agent.ts';
 import { toTime } from './key-view.ts';
-import type { AdminCall, AdminDependencies } from './operation.ts';
+import type { AdminCall } from './operation.ts';
 import { who } from './values.ts';
 
 /** How the activity tells an operator's call. */
@@ -42,11 +42,6 @@ export const entry = (
   target: string,
   changes: readonly FieldChange[] = [],
 ): Activity => ({ ...about, action, target, changes: changes.map(withoutSecrets) });
-
-/** The log line of an entry, once what it tells is done. */
-export function logActivity({ logger }: Pick<AdminDependencies, 'logger'>, activity: Activity | undefined): void {
-  if (activity !== undefined) logger.info({ activity }, 'activity');
-}
 
 /** The fields of something new. */
 export const allOf = (values: Texts): FieldChange[] => differences({}, values);

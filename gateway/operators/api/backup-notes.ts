@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { readBody } from '../../../shared/http/body.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { type CheckResult, good, warning } from '../../check-result.ts';
-import { aboutCall, allOf, entry, logActivity } from './activity-of-call.ts';
+import { aboutCall, allOf, entry } from './activity-of-call.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 
 /** When keys were last backed up. Who has written a whole backup tells it: the gateway cannot know what was kept. */
@@ -22,7 +22,6 @@ export const noteBackup: AdminOperation = async (call) => {
   const seconds = Math.floor(Date.now() / 1_000);
   const activity = entry(about, 'backup.make', '*', allOf({ keys: String(keys) }));
   await deps.backups.note(seconds, activity);
-  logActivity(deps, activity);
   return { status: 201, body: { completedAt: timeOf(seconds) } };
 };
 

@@ -5,15 +5,9 @@ import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
 import { isKeyId } from '../../limiter/credential.ts';
 import { isOfFormerRule, isUsable, STORED_FIELDS } from '../../limiter/plans.ts';
-import {
-  type BackedUpKey,
-  isFieldName,
-  MAX_FIELDS,
-  MAX_VALUE_LENGTH,
-  RESTORED_FOR_SECONDS,
-} from '../../stores/key-backup.ts';
+import { type BackedUpKey, RESTORED_FOR_SECONDS } from '../../stores/key-backup.ts';
 import { writeCursor } from '../../stores/storage.ts';
-import { type About, aboutCall, allOf, entry, logActivity } from './activity-of-call.ts';
+import { type About, aboutCall, allOf, entry } from './activity-of-call.ts';
 import { toTime } from './key-view.ts';
 import { time } from './keys.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
@@ -35,17 +29,17 @@ const CLOCK_TOLERANCE_SECONDS = 86_400;
 
 /**
  * One page of all data that cannot be recreated, the oldest keys first, and the time at which it was read. The first
- * page includes the plan table.
+ * page includes the plan table. `leftOut` are keys that no restore would take, and why.
  */
 export const backUp: AdminOperation = async ({ deps, query }) => {
   const limit = wholeNumber(query, 'limit', { min: 1, max: BACKUP_PAGE, fallback: BACKUP_PAGE });
   const after = cursorIn(query);
   const at = toTime(await deps.keys.now());
   const plans = after === undefined ? { plans: await deps.plans.read() } : {};
-  const { keys, next } = await deps.keys.export({ after, limit });
+  const { keys, leftOut, next } = await deps.keys.export({ after, limit });
   // At the end too: what was lost meanwhile is missing from the pages before.
   if (after === undefined || next === undefined) await checkOrder(deps);
-  const body = { at, ...plans, keys, next: next && writeCursor(next) };
+  const body = { at, ...plans, keys, leftOut, next: next && writeCursor(next) };
   return { status: 200, body };
 };
 
@@ -68,6 +62,7 @@ const Page = z.strictObject({
     .array(z.unknown(), { error: must('be a list') })
     .max(BACKUP_PAGE, { error: `must be at most ${BACKUP_PAGE}` })
     .default([]),
+  leftOut: z.unknown().optional(),
   next: z.unknown().optional(),
 });
 
@@ -102,7 +97,7 @@ export const restore: AdminOperation = async (call) => {
     throw new HttpError('invalid_request', 'Nothing to restore was given.');
   if (!isAnyAge && (at !== undefined || given.length > 0)) checkAge(at, await deps.keys.now());
   const restoredPlans = plans && (await restorePlans(deps, plans, about, isTrial));
-  const read = given.map(readKey);
+  const read = keysIn(given);
   const keys = read.filter((key): key is BackedUpKey => !('reason' in key));
   const entryFor = (id: string, name: string) =>
     entry(about, 'key.restore', id, allOf({ name, at, anyAge: isAnyAge ? 'true' : undefined }));
@@ -112,8 +107,6 @@ export const restore: AdminOperation = async (call) => {
     const outcome = outcomes[at];
     return typeof outcome === 'object' ? [{ id, reason: outcome.refused }] : [];
   };
-  for (const [at, { id, fields }] of keys.entries())
-    if (outcomes[at] === 'restored' && !isTrial) logActivity(deps, entryFor(id, fields.name ?? ''));
   const counts = { restored: count('restored'), present: count('present'), revoked: count('revoked') };
   const rejected = read.flatMap((key) => ('reason' in key ? [key] : refusalOf(key, keys.indexOf(key))));
   return { status: 200, body: { ...counts, rejected, plans: restoredPlans } };
@@ -132,23 +125,18 @@ function checkAge(at: string | undefined, now: number): void {
   );
 }
 
-function readKey(given: unknown): BackedUpKey | Rejected {
-  const id = shown((given as { id?: unknown } | null)?.id);
-  const { success, data } = Key.safeParse(given);
-  if (!success) return { id, reason: 'It is not { id, createdAt, fields }, with an id of a key and fields of text.' };
-  const { fields, createdAt = 0 } = data;
-  const reason = faultIn(fields);
-  return reason === undefined ? { id, createdAt, fields } : { id, reason };
-}
-
-function faultIn(fields: Readonly<Record<string, string>>): string | undefined {
-  const names = Object.keys(fields);
-  if (names.length === 0) return 'It has no fields.';
-  if (names.length > MAX_FIELDS) return `It has more than ${MAX_FIELDS} fields.`;
-  const odd = names.find((name) => !isFieldName(name));
-  if (odd !== undefined) return `${shown(odd)} is no field of a key.`;
-  const long = names.find((name) => (fields[name] as string).length > MAX_VALUE_LENGTH);
-  return long && `${long} has more than ${MAX_VALUE_LENGTH} characters.`;
+/** Reads the keys of a page one by one. Of two keys with one id, nobody knows which is right. */
+function keysIn(given: readonly unknown[]): (BackedUpKey | Rejected)[] {
+  const seen = new Set<string>();
+  return given.map((one) => {
+    const id = shown((one as { id?: unknown } | null)?.id);
+    const { success, data } = Key.safeParse(one);
+    if (!success) return { id, reason: 'It is not { id, createdAt, fields }, with an id of a key and fields of text.' };
+    if (seen.has(id)) return { id, reason: 'The page has this key twice.' };
+    seen.add(id);
+    const { fields, createdAt = 0 } = data;
+    return { id, createdAt, fields };
+  });
 }
 
 /** Adds missing fields. A field with another value is not changed, but reported. */

@@ -4,66 +4,82 @@ import type { KeyEntry } from '../../limiter/key-record.ts';
 import { isNetwork } from '../../limiter/networks.ts';
 import type { Keys } from '../../stores/keys.ts';
 
-/** A look at all keys is too much for every look at the page of the doctor. */
-const KEPT_MS = 60_000;
+/** To read all keys is too much for every look at the page of the doctor; to compare their names with the list is less. */
+const KEYS_KEPT_MS = 60_000;
+const LIST_KEPT_MS = 2_000;
 const MOST_NAMED = 10;
-
-/** What was found in all keys of a store. */
-interface Found {
-  readonly checkedAt: number;
-  readonly total: number;
-  /** One more than are named, if there are more. */
-  readonly bad: readonly KeyEntry[];
-  /** Keys that work and are in no list. */
-  readonly unlisted: number;
-}
-
-const kept = new WeakMap<Keys, Found>();
 
 /** How long an answer waits for a look at all keys. A long one goes on, and a later answer has it. */
 const PATIENCE_MS = 1_500;
-const looks = new WeakMap<Keys, Promise<Found | undefined>>();
 
-/**
- * Checks all keys. What is good is not checked again for a minute, unless the list has become shorter; what is bad is, so
- * that a fix shows.
- */
+/** What a look at all keys has found. */
+interface Seen {
+  readonly isGood: boolean;
+  /** Of good and bad keys. */
+  readonly total: number;
+  describe(): CheckResult[];
+}
+
+/** A look that takes long: one at a time, and what it found is kept for a while. */
+class Look {
+  readonly #about: string;
+  readonly #look: () => Promise<Seen>;
+  readonly #keptMs: number;
+  #last: (Seen & { readonly at: number }) | undefined;
+  #running: Promise<Seen | undefined> | undefined;
+
+  constructor(about: string, look: () => Promise<Seen>, keptMs: number) {
+    this.#about = about;
+    this.#look = look;
+    this.#keptMs = keptMs;
+  }
+
+  /**
+   * What is good is not looked at again for a while, unless keys have left the list; what is bad is, so that a fix shows.
+   * @returns undefined if the keys cannot be read
+   */
+  async ask(total: number): Promise<CheckResult[] | undefined> {
+    const last = this.#last !== undefined && total >= this.#last.total ? this.#last : undefined;
+    const age = performance.now() - (last?.at ?? 0);
+    if (last?.isGood && age <= this.#keptMs) return last.describe();
+    const seen = await Promise.race([this.#once(), sleep(PATIENCE_MS, 'late' as const, { ref: false })]);
+    if (seen !== 'late') return seen?.describe();
+    if (last === undefined)
+      return [warning(this.#about, `still being checked: ${total} keys`, 'Ask again in some seconds.')];
+    return last.describe().map((one) => ({ ...one, found: `${one.found}, ${Math.round(age / 1_000)} s ago` }));
+  }
+
+  #once(): Promise<Seen | undefined> {
+    this.#running ??= this.#look()
+      .then((seen) => {
+        this.#last = { ...seen, at: performance.now() };
+        return seen;
+      })
+      .catch(() => undefined)
+      .finally(() => {
+        this.#running = undefined;
+      });
+    return this.#running;
+  }
+}
+
+const looks = new WeakMap<Keys, readonly Look[]>();
+
+/** Checks all keys, and the list of keys. */
 export async function checkKeys(keys: Keys): Promise<CheckResult[]> {
-  const before = kept.get(keys);
+  const both = looks.get(keys) ?? [
+    new Look('keys', () => readAll(keys), KEYS_KEPT_MS),
+    new Look('list of keys', () => list(keys), LIST_KEPT_MS),
+  ];
+  looks.set(keys, both);
   const total = await keys.count().catch(() => undefined);
-  if (total === undefined) return [unread()];
-  const isFresh = before !== undefined && performance.now() - before.checkedAt <= KEPT_MS && total >= before.total;
-  if (before !== undefined && isFresh && !isBad(before)) return describe(before);
-  const found = await Promise.race([lookOnce(keys), sleep(PATIENCE_MS, 'late' as const, { ref: false })]);
-  if (found === undefined) return [unread()];
-  if (found !== 'late') return describe(found);
-  if (before !== undefined && isFresh) return describe(before);
-  return [warning('keys', `are still being checked, ${total} of them`, 'Ask again in some seconds.')];
+  const found = total === undefined ? [] : await Promise.all(both.map((look) => look.ask(total)));
+  if (found.length > 0 && found.every((one) => one !== undefined)) return found.flat();
+  return [fault('keys', 'cannot be read', 'See what the doctor says of Redis.')];
 }
-
-const unread = () => fault('keys', 'cannot be read', 'See what the doctor says of Redis.');
-
-const describe = (found: Found): CheckResult[] => [...entriesOf(found), orderOf(found)];
-
-/** One look at a time. @returns undefined if the keys cannot be read */
-function lookOnce(keys: Keys): Promise<Found | undefined> {
-  const running = looks.get(keys);
-  if (running !== undefined) return running;
-  const looking = look(keys)
-    .then((found) => {
-      kept.set(keys, found);
-      return found;
-    })
-    .catch(() => undefined)
-    .finally(() => looks.delete(keys));
-  looks.set(keys, looking);
-  return looking;
-}
-
-const isBad = ({ bad, unlisted }: Found): boolean => bad.length + unlisted > 0;
 
 /** In slices: each is read page by page, with decisions between. */
-async function look(keys: Keys): Promise<Found> {
+async function readAll(keys: Keys): Promise<Seen> {
   const bad: KeyEntry[] = [];
   let total = 0;
   let next: number | undefined = 0;
@@ -72,13 +88,30 @@ async function look(keys: Keys): Promise<Found> {
     bad.push(...slice.keys);
     ({ total, next } = slice);
   }
-  const { length: unlisted } = await keys.unlisted();
-  return { checkedAt: performance.now(), total, bad, unlisted };
+  return { isGood: bad.length === 0, total, describe: () => entriesOf(total, bad) };
+}
+
+/** Keys that no list has are in no backup either. */
+async function list(keys: Keys): Promise<Seen> {
+  const total = await keys.count();
+  const { length } = await keys.unlisted();
+  const describe = () =>
+    length === 0
+      ? [good('list of keys', 'has every key')]
+      : [
+          fault(
+            'list of keys',
+            `${length} keys work and are missing from it, and so from every backup`,
+            'ctl keys reindex',
+          ),
+        ];
+  return { isGood: length === 0, total, describe };
 }
 
 const hasFault = (key: KeyEntry): boolean => !key.isReadable || faultsOf(key).length > 0;
 
-function entriesOf({ total, bad }: Found): CheckResult[] {
+/** @param bad one more than are named, if there are more */
+function entriesOf(total: number, bad: readonly KeyEntry[]): CheckResult[] {
   if (bad.length === 0) return [good('keys', `all ${total} can be read`)];
   const faults = bad.flatMap((key) => [...(key.isReadable ? [] : [unreadable(key)]), ...faultsOf(key)]);
   if (faults.length <= MOST_NAMED) return faults;
@@ -118,11 +151,4 @@ function malformedNetworks({ id, record }: KeyEntry): CheckResult[] {
         ),
       ),
   );
-}
-
-/** Keys that no list has are in no backup either. */
-function orderOf({ unlisted }: Found): CheckResult {
-  if (unlisted === 0) return good('list of keys', 'has every key');
-  const found = `${unlisted} keys work and are missing from it, and so from every backup`;
-  return fault('list of keys', found, 'ctl keys reindex');
 }

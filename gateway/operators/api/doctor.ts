@@ -26,10 +26,24 @@ export const checkAll: AdminOperation = async ({ deps }) => {
   return { status: 200, body: { findings: deps.findings.seen(found) } satisfies DoctorAnswer };
 };
 
-function checkPlans({ rejected, isReadable, table }: PlanCache): CheckResult[] {
+function checkPlans({ rejected, isReadable, isMissing, lastGood, table }: PlanCache): CheckResult[] {
+  if (lastGood === undefined)
+    return [
+      fault(
+        'plan table',
+        'is missing or not whole, and clients get 503',
+        'Run ctl restore with a backup, or HSET all of its values.',
+      ),
+    ];
+  if (isMissing)
+    return [fault('plan table', 'is missing; the last good one stays', 'It is written back in a second; see the log.')];
   if (!isReadable)
     return [
-      fault('plan table', 'cannot be read; the last good one stays', 'TYPE gateway:plans must be hash; see the log.'),
+      fault(
+        'plan table',
+        'cannot be read; the last good one stays',
+        'If it is no hash, DEL gateway:plans; see the log.',
+      ),
     ];
   const bad = shownRejected(rejected).map(({ field, value, kept }) =>
     isFormer(field)

@@ -4,8 +4,9 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import type { WithActivity } from '../../stores/audit.ts';
-import { aboutCall, differences, entry, keyTexts, logActivity } from './activity-of-call.ts';
-import { describe, findKey, hasLimits, keyName, planName, time, toMicroseconds } from './keys.ts';
+import { hasLimits } from '../../stores/key-hash.ts';
+import { aboutCall, differences, entry, keyTexts } from './activity-of-call.ts';
+import { describe, findKey, keyName, planName, time, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 import { limitValue, who } from './values.ts';
 
@@ -35,9 +36,11 @@ export const changeKey: AdminOperation = async (call) => {
   const now = await deps.keys.now();
   const key = await apply(deps, id, (record) => {
     const changes = toRecord(given);
-    if (!hasLimits({ ...record, ...changes }))
+    const after = { ...record, ...changes };
+    // A key without limits, edited by hand, can still be disabled.
+    if (('plan' in changes || 'minute' in changes || 'day' in changes) && !hasLimits(after))
       throw new HttpError('invalid_request', 'minute and day are required: an enterprise key carries its own limits.');
-    const changed = differences(keyTexts(record), keyTexts({ ...record, ...changes }));
+    const changed = differences(keyTexts(record), keyTexts(after));
     return { record: changes, activity: changed.length === 0 ? undefined : entry(about, 'key.change', id, changed) };
   });
   return { status: 200, body: await describe(deps, key, now) };
@@ -49,7 +52,7 @@ function toRecord({ expiresAt, ...given }: Omit<z.infer<typeof Changes>, keyof t
 }
 
 /**
- * Changes a key, and logs the entry of the audit log.
+ * Changes a key.
  * @returns the key after the change
  * @throws {HttpError} 404 for a key that was revoked meanwhile, 409 for an unreadable key
  */
@@ -58,13 +61,7 @@ export async function apply(
   id: string,
   make: (record: KeyRecord) => KeyChange & WithActivity,
 ): Promise<KeyEntry> {
-  let activity: WithActivity['activity'];
-  const key = await deps.keys.change(id, (record) => {
-    const change = make(record);
-    activity = change.activity;
-    return change;
-  });
+  const key = await deps.keys.change(id, make);
   if (key === undefined) throw new HttpError('not_found', 'There is no such key.');
-  logActivity(deps, activity);
   return key;
 }

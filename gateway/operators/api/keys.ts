@@ -5,7 +5,9 @@ import { must } from '../../../shared/schemas/must.ts';
 import { createApiKey, createSecretId, isKeyId, SCOPES, type Secret } from '../../limiter/credential.ts';
 import { FRESH, type KeyEntry, type KeyRecord, MAX_KEY_NAME_LENGTH } from '../../limiter/key-record.ts';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
-import { aboutCall, allOf, differences, entry, keyTexts, logActivity } from './activity-of-call.ts';
+import type { Activity } from '../../stores/audit.ts';
+import { hasLimits } from '../../stores/key-hash.ts';
+import { aboutCall, allOf, differences, entry, keyTexts } from './activity-of-call.ts';
 import { describeKeyInFull } from './key-view.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 import { limitValue, line, who } from './values.ts';
@@ -34,11 +36,6 @@ function isWithinReach(text: string): boolean {
   return at > Date.now() && at < Date.parse(LATEST);
 }
 
-/** An enterprise key needs its own limits. */
-export function hasLimits({ plan, minute, day }: Pick<Partial<KeyRecord>, 'plan' | 'minute' | 'day'>): boolean {
-  return plan !== 'enterprise' || (minute !== undefined && day !== undefined);
-}
-
 /** Issues a key. Only this answer ever shows the whole key. */
 export const createKey: AdminOperation = async (call) => {
   const { deps, request, response } = call;
@@ -53,7 +50,6 @@ export const createKey: AdminOperation = async (call) => {
   };
   const activity = entry(aboutCall(call, { author, reason }), 'key.create', credential.id, allOf(keyTexts(record)));
   await deps.keys.create(credential.id, record, activity);
-  logActivity(deps, activity);
   return answerWithKey(deps, { id: credential.id, isReadable: true, record, ...FRESH }, record.createdAt, apiKey);
 };
 
@@ -79,9 +75,7 @@ export const reindexKeys: AdminOperation = async (call) => {
   const about = aboutCall(call);
   const reindexed = await deps.keys.relist();
   if (reindexed > 0) {
-    const activity = entry(about, 'key.reindex', '*', allOf({ keys: String(reindexed) }));
-    await deps.activity.record(activity);
-    logActivity(deps, activity);
+    await deps.activity.record(entry(about, 'key.reindex', '*', allOf({ keys: String(reindexed) })));
   }
   return { status: 200, body: { reindexed } };
 };
@@ -89,11 +83,28 @@ export const reindexKeys: AdminOperation = async (call) => {
 /** Revokes a key permanently. The next decision refuses it. */
 export const revokeKey: AdminOperation = async (call) => {
   const { deps, params } = call;
-  const { id, record } = await findKey(deps, params[0]);
-  const activity = entry(aboutCall(call), 'key.revoke', id, differences(keyTexts(record), {}));
-  if (await deps.keys.remove(id, activity)) logActivity(deps, activity);
+  const about = aboutCall(call);
+  const id = checkedId(params[0]);
+  const key = await deps.keys.get(id);
+  const activity = key && entry(about, 'key.revoke', id, differences(keyTexts(key.record), {}));
+  if (!(await deps.keys.remove(id, activity)))
+    await mustBeRevoked(deps, noSuchKey(), ({ action, target }) => action === 'key.revoke' && target === id);
   return { status: 204, body: undefined };
 };
+
+/**
+ * A revocation that finds nothing can repeat one whose answer was 503 or was lost: it is answered like that one. Call
+ * this once a replica has confirmed that nothing is there.
+ * @throws {HttpError} `missing`, if the newest entries of the audit log have no such revocation
+ */
+export async function mustBeRevoked(
+  { activity }: AdminDependencies,
+  missing: HttpError,
+  isWanted: (entry: Activity) => boolean,
+): Promise<void> {
+  const found = await activity.list({ after: undefined, limit: 1, isWanted });
+  if (found.activity.length === 0) throw missing;
+}
 
 /**
  * A key with the state of its buckets.
@@ -104,10 +115,17 @@ export async function describe(deps: AdminDependencies, key: KeyEntry, now?: num
 }
 
 /** @throws {HttpError} 404 for an unknown id */
-export async function findKey({ keys }: AdminDependencies, id = ''): Promise<KeyEntry> {
-  const key = isKeyId(id) ? await keys.get(id) : undefined;
-  if (key === undefined) throw new HttpError('not_found', 'There is no such key.');
+export async function findKey({ keys }: AdminDependencies, id?: string): Promise<KeyEntry> {
+  const key = await keys.get(checkedId(id));
+  if (key === undefined) throw noSuchKey();
   return key;
+}
+
+const noSuchKey = () => new HttpError('not_found', 'There is no such key.');
+
+function checkedId(id = ''): string {
+  if (!isKeyId(id)) throw noSuchKey();
+  return id;
 }
 
 /** Creates the first or a later secret of a key. */

@@ -15,9 +15,8 @@ import {
   storedChanges,
   whenAbsent,
 } from '../../limiter/plans.ts';
-import type { Activity } from '../../stores/audit.ts';
 import { type PlanChange, planActivity, versionOf } from '../../stores/plans.ts';
-import { type About, aboutCall, logActivity } from './activity-of-call.ts';
+import { type About, aboutCall } from './activity-of-call.ts';
 import { planName } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 import { numberFrom, who } from './values.ts';
@@ -46,7 +45,7 @@ const TableChanges = z.strictObject({
 /** The plan table in force on this gateway. Its ETag is the version: send it as If-Match with a change. */
 export const showPlans: AdminOperation = async ({ deps }) => {
   await deps.planCache.refresh();
-  return { status: 200, body: deps.planCache.table, headers: etag(deps) };
+  return { status: 200, body: deps.planCache.known, headers: etag(deps) };
 };
 
 /**
@@ -115,24 +114,20 @@ export async function applyChange(
   seen: StoredPlans | undefined,
   { about, action }: { about: About; action: PlanChange['action'] },
 ): Promise<readonly string[]> {
-  let entries: readonly Activity[] = [];
   const made = await deps.plans.change(
     changes,
     {
       author: about.actor,
       reason: about.reason,
       action,
-      entriesFor(changed) {
-        entries = planActivity(changed, about);
-        return entries;
-      },
+      last: deps.planCache.lastGood,
+      entriesFor: (changed) => planActivity(changed, about),
     },
     seen,
   );
   if (made === undefined) throw moved();
   const { before, change, unrecorded } = made;
   deps.planCache.take({ ...before, ...changes });
-  for (const entry of entries) logActivity(deps, entry);
   if (unrecorded === undefined) return [];
   deps.logger.error({ reason: unrecorded, change }, 'a change of plans is in force, but its record is lost');
   return UNRECORDED;

@@ -6,16 +6,15 @@ import { SECOND } from '../../limiter/clock.ts';
 import { createApiKey, MAX_SECRETS, SCOPES, type Secret } from '../../limiter/credential.ts';
 import type { KeyRecord } from '../../limiter/key-record.ts';
 import { parseNetwork } from '../../limiter/networks.ts';
+import { MAX_NETWORKS, ownExpiry, type StoredSecret } from '../../stores/secret-fields.ts';
 import { aboutCall, allOf, differences, entry, secretTexts } from './activity-of-call.ts';
 import { apply } from './key-changes.ts';
 import { describeSecret } from './key-view.ts';
-import { answerWithKey, findKey, futureTime, keyName, makeSecret, toMicroseconds } from './keys.ts';
+import { answerWithKey, findKey, futureTime, keyName, makeSecret, mustBeRevoked, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
 import { who } from './values.ts';
 
 /** The secrets of a key. Each can have its own scope, networks, name and end. A change affects no other secret. */
-
-const MAX_NETWORKS = 20;
 
 const scope = z
   .array(z.enum(SCOPES, { error: must(`hold ${SCOPES.join(' or ')}`) }))
@@ -78,8 +77,11 @@ export const changeSecret: AdminOperation = async (call) => {
   const key = await apply(deps, id, (record) => {
     const old = named(record, params[1]);
     const { name = old.name, scope = old.scope, networks = old.networks } = given;
-    const ends = expiresAt === undefined ? old.expiresAt : expiresAt === null ? undefined : toMicroseconds(expiresAt);
-    const changed = { ...old, name, scope, networks, expiresAt: ends };
+    const expiry = expiresAt !== undefined && {
+      expiresAt: expiresAt === null ? undefined : toMicroseconds(expiresAt),
+      own: undefined,
+    };
+    const changed: StoredSecret = { ...old, name, scope, networks, ...expiry };
     const fields = differences(secretTexts(old), secretTexts(changed));
     const activity =
       fields.length === 0 ? undefined : entry(about, 'secret.change', id, [{ field: 'secret', to: old.id }, ...fields]);
@@ -93,13 +95,21 @@ export const revokeSecret: AdminOperation = async (call) => {
   const { deps, params } = call;
   const { id } = await findKey(deps, params[0]);
   const about = aboutCall(call);
+  let old: Secret | undefined;
   await apply(deps, id, (record) => {
-    const old = named(record, params[1]);
+    old = secretIn(record, params[1]);
+    // A change of nothing is confirmed too.
+    if (old === undefined) return { isUrgent: true };
     if (record.secrets.length === 1)
       throw new HttpError('conflict', 'This is the only secret of the key. Add another one first, or revoke the key.');
     const activity = entry(about, 'secret.revoke', id, differences(secretTexts(old), {}));
     return { record: { secrets: record.secrets.filter((one) => one !== old) }, activity, isUrgent: true };
   });
+  if (old === undefined)
+    await mustBeRevoked(deps, noSuchSecret(), ({ action, target, changes }) => {
+      const isThisOne = changes.some(({ field, from }) => field === 'secret' && from === params[1]);
+      return action === 'secret.revoke' && target === id && isThisOne;
+    });
   return { status: 204, body: undefined };
 };
 
@@ -141,11 +151,12 @@ export const rotateKey: AdminOperation = async (call) => {
       name: old.name,
       scope: scope ?? old.scope,
       networks: networks ?? old.networks,
-      expiresAt: expiryOf(old, expiresAt, now),
+      expiresAt: expiryOf(ownExpiry(old), expiresAt, now),
     });
     const endsAt = Math.min(old.expiresAt ?? Infinity, now + graceSeconds * SECOND);
     const others = (graceSeconds === 0 ? record.secrets : roomIn(record, now)).filter((one) => one !== old);
-    const kept = graceSeconds === 0 ? [] : [{ ...old, expiresAt: endsAt }];
+    const replaced: StoredSecret = { ...old, expiresAt: endsAt, own: { expiresAt: ownExpiry(old) } };
+    const kept = graceSeconds === 0 ? [] : [replaced];
     const activity = entry(about, 'key.rotate', id, [
       { field: 'secret', from: old.id, to: fresh.id },
       { field: 'graceSeconds', to: String(graceSeconds) },
@@ -156,10 +167,10 @@ export const rotateKey: AdminOperation = async (call) => {
 };
 
 /**
- * When the new secret expires: when the old one would have.
+ * When the new secret expires: when the old one would have, had it not been replaced.
  * @throws {HttpError} 409 if that time has passed
  */
-function expiryOf({ expiresAt: old }: Secret, given: string | null | undefined, now: number): number | undefined {
+function expiryOf(old: number | undefined, given: string | null | undefined, now: number): number | undefined {
   if (given !== undefined) return given === null ? undefined : toMicroseconds(given);
   if (old === undefined || old > now) return old;
   throw new HttpError('conflict', 'This secret has expired. Say when the new one expires, with expiresAt.');
@@ -191,8 +202,13 @@ function roomIn({ secrets }: KeyRecord, now: number): Secret[] {
 }
 
 /** @throws {HttpError} 404 */
-function named({ secrets }: Pick<KeyRecord, 'secrets'>, id = ''): Secret {
-  const secret = secrets.find((one) => one.id === id);
-  if (secret === undefined) throw new HttpError('not_found', 'The key has no such secret.');
+function named(record: Pick<KeyRecord, 'secrets'>, id: string | undefined): Secret {
+  const secret = secretIn(record, id);
+  if (secret === undefined) throw noSuchSecret();
   return secret;
 }
+
+const secretIn = ({ secrets }: Pick<KeyRecord, 'secrets'>, id: string | undefined): Secret | undefined =>
+  secrets.find((one) => one.id === id);
+
+const noSuchSecret = () => new HttpError('not_found', 'The key has no such secret.');

@@ -4,8 +4,9 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { type OperatorToken, ROLES } from '../../stores/tokens.ts';
 import { createAccessToken } from '../access-token.ts';
-import { aboutCall, allOf, differences, entry, logActivity } from './activity-of-call.ts';
+import { aboutCall, allOf, differences, entry } from './activity-of-call.ts';
 import type { CallerAnswer, TokensAnswer } from './answers.ts';
+import { mustBeRevoked } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
 import { line, who } from './values.ts';
 
@@ -24,7 +25,6 @@ export const createToken: AdminOperation = async (call) => {
   const { id, token, digest } = createAccessToken();
   const activity = entry(aboutCall(call, given), 'token.create', id, allOf({ name, role }));
   await deps.tokens.create(id, { name, role, createdAt: new Date().toISOString(), digest }, activity);
-  logActivity(deps, activity);
   return { status: 201, body: { id, token, name, role } };
 };
 
@@ -52,12 +52,9 @@ export const revokeToken: AdminOperation = async (call) => {
   const [id = ''] = params;
   const about = aboutCall(call);
   const entryFor = ({ name, role }: OperatorToken) => entry(about, 'token.revoke', id, differences({ name, role }, {}));
-  let activity: ReturnType<typeof entryFor> | undefined;
-  const isRemoved = await deps.tokens.remove(id, (token) => {
-    activity = entryFor(token);
-    return activity;
-  });
-  if (!isRemoved) throw new HttpError('not_found', 'There is no such token.');
-  logActivity(deps, activity);
+  if (!(await deps.tokens.remove(id, entryFor))) {
+    const missing = new HttpError('not_found', 'There is no such token.');
+    await mustBeRevoked(deps, missing, ({ action, target }) => action === 'token.revoke' && target === id);
+  }
   return { status: 204, body: undefined };
 };

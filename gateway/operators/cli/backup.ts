@@ -1,15 +1,18 @@
 import { createReadStream } from 'node:fs';
 import type { Command } from 'commander';
-import type { BackedUpKey } from '../../stores/key-backup.ts';
+import type { BackedUpKey, LeftOut } from '../../stores/key-backup.ts';
 import { AdminError } from './admin-client.ts';
 import { cursorOf, endLine, headerLine, keyLine, linesOf, readHeader, readLine } from './backup-file.ts';
+import { EXIT, endWith } from './outcome.ts';
 import type { Session } from './session.ts';
+import { harmless } from './table.ts';
 
 interface BackupPage {
   /** Undefined from an older gateway. */
   readonly at?: string;
   readonly plans?: Readonly<Record<string, string>>;
   readonly keys: readonly BackedUpKey[];
+  readonly leftOut?: readonly LeftOut[];
   readonly next?: string;
 }
 
@@ -31,6 +34,9 @@ The last line counts the keys: a file without it was cut off. Resuming reads one
 the same. The gateway takes note of a whole backup, for the alert
 GatewayBackupMissing; that needs the role operator. With --json the count is told on standard error too.
 
+A key with data that no restore would take, typed by hand, is left out and listed on standard error with the reason. The command
+ends with 1 then, and the gateway takes no note.
+
 Examples:
   (umask 077 && ctl backup > keys.jsonl)
   ctl backup --resume keys.jsonl > whole.jsonl
@@ -44,9 +50,13 @@ Examples:
       };
       const refuse = (message: string) => backup.error(`error: ${message}`);
       const begun = resume === undefined ? undefined : await copy(session, resume, refuse);
-      const keys = begun?.isWhole ? begun.keys : await goOn(session, begun).catch(cutOff);
+      const { keys, leftOut } = begun?.isWhole ? { ...begun, leftOut: 0 } : await goOn(session, begun).catch(cutOff);
       session.write(endLine(keys));
-      if (session.isJson) session.tell(JSON.stringify({ keys }));
+      if (session.isJson) session.tell(JSON.stringify({ keys, leftOut }));
+      if (leftOut > 0) {
+        session.tell(`Keys that exist and are not in this backup: ${leftOut}. Fix them, or issue them anew.`);
+        return endWith(EXIT.fault);
+      }
       // What is written is a whole backup, whether the gateway takes note of it or not.
       const untold = ({ message }: Error) => session.tell(`The gateway takes no note of this backup: ${message}`);
       if (keys > 0) await session.call('POST', '/backups', { keys }).catch(untold);
@@ -84,8 +94,12 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
   return { keys, after, isWhole: false };
 }
 
-/** Writes the remaining keys, after the header if nothing was begun. */
-async function goOn(session: Session, begun: Begun | undefined): Promise<number> {
+/**
+ * Writes the remaining keys, after the header if nothing was begun, and lists those that are left out.
+ * @returns the numbers of both
+ */
+async function goOn(session: Session, begun: Begun | undefined): Promise<{ keys: number; leftOut: number }> {
+  let leftOut = 0;
   let { keys, after } = begun ?? { keys: 0, after: undefined };
   let isHeaderDue = begun === undefined;
   do {
@@ -96,8 +110,10 @@ async function goOn(session: Session, begun: Begun | undefined): Promise<number>
     isHeaderDue = false;
     session.write(page.keys.map(keyLine).join(''));
     keys += page.keys.length;
+    for (const { id, reason } of page.leftOut ?? []) session.tell(harmless(`Left out: ${id}: ${reason}`));
+    leftOut += page.leftOut?.length ?? 0;
     session.progress(`${keys} keys`, page.next === undefined);
     after = page.next;
   } while (after !== undefined);
-  return keys;
+  return { keys, leftOut };
 }

@@ -94,6 +94,7 @@ async function checked(lines: AsyncIterable<Line>, sum: Sum): Promise<readonly L
 /** @returns the number of keys in the last line; undefined if there is none */
 async function restoreKeys(lines: AsyncIterable<Line> | Iterable<Line>, sum: Sum): Promise<number | undefined> {
   let [keys, characters]: [BackedUpKey[], number] = [[], 0];
+  const seen = new Set<string>();
   let end: number | undefined;
   const flush = async () => {
     if (keys.length > 0) await sum.send({ keys });
@@ -107,7 +108,11 @@ async function restoreKeys(lines: AsyncIterable<Line> | Iterable<Line>, sum: Sum
       if (!isHalf) sum.reject(`line ${line.number}`, reasonOf(line.isTooLong, end));
     } else if ('end' in read) {
       end = read.end;
+    } else if (seen.has(read.key.id)) {
+      sum.keys += 1;
+      sum.reject(read.key.id, `Line ${line.number} has this key again.`);
     } else {
+      seen.add(read.key.id);
       if (keys.length === BATCH_KEYS || characters + line.text.length > BATCH_CHARACTERS) await flush();
       keys.push(read.key);
       characters += line.text.length;

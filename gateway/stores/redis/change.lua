@@ -8,7 +8,7 @@
 -- ARGV[1]  JSON: { parts = list of { key, exists = true, false or missing,
 --                    expect = list of { field, text, or false if it must not exist },
 --                    set = fields and texts, alternating; remove = fields;
---                    to = place of the name to move `fields` to, for `seconds`, also from the hash at `marks`;
+--                    to = place of the name to move `fields` to, with `mark`, for `seconds`, also from the hash at `marks`;
 --                    missing for no move },
 --                  index = { key, score, id } of a new key; missing for none,
 --                  entries = list of { key, length = entries kept, as text; fields = names and texts, alternating;
@@ -50,7 +50,7 @@ end
 
 -- The mark is necessary: without it, a backup would restore a key that has none of the fields.
 local function move(from, to, part)
-  local kept = { 'revoked', '1' }
+  local kept = { part.mark, '1' }
   local marks = part.marks and KEYS[part.marks]
   for _, field in ipairs(part.type == 'hash' and part.fields or {}) do
     local value = call('HGET', from, field)
@@ -72,7 +72,7 @@ for _, part in ipairs(change.parts) do
   local name = KEYS[part.key]
   if #part.set > 0 and not part.to then call('HSET', name, unpack(part.set)) end
   if #part.remove > 0 and part.type == 'hash' then call('HDEL', name, unpack(part.remove)) end
-  if part.to and part.type ~= 'none' then move(name, KEYS[part.to], part) end
+  if part.to then move(name, KEYS[part.to], part) end
 end
 call('SET', KEYS[1], 'made', 'EX', ARGV[2])
 

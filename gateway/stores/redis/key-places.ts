@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
 import { SECOND } from '../../limiter/clock.ts';
 import { isKeyId } from '../../limiter/credential.ts';
-import { readTime } from '../key-hash.ts';
 import { compareCursors, type KeyCursor, type KeyListQuery } from '../storage.ts';
+import { readTime } from '../stored-time.ts';
 import { BulkReads } from './bulk-reads.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { type Node, nodesOf } from './info.ts';
@@ -52,7 +52,7 @@ export class KeyPlaces {
     const found: KeyCursor[] = [];
     for (let from = offset; ; ) {
       const range = after
-        ? [after.createdAt, newestFirst ? '-inf' : '+inf', 'BYSCORE', 'LIMIT', from, limit]
+        ? [boundOf(after), newestFirst ? '-inf' : '+inf', 'BYSCORE', 'LIMIT', from, limit]
         : [from, from + limit - 1];
       const order = newestFirst ? ['REV'] : [];
       // Of its many overloads this stands for all.
@@ -136,7 +136,13 @@ export class KeyPlaces {
 }
 
 const toCursors = (flat: readonly string[]): KeyCursor[] =>
-  pairsOf(flat).map(([id, score]) => ({ id, createdAt: Number(score) }));
+  pairsOf(flat).map(([id, score]) => ({ id, createdAt: scoreOf(score) }));
+
+/** A score without end, put there by hand, is no number in JSON. */
+const MOST = Number.MAX_VALUE;
+const scoreOf = (text: string) => (text.endsWith('inf') ? (text.startsWith('-') ? -MOST : MOST) : Number(text));
+const boundOf = ({ createdAt }: KeyCursor) =>
+  Math.abs(createdAt) === MOST ? (createdAt > 0 ? '+inf' : '-inf') : createdAt;
 
 /** The names on one node that match, page by page, with pauses for decisions. */
 export async function* scan(node: Node, pattern: string, ...more: string[]): AsyncGenerator<string[]> {

@@ -7,7 +7,7 @@ import { LATEST_SECONDS, type StepEntry } from './step.ts';
 /**
  * Entries on a cluster, where a stream is in another slot than what it tells of. A change writes them to a list beside
  * its record, in the same step, and then they are moved. Before that step it is announced in a set. So a gateway that
- * ends at any moment leaves no entry that nobody finds.
+ * ends at any moment leaves no entry that nobody finds, and no place of a key that it did not issue.
  */
 
 /** A change that was announced this long ago was left behind, in milliseconds. */
@@ -40,13 +40,21 @@ export const outboxEntries = (entries: readonly LogEntry[], { tag, id }: Announc
 export class Outboxes {
   readonly #redis: RedisConnection;
   readonly #move: Move;
+  readonly #forget: (tag: string) => Promise<void>;
   readonly #leftBehindMs: number;
   /** When each announcement was first seen here, so that no two clocks are compared. */
   #seen = new Map<string, number>();
 
-  constructor(redis: RedisConnection, move: Move, leftBehindMs = LEFT_BEHIND_MS) {
+  /** @param forget removes the place of a key that was to be issued, if there is no such key */
+  constructor(
+    redis: RedisConnection,
+    move: Move,
+    forget: (tag: string) => Promise<void>,
+    leftBehindMs = LEFT_BEHIND_MS,
+  ) {
     this.#redis = redis;
     this.#move = move;
+    this.#forget = forget;
     this.#leftBehindMs = leftBehindMs;
   }
 
@@ -81,6 +89,7 @@ export class Outboxes {
     const [id = '', tag] = text.split(' ');
     if (tag === undefined) return void (await orUnavailable(this.#redis.srem(OUTBOXES, text)));
     await orUnavailable(this.#redis.set(markOf(tag, id), 'called off', 'EX', LATEST_SECONDS, 'NX'));
+    await this.#forget(tag);
     await this.empty({ tag, id });
   }
 }

@@ -1,6 +1,6 @@
 import slotOf from 'cluster-key-slot';
-import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type CheckResult, good, warning } from '../../check-result.ts';
+import { Unconfirmed } from '../storage.ts';
 import type { RedisConnection } from './calls.ts';
 import { isCluster } from './cluster.ts';
 import { fieldsOf, type Node, nodesOf } from './info.ts';
@@ -11,15 +11,6 @@ import { fieldsOf, type Node, nodesOf } from './info.ts';
 const CONFIRM_MS = 1_000;
 /** Without a replica no change waits, and a new one is noticed within this time. */
 const LOOK_EVERY_MS = 1_000;
-const MOST_UNCONFIRMED = 10_000;
-
-/** A change was made, but may be lost if its node fails now. */
-export class Unconfirmed extends Unavailable {
-  constructor() {
-    const why = 'The change was made, but no replica has confirmed it.';
-    super(why, `${why} It is safe to repeat it.`);
-  }
-}
 
 /** The node that serves a name, as far as known. */
 function servingNode(redis: RedisConnection, name: string): Node | undefined {
@@ -34,8 +25,6 @@ type Socket = Node['stream'];
 export class Replicas {
   readonly #redis: RedisConnection;
   readonly #seen = new WeakMap<Node, { readonly at: number; readonly count: number }>();
-  /** Names of what was made and not confirmed. */
-  readonly #unconfirmed = new Set<string>();
   readonly #waits = new WeakMap<Socket, { running: Promise<unknown>; next: Promise<boolean> | undefined }>();
 
   constructor(redis: RedisConnection) {
@@ -49,22 +38,10 @@ export class Replicas {
   noteWrite(name: string): () => Promise<void> {
     const node = servingNode(this.#redis, name);
     const socket = node?.stream;
-    const confirm = async () => {
-      const isSafe =
-        node !== undefined && socket !== undefined && (await this.#isSafe(node, socket).catch(() => false));
-      if (isSafe) return void this.#unconfirmed.delete(name);
-      if (this.#unconfirmed.size < MOST_UNCONFIRMED) this.#unconfirmed.add(name);
-      throw new Unconfirmed();
+    return async () => {
+      if (node === undefined || socket === undefined || !(await this.#isSafe(node, socket).catch(() => false)))
+        throw new Unconfirmed();
     };
-    return confirm;
-  }
-
-  /**
-   * Who repeats a revocation that was made and not confirmed finds nothing: that is said once a replica has it.
-   * @throws {Unconfirmed} if none has
-   */
-  async settle(name: string): Promise<void> {
-    if (this.#unconfirmed.has(name)) await this.noteWrite(name)();
   }
 
   async #isSafe(node: Node, socket: Socket): Promise<boolean> {

@@ -81,7 +81,7 @@ function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrge
       expect: Object.entries(expect).flatMap(([field, text]) => (isExact(field, text) ? [[field, text ?? false]] : [])),
       set: Object.entries(set).flatMap(([field, text]) => (text === undefined ? [] : [field, text])),
       remove: Object.keys(set).filter((field) => set[field] === undefined),
-      ...(moveTo && { to: at(nameOf(moveTo.record)), fields: moveTo.fields, seconds: moveTo.seconds }),
+      ...(moveTo && { ...moveTo, to: at(nameOf(moveTo.record)), mark: moveTo.mark ?? 'revoked' }),
       marks: moveTo && marks && at(marks),
     })),
     index: place && { key: at(INDEX), score: String(place.createdAt), id: place.id },

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
-import { ACTIVITY_LENGTH } from '../audit.ts';
+import { ACTIVITY_LENGTH, canRepeat } from '../audit.ts';
 import { HISTORY_LENGTH } from '../plans.ts';
 import {
   type Change,
@@ -66,7 +66,8 @@ export class RedisStorage implements Storage {
     this.#lengths = { audit: auditLength, 'plan history': HISTORY_LENGTH };
     this.#onLost = onLost;
     this.#places = new KeyPlaces(redis);
-    this.#outboxes = new Outboxes(redis, (entry, id) => this.#move(entry, id, onLost), leftBehindMs);
+    const move = (entry: LogEntry, id: string) => this.#move(entry, id, onLost);
+    this.#outboxes = new Outboxes(redis, move, (tag) => this.#places.forgetIfGone(tag), leftBehindMs);
     this.#replicas = isConfirmed ? new Replicas(redis) : undefined;
   }
 
@@ -82,9 +83,8 @@ export class RedisStorage implements Storage {
     const reads = names.map((name) => this.#redis.hgetall(name).catch(otherThanHash));
     const [hash = OTHER, marks] = await orUnavailable(Promise.all(reads));
     if (hash === OTHER) return hash;
-    if (Object.keys(hash).length > 0) return marks === undefined ? hash : { ...hash, ...marks };
-    await this.#replicas?.settle(nameOf(record));
-    return undefined;
+    if (Object.keys(hash).length === 0) return undefined;
+    return marks === undefined ? hash : { ...hash, ...marks };
   }
 
   readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]> {
@@ -137,21 +137,19 @@ export class RedisStorage implements Storage {
     const born = newKeyIn(parts);
     const revoked = parts.flatMap(({ record, moveTo }) => (moveTo && keyIdOf(record)) ?? [])[0];
     if (revoked !== undefined) await this.#places.addRevoked(revoked).catch(() => undefined);
-    if (isSpread) await this.#prepare(born, entries.length > 0 ? about : undefined);
+    const isAnnounced = isSpread && (born !== undefined || entries.length > 0);
+    if (isAnnounced) await this.#prepare(born, about);
     const { isMade, lost } = await take(this.#redis, {
       ...about,
       parts,
       place: isSpread ? undefined : born,
       entries: isSpread ? outboxEntries(entries, about) : entries.map((entry) => this.#entry(entry)),
       isUrgent,
-    }).catch(async (fault: unknown) => {
-      if (isSpread && born !== undefined && fault instanceof NotMade) await this.#forget(born.id);
-      throw fault;
     });
     const confirm = parts[0] && this.#replicas?.noteWrite(nameOf(parts[0].record));
     for (const [at, why] of lost) onLost(entries[at] as LogEntry, why);
-    if (isSpread && entries.length > 0) await this.#follow(about, onLost);
-    if (isSpread && born !== undefined && !isMade) await this.#forget(born.id);
+    if (isSpread && born !== undefined && !isMade) await this.#places.forgetIfGone(born.id).catch(() => undefined);
+    if (isAnnounced) await this.#follow(about, onLost);
     // If cleaning up fails now, a later revocation does it.
     if (revoked !== undefined) await this.#places.tidyUp(revoked).catch(() => undefined);
     if (isMade) await confirm?.();
@@ -175,17 +173,17 @@ export class RedisStorage implements Storage {
     if (isCluster(this.#redis)) await this.#outboxes.emptyLeftBehind();
   }
 
-  /** On a cluster, the index and the set of outboxes are in other slots than the record. */
-  async #prepare(born: KeyCursor | undefined, about: { readonly tag: string; readonly id: string } | undefined) {
+  /**
+   * On a cluster, the index and the set of outboxes are in other slots than the record. A change that is announced and
+   * then fails leaves its place to whoever takes over.
+   */
+  async #prepare(born: KeyCursor | undefined, about: { readonly tag: string; readonly id: string }) {
     try {
-      await Promise.all([born && this.#places.add(born), about && this.#outboxes.announce(about)]);
+      await this.#outboxes.announce(about);
+      if (born !== undefined) await this.#places.add(born);
     } catch (fault) {
       throw new NotMade('A node of the Redis cluster does not answer.', fault);
     }
-  }
-
-  async #forget(id: string): Promise<void> {
-    await this.#places.forgetIfGone(id).catch(() => undefined);
   }
 
   /** If it fails or takes long, because the stream's node is away, the watcher of any gateway does it. */
@@ -205,9 +203,9 @@ export class RedisStorage implements Storage {
     for (const [, why] of lost) onLost(entry, why);
   }
 
-  /** A write that an operator repeats with its request id is in the audit log once. */
-  #entry({ log, fields }: LogEntry): StepEntry {
-    return { name: STREAMS[log], fields, length: this.#lengths[log], isOnce: log === 'audit' };
+  #entry(entry: LogEntry): StepEntry {
+    const { log, fields } = entry;
+    return { name: STREAMS[log], fields, length: this.#lengths[log], isOnce: canRepeat(entry) };
   }
 }
 

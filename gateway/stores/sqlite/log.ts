@@ -1,5 +1,5 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { LOOKED_BACK } from '../audit.ts';
+import { canRepeat, LOOKED_BACK } from '../audit.ts';
 import type { Fields, LogEntry, LoggedEntry, LogName } from '../storage.ts';
 
 interface Row {
@@ -29,9 +29,10 @@ export class Log {
     );
   }
 
-  /** In the audit log, a repetition of the newest about its target is left out. */
-  add({ log, fields }: LogEntry): void {
-    if (log === 'audit' && this.#isRepeated(fields)) return;
+  /** A repetition of the newest about its target is left out. */
+  add(entry: LogEntry): void {
+    const { log, fields } = entry;
+    if (canRepeat(entry) && this.#isRepeated(fields)) return;
     const [last = NONE] = this.#read(log, 1);
     const place = last.place + 1;
     const now = Date.now();

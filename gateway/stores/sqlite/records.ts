@@ -1,6 +1,5 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type Clock, SECOND } from '../../limiter/clock.ts';
-import { readTime } from '../key-hash.ts';
 import {
   type FieldChanges,
   type Fields,
@@ -11,6 +10,7 @@ import {
   type RecordName,
   withChanges,
 } from '../storage.ts';
+import { readTime } from '../stored-time.ts';
 
 /** Records past their time that a revocation removes: more than it adds. */
 const PURGED = 100;
@@ -122,13 +122,13 @@ export class Records {
   #move(
     record: RecordName,
     row: Row | undefined,
-    { record: target, fields, seconds }: NonNullable<Part['moveTo']>,
+    { record: target, fields, seconds, mark = 'revoked' }: NonNullable<Part['moveTo']>,
   ): void {
     const left = Object.entries(this.read(record) ?? {}).filter(([field]) => fields.includes(field));
     this.#purge.run(this.#now());
     if (row !== undefined && keyIdOf(record) !== undefined) this.#keyCount -= 1;
     this.#remove.run(...placeOf(record));
-    const kept = JSON.stringify({ ...Object.fromEntries(left), revoked: '1' });
+    const kept = JSON.stringify({ ...Object.fromEntries(left), [mark]: '1' });
     this.#put.run(...placeOf(target), row?.created ?? null, this.#now() + seconds, kept);
   }
 

@@ -1,0 +1,65 @@
+import { expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { ctl, ctlReading } from '../support/ctl.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+
+/** What people type by hand makes no backup silently smaller than what works. */
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const { url, redis } = await emptyDatabase();
+const environment = { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' };
+const hashOf = (id: string) => `gateway:key:{${id}}`;
+
+test('a key whose place in the list was typed by hand is in the backup, and so are those behind it', async () => {
+  const stack = await startStack(environment);
+  const ids = await Promise.all(Array.from({ length: 5 }, async () => idOf(await stack.issueKey())));
+  const [first = '', second = '', third = ''] = ids;
+  await redis.zadd('gateway:keys', 'inf', first, '-inf', second, '1e-7', third);
+  const met: string[] = [];
+  for (let after: string | undefined = ''; after !== undefined; ) {
+    const { json } = await stack.admin('GET', `/backup?limit=1${after}`);
+    const { keys, next } = json as { keys: { id: string; createdAt: number }[]; next?: string };
+    expect(keys.every(({ createdAt }) => typeof createdAt === 'number')).toBe(true);
+    met.push(...keys.map(({ id }) => id));
+    after = next && `&after=${encodeURIComponent(next)}`;
+  }
+  expect(met.toSorted()).toEqual(ids.toSorted());
+  await redis.zadd('gateway:keys', 'inf', first);
+  const { code, out } = await ctl(stack, 'backup');
+  await redis.flushdb();
+  expect([code, (await ctlReading(stack, out, 'restore')).out]).toEqual([0, expect.stringContaining('restored: 5.')]);
+});
+
+test('a key that no restore would take is listed as left out, with the reason, and the command fails', async () => {
+  await redis.flushdb();
+  const stack = await startStack(environment);
+  const ids = await Promise.all(Array.from({ length: 5 }, async () => idOf(await stack.issueKey())));
+  const [long = '', wide = '', foreign = '', text = '', good = ''] = ids;
+  await redis.hset(hashOf(long), `secret:${'a'.repeat(43)}`, `typed123 - read - 0 ${'x'.repeat(8_193)}`);
+  await redis.hset(hashOf(wide), Object.fromEntries(Array.from({ length: 1_001 }, (_, at) => [`f${at}`, ''])));
+  await redis.hset(hashOf(foreign), `secret:${'a'.repeat(43)}`, 'typed123 - read 9:zz/1 0 typed');
+  await redis.set(hashOf(text), 'text');
+  // These have no meaning, or something good is in force in their place.
+  await redis.hset(hashOf(good), {
+    'Not a field': 'x'.repeat(9_000),
+    name: 'x'.repeat(9_000),
+    created_at: '9999999999',
+  });
+  const { code, out, err } = await ctl(stack, 'backup');
+  expect([code, out.trimEnd().split('\n').slice(1)]).toEqual([
+    1,
+    [expect.stringContaining(`"id":"${good}"`), '{"end":true,"keys":1}'],
+  ]);
+  const reasons = [
+    [long, 'One of its secrets cannot be read.'],
+    [wide, 'It has more than 1000 fields.'],
+    [foreign, 'One of its secrets cannot be read.'],
+    [text, 'plan is not valid: "".'],
+  ];
+  for (const [id, reason] of reasons) expect(err).toContain(`Left out: ${id}: ${reason}\n`);
+  expect((await stack.admin('GET', '/activity?action=backup.make')).json).toMatchObject({ activity: [] });
+  await redis.flushdb();
+  expect((await ctlReading(stack, out, 'restore')).out).toContain('Keys restored: 1.');
+});

@@ -1,0 +1,39 @@
+import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { startWithReplica } from '../support/replica.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+/** Two gateways over a Redis with a replica. */
+async function setUp() {
+  const { url, ...redis } = await startWithReplica();
+  const environment = { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' };
+  return { ...redis, stacks: [await startStack(environment), await startStack(environment)] as const };
+}
+
+const deleted = async (stack: Stack, paths: readonly string[]) =>
+  await Promise.all(paths.map(async (path) => (await stack.admin('DELETE', path)).status));
+
+test('a revocation that no replica has is 503 on every gateway, and 204 once one has it', async () => {
+  const {
+    replica,
+    stacks: [one, other],
+  } = await setUp();
+  const id = idOf(await one.issueKey());
+  const made = async (path: string, body: object) => ((await one.admin('POST', path, body)).json as { id: string }).id;
+  const paths = [
+    `/keys/${id}/secrets/${await made(`/keys/${id}/secrets`, { name: 'second' })}`,
+    `/keys/${idOf(await one.issueKey())}`,
+    `/tokens/${await made('/tokens', { name: 'ann', role: 'viewer' })}`,
+  ];
+  replica.pause();
+  for (const stack of [one, other, one]) expect(await deleted(stack, paths)).toEqual([503, 503, 503]);
+  // They are made, so the log says who made them.
+  const logged = [...one.log, ...other.log].filter(({ msg }) => msg === 'activity').map((line) => line.activity);
+  const actions = logged.map((activity) => (activity as { action: string }).action);
+  const revocations = actions.filter((action) => action.endsWith('.revoke'));
+  expect(revocations.sort()).toEqual(['key.revoke', 'secret.revoke', 'token.revoke']);
+  replica.resume();
+  for (const stack of [other, one]) await expect.poll(() => deleted(stack, paths)).toEqual([204, 204, 204]);
+  const others = [`/keys/${id}/secrets/k3JtQz81`, '/keys/000000000000', '/tokens/00000000'];
+  expect(await deleted(one, others)).toEqual([404, 404, 404]);
+});

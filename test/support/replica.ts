@@ -1,0 +1,37 @@
+import { Redis } from 'ioredis';
+import { expect } from 'vitest';
+import { cleanUp } from './clean-up.ts';
+import { type RedisServer, startRedisServer } from './redis.ts';
+import { connectedRedis } from './redis-database.ts';
+import { temporaryFolder } from './stack.ts';
+
+export interface WithReplica {
+  readonly url: string;
+  readonly redis: Redis;
+  readonly replica: RedisServer;
+  /** A connection to the replica. */
+  readonly follower: Redis;
+}
+
+/** A primary, and a replica that follows it. */
+export async function startWithReplica(): Promise<WithReplica> {
+  const primary = await startRedisServer({
+    dir: await temporaryFolder(),
+    'repl-diskless-sync-delay': '0',
+    'repl-ping-replica-period': '1',
+  });
+  cleanUp(primary.stop);
+  // What a primary sends at first, a replica writes to a file.
+  const dir = await temporaryFolder();
+  const replica = await startRedisServer({ dir, replicaof: `127.0.0.1 ${new URL(primary.url).port}` });
+  cleanUp(async () => {
+    replica.resume();
+    await replica.stop();
+  });
+  const redis = await connectedRedis(primary.url);
+  const follower = new Redis(replica.url);
+  follower.on('error', () => {});
+  cleanUp(() => follower.disconnect());
+  await expect.poll(() => redis.info('replication')).toContain('state=online');
+  return { url: primary.url, replica, redis, follower };
+}
