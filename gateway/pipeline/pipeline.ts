@@ -19,7 +19,7 @@ import { type Forward, type ForwardDependencies, forwardTo, tunnelTo } from './f
 import { LoadShedder, type Slot } from './load-shedder.ts';
 import { OwnAnswers, type OwnAnswersDependencies } from './own-answers.ts';
 import { costOfBody, RefusalPacing } from './refusal-pacing.ts';
-import { refuseUnusable, sendError, sendOwnAnswer } from './send-answer.ts';
+import { sendError, sendOwnAnswer } from './send-answer.ts';
 import { asksForWebSocket } from './tunnels.ts';
 
 export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependencies {
@@ -34,9 +34,7 @@ export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDep
 }
 
 /** The path of a request, from top to bottom. */
-export function createPipeline(
-  deps: PipelineDependencies,
-): Pick<Listening, 'onRequest' | 'onUnusable' | 'readsSlowly' | 'upgrades'> {
+export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onRequest' | 'readsSlowly' | 'upgrades'> {
   const { allowance, draftFields } = deps;
   const router = createRouter(deps.routes);
   const shedder = new LoadShedder(() => deps.forwarder.limit);
@@ -151,7 +149,6 @@ export function createPipeline(
 
   return {
     onRequest: (request, response) => take(request, response, forward),
-    onUnusable: (request, response) => refuseUnusable(request, response, deps),
     readsSlowly: (socket) => pacing.readsSlowly(socket),
     upgrades: {
       accepts: (request) => asksForWebSocket(request) && asksForTunnel(request),

@@ -5,6 +5,7 @@ import { takeOut } from '../lists.ts';
 import { breakBody } from './body.ts';
 import { type ErrorCode, HttpError, methodNotAllowed } from './errors.ts';
 import { RequestBytes } from './request-bytes.ts';
+import { type BrokenRequest, FAULT } from './request-head.ts';
 
 /** Parts of Node's server that are missing in its types. */
 interface Parser {
@@ -40,24 +41,19 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
 function errorOf({ code = '', reason }: Fault): HttpError {
   // A request to open a tunnel, which no server here does.
   if (code === 'CONNECT') return methodNotAllowed('GET, HEAD, POST');
+  const options = { cause: code };
   if (code === PLAIN_HTTP)
-    return new HttpError('invalid_request', 'This port speaks TLS: the URL begins with https://.');
-  if (reason === OTHER_VERSION) return new HttpError('http_version_not_supported');
-  return new HttpError(CODES[code] ?? 'invalid_request');
+    return new HttpError('invalid_request', 'This port speaks TLS: the URL begins with https://.', options);
+  if (reason === OTHER_VERSION) return new HttpError('http_version_not_supported', undefined, options);
+  return new HttpError(CODES[code] ?? 'invalid_request', undefined, options);
 }
 
-/** Bytes that are no request for this server. They take the place of one, so that their refusal is sent in its turn. */
-export class NoRequest extends IncomingMessage {
-  readonly error: HttpError;
-  /** Node's or llhttp's code. */
-  readonly reason: string;
-
-  constructor(socket: Socket, fault: Fault) {
-    super(socket);
-    this.complete = true;
-    this.error = errorOf(fault);
-    this.reason = fault.code ?? '';
-  }
+/** Stands for bytes that are no request for this server, so that their refusal is sent in its turn. */
+export function noRequest(socket: Socket, fault: Fault): IncomingMessage {
+  const request: BrokenRequest = new IncomingMessage(socket);
+  request.complete = true;
+  request[FAULT] = errorOf(fault);
+  return request;
 }
 
 const NOTHING = Buffer.alloc(0);
@@ -97,7 +93,7 @@ export class Connection {
   readonly #rules: Rules;
   readonly #parser: Parser;
   readonly #bytes = new RequestBytes();
-  /** Node's: begins a request, {NoRequest} included. */
+  /** Node's: begins a request. */
   readonly #begin: Parser['onIncoming'];
   /** Node's: gives bytes to the parser, and up the connection behind an upgrade. */
   readonly #onData: (bytes: Buffer) => void;
@@ -252,7 +248,7 @@ export class Connection {
   };
 
   #refuse(fault: Fault): void {
-    if (!this.#isClosing) this.#begin.call(this.#parser, new NoRequest(this.#socket, fault), false);
+    if (!this.#isClosing) this.#begin.call(this.#parser, noRequest(this.#socket, fault), false);
   }
 
   /** Ends the server's side. A second call, as at the server's stop, closes at once. */

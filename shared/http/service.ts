@@ -1,10 +1,9 @@
-import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Logger } from '../process/logger.ts';
 import type { Metrics } from '../process/metrics.ts';
 import { toJson } from '../schemas/json.ts';
 import { errorBody, HttpError, toHttpError, unavailable } from './errors.ts';
-import { beginTrace, CALLER_ID, carriesToken, NO_SNIFF, requestIdOf, traceOf } from './headers.ts';
+import { CALLER_ID, carriesToken, NO_SNIFF, requestIdOf, traceOf } from './headers.ts';
 import { checkHead, type HeadLimits } from './request-head.ts';
 import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from './request-log.ts';
 import { createRouter, type Route } from './router.ts';
@@ -109,7 +108,7 @@ interface Learned<Parts, Caller> {
 /** A JSON service: a table of typed operations, and exactly one answer per request. */
 export function createService<Parts, Caller extends { readonly name: string | undefined } | undefined>(
   options: ServiceOptions<Parts, Caller>,
-): Pick<Listening, 'onRequest' | 'onUnusable'> {
+): Pick<Listening, 'onRequest'> {
   const { deps, logger, logsAs = 'request', redact = (text) => text, metrics, access, cacheControl } = options;
   const routes = [...options.routes, ...ownRoutes(options)];
   const router = createRouter(routes);
@@ -171,8 +170,8 @@ export function createService<Parts, Caller extends { readonly name: string | un
     const line = {
       requestId,
       traceId: traceOf(request).id,
-      method: request.method,
-      path: redact(splitTarget(request.url ?? '')[0]).slice(0, MAX_LOGGED_PATH),
+      method: request.method ?? undefined,
+      path: redact(splitTarget(request.url ?? '')[0]).slice(0, MAX_LOGGED_PATH) || undefined,
       operation: route?.name,
       status,
       code: error?.code,
@@ -185,12 +184,6 @@ export function createService<Parts, Caller extends { readonly name: string | un
 
   return {
     onRequest: (request, response) => void serve(request, response),
-    onUnusable({ error, reason }, response) {
-      const requestId = randomUUID();
-      answered('none', error.status, 0);
-      logger.info({ requestId, traceId: beginTrace().id, status: error.status, code: error.code, reason }, logsAs);
-      send(response, refusal(error), requestId);
-    },
   };
 }
 

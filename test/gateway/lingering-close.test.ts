@@ -21,7 +21,6 @@ async function serve(onRequest: RequestListener, isSlow = false): Promise<string
     port: 0,
     onRequest,
     readsSlowly: () => isSlow,
-    onUnusable: (_request, response) => void response.writeHead(400).end(),
   });
   cleanUp(() => server.stop({ graceMs: 0 }));
   return server.url;
