@@ -34,7 +34,7 @@ export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDep
 }
 
 /** The path of a request, from top to bottom. */
-export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onRequest' | 'readsSlowly' | 'upgrades'> {
+export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onRequest' | 'upgrades'> {
   const { allowance, draftFields } = deps;
   const router = createRouter(deps.routes);
   const shedder = new LoadShedder(() => deps.forwarder.limit);
@@ -115,13 +115,11 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       if (error.status < 500) allowance.consume(exchange.network);
       exchange.addressStatus = allowance.peek(exchange.network);
     }
-    const payer = payerOf(exchange);
     const isTooLarge = error.code === 'payload_too_large';
     if (isTooLarge || (error.status < 500 && exchange.decision?.outcome !== 'admitted')) {
       if (!exchange.request.complete) exchange.request.pause();
-      await pacing.delay(payer, exchange.response, isTooLarge ? costOfBody(deps.bodyLimitBytes) : 1);
+      await pacing.delay(payerOf(exchange), exchange.response, isTooLarge ? costOfBody(deps.bodyLimitBytes) : 1);
     }
-    if (!exchange.request.complete) pacing.noteSender(exchange.request.socket, payer);
     sendError(exchange, error, draftFields);
   }
 
@@ -149,7 +147,6 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
 
   return {
     onRequest: (request, response) => take(request, response, forward),
-    readsSlowly: (socket) => pacing.readsSlowly(socket),
     upgrades: {
       accepts: (request) => asksForWebSocket(request) && asksForTunnel(request),
       take: (request, response, socket) => take(request, response, tunnelTo(deps, { request, socket })),

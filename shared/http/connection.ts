@@ -58,22 +58,29 @@ export function noRequest(socket: Socket, fault: Fault): IncomingMessage {
 
 const NOTHING = Buffer.alloc(0);
 
-/** Limits of one lingering close, as nginx has them. A client that sends for longer, or more, may lose the answer. */
+/** Limits of one lingering close, as nginx has them. A client that sends for longer may lose the answer. */
 const LINGER_MS = 30_000;
 const SILENCE_MS = 5_000;
-const LINGER_BYTES = 67_108_864;
-/** While other clients are served: 8 MB a second of all connections together, in 400 reads at most. */
+/** Of all connections that are being closed together: 8 MB a second, in 400 reads at most. */
 const BYTES_PER_MS = 8_192;
 const MS_PER_READ = 2.5;
 
 /** What holds for all connections of a server. */
-export interface Rules {
+export class Rules {
   /** Unfinished answers per connection, above which the next request waits. */
   readonly unanswered: number;
-  /** Whether what a client sends to a connection that is being closed is read slowly. */
-  readonly readsSlowly: (socket: Socket) => boolean;
-  /** When the next of these slow reads may begin, as of performance.now(). */
-  nextReadAt: number;
+  /** When the next connection that is being closed may be read, as of performance.now(). */
+  #nextReadAt = 0;
+
+  constructor(unanswered: number) {
+    this.unanswered = unanswered;
+  }
+
+  /** How long the next read has to wait behind one of so many bytes that were dropped. */
+  turnBehind(bytes: number, now: number): number {
+    this.#nextReadAt = Math.max(this.#nextReadAt, now) + Math.max(bytes / BYTES_PER_MS, MS_PER_READ);
+    return this.#nextReadAt - now;
+  }
 }
 
 /**
@@ -84,7 +91,7 @@ export interface Rules {
  *
  * Closing a connection with unread bytes resets it, and the client may lose an answer that it has not read (RFC 9112
  * §9.6). So the server ends only its own side. What a client sends on is read and dropped until the client closes or a
- * limit is reached. While other clients are served, dropped bytes are read slowly, because each byte costs work.
+ * limit is reached. It is read slowly, because each byte costs work.
  */
 export class Connection {
   /** The unfinished answers, in the order of their requests. */
@@ -100,10 +107,8 @@ export class Connection {
   /** The answer that waits for its reader, and since when. */
   #slow: ServerResponse | undefined;
   #slowSince = 0;
-  /** Once the connection is being closed: until when, and up to how many bytes, the client may send on. */
+  /** Once the connection is being closed: until when the client may send on. */
   #lingersUntil = 0;
-  #lingersUpTo = 0;
-  #timer: NodeJS.Timeout | undefined;
 
   constructor(socket: ParsedSocket, rules: Rules) {
     this.#socket = socket;
@@ -193,11 +198,6 @@ export class Connection {
     if (last?.headersSent === false && !this.#hasWaiting) last.shouldKeepAlive = false;
   }
 
-  /** The connection has closed. */
-  forget(): void {
-    clearTimeout(this.#timer);
-  }
-
   readonly #take = (bytes: Buffer): void => {
     const socket = this.#socket;
     for (let at = 0; at < bytes.length; ) {
@@ -257,36 +257,22 @@ export class Connection {
     socket.destroySoon = Socket.prototype.destroySoon;
     socket.end();
     this.#lingersUntil = performance.now() + LINGER_MS;
-    this.#lingersUpTo = socket.bytesRead + LINGER_BYTES;
-    this.#lingerOn();
+    socket.setTimeout(SILENCE_MS, () => socket.destroy());
+    // A refused upgrade has no listener any more.
+    if (socket.listenerCount('data') === 0) socket.on('data', this.#take);
+    socket.resume();
   };
-
-  readonly #lingerOn = (): void => {
-    this.#socket.resume();
-    this.#after(SILENCE_MS, this.#cut);
-  };
-
-  readonly #cut = (): void => void this.#socket.destroy();
 
   /** What follows a close is not wanted. Until the close it is not even read. */
   #drop(bytes: number): void {
     const socket = this.#socket;
     socket.pause();
     if (socket.writable) return;
-    if (performance.now() > this.#lingersUntil || socket.bytesRead > this.#lingersUpTo) this.#cut();
-    else this.#after(this.#rules.readsSlowly(socket) ? this.#turnBehind(bytes) : 0, this.#lingerOn);
-  }
-
-  /** How long the next read has to wait after one of so many bytes. */
-  #turnBehind(bytes: number): number {
     const now = performance.now();
-    this.#rules.nextReadAt = Math.max(this.#rules.nextReadAt, now) + Math.max(bytes / BYTES_PER_MS, MS_PER_READ);
-    return this.#rules.nextReadAt - now;
-  }
-
-  #after(ms: number, then: () => void): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(then, ms).unref();
+    if (now > this.#lingersUntil) socket.destroy();
+    const waits = this.#rules.turnBehind(bytes, now);
+    socket.setTimeout(waits + SILENCE_MS);
+    setTimeout(() => socket.resume(), waits).unref();
   }
 }
 

@@ -3,7 +3,7 @@ import https from 'node:https';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { KeyedCount } from '../fair-share.ts';
-import { Connection, type Rules } from './connection.ts';
+import { Connection, Rules } from './connection.ts';
 
 /** What a server allows its clients. Times in milliseconds. */
 export interface ServerLimits {
@@ -53,7 +53,7 @@ export type ConnectionLimit = 'total' | 'address';
 /** Why a connection was cut: its reader was too slow for one answer, or it held most of all unread bytes. */
 type CutFor = 'slow_reader' | 'unread_answers';
 
-export interface ConnectionCaps extends Partial<Pick<Rules, 'readsSlowly'>> {
+export interface ConnectionCaps {
   /**
    * The name under which a peer's connections are counted. Undefined if they are not counted, as for a proxy that
    * serves many clients. Without this function, only the total is limited.
@@ -78,8 +78,7 @@ export class Connections {
   constructor(server: Server, limits: ServerLimits, caps: ConnectionCaps) {
     this.#limits = limits;
     this.#caps = caps;
-    const { readsSlowly = () => false } = caps;
-    this.#rules = { unanswered: limits.unanswered, readsSlowly, nextReadAt: 0 };
+    this.#rules = new Rules(limits.unanswered);
     // Above this limit Node closes a connection as soon as it accepts it, which is the cheapest way.
     server.maxConnections = limits.connections;
     server.on('drop', () => caps.onRefused?.('total'));
@@ -118,12 +117,8 @@ export class Connections {
   }
 
   #add(socket: Socket): void {
-    const connection = new Connection(socket, this.#rules);
-    this.#connections.set(socket, connection);
-    socket.once('close', () => {
-      this.#connections.delete(socket);
-      connection.forget();
-    });
+    this.#connections.set(socket, new Connection(socket, this.#rules));
+    socket.once('close', () => this.#connections.delete(socket));
   }
 
   /** The connection below a failed TLS handshake. Data written to it is not encrypted. */
