@@ -142,7 +142,6 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     } else if (connection === undefined || LOST.includes(fault.code ?? '')) socket.destroy();
     else connection.fail(fault);
   });
-  server.setTimeout(limits.silenceMs);
   server.listen(port, host);
   await once(server, 'listening').catch((fault: Error) => {
     throw Object.assign(fault, { setting: portSetting });
