@@ -4,7 +4,7 @@ import { TLSSocket } from 'node:tls';
 import { takeOut } from '../lists.ts';
 import { breakBody } from './body.ts';
 import { type ErrorCode, HttpError, methodNotAllowed } from './errors.ts';
-import { RequestBytes } from './request-bytes.ts';
+import { type Fault, RequestBytes } from './request-bytes.ts';
 import { type BrokenRequest, FAULT } from './request-head.ts';
 
 /** Parts of Node's server that are missing in its types. */
@@ -19,33 +19,28 @@ type Upgradable = IncomingMessage & { upgrade?: boolean };
 /** Node sets `_paused` while too much of the answers is unsent. Its parser accepts nothing then. */
 type ParsedSocket = Socket & { readonly _paused?: boolean; readonly parser?: Parser | null };
 
-/** What is wrong with the bytes of a connection, in the words of Node and llhttp. */
-export interface Fault {
-  readonly code?: string;
-  readonly reason?: string;
-}
 const CONNECT: Fault = { code: 'CONNECT' };
-const TWO_SPACES: Fault = { code: 'TWO_SPACES' };
 /** Node reports no error behind an upgrade that was ignored, but its parser reads on no more. */
 const UNREPORTED: Fault = { code: 'HPE_UNREPORTED' };
 /** OpenSSL's code for a request without TLS instead of a handshake. */
 export const PLAIN_HTTP = 'ERR_SSL_HTTP_REQUEST';
 /** What llhttp says of a version that is one, and not ours. All else that is wrong behind HTTP/ is bad syntax. */
 const OTHER_VERSION = 'Invalid HTTP version';
-const CODES: Readonly<Record<string, ErrorCode>> = {
-  HPE_HEADER_OVERFLOW: 'headers_too_large',
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: 'payload_too_large',
-  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+/** Everything else is an invalid request. */
+const ERRORS: Readonly<Record<string, readonly [code: ErrorCode, message?: string]>> = {
+  HPE_HEADER_OVERFLOW: ['headers_too_large'],
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: ['payload_too_large'],
+  MANY_CHUNKS: ['payload_too_large', 'The request body has too many small chunks.'],
+  ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout'],
+  [PLAIN_HTTP]: ['invalid_request', 'This port speaks TLS: the URL begins with https://.'],
 };
 
 function errorOf({ code = '', reason }: Fault): HttpError {
   // A request to open a tunnel, which no server here does.
   if (code === 'CONNECT') return methodNotAllowed('GET, HEAD, POST');
-  const options = { cause: code };
-  if (code === PLAIN_HTTP)
-    return new HttpError('invalid_request', 'This port speaks TLS: the URL begins with https://.', options);
-  if (reason === OTHER_VERSION) return new HttpError('http_version_not_supported', undefined, options);
-  return new HttpError(CODES[code] ?? 'invalid_request', undefined, options);
+  if (reason === OTHER_VERSION) return new HttpError('http_version_not_supported', undefined, { cause: code });
+  const [answered, message] = ERRORS[code] ?? ['invalid_request'];
+  return new HttpError(answered, message, { cause: code });
 }
 
 /** Stands for bytes that are no request for this server, so that their refusal is sent in its turn. */
@@ -219,9 +214,9 @@ export class Connection {
   #parsePart(bytes: Buffer, at: number): number {
     const socket = this.#socket;
     const end = this.#bytes.endOfPart(bytes, at);
-    if (end === -1) this.#refuse(TWO_SPACES);
+    if (typeof end !== 'number') this.fail(end);
     // Nothing is read behind what the parser cannot read.
-    if (end === -1 || !this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end)))
+    if (typeof end !== 'number' || !this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end)))
       return bytes.length;
     if (socket.parser != null) {
       this.#bytes.follow(socket.parser.incoming);

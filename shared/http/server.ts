@@ -4,8 +4,9 @@ import http, { type IncomingMessage, type Server, ServerResponse } from 'node:ht
 import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Fault, noRequest, PLAIN_HTTP } from './connection.ts';
+import { noRequest, PLAIN_HTTP } from './connection.ts';
 import { type ConnectionCaps, Connections, DEFAULT_LIMITS, type ServerLimits } from './connections.ts';
+import type { Fault } from './request-bytes.ts';
 import { KEPT_HEADER_LINES } from './request-head.ts';
 
 /** How long a connection can stay open without a request: Node waits one second longer than it announces. */
