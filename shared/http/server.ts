@@ -79,12 +79,12 @@ export interface Listening extends ConnectionCaps {
   upgrades?: Upgrades | undefined;
   /** With it, the server speaks only TLS. */
   certificate?: Certificate | undefined;
+  /** Node's default if undefined. */
   maxHeaderBytes?: number | undefined;
   /** Limits that differ from the defaults. */
   limits?: Partial<ServerLimits> | undefined;
 }
 
-const DEFAULT_HEADER_BYTES = 16_384;
 const DEFAULT_GRACE_MS = 10_000;
 
 /** The connection itself has failed, so that nobody reads an answer. */
@@ -105,7 +105,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     noDelay: true,
     // Otherwise Node would answer in its own format. Our code checks Host anyway.
     requireHostHeader: false,
-    maxHeaderSize: listening.maxHeaderBytes ?? DEFAULT_HEADER_BYTES,
+    maxHeaderSize: listening.maxHeaderBytes,
     headersTimeout: limits.headersMs,
     requestTimeout: limits.requestMs,
     keepAliveTimeout: limits.keepAliveMs,
