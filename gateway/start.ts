@@ -34,8 +34,7 @@ export async function serveClients(
   given: Partial<ServerLimits> = {},
   routes: readonly GatewayRoute[] = ROUTES,
 ): Promise<RunningServer & { cores(): CoreState[] }> {
-  // Waiting for the core must not count as silence.
-  const limits = { ...DEFAULT_LIMITS, silenceMs: Math.max(35_000, settings.CORE_TIMEOUT_MS + 5_000), ...given };
+  const limits = { ...DEFAULT_LIMITS, ...given };
   const forwarder = await createForwarder(settings.CORE_URL, settings.CORE_TIMEOUT_MS, logger);
   const traffic = new Traffic(routes.map(({ operation }) => operation));
   const watch = new KeyWatch((...event) => tell(happeningOf(...event)));

@@ -19,7 +19,7 @@ import { type Forward, type ForwardDependencies, forwardTo, tunnelTo } from './f
 import { LoadShedder, type Slot } from './load-shedder.ts';
 import { OwnAnswers, type OwnAnswersDependencies } from './own-answers.ts';
 import { costOfBody, RefusalPacing } from './refusal-pacing.ts';
-import { refuseUnusable, sendError, sendOwnAnswer } from './send-answer.ts';
+import { sendError, sendOwnAnswer } from './send-answer.ts';
 import { asksForWebSocket } from './tunnels.ts';
 
 export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependencies {
@@ -34,9 +34,7 @@ export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDep
 }
 
 /** The path of a request, from top to bottom. */
-export function createPipeline(
-  deps: PipelineDependencies,
-): Pick<Listening, 'onRequest' | 'onUnusable' | 'readsSlowly' | 'upgrades'> {
+export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onRequest' | 'upgrades'> {
   const { allowance, draftFields } = deps;
   const router = createRouter(deps.routes);
   const shedder = new LoadShedder(() => deps.forwarder.limit);
@@ -119,16 +117,14 @@ export function createPipeline(
       if (error.status < 500) allowance.consume(exchange.network);
       exchange.addressStatus = allowance.peek(exchange.network);
     }
-    const payer = payerOf(exchange);
     const isTooLarge = error.code === 'payload_too_large';
     if (isTooLarge || (error.status < 500 && exchange.decision?.outcome !== 'admitted')) {
       if (!exchange.request.complete) exchange.request.pause();
       const from = performance.now();
-      const held = pacing.delay(payer, exchange.response, isTooLarge ? costOfBody(deps.bodyLimitBytes) : 1);
+      const held = pacing.delay(payerOf(exchange), exchange.response, isTooLarge ? costOfBody(deps.bodyLimitBytes) : 1);
       await held;
       if (held !== undefined) exchange.heldFor(performance.now() - from);
     }
-    if (!exchange.request.complete) pacing.noteSender(exchange.request.socket, payer);
     sendError(exchange, error, draftFields);
   }
 
@@ -156,8 +152,6 @@ export function createPipeline(
 
   return {
     onRequest: (request, response) => take(request, response, forward),
-    onUnusable: (request, response) => refuseUnusable(request, response, deps),
-    readsSlowly: (socket) => pacing.readsSlowly(socket),
     upgrades: {
       accepts: (request) => asksForWebSocket(request) && asksForTunnel(request),
       take: (request, response, socket) => take(request, response, tunnelTo(deps, { request, socket })),

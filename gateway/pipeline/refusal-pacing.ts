@@ -40,8 +40,6 @@ interface Waiting {
 export class RefusalPacing {
   readonly #prompt = new AddressAllowance(systemClock, PROMPT_A_MINUTE);
   readonly #perConnection = new WeakMap<Socket, number>();
-  /** Who sends to connections that may be closed before all has come. */
-  readonly #senders = new WeakMap<Socket, string>();
   readonly #waiting = new FairQueue<Waiting>();
   /** The cost that may still be spent. Negative after a refusal that cost more than was left. */
   #left = 0;
@@ -58,16 +56,6 @@ export class RefusalPacing {
     this.#served = client;
     this.#servedAt = performance.now();
     this.#earned = Math.min(this.#earned + 1 / SERVED_FOR_ONE, WHEN_IDLE - PER_TICK);
-  }
-
-  /** Notes whose fault it is that a connection brings more than is wanted. */
-  noteSender(socket: Socket, client: string): void {
-    this.#senders.set(socket, client);
-  }
-
-  /** Whether what is sent to a connection that is being closed is read slowly, because other clients are served. */
-  readsSlowly(socket: Socket): boolean {
-    return this.#othersAreServed(this.#senders.get(socket));
   }
 
   /** Whether a client other than this one was served a moment ago. */

@@ -1,13 +1,5 @@
-import { randomUUID } from 'node:crypto';
-import type { ServerResponse } from 'node:http';
-import type { NoRequest } from '../../shared/http/connection.ts';
 import { errorBody, type HttpError } from '../../shared/http/errors.ts';
-import { beginTrace, NO_SNIFF } from '../../shared/http/headers.ts';
-import type { Logger } from '../../shared/process/logger.ts';
-import type { AddressAllowance } from '../limiter/address-allowance.ts';
-import type { Traffic } from '../telemetry/request-metrics.ts';
-import { networkOf, plainAddress } from './client-address.ts';
-import { clientHeaders, limitHeaders } from './client-headers.ts';
+import { clientHeaders } from './client-headers.ts';
 import type { Exchange } from './exchange.ts';
 
 /** An answer that the gateway makes itself. */
@@ -55,40 +47,6 @@ const SHORT_BODY_BYTES = 65_536;
 function mayBeLong({ request: { headers } }: Exchange): boolean {
   const isAwaited = headers.expect !== undefined || headers['transfer-encoding'] !== undefined;
   return isAwaited || Number(headers['content-length'] ?? 0) > SHORT_BODY_BYTES;
-}
-
-interface UnusableDependencies {
-  readonly allowance: AddressAllowance;
-  readonly draftFields: boolean;
-  readonly logger: Logger;
-  readonly traffic: Traffic;
-}
-
-/** Answers a connection that brought no valid request, charges its address, counts it and logs it. */
-export function refuseUnusable(
-  { error, reason, socket }: NoRequest,
-  response: ServerResponse,
-  { allowance, draftFields, logger, traffic }: UnusableDependencies,
-): void {
-  const address = networkOf(plainAddress(socket.remoteAddress));
-  allowance.consume(address);
-  const requestId = randomUUID();
-  traffic.unusable(error.status);
-  logger.info(
-    { requestId, traceId: beginTrace().id, status: error.status, code: error.code, address, reason },
-    'request',
-  );
-  const limits = limitHeaders(allowance.peek(address), draftFields);
-  const body = errorBody(error);
-  response.writeHead(error.status, [
-    ...head(body),
-    ...NO_SNIFF,
-    'X-Request-Id',
-    requestId,
-    ...limits,
-    ...error.headers,
-  ]);
-  response.end(body);
 }
 
 const head = (body: string): string[] => [

@@ -9,7 +9,7 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
   const line = {
     requestId: exchange.id,
     traceId: exchange.trace.id,
-    method: request.method,
+    method: request.method ?? undefined,
     path: exchange.canonical && redactApiKeys(exchange.canonical.path).slice(0, MAX_LOGGED_PATH),
     operation: exchange.route?.operation,
     status: exchange.status,

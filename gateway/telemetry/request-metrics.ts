@@ -119,12 +119,6 @@ export class Traffic {
     }
   }
 
-  /** Must be called for an answered connection without a valid request. */
-  unusable(status: number): void {
-    this.#requests.add(0, positionOfStatus(status), 0);
-    this.#withoutDecision.add(this.#reason.positionOf('invalid' satisfies NoDecisionReason));
-  }
-
   families(): Family[] {
     const refused = [this.#withoutDecision, this.#shadowRefusals, this.#badKeyValues];
     const counters = [this.#requests, this.#decisions, ...refused, this.#origins];

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { z } from 'zod';
 import { JsonError, parseJson } from '../schemas/json.ts';
 import { HttpError } from './errors.ts';
+import { type BrokenRequest, FAULT } from './request-head.ts';
 
 /**
  * The whole body of a JSON request, as bytes. Answers `Expect: 100-continue` once the headers are acceptable.
@@ -43,18 +44,14 @@ function isJson(contentType: string): boolean {
 
 const UTF_8 = /^charset="?utf-?8"?$/;
 
-/** Why a body will not be complete. On the request itself: a map or a further listener costs 4 % of a POST. */
-const FAULT = Symbol('fault of the body');
-type BreakableBody = IncomingMessage & { [FAULT]?: HttpError };
-
 /** Ends the reading of a body, which will not be complete, with an error. A request that reads none is not affected. */
-export function breakBody(request: BreakableBody, fault: HttpError): void {
+export function breakBody(request: BrokenRequest, fault: HttpError): void {
   request[FAULT] = fault;
   request.emit('close');
 }
 
 /** Uses listeners because leaving a `for await` loop early destroys the connection, and the 413 could not be sent. */
-function collect(request: BreakableBody, maxBytes: number): Promise<Buffer> {
+function collect(request: BrokenRequest, maxBytes: number): Promise<Buffer> {
   // A request that announces no body has ended from the start, and emits nothing (optimizeEmptyRequests).
   if (request.readableEnded) return Promise.resolve(Buffer.alloc(0));
   const { promise, resolve, reject } = Promise.withResolvers<Buffer>();

@@ -4,7 +4,8 @@ import { TLSSocket } from 'node:tls';
 import { takeOut } from '../lists.ts';
 import { breakBody } from './body.ts';
 import { type ErrorCode, HttpError, methodNotAllowed } from './errors.ts';
-import { RequestBytes } from './request-bytes.ts';
+import { type Fault, RequestBytes } from './request-bytes.ts';
+import { type BrokenRequest, FAULT } from './request-head.ts';
 
 /** Parts of Node's server that are missing in its types. */
 interface Parser {
@@ -18,66 +19,63 @@ type Upgradable = IncomingMessage & { upgrade?: boolean };
 /** Node sets `_paused` while too much of the answers is unsent. Its parser accepts nothing then. */
 type ParsedSocket = Socket & { readonly _paused?: boolean; readonly parser?: Parser | null };
 
-/** What is wrong with the bytes of a connection, in the words of Node and llhttp. */
-export interface Fault {
-  readonly code?: string;
-  readonly reason?: string;
-}
 const CONNECT: Fault = { code: 'CONNECT' };
-const TWO_SPACES: Fault = { code: 'TWO_SPACES' };
 /** Node reports no error behind an upgrade that was ignored, but its parser reads on no more. */
 const UNREPORTED: Fault = { code: 'HPE_UNREPORTED' };
 /** OpenSSL's code for a request without TLS instead of a handshake. */
 export const PLAIN_HTTP = 'ERR_SSL_HTTP_REQUEST';
 /** What llhttp says of a version that is one, and not ours. All else that is wrong behind HTTP/ is bad syntax. */
 const OTHER_VERSION = 'Invalid HTTP version';
-const CODES: Readonly<Record<string, ErrorCode>> = {
-  HPE_HEADER_OVERFLOW: 'headers_too_large',
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: 'payload_too_large',
-  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+/** Everything else is an invalid request. */
+const ERRORS: Readonly<Record<string, readonly [code: ErrorCode, message?: string]>> = {
+  HPE_HEADER_OVERFLOW: ['headers_too_large'],
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: ['payload_too_large'],
+  MANY_CHUNKS: ['payload_too_large', 'The request body has too many small chunks.'],
+  ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout'],
+  [PLAIN_HTTP]: ['invalid_request', 'This port speaks TLS: the URL begins with https://.'],
 };
 
 function errorOf({ code = '', reason }: Fault): HttpError {
   // A request to open a tunnel, which no server here does.
   if (code === 'CONNECT') return methodNotAllowed('GET, HEAD, POST');
-  if (code === PLAIN_HTTP)
-    return new HttpError('invalid_request', 'This port speaks TLS: the URL begins with https://.');
-  if (reason === OTHER_VERSION) return new HttpError('http_version_not_supported');
-  return new HttpError(CODES[code] ?? 'invalid_request');
+  if (reason === OTHER_VERSION) return new HttpError('http_version_not_supported', undefined, { cause: code });
+  const [answered, message] = ERRORS[code] ?? ['invalid_request'];
+  return new HttpError(answered, message, { cause: code });
 }
 
-/** Bytes that are no request for this server. They take the place of one, so that their refusal is sent in its turn. */
-export class NoRequest extends IncomingMessage {
-  readonly error: HttpError;
-  /** Node's or llhttp's code. */
-  readonly reason: string;
-
-  constructor(socket: Socket, fault: Fault) {
-    super(socket);
-    this.complete = true;
-    this.error = errorOf(fault);
-    this.reason = fault.code ?? '';
-  }
+/** Stands for bytes that are no request for this server, so that their refusal is sent in its turn. */
+export function noRequest(socket: Socket, fault: Fault): IncomingMessage {
+  const request: BrokenRequest = new IncomingMessage(socket);
+  request.complete = true;
+  request[FAULT] = errorOf(fault);
+  return request;
 }
 
 const NOTHING = Buffer.alloc(0);
 
-/** Limits of one lingering close, as nginx has them. A client that sends for longer, or more, may lose the answer. */
+/** Limits of one lingering close, as nginx has them. A client that sends for longer may lose the answer. */
 const LINGER_MS = 30_000;
 const SILENCE_MS = 5_000;
-const LINGER_BYTES = 67_108_864;
-/** While other clients are served: 8 MB a second of all connections together, in 400 reads at most. */
+/** Of all connections that are being closed together: 8 MB a second, in 400 reads at most. */
 const BYTES_PER_MS = 8_192;
 const MS_PER_READ = 2.5;
 
 /** What holds for all connections of a server. */
-export interface Rules {
+export class Rules {
   /** Unfinished answers per connection, above which the next request waits. */
   readonly unanswered: number;
-  /** Whether what a client sends to a connection that is being closed is read slowly. */
-  readonly readsSlowly: (socket: Socket) => boolean;
-  /** When the next of these slow reads may begin, as of performance.now(). */
-  nextReadAt: number;
+  /** When the next connection that is being closed may be read, as of performance.now(). */
+  #nextReadAt = 0;
+
+  constructor(unanswered: number) {
+    this.unanswered = unanswered;
+  }
+
+  /** How long the next read has to wait behind one of so many bytes that were dropped. */
+  turnBehind(bytes: number, now: number): number {
+    this.#nextReadAt = Math.max(this.#nextReadAt, now) + Math.max(bytes / BYTES_PER_MS, MS_PER_READ);
+    return this.#nextReadAt - now;
+  }
 }
 
 /**
@@ -88,7 +86,7 @@ export interface Rules {
  *
  * Closing a connection with unread bytes resets it, and the client may lose an answer that it has not read (RFC 9112
  * §9.6). So the server ends only its own side. What a client sends on is read and dropped until the client closes or a
- * limit is reached. While other clients are served, dropped bytes are read slowly, because each byte costs work.
+ * limit is reached. It is read slowly, because each byte costs work.
  */
 export class Connection {
   /** The unfinished answers, in the order of their requests. */
@@ -97,17 +95,15 @@ export class Connection {
   readonly #rules: Rules;
   readonly #parser: Parser;
   readonly #bytes = new RequestBytes();
-  /** Node's: begins a request, {NoRequest} included. */
+  /** Node's: begins a request. */
   readonly #begin: Parser['onIncoming'];
   /** Node's: gives bytes to the parser, and up the connection behind an upgrade. */
   readonly #onData: (bytes: Buffer) => void;
   /** The answer that waits for its reader, and since when. */
   #slow: ServerResponse | undefined;
   #slowSince = 0;
-  /** Once the connection is being closed: until when, and up to how many bytes, the client may send on. */
+  /** Once the connection is being closed: until when the client may send on. */
   #lingersUntil = 0;
-  #lingersUpTo = 0;
-  #timer: NodeJS.Timeout | undefined;
 
   constructor(socket: ParsedSocket, rules: Rules) {
     this.#socket = socket;
@@ -197,11 +193,6 @@ export class Connection {
     if (last?.headersSent === false && !this.#hasWaiting) last.shouldKeepAlive = false;
   }
 
-  /** The connection has closed. */
-  forget(): void {
-    clearTimeout(this.#timer);
-  }
-
   readonly #take = (bytes: Buffer): void => {
     const socket = this.#socket;
     for (let at = 0; at < bytes.length; ) {
@@ -223,9 +214,9 @@ export class Connection {
   #parsePart(bytes: Buffer, at: number): number {
     const socket = this.#socket;
     const end = this.#bytes.endOfPart(bytes, at);
-    if (end === -1) this.#refuse(TWO_SPACES);
+    if (typeof end !== 'number') this.fail(end);
     // Nothing is read behind what the parser cannot read.
-    if (end === -1 || !this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end)))
+    if (typeof end !== 'number' || !this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end)))
       return bytes.length;
     if (socket.parser != null) {
       this.#bytes.follow(socket.parser.incoming);
@@ -252,7 +243,7 @@ export class Connection {
   };
 
   #refuse(fault: Fault): void {
-    if (!this.#isClosing) this.#begin.call(this.#parser, new NoRequest(this.#socket, fault), false);
+    if (!this.#isClosing) this.#begin.call(this.#parser, noRequest(this.#socket, fault), false);
   }
 
   /** Ends the server's side. A second call, as at the server's stop, closes at once. */
@@ -261,36 +252,22 @@ export class Connection {
     socket.destroySoon = Socket.prototype.destroySoon;
     socket.end();
     this.#lingersUntil = performance.now() + LINGER_MS;
-    this.#lingersUpTo = socket.bytesRead + LINGER_BYTES;
-    this.#lingerOn();
+    socket.setTimeout(SILENCE_MS, () => socket.destroy());
+    // A refused upgrade has no listener any more.
+    if (socket.listenerCount('data') === 0) socket.on('data', this.#take);
+    socket.resume();
   };
-
-  readonly #lingerOn = (): void => {
-    this.#socket.resume();
-    this.#after(SILENCE_MS, this.#cut);
-  };
-
-  readonly #cut = (): void => void this.#socket.destroy();
 
   /** What follows a close is not wanted. Until the close it is not even read. */
   #drop(bytes: number): void {
     const socket = this.#socket;
     socket.pause();
     if (socket.writable) return;
-    if (performance.now() > this.#lingersUntil || socket.bytesRead > this.#lingersUpTo) this.#cut();
-    else this.#after(this.#rules.readsSlowly(socket) ? this.#turnBehind(bytes) : 0, this.#lingerOn);
-  }
-
-  /** How long the next read has to wait after one of so many bytes. */
-  #turnBehind(bytes: number): number {
     const now = performance.now();
-    this.#rules.nextReadAt = Math.max(this.#rules.nextReadAt, now) + Math.max(bytes / BYTES_PER_MS, MS_PER_READ);
-    return this.#rules.nextReadAt - now;
-  }
-
-  #after(ms: number, then: () => void): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(then, ms).unref();
+    if (now > this.#lingersUntil) socket.destroy();
+    const waits = this.#rules.turnBehind(bytes, now);
+    socket.setTimeout(waits + SILENCE_MS);
+    setTimeout(() => socket.resume(), waits).unref();
   }
 }
 

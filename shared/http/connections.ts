@@ -3,7 +3,7 @@ import https from 'node:https';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { KeyedCount } from '../fair-share.ts';
-import { Connection, type Rules } from './connection.ts';
+import { Connection, Rules } from './connection.ts';
 
 /** What a server allows its clients. Times in milliseconds. */
 export interface ServerLimits {
@@ -15,8 +15,6 @@ export interface ServerLimits {
   readonly answerMs: number;
   /** Between an answer and the next request. */
   readonly keepAliveMs: number;
-  /** Without data in either direction. Longer than requestMs, whose timeout still sends an answer. */
-  readonly silenceMs: number;
   /** Without data on a WebSocket. Most clients and servers ping twice a minute. */
   readonly webSocketIdleMs: number;
   /** How often these limits are checked. */
@@ -38,7 +36,6 @@ export const DEFAULT_LIMITS: ServerLimits = {
   requestMs: 30_000,
   answerMs: 30_000,
   keepAliveMs: 5_000,
-  silenceMs: 35_000,
   webSocketIdleMs: 60_000,
   checkEveryMs: 1_000,
   unreadBytes: 33_554_432,
@@ -53,7 +50,7 @@ export type ConnectionLimit = 'total' | 'address';
 /** Why a connection was cut: its reader was too slow for one answer, or it held most of all unread bytes. */
 type CutFor = 'slow_reader' | 'unread_answers';
 
-export interface ConnectionCaps extends Partial<Pick<Rules, 'readsSlowly'>> {
+export interface ConnectionCaps {
   /**
    * The name under which a peer's connections are counted. Undefined if they are not counted, as for a proxy that
    * serves many clients. Without this function, only the total is limited.
@@ -67,9 +64,8 @@ export interface ConnectionCaps extends Partial<Pick<Rules, 'readsSlowly'>> {
 
 /** The connections of a server, and their limits. */
 export class Connections {
-  readonly #connections = new Map<Socket, Connection>();
-  /** Below TLS, during the handshake. */
-  readonly #handshakes = new Set<Socket>();
+  /** A connection below TLS has no {Connection} of its own. It is here during the handshake. */
+  readonly #connections = new Map<Socket, Connection | undefined>();
   readonly #perAddress = new KeyedCount();
   readonly #limits: ServerLimits;
   readonly #caps: ConnectionCaps;
@@ -78,18 +74,17 @@ export class Connections {
   constructor(server: Server, limits: ServerLimits, caps: ConnectionCaps) {
     this.#limits = limits;
     this.#caps = caps;
-    const { readsSlowly = () => false } = caps;
-    this.#rules = { unanswered: limits.unanswered, readsSlowly, nextReadAt: 0 };
+    this.#rules = new Rules(limits.unanswered);
     // Above this limit Node closes a connection as soon as it accepts it, which is the cheapest way.
     server.maxConnections = limits.connections;
     server.on('drop', () => caps.onRefused?.('total'));
     const isTls = server instanceof https.Server;
     server.on('connection', (socket) => {
-      if (this.#count(socket)) isTls ? this.#shakeHands(socket) : this.#add(socket);
+      if (this.#count(socket)) this.#add(socket, isTls ? undefined : new Connection(socket, this.#rules));
     });
     server.on('secureConnection', (socket: Socket) => {
-      this.#handshakes.delete(below(socket));
-      this.#add(socket);
+      this.#connections.delete(below(socket));
+      this.#add(socket, new Connection(socket, this.#rules));
     });
     const sweeping = setInterval(() => this.#sweep(), limits.checkEveryMs / 2).unref();
     server.once('close', () => clearInterval(sweeping));
@@ -112,23 +107,14 @@ export class Connections {
     return true;
   }
 
-  #shakeHands(socket: Socket): void {
-    this.#handshakes.add(socket);
-    socket.once('close', () => this.#handshakes.delete(socket));
-  }
-
-  #add(socket: Socket): void {
-    const connection = new Connection(socket, this.#rules);
+  #add(socket: Socket, connection: Connection | undefined): void {
     this.#connections.set(socket, connection);
-    socket.once('close', () => {
-      this.#connections.delete(socket);
-      connection.forget();
-    });
+    socket.once('close', () => this.#connections.delete(socket));
   }
 
   /** The connection below a failed TLS handshake. Data written to it is not encrypted. */
   handshakeOf(secure: Socket): Socket | undefined {
-    return this.#handshakes.has(below(secure)) ? below(secure) : undefined;
+    return this.#connections.has(below(secure)) ? below(secure) : undefined;
   }
 
   /** Undefined for a peer without TLS, in the middle of its handshake, or gone. */
@@ -138,19 +124,18 @@ export class Connections {
 
   /** Lets every connection end with an answer that says so. */
   drain(): void {
-    for (const connection of this.#connections.values()) connection.drain();
+    for (const connection of this.#connections.values()) connection?.drain();
   }
 
   /** Closes every connection: after `lingerMs` those that are idle, after `graceMs` more all others. */
   async end(lingerMs: number, graceMs: number): Promise<void> {
     const begin = performance.now() + lingerMs;
-    for (; this.#connections.size + this.#handshakes.size > 0; await sleep(10)) {
+    for (; this.#connections.size > 0; await sleep(10)) {
       const now = performance.now();
       if (now < begin) continue;
-      for (const socket of this.#handshakes) socket.destroy();
-      for (const [socket, { isIdle }] of this.#connections) {
-        if (now > begin + graceMs) socket.destroy();
-        else if (isIdle && socket.writableLength === 0) socket.destroySoon();
+      for (const [socket, connection] of this.#connections) {
+        if (connection === undefined || now > begin + graceMs) socket.destroy();
+        else if (connection.isIdle && socket.writableLength === 0) socket.destroySoon();
       }
     }
   }
@@ -158,14 +143,17 @@ export class Connections {
   /** Runs twice per interval, so that no cut is more than one interval late. */
   #sweep(): void {
     const now = performance.now();
-    for (const [socket, connection] of this.#connections)
+    const held: { readonly socket: Socket; readonly bytes: number }[] = [];
+    for (const [socket, connection] of this.#connections) {
+      if (connection === undefined) continue;
       if (connection.waitsForReader(now) >= this.#limits.answerMs) this.#cut(socket, 'slow_reader');
-    const held = Array.from(this.#connections, ([socket, { heldBytes }]) => ({ socket, heldBytes }));
-    let total = held.reduce((sum, { heldBytes }) => sum + heldBytes, 0);
+      held.push({ socket, bytes: connection.heldBytes });
+    }
+    let total = held.reduce((sum, { bytes }) => sum + bytes, 0);
     if (total <= this.#limits.unreadBytes) return;
-    for (const { socket, heldBytes } of held.sort((one, other) => other.heldBytes - one.heldBytes)) {
+    for (const { socket, bytes } of held.sort((one, other) => other.bytes - one.bytes)) {
       this.#cut(socket, 'unread_answers');
-      total -= heldBytes;
+      total -= bytes;
       if (total <= this.#limits.unreadBytes) return;
     }
   }

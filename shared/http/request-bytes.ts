@@ -1,11 +1,26 @@
 import type { IncomingMessage } from 'node:http';
 
-const SPACE = 0x20;
+/** What is wrong with the bytes of a connection, in the words of Node and llhttp, or ours. */
+export interface Fault {
+  readonly code?: string;
+  readonly reason?: string;
+}
+const TWO_SPACES: Fault = { code: 'TWO_SPACES' };
+const NO_CHUNK_SIZE: Fault = { code: 'NO_CHUNK_SIZE' };
+const MANY_CHUNKS: Fault = { code: 'MANY_CHUNKS' };
+
 const LINE_FEED = 0x0a;
 const RETURN = 0x0d;
-/** Ends a head, and a body in chunks. Node's parser accepts no other line endings. */
+/** A chunk costs as much as many bytes. A body may have so many, and one more for so many bytes. */
+const FREE_CHUNKS = 500;
+const BYTES_A_CHUNK = 128;
+/** Behind the data of a chunk. */
+const LINE_BREAK = 2;
+/** Ends a head, and trailers. Node's parser accepts no other line endings. */
 const EMPTY_LINE = '\r\n\r\n';
-/** Heads are seldom longer. A short text is searched in a third of the time that a buffer takes. */
+/** The line before the data of a chunk. */
+const CHUNK_LINE = /^([\da-f]+)[^\r\n]*\r\n/i;
+/** Heads are seldom longer, and lines before chunks never. A text is searched in a third of the time that a buffer takes. */
 const USUAL_BYTES = 1_024;
 
 /**
@@ -16,56 +31,52 @@ const USUAL_BYTES = 1_024;
 export class RequestBytes {
   /** Whether the next bytes belong to a request that has begun. */
   isInBody = false;
-  /** The last byte of the request line; 0 before the first, LINE_FEED behind the line. */
-  #last = 0;
-  /** What may be the beginning of an empty line. */
-  #tail = '';
-  /** Of a body with a length; 0 in chunks. */
+  /** The beginning of a head, a chunk's line or trailers that are not complete. */
+  #begun = '';
+  /** Of a body with a length, or of a chunk. */
   #left = 0;
+  /** How many chunks more the body may have. */
+  #chunksLeft = 0;
   #isEnded = false;
 
   /**
-   * Where the part ends that begins here: a head, a body with a length, or chunks up to an empty line, which may be
-   * within one. -1 if the request line has more than one space between its parts.
+   * Where the part ends that begins here: a head, a body with a length, a chunk, or trailers. A fault if the request line
+   * has more than one space between its parts, a chunk has no size, or there are too many.
    */
-  endOfPart(bytes: Buffer, at: number): number {
+  endOfPart(bytes: Buffer, at: number): number | Fault {
     if (this.#left > 0) return this.#endOfLength(bytes, at);
-    if (this.isInBody || this.#last === LINE_FEED) return this.#endOfLines(bytes, at);
-    const from = this.#last === 0 ? behindBreaks(bytes, at) : at;
-    return this.#hasTwoSpaces(bytes, from) ? -1 : this.#endOfLines(bytes, from);
+    const begun = this.#begun;
+    const from = this.isInBody || begun !== '' ? at : behindBreaks(bytes, at);
+    let text = begun + bytes.toString('latin1', from, from + USUAL_BYTES);
+    if (this.isInBody) {
+      const [line = '', size = ''] = CHUNK_LINE.exec(text) ?? [];
+      if (line === '' && (text.includes('\n') || text.length >= USUAL_BYTES)) return NO_CHUNK_SIZE;
+      this.#left = Number.parseInt(size, 16) || 0;
+      if (this.#left > 0) {
+        this.#begun = '';
+        this.#chunksLeft += this.#left / BYTES_A_CHUNK - 1;
+        if (this.#chunksLeft < 0) return MANY_CHUNKS;
+        this.#left += line.length - begun.length + LINE_BREAK;
+        return this.#endOfLength(bytes, at);
+      }
+    }
+    let end = text.indexOf(EMPTY_LINE);
+    if (end === -1 && from + USUAL_BYTES < bytes.length) {
+      text = begun + bytes.toString('latin1', from);
+      end = text.indexOf(EMPTY_LINE);
+    }
+    if (!this.isInBody && hasTwoSpaces(text)) return TWO_SPACES;
+    this.#isEnded = end !== -1;
+    this.#begun = this.#isEnded ? '' : text;
+    return this.#isEnded ? from + end + EMPTY_LINE.length - begun.length : bytes.length;
   }
 
   /** Called when the parser has read a part. @param request the one that it reads, or read last */
   follow(request: IncomingMessage | null): void {
     if (!this.#isEnded) return;
+    if (!this.isInBody) this.#chunksLeft = FREE_CHUNKS;
     this.isInBody = request?.complete === false;
     if (this.isInBody) this.#left = Number(request?.headers['content-length'] ?? 0);
-    this.#last = 0;
-  }
-
-  #hasTwoSpaces(bytes: Buffer, from: number): boolean {
-    let last = this.#last;
-    for (let at = from; at < bytes.length; at++) {
-      const code = bytes[at] as number;
-      if (code === SPACE && last === SPACE) return true;
-      if (code === RETURN || code === LINE_FEED) {
-        this.#last = LINE_FEED;
-        return false;
-      }
-      last = code;
-    }
-    this.#last = last;
-    return false;
-  }
-
-  #endOfLines(bytes: Buffer, from: number): number {
-    const tail = this.#tail;
-    const across = tail === '' ? -1 : (tail + bytes.toString('latin1', from, from + 3)).indexOf(EMPTY_LINE);
-    const end =
-      across === -1 ? endOfEmptyLine(bytes, from, this.isInBody) : from + across + EMPTY_LINE.length - tail.length;
-    this.#isEnded = end !== -1;
-    this.#tail = this.#isEnded ? '' : (tail + bytes.toString('latin1', Math.max(from, bytes.length - 3))).slice(-3);
-    return this.#isEnded ? end : bytes.length;
   }
 
   #endOfLength(bytes: Buffer, at: number): number {
@@ -76,11 +87,9 @@ export class RequestBytes {
   }
 }
 
-/** Where the first empty line ends, or -1. */
-function endOfEmptyLine(bytes: Buffer, from: number, isInBody: boolean): number {
-  const near = isInBody ? -1 : bytes.toString('latin1', from, from + USUAL_BYTES).indexOf(EMPTY_LINE);
-  const found = near === -1 ? bytes.indexOf(EMPTY_LINE, from, 'latin1') : from + near;
-  return found === -1 ? -1 : found + EMPTY_LINE.length;
+function hasTwoSpaces(head: string): boolean {
+  const at = head.indexOf('  ');
+  return at !== -1 && !/[\r\n]/.test(head.slice(0, at));
 }
 
 /** The parser skips line breaks before a request. */

@@ -26,8 +26,9 @@ export function logRequest(
   isRoutine = false,
 ): void {
   if (error?.code === 'internal_error') logger.error({ ...line, err: error.cause }, message);
-  else if (error?.cause !== undefined || line.status >= 500)
+  else if (line.status >= 500)
     logger.warn({ ...line, reason: reasonOf(error?.cause ?? error?.message ?? ANSWERED_BY_CORE) }, message);
+  else if (error?.cause !== undefined) logger.info({ ...line, reason: reasonOf(error.cause) }, message);
   else if (isRoutine) logger.debug(line, message);
   else logInfoLine(logger, line, message);
 }

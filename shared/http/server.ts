@@ -4,8 +4,9 @@ import http, { type IncomingMessage, type Server, ServerResponse } from 'node:ht
 import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Fault, NoRequest, PLAIN_HTTP } from './connection.ts';
+import { noRequest, PLAIN_HTTP } from './connection.ts';
 import { type ConnectionCaps, Connections, DEFAULT_LIMITS, type ServerLimits } from './connections.ts';
+import type { Fault } from './request-bytes.ts';
 import { KEPT_HEADER_LINES } from './request-head.ts';
 
 /** How long a connection can stay open without a request: Node waits one second longer than it announces. */
@@ -73,18 +74,17 @@ export interface Listening extends ConnectionCaps {
   port: number;
   /** The setting of the port, named when the address cannot be taken; that of the host is named likewise. */
   portSetting?: string;
+  /** Also gets what is no request, or came too slowly, which `checkHead` refuses. The answer closes the connection. */
   onRequest: http.RequestListener;
-  /** Answers bytes that are no request, or that came too slowly, or a CONNECT. The answer closes the connection. */
-  onUnusable: (request: NoRequest, response: ServerResponse) => void;
   upgrades?: Upgrades | undefined;
   /** With it, the server speaks only TLS. */
   certificate?: Certificate | undefined;
+  /** Node's default if undefined. */
   maxHeaderBytes?: number | undefined;
   /** Limits that differ from the defaults. */
   limits?: Partial<ServerLimits> | undefined;
 }
 
-const DEFAULT_HEADER_BYTES = 16_384;
 const DEFAULT_GRACE_MS = 10_000;
 
 /** The connection itself has failed, so that nobody reads an answer. */
@@ -95,7 +95,7 @@ const LOST: readonly string[] = ['ECONNRESET', 'EPIPE'];
  * @throws the system's error, for instance EADDRINUSE, with the `setting`, when the address cannot be taken
  */
 export async function startServer(listening: Listening): Promise<RunningServer> {
-  const { host, port, portSetting = 'PORT', onRequest, onUnusable, upgrades, certificate } = listening;
+  const { host, port, portSetting = 'PORT', onRequest, upgrades, certificate } = listening;
   const limits = { ...DEFAULT_LIMITS, ...listening.limits };
   const options: http.ServerOptions = {
     insecureHTTPParser: false,
@@ -105,7 +105,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     noDelay: true,
     // Otherwise Node would answer in its own format. Our code checks Host anyway.
     requireHostHeader: false,
-    maxHeaderSize: listening.maxHeaderBytes ?? DEFAULT_HEADER_BYTES,
+    maxHeaderSize: listening.maxHeaderBytes,
     headersTimeout: limits.headersMs,
     requestTimeout: limits.requestMs,
     keepAliveTimeout: limits.keepAliveMs,
@@ -124,8 +124,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     connections.of(request.socket)?.add(response);
     if (certificate !== undefined) response.setHeader('Strict-Transport-Security', STRICT_TRANSPORT_SECURITY);
     if (stopping) response.shouldKeepAlive = false;
-    if (request instanceof NoRequest) onUnusable(request, response);
-    else onRequest(request, response);
+    onRequest(request, response);
   };
   // The reader of the body sends 100 Continue. A request refused before that never sends its body (RFC 9110 §10.1.1).
   for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) server.on(event, answer);
@@ -134,15 +133,16 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     const connection = connections.of(socket);
     const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket) : undefined;
     if (bare !== undefined) {
-      const request = new NoRequest(bare, fault);
-      // The client has time to read the answer.
+      const request = noRequest(bare, fault);
+      // Node destroys it in this turn, with the handshake. The client has time to read the answer.
+      bare.destroy = () => bare;
+      setImmediate(() => Reflect.deleteProperty(bare, 'destroy'));
       bare.destroySoon = () => bare.end();
       bare.setTimeout(limits.keepAliveMs, () => bare.destroy());
-      onUnusable(request, lastResponse(request, bare));
+      onRequest(request, lastResponse(request, bare));
     } else if (connection === undefined || LOST.includes(fault.code ?? '')) socket.destroy();
     else connection.fail(fault);
   });
-  server.setTimeout(limits.silenceMs);
   server.listen(port, host);
   await once(server, 'listening').catch((fault: Error) => {
     throw Object.assign(fault, { setting: portSetting });

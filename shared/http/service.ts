@@ -1,10 +1,9 @@
-import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Logger } from '../process/logger.ts';
 import type { Metrics } from '../process/metrics.ts';
 import { toJson } from '../schemas/json.ts';
 import { errorBody, HttpError, toHttpError, unavailable } from './errors.ts';
-import { beginTrace, CALLER_ID, carriesToken, NO_SNIFF, requestIdOf, traceOf } from './headers.ts';
+import { CALLER_ID, carriesToken, NO_SNIFF, requestIdOf, traceOf } from './headers.ts';
 import { checkHead, type HeadLimits } from './request-head.ts';
 import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from './request-log.ts';
 import { createRouter, type Route } from './router.ts';
@@ -97,19 +96,10 @@ export interface ServiceOptions<Parts, Caller = undefined> {
   check(): Promise<string | undefined>;
 }
 
-/** What is learned of a request on the way. */
-interface Learned<Parts, Caller> {
-  readonly requestId: string;
-  readonly startedAt: number;
-  route: ServiceRoute<Parts, Caller> | undefined;
-  caller: Caller | undefined;
-  error: HttpError | undefined;
-}
-
 /** A JSON service: a table of typed operations, and exactly one answer per request. */
 export function createService<Parts, Caller extends { readonly name: string | undefined } | undefined>(
   options: ServiceOptions<Parts, Caller>,
-): Pick<Listening, 'onRequest' | 'onUnusable'> {
+): Pick<Listening, 'onRequest'> {
   const { deps, logger, logsAs = 'request', redact = (text) => text, metrics, access, cacheControl } = options;
   const routes = [...options.routes, ...ownRoutes(options)];
   const router = createRouter(routes);
@@ -117,42 +107,43 @@ export function createService<Parts, Caller extends { readonly name: string | un
   const answered = metrics.requests();
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const requestId = requestIdOf(request, (id) => redact(id) === id);
     const startedAt = performance.now();
-    const learned: Learned<Parts, Caller> = {
-      requestId,
-      startedAt,
-      route: undefined,
-      caller: undefined,
-      error: undefined,
-    };
+    const requestId = requestIdOf(request, (id) => redact(id) === id);
+    const [path, search] = splitTarget(request.url ?? '');
+    let caller: Caller | undefined;
+    let route: ServiceRoute<Parts, Caller> | undefined;
+    let error: HttpError | undefined;
     try {
       // Before anything is waited for: no request begins behind a head that closes the connection.
       checkHead(request, HEAD_LIMITS);
-      send(response, await answer(request, response, learned), requestId);
+      caller = await access.identify(request, open.has(path));
+      const match = router.find(request.method ?? '', path);
+      route = match.route;
+      if (!route.isOpen) access.authorize?.(caller, route);
+      const query = new URLSearchParams(search);
+      const call = { deps, caller, requestId, request, response, params: match.params, path, query };
+      send(response, await route.operation(call), requestId);
     } catch (thrown) {
-      learned.error = toHttpError(thrown);
-      if (learned.error.closes || !request.complete) response.shouldKeepAlive = false;
-      send(response, refusal(learned.error), requestId);
+      error = toHttpError(thrown);
+      if (error.closes || !request.complete) response.shouldKeepAlive = false;
+      send(response, refusal(error), requestId);
     }
-    answered(learned.route?.name ?? 'none', response.statusCode, (performance.now() - startedAt) / 1_000);
-    log(request, response.statusCode, learned);
-  }
-
-  async function answer(
-    request: IncomingMessage,
-    response: ServerResponse,
-    learned: Learned<Parts, Caller>,
-  ): Promise<Answer> {
-    const [path, search] = splitTarget(request.url ?? '');
-    const caller = await access.identify(request, open.has(path));
-    learned.caller = caller;
-    const { route, params } = router.find(request.method ?? '', path);
-    learned.route = route;
-    if (!route.isOpen) access.authorize?.(caller, route);
-    const query = new URLSearchParams(search);
-    const { requestId } = learned;
-    return await route.operation({ deps, caller, requestId, request, response, params, path, query });
+    const status = response.statusCode;
+    answered(route?.name ?? 'none', status, (performance.now() - startedAt) / 1_000);
+    const callerId = request.headers[CALLER_ID];
+    const line = {
+      requestId,
+      traceId: traceOf(request).id,
+      method: request.method ?? undefined,
+      path: redact(path).slice(0, MAX_LOGGED_PATH) || undefined,
+      operation: route?.name,
+      status,
+      code: error?.code,
+      actor: caller?.name,
+      callerId: typeof callerId === 'string' ? redact(callerId).slice(0, MAX_LOGGED_CALLER) : undefined,
+      durationMs: millisecondsSince(startedAt),
+    };
+    logRequest(logger, logsAs, line, error, route?.isRoutine);
   }
 
   function send(response: ServerResponse, { status, body, json, headers = [] }: Answer, requestId: string): void {
@@ -165,33 +156,7 @@ export function createService<Parts, Caller extends { readonly name: string | un
     response.end(response.req.method === 'HEAD' ? undefined : text);
   }
 
-  function log(request: IncomingMessage, status: number, learned: Learned<Parts, Caller>): void {
-    const { requestId, startedAt, route, caller, error } = learned;
-    const callerId = request.headers[CALLER_ID];
-    const line = {
-      requestId,
-      traceId: traceOf(request).id,
-      method: request.method,
-      path: redact(splitTarget(request.url ?? '')[0]).slice(0, MAX_LOGGED_PATH),
-      operation: route?.name,
-      status,
-      code: error?.code,
-      actor: caller?.name,
-      callerId: typeof callerId === 'string' ? redact(callerId).slice(0, MAX_LOGGED_CALLER) : undefined,
-      durationMs: millisecondsSince(startedAt),
-    };
-    logRequest(logger, logsAs, line, error, route?.isRoutine);
-  }
-
-  return {
-    onRequest: (request, response) => void serve(request, response),
-    onUnusable({ error, reason }, response) {
-      const requestId = randomUUID();
-      answered('none', error.status, 0);
-      logger.info({ requestId, traceId: beginTrace().id, status: error.status, code: error.code, reason }, logsAs);
-      send(response, refusal(error), requestId);
-    },
-  };
+  return { onRequest: (request, response) => void serve(request, response) };
 }
 
 function refusal(error: HttpError): Answer {

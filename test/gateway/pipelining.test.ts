@@ -22,7 +22,6 @@ async function holdingServer(unanswered: number) {
       waiting.push({ response, text: () => `${request.url} ${body}` });
       most = Math.max(most, waiting.length);
     },
-    onUnusable: (_request, response) => void response.writeHead(400).end(),
     limits: { unanswered },
   });
   cleanUp(() => server.stop({ graceMs: 0 }));

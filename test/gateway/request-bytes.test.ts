@@ -40,6 +40,7 @@ function partsOf(pieces: readonly string[], requests: typeof REQUESTS): string[]
     const buffer = Buffer.from(piece, 'latin1');
     for (let at = 0; at < buffer.length; ) {
       const end = bytes.endOfPart(buffer, at);
+      if (typeof end !== 'number') expect.fail(end.code);
       parts[parts.length - 1] += buffer.toString('latin1', at, end);
       const { text, headers, isLast } = wanted[parts.length - 1] ?? {};
       const isWhole = parts.at(-1) === text;

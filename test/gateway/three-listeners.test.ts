@@ -159,6 +159,15 @@ test.for(all)('%s: a pipeline is read however it is cut, and whatever its bodies
   }
 });
 
+test.for(all)('%s: a body has at most 500 chunks, and one more for each 128 bytes', async ([, to]) => {
+  const [first, rest] = [to.body[0] as string, to.body.slice(1)];
+  const inChunks = (count: number) =>
+    writeHead(to, IN_CHUNKS) + chunk(first) + chunk(' ').repeat(count - 2) + chunk(rest) + chunk('') + last(to);
+  expect(statuses(await exchange(to, inChunks(500)))).toEqual([201, 200]);
+  const refused = await exchange(to, inChunks(600));
+  expect([statuses(refused), refused]).toEqual([[413], expect.stringContaining('too many small chunks')]);
+});
+
 test.for(all)('%s: CONNECT waits for the answers before it', async ([, to]) => {
   const refused = `CONNECT a:1 HTTP/1.1\r\n${hostOf(to)}\r\n`;
   for (const bytes of [write(to).repeat(10) + refused, write(to).repeat(10) + refused + write(to)])

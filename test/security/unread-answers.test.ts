@@ -16,7 +16,6 @@ const server = await startServer({
   host: '127.0.0.1',
   port: 0,
   onRequest: ({ url = '' }, response) => void response.end(Buffer.alloc(Number(url.slice(1)) * MEGABYTE)),
-  onUnusable: (_request, response) => void response.writeHead(400).end(),
   limits: { unanswered: 16, unreadBytes: UNREAD_BYTES, checkEveryMs: 200 },
   onCut: (reason) => cuts.push(reason),
 });
@@ -57,7 +56,6 @@ test('of the connections on which too much waits behind an answer, those with th
     host: '127.0.0.1',
     port: 0,
     onRequest: () => {},
-    onUnusable: (_request, response) => void response.end(),
     limits: { unreadBytes: 60_000, checkEveryMs: 200 },
     onCut: (reason) => cut.push(reason),
   });
