@@ -101,7 +101,7 @@ const ATTEMPTS = 10;
 
 /** The result of a change of the table. */
 export interface PlansChanged {
-  readonly before: StoredPlans;
+  readonly after: StoredPlans;
   /** The record of the change, if there was an effect. */
   readonly change: PlanChange | undefined;
   /** Why the history does not have it; undefined if it does. */
@@ -151,20 +151,19 @@ export class Plans {
   }
 
   /**
-   * Checks that the table is still the one that the caller has seen, sets fields and records the change, in one step.
-   * A change without effect is not recorded.
-   * @param seen undefined to set them in any case
-   * @returns undefined if the table is not `seen`, and then nothing was set
+   * Sets fields and records the change, in one step. A change without effect is not recorded.
+   * @param make the changes of the present table. Called again if another change came first
+   * @returns undefined if there are none
    * @throws {NoTable} if there is no table, and the fields do not make one
    */
-  async change(changes: StoredPlans, about: AboutChange, seen?: StoredPlans): Promise<PlansChanged | undefined> {
+  async change(make: (before: StoredPlans) => StoredPlans, about: AboutChange): Promise<PlansChanged | undefined> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const before = seen ?? (await this.#readOrWriteBack(about.last)) ?? {};
-      if (Object.keys(before).length === 0 && !isWhole(changes)) throw new NoTable();
-      const made = await this.#changeFrom(before, changes, about);
+      const before = await this.#readOrWriteBack(about.last);
+      const changes = make(before ?? {});
+      if (Object.keys(changes).length === 0) return undefined;
+      if (before === undefined && !isWhole(changes)) throw new NoTable();
+      const made = await this.#changeFrom(before ?? {}, changes, about);
       if (made !== undefined) return made;
-      // Another gateway may have recorded an edit by hand meanwhile, which changes only what is kept.
-      if (seen !== undefined && versionOf((await this.read()) ?? {}) !== versionOf(seen)) return undefined;
     }
     throw new NotMade('The plans were changed by others, again and again.');
   }
@@ -196,7 +195,7 @@ export class Plans {
         if (log === 'plan history') unrecorded = why;
       },
     });
-    return isMade ? { before, change, unrecorded } : undefined;
+    return isMade ? { after, change, unrecorded } : undefined;
   }
 
   /** Records what was edited by hand, once over all gateways. @returns the entries, if this call recorded them */

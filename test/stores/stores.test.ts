@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
-import { DEFAULT_PLANS, storedPlans } from '../../gateway/limiter/plans.ts';
+import { DEFAULT_PLANS, type StoredPlans, storedPlans } from '../../gateway/limiter/plans.ts';
 import { type Activity, AuditLog } from '../../gateway/stores/audit.ts';
 import type { BackedUpKey } from '../../gateway/stores/key-backup.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
@@ -119,7 +119,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
       action: 'set',
       entriesFor: () => [entry('plan.change', 'free')],
     } as const;
-    expect(await plans.change({ 'free.minute': '120' }, about)).toBeDefined();
+    expect(await plans.change(() => ({ 'free.minute': '120' }), about)).toBeDefined();
     await deletePlans(storage);
     await plans.begin();
     expect((await plans.read())?.['free.minute']).toBeUndefined();
@@ -134,7 +134,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     await plans.begin();
     const about = { author: 'ann', reason: '', action: 'set', entriesFor: () => [] } as const;
     const old = (await plans.read()) ?? {};
-    await plans.change({ 'free.minute': '77' }, about);
+    await plans.change(() => ({ 'free.minute': '77' }), about);
     const bad = { record: 'plans', set: { 'free.minute': 'abc' } } as const;
     await storage.change({ parts: [bad], entries: [] });
     await plans.acceptEdit();
@@ -187,7 +187,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     expect(await edited({ 'free.day': undefined })).toEqual([[{ field: 'free.day', from: '1000' }]]);
     expect(await edited({ 'free.minute': '61' })).toEqual([[{ field: 'free.minute', from: '60', to: '61' }]]);
     const about = { author: 'ann', reason: '', action: 'set', entriesFor: () => [] } as const;
-    await plans.change({ 'free.minute': '62' }, about);
+    await plans.change(() => ({ 'free.minute': '62' }), about);
     expect((await plans.history(9)).map(({ changes }) => changes.length)).toEqual([1, 1, 1, 1, 1]);
     await deletePlans(storage);
     await plans.writeBack(undefined);
@@ -195,15 +195,16 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     expect([mode, day, minute]).toEqual([undefined, '1000', '62']);
   });
 
-  test('refuse a change of plans that others have changed since, and only then', async () => {
+  test('make a change of plans anew if another one came first', async () => {
     const storage = await open();
     const plans = new Plans(storage);
     await plans.begin();
     const about = { author: 'ann', reason: '', action: 'set', entriesFor: () => [] } as const;
-    const seen = (await plans.read()) ?? {};
-    expect(await plans.change({ 'free.minute': '61' }, about, seen)).toBeDefined();
-    expect(await plans.change({ 'free.minute': '62' }, about, seen)).toBeUndefined();
-    expect((await plans.read())?.['free.minute']).toBe('61');
+    const raise = ({ 'free.minute': minute }: StoredPlans) => ({ 'free.minute': String(Number(minute) + 1) });
+    await Promise.all(Array.from({ length: 5 }, () => plans.change(raise, about)));
+    expect((await plans.read())?.['free.minute']).toBe('65');
+    expect(await plans.history(10)).toHaveLength(5);
+    expect(await plans.change(() => ({}), about)).toBeUndefined();
   });
 
   test('find tokens until they are revoked', async () => {
@@ -258,7 +259,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
         entriesFor: () => [entry('plan.change', 'free')],
       } as const;
       const isThere = async () => (await new Plans(sound).read())?.['free.minute'] === '77';
-      const deed = () => new Plans(storage).change({ 'free.minute': '77' }, about);
+      const deed = () => new Plans(storage).change(() => ({ 'free.minute': '77' }), about);
       return { deed, isThere, entries: () => actionsIn(sound, 'free') };
     },
     async token(storage: Storage, sound: Storage) {
