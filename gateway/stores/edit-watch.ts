@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { auditEntries } from './audit.ts';
-import { deletionByHand, handEditsOf } from './hand-edits.ts';
+import { deletionByHand, handEditsOf, seenOf } from './hand-edits.ts';
 import { REVOKED_KEPT_SECONDS } from './key-backup.ts';
 import type { PlanCache } from './plan-cache.ts';
 import type { Plans } from './plans.ts';
@@ -95,9 +95,9 @@ export class EditWatch {
     const { storage } = this.#parts;
     const fields = await storage.read(`key:${id}`);
     if (fields === undefined) return await this.#miss(id);
-    const { entries, changes, expected } = handEditsOf(id, fields, Date.now() * 1_000);
+    const { entries, changes } = handEditsOf(id, fields, Date.now() * 1_000);
     if (entries.length === 0) return;
-    const part = { record: `key:${id}`, exists: true, expect: expected, set: changes } as const;
+    const part = { record: `key:${id}`, exists: true, expect: seenOf(fields), set: changes } as const;
     await storage.change({ parts: [part], entries: auditEntries(...entries) });
   }
 

@@ -13,8 +13,6 @@ interface HandEdits {
   readonly entries: readonly Activity[];
   /** Accepts the edits, so that they are recorded once. */
   readonly changes: FieldChanges;
-  /** The record as it was seen. Another gateway that accepts them first changes it. */
-  readonly expected: FieldChanges;
 }
 
 /** The values that were found not valid, so that each is reported once. */
@@ -35,12 +33,16 @@ export function handEditsOf(id: string, hash: Fields, now: number): HandEdits {
   const entries: Activity[] = [];
   if (edit !== undefined) entries.push(byHand('key.change', id, edit.why, edit.shown));
   if (ban !== undefined) entries.push(byHand(ban.action, id, 'In Redis.', ban.shown));
-  return {
-    entries,
-    changes: { ...edit?.changes, ...ban?.changes },
-    expected: { ...recordFields(hash), ...edit?.expected, ...(ban && seen(hash, BAN_FIELDS)) },
-  };
+  return { entries, changes: { ...edit?.changes, ...ban?.changes } };
 }
+
+const BAN_FIELDS = ['banned_until', 'ban_reason_until', 'ban_decided'] as const;
+
+/** What a change of a record expects of it. Another gateway that accepts an edit first changes it. */
+export const seenOf = (hash: Fields): FieldChanges => ({
+  ...recordFields(hash),
+  ...Object.fromEntries([...KEPT_FIELDS, REJECTED, ...BAN_FIELDS].map((field) => [field, hash[field]])),
+});
 
 /** @param id of a key that has a place in the order of keys, and no data */
 export const deletionByHand = (id: string): Activity => byHand('key.revoke', id, 'Its data is gone.');
@@ -64,7 +66,6 @@ interface Edit {
   readonly why: string;
   readonly shown: readonly FieldChange[];
   readonly changes: FieldChanges;
-  readonly expected: FieldChanges;
 }
 
 /** The present values are kept from now on; one that is not valid is reported, and the last good one stays kept. */
@@ -81,14 +82,8 @@ function recordEdit(hash: Fields): Edit | undefined {
     why: why.join(' ') || 'In Redis.',
     shown: text === hash[REJECTED] ? good : edited,
     changes: { ...withKept({}, fields), [REJECTED]: text },
-    expected: seen(hash, [...KEPT_FIELDS, REJECTED]),
   };
 }
-
-const BAN_FIELDS = ['banned_until', 'ban_reason_until', 'ban_decided'] as const;
-
-const seen = (hash: Fields, names: readonly string[]): FieldChanges =>
-  Object.fromEntries(names.map((field) => [field, hash[field]]));
 
 interface BanEdit {
   readonly action: 'ban.set' | 'ban.lift';

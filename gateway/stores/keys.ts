@@ -3,7 +3,7 @@ import { Conflict } from '../../shared/domain-errors.ts';
 import { isKeyId, rejectionReason, secretOf } from '../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../limiter/key-record.ts';
 import { type Activity, auditEntries, type WithActivity } from './audit.ts';
-import { handEditsOf, reported } from './hand-edits.ts';
+import { handEditsOf, reported, seenOf } from './hand-edits.ts';
 import {
   type BackedUpKey,
   type BackupPage,
@@ -20,7 +20,6 @@ import {
   readEntry,
   readRecord,
   readRevoked,
-  recordFields,
   withKept,
   writeBan,
   writeKey,
@@ -157,7 +156,7 @@ export class Keys {
       const accepted = { ...byHand.changes, ...withKept(written, inForce(stored).fields) };
       const set = { ...accepted, ...reported(withChanges(stored, accepted)) };
       const isMade = await this.#storage.change({
-        parts: [{ record: key(id), exists: true, expect: { ...recordFields(stored), ...byHand.expected }, set }],
+        parts: [{ record: key(id), exists: true, expect: seenOf(stored), set }],
         entries: auditEntries(...byHand.entries, activity),
         isUrgent: isUrgent(made, record),
       });

@@ -101,7 +101,7 @@ const ATTEMPTS = 10;
 
 /** The result of a change of the table. */
 export interface PlansChanged {
-  readonly before: StoredPlans;
+  readonly after: StoredPlans;
   /** The record of the change, if there was an effect. */
   readonly change: PlanChange | undefined;
   /** Why the history does not have it; undefined if it does. */
@@ -151,20 +151,19 @@ export class Plans {
   }
 
   /**
-   * Checks that the table is still the one that the caller has seen, sets fields and records the change, in one step.
-   * A change without effect is not recorded.
-   * @param seen undefined to set them in any case
-   * @returns undefined if the table is not `seen`, and then nothing was set
+   * Sets fields and records the change, in one step. A change without effect is not recorded.
+   * @param make the changes of the present table. Called again if another change came first
+   * @returns undefined if there are none
    * @throws {NoTable} if there is no table, and the fields do not make one
    */
-  async change(changes: StoredPlans, about: AboutChange, seen?: StoredPlans): Promise<PlansChanged | undefined> {
+  async change(make: (before: StoredPlans) => StoredPlans, about: AboutChange): Promise<PlansChanged | undefined> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const before = seen ?? (await this.#readOrWriteBack(about.last)) ?? {};
-      if (Object.keys(before).length === 0 && !isWhole(changes)) throw new NoTable();
-      const made = await this.#changeFrom(before, changes, about);
+      const before = await this.#readOrWriteBack(about.last);
+      const changes = make(before ?? {});
+      if (Object.keys(changes).length === 0) return undefined;
+      if (before === undefined && !isWhole(changes)) throw new NoTable();
+      const made = await this.#changeFrom(before ?? {}, changes, about);
       if (made !== undefined) return made;
-      // Another gateway may have recorded an edit by hand meanwhile, which changes only what is kept.
-      if (seen !== undefined && versionOf((await this.read()) ?? {}) !== versionOf(seen)) return undefined;
     }
     throw new NotMade('The plans were changed by others, again and again.');
   }
@@ -179,7 +178,7 @@ export class Plans {
   async #changeFrom(before: StoredPlans, changes: StoredPlans, about: AboutChange): Promise<PlansChanged | undefined> {
     const kept = await this.readKept();
     // An edit by hand first, because this change hides it.
-    const byHand = editOf(before, kept);
+    const byHand = editsIn(before, kept);
     const after = { ...before, ...changes };
     const change = changeFrom(before, after, about);
     let unrecorded: string | undefined;
@@ -188,54 +187,43 @@ export class Plans {
         { record: 'plans', expect: pick(before), set: changes },
         { record: 'plans:kept', expect: pickKept(kept), set: keeps(after, kept) },
       ],
-      entries: [
-        ...(byHand?.entries ?? []),
-        ...(change === undefined ? [] : [historyEntry(change), ...auditEntries(...about.entriesFor(change.changes))]),
-      ],
+      entries: [...byHand, ...(change === undefined ? [] : entriesOf(change, about.entriesFor(change.changes)))],
       onLost({ log }, why) {
         if (log === 'plan history') unrecorded = why;
       },
     });
-    return isMade ? { before, change, unrecorded } : undefined;
+    return isMade ? { after, change, unrecorded } : undefined;
   }
 
-  /** Records what was edited by hand, once over all gateways. @returns the entries, if this call recorded them */
-  async acceptEdit(): Promise<readonly Activity[]> {
+  /** Records what was edited by hand, once over all gateways. */
+  async acceptEdit(): Promise<void> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
-    if (table === undefined) return [];
-    const edit = editOf(table, kept);
-    if (edit === undefined) return [];
-    const isMade = await this.#storage.change({
+    const entries = table === undefined ? [] : editsIn(table, kept);
+    if (table === undefined || entries.length === 0) return;
+    await this.#storage.change({
       parts: [
         { record: 'plans', exists: true, expect: pick(table) },
         { record: 'plans:kept', expect: pickKept(kept), set: keeps(table, kept) },
       ],
-      entries: edit.entries,
+      entries,
     });
-    return isMade ? edit.activity : [];
   }
 
-  /**
-   * Writes a missing table back from what is kept of it; from `last` if that is missing too.
-   * @returns the entries of the audit log, if this call wrote it
-   */
-  async writeBack(last: StoredPlans | undefined): Promise<readonly Activity[]> {
+  /** Writes a missing table back from what is kept of it; from `last` if that is missing too. */
+  async writeBack(last: StoredPlans | undefined): Promise<void> {
     const kept = await this.readKept();
     const table = kept ?? last;
-    if (table === undefined) return [];
-    const fields = pick(table);
-    const about = { author: 'gateway', reason: 'The table was missing: the last good one was written back.' };
-    const change = changeFrom({}, table, { ...about, action: 'set' });
-    if (change === undefined) return [];
-    const activity = planActivity(change.changes, { actor: about.author, reason: about.reason, via: 'gateway' });
-    const isMade = await this.#storage.change({
+    if (table === undefined) return;
+    const reason = 'The table was missing: the last good one was written back.';
+    const change = changeFrom({}, table, { author: 'gateway', reason, action: 'set' });
+    if (change === undefined) return;
+    await this.#storage.change({
       parts: [
-        { record: 'plans', exists: false, set: fields },
+        { record: 'plans', exists: false, set: pick(table) },
         { record: 'plans:kept', expect: pickKept(kept), set: keeps(table) },
       ],
-      entries: [historyEntry(change), ...auditEntries(...activity)],
+      entries: entriesOf(change, planActivity(change.changes, { actor: 'gateway', reason, via: 'gateway' })),
     });
-    return isMade ? activity : [];
   }
 
   /** Newest first. */
@@ -248,14 +236,12 @@ export class Plans {
 /** The whole table as it was last seen, bad values included, as JSON: so each edit is recorded once. */
 const SEEN = 'seen';
 
-/** What was edited by hand since a gateway last saw the table; undefined if nothing was. */
-function editOf(table: StoredPlans, kept: StoredPlans | undefined) {
-  if (kept === undefined) return undefined;
+/** The entries of what was edited by hand since a gateway last saw the table. */
+function editsIn(table: StoredPlans, kept: StoredPlans | undefined): LogEntry[] {
   const about = { author: 'unknown', reason: '', action: 'by hand' } as const;
-  const change = changeFrom(readSeen(kept) ?? kept, table, about);
-  if (change === undefined) return undefined;
-  const activity = planActivity(change.changes, { actor: 'unknown', reason: '', via: 'by hand' });
-  return { activity, entries: [historyEntry(change), ...auditEntries(...activity)] };
+  const change = kept && changeFrom(readSeen(kept) ?? kept, table, about);
+  if (change === undefined) return [];
+  return entriesOf(change, planActivity(change.changes, { actor: 'unknown', reason: '', via: 'by hand' }));
 }
 
 /** Undefined if somebody has edited that too. */
@@ -287,10 +273,11 @@ function keeps(table: StoredPlans, last: StoredPlans = {}): Record<string, strin
   return { ...Object.fromEntries(good), [SEEN]: JSON.stringify(pick(table)) };
 }
 
-const historyEntry = ({ changes, ...rest }: PlanChange): LogEntry => ({
-  log: 'plan history',
-  fields: { ...rest, changes: JSON.stringify(changes) },
-});
+/** The entries of a change in both logs. */
+const entriesOf = ({ changes, ...rest }: PlanChange, activity: readonly Activity[]): LogEntry[] => [
+  { log: 'plan history', fields: { ...rest, changes: JSON.stringify(changes) } },
+  ...auditEntries(...activity),
+];
 
 function readChange(id: string, fields: Fields): RecordedChange | undefined {
   try {

@@ -81,7 +81,7 @@ export function changeIn({ kind, value }: OperatorStep, key: SimulatedKey, time:
     (field: string, text: string): Make =>
     ({ plans }) =>
       plans.change(
-        { [`pro.${field}`]: text },
+        () => ({ [`pro.${field}`]: text }),
         planChange((changes) => planActivity(changes, about)),
       );
   const change = (group: string, make: Make, isBroken: Bond['isBroken'], mayInvalidate = false): Change => {

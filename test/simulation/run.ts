@@ -156,7 +156,7 @@ class Simulation {
 
   async #createKeys(): Promise<void> {
     const gateway = this.#gateways[0] as Gateway;
-    await gateway.plans.change({ 'pro.minute': String(PLAN_MINUTE) }, planChange());
+    await gateway.plans.change(() => ({ 'pro.minute': String(PLAN_MINUTE) }), planChange());
     for (const [at, { id, digests }] of this.#keys.entries()) {
       const { plan, minute, day } = this.#plan.keys[at] as Plan['keys'][number];
       const record = {

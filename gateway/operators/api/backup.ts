@@ -4,7 +4,7 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
 import { isKeyId } from '../../limiter/credential.ts';
-import { isOfFormerRule, isUsable, STORED_FIELDS } from '../../limiter/plans.ts';
+import { isOfFormerRule, isUsable, STORED_FIELDS, type StoredPlans } from '../../limiter/plans.ts';
 import { type BackedUpKey, RESTORED_FOR_SECONDS } from '../../stores/key-backup.ts';
 import { writeCursor } from '../../stores/storage.ts';
 import { type About, aboutCall, allOf, entry } from './activity-of-call.ts';
@@ -150,7 +150,14 @@ async function restorePlans(
   const isGood = ([name, value]: [string, unknown]): boolean =>
     STORED_FIELDS.includes(name) && typeof value === 'string' && isUsable(name, value) && !isOfFormerRule(given, name);
   const good = fields.filter((field): field is [string, string] => isGood(field));
-  const { before, missing } = await addMissing(deps, isTrial ? [] : good, about);
+  let [before, missing]: [StoredPlans, typeof good] = [{}, []];
+  const missingIn = (table: StoredPlans) => {
+    before = table;
+    missing = good.filter(([field]) => table[field] === undefined);
+    return Object.fromEntries(missing);
+  };
+  if (isTrial) missingIn((await deps.plans.read()) ?? {});
+  else await applyChange(deps, missingIn, { about, action: 'set' });
   if (!isTrial) await deps.planCache.refresh();
   const other = good.filter(([field, value]) => (before[field] ?? value) !== value);
   return {
@@ -161,21 +168,6 @@ async function restorePlans(
       .slice(0, MOST_SHOWN)
       .map(([field]) => shown(field)),
   };
-}
-
-const ATTEMPTS = 10;
-
-/** @throws {HttpError} 409 if others change the table again and again */
-async function addMissing(deps: AdminDependencies, good: readonly [string, string][], about: About, attempt = 1) {
-  const before = (await deps.plans.read()) ?? {};
-  const missing = good.filter(([field]) => before[field] === undefined);
-  try {
-    if (missing.length > 0) await applyChange(deps, Object.fromEntries(missing), before, { about, action: 'set' });
-  } catch (fault) {
-    if (!(fault instanceof HttpError && fault.code === 'conflict') || attempt === ATTEMPTS) throw fault;
-    return await addMissing(deps, good, about, attempt + 1);
-  }
-  return { before, missing };
 }
 
 /** A foreign text, cut to a length that fits in the answer. */

@@ -32,10 +32,15 @@ export const rollBack: AdminOperation = async (call) => {
   const [last] = await deps.plans.history(1);
   if (last === undefined) throw new HttpError('not_found', 'There is no change to take back.');
   if (id !== undefined && id !== last.id) throw new HttpError('conflict', 'That is not the last change any more.');
-  const seen = (await deps.plans.read()) ?? {};
-  if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
-    throw new HttpError('conflict', 'What the last change made has been changed since; set the limits that you want.');
-  const warning = await applyChange(deps, before(last.changes), seen, {
+  const takenBack = (seen: StoredPlans) => {
+    if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
+      throw new HttpError(
+        'conflict',
+        'What the last change made has been changed since; set the limits that you want.',
+      );
+    return before(last.changes);
+  };
+  const warning = await applyChange(deps, takenBack, {
     about: aboutCall(call, { author, reason: reason || `takes back ${last.id}` }),
     action: 'rollback',
   });

@@ -18,7 +18,7 @@ import {
 import { type PlanChange, planActivity, versionOf } from '../../stores/plans.ts';
 import { type About, aboutCall } from './activity-of-call.ts';
 import { planName } from './keys.ts';
-import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminCall, type AdminDependencies, type AdminOperation } from './operation.ts';
 import { numberFrom, who } from './values.ts';
 
 type Value = number | string | null;
@@ -57,9 +57,8 @@ export const changePlan: AdminOperation = async (call) => {
   const plan = params[0] ?? '';
   if (!isPlanName(plan)) throw new HttpError('not_found', 'There is no such plan.');
   const { author, reason, ...fields } = await readBody(Changes, request, response, ADMIN_BODY_LIMIT_BYTES);
-  const changes = storedFields(plan, fields);
-  const seen = await tableSeen(deps, request.headers['if-match']);
-  const warning = await applyChange(deps, changes, seen, { about: aboutCall(call, { author, reason }), action: 'set' });
+  const changes = unlessMoved(call, storedFields(plan, fields));
+  const warning = await applyChange(deps, changes, { about: aboutCall(call, { author, reason }), action: 'set' });
   return { status: 200, body: deps.planCache.table[plan], headers: [...etag(deps), ...warning] };
 };
 
@@ -72,8 +71,8 @@ export const changePlans: AdminOperation = async (call) => {
   const given = Object.entries(plans) as [PlanName, Readonly<Record<string, Value | undefined>>][];
   const changes = Object.assign({}, ...given.map(([plan, fields]) => storedFields(plan, fields))) as StoredPlans;
   if (given.length === 0) throw nothingGiven();
-  const seen = await tableSeen(deps, request.headers['if-match']);
-  const warning = await applyChange(deps, changes, seen, { about: aboutCall(call, { author, reason }), action: 'set' });
+  const about = aboutCall(call, { author, reason });
+  const warning = await applyChange(deps, unlessMoved(call, changes), { about, action: 'set' });
   return { status: 200, body: deps.planCache.table, headers: [...etag(deps), ...warning] };
 };
 
@@ -89,14 +88,17 @@ function storedFields(plan: PlanName, fields: Readonly<Record<string, Value | un
 
 const nothingGiven = () => new HttpError('invalid_request', 'Nothing to change was given.');
 
-/** The table with the version that the sender has seen; undefined if the request has no If-Match. */
-async function tableSeen({ plans }: AdminDependencies, ifMatch: string | undefined): Promise<StoredPlans | undefined> {
-  if (ifMatch === undefined || ifMatch.trim() === '*') return undefined;
-  const stored = (await plans.read()) ?? {};
-  const versions = listed(ifMatch);
-  if (!versions.includes(`"${versionOf(stored)}"`)) throw moved();
-  return stored;
-}
+/**
+ * The changes, if the table still has the version that the sender has seen.
+ * @throws {HttpError} 409 if it has not
+ */
+const unlessMoved =
+  ({ request }: AdminCall, changes: StoredPlans) =>
+  (before: StoredPlans): StoredPlans => {
+    const { 'if-match': seen = '*' } = request.headers;
+    if (seen.trim() === '*' || listed(seen).includes(`"${versionOf(before)}"`)) return changes;
+    throw new HttpError('conflict', 'The plans have been changed meanwhile. Look again, and decide anew.');
+  };
 
 /** RFC 9111 §5.5 makes Warning obsolete, but there is no better header. */
 const UNRECORDED = ['Warning', '199 - "The change is in force, but the history of changes could not be written."'];
@@ -104,36 +106,28 @@ const UNRECORDED = ['Warning', '199 - "The change is in force, but the history o
 /**
  * Changes the table and records the change in the history and the activity. If only a record fails, the change is
  * still in force and is answered as done.
- * @param seen the table must still equal this one; undefined accepts any
+ * @param make the changes of the present table
  * @returns headers that say what could not be recorded
- * @throws {HttpError} 409 if the table has changed
  */
 export async function applyChange(
   deps: AdminDependencies,
-  changes: StoredPlans,
-  seen: StoredPlans | undefined,
+  make: (before: StoredPlans) => StoredPlans,
   { about, action }: { about: About; action: PlanChange['action'] },
 ): Promise<readonly string[]> {
-  const made = await deps.plans.change(
-    changes,
-    {
-      author: about.actor,
-      reason: about.reason,
-      action,
-      last: deps.planCache.lastGood,
-      entriesFor: (changed) => planActivity(changed, about),
-    },
-    seen,
-  );
-  if (made === undefined) throw moved();
-  const { before, change, unrecorded } = made;
-  deps.planCache.take({ ...before, ...changes });
+  const made = await deps.plans.change(make, {
+    author: about.actor,
+    reason: about.reason,
+    action,
+    last: deps.planCache.lastGood,
+    entriesFor: (changed) => planActivity(changed, about),
+  });
+  if (made === undefined) return [];
+  const { after, change, unrecorded } = made;
+  deps.planCache.take(after);
   if (unrecorded === undefined) return [];
   deps.logger.error({ reason: unrecorded, change }, 'a change of plans is in force, but its record is lost');
   return UNRECORDED;
 }
-
-const moved = () => new HttpError('conflict', 'The plans have been changed meanwhile. Look again, and decide anew.');
 
 export function etag({ planCache: { version } }: AdminDependencies): string[] {
   return version === undefined ? [] : ['ETag', `"${version}"`];
