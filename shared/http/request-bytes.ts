@@ -5,8 +5,10 @@ export interface Fault {
   readonly code?: string;
   readonly reason?: string;
 }
-const TWO_SPACES: Fault = { code: 'TWO_SPACES' };
+const NO_REQUEST_LINE: Fault = { code: 'NO_REQUEST_LINE' };
 const NO_CHUNK_SIZE: Fault = { code: 'NO_CHUNK_SIZE' };
+/** As llhttp says of long extensions. */
+const LONG_CHUNK_LINE: Fault = { code: 'HPE_CHUNK_EXTENSIONS_OVERFLOW' };
 const MANY_CHUNKS: Fault = { code: 'MANY_CHUNKS' };
 
 const LINE_FEED = 0x0a;
@@ -18,6 +20,8 @@ const BYTES_A_CHUNK = 128;
 const LINE_BREAK = 2;
 /** Ends a head, and trailers. Node's parser accepts no other line endings. */
 const EMPTY_LINE = '\r\n\r\n';
+/** A whole line that is not a method, a target and a version of HTTP, with one space between them. */
+const OTHER_LINE = /^(?![^ \r\n]+ [^ \r\n]+ HTTP\/)[^\r\n]*[\r\n]/;
 /** The line before the data of a chunk. */
 const CHUNK_LINE = /^([\da-f]+)[^\r\n]*\r\n/i;
 /** Heads are seldom longer, and lines before chunks never. A text is searched in a third of the time that a buffer takes. */
@@ -25,8 +29,8 @@ const USUAL_BYTES = 1_024;
 
 /**
  * Divides the bytes of a connection before Node's parser gets them, so that the parser gets at most one request at a
- * time. Also checks the request line, because the parser skips further spaces and another parser may not (RFC 9112 §3).
- * What else is malformed, the parser refuses.
+ * time. Also checks the request line, because the parser skips further spaces, which another parser may not (RFC 9112
+ * §3), and takes RTSP and lines without a version. What else is malformed, the parser refuses.
  */
 export class RequestBytes {
   /** Whether the next bytes belong to a request that has begun. */
@@ -41,7 +45,7 @@ export class RequestBytes {
 
   /**
    * Where the part ends that begins here: a head, a body with a length, a chunk, or trailers. A fault if the request line
-   * has more than one space between its parts, a chunk has no size, or there are too many.
+   * is none, a chunk has no size, or there are too many.
    */
   endOfPart(bytes: Buffer, at: number): number | Fault {
     if (this.#left > 0) return this.#endOfLength(bytes, at);
@@ -50,7 +54,8 @@ export class RequestBytes {
     let text = begun + bytes.toString('latin1', from, from + USUAL_BYTES);
     if (this.isInBody) {
       const [line = '', size = ''] = CHUNK_LINE.exec(text) ?? [];
-      if (line === '' && (text.includes('\n') || text.length >= USUAL_BYTES)) return NO_CHUNK_SIZE;
+      if (line === '' && text.includes('\n')) return NO_CHUNK_SIZE;
+      if (line === '' && text.length >= USUAL_BYTES) return LONG_CHUNK_LINE;
       this.#left = Number.parseInt(size, 16) || 0;
       if (this.#left > 0) {
         this.#begun = '';
@@ -65,7 +70,7 @@ export class RequestBytes {
       text = begun + bytes.toString('latin1', from);
       end = text.indexOf(EMPTY_LINE);
     }
-    if (!this.isInBody && hasTwoSpaces(text)) return TWO_SPACES;
+    if (!this.isInBody && OTHER_LINE.test(text)) return NO_REQUEST_LINE;
     this.#isEnded = end !== -1;
     this.#begun = this.#isEnded ? '' : text;
     return this.#isEnded ? from + end + EMPTY_LINE.length - begun.length : bytes.length;
@@ -85,11 +90,6 @@ export class RequestBytes {
     this.#isEnded = this.#left === 0;
     return end;
   }
-}
-
-function hasTwoSpaces(head: string): boolean {
-  const at = head.indexOf('  ');
-  return at !== -1 && !/[\r\n]/.test(head.slice(0, at));
 }
 
 /** The parser skips line breaks before a request. */

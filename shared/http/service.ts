@@ -115,7 +115,9 @@ export function createService<Parts, Caller extends { readonly name: string | un
     let error: HttpError | undefined;
     try {
       // Before anything is waited for: no request begins behind a head that closes the connection.
-      checkHead(request, HEAD_LIMITS);
+      const { authorization } = checkHead(request, HEAD_LIMITS);
+      // Node keeps the first one of two.
+      if (authorization === '') request.headers.authorization = authorization;
       caller = await access.identify(request, open.has(path));
       const match = router.find(request.method ?? '', path);
       route = match.route;

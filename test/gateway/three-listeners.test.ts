@@ -98,6 +98,10 @@ test.for(all)('%s: what is no request is answered in the Error shape, and closes
     [`POST ${to.read} HTTP/1.1\r\n${headers}Content-Length: x\r\n\r\n`, 400],
     [`POST ${to.read} HTTP/1.1\r\n${headers}Content-Length: 1\r\nContent-Length: 2\r\n\r\n`, 400],
     ['garbage\r\n\r\n', 400],
+    [`GET ${to.read}\r\n\r\n`, 400],
+    [`GET ${to.read} http/1.1\r\n${headers}\r\n`, 400],
+    [`OPTIONS ${to.read} RTSP/1.0\r\n${headers}\r\n`, 400],
+    [`SOURCE ${to.read} ICE/1.0\r\n${headers}\r\n`, 400],
     [`GET  ${to.read} HTTP/1.1\r\n${headers}\r\n`, 400],
     [`GET ${to.read}  HTTP/1.1\r\n${headers}\r\n`, 400],
     [`POST  ${to.read} HTTP/1.1\r\n${headers}Content-Length: 2\r\n\r\n{}`, 400],
@@ -166,6 +170,11 @@ test.for(all)('%s: a body has at most 500 chunks, and one more for each 128 byte
   expect(statuses(await exchange(to, inChunks(500)))).toEqual([201, 200]);
   const refused = await exchange(to, inChunks(600));
   expect([statuses(refused), refused]).toEqual([[413], expect.stringContaining('too many small chunks')]);
+});
+
+test.for(all.filter(([, { credential }]) => credential !== ''))('%s: two credentials are 401', async ([, to]) => {
+  for (const second of [to.credential, 'Authorization: Bearer wrong\r\n'])
+    expect(statuses(await exchange(to, last({ ...to, credential: to.credential + second })))).toEqual([401]);
 });
 
 test.for(all)('%s: CONNECT waits for the answers before it', async ([, to]) => {
