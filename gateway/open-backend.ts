@@ -4,7 +4,6 @@ import type { Logger } from '../shared/process/logger.ts';
 import { currentSecret, rereadFile } from '../shared/process/secret.ts';
 import { GatewaySettings } from './config.ts';
 import { Clients, type LocalDecisions } from './limiter/clients.ts';
-import { StoreUnavailable } from './limiter/limiter.ts';
 import type { PlanTable, StoredPlans } from './limiter/plans.ts';
 import { confirmed, type Tell } from './primary/confirmed.ts';
 import { TailFollower } from './primary/tail-follower.ts';
@@ -63,14 +62,10 @@ export async function openBackend(
   options: OpenOptions = {},
 ): Promise<PlannedBackend> {
   const { tell = async () => {}, plans, withinMs = START_MS } = options;
-  const clients = options.clients ?? new Clients(() => planCache.known);
-  const knownPlans = () => {
-    if (planCache.known !== undefined) return planCache.known;
-    throw new StoreUnavailable('The plans were not read yet.');
-  };
+  const clients = options.clients ?? new Clients(() => planCache.ifKnown);
   const patience = sleep(withinMs, undefined, { ref: false });
   const given = { ...options, clients, withinMs };
-  const { storage, operatorsStorage, ...backend } = await backendOf(settings, logger, knownPlans, given);
+  const { storage, operatorsStorage, ...backend } = await backendOf(settings, logger, () => planCache.known, given);
   const planCache = new PlanCache(new Plans(storage), logger);
   if (plans !== undefined) planCache.assume(plans);
   let isLoaded = false;

@@ -34,7 +34,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
   let planCache: PlanCache | undefined;
   let counted: PlannedBackend['counted'] = () => [];
   let hasLoaded = false;
-  const clients = new Clients(() => planCache?.known);
+  const clients = new Clients(() => planCache?.ifKnown);
   const levels = new LevelsOfMachine(clients, () => workers.channels());
   const opened = Promise.withResolvers<PlannedBackend>();
   const keys = opened.promise.then((backend) => backend.keys);

@@ -21,7 +21,7 @@ const REPORT_EVERY_MS = 500;
 export async function startWorker(settings: GatewaySettings, logger: Logger, number: number): Promise<Running> {
   // A closing terminal signals all its processes; only the primary must react.
   process.on('SIGHUP', () => {});
-  const clients = new Clients(() => opened?.planCache.known);
+  const clients = new Clients(() => opened?.planCache.ifKnown);
   let changedPlans: StoredPlans | undefined;
   let opened: PlannedBackend | undefined;
   let embedded: EmbeddedLimiter | undefined;

@@ -1,4 +1,5 @@
 import type { Logger } from '../../shared/process/logger.ts';
+import { StoreUnavailable } from '../limiter/limiter.ts';
 import {
   DEFAULT_PLANS,
   type PlanTable,
@@ -43,12 +44,15 @@ export class PlanCache {
     return this.#table;
   }
 
-  /**
-   * The same for decisions: undefined until a table was read. Nobody knows the limits before: the built-in ones may be
-   * none of them.
-   */
-  get known(): PlanTable | undefined {
+  /** The same, but undefined until a table was read. Nobody knows the limits before: the built-in ones may be none of them. */
+  get ifKnown(): PlanTable | undefined {
     return this.#isKnown ? this.#table : undefined;
+  }
+
+  /** @throws {StoreUnavailable} until a table was read */
+  get known(): PlanTable {
+    if (!this.#isKnown) throw new StoreUnavailable('The plans were not read yet.');
+    return this.#table;
   }
 
   /** The same in its stored form; undefined until one was read. */

@@ -1,7 +1,7 @@
 import { pino } from 'pino';
 import { Clients, type LocalDecisions } from '../../gateway/limiter/clients.ts';
 import { monotonicClock } from '../../gateway/limiter/clock.ts';
-import { type Limiter, StoreUnavailable } from '../../gateway/limiter/limiter.ts';
+import type { Limiter } from '../../gateway/limiter/limiter.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
 import { confirmed, type Tell } from '../../gateway/primary/confirmed.ts';
 import { TailFollower } from '../../gateway/primary/tail-follower.ts';
@@ -47,13 +47,8 @@ export interface Gateway {
 /** One gateway with its product code: what open-backend.ts and worker.ts compose for one process. */
 export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise<Gateway> {
   const connection = new NetworkConnection(link, wrappers.timeoutMs ?? TIMEOUT_MS);
-  const known = () => planCache.known && (wrappers.plans?.(planCache.known) ?? planCache.known);
-  const plansOf = () => {
-    const plans = known();
-    if (plans === undefined) throw new StoreUnavailable('The plans were not read yet.');
-    return plans;
-  };
-  const clients = new Clients(known);
+  const plansOf = () => wrappers.plans?.(planCache.known) ?? planCache.known;
+  const clients = new Clients(() => planCache.ifKnown && plansOf());
   wrappers.clients?.(clients);
   const backend = redisBackend(connection, plansOf, logger, {
     clients,

@@ -29,7 +29,7 @@ export async function startGateway(
   routes: readonly GatewayRoute[] = ROUTES,
 ): Promise<Running> {
   const metrics = createMetrics('gateway_admin');
-  const known = new Clients(() => opened?.planCache.known);
+  const known = new Clients(() => opened?.planCache.ifKnown);
   const { DATA_DIR, ACTIVITY_LENGTH } = settings;
   const embedded =
     settings.REDIS_URL === undefined ? embeddedParts(DATA_DIR, { auditLength: ACTIVITY_LENGTH }) : undefined;

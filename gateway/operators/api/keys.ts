@@ -5,7 +5,6 @@ import { must } from '../../../shared/schemas/must.ts';
 import { createApiKey, createSecretId, isKeyId, SCOPES, type Secret } from '../../limiter/credential.ts';
 import { FRESH, type KeyEntry, type KeyRecord, MAX_KEY_NAME_LENGTH } from '../../limiter/key-record.ts';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
-import type { Activity } from '../../stores/audit.ts';
 import { hasLimits } from '../../stores/key-hash.ts';
 import { aboutCall, allOf, differences, entry, keyTexts } from './activity-of-call.ts';
 import { describeKeyInFull } from './key-view.ts';
@@ -87,24 +86,9 @@ export const revokeKey: AdminOperation = async (call) => {
   const id = checkedId(params[0]);
   const key = await deps.keys.get(id);
   const activity = key && entry(about, 'key.revoke', id, differences(keyTexts(key.record), {}));
-  if (!(await deps.keys.remove(id, activity)))
-    await mustBeRevoked(deps, noSuchKey(), ({ action, target }) => action === 'key.revoke' && target === id);
+  if (!(await deps.keys.remove(id, activity))) throw noSuchKey();
   return { status: 204, body: undefined };
 };
-
-/**
- * A revocation that finds nothing can repeat one whose answer was 503 or was lost: it is answered like that one. Call
- * this once a replica has confirmed that nothing is there.
- * @throws {HttpError} `missing`, if the newest entries of the audit log have no such revocation
- */
-export async function mustBeRevoked(
-  { activity }: AdminDependencies,
-  missing: HttpError,
-  isWanted: (entry: Activity) => boolean,
-): Promise<void> {
-  const found = await activity.list({ after: undefined, limit: 1, isWanted });
-  if (found.activity.length === 0) throw missing;
-}
 
 /**
  * A key with the state of its buckets.

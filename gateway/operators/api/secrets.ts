@@ -10,7 +10,7 @@ import { MAX_NETWORKS, ownExpiry, type StoredSecret } from '../../stores/secret-
 import { aboutCall, allOf, differences, entry, secretTexts } from './activity-of-call.ts';
 import { apply } from './key-changes.ts';
 import { describeSecret } from './key-view.ts';
-import { answerWithKey, findKey, futureTime, keyName, makeSecret, mustBeRevoked, toMicroseconds } from './keys.ts';
+import { answerWithKey, findKey, futureTime, keyName, makeSecret, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
 import { who } from './values.ts';
 
@@ -105,11 +105,7 @@ export const revokeSecret: AdminOperation = async (call) => {
     const activity = entry(about, 'secret.revoke', id, differences(secretTexts(old), {}));
     return { record: { secrets: record.secrets.filter((one) => one !== old) }, activity, isUrgent: true };
   });
-  if (old === undefined)
-    await mustBeRevoked(deps, noSuchSecret(), ({ action, target, changes }) => {
-      const isThisOne = changes.some(({ field, from }) => field === 'secret' && from === params[1]);
-      return action === 'secret.revoke' && target === id && isThisOne;
-    });
+  if (old === undefined) throw noSuchSecret();
   return { status: 204, body: undefined };
 };
 

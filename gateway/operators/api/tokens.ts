@@ -6,7 +6,6 @@ import { type OperatorToken, ROLES } from '../../stores/tokens.ts';
 import { createAccessToken } from '../access-token.ts';
 import { aboutCall, allOf, differences, entry } from './activity-of-call.ts';
 import type { CallerAnswer, TokensAnswer } from './answers.ts';
-import { mustBeRevoked } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
 import { line, who } from './values.ts';
 
@@ -52,9 +51,6 @@ export const revokeToken: AdminOperation = async (call) => {
   const [id = ''] = params;
   const about = aboutCall(call);
   const entryFor = ({ name, role }: OperatorToken) => entry(about, 'token.revoke', id, differences({ name, role }, {}));
-  if (!(await deps.tokens.remove(id, entryFor))) {
-    const missing = new HttpError('not_found', 'There is no such token.');
-    await mustBeRevoked(deps, missing, ({ action, target }) => action === 'token.revoke' && target === id);
-  }
+  if (!(await deps.tokens.remove(id, entryFor))) throw new HttpError('not_found', 'There is no such token.');
   return { status: 204, body: undefined };
 };
