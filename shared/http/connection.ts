@@ -178,8 +178,10 @@ export class Connection {
     }
     this.#bytes.isInBody = false;
     const last = this.answers.at(-1);
-    if (last === undefined) this.#socket.destroySoon();
-    else {
+    if (last === undefined) {
+      // The answer to an upgrade is not among them, and closes the connection.
+      if (this.#parser.incoming?.upgrade !== true) this.#socket.destroySoon();
+    } else {
       last.shouldKeepAlive = false;
       if (last.headersSent) last.once('close', () => this.#socket.destroySoon());
       // Its own answer says so, with the limits of its caller.
