@@ -139,6 +139,15 @@ export interface Storage {
   tail(log: LogName, query: { readonly after?: string | undefined; readonly count: number }): Promise<LoggedEntry[]>;
 }
 
+/** A storage that does some things in its own way. */
+export const withOwn = (storage: Storage, own: Partial<Storage>): Storage =>
+  new Proxy(storage, {
+    get(target, name: keyof Storage) {
+      const method = own[name] ?? target[name];
+      return typeof method === 'function' ? method.bind(target) : method;
+    },
+  });
+
 /** A change was not made, and will not be made later. */
 export class NotMade extends Unavailable {
   /** @param why a sentence for operators */

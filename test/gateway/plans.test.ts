@@ -85,7 +85,7 @@ test('a gateway that starts where the table is gone is ready with the last good 
   expect((await third.admin('GET', '/plans')).status).toBe(503);
   const { findings } = (await third.admin('GET', '/doctor')).json as { findings: { about: string }[] };
   expect(findings.filter(({ about }) => about === 'plan table')).toMatchObject([
-    { status: 'fault', found: 'is missing or not whole, and clients get 503' },
+    { status: 'fault', found: 'is missing or not whole; clients get 503' },
   ]);
   await third.stop();
   const fourth = await startStack(withRedis);

@@ -27,24 +27,14 @@ export const checkAll: AdminOperation = async ({ deps }) => {
 };
 
 function checkPlans({ rejected, isReadable, isMissing, lastGood, table }: PlanCache): CheckResult[] {
+  const stays = lastGood === undefined ? 'clients get 503' : 'the last good one stays';
+  if (!isReadable && !isMissing)
+    return [fault('plan table', `cannot be read; ${stays}`, 'If it is no hash, DEL gateway:plans; see the log.')];
   if (lastGood === undefined)
     return [
-      fault(
-        'plan table',
-        'is missing or not whole, and clients get 503',
-        'Run ctl restore with a backup, or HSET all of its values.',
-      ),
+      fault('plan table', `is missing or not whole; ${stays}`, 'ctl restore a backup, or HSET all of its values.'),
     ];
-  if (isMissing)
-    return [fault('plan table', 'is missing; the last good one stays', 'It is written back in a second; see the log.')];
-  if (!isReadable)
-    return [
-      fault(
-        'plan table',
-        'cannot be read; the last good one stays',
-        'If it is no hash, DEL gateway:plans; see the log.',
-      ),
-    ];
+  if (isMissing) return [fault('plan table', `is missing; ${stays}`, 'It is written back in a second; see the log.')];
   const bad = shownRejected(rejected).map(({ field, value, kept }) =>
     isFormer(field)
       ? ofFormerRule(field)

@@ -12,7 +12,6 @@ import { isCluster, nodeOf } from './cluster.ts';
 import { ClusterLimiter } from './cluster-limiter.ts';
 import { memoryUsed } from './info.ts';
 import { RedisLimiter } from './limiter.ts';
-import { checkReplicas } from './replicas.ts';
 import { RedisStorage } from './storage.ts';
 
 /** For a connection without its own. */
@@ -75,7 +74,7 @@ export function redisBackend(
     redis: () => ({ isConnected: redis.status === 'ready', since: connectedSince(), lastCall: calls.last }),
     counted: () => [...calls.families(), ...debts.counted()],
     memoryUsed: () => memoryUsed(redis),
-    check: async () => [...(await checkRedis(redis)), ...(await checkReplicas(redis))],
+    check: () => checkRedis(redis),
     async close() {
       limiter.stop();
       await debts.stop();

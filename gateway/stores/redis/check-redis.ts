@@ -40,6 +40,7 @@ async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
       checkPersistence(about, fields),
       checkUser(about, /\buser=(\S+)/.exec(String(client))?.[1] ?? 'default', fields),
       checkClock(about, Number(time[0]) * 1_000 + Number(time[1]) / 1_000 - now),
+      checkReplicas(about, fields),
     ];
   } catch (thrown) {
     const advice = 'Is it there, do REDIS_URL and its password name it, and may its user do what users.acl allows?';
@@ -93,6 +94,16 @@ function checkPersistence(about: string, { aof_enabled: aof, aof_last_write_stat
   if (status !== 'ok')
     return fault(name, 'the last write to the append-only file failed', 'Is the disk full? See its log.');
   return good(name, 'an append-only file is written');
+}
+
+function checkReplicas(about: string, { connected_slaves: count = '0' }: Fields): CheckResult {
+  const name = `${about} replicas`;
+  if (count !== '0') return good(name, `${count} connected: each change of an operator waits for one of them`);
+  return warning(
+    name,
+    'none is connected: acknowledged changes are lost with this node',
+    'Connect a replica (REPLICAOF), and let sentinels or the cluster watch it.',
+  );
 }
 
 function checkUser(about: string, user: string, { acl_access_denied_cmd: denied = '0' }: Fields): CheckResult {

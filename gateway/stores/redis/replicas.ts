@@ -1,9 +1,8 @@
 import slotOf from 'cluster-key-slot';
-import { type CheckResult, good, warning } from '../../check-result.ts';
 import { Unconfirmed } from '../storage.ts';
 import type { RedisConnection } from './calls.ts';
 import { isCluster } from './cluster.ts';
-import { fieldsOf, type Node, nodesOf } from './info.ts';
+import type { Node } from './info.ts';
 
 /** What replicas have of a change. Redis answers before it sends a change to them, and they may take over. */
 
@@ -75,16 +74,4 @@ export class Replicas {
 /** On a new connection, perhaps to another node, WAIT would know nothing of the change. */
 async function sendWait(node: Node, socket: Socket): Promise<boolean> {
   return node.stream === socket && (await node.wait(1, CONFIRM_MS)) > 0;
-}
-
-/** Whether the changes that each primary has acknowledged would outlive it. A node without an answer is left out. */
-export async function checkReplicas(redis: RedisConnection): Promise<CheckResult[]> {
-  const checked = nodesOf(redis).map(async ([name, node]): Promise<CheckResult[]> => {
-    const { connected_slaves: count = '0' } = fieldsOf(await node.info('replication'));
-    const about = `${name} replicas`;
-    if (count !== '0') return [good(about, `${count} connected: each change of an operator waits for one of them`)];
-    const advice = 'Connect a replica (REPLICAOF), and let sentinels or the cluster watch it.';
-    return [warning(about, 'none is connected: acknowledged changes are lost with this node', advice)];
-  });
-  return (await Promise.all(checked.map((one) => one.catch(() => [])))).flat();
 }
