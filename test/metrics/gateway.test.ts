@@ -44,8 +44,8 @@ test('requests are counted by operation, status and plan; all unknown paths are 
     'none 404 pro 20',
   ]);
   const metrics = await scrape(stack.adminUrl);
-  expect(metrics.sum('gateway_request_duration_seconds_count')).toBe(24);
-  expect(metrics.sum('gateway_request_duration_seconds_count', { operation: 'none' })).toBe(21);
+  expect(metrics.sum('gateway_request_duration_seconds_count')).toBe(25);
+  expect(metrics.sum('gateway_request_duration_seconds_count', { operation: 'none' })).toBe(22);
   expect(metrics.sum('gateway_decision_duration_seconds_count')).toBe(23);
   expect(metrics.sum('gateway_request_duration_seconds_sum')).toBeGreaterThan(
     metrics.sum('gateway_decision_duration_seconds_sum') as number,
