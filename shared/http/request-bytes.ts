@@ -35,8 +35,10 @@ const USUAL_BYTES = 1_024;
 export class RequestBytes {
   /** Whether the next bytes belong to a request that has begun. */
   isInBody = false;
-  /** The beginning of a head, a chunk's line or trailers that are not complete. */
+  /** The beginning of what is not complete: of a request line, or of chunks; otherwise of an empty line. */
   #begun = '';
+  /** Whether a head has begun whose line is complete. */
+  #hasLine = false;
   /** Of a body with a length, or of a chunk. */
   #left = 0;
   /** How many chunks more the body may have. */
@@ -70,9 +72,10 @@ export class RequestBytes {
       text = begun + bytes.toString('latin1', from);
       end = text.indexOf(EMPTY_LINE);
     }
-    if (!this.isInBody && OTHER_LINE.test(text)) return NO_REQUEST_LINE;
+    if (!this.isInBody && !this.#hasLine && OTHER_LINE.test(text)) return NO_REQUEST_LINE;
     this.#isEnded = end !== -1;
-    this.#begun = this.#isEnded ? '' : text;
+    this.#hasLine = !this.#isEnded && !this.isInBody && (this.#hasLine || text.includes('\n'));
+    this.#begun = this.#isEnded ? '' : text.slice(this.#hasLine ? -3 : 0);
     return this.#isEnded ? from + end + EMPTY_LINE.length - begun.length : bytes.length;
   }
 

@@ -5,7 +5,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { dice } from '../support/fuzz.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { startStack } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
 
 /** A server that answers a request with its path and body, on command. */
 async function holdingServer(unanswered: number) {
@@ -129,5 +132,45 @@ test('answered requests that were held back do not affect later connections', as
     };
     await expect.poll(answeredAll, { interval: 1 }).toBe(count);
     socket.destroy();
+  }
+});
+
+const FRAGMENTS = [
+  ...['\r\n', '\r\n\r\n', '\n', '\r', ' ', '0', '5', '4', 'a', ';', ';a=b', ';a="', 'fff', 'X: y\r\n'],
+  ...['0\r\n\r\n', '5\r\nhello\r\n', '4\r\n\r\n\r\n\r\n', '00004;a=b\r\nabcd\r\n', '0\r\nX: y\r\n\r\n'],
+  ...[request(0), request(1), request(2), request(0).replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n')],
+  'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n',
+  'POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\nTransfer-Encoding: chunked\r\n\r\n',
+  'HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n',
+];
+
+test('whatever the bytes, and however they are cut, one request runs at a time, and none behind a close', async () => {
+  let [running, most, behindClose] = [0, 0, 0];
+  const server = await startServer({
+    host: '127.0.0.1',
+    port: 0,
+    onRequest: ({ socket }, response) => {
+      running += 1;
+      most = Math.max(most, running);
+      if (closed.has(socket)) behindClose += 1;
+      if (!response.shouldKeepAlive) closed.add(socket);
+      response.once('close', () => {
+        running -= 1;
+      });
+      setImmediate(() => response.end());
+    },
+  });
+  cleanUp(() => server.stop({ graceMs: 0 }));
+  const closed = new WeakSet<object>();
+  const roll = dice(1);
+  for (let time = thoroughly(20_000, 1_000); time > 0; time--) {
+    const bytes = Array.from({ length: 2 + roll(14) }, () => FRAGMENTS[roll(FRAGMENTS.length)]).join('');
+    const { socket, closed: over } = await connectRaw(server.url);
+    const at = roll(3) === 0 ? roll(bytes.length) : bytes.length;
+    socket.write(bytes.slice(0, at), 'latin1');
+    if (at < bytes.length) await sleep(1);
+    socket.end(bytes.slice(at), 'latin1');
+    await over;
+    expect([bytes, most, behindClose]).toEqual([bytes, 1, 0]);
   }
 });

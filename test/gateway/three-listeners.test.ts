@@ -126,6 +126,16 @@ test.for(all)('%s: what is no request is answered in the Error shape, and closes
   }
 });
 
+test.for(all)('%s: what is no request leaves one line, with its id and its cause', async ([name, to]) => {
+  const { log, coreLog } = name === 'clients over TLS' ? secure : stack;
+  const answer = await exchange(to, 'garbage\r\n\r\n');
+  const requestId = /^X-Request-Id: (\S+)\r$/m.exec(answer)?.[1];
+  const lines = () => [...log, ...coreLog].filter((line) => line.requestId === requestId);
+  const line = { level: 30, status: 400, code: 'invalid_request', reason: 'NO_REQUEST_LINE' };
+  await expect.poll(lines).toEqual([expect.objectContaining(line)]);
+  expect(lines()[0]?.msg).toMatch(/request$/);
+});
+
 const LAST = 'Connection: close\r\n\r\n';
 const last = (to: Listener) => get(to).replace(/\r\n$/, LAST);
 /** Two pieces, for each place where a cut may be. */
