@@ -154,5 +154,7 @@ test('at a first start, a worker finds what its primary has compiled', async () 
   const files = (await readdir(folder, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
   // A file that a process still writes has another name until it is whole.
   const kept = await Promise.all(files.map((file) => stat(join(file.parentPath, file.name)).catch(() => undefined)));
-  expect(kept.filter((one) => one !== undefined && one.mtimeMs < Date.parse(String(served()))).length).toBeGreaterThan(50);
+  expect(kept.filter((one) => one !== undefined && one.mtimeMs < Date.parse(String(served()))).length).toBeGreaterThan(
+    50,
+  );
 });
