@@ -314,6 +314,14 @@ local function decide(key, digest, count, wanted, address, charge)
   if own_day and not day_limit then
     day_limit, rejected = read_limit(kept_value(key, 'day')), rejected .. ' day'
   end
+  if not ((minute_limit or plan.minute) and (day_limit or plan.day)) then
+    -- An enterprise plan without limits is not valid, nor are the limits that were typed with it (key-hash.ts).
+    local kept_plan = kept_value(key, 'plan')
+    if kept_plan then
+      plan_name, plan, rejected = kept_plan, plan_of(kept_plan), rejected .. ' plan'
+      minute_limit, day_limit = read_limit(kept_value(key, 'minute')), read_limit(kept_value(key, 'day'))
+    end
+  end
   local own = (minute_limit and 'm' or '') .. (day_limit and 'd' or '')
   minute_limit, day_limit = minute_limit or plan.minute, day_limit or plan.day
   if not (minute_limit and day_limit and plan.ban_seconds) then return 'misconfigured' end

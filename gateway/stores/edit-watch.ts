@@ -33,9 +33,8 @@ export class EditWatch {
   readonly #parts: EditWatchParts;
   readonly #times: typeof USUAL;
   readonly #stopped = new AbortController();
-  /** When each listed key without data was first seen, by id: of the last round and of this one. */
-  #missingBefore = new Map<string, number>();
-  #missing = new Map<string, number>();
+  /** When each listed key without data was first seen, by id. */
+  readonly #missing = new Map<string, number>();
   #at: number | undefined;
   /** Of the plan table. */
   #checkedVersion: string | undefined;
@@ -80,21 +79,15 @@ export class EditWatch {
     const { storage } = this.#parts;
     this.#at ??= Math.floor(Math.random() * (await storage.countKeys()));
     const cursors = await storage.listKeys({ offset: this.#at, limit: AT_ONCE, newestFirst: true });
-    this.#at += AT_ONCE;
+    this.#at = cursors.length < AT_ONCE ? 0 : this.#at + AT_ONCE;
     await Promise.all(cursors.map(({ id }) => this.#checkKey(id)));
-    if (cursors.length < AT_ONCE) this.#beginAgain();
-  }
-
-  #beginAgain(): void {
-    this.#at = 0;
-    this.#missingBefore = this.#missing;
-    this.#missing = new Map();
   }
 
   async #checkKey(id: string): Promise<void> {
     const { storage } = this.#parts;
     const fields = await storage.read(`key:${id}`);
     if (fields === undefined) return await this.#miss(id);
+    this.#missing.delete(id);
     const { entries, changes } = handEditsOf(id, fields, Date.now() * 1_000);
     if (entries.length === 0) return;
     const part = { record: `key:${id}`, exists: true, expect: seenOf(fields), set: changes } as const;
@@ -102,9 +95,10 @@ export class EditWatch {
   }
 
   async #miss(id: string): Promise<void> {
-    const since = this.#missing.get(id) ?? this.#missingBefore.get(id) ?? Date.now();
+    const since = this.#missing.get(id) ?? Date.now();
     this.#missing.set(id, since);
     if (Date.now() - since < this.#times.withoutDataMs) return;
+    this.#missing.delete(id);
     await this.#parts.storage.change({
       parts: [
         { record: `revoked:${id}`, exists: false },

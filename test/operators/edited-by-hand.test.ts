@@ -76,32 +76,46 @@ test.for([
 
 const ENTERPRISE = { plan: 'enterprise', minute: 10, day: 20 };
 
-test.for([
-  ['a plan without limits', {}, { plan: 'enterprise', minute: '7' }, { plan: 'free', limits: [undefined, undefined] }],
-  ['a limit that is needed', ENTERPRISE, { minute: undefined }, { plan: 'enterprise', limits: [10, 20] }],
-] as const)('%s is an alarm, the last good values stay, and operators can act', async ([, given, typed, good]) => {
+const LOST_LIMITS = [
+  { given: {}, typed: { plan: 'enterprise', minute: '7' }, good: ['free', undefined, undefined], said: 'plan' },
+  { given: ENTERPRISE, typed: { minute: undefined }, good: ['enterprise', 10, 20], said: 'minute' },
+];
+
+test('a plan without its limits is an alarm, the last good values stay, and operators can act', async () => {
   await redis.flushdb();
   const stack = await start();
-  const id = idOf(await stack.issueKey(given));
-  for (const [field, value] of Object.entries(typed))
-    await (value === undefined ? redis.hdel(hashOf(id), field) : redis.hset(hashOf(id), field, value));
-  await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: key.change', 'api: key.create']);
-  const alarms = () => stack.log.filter(({ msg }) => msg === 'value of a key rejected').map(({ reason }) => reason);
-  expect(alarms()).toEqual([expect.stringMatching(/(plan|minute) is not valid: (free|10) stays in force/)]);
-  const view = await viewOf(stack, id);
-  expect([view.state, view.plan, [view.minute, view.day]]).toEqual(['active', good.plan, good.limits]);
-  const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: { found: string }[] };
-  expect(findings.map(({ found }) => found).join()).toContain('which is not valid');
-  expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: true })).json).toMatchObject({ state: 'disabled' });
-  expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: false, ...ENTERPRISE })).status).toBe(200);
+  const keys = await Promise.all(LOST_LIMITS.map(({ given }) => stack.issueKey(given)));
+  const ids = keys.map(idOf);
+  for (const [at, { typed }] of LOST_LIMITS.entries())
+    for (const [field, value] of Object.entries(typed))
+      await (value === undefined
+        ? redis.hdel(hashOf(ids[at] ?? ''), field)
+        : redis.hset(hashOf(ids[at] ?? ''), field, value));
+  for (const [at, { good, said }] of LOST_LIMITS.entries()) {
+    const id = ids[at] ?? '';
+    const { status, headers } = await send(`${stack.gateway}/v1/pets`, { key: keys[at] as string });
+    expect([status, headers['x-ratelimit-limit']]).toEqual([200, String(good[1] ?? 60)]);
+    await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: key.change', 'api: key.create']);
+    const alarms = stack.log.filter(({ msg, keyId }) => msg === 'value of a key rejected' && keyId === id);
+    expect(alarms.map(({ reason }) => reason)).toEqual([expect.stringContaining(`${said} is not valid: `)]);
+    const { state, plan, minute, day } = await viewOf(stack, id);
+    expect([state, plan, minute, day]).toEqual(['active', ...good]);
+    const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: { found: string }[] };
+    expect(findings.map(({ found }) => found).join()).toContain(`${id}: ${said} is `);
+    expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: true })).json).toMatchObject({ state: 'disabled' });
+    expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: false, ...ENTERPRISE })).status).toBe(200);
+  }
   await untilLookedAt(stack);
-  expect(await toldOf(stack, id)).toEqual([
-    'api: key.change',
-    'api: key.change',
-    'by hand: key.change',
-    'api: key.create',
-  ]);
-  expect(await redis.hmget(hashOf(id), 'plan', 'minute', 'day', 'rejected')).toEqual(['enterprise', '10', '20', null]);
+  for (const id of ids) {
+    const made = ['api: key.change', 'api: key.change', 'by hand: key.change', 'api: key.create'];
+    expect(await toldOf(stack, id)).toEqual(made);
+    expect(await redis.hmget(hashOf(id), 'plan', 'minute', 'day', 'rejected')).toEqual([
+      'enterprise',
+      '10',
+      '20',
+      null,
+    ]);
+  }
 });
 
 test('a key of which no good limits are known can be disabled, banned and revoked', async () => {

@@ -4,14 +4,15 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
 import { createApiKey, MAX_SECRETS, SCOPES, type Secret } from '../../limiter/credential.ts';
-import type { KeyRecord } from '../../limiter/key-record.ts';
+import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import { parseNetwork } from '../../limiter/networks.ts';
+import type { WithActivity } from '../../stores/audit.ts';
 import { MAX_NETWORKS, ownExpiry, type StoredSecret } from '../../stores/secret-fields.ts';
 import { aboutCall, allOf, differences, entry, secretTexts } from './activity-of-call.ts';
 import { apply } from './key-changes.ts';
 import { describeSecret } from './key-view.ts';
 import { answerWithKey, findKey, futureTime, keyName, makeSecret, toMicroseconds } from './keys.ts';
-import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 import { who } from './values.ts';
 
 /** The secrets of a key. Each can have its own scope, networks, name and end. A change affects no other secret. */
@@ -74,8 +75,7 @@ export const changeSecret: AdminOperation = async (call) => {
   if (expiresAt === undefined && Object.keys(given).length === 0)
     throw new HttpError('invalid_request', 'Nothing to change was given.');
   const about = aboutCall(call, { author, reason });
-  const key = await apply(deps, id, (record) => {
-    const old = named(record, params[1]);
+  const key = await applyTo(deps, id, secretIn(params[1]), (old, record) => {
     const { name = old.name, scope = old.scope, networks = old.networks } = given;
     const expiry = expiresAt !== undefined && {
       expiresAt: expiresAt === null ? undefined : toMicroseconds(expiresAt),
@@ -87,7 +87,9 @@ export const changeSecret: AdminOperation = async (call) => {
       fields.length === 0 ? undefined : entry(about, 'secret.change', id, [{ field: 'secret', to: old.id }, ...fields]);
     return { record: { secrets: record.secrets.map((one) => (one === old ? changed : one)) }, activity };
   });
-  return { status: 200, body: describeSecret(named(key.record, params[1]), key.used) };
+  const secret = key && secretIn(params[1])(key.record);
+  if (secret === undefined) throw noSuchSecret();
+  return { status: 200, body: describeSecret(secret, key?.used ?? {}) };
 };
 
 /** Ends a secret at once. The other secrets stay valid. */
@@ -95,17 +97,13 @@ export const revokeSecret: AdminOperation = async (call) => {
   const { deps, params } = call;
   const { id } = await findKey(deps, params[0]);
   const about = aboutCall(call);
-  let old: Secret | undefined;
-  await apply(deps, id, (record) => {
-    old = secretIn(record, params[1]);
-    // A change of nothing is confirmed too.
-    if (old === undefined) return { isUrgent: true };
+  const changed = await applyTo(deps, id, secretIn(params[1]), (old, record) => {
     if (record.secrets.length === 1)
       throw new HttpError('conflict', 'This is the only secret of the key. Add another one first, or revoke the key.');
     const activity = entry(about, 'secret.revoke', id, differences(secretTexts(old), {}));
     return { record: { secrets: record.secrets.filter((one) => one !== old) }, activity, isUrgent: true };
   });
-  if (old === undefined) throw noSuchSecret();
+  if (changed === undefined) throw noSuchSecret();
   return { status: 204, body: undefined };
 };
 
@@ -141,8 +139,8 @@ export const rotateKey: AdminOperation = async (call) => {
   const { apiKey, credential } = createApiKey(id);
   const now = await deps.keys.now();
   const about = aboutCall(call, given);
-  const rotated = await apply(deps, id, (record) => {
-    const old = secretId === undefined ? theOneToReplace(record, now) : named(record, secretId);
+  const toReplace = secretId === undefined ? (record: KeyRecord) => theOneToReplace(record, now) : secretIn(secretId);
+  const rotated = await applyTo(deps, id, toReplace, (old, record) => {
     const fresh = makeSecret(credential.digest, now, {
       name: old.name,
       scope: scope ?? old.scope,
@@ -159,6 +157,7 @@ export const rotateKey: AdminOperation = async (call) => {
     ]);
     return { record: { secrets: [...others, ...kept, fresh] }, activity, isUrgent: true };
   });
+  if (rotated === undefined) throw noSuchSecret();
   return answerWithKey(deps, rotated, now, apiKey);
 };
 
@@ -197,14 +196,30 @@ function roomIn({ secrets }: KeyRecord, now: number): Secret[] {
   throw new HttpError('conflict', `A key has at most ${MAX_SECRETS} secrets. Revoke one that is not needed first.`);
 }
 
-/** @throws {HttpError} 404 */
-function named(record: Pick<KeyRecord, 'secrets'>, id: string | undefined): Secret {
-  const secret = secretIn(record, id);
-  if (secret === undefined) throw noSuchSecret();
-  return secret;
-}
+type Find = (record: Pick<KeyRecord, 'secrets'>) => Secret | undefined;
 
-const secretIn = ({ secrets }: Pick<KeyRecord, 'secrets'>, id: string | undefined): Secret | undefined =>
-  secrets.find((one) => one.id === id);
+const secretIn =
+  (id: string | undefined): Find =>
+  ({ secrets }) =>
+    secrets.find((one) => one.id === id);
+
+/**
+ * Changes one secret of a key.
+ * @returns undefined if there is no such secret. This is confirmed like a change, because the call can repeat one
+ */
+async function applyTo(
+  deps: AdminDependencies,
+  id: string,
+  find: (record: KeyRecord) => Secret | undefined,
+  make: (old: StoredSecret, record: KeyRecord) => KeyChange & WithActivity,
+): Promise<KeyEntry | undefined> {
+  let isThere = false;
+  const key = await apply(deps, id, (record) => {
+    const old = find(record);
+    isThere = old !== undefined;
+    return old === undefined ? { isUrgent: true } : make(old, record);
+  });
+  return isThere ? key : undefined;
+}
 
 const noSuchSecret = () => new HttpError('not_found', 'The key has no such secret.');

@@ -13,7 +13,8 @@ import {
 } from '../../limiter/limiter.ts';
 import { addressDigits } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable, planText } from '../../limiter/plans.ts';
-import { readLevel, readTime } from '../key-hash.ts';
+import { readLevel } from '../key-hash.ts';
+import { readTime } from '../stored-time.ts';
 import { type CallCounts, mayHaveRun, type RedisConnection, runDecide } from './calls.ts';
 import { keyOf } from './names.ts';
 
