@@ -28,7 +28,12 @@ const NETWORK = /^([46]:[\da-f]*)\/(\d{1,3})$/;
 /** Whether a text, which a hand may have written, is a network. One that is not has no address in it. */
 export function isNetwork(text: string): boolean {
   const [, digits = '', bits] = NETWORK.exec(text) ?? [];
-  return bits !== undefined && digits.length === VERSION_LENGTH + Math.ceil(Number(bits) / BITS_A_DIGIT);
+  const most = digits.startsWith('4') ? 32 : 128;
+  return (
+    bits !== undefined &&
+    Number(bits) <= most &&
+    digits.length === VERSION_LENGTH + Math.ceil(Number(bits) / BITS_A_DIGIT)
+  );
 }
 
 /** The network in CIDR notation; a text that is none as it is. */

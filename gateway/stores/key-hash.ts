@@ -10,7 +10,6 @@ import { isName, isSecret, readSecrets, SECRET, SECRETS, secretsDigest, writeSec
 import { type FieldChanges, type Fields, withChanges } from './storage.ts';
 import { readTime, writeTime } from './stored-time.ts';
 
-
 /**
  * The fields of an API key: its hash in Redis, and a line of a backup. Times are decimal Unix seconds, other values as
  * people would type them. Functions that read never fail, since people edit hashes.
