@@ -1,8 +1,8 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
 import type { Certificate } from '../shared/http/server.ts';
 import type { Logger } from '../shared/process/logger.ts';
+import { readSettingFile } from '../shared/process/setting-files.ts';
 
 /** The files of the server certificate, which may be replaced while the gateway runs. */
 export interface CertificateFiles {
@@ -56,7 +56,7 @@ function readKey(files: CertificateFiles): [key: string, privateKey: KeyObject] 
 }
 
 function read(files: CertificateFiles, file: keyof CertificateFiles): string {
-  return usable(file, 'must be a file that can be read', () => readFileSync(files[file], 'utf8'));
+  return usable(file, 'must be a file that can be read', () => readSettingFile(files[file]));
 }
 
 function usable<T>(file: keyof CertificateFiles, message: string, make: () => T): T {

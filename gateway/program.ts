@@ -2,7 +2,9 @@ import cluster from 'node:cluster';
 import { setFlagsFromString } from 'node:v8';
 import { createLogger, type Logger } from '../shared/process/logger.ts';
 import { type Running, run } from '../shared/process/run.ts';
+import { readInstead } from '../shared/process/setting-files.ts';
 import { type GatewaySettings, readGatewaySettings } from './config.ts';
+import { filesOfPrimary } from './primary/last-good-files.ts';
 
 type Start = (settings: GatewaySettings, logger: Logger, worker: number) => Promise<Running>;
 
@@ -17,10 +19,13 @@ const SMALL = ['--semi-space-growth-factor=1', '--optimize-for-size'];
 const FAST = ['--semi-space-growth-factor=2', '--no-optimize-for-size'];
 
 await run(async () => {
+  if (cluster.isWorker) readInstead(await filesOfPrimary());
   const settings = readGatewaySettings(process.env, cluster.isWorker ? [] : process.argv.slice(2));
   const logger = createLogger('gateway', settings.LOG_LEVEL, cluster.isWorker ? number : undefined);
   const start = await startOfRole();
-  return { running: await start(settings, logger, number), logger };
+  const running = await start(settings, logger, number);
+  readInstead(undefined);
+  return { running, logger };
 });
 
 /** Each process loads the code of its role only. */

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { listed } from '../shared/lists.ts';
+import { readSettingFile } from '../shared/process/setting-files.ts';
 
 /** Checks of the Redis settings, each alone and all together. */
 
@@ -33,7 +33,7 @@ export const caFile = z.string().refine(hasCertificates, { error: 'must be a fil
 
 function hasCertificates(path: string): boolean {
   try {
-    return certificatesIn(readFileSync(path, 'utf8')) !== '';
+    return certificatesIn(readSettingFile(path)) !== '';
   } catch {
     return false;
   }

@@ -12,6 +12,7 @@ import type { PlanCache } from '../stores/plan-cache.ts';
 import type { SqliteStorage } from '../stores/sqlite/storage.ts';
 import { Webhooks } from '../webhooks/webhooks.ts';
 import { KeyOwner } from './key-owner.ts';
+import { LastGoodFiles } from './last-good-files.ts';
 import { endLeftBehind } from './left-behind.ts';
 import { LevelsOfMachine } from './levels-of-machine.ts';
 import type { Changed, StartOrder } from './messages.ts';
@@ -44,6 +45,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
     help: 'Workers that ended without being asked to.',
   });
   crashes.declare('');
+  const files = new LastGoodFiles();
   const workers = new Workers(settings.WORKERS, {
     logger,
     onCrash: () => crashes.add(),
@@ -51,6 +53,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
       new WorkerProcess(number, {
         port,
         order: () => orderFor(reason, planCache),
+        files: () => files.insteadOfBad(),
         onReport({ isLoaded }) {
           hasLoaded ||= isLoaded;
         },

@@ -5,6 +5,7 @@ import type { Stopping } from '../../shared/process/run.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import type { Happening } from '../webhooks/message.ts';
 import { Channel } from './channel.ts';
+import { ASKS_FOR_FILES, type FilesMessage } from './last-good-files.ts';
 import { mark } from './left-behind.ts';
 import type {
   AskedOfPrimary,
@@ -39,6 +40,8 @@ export interface WorkerOptions {
   readonly port: number;
   /** How to start. */
   order(): StartOrder;
+  /** The texts of the settings' files, where one of them is no good now. */
+  files(): ReadonlyMap<string, string> | undefined;
   onReport(report: WorkerReport): void;
   onHappened(happening: Happening): void;
   /** A local decision for all workers. */
@@ -100,15 +103,21 @@ export class WorkerProcess {
 
   constructor(number: number, options: WorkerOptions) {
     const { port, order, onReport, onHappened, decide, withoutRedis } = options;
+    const files = options.files();
     this.number = number;
     // JSON has no undefined, which removes a field of a record.
     const serialization = 'advanced';
     cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'], serialization });
     // One arena of malloc: only the main thread allocates much, and others would keep 10 MB.
     const own = { ...mark(), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
-    this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own });
+    const asks = files && { [ASKS_FOR_FILES]: '1' };
+    this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own, ...asks });
     // A failed message or signal shows in the end of the process.
     this.#worker.on('error', () => {});
+    this.#worker.on('message', (message: Partial<FilesMessage>) => {
+      if (files !== undefined && message?.files === 'please')
+        this.#worker.send({ files } satisfies FilesMessage, () => {});
+    });
     this.#stderr = keepErrors(this.#worker.process);
     this.channel = new Channel<AskedOfWorker, AskedOfPrimary>(this.#worker, {
       start: () => {

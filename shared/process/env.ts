@@ -1,8 +1,8 @@
-import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { z } from 'zod';
 import { argumentFaults } from './arguments.ts';
 import { misspelt } from './misspelt.ts';
+import { readSettingFile } from './setting-files.ts';
 
 /** All faults in the environment, one per line. */
 export class SettingsError extends Error {}
@@ -75,7 +75,7 @@ function withSecretFiles(set: NodeJS.ProcessEnv, secrets: readonly string[]) {
 }
 
 /** The text of a file without a line feed at its end. */
-export const readSecretFile = (path: string): string => readFileSync(path, 'utf8').replace(/\r?\n$/, '');
+export const readSecretFile = (path: string): string => readSettingFile(path).replace(/\r?\n$/, '');
 
 /** A whole number in decimal digits. */
 export function integer(minimum: number, maximum: number) {

@@ -1,0 +1,53 @@
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { createAuthority } from '../support/certificates.ts';
+import { listeningCore } from '../support/faulty-core.ts';
+import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { eventually, launchWorkers } from '../support/workers.ts';
+
+test('a worker that starts while files of settings are no good serves with their last good texts', async () => {
+  const [authority, folder, core] = [await createAuthority(), await temporaryFolder(), await listeningCore()];
+  const file = (name: string) => join(folder, name);
+  await writeFile(file('token'), 'the-first-token-of-the-core\n');
+  await writeFile(file('redis'), (await emptyDatabase()).url);
+  await writeFile(file('tls.crt'), await readFile(authority.certFile));
+  const workers = await launchWorkers({
+    WORKERS: '1',
+    CORE_URL: core.url,
+    CORE_TOKEN_FILE: file('token'),
+    REDIS_URL: '',
+    REDIS_URL_FILE: file('redis'),
+    TLS_CERT_FILE: file('tls.crt'),
+    TLS_KEY_FILE: authority.keyFile,
+  });
+  const [key, ca] = [await workers.issueKey(), await readFile(authority.caFile)];
+  const status = () =>
+    send(`${workers.gateway}/v1/pets`, { key, ca }).then(
+      (answer) => answer.status,
+      () => 0,
+    );
+  const lastToken = () => /^authorization: bearer (\S+)/im.exec(core.heads.at(-1) ?? '')?.[1];
+  expect([await status(), lastToken()]).toEqual([200, 'the-first-token-of-the-core']);
+
+  const second = 'the-second-token-of-the-core';
+  await writeFile(file('token'), second);
+  await eventually(async () => [await status(), lastToken()]).toEqual([200, second]);
+  // The primary looks once a second.
+  await sleep(1_500);
+  await writeFile(file('token'), '');
+  await rm(file('redis'));
+  await writeFile(file('tls.crt'), 'garbage');
+  const [first = 0] = workers.pids();
+  process.kill(first, 'SIGKILL');
+  await eventually(() => workers.pids()[0]).not.toBe(first);
+  expect([await status(), lastToken()]).toEqual([200, second]);
+
+  const [replacement = 0] = workers.pids();
+  workers.child.kill('SIGHUP');
+  await eventually(() => workers.pids()[0]).not.toBe(replacement);
+  await eventually(async () => [await status(), lastToken()]).toEqual([200, second]);
+}, 60_000);
