@@ -4,9 +4,14 @@ import { createLogger, type Logger } from '../shared/process/logger.ts';
 import { type Running, run } from '../shared/process/run.ts';
 import { readInstead } from '../shared/process/setting-files.ts';
 import { type GatewaySettings, readGatewaySettings } from './config.ts';
-import { filesOfPrimary } from './primary/last-good-files.ts';
+import { ASKS_FOR_FILES, filesOfPrimary } from './primary/last-good-files.ts';
 
-type Start = (settings: GatewaySettings, logger: Logger, worker: number) => Promise<Running>;
+type Start = (settings: GatewaySettings, logger: Logger, process: RoleOfProcess) => Promise<Running>;
+
+interface RoleOfProcess {
+  readonly number: number;
+  readAgain(): GatewaySettings;
+}
 
 /** Of a worker; its primary gives it. */
 const number = Number(process.argv[2]);
@@ -19,11 +24,12 @@ const SMALL = ['--semi-space-growth-factor=1', '--optimize-for-size'];
 const FAST = ['--semi-space-growth-factor=2', '--no-optimize-for-size'];
 
 await run(async () => {
-  if (cluster.isWorker) readInstead(await filesOfPrimary());
+  if (ASKS_FOR_FILES in process.env) readInstead(await filesOfPrimary());
   const settings = readGatewaySettings(process.env, cluster.isWorker ? [] : process.argv.slice(2));
+  const readAgain = () => readGatewaySettings(process.env);
   const logger = createLogger('gateway', settings.LOG_LEVEL, cluster.isWorker ? number : undefined);
   const start = await startOfRole();
-  const running = await start(settings, logger, number);
+  const running = await start(settings, logger, { number, readAgain });
   readInstead(undefined);
   return { running, logger };
 });

@@ -1,5 +1,4 @@
 import { readSettingFile, textsRead } from '../../shared/process/setting-files.ts';
-import { readGatewaySettings } from '../config.ts';
 
 const LOOK_EVERY_MS = 1_000;
 
@@ -15,9 +14,12 @@ export interface FilesMessage {
  * One that starts meanwhile gets the last good text from its primary.
  */
 export class LastGoodFiles {
+  readonly #readSettings: () => unknown;
   #good = textsRead();
 
-  constructor() {
+  /** @param readSettings throws if they have a fault */
+  constructor(readSettings: () => unknown) {
+    this.#readSettings = readSettings;
     if (this.#good.size > 0) setInterval(() => this.#areGood(), LOOK_EVERY_MS).unref();
   }
 
@@ -29,7 +31,7 @@ export class LastGoodFiles {
   #areGood(): boolean {
     try {
       if ([...this.#good].some(([path, text]) => readSettingFile(path) !== text)) {
-        readGatewaySettings(process.env);
+        this.#readSettings();
         this.#good = textsRead();
       }
       return true;
@@ -40,8 +42,7 @@ export class LastGoodFiles {
 }
 
 /** In a worker, before it reads its settings. */
-export async function filesOfPrimary(): Promise<ReadonlyMap<string, string> | undefined> {
-  if (process.env[ASKS_FOR_FILES] === undefined) return undefined;
+export async function filesOfPrimary(): Promise<ReadonlyMap<string, string>> {
   const { promise, resolve } = Promise.withResolvers<ReadonlyMap<string, string>>();
   const take = ({ files }: Partial<FilesMessage>) => files instanceof Map && resolve(files);
   process.on('message', take);

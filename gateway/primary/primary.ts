@@ -23,9 +23,14 @@ import { Workers } from './workers.ts';
 /**
  * The gateway: this process serves operators and supervises the workers, which serve clients. The workers start before
  * this process loads what it needs for operators. Without Redis, it has the storage open for its worker.
+ * @param readAgain reads the settings, and throws if they have a fault
  * @throws the error of a worker that cannot start, of the operators' listener, or of DATA_DIR
  */
-export async function startPrimary(settings: GatewaySettings, logger: Logger): Promise<Running> {
+export async function startPrimary(
+  settings: GatewaySettings,
+  logger: Logger,
+  { readAgain }: { readonly readAgain: () => GatewaySettings },
+): Promise<Running> {
   const begun = Promise.withResolvers<Workers>();
   process.on('SIGHUP', () => void begun.promise.then((workers) => workers.renew()));
   const owner = settings.REDIS_URL === undefined ? new KeyOwner(() => workers.all()) : undefined;
@@ -45,7 +50,7 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
     help: 'Workers that ended without being asked to.',
   });
   crashes.declare('');
-  const files = new LastGoodFiles();
+  const files = new LastGoodFiles(readAgain);
   const workers = new Workers(settings.WORKERS, {
     logger,
     onCrash: () => crashes.add(),

@@ -18,7 +18,11 @@ import type { AskedOfPrimary, AskedOfWorker, WorkerReport } from './messages.ts'
 const REPORT_EVERY_MS = 500;
 
 /** A worker: serves clients on the port shared by all workers. Operators talk to the primary. @param number its own */
-export async function startWorker(settings: GatewaySettings, logger: Logger, number: number): Promise<Running> {
+export async function startWorker(
+  settings: GatewaySettings,
+  logger: Logger,
+  { number }: { readonly number: number },
+): Promise<Running> {
   // A closing terminal signals all its processes; only the primary must react.
   process.on('SIGHUP', () => {});
   const clients = new Clients(() => opened?.planCache.ifKnown);
