@@ -38,7 +38,8 @@ export const ADMIN_TOKEN = 'token-of-the-tests';
 /** A folder that is deleted after the test, or after its file. */
 export async function temporaryFolder(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'animal-store-'));
-  cleanUp(() => rm(directory, { recursive: true, force: true }));
+  // A process that ends may still write there.
+  cleanUp(() => rm(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }));
   return directory;
 }
 
