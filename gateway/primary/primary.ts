@@ -19,6 +19,9 @@ import type { Reason } from './slot.ts';
 import { WorkerProcess } from './worker-process.ts';
 import { Workers } from './workers.ts';
 
+/** How long a replacement waits for Redis if this process has the plans. */
+const REPLACED_WITHIN_MS = 250;
+
 /**
  * The gateway: this process serves operators and supervises the workers, which serve clients. The workers start before
  * this process loads what it needs for operators. Without Redis, it has the storage open for its worker.
@@ -137,14 +140,14 @@ async function freePort(host: string): Promise<number> {
 }
 
 /**
- * A replacement listens at once while Redis is away: the primary tells it the plans, and decides for it. A renewal waits
- * for Redis, while the worker that it replaces serves.
+ * A replacement hardly waits for Redis, which may be away: the primary tells it the plans, and decides for it. A renewal
+ * waits for Redis, while the worker that it replaces serves.
  */
 function orderFor(reason: Reason, planCache: PlanCache | undefined): StartOrder {
-  const isAway = planCache?.isReadable === false;
+  const plans = planCache?.stored;
   return {
-    plans: planCache?.stored,
+    plans,
     mustLoad: reason === 'renewal',
-    ...(reason === 'replacement' && isAway && { redisWithinMs: 0 }),
+    ...(reason === 'replacement' && plans !== undefined && { redisWithinMs: REPLACED_WITHIN_MS }),
   };
 }

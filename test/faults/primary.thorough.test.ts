@@ -121,6 +121,21 @@ test(
   },
 );
 
+test('a worker that crashes just when Redis begins to hang is replaced at once', TIMED, async () => {
+  const redis = await redisServer();
+  // The primary has not noticed by the time that the replacement starts.
+  const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '5000' });
+  const [before] = workers.pids();
+  redis.pause();
+  kill(before);
+  await eventually(() => workers.pids()[0]).not.toBe(before);
+  const [ended] = workers.logged('worker ended');
+  const [, serves] = workers.logged('worker serves');
+  expect(Date.parse(String(serves?.time)) - Date.parse(String(ended?.time))).toBeLessThan(2_500);
+  redis.resume();
+  await eventually(async () => (await list(workers, await workers.issueKey())).status).toBe(200);
+});
+
 test('a worker that hangs is replaced', async () => {
   const workers = await startWorkers(ONE);
   const [before] = workers.pids();
