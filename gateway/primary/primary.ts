@@ -19,6 +19,8 @@ import type { Reason } from './slot.ts';
 import { WorkerProcess } from './worker-process.ts';
 import { Workers } from './workers.ts';
 
+/** How often the primary looks whether Redis is away. */
+const WATCH_MS = 100;
 /** How long a replacement waits for Redis if this process has the plans. */
 const REPLACED_WITHIN_MS = 250;
 
@@ -62,6 +64,10 @@ export async function startPrimary(settings: GatewaySettings, logger: Logger): P
         withoutRedis: owner,
       }),
   });
+  setInterval(() => {
+    const isUnreadable = planCache?.isReadable === false && !planCache.isMissing;
+    levels.watch(isUnreadable || workers.isLocal);
+  }, WATCH_MS).unref();
   // At a first start, a worker then loads what this process has compiled, here and once more below.
   flushCompileCache();
   const starting = workers.start();
