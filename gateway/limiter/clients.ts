@@ -12,7 +12,9 @@ import { UNUSED } from './usage-marks.ts';
 const BELIEVED = 15 * 60 * SECOND;
 /** When an operator of another gateway lifts a ban, it is over here after this time. */
 const BAN_BELIEVED = SECOND;
-const MAX_CLIENTS = 50_000;
+export const MAX_CLIENTS = 50_000;
+/** Keys that another process takes over at once: so few that no event loop is held for long. */
+const PAGE = 250;
 
 /** The last decision of the store, and when it was heard here. */
 interface Heard {
@@ -56,6 +58,8 @@ export interface ToldKey {
   readonly age: number;
   readonly secrets: readonly { readonly digest: string; readonly decision: Decision; readonly age: number }[];
 }
+
+export type ToldPage = readonly (readonly [id: string, ToldKey])[];
 
 /** Decides in place of the store. */
 export interface LocalDecisions {
@@ -215,7 +219,24 @@ export class Clients implements LocalDecisions {
   /** What is known of a key, for another process. */
   tell(id: string): ToldKey | undefined {
     const client = this.#find(id);
-    if (client?.heard === undefined) return undefined;
+    return client && this.#tell(client);
+  }
+
+  /** The same of all keys in pages, those used last first. One that is used meanwhile may come twice, or not any more. */
+  *pages(): Generator<ToldPage> {
+    let page: [string, ToldKey][] = [];
+    for (const client of this.#clients.values()) {
+      const told = this.#tell(client);
+      if (told !== undefined && page.push([client.id, told]) === PAGE) {
+        yield page;
+        page = [];
+      }
+    }
+    yield page;
+  }
+
+  #tell(client: Client): ToldKey | undefined {
+    if (client.heard === undefined) return undefined;
     const now = this.#monotonic();
     const secrets = [...client.secrets]
       .filter(([, heard]) => this.#isBelieved(client, heard))
@@ -226,10 +247,11 @@ export class Clients implements LocalDecisions {
   /**
    * Takes over what another process knows of a key, as far as it is newer.
    * @param askedAt when that process was asked
+   * @returns false if the key may have changed since
    */
-  learn(id: string, { decision, age, secrets }: ToldKey, askedAt: number): void {
+  learn(id: string, { decision, age, secrets }: ToldKey, askedAt: number): boolean {
     const client = this.#recordFor(id, askedAt, decision);
-    if (client === undefined) return;
+    if (client === undefined) return false;
     const now = this.#monotonic();
     if (client.heard === undefined || client.heard.decision.now < decision.now)
       this.#hear(client, { decision, at: now - age });
@@ -238,6 +260,7 @@ export class Clients implements LocalDecisions {
       if (heard === undefined || heard.at < now - lastAge)
         client.secrets.set(digest, { decision: last, at: now - lastAge });
     }
+    return true;
   }
 
   /** How many keys have a ban that is still running according to the last decision. */

@@ -1,5 +1,5 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
-import type { Clients } from '../limiter/clients.ts';
+import { type Clients, MAX_CLIENTS } from '../limiter/clients.ts';
 import { monotonicClock } from '../limiter/clock.ts';
 import { credentialOf } from '../limiter/credential.ts';
 import type { Verdict } from '../limiter/limiter.ts';
@@ -10,20 +10,23 @@ import type { AskedOfPrimary, AskedOfWorker, LocalQuestion } from './messages.ts
 const ANSWER_WITHIN_MS = 500;
 /** The workers' data on a key is collected again after this time, because Redis may have been back. */
 const FRESH_MS = 100;
-const MAX_KEYS = 50_000;
+
+type Worker = Pick<Channel<AskedOfWorker, AskedOfPrimary>, 'ask'>;
 
 /**
  * Local decisions for all workers of a machine, taken in their primary. So a key has one allowance, and a key known to
  * one worker is known to all, also to one that replaces it. For each key in question, every worker reports what it last
- * heard from Redis. This is repeated after 100 ms, and when a worker has newer data than the primary.
+ * heard from Redis. This is repeated after 100 ms, and when a worker has newer data than the primary. At the beginning of
+ * an outage, every worker also reports all its keys, because a worker that crashes takes with it what it alone knew.
  */
 export class LevelsOfMachine {
   readonly #known: Clients;
-  readonly #workers: () => readonly Channel<AskedOfWorker, AskedOfPrimary>[];
-  readonly #gatheredAt = boundedMap<string, number>(MAX_KEYS);
+  readonly #workers: () => readonly Worker[];
+  readonly #gatheredAt = boundedMap<string, number>(MAX_CLIENTS);
   readonly #gatherings = new Map<string, Promise<void>>();
+  #outage: Outage | undefined;
 
-  constructor(known: Clients, workers: () => readonly Channel<AskedOfWorker, AskedOfPrimary>[]) {
+  constructor(known: Clients, workers: () => readonly Worker[]) {
     this.#known = known;
     this.#workers = workers;
   }
@@ -37,6 +40,36 @@ export class LevelsOfMachine {
     else if (!this.#isCurrent(id, heardAt)) await this.#gather(id);
     const credential = credentialOf(id, digest, use);
     return name === 'decide' ? this.#known.decide(credential, owes) : this.#known.peek(credential);
+  }
+
+  /** To be called at intervals. Once in an outage, each worker is asked for all its keys. */
+  watch(isRedisAway: boolean): void {
+    if (!isRedisAway) {
+      this.#outage = undefined;
+      return;
+    }
+    this.#outage ??= { asked: new Set(), learned: new Set() };
+    for (const worker of this.#workers()) if (!this.#outage.asked.has(worker)) void this.#collect(worker, this.#outage);
+  }
+
+  async #collect(worker: Worker, outage: Outage): Promise<void> {
+    outage.asked.add(worker);
+    let next: 'first' | 'next' = 'first';
+    while (this.#outage === outage) {
+      const askedAt = monotonicClock();
+      const page = await worker.ask('keys', next);
+      next = 'next';
+      // A worker that did not answer in time is asked again.
+      if (page === undefined) outage.asked.delete(worker);
+      if (page === undefined || page.length === 0) return;
+      for (const [id, told] of page) {
+        // More would push out those that were used later.
+        if (outage.learned.size === MAX_CLIENTS) return;
+        outage.learned.add(id);
+        // A change meanwhile outdates more than the key that was changed.
+        if (!this.#known.learn(id, told, askedAt)) next = 'first';
+      }
+    }
   }
 
   #isCurrent(id: string, heardAt: number): boolean {
@@ -57,4 +90,12 @@ export class LevelsOfMachine {
     this.#gatherings.delete(id);
     this.#gatheredAt.set(id, performance.now());
   }
+}
+
+/** A time without Redis. */
+interface Outage {
+  /** The workers that were asked for all their keys. */
+  readonly asked: Set<Worker>;
+  /** The keys that they reported, by id. */
+  readonly learned: Set<string>;
 }

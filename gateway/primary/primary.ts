@@ -20,6 +20,11 @@ import type { Reason } from './slot.ts';
 import { WorkerProcess } from './worker-process.ts';
 import { Workers } from './workers.ts';
 
+/** How often the primary looks whether Redis is away. */
+const WATCH_MS = 100;
+/** How long a replacement waits for Redis if this process has the plans. */
+const REPLACED_WITHIN_MS = 250;
+
 /**
  * The gateway: this process serves operators and supervises the workers, which serve clients. The workers start before
  * this process loads what it needs for operators. Without Redis, it has the storage open for its worker.
@@ -67,6 +72,10 @@ export async function startPrimary(
         withoutRedis: owner,
       }),
   });
+  setInterval(() => {
+    const isUnreadable = planCache?.isReadable === false && !planCache.isMissing;
+    levels.watch(isUnreadable || workers.isLocal);
+  }, WATCH_MS).unref();
   // At a first start, a worker then loads what this process has compiled, here and once more below.
   flushCompileCache();
   const starting = workers.start();
@@ -145,14 +154,14 @@ async function freePort(host: string): Promise<number> {
 }
 
 /**
- * A replacement listens at once while Redis is away: the primary tells it the plans, and decides for it. A renewal waits
- * for Redis, while the worker that it replaces serves.
+ * A replacement hardly waits for Redis, which may be away: the primary tells it the plans, and decides for it. A renewal
+ * waits for Redis, while the worker that it replaces serves.
  */
 function orderFor(reason: Reason, planCache: PlanCache | undefined): StartOrder {
-  const isAway = planCache?.isReadable === false;
+  const plans = planCache?.stored;
   return {
-    plans: planCache?.stored,
+    plans,
     mustLoad: reason === 'renewal',
-    ...(reason === 'replacement' && isAway && { redisWithinMs: 0 }),
+    ...(reason === 'replacement' && plans !== undefined && { redisWithinMs: REPLACED_WITHIN_MS }),
   };
 }

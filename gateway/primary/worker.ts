@@ -26,6 +26,7 @@ export async function startWorker(
   // A closing terminal signals all its processes; only the primary must react.
   process.on('SIGHUP', () => {});
   const clients = new Clients(() => opened?.planCache.ifKnown);
+  let pages = clients.pages();
   let changedPlans: StoredPlans | undefined;
   let opened: PlannedBackend | undefined;
   let embedded: EmbeddedLimiter | undefined;
@@ -35,6 +36,10 @@ export async function startWorker(
     report: async () => report && { ...report(), metrics: await metrics.snapshot() },
     decisions: (query) => opened?.recent.find(query) ?? [],
     key: (id) => clients.tell(id),
+    keys(page) {
+      if (page === 'first') pages = clients.pages();
+      return pages.next().value ?? [];
+    },
     changed(changed) {
       if ('key' in changed) clients.noteChange(changed.key, changed.at);
       else if ('anyKey' in changed) clients.doubtAll();

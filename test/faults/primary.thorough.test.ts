@@ -121,6 +121,41 @@ test(
   },
 );
 
+test('a key that nobody used since Redis went away is decided by the replacement of the only worker', async () => {
+  const redis = await redisServer();
+  const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
+  const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 30 });
+  for (let left = 29; left >= 10; left--)
+    expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe(String(left));
+  redis.pause();
+  await eventually(() => notedByPrimary(workers)).toBe(1);
+  await sleep(500);
+  const [before] = workers.pids();
+  kill(before);
+  await eventually(() => workers.pids()[0]).not.toBe(before);
+  expect(await list(workers, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '9' } });
+});
+
+/** How often the primary found that Redis is away. */
+const notedByPrimary = (workers: Workers): number =>
+  workers.logged('plan table cannot be read; the last good one stays').filter(({ worker }) => worker === undefined)
+    .length;
+
+test('a worker that crashes just when Redis begins to hang is replaced at once', TIMED, async () => {
+  const redis = await redisServer();
+  // The primary has not noticed by the time that the replacement starts.
+  const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '5000' });
+  const [before] = workers.pids();
+  redis.pause();
+  kill(before);
+  await eventually(() => workers.pids()[0]).not.toBe(before);
+  const [ended] = workers.logged('worker ended');
+  const [, serves] = workers.logged('worker serves');
+  expect(Date.parse(String(serves?.time)) - Date.parse(String(ended?.time))).toBeLessThan(2_500);
+  redis.resume();
+  await eventually(async () => (await list(workers, await workers.issueKey())).status).toBe(200);
+});
+
 test('a worker that hangs is replaced', async () => {
   const workers = await startWorkers(ONE);
   const [before] = workers.pids();

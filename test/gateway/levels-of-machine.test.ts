@@ -1,0 +1,125 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { Clients, type ToldPage } from '../../gateway/limiter/clients.ts';
+import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
+import type { Channel } from '../../gateway/primary/channel.ts';
+import { LevelsOfMachine } from '../../gateway/primary/levels-of-machine.ts';
+import type { AskedOfPrimary, AskedOfWorker } from '../../gateway/primary/messages.ts';
+import { redisUnderTest } from '../support/limiters.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+
+/** What the primary learns of its workers' keys at the beginning of an outage, before anyone asks for one of them. */
+
+const { url } = await emptyDatabase();
+const redis = await redisUnderTest(url);
+const verdict = await redis.limiter.decide(await redis.createKey());
+
+/** A worker that was told by Redis of so many keys, the first one last. Its answers can be held back. */
+function workerWith(count: number) {
+  const known = new Clients(() => redis.plans);
+  const keys = Array.from({ length: count }, () => createApiKey().credential);
+  for (const key of keys.toReversed()) known.note(key, verdict);
+  let pages = known.pages();
+  const asked: string[] = [];
+  const worker = {
+    known,
+    keys,
+    asked,
+    /** Runs between the worker's answer and its arrival. */
+    onAnswer: async (_page: ToldPage): Promise<unknown> => undefined,
+    isSilent: false,
+    async ask(name: string, question: unknown) {
+      if (name !== 'keys') return undefined;
+      asked.push(question as string);
+      if (worker.isSilent) return undefined;
+      if (question === 'first') pages = known.pages();
+      const page = structuredClone(pages.next().value ?? []);
+      await worker.onAnswer(page);
+      return page;
+    },
+  };
+  return worker;
+}
+
+function primaryOf(...workers: ReturnType<typeof workerWith>[]) {
+  const known = new Clients(() => redis.plans);
+  const channels = workers as unknown as Channel<AskedOfWorker, AskedOfPrimary>[];
+  const levels = new LevelsOfMachine(known, () => channels);
+  const outcomeOf = ({ id, digest }: { id: string; digest: string }) =>
+    known.decide(credentialOf(id, digest), false)?.outcome;
+  const outcomes = (keys: readonly { id: string; digest: string }[]) => new Set(keys.map(outcomeOf));
+  /** Redis is away, and all is asked. */
+  const begin = async () => {
+    levels.watch(true);
+    await nextTurn();
+  };
+  return { known, levels, outcomes, begin };
+}
+
+test('all keys are learned once in every outage, page by page, and none without one', async () => {
+  const worker = workerWith(600);
+  const { levels, outcomes, begin } = primaryOf(worker);
+  levels.watch(false);
+  expect(worker.asked).toEqual([]);
+  await begin();
+  expect(outcomes(worker.keys)).toEqual(new Set(['admitted']));
+  await begin();
+  expect(worker.asked).toEqual(['first', 'next', 'next', 'next']);
+  levels.watch(false);
+  await begin();
+  expect(worker.asked).toHaveLength(8);
+});
+
+test('those used last are learned first', async () => {
+  const worker = workerWith(600);
+  const { levels, outcomes, begin } = primaryOf(worker);
+  // Redis is back before the second answer.
+  worker.onAnswer = async () => worker.asked.length === 2 && levels.watch(false);
+  await begin();
+  expect(worker.asked).toHaveLength(2);
+  expect(outcomes(worker.keys.slice(0, 500))).toEqual(new Set(['admitted']));
+  expect(outcomes(worker.keys.slice(500))).toEqual(new Set([undefined]));
+});
+
+test.for([
+  ['while the answer with it is on its way', 2],
+  ['before it is asked for', 1],
+] as const)('a key that changes %s is not decided, and the others are', async ([, changesAt]) => {
+  const worker = workerWith(600);
+  const { known, outcomes, begin } = primaryOf(worker);
+  const changed = worker.keys[300] as (typeof worker.keys)[number];
+  // As for a confirmed change: first the worker, then the primary.
+  const change = () => {
+    for (const one of [worker.known, known]) one.noteChange(changed.id);
+  };
+  worker.onAnswer = async () => worker.asked.length === changesAt && change();
+  await begin();
+  const others = worker.keys.filter((key) => key !== changed);
+  expect(outcomes([changed])).toEqual(new Set([undefined]));
+  expect(outcomes(others)).toEqual(new Set(['admitted']));
+});
+
+test('a worker that does not answer in time is asked again, and does not keep the others waiting', async () => {
+  const [silent, other] = [workerWith(10), workerWith(10)];
+  silent.isSilent = true;
+  const { outcomes, begin } = primaryOf(silent, other);
+  await begin();
+  expect(outcomes(other.keys)).toEqual(new Set(['admitted']));
+  silent.isSilent = false;
+  await begin();
+  expect(outcomes(silent.keys)).toEqual(new Set(['admitted']));
+  expect([silent.asked, other.asked]).toEqual([
+    ['first', 'first', 'next'],
+    ['first', 'next'],
+  ]);
+});
+
+test('of more keys than the primary can know, it knows those that each worker used last', async () => {
+  const workers = [workerWith(40_000), workerWith(40_000)];
+  const { outcomes, begin } = primaryOf(...workers);
+  await begin();
+  for (const { keys } of workers) {
+    expect(outcomes(keys.slice(0, 24_000))).toEqual(new Set(['admitted']));
+    expect(outcomes(keys.slice(26_000))).toEqual(new Set([undefined]));
+  }
+});
