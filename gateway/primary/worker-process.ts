@@ -53,8 +53,8 @@ const LOADS_WITHIN_S = 60;
 /** How long a change waits for a worker. One that starts has to load much in between. */
 const CONFIRMS_WITHIN_MS = 1_000;
 const CONFIRMS_AT_START_WITHIN_MS = 10_000;
-/** Longer than a server needs to stop: lame duck, lingering, grace. */
-const STOP_WITHIN_MS = 30_000;
+/** Longer than a server needs to stop once its connections have lingered. */
+const STOP_WITHIN_MS = 20_000;
 /** Characters of its standard error: what fits in a log line that is written atomically. */
 const MAX_SAID = 2_000;
 
@@ -141,7 +141,8 @@ export class WorkerProcess {
   /** Lets it finish its requests and kills it after a timeout. Resolves when it is gone. */
   async stop(how: Stopping): Promise<void> {
     this.isStopping = true;
-    const timer = setTimeout(() => this.kill(), STOP_WITHIN_MS);
+    const { lameDuckMs, lingerMs = lameDuckMs } = how;
+    const timer = setTimeout(() => this.kill(), lameDuckMs + lingerMs + STOP_WITHIN_MS);
     if (!this.#serves) this.kill();
     else if (this.#worker.isConnected()) this.#worker.send({ stop: how }, () => {});
     await this.ended;
