@@ -21,6 +21,7 @@ export interface SlotOptions {
 export class Slot {
   readonly #number: number;
   readonly #options: SlotOptions;
+  readonly #hasBegun: () => boolean;
   readonly #backOff = new BackOff();
   /** All processes of this slot that have not ended: the serving one, and those that start or stop. */
   readonly #processes = new Set<WorkerProcess>();
@@ -31,9 +32,11 @@ export class Slot {
   #changedAt = new Date();
   #stopping = new AbortController();
 
-  constructor(number: number, options: SlotOptions) {
+  /** @param hasBegun whether a worker of this slot or another has served */
+  constructor(number: number, options: SlotOptions, hasBegun: () => boolean) {
     this.#number = number;
     this.#options = options;
+    this.#hasBegun = hasBegun;
   }
 
   /** The process that serves. */
@@ -94,11 +97,11 @@ export class Slot {
       logger.info(told, 'worker stopped');
       return;
     }
-    // Without a first success there is no replacement: the caller of that start handles it.
-    if (reason === 'first' && this.#current !== worker) return;
+    // Without a first success there is no replacement: the start fails.
+    if (!this.#hasBegun()) return;
     logger.error(told, 'worker ended');
     onCrash();
-    if (this.#current !== worker) return;
+    if (this.#current !== worker && reason !== 'first') return;
     const servedMs = Date.now() - this.#changedAt.getTime();
     this.#current = undefined;
     this.#changedAt = new Date();

@@ -95,6 +95,8 @@ export class WorkerProcess {
   /** Whether it has asked how to start: from then on it reads what may change. */
   #hasStarted = false;
   #serves = false;
+  /** Whether it may have connections, a moment before it says that it serves. */
+  #listens = false;
   /** A message of a killed worker must not undo what was changed after it. */
   #isKilled = false;
 
@@ -107,6 +109,9 @@ export class WorkerProcess {
     // One arena of malloc: only the main thread allocates much, and others would keep 10 MB.
     const own = { ...mark(), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
     this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own });
+    this.#worker.once('listening', () => {
+      this.#listens = true;
+    });
     // A failed message or signal shows in the end of the process.
     this.#worker.on('error', () => {});
     this.#stderr = keepErrors(this.#worker.process);
@@ -138,11 +143,12 @@ export class WorkerProcess {
     return this.#worker.process.pid;
   }
 
-  /** Lets it finish its requests and kills it after a timeout. Resolves when it is gone. */
+  /** Lets it finish its requests and kills it after a timeout, or at once if it has none. Resolves when it is gone. */
   async stop(how: Stopping): Promise<void> {
     this.isStopping = true;
     const { lameDuckMs, lingerMs = lameDuckMs } = how;
     const timer = setTimeout(() => this.kill(), lameDuckMs + lingerMs + STOP_WITHIN_MS);
+    if (this.#listens) await this.serving.catch(() => {});
     if (!this.#serves) this.kill();
     else if (this.#worker.isConnected()) this.#worker.send({ stop: how }, () => {});
     await this.ended;
