@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { flushCompileCache } from 'node:module';
 import net, { type AddressInfo } from 'node:net';
 import { HttpError } from '../../shared/http/errors.ts';
+import { LONGEST_USE_MS } from '../../shared/http/server.ts';
 import { Counter, sumOf } from '../../shared/process/counts.ts';
 import { droppedLines, type Logger } from '../../shared/process/logger.ts';
 import type { Running } from '../../shared/process/run.ts';
@@ -59,6 +60,8 @@ export async function startPrimary(
   const workers = new Workers(settings.WORKERS, {
     logger,
     onCrash: () => crashes.add(),
+    // Its connections are used once more or become idle, so the limits of clients and cores end them all.
+    replacedMs: LONGEST_USE_MS + settings.CORE_TIMEOUT_MS,
     launch: (number, reason) =>
       new WorkerProcess(number, {
         port,

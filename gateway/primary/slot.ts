@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LONGEST_IDLE_MS } from '../../shared/http/server.ts';
 import { type Family, sumOf } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Stopping } from '../../shared/process/run.ts';
@@ -12,20 +11,17 @@ export type Reason = 'first' | 'replacement' | 'renewal';
 export interface SlotOptions {
   readonly logger: Logger;
   launch(number: number, reason: Reason): WorkerProcess;
+  /** How long the connections of a replaced worker may be used. Other workers accept new ones meanwhile. */
+  readonly replacedMs: number;
   /** Called for every worker that ends unexpectedly. */
   onCrash(): void;
 }
-
-/**
- * Other workers accept new connections meanwhile. The old worker's connections are used once more, or close after their
- * idle time.
- */
-const REPLACED: Stopping = { lameDuckMs: 0, lingerMs: LONGEST_IDLE_MS };
 
 /** The slot of one worker. A process always serves in it; when one ends, another replaces it. */
 export class Slot {
   readonly #number: number;
   readonly #options: SlotOptions;
+  readonly #hasBegun: () => boolean;
   readonly #backOff = new BackOff();
   /** All processes of this slot that have not ended: the serving one, and those that start or stop. */
   readonly #processes = new Set<WorkerProcess>();
@@ -36,9 +32,11 @@ export class Slot {
   #changedAt = new Date();
   #stopping = new AbortController();
 
-  constructor(number: number, options: SlotOptions) {
+  /** @param hasBegun whether a worker of this slot or another has served */
+  constructor(number: number, options: SlotOptions, hasBegun: () => boolean) {
     this.#number = number;
     this.#options = options;
+    this.#hasBegun = hasBegun;
   }
 
   /** The process that serves. */
@@ -66,7 +64,7 @@ export class Slot {
    * @throws the new worker's error if it could not start; the old one then stays
    */
   async start(reason: Reason): Promise<string> {
-    const { launch, logger } = this.#options;
+    const { launch, logger, replacedMs } = this.#options;
     const worker = launch(this.#number, reason);
     this.#processes.add(worker);
     void worker.ended.then((end) => this.#hasEnded(worker, end, reason));
@@ -75,7 +73,7 @@ export class Slot {
     this.#current = worker;
     this.#changedAt = new Date();
     logger.info({ worker: this.#number, pid: worker.pid }, 'worker serves');
-    await before?.stop(REPLACED);
+    await before?.stop({ lameDuckMs: 0, lingerMs: replacedMs });
     return address;
   }
 
@@ -99,11 +97,11 @@ export class Slot {
       logger.info(told, 'worker stopped');
       return;
     }
-    // Without a first success there is no replacement: the caller of that start handles it.
-    if (reason === 'first' && this.#current !== worker) return;
+    // Without a first success there is no replacement: the start fails.
+    if (!this.#hasBegun()) return;
     logger.error(told, 'worker ended');
     onCrash();
-    if (this.#current !== worker) return;
+    if (this.#current !== worker && reason !== 'first') return;
     const servedMs = Date.now() - this.#changedAt.getTime();
     this.#current = undefined;
     this.#changedAt = new Date();

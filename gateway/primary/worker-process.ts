@@ -56,8 +56,8 @@ const LOADS_WITHIN_S = 60;
 /** How long a change waits for a worker. One that starts has to load much in between. */
 const CONFIRMS_WITHIN_MS = 1_000;
 const CONFIRMS_AT_START_WITHIN_MS = 10_000;
-/** Longer than a server needs to stop: lame duck, lingering, grace. */
-const STOP_WITHIN_MS = 30_000;
+/** Longer than a server needs to stop once its connections have lingered. */
+const STOP_WITHIN_MS = 20_000;
 /** Characters of its standard error: what fits in a log line that is written atomically. */
 const MAX_SAID = 2_000;
 
@@ -98,6 +98,8 @@ export class WorkerProcess {
   /** Whether it has asked how to start: from then on it reads what may change. */
   #hasStarted = false;
   #serves = false;
+  /** Whether it may have connections, a moment before it says that it serves. */
+  #listens = false;
   /** A message of a killed worker must not undo what was changed after it. */
   #isKilled = false;
 
@@ -112,6 +114,9 @@ export class WorkerProcess {
     const own = { ...mark(), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
     const asks = files && { [ASKS_FOR_FILES]: '1' };
     this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own, ...asks });
+    this.#worker.once('listening', () => {
+      this.#listens = true;
+    });
     // A failed message or signal shows in the end of the process.
     this.#worker.on('error', () => {});
     this.#worker.on('message', (message: Partial<FilesMessage>) => {
@@ -147,10 +152,12 @@ export class WorkerProcess {
     return this.#worker.process.pid;
   }
 
-  /** Lets it finish its requests and kills it after a timeout. Resolves when it is gone. */
+  /** Lets it finish its requests and kills it after a timeout, or at once if it has none. Resolves when it is gone. */
   async stop(how: Stopping): Promise<void> {
     this.isStopping = true;
-    const timer = setTimeout(() => this.kill(), STOP_WITHIN_MS);
+    const { lameDuckMs, lingerMs = lameDuckMs } = how;
+    const timer = setTimeout(() => this.kill(), lameDuckMs + lingerMs + STOP_WITHIN_MS);
+    if (this.#listens) await this.serving.catch(() => {});
     if (!this.#serves) this.kill();
     else if (this.#worker.isConnected()) this.#worker.send({ stop: how }, () => {});
     await this.ended;

@@ -15,12 +15,14 @@ export class Workers {
   readonly #slots: readonly Slot[];
   readonly #logger: Logger;
   #stopping = false;
+  /** Whether one has served. */
+  #hasBegun = false;
   /** Actions on all workers run one after the other: the start, and every rolling restart. */
   #work: Promise<unknown> = Promise.resolve();
   #isRenewalWaiting = false;
 
   constructor(count: number, options: SlotOptions) {
-    this.#slots = Array.from({ length: count }, (_, at) => new Slot(at + 1, options));
+    this.#slots = Array.from({ length: count }, (_, at) => new Slot(at + 1, options, () => this.#hasBegun));
     this.#logger = options.logger;
   }
 
@@ -58,15 +60,21 @@ export class Workers {
   }
 
   /**
-   * Starts them all.
+   * Starts them all, and resolves when the first one serves. From then on one that does not start is a crash.
    * @returns their shared address
-   * @throws the first error of a worker that could not start; the others are then killed
+   * @throws the error of a worker that could not start before one served; the others are then killed
    */
   async start(): Promise<string> {
-    const starting = Promise.all(this.#slots.map((slot) => slot.start('first')));
-    this.#work = starting.catch(() => this.kill());
-    const [address = ''] = await starting;
-    return address;
+    const starting = this.#slots.map((slot) => slot.start('first'));
+    this.#work = Promise.allSettled(starting);
+    try {
+      const address = await Promise.race(starting);
+      this.#hasBegun = true;
+      return address;
+    } catch (fault) {
+      this.kill();
+      throw fault;
+    }
   }
 
   /**

@@ -9,8 +9,11 @@ import { type ConnectionCaps, Connections, DEFAULT_LIMITS, type ServerLimits } f
 import type { Fault } from './request-bytes.ts';
 import { KEPT_HEADER_LINES } from './request-head.ts';
 
-/** How long a connection can stay open without a request: Node waits one second longer than it announces. */
-export const LONGEST_IDLE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500;
+/**
+ * How long a client may take until it begins a request, to send it, and to read the answer. Node keeps an idle
+ * connection one second longer than it announces.
+ */
+export const LONGEST_USE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500 + DEFAULT_LIMITS.requestMs + DEFAULT_LIMITS.answerMs;
 
 /**
  * Fixed here, so that Node's command-line options have no effect. ALPN selects HTTP/1.1 and refuses clients that offer

@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { judge } from '../support/allowance-checker.ts';
+import { faultyCore, OK } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { hammer, readAndWrite } from '../support/load.ts';
 import { startService } from '../support/process.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 import { startWorkers, type Workers } from '../support/workers.ts';
@@ -67,4 +69,51 @@ test('two workers on one Redis, one restarted meanwhile: each key gets exactly i
   expect(usedShare).toBeGreaterThanOrEqual(0.999);
   const shares = Map.groupBy(workers.logged('request'), ({ worker }) => worker);
   expect([...shares.keys()].sort()).toEqual([1, 2]);
+}, 180_000);
+
+const UPLOADED_WITHIN_MS = 24_000;
+const HEAD_WITHIN_MS = 8_000;
+const ANSWERED_AFTER_MS = 20_000;
+
+test('a replaced worker serves all that its clients and the core may take time for', async () => {
+  const slowly = Promise.withResolvers<void>();
+  const core = await faultyCore((socket, head) => {
+    const isSlow = head.includes('Slow');
+    if (isSlow) slowly.resolve();
+    setTimeout(() => socket.write(OK), isSlow ? ANSWERED_AFTER_MS : 0);
+  });
+  const workers = await startWorkers({ WORKERS: '1', REDIS_URL: '', CORE_URL: core, CORE_TIMEOUT_MS: '30000' });
+  const key = await workers.issueKey();
+  const head = (line: string, length: number) =>
+    `${line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`;
+  const body = '{"name":"Rex","categoryId":1}';
+  const [upload, slowHead, slowAnswer] = await Promise.all([1, 2, 3].map(() => connectRaw(workers.gateway)));
+  upload?.socket.write(head('POST /v1/pets', body.length) + body.slice(0, 9));
+  slowHead?.socket.write('GET /v1/pets HT');
+  slowAnswer?.socket.write(head('POST /v1/pets', body.length + 1) + body.replace('Rex', 'Slow'));
+  await slowly.promise;
+  workers.child.kill('SIGHUP');
+  await expect.poll(() => workers.logged('worker serves').length, { timeout: RESTARTED_WITHIN_MS }).toBe(2);
+
+  const rest = head('GET /v1/pets', 0).slice('GET /v1/pets HT'.length);
+  setTimeout(() => slowHead?.socket.write(rest), HEAD_WITHIN_MS);
+  setTimeout(() => upload?.socket.write(body.slice(9)), UPLOADED_WITHIN_MS);
+  const clients = [upload, slowHead, slowAnswer];
+  await Promise.all(clients.map((client) => client?.closed));
+  for (const client of clients) expect(client?.received()).toMatch(/^HTTP\/1\.1 200 .*\r\nConnection: close\r\n/s);
+  await expect.poll(() => workers.logged('worker stopped')).toMatchObject([{ code: 0 }]);
+}, 180_000);
+
+test('a stop does not wait as long for a worker that was replaced before', async () => {
+  const core = await faultyCore(() => {});
+  const workers = await startWorkers({ WORKERS: '1', REDIS_URL: '', CORE_URL: core, CORE_TIMEOUT_MS: '600000' });
+  const lost = send(`${workers.gateway}/v1/pets`, { key: await workers.issueKey() }).catch(({ code }) => code);
+  await sleep(NOTICED_AFTER_MS);
+  workers.child.kill('SIGHUP');
+  await expect.poll(() => workers.logged('worker serves').length, { timeout: RESTARTED_WITHIN_MS }).toBe(2);
+  const before = performance.now();
+  workers.child.kill('SIGTERM');
+  expect((await workers.ended).code).toBe(0);
+  expect(performance.now() - before).toBeLessThan(30_000);
+  expect(await lost).toBe('ECONNRESET');
 }, 180_000);

@@ -7,7 +7,7 @@ import { send } from '../support/http.ts';
 import type { LogLine } from '../support/log.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { temporaryFolder } from '../support/stack.ts';
-import { eventually, launchWorkers } from '../support/workers.ts';
+import { eventually, launchWorkers, untilServing } from '../support/workers.ts';
 
 /** While Redis is unavailable, all workers of a machine decide as one. */
 
@@ -54,6 +54,7 @@ let isFirst = true;
 beforeEach(async () => {
   if (!isFirst) await restart();
   isFirst = false;
+  await untilServing(workers, WORKERS);
 });
 
 test('a key known to one worker has one allowance per machine and is known to all workers', async () => {

@@ -8,8 +8,17 @@ import { startFaultProxy } from '../support/fault-proxy.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
+import { startProcess } from '../support/process.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
+import {
+  eventually,
+  isAlive,
+  launchWorkers,
+  startWorkers,
+  untilServing,
+  type Workers,
+  workersEnvironment,
+} from '../support/workers.ts';
 
 vi.setConfig({ testTimeout: 90_000 });
 
@@ -177,5 +186,49 @@ test.for([
   await eventually(async () => (await workers.admin('/readyz')).status).toBe(503);
   answer();
   expect(await inFlight).toMatchObject({ status: 200, headers: { connection: 'close' } });
+  expect((await workers.ended).code).toBe(0);
+});
+
+/** All workers but the first start later. */
+const LATE = { WORKERS: '4', NODE_OPTIONS: `--import ${new URL('../support/starts-late.ts', import.meta.url)}` };
+
+test.for(['SIGTERM', 'SIGINT'] as const)(
+  '%s while the last workers start lets the first one finish its requests, and leaves none behind',
+  async (signal) => {
+    const core = await slowCore();
+    const workers = await launchWorkers({ ...LATE, CORE_URL: core.url });
+    const inFlight = list(workers, await workers.issueKey());
+    const answer = await core.arrived;
+    expect((await workers.admin('/readyz')).status).toBe(200);
+    const pids = childrenOf(workers.child.pid as number);
+    expect(pids).toHaveLength(4);
+    await eventually(workers.pids).toHaveLength(1);
+    workers.child.kill(signal);
+    await eventually(async () => (await workers.admin('/readyz')).status).toBe(503);
+    if (signal === 'SIGTERM') expect((await send(`${workers.gateway}/v1/pets`)).headers.connection).toBe('close');
+    answer();
+    expect(await inFlight).toMatchObject({ status: 200, headers: { connection: 'close' } });
+    expect((await workers.ended).code).toBe(0);
+    expect(pids.some(isAlive)).toBe(false);
+    expect(workers.logged('worker ended')).toEqual([]);
+  },
+);
+
+test('SIGTERM before a worker serves ends the start at once, and leaves none behind', async () => {
+  const { child, ended } = startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(LATE));
+  await eventually(() => childrenOf(child.pid as number)).toHaveLength(4);
+  const pids = childrenOf(child.pid as number);
+  child.kill('SIGTERM');
+  expect(await ended).toMatchObject({ out: '' });
+  await eventually(() => pids.some(isAlive)).toBe(false);
+});
+
+test('a worker that does not start beside one that serves is tried again like one that crashed', async () => {
+  const workers = await launchWorkers({ ...LATE, WORKERS: '2', ENDS_THEN: 'yes' });
+  await eventually(() => workers.logged('worker starts again').map(({ waitMs }) => waitMs)).toEqual([100, 200]);
+  expect(workers.logged('worker ended')[0]).toMatchObject({ worker: 2, code: 3 });
+  expect((await workers.admin('/metrics')).text).toMatch(/^gateway_worker_crashes_total 2$/m);
+  expect((await list(workers, await workers.issueKey())).status).toBe(200);
+  workers.child.kill('SIGTERM');
   expect((await workers.ended).code).toBe(0);
 });

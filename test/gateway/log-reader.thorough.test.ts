@@ -35,6 +35,7 @@ async function startLogging(end: number, settings: NodeJS.ProcessEnv = {}) {
   });
   const [{ gateway, admin }] = (await once(child, 'message')) as [{ gateway: string; admin: string }];
   const metric = async (name: string) => (await scrape(admin)).sum(name) ?? 0;
+  await expect.poll(() => metric('gateway_workers_serving'), { timeout: 30_000 }).toBe(Number(settings.WORKERS ?? 1));
   return {
     gateway,
     child,

@@ -1,0 +1,8 @@
+/** For --import: all workers of a gateway but the first start this much later, or then end instead. */
+
+const LATER_MS = 4_000;
+
+if (Number(process.argv[2]) > 1) {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LATER_MS);
+  if (process.env.ENDS_THEN !== undefined) process.exit(3);
+}
