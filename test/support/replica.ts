@@ -33,5 +33,10 @@ export async function startWithReplica(): Promise<WithReplica> {
   follower.on('error', () => {});
   cleanUp(() => follower.disconnect());
   await expect.poll(() => redis.info('replication')).toContain('state=online');
+  // It confirms writes once it has loaded what it was sent at first.
+  await redis.set('beginning', '1');
+  await expect.poll(() => redis.wait(1, 500)).toBe(1);
+  await redis.del('beginning');
+  await redis.config('RESETSTAT');
   return { url: primary.url, replica, redis, follower };
 }
