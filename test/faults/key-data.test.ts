@@ -64,7 +64,10 @@ test.for(spoils)(
     expect(admitted).toBeLessThanOrEqual(MINUTE - SPENT + Math.ceil((performance.now() - spoiledAt) / 6_000));
 
     await redis.multi().del(seen.hash).hset(seen.hash, whole).exec();
-    expect(await askWith(seen.apiKey)).toMatchObject({ status: 200, mode: 'shared' });
+    const again = await askWith(seen.apiKey);
+    // What was admitted meanwhile is owed, and may be charged by now.
+    expect([200, 429]).toContain(again?.status);
+    expect(again?.mode).toBe('shared');
   },
 );
 
