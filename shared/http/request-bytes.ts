@@ -69,7 +69,9 @@ export class RequestBytes {
     }
     let end = text.indexOf(EMPTY_LINE);
     if (end === -1 && from + USUAL_BYTES < bytes.length) {
-      text = begun + bytes.toString('latin1', from);
+      // Other requests can follow, which are not read here.
+      const found = bytes.indexOf(EMPTY_LINE, from + USUAL_BYTES - EMPTY_LINE.length, 'latin1');
+      text = begun + bytes.toString('latin1', from, found === -1 ? bytes.length : found + EMPTY_LINE.length);
       end = text.indexOf(EMPTY_LINE);
     }
     if (!this.isInBody && !this.#hasLine && OTHER_LINE.test(text)) return NO_REQUEST_LINE;
