@@ -53,7 +53,9 @@ export class RequestBytes {
     if (this.#left > 0) return this.#endOfLength(bytes, at);
     const begun = this.#begun;
     const from = this.isInBody || begun !== '' ? at : behindBreaks(bytes, at);
-    let text = begun + bytes.toString('latin1', from, from + USUAL_BYTES);
+    const lineEnd = this.isInBody || this.#hasLine ? from : bytes.indexOf(LINE_FEED, from);
+    const read = Math.min(Math.max(from + USUAL_BYTES, lineEnd + 1), bytes.length);
+    let text = begun + bytes.toString('latin1', from, read);
     if (this.isInBody) {
       const [line = '', size = ''] = CHUNK_LINE.exec(text) ?? [];
       if (line === '' && text.includes('\n')) return NO_CHUNK_SIZE;
@@ -67,18 +69,16 @@ export class RequestBytes {
         return this.#endOfLength(bytes, at);
       }
     }
-    let end = text.indexOf(EMPTY_LINE);
-    if (end === -1 && from + USUAL_BYTES < bytes.length) {
-      // Other requests can follow, which are not read here.
-      const found = bytes.indexOf(EMPTY_LINE, from + USUAL_BYTES - EMPTY_LINE.length, 'latin1');
-      text = begun + bytes.toString('latin1', from, found === -1 ? bytes.length : found + EMPTY_LINE.length);
-      end = text.indexOf(EMPTY_LINE);
-    }
+    const near = text.indexOf(EMPTY_LINE);
+    const far = near === -1 ? bytes.indexOf(EMPTY_LINE, Math.max(from, read - EMPTY_LINE.length), 'latin1') : -1;
+    this.#isEnded = near !== -1 || far !== -1;
+    // Otherwise other requests can follow, which are not made a text here.
+    if (!this.#isEnded) text += bytes.toString('latin1', read);
     if (!this.isInBody && !this.#hasLine && OTHER_LINE.test(text)) return NO_REQUEST_LINE;
-    this.#isEnded = end !== -1;
     this.#hasLine = !this.#isEnded && !this.isInBody && (this.#hasLine || text.includes('\n'));
     this.#begun = this.#isEnded ? '' : text.slice(this.#hasLine ? -3 : 0);
-    return this.#isEnded ? from + end + EMPTY_LINE.length - begun.length : bytes.length;
+    if (!this.#isEnded) return bytes.length;
+    return EMPTY_LINE.length + (near === -1 ? far : from + near - begun.length);
   }
 
   /** Called when the parser has read a part. @param request the one that it reads, or read last */

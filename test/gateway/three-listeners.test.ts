@@ -4,6 +4,7 @@ import tls from 'node:tls';
 import { expect, test } from 'vitest';
 import { createAuthority } from '../support/certificates.ts';
 import { post, send } from '../support/http.ts';
+import { inTurn } from '../support/in-turn.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
@@ -68,8 +69,9 @@ const statuses = (received: string) =>
   (received.match(/HTTP\/1\.1 \d{3} /g) ?? []).map((line) => Number(line.slice(9)));
 
 /** Each on a connection of its own, with the statuses of its answers. */
+/** On fewer connections at once than operators may have. */
 const exchanges = (to: Listener, all: readonly (string | readonly string[])[]) =>
-  Promise.all(all.map(async (bytes) => [bytes, statuses(await exchange(to, bytes))]));
+  inTurn(all, 100, async (bytes) => [bytes, statuses(await exchange(to, bytes))]);
 
 // The first of all: what is refused below is paid by the same address, which then gets 429.
 test.for(all.filter(([, { credential }]) => credential !== ''))('%s: two credentials are 401', async ([, to]) => {
