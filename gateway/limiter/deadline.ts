@@ -2,8 +2,9 @@
 const PARTS = 5;
 
 /**
- * Calls `onMissed` after `ms`, and again after each `ms` more; and `onPart` five times as often. A process that stalls or gets little CPU misses no deadline: the time is
- * counted in parts in which the event loop turned, and every socket is read once more before the call.
+ * Calls `onMissed` after `ms`, and again after each `ms` more; and `onPart` five times as often. A process that stalls or
+ * gets little CPU misses no deadline: the time is counted in parts in which the event loop turned, and every socket is
+ * read once more before the call.
  * @returns a function that stops it
  */
 export function startDeadline(ms: number, onMissed: () => void, onPart = () => {}): () => void {

@@ -75,10 +75,11 @@ export async function startPrimary(
         withoutRedis: owner,
       }),
   });
-  setInterval(() => {
+  const watch = () => {
     const isUnreadable = planCache?.isReadable === false && !planCache.isMissing;
     levels.watch(isUnreadable || workers.isLocal);
-  }, WATCH_MS).unref();
+  };
+  if (owner === undefined) setInterval(watch, WATCH_MS).unref();
   // At a first start, a worker then loads what this process has compiled, here and once more below.
   flushCompileCache();
   const starting = workers.start();
