@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { faultsOf, type Values, valuesOf } from './dialog-values.ts';
 import { type Content, html } from './html.ts';
 import { Field, type FieldSpec } from './parts/field.ts';
@@ -47,15 +47,16 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
   const [fault, setFault] = useState('');
   const [isBusy, setBusy] = useState(false);
 
-  useEffect(() => {
-    const before = document.activeElement as HTMLElement | null;
+  // In the same step as the change of the page: between them, no element would have the focus.
+  useLayoutEffect(() => {
     const shown = dialog.current;
     shown?.showModal();
     // A repeated key press must not confirm what cannot be taken back.
     const field = isDangerous ? null : shown?.querySelector<HTMLElement>('input, select');
     const first = field ?? shown?.querySelector('button[type=button]') ?? shown?.querySelector('button');
     (first as HTMLElement | null)?.focus();
-    return () => before?.focus();
+    // Closing gives the focus back to what had it.
+    return () => shown?.close();
   }, []);
 
   async function submit(event: SubmitEvent) {
