@@ -12,13 +12,18 @@ export class Changes {
    * @param now in microseconds that never go back
    * @param elsewhere when it was changed at another gateway, by the store's clock
    */
-  note(now: number, elsewhere: number | undefined): void {
+  note(now: number, elsewhere?: number): void {
     if (elsewhere === undefined) {
-      this.#changedAt = now;
+      this.#changedAt = Math.max(now, this.#changedAt);
       return;
     }
     this.#changedElsewhere = Math.max(elsewhere, this.#changedElsewhere);
     this.#heardAt = now;
+  }
+
+  /** When it was changed at this gateway; minus infinity for never. */
+  get changedAt(): number {
+    return this.#changedAt;
   }
 
   /**

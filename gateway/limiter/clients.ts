@@ -5,7 +5,7 @@ import { type Bounds, type Credential, isFromAllowedNetwork, MAX_SECRETS, SCOPES
 import { decide, peek } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState, type StoredLevel } from './key-record.ts';
 import { type BucketState, type Decision, later, type Unauthorized, type Verdict } from './limiter.ts';
-import { MAX_LIMIT, PLAN_NAMES, type Plan, type PlanTable } from './plans.ts';
+import { type Plan, type PlanTable, withoutBans } from './plans.ts';
 import { UNUSED } from './usage-marks.ts';
 
 /** A verdict of the store serves local decisions for this long. */
@@ -56,6 +56,8 @@ export interface Client {
 export interface ToldKey {
   readonly decision: Decision;
   readonly age: number;
+  /** Of the last change that was noticed; undefined for none. What was heard before it does not count. */
+  readonly changeAge?: number | undefined;
   readonly secrets: readonly { readonly digest: string; readonly decision: Decision; readonly age: number }[];
 }
 
@@ -126,8 +128,7 @@ export class Clients implements LocalDecisions {
   note({ id, digest }: Credential, verdict: Verdict, askedAt = this.#monotonic()): void {
     if (verdict.outcome === 'undecided' || verdict.mode === 'local') return;
     if (verdict.outcome === 'unauthorized') {
-      // A secret used from a wrong network is still valid from its own.
-      if (verdict.reason !== 'elsewhere') this.#find(id)?.secrets.delete(digest);
+      this.#reject(id, digest, verdict);
       return;
     }
     const client = this.#recordFor(id, askedAt, verdict);
@@ -139,6 +140,16 @@ export class Clients implements LocalDecisions {
     if (!isKnown && client.secrets.size >= MAX_SECRETS)
       client.secrets.delete(client.secrets.keys().next().value as string);
     client.secrets.set(digest, heard);
+  }
+
+  #reject(id: string, digest: string, { reason, isOfKey }: Unauthorized): void {
+    const client = this.#find(id);
+    // A secret used from a wrong network is still valid from its own.
+    if (reason !== 'elsewhere') client?.secrets.delete(digest);
+    if (!isOfKey) return;
+    // Nobody needs to have told: it may have been done by hand.
+    client?.secrets.clear();
+    client?.changes.note(this.#monotonic());
   }
 
   decide(credential: Credential, owes: boolean): Verdict | undefined {
@@ -241,7 +252,9 @@ export class Clients implements LocalDecisions {
     const secrets = [...client.secrets]
       .filter(([, heard]) => this.#isBelieved(client, heard))
       .map(([digest, { decision, at }]) => ({ digest, decision, age: now - at }));
-    return { decision: client.heard.decision, age: now - client.heard.at, secrets };
+    const { changedAt } = client.changes;
+    const changeAge = changedAt > Number.NEGATIVE_INFINITY ? now - changedAt : undefined;
+    return { decision: client.heard.decision, age: now - client.heard.at, changeAge, secrets };
   }
 
   /**
@@ -249,10 +262,11 @@ export class Clients implements LocalDecisions {
    * @param askedAt when that process was asked
    * @returns false if the key may have changed since
    */
-  learn(id: string, { decision, age, secrets }: ToldKey, askedAt: number): boolean {
+  learn(id: string, { decision, age, changeAge, secrets }: ToldKey, askedAt: number): boolean {
     const client = this.#recordFor(id, askedAt, decision);
     if (client === undefined) return false;
     const now = this.#monotonic();
+    if (changeAge !== undefined) client.changes.note(now - changeAge);
     if (client.heard === undefined || client.heard.decision.now < decision.now)
       this.#hear(client, { decision, at: now - age });
     for (const { digest, decision: last, age: lastAge } of secrets) {
@@ -336,7 +350,8 @@ export class Clients implements LocalDecisions {
     const now = this.#storeTime(client.heard);
     const { endsAt, bounds } = proof.decision;
     if (endsAt !== 0 && endsAt <= now) return EXPIRED;
-    const plans = localPlans(this.#plans());
+    // An outage must not ban anyone: who is refused is told a place, but it is no strike.
+    const plans = withoutBans(this.#plans());
     const record = recordOf(decision, plans[decision.plan], digest, bounds);
     return { client, record, state: client.state ?? stateAfter(decision), plans, now };
   }
@@ -349,23 +364,6 @@ interface Believed {
   readonly plans: PlanTable;
   readonly now: number;
 }
-
-/** Created once for each table, because they are needed for every request. */
-const LOCAL_PLANS = new WeakMap<PlanTable, PlanTable>();
-
-/** An outage must not ban anyone: who is refused is told a place, but it is no strike. */
-function localPlans(table = NO_PLANS): PlanTable {
-  let plans = LOCAL_PLANS.get(table);
-  if (plans === undefined) {
-    const withoutBans = { ban_after: MAX_LIMIT, ban_grace_seconds: MAX_LIMIT, ban_seconds: 1 };
-    const entries = PLAN_NAMES.map((name) => [name, { ...table[name], ...withoutBans }]);
-    plans = Object.fromEntries(entries) as unknown as PlanTable;
-    LOCAL_PLANS.set(table, plans);
-  }
-  return plans;
-}
-
-const NO_PLANS = Object.fromEntries(PLAN_NAMES.map((name) => [name, {}])) as unknown as PlanTable;
 
 const EXPIRED: Unauthorized = { outcome: 'unauthorized', reason: 'expired', mode: 'local' };
 const UNBOUND: Bounds = { scope: SCOPES, networks: [] };

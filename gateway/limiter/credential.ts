@@ -140,16 +140,24 @@ export const allowsScope = ({ scope }: Bounds, use: Use): boolean =>
 export const secretOf = ({ secrets }: { readonly secrets: readonly Secret[] }, digest: string): Secret | undefined =>
   secrets.find((secret) => secret.digest === digest);
 
-/** Why a secret does not open its key; undefined if it does. @param use undefined for a use that began earlier */
-export function rejectionReason(
+/** Why a secret does not open its key. */
+export interface Rejection {
+  readonly reason: 'unknown' | 'disabled' | 'expired' | 'elsewhere';
+  /** Set if no other secret opens it either. */
+  readonly isOfKey?: true;
+}
+
+/** @returns undefined if the secret opens the key. @param use undefined for a use that began earlier */
+export function rejectionOf(
   key: Validity,
   secret: Pick<Secret, 'expiresAt'> & Bounds,
   now: number,
   use?: Use,
-): 'disabled' | 'expired' | 'elsewhere' | undefined {
-  if (secret.expiresAt !== undefined && secret.expiresAt <= now) return 'expired';
-  if (use !== undefined && !isFromAllowedNetwork(secret, use)) return 'elsewhere';
-  return inactiveReason(key, now);
+): Rejection | undefined {
+  if (secret.expiresAt !== undefined && secret.expiresAt <= now) return { reason: 'expired' };
+  if (use !== undefined && !isFromAllowedNetwork(secret, use)) return { reason: 'elsewhere' };
+  const reason = inactiveReason(key, now);
+  return reason && { reason, isOfKey: true };
 }
 
 /** Why a key is not valid, whatever the secret. The order is that of the checks in a decision. */

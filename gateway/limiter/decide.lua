@@ -16,7 +16,8 @@
 --
 -- reply             one verdict for each request, in the order of the keys. Each is a text of words separated by
 --                   spaces: one text is cheaper for both sides than a list.
---   unknown | disabled | expired | elsewhere | misconfigured | unreadable
+--   unknown | gone | disabled | ended | expired | elsewhere | misconfigured | unreadable
+--     gone: there is no such key. ended: the secret has expired; expired: the key has
 --   bound: the secret is bound, but scope and address were not given; nothing was decided
 --   charged: as below, with the tokens that were forgiven in place of retry_at
 --   admitted | shadowed | refused | banned | forbidden, plan, now and the levels as in the field `left`,
@@ -147,6 +148,15 @@ local function time_of(text, now, shift)
   return max((read_time(text) or 0) - shift, now)
 end
 
+-- A raised limit shortens the time of a place, not the number of places. If the day bucket is empty, the line is its.
+local function in_places(line, now, is_of_day, minute_then, minute_limit, day_then, day_limit)
+  local window, limit_then, limit = MINUTE, minute_then, minute_limit
+  if is_of_day then window, limit_then, limit = DAY, day_then, day_limit end
+  limit_then = read_limit(limit_then) or limit
+  if line <= now or limit <= limit_then then return line end
+  return min(line, now + ceil((line - now) / ceil(window / limit_then)) * ceil(window / limit))
+end
+
 -- A time that has passed means nothing.
 local NO_REFUSALS = '0 0 0'
 local function time_or_none(time, past)
@@ -271,10 +281,11 @@ local function decide(key, digest, count, wanted, address, charge)
 
   -- Identify the key and secret.
   if charge then
-    if call('EXISTS', key) == 0 then return 'unknown' end
+    if call('EXISTS', key) == 0 then return 'gone' end
     secret, disabled, expires_at = ANY_SECRET, nil, nil
   elseif not secret then
-    return (call('EXISTS', key) == 0 or call('HGET', key, 'secrets')) and 'unknown' or 'unreadable'
+    if call('EXISTS', key) == 0 then return 'gone' end
+    return call('HGET', key, 'secrets') and 'unknown' or 'unreadable'
   end
   local ends_at, bounds, is_allowed = 0, '-', true
   if find(secret, USUAL_SECRET, USUAL_PLACE, true) ~= USUAL_PLACE then
@@ -285,7 +296,7 @@ local function decide(key, digest, count, wanted, address, charge)
       if not wanted then return 'bound' end
       bounds, is_allowed = scope .. ';' .. networks, wanted == '-' or find(scope, wanted, 1, true) ~= nil
     end
-    if ends_at > 0 and ends_at <= now then return 'expired' end
+    if ends_at > 0 and ends_at <= now then return 'ended' end
     if networks ~= '-' and not is_within(networks, address) then return 'elsewhere' end
   end
   if disabled and disabled ~= '' and disabled ~= '0' then return 'disabled' end
@@ -355,6 +366,7 @@ local function decide(key, digest, count, wanted, address, charge)
     local line_until, strikes_until, first_full = match(refusals, '^(%S+) (%S+) (%S+)$')
     line, strikes = time_of(line_until, now, shift), time_of(strikes_until, now, shift)
     full_at = max((read_time(first_full) or 0) - shift, 0)
+    line = in_places(line, now, day_tokens < 1, minute_then, minute_limit, day_then, day_limit)
   end
   if strikes <= now then
     full_at = 0

@@ -1,6 +1,6 @@
 import { type Level, refill } from './bucket.ts';
 import { DAY, MINUTE, SECOND } from './clock.ts';
-import { allowsScope, endsAt, isBound, type Presented, rejectionReason, type Secret, secretOf } from './credential.ts';
+import { allowsScope, endsAt, isBound, type Presented, rejectionOf, type Secret, secretOf } from './credential.ts';
 import type { KeyRecord, KeyState, StoredLevel } from './key-record.ts';
 import type { BucketState, Decision, Unauthorized, Undecided, Verdict } from './limiter.ts';
 import type { Plan, PlanTable } from './plans.ts';
@@ -114,9 +114,9 @@ function gatherFacts(
   now: number,
 ): Facts | { verdict: Unauthorized | Undecided } {
   const secret = secretOf(record, digest);
-  const reason = secret === undefined ? 'unknown' : rejectionReason(record, secret, now, use);
-  if (secret === undefined || reason !== undefined)
-    return { verdict: { outcome: 'unauthorized', reason: reason ?? 'unknown' } };
+  if (secret === undefined) return { verdict: { outcome: 'unauthorized', reason: 'unknown' } };
+  const rejection = rejectionOf(record, secret, now, use);
+  if (rejection !== undefined) return { verdict: { outcome: 'unauthorized', ...rejection } };
   const plan = plans[record.plan];
   const limits = limitsOf(record, plan);
   if (limits === undefined) return { verdict: { outcome: 'undecided', reason: 'misconfigured' } };
@@ -125,6 +125,12 @@ function gatherFacts(
   // Setting the clock back does not extend a ban. An operator's ban keeps its end time.
   const banEnd = isByOperator ? state.bannedUntil : Math.max(state.bannedUntil - shift, 0);
   const isIgnored = plan.mode === 'shadow' && banEnd > now && !isByOperator;
+  const levels = levelsOf(state, limits, now);
+  // If the day bucket is empty, the line is its.
+  const ofLine =
+    levels.day.tokens < 1
+      ? { window: DAY, before: state.day.limit ?? limits.day, limit: limits.day }
+      : { window: MINUTE, before: state.minute.limit ?? limits.minute, limit: limits.minute };
   return {
     record,
     secret,
@@ -132,11 +138,11 @@ function gatherFacts(
     limits,
     now,
     shift,
-    levels: levelsOf(state, limits, now),
+    levels,
     banEnd,
     bannedUntil: isIgnored ? 0 : banEnd,
     isBannedByOperator: isByOperator && banEnd > now,
-    refusals: refusalsAt(state.refusals, now, shift, limits, state.minute.limit),
+    refusals: refusalsAt(state.refusals, now, shift, limits, state.minute.limit, ofLine),
   };
 }
 

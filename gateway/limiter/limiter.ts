@@ -1,6 +1,6 @@
 import { Unavailable } from '../../shared/domain-errors.ts';
 import { type Level, refill } from './bucket.ts';
-import type { Bounds, Credential } from './credential.ts';
+import type { Bounds, Credential, Rejection } from './credential.ts';
 import type { PlanName } from './plans.ts';
 
 /** Decides requests: which key it is, whether it is banned, and what its buckets still allow. */
@@ -91,9 +91,9 @@ export interface Decision extends LimitStatus {
 }
 
 /** The key is not valid, or not from this address. The reason is only for the log; the client is never told. */
-export interface Unauthorized {
+export interface Unauthorized extends Omit<Rejection, 'reason'> {
   readonly outcome: 'unauthorized';
-  readonly reason: 'malformed' | 'unknown' | 'disabled' | 'expired' | 'elsewhere';
+  readonly reason: 'malformed' | Rejection['reason'];
   /** Set if the decision was taken here, from the last one of Redis. */
   readonly mode?: 'local';
 }

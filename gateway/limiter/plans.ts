@@ -234,3 +234,20 @@ const planIn = (name: string): PlanName => name.slice(0, name.indexOf('.')) as P
 function isSet(entry: readonly unknown[]): boolean {
   return entry[1] !== undefined;
 }
+
+/** Created once for each table, because they are needed for every request. */
+const WITHOUT_BANS = new WeakMap<PlanTable, PlanTable>();
+
+/** The plans, with strikes and bans that no key reaches. */
+export function withoutBans(table = NO_PLANS): PlanTable {
+  let plans = WITHOUT_BANS.get(table);
+  if (plans === undefined) {
+    const unreachable = { ban_after: MAX_LIMIT, ban_grace_seconds: MAX_LIMIT, ban_seconds: 1 };
+    const entries = PLAN_NAMES.map((name) => [name, { ...table[name], ...unreachable }]);
+    plans = Object.fromEntries(entries) as unknown as PlanTable;
+    WITHOUT_BANS.set(table, plans);
+  }
+  return plans;
+}
+
+const NO_PLANS = Object.fromEntries(PLAN_NAMES.map((name) => [name, {}])) as unknown as PlanTable;

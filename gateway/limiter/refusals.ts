@@ -55,9 +55,23 @@ const strikeTime = (minute: number): number => Math.max(1, Math.floor(MINUTE / (
 const inTimes = (time: number, timeThen: number, strikes: number): number =>
   time === timeThen ? strikes : Math.floor((strikes * time) / timeThen);
 
+/** A bucket's limit when the refusals were stored, and the one in force. */
+export interface ChangedLimit {
+  readonly window: number;
+  readonly before: number;
+  readonly limit: number;
+}
+
+/** A raised limit shortens the time of a place, not the number of places. */
+function inPlaces(line: number, { window, before, limit }: ChangedLimit): number {
+  if (limit <= before) return line;
+  return Math.min(line, Math.ceil(line / Math.ceil(window / before)) * Math.ceil(window / limit));
+}
+
 /**
  * What still counts at `now`. If the clock was set back, `shift` moves all times back with it.
  * @param minuteThen the minute limit when they were stored: a changed limit changes the time of a strike, not their number
+ * @param ofLine the limit of the bucket that refused them
  */
 export function refusalsAt(
   stored: Refusals,
@@ -65,10 +79,11 @@ export function refusalsAt(
   shift: number,
   patience: Patience,
   minuteThen = patience.minute,
+  ofLine?: ChangedLimit,
 ): Refusals {
   if (stored === NO_REFUSALS) return NO_REFUSALS;
-  const line = stored.lineUntil - shift;
-  const lineUntil = line > now ? line : 0;
+  const line = stored.lineUntil - shift - now;
+  const lineUntil = line > 0 ? now + (ofLine === undefined ? line : inPlaces(line, ofLine)) : 0;
   const time = strikeTime(patience.minute);
   const strikes = now + inTimes(time, strikeTime(minuteThen), stored.strikesUntil - shift - now);
   if (strikes <= now) return lineUntil === 0 ? NO_REFUSALS : { lineUntil, strikesUntil: 0, fullAt: 0 };

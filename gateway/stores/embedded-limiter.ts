@@ -150,7 +150,8 @@ export class EmbeddedLimiter implements Limiter {
       const fields = await this.#load(id);
       const held = this.#held(id);
       if (held !== undefined) return await act(held);
-      if (fields === undefined || isUnknownSecret(digest, fields)) return UNKNOWN;
+      if (fields === undefined) return GONE;
+      if (isUnknownSecret(digest, fields)) return UNKNOWN;
       if (readKey(fields) === undefined) return UNREADABLE;
     }
   }
@@ -216,5 +217,6 @@ export class EmbeddedLimiter implements Limiter {
   }
 }
 
+const GONE: Verdict = { outcome: 'unauthorized', reason: 'unknown', isOfKey: true };
 const UNKNOWN: Verdict = { outcome: 'unauthorized', reason: 'unknown' };
 const UNREADABLE: Verdict = { outcome: 'undecided', reason: 'unreadable' };

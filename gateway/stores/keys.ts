@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Conflict } from '../../shared/domain-errors.ts';
-import { isKeyId, rejectionReason, secretOf } from '../limiter/credential.ts';
+import { isKeyId, rejectionOf, secretOf } from '../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../limiter/key-record.ts';
 import { type Activity, auditEntries, type WithActivity } from './audit.ts';
 import { handEditsOf, reported, seenOf } from './hand-edits.ts';
@@ -107,7 +107,7 @@ export class Keys {
     if (entry === undefined) return false;
     const secret = secretOf(entry.record, digest);
     if (secret === undefined) return entry.record.secrets.length === 0;
-    return rejectionReason(entry.record, secret, await this.now()) === undefined;
+    return rejectionOf(entry.record, secret, await this.now()) === undefined;
   }
 
   /** The number of existing keys. */

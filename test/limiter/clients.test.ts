@@ -53,6 +53,39 @@ test('a key in its grace period has one local allowance for both secrets', async
   expect(new Set(outcomes)).toEqual(new Set(['admitted', 'refused']));
 });
 
+test('a key that was deleted, disabled or ended by hand does not serve its other secrets here', async () => {
+  const change = {
+    deleted: (key: string) => redis.redis.del(key),
+    disabled: (key: string) => redis.redis.hset(key, 'disabled', '1'),
+    ended: (key: string) => redis.redis.hset(key, 'expires_at', '1'),
+  };
+  for (const how of ['deleted', 'disabled', 'ended'] as const) {
+    const { decideInRedis, decideHere, known } = knownKeys();
+    const { now, old } = await rotatedKey(3_600);
+    const elsewhere = knownKeys();
+    for (const credential of [now, old]) await elsewhere.decideInRedis(credential);
+    redis.now += 1;
+    for (const credential of [now, old]) await decideInRedis(credential);
+    await change[how](`gateway:key:{${now.id}}`);
+    redis.now += 1;
+    expect(await decideInRedis(now)).toBe('unauthorized');
+    expect([decideHere(now), decideHere(old)]).toEqual([undefined, undefined]);
+    // Nor does another process of this gateway that heard of the key before.
+    elsewhere.known.learn(now.id, known.tell(now.id) as ToldKey, redis.now);
+    expect(elsewhere.decideHere(old)).toBe(undefined);
+  }
+});
+
+test('a secret that has ended or is wrong leaves the other secrets of its key as they are', async () => {
+  const { decideInRedis, decideHere } = knownKeys();
+  const { now, old } = await rotatedKey(3);
+  for (const credential of [now, old]) await decideInRedis(credential);
+  redis.now += 4 * SECOND;
+  expect(await decideInRedis(old)).toBe('unauthorized');
+  expect(await decideInRedis(credentialOf(now.id, 'wrong'))).toBe('unauthorized');
+  expect(decideHere(now)).toBe('admitted');
+});
+
 test('who is refused here is told its place in line, and it is no strike', async () => {
   redis.setPlan('pro', { ban_after: 3, ban_grace_seconds: 0 });
   const { known, decideInRedis } = knownKeys();

@@ -85,7 +85,7 @@ test('an unknown key is not remembered: once it exists, it works', async () => {
   const { limiter, asked, keys, time } = await gateway();
   const { credential } = createApiKey();
   for (let sent = 0; sent < 2; sent++)
-    expect(await limiter.decide(credential)).toEqual({ outcome: 'unauthorized', reason: 'unknown' });
+    expect(await limiter.decide(credential)).toEqual({ outcome: 'unauthorized', reason: 'unknown', isOfKey: true });
   await keys.create(credential.id, {
     plan: 'free',
     name: 'test',

@@ -53,6 +53,7 @@ const presented = ({ secret, scope, address }: ModelUse) => credentialOf('', sec
 
 /** A verdict in decide.lua's format. */
 function inWords(verdict: Verdict): string {
+  if (verdict.outcome === 'unauthorized' && verdict.reason === 'expired' && !verdict.isOfKey) return 'ended';
   if (!('buckets' in verdict)) return verdict.reason;
   const { outcome, isShadowed, plan, now, buckets, bannedUntil, retryAt, endsAt } = verdict;
   const levels = buckets.flatMap(({ limit, tokens, fraction }) => [limit, tokens, fraction]);
@@ -140,6 +141,7 @@ const ALL_RULES = [
   'banned',
   'unknown',
   'disabled',
+  'ended',
   'expired',
   'elsewhere',
   'forbidden',
@@ -155,6 +157,8 @@ const ALL_RULES = [
   'line forgotten',
   'strikes forgotten',
   'strikes at another limit',
+  'places of a raised minute limit',
+  'places of a raised day limit',
   'strikes clamped',
   'full, and within the grace',
   'ban doubled',

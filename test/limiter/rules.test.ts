@@ -224,7 +224,11 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     const credential = await under.createKey();
     await decision(under, credential);
     await under.keys.remove(credential.id);
-    expect(await under.limiter.decide(credential)).toEqual({ outcome: 'unauthorized', reason: 'unknown' });
+    expect(await under.limiter.decide(credential)).toEqual({
+      outcome: 'unauthorized',
+      reason: 'unknown',
+      isOfKey: true,
+    });
     expect(await under.keys.get(credential.id)).toBeUndefined();
   });
 
@@ -234,7 +238,7 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
   ] as const)('a key that is %s is refused', async ([reason, record]) => {
     const under = await open();
     const credential = await under.createKey(record);
-    expect(await under.limiter.decide(credential)).toEqual({ outcome: 'unauthorized', reason });
+    expect(await under.limiter.decide(credential)).toEqual({ outcome: 'unauthorized', reason, isOfKey: true });
   });
 
   test('the secret before a rotation works until its grace time ends, on the same buckets', async () => {
@@ -268,6 +272,21 @@ describe.for(bothLimiters(url))('%s', ([, open]) => {
     expect(await burst(under, credential, 1)).toBe('refused×1');
     under.now += SECOND;
     expect(await burst(under, credential, 2)).toBe('admitted×1 refused×1');
+  });
+
+  test('a raised limit shortens the line of those that were refused before', async () => {
+    const under = await open();
+    for (const window of ['minute', 'day'] as const) {
+      const credential = await under.createKey({ minute: 1_000, day: 1_000, [window]: 1 });
+      for (let sent = 0; sent < 12; sent++) await decision(under, credential);
+      const before = retryAfterSeconds(await decision(under, credential)) ?? 0;
+      await under.keys.change(credential.id, () => ({ record: { [window]: 1_000 } }));
+      under.now += 1;
+      const after = await decision(under, credential);
+      expect(before).toBe(window === 'minute' ? 12 * 60 : 24 * 3_600);
+      // Behind one place of the day, and twelve of the minute.
+      expect(retryAfterSeconds(after)).toBe(window === 'minute' ? 1 : 173);
+    }
   });
 
   test('a lowered limit clamps what is left', async () => {

@@ -159,7 +159,7 @@ export class ModelKey {
     const { record } = this;
     const secret = record.secrets[use.secret];
     if (secret === undefined) return 'unknown';
-    if (secret.until !== undefined && secret.until <= now) return 'expired';
+    if (secret.until !== undefined && secret.until <= now) return 'ended';
     if (secret.networks !== undefined && !isAmong(secret.networks, use.address)) return 'elsewhere';
     if (record.isDisabled) return 'disabled';
     if (record.expiresAt !== undefined && record.expiresAt <= now) return 'expired';
@@ -178,7 +178,7 @@ export class ModelKey {
     if (this.#levels !== undefined && elapsed > 0 && this.#levels[0].limit < minute) this.#met.add('raised meanwhile');
     const ban = this.#ban.isByOperator ? this.#ban : { ...this.#ban, until: Math.max(0, this.#ban.until - setBack) };
     const rule = { minute: BigInt(minute), holds: BigInt(plan.ban_after ?? 5 * minute) };
-    const memory = this.#remembered(BigInt(now), BigInt(setBack), rule);
+    const memory = this.#remembered(BigInt(now), BigInt(setBack), rule, buckets);
     const ends = [record.expiresAt, secret.until].filter((end) => end !== undefined);
     const isIgnored = plan.mode === 'shadow' && ban.until > now && !ban.isByOperator;
     if (isIgnored) this.#met.add('ban ignored in shadow mode');
@@ -239,10 +239,10 @@ export class ModelKey {
   }
 
   /** What still counts. More strikes than the key holds are as many, less one, that have just become so many. */
-  #remembered(now: bigint, setBack: bigint, rule: Rule): Memory {
+  #remembered(now: bigint, setBack: bigint, rule: Rule, buckets: readonly [Bucket, Bucket]): Memory {
     const back = (time: bigint | undefined) => (time === undefined ? undefined : time - setBack);
     const alive = (time: bigint | undefined) => (time !== undefined && time > now ? time : undefined);
-    const told = alive(back(this.#memory.told));
+    const told = this.#inPlaces(alive(back(this.#memory.told)), now, buckets);
     const forgottenAt = alive(this.#inNumber(back(this.#memory.forgottenAt), now, rule));
     if (setBack > 0 && (told ?? forgottenAt) !== undefined) this.#met.add('set back with refusals');
     if (told === undefined && this.#memory.told !== undefined) this.#met.add('line forgotten');
@@ -258,6 +258,18 @@ export class ModelKey {
     this.#met.add('strikes clamped');
     const left = most - strikeTime(rule);
     return { told, forgottenAt: left > 0n ? now + left : undefined, fullSince: undefined };
+  }
+
+  /** As many places as at the limit of the last decision, if they take less time at the one in force. */
+  #inPlaces(told: bigint | undefined, now: bigint, [ofMinute, ofDay]: readonly [Bucket, Bucket]): bigint | undefined {
+    if (told === undefined || this.#levels === undefined) return told;
+    const isOfDay = ofDay.level() < BigInt(DAY);
+    const [bucket, { limit }] = isOfDay ? [ofDay, this.#levels[1]] : [ofMinute, this.#levels[0]];
+    const before = up(BigInt(isOfDay ? DAY : MINUTE), BigInt(limit));
+    const shorter = now + up(told - now, before) * bucket.tokenTime;
+    if (shorter >= told) return told;
+    this.#met.add(isOfDay ? 'places of a raised day limit' : 'places of a raised minute limit');
+    return shorter;
   }
 
   /** As many strikes at the limit in force as there were at that of the last decision. */

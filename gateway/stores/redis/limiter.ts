@@ -248,10 +248,15 @@ function readVerdict(reply: string): Verdict {
       return { ...decision, isShadowed: outcome === 'shadowed' };
     }
     case 'unknown':
-    case 'disabled':
-    case 'expired':
     case 'elsewhere':
       return { outcome: 'unauthorized', reason: outcome };
+    case 'disabled':
+    case 'expired':
+      return { outcome: 'unauthorized', reason: outcome, isOfKey: true };
+    case 'gone':
+      return { outcome: 'unauthorized', reason: 'unknown', isOfKey: true };
+    case 'ended':
+      return { outcome: 'unauthorized', reason: 'expired' };
     case 'misconfigured':
     case 'unreadable':
       return { outcome: 'undecided', reason: outcome };
