@@ -136,9 +136,8 @@ export class Clients implements LocalDecisions {
     const heard = { decision: verdict, at: this.#monotonic() };
     this.#hear(client, heard);
     // In the order of their last use, so that one that is gone leaves before those that work.
-    const isKnown = client.secrets.delete(digest);
-    if (!isKnown && client.secrets.size >= MAX_SECRETS)
-      client.secrets.delete(client.secrets.keys().next().value as string);
+    if (client.secrets.size > 1) client.secrets.delete(digest);
+    if (client.secrets.size === MAX_SECRETS) client.secrets.delete(client.secrets.keys().next().value as string);
     client.secrets.set(digest, heard);
   }
 
@@ -323,11 +322,10 @@ export class Clients implements LocalDecisions {
   #hear(client: Client, heard: Heard): void {
     client.heard = heard;
     const { admitted } = client.debt;
+    client.state = undefined;
+    if (admitted === 0) return;
     const state = stateAfter(heard.decision);
-    client.state =
-      admitted === 0
-        ? undefined
-        : { ...state, minute: debited(state.minute, admitted, -1), day: debited(state.day, admitted, 0) };
+    client.state = { ...state, minute: debited(state.minute, admitted, -1), day: debited(state.day, admitted, 0) };
   }
 
   /** It is no use of the key. */
