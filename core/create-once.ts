@@ -29,9 +29,10 @@ const ANSWERS: Answers = {
 };
 
 /** The key, prefixed with its caller. The draft requires a structured-field string; a bare word means the same. */
-function idempotencyKey({ request: { headersDistinct } }: CoreCall): string | undefined {
-  const given = headersDistinct[IDEMPOTENCY_KEY];
-  if (given === undefined) return undefined;
+function idempotencyKey({ request }: CoreCall): string | undefined {
+  if (request.headers[IDEMPOTENCY_KEY] === undefined) return undefined;
+  const { headersDistinct } = request;
+  const given = headersDistinct[IDEMPOTENCY_KEY] ?? [];
   const key = /^"(.*)"$/.exec(given[0] ?? '')?.[1] ?? given[0] ?? '';
   if (given.length > 1 || key === '' || key.length > MAX_IDEMPOTENCY_KEY_LENGTH) {
     throw new HttpError(

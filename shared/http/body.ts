@@ -57,13 +57,19 @@ function collect(request: BrokenRequest, maxBytes: number): Promise<Buffer> {
   const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
   const chunks: Buffer[] = [];
   let length = 0;
-  const broken = () => reject(request[FAULT] ?? new HttpError('invalid_request', 'The body ended early.'));
+  let hasEnded = false;
+  const broken = () => {
+    if (!hasEnded) reject(request[FAULT] ?? new HttpError('invalid_request', 'The body ended early.'));
+  };
   request.on('data', (chunk: Buffer) => {
     length += chunk.length;
     if (length > maxBytes) reject(new HttpError('payload_too_large'));
     else chunks.push(chunk);
   });
-  request.once('end', () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
+  request.once('end', () => {
+    hasEnded = true;
+    resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
+  });
   request.once('close', broken);
   if (request.destroyed || request[FAULT] !== undefined) broken();
   return promise;

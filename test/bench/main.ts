@@ -8,7 +8,7 @@ Compares the gateway with its peers on one machine: one run, interleaved, in fro
   --only <contenders>   only these, gateway,nginx-lua for instance
   --rounds <n>          rounds of each; --seconds <n>, how long each is
   --write               put tables and a picture into test/bench
-  --floor               the gateway beside the floor, and what a request takes of both, in about two minutes
+  --floor               gateway and core beside their floors, and what a request takes, in about three minutes
   --base <folder>       also the gateway of another checkout; ratios are to it
   --help                this
 

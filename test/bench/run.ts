@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { installPackages, PEERS } from '../support/node-packages.ts';
 import { BASELINE, type Contender, type ContenderName, DESCRIPTIONS, startContender } from './contenders.ts';
+import { coreBesideFloor } from './core-beside-floor.ts';
 import { ROOT } from './machine/processes.ts';
 import { installPrograms, programPath } from './machine/programs.ts';
 import { describeMachine } from './machine/usage.ts';
@@ -142,7 +143,9 @@ process.stdout.write(`\n\n${command}, ${describeMachine()}\n\n${legend}\n
 Medians over rounds of ${plan.seconds} s; CPU in µs a request, its ratio that of proxy and Redis together;
 calls/s: scripts that Redis ran; ratios to ${baseline} in the same round, median (quartiles).\n\n`);
 process.stdout.write(`${summaries.map(tableOf).join('\n')}\n`);
-const counted = wishes.isFloor ? perRequestTable(await countPerRequest(stage)) : '';
+const counted = wishes.isFloor
+  ? `${perRequestTable(await countPerRequest(stage))}${await coreBesideFloor(plan.parts[0]?.rounds ?? 1)}`
+  : '';
 process.stdout.write(counted);
 write(summaries, measured, command);
 if (wishes.isWritten) {

@@ -1,0 +1,66 @@
+import { join } from 'node:path';
+import { post } from '../support/http.ts';
+import { median, spreadOf } from '../support/statistics.ts';
+import { type Ask, LIST } from './load/asks.ts';
+import { runWrk } from './load/wrk.ts';
+import { folder, startNode } from './machine/processes.ts';
+import { usageOf } from './machine/usage.ts';
+import { PETS } from './setup/stage.ts';
+
+/** The core beside its floor: µs of CPU a request of each operation that clients may ask for. */
+
+const CONNECTIONS = 32;
+const WARM_SECONDS = 2;
+const SECONDS = 2;
+
+/** The core asks for none. */
+const key = 'none';
+const OPERATIONS: Readonly<Record<string, Ask>> = {
+  'a list of 20': { method: 'GET', path: LIST, key },
+  'one pet': { method: 'GET', path: `${LIST}/3`, key },
+  'a new pet': { method: 'POST', path: LIST, key },
+};
+
+interface Measured {
+  readonly pid: number;
+  readonly url: string;
+}
+
+async function start(name: string, script: string, env: NodeJS.ProcessEnv): Promise<Measured> {
+  const { pid, urls } = await startNode(name, script, env);
+  const { core: url = '' } = urls;
+  for (let number = 1; number <= PETS; number++)
+    await post(`${url}${LIST}`, { name: `Rex the ${number}th`, categoryId: number, status: 'available' });
+  return { pid, url };
+}
+
+async function microsecondsOf({ pid, url }: Measured, ask: Ask): Promise<number> {
+  const before = usageOf(pid).cpuMicroseconds;
+  const { requests } = await runWrk({ url, connections: CONNECTIONS, asks: [ask], seconds: SECONDS });
+  return (usageOf(pid).cpuMicroseconds - before) / requests;
+}
+
+/** @returns a table in Markdown; each file is on the disk that holds the system's temporary files */
+export async function coreBesideFloor(rounds: number): Promise<string> {
+  const core = await start('core-measured', 'core/main.ts', {
+    PORT: '0',
+    DATABASE_URL: `sqlite:${join(folder, 'core-measured.db')}`,
+  });
+  const floor = await start('core-floor', join(import.meta.dirname, 'core-floor.ts'), {
+    DATABASE: join(folder, 'core-floor.db'),
+  });
+  const lines = [`\n**The core, called directly on ${CONNECTIONS} connections: µs of CPU a request**\n\n`];
+  lines.push('|  | core | floor | ratio |\n| --- | --- | --- | --- |\n');
+  for (const [name, ask] of Object.entries(OPERATIONS)) {
+    for (const { url } of [core, floor])
+      await runWrk({ url, connections: CONNECTIONS, asks: [ask], seconds: WARM_SECONDS });
+    const pairs: (readonly [core: number, floor: number])[] = [];
+    for (let round = 0; round < rounds; round++)
+      pairs.push([await microsecondsOf(core, ask), await microsecondsOf(floor, ask)]);
+    const [ours, theirs] = [0, 1].map((at) => median(pairs.map((pair) => pair[at] as number)).toFixed(1));
+    const ratio = spreadOf(pairs.map(([one, other]) => one / other));
+    const [least, most] = [ratio.low.toFixed(2), ratio.high.toFixed(2)];
+    lines.push(`| ${name} | ${ours} | ${theirs} | ${ratio.median.toFixed(2)}× (${least}–${most}) |\n`);
+  }
+  return lines.join('');
+}
