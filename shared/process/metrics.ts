@@ -112,7 +112,8 @@ let ofProcess: readonly Metric[] | undefined;
 function metricsOfProcess(): readonly Metric[] {
   if (ofProcess === undefined) {
     const registry = new Registry();
-    collectDefaultMetrics({ register: registry });
+    // Ten times a second, as it would be by default, this takes a sixth of what an idle process takes.
+    collectDefaultMetrics({ register: registry, eventLoopUtilizationTimeout: 1_000 });
     ofProcess = registry.getMetricsAsArray().map(({ name }) => registry.getSingleMetric(name) as Metric);
   }
   return ofProcess;
