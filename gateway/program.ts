@@ -1,12 +1,12 @@
 import cluster from 'node:cluster';
 import { setFlagsFromString } from 'node:v8';
 import { createLogger, type Logger } from '../shared/process/logger.ts';
-import { type Running, run } from '../shared/process/run.ts';
+import { run, type Starting } from '../shared/process/run.ts';
 import { readInstead } from '../shared/process/setting-files.ts';
 import { type GatewaySettings, readGatewaySettings } from './config.ts';
 import { ASKS_FOR_FILES, filesOfPrimary } from './primary/last-good-files.ts';
 
-type Start = (settings: GatewaySettings, logger: Logger, process: RoleOfProcess) => Promise<Running>;
+type Start = (settings: GatewaySettings, logger: Logger, process: RoleOfProcess) => Promise<Starting>;
 
 interface RoleOfProcess {
   readonly number: number;

@@ -2,10 +2,10 @@ import { once } from 'node:events';
 import { flushCompileCache } from 'node:module';
 import net, { type AddressInfo } from 'node:net';
 import { HttpError } from '../../shared/http/errors.ts';
-import { LONGEST_USE_MS } from '../../shared/http/server.ts';
+import { LONGEST_USE_MS, type RunningServer } from '../../shared/http/server.ts';
 import { Counter, sumOf } from '../../shared/process/counts.ts';
 import { droppedLines, type Logger } from '../../shared/process/logger.ts';
-import type { Running } from '../../shared/process/run.ts';
+import type { Running, Starting } from '../../shared/process/run.ts';
 import { type GatewaySettings, webhookSecretOf } from '../config.ts';
 import { Clients } from '../limiter/clients.ts';
 import type { PlannedBackend } from '../open-backend.ts';
@@ -28,21 +28,25 @@ const REPLACED_WITHIN_MS = 250;
 
 /**
  * The gateway: this process serves operators and supervises the workers, which serve clients. The workers start before
- * this process loads what it needs for operators. Without Redis, it has the storage open for its worker.
+ * this process loads what it needs for operators, and it can be stopped meanwhile. Without Redis, it has the storage
+ * open for its worker.
  * @param readAgain reads the settings, and throws if they have a fault
- * @throws the error of a worker that cannot start, of the operators' listener, or of DATA_DIR
+ * @returns addresses that reject with the error of a worker that cannot start, or of the operators' listener
+ * @throws the error of DATA_DIR or PORT
  */
 export async function startPrimary(
   settings: GatewaySettings,
   logger: Logger,
   { readAgain }: { readonly readAgain: () => GatewaySettings },
-): Promise<Running> {
+): Promise<Starting> {
   const begun = Promise.withResolvers<Workers>();
   process.on('SIGHUP', () => void begun.promise.then((workers) => workers.renew()));
   const owner = settings.REDIS_URL === undefined ? new KeyOwner(() => workers.all()) : undefined;
   const storage = owner && (await openStorage(settings, owner));
   const port = settings.PORT === 0 ? await freePort(settings.HOST) : settings.PORT;
   await endLeftBehind(port, logger);
+  let backend: PlannedBackend | undefined;
+  let operators: Pick<RunningServer, 'url' | 'stop'> | undefined;
   let planCache: PlanCache | undefined;
   let counted: PlannedBackend['counted'] = () => [];
   let hasLoaded = false;
@@ -100,7 +104,7 @@ export async function startPrimary(
     else planCache?.take(changed.plans);
   }
 
-  try {
+  async function addresses(): Promise<Running['addresses']> {
     const { createMetrics } = await import('../../shared/process/metrics.ts');
     flushCompileCache();
     const metrics = createMetrics('gateway_admin');
@@ -110,10 +114,10 @@ export async function startPrimary(
     );
     const { openBackend } = await import('../open-backend.ts');
     const { serveOperators } = await import('../serve-operators.ts');
-    const backend = await openBackend(settings, logger, { clients, tell, embedded: storage && { storage } });
+    backend = await openBackend(settings, logger, { clients, tell, embedded: storage && { storage } });
     ({ planCache, counted } = backend);
     opened.resolve(backend);
-    const operators = await serveOperators(settings, backend, logger, {
+    operators = await serveOperators(settings, backend, logger, {
       metrics: { ...metrics, expose: async () => await metrics.expose(await workers.metrics()) },
       decisions: workers,
       banned: () => workers.banned(),
@@ -122,20 +126,22 @@ export async function startPrimary(
       isLocal: () => workers.isLocal,
       check,
     });
-    return {
-      addresses: { gateway: await starting, admin: operators.url },
-      async stop(lameDuckMs, lingerMs) {
-        await workers.stop({ lameDuckMs, lingerMs });
-        await webhooks.stop();
-        await operators.stop();
-        await backend.close();
-        await storage?.close();
-      },
-    };
-  } catch (fault) {
-    workers.kill();
-    throw fault;
+    return { gateway: await starting, admin: operators.url };
   }
+
+  return {
+    addresses: addresses().catch((fault) => {
+      if (!workers.stopping) workers.kill();
+      throw fault;
+    }),
+    async stop(lameDuckMs, lingerMs) {
+      await workers.stop({ lameDuckMs, lingerMs });
+      await webhooks.stop();
+      await operators?.stop();
+      await backend?.close();
+      await storage?.close();
+    },
+  };
 }
 
 /** @throws {Error} for operators: DATA_DIR is in use by another gateway, or cannot be used */

@@ -24,11 +24,18 @@ export interface StopMessage {
   readonly stop: Stopping;
 }
 
+type Addresses = Readonly<Record<string, string>>;
+
 /** A running service. */
 export interface Running {
   /** Its addresses by name. They are logged, and sent to the parent process if there is one. */
-  readonly addresses: Readonly<Record<string, string>>;
+  readonly addresses: Addresses;
   stop(lameDuckMs: number, lingerMs?: number): Promise<void>;
+}
+
+/** A service that may serve already while it still starts. Its addresses reject with the fault of its start. */
+export interface Starting extends Omit<Running, 'addresses'> {
+  readonly addresses: Addresses | Promise<Addresses>;
 }
 
 /** SIGTERM from an operator or orchestrator leaves time for load balancers; Ctrl-C does not. */
@@ -43,15 +50,27 @@ const ORPHAN_MS = 9_000;
  * stop message does not count as second: a terminal or supervisor may signal all processes when the parent has already
  * asked its own to stop.
  */
-export async function run(start: () => Promise<{ running: Running; logger: Logger }>): Promise<void> {
+export async function run(start: () => Promise<{ running: Starting; logger: Logger }>): Promise<void> {
   disablePretenuring();
-  const { running, logger } = await start().catch(failedToStart);
-  logger.info(running.addresses, 'listening');
-  process.send?.(running.addresses);
-
   let stopping = false;
   let signalled = false;
-  const stop = (reason: string, { lameDuckMs, lingerMs }: Stopping) => {
+  // Nothing listens yet, so nothing has to finish.
+  let stop = (_reason: string, _how: Stopping): void => process.exit(0);
+  const onSignal = (signal: string) => {
+    if (signalled) process.exit(1);
+    signalled = true;
+    stop(signal, { lameDuckMs: signal === 'SIGTERM' ? LAME_DUCK_MS : 0 });
+  };
+  // Never removed: between two handlers, a signal would be lost.
+  process.on('SIGTERM', onSignal);
+  process.on('SIGINT', onSignal);
+
+  const { running, logger } = await start().catch(failedToStart);
+  const die = (fault: unknown, what: string) => {
+    logger.fatal({ err: fault }, what);
+    process.exit(1);
+  };
+  stop = (reason, { lameDuckMs, lingerMs }) => {
     if (stopping) return;
     stopping = true;
     logger.info({ reason }, 'stopping');
@@ -63,23 +82,22 @@ export async function run(start: () => Promise<{ running: Running; logger: Logge
         (fault) => die(fault, 'did not stop cleanly'),
       );
   };
-  const die = (fault: unknown, what: string) => {
-    logger.fatal({ err: fault }, what);
-    process.exit(1);
-  };
-  const onSignal = (signal: string) => {
-    if (signalled) process.exit(1);
-    signalled = true;
-    stop(signal, { lameDuckMs: signal === 'SIGTERM' ? LAME_DUCK_MS : 0 });
-  };
-  process.on('SIGTERM', onSignal);
-  process.on('SIGINT', onSignal);
   process.on('message', (message: Partial<StopMessage>) => message?.stop && stop('asked to', message.stop));
   process.on('disconnect', () => {
     setTimeout(() => process.exit(1), ORPHAN_MS).unref();
     stop('parent gone', { lameDuckMs: 0 });
   });
   process.on('uncaughtException', (fault) => die(fault, 'uncaught exception'));
+
+  try {
+    const addresses = await running.addresses;
+    if (stopping) return;
+    logger.info(addresses, 'listening');
+    process.send?.(addresses);
+  } catch (fault) {
+    // What is stopped while it starts need not succeed.
+    if (!stopping) failedToStart(fault);
+  }
 }
 
 /**
