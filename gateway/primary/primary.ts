@@ -1,11 +1,10 @@
-import { once } from 'node:events';
 import { flushCompileCache } from 'node:module';
-import net, { type AddressInfo } from 'node:net';
 import { HttpError } from '../../shared/http/errors.ts';
 import { LONGEST_USE_MS, type RunningServer } from '../../shared/http/server.ts';
 import { Counter, sumOf } from '../../shared/process/counts.ts';
 import { droppedLines, type Logger } from '../../shared/process/logger.ts';
 import type { Running, Starting } from '../../shared/process/run.ts';
+import { tryPort } from '../../shared/process/start-faults.ts';
 import { type GatewaySettings, webhookSecretOf } from '../config.ts';
 import { Clients } from '../limiter/clients.ts';
 import type { PlannedBackend } from '../open-backend.ts';
@@ -31,7 +30,7 @@ const REPLACED_WITHIN_MS = 250;
  * this process loads what it needs for operators, and it can be stopped meanwhile. Without Redis, it has the storage
  * open for its worker.
  * @param readAgain reads the settings, and throws if they have a fault
- * @returns addresses that reject with the error of a worker that cannot start, or of the operators' listener
+ * @returns addresses that reject with the errors of workers that cannot start, and of the operators' listener
  * @throws the error of DATA_DIR or PORT
  */
 export async function startPrimary(
@@ -43,7 +42,8 @@ export async function startPrimary(
   process.on('SIGHUP', () => void begun.promise.then((workers) => workers.renew()));
   const owner = settings.REDIS_URL === undefined ? new KeyOwner(() => workers.all()) : undefined;
   const storage = owner && (await openStorage(settings, owner));
-  const port = settings.PORT === 0 ? await freePort(settings.HOST) : settings.PORT;
+  // A worker that replaces the only one must find the same port.
+  const port = settings.PORT === 0 ? await tryPort(settings.HOST, 0, 'PORT') : settings.PORT;
   await endLeftBehind(port, logger);
   let backend: PlannedBackend | undefined;
   let operators: Pick<RunningServer, 'url' | 'stop'> | undefined;
@@ -86,8 +86,6 @@ export async function startPrimary(
   if (owner === undefined) setInterval(watch, WATCH_MS).unref();
   // At a first start, a worker then loads what this process has compiled, here and once more below.
   flushCompileCache();
-  const starting = workers.start();
-  starting.catch(() => {});
   begun.resolve(workers);
 
   async function check(): Promise<string | undefined> {
@@ -104,7 +102,7 @@ export async function startPrimary(
     else planCache?.take(changed.plans);
   }
 
-  async function addresses(): Promise<Running['addresses']> {
+  async function openOperators(): Promise<string> {
     const { createMetrics } = await import('../../shared/process/metrics.ts');
     flushCompileCache();
     const metrics = createMetrics('gateway_admin');
@@ -126,14 +124,23 @@ export async function startPrimary(
       isLocal: () => workers.isLocal,
       check,
     });
-    return { gateway: await starting, admin: operators.url };
+    return operators.url;
+  }
+
+  async function addresses(): Promise<Running['addresses']> {
+    const both = [workers.start(), openOperators()] as const;
+    try {
+      const [gateway, admin] = await Promise.all(both);
+      return { gateway, admin };
+    } catch {
+      const ends = await Promise.allSettled(both);
+      if (!workers.stopping) workers.kill();
+      throw new AggregateError(ends.flatMap((end) => (end.status === 'rejected' ? [end.reason] : [])));
+    }
   }
 
   return {
-    addresses: addresses().catch((fault) => {
-      if (!workers.stopping) workers.kill();
-      throw fault;
-    }),
+    addresses: addresses(),
     async stop(lameDuckMs, lingerMs) {
       await workers.stop({ lameDuckMs, lingerMs });
       await webhooks.stop();
@@ -150,17 +157,6 @@ async function openStorage({ DATA_DIR, ACTIVITY_LENGTH }: GatewaySettings, owner
   const storage = new SqliteStorage(DATA_DIR, { owner, auditLength: ACTIVITY_LENGTH });
   owner.serve(storage);
   return storage;
-}
-
-/** A worker that replaces the only one must find the same port. */
-async function freePort(host: string): Promise<number> {
-  const server = net.createServer().listen(0, host);
-  await once(server, 'listening').catch((fault: Error) => {
-    throw Object.assign(fault, { setting: 'PORT' });
-  });
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
 }
 
 /**

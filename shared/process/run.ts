@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import type { Logger } from './logger.ts';
+import { explain } from './start-faults.ts';
 
 /**
  * V8 records which code creates long-lived objects, and then allocates them in old space. When load begins, everything
@@ -113,21 +114,4 @@ async function lastLines(logger: Logger): Promise<void> {
 function failedToStart(fault: unknown): never {
   process.stderr.write(`${explain(fault)}\n`);
   process.exit(1);
-}
-
-/** The fault of a server that cannot take its address, with the setting of its port. */
-type ListenFault = NodeJS.ErrnoException & { address?: string; port?: number; setting?: string };
-
-const LISTEN_FAULTS: Readonly<Record<string, (setting: string) => string>> = {
-  EADDRINUSE: (setting) => `another program has this address. Stop it, or set ${setting} to a free port.`,
-  EACCES: (setting) => `not permitted. Set ${setting} to a port from 1024 on.`,
-  EADDRNOTAVAIL: (setting) =>
-    `this machine has no such address. Set ${setting.replace('PORT', 'HOST')} to one of its own.`,
-};
-
-function explain(fault: unknown): string {
-  if (!(fault instanceof Error)) return String(fault);
-  const { code = '', address, port, setting } = fault as ListenFault;
-  const advice = setting === undefined ? undefined : LISTEN_FAULTS[code]?.(setting);
-  return advice === undefined ? fault.message : `Cannot listen on ${address}:${port}: ${advice}`;
 }

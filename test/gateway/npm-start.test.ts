@@ -1,10 +1,13 @@
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { readdir, rm, stat, writeFile } from 'node:fs/promises';
+import net, { type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { z } from 'zod';
 import { CoreSettings } from '../../core/config.ts';
 import { LocalSettings } from '../../deploy/local-settings.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { everythingIn } from '../support/embedded-database.ts';
 import { send } from '../support/http.ts';
 import { parsedLines } from '../support/log.ts';
@@ -98,6 +101,25 @@ test('the faults of both services and of the arguments are reported at once, by 
   WORKERS: must be 1 without REDIS_URL: what is embedded in one process is not shared
   --prot: is no argument; settings come from the environment. Did you mean PORT=9000?
 `);
+});
+
+test.for([
+  ['of both services', ['CORE_PORT', 'PORT', 'ADMIN_PORT'], 'core'],
+  ['of the gateway', ['PORT', 'ADMIN_PORT'], 'gateway'],
+] as const)('ports %s that are in use are named at once', async ([, names, ended]) => {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  cleanUp(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const taken = Object.fromEntries(names.map((name) => [name, String(port)]));
+  const environment = { CORE_PORT: '0', DATA_DIR: await temporaryFolder(), ...taken };
+  const { code, err } = await startProcess('npm', ['start', '--silent'], environment).ended;
+  const lines = names.map(
+    (name) =>
+      `Cannot listen on 127.0.0.1:${port}: another program has this address. Stop it, or set ${name} to a free port.`,
+  );
+  lines.push(`The ${ended} has ended (exit code 1); so does the rest.`, '');
+  expect({ code, err: err.split('\n') }).toEqual({ code: 1, err: lines });
 });
 
 test('every setting of the core is one of npm start, with the same check', () => {
