@@ -16,6 +16,7 @@ import { LastGoodFiles } from './last-good-files.ts';
 import { endLeftBehind } from './left-behind.ts';
 import { LevelsOfMachine } from './levels-of-machine.ts';
 import type { Changed, StartOrder } from './messages.ts';
+import { pageATurn } from './page-a-turn.ts';
 import type { Reason } from './slot.ts';
 import { WorkerProcess } from './worker-process.ts';
 import { Workers } from './workers.ts';
@@ -112,7 +113,11 @@ export async function startPrimary(
     );
     const { openBackend } = await import('../open-backend.ts');
     const { serveOperators } = await import('../serve-operators.ts');
-    backend = await openBackend(settings, logger, { clients, tell, embedded: storage && { storage } });
+    backend = await openBackend(settings, logger, {
+      clients,
+      tell,
+      embedded: storage && { storage: pageATurn(storage) },
+    });
     ({ planCache, counted } = backend);
     opened.resolve(backend);
     operators = await serveOperators(settings, backend, logger, {
