@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import net, { type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -12,6 +12,7 @@ import { everythingIn } from '../support/embedded-database.ts';
 import { send } from '../support/http.ts';
 import { parsedLines } from '../support/log.ts';
 import { ROOT, type Started, startProcess, startService } from '../support/process.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 /** `npm start` in its own process group, as in a terminal, so that the test can press Ctrl-C. */
@@ -179,4 +180,20 @@ test('at a first start, a worker finds what its primary has compiled', async () 
   expect(kept.filter((one) => one !== undefined && one.mtimeMs < Date.parse(String(served()))).length).toBeGreaterThan(
     50,
   );
+});
+
+const SAYS_IF_COMPILER = encodeURIComponent(`process.on('exit', () => {
+  if (process.moduleLoadList.some((name) => name.includes('/amaro/'))) console.error('has loaded the compiler');
+})`);
+
+test.for(['with Redis', 'without Redis'])('%s, a first start after npm ci finds all its code compiled', async (how) => {
+  const NODE_COMPILE_CACHE = await temporaryFolder();
+  const REDIS_URL = how === 'with Redis' ? (await emptyDatabase()).url : '';
+  const environment = { PORT: '0', ADMIN_PORT: '0', REDIS_URL, DATA_DIR: await temporaryFolder(), NODE_COMPILE_CACHE };
+  const { postinstall } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')).scripts;
+  await startProcess('sh', ['-c', postinstall], environment).ended;
+  const NODE_OPTIONS = `--import data:text/javascript,${SAYS_IF_COMPILER}`;
+  const { child, ended } = await startService('gateway/main.ts', { ...environment, NODE_OPTIONS });
+  child.kill('SIGINT');
+  expect(await ended).toMatchObject({ code: 0, err: '' });
 });
