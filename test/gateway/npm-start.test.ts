@@ -186,14 +186,25 @@ const SAYS_IF_COMPILER = encodeURIComponent(`process.on('exit', () => {
   if (process.moduleLoadList.some((name) => name.includes('/amaro/'))) console.error('has loaded the compiler');
 })`);
 
-test.for(['with Redis', 'without Redis'])('%s, a first start after npm ci finds all its code compiled', async (how) => {
-  const NODE_COMPILE_CACHE = await temporaryFolder();
-  const REDIS_URL = how === 'with Redis' ? (await emptyDatabase()).url : '';
-  const environment = { PORT: '0', ADMIN_PORT: '0', REDIS_URL, DATA_DIR: await temporaryFolder(), NODE_COMPILE_CACHE };
-  const { postinstall } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')).scripts;
-  await startProcess('sh', ['-c', postinstall], environment).ended;
-  const NODE_OPTIONS = `--import data:text/javascript,${SAYS_IF_COMPILER}`;
-  const { child, ended } = await startService('gateway/main.ts', { ...environment, NODE_OPTIONS });
-  child.kill('SIGINT');
-  expect(await ended).toMatchObject({ code: 0, err: '' });
-});
+test.for(['with Redis', 'without Redis'])(
+  '%s, a gateway after npm ci finds all its code compiled, also when its console is opened',
+  async (how) => {
+    const NODE_COMPILE_CACHE = await temporaryFolder();
+    const REDIS_URL = how === 'with Redis' ? (await emptyDatabase()).url : '';
+    const environment = {
+      PORT: '0',
+      ADMIN_PORT: '0',
+      REDIS_URL,
+      DATA_DIR: await temporaryFolder(),
+      NODE_COMPILE_CACHE,
+    };
+    const { postinstall } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')).scripts;
+    await startProcess('sh', ['-c', postinstall], environment).ended;
+    const NODE_OPTIONS = `--import data:text/javascript,${SAYS_IF_COMPILER}`;
+    const { child, ended, addresses } = await startService('gateway/main.ts', { ...environment, NODE_OPTIONS });
+    const script = await send(`${addresses.admin}/console/router.ts`);
+    expect([script.status, script.text.includes('interface ')]).toEqual([200, false]);
+    child.kill('SIGINT');
+    expect(await ended).toMatchObject({ code: 0, err: '' });
+  },
+);
