@@ -9,6 +9,7 @@ import { asksForHelp } from '../shared/process/arguments.ts';
 import { COMPILED } from '../shared/process/compile-cache.ts';
 import { SettingsError } from '../shared/process/env.ts';
 import { printHelp } from '../shared/process/help.ts';
+import { explain, tryPort } from '../shared/process/start-faults.ts';
 import { demoKeys } from './demo-keys.ts';
 import { LOCAL_PROGRAM, type LocalSettings, readLocalSettings } from './local-settings.ts';
 import { TerminalLog } from './log-terminal.ts';
@@ -118,15 +119,25 @@ function passOn(faults: Readable): void {
   lines.on('line', (line) => process.stderr.write(`${line.replaceAll(/\b(HOST|PORT)\b/g, 'CORE_$1')}\n`));
 }
 
-function hasEnded(name: string, child: ChildProcess, code: number | null): void {
+async function hasEnded(name: string, child: ChildProcess, code: number | null): Promise<void> {
   children.splice(children.indexOf(child), 1);
   if (!stopping) {
+    if (children.length === 0) await tryPortsOfGateway();
     process.stderr.write(`The ${name} has ended (exit code ${code}); so does the rest.\n`);
     process.exitCode = 1;
   }
   stopping = true;
   children[0]?.kill('SIGINT');
   if (children.length === 0) process.exit();
+}
+
+/** For a core that could not start, and the gateway with it: what would keep the gateway from its ports is named too. */
+async function tryPortsOfGateway(): Promise<void> {
+  const { HOST, PORT, ADMIN_HOST, ADMIN_PORT } = settings;
+  const tries = [tryPort(HOST, PORT, 'PORT'), tryPort(ADMIN_HOST, ADMIN_PORT, 'ADMIN_PORT')];
+  for (const fault of await Promise.all(tries.map((one) => one.then(() => undefined, explain)))) {
+    if (fault !== undefined) process.stderr.write(`${fault}\n`);
+  }
 }
 
 /** Stops the services one after the other, the last started first; a second call kills them. */

@@ -9,6 +9,7 @@ import { join } from 'node:path';
 process.on('SIGHUP', () => {});
 enableCompileCache(join(import.meta.dirname, '../node_modules/.cache/compiled'));
 const { asksForHelp } = await import('../shared/process/arguments.ts');
-await (asksForHelp(process.argv) ? import('./help.ts') : import('./program.ts'));
+if (asksForHelp(process.argv)) await import('./help.ts');
+else await (await import('./program.ts')).runGateway();
 // Once it runs: a process that is killed later would not keep what it compiled.
 flushCompileCache();

@@ -1,12 +1,12 @@
 import cluster from 'node:cluster';
 import { setFlagsFromString } from 'node:v8';
 import { createLogger, type Logger } from '../shared/process/logger.ts';
-import { type Running, run } from '../shared/process/run.ts';
+import { run, type Starting } from '../shared/process/run.ts';
 import { readInstead } from '../shared/process/setting-files.ts';
 import { type GatewaySettings, readGatewaySettings } from './config.ts';
 import { ASKS_FOR_FILES, filesOfPrimary } from './primary/last-good-files.ts';
 
-type Start = (settings: GatewaySettings, logger: Logger, process: RoleOfProcess) => Promise<Running>;
+type Start = (settings: GatewaySettings, logger: Logger, process: RoleOfProcess) => Promise<Starting>;
 
 interface RoleOfProcess {
   readonly number: number;
@@ -23,16 +23,17 @@ const number = Number(process.argv[2]);
 const SMALL = ['--semi-space-growth-factor=1', '--optimize-for-size'];
 const FAST = ['--semi-space-growth-factor=2', '--no-optimize-for-size'];
 
-await run(async () => {
-  if (ASKS_FOR_FILES in process.env) readInstead(await filesOfPrimary());
-  const settings = readGatewaySettings(process.env, cluster.isWorker ? [] : process.argv.slice(2));
-  const readAgain = () => readGatewaySettings(process.env);
-  const logger = createLogger('gateway', settings.LOG_LEVEL, cluster.isWorker ? number : undefined);
-  const start = await startOfRole();
-  const running = await start(settings, logger, { number, readAgain });
-  readInstead(undefined);
-  return { running, logger };
-});
+export const runGateway = () =>
+  run(async () => {
+    if (ASKS_FOR_FILES in process.env) readInstead(await filesOfPrimary());
+    const settings = readGatewaySettings(process.env, cluster.isWorker ? [] : process.argv.slice(2));
+    const readAgain = () => readGatewaySettings(process.env);
+    const logger = createLogger('gateway', settings.LOG_LEVEL, cluster.isWorker ? number : undefined);
+    const start = await startOfRole();
+    const running = await start(settings, logger, { number, readAgain });
+    readInstead(undefined);
+    return { running, logger };
+  });
 
 /** Each process loads the code of its role only. */
 async function startOfRole(): Promise<Start> {

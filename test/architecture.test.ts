@@ -117,6 +117,10 @@ test('no file has more than 400 lines, but the script that Redis takes as one te
   expect(long).toEqual(['gateway/limiter/decide.lua']);
 });
 
+test('no service imports node:http, which would load the HTTP client of Node into each of its processes', () => {
+  expect(product.filter(({ values }) => values.includes('node:http')).map(({ path }) => path)).toEqual([]);
+});
+
 test('no imports run in a circle', () => {
   const importsIn = new Map(product.map(({ path, imports }) => [path, imports]));
   const seen = new Set<string>();

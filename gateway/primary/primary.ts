@@ -1,11 +1,10 @@
-import { once } from 'node:events';
 import { flushCompileCache } from 'node:module';
-import net, { type AddressInfo } from 'node:net';
 import { HttpError } from '../../shared/http/errors.ts';
-import { LONGEST_USE_MS } from '../../shared/http/server.ts';
+import { LONGEST_USE_MS, type RunningServer } from '../../shared/http/server.ts';
 import { Counter, sumOf } from '../../shared/process/counts.ts';
 import { droppedLines, type Logger } from '../../shared/process/logger.ts';
-import type { Running } from '../../shared/process/run.ts';
+import type { Running, Starting } from '../../shared/process/run.ts';
+import { tryPort } from '../../shared/process/start-faults.ts';
 import { type GatewaySettings, webhookSecretOf } from '../config.ts';
 import { Clients } from '../limiter/clients.ts';
 import type { PlannedBackend } from '../open-backend.ts';
@@ -17,6 +16,7 @@ import { LastGoodFiles } from './last-good-files.ts';
 import { endLeftBehind } from './left-behind.ts';
 import { LevelsOfMachine } from './levels-of-machine.ts';
 import type { Changed, StartOrder } from './messages.ts';
+import { pageATurn } from './page-a-turn.ts';
 import type { Reason } from './slot.ts';
 import { WorkerProcess } from './worker-process.ts';
 import { Workers } from './workers.ts';
@@ -28,21 +28,26 @@ const REPLACED_WITHIN_MS = 250;
 
 /**
  * The gateway: this process serves operators and supervises the workers, which serve clients. The workers start before
- * this process loads what it needs for operators. Without Redis, it has the storage open for its worker.
+ * this process loads what it needs for operators, and it can be stopped meanwhile. Without Redis, it has the storage
+ * open for its worker.
  * @param readAgain reads the settings, and throws if they have a fault
- * @throws the error of a worker that cannot start, of the operators' listener, or of DATA_DIR
+ * @returns addresses that reject with the errors of workers that cannot start, and of the operators' listener
+ * @throws the error of DATA_DIR or PORT
  */
 export async function startPrimary(
   settings: GatewaySettings,
   logger: Logger,
   { readAgain }: { readonly readAgain: () => GatewaySettings },
-): Promise<Running> {
+): Promise<Starting> {
   const begun = Promise.withResolvers<Workers>();
   process.on('SIGHUP', () => void begun.promise.then((workers) => workers.renew()));
   const owner = settings.REDIS_URL === undefined ? new KeyOwner(() => workers.all()) : undefined;
   const storage = owner && (await openStorage(settings, owner));
-  const port = settings.PORT === 0 ? await freePort(settings.HOST) : settings.PORT;
+  // A worker that replaces the only one must find the same port.
+  const port = settings.PORT === 0 ? await tryPort(settings.HOST, 0, 'PORT') : settings.PORT;
   await endLeftBehind(port, logger);
+  let backend: PlannedBackend | undefined;
+  let operators: Pick<RunningServer, 'url' | 'stop'> | undefined;
   let planCache: PlanCache | undefined;
   let counted: PlannedBackend['counted'] = () => [];
   let hasLoaded = false;
@@ -82,8 +87,6 @@ export async function startPrimary(
   if (owner === undefined) setInterval(watch, WATCH_MS).unref();
   // At a first start, a worker then loads what this process has compiled, here and once more below.
   flushCompileCache();
-  const starting = workers.start();
-  starting.catch(() => {});
   begun.resolve(workers);
 
   async function check(): Promise<string | undefined> {
@@ -100,7 +103,7 @@ export async function startPrimary(
     else planCache?.take(changed.plans);
   }
 
-  try {
+  async function openOperators(): Promise<string> {
     const { createMetrics } = await import('../../shared/process/metrics.ts');
     flushCompileCache();
     const metrics = createMetrics('gateway_admin');
@@ -110,10 +113,14 @@ export async function startPrimary(
     );
     const { openBackend } = await import('../open-backend.ts');
     const { serveOperators } = await import('../serve-operators.ts');
-    const backend = await openBackend(settings, logger, { clients, tell, embedded: storage && { storage } });
+    backend = await openBackend(settings, logger, {
+      clients,
+      tell,
+      embedded: storage && { storage: pageATurn(storage) },
+    });
     ({ planCache, counted } = backend);
     opened.resolve(backend);
-    const operators = await serveOperators(settings, backend, logger, {
+    operators = await serveOperators(settings, backend, logger, {
       metrics: { ...metrics, expose: async () => await metrics.expose(await workers.metrics()) },
       decisions: workers,
       banned: () => workers.banned(),
@@ -122,20 +129,31 @@ export async function startPrimary(
       isLocal: () => workers.isLocal,
       check,
     });
-    return {
-      addresses: { gateway: await starting, admin: operators.url },
-      async stop(lameDuckMs, lingerMs) {
-        await workers.stop({ lameDuckMs, lingerMs });
-        await webhooks.stop();
-        await operators.stop();
-        await backend.close();
-        await storage?.close();
-      },
-    };
-  } catch (fault) {
-    workers.kill();
-    throw fault;
+    return operators.url;
   }
+
+  async function addresses(): Promise<Running['addresses']> {
+    const both = [workers.start(), openOperators()] as const;
+    try {
+      const [gateway, admin] = await Promise.all(both);
+      return { gateway, admin };
+    } catch {
+      const ends = await Promise.allSettled(both);
+      if (!workers.stopping) workers.kill();
+      throw new AggregateError(ends.flatMap((end) => (end.status === 'rejected' ? [end.reason] : [])));
+    }
+  }
+
+  return {
+    addresses: addresses(),
+    async stop(lameDuckMs, lingerMs) {
+      await workers.stop({ lameDuckMs, lingerMs });
+      await webhooks.stop();
+      await operators?.stop();
+      await backend?.close();
+      await storage?.close();
+    },
+  };
 }
 
 /** @throws {Error} for operators: DATA_DIR is in use by another gateway, or cannot be used */
@@ -144,17 +162,6 @@ async function openStorage({ DATA_DIR, ACTIVITY_LENGTH }: GatewaySettings, owner
   const storage = new SqliteStorage(DATA_DIR, { owner, auditLength: ACTIVITY_LENGTH });
   owner.serve(storage);
   return storage;
-}
-
-/** A worker that replaces the only one must find the same port. */
-async function freePort(host: string): Promise<number> {
-  const server = net.createServer().listen(0, host);
-  await once(server, 'listening').catch((fault: Error) => {
-    throw Object.assign(fault, { setting: 'PORT' });
-  });
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
 }
 
 /**

@@ -2,7 +2,7 @@ import cluster from 'node:cluster';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from '../../shared/process/logger.ts';
 import { createMetrics } from '../../shared/process/metrics.ts';
-import type { Running } from '../../shared/process/run.ts';
+import type { Starting } from '../../shared/process/run.ts';
 import type { GatewaySettings } from '../config.ts';
 import { Clients } from '../limiter/clients.ts';
 import type { PlanTable, StoredPlans } from '../limiter/plans.ts';
@@ -22,7 +22,7 @@ export async function startWorker(
   settings: GatewaySettings,
   logger: Logger,
   { number }: { readonly number: number },
-): Promise<Running> {
+): Promise<Starting> {
   // A closing terminal signals all its processes; only the primary must react.
   process.on('SIGHUP', () => {});
   const clients = new Clients(() => opened?.planCache.ifKnown);
@@ -87,12 +87,12 @@ export async function startWorker(
     redis: backend.redis(),
   });
   void backend.loaded.then(reportNow);
-  // A turn later, so that the primary hears that the plans are loaded before it hears that this worker serves.
-  await nextTurn();
-  await nextTurn();
   outliveThePrimary();
   return {
-    addresses: { gateway: server.url },
+    // A turn later, so that the primary hears that the plans are loaded before it hears that this worker serves.
+    addresses: nextTurn()
+      .then(() => nextTurn())
+      .then(() => ({ gateway: server.url })),
     async stop(lameDuckMs, lingerMs) {
       await server.stop({ lameDuckMs, lingerMs });
       clearInterval(reporting);

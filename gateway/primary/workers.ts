@@ -62,19 +62,14 @@ export class Workers {
   /**
    * Starts them all, and resolves when the first one serves. From then on one that does not start is a crash.
    * @returns their shared address
-   * @throws the error of a worker that could not start before one served; the others are then killed
+   * @throws the error of a worker that could not start before one served
    */
   async start(): Promise<string> {
     const starting = this.#slots.map((slot) => slot.start('first'));
     this.#work = Promise.allSettled(starting);
-    try {
-      const address = await Promise.race(starting);
-      this.#hasBegun = true;
-      return address;
-    } catch (fault) {
-      this.kill();
-      throw fault;
-    }
+    const address = await Promise.race(starting);
+    this.#hasBegun = true;
+    return address;
   }
 
   /**

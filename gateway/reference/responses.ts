@@ -1,5 +1,5 @@
-import { STATUS_CODES } from 'node:http';
 import { ERRORS, type ErrorCode } from '../../shared/http/errors.ts';
+import { http } from '../../shared/http/node-http.ts';
 import { type Response, refTo } from './document.ts';
 import { ALLOW, EVERYWHERE, INSUFFICIENT_SCOPE, RETRY_AFTER_UNAVAILABLE, refsTo } from './header-schemas.ts';
 
@@ -52,5 +52,5 @@ function errorResponse(status: number): ErrorResponse {
 
 /** 'NotFound' for 404. */
 function nameOf(status: number): string {
-  return (STATUS_CODES[status] ?? String(status)).replaceAll(/[^A-Za-z]/g, '');
+  return (http.STATUS_CODES[status] ?? String(status)).replaceAll(/[^A-Za-z]/g, '');
 }

@@ -1,8 +1,9 @@
-import http, { type ClientRequest, type IncomingMessage } from 'node:http';
+import type { ClientRequest, IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
 import { type ErrorCode, HttpError } from '../../shared/http/errors.ts';
+import { http } from '../../shared/http/node-http.ts';
 import { pairsOf } from '../../shared/lists.ts';
 import type { CoreAddress } from './core-url.ts';
 import { ClientGone, CoreTooSlow } from './faults.ts';

@@ -1,9 +1,9 @@
-import { validateHeaderValue } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Dispatcher, errors, Pool } from 'undici';
 import { z } from 'zod';
 import type { ErrorCode } from '../http/errors.ts';
 import { IDEMPOTENCY_KEY } from '../http/headers.ts';
+import { http } from '../http/node-http.ts';
 import { parseJson, toJson } from '../schemas/json.ts';
 
 /** Sends requests to the core: connections, timeout, safe retries, and errors. */
@@ -93,7 +93,7 @@ const MALFORMED: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_OVERFLOW', 'UND
 export function openTransport({ url, token, timeoutMs, connections }: TransportOptions): Transport {
   const authorization: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
   // A request that undici cannot write blocks its connection for good, so none may reach undici.
-  for (const [name, value] of Object.entries(authorization)) validateHeaderValue(name, value);
+  for (const [name, value] of Object.entries(authorization)) http.validateHeaderValue(name, value);
   // The call's own timeout is the only one. Those of undici are coarse and do not run while a request waits for a
   // connection.
   const pool = new Pool(url, {

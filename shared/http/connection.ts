@@ -1,9 +1,10 @@
-import { IncomingMessage, type ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { takeOut } from '../lists.ts';
 import { breakBody } from './body.ts';
 import { type ErrorCode, HttpError, methodNotAllowed } from './errors.ts';
+import { http } from './node-http.ts';
 import { type Fault, RequestBytes } from './request-bytes.ts';
 import { type BrokenRequest, FAULT } from './request-head.ts';
 
@@ -45,7 +46,7 @@ function errorOf({ code = '', reason }: Fault): HttpError {
 
 /** Stands for bytes that are no request for this server, so that their refusal is sent in its turn. */
 export function noRequest(socket: Socket, fault: Fault): IncomingMessage {
-  const request: BrokenRequest = new IncomingMessage(socket);
+  const request: BrokenRequest = new http.IncomingMessage(socket);
   request.complete = true;
   request[FAULT] = errorOf(fault);
   return request;

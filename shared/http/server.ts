@@ -1,11 +1,12 @@
 import { constants } from 'node:crypto';
 import { once } from 'node:events';
-import http, { type IncomingMessage, type Server, ServerResponse } from 'node:http';
+import type { IncomingMessage, RequestListener, Server, ServerOptions, ServerResponse } from 'node:http';
 import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { noRequest, PLAIN_HTTP } from './connection.ts';
 import { type ConnectionCaps, Connections, DEFAULT_LIMITS, type ServerLimits } from './connections.ts';
+import { http } from './node-http.ts';
 import type { Fault } from './request-bytes.ts';
 import { KEPT_HEADER_LINES } from './request-head.ts';
 
@@ -78,7 +79,7 @@ export interface Listening extends ConnectionCaps {
   /** The setting of the port, named when the address cannot be taken; that of the host is named likewise. */
   portSetting?: string;
   /** Also gets what is no request, or came too slowly, which `checkHead` refuses. The answer closes the connection. */
-  onRequest: http.RequestListener;
+  onRequest: RequestListener;
   upgrades?: Upgrades | undefined;
   /** With it, the server speaks only TLS. */
   certificate?: Certificate | undefined;
@@ -100,7 +101,7 @@ const LOST: readonly string[] = ['ECONNRESET', 'EPIPE'];
 export async function startServer(listening: Listening): Promise<RunningServer> {
   const { host, port, portSetting = 'PORT', onRequest, upgrades, certificate } = listening;
   const limits = { ...DEFAULT_LIMITS, ...listening.limits };
-  const options: http.ServerOptions = {
+  const options: ServerOptions = {
     insecureHTTPParser: false,
     // A request that announces no body gets no stream for one.
     optimizeEmptyRequests: true,
@@ -123,7 +124,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   const connections = new Connections(server, limits, listening);
   let stopping = false;
 
-  const answer: http.RequestListener = (request, response) => {
+  const answer: RequestListener = (request, response) => {
     connections.of(request.socket)?.add(response);
     if (certificate !== undefined) response.setHeader('Strict-Transport-Security', STRICT_TRANSPORT_SECURITY);
     if (stopping) response.shouldKeepAlive = false;
@@ -170,7 +171,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   };
 }
 
-function createTlsServer(options: http.ServerOptions, certificate: Certificate): https.Server {
+function createTlsServer(options: ServerOptions, certificate: Certificate): https.Server {
   // Node's default handshake timeout is two minutes.
   const own = { allowHalfOpen: true, handshakeTimeout: options.headersTimeout };
   return https.createServer({ ...options, ...TLS, ...certificate, ...own } as https.ServerOptions);
@@ -200,7 +201,7 @@ function takeUpgrades(server: Server, { take }: Upgrades): void {
 
 /** A response on a connection that Node has given up. Behind it the connection is closed. */
 function lastResponse(request: IncomingMessage, socket: Socket): ServerResponse {
-  const response = new ServerResponse(request);
+  const response = new http.ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(socket);
   response.once('finish', () => {

@@ -1,7 +1,13 @@
 /** Finds variables that are probably misspelt settings. They would be ignored and the defaults used. */
 
-/** Names of one word, such as HOST and PORT, are too similar to other programs' variables. */
-const isOurOwn = (setting: string): boolean => setting.includes('_');
+/**
+ * Names of one word, such as HOST and PORT, are too similar to other programs' variables (GHOST, PORTS, WORKER): there
+ * only two swapped letters are a slip, because a word like PROT is nobody's name.
+ */
+const canBeMeant = (name: string, setting: string): boolean =>
+  setting.includes('_') || (name !== setting && sorted(name) === sorted(setting));
+
+const sorted = (text: string): string => [...text].sort().join('');
 
 /**
  * Variables that look like an unset setting, each with that setting. If the setting itself is set, the variable is not
@@ -9,11 +15,12 @@ const isOurOwn = (setting: string): boolean => setting.includes('_');
  * @param given names of the variables that are set
  */
 export function misspelt(given: readonly string[], settings: readonly string[]): [name: string, meant: string][] {
-  const missing = settings.filter((setting) => isOurOwn(setting) && !given.includes(setting));
+  const missing = settings.filter((setting) => !given.includes(setting));
   return given
     .filter((name) => !settings.includes(name))
     .flatMap((name) => {
-      const meant = missing.find((setting) => looksLike(name.toUpperCase(), setting));
+      const upper = name.toUpperCase();
+      const meant = missing.find((setting) => canBeMeant(upper, setting) && looksLike(upper, setting));
       return meant === undefined ? [] : [[name, meant] as [string, string]];
     });
 }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import type { Logger } from './logger.ts';
+import { explain } from './start-faults.ts';
 
 /**
  * V8 records which code creates long-lived objects, and then allocates them in old space. When load begins, everything
@@ -24,11 +25,18 @@ export interface StopMessage {
   readonly stop: Stopping;
 }
 
+type Addresses = Readonly<Record<string, string>>;
+
 /** A running service. */
 export interface Running {
   /** Its addresses by name. They are logged, and sent to the parent process if there is one. */
-  readonly addresses: Readonly<Record<string, string>>;
+  readonly addresses: Addresses;
   stop(lameDuckMs: number, lingerMs?: number): Promise<void>;
+}
+
+/** A service that may serve already while it still starts. Its addresses reject with the fault of its start. */
+export interface Starting extends Omit<Running, 'addresses'> {
+  readonly addresses: Addresses | Promise<Addresses>;
 }
 
 /** SIGTERM from an operator or orchestrator leaves time for load balancers; Ctrl-C does not. */
@@ -43,15 +51,27 @@ const ORPHAN_MS = 9_000;
  * stop message does not count as second: a terminal or supervisor may signal all processes when the parent has already
  * asked its own to stop.
  */
-export async function run(start: () => Promise<{ running: Running; logger: Logger }>): Promise<void> {
+export async function run(start: () => Promise<{ running: Starting; logger: Logger }>): Promise<void> {
   disablePretenuring();
-  const { running, logger } = await start().catch(failedToStart);
-  logger.info(running.addresses, 'listening');
-  process.send?.(running.addresses);
-
   let stopping = false;
   let signalled = false;
-  const stop = (reason: string, { lameDuckMs, lingerMs }: Stopping) => {
+  // Nothing listens yet, so nothing has to finish.
+  let stop = (_reason: string, _how: Stopping): void => process.exit(0);
+  const onSignal = (signal: string) => {
+    if (signalled) process.exit(1);
+    signalled = true;
+    stop(signal, { lameDuckMs: signal === 'SIGTERM' ? LAME_DUCK_MS : 0 });
+  };
+  // Never removed: between two handlers, a signal would be lost.
+  process.on('SIGTERM', onSignal);
+  process.on('SIGINT', onSignal);
+
+  const { running, logger } = await start().catch(failedToStart);
+  const die = (fault: unknown, what: string) => {
+    logger.fatal({ err: fault }, what);
+    process.exit(1);
+  };
+  stop = (reason, { lameDuckMs, lingerMs }) => {
     if (stopping) return;
     stopping = true;
     logger.info({ reason }, 'stopping');
@@ -63,23 +83,22 @@ export async function run(start: () => Promise<{ running: Running; logger: Logge
         (fault) => die(fault, 'did not stop cleanly'),
       );
   };
-  const die = (fault: unknown, what: string) => {
-    logger.fatal({ err: fault }, what);
-    process.exit(1);
-  };
-  const onSignal = (signal: string) => {
-    if (signalled) process.exit(1);
-    signalled = true;
-    stop(signal, { lameDuckMs: signal === 'SIGTERM' ? LAME_DUCK_MS : 0 });
-  };
-  process.on('SIGTERM', onSignal);
-  process.on('SIGINT', onSignal);
   process.on('message', (message: Partial<StopMessage>) => message?.stop && stop('asked to', message.stop));
   process.on('disconnect', () => {
     setTimeout(() => process.exit(1), ORPHAN_MS).unref();
     stop('parent gone', { lameDuckMs: 0 });
   });
   process.on('uncaughtException', (fault) => die(fault, 'uncaught exception'));
+
+  try {
+    const addresses = await running.addresses;
+    if (stopping) return;
+    logger.info(addresses, 'listening');
+    process.send?.(addresses);
+  } catch (fault) {
+    // What is stopped while it starts need not succeed.
+    if (!stopping) failedToStart(fault);
+  }
 }
 
 /**
@@ -95,21 +114,4 @@ async function lastLines(logger: Logger): Promise<void> {
 function failedToStart(fault: unknown): never {
   process.stderr.write(`${explain(fault)}\n`);
   process.exit(1);
-}
-
-/** The fault of a server that cannot take its address, with the setting of its port. */
-type ListenFault = NodeJS.ErrnoException & { address?: string; port?: number; setting?: string };
-
-const LISTEN_FAULTS: Readonly<Record<string, (setting: string) => string>> = {
-  EADDRINUSE: (setting) => `another program has this address. Stop it, or set ${setting} to a free port.`,
-  EACCES: (setting) => `not permitted. Set ${setting} to a port from 1024 on.`,
-  EADDRNOTAVAIL: (setting) =>
-    `this machine has no such address. Set ${setting.replace('PORT', 'HOST')} to one of its own.`,
-};
-
-function explain(fault: unknown): string {
-  if (!(fault instanceof Error)) return String(fault);
-  const { code = '', address, port, setting } = fault as ListenFault;
-  const advice = setting === undefined ? undefined : LISTEN_FAULTS[code]?.(setting);
-  return advice === undefined ? fault.message : `Cannot listen on ${address}:${port}: ${advice}`;
 }

@@ -19,6 +19,9 @@ test.for([
   ['CORE_TOKENS', 'CORE_TOKEN'],
   ['REDIS_TIMEOUT', 'REDIS_TIMEOUT_MS'],
   ['TLS_CERT', 'TLS_CERT_FILE'],
+  ['PROT', 'PORT'],
+  ['HSOT', 'HOST'],
+  ['WROKERS', 'WORKERS'],
   ['TRUSTED_PROXYS', undefined],
   ['DATABASE_URI', undefined],
 ] as const)('the gateway reports %s and suggests %s', ([name, meant]) => {

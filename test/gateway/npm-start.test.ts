@@ -1,14 +1,18 @@
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import net, { type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { z } from 'zod';
 import { CoreSettings } from '../../core/config.ts';
 import { LocalSettings } from '../../deploy/local-settings.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { everythingIn } from '../support/embedded-database.ts';
 import { send } from '../support/http.ts';
 import { parsedLines } from '../support/log.ts';
 import { ROOT, type Started, startProcess, startService } from '../support/process.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 /** `npm start` in its own process group, as in a terminal, so that the test can press Ctrl-C. */
@@ -100,6 +104,25 @@ test('the faults of both services and of the arguments are reported at once, by 
 `);
 });
 
+test.for([
+  ['of both services', ['CORE_PORT', 'PORT', 'ADMIN_PORT'], 'core'],
+  ['of the gateway', ['PORT', 'ADMIN_PORT'], 'gateway'],
+] as const)('ports %s that are in use are named at once', async ([, names, ended]) => {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  cleanUp(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const taken = Object.fromEntries(names.map((name) => [name, String(port)]));
+  const environment = { CORE_PORT: '0', DATA_DIR: await temporaryFolder(), ...taken };
+  const { code, err } = await startProcess('npm', ['start', '--silent'], environment).ended;
+  const lines = names.map(
+    (name) =>
+      `Cannot listen on 127.0.0.1:${port}: another program has this address. Stop it, or set ${name} to a free port.`,
+  );
+  lines.push(`The ${ended} has ended (exit code 1); so does the rest.`, '');
+  expect({ code, err: err.split('\n') }).toEqual({ code: 1, err: lines });
+});
+
 test('every setting of the core is one of npm start, with the same check', () => {
   const names = Object.keys(CoreSettings.shape).map((name) => (/^(HOST|PORT)$/.test(name) ? `CORE_${name}` : name));
   expect(Object.keys(LocalSettings.shape)).toEqual(expect.arrayContaining(names));
@@ -158,3 +181,30 @@ test('at a first start, a worker finds what its primary has compiled', async () 
     50,
   );
 });
+
+const SAYS_IF_COMPILER = encodeURIComponent(`process.on('exit', () => {
+  if (process.moduleLoadList.some((name) => name.includes('/amaro/'))) console.error('has loaded the compiler');
+})`);
+
+test.for(['with Redis', 'without Redis'])(
+  '%s, a gateway after npm ci finds all its code compiled, also when its console is opened',
+  async (how) => {
+    const NODE_COMPILE_CACHE = await temporaryFolder();
+    const REDIS_URL = how === 'with Redis' ? (await emptyDatabase()).url : '';
+    const environment = {
+      PORT: '0',
+      ADMIN_PORT: '0',
+      REDIS_URL,
+      DATA_DIR: await temporaryFolder(),
+      NODE_COMPILE_CACHE,
+    };
+    const { postinstall } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')).scripts;
+    await startProcess('sh', ['-c', postinstall], environment).ended;
+    const NODE_OPTIONS = `--import data:text/javascript,${SAYS_IF_COMPILER}`;
+    const { child, ended, addresses } = await startService('gateway/main.ts', { ...environment, NODE_OPTIONS });
+    const script = await send(`${addresses.admin}/console/router.ts`);
+    expect([script.status, script.text.includes('interface ')]).toEqual([200, false]);
+    child.kill('SIGINT');
+    expect(await ended).toMatchObject({ code: 0, err: '' });
+  },
+);

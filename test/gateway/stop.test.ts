@@ -1,33 +1,51 @@
+import { execFileSync } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
 import http from 'node:http';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { faultyCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
-import { startService } from '../support/process.ts';
+import { parsedLines } from '../support/log.ts';
+import { freePort } from '../support/port.ts';
+import { startProcess, startService } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 
-test('on SIGTERM requests in flight finish, their answers close the connection, and the exit status is 0', async () => {
-  const DATA_DIR = await temporaryFolder();
+const ADMIN_TOKEN = 'token-of-the-tests';
+const anyPorts = { PORT: '0', ADMIN_PORT: '0' };
+
+/** A core whose only answer waits until it is released. */
+async function slowCore() {
   const arrived = Promise.withResolvers<() => void>();
-  const core = await faultyCore((socket) =>
+  const url = await faultyCore((socket) =>
     arrived.resolve(
       () => void socket.write('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n[]'),
     ),
   );
-  const environment = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN: 'token-of-the-tests', CORE_URL: core, DATA_DIR };
-  const gateway = await startService('gateway/main.ts', environment);
-  const { gateway: url, admin } = gateway.addresses;
+  return { url, arrived: arrived.promise };
+}
+
+async function createKey(admin = ''): Promise<string> {
   const created = await send(`${admin}/keys`, {
     method: 'POST',
-    key: 'token-of-the-tests',
+    key: ADMIN_TOKEN,
     headers: { 'content-type': 'application/json' },
     body: '{"name":"a","plan":"free"}',
   });
-  const { key } = created.json as { key: string };
+  return (created.json as { key: string }).key;
+}
+
+test('on SIGTERM requests in flight finish, their answers close the connection, and the exit status is 0', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const core = await slowCore();
+  const environment = { ...anyPorts, ADMIN_TOKEN, CORE_URL: core.url, DATA_DIR };
+  const gateway = await startService('gateway/main.ts', environment);
+  const { gateway: url, admin } = gateway.addresses;
+  const key = await createKey(admin);
 
   const agent = new http.Agent({ keepAlive: true });
   const inFlight = send(`${url}/v1/pets`, { key, agent });
-  const answer = await arrived.promise;
+  const answer = await core.arrived;
   gateway.child.kill('SIGTERM');
   await expect.poll(async () => (await send(`${admin}/readyz`)).status).toBe(503);
   expect((await send(`${url}/v1/pets`)).headers.connection).toBe('close');
@@ -38,6 +56,31 @@ test('on SIGTERM requests in flight finish, their answers close the connection, 
   expect(code).toBe(0);
   expect(out).toMatch(/"status":200,/);
   agent.destroy();
+});
+
+test("SIGTERM drains as soon as a worker serves, also while the operators' listener is not open", async () => {
+  const [DATA_DIR, PORT, core] = [await temporaryFolder(), String(await freePort()), await slowCore()];
+  const environment = { ...anyPorts, PORT, CORE_URL: core.url, DATA_DIR };
+  const before = await startService('gateway/main.ts', { ...environment, ADMIN_TOKEN });
+  const key = await createKey(before.addresses.admin);
+  before.child.kill('SIGINT');
+  await before.ended;
+
+  // Whoever reads the operators' token waits until it is written.
+  execFileSync('mkfifo', [join(DATA_DIR, 'admin-token')]);
+  const { child, out, ended } = startProcess(process.execPath, ['gateway/main.ts'], environment);
+  await expect.poll(out).toContain('worker serves');
+  const inFlight = send(`http://127.0.0.1:${PORT}/v1/pets`, { key });
+  const answer = await core.arrived;
+  child.kill('SIGTERM');
+  const refused = () => send(`http://127.0.0.1:${PORT}/livez`).then(String, ({ code }) => code);
+  await expect.poll(refused).toBe('ECONNREFUSED');
+  await writeFile(join(DATA_DIR, 'admin-token'), ADMIN_TOKEN);
+  answer();
+  expect(await inFlight).toMatchObject({ status: 200, headers: { connection: 'close' } });
+  expect(await ended).toMatchObject({ code: 0, err: '' });
+  const ofPrimary = parsedLines(out)().filter((line) => line.service === 'gateway' && !('worker' in line));
+  expect(ofPrimary.map(({ msg }) => msg)).toEqual(['stopping']);
 });
 
 test('a stop does not wait for an idle connection', TIMED, async () => {

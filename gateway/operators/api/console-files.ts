@@ -1,6 +1,8 @@
+import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-import { createRequire, stripTypeScriptTypes } from 'node:module';
+import { createRequire } from 'node:module';
 import { dirname, extname, join } from 'node:path';
+import { promisify } from 'node:util';
 import type { ServiceRoute } from '../../../shared/http/service.ts';
 import { safetyHeaders } from '../../static-file.ts';
 import { textRoute } from './text-route.ts';
@@ -63,13 +65,13 @@ const routeOf = (path: string, file: string): ServiceRoute<unknown, unknown> =>
   textRoute('console', path, {
     type: TYPES[extname(file)] ?? (TYPES['.js'] as string),
     headers: SAFETY,
-    read: () => forBrowser(file, readFileSync(file, 'utf8')),
+    read: () => forBrowser(file),
   });
 
 /** A source without its types, that imports libraries by their paths: browsers know no package names. */
-function forBrowser(path: string, text: string): string {
-  if (['.html', '.css', '.svg'].includes(extname(path))) return text;
-  const script = extname(path) === '.ts' ? withoutTypes(text) : text;
+async function forBrowser(path: string): Promise<string> {
+  const script = extname(path) === '.ts' ? await withoutTypes(path) : readFileSync(path, 'utf8');
+  if (['.html', '.css', '.svg'].includes(extname(path))) return script;
   return LIBRARIES.reduce(
     (made, { name, specifier }) =>
       specifier === undefined ? made : made.replaceAll(importOf(specifier), `$1"/console/lib/${name}"`),
@@ -80,13 +82,31 @@ function forBrowser(path: string, text: string): string {
 const importOf = (specifier: string): RegExp =>
   new RegExp(`\\b(from\\s*)["']${specifier.replaceAll('.', '\\.')}["']`, 'g');
 
-/** Node strips types from all our files, but prints an experimental warning on stderr when the function is called. */
-function withoutTypes(text: string): string {
-  const { emitWarning } = process;
-  process.emitWarning = () => {};
-  try {
-    return stripTypeScriptTypes(text);
-  } finally {
-    process.emitWarning = emitWarning;
-  }
+/** All scripts that have types, without them, by path. */
+let stripped: Promise<Readonly<Record<string, string>>> | undefined;
+
+async function withoutTypes(path: string): Promise<string> {
+  stripped ??= stripTypes().catch((fault) => {
+    stripped = undefined;
+    throw fault;
+  });
+  return (await stripped)[path] as string;
 }
+
+/**
+ * In a process of its own, because Node then loads its compiler of TypeScript: it would take 25 MB of this process as
+ * long as it runs.
+ */
+async function stripTypes(): Promise<Record<string, string>> {
+  const own = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' }).map((name) => join(FOLDER, name));
+  const paths = [...own, ...LIBRARIES.map(({ from }) => from)].filter((path) => extname(path) === '.ts');
+  const options = { env: {}, maxBuffer: Number.POSITIVE_INFINITY };
+  const { stdout } = await promisify(execFile)(process.execPath, ['--no-warnings', '-e', STRIP, ...paths], options);
+  return JSON.parse(stdout);
+}
+
+const STRIP = `
+  const { stripTypeScriptTypes } = require('node:module');
+  const strip = (path) => [path, stripTypeScriptTypes(fs.readFileSync(path, 'utf8'))];
+  console.log(JSON.stringify(Object.fromEntries(process.argv.slice(1).map(strip))));
+`;

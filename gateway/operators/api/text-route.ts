@@ -7,7 +7,7 @@ interface TextFile {
   /** Besides those for the cache. */
   readonly headers: readonly string[];
   /** Called at the first request. */
-  read(): string;
+  read(): string | Promise<string>;
 }
 
 /** A file for browsers, answered without a token. It is read once and kept in memory. */
@@ -17,8 +17,8 @@ export function textRoute(
   { type, headers, read }: TextFile,
 ): ServiceRoute<unknown, unknown> {
   let file: { readonly etag: string; readonly text: string } | undefined;
-  function load() {
-    const text = read();
+  async function load() {
+    const text = await read();
     return { text, etag: etagOf(text) };
   }
   return {
@@ -27,7 +27,7 @@ export function textRoute(
     path,
     isOpen: true,
     async operation({ request }) {
-      file ??= load();
+      file ??= await load();
       const all = ['ETag', file.etag, 'Cache-Control', 'no-cache', ...headers];
       if (isCurrent(request.headers['if-none-match'], file.etag)) return { status: 304, headers: all };
       return { status: 200, json: file.text, headers: ['Content-Type', type, ...all] };

@@ -1,0 +1,24 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type RecordName, type Storage, withOwn } from '../stores/storage.ts';
+
+/**
+ * A storage that is read in this process, and whose lists are read one page a turn of the event loop, however many
+ * operators read them: between two pages, a worker gets the keys that it asks for.
+ */
+export function pageATurn(storage: Storage): Storage {
+  let before: Promise<unknown> = Promise.resolve();
+
+  async function readMany(records: readonly RecordName[]) {
+    const turn = Promise.withResolvers<void>();
+    const mine = before;
+    before = turn.promise;
+    await mine;
+    try {
+      return await storage.readMany(records);
+    } finally {
+      void nextTurn().then(turn.resolve);
+    }
+  }
+
+  return withOwn(storage, { readMany });
+}
