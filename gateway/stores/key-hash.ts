@@ -173,10 +173,11 @@ export function writeRecord(
   if (secrets === undefined) return fields;
   const digests = new Set(secrets.map(({ digest }) => digest));
   const gone = before.filter(({ digest }) => !digests.has(digest));
+  const written = secrets.filter((secret) => !before.includes(secret));
   return {
     ...fields,
     [SECRETS]: String(secrets.length),
-    ...Object.fromEntries(secrets.map((secret) => [SECRET + secret.digest, writeSecret(secret)])),
+    ...Object.fromEntries(written.map((secret) => [SECRET + secret.digest, writeSecret(secret)])),
     ...Object.fromEntries(gone.map(({ digest }) => [SECRET + digest, undefined])),
     ...(gone.length > 0 && { [USED]: writeUsed(withoutSecrets(readUsed(stored[USED]), gone)) }),
   };

@@ -66,12 +66,23 @@ local function move(from, to, part)
   call('EXPIRE', to, part.seconds)
 end
 
+-- A byte of a field's name that is not UTF-8 was read as U+FFFD. No gateway gives such names, so all that look like this
+-- one are meant.
+local function named(name, field)
+  local found, shape = { field }, field:gsub('[\128-\255]+', '?')
+  if not field:find('\239\191\189', 1, true) then return found end
+  for _, other in ipairs(call('HKEYS', name)) do
+    if other:gsub('[\128-\255]+', '?') == shape then found[#found + 1] = other end
+  end
+  return found
+end
+
 -- First, since it fails if somebody has put another value there.
 if change.index then call('ZADD', KEYS[change.index.key], 'NX', change.index.score, change.index.id) end
 for _, part in ipairs(change.parts) do
   local name = KEYS[part.key]
   if #part.set > 0 and not part.to then call('HSET', name, unpack(part.set)) end
-  if #part.remove > 0 and part.type == 'hash' then call('HDEL', name, unpack(part.remove)) end
+  for _, field in ipairs(part.type == 'hash' and part.remove or {}) do call('HDEL', name, unpack(named(name, field))) end
   if part.to then move(name, KEYS[part.to], part) end
 end
 call('SET', KEYS[1], 'made', 'EX', ARGV[2])
