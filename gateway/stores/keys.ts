@@ -140,14 +140,16 @@ export class Keys {
   /**
    * Changes a key to the result of `make`. Calls it again if another change came first.
    * @returns the key after the change; undefined if there is no such key
-   * @throws {Unreadable} for malformed data
+   * @throws {Unreadable} for malformed data that would stay so, unless the change takes something away from clients
    */
-  async change(id: string, make: (record: KeyRecord) => KeyChange & WithActivity): Promise<KeyEntry | undefined> {
+  async change(
+    id: string,
+    make: (record: KeyEntry['record']) => KeyChange & WithActivity,
+  ): Promise<KeyEntry | undefined> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const stored = await this.#storage.read(key(id));
       if (stored === undefined) return undefined;
-      const record = readRecord(stored);
-      if (record === undefined) throw new Unreadable();
+      const { record } = readEntry(id, stored);
       const made = make(record);
       const { record: changes = {}, ban, activity } = made;
       // Edits by hand first, because this change hides them.
@@ -155,12 +157,15 @@ export class Keys {
       const written = { ...writeRecord(changes, record.secrets, stored), ...writeBan(ban) };
       const accepted = { ...byHand.changes, ...withKept(written, inForce(stored).fields) };
       const set = { ...accepted, ...reported(withChanges(stored, accepted)) };
+      const after = withChanges(stored, set);
+      const protects = isUrgent(made, record) && Object.keys(stored).length > 0;
+      if (!protects && readRecord(after) === undefined) throw new Unreadable();
       const isMade = await this.#storage.change({
         parts: [{ record: key(id), exists: true, expect: seenOf(stored), set }],
         entries: auditEntries(...byHand.entries, activity),
         isUrgent: isUrgent(made, record),
       });
-      if (isMade) return readEntry(id, withChanges(stored, set));
+      if (isMade) return readEntry(id, after);
     }
     throw new NotMade('The key was changed by others, again and again.');
   }
@@ -286,7 +291,10 @@ const nextOf = (cursors: readonly KeyCursor[], limit: number): KeyCursor | undef
   cursors.length === limit ? cursors.at(-1) : undefined;
 
 /** Whether a change takes something away from clients: it must work on a full disk too. */
-const isUrgent = ({ record = {}, ban, isUrgent = false }: KeyChange, { expiresAt = Infinity }: KeyRecord): boolean =>
+const isUrgent = (
+  { record = {}, ban, isUrgent = false }: KeyChange,
+  { expiresAt = Infinity }: KeyEntry['record'],
+): boolean =>
   isUrgent ||
   record.disabled === true ||
   (record.expiresAt !== undefined && record.expiresAt < expiresAt) ||

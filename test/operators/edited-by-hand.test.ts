@@ -221,18 +221,6 @@ test('a key that no gateway has written is not taken for an edited one', async (
   await expect.poll(() => toldOf(stack, id)).toContain('by hand: key.change');
 });
 
-test('a secret in a field whose name is not UTF-8 is really revoked', async () => {
-  const stack = await start();
-  const id = idOf(await stack.issueKey());
-  const name = Buffer.from([...Buffer.from('secret:'), 0xff, 0x61, 0xfe]);
-  await redis.call('HSET', hashOf(id), name, 'k3JtQz81 - read,write - 1795132800 typed', 'secrets', '2');
-  await stack.admin('POST', `/keys/${id}/secrets`, { name: 'third' });
-  expect((await stack.admin('DELETE', `/keys/${id}/secrets/k3JtQz81`)).status).toBe(204);
-  expect(Object.values(await redis.hgetall(hashOf(id))).filter((text) => text.includes('typed'))).toEqual([]);
-  expect((await viewOf(stack, id)).secrets.map((secret) => secret.name)).toEqual(['first', 'third']);
-  expect(await redis.hget(hashOf(id), 'secrets')).toBe('2');
-});
-
 test('the plans are read by their cache, and once more only for an edit', async () => {
   await redis.flushdb();
   const connection = await connectedRedis(REDIS_URL);
