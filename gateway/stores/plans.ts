@@ -4,7 +4,9 @@ import { Conflict, Unavailable } from '../../shared/domain-errors.ts';
 import { redactApiKeys } from '../limiter/credential.ts';
 import {
   DEFAULT_PLANS,
+  isPlanName,
   isUsable,
+  PLAN_NAMES,
   STORED_FIELDS,
   type StoredPlans,
   storedPlans,
@@ -95,9 +97,11 @@ const shown = ({ field, from, to }: FieldChange): FieldChange => ({
   ...(to !== undefined && { to: redactApiKeys(to.slice(0, MOST_CHARACTERS)) }),
 });
 
-const planOf = (field: string): string => field.split('.', 1)[0] ?? '';
+export const planOf = (field: string): string => field.split('.', 1)[0] ?? '';
 
 const ATTEMPTS = 10;
+
+export type MakeChanges = (before: StoredPlans, untouched: readonly string[]) => StoredPlans;
 
 /** The result of a change of the table. */
 export interface PlansChanged {
@@ -141,28 +145,38 @@ export class Plans {
     const isNew = table === undefined ? await this.#storage.isEmpty() : (await this.#storage.countKeys()) === 0;
     if (!isNew && !isWhole(table)) return;
     const whole = { ...storedPlans(DEFAULT_PLANS), ...table };
+    const typed = Object.keys(table ?? {}).map(planOf);
+    const builtIn = PLAN_NAMES.filter((plan) => !typed.includes(plan)).join(' ');
     await this.#storage.change({
       parts: [
         { record: 'plans', exists: table !== undefined, set: whole },
-        { record: 'plans:kept', exists: false, set: keeps(whole) },
+        { record: 'plans:kept', exists: false, set: { ...keeps(whole), [BUILT_IN]: builtIn } },
       ],
       entries: [],
     });
   }
 
+  /** The plans that are still as `begin` wrote them: nobody has changed them. */
+  async untouched(): Promise<readonly string[]> {
+    const [table = {}, kept] = await Promise.all([this.read(), this.readKept()]);
+    return untouchedIn(table, kept);
+  }
+
   /**
    * Sets fields and records the change, in one step. A change without effect is not recorded.
-   * @param make the changes of the present table. Called again if another change came first
+   * @param make the changes of the present table, of which some plans are still the built-in ones. Called again if
+   * another change came first
    * @returns undefined if there are none
    * @throws {NoTable} if there is no table, and the fields do not make one
    */
-  async change(make: (before: StoredPlans) => StoredPlans, about: AboutChange): Promise<PlansChanged | undefined> {
+  async change(make: MakeChanges, about: AboutChange): Promise<PlansChanged | undefined> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const before = await this.#readOrWriteBack(about.last);
-      const changes = make(before ?? {});
+      const kept = await this.readKept();
+      const changes = make(before ?? {}, untouchedIn(before ?? {}, kept));
       if (Object.keys(changes).length === 0) return undefined;
       if (before === undefined && !isWhole(changes)) throw new NoTable();
-      const made = await this.#changeFrom(before ?? {}, changes, about);
+      const made = await this.#changeFrom({ before: before ?? {}, kept }, changes, about);
       if (made !== undefined) return made;
     }
     throw new NotMade('The plans were changed by others, again and again.');
@@ -175,8 +189,11 @@ export class Plans {
     return await this.read();
   }
 
-  async #changeFrom(before: StoredPlans, changes: StoredPlans, about: AboutChange): Promise<PlansChanged | undefined> {
-    const kept = await this.readKept();
+  async #changeFrom(
+    { before, kept }: { before: StoredPlans; kept: StoredPlans | undefined },
+    changes: StoredPlans,
+    about: AboutChange,
+  ): Promise<PlansChanged | undefined> {
     // An edit by hand first, because this change hides it.
     const byHand = editsIn(before, kept);
     const after = { ...before, ...changes };
@@ -220,7 +237,7 @@ export class Plans {
     await this.#storage.change({
       parts: [
         { record: 'plans', exists: false, set: pick(table) },
-        { record: 'plans:kept', expect: pickKept(kept), set: keeps(table) },
+        { record: 'plans:kept', expect: pickKept(kept), set: keeps(table, kept) },
       ],
       entries: entriesOf(change, planActivity(change.changes, { actor: 'gateway', reason, via: 'gateway' })),
     });
@@ -235,6 +252,13 @@ export class Plans {
 
 /** The whole table as it was last seen, bad values included, as JSON: so each edit is recorded once. */
 const SEEN = 'seen';
+/** The plans that nobody has changed since `begin` wrote them, by name. */
+const BUILT_IN = 'built_in';
+
+function untouchedIn(table: StoredPlans, kept: StoredPlans = {}): readonly string[] {
+  const changed = STORED_FIELDS.filter((field) => table[field] !== kept[field]).map(planOf);
+  return (kept[BUILT_IN] ?? '').split(' ').filter((plan) => isPlanName(plan) && !changed.includes(plan));
+}
 
 /** The entries of what was edited by hand since a gateway last saw the table. */
 function editsIn(table: StoredPlans, kept: StoredPlans | undefined): LogEntry[] {
@@ -261,7 +285,7 @@ export const isWhole = (table: StoredPlans = {}): boolean =>
 const pick = (table: StoredPlans): Record<string, string | undefined> =>
   Object.fromEntries(STORED_FIELDS.map((field) => [field, table[field]]));
 
-const pickKept = (kept: StoredPlans = {}) => ({ ...pick(kept), [SEEN]: kept[SEEN] });
+const pickKept = (kept: StoredPlans = {}) => ({ ...pick(kept), [SEEN]: kept[SEEN], [BUILT_IN]: kept[BUILT_IN] });
 
 /** What is kept of a table: its values that can be in force, or else the last good ones. */
 function keeps(table: StoredPlans, last: StoredPlans = {}): Record<string, string | undefined> {
@@ -270,7 +294,8 @@ function keeps(table: StoredPlans, last: StoredPlans = {}): Record<string, strin
     const value = storedValue(table, field);
     return [field, value !== undefined && isUsable(field, value) ? table[field] : last[field]];
   });
-  return { ...Object.fromEntries(good), [SEEN]: JSON.stringify(pick(table)) };
+  const builtIn = untouchedIn(table, last).join(' ') || undefined;
+  return { ...Object.fromEntries(good), [SEEN]: JSON.stringify(pick(table)), [BUILT_IN]: builtIn };
 }
 
 /** The entries of a change in both logs. */

@@ -15,7 +15,7 @@ import {
   storedChanges,
   whenAbsent,
 } from '../../limiter/plans.ts';
-import { type PlanChange, planActivity, versionOf } from '../../stores/plans.ts';
+import { type MakeChanges, type PlanChange, planActivity, versionOf } from '../../stores/plans.ts';
 import { type About, aboutCall } from './activity-of-call.ts';
 import { planName } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminCall, type AdminDependencies, type AdminOperation } from './operation.ts';
@@ -111,7 +111,7 @@ const UNRECORDED = ['Warning', '199 - "The change is in force, but the history o
  */
 export async function applyChange(
   deps: AdminDependencies,
-  make: (before: StoredPlans) => StoredPlans,
+  make: MakeChanges,
   { about, action }: { about: About; action: PlanChange['action'] },
 ): Promise<readonly string[]> {
   const made = await deps.plans.change(make, {
