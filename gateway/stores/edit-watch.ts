@@ -70,13 +70,15 @@ export class EditWatch {
     if (planCache.isMissing) {
       await plans.writeBack(planCache.lastGood);
     } else if (version !== this.#checkedVersion) {
-      await plans.acceptEdit();
+      await plans.acceptEdit(planCache.lastGood);
       this.#checkedVersion = version;
     }
   }
 
   async #checkKeys(): Promise<void> {
-    const { storage } = this.#parts;
+    const { storage, plans, planCache } = this.#parts;
+    // While a bad value is stored, the last good one must not be lost.
+    if (planCache.rejected.length > 0) await plans.acceptEdit(planCache.lastGood);
     this.#at ??= Math.floor(Math.random() * (await storage.countKeys()));
     const cursors = await storage.listKeys({ offset: this.#at, limit: AT_ONCE, newestFirst: true });
     this.#at = cursors.length < AT_ONCE ? 0 : this.#at + AT_ONCE;

@@ -144,13 +144,14 @@ export class Plans {
     if (kept !== undefined) return;
     const isNew = table === undefined ? await this.#storage.isEmpty() : (await this.#storage.countKeys()) === 0;
     if (!isNew && !isWhole(table)) return;
+    const lastGood = isNew ? storedPlans(DEFAULT_PLANS) : {};
     const whole = { ...storedPlans(DEFAULT_PLANS), ...table };
     const typed = Object.keys(table ?? {}).map(planOf);
     const builtIn = PLAN_NAMES.filter((plan) => !typed.includes(plan)).join(' ');
     await this.#storage.change({
       parts: [
         { record: 'plans', exists: table !== undefined, set: whole },
-        { record: 'plans:kept', exists: false, set: { ...keeps(whole), [BUILT_IN]: builtIn } },
+        { record: 'plans:kept', exists: false, set: { ...keeps(whole, lastGood), [BUILT_IN]: builtIn } },
       ],
       entries: [],
     });
@@ -194,15 +195,16 @@ export class Plans {
     changes: StoredPlans,
     about: AboutChange,
   ): Promise<PlansChanged | undefined> {
+    const last = kept ?? about.last;
     // An edit by hand first, because this change hides it.
-    const byHand = editsIn(before, kept);
+    const byHand = editsIn(before, last);
     const after = { ...before, ...changes };
     const change = changeFrom(before, after, about);
     let unrecorded: string | undefined;
     const isMade = await this.#storage.change({
       parts: [
         { record: 'plans', expect: pick(before), set: changes },
-        { record: 'plans:kept', expect: pickKept(kept), set: keeps(after, kept) },
+        { record: 'plans:kept', expect: pickKept(kept), set: keeps(after, last) },
       ],
       entries: [...byHand, ...(change === undefined ? [] : entriesOf(change, about.entriesFor(change.changes)))],
       onLost({ log }, why) {
@@ -212,15 +214,20 @@ export class Plans {
     return isMade ? { after, change, unrecorded } : undefined;
   }
 
-  /** Records what was edited by hand, once over all gateways. */
-  async acceptEdit(): Promise<void> {
+  /**
+   * Records what was edited by hand, once over all gateways. What is kept is written again if it was lost.
+   * @param lastGood the table in force, if one is known
+   */
+  async acceptEdit(lastGood?: StoredPlans): Promise<void> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
-    const entries = table === undefined ? [] : editsIn(table, kept);
-    if (table === undefined || entries.length === 0) return;
+    const last = kept ?? lastGood;
+    if (table === undefined || last === undefined) return;
+    const entries = editsIn(table, last);
+    if (kept !== undefined && entries.length === 0) return;
     await this.#storage.change({
       parts: [
         { record: 'plans', exists: true, expect: pick(table) },
-        { record: 'plans:kept', expect: pickKept(kept), set: keeps(table, kept) },
+        { record: 'plans:kept', expect: pickKept(kept), set: keeps(table, last) },
       ],
       entries,
     });
@@ -261,9 +268,9 @@ function untouchedIn(table: StoredPlans, kept: StoredPlans = {}): readonly strin
 }
 
 /** The entries of what was edited by hand since a gateway last saw the table. */
-function editsIn(table: StoredPlans, kept: StoredPlans | undefined): LogEntry[] {
+function editsIn(table: StoredPlans, last: StoredPlans | undefined): LogEntry[] {
   const about = { author: 'unknown', reason: '', action: 'by hand' } as const;
-  const change = kept && changeFrom(readSeen(kept) ?? kept, table, about);
+  const change = last && changeFrom(readSeen(last) ?? last, table, about);
   if (change === undefined) return [];
   return entriesOf(change, planActivity(change.changes, { actor: 'unknown', reason: '', via: 'by hand' }));
 }
@@ -277,9 +284,9 @@ function readSeen({ [SEEN]: text = '' }: StoredPlans): StoredPlans | undefined {
   }
 }
 
-/** Whether a table has every value that it needs. */
+/** Whether a table has every value that it needs, and only good ones. */
 export const isWhole = (table: StoredPlans = {}): boolean =>
-  STORED_FIELDS.every((field) => table[field] !== undefined || isUsable(field, undefined));
+  STORED_FIELDS.every((field) => isUsable(field, table[field]));
 
 /** Every field of a table, undefined where it has none. */
 const pick = (table: StoredPlans): Record<string, string | undefined> =>
