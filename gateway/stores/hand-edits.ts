@@ -67,6 +67,10 @@ export const seenOf = (hash: Fields): FieldChanges => ({
 /** @param id of a key that has a place in the order of keys, and no data */
 export const deletionByHand = (id: string): Activity => byHand('key.revoke', id, 'Its data is gone.');
 
+/** @param id which was put into the order of keys, and of which nothing shows that it ever was a key */
+export const foreignPlace = (id: string): Activity =>
+  byHand('key.reindex', id, 'It was in the list of keys, and is no key.');
+
 /** Who did it is not known. */
 export const byHand = (
   action: Activity['action'],

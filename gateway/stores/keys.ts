@@ -138,19 +138,21 @@ export class Keys {
   }
 
   /**
-   * Changes a key to the result of `make`. Calls it again if another change came first.
+   * Changes a key to the result of `make`, which gets its record, and with it its state. Calls it again if another change
+   * came first.
    * @returns the key after the change; undefined if there is no such key
    * @throws {Unreadable} for malformed data that would stay so, unless the change takes something away from clients
    */
   async change(
     id: string,
-    make: (record: KeyEntry['record']) => KeyChange & WithActivity,
+    make: (record: KeyEntry['record'], before: KeyEntry) => KeyChange & WithActivity,
   ): Promise<KeyEntry | undefined> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const stored = await this.#storage.read(key(id));
       if (stored === undefined) return undefined;
-      const { record } = readEntry(id, stored);
-      const made = make(record);
+      const before = readEntry(id, stored);
+      const { record } = before;
+      const made = make(record, before);
       const { record: changes = {}, ban, activity } = made;
       // Edits by hand first, because this change hides them.
       const byHand = handEditsOf(id, stored, Date.now() * 1_000);

@@ -72,7 +72,7 @@ export interface Change {
   readonly parts: readonly Part[];
   /**
    * Added to their logs in the same step. In the audit log, an entry with a request id that repeats the newest about its
-   * target is left out.
+   * target within a minute is left out.
    */
   readonly entries: readonly LogEntry[];
   /** It takes something away from a client, so it may use the room that is reserved for a full disk. */

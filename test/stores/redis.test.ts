@@ -194,6 +194,15 @@ test('a log keeps its newest entries, and leaves out a repetition', async () => 
   expect(rest.map(([, { target }]) => target)).toEqual(['a', 'b']);
 });
 
+test('an entry equal to one of more than a minute ago repeats nothing', async () => {
+  await redis.del('gateway:activity');
+  const { log, fields } = auditEntry('a');
+  const asked = { log, fields: { ...fields, requestId: '1' } };
+  await redis.xadd('gateway:activity', Date.now() - 61_000, ...Object.entries(asked.fields).flat());
+  for (let made = 0; made < 2; made++) await storage.change({ parts: [], entries: [asked] });
+  expect(await storage.tail('audit', { count: 9 })).toHaveLength(2);
+});
+
 test('the clock is that of Redis', async () => {
   const [seconds] = await redis.time();
   expect(Math.abs((await storage.now()) / 1e6 - Number(seconds))).toBeLessThan(2);

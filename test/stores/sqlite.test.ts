@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 import { NotMade } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -126,6 +126,17 @@ test('keys are counted as they come and go, after a fault and a start too', asyn
   const next = new SqliteStorage(folder);
   cleanUp(() => next.close());
   expect(await counts(next)).toEqual([1, 1]);
+});
+
+test('an entry equal to one of more than a minute ago repeats nothing', async () => {
+  const { storage } = await open();
+  const asked = { log: 'audit' as const, fields: { target: 'a', requestId: '1' } };
+  const make = () => storage.change({ parts: [], entries: [asked] });
+  const clock = vi.spyOn(Date, 'now').mockReturnValue(Date.now() - 61_000);
+  await make();
+  clock.mockRestore();
+  for (let made = 0; made < 2; made++) await make();
+  expect(await storage.tail('audit', { count: 9 })).toHaveLength(2);
 });
 
 test('a log keeps its newest entries, with ids that increase, and leaves out a repetition', async () => {

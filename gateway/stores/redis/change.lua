@@ -12,7 +12,8 @@
 --                    missing for no move },
 --                  index = { key, score, id } of a new key; missing for none,
 --                  entries = list of { key, length = entries kept, as text; fields = names and texts, alternating;
---                    look_back = how many entries are searched for a repetition, as text; missing to add in any case }
+--                    look_back = how many entries are searched for a repetition, as text; missing to add in any case;
+--                    within = how old it may be, in milliseconds }
 --                    or { key, text } for an outbox }
 -- ARGV[2]  seconds that the mark is kept
 -- ARGV[3]  '1' if it was sent before, without an answer: then one that cannot be made is called off
@@ -101,11 +102,13 @@ local function are_equal(a, b)
   return true
 end
 
--- A repetition equals the newest entry about its target.
+-- A repetition equals the newest entry about its target, and comes soon after it.
 local function is_repetition(stream, entry)
-  local target = target_of(entry.fields)
+  local target, now = target_of(entry.fields), call('TIME')[1] * 1000
   for _, other in ipairs(pcall('XREVRANGE', stream, '+', '-', 'COUNT', entry.look_back)) do
-    if target_of(other[2]) == target then return are_equal(other[2], entry.fields) end
+    if target_of(other[2]) == target then
+      return now - other[1]:match('%d+') <= entry.within and are_equal(other[2], entry.fields)
+    end
   end
   return false
 end
