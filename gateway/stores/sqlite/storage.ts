@@ -69,7 +69,8 @@ export class SqliteStorage implements Storage {
       onUndone: () => this.#records.countAnew(),
       ...this.#savingOfStates(),
     });
-    if (why !== undefined) this.#commits.failed(why);
+    if (why === undefined) this.#commits.begin();
+    else this.#commits.failed(why);
   }
 
   async now(): Promise<number> {
