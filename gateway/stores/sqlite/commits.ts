@@ -129,7 +129,7 @@ export class Commits {
     const group = this.#waiting.splice(0, MOST_AT_ONCE);
     if (group.length === 0) return;
     if (this.#waiting.length > 0) setImmediate(() => this.#commitWaiting());
-    if (this.#fault === undefined && this.#freePageCount() < LEAST_FREE_PAGES) this.begin(1);
+    if (this.#fault === undefined) this.#watchRoom();
     const admitted = this.#admitted(group);
     if (admitted.length === 0) return;
     if (!this.#commit(admitted)) this.#commitInNeed(this.#admitted(admitted));
@@ -160,9 +160,14 @@ export class Commits {
    * is given back only if this needs it; what is left of it is taken again before others take it.
    */
   #saveRoom(room: Room): void {
-    if (growthOf(this.#database) > 0) room.giveBack();
     checkpoint(this.#database, room);
     room.hold();
+  }
+
+  /** A full disk is noticed before what is left of it is used. */
+  #watchRoom(): void {
+    if (this.#options.room?.isDiskFull()) this.failed(FULL);
+    else if (this.#freePageCount() < LEAST_FREE_PAGES) this.begin(1);
   }
 
   /** @returns why not */
@@ -185,7 +190,7 @@ export class Commits {
   #checkRoom(): void {
     const { room } = this.#options;
     if (this.#fault === FULL || room === undefined || this.#freePageCount() >= LEAST_FREE_PAGES) return;
-    if (room.available() < ROOM_BYTES) throw Object.assign(new Error(FULL), { code: 'ENOSPC' });
+    if (room.isDiskFull()) throw Object.assign(new Error(FULL), { code: 'ENOSPC' });
   }
 
   #freePageCount(): number {
@@ -284,6 +289,8 @@ function growthOf(database: DatabaseSync): number {
 /** Half of the log would take all the room, and leave the log in use. */
 function checkpoint(database: DatabaseSync, room: Room): void {
   try {
-    if (growthOf(database) <= room.available()) database.exec('PRAGMA wal_checkpoint(PASSIVE)');
+    const growth = growthOf(database);
+    if (growth > 0) room.giveBack();
+    if (growth <= room.available()) database.exec('PRAGMA wal_checkpoint(PASSIVE)');
   } catch {}
 }

@@ -86,10 +86,18 @@ export class Room {
     } catch {}
   }
 
-  /** Free bytes of the disk. */
+  /** Free bytes of the disk, as far as they are known. Some file systems keep a part for root. */
   available(): number {
-    const { bavail, bsize } = statfsSync(dirname(this.#path));
-    return bavail * bsize;
+    try {
+      const { bavail, bfree, bsize } = statfsSync(dirname(this.#path));
+      return (process.getuid?.() === 0 ? bfree : bavail) * bsize;
+    } catch {
+      return Infinity;
+    }
+  }
+
+  isDiskFull(): boolean {
+    return this.available() < SPARE_BYTES;
   }
 
   /** A file that cannot be removed leaves the disk full, and the next write says so. */
