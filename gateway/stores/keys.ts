@@ -25,6 +25,7 @@ import {
   writeKey,
   writeRecord,
 } from './key-hash.ts';
+import { isNarrower } from './secret-fields.ts';
 import { type KeyCursor, NotMade, type RecordName, type Storage, withChanges } from './storage.ts';
 
 /** Keys that a list reads together. */
@@ -141,7 +142,7 @@ export class Keys {
    * Changes a key to the result of `make`, which gets its record, and with it its state. Calls it again if another change
    * came first.
    * @returns the key after the change; undefined if there is no such key
-   * @throws {Unreadable} for malformed data that would stay so, unless the change takes something away from clients
+   * @throws {Unreadable} for malformed data that would stay so, unless the change stops clients
    */
   async change(
     id: string,
@@ -160,8 +161,8 @@ export class Keys {
       const accepted = { ...byHand.changes, ...withKept(written, inForce(stored).fields) };
       const set = { ...accepted, ...reported(withChanges(stored, accepted)) };
       const after = withChanges(stored, set);
-      const protects = isUrgent(made, record) && Object.keys(stored).length > 0;
-      if (!protects && readRecord(after) === undefined) throw new Unreadable();
+      const isStopped = stopsClients(made) && Object.keys(stored).length > 0;
+      if (!isStopped && readRecord(after) === undefined) throw new Unreadable();
       const isMade = await this.#storage.change({
         parts: [{ record: key(id), exists: true, expect: seenOf(stored), set }],
         entries: auditEntries(...byHand.entries, activity),
@@ -292,12 +293,19 @@ export class Keys {
 const nextOf = (cursors: readonly KeyCursor[], limit: number): KeyCursor | undefined =>
   cursors.length === limit ? cursors.at(-1) : undefined;
 
+const stopsClients = ({ record = {}, ban, isUrgent = false }: KeyChange): boolean =>
+  isUrgent || record.disabled === true || (ban !== undefined && ban !== 'lift');
+
 /** Whether a change takes something away from clients: it must work on a full disk too. */
-const isUrgent = (
-  { record = {}, ban, isUrgent = false }: KeyChange,
-  { expiresAt = Infinity }: KeyEntry['record'],
-): boolean =>
-  isUrgent ||
-  record.disabled === true ||
-  (record.expiresAt !== undefined && record.expiresAt < expiresAt) ||
-  (ban !== undefined && ban !== 'lift');
+function isUrgent(change: KeyChange, before: KeyEntry['record']): boolean {
+  const { expiresAt, minute, day, secrets = [] } = change.record ?? {};
+  return (
+    stopsClients(change) ||
+    isBelow(expiresAt, before.expiresAt) ||
+    isBelow(minute, before.minute) ||
+    isBelow(day, before.day) ||
+    secrets.some((secret) => isNarrower(secret, secretOf(before, secret.digest)))
+  );
+}
+
+const isBelow = (value: number | undefined, before = Infinity): boolean => value !== undefined && value < before;

@@ -22,6 +22,20 @@ export const ownExpiry = ({ expiresAt, own = { expiresAt } }: StoredSecret): num
 
 export const MAX_NETWORKS = 20;
 
+/** Whether a secret allows less than before, and nothing else. */
+export function isNarrower(secret: Secret, before: Secret | undefined): boolean {
+  if (before === undefined) return false;
+  const ends = (secret.expiresAt ?? Infinity) - (before.expiresAt ?? Infinity) || 0;
+  const isBound = secret.networks.length > 0 && before.networks.length === 0;
+  const isWider =
+    ends > 0 ||
+    secret.scope.some((scope) => !before.scope.includes(scope)) ||
+    (!isBound && secret.networks.some((network) => !before.networks.includes(network))) ||
+    (secret.networks.length === 0 && before.networks.length > 0);
+  const isLess = ends < 0 || secret.scope.length < before.scope.length;
+  return !isWider && (isLess || isBound || secret.networks.length < before.networks.length);
+}
+
 const isGivenNetwork = (text: string): boolean => {
   const most = text.startsWith('4:') ? 32 : 128;
   return isNetwork(text) && Number(text.split('/')[1]) <= most && parseNetwork(describeNetwork(text)) === text;
