@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { stat, writeFile } from 'node:fs/promises';
+import { chmod, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
@@ -167,6 +167,17 @@ test('a second gateway on the same folder is refused, and told which process has
   expect(() => new SqliteStorage(folder)).toThrow(new RegExp(`process ${process.pid}\\b.* set REDIS_URL`));
   const { code, err } = await startProcess(process.execPath, [WRITER, folder], {}).ended;
   expect([code, err]).toEqual([1, expect.stringContaining(`process ${process.pid}.`)]);
+});
+
+test.runIf(process.getuid?.() === 0)('who may read the database and not its lock is refused', async () => {
+  const { folder, storage } = await open();
+  await storage.change(put('a', { name: 'a' }));
+  await chmod(folder, 0o755);
+  for (const file of ['gateway.db', 'gateway.db-wal']) await chmod(join(folder, file), 0o644);
+  const start = async () => (await startProcess(process.execPath, [WRITER, folder], {}, { uid: 65_534 }).ended).err;
+  expect(await start()).toContain(`The lock of DATA_DIR ${folder} cannot be read`);
+  await chmod(join(folder, 'lock'), 0o644);
+  expect(await start()).toContain(`process ${process.pid}.`);
 });
 
 test('a folder is free at once when its gateway crashes', async () => {
