@@ -13,7 +13,7 @@ import {
   storedValue,
 } from '../limiter/plans.ts';
 import { type Activity, auditEntries, FieldChange, RecordId } from './audit.ts';
-import { type Fields, type LogEntry, NotMade, type Storage } from './storage.ts';
+import { type Fields, type LogEntry, NotMade, notTheRecord, type Storage } from './storage.ts';
 
 /** Entries of the history of the plan table that are kept. */
 export const HISTORY_LENGTH = 1_000;
@@ -126,13 +126,17 @@ export class Plans {
   /** @returns undefined if there is none. @throws {Unavailable} also if somebody put another value in its place */
   async read(): Promise<StoredPlans | undefined> {
     const table = await this.#storage.read('plans');
-    if (table !== undefined && Object.keys(table).length === 0) throw new Unavailable('gateway:plans is not a hash.');
+    if (table !== undefined && Object.keys(table).length === 0) {
+      const why = notTheRecord('gateway:plans');
+      throw new Unavailable(why, why);
+    }
     return table;
   }
 
-  /** The table as a gateway last left it: every value of a plan in it is good. */
-  readKept(): Promise<StoredPlans | undefined> {
-    return this.#storage.read('plans:kept');
+  /** The table as a gateway last left it: every value of a plan in it is good. Undefined also for another value there. */
+  async readKept(): Promise<StoredPlans | undefined> {
+    const kept = await this.#storage.read('plans:kept');
+    return kept !== undefined && Object.keys(kept).length > 0 ? kept : undefined;
   }
 
   /**

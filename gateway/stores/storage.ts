@@ -148,6 +148,10 @@ export const withOwn = (storage: Storage, own: Partial<Storage>): Storage =>
     },
   });
 
+/** For operators, of a name in Redis. */
+export const notTheRecord = (name: string): string =>
+  `Somebody has put another value in the place of ${name} in Redis. See what it is, then delete it.`;
+
 /** A change was not made, and will not be made later. */
 export class NotMade extends Unavailable {
   /** @param why a sentence for operators */

@@ -158,6 +158,24 @@ test.for([
   },
 );
 
+test('a change of plans where a table is another value says which, and a gateway without plans says so', async () => {
+  await redis.flushdb();
+  const stack = await startStack(withRedis);
+  await redis.multi().del(KEPT).set(KEPT, 'text').exec();
+  const change = async () => (await stack.admin('PATCH', '/plans/free', { minute: 61 })).json;
+  expect(await change()).toMatchObject({ status: 503, message: expect.stringContaining(`in the place of ${KEPT}`) });
+  expect(await redis.del(KEPT)).toBe(1);
+  expect(await change()).toMatchObject({ minute: 61 });
+  await redis.multi().del('gateway:plans').set('gateway:plans', 'text').exec();
+  const message =
+    'Somebody has put another value in the place of gateway:plans in Redis. See what it is, then delete it.';
+  expect(await change()).toMatchObject({ status: 503, message });
+  await stack.stop();
+  await redis.del(KEPT);
+  const { json } = await (await startStack(withRedis)).admin('GET', '/plans');
+  expect(json).toMatchObject({ status: 503, message: expect.stringContaining('No whole table of plans was read') });
+});
+
 test('a change of a table that is gone, with all that was kept of it, changes only what it names', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);

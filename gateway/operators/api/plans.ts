@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { Unavailable } from '../../../shared/domain-errors.ts';
 import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { listed } from '../../../shared/lists.ts';
@@ -45,6 +46,10 @@ const TableChanges = z.strictObject({
 /** The plan table in force on this gateway. Its ETag is the version: send it as If-Match with a change. */
 export const showPlans: AdminOperation = async ({ deps }) => {
   await deps.planCache.refresh();
+  if (deps.planCache.ifKnown === undefined) {
+    const why = 'No whole table of plans was read, so no limits are known. See ctl doctor.';
+    throw new Unavailable(why, why);
+  }
   return { status: 200, body: deps.planCache.known, headers: etag(deps) };
 };
 

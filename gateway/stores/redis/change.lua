@@ -46,7 +46,7 @@ for _, part in ipairs(change.parts) do
     return { 0, {} }
   end
   local is_hash = part.type == 'hash' or part.type == 'none'
-  if not is_hash and #part.set > 0 and not part.to then return redis.error_reply('WRONGTYPE No hash is stored there.') end
+  if not is_hash and #part.set > 0 and not part.to then return redis.error_reply('WRONGTYPE in ' .. KEYS[part.key]) end
 end
 
 -- The mark is necessary: without it, a backup would restore a key that has none of the fields.
