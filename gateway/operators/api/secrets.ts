@@ -11,7 +11,7 @@ import { MAX_NETWORKS, ownExpiry, type StoredSecret } from '../../stores/secret-
 import { aboutCall, allOf, differences, entry, secretTexts } from './activity-of-call.ts';
 import { apply } from './key-changes.ts';
 import { describeSecret } from './key-view.ts';
-import { answerWithKey, findKey, futureTime, keyName, makeSecret, toMicroseconds } from './keys.ts';
+import { answerWithKey, findKey, futureTime, keyName, makeSecret, orUnclaimed, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 import { who } from './values.ts';
 
@@ -58,7 +58,8 @@ export const addSecret: AdminOperation = async (call) => {
     expiresAt: expiresAt === undefined ? undefined : toMicroseconds(expiresAt),
   });
   const activity = entry(aboutCall(call, { author, reason }), 'secret.create', id, allOf(secretTexts(secret)));
-  await apply(deps, id, (record) => ({ record: { secrets: [...roomIn(record, now), secret] }, activity }));
+  const added = apply(deps, id, (record) => ({ record: { secrets: [...roomIn(record, now), secret] }, activity }));
+  await orUnclaimed(added, `secret ${secret.id}`);
   return { status: 201, body: { id: secret.id, key: apiKey } };
 };
 
