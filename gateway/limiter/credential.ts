@@ -117,7 +117,7 @@ export interface Secret extends Bounds {
 export type UnreadablePart = 'digest' | 'name' | 'scope' | 'networks' | 'expiresAt' | 'createdAt';
 
 /** Whether decisions can use a secret. */
-export const isDecidable = ({ unreadable = [] }: Secret): boolean => !unreadable.includes('expiresAt');
+export const isDecidable = ({ unreadable }: Secret): boolean => !unreadable?.includes('expiresAt');
 
 /** What ends a key, whatever the secret. */
 export interface Validity {

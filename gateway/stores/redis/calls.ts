@@ -103,12 +103,15 @@ export class CallCounts {
   }
 }
 
+/** How the fault of a command begins. */
+export const FAILED = 'Redis failed: ';
+
 /** Returns Redis' answer. Any failed command means that Redis is unavailable. */
 export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
   try {
     return await answer;
   } catch (cause) {
-    throw new StoreUnavailable(`Redis failed: ${(cause as Error).message}`);
+    throw new StoreUnavailable(FAILED + (cause as Error).message);
   }
 }
 

@@ -72,8 +72,9 @@ end
 local function named(name, field)
   local found, shape = { field }, field:gsub('[\128-\255]+', '?')
   if not field:find('\239\191\189', 1, true) then return found end
-  for _, other in ipairs(call('HKEYS', name)) do
-    if other:gsub('[\128-\255]+', '?') == shape then found[#found + 1] = other end
+  local hash = call('HGETALL', name)
+  for at = 1, #hash, 2 do
+    if hash[at]:gsub('[\128-\255]+', '?') == shape then found[#found + 1] = hash[at] end
   end
   return found
 end
