@@ -127,8 +127,11 @@ export class PlanCache {
 
   /** What a gateway kept is in force where somebody has typed a bad value before this process started. */
   async #begin(): Promise<void> {
-    await this.#store.begin();
-    const kept = await this.#store.readKept();
+    let kept = await this.#store.readKept();
+    if (kept === undefined) {
+      await this.#store.begin();
+      kept = await this.#store.readKept();
+    }
     if (kept !== undefined && isWhole(kept)) this.assume(kept);
     this.#hasBegun = true;
   }

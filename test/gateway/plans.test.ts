@@ -176,6 +176,17 @@ test('a change of plans where a table is another value says which, and a gateway
   expect(json).toMatchObject({ status: 503, message: expect.stringContaining('No whole table of plans was read') });
 });
 
+test('a gateway that starts where another value is in the place of the table takes what was kept', async () => {
+  await redis.flushdb();
+  const first = await startStack(withRedis);
+  const key = await first.issueKey();
+  await first.admin('PATCH', '/plans/free', { minute: 62 });
+  await first.stop();
+  await redis.multi().del('gateway:plans').set('gateway:plans', 'text').exec();
+  const second = await startStack(withRedis);
+  expect(await limitOf(second.gateway, key)).toBe('62');
+});
+
 test('a change of a table that is gone, with all that was kept of it, changes only what it names', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
