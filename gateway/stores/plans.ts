@@ -240,7 +240,7 @@ export class Plans {
   /** Writes a missing table back from what is kept of it; from `last` if that is missing too. */
   async writeBack(last: StoredPlans | undefined): Promise<void> {
     const kept = await this.readKept();
-    const table = kept ?? last;
+    const table = isWhole(kept) ? kept : last;
     if (table === undefined) return;
     const reason = 'The table was missing: the last good one was written back.';
     const change = changeFrom({}, table, { author: 'gateway', reason, action: 'set' });

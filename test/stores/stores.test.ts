@@ -182,6 +182,19 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     expect([(await plans.read())?.['free.minute'], (await plans.readKept())?.['free.minute']]).toEqual(['77', '77']);
   });
 
+  test('write the last good table back where a part of what was kept is lost too', async () => {
+    const storage = await open();
+    const plans = new Plans(storage);
+    await plans.begin();
+    const last = { ...(await plans.read()), 'free.minute': '77' };
+    await deletePlans(storage);
+    await storage.change({ parts: [{ record: 'plans:kept', set: { 'free.minute': undefined } }], entries: [] });
+    await plans.writeBack(undefined);
+    expect(await plans.read()).toBeUndefined();
+    await plans.writeBack(last);
+    expect((await plans.read())?.['free.minute']).toBe('77');
+  });
+
   test('refuse a backed-up key that lies in the future, and back up one whose creation cannot be read', async () => {
     const storage = await open();
     const { keys, id } = await withKey(storage);
