@@ -199,7 +199,7 @@ export class Plans {
     changes: StoredPlans,
     about: AboutChange,
   ): Promise<PlansChanged | undefined> {
-    const last = kept ?? about.last;
+    const last = lastOf(kept, about.last);
     // An edit by hand first, because this change hides it.
     const byHand = editsIn(before, last);
     const after = { ...before, ...changes };
@@ -224,10 +224,10 @@ export class Plans {
    */
   async acceptEdit(lastGood?: StoredPlans): Promise<void> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
-    const last = kept ?? lastGood;
+    const last = lastOf(kept, lastGood);
     if (table === undefined || last === undefined) return;
     const entries = editsIn(table, last);
-    if (kept !== undefined && entries.length === 0) return;
+    if (entries.length === 0 && (isWhole(kept) || lastGood === undefined)) return;
     await this.#storage.change({
       parts: [
         { record: 'plans', exists: true, expect: pick(table) },
@@ -265,6 +265,10 @@ export class Plans {
 const SEEN = 'seen';
 /** The plans that nobody has changed since `begin` wrote them, by name. */
 const BUILT_IN = 'built_in';
+
+/** What is kept; what was lost of it is as in the table in force. */
+const lastOf = (kept: StoredPlans | undefined, inForce: StoredPlans | undefined): StoredPlans | undefined =>
+  kept === undefined ? inForce : { ...inForce, ...kept };
 
 function untouchedIn(table: StoredPlans, kept: StoredPlans = {}): readonly string[] {
   const changed = STORED_FIELDS.filter((field) => table[field] !== kept[field]).map(planOf);

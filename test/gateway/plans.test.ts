@@ -102,6 +102,11 @@ const KEPT = 'gateway:kept:{gateway:plans}';
 test.for([
   ['before', async () => await redis.del(KEPT), async () => await redis.hset('gateway:plans', 'free.minute', 'abc')],
   ['behind', async () => await redis.hset('gateway:plans', 'free.minute', 'abc'), async () => await redis.del(KEPT)],
+  [
+    'in part behind',
+    async () => await redis.hset('gateway:plans', 'free.minute', 'abc'),
+    async () => await redis.hdel(KEPT, 'free.minute'),
+  ],
 ] as const)(
   'what is kept of the plans is lost %s a bad value: a gateway writes its last good ones',
   async ([, one, two]) => {
