@@ -110,7 +110,14 @@ export interface Secret extends Bounds {
   readonly name: string;
   readonly createdAt: number;
   readonly expiresAt?: number | undefined;
+  /** What of it cannot be read, for example after an edit by hand. */
+  readonly unreadable?: readonly UnreadablePart[] | undefined;
 }
+
+export type UnreadablePart = 'digest' | 'name' | 'scope' | 'networks' | 'expiresAt' | 'createdAt';
+
+/** Whether decisions can use a secret. */
+export const isDecidable = ({ unreadable }: Secret): boolean => !unreadable?.includes('expiresAt');
 
 /** What ends a key, whatever the secret. */
 export interface Validity {

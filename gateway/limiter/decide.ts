@@ -1,6 +1,15 @@
 import { type Level, refill } from './bucket.ts';
 import { DAY, MINUTE, SECOND } from './clock.ts';
-import { allowsScope, endsAt, isBound, type Presented, rejectionOf, type Secret, secretOf } from './credential.ts';
+import {
+  allowsScope,
+  endsAt,
+  isBound,
+  isDecidable,
+  type Presented,
+  rejectionOf,
+  type Secret,
+  secretOf,
+} from './credential.ts';
 import type { KeyRecord, KeyState, StoredLevel } from './key-record.ts';
 import type { BucketState, Decision, Unauthorized, Undecided, Verdict } from './limiter.ts';
 import type { Plan, PlanTable } from './plans.ts';
@@ -117,6 +126,7 @@ function gatherFacts(
   if (secret === undefined) return { verdict: { outcome: 'unauthorized', reason: 'unknown' } };
   const rejection = rejectionOf(record, secret, now, use);
   if (rejection !== undefined) return { verdict: { outcome: 'unauthorized', ...rejection } };
+  if (!isDecidable(secret)) return { verdict: { outcome: 'undecided', reason: 'unreadable' } };
   const plan = plans[record.plan];
   const limits = limitsOf(record, plan);
   if (limits === undefined) return { verdict: { outcome: 'undecided', reason: 'misconfigured' } };

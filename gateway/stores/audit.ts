@@ -58,6 +58,8 @@ export const ACTIVITY_LENGTH = 10_000;
 
 /** Entries that are searched for a repetition. */
 export const LOOKED_BACK = 50;
+/** A repetition comes within this time, in milliseconds. Some clients give all their requests one id. */
+export const REPEATED_MS = 60_000;
 
 /** Whether an entry can be a repetition: an operator's write may be sent again with its request id. */
 export const canRepeat = ({ log, fields }: LogEntry): boolean => log === 'audit' && fields.requestId !== undefined;

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { auditEntries } from './audit.ts';
-import { deletionByHand, handEditsOf, seenOf } from './hand-edits.ts';
+import { AuditLog, auditEntries } from './audit.ts';
+import { deletionByHand, foreignPlace, handEditsOf, seenOf } from './hand-edits.ts';
 import { REVOKED_KEPT_SECONDS } from './key-backup.ts';
 import type { PlanCache } from './plan-cache.ts';
 import type { Plans } from './plans.ts';
-import type { Storage } from './storage.ts';
+import type { KeyCursor, Storage } from './storage.ts';
 
 /** Keys that are read each time. */
 const AT_ONCE = 50;
@@ -70,23 +70,26 @@ export class EditWatch {
     if (planCache.isMissing) {
       await plans.writeBack(planCache.lastGood);
     } else if (version !== this.#checkedVersion) {
-      await plans.acceptEdit();
+      await plans.acceptEdit(planCache.lastGood);
       this.#checkedVersion = version;
     }
   }
 
   async #checkKeys(): Promise<void> {
-    const { storage } = this.#parts;
+    const { storage, plans, planCache } = this.#parts;
+    // While a bad value is stored, the last good one must not be lost.
+    if (planCache.rejected.length > 0) await plans.acceptEdit(planCache.lastGood);
     this.#at ??= Math.floor(Math.random() * (await storage.countKeys()));
     const cursors = await storage.listKeys({ offset: this.#at, limit: AT_ONCE, newestFirst: true });
     this.#at = cursors.length < AT_ONCE ? 0 : this.#at + AT_ONCE;
-    await Promise.all(cursors.map(({ id }) => this.#checkKey(id)));
+    await Promise.all(cursors.map((cursor) => this.#checkKey(cursor)));
   }
 
-  async #checkKey(id: string): Promise<void> {
+  async #checkKey(cursor: KeyCursor): Promise<void> {
     const { storage } = this.#parts;
+    const { id } = cursor;
     const fields = await storage.read(`key:${id}`);
-    if (fields === undefined) return await this.#miss(id);
+    if (fields === undefined) return await this.#miss(cursor);
     this.#missing.delete(id);
     const { entries, changes } = handEditsOf(id, fields, Date.now() * 1_000);
     if (entries.length === 0) return;
@@ -94,11 +97,13 @@ export class EditWatch {
     await storage.change({ parts: [part], entries: auditEntries(...entries) });
   }
 
-  async #miss(id: string): Promise<void> {
+  async #miss({ id, createdAt }: KeyCursor): Promise<void> {
     const since = this.#missing.get(id) ?? Date.now();
     this.#missing.set(id, since);
     if (Date.now() - since < this.#times.withoutDataMs) return;
     this.#missing.delete(id);
+    // Whoever types a place gives it whole seconds.
+    const wasKey = !Number.isInteger(createdAt) || (await this.#isInAuditLog(id));
     await this.#parts.storage.change({
       parts: [
         { record: `revoked:${id}`, exists: false },
@@ -108,7 +113,12 @@ export class EditWatch {
           moveTo: { record: `revoked:${id}`, fields: [], seconds: REVOKED_KEPT_SECONDS, mark: 'deleted_by_hand' },
         },
       ],
-      entries: auditEntries(deletionByHand(id)),
+      entries: auditEntries(wasKey ? deletionByHand(id) : foreignPlace(id)),
     });
+  }
+
+  async #isInAuditLog(id: string): Promise<boolean> {
+    const query = { after: undefined, limit: 1, isWanted: ({ target }: { target: string }) => target === id };
+    return (await new AuditLog(this.#parts.storage).list(query)).activity.length > 0;
   }
 }

@@ -7,8 +7,8 @@ import type { Backend } from './stores.ts';
 
 /** The parts of a gateway without Redis, as far as a process has them. */
 export interface Embedded {
-  /** The one that has the storage open can say why changes are refused. */
-  readonly storage: Storage & { fault?(): string | undefined };
+  /** The one that has the storage open can say why changes are refused, and whether until the next start. */
+  readonly storage: Storage & { fault?(): string | undefined; readonly isCopy?: boolean };
   /** Creates what decides, in a process that serves clients. */
   readonly limiterOf?: (plans: () => PlanTable) => EmbeddedLimiter;
 }
@@ -27,16 +27,19 @@ export function embeddedBackend({ storage, limiterOf }: Embedded, plans: () => P
     memoryUsed: async () => [],
     check: async () => [
       good('limits', 'are embedded in this gateway; with REDIS_URL gateways share them'),
-      checkFault(storage.fault?.()),
+      checkFault(storage.fault?.(), storage.isCopy ?? false),
     ],
     close: async () => await limiter?.stop(),
   };
 }
 
-const checkFault = (why: string | undefined): CheckResult =>
-  why === undefined
-    ? good('data', 'is stored in DATA_DIR')
-    : fault('data', `cannot be stored, and changes are refused. ${why}`, 'Let DATA_DIR have room, and be writable.');
+function checkFault(why: string | undefined, isCopy: boolean): CheckResult {
+  if (why === undefined) return good('data', 'is stored in DATA_DIR');
+  const advice = isCopy
+    ? 'Let DATA_DIR be writable, then start this gateway again: until then it works with a copy of the data.'
+    : 'Let DATA_DIR have room, and be writable.';
+  return fault('data', `cannot be stored, and changes are refused. ${why}`, advice);
+}
 
 const refuse = async () => {
   throw new StoreUnavailable('This process decides nothing.');

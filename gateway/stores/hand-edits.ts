@@ -1,5 +1,15 @@
 import type { Activity, FieldChange } from './audit.ts';
-import { editedFields, inForce, KEPT_FIELDS, recordFields, withKept } from './key-hash.ts';
+import {
+  editedFields,
+  faultIn,
+  inForce,
+  isTyped,
+  KEPT_FIELDS,
+  type RejectedField,
+  recordFields,
+  withKept,
+} from './key-hash.ts';
+import { readSecrets, SECRETS } from './secret-fields.ts';
 import type { FieldChanges, Fields } from './storage.ts';
 import { readTime } from './stored-time.ts';
 
@@ -18,11 +28,21 @@ interface HandEdits {
 /** The values that were found not valid, so that each is reported once. */
 const REJECTED = 'rejected';
 
+/** The values in a record that are not valid. A secret has no last good value. */
+function rejectedIn(hash: Fields): RejectedField[] {
+  const secrets = Object.entries(hash).flatMap(([field, value]) =>
+    readSecrets({ [field]: value }).flatMap(({ id, unreadable }) =>
+      unreadable ? [{ field: `secret ${id}`, value, kept: undefined }] : [],
+    ),
+  );
+  return [...inForce(hash).rejected, ...secrets];
+}
+
 /** Notes the values in a record that are not valid as reported. */
 export const reported = (hash: Fields): FieldChanges => ({
   [REJECTED]:
-    inForce(hash)
-      .rejected.map(({ field, value }) => `${field}=${value}`)
+    rejectedIn(hash)
+      .map(({ field, value }) => `${field}=${value}`)
       .join('\n') || undefined,
 });
 
@@ -31,7 +51,7 @@ export function handEditsOf(id: string, hash: Fields, now: number): HandEdits {
   const edit = recordEdit(hash);
   const ban = banEdit(hash, now);
   const entries: Activity[] = [];
-  if (edit !== undefined) entries.push(byHand('key.change', id, edit.why, edit.shown));
+  if (edit !== undefined) entries.push(byHand(edit.action, id, edit.why, edit.shown));
   if (ban !== undefined) entries.push(byHand(ban.action, id, 'In Redis.', ban.shown));
   return { entries, changes: { ...edit?.changes, ...ban?.changes } };
 }
@@ -46,6 +66,10 @@ export const seenOf = (hash: Fields): FieldChanges => ({
 
 /** @param id of a key that has a place in the order of keys, and no data */
 export const deletionByHand = (id: string): Activity => byHand('key.revoke', id, 'Its data is gone.');
+
+/** @param id which was put into the order of keys, and of which nothing shows that it ever was a key */
+export const foreignPlace = (id: string): Activity =>
+  byHand('key.reindex', id, 'It was in the list of keys, and is no key.');
 
 /** Who did it is not known. */
 export const byHand = (
@@ -63,6 +87,7 @@ export const byHand = (
 });
 
 interface Edit {
+  readonly action: 'key.create' | 'key.change';
   readonly why: string;
   readonly shown: readonly FieldChange[];
   readonly changes: FieldChanges;
@@ -72,17 +97,28 @@ interface Edit {
 function recordEdit(hash: Fields): Edit | undefined {
   const edited = editedFields(hash);
   if (edited === undefined) return undefined;
-  const { fields, rejected } = inForce(hash);
+  if (isTyped(hash)) return adoption(hash, edited);
+  const rejected = rejectedIn(hash);
   const { [REJECTED]: text } = reported(hash);
   const names = rejected.map(({ field }) => field);
   const good = edited.filter(({ field }) => !names.includes(field));
   if (good.length === 0 && text === hash[REJECTED]) return undefined;
   const why = rejected.map(({ field, kept }) => `${field} is not valid: ${kept ?? 'nothing'} stays in force.`);
   return {
+    action: 'key.change',
     why: why.join(' ') || 'In Redis.',
     shown: text === hash[REJECTED] ? good : edited,
-    changes: { ...withKept({}, fields), [REJECTED]: text },
+    changes: { ...withKept({}, inForce(hash).fields), [REJECTED]: text },
   };
+}
+
+/** A key that was typed by hand is a key like any other from now on, as far as it is valid. */
+function adoption(hash: Fields, shown: readonly FieldChange[]): Edit {
+  const fault = faultIn(hash);
+  const why = fault === undefined ? 'In Redis.' : `The key is not valid. ${fault}`;
+  const { length } = readSecrets(hash);
+  const changes = withKept(length === 0 ? {} : { [SECRETS]: String(length) }, hash);
+  return { action: 'key.create', why, shown, changes: { ...changes, ...reported(hash) } };
 }
 
 interface BanEdit {

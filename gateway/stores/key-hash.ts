@@ -1,12 +1,12 @@
 import { full } from '../limiter/bucket.ts';
 import { DAY, MINUTE, SECOND } from '../limiter/clock.ts';
-import { MAX_SECRETS, type Secret } from '../limiter/credential.ts';
+import { isDecidable, MAX_SECRETS, type Secret } from '../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord, KeyState, StoredLevel } from '../limiter/key-record.ts';
 import { isPlanName, MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
 import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
 import type { Mark } from '../limiter/usage-marks.ts';
 import type { FieldChange } from './audit.ts';
-import { isName, isSecret, readSecrets, SECRET, SECRETS, secretsDigest, writeSecret } from './secret-fields.ts';
+import { isName, readSecrets, SECRET, SECRETS, secretsDigest, writeSecret } from './secret-fields.ts';
 import { type FieldChanges, type Fields, withChanges } from './storage.ts';
 import { readTime, writeTime } from './stored-time.ts';
 
@@ -97,9 +97,12 @@ export const hasLimits = ({
 }: { readonly [field in (typeof OF_LIMITS)[number]]?: unknown }): boolean =>
   plan !== 'enterprise' || (minute !== undefined && day !== undefined);
 
-/** What was edited by hand since a gateway last wrote the record; undefined for a key that no gateway has written. */
+/** Whether no gateway has written a key. */
+export const isTyped = (hash: Fields): boolean => KEPT_FIELDS.every((field) => hash[field] === undefined);
+
+/** What was edited by hand since a gateway last wrote the record; undefined if that is not known any more. */
 export function editedFields(hash: Fields): FieldChange[] | undefined {
-  if (hash[KEPT_SECRETS] === undefined) return undefined;
+  if (hash[KEPT_SECRETS] === undefined && !isTyped(hash)) return undefined;
   const changes = EDITABLE.map((field) => ({ field, from: hash[KEPT + field], to: hash[field] }));
   const edited = changes.filter(({ from, to }) => from !== to);
   return hash[KEPT_SECRETS] === secretsDigest(hash) ? edited : [...edited, { field: 'secrets', to: 'changed' }];
@@ -113,13 +116,11 @@ export function faultIn(fields: Fields): string | undefined {
   const bad = EDITABLE.find((field) => !isValid(field, fields[field]));
   if (bad !== undefined) return `${bad} is not valid: ${JSON.stringify((fields[bad] ?? '').slice(0, 100))}.`;
   if (!hasLimits(fields)) return 'minute and day are missing: an enterprise key carries its own limits.';
-  const presented = Object.keys(fields).filter((field) => field.startsWith(SECRET));
-  if (presented.length === 0) return 'It has no secret.';
-  if (presented.length > MAX_SECRETS) return `It has more than ${MAX_SECRETS} secrets.`;
-  const broken = presented.find((field) => !isSecret(field.slice(SECRET.length), fields[field] as string));
-  if (broken !== undefined) return 'One of its secrets cannot be read.';
-  if (new Set(readSecrets(fields).map(({ id }) => id)).size < presented.length)
-    return 'Two of its secrets have one id.';
+  const secrets = readSecrets(fields);
+  if (secrets.length === 0) return 'It has no secret.';
+  if (secrets.length > MAX_SECRETS) return `It has more than ${MAX_SECRETS} secrets.`;
+  if (secrets.some(({ unreadable }) => unreadable)) return 'One of its secrets cannot be read.';
+  if (new Set(secrets.map(({ id }) => id)).size < secrets.length) return 'Two of its secrets have one id.';
   return faultInCreation(fields);
 }
 
@@ -173,10 +174,11 @@ export function writeRecord(
   if (secrets === undefined) return fields;
   const digests = new Set(secrets.map(({ digest }) => digest));
   const gone = before.filter(({ digest }) => !digests.has(digest));
+  const written = secrets.filter((secret) => !before.includes(secret));
   return {
     ...fields,
     [SECRETS]: String(secrets.length),
-    ...Object.fromEntries(secrets.map((secret) => [SECRET + secret.digest, writeSecret(secret)])),
+    ...Object.fromEntries(written.map((secret) => [SECRET + secret.digest, writeSecret(secret)])),
     ...Object.fromEntries(gone.map(({ digest }) => [SECRET + digest, undefined])),
     ...(gone.length > 0 && { [USED]: writeUsed(withoutSecrets(readUsed(stored[USED]), gone)) }),
   };
@@ -186,7 +188,7 @@ export function writeRecord(
 export const isUnknownSecret = (digest: string, hash: Fields): boolean =>
   hash[SECRET + digest] === undefined && hash[SECRETS] !== undefined;
 
-/** The whole record; undefined for a hash that makes none. One without limits can be changed: they may be added. */
+/** The whole record; undefined for a hash that makes none. One may lack limits: they may be added. */
 export function readRecord(hash: Fields): KeyRecord | undefined {
   const { record, isWhole } = recordIn(hash);
   return isWhole && isPlanName(record.plan) ? { ...record, plan: record.plan } : undefined;
@@ -205,7 +207,12 @@ function recordIn(stored: Fields) {
     day: parseLimit(fields.day ?? ''),
   };
   const hasExpiry = record.expiresAt !== undefined || !fields.expires_at;
-  return { fields, rejected, record, isWhole: record.secrets.length > 0 && isPlanName(record.plan) && hasExpiry };
+  return {
+    fields,
+    rejected,
+    record,
+    isWhole: record.secrets.some(isDecidable) && isPlanName(record.plan) && hasExpiry,
+  };
 }
 
 /** The fields from which a record was read. A change compares them with the present ones. */

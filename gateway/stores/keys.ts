@@ -25,6 +25,7 @@ import {
   writeKey,
   writeRecord,
 } from './key-hash.ts';
+import { isNarrower } from './secret-fields.ts';
 import { type KeyCursor, NotMade, type RecordName, type Storage, withChanges } from './storage.ts';
 
 /** Keys that a list reads together. */
@@ -138,29 +139,36 @@ export class Keys {
   }
 
   /**
-   * Changes a key to the result of `make`. Calls it again if another change came first.
+   * Changes a key to the result of `make`, which gets its record, and with it its state. Calls it again if another change
+   * came first.
    * @returns the key after the change; undefined if there is no such key
-   * @throws {Unreadable} for malformed data
+   * @throws {Unreadable} for malformed data that would stay so, unless the change stops clients
    */
-  async change(id: string, make: (record: KeyRecord) => KeyChange & WithActivity): Promise<KeyEntry | undefined> {
+  async change(
+    id: string,
+    make: (record: KeyEntry['record'], before: KeyEntry) => KeyChange & WithActivity,
+  ): Promise<KeyEntry | undefined> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const stored = await this.#storage.read(key(id));
       if (stored === undefined) return undefined;
-      const record = readRecord(stored);
-      if (record === undefined) throw new Unreadable();
-      const made = make(record);
+      const before = readEntry(id, stored);
+      const { record } = before;
+      const made = make(record, before);
       const { record: changes = {}, ban, activity } = made;
       // Edits by hand first, because this change hides them.
       const byHand = handEditsOf(id, stored, Date.now() * 1_000);
       const written = { ...writeRecord(changes, record.secrets, stored), ...writeBan(ban) };
       const accepted = { ...byHand.changes, ...withKept(written, inForce(stored).fields) };
       const set = { ...accepted, ...reported(withChanges(stored, accepted)) };
+      const after = withChanges(stored, set);
+      const isStopped = stopsClients(made) && Object.keys(stored).length > 0;
+      if (!isStopped && readRecord(after) === undefined) throw new Unreadable();
       const isMade = await this.#storage.change({
         parts: [{ record: key(id), exists: true, expect: seenOf(stored), set }],
         entries: auditEntries(...byHand.entries, activity),
         isUrgent: isUrgent(made, record),
       });
-      if (isMade) return readEntry(id, withChanges(stored, set));
+      if (isMade) return readEntry(id, after);
     }
     throw new NotMade('The key was changed by others, again and again.');
   }
@@ -285,9 +293,19 @@ export class Keys {
 const nextOf = (cursors: readonly KeyCursor[], limit: number): KeyCursor | undefined =>
   cursors.length === limit ? cursors.at(-1) : undefined;
 
+const stopsClients = ({ record = {}, ban, isUrgent = false }: KeyChange): boolean =>
+  isUrgent || record.disabled === true || (ban !== undefined && ban !== 'lift');
+
 /** Whether a change takes something away from clients: it must work on a full disk too. */
-const isUrgent = ({ record = {}, ban, isUrgent = false }: KeyChange, { expiresAt = Infinity }: KeyRecord): boolean =>
-  isUrgent ||
-  record.disabled === true ||
-  (record.expiresAt !== undefined && record.expiresAt < expiresAt) ||
-  (ban !== undefined && ban !== 'lift');
+function isUrgent(change: KeyChange, before: KeyEntry['record']): boolean {
+  const { expiresAt, minute, day, secrets = [] } = change.record ?? {};
+  return (
+    stopsClients(change) ||
+    isBelow(expiresAt, before.expiresAt) ||
+    isBelow(minute, before.minute) ||
+    isBelow(day, before.day) ||
+    secrets.some((secret) => isNarrower(secret, secretOf(before, secret.digest)))
+  );
+}
+
+const isBelow = (value: number | undefined, before = Infinity): boolean => value !== undefined && value < before;

@@ -127,9 +127,12 @@ export class PlanCache {
 
   /** What a gateway kept is in force where somebody has typed a bad value before this process started. */
   async #begin(): Promise<void> {
-    const kept = await this.#store.readKept();
-    if (kept === undefined) await this.#store.begin();
-    else this.assume(kept);
+    let kept = await this.#store.readKept();
+    if (kept === undefined) {
+      await this.#store.begin();
+      kept = await this.#store.readKept();
+    }
+    if (kept !== undefined && isWhole(kept)) this.assume(kept);
     this.#hasBegun = true;
   }
 
@@ -144,12 +147,13 @@ export class PlanCache {
   take(stored: StoredPlans): void {
     this.#taken += 1;
     const { table, rejected } = readPlans(stored, this.#table);
-    this.#rejected = rejected;
-    this.#alarm(rejected);
+    // What is missing or bad in the first one has no last good value: the built-in ones are none.
+    const isUsable = this.#isKnown || isWhole(stored);
+    this.#rejected = isUsable ? rejected : rejected.map((value) => ({ ...value, kept: undefined }));
+    this.#alarm(this.#rejected);
     this.#readable = true;
     this.#isMissing = false;
-    // What is missing of the first one has no last good value: the built-in ones are none.
-    if (!this.#isKnown && !isWhole(stored)) return;
+    if (!isUsable) return;
     this.#adopt(table);
     this.#stored = stored;
     this.#version = versionOf(stored);

@@ -4,14 +4,16 @@ import { Conflict, Unavailable } from '../../shared/domain-errors.ts';
 import { redactApiKeys } from '../limiter/credential.ts';
 import {
   DEFAULT_PLANS,
+  isPlanName,
   isUsable,
+  PLAN_NAMES,
   STORED_FIELDS,
   type StoredPlans,
   storedPlans,
   storedValue,
 } from '../limiter/plans.ts';
 import { type Activity, auditEntries, FieldChange, RecordId } from './audit.ts';
-import { type Fields, type LogEntry, NotMade, type Storage } from './storage.ts';
+import { type Fields, type LogEntry, NotMade, notTheRecord, type Storage } from './storage.ts';
 
 /** Entries of the history of the plan table that are kept. */
 export const HISTORY_LENGTH = 1_000;
@@ -95,9 +97,11 @@ const shown = ({ field, from, to }: FieldChange): FieldChange => ({
   ...(to !== undefined && { to: redactApiKeys(to.slice(0, MOST_CHARACTERS)) }),
 });
 
-const planOf = (field: string): string => field.split('.', 1)[0] ?? '';
+export const planOf = (field: string): string => field.split('.', 1)[0] ?? '';
 
 const ATTEMPTS = 10;
+
+export type MakeChanges = (before: StoredPlans, untouched: readonly string[]) => StoredPlans;
 
 /** The result of a change of the table. */
 export interface PlansChanged {
@@ -122,13 +126,17 @@ export class Plans {
   /** @returns undefined if there is none. @throws {Unavailable} also if somebody put another value in its place */
   async read(): Promise<StoredPlans | undefined> {
     const table = await this.#storage.read('plans');
-    if (table !== undefined && Object.keys(table).length === 0) throw new Unavailable('gateway:plans is not a hash.');
+    if (table !== undefined && Object.keys(table).length === 0) {
+      const why = notTheRecord('gateway:plans');
+      throw new Unavailable(why, why);
+    }
     return table;
   }
 
-  /** The table as a gateway last left it: every value of a plan in it is good. */
-  readKept(): Promise<StoredPlans | undefined> {
-    return this.#storage.read('plans:kept');
+  /** The table as a gateway last left it: every value of a plan in it is good. Undefined also for another value there. */
+  async readKept(): Promise<StoredPlans | undefined> {
+    const kept = await this.#storage.read('plans:kept');
+    return kept !== undefined && Object.keys(kept).length > 0 ? kept : undefined;
   }
 
   /**
@@ -140,29 +148,40 @@ export class Plans {
     if (kept !== undefined) return;
     const isNew = table === undefined ? await this.#storage.isEmpty() : (await this.#storage.countKeys()) === 0;
     if (!isNew && !isWhole(table)) return;
+    const lastGood = isNew ? storedPlans(DEFAULT_PLANS) : {};
     const whole = { ...storedPlans(DEFAULT_PLANS), ...table };
+    const typed = Object.keys(table ?? {}).map(planOf);
+    const builtIn = PLAN_NAMES.filter((plan) => !typed.includes(plan)).join(' ');
     await this.#storage.change({
       parts: [
         { record: 'plans', exists: table !== undefined, set: whole },
-        { record: 'plans:kept', exists: false, set: keeps(whole) },
+        { record: 'plans:kept', exists: false, set: { ...keeps(whole, lastGood), [BUILT_IN]: builtIn } },
       ],
       entries: [],
     });
   }
 
+  /** The plans that are still as `begin` wrote them: nobody has changed them. */
+  async untouched(): Promise<readonly string[]> {
+    const [table = {}, kept] = await Promise.all([this.read(), this.readKept()]);
+    return untouchedIn(table, kept);
+  }
+
   /**
    * Sets fields and records the change, in one step. A change without effect is not recorded.
-   * @param make the changes of the present table. Called again if another change came first
+   * @param make the changes of the present table, of which some plans are still the built-in ones. Called again if
+   * another change came first
    * @returns undefined if there are none
    * @throws {NoTable} if there is no table, and the fields do not make one
    */
-  async change(make: (before: StoredPlans) => StoredPlans, about: AboutChange): Promise<PlansChanged | undefined> {
+  async change(make: MakeChanges, about: AboutChange): Promise<PlansChanged | undefined> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const before = await this.#readOrWriteBack(about.last);
-      const changes = make(before ?? {});
+      const kept = await this.readKept();
+      const changes = make(before ?? {}, untouchedIn(before ?? {}, kept));
       if (Object.keys(changes).length === 0) return undefined;
       if (before === undefined && !isWhole(changes)) throw new NoTable();
-      const made = await this.#changeFrom(before ?? {}, changes, about);
+      const made = await this.#changeFrom({ before: before ?? {}, kept }, changes, about);
       if (made !== undefined) return made;
     }
     throw new NotMade('The plans were changed by others, again and again.');
@@ -175,17 +194,21 @@ export class Plans {
     return await this.read();
   }
 
-  async #changeFrom(before: StoredPlans, changes: StoredPlans, about: AboutChange): Promise<PlansChanged | undefined> {
-    const kept = await this.readKept();
+  async #changeFrom(
+    { before, kept }: { before: StoredPlans; kept: StoredPlans | undefined },
+    changes: StoredPlans,
+    about: AboutChange,
+  ): Promise<PlansChanged | undefined> {
+    const last = lastOf(kept, about.last);
     // An edit by hand first, because this change hides it.
-    const byHand = editsIn(before, kept);
+    const byHand = editsIn(before, last);
     const after = { ...before, ...changes };
     const change = changeFrom(before, after, about);
     let unrecorded: string | undefined;
     const isMade = await this.#storage.change({
       parts: [
         { record: 'plans', expect: pick(before), set: changes },
-        { record: 'plans:kept', expect: pickKept(kept), set: keeps(after, kept) },
+        { record: 'plans:kept', expect: pickKept(kept), set: keeps(after, last) },
       ],
       entries: [...byHand, ...(change === undefined ? [] : entriesOf(change, about.entriesFor(change.changes)))],
       onLost({ log }, why) {
@@ -195,15 +218,20 @@ export class Plans {
     return isMade ? { after, change, unrecorded } : undefined;
   }
 
-  /** Records what was edited by hand, once over all gateways. */
-  async acceptEdit(): Promise<void> {
+  /**
+   * Records what was edited by hand, once over all gateways. What is kept is written again if it was lost.
+   * @param lastGood the table in force, if one is known
+   */
+  async acceptEdit(lastGood?: StoredPlans): Promise<void> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
-    const entries = table === undefined ? [] : editsIn(table, kept);
-    if (table === undefined || entries.length === 0) return;
+    const last = lastOf(kept, lastGood);
+    if (table === undefined || last === undefined) return;
+    const entries = editsIn(table, last);
+    if (entries.length === 0 && (isWhole(kept) || lastGood === undefined)) return;
     await this.#storage.change({
       parts: [
         { record: 'plans', exists: true, expect: pick(table) },
-        { record: 'plans:kept', expect: pickKept(kept), set: keeps(table, kept) },
+        { record: 'plans:kept', expect: pickKept(kept), set: keeps(table, last) },
       ],
       entries,
     });
@@ -212,7 +240,7 @@ export class Plans {
   /** Writes a missing table back from what is kept of it; from `last` if that is missing too. */
   async writeBack(last: StoredPlans | undefined): Promise<void> {
     const kept = await this.readKept();
-    const table = kept ?? last;
+    const table = isWhole(kept) ? kept : last;
     if (table === undefined) return;
     const reason = 'The table was missing: the last good one was written back.';
     const change = changeFrom({}, table, { author: 'gateway', reason, action: 'set' });
@@ -220,7 +248,7 @@ export class Plans {
     await this.#storage.change({
       parts: [
         { record: 'plans', exists: false, set: pick(table) },
-        { record: 'plans:kept', expect: pickKept(kept), set: keeps(table) },
+        { record: 'plans:kept', expect: pickKept(kept), set: keeps(table, kept) },
       ],
       entries: entriesOf(change, planActivity(change.changes, { actor: 'gateway', reason, via: 'gateway' })),
     });
@@ -235,11 +263,22 @@ export class Plans {
 
 /** The whole table as it was last seen, bad values included, as JSON: so each edit is recorded once. */
 const SEEN = 'seen';
+/** The plans that nobody has changed since `begin` wrote them, by name. */
+const BUILT_IN = 'built_in';
+
+/** What is kept; what was lost of it is as in the table in force. */
+const lastOf = (kept: StoredPlans | undefined, inForce: StoredPlans | undefined): StoredPlans | undefined =>
+  kept === undefined ? inForce : { ...inForce, ...kept };
+
+function untouchedIn(table: StoredPlans, kept: StoredPlans = {}): readonly string[] {
+  const changed = STORED_FIELDS.filter((field) => table[field] !== kept[field]).map(planOf);
+  return (kept[BUILT_IN] ?? '').split(' ').filter((plan) => isPlanName(plan) && !changed.includes(plan));
+}
 
 /** The entries of what was edited by hand since a gateway last saw the table. */
-function editsIn(table: StoredPlans, kept: StoredPlans | undefined): LogEntry[] {
+function editsIn(table: StoredPlans, last: StoredPlans | undefined): LogEntry[] {
   const about = { author: 'unknown', reason: '', action: 'by hand' } as const;
-  const change = kept && changeFrom(readSeen(kept) ?? kept, table, about);
+  const change = last && changeFrom(readSeen(last) ?? last, table, about);
   if (change === undefined) return [];
   return entriesOf(change, planActivity(change.changes, { actor: 'unknown', reason: '', via: 'by hand' }));
 }
@@ -253,15 +292,15 @@ function readSeen({ [SEEN]: text = '' }: StoredPlans): StoredPlans | undefined {
   }
 }
 
-/** Whether a table has every value that it needs. */
+/** Whether a table has every value that it needs, and only good ones. */
 export const isWhole = (table: StoredPlans = {}): boolean =>
-  STORED_FIELDS.every((field) => table[field] !== undefined || isUsable(field, undefined));
+  STORED_FIELDS.every((field) => isUsable(field, table[field]));
 
 /** Every field of a table, undefined where it has none. */
 const pick = (table: StoredPlans): Record<string, string | undefined> =>
   Object.fromEntries(STORED_FIELDS.map((field) => [field, table[field]]));
 
-const pickKept = (kept: StoredPlans = {}) => ({ ...pick(kept), [SEEN]: kept[SEEN] });
+const pickKept = (kept: StoredPlans = {}) => ({ ...pick(kept), [SEEN]: kept[SEEN], [BUILT_IN]: kept[BUILT_IN] });
 
 /** What is kept of a table: its values that can be in force, or else the last good ones. */
 function keeps(table: StoredPlans, last: StoredPlans = {}): Record<string, string | undefined> {
@@ -270,7 +309,8 @@ function keeps(table: StoredPlans, last: StoredPlans = {}): Record<string, strin
     const value = storedValue(table, field);
     return [field, value !== undefined && isUsable(field, value) ? table[field] : last[field]];
   });
-  return { ...Object.fromEntries(good), [SEEN]: JSON.stringify(pick(table)) };
+  const builtIn = untouchedIn(table, last).join(' ') || undefined;
+  return { ...Object.fromEntries(good), [SEEN]: JSON.stringify(pick(table)), [BUILT_IN]: builtIn };
 }
 
 /** The entries of a change in both logs. */

@@ -1,5 +1,5 @@
 import { hash as digestOf } from 'node:crypto';
-import { readNetworks, readScope, SCOPES, type Secret } from '../limiter/credential.ts';
+import { readNetworks, readScope, SCOPES, type Secret, type UnreadablePart } from '../limiter/credential.ts';
 import { MAX_KEY_NAME_LENGTH } from '../limiter/key-record.ts';
 import { describeNetwork, isNetwork, parseNetwork } from '../limiter/networks.ts';
 import type { Fields } from './storage.ts';
@@ -22,18 +22,18 @@ export const ownExpiry = ({ expiresAt, own = { expiresAt } }: StoredSecret): num
 
 export const MAX_NETWORKS = 20;
 
-/** Whether an operator could have given a secret this field. Decisions use others too, as far as they can. */
-export function isSecret(digest: string, text: string): boolean {
-  const [, scope = '', networks = '', end = '-'] = /^\w{1,32} \S+ (\S+) (\S+) [\d.]*(?:\/(\S+))? ?/.exec(text) ?? [];
-  const all = networks === '-' ? [] : networks.split(',');
-  return (
-    /^[\w-]{43}$/.test(digest) &&
-    isName(readSecret(digest, text)?.name) &&
-    scope.split(',').every((one) => SCOPES.some((known) => known === one)) &&
-    all.length <= MAX_NETWORKS &&
-    all.every(isGivenNetwork) &&
-    (end === '-' || readTime(end) !== undefined)
-  );
+/** Whether a secret allows less than before, and nothing else. */
+export function isNarrower(secret: Secret, before: Secret | undefined): boolean {
+  if (before === undefined) return false;
+  const ends = (secret.expiresAt ?? Infinity) - (before.expiresAt ?? Infinity) || 0;
+  const isBound = secret.networks.length > 0 && before.networks.length === 0;
+  const isWider =
+    ends > 0 ||
+    secret.scope.some((scope) => !before.scope.includes(scope)) ||
+    (!isBound && secret.networks.some((network) => !before.networks.includes(network))) ||
+    (secret.networks.length === 0 && before.networks.length > 0);
+  const isLess = ends < 0 || secret.scope.length < before.scope.length;
+  return !isWider && (isLess || isBound || secret.networks.length < before.networks.length);
 }
 
 const isGivenNetwork = (text: string): boolean => {
@@ -56,18 +56,32 @@ export function writeSecret({ id, expiresAt, scope, networks, createdAt, name, o
   return [id, writeTime(expiresAt) ?? '-', scope.join(','), networks.join(',') || '-', created, name].join(' ');
 }
 
-function readSecret(digest: string, text: string): StoredSecret | undefined {
-  const [, id, end, scope, networks, created, ownEnd, name] =
-    /^(\w+) (\S+) (\S+) (\S+) ([^\s/]*)(\/\S*)? ?(.*)$/s.exec(text) ?? [];
+function readSecret(digest: string, text: string): StoredSecret {
+  const [, id = shortOf(digest + text), end = '', scope = '', networks = '', created = '', ownEnd, name = ''] =
+    /^(\w{1,32}) (\S+) (\S+) (\S+) ([^\s/]*)(\/\S*)? ?(.*)$/s.exec(text) ?? [];
   const expiresAt = readTime(end);
-  if (id === undefined || (expiresAt === undefined && end !== '-')) return undefined;
-  const bounds = { scope: readScope(scope as string), networks: readNetworks(networks as string) };
-  const own = ownEnd === undefined ? undefined : { expiresAt: readTime(ownEnd.slice(1)) };
-  return { id, digest, name: name as string, createdAt: readTime(created) ?? 0, expiresAt, own, ...bounds };
+  const bounds = { scope: readScope(scope), networks: readNetworks(networks) };
+  const ownTime = readTime(ownEnd?.slice(1));
+  const own = ownTime === undefined && ownEnd !== '/-' ? undefined : { expiresAt: ownTime };
+  const isGood: Record<UnreadablePart, boolean> = {
+    digest: /^[\w-]{43}$/.test(digest),
+    name: isName(name),
+    scope: scope.split(',').every((one) => SCOPES.some((known) => known === one)),
+    networks: networks !== '' && bounds.networks.length <= MAX_NETWORKS && bounds.networks.every(isGivenNetwork),
+    expiresAt: end === '-' || expiresAt !== undefined,
+    createdAt: /^[\d.]*$/.test(created) && (own === undefined) === (ownEnd === undefined),
+  };
+  const bad = (Object.keys(isGood) as UnreadablePart[]).filter((part) => !isGood[part]);
+  const unreadable = bad.length === 0 ? undefined : bad;
+  return { id, digest, name, createdAt: readTime(created) ?? 0, expiresAt, own, unreadable, ...bounds };
 }
 
-export function readSecrets(hash: Fields): Secret[] {
+/** The id of a secret that has none. */
+const shortOf = (text: string): string => digestOf('sha256', text, 'hex').slice(0, 8);
+
+/** All secrets among the fields, whether an operator could have made them so or not. */
+export function readSecrets(hash: Fields): StoredSecret[] {
   const fields = Object.entries(hash).filter(([field]) => field.startsWith(SECRET));
   const secrets = fields.map(([field, text]) => readSecret(field.slice(SECRET.length), text));
-  return secrets.filter((secret) => secret !== undefined).sort((a, b) => a.createdAt - b.createdAt);
+  return secrets.sort((a, b) => a.createdAt - b.createdAt);
 }

@@ -72,7 +72,7 @@ export interface Change {
   readonly parts: readonly Part[];
   /**
    * Added to their logs in the same step. In the audit log, an entry with a request id that repeats the newest about its
-   * target is left out.
+   * target within a minute is left out.
    */
   readonly entries: readonly LogEntry[];
   /** It takes something away from a client, so it may use the room that is reserved for a full disk. */
@@ -147,6 +147,10 @@ export const withOwn = (storage: Storage, own: Partial<Storage>): Storage =>
       return typeof method === 'function' ? method.bind(target) : method;
     },
   });
+
+/** For operators, of a name in Redis. */
+export const notTheRecord = (name: string): string =>
+  `Somebody has put another value in the place of ${name} in Redis. See what it is, then delete it.`;
 
 /** A change was not made, and will not be made later. */
 export class NotMade extends Unavailable {

@@ -39,12 +39,13 @@ const NOT_MADE = (why: string) => ({
   status: 503,
 });
 
-async function expectFault(gateway: Gateway, why: string): Promise<void> {
+async function expectFault(gateway: Gateway, why: string, advice = 'Let DATA_DIR have room'): Promise<void> {
   expect((await gateway.ask('GET', '/readyz')).json).toEqual({ status: 'ready', detail: why });
   const { findings } = (await gateway.ask('GET', '/doctor')).json as { findings: { about: string; found: string }[] };
   expect(findings.find(({ about }) => about === 'data')).toMatchObject({
     status: 'fault',
     found: expect.stringContaining(why),
+    advice: expect.stringContaining(advice),
   });
 }
 
@@ -88,7 +89,7 @@ test('where the disk is read-only at a start, keys and plans are in force and ch
   expect((await second.ask('GET', '/plans')).json).toMatchObject({ free: { minute: 7 } });
   const refused = await second.ask('DELETE', `/keys/${idOf(good)}`);
   expect([refused.status, refused.json]).toEqual([503, NOT_MADE('DATA_DIR is read-only.')]);
-  await expectFault(second, 'DATA_DIR is read-only.');
+  await expectFault(second, 'DATA_DIR is read-only.', 'then start this gateway again');
   await second.stop();
   await disk.remount('rw');
 });

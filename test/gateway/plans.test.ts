@@ -97,6 +97,101 @@ test('a gateway that starts where the table is gone is ready with the last good 
   await expect.poll(() => limitOf(fourth.gateway, key)).toBe('65');
 });
 
+const KEPT = 'gateway:kept:{gateway:plans}';
+
+test.for([
+  ['before', async () => await redis.del(KEPT), async () => await redis.hset('gateway:plans', 'free.minute', 'abc')],
+  ['behind', async () => await redis.hset('gateway:plans', 'free.minute', 'abc'), async () => await redis.del(KEPT)],
+  [
+    'in part behind',
+    async () => await redis.hset('gateway:plans', 'free.minute', 'abc'),
+    async () => await redis.hdel(KEPT, 'free.minute'),
+  ],
+] as const)(
+  'what is kept of the plans is lost %s a bad value: a gateway writes its last good ones',
+  async ([, one, two]) => {
+    await redis.flushdb();
+    const stack = await startStack(withRedis);
+    const key = await stack.issueKey();
+    await stack.admin('PATCH', '/plans/free', { minute: 62 });
+    await one();
+    await sleep(600);
+    await two();
+    await expect.poll(() => redis.hget(KEPT, 'free.minute'), { timeout: 5_000 }).toBe('62');
+    expect(await limitOf(stack.gateway, key)).toBe('62');
+    await stack.stop();
+    expect(await limitOf((await startStack(withRedis)).gateway, key)).toBe('62');
+  },
+);
+
+test('a change of plans while a bad value is stored and nothing is kept keeps the last good ones', async () => {
+  await redis.flushdb();
+  const stack = await startStack(withRedis);
+  await stack.admin('PATCH', '/plans/free', { minute: 62 });
+  await redis.multi().del(KEPT).hset('gateway:plans', 'free.minute', 'abc').exec();
+  await stack.admin('PATCH', '/plans/pro', { minute: 301 });
+  expect(await redis.hmget(KEPT, 'free.minute', 'pro.minute')).toEqual(['62', '301']);
+});
+
+test.for([
+  ['all', async () => await redis.del(KEPT)],
+  ['one value', async () => await redis.hdel(KEPT, 'free.minute')],
+] as const)(
+  'a gateway that starts where %s that was kept is lost takes no built-in limit for a bad one',
+  async ([, lose]) => {
+    await redis.flushdb();
+    const first = await startStack(withRedis);
+    const key = await first.issueKey();
+    await first.admin('PATCH', '/plans/free', { minute: 62 });
+    await first.stop();
+    await lose();
+    await redis.hset('gateway:plans', 'free.minute', 'abc');
+    const second = await startStack(withRedis);
+    await sleep(1_500);
+    expect((await send(`${second.adminUrl}/readyz`)).status).toBe(503);
+    const alarms = second.log.filter(({ field }) => field === 'free.minute');
+    expect(alarms.map(({ value, kept }) => [value, kept])).toEqual([['abc', undefined]]);
+    const { findings } = (await second.admin('GET', '/doctor')).json as { findings: { about: string }[] };
+    expect(findings.filter(({ about }) => about === 'plan table')).toMatchObject([
+      { status: 'fault', found: 'is missing or not whole; clients get 503' },
+      { status: 'fault', found: 'free.minute is abc; nothing stays in force' },
+    ]);
+    await redis.hset('gateway:plans', 'free.minute', '63');
+    await expect.poll(async () => (await send(`${second.adminUrl}/readyz`)).status).toBe(200);
+    expect(await limitOf(second.gateway, key)).toBe('63');
+    await expect.poll(() => redis.hget(KEPT, 'free.minute')).toBe('63');
+  },
+);
+
+test('a change of plans where a table is another value says which, and a gateway without plans says so', async () => {
+  await redis.flushdb();
+  const stack = await startStack(withRedis);
+  await redis.multi().del(KEPT).set(KEPT, 'text').exec();
+  const change = async () => (await stack.admin('PATCH', '/plans/free', { minute: 61 })).json;
+  expect(await change()).toMatchObject({ status: 503, message: expect.stringContaining(`in the place of ${KEPT}`) });
+  expect(await redis.del(KEPT)).toBe(1);
+  expect(await change()).toMatchObject({ minute: 61 });
+  await redis.multi().del('gateway:plans').set('gateway:plans', 'text').exec();
+  const message =
+    'Somebody has put another value in the place of gateway:plans in Redis. See what it is, then delete it.';
+  expect(await change()).toMatchObject({ status: 503, message });
+  await stack.stop();
+  await redis.del(KEPT);
+  const { json } = await (await startStack(withRedis)).admin('GET', '/plans');
+  expect(json).toMatchObject({ status: 503, message: expect.stringContaining('No whole table of plans was read') });
+});
+
+test('a gateway that starts where another value is in the place of the table takes what was kept', async () => {
+  await redis.flushdb();
+  const first = await startStack(withRedis);
+  const key = await first.issueKey();
+  await first.admin('PATCH', '/plans/free', { minute: 62 });
+  await first.stop();
+  await redis.multi().del('gateway:plans').set('gateway:plans', 'text').exec();
+  const second = await startStack(withRedis);
+  expect(await limitOf(second.gateway, key)).toBe('62');
+});
+
 test('a change of a table that is gone, with all that was kept of it, changes only what it names', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);

@@ -136,6 +136,22 @@ describe.for([
     expect((await told()).slice(0, 2)).toEqual(['ban.set', 'ban.lift']);
   });
 
+  test('the lift of a ban is told where there was one', async () => {
+    const stack = await freshStack(environment);
+    const id = idOf(await stack.issueKey());
+    const headers = withId('always the same');
+    const ban = () =>
+      post(`${stack.adminUrl}/keys/${id}/ban`, { seconds: 60 }, { method: 'PUT', key: ADMIN_TOKEN, headers });
+    const lift = () => stack.admin('DELETE', `/keys/${id}/ban`);
+    const told = async () => (await activityOf(stack)).map(({ action }) => action).slice(0, -1);
+    expect((await lift()).status).toBe(200);
+    expect(await told()).toEqual([]);
+    await ban();
+    await lift();
+    await lift();
+    expect(await told()).toEqual(['ban.lift', 'ban.set']);
+  });
+
   test('pages go from the newest to the oldest without a gap, and can be searched', async () => {
     const stack = await freshStack(environment);
     const ids = await Promise.all(Array.from({ length: 7 }, async () => idOf(await stack.issueKey())));

@@ -127,6 +127,41 @@ describe('on Redis', () => {
     expect(await redis.zrangebyscore('gateway:keys', '-inf', '+inf')).toEqual([idOf(kept)]);
   });
 
+  test('built-in plans that nobody has changed give way to those of the backup; changed ones stay and are listed', async () => {
+    const backup = (minute: number) => ({ 'free.minute': `${minute}`, 'free.day': '700', 'free.ban_seconds': '300' });
+    await redis.flushdb();
+    const stack = await onRedis();
+    await stack.admin('PATCH', '/plans/pro', { minute: 250 });
+    await redis.hset('gateway:plans', 'business.day', '5');
+    const plans = {
+      ...backup(61),
+      'pro.minute': '251',
+      'pro.day': '10000',
+      'business.day': '6',
+    };
+    const trial = (await stack.admin('POST', '/restore?dryRun=true', { plans })).json;
+    const { json } = await stack.admin('POST', '/restore', { plans });
+    expect(json).toMatchObject({
+      plans: {
+        restored: ['free.minute', 'free.day', 'free.ban_grace_seconds'],
+        kept: [
+          { field: 'pro.minute', value: '250', backup: '251' },
+          { field: 'business.day', value: '5', backup: '6' },
+        ],
+        rejected: [],
+      },
+    });
+    expect(trial).toEqual(json);
+    expect((await stack.admin('GET', '/plans')).json).toMatchObject({
+      free: { minute: 61, day: 700 },
+      pro: { minute: 250 },
+      business: { minute: 1_000, day: 5 },
+    });
+    expect((await stack.admin('POST', '/restore', { plans: backup(62) })).json).toMatchObject({
+      plans: { restored: [], kept: [{ field: 'free.minute', value: '61', backup: '62' }] },
+    });
+  });
+
   test('missing plan fields are restored, others are kept and reported', async () => {
     await redis.flushdb();
     const stack = await onRedis();

@@ -127,7 +127,7 @@ test('exit codes distinguish missing things, conflicts and other faults', async 
   await redis.hset(`gateway:key:{${odd}}`, { plan: 'gold', kept_plan: '' });
   const [missing, unreadable, wrongToken] = await Promise.all([
     ctl('keys', 'show', '000000000000', '--json'),
-    ctl('keys', 'disable', odd),
+    ctl('keys', 'set', odd, '--minute', '5'),
     ctlWith({ ...operatorOf(stack), ADMIN_TOKEN: 'wrong-token-of-the-tests' }, 'keys', 'list'),
   ]);
   expect(missing).toEqual({

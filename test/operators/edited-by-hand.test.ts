@@ -210,6 +210,20 @@ test('a key deleted by hand is told once, and a backup restores it', async () =>
   expect(await viewOf(stack, id)).toMatchObject({ state: 'active' });
 });
 
+test('a place that was typed into the list of keys and is no key is removed, and is no revocation', async () => {
+  await redis.flushdb();
+  const stack = await start();
+  await redis.zadd('gateway:keys', 1_795_132_800, 'ForeignKey01');
+  const storage = new RedisStorage(redis);
+  const { logger } = readableLog();
+  const parts = { storage, plans: new Plans(storage), planCache: new PlanCache(new Plans(storage), logger) };
+  const watch = new EditWatch(parts, { everyMs: 20, withoutDataMs: 100 });
+  cleanUp(() => watch.stop());
+  void watch.run();
+  await expect.poll(() => toldOf(stack, 'ForeignKey01')).toEqual(['by hand: key.reindex']);
+  expect(await redis.zscore('gateway:keys', 'ForeignKey01')).toBeNull();
+});
+
 test('a key that no gateway has written is not taken for an edited one', async () => {
   const stack = await start();
   const id = idOf(await stack.issueKey());

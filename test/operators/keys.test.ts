@@ -113,6 +113,18 @@ test('without Redis the admin listener answers 503 with a message, and no digest
   expect(JSON.stringify(stack.log)).not.toMatch(/secret:|secretive/);
 });
 
+test('an operator learns why nothing can be read', async () => {
+  const server = await startRedisServer();
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
+  const ask = async () => ((await stack.admin('GET', '/keys')).json as { message: string }).message;
+  server.pause();
+  const late = ask();
+  expect(await late).toBe('Redis does not answer.');
+  server.resume();
+  await server.stop();
+  await expect.poll(ask).toBe('Redis is not connected.');
+});
+
 test('concurrent changes of plans all count', async () => {
   const stack = await startStack();
   await Promise.all(

@@ -42,3 +42,25 @@ test('a revocation that no replica has is 503 on every gateway, and 404 once one
   // Which secret has taken its place, the repetition cannot know.
   expect(await rotated(other)).toBe(404);
 });
+
+test('what was issued without a replica that has it is named, because nobody has its secret', async () => {
+  const {
+    replica,
+    stacks: [stack],
+  } = await setUp();
+  const id = idOf(await stack.issueKey());
+  replica.pause();
+  const [added, issued] = await Promise.all([
+    stack.admin('POST', `/keys/${id}/secrets`, { name: 'second' }),
+    stack.admin('POST', '/keys', { name: 'second', plan: 'free' }),
+  ]);
+  replica.resume();
+  const said = /If the (?:key|secret) (\w+) is there then, nobody has it: revoke it\./;
+  const ids = [added, issued].map(({ status, text }) => [status, said.exec(text)?.[1]]);
+  const { keys } = (await stack.admin('GET', '/keys')).json as { keys: { id: string; secrets: { id: string }[] }[] };
+  const key = keys.find((one) => one.id === id);
+  expect(ids).toEqual([
+    [503, key?.secrets.at(-1)?.id],
+    [503, keys.find((one) => one !== key)?.id],
+  ]);
+});

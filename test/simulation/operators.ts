@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { credentialOf, SCOPES, type Secret } from '../../gateway/limiter/credential.ts';
-import type { KeyChange, KeyRecord } from '../../gateway/limiter/key-record.ts';
+import type { KeyChange, KeyEntry } from '../../gateway/limiter/key-record.ts';
 import type { Decision, Verdict } from '../../gateway/limiter/limiter.ts';
 import { parseNetwork } from '../../gateway/limiter/networks.ts';
 import type { Activity } from '../../gateway/stores/audit.ts';
@@ -72,7 +72,7 @@ export function changeIn({ kind, value }: OperatorStep, key: SimulatedKey, time:
   };
   const activity: Activity = { ...about, action: 'key.change', target: key.id };
   const ofKey =
-    (make: (record: KeyRecord) => KeyChange): Make =>
+    (make: (record: KeyEntry['record']) => KeyChange): Make =>
     ({ keys }) =>
       keys.change(key.id, (record) => ({ ...make(record), activity }));
   const ofSecrets = (change: Partial<Secret>) =>

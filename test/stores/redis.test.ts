@@ -159,6 +159,17 @@ test('bytes that are not UTF-8 are read as U+FFFD and do not keep a record from 
   expect(await storage.change(rename)).toBe(false);
 });
 
+test('a field whose name is not UTF-8 is removed, and no other', async () => {
+  const id = await issue();
+  const typed = [Buffer.from([0x61, 0xff, 0xfe, 0x62]), 'x', 'ab', 'y'];
+  await redis.call('HSET', `gateway:key:{${id}}`, ...typed);
+  const read = await storage.read(`key:${id}`);
+  const gone = Object.keys(read ?? {}).filter((field) => field.includes('\uFFFD'));
+  const set = Object.fromEntries(gone.map((field) => [field, undefined]));
+  expect(await storage.change({ parts: [{ record: `key:${id}`, expect: { ...read }, set }], entries: [] })).toBe(true);
+  expect(await storage.read(`key:${id}`)).toEqual({ plan: 'free', created_at: '1000.5', ab: 'y' });
+});
+
 test('half of a pair of characters is written as U+FFFD', async () => {
   const id = await issue({ plan: 'free', name: 'a\uD83Db' });
   expect((await storage.read(`key:${id}`))?.name).toBe('a\uFFFDb');
@@ -181,6 +192,15 @@ test('a log keeps its newest entries, and leaves out a repetition', async () => 
   const [, second] = await storage.tail('audit', { count: 2 });
   const rest = await storage.tail('audit', { after: second?.[0], count: 2 });
   expect(rest.map(([, { target }]) => target)).toEqual(['a', 'b']);
+});
+
+test('an entry equal to one of more than a minute ago repeats nothing', async () => {
+  await redis.del('gateway:activity');
+  const { log, fields } = auditEntry('a');
+  const asked = { log, fields: { ...fields, requestId: '1' } };
+  await redis.xadd('gateway:activity', Date.now() - 61_000, ...Object.entries(asked.fields).flat());
+  for (let made = 0; made < 2; made++) await storage.change({ parts: [], entries: [asked] });
+  expect(await storage.tail('audit', { count: 9 })).toHaveLength(2);
 });
 
 test('the clock is that of Redis', async () => {

@@ -151,6 +151,38 @@ test('a revocation that finds the disk full is made, and a change in the same tu
   expect(await storage.countKeys()).toBe(KEYS - 1);
 });
 
+test.for([
+  ['at once', 0],
+  ['after many changes', 40],
+] as const)(
+  'while another process takes all the room there is, %s, keys are revoked and disabled',
+  async ([, changes], context) => {
+    const disk = await diskFor(context, 16);
+    const folder = join(disk.folder, 'data');
+    const storage = await withKeys(folder);
+    for (let id = 0; id < changes; id++) await storage.change(rename(id, 'second'));
+    await disk.keepFull();
+    for (let id = 0; id < 100; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
+    const refused = async () => await storage.change(rename(KEYS - 2, 'second')).catch((fault: unknown) => fault);
+    await expect.poll(refused, { interval: 0 }).toMatchObject(bySystem);
+    const others = Array.from({ length: 300 }, (_, at) => storage.change(disable(100 + at)));
+    expect(await Promise.all(others)).toEqual(Array(300).fill(true));
+    await storage.saveStates([['401', { banned_until: '9' }]], { mustBeDurable: true });
+    await storage.close();
+    // A start finds no room either.
+    await (await open(folder)).close();
+    const next = open(folder);
+    expect(next.fault()).toBe(FULL);
+    for (let id = 480; id < KEYS; id++) expect(await next.change(revoke(id)), `of key ${id}`).toBe(true);
+    expect(await next.readMany([`key:99`, `revoked:99`, 'key:399', 'key:401'])).toMatchObject([
+      undefined,
+      { revoked: '1' },
+      { disabled: '1' },
+      { banned_until: '9' },
+    ]);
+  },
+);
+
 test('states that the owner handed over on a full disk are saved once there is room', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');

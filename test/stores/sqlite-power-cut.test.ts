@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { cp, mkdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 import { temporaryFolder } from '../support/stack.ts';
-import { frameEnds } from '../support/wal.ts';
+import { commitEnds, frameEnds } from '../support/wal.ts';
 
 const CHANGES = 6;
 
@@ -19,7 +19,10 @@ async function record(): Promise<Recorded> {
   const folder = await temporaryFolder();
   const storage = new SqliteStorage(join(folder, 'live'));
   const wal = join(folder, 'live', 'gateway.db-wal');
-  const synced = [(await stat(wal)).size];
+  // The log begins anew with the first change after a start.
+  await storage.change({ parts: [{ record: 'backup', set: { completed_at: '1' } }], entries: [] });
+  const length = async () => commitEnds(await readFile(wal)).at(-1) as number;
+  const synced = [await length()];
   for (let number = 1; number <= CHANGES; number++) {
     const text = String(number);
     await storage.change({
@@ -29,10 +32,10 @@ async function record(): Promise<Recorded> {
       ],
       entries: [{ log: 'audit', fields: { text } }],
     });
-    synced.push((await stat(wal)).size);
+    synced.push(await length());
   }
   await cp(join(folder, 'live', 'gateway.db'), join(folder, 'gateway.db'));
-  const bytes = await readFile(wal);
+  const bytes = (await readFile(wal)).subarray(0, await length());
   await storage.close();
   return { folder, wal: bytes, synced };
 }

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
-import { stat, writeFile } from 'node:fs/promises';
+import { chmod, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 import { NotMade } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -128,6 +128,17 @@ test('keys are counted as they come and go, after a fault and a start too', asyn
   expect(await counts(next)).toEqual([1, 1]);
 });
 
+test('an entry equal to one of more than a minute ago repeats nothing', async () => {
+  const { storage } = await open();
+  const asked = { log: 'audit' as const, fields: { target: 'a', requestId: '1' } };
+  const make = () => storage.change({ parts: [], entries: [asked] });
+  const clock = vi.spyOn(Date, 'now').mockReturnValue(Date.now() - 61_000);
+  await make();
+  clock.mockRestore();
+  for (let made = 0; made < 2; made++) await make();
+  expect(await storage.tail('audit', { count: 9 })).toHaveLength(2);
+});
+
 test('a log keeps its newest entries, with ids that increase, and leaves out a repetition', async () => {
   const { storage } = await open({ auditLength: 3 });
   const entry = (target: string, text: string) => ({ log: 'audit' as const, fields: { target, text, requestId: '1' } });
@@ -156,6 +167,17 @@ test('a second gateway on the same folder is refused, and told which process has
   expect(() => new SqliteStorage(folder)).toThrow(new RegExp(`process ${process.pid}\\b.* set REDIS_URL`));
   const { code, err } = await startProcess(process.execPath, [WRITER, folder], {}).ended;
   expect([code, err]).toEqual([1, expect.stringContaining(`process ${process.pid}.`)]);
+});
+
+test.runIf(process.getuid?.() === 0)('who may read the database and not its lock is refused', async () => {
+  const { folder, storage } = await open();
+  await storage.change(put('a', { name: 'a' }));
+  await chmod(folder, 0o755);
+  for (const file of ['gateway.db', 'gateway.db-wal']) await chmod(join(folder, file), 0o644);
+  const start = async () => (await startProcess(process.execPath, [WRITER, folder], {}, { uid: 65_534 }).ended).err;
+  expect(await start()).toContain(`The lock of DATA_DIR ${folder} cannot be read`);
+  await chmod(join(folder, 'lock'), 0o644);
+  expect(await start()).toContain(`process ${process.pid}.`);
 });
 
 test('a folder is free at once when its gateway crashes', async () => {

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { createApiKey } from '../../gateway/limiter/credential.ts';
+import { createApiKey, type Secret } from '../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
 import { DEFAULT_PLANS, type StoredPlans, storedPlans } from '../../gateway/limiter/plans.ts';
 import { type Activity, AuditLog } from '../../gateway/stores/audit.ts';
 import type { BackedUpKey } from '../../gateway/stores/key-backup.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { Plans } from '../../gateway/stores/plans.ts';
-import type { Storage } from '../../gateway/stores/storage.ts';
+import { type Storage, withOwn } from '../../gateway/stores/storage.ts';
 import { Tokens } from '../../gateway/stores/tokens.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
@@ -111,6 +111,36 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     expect((await keys.get(id))?.record).toMatchObject({ plan: 'pro', minute: 7, name: 'new' });
   });
 
+  test('make a change that narrows a key or a secret with the room that is reserved, and no other', async () => {
+    const made: unknown[] = [];
+    const storage = await open();
+    const noting = withOwn(storage, {
+      change: async (change) => {
+        made.push(change.isUrgent);
+        return await storage.change(change);
+      },
+    });
+    const { id } = await withKey(storage, { minute: 10 });
+    const keys = new Keys(noting);
+    const change = async (record: Partial<KeyRecord>) => void (await keys.change(id, () => ({ record })));
+    const changeSecret = async (to: Partial<Secret>) =>
+      void (await keys.change(id, ({ secrets: [old] }) => ({ record: { secrets: [{ ...(old as Secret), ...to }] } })));
+    for (const minute of [9, 11]) await change({ minute });
+    for (const day of [9, undefined]) await change({ day });
+    expect(made.splice(0)).toEqual([true, false, true, false]);
+    const later = AT + 1e12;
+    for (const networks of [['4:0a/8', '4:0b/8'], ['4:0b/8'], ['4:0c/8'], []]) await changeSecret({ networks });
+    expect(made.splice(0)).toEqual([true, true, false, false]);
+    for (const scope of [['read'], ['write'], ['read', 'write']] as const) await changeSecret({ scope });
+    expect(made.splice(0)).toEqual([true, false, false]);
+    for (const expiresAt of [later, later - 1, later + 1, undefined]) await changeSecret({ expiresAt });
+    expect(made.splice(0)).toEqual([true, true, false, false]);
+    await changeSecret({ expiresAt: later, networks: ['4:0a/8'] });
+    await changeSecret({ expiresAt: later - 1, networks: [] });
+    await changeSecret({ name: 'other' });
+    expect(made.splice(0)).toEqual([true, false, false]);
+  });
+
   test('write the built-in plans only where nothing was ever stored', async () => {
     const storage = await open();
     const plans = new Plans(storage);
@@ -150,6 +180,19 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
       expect(await madeBy(storage, 'gateway')).toHaveLength(4 * time);
     }
     expect([(await plans.read())?.['free.minute'], (await plans.readKept())?.['free.minute']]).toEqual(['77', '77']);
+  });
+
+  test('write the last good table back where a part of what was kept is lost too', async () => {
+    const storage = await open();
+    const plans = new Plans(storage);
+    await plans.begin();
+    const last = { ...(await plans.read()), 'free.minute': '77' };
+    await deletePlans(storage);
+    await storage.change({ parts: [{ record: 'plans:kept', set: { 'free.minute': undefined } }], entries: [] });
+    await plans.writeBack(undefined);
+    expect(await plans.read()).toBeUndefined();
+    await plans.writeBack(last);
+    expect((await plans.read())?.['free.minute']).toBe('77');
   });
 
   test('refuse a backed-up key that lies in the future, and back up one whose creation cannot be read', async () => {

@@ -1,17 +1,37 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { expect } from 'vitest';
 import { cleanUp } from './clean-up.ts';
+import { startProcess } from './process.ts';
 import { temporaryFolder } from './stack.ts';
 
 const run = promisify(execFile);
+
+/** Writes without a pause. */
+const FILLER = `
+  const { openSync, writeSync } = require('node:fs');
+  const file = openSync(process.argv[1], 'a');
+  const page = Buffer.alloc(4096, 1);
+  for (let isTold = false; ; ) {
+    try {
+      writeSync(file, page);
+    } catch {
+      if (!isTold) writeSync(1, 'full\\n');
+      isTold = true;
+    }
+  }
+`;
 
 export interface Disk {
   readonly folder: string;
   /** Takes all the room there is. */
   fill(): Promise<void>;
   free(): Promise<void>;
+  /** Goes on taking whatever room there is, in a process of its own, until the test ends. */
+  keepFull(): Promise<void>;
   /** @param mode `ro` or `rw` */
   remount(mode: 'ro' | 'rw'): Promise<void>;
 }
@@ -39,6 +59,11 @@ export async function smallDisk(megabytes: number): Promise<Disk | undefined> {
       await file.close();
     },
     free: () => rm(filler),
+    async keepFull() {
+      const { child, out } = startProcess(process.execPath, ['-e', FILLER, join(folder, 'other filler')], {});
+      await once(child.stdout as NodeJS.ReadableStream, 'data');
+      expect(out()).toBe('full\n');
+    },
     remount: async (mode) => void (await run('mount', ['-o', `remount,${mode}`, folder])),
   };
 }

@@ -9,8 +9,14 @@ const FRAME_BYTES = 24 + 4_096;
 export const frameEnds = (bytes: number): number[] =>
   Array.from({ length: (bytes - HEADER_BYTES) / FRAME_BYTES }, (_, at) => HEADER_BYTES + (at + 1) * FRAME_BYTES);
 
-/** The number of commits: the last frame of each has the size of the database. */
-export async function commitsIn(path: string): Promise<number> {
-  const bytes = await readFile(path);
-  return frameEnds(bytes.length).filter((end) => bytes.readUInt32BE(end - FRAME_BYTES + 4) > 0).length;
+/** Where each commit ends: the last frame of each has the size of the database. Frames of a log before have other salts. */
+export function commitEnds(bytes: Buffer): number[] {
+  const salts = bytes.subarray(16, 24);
+  return frameEnds(bytes.length).filter((end) => {
+    const frame = bytes.subarray(end - FRAME_BYTES, end);
+    return frame.readUInt32BE(4) > 0 && frame.subarray(8, 16).equals(salts);
+  });
 }
+
+/** The number of commits. */
+export const commitsIn = async (path: string): Promise<number> => commitEnds(await readFile(path)).length;

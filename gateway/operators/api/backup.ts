@@ -6,6 +6,7 @@ import { SECOND } from '../../limiter/clock.ts';
 import { isKeyId } from '../../limiter/credential.ts';
 import { isOfFormerRule, isUsable, STORED_FIELDS, type StoredPlans } from '../../limiter/plans.ts';
 import { type BackedUpKey, RESTORED_FOR_SECONDS } from '../../stores/key-backup.ts';
+import { type MakeChanges, planOf } from '../../stores/plans.ts';
 import { writeCursor } from '../../stores/storage.ts';
 import { type About, aboutCall, allOf, entry } from './activity-of-call.ts';
 import { toTime } from './key-view.ts';
@@ -78,7 +79,7 @@ interface Rejected {
 }
 
 /**
- * Restores what is missing from a page: keys and plan fields. Existing data is not changed. It is therefore safe to
+ * Restores what is missing from a page: keys and plan fields. Existing data is not changed, but for built-in plans. It is therefore safe to
  * send a page again, and to restore while clients are served. With `dryRun=true` nothing is written, and the answer
  * says what would be.
  * @throws {HttpError} 409 for a page whose revoked keys could work again, unless the query has `anyAge=true`
@@ -139,7 +140,10 @@ function keysIn(given: readonly unknown[]): (BackedUpKey | Rejected)[] {
   });
 }
 
-/** Adds missing fields. A field with another value is not changed, but reported. */
+/**
+ * Adds missing fields, and replaces the plans that are still the built-in ones, if they are given whole. Another field with another value is not
+ * changed, but reported.
+ */
 async function restorePlans(
   deps: AdminDependencies,
   given: Readonly<Record<string, unknown>>,
@@ -150,18 +154,28 @@ async function restorePlans(
   const isGood = ([name, value]: [string, unknown]): boolean =>
     STORED_FIELDS.includes(name) && typeof value === 'string' && isUsable(name, value) && !isOfFormerRule(given, name);
   const good = fields.filter((field): field is [string, string] => isGood(field));
-  let [before, missing]: [StoredPlans, typeof good] = [{}, []];
-  const missingIn = (table: StoredPlans) => {
+  const isWholeIn = (field: string) => (field in given ? isGood([field, given[field]]) : isUsable(field, undefined));
+  let [before, restored]: [StoredPlans, StoredPlans] = [{}, {}];
+  const make: MakeChanges = (table, untouched) => {
+    const replaced = untouched.filter((plan) =>
+      STORED_FIELDS.filter((field) => planOf(field) === plan).every(isWholeIn),
+    );
+    const after = Object.fromEntries(good.filter(([field]) => replaced.includes(planOf(field)) || !(field in table)));
+    // What may be absent, and is absent in the backup.
+    const gone = Object.keys(table).filter(
+      (field) => replaced.includes(planOf(field)) && !(field in given) && isUsable(field, undefined),
+    );
     before = table;
-    missing = good.filter(([field]) => table[field] === undefined);
-    return Object.fromEntries(missing);
+    const changes = { ...after, ...Object.fromEntries(gone.map((field) => [field, undefined])) };
+    restored = Object.fromEntries(Object.entries(changes).filter(([field, value]) => table[field] !== value));
+    return restored;
   };
-  if (isTrial) missingIn((await deps.plans.read()) ?? {});
-  else await applyChange(deps, missingIn, { about, action: 'set' });
+  if (isTrial) make((await deps.plans.read()) ?? {}, await deps.plans.untouched());
+  else await applyChange(deps, make, { about, action: 'set' });
   if (!isTrial) await deps.planCache.refresh();
-  const other = good.filter(([field, value]) => (before[field] ?? value) !== value);
+  const other = good.filter(([field, value]) => !(field in restored) && before[field] !== value);
   return {
-    restored: missing.map(([field]) => field),
+    restored: Object.keys(restored),
     kept: other.map(([field, value]) => ({ field, value: shown(before[field]), backup: value })),
     rejected: fields
       .filter((field) => !isGood(field))

@@ -55,7 +55,12 @@ export const liftBan: AdminOperation = async (call) => {
   const { deps, params } = call;
   const { id } = await findKey(deps, params[0]);
   const now = await deps.keys.now();
-  const activity = entry(aboutCall(call), 'ban.lift', id);
-  const key = await apply(deps, id, () => ({ ban: 'lift', activity }));
+  const about = aboutCall(call);
+  const forgotten = entry(about, 'key.change', id, [{ field: 'refusals', from: 'remembered' }]);
+  const key = await apply(deps, id, (_, { bannedUntil, bans, refusals }) => {
+    const isRemembered = bans > 0 || refusals.lineUntil > now || refusals.strikesUntil > now;
+    if (bannedUntil > now) return { ban: 'lift', activity: entry(about, 'ban.lift', id) };
+    return { ban: 'lift', activity: isRemembered ? forgotten : undefined };
+  });
   return { status: 200, body: await describe(deps, key, now) };
 };

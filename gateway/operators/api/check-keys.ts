@@ -118,7 +118,7 @@ function entriesOf(total: number, bad: readonly KeyEntry[]): CheckResult[] {
   return [...faults.slice(0, MOST_NAMED), fault('keys', 'there are more faults than these', 'Fix these first.')];
 }
 
-const faultsOf = (key: KeyEntry): CheckResult[] => [...malformedNetworks(key), ...invalidValues(key)];
+const faultsOf = (key: KeyEntry): CheckResult[] => [...malformedSecrets(key), ...invalidValues(key)];
 
 /** Keys from a version before the first release have no secrets that this version can read. */
 const unreadable = ({ id }: KeyEntry): CheckResult =>
@@ -139,16 +139,27 @@ const invalidValues = ({ id, rejected = [] }: KeyEntry): CheckResult[] =>
   );
 
 /** A malformed network lets nobody in. */
-function malformedNetworks({ id, record }: KeyEntry): CheckResult[] {
-  return record.secrets.flatMap((secret) =>
-    secret.networks
-      .filter((network) => !isNetwork(network))
-      .map((network) =>
+function malformedSecrets({ id, record }: KeyEntry): CheckResult[] {
+  return record.secrets.flatMap((secret) => {
+    const networks = secret.networks.filter((network) => !isNetwork(network));
+    const others = (secret.unreadable ?? []).filter((part) => part !== 'networks' || networks.length === 0);
+    return [
+      ...networks.map((network) =>
         fault(
           'keys',
           `${id}: networks of secret ${secret.id} has ${JSON.stringify(network.slice(0, 64))}, which is none: nobody is let in by it`,
           `ctl keys secrets set ${id} ${secret.id} --networks …`,
         ),
       ),
-  );
+      ...(others.length === 0
+        ? []
+        : [
+            fault(
+              'keys',
+              `${id}: ${others.join(', ')} of secret ${secret.id} cannot be read`,
+              `ctl keys secrets set ${id} ${secret.id} … or ctl keys secrets revoke ${id} ${secret.id}`,
+            ),
+          ]),
+    ];
+  });
 }

@@ -30,12 +30,10 @@ function checkPlans({ rejected, isReadable, isMissing, lastGood, table }: PlanCa
   const stays = lastGood === undefined ? 'clients get 503' : 'the last good one stays';
   if (!isReadable && !isMissing)
     return [fault('plan table', `cannot be read; ${stays}`, 'If it is no hash, DEL gateway:plans; see the log.')];
-  if (lastGood === undefined)
-    return [
-      fault('plan table', `is missing or not whole; ${stays}`, 'ctl restore a backup, or HSET all of its values.'),
-    ];
-  if (isMissing) return [fault('plan table', `is missing; ${stays}`, 'It is written back in a second; see the log.')];
-  const bad = shownRejected(rejected).map(({ field, value, kept }) =>
+  if (isMissing && lastGood !== undefined)
+    return [fault('plan table', `is missing; ${stays}`, 'It is written back in a second; see the log.')];
+  const typed = lastGood === undefined ? rejected.filter(({ value }) => value !== undefined) : rejected;
+  const bad = shownRejected(typed).map(({ field, value, kept }) =>
     isFormer(field)
       ? ofFormerRule(field)
       : fault('plan table', `${field} is ${value ?? 'missing'}; ${kept ?? 'nothing'} stays in force`, adviceFor(field)),
@@ -44,6 +42,10 @@ function checkPlans({ rejected, isReadable, isMissing, lastGood, table }: PlanCa
   const shadows = PLAN_NAMES.filter((name) => table[name].mode === 'shadow').map((name) =>
     warning('plan table', `${name} is in shadow mode: it refuses nothing`, `ctl plans set ${name} --mode enforce`),
   );
+  if (lastGood === undefined) {
+    const advice = 'ctl restore a backup, or HSET all of its values.';
+    return [fault('plan table', `is missing or not whole; ${stays}`, advice), ...bad];
+  }
   const found = [...bad, ...patient, ...shadows];
   return found.length === 0 ? [good('plan table', 'every value is in force')] : found;
 }

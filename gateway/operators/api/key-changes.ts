@@ -59,7 +59,7 @@ function toRecord({ expiresAt, ...given }: Omit<z.infer<typeof Changes>, keyof t
 export async function apply(
   deps: AdminDependencies,
   id: string,
-  make: (record: KeyRecord) => KeyChange & WithActivity,
+  make: (record: KeyEntry['record'], before: KeyEntry) => KeyChange & WithActivity,
 ): Promise<KeyEntry> {
   const key = await deps.keys.change(id, make);
   if (key === undefined) throw new HttpError('not_found', 'There is no such key.');

@@ -8,7 +8,7 @@ import { isPlanName, type PlanTable } from '../../limiter/plans.ts';
 
 /** A secret as operators see it: everything except its digest. */
 export const describeSecret = (
-  { id, name, scope, networks, createdAt, expiresAt }: Secret,
+  { id, name, scope, networks, createdAt, expiresAt, unreadable }: Secret,
   used: KeyEntry['used'],
 ) => ({
   id,
@@ -17,6 +17,7 @@ export const describeSecret = (
   networks: networks.map(describeNetwork),
   createdAt: toTime(createdAt),
   expiresAt: expiresAt === undefined ? undefined : toTime(expiresAt),
+  unreadable,
   lastUsedAt: used[id] === undefined ? undefined : toTime(used[id]),
 });
 

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { Unavailable } from '../../../shared/domain-errors.ts';
 import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
@@ -6,6 +7,7 @@ import { createApiKey, createSecretId, isKeyId, SCOPES, type Secret } from '../.
 import { FRESH, type KeyEntry, type KeyRecord, MAX_KEY_NAME_LENGTH } from '../../limiter/key-record.ts';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
 import { hasLimits } from '../../stores/key-hash.ts';
+import { Unconfirmed, Unknown } from '../../stores/storage.ts';
 import { aboutCall, allOf, differences, entry, keyTexts } from './activity-of-call.ts';
 import { describeKeyInFull } from './key-view.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
@@ -48,9 +50,22 @@ export const createKey: AdminOperation = async (call) => {
     expiresAt: expiresAt === undefined ? undefined : toMicroseconds(expiresAt),
   };
   const activity = entry(aboutCall(call, { author, reason }), 'key.create', credential.id, allOf(keyTexts(record)));
-  await deps.keys.create(credential.id, record, activity);
+  await orUnclaimed(deps.keys.create(credential.id, record, activity), `key ${credential.id}`);
   return answerWithKey(deps, { id: credential.id, isReadable: true, record, ...FRESH }, record.createdAt, apiKey);
 };
+
+/**
+ * Waits until something is issued. If nobody knows whether it was, it has an owner in no case, and a repetition issues
+ * another one.
+ */
+export async function orUnclaimed(issued: Promise<unknown>, what: string): Promise<void> {
+  try {
+    await issued;
+  } catch (fault) {
+    if (!(fault instanceof Unknown || fault instanceof Unconfirmed)) throw fault;
+    throw new Unavailable(fault, `${fault.shown} If the ${what} is there then, nobody has it: revoke it.`);
+  }
+}
 
 /**
  * The answer that shows a whole key, which no cache may keep. It makes no further requests: if one failed, a valid key

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { Unavailable } from '../../../shared/domain-errors.ts';
 import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { listed } from '../../../shared/lists.ts';
@@ -15,7 +16,7 @@ import {
   storedChanges,
   whenAbsent,
 } from '../../limiter/plans.ts';
-import { type PlanChange, planActivity, versionOf } from '../../stores/plans.ts';
+import { type MakeChanges, type PlanChange, planActivity, versionOf } from '../../stores/plans.ts';
 import { type About, aboutCall } from './activity-of-call.ts';
 import { planName } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminCall, type AdminDependencies, type AdminOperation } from './operation.ts';
@@ -45,6 +46,10 @@ const TableChanges = z.strictObject({
 /** The plan table in force on this gateway. Its ETag is the version: send it as If-Match with a change. */
 export const showPlans: AdminOperation = async ({ deps }) => {
   await deps.planCache.refresh();
+  if (deps.planCache.ifKnown === undefined) {
+    const why = 'No whole table of plans was read, so no limits are known. See ctl doctor.';
+    throw new Unavailable(why, why);
+  }
   return { status: 200, body: deps.planCache.known, headers: etag(deps) };
 };
 
@@ -111,7 +116,7 @@ const UNRECORDED = ['Warning', '199 - "The change is in force, but the history o
  */
 export async function applyChange(
   deps: AdminDependencies,
-  make: (before: StoredPlans) => StoredPlans,
+  make: MakeChanges,
   { about, action }: { about: About; action: PlanChange['action'] },
 ): Promise<readonly string[]> {
   const made = await deps.plans.change(make, {

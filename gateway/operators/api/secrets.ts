@@ -3,7 +3,7 @@ import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
-import { createApiKey, MAX_SECRETS, SCOPES, type Secret } from '../../limiter/credential.ts';
+import { createApiKey, MAX_SECRETS, SCOPES, type Secret, type UnreadablePart } from '../../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import { parseNetwork } from '../../limiter/networks.ts';
 import type { WithActivity } from '../../stores/audit.ts';
@@ -11,7 +11,7 @@ import { MAX_NETWORKS, ownExpiry, type StoredSecret } from '../../stores/secret-
 import { aboutCall, allOf, differences, entry, secretTexts } from './activity-of-call.ts';
 import { apply } from './key-changes.ts';
 import { describeSecret } from './key-view.ts';
-import { answerWithKey, findKey, futureTime, keyName, makeSecret, toMicroseconds } from './keys.ts';
+import { answerWithKey, findKey, futureTime, keyName, makeSecret, orUnclaimed, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 import { who } from './values.ts';
 
@@ -58,7 +58,8 @@ export const addSecret: AdminOperation = async (call) => {
     expiresAt: expiresAt === undefined ? undefined : toMicroseconds(expiresAt),
   });
   const activity = entry(aboutCall(call, { author, reason }), 'secret.create', id, allOf(secretTexts(secret)));
-  await apply(deps, id, (record) => ({ record: { secrets: [...roomIn(record, now), secret] }, activity }));
+  const added = apply(deps, id, (record) => ({ record: { secrets: [...roomIn(record, now), secret] }, activity }));
+  await orUnclaimed(added, `secret ${secret.id}`);
   return { status: 201, body: { id: secret.id, key: apiKey } };
 };
 
@@ -81,6 +82,7 @@ export const changeSecret: AdminOperation = async (call) => {
       expiresAt: expiresAt === null ? undefined : toMicroseconds(expiresAt),
       own: undefined,
     };
+    checkUnreadable(old, { ...given, expiresAt });
     const changed: StoredSecret = { ...old, name, scope, networks, ...expiry };
     const fields = differences(secretTexts(old), secretTexts(changed));
     const activity =
@@ -98,10 +100,11 @@ export const revokeSecret: AdminOperation = async (call) => {
   const { id } = await findKey(deps, params[0]);
   const about = aboutCall(call);
   const changed = await applyTo(deps, id, secretIn(params[1]), (old, record) => {
-    if (record.secrets.length === 1)
+    const others = record.secrets.filter(({ id }) => id !== old.id);
+    if (others.length === 0)
       throw new HttpError('conflict', 'This is the only secret of the key. Add another one first, or revoke the key.');
     const activity = entry(about, 'secret.revoke', id, differences(secretTexts(old), {}));
-    return { record: { secrets: record.secrets.filter((one) => one !== old) }, activity, isUrgent: true };
+    return { record: { secrets: others }, activity, isUrgent: true };
   });
   if (changed === undefined) throw noSuchSecret();
   return { status: 204, body: undefined };
@@ -139,10 +142,12 @@ export const rotateKey: AdminOperation = async (call) => {
   const { apiKey, credential } = createApiKey(id);
   const now = await deps.keys.now();
   const about = aboutCall(call, given);
-  const toReplace = secretId === undefined ? (record: KeyRecord) => theOneToReplace(record, now) : secretIn(secretId);
+  const toReplace =
+    secretId === undefined ? (record: Pick<KeyRecord, 'secrets'>) => theOneToReplace(record, now) : secretIn(secretId);
   const rotated = await applyTo(deps, id, toReplace, (old, record) => {
+    checkUnreadable(old, { scope, networks, expiresAt, name: old.name, digest: old.digest });
     const fresh = makeSecret(credential.digest, now, {
-      name: old.name,
+      name: old.name || undefined,
       scope: scope ?? old.scope,
       networks: networks ?? old.networks,
       expiresAt: expiryOf(ownExpiry(old), expiresAt, now),
@@ -150,7 +155,7 @@ export const rotateKey: AdminOperation = async (call) => {
     const endsAt = Math.min(old.expiresAt ?? Infinity, now + graceSeconds * SECOND);
     const others = (graceSeconds === 0 ? record.secrets : roomIn(record, now)).filter((one) => one !== old);
     const replaced: StoredSecret = { ...old, expiresAt: endsAt, own: { expiresAt: ownExpiry(old) } };
-    const kept = graceSeconds === 0 ? [] : [replaced];
+    const kept = graceSeconds === 0 || old.unreadable !== undefined ? [] : [replaced];
     const activity = entry(about, 'key.rotate', id, [
       { field: 'secret', from: old.id, to: fresh.id },
       { field: 'graceSeconds', to: String(graceSeconds) },
@@ -160,6 +165,17 @@ export const rotateKey: AdminOperation = async (call) => {
   if (rotated === undefined) throw noSuchSecret();
   return answerWithKey(deps, rotated, now, apiKey);
 };
+
+/**
+ * What cannot be read of a secret must be said anew: it may have been less than everything.
+ * @throws {HttpError} 409
+ */
+function checkUnreadable({ id, unreadable = [] }: Secret, given: Partial<Record<UnreadablePart, unknown>>): void {
+  const missing = unreadable.filter((part) => part !== 'createdAt' && given[part] === undefined);
+  if (missing.length === 0) return;
+  const what = missing.includes('digest') ? 'Revoke it.' : `Say ${missing.join(', ')} anew, or revoke it.`;
+  throw new HttpError('conflict', `The secret ${id} cannot be read, for example after an edit by hand. ${what}`);
+}
 
 /**
  * When the new secret expires: when the old one would have, had it not been replaced.
@@ -190,7 +206,7 @@ function theOneToReplace({ secrets }: Pick<KeyRecord, 'secrets'>, now: number): 
  * The secrets that have not ended, if there is room for one more.
  * @throws {HttpError} 409 if there is none
  */
-function roomIn({ secrets }: KeyRecord, now: number): Secret[] {
+function roomIn({ secrets }: Pick<KeyRecord, 'secrets'>, now: number): Secret[] {
   const live = secrets.filter(({ expiresAt = Infinity }) => expiresAt > now);
   if (live.length < MAX_SECRETS) return live;
   throw new HttpError('conflict', `A key has at most ${MAX_SECRETS} secrets. Revoke one that is not needed first.`);
@@ -210,8 +226,8 @@ const secretIn =
 async function applyTo(
   deps: AdminDependencies,
   id: string,
-  find: (record: KeyRecord) => Secret | undefined,
-  make: (old: StoredSecret, record: KeyRecord) => KeyChange & WithActivity,
+  find: Find,
+  make: (old: StoredSecret, record: Pick<KeyRecord, 'secrets'>) => KeyChange & WithActivity,
 ): Promise<KeyEntry | undefined> {
   let isThere = false;
   const key = await apply(deps, id, (record) => {

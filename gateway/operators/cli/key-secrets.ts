@@ -85,7 +85,9 @@ export function describeSecrets(secrets: readonly SecretView[]): string {
     secret.scope.join(', '),
     secret.networks.join(', ') || 'anywhere',
     timeText(secret.createdAt),
-    secret.expiresAt && timeText(secret.expiresAt),
+    secret.unreadable
+      ? `cannot be read: ${secret.unreadable.join(', ')}`
+      : secret.expiresAt && timeText(secret.expiresAt),
     secret.lastUsedAt === undefined ? 'never' : timeText(secret.lastUsedAt),
   ]);
   return table(['secret', 'name', 'scope', 'networks', 'created', 'expires', 'last used'], rows);

@@ -16,6 +16,8 @@ export interface SecretView {
   readonly networks: readonly string[];
   readonly createdAt: string;
   readonly expiresAt?: string;
+  /** What of it cannot be read, for example after an edit by hand. */
+  readonly unreadable?: readonly string[];
   /** To the minute. */
   readonly lastUsedAt?: string;
 }

@@ -35,8 +35,8 @@ export function addRestoreCommand(program: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Only what is missing is written: a key that is there stays as it is, and so does a field of a plan. So it can be run again, and
-while clients are served. A key works again with the next request, with what it had left of its limits and with its ban.
+Only what is missing is written: a key that is there stays as it is, and so does a field of a plan, but for built-in plans that
+nobody has changed. So it can be run again, and while clients are served. A key works again with the next request, with what it had left of its limits and with its ban.
 
 A key that was revoked since stays revoked. Gateways know that for 36 days, so an older backup than of 35 days ago takes --any-age.
 Where Redis (or DATA_DIR) was lost, that knowledge is lost too, and a key that was revoked after the backup comes back: revoke it

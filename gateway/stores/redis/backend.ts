@@ -2,11 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../../shared/process/logger.ts';
 import { Clients, type LocalDecisions } from '../../limiter/clients.ts';
 import { Debts } from '../../limiter/debts.ts';
+import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { surviveOutages } from '../../limiter/outage.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
-import type { LogEntry } from '../storage.ts';
+import type { LogEntry, Storage } from '../storage.ts';
 import type { Backend } from '../stores.ts';
-import { CallCounts, loadScript, type RedisConnection } from './calls.ts';
+import { CallCounts, FAILED, loadScript, type RedisConnection, refusalIn } from './calls.ts';
 import { checkRedis } from './check-redis.ts';
 import { isCluster, nodeOf } from './cluster.ts';
 import { ClusterLimiter } from './cluster-limiter.ts';
@@ -67,7 +68,7 @@ export function redisBackend(
       operators = await connectOperators();
       const storage = new RedisStorage(operators, { auditLength, onLost });
       void moveOutboxes(storage, stopped.signal);
-      return storage;
+      return explained(storage);
     },
     loadScript: () => loadScript(redis),
     nodesAway: () => limiter.nodesAway(),
@@ -83,6 +84,21 @@ export function redisBackend(
       operators?.disconnect();
     },
   };
+}
+
+/** The storage of operators: a call that fails without a reason for them gets one. */
+function explained(storage: Storage): Storage {
+  const explain = (fault: unknown) => {
+    if (!(fault instanceof StoreUnavailable) || fault.shown !== undefined) throw fault;
+    const message = fault.message.slice(FAILED.length);
+    throw new StoreUnavailable(fault, refusalIn({ name: '', message }) ?? 'Redis does not answer.');
+  };
+  return new Proxy(storage, {
+    get(target, name: keyof Storage) {
+      const method = target[name] as ((...given: unknown[]) => Promise<unknown>) | undefined;
+      return method && ((...given: unknown[]) => method.apply(target, given).catch(explain));
+    },
+  });
 }
 
 /** Never throws: while Redis is away, nothing is moved. */

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { type Cluster, Command, type Redis } from 'ioredis';
 import { Counter, type Family, Histogram } from '../../../shared/process/counts.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
+import { notTheRecord } from '../storage.ts';
 
 /** Calls to Redis: decide.lua, the counts of its calls, and the fault of a failed command. */
 
@@ -102,12 +103,15 @@ export class CallCounts {
   }
 }
 
+/** How the fault of a command begins. */
+export const FAILED = 'Redis failed: ';
+
 /** Returns Redis' answer. Any failed command means that Redis is unavailable. */
 export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
   try {
     return await answer;
   } catch (cause) {
-    throw new StoreUnavailable(`Redis failed: ${(cause as Error).message}`);
+    throw new StoreUnavailable(FAILED + (cause as Error).message);
   }
 }
 
@@ -128,6 +132,8 @@ const REFUSALS: readonly [beginning: RegExp, why: string][] = [
 
 /** Why Redis did not even begin; undefined if that is not certain. */
 export function refusalIn({ name, message }: Error): string | undefined {
+  const [, record] = /^WRONGTYPE in (\S+)/.exec(message) ?? [];
+  if (record !== undefined) return notTheRecord(record);
   const [, why] = REFUSALS.find(([beginning]) => beginning.test(message)) ?? [];
   return why ?? (name === 'ReplyError' ? 'Redis refused it.' : undefined);
 }

@@ -12,7 +12,8 @@
 --                    missing for no move },
 --                  index = { key, score, id } of a new key; missing for none,
 --                  entries = list of { key, length = entries kept, as text; fields = names and texts, alternating;
---                    look_back = how many entries are searched for a repetition, as text; missing to add in any case }
+--                    look_back = how many entries are searched for a repetition, as text; missing to add in any case;
+--                    within = how old it may be, in milliseconds }
 --                    or { key, text } for an outbox }
 -- ARGV[2]  seconds that the mark is kept
 -- ARGV[3]  '1' if it was sent before, without an answer: then one that cannot be made is called off
@@ -45,7 +46,7 @@ for _, part in ipairs(change.parts) do
     return { 0, {} }
   end
   local is_hash = part.type == 'hash' or part.type == 'none'
-  if not is_hash and #part.set > 0 and not part.to then return redis.error_reply('WRONGTYPE No hash is stored there.') end
+  if not is_hash and #part.set > 0 and not part.to then return redis.error_reply('WRONGTYPE in ' .. KEYS[part.key]) end
 end
 
 -- The mark is necessary: without it, a backup would restore a key that has none of the fields.
@@ -66,12 +67,24 @@ local function move(from, to, part)
   call('EXPIRE', to, part.seconds)
 end
 
+-- A byte of a field's name that is not UTF-8 was read as U+FFFD. No gateway gives such names, so all that look like this
+-- one are meant.
+local function named(name, field)
+  local found, shape = { field }, field:gsub('[\128-\255]+', '?')
+  if not field:find('\239\191\189', 1, true) then return found end
+  local hash = call('HGETALL', name)
+  for at = 1, #hash, 2 do
+    if hash[at]:gsub('[\128-\255]+', '?') == shape then found[#found + 1] = hash[at] end
+  end
+  return found
+end
+
 -- First, since it fails if somebody has put another value there.
 if change.index then call('ZADD', KEYS[change.index.key], 'NX', change.index.score, change.index.id) end
 for _, part in ipairs(change.parts) do
   local name = KEYS[part.key]
   if #part.set > 0 and not part.to then call('HSET', name, unpack(part.set)) end
-  if #part.remove > 0 and part.type == 'hash' then call('HDEL', name, unpack(part.remove)) end
+  for _, field in ipairs(part.type == 'hash' and part.remove or {}) do call('HDEL', name, unpack(named(name, field))) end
   if part.to then move(name, KEYS[part.to], part) end
 end
 call('SET', KEYS[1], 'made', 'EX', ARGV[2])
@@ -90,11 +103,13 @@ local function are_equal(a, b)
   return true
 end
 
--- A repetition equals the newest entry about its target.
+-- A repetition equals the newest entry about its target, and comes soon after it.
 local function is_repetition(stream, entry)
-  local target = target_of(entry.fields)
+  local target, now = target_of(entry.fields), call('TIME')[1] * 1000
   for _, other in ipairs(pcall('XREVRANGE', stream, '+', '-', 'COUNT', entry.look_back)) do
-    if target_of(other[2]) == target then return are_equal(other[2], entry.fields) end
+    if target_of(other[2]) == target then
+      return now - other[1]:match('%d+') <= entry.within and are_equal(other[2], entry.fields)
+    end
   end
   return false
 end

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LOOKED_BACK } from '../audit.ts';
+import { LOOKED_BACK, REPEATED_MS } from '../audit.ts';
 import { type FieldChanges, type Fields, type KeyCursor, keyIdOf, NotMade, type Part, Unknown } from '../storage.ts';
 import { type RedisConnection, refusalIn } from './calls.ts';
 import { INDEX, isMark, markOf, marksOf, nameOf } from './names.ts';
@@ -114,7 +114,8 @@ function written(entry: StepEntry) {
   if ('text' in entry) return { text: entry.text };
   const { fields, length, isOnce } = entry;
   const flat = Object.entries(fields).flat();
-  return { length: String(length), fields: flat, ...(isOnce && { look_back: String(LOOKED_BACK) }) };
+  const once = isOnce && { look_back: String(LOOKED_BACK), within: REPEATED_MS };
+  return { length: String(length), fields: flat, ...once };
 }
 
 function outcomeOf([outcome, lost]: Reply): Outcome {

@@ -1,7 +1,8 @@
 import { statSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { NotMade, Unknown } from '../storage.ts';
-import { FULL, isFailedWrite, mayBeMade, whyOf } from './faults.ts';
+import { FULL, isFailedWrite, mayBeMade, sentenceOf, whyOf } from './faults.ts';
+import { WAL } from './open.ts';
 import type { Room } from './room.ts';
 
 /**
@@ -10,6 +11,16 @@ import type { Room } from './room.ts';
  */
 const MOST_AT_ONCE = 250;
 const LOG_PAGES = 200;
+/** Urgent steps of one transaction on a full disk: with the pages that they change, the log stays as long as it is. */
+const MOST_IN_NEED = 25;
+
+/**
+ * Room within the files of the database, which nobody else on the disk can take: so many bytes of free pages, and a log
+ * that has been four times as long already. Once there are fewer free pages, more are made.
+ */
+const ROOM_BYTES = 458_752;
+const LEAST_FREE_PAGES = 64;
+const LOG_ROOMS = 4;
 
 export interface Step {
   run(): unknown;
@@ -45,6 +56,7 @@ export interface CommitOptions {
 export class Commits {
   readonly #database: DatabaseSync;
   readonly #options: CommitOptions;
+  readonly #freePages: StatementSync;
   readonly #statements: Readonly<Record<'begin' | 'commit' | 'rollback' | 'save' | 'undo' | 'release', StatementSync>>;
   #waiting: Waiting[] = [];
   #fault: string | undefined;
@@ -55,6 +67,7 @@ export class Commits {
     this.#database = database;
     this.#options = options;
     this.#moveLogAfter(LOG_PAGES);
+    this.#freePages = database.prepare('PRAGMA freelist_count');
     this.#statements = {
       begin: database.prepare('BEGIN IMMEDIATE'),
       commit: database.prepare('COMMIT'),
@@ -63,6 +76,13 @@ export class Commits {
       undo: database.prepare('ROLLBACK TO step'),
       release: database.prepare('RELEASE step'),
     };
+  }
+
+  /** Makes room within the files, if the disk has any. */
+  begin(rooms = LOG_ROOMS): void {
+    const { room } = this.#options;
+    const why = room && this.#makeRoom(room, rooms);
+    if (why !== undefined) this.failed(why);
   }
 
   /** Why steps fail at present; undefined if all is well. */
@@ -102,11 +122,14 @@ export class Commits {
     while (this.#waiting.length > 0) this.#commitWaiting();
     this.#isClosed = true;
     clearInterval(this.#probing);
+    if (this.#fault === FULL) this.#options.room?.keepLog(this.#database.location() + WAL);
   }
 
   #commitWaiting(): void {
     const group = this.#waiting.splice(0, MOST_AT_ONCE);
+    if (group.length === 0) return;
     if (this.#waiting.length > 0) setImmediate(() => this.#commitWaiting());
+    if (this.#fault === undefined) this.#watchRoom();
     const admitted = this.#admitted(group);
     if (admitted.length === 0) return;
     if (!this.#commit(admitted)) this.#commitInNeed(this.#admitted(admitted));
@@ -120,21 +143,58 @@ export class Commits {
     return group.filter(({ step }) => step.isUrgent);
   }
 
-  /** What the disk has no room for is made with the reserved room. */
+  /** What the disk has no room for is made a few at a time, with the room in the files, or else with the reserved one. */
   #commitInNeed(urgent: readonly Waiting[]): void {
-    if (urgent.length === 0) return;
-    this.#options.room?.giveBack();
-    if (!this.#commit(urgent)) for (const { reject } of urgent) reject(new NotMade(FULL));
+    const { room } = this.#options;
+    for (let at = 0; at < urgent.length; at += MOST_IN_NEED) {
+      const few = urgent.slice(at, at + MOST_IN_NEED);
+      if (room !== undefined) this.#saveRoom(room);
+      if (this.#commit(few)) continue;
+      room?.giveBack();
+      if (!this.#commit(few)) for (const { reject } of few) reject(new NotMade(FULL));
+    }
   }
 
   /**
-   * The log is moved into the database, so that the next urgent step writes over it and needs no room. What is left of
-   * the reserved room is taken again before others take it.
+   * The log is moved into the database, so that the next urgent step writes over it and needs no room. The reserved room
+   * is given back only if this needs it; what is left of it is taken again before others take it.
    */
   #saveRoom(room: Room): void {
-    room.giveBack();
     checkpoint(this.#database, room);
     room.hold();
+  }
+
+  /** A full disk is noticed before what is left of it is used. */
+  #watchRoom(): void {
+    if (this.#options.room?.isDiskFull()) this.failed(FULL);
+    else if (this.#freePageCount() < LEAST_FREE_PAGES) this.begin(1);
+  }
+
+  /** @returns why not */
+  #makeRoom(room: Room, rooms: number): string | undefined {
+    // What the log had room for and the database has not would need the reserved room.
+    if (room.available() < (rooms + 1) * ROOM_BYTES) return FULL;
+    const make = `BEGIN IMMEDIATE; DELETE FROM room; INSERT INTO room VALUES (randomblob(${ROOM_BYTES})); COMMIT;`;
+    try {
+      this.#moveLogAfter(0);
+      this.#database.exec(`${make.repeat(rooms)} DELETE FROM room; PRAGMA wal_checkpoint(PASSIVE)`);
+      this.#moveLogAfter(LOG_PAGES);
+      return undefined;
+    } catch (fault) {
+      this.#rollBack();
+      return this.#whyOf(fault) ?? sentenceOf(fault);
+    }
+  }
+
+  /** What is not urgent leaves the room within the files to what is. */
+  #checkRoom(): void {
+    const { room } = this.#options;
+    if (this.#fault === FULL || room === undefined || this.#freePageCount() >= LEAST_FREE_PAGES) return;
+    if (room.isDiskFull()) throw Object.assign(new Error(FULL), { code: 'ENOSPC' });
+  }
+
+  #freePageCount(): number {
+    return Number(this.#freePages.get()?.freelist_count);
   }
 
   /** @returns false if the disk is full; then the group is not settled */
@@ -144,6 +204,7 @@ export class Commits {
       this.#statements.begin.run();
       this.#options.saveStates(this.#fault === FULL ? group.flatMap(({ step }) => step.ids) : 'all');
       const outcomes = group.map(({ step }) => this.#attempt(step));
+      this.#checkRoom();
       isCommitting = true;
       this.#statements.commit.run();
       this.#options.onCommitted();
@@ -192,7 +253,7 @@ export class Commits {
   }
 
   #probe(room: Room): void {
-    const why = room.hold();
+    const why = room.hold() ?? this.#makeRoom(room, LOG_ROOMS);
     if (why === undefined) this.#recovered();
     else this.failed(why);
   }
@@ -228,6 +289,8 @@ function growthOf(database: DatabaseSync): number {
 /** Half of the log would take all the room, and leave the log in use. */
 function checkpoint(database: DatabaseSync, room: Room): void {
   try {
-    if (growthOf(database) <= room.available()) database.exec('PRAGMA wal_checkpoint(PASSIVE)');
+    const growth = growthOf(database);
+    if (growth > 0) room.giveBack();
+    if (growth <= room.available()) database.exec('PRAGMA wal_checkpoint(PASSIVE)');
   } catch {}
 }

@@ -1,4 +1,4 @@
-import { closeSync, openSync, readSync, realpathSync, truncateSync } from 'node:fs';
+import { accessSync, closeSync, constants, existsSync, openSync, readSync, realpathSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { isBusy, isDamage } from './faults.ts';
@@ -14,7 +14,7 @@ const held = new Set<string>();
  * exclusive transaction. Its `user_version` is the id of the process, for the message alone. Where the file cannot be
  * written, the lock is shared with others who cannot write either.
  * @returns releases it
- * @throws {Error} if another gateway uses the folder
+ * @throws {Error} if another gateway uses the folder, or may use it
  */
 export function lockFolder(folder: string): () => void {
   const path = join(realpathSync(folder), 'lock');
@@ -25,7 +25,13 @@ export function lockFolder(folder: string): () => void {
     database = lockFile(path);
   } catch (fault) {
     if (isBusy(fault)) throw inUse(folder, readHolder(path));
-    // Without the file, and without a way to create it, nobody else can have it.
+    if (existsSync(path) && !isReadable(path))
+      throw new Error(
+        `The lock of DATA_DIR ${folder} cannot be read, so another gateway may use the folder. Start this one as the ` +
+          'user who owns it.',
+        { cause: fault },
+      );
+    // Without the file, and without a way to create it, nobody else can have it. One that can be read shows its locks.
     return () => undefined;
   }
   held.add(path);
@@ -40,6 +46,15 @@ export function createForOwner(path: string): void {
   try {
     closeSync(openSync(path, 'wx', 0o600));
   } catch {}
+}
+
+function isReadable(path: string): boolean {
+  try {
+    accessSync(path, constants.R_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function lockFile(path: string): DatabaseSync {

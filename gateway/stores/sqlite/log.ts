@@ -1,5 +1,5 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { canRepeat, LOOKED_BACK } from '../audit.ts';
+import { canRepeat, LOOKED_BACK, REPEATED_MS } from '../audit.ts';
 import type { Fields, LogEntry, LoggedEntry, LogName } from '../storage.ts';
 
 interface Row {
@@ -29,7 +29,7 @@ export class Log {
     );
   }
 
-  /** A repetition of the newest about its target is left out. */
+  /** A repetition of the newest about its target is left out, if it comes soon. */
   add(entry: LogEntry): void {
     const { log, fields } = entry;
     if (canRepeat(entry) && this.#isRepeated(fields)) return;
@@ -43,8 +43,8 @@ export class Log {
 
   #isRepeated(fields: Fields): boolean {
     const text = JSON.stringify(fields);
-    for (const { fields: other } of this.#read('audit', LOOKED_BACK)) {
-      if (other === text) return true;
+    for (const { fields: other, ms } of this.#read('audit', LOOKED_BACK)) {
+      if (other === text) return Date.now() - ms <= REPEATED_MS;
       if (JSON.parse(other).target === fields.target) return false;
     }
     return false;

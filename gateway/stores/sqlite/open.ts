@@ -17,10 +17,10 @@ import { createForOwner, inUse, lockFolder } from './lock.ts';
 import { Room } from './room.ts';
 
 const FILE = 'gateway.db';
-const WAL = '-wal';
+export const WAL = '-wal';
 
 /**
- * `created`, in Unix seconds, is a key's place in lists. `expires` is Unix seconds. `place` numbers the entries of a log
+ * `room` is empty: commits.ts makes free pages with it. `created`, in Unix seconds, is a key's place in lists. `expires` is Unix seconds. `place` numbers the entries of a log
  * without a gap.
  */
 const SCHEMA = `
@@ -43,6 +43,7 @@ const SCHEMA = `
     PRIMARY KEY (log, place)
   ) STRICT, WITHOUT ROWID;
   CREATE UNIQUE INDEX IF NOT EXISTS log_ids ON log (log, ms, seq);
+  CREATE TABLE IF NOT EXISTS room (bytes BLOB) STRICT;
 `;
 
 export interface Opened {
@@ -106,7 +107,7 @@ function openOrCopy(folder: string): Omit<Opened, 'unlock'> {
   const room = new Room(join(folder, 'reserve'));
   const why = room.hold();
   if (why !== undefined && why !== FULL) return copied(why);
-  if (why === FULL) room.giveBack();
+  if (why === FULL && isStored) room.becomeLog(path + WAL);
   try {
     return { database: openDatabase(path), room, why };
   } catch (fault) {

@@ -1,5 +1,18 @@
 import { randomBytes } from 'node:crypto';
-import { closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  fsyncSync,
+  ftruncateSync,
+  linkSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statfsSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
 import { sentenceOf } from './faults.ts';
 
@@ -7,6 +20,8 @@ const RESERVED_BYTES = 1_048_576;
 /** What must be free besides, for the disk to count as not full. */
 const SPARE_BYTES = 262_144;
 const CHUNK_BYTES = 65_536;
+/** Of SQLite's log. */
+const HEADER_BYTES = 32;
 
 /**
  * Room on the disk for the changes that must be possible on a full one. It is held by a file of random bytes, which no
@@ -26,12 +41,16 @@ export class Room {
   hold(): string | undefined {
     try {
       const file = openSync(this.#path, 'a', 0o600);
+      const { size } = fstatSync(file);
+      // More of it, if a log was kept, is given up only once there is room.
+      let held = Math.max(size, RESERVED_BYTES);
       try {
-        append(file, RESERVED_BYTES + SPARE_BYTES - fstatSync(file).size);
+        append(file, held + SPARE_BYTES - size);
         // Some file systems find out only then that there is no room.
         fsyncSync(file);
+        held = RESERVED_BYTES;
       } finally {
-        if (fstatSync(file).size > RESERVED_BYTES) ftruncateSync(file, RESERVED_BYTES);
+        if (fstatSync(file).size > held) ftruncateSync(file, held);
         closeSync(file);
       }
       return undefined;
@@ -40,10 +59,45 @@ export class Room {
     }
   }
 
-  /** Free bytes of the disk. */
+  /**
+   * Makes the room the log of a database that has none: SQLite writes over it, and nobody else can take it. Without its
+   * header it holds no frames.
+   */
+  becomeLog(log: string): void {
+    try {
+      if (existsSync(log)) return;
+      const file = openSync(this.#path, 'r+');
+      try {
+        writeSync(file, Buffer.alloc(HEADER_BYTES), 0, HEADER_BYTES, 0);
+        fsyncSync(file);
+      } finally {
+        closeSync(file);
+      }
+      renameSync(this.#path, log);
+    } catch {}
+  }
+
+  /** Keeps a log as the room when SQLite removes it, if it is more than what is left of the room. */
+  keepLog(log: string): void {
+    try {
+      if (statSync(log).size < (statSync(this.#path, { throwIfNoEntry: false })?.size ?? 0)) return;
+      rmSync(this.#path, { force: true });
+      linkSync(log, this.#path);
+    } catch {}
+  }
+
+  /** Free bytes of the disk, as far as they are known. Some file systems keep a part for root. */
   available(): number {
-    const { bavail, bsize } = statfsSync(dirname(this.#path));
-    return bavail * bsize;
+    try {
+      const { bavail, bfree, bsize } = statfsSync(dirname(this.#path));
+      return (process.getuid?.() === 0 ? bfree : bavail) * bsize;
+    } catch {
+      return Infinity;
+    }
+  }
+
+  isDiskFull(): boolean {
+    return this.available() < SPARE_BYTES;
   }
 
   /** A file that cannot be removed leaves the disk full, and the next write says so. */

@@ -69,7 +69,8 @@ export class SqliteStorage implements Storage {
       onUndone: () => this.#records.countAnew(),
       ...this.#savingOfStates(),
     });
-    if (why !== undefined) this.#commits.failed(why);
+    if (why === undefined) this.#commits.begin();
+    else this.#commits.failed(why);
   }
 
   async now(): Promise<number> {
@@ -171,9 +172,13 @@ export class SqliteStorage implements Storage {
     unlock();
   }
 
-  /** Why no change is made until the next start. */
+  /** Whether DATA_DIR could not be written at the start. Then no change is made until the next one. */
+  get isCopy(): boolean {
+    return this.#opened.room === undefined;
+  }
+
   get #refusal(): string | undefined {
-    return this.#opened.room === undefined ? this.#opened.why : undefined;
+    return this.isCopy ? this.#opened.why : undefined;
   }
 
   #refuse(isUrgent: boolean): void {

@@ -30,7 +30,11 @@ export function KeySecrets({ of: key, changed }: { of: KeyView; changed: Changed
         networks.length === 0 ? 'Anywhere' : html`<span class="wordy">${networks.join(', ')}</span>`,
     },
     { title: 'Last used', show: ({ lastUsedAt }) => whenOr(lastUsedAt, 'never') },
-    { title: 'Ends', show: ({ expiresAt }) => whenOr(expiresAt, 'never') },
+    {
+      title: 'Ends',
+      show: ({ expiresAt, unreadable }) =>
+        whenOr(expiresAt, unreadable ? `cannot be read: ${unreadable.join(', ')}` : 'never'),
+    },
     {
       title: 'Actions',
       show: (secret) => html`

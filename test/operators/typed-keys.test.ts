@@ -1,0 +1,158 @@
+import { expect, test } from 'vitest';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
+import type { KeyView } from '../../gateway/operators/api/answers.ts';
+import { activityOf } from '../support/activity.ts';
+import { idOf } from '../support/api-key.ts';
+import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+/** Keys and secrets that were typed into Redis by hand, good ones and bad ones. */
+
+const { url: REDIS_URL, redis } = await emptyDatabase();
+const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
+
+const hashOf = (id: string) => `gateway:key:{${id}}`;
+const viewOf = async (id: string) => (await stack.admin('GET', `/keys/${id}`)).json as KeyView;
+const toldOf = async (id: string) =>
+  (await activityOf(stack)).filter(({ target }) => target === id).map(({ action, via }) => `${via}: ${action}`);
+const alarmsOf = (id: string) =>
+  stack.log.filter(({ msg, keyId }) => msg === 'value of a key rejected' && keyId === id).map(({ reason }) => reason);
+const statusOf = async (key: string) => (await send(`${stack.gateway}/v1/pets`, { key })).status;
+const act = async (on: Stack, method: string, path: string, body?: unknown) =>
+  (await on.admin(method, path, body)).status;
+
+const GOOD = { plan: 'free', name: 'typed', created_at: '1795132800' };
+
+/** Types a key, as a person does who knows the fields. */
+async function type(fields: Record<string, string>, secret = 'k3JtQz81 - read,write - 1795132800 first') {
+  const { apiKey, credential } = createApiKey();
+  await redis.hset(hashOf(credential.id), { ...fields, [`secret:${credential.digest}`]: secret });
+  await redis.zadd('gateway:keys', 1_795_132_800, credential.id);
+  return { id: credential.id, apiKey };
+}
+
+test('a key that was typed by hand is adopted once, and is a key like any other', async () => {
+  const { id, apiKey } = await type(GOOD);
+  expect(await statusOf(apiKey)).toBe(200);
+  await expect.poll(() => toldOf(id), { timeout: 5_000 }).toEqual(['by hand: key.create']);
+  expect(await redis.hmget(hashOf(id), 'kept_plan', 'kept_name', 'secrets')).toEqual(['free', 'typed', '1']);
+  expect(alarmsOf(id)).toEqual([]);
+  expect(await act(stack, 'PATCH', `/keys/${id}`, { minute: 7 })).toBe(200);
+  expect(await act(stack, 'PUT', `/keys/${id}/ban`, { seconds: 60 })).toBe(200);
+  expect(await act(stack, 'POST', `/keys/${id}/rotate`, { graceSeconds: 0 })).toBe(201);
+  await redis.hset(hashOf(id), 'minute', 'many');
+  await expect
+    .poll(() => alarmsOf(id), { timeout: 5_000 })
+    .toEqual([expect.stringContaining('minute is not valid: 7')]);
+  expect((await toldOf(id)).filter((told) => told === 'by hand: key.create')).toHaveLength(1);
+});
+
+test('a change of a typed key is told after what was typed', async () => {
+  const { id } = await type(GOOD);
+  await stack.admin('PATCH', `/keys/${id}`, { name: 'mine' });
+  expect(await toldOf(id)).toEqual(['api: key.change', 'by hand: key.create']);
+});
+
+test.for([
+  ['a plan that does not exist', { ...GOOD, plan: 'gold' }, undefined, 'plan is not valid: "gold"'],
+  ['an expiry that is no time', { ...GOOD, expires_at: 'soon' }, undefined, 'expires_at is not valid: "soon"'],
+  ['an enterprise plan without limits', { ...GOOD, plan: 'enterprise' }, undefined, 'minute and day are missing'],
+  ['a secret that cannot be read', GOOD, 'first', 'One of its secrets cannot be read'],
+] as const)('a key typed with %s is an alarm, and operators can act on it', async ([, fields, secret, why]) => {
+  const { id, apiKey } = await type(fields, secret);
+  expect(await statusOf(apiKey)).toBe(503);
+  await expect.poll(() => alarmsOf(id), { timeout: 5_000 }).toEqual([expect.stringContaining(why)]);
+  expect(await toldOf(id)).toEqual(['by hand: key.create']);
+  expect(await statusOf(apiKey)).toBe(503);
+  expect(await act(stack, 'PATCH', `/keys/${id}`, { disabled: true })).toBe(200);
+  expect(await redis.hget(hashOf(id), 'disabled')).toBe('1');
+  expect(await act(stack, 'PUT', `/keys/${id}/ban`, { seconds: 60 })).toBe(200);
+  expect(await act(stack, 'DELETE', `/keys/${id}`)).toBe(204);
+  expect(await statusOf(apiKey)).toBe(401);
+});
+
+test('a typed key without a usable plan works once an operator has given it one', async () => {
+  const { id, apiKey } = await type({ ...GOOD, plan: 'gold' });
+  expect(await act(stack, 'PATCH', `/keys/${id}`, { name: 'other' })).toBe(409);
+  expect(await act(stack, 'PATCH', `/keys/${id}`, { plan: 'pro' })).toBe(200);
+  expect(await statusOf(apiKey)).toBe(200);
+});
+
+/** A key with two secrets, of which the second was spoilt by hand. */
+async function spoilt(text: (good: string) => string) {
+  const first = await stack.issueKey();
+  const id = idOf(first);
+  const given = { name: 'second', scope: ['read'], networks: ['127.0.0.0/8'], expiresAt: '2200-01-01T00:00:00Z' };
+  const added = (await stack.admin('POST', `/keys/${id}/secrets`, given)).json as { id: string; key: string };
+  const [field = '', good = ''] =
+    Object.entries(await redis.hgetall(hashOf(id))).find(([, value]) => value.startsWith(`${added.id} `)) ?? [];
+  await redis.hset(hashOf(id), field, text(good));
+  return { id, first, second: added.key };
+}
+
+const SPOILT: readonly (readonly [part: string, status: number, (good: string) => string])[] = [
+  ['networks', 401, (good) => good.replace(/4:\S+/, '10.0.0.0/8')],
+  ['scope', 403, (good) => good.replace(' read ', ' rad ')],
+  ['expiresAt', 503, (good) => good.replace(/ \S+/, ' 2030-12-31')],
+];
+
+test.for(SPOILT)('%s of a secret that was spoilt by hand', async ([part, status, spoil]) => {
+  const { id, first, second } = await spoilt(spoil);
+  await expect
+    .poll(() => alarmsOf(id), { timeout: 5_000 })
+    .toEqual([expect.stringMatching(/^.* secret \w{8} is not valid/)]);
+  expect([await statusOf(first), await statusOf(second)]).toEqual([200, status]);
+  const secret = (await viewOf(id)).secrets.find(({ name }) => name === 'second');
+  expect(secret?.unreadable).toEqual([part]);
+  const path = `/keys/${id}/secrets/${secret?.id}`;
+  const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: { found: string }[] };
+  expect(findings.map(({ found }) => found).join()).toContain(`of secret ${secret?.id}`);
+  expect((await stack.admin('PATCH', path, { name: 'other' })).json).toMatchObject({ status: 409 });
+  const rotation = { graceSeconds: 60, secretId: secret?.id };
+  expect((await stack.admin('POST', `/keys/${id}/rotate`, rotation)).json).toMatchObject({
+    status: 409,
+    message: expect.stringContaining(`Say ${part} anew, or revoke it.`),
+  });
+  const said = { networks: ['127.0.0.0/8'], scope: ['read'], expiresAt: '2200-01-01T00:00:00Z' };
+  expect(await act(stack, 'POST', `/keys/${id}/rotate`, { ...rotation, ...said })).toBe(201);
+  expect([await statusOf(first), await statusOf(second)]).toEqual([200, 401]);
+  const { secrets } = await viewOf(id);
+  expect(secrets.filter(({ unreadable }) => unreadable)).toEqual([]);
+  expect(await redis.hget(hashOf(id), 'rejected')).toBeNull();
+});
+
+test('a spoilt secret can be mended by saying what cannot be read, and revoked', async () => {
+  const { id, second } = await spoilt((good) => good.replace(/ \S+/, ' soon'));
+  const secret = (await viewOf(id)).secrets.find(({ name }) => name === 'second');
+  const path = `/keys/${id}/secrets/${secret?.id}`;
+  expect(await act(stack, 'PATCH', path, { expiresAt: '2200-01-01T00:00:00Z' })).toBe(200);
+  expect(await statusOf(second)).toBe(200);
+  expect(await act(stack, 'DELETE', path)).toBe(204);
+  expect(await statusOf(second)).toBe(401);
+  expect(await act(stack, 'DELETE', path)).toBe(404);
+});
+
+test('a key whose only secret is spoilt can be disabled, banned and rotated', async () => {
+  const key = await stack.issueKey();
+  const id = idOf(key);
+  const [field = ''] = Object.keys(await redis.hgetall(hashOf(id))).filter((one) => one.startsWith('secret:'));
+  await redis.hset(hashOf(id), field, 'spoilt');
+  expect(await act(stack, 'PATCH', `/keys/${id}`, { disabled: true })).toBe(200);
+  expect(await act(stack, 'PUT', `/keys/${id}/ban`, { seconds: 60 })).toBe(200);
+  expect(await act(stack, 'POST', `/keys/${id}/rotate`, { graceSeconds: 60 })).toBe(409);
+  const said = { scope: ['read'], networks: [], expiresAt: null };
+  expect(await act(stack, 'POST', `/keys/${id}/rotate`, { graceSeconds: 60, ...said })).toBe(201);
+  expect(await viewOf(id)).toMatchObject({ state: 'disabled', secrets: [{ scope: ['read'] }] });
+});
+
+test('a secret in a field whose name is not UTF-8 is really revoked', async () => {
+  const id = idOf(await stack.issueKey());
+  const name = Buffer.from([...Buffer.from('secret:'), 0xff, 0x61, 0xfe]);
+  await redis.call('HSET', hashOf(id), name, 'k3JtQz81 - read,write - 1795132800 typed', 'secrets', '2');
+  await stack.admin('POST', `/keys/${id}/secrets`, { name: 'third' });
+  expect(await act(stack, 'DELETE', `/keys/${id}/secrets/k3JtQz81`)).toBe(204);
+  expect(Object.values(await redis.hgetall(hashOf(id))).filter((text) => text.includes('typed'))).toEqual([]);
+  expect((await viewOf(id)).secrets.map((secret) => secret.name)).toEqual(['first', 'third']);
+  expect(await redis.hget(hashOf(id), 'secrets')).toBe('2');
+});
