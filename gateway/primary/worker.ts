@@ -96,9 +96,10 @@ export async function startWorker(
     async stop(lameDuckMs, lingerMs) {
       await server.stop({ lameDuckMs, lingerMs });
       clearInterval(reporting);
-      // The answer shows that the last counts have arrived.
-      await primary.ask('report', report?.());
+      const last = report?.();
       await backend.close();
+      // The answer shows that the last counts have arrived, and the state of each key that was released.
+      await primary.ask('report', last);
     },
   };
 }
