@@ -362,25 +362,28 @@ local function decide(key, digest, count, wanted, address, charge)
   -- The refusals that still count. More strikes than a key holds: a limit was changed. That alone must not ban, so there
   -- is room for the next one.
   local line, strikes, full_at, strike, most = now, now, 0, nil, nil
+  local limit_then = read_limit(minute_then) or minute_limit
   if refusals then
     local line_until, strikes_until, first_full = match(refusals, '^(%S+) (%S+) (%S+)$')
     line, strikes = time_of(line_until, now, shift), time_of(strikes_until, now, shift)
     full_at = max((read_time(first_full) or 0) - shift, 0)
+    -- Under a higher limit, clients were told to come back faster than this one forgets their strikes.
+    if line > now and minute_limit < limit_then then full_at = max(full_at, line) end
     line = in_places(line, now, day_tokens < 1, minute_then, minute_limit, day_then, day_limit)
   end
+  local excused = full_at > now and full_at or 0
   if strikes <= now then
-    full_at = 0
+    full_at = excused
   else
     strike, most = strike_times(plan, minute_limit)
     -- A changed limit changes the time of a strike, not their number.
-    local limit_then = read_limit(minute_then) or minute_limit
     local ceiling = most
     if limit_then ~= minute_limit then
       strikes = now + floor((strikes - now) * strike / strike_time(limit_then))
       ceiling = most - strike
     end
-    if strikes - now > ceiling then strikes, full_at = now + most - strike, 0 end
-    if strikes <= now then full_at = 0 end
+    if strikes - now > ceiling then strikes, full_at = now + most - strike, excused end
+    if strikes <= now then full_at = excused end
   end
 
   -- A request takes from both buckets or from neither. In shadow mode every request is admitted and counted as

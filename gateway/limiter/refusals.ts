@@ -20,7 +20,10 @@ export interface Refusals {
   readonly lineUntil: number;
   /** When the last strike is forgotten. */
   readonly strikesUntil: number;
-  /** When a refusal first found no room for its strike; 0 for never. Forgotten with the last strike. */
+  /**
+   * When a refusal first found no room for its strike; 0 for never. Forgotten with the last strike. A time to come: no
+   * refusal before it bans, because clients do as they were told under a higher limit.
+   */
   readonly fullAt: number;
 }
 
@@ -84,14 +87,16 @@ export function refusalsAt(
   if (stored === NO_REFUSALS) return NO_REFUSALS;
   const line = stored.lineUntil - shift - now;
   const lineUntil = line > 0 ? now + (ofLine === undefined ? line : inPlaces(line, ofLine)) : 0;
+  const fullAt = Math.max(stored.fullAt - shift, patience.minute < minuteThen && line > 0 ? now + line : 0, 0);
+  const excused = fullAt > now ? fullAt : 0;
   const time = strikeTime(patience.minute);
   const strikes = now + inTimes(time, strikeTime(minuteThen), stored.strikesUntil - shift - now);
-  if (strikes <= now) return lineUntil === 0 ? NO_REFUSALS : { lineUntil, strikesUntil: 0, fullAt: 0 };
+  if (strikes <= now) return lineUntil + excused === 0 ? NO_REFUSALS : { lineUntil, strikesUntil: 0, fullAt: excused };
   const most = patience.ban_after * time;
   // More than a key can hold, or a changed limit. That alone must not ban, so there is room for the next strike.
   if (strikes - now > (minuteThen === patience.minute ? most : most - time))
-    return { lineUntil, strikesUntil: most > time ? now + most - time : 0, fullAt: 0 };
-  return { lineUntil, strikesUntil: strikes, fullAt: Math.max(stored.fullAt - shift, 0) };
+    return { lineUntil, strikesUntil: most > time ? now + most - time : 0, fullAt: excused };
+  return { lineUntil, strikesUntil: strikes, fullAt };
 }
 
 export interface RefusingBucket extends Level {

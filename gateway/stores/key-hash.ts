@@ -303,7 +303,7 @@ function writeMember(member: Member, value: KeyRecord[Member]): string | undefin
 
 /** `1795132800.125000 1795132810.125000 0`: the last place in line, the last strike, and since when there is no room. */
 function writeRefusals({ lineUntil, strikesUntil, fullAt }: Refusals): string | undefined {
-  if (lineUntil === 0 && strikesUntil === 0) return undefined;
+  if (lineUntil + strikesUntil + fullAt === 0) return undefined;
   return [lineUntil, strikesUntil, fullAt].map((time) => (time === 0 ? '0' : writeTime(time))).join(' ');
 }
 

@@ -242,22 +242,31 @@ export class ModelKey {
   #remembered(now: bigint, setBack: bigint, rule: Rule, buckets: readonly [Bucket, Bucket]): Memory {
     const back = (time: bigint | undefined) => (time === undefined ? undefined : time - setBack);
     const alive = (time: bigint | undefined) => (time !== undefined && time > now ? time : undefined);
+    const excused = this.#excused(alive(back(this.#memory.told)), alive(back(this.#memory.fullSince)), rule);
     const told = this.#inPlaces(alive(back(this.#memory.told)), now, buckets);
     const forgottenAt = alive(this.#inNumber(back(this.#memory.forgottenAt), now, rule));
     if (setBack > 0 && (told ?? forgottenAt) !== undefined) this.#met.add('set back with refusals');
     if (told === undefined && this.#memory.told !== undefined) this.#met.add('line forgotten');
     if (forgottenAt === undefined) {
       if (this.#memory.forgottenAt !== undefined) this.#met.add('strikes forgotten');
-      return { told, forgottenAt, fullSince: undefined };
+      return { told, forgottenAt, fullSince: excused };
     }
     const most = rule.holds * strikeTime(rule);
     const before = this.#levels?.[0].limit;
     const isChanged = before !== undefined && BigInt(before) !== rule.minute;
     if (forgottenAt <= now + most - (isChanged ? strikeTime(rule) : 0n))
-      return { told, forgottenAt, fullSince: back(this.#memory.fullSince) };
+      return { told, forgottenAt, fullSince: excused ?? back(this.#memory.fullSince) };
     this.#met.add('strikes clamped');
     const left = most - strikeTime(rule);
-    return { told, forgottenAt: left > 0n ? now + left : undefined, fullSince: undefined };
+    return { told, forgottenAt: left > 0n ? now + left : undefined, fullSince: excused };
+  }
+
+  /** Until when no refusal bans: those who were told a time under a higher limit come back faster than they should. */
+  #excused(told: bigint | undefined, before: bigint | undefined, rule: Rule): bigint | undefined {
+    const limit = this.#levels?.[0].limit;
+    if (told === undefined || limit === undefined || rule.minute >= BigInt(limit)) return before;
+    this.#met.add('told under a higher limit');
+    return before === undefined || told > before ? told : before;
   }
 
   /** As many places as at the limit of the last decision, if they take less time at the one in force. */
