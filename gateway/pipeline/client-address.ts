@@ -40,7 +40,7 @@ export function clientAddress({ socket, headers }: IncomingMessage, proxies: Tru
   const forwarded = headers['x-forwarded-for'];
   if (forwarded === undefined || !proxies.has(client)) return client;
   for (const entry of lastHops(String(forwarded))) {
-    const address = plainAddress(withoutPort(entry.trim()));
+    const address = plainAddress(withoutPort(entry));
     if (isIP(address) === 0) break;
     client = address;
     if (!proxies.has(client)) break;
@@ -63,7 +63,9 @@ function* lastHops(forwarded: string): Generator<string> {
   let end = forwarded.length;
   for (let hop = 0; hop < MAX_HOPS && end >= 0; hop++) {
     const comma = end === 0 ? -1 : forwarded.lastIndexOf(',', end - 1);
-    yield forwarded.slice(comma + 1, end);
+    const entry = forwarded.slice(comma + 1, end).trim();
+    // Empty elements mean nothing (RFC 9110 §5.6.1.2).
+    if (entry !== '') yield entry;
     end = comma;
   }
 }

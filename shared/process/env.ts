@@ -97,7 +97,10 @@ export const addressBlock = z.string().refine(isAddressBlock, 'must be an IP add
 function isAddressBlock(text: string): boolean {
   const [address = '', prefix] = text.split('/');
   const bits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
-  const isPrefix = prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= bits);
+  // Of an IPv4 address within IPv6, a shorter prefix would have all IPv4 addresses in it.
+  const least = /^::ffff:/i.test(address) ? 96 : 0;
+  const length = prefix === undefined ? bits : /^\d{1,3}$/.test(prefix) ? Number(prefix) : -1;
+  const isPrefix = length >= least && length <= bits;
   return bits > 0 && isPrefix && text.split('/').length <= 2;
 }
 

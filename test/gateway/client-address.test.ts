@@ -75,6 +75,12 @@ test.for([
     { 'x-forwarded-for': '203.0.113.7:567890' },
     '127.0.0.1 http gateway.test',
   ],
+  [
+    'empty elements at its end',
+    '127.0.0.1',
+    { 'x-forwarded-for': '203.0.113.9, 10.1.2.3, ,' },
+    '203.0.113.9 http gateway.test',
+  ],
   ['no address at its end', '127.0.0.1', { 'x-forwarded-for': '203.0.113.9, unknown' }, '127.0.0.1 http gateway.test'],
   [
     'no address in its midst',

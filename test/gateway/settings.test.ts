@@ -12,7 +12,8 @@ test('a start with bad settings names all faults, repeats no value, and exits wi
     CORE_URL: 'ftp://core,http://core/path',
     REDIS_URL: 'secret-in-the-wrong-place',
     REDIS_TIMEOUT_MS: '5s',
-    TRUSTED_PROXIES: '10.0.0.0/8,10.0.0.0/33, 300.0.0.1,2001:db8::/32/1,::1/129,10/8,proxy.local',
+    TRUSTED_PROXIES:
+      '10.0.0.0/8,10.0.0.0/33, 300.0.0.1,2001:db8::/32/1,::1/129,10/8,proxy.local,::ffff:10.0.0.0/8,::ffff:10.0.0.0/104',
     ADMIN_HOST: '0.0.0.0',
     RATELIMIT_FIELDS: 'yes',
     WEBHOOK_URL: 'ftp://hook',
@@ -33,6 +34,7 @@ test('a start with bad settings names all faults, repeats no value, and exits wi
   TRUSTED_PROXIES.4: must be an IP address or a block like 10.0.0.0/8
   TRUSTED_PROXIES.5: must be an IP address or a block like 10.0.0.0/8
   TRUSTED_PROXIES.6: must be an IP address or a block like 10.0.0.0/8
+  TRUSTED_PROXIES.7: must be an IP address or a block like 10.0.0.0/8
   RATELIMIT_FIELDS: must be on or off
   WEBHOOK_URL: must be an http:// or https:// URL
   WEBHOOK_SECRET: must be at least 24 bytes, without spaces: as base64 behind whsec_, or as text
