@@ -30,6 +30,8 @@ export interface Debt {
   /** Without one, because the plan is in shadow mode. */
   shadowed: number;
   refused: number;
+  /** The latest time that those refused were told, by the store's clock; 0 for none. */
+  told: number;
 }
 
 /** Data about a key that its owner may see, besides its limits. */
@@ -161,6 +163,7 @@ export class Clients implements LocalDecisions {
     if (decided.state !== undefined) client.state = { ...decided.state, usage: UNUSED, used: {} };
     if (owes && (verdict.outcome === 'admitted' || verdict.outcome === 'refused')) {
       client.debt[verdict.isShadowed ? 'shadowed' : verdict.outcome] += 1;
+      client.debt.told = Math.max(client.debt.told, verdict.retryAt ?? 0);
       this.#debtors.set(client.id, client);
     }
     return local(verdict);
@@ -216,6 +219,7 @@ export class Clients implements LocalDecisions {
   settle(client: Client, charged: Debt, decision: Decision | undefined): void {
     const { debt } = client;
     for (const kind of ['admitted', 'shadowed', 'refused'] as const) debt[kind] -= charged[kind];
+    if (debt.told === charged.told) debt.told = 0;
     if (debt.admitted + debt.shadowed + debt.refused === 0) this.#debtors.delete(client.id);
     if (decision !== undefined && decision.now >= (client.heard?.decision.now ?? 0))
       this.#hear(client, { decision, at: this.#monotonic() });
@@ -310,7 +314,7 @@ export class Clients implements LocalDecisions {
       heard: undefined,
       secrets: new Map(),
       state: undefined,
-      debt: { admitted: 0, shadowed: 0, refused: 0 },
+      debt: { admitted: 0, shadowed: 0, refused: 0, told: 0 },
       changes: new Changes(),
       facts: undefined,
     };

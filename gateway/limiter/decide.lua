@@ -10,9 +10,10 @@
 -- ARGV[2 + 2 * i]   number of requests. 0 peeks: one verdict, nothing is taken or written.
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
 --                   or '-', and the address in the format of networks.ts or '-'
---                   'charge admitted shadowed refused' charges the key for requests that were decided without Redis;
---                   only those admitted took a token. The secret does not matter. The minute bucket goes to at most one
---                   capacity below zero, the day bucket to zero
+--                   'charge admitted shadowed refused told' charges the key for requests that were decided without
+--                   Redis; only those admitted took a token. The secret does not matter. The minute bucket goes to at
+--                   most one capacity below zero, the day bucket to zero. Until `told`, the latest time in microseconds
+--                   that those refused were told, or 0, no refusal bans
 --
 -- reply             one verdict for each request, in the order of the keys. Each is a text of words separated by
 --                   spaces: one text is cheaper for both sides than a list.
@@ -262,7 +263,7 @@ end
 
 -- Decides `count` requests with the same key and secret. @return one verdict for all of them if the key is not usable.
 -- This is one function: a table for the key's data would cost a third more.
--- @param charge the numbers of requests that were admitted, shadowed and refused without Redis, in place of a count
+-- @param charge in place of a count: how many were admitted, shadowed and refused without Redis, and the time told
 local function decide(key, digest, count, wanted, address, charge)
   local fields = pcall('HMGET', key, 'secret:' .. digest, 'used', 'disabled', 'expires_at', 'plan', 'minute', 'day',
     'left', 'refusals', 'banned_until', 'admitted')
@@ -392,6 +393,8 @@ local function decide(key, digest, count, wanted, address, charge)
   local more_admitted, more_refused, more_shadowed, bans, left = 0, 0, 0, nil, nil
   if charge then
     local owed, before = charge[1], minute_tokens
+    -- Those whom each gateway told a time of its own come back together.
+    if charge[4] > now then full_at = max(full_at, min(charge[4], now + LONGEST_LINE)) end
     minute_tokens, minute_fraction = debited(minute_tokens, minute_fraction, owed, -minute_limit)
     day_tokens, day_fraction = debited(day_tokens, day_fraction, owed, 0)
     local forgiven = owed - (before - minute_tokens)
@@ -458,7 +461,7 @@ local function decide(key, digest, count, wanted, address, charge)
   if bans or shift > 0 and banned_until > 0 then add(changes, 'banned_until', write_time(banned_until)) end
   if bans or is_decided then add(changes, 'ban_decided', write_time(banned_until)) end
   if bans then add(changes, 'bans', bans) end
-  if refusals or more_refused > 0 and not charge then
+  if refusals or more_refused > 0 and not charge or full_at > now then
     local written = time_or_none(line, now) .. ' ' .. time_or_none(strikes, now) .. ' ' .. time_or_none(full_at, 0)
     if written == NO_REFUSALS then
       call('HDEL', key, 'refusals')
@@ -472,9 +475,9 @@ end
 for i = 1, #KEYS do
   local count, wanted, address, charge = tonumber(ARGV[2 + 2 * i]), nil, nil, nil
   if not count then
-    local admitted, shadowed, refused = match(ARGV[2 + 2 * i], '^charge (%d+) (%d+) (%d+)$')
+    local admitted, shadowed, refused, told = match(ARGV[2 + 2 * i], '^charge (%d+) (%d+) (%d+) (%d+)$')
     if admitted then
-      count, charge = 0, { tonumber(admitted), tonumber(shadowed), tonumber(refused) }
+      count, charge = 0, { tonumber(admitted), tonumber(shadowed), tonumber(refused), tonumber(told) }
     else
       count, wanted, address = match(ARGV[2 + 2 * i], '^(%d+) (%S+) (%S+)$')
       count = tonumber(count)

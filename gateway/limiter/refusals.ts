@@ -22,7 +22,7 @@ export interface Refusals {
   readonly strikesUntil: number;
   /**
    * When a refusal first found no room for its strike; 0 for never. Forgotten with the last strike. A time to come: no
-   * refusal before it bans, because clients do as they were told under a higher limit.
+   * refusal before it bans, because clients do as they were told under a higher limit, or without Redis.
    */
   readonly fullAt: number;
 }

@@ -19,8 +19,8 @@ import { quantile } from '../support/statistics.ts';
 const { url } = await emptyDatabase();
 const under = await redisUnderTest(url);
 
-const charge = async (id: string, admitted: number, refused = 0, shadowed = 0) =>
-  (await under.charger.charge([{ id, admitted, refused, shadowed }]))[0];
+const charge = async (id: string, admitted: number, refused = 0, shadowed = 0, told = 0) =>
+  (await under.charger.charge([{ id, admitted, refused, shadowed, told }]))[0];
 
 const tokensIn = (decision: object | undefined) => (decision as Decision).buckets.map(({ tokens }) => tokens);
 
@@ -32,6 +32,19 @@ test('a charge takes tokens without a secret, counts as use, and is no strike', 
   const entry = await under.keys.get(id);
   expect(entry).toMatchObject({ admitted: 4, refused: 3, refusals: { lineUntil: 0, strikesUntil: 0 } });
   expect(entry?.usage.minutes).toMatchObject([{ admitted: 0, refused: 0 }]);
+});
+
+test('nobody is banned before the latest time that was told without Redis', async () => {
+  under.setPlan('pro', { ban_after: 3, ban_grace_seconds: 0 });
+  const key = await under.createKey({ plan: 'pro', minute: 6 });
+  await charge(key.id, 6, 20, 0, under.now + 30 * SECOND);
+  const outcomes = async (count: number) => {
+    const decided = await Promise.all(Array.from({ length: count }, () => under.limiter.decide(key)));
+    return new Set(decided.map(({ outcome }) => outcome));
+  };
+  expect(await outcomes(20)).toEqual(new Set(['refused']));
+  under.now += 30 * SECOND;
+  expect(await outcomes(20)).toEqual(new Set(['admitted', 'refused', 'banned']));
 });
 
 test('what a plan in shadow mode let through counts as use, and costs no token', async () => {

@@ -200,10 +200,10 @@ test('what was admitted here is owed and missing from the levels that Redis says
   const left = () => (known.peek(key) as Decision).buckets.map(({ tokens }) => tokens);
   expect(left()).toEqual([MINUTE - 11, 1_000 - 11]);
   const [client] = known.debtors();
-  const [charged] = await redis.charger.charge([{ id: key.id, admitted: 9, shadowed: 0, refused: 0 }]);
+  const [charged] = await redis.charger.charge([{ id: key.id, admitted: 9, shadowed: 0, refused: 0, told: 0 }]);
   known.settle(
     client as Client,
-    { admitted: 9, shadowed: 0, refused: 0 },
+    { admitted: 9, shadowed: 0, refused: 0, told: 0 },
     (charged as { decision: Decision }).decision,
   );
   expect([known.debtors(), left()]).toEqual([[], [MINUTE - 11, 1_000 - 11]]);

@@ -32,6 +32,21 @@ test('a key whose place in the list was typed by hand is in the backup, and so a
   expect([code, (await ctlReading(stack, out, 'restore')).out]).toEqual([0, expect.stringContaining('restored: 5.')]);
 });
 
+test('plans whose values were spoilt or deleted by hand are in the backup as they are in force', async () => {
+  await redis.flushdb();
+  const stack = await startStack(environment);
+  await stack.issueKey();
+  await stack.admin('PATCH', '/plans/pro', { minute: 444 });
+  await stack.admin('PATCH', '/plans/free', { day: 555 });
+  await redis.hset('gateway:plans', 'pro.minute', 'abc');
+  await redis.hdel('gateway:plans', 'free.day');
+  const { code, out } = await ctl(stack, 'backup');
+  await redis.flushdb();
+  const other = await startStack(environment);
+  expect([code, (await ctlReading(other, out, 'restore', '--strict')).code]).toEqual([0, 0]);
+  expect((await other.admin('GET', '/plans')).json).toMatchObject({ pro: { minute: 444 }, free: { day: 555 } });
+});
+
 test('a key that no restore would take is listed as left out, with the reason, and the command fails', async () => {
   await redis.flushdb();
   const stack = await startStack(environment);

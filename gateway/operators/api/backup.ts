@@ -30,19 +30,25 @@ const CLOCK_TOLERANCE_SECONDS = 86_400;
 
 /**
  * One page of all data that cannot be recreated, the oldest keys first, and the time at which it was read. The first
- * page includes the plan table. `leftOut` are keys that no restore would take, and why.
+ * page includes the plans in force, also where the table has other values that are not valid. `leftOut` are keys that no restore would take, and why.
  */
 export const backUp: AdminOperation = async ({ deps, query }) => {
   const limit = wholeNumber(query, 'limit', { min: 1, max: BACKUP_PAGE, fallback: BACKUP_PAGE });
   const after = cursorIn(query);
   const at = toTime(await deps.keys.now());
-  const plans = after === undefined ? { plans: await deps.plans.read() } : {};
+  const plans = after === undefined ? { plans: await plansInForce(deps) } : {};
   const { keys, leftOut, next } = await deps.keys.export({ after, limit });
   // At the end too: what was lost meanwhile is missing from the pages before.
   if (after === undefined || next === undefined) await checkOrder(deps);
   const body = { at, ...plans, keys, leftOut, next: next && writeCursor(next) };
   return { status: 200, body };
 };
+
+async function plansInForce({ plans, planCache }: AdminDependencies): Promise<StoredPlans | undefined> {
+  const stored = await plans.read();
+  await planCache.refresh();
+  return planCache.lastGood ?? stored;
+}
 
 /**
  * A backup must not be smaller than what works.

@@ -94,9 +94,9 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     );
 
   async charge(debts: Parameters<Charger['charge']>[0]): Promise<readonly Charged[]> {
-    const presented = debts.flatMap(({ admitted, shadowed, refused }) => [
+    const presented = debts.flatMap(({ admitted, shadowed, refused, told }) => [
       '',
-      `charge ${admitted} ${shadowed} ${refused}`,
+      `charge ${admitted} ${shadowed} ${refused} ${told}`,
     ]);
     const asked = [...debts.map(({ id }) => keyOf(id)), this.#now(), this.#planText(), ...presented];
     try {
