@@ -96,12 +96,15 @@ function checkPersistence(about: string, { aof_enabled: aof, aof_last_write_stat
   return good(name, 'an append-only file is written');
 }
 
-function checkReplicas(about: string, { connected_slaves: count = '0' }: Fields): CheckResult {
+function checkReplicas(about: string, replication: Fields): CheckResult {
   const name = `${about} replicas`;
-  if (count !== '0') return good(name, `${count} connected: each change of an operator waits for one of them`);
+  const all = Object.entries(replication).filter(([field]) => /^slave\d+$/.test(field));
+  // One that is still being filled confirms nothing.
+  const { length: count } = all.filter(([, state]) => state?.includes('state=online'));
+  if (count > 0) return good(name, `${count} connected: each change of an operator waits for one of them`);
   return warning(
     name,
-    'none is connected: acknowledged changes are lost with this node',
+    `none ${all.length > 0 ? 'is up to date yet' : 'is connected'}: acknowledged changes are lost with this node`,
     'Connect a replica (REPLICAOF), and let sentinels or the cluster watch it.',
   );
 }
