@@ -46,6 +46,12 @@ export async function startPrimary(
   // A worker that replaces the only one must find the same port.
   const port = settings.PORT === 0 ? await tryPort(settings.HOST, 0, 'PORT') : settings.PORT;
   await endLeftBehind(port, logger);
+  // Before a worker serves. Who has the port of clients may be about to end.
+  const tried = await Promise.allSettled([
+    tryPort(settings.HOST, port, 'PORT'),
+    tryPort(settings.ADMIN_HOST, settings.ADMIN_PORT, 'ADMIN_PORT'),
+  ]);
+  if (tried[1].status === 'rejected') throw new AggregateError(reasonsOf(tried));
   let backend: PlannedBackend | undefined;
   let operators: Pick<RunningServer, 'url' | 'stop'> | undefined;
   let planCache: PlanCache | undefined;
@@ -140,7 +146,7 @@ export async function startPrimary(
     } catch {
       const ends = await Promise.allSettled(both);
       if (!workers.stopping) workers.kill();
-      throw new AggregateError(ends.flatMap((end) => (end.status === 'rejected' ? [end.reason] : [])));
+      throw new AggregateError(reasonsOf(ends));
     }
   }
 
@@ -155,6 +161,9 @@ export async function startPrimary(
     },
   };
 }
+
+const reasonsOf = (ends: readonly PromiseSettledResult<unknown>[]): unknown[] =>
+  ends.flatMap((end) => (end.status === 'rejected' ? [end.reason] : []));
 
 /** @throws {Error} for operators: DATA_DIR is in use by another gateway, or cannot be used */
 async function openStorage({ DATA_DIR, ACTIVITY_LENGTH }: GatewaySettings, owner: KeyOwner): Promise<SqliteStorage> {

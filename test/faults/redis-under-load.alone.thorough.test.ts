@@ -88,7 +88,8 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
 
   test('bans nobody for a local refusal', () => {
     expect(tight.filter(({ status }) => status === 429).length).toBeGreaterThan(BAN_AFTER);
-    expect(tightHash).not.toHaveProperty('refusals');
+    // No place in line, no strike; and until when nobody is banned for what was told here.
+    expect(tightHash.refusals ?? '0 0 0').toMatch(/^0 0 /);
     expect(tightHash).not.toHaveProperty('banned_until');
   });
 

@@ -1,8 +1,11 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { checkRedis } from '../../gateway/stores/redis/check-redis.ts';
 import { Replicas } from '../../gateway/stores/redis/replicas.ts';
 import { Unconfirmed } from '../../gateway/stores/storage.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
 import { auditEntry, idOfKey, issuing, revoking, storageAt } from '../support/redis-storage.ts';
 import { startWithReplica } from '../support/replica.ts';
 
@@ -70,6 +73,21 @@ test('without a replica a change waits for none, and the doctor warns', async ()
   expect(await waits(redis)).toBe(before);
   const [found] = await ofReplicas(redis);
   expect(found).toMatchObject({ status: 'warning', found: expect.stringContaining('acknowledged changes are lost') });
+});
+
+test('without a replica a change is acknowledged also if the connection is lost right after its answer', async () => {
+  const { url, redis } = await emptyDatabase();
+  const proxy = await startFaultProxy(url);
+  const storage = await storageAt(proxy.url);
+  await storage.change(issuing(idOfKey(1)));
+  // What was seen of replicas is old by then.
+  await sleep(1_100);
+  proxy.set({ kind: 'cut-reply', afterBytes: 0, to: 'replication' });
+  const changing = storage.change(issuing(idOfKey(2)));
+  await expect.poll(() => redis.exists(`gateway:key:{${idOfKey(2)}}`)).toBe(1);
+  await sleep(200);
+  proxy.set({ kind: 'pass' });
+  expect(await changing).toBe(true);
 });
 
 test('a replica that confirms on another connection than that of the change confirms nothing', async () => {

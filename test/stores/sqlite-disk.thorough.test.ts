@@ -173,7 +173,12 @@ test.for([
     await (await open(folder)).close();
     const next = open(folder);
     expect(next.fault()).toBe(FULL);
-    for (let id = 480; id < KEYS; id++) expect(await next.change(revoke(id)), `of key ${id}`).toBe(true);
+    // The other process may have taken what SQLite gave up when it was closed. Then nothing is acknowledged.
+    for (let id = 480; id < KEYS; id++) {
+      const revoked = await next.change(revoke(id)).catch((fault: unknown) => fault);
+      if (revoked === true) expect(await next.read(`key:${id}`)).toBeUndefined();
+      else expect(revoked).toMatchObject(bySystem);
+    }
     expect(await next.readMany([`key:99`, `revoked:99`, 'key:399', 'key:401'])).toMatchObject([
       undefined,
       { revoked: '1' },

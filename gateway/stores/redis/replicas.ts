@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import slotOf from 'cluster-key-slot';
 import { Unconfirmed } from '../storage.ts';
 import type { RedisConnection } from './calls.ts';
@@ -10,6 +11,7 @@ import type { Node } from './info.ts';
 const CONFIRM_MS = 1_000;
 /** Without a replica no change waits, and a new one is noticed within this time. */
 const LOOK_EVERY_MS = 1_000;
+const LOOK_AGAIN_MS = 50;
 
 /** The node that serves a name, as far as known. */
 function servingNode(redis: RedisConnection, name: string): Node | undefined {
@@ -21,9 +23,16 @@ function servingNode(redis: RedisConnection, name: string): Node | undefined {
 /** The end of a connection: WAIT concerns what was written on the same one. */
 type Socket = Node['stream'];
 
+/** How many replicas followed, at a time, and the id of what they followed. A replica that takes over has another id. */
+interface Seen {
+  readonly at: number;
+  readonly count: number;
+  readonly id: string | undefined;
+}
+
 export class Replicas {
   readonly #redis: RedisConnection;
-  readonly #seen = new WeakMap<Node, { readonly at: number; readonly count: number }>();
+  readonly #seen = new WeakMap<Node, Seen>();
   readonly #waits = new WeakMap<Socket, { running: Promise<unknown>; next: Promise<boolean> | undefined }>();
 
   constructor(redis: RedisConnection) {
@@ -38,23 +47,36 @@ export class Replicas {
     const node = servingNode(this.#redis, name);
     const socket = node?.stream;
     return async () => {
-      if (node === undefined || socket === undefined || !(await this.#isSafe(node, socket).catch(() => false)))
-        throw new Unconfirmed();
+      if (node === undefined || socket === undefined) throw new Unconfirmed();
+      if (!(await this.#isSafe(node, socket).catch(() => this.#isStillAlone(node)))) throw new Unconfirmed();
     };
   }
 
   async #isSafe(node: Node, socket: Socket): Promise<boolean> {
     const seen = this.#seen.get(node);
     const isFresh = seen !== undefined && performance.now() - seen.at < LOOK_EVERY_MS;
-    if ((isFresh ? seen.count : await this.#look(node)) === 0) return true;
-    return (await this.#wait(node, socket)) || (await this.#look(node)) === 0;
+    if ((isFresh ? seen : await this.#look(node)).count === 0) return true;
+    return (await this.#wait(node, socket)) || (await this.#look(node)).count === 0;
+  }
+
+  /** After a connection was lost: whether the same node had no replica before, and has none now. */
+  async #isStillAlone(node: Node): Promise<boolean> {
+    const before = this.#seen.get(node);
+    for (let waited = 0; before?.count === 0 && waited < CONFIRM_MS; waited += LOOK_AGAIN_MS) {
+      const now = await this.#look(node).catch(() => undefined);
+      if (now !== undefined) return now.count === 0 && now.id === before.id;
+      await sleep(LOOK_AGAIN_MS);
+    }
+    return false;
   }
 
   /** Only replicas that follow: one that is still being filled cannot confirm anything, and others may not wait for it. */
-  async #look(node: Node): Promise<number> {
-    const count = (await node.info('replication')).match(/^slave\d+:.*state=online/gm)?.length ?? 0;
-    this.#seen.set(node, { at: performance.now(), count });
-    return count;
+  async #look(node: Node): Promise<Seen> {
+    const info = await node.info('replication');
+    const count = info.match(/^slave\d+:.*state=online/gm)?.length ?? 0;
+    const seen = { at: performance.now(), count, id: /^master_replid:(\w+)/m.exec(info)?.[1] };
+    this.#seen.set(node, seen);
+    return seen;
   }
 
   /** WAIT holds up its connection. So one covers all changes that were answered before it was sent. */
