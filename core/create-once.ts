@@ -31,8 +31,7 @@ const ANSWERS: Answers = {
 /** The key, prefixed with its caller. The draft requires a structured-field string; a bare word means the same. */
 function idempotencyKey({ request }: CoreCall): string | undefined {
   if (request.headers[IDEMPOTENCY_KEY] === undefined) return undefined;
-  const { headersDistinct } = request;
-  const given = headersDistinct[IDEMPOTENCY_KEY] ?? [];
+  const given = request.headersDistinct[IDEMPOTENCY_KEY] ?? [];
   const key = /^"(.*)"$/.exec(given[0] ?? '')?.[1] ?? given[0] ?? '';
   if (given.length > 1 || key === '' || key.length > MAX_IDEMPOTENCY_KEY_LENGTH) {
     throw new HttpError(
@@ -40,5 +39,5 @@ function idempotencyKey({ request }: CoreCall): string | undefined {
       `Idempotency-Key must be given once and have 1 to ${MAX_IDEMPOTENCY_KEY_LENGTH} characters.`,
     );
   }
-  return `${headersDistinct[CALLER_ID]?.[0] ?? ''}:${key}`;
+  return `${request.headersDistinct[CALLER_ID]?.[0] ?? ''}:${key}`;
 }

@@ -148,7 +148,7 @@ export class Clients implements LocalDecisions {
     // A secret used from a wrong network is still valid from its own.
     if (reason !== 'elsewhere') client?.secrets.delete(digest);
     if (!isOfKey) return;
-    // Nobody needs to have told: it may have been done by hand.
+    // It may have been done by hand: then no operator's change tells of it.
     client?.secrets.clear();
     client?.changes.note(this.#monotonic());
   }

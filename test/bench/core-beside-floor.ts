@@ -1,11 +1,10 @@
 import { join } from 'node:path';
-import { post } from '../support/http.ts';
 import { median, spreadOf } from '../support/statistics.ts';
 import { type Ask, LIST } from './load/asks.ts';
 import { runWrk } from './load/wrk.ts';
 import { folder, startNode } from './machine/processes.ts';
 import { usageOf } from './machine/usage.ts';
-import { PETS } from './setup/stage.ts';
+import { addPets } from './setup/stage.ts';
 
 /** The core beside its floor: µs of CPU a request of each operation that clients may ask for. */
 
@@ -29,8 +28,7 @@ interface Measured {
 async function start(name: string, script: string, env: NodeJS.ProcessEnv): Promise<Measured> {
   const { pid, urls } = await startNode(name, script, env);
   const { core: url = '' } = urls;
-  for (let number = 1; number <= PETS; number++)
-    await post(`${url}${LIST}`, { name: `Rex the ${number}th`, categoryId: number, status: 'available' });
+  await addPets(url);
   return { pid, url };
 }
 

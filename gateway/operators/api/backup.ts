@@ -30,7 +30,8 @@ const CLOCK_TOLERANCE_SECONDS = 86_400;
 
 /**
  * One page of all data that cannot be recreated, the oldest keys first, and the time at which it was read. The first
- * page includes the plans in force, also where the table has other values that are not valid. `leftOut` are keys that no restore would take, and why.
+ * page includes the plans in force, also where the table has other values that are not valid. `leftOut` are keys that no
+ * restore would take, and why.
  */
 export const backUp: AdminOperation = async ({ deps, query }) => {
   const limit = wholeNumber(query, 'limit', { min: 1, max: BACKUP_PAGE, fallback: BACKUP_PAGE });
@@ -85,9 +86,9 @@ interface Rejected {
 }
 
 /**
- * Restores what is missing from a page: keys and plan fields. Existing data is not changed, but for built-in plans. It is therefore safe to
- * send a page again, and to restore while clients are served. With `dryRun=true` nothing is written, and the answer
- * says what would be.
+ * Restores what is missing from a page: keys and plan fields. Existing data is not changed, but for built-in plans. It is
+ * therefore safe to send a page again, and to restore while clients are served. With `dryRun=true` nothing is written,
+ * and the answer says what would be.
  * @throws {HttpError} 409 for a page whose revoked keys could work again, unless the query has `anyAge=true`
  */
 export const restore: AdminOperation = async (call) => {
@@ -147,8 +148,8 @@ function keysIn(given: readonly unknown[]): (BackedUpKey | Rejected)[] {
 }
 
 /**
- * Adds missing fields, and replaces the plans that are still the built-in ones, if they are given whole. Another field with another value is not
- * changed, but reported.
+ * Adds missing fields, and replaces the plans that are still the built-in ones, if they are given whole. Another field
+ * with another value is not changed, but reported.
  */
 async function restorePlans(
   deps: AdminDependencies,

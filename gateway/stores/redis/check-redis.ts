@@ -2,7 +2,7 @@ import { type CheckResult, fault, good, warning } from '../../check-result.ts';
 import type { Fields } from '../storage.ts';
 import type { RedisConnection } from './calls.ts';
 import { isCluster } from './cluster.ts';
-import { fieldsOf, type Node, nodesOf } from './info.ts';
+import { fieldsOf, followersIn, type Node, nodesOf } from './info.ts';
 
 /** Checks whether a Redis meets the gateway's needs. For the fields see https://redis.io/docs/latest/commands/info/. */
 
@@ -98,13 +98,11 @@ function checkPersistence(about: string, { aof_enabled: aof, aof_last_write_stat
 
 function checkReplicas(about: string, replication: Fields): CheckResult {
   const name = `${about} replicas`;
-  const all = Object.entries(replication).filter(([field]) => /^slave\d+$/.test(field));
-  // One that is still being filled confirms nothing.
-  const { length: count } = all.filter(([, state]) => state?.includes('state=online'));
+  const count = followersIn(replication);
   if (count > 0) return good(name, `${count} connected: each change of an operator waits for one of them`);
   return warning(
     name,
-    `none ${all.length > 0 ? 'is up to date yet' : 'is connected'}: acknowledged changes are lost with this node`,
+    `none ${Number(replication.connected_slaves) > 0 ? 'is up to date yet' : 'is connected'}: acknowledged changes are lost with this node`,
     'Connect a replica (REPLICAOF), and let sentinels or the cluster watch it.',
   );
 }

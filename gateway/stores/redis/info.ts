@@ -16,6 +16,11 @@ export function nodesOf(redis: RedisConnection): [name: string, node: Node][] {
 export const fieldsOf = (info: string): Fields =>
   Object.fromEntries([...info.matchAll(/^(\w+):(.*?)\r?$/gm)].map(([, name, value]) => [name, value]));
 
+/** How many replicas follow a node. One that is still being filled confirms nothing. @param replication of INFO */
+export const followersIn = (replication: Fields): number =>
+  Object.entries(replication).filter(([field, state]) => /^slave\d+$/.test(field) && state?.includes('state=online'))
+    .length;
+
 /** The share of its memory that each primary uses, 0 to 1. A node that does not answer is left out. */
 export async function memoryUsed(redis: RedisConnection): Promise<[node: string, share: number][]> {
   const asked = nodesOf(redis).map(async ([name, node]): Promise<[string, number][]> => {

@@ -3,7 +3,7 @@ import slotOf from 'cluster-key-slot';
 import { Unconfirmed } from '../storage.ts';
 import type { RedisConnection } from './calls.ts';
 import { isCluster } from './cluster.ts';
-import type { Node } from './info.ts';
+import { fieldsOf, followersIn, type Node } from './info.ts';
 
 /** What replicas have of a change. Redis answers before it sends a change to them, and they may take over. */
 
@@ -70,11 +70,10 @@ export class Replicas {
     return false;
   }
 
-  /** Only replicas that follow: one that is still being filled cannot confirm anything, and others may not wait for it. */
+  /** Only replicas that follow: changes do not wait for one that is still being filled. */
   async #look(node: Node): Promise<Seen> {
-    const info = await node.info('replication');
-    const count = info.match(/^slave\d+:.*state=online/gm)?.length ?? 0;
-    const seen = { at: performance.now(), count, id: /^master_replid:(\w+)/m.exec(info)?.[1] };
+    const replication = fieldsOf(await node.info('replication'));
+    const seen = { at: performance.now(), count: followersIn(replication), id: replication.master_replid };
     this.#seen.set(node, seen);
     return seen;
   }

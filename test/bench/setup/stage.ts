@@ -27,12 +27,16 @@ export async function setStage(): Promise<Stage> {
     DATABASE_URL: `sqlite:${join(folder, 'store.db')}`,
   });
   const coreUrl = core.urls.core ?? '';
+  await addPets(coreUrl);
+  return { core, coreUrl, redis, redisUrl, client };
+}
+
+export async function addPets(coreUrl: string): Promise<void> {
   for (let number = 1; number <= PETS; number++) {
     const pet = { name: `Rex the ${number}th`, categoryId: number, status: 'available' };
     const { status } = await post(`${coreUrl}/v1/pets`, pet);
     if (status !== 201) throw new Error(`The core answered ${status} to a new pet.`);
   }
-  return { core, coreUrl, redis, redisUrl, client };
 }
 
 /** A Redis of its own, which keeps nothing on disk. */
