@@ -128,7 +128,7 @@ export function randomWorld(seed: number, requests: number, met: Set<string>): W
     else if (what < 5) plans = { ...plans, [plan]: { ...plans[plan], ...pick(randomPlan(chance), plan, chance) } };
     else if (what < 6)
       change({
-        minute: chance.one(minute, Math.ceil(minute * 1.3), undefined, chance.upTo(200)),
+        minute: chance.one(minute, Math.min(Math.ceil(minute * 1.3), 1e9), undefined, chance.upTo(200)),
         day: chance.one(undefined, 1e9, 40),
       });
     else if (what < 6.5) change({ isDisabled: !key.record.isDisabled });
