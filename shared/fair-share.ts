@@ -108,9 +108,14 @@ export class FairShare {
     return this.#queue.size;
   }
 
+  /** Whether `take` would call `start` now. */
+  hasRoomFor(client: string): boolean {
+    return mayHoldMore(this.#held.of(client), this.#places, this.#taken, this.#held.size);
+  }
+
   /** Calls `start` now, or as soon as there is a place. */
   take(waiter: Waiter): void {
-    if (this.#mayHold(waiter.client)) this.#start(waiter);
+    if (this.hasRoomFor(waiter.client)) this.#start(waiter);
     else this.#queue.add(waiter.client, waiter);
   }
 
@@ -118,17 +123,13 @@ export class FairShare {
   release(client: string): void {
     this.#held.remove(client);
     this.#taken -= 1;
-    const next = () => this.#queue.take((waiting) => this.#mayHold(waiting));
+    const next = () => this.#queue.take((waiting) => this.hasRoomFor(waiting));
     for (let waiter = next(); waiter !== undefined; waiter = next()) this.#start(waiter);
   }
 
   /** Removes a waiter from the queue. @returns false if it no longer waits */
   cancel(waiter: Waiter): boolean {
     return this.#queue.remove(waiter.client, waiter);
-  }
-
-  #mayHold(client: string): boolean {
-    return mayHoldMore(this.#held.of(client), this.#places, this.#taken, this.#held.size);
   }
 
   #start(waiter: Waiter): void {

@@ -16,10 +16,9 @@ export const MAX_CLIENTS = 50_000;
 /** Keys that another process takes over at once: so few that no event loop is held for long. */
 const PAGE = 250;
 
-/** The last decision of the store, and when it was heard here. */
+/** The last decision of the store, and when it was heard here, in microseconds that never go back. */
 interface Heard {
   readonly decision: Decision;
-  /** In microseconds that never go back. */
   readonly at: number;
 }
 
@@ -34,10 +33,9 @@ export interface Debt {
   told: number;
 }
 
-/** Data about a key that its owner may see, besides its limits. */
+/** Data about a key that its owner may see, besides its limits; its end in microseconds, if it has one. */
 export interface KeyFacts {
   readonly name: string;
-  /** In microseconds; undefined for a key that does not expire. */
   readonly expiresAt: number | undefined;
 }
 
@@ -52,6 +50,9 @@ export interface Client {
   readonly debt: Debt;
   readonly changes: Changes;
   facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
+  /** Until when its reads are expected to be slow, and its answers large (request-head.ts). */
+  slowUntil: number;
+  largeUntil: number;
 }
 
 /** What one process knows of a key, for another process: ages instead of times, in microseconds. */
@@ -92,10 +93,7 @@ export class Clients implements LocalDecisions {
   /** Of keys without a record: a restore of many keys must not push out those in use. */
   readonly #otherChanges = new Changes();
 
-  /**
-   * @param plans in force; undefined until they were read
-   * @param monotonic microseconds that never go back
-   */
+  /** @param plans in force, undefined until they were read  @param monotonic microseconds that never go back */
   constructor(plans: () => PlanTable | undefined, monotonic = monotonicClock) {
     this.#plans = plans;
     this.#monotonic = monotonic;
@@ -317,6 +315,8 @@ export class Clients implements LocalDecisions {
       debt: { admitted: 0, shadowed: 0, refused: 0, told: 0 },
       changes: new Changes(),
       facts: undefined,
+      slowUntil: 0,
+      largeUntil: 0,
     };
     this.#clients.set(id, client);
     return client;

@@ -32,6 +32,8 @@ export function authenticate(authorization: string | undefined, use: Use): Crede
 
 /** The result of asking for a decision: a verdict, or a refusal without one. */
 export interface Decided {
+  /** The record of the key, once it was found valid. */
+  readonly client?: Client | undefined;
   readonly verdict?: Verdict;
   readonly refusal?: HttpError;
   /** The limit status of the address, when it paid. */
@@ -77,7 +79,7 @@ export class Authorizer {
       this.#clients.note(credential, decided, askedAt);
       return decided.outcome === 'unauthorized'
         ? { verdict: decided, addressStatus: this.#payFor(address) }
-        : { verdict: decided };
+        : { client, verdict: decided };
     });
   }
 
@@ -108,7 +110,7 @@ export class Authorizer {
       return { verdict, addressStatus: this.#payFor(address) };
     }
     slot.moveTo({ name: credential.id, isProven: true });
-    return { verdict };
+    return { client: this.#clients.verified(credential), verdict };
   }
 
   #refuseNewcomer(address: string): Decided {

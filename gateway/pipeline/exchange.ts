@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpError } from '../../shared/http/errors.ts';
 import { MAX_REQUEST_ID_LENGTH, requestIdOf, type Trace, traceOf } from '../../shared/http/headers.ts';
+import type { Client } from '../limiter/clients.ts';
 import { MILLISECOND } from '../limiter/clock.ts';
 import { type Credential, redactApiKeys } from '../limiter/credential.ts';
 import { type Decision, type LimitStatus, later, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
@@ -49,6 +50,8 @@ export class Exchange {
   ownAnswer: 'reference' | 'own' | undefined;
   /** The credential as presented, if well-formed. It may be invalid. It holds a digest, so it must not be logged. */
   credential: Credential | undefined;
+  /** The record of its key, if the key is valid. */
+  client: Client | undefined;
   verdict: Verdict | undefined;
   decidedAt: number | undefined;
   /** The limit status of the key without a decision: the request asked for it, or was shed. */

@@ -38,7 +38,7 @@ export function forwardTo(deps: ForwardDependencies): Forward {
         headers: headersForCore(exchange, request, deps),
         body,
         id: exchange.id,
-        client: exchange.keyId ?? '',
+        client: exchange.client ?? { id: '', slowUntil: 0, largeUntil: 0 },
       },
       exchange.response,
       clientHeaders(exchange, deps.draftFields),

@@ -70,6 +70,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       credential === undefined
         ? { verdict: MALFORMED, addressStatus: allowance.consume(exchange.network) }
         : await authorizer.decide(credential, exchange.network, slot);
+    exchange.client = decided.client;
     exchange.verdict = decided.verdict;
     exchange.addressStatus = decided.addressStatus;
     exchange.keyStatus = decided.keyStatus;

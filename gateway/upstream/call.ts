@@ -1,8 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { unavailable } from '../../shared/http/errors.ts';
 import { type Answer, sendAnswer } from './answer.ts';
-import { Attempt, type Attempted } from './attempt.ts';
-import { type Core, setReady } from './core.ts';
+import type { Core, SharedWires } from './core.ts';
 import type { Cores } from './cores.ts';
 import {
   AnswerTooLarge,
@@ -13,16 +12,18 @@ import {
   isConnectionFault,
   neverArrived,
   upstreamFault,
+  WrongAnswer,
 } from './faults.ts';
-import { type Lane, STALLED_AFTER_MS } from './lane.ts';
-import type { RecentClients } from './recent.ts';
 import { Relay } from './relay.ts';
-import { isRepeatable, type UpstreamRequest } from './request-head.ts';
+import { attemptIdOf, isRepeatable, type UpstreamRequest } from './request-head.ts';
 import { type AnsweredSocket, streamAnswer } from './streamed-answer.ts';
 import { requestIdOf } from './upstream-headers.ts';
+import type { Asked, Wire } from './wire.ts';
 
 /** A read is sent again once, a write never. Cores that cannot be reached do not count. */
 const MAX_ATTEMPTS = { read: 2, write: 1 };
+/** What was noted of a client holds for this long. */
+const NOTED_MS = 10_000;
 
 const NONE: readonly never[] = [];
 
@@ -40,29 +41,38 @@ export interface Forwarding {
 /** What all calls have in common. */
 export interface CallContext {
   readonly cores: Cores;
-  /** Their reads blocked others. They share other connections. */
-  readonly slowClients: RecentClients;
-  /** Their answers were too large to be taken whole. They share no connection. */
-  readonly largeClients: RecentClients;
   readonly timeoutMs: number;
   /** Called when the call has ended. */
   remove(call: Call): void;
 }
 
-/** One request to the cores. */
-export class Call implements Attempted {
+/**
+ * One request to the cores. At any moment it is on one wire, or waits for one: when it is asked again elsewhere, nobody
+ * waits for the first answer any longer.
+ */
+export class Call implements Asked {
   readonly forwarding: Forwarding;
   /** @throws {HttpError} */
   readonly done: Promise<void>;
   /** Its index in the list of running calls. */
   place: number;
+  /** The X-Request-Id of the present attempt. */
+  id = '';
+  /** When the present attempt was handed to a wire, as of performance.now(). */
+  sentAt = 0;
+  isWanted = true;
+  isAlone = false;
   readonly #context: CallContext;
   readonly #isRead: boolean;
   readonly #resolve: () => void;
   readonly #reject: (fault: unknown) => void;
+  /** When the present attempt began, the wait for a wire counted in. */
+  #begunAt = 0;
+  /** The core of the present attempt; undefined if there is none. */
+  #core: Core | undefined;
+  #wire: Wire | undefined;
   #unreachable: readonly Core[] = NONE;
-  #attempts: readonly Attempt[] = NONE;
-  #count = 0;
+  #attempts = 0;
 
   constructor(context: CallContext, forwarding: Forwarding, place: number) {
     this.#context = context;
@@ -75,63 +85,98 @@ export class Call implements Attempted {
     this.#reject = reject;
   }
 
-  get hasAttemptsLeft(): boolean {
-    return this.#count < MAX_ATTEMPTS[this.#isRead ? 'read' : 'write'];
+  get request(): UpstreamRequest {
+    return this.forwarding.request;
   }
 
-  /** Whether the client has left. */
-  get isAbandoned(): boolean {
-    return this.forwarding.response.destroyed;
+  /** Whose places its own wires take. */
+  get client(): string {
+    return this.request.client.id;
   }
 
-  /** The first attempt; pipelined if possible. */
+  /** Whether another attempt may be made while this one has no answer. */
+  get mayBeAskedAgain(): boolean {
+    return this.isWanted && this.#attempts < MAX_ATTEMPTS[this.#isRead ? 'read' : 'write'];
+  }
+
+  /** The first attempt. Reads share a wire if possible. */
   ask(core: Core): void {
-    const { request, askedAt } = this.forwarding;
-    const attempt = this.#begin(core, askedAt);
-    if (attempt === undefined) return;
+    const { askedAt } = this.forwarding;
+    if (!this.#begin(core, askedAt)) return;
     try {
-      const mayShare = core.echoes && !this.#context.largeClients.has(request.client, askedAt);
-      const lane = this.#laneOf(core, askedAt);
-      const isShared = this.#isRead && mayShare && lane.ask(attempt, askedAt);
-      if (isShared) attempt.lane = lane;
-      else attempt.askAlone();
+      if (this.#isRead && core.echoes) this.#wire = this.#wiresAt(core, askedAt)?.ask(this, askedAt);
+      if (this.#wire === undefined) this.#waitForOwn(core);
     } catch (fault) {
-      attempt.failed(fault);
+      this.failed(fault);
     }
   }
 
-  /** Sends a hedged request: another attempt beside the slow one. The first answer wins. */
-  hedge(core: Core, now: number): void {
-    const lane = this.#laneOf(core, now);
-    if (!lane.takeHedge()) return;
-    const [late] = this.#attempts;
-    if (late !== undefined) late.core.counts.hedged();
-    this.#askAlone(core, now, lane);
+  /** Asks once more, on a wire of its own: what is ahead of it is late. */
+  askAgain(core: Core, now: number): void {
+    const late = this.#core;
+    if (late === undefined || core.limit.isFull || !late.mayAskAgain()) return;
+    late.counts.askedAgain();
+    this.#forget();
+    this.#askAlone(core, now);
+  }
+
+  /** It blocked others. */
+  noteSlow(now: number): void {
+    this.request.client.slowUntil = now + NOTED_MS;
   }
 
   checkDeadlines(now: number, silentAfterMs: number): void {
-    if (this.isAbandoned) this.#fail(new ClientGone());
+    if (this.forwarding.response.destroyed) this.#fail(new ClientGone());
     else if (this.forwarding.deadline <= now) this.#giveUp(now);
-    else if (now - this.forwarding.askedAt >= silentAfterMs && this.hasAttemptsLeft) {
-      const [attempt] = this.#attempts;
-      const other = attempt && this.#context.cores.other(attempt.core);
-      if (attempt === undefined || other === undefined || !attempt.isSent) return;
-      attempt.core.isSilent = attempt.core.newestAnswered < attempt.askedAt;
-      this.hedge(other, now);
+    else if (now - this.forwarding.askedAt >= silentAfterMs && this.mayBeAskedAgain) {
+      const core = this.#core;
+      const other = core && this.#context.cores.other(core);
+      if (core === undefined || other === undefined || !this.#isSent) return;
+      core.isSilent = core.newestAnswered < this.sentAt;
+      this.askAgain(other, now);
     }
   }
 
-  answered(attempt: Attempt, answer: Answer, now: number): void {
+  /** A place for a wire of its own is free. */
+  start(): void {
+    const core = this.#core as Core;
+    const wire = core.takeOwn();
+    this.#wire = wire;
+    // After the poll phase: if the core has closed the wire, or has sent what nobody asked for, it is known by then.
+    const { id } = this;
+    setImmediate(() => this.#send(wire, id));
+  }
+
+  #send(wire: Wire, id: string): void {
+    if (this.id !== id) return;
+    if (!this.isWanted) {
+      this.#leave();
+      return;
+    }
+    this.sentAt = performance.now();
+    try {
+      if (this.forwarding.response.destroyed) throw new ClientGone();
+      wire.ask(this, this.sentAt);
+    } catch (fault) {
+      this.failed(fault);
+    }
+  }
+
+  answered(answer: Answer, now: number): void {
+    const core = this.#core as Core;
+    if (this.isWanted) {
+      this.#began(core, now);
+      if (this.isAlone) core.echoes = requestIdOf(answer.headers) === this.id;
+    }
+    if (this.isAlone && !core.echoes) this.#wire?.end();
+    this.#leave();
+    if (!this.isWanted) return;
     const { response, extraHeaders } = this.forwarding;
-    const { core } = attempt;
-    this.#began(attempt, now);
-    if (attempt.lane !== undefined) attempt.lane.answered();
-    else core.echoes = requestIdOf(answer.headers) === attempt.id;
     if (CoreRefusedUs.saysSo(answer.status)) {
       const fault = new CoreRefusedUs(answer.status);
       core.counts.failed(faultKind(fault));
       this.#fail(fault);
-    } else if (this.isAbandoned) this.#fail(new ClientGone());
+    } else if (response.destroyed) this.#fail(new ClientGone());
     else {
       this.#end();
       sendAnswer(answer, response, extraHeaders);
@@ -140,90 +185,120 @@ export class Call implements Attempted {
   }
 
   /** Sends an answer that is too large to be taken whole while it arrives. */
-  streamed(attempt: Attempt, socket: AnsweredSocket): void {
-    const { core, client } = attempt;
-    this.#context.largeClients.add(client, performance.now());
-    this.#end();
+  streamed(socket: AnsweredSocket): void {
+    const core = this.#core as Core;
+    if (!this.isWanted) {
+      this.#endOwn();
+      return;
+    }
+    this.#noteLarge(performance.now());
+    this.isWanted = false;
+    this.#context.remove(this);
     const relay = new Relay({
       ...this.forwarding,
-      id: attempt.id,
+      id: this.id,
       onBegin: (echoes) => {
-        this.#began(attempt, performance.now());
+        this.#began(core, performance.now());
         core.echoes = echoes;
       },
-      release: () => attempt.released(),
+      release: () => this.#endOwn(),
     });
     relay.done.then(this.#resolve, (fault: unknown) => {
       core.counts.failed(faultKind(fault));
       this.#reject(upstreamFault(fault));
     });
-    streamAnswer(socket, relay, this.forwarding.request, this.#context.timeoutMs);
+    streamAnswer(socket, relay, this.request, this.#context.timeoutMs);
   }
 
-  /** The core has begun to answer. */
-  #began(attempt: Attempt, now: number): void {
-    const { core, createdAt, askedAt, hedgeLane } = attempt;
-    core.limit.learn(createdAt, now);
-    core.newestAnswered = Math.max(core.newestAnswered, askedAt);
-    core.isSilent = false;
-    core.counts.answered(now - createdAt);
-    this.#context.cores.noteAnswer(core, now - createdAt);
-    if (now - askedAt < STALLED_AFTER_MS) hedgeLane?.refund();
-  }
-
-  failed(attempt: Attempt, fault: unknown): void {
-    const { core } = attempt;
+  failed(fault: unknown): void {
+    const core = this.#core as Core;
+    if (fault instanceof WrongAnswer) core.echoes = false;
+    this.#endOwn();
+    if (!this.isWanted) return;
     core.counts.failed(faultKind(fault));
-    this.#attempts = this.#attempts.filter((one) => one !== attempt);
     if (fault instanceof AnswerTooLarge) this.#askForLarge();
-    else if (this.#attempts.length > 0) return;
-    else if (this.isAbandoned) this.#fail(new ClientGone());
+    else if (this.forwarding.response.destroyed) this.#fail(new ClientGone());
     else if (!this.#tryElsewhere(core, fault)) this.#fail(fault);
   }
 
-  /** On a connection of its own, where the answer can be streamed. */
+  #noteLarge(now: number): void {
+    this.request.client.largeUntil = now + NOTED_MS;
+  }
+
+  /** The wires that its client may share; undefined if it is better alone. */
+  #wiresAt(core: Core, now: number): SharedWires | undefined {
+    const { id, slowUntil, largeUntil } = this.request.client;
+    if (largeUntil > now) return undefined;
+    if (slowUntil <= now) return core.quick;
+    return core.places.hasRoomFor(id) ? undefined : core.slow;
+  }
+
+  /** On a wire of its own, where the answer can be streamed. */
   #askForLarge(): void {
     const now = performance.now();
-    this.#context.largeClients.add(this.forwarding.request.client, now);
-    this.#cancelAll();
+    this.#noteLarge(now);
     this.#askAlone(this.#context.cores.next(), now);
   }
 
   #tryElsewhere(core: Core, fault: unknown): boolean {
     const { cores } = this.#context;
     if (neverArrived(fault)) {
-      setReady(core, false, (fault as Error).message);
+      core.setReady(false, (fault as Error).message);
       this.#unreachable = [...this.#unreachable, core];
       if (cores.areAll(this.#unreachable)) return false;
-      this.#count -= 1;
-    } else if (!this.hasAttemptsLeft || !isConnectionFault(fault)) return false;
+      this.#attempts -= 1;
+    } else if (!this.mayBeAskedAgain || !isConnectionFault(fault)) return false;
     this.#askAlone(cores.next(this.#unreachable.length > 0 ? this.#unreachable : [core]), performance.now());
     return true;
   }
 
-  #askAlone(core: Core, now: number, hedgeLane?: Lane): void {
-    const attempt = this.#begin(core, now);
-    if (attempt === undefined) return;
-    attempt.hedgeLane = hedgeLane;
-    attempt.askAlone();
+  #askAlone(core: Core, now: number): void {
+    if (this.#begin(core, now)) this.#waitForOwn(core);
   }
 
-  /** Undefined if the core is full. */
-  #begin(core: Core, now: number): Attempt | undefined {
+  #waitForOwn(core: Core): void {
+    this.isAlone = true;
+    core.places.take(this);
+  }
+
+  /** Begins an attempt. @returns false if the core is full: the call has failed then */
+  #begin(core: Core, now: number): boolean {
     if (core.limit.isFull) {
       const fault = unavailable('The queue for connections to a core is full.');
       core.counts.failed(faultKind(fault));
-      if (this.#attempts.length === 0) this.#fail(fault);
-      return undefined;
+      this.#fail(fault);
+      return false;
     }
-    const attempt = new Attempt(this, core, now);
-    this.#attempts = this.#attempts.length === 0 ? [attempt] : [...this.#attempts, attempt];
-    this.#count += 1;
-    return attempt;
+    this.#core = core;
+    this.#wire = undefined;
+    this.isAlone = false;
+    this.id = attemptIdOf(this.request.id);
+    this.#begunAt = now;
+    this.sentAt = now;
+    this.#attempts += 1;
+    core.limit.enter();
+    return true;
+  }
+
+  /** The core has begun to answer. */
+  #began(core: Core, now: number): void {
+    core.answered(this.#begunAt, this.sentAt, now);
+    if (this.#context.cores.isAnswerProof) core.setReady(true);
+  }
+
+  /** False while all wires that its client may have are in use. */
+  get #isSent(): boolean {
+    return this.#wire !== undefined;
   }
 
   #giveUp(now: number): void {
-    for (const attempt of this.#attempts) attempt.timedOut(now);
+    // One that was not sent tells nothing about the core.
+    if (this.#isSent) {
+      const { limit, counts } = this.#core as Core;
+      limit.learn(this.#begunAt, now);
+      counts.answered(now - this.#begunAt);
+      counts.failed('timeout');
+    }
     this.#fail(new CoreTooSlow());
   }
 
@@ -232,18 +307,48 @@ export class Call implements Attempted {
     this.#reject(upstreamFault(fault));
   }
 
+  /** Nobody waits for it any longer. A wire of its own is closed, which the core can see. */
   #end(): void {
     this.#context.remove(this);
-    this.#cancelAll();
+    if (!this.isWanted) return;
+    this.isWanted = false;
+    if (this.#core === undefined) return;
+    if (!this.#isSent) this.#stopWaiting();
+    else if (this.isAlone) this.#wire?.end();
   }
 
-  #cancelAll(): void {
-    const attempts = this.#attempts;
-    this.#attempts = NONE;
-    for (const attempt of attempts) attempt.cancel();
+  /** Ends the present attempt, as another follows. */
+  #forget(): void {
+    if (!this.#isSent) {
+      this.#stopWaiting();
+      return;
+    }
+    this.#wire?.forget(this);
+    this.#endOwn();
   }
 
-  #laneOf(core: Core, now: number): Lane {
-    return this.#context.slowClients.has(this.forwarding.request.client, now) ? core.slowLane : core.quickLane;
+  #stopWaiting(): void {
+    this.#core?.places.cancel(this);
+    this.#core?.limit.leave();
+    this.#core = undefined;
+  }
+
+  /** Ends its own wire: the rest of an answer must not reach the next request. */
+  #endOwn(): void {
+    if (this.isAlone) this.#wire?.end();
+    this.#leave();
+  }
+
+  /** The attempt has ended at its core. */
+  #leave(): void {
+    const core = this.#core;
+    const wire = this.#wire;
+    if (core === undefined) return;
+    this.#core = undefined;
+    this.#wire = undefined;
+    core.limit.leave();
+    if (!this.isAlone || wire === undefined) return;
+    core.giveBack(wire);
+    core.places.release(this.client);
   }
 }

@@ -14,7 +14,7 @@ export class CoreCounts {
   readonly #kind = new Label('kind', FAULT_KINDS);
   readonly #seconds: Histogram;
   readonly #faults: Counter;
-  readonly #hedged: Counter;
+  readonly #again: Counter;
   lastFault: LastFault | undefined;
 
   /** @param origin the value of the label `core` */
@@ -33,14 +33,14 @@ export class CoreCounts {
       core,
       this.#kind,
     );
-    this.#hedged = new Counter(
+    this.#again = new Counter(
       {
         name: 'gateway_upstream_asked_again_total',
         help: 'Reads asked a second time, as a core was late with the first.',
       },
       core,
     );
-    this.#hedged.declare(origin);
+    this.#again.declare(origin);
     for (const kind of FAULT_KINDS) this.#faults.declare(origin, kind);
   }
 
@@ -55,13 +55,13 @@ export class CoreCounts {
     this.lastFault = { at: Date.now(), kind };
   }
 
-  /** A read was sent to another connection or core too because this core was late. */
-  hedged(): void {
-    this.#hedged.add();
+  /** A read was sent once more because this core was late. */
+  askedAgain(): void {
+    this.#again.add();
   }
 
   families(): Family[] {
-    return [this.#seconds.family(), this.#faults.family(), this.#hedged.family()];
+    return [this.#seconds.family(), this.#faults.family(), this.#again.family()];
   }
 }
 

@@ -3,107 +3,234 @@ import { FairShare } from '../../shared/fair-share.ts';
 import { ConcurrencyLimit } from './concurrency-limit.ts';
 import { CoreCounts, type LastFault } from './core-counts.ts';
 import type { CoreAddress } from './core-url.ts';
-import { Lane } from './lane.ts';
-import { PipelinedConnection } from './pipelined-connection.ts';
+import { type Asked, MAX_DEPTH, Wire } from './wire.ts';
 
-/** One core: its connections and its state. */
+/** One core: its wires and its state. */
 
-const CONNECTIONS = 64;
+/** Wires that reads share, and requests that have one of their own at the same time. */
+const SHARED = 16;
+const OWN = 64;
 const CONNECT_TIMEOUT_MS = 1_000;
-/** Less than the core's own 5 s, so that no connection is used while the core closes it. */
+/** Less than the core's own 5 s, so that no wire is used while the core closes it. */
 const KEEP_ALIVE_MS = 4_000;
 
-export interface Core {
+/** Up to this depth, reads go to a wire whose answers flow. One slow answer delays at most this many. */
+const DEPTH = 64;
+/**
+ * After this time without an answer another wire is better. It is first taken from a few, so that each write carries
+ * many requests.
+ */
+const FLOWING_MS = 10;
+const FEW = 4;
+/** After this time without an answer any other wire is better. */
+export const LATE_AFTER_MS = 40;
+
+/** Reads that may be asked twice: this many at first, then a tenth of the answers. */
+const MOST_AGAIN = 64;
+const AGAIN_PER_ANSWER = 0.1;
+/** How often a read is asked twice to find out whether the core is well, or slow in general. */
+const PROBE_EVERY_MS = 100;
+
+export class Core {
   readonly address: CoreAddress;
-  /** The address in logs and metrics. */
-  readonly origin: string;
   readonly counts: CoreCounts;
-  /** Limits the requests that have their own connection. */
-  readonly places: FairShare;
-  /** Idle connections of this kind. */
-  readonly ownConnections: PipelinedConnection[];
-  openConnection(): PipelinedConnection;
-  /** Pipelined connections. Clients whose reads recently blocked others use a separate lane. */
-  readonly quickLane: Lane;
-  readonly slowLane: Lane;
   readonly limit: ConcurrencyLimit;
-  /** Changed by setReady. */
-  ready: boolean;
+  /** Limits the requests that have a wire of their own. */
+  readonly places = new FairShare(OWN);
+  /** Wires that reads share; and those of clients whose reads blocked others, for want of places. */
+  readonly quick: SharedWires;
+  readonly slow: SharedWires;
+  /** No more requests are sent on these, but their answers are still due. */
+  retired: Wire[] = [];
+  ready = true;
   notReadyBecause: string | undefined;
   /** When it became ready, not ready, or began to drain: Unix time in ms. */
-  since: number;
-  /** The last answer to a client: Unix time in ms, 0 before the first; and how long it took. */
-  answeredAt: number;
-  answeredMs: number;
+  since = Date.now();
   /** A read had to be sent to another core, and this one has not answered since. */
-  isSilent: boolean;
+  isSilent = false;
   /**
    * Whether its answers carry the X-Request-Id of the attempt, which proves to which one they belong. Only then are
-   * connections reused.
+   * wires reused.
    */
-  echoes: boolean;
+  echoes = false;
   /** When the most recent of the answered requests was sent, as of performance.now(). */
-  newestAnswered: number;
-  close(): void;
-}
+  newestAnswered = Number.NEGATIVE_INFINITY;
+  /** Of the last answer to a client: Unix time in ms, 0 before the first; and how long it took. */
+  #answeredAt = 0;
+  #answeredMs = 0;
+  #again = MOST_AGAIN;
+  #probedAt = Number.NEGATIVE_INFINITY;
+  /** Those of one request at a time; the idle ones among them. */
+  readonly #own: Wire[] = [];
+  readonly #idle: Wire[] = [];
 
-export function openCore(address: CoreAddress, timeoutMs: number, counts = new CoreCounts(address.origin)): Core {
-  const { origin, url, connect } = address;
-  const options = { connect, connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS };
-  const lanes = { quickLane: new Lane(url, options), slowLane: new Lane(url, options) };
-  const opened: PipelinedConnection[] = [];
-  return {
-    address,
-    origin,
-    counts,
-    places: new FairShare(CONNECTIONS),
-    ownConnections: [],
-    openConnection() {
-      const connection = new PipelinedConnection(url, { ...options, needsEcho: false });
-      opened.push(connection);
-      return connection;
-    },
-    ...lanes,
-    limit: new ConcurrencyLimit(timeoutMs, CONNECTIONS),
-    ready: true,
-    notReadyBecause: undefined,
-    since: Date.now(),
-    answeredAt: 0,
-    answeredMs: 0,
-    isSilent: false,
-    echoes: false,
-    newestAnswered: Number.NEGATIVE_INFINITY,
-    close() {
-      for (const connection of [lanes.quickLane, lanes.slowLane, ...opened]) connection.close();
-    },
-  };
-}
+  constructor(address: CoreAddress, timeoutMs: number, counts = new CoreCounts(address.origin)) {
+    this.address = address;
+    this.counts = counts;
+    this.limit = new ConcurrencyLimit(timeoutMs, OWN);
+    this.quick = new SharedWires(() => this.#newWire(true));
+    this.slow = new SharedWires(() => this.#newWire(true));
+  }
 
-/**
- * Asks whether the core is ready, on a separate connection: in a busy pool the probe would measure the pool, not the
- * core.
- */
-export async function probe(core: Core): Promise<void> {
-  const { url, connect } = core.address;
-  const client = new Client(url, { connect, connectTimeout: CONNECT_TIMEOUT_MS });
-  const timeouts = { headersTimeout: CONNECT_TIMEOUT_MS, bodyTimeout: CONNECT_TIMEOUT_MS };
-  try {
-    const { statusCode, body } = await client.request({ method: 'GET', path: '/readyz', ...timeouts, reset: true });
-    await body.dump();
-    setReady(core, statusCode === 200, `/readyz answers ${statusCode}.`);
-    core.isSilent = false;
-  } catch (fault) {
-    setReady(core, false, (fault as Error).message);
-  } finally {
-    await client.destroy();
+  /** The address in logs and metrics. */
+  get origin(): string {
+    return this.address.origin;
+  }
+
+  /** A wire for one request. Without ids in answers it is a new one: a late answer cannot be told from the next one. */
+  takeOwn(): Wire {
+    const wire = this.#idle.pop() ?? this.#newOwn();
+    if (!this.echoes) wire.end();
+    return wire;
+  }
+
+  giveBack(wire: Wire): void {
+    this.#idle.push(wire);
+  }
+
+  /** Ends a shared wire after the answer that is due. */
+  retire(wire: Wire): void {
+    this.quick.remove(wire);
+    this.retired.push(wire);
+    wire.retire();
+  }
+
+  /** @returns false if too many were asked twice: a slow core must not get every request twice */
+  mayAskAgain(): boolean {
+    if (this.#again < 1) return false;
+    this.#again -= 1;
+    return true;
+  }
+
+  /** Whether a read may be asked twice only to find out how the core is. */
+  mayProbe(now: number): boolean {
+    if (now - this.#probedAt < PROBE_EVERY_MS) return false;
+    this.#probedAt = now;
+    return true;
+  }
+
+  /**
+   * Notes that the core has begun to answer.
+   * @param createdAt and the others as of performance.now()
+   */
+  answered(createdAt: number, askedAt: number, now: number): void {
+    this.limit.learn(createdAt, now);
+    this.counts.answered(now - createdAt);
+    this.newestAnswered = Math.max(this.newestAnswered, askedAt);
+    this.isSilent = false;
+    this.#answeredAt = Date.now();
+    this.#answeredMs = now - createdAt;
+    this.#again = Math.min(this.#again + AGAIN_PER_ANSWER, MOST_AGAIN);
+  }
+
+  /** @param because why it is not ready */
+  setReady(ready: boolean, because?: string): void {
+    if (this.ready !== ready) this.since = Date.now();
+    this.ready = ready;
+    this.notReadyBecause = ready ? undefined : because;
+  }
+
+  /** Asks whether it is ready, on a separate connection: on a busy one the probe would measure the gateway. */
+  async probe(): Promise<void> {
+    const { url, connect } = this.address;
+    const client = new Client(url, { connect, connectTimeout: CONNECT_TIMEOUT_MS });
+    const timeouts = { headersTimeout: CONNECT_TIMEOUT_MS, bodyTimeout: CONNECT_TIMEOUT_MS };
+    try {
+      const { statusCode, body } = await client.request({ method: 'GET', path: '/readyz', ...timeouts, reset: true });
+      await body.dump();
+      this.setReady(statusCode === 200, `/readyz answers ${statusCode}.`);
+      this.isSilent = false;
+    } catch (fault) {
+      this.setReady(false, (fault as Error).message);
+    } finally {
+      await client.destroy();
+    }
+  }
+
+  state(isDraining: boolean): CoreState {
+    return {
+      origin: this.origin,
+      ready: this.ready,
+      isDraining,
+      isSilent: this.isSilent,
+      inFlight: this.limit.inFlight,
+      queued: this.places.waiting,
+      limit: this.limit.value,
+      since: this.since,
+      reason: this.notReadyBecause,
+      lastAnswer: this.#answeredAt === 0 ? undefined : { at: this.#answeredAt, ms: this.#answeredMs },
+      lastFault: this.counts.lastFault,
+    };
+  }
+
+  close(): void {
+    for (const wire of [...this.quick.all, ...this.slow.all, ...this.retired, ...this.#own]) wire.close();
+  }
+
+  #newOwn(): Wire {
+    const wire = this.#newWire(false);
+    this.#own.push(wire);
+    return wire;
+  }
+
+  #newWire(needsEcho: boolean): Wire {
+    const { url, connect } = this.address;
+    const options = { connect, connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS, needsEcho };
+    return new Wire(url, options);
   }
 }
 
-/** @param because why it is not ready */
-export function setReady(core: Core, ready: boolean, because?: string): void {
-  if (core.ready !== ready) core.since = Date.now();
-  core.ready = ready;
-  core.notReadyBecause = ready ? undefined : because;
+/** A few pipelined wires to one core. */
+export class SharedWires {
+  readonly all: Wire[] = [];
+  readonly #open: () => Wire;
+
+  constructor(open: () => Wire) {
+    this.#open = open;
+  }
+
+  /**
+   * Sends a read on the wire that is likely to answer it first.
+   * @returns the wire; undefined if all are full
+   */
+  ask(asked: Asked, now: number): Wire | undefined {
+    const wire =
+      this.#flowing(now, FLOWING_MS, FEW) ??
+      this.#another(FEW) ??
+      this.#flowing(now, LATE_AFTER_MS, SHARED) ??
+      this.#another(SHARED) ??
+      this.#leastBad(now);
+    if (wire.depth === MAX_DEPTH) return undefined;
+    wire.ask(asked, now);
+    return wire;
+  }
+
+  remove(wire: Wire): void {
+    this.all.splice(this.all.indexOf(wire), 1);
+  }
+
+  /** The first of this many wires whose answers flow. */
+  #flowing(now: number, withinMs: number, of: number): Wire | undefined {
+    for (let at = 0; at < of; at++) {
+      const wire = this.all[at];
+      if (wire === undefined) return undefined;
+      if (wire.depth < DEPTH && wire.stalledMs(now) < withinMs) return wire;
+    }
+    return undefined;
+  }
+
+  #another(most: number): Wire | undefined {
+    if (this.all.length >= most) return undefined;
+    const wire = this.#open();
+    this.all.push(wire);
+    return wire;
+  }
+
+  #leastBad(now: number): Wire {
+    const cost = (wire: Wire) =>
+      wire.depth === MAX_DEPTH ? Number.POSITIVE_INFINITY : wire.stalledMs(now) + 20 * wire.depth;
+    return this.all.reduce((best, wire) => (cost(wire) < cost(best) ? wire : best));
+  }
 }
 
 /** The state of a core as one process sees it, for operators. */
@@ -124,26 +251,7 @@ export interface CoreState {
   readonly since: number;
   /** Why it is not ready. */
   readonly reason: string | undefined;
-  readonly lastAnswer: LastAnswer | undefined;
+  /** The last answer to a client's request. */
+  readonly lastAnswer: { readonly at: number; readonly ms: number } | undefined;
   readonly lastFault: LastFault | undefined;
 }
-
-/** The last answer to a client's request. */
-export interface LastAnswer {
-  readonly at: number;
-  readonly ms: number;
-}
-
-export const stateOf = (core: Core, isDraining: boolean): CoreState => ({
-  origin: core.origin,
-  ready: core.ready,
-  isDraining,
-  isSilent: core.isSilent,
-  inFlight: core.limit.inFlight,
-  queued: core.places.waiting,
-  limit: core.limit.value,
-  since: core.since,
-  reason: core.notReadyBecause,
-  lastAnswer: core.answeredAt === 0 ? undefined : { at: core.answeredAt, ms: core.answeredMs },
-  lastFault: core.counts.lastFault,
-});

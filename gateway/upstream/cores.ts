@@ -1,5 +1,5 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
-import { type Core, type CoreState, openCore, probe, setReady, stateOf } from './core.ts';
+import { Core, type CoreState } from './core.ts';
 import type { CoreCounts } from './core-counts.ts';
 import type { CoreAddress } from './core-url.ts';
 
@@ -81,24 +81,19 @@ export class Cores {
     return this.#all.every((core) => tried.includes(core));
   }
 
-  /**
-   * To be called when a core begins to answer. With several cores this proves nothing, because a core that shuts down
-   * still answers: only the probe counts.
-   */
-  noteAnswer(core: Core, milliseconds: number): void {
-    core.answeredAt = Date.now();
-    core.answeredMs = milliseconds;
-    if (this.#all.length === 1) setReady(core, true);
+  /** With several cores an answer does not prove that its core is ready: one that shuts down still answers. */
+  get isAnswerProof(): boolean {
+    return this.#all.length === 1;
   }
 
   /** The cores that get requests. */
   states(): CoreState[] {
-    return this.#all.map((core) => stateOf(core, false));
+    return this.#all.map((core) => core.state(false));
   }
 
   /** Those that have left and still have to answer. */
   draining(): CoreState[] {
-    return [...this.#leaving].map((core) => stateOf(core, true));
+    return [...this.#leaving].map((core) => core.state(true));
   }
 
   /** The counts of all cores, including a limited number of those that left. */
@@ -115,7 +110,7 @@ export class Cores {
   #open(address: CoreAddress): Core {
     const counts = this.#past.get(address.origin);
     this.#past.delete(address.origin);
-    return openCore(address, this.#timeoutMs, counts);
+    return new Core(address, this.#timeoutMs, counts);
   }
 
   #leave(core: Core): void {
@@ -125,12 +120,12 @@ export class Cores {
 
   /** A core that joins others must first prove that it is ready. */
   #welcome(core: Core): void {
-    setReady(core, this.#all.length === 1, 'It has joined and was not probed yet.');
-    if (!core.ready) void probe(core);
+    core.setReady(this.#all.length === 1, 'It has joined and was not probed yet.');
+    if (!core.ready) void core.probe();
   }
 
   #look(): void {
-    if (this.#all.length > 1) for (const core of this.#all) void probe(core);
+    if (this.#all.length > 1) for (const core of this.#all) void core.probe();
     for (const core of this.#leaving) {
       if (core.limit.inFlight > 0) continue;
       this.#leaving.delete(core);

@@ -1,17 +1,14 @@
 import type { ServerResponse } from 'node:http';
 import type { Family } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
-import type { Attempt } from './attempt.ts';
 import { Call, type CallContext, type Forwarding } from './call.ts';
-import type { Core, CoreState } from './core.ts';
+import { type Core, type CoreState, LATE_AFTER_MS } from './core.ts';
 import { familiesOf } from './core-counts.ts';
 import { CoreNames } from './core-names.ts';
 import type { CoreAddress } from './core-url.ts';
 import { Cores } from './cores.ts';
-import { type Lane, STALLED_AFTER_MS } from './lane.ts';
-import type { PipelinedConnection } from './pipelined-connection.ts';
-import { RecentClients } from './recent.ts';
 import type { UpstreamRequest } from './request-head.ts';
+import type { Wire } from './wire.ts';
 
 export interface Forwarder {
   /**
@@ -69,30 +66,18 @@ export async function createForwarder(urls: readonly string[], timeoutMs: number
 const LOOK_EVERY_MS = 20;
 /** If a request sent this much later is answered, the core is well and the oldest request is slow. */
 const OVERTAKEN_BY_MS = 20;
-/** Requests that are hedged without such a proof, to find out. */
-const PROBES = 4;
-const PROBE_AGAIN_AFTER_MS = 500;
 /** The fraction of the time limit after which the reads of a silent core are sent to another. */
 const SILENT_AFTER = 0.1;
 
 /** The index of a call that was removed. */
 const REMOVED = -1;
 
-/** What a client reads on one path is as slow the next time. So one request of each kind is enough for a probe. */
-const kindOf = ({ request: { client, target } }: Attempt): string => `${client} ${target.split('?', 1)[0]}`;
-
-/**
- * The requests to the cores. Reads are pipelined, and hedged if another connection or core is likely to be faster: the
- * first answer wins. Writes have their own connection and are sent once.
- */
+/** The requests to the cores. */
 class Calls implements CallContext {
   readonly cores: Cores;
-  readonly slowClients = new RecentClients();
-  readonly largeClients = new RecentClients();
   readonly timeoutMs: number;
   /** A list, not a Set: when requests come and go in a Set, V8 moves them to its old generation. */
   readonly #underWay: Call[] = [];
-  readonly #probes = new WeakMap<Lane, { left: number; until: number }>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(cores: Cores, timeoutMs: number) {
@@ -126,39 +111,31 @@ class Calls implements CallContext {
   #look(): void {
     const now = performance.now();
     for (const call of [...this.#underWay]) call.checkDeadlines(now, this.timeoutMs * SILENT_AFTER);
-    for (const core of this.cores.open)
-      for (const lane of [core.quickLane, core.slowLane])
-        for (const connection of lane.connections) {
-          connection.endUnwanted();
-          if (connection.stalledMs(now) >= STALLED_AFTER_MS) this.#unblock(core, lane, connection, now);
-        }
+    for (const core of this.cores.open) {
+      for (const wire of [...core.quick.all, ...core.slow.all, ...core.retired]) wire.endUnwanted();
+      for (const wire of [...core.quick.all]) if (wire.stalledMs(now) >= LATE_AFTER_MS) this.#passBy(core, wire, now);
+      core.retired = core.retired.filter(({ depth }) => depth > 0);
+    }
     if (this.#underWay.length > 0) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
   }
 
-  /** Hedges the requests that wait behind a slow answer. */
-  #unblock(core: Core, lane: Lane, connection: PipelinedConnection, now: number): void {
-    const front = connection.front as Attempt | undefined;
-    const isProven = front === undefined || core.newestAnswered > front.askedAt + OVERTAKEN_BY_MS;
-    if (front !== undefined && isProven) this.slowClients.add(front.client, now);
-    const probed = new Set<string>();
-    for (const attempt of connection.blocked as Attempt[]) {
-      if (!attempt.isWanted || !attempt.call.hasAttemptsLeft) continue;
-      const kind = kindOf(attempt);
-      if (!isProven && (probed.has(kind) || !this.#takeProbe(lane, now))) continue;
-      probed.add(kind);
-      attempt.call.hedge(this.cores.other(core) ?? core, now);
+  /** Asks what waits behind a late answer once more, elsewhere. The wire ends after that answer. */
+  #passBy(core: Core, wire: Wire, now: number): void {
+    const front = wire.front as Call | undefined;
+    const behind = (wire.blocked as Call[]).filter((call) => call.mayBeAskedAgain);
+    if (front !== undefined && core.newestAnswered <= front.sentAt + OVERTAKEN_BY_MS) {
+      // It is not certain that only the first one is late.
+      const probe = behind.findLast((call) => kindOf(call) !== kindOf(front)) ?? behind.at(-1);
+      if (probe !== undefined && core.mayProbe(now)) probe.askAgain(this.cores.other(core) ?? core, now);
+      return;
     }
-  }
-
-  #takeProbe(lane: Lane, now: number): boolean {
-    let probes = this.#probes.get(lane);
-    if (probes === undefined || probes.until <= now) {
-      probes = { left: PROBES, until: now + PROBE_AGAIN_AFTER_MS };
-      this.#probes.set(lane, probes);
-    }
-    probes.left -= 1;
-    return probes.left >= 0;
+    front?.noteSlow(now);
+    for (const call of behind) call.askAgain(this.cores.other(core) ?? core, now);
+    core.retire(wire);
   }
 }
+
+/** What a client reads on one path is as slow the next time. */
+const kindOf = ({ client, request: { target } }: Call): string => `${client} ${target.split('?', 1)[0]}`;

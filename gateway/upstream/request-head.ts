@@ -1,5 +1,14 @@
 import { randomInt } from 'node:crypto';
 
+/** Whose request it is. */
+export interface Sender {
+  readonly id: string;
+  /** Until then, as of performance.now(), its reads are expected to block those behind them on one connection. */
+  slowUntil: number;
+  /** Until then its answers are expected to be too large for a shared connection. */
+  largeUntil: number;
+}
+
 /** A request for the core. */
 export interface UpstreamRequest {
   readonly method: string;
@@ -10,8 +19,8 @@ export interface UpstreamRequest {
   readonly body: Buffer | undefined;
   /** The id that its client knows it by. Others may have the same. */
   readonly id: string;
-  /** The client: clients share connections fairly. */
-  readonly client: string;
+  /** Clients share connections fairly. */
+  readonly client: Sender;
 }
 
 /** Whether it may be sent twice and share a connection: it only reads, and has no body. All others are writes. */

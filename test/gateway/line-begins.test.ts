@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { MAX_DEPTH } from '../../gateway/upstream/pipelined-connection.ts';
+import { MAX_DEPTH } from '../../gateway/upstream/wire.ts';
 import { bareCore, OK } from '../support/faulty-core.ts';
 import { askOn, lineTo } from '../support/line.ts';
 

@@ -11,8 +11,8 @@ import { startStack } from '../support/stack.ts';
 
 const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const READS = 450;
-/** All that a gateway may have to one core: two lanes of 16 shared connections, and 64 for one request at a time. */
-const MOST_CONNECTIONS = 2 * 16 + 64;
+/** All that a gateway may have to one core: 16 shared connections, and 64 for one request at a time. */
+const MOST_CONNECTIONS = 16 + 64;
 /** Two requests at once need three. A stalled machine may take more. */
 const MOST_IN_TURN = 12;
 

@@ -1,14 +1,14 @@
 import type { Socket } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Answer } from '../../gateway/upstream/answer.ts';
-import { PipelinedConnection } from '../../gateway/upstream/pipelined-connection.ts';
 import type { UpstreamRequest } from '../../gateway/upstream/request-head.ts';
+import { Wire } from '../../gateway/upstream/wire.ts';
 import { cleanUp } from './clean-up.ts';
 import { faultyCore } from './faulty-core.ts';
 
 /** A pipelined connection to a core controlled by the test, and its sockets. */
 export interface LineUnderTest {
-  readonly line: PipelinedConnection;
+  readonly line: Wire;
   readonly connections: Socket[];
   /** Requests `path` and returns the body. */
   ask(path: string, method?: string): Promise<string>;
@@ -40,8 +40,8 @@ export async function lineUnderTest(
 export const textOf = ({ body }: Answer): string => (typeof body === 'string' ? body : body.toString('latin1'));
 
 /** A pipelined connection, closed after the test. */
-export function lineTo(url: string, { keepAliveMs = 60_000, needsEcho = false } = {}): PipelinedConnection {
-  const line = new PipelinedConnection(url, { connectTimeoutMs: 1_000, keepAliveMs, needsEcho });
+export function lineTo(url: string, { keepAliveMs = 60_000, needsEcho = false } = {}): Wire {
+  const line = new Wire(url, { connectTimeoutMs: 1_000, keepAliveMs, needsEcho });
   cleanUp(() => line.close());
   return line;
 }
@@ -50,7 +50,7 @@ export function lineTo(url: string, { keepAliveMs = 60_000, needsEcho = false } 
 export const NOT_STREAMED = { isAlone: false, streamed() {} };
 
 /** Sends a request that waits without a timeout. Its own id is its only attempt's. */
-export function askOn(line: PipelinedConnection, asked: Partial<UpstreamRequest>): Promise<Answer> {
+export function askOn(line: Wire, asked: Partial<UpstreamRequest>): Promise<Answer> {
   const { promise, resolve: answered, reject: failed } = Promise.withResolvers<Answer>();
   const request = requestFor(asked);
   line.ask({ ...NOT_STREAMED, request, id: request.id, isWanted: true, answered, failed }, performance.now());
@@ -63,7 +63,7 @@ export const requestFor = (asked: Partial<UpstreamRequest>): UpstreamRequest => 
   headers: [],
   body: undefined,
   id: '',
-  client: '',
+  client: { id: '', slowUntil: 0, largeUntil: 0 },
   ...asked,
 });
 

@@ -1,10 +1,10 @@
 import type { Socket } from 'node:net';
 import Denque from 'denque';
+import { buildConnector } from 'undici';
 import { type Answer, readAnswer } from './answer.ts';
-import type { Asked } from './asked.ts';
-import { type ConnectorOptions, connectorTo } from './connector.ts';
+import type { Connect } from './core-url.ts';
 import { AnswerTooLarge, ConnectionLost, WrongAnswer } from './faults.ts';
-import { writeRequest } from './request-head.ts';
+import { type UpstreamRequest, writeRequest } from './request-head.ts';
 import { AnsweredSocket, READ_BYTES } from './streamed-answer.ts';
 import { keepAliveMs, requestIdOf } from './upstream-headers.ts';
 
@@ -17,7 +17,26 @@ const MAX_SKIPPED_BYTES = 4_194_304;
 /** An idle connection is closed this much sooner than the core says that it closes it. */
 const KEEP_ALIVE_MARGIN_MS = 1_000;
 
-export interface ConnectionOptions extends ConnectorOptions {
+/** A request on a wire. The wire calls `answered`, `streamed` or `failed`, once. */
+export interface Asked {
+  readonly request: UpstreamRequest;
+  /** The X-Request-Id of this attempt, which its answer repeats. */
+  readonly id: string;
+  /** False once nobody waits for the answer. */
+  readonly isWanted: boolean;
+  /** Whether it has the wire for itself, until it ends it. Only then is a large answer streamed. */
+  readonly isAlone: boolean;
+  /** @param now when it was read, as of performance.now() */
+  answered(answer: Answer, now: number): void;
+  /** The answer is too large to be taken whole. */
+  streamed(socket: AnsweredSocket): void;
+  failed(fault: unknown): void;
+}
+
+export interface WireOptions {
+  /** The destination, if it differs from the URL. */
+  readonly connect?: Connect;
+  readonly connectTimeoutMs: number;
   readonly keepAliveMs: number;
   /** Whether an answer without the X-Request-Id of its attempt ends the connection. Required for pipelining. */
   readonly needsEcho: boolean;
@@ -28,9 +47,9 @@ export interface ConnectionOptions extends ConnectorOptions {
  * it was lost. The requests of one turn of the event loop are sent in one write. Small answers are read as a whole, so
  * none waits for its client. An answer belongs to the oldest request only if it carries its id.
  */
-export class PipelinedConnection {
+export class Wire {
   readonly #url: URL;
-  readonly #options: ConnectionOptions;
+  readonly #options: WireOptions;
   readonly #open: ReturnType<typeof connectorTo>;
   readonly #incoming = Buffer.allocUnsafeSlow(READ_BYTES);
   /** Unanswered requests, in the order of sending. */
@@ -39,6 +58,7 @@ export class PipelinedConnection {
   #socket: Socket | undefined;
   #isConnecting = false;
   #isClosed = false;
+  #isRetired = false;
   /** The bytes of an incomplete answer. */
   #rest: Buffer | undefined;
   /** The answer that is streamed. */
@@ -50,7 +70,7 @@ export class PipelinedConnection {
   /** When data last arrived. */
   #readAt = 0;
 
-  constructor(url: string, options: ConnectionOptions) {
+  constructor(url: string, options: WireOptions) {
     this.#url = new URL(url);
     this.#options = options;
     this.#open = connectorTo(this.#url, options, this.#incoming, (length) => this.#read(length));
@@ -76,6 +96,20 @@ export class PipelinedConnection {
     return this.#asked.toArray().slice(this.#skipped > 0 ? 0 : 1);
   }
 
+  /** Forgets a request that is asked elsewhere. Its answer will come here all the same, and is dropped. */
+  forget(asked: Asked): void {
+    const at = this.#asked.toArray().indexOf(asked);
+    if (at === -1) return;
+    this.#asked.removeOne(at);
+    this.#asked.splice(at, 0, nobodys(asked));
+  }
+
+  /** Closes the socket once nobody waits for an answer on it. No more requests may be sent. */
+  retire(): void {
+    this.#isRetired = true;
+    if (this.#isUnwanted) this.end();
+  }
+
   /**
    * Sends a request together with the others of this turn.
    * @throws {Error} for a header that cannot be sent
@@ -92,9 +126,12 @@ export class PipelinedConnection {
 
   /** Closes the socket if nobody waits for its remaining answers. */
   endUnwanted(): void {
-    if (this.#asked.length === 0) return;
-    for (let at = 0; at < this.#asked.length; at++) if (this.#asked.peekAt(at)?.isWanted) return;
-    this.end();
+    if (this.#asked.length > 0 && this.#isUnwanted) this.end();
+  }
+
+  get #isUnwanted(): boolean {
+    for (let at = 0; at < this.#asked.length; at++) if (this.#asked.peekAt(at)?.isWanted) return false;
+    return true;
   }
 
   /** Closes the socket. Waiting requests fail with {ConnectionLost}; the next request gets a new socket. */
@@ -194,7 +231,7 @@ export class PipelinedConnection {
       if (framed === undefined) return undefined;
       this.#check(framed.answer, first);
       const asked = this.#shift();
-      if (framed.isLast) this.end();
+      if (framed.isLast || (this.#isRetired && this.#isUnwanted)) this.end();
       else if (this.#asked.length === 0) this.#idle(framed.answer, framed.end < bytes.length);
       asked.answered(framed.answer, this.#readAt);
       return this.#socket === undefined ? bytes.length : framed.end;
@@ -238,4 +275,33 @@ export class PipelinedConnection {
     this.#skipped -= skipped;
     return at + skipped;
   }
+}
+
+/** The place of a request that is asked elsewhere. */
+const nobodys = ({ request, id }: Asked): Asked => ({
+  request,
+  id,
+  isWanted: false,
+  isAlone: false,
+  answered() {},
+  streamed() {},
+  failed() {},
+});
+
+/**
+ * Makes connections to a core, by TCP, TLS or a Unix socket.
+ * @param onRead called with the length of each piece of data, which is in `buffer` until it returns; false pauses reading
+ */
+function connectorTo(
+  url: URL,
+  { connect, connectTimeoutMs }: WireOptions,
+  buffer: Buffer,
+  onRead: (length: number) => boolean,
+): (callback: (...result: [Error, null] | [null, Socket]) => void) => void {
+  const onread = { buffer, callback: onRead };
+  const open = buildConnector({ timeout: connectTimeoutMs, allowH2: false, ...connect, ...{ onread } });
+  const { host, protocol, port } = url;
+  // In a URL an IPv6 address is in brackets.
+  const hostname = url.hostname.replace(/^\[|\]$/g, '');
+  return (callback) => open({ hostname, host, protocol, port }, callback);
 }
