@@ -37,7 +37,7 @@ export async function serveClients(
   const limits = { ...DEFAULT_LIMITS, ...given };
   const forwarder = await createForwarder(settings.CORE_URL, settings.CORE_TIMEOUT_MS, logger);
   const traffic = new Traffic(routes.map(({ operation }) => operation));
-  const watch = new KeyWatch((...event) => tell(happeningOf(...event)));
+  const watch = new KeyWatch(backend.clients, (...event) => tell(happeningOf(...event)));
   metrics.counts(() => [...traffic.families(), ...backend.counted(), ...forwarder.counted(), droppedLines('gateway')]);
   exposeState(metrics, backend, forwarder, watch);
   const tunnels = new Tunnels(backend.keys, limits.webSocketIdleMs);

@@ -1,5 +1,6 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { Changes } from './changes.ts';
+import { type Client, type Debt, type Heard, type KeyFacts, newClient, type ToldKey, type ToldPage } from './client.ts';
 import { monotonicClock, SECOND } from './clock.ts';
 import { type Bounds, type Credential, isFromAllowedNetwork, MAX_SECRETS, SCOPES } from './credential.ts';
 import { decide, peek } from './decide.ts';
@@ -15,56 +16,6 @@ const BAN_BELIEVED = SECOND;
 export const MAX_CLIENTS = 50_000;
 /** Keys that another process takes over at once: so few that no event loop is held for long. */
 const PAGE = 250;
-
-/** The last decision of the store, and when it was heard here, in microseconds that never go back. */
-interface Heard {
-  readonly decision: Decision;
-  readonly at: number;
-}
-
-/** What was decided here, and the store has not charged yet. */
-export interface Debt {
-  /** With a token that the store has to take. */
-  admitted: number;
-  /** Without one, because the plan is in shadow mode. */
-  shadowed: number;
-  refused: number;
-  /** The latest time that those refused were told, by the store's clock; 0 for none. */
-  told: number;
-}
-
-/** Data about a key that its owner may see, besides its limits; its end in microseconds, if it has one. */
-export interface KeyFacts {
-  readonly name: string;
-  readonly expiresAt: number | undefined;
-}
-
-/** What this process knows of a key in use. Its secrets share it. */
-export interface Client {
-  readonly id: string;
-  heard: Heard | undefined;
-  /** The secrets that the store accepted, by digest, each with the last decision on it. */
-  readonly secrets: Map<string, Heard>;
-  /** The levels after local decisions; undefined if there were none since the store was heard. */
-  state: KeyState | undefined;
-  readonly debt: Debt;
-  readonly changes: Changes;
-  facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
-  /** Until when its reads are expected to be slow, and its answers large (request-head.ts). */
-  slowUntil: number;
-  largeUntil: number;
-}
-
-/** What one process knows of a key, for another process: ages instead of times, in microseconds. */
-export interface ToldKey {
-  readonly decision: Decision;
-  readonly age: number;
-  /** Of the last change that was noticed; undefined for none. What was heard before it does not count. */
-  readonly changeAge?: number | undefined;
-  readonly secrets: readonly { readonly digest: string; readonly decision: Decision; readonly age: number }[];
-}
-
-export type ToldPage = readonly (readonly [id: string, ToldKey])[];
 
 /** Decides in place of the store. */
 export interface LocalDecisions {
@@ -116,7 +67,7 @@ export class Clients implements LocalDecisions {
     const { bounds, plan, isBannedByOperator } = heard.decision;
     // A plan in shadow mode ignores the bans that decisions set.
     if (!isBannedByOperator && this.#plans()?.[plan].mode === 'shadow') return undefined;
-    if (age >= BAN_BELIEVED || !this.#isBanned(client, heard)) return undefined;
+    if (age >= BAN_BELIEVED || !this.#isBanned(client.changes, heard)) return undefined;
     if (bounds !== undefined && !isFromAllowedNetwork(bounds, use)) return undefined;
     return later(heard.decision, age);
   }
@@ -228,6 +179,11 @@ export class Clients implements LocalDecisions {
     return this.#find(id)?.heard?.decision.now ?? 0;
   }
 
+  /** All that are known. */
+  all(): Iterable<Client> {
+    return this.#clients.values();
+  }
+
   /** What is known of a key, for another process. */
   tell(id: string): ToldKey | undefined {
     const client = this.#find(id);
@@ -278,12 +234,9 @@ export class Clients implements LocalDecisions {
     return true;
   }
 
-  /** How many keys have a ban that is still running according to the last decision. */
-  bans(): number {
-    let bans = 0;
-    for (const client of this.#clients.values())
-      if (client.heard !== undefined && this.#isBanned(client, client.heard)) bans += 1;
-    return bans;
+  /** Whether a ban of a key is still running, according to the last decision. */
+  isBanned({ heard, changes }: Client): boolean {
+    return heard !== undefined && this.#isBanned(changes, heard);
   }
 
   #find(id: string): Client | undefined {
@@ -296,9 +249,9 @@ export class Clients implements LocalDecisions {
   }
 
   /** Whether the store told of a ban that is still running. */
-  #isBanned(client: Client, heard: Heard): boolean {
+  #isBanned(changes: Changes, heard: Heard): boolean {
     const { decision, at } = heard;
-    if (decision.outcome !== 'banned' || this.#isOutdated(client.changes, at, decision)) return false;
+    if (decision.outcome !== 'banned' || this.#isOutdated(changes, at, decision)) return false;
     return decision.bannedUntil > this.#storeTime(heard);
   }
 
@@ -307,17 +260,7 @@ export class Clients implements LocalDecisions {
     const known = this.#find(id);
     if (this.#isOutdated(known?.changes ?? this.#otherChanges, askedAt, decision)) return undefined;
     if (known !== undefined) return known;
-    const client: Client = {
-      id,
-      heard: undefined,
-      secrets: new Map(),
-      state: undefined,
-      debt: { admitted: 0, shadowed: 0, refused: 0, told: 0 },
-      changes: new Changes(),
-      facts: undefined,
-      slowUntil: 0,
-      largeUntil: 0,
-    };
+    const client = newClient(id);
     this.#clients.set(id, client);
     return client;
   }

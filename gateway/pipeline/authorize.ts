@@ -1,6 +1,7 @@
 import { HttpError, unavailable } from '../../shared/http/errors.ts';
 import { bearerToken } from '../../shared/http/headers.ts';
-import type { Client, Clients } from '../limiter/clients.ts';
+import type { Client } from '../limiter/client.ts';
+import type { Clients } from '../limiter/clients.ts';
 import { monotonicClock } from '../limiter/clock.ts';
 import { type Credential, holdsApiKey, parseApiKey, type Use } from '../limiter/credential.ts';
 import { type Decision, type Limiter, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
@@ -70,10 +71,10 @@ export class Authorizer {
   }
 
   #decideProven(client: Client, credential: Credential, address: string, slot: Slot): Decided | Promise<Decided> {
-    if (!slot.take({ name: client.id, isProven: true }))
+    if (!slot.take(client))
       return { refusal: unavailable(new Shed()), keyStatus: client.secrets.get(credential.digest)?.decision };
     const verdict = this.#clients.bannedVerdict(client, credential);
-    if (verdict !== undefined) return { verdict };
+    if (verdict !== undefined) return { client, verdict };
     const askedAt = monotonicClock();
     return this.#limiter.decide(credential).then((decided) => {
       this.#clients.note(credential, decided, askedAt);
@@ -101,7 +102,7 @@ export class Authorizer {
   }
 
   async #decideNewcomer(credential: Credential, address: string, slot: Slot): Promise<Decided> {
-    if (!slot.take({ name: address, isProven: false })) return { refusal: unavailable(new Shed()) };
+    if (!slot.takeUnproven(address)) return { refusal: unavailable(new Shed()) };
     const askedAt = monotonicClock();
     const verdict = await this.#limiter.decide(credential);
     this.#clients.note(credential, verdict, askedAt);
@@ -109,8 +110,10 @@ export class Authorizer {
       this.#newcomers.refuse(address, credential, verdict, askedAt);
       return { verdict, addressStatus: this.#payFor(address) };
     }
-    slot.moveTo({ name: credential.id, isProven: true });
-    return { client: this.#clients.verified(credential), verdict };
+    const client = this.#clients.verified(credential);
+    // It stays with its address if the key was changed meanwhile.
+    if (client !== undefined) slot.moveTo(client);
+    return { client, verdict };
   }
 
   #refuseNewcomer(address: string): Decided {

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpError } from '../../shared/http/errors.ts';
 import { MAX_REQUEST_ID_LENGTH, requestIdOf, type Trace, traceOf } from '../../shared/http/headers.ts';
-import type { Client } from '../limiter/clients.ts';
+import type { Client } from '../limiter/client.ts';
 import { MILLISECOND } from '../limiter/clock.ts';
 import { type Credential, redactApiKeys } from '../limiter/credential.ts';
 import { type Decision, type LimitStatus, later, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';

@@ -1,13 +1,12 @@
-import { fairPart, KeyedCount } from '../../shared/fair-share.ts';
+import { fairPart } from '../../shared/fair-share.ts';
 
 const OVERSHOOT = 2;
 /** Of the limit, for all unproven callers together. */
 const UNPROVEN_SHARE = 0.25;
 
-/** Whose capacity a request takes: its key's, or its address's while the key is unproven. */
+/** Whose capacity a request takes: the record of its key, or of its address while the key is unproven. */
 export interface Caller {
-  readonly name: string;
-  readonly isProven: boolean;
+  inFlight: number;
 }
 
 /**
@@ -18,7 +17,9 @@ export interface Caller {
  */
 export class LoadShedder {
   readonly #limit: () => number;
-  readonly #perCaller = new KeyedCount();
+  /** Addresses that have unproven requests under way. */
+  readonly #addresses = new Map<string, Address>();
+  #callers = 0;
   #total = 0;
   #unproven = 0;
 
@@ -32,23 +33,41 @@ export class LoadShedder {
     return new Slot(this);
   }
 
-  hasRoomFor({ name, isProven }: Caller): boolean {
+  hasRoomFor(caller: Caller): boolean {
     const limit = this.#limit();
-    if (!isProven && this.#unproven >= limit * UNPROVEN_SHARE) return false;
+    if (caller instanceof Address && this.#unproven >= limit * UNPROVEN_SHARE) return false;
     if (this.#total >= OVERSHOOT * limit) return false;
-    return this.#perCaller.of(name) < fairPart(limit, this.#total, this.#perCaller.size);
+    return caller.inFlight < fairPart(limit, this.#total, this.#callers);
   }
 
-  take({ name, isProven }: Caller): void {
-    this.#perCaller.add(name);
+  /** The caller of unproven requests from an address. */
+  address(name: string): Caller {
+    return this.#addresses.get(name) ?? new Address(name);
+  }
+
+  take(caller: Caller): void {
+    if (caller.inFlight++ === 0) this.#callers += 1;
     this.#total += 1;
-    if (!isProven) this.#unproven += 1;
+    if (!(caller instanceof Address)) return;
+    this.#addresses.set(caller.name, caller);
+    this.#unproven += 1;
   }
 
-  giveBack({ name, isProven }: Caller): void {
-    this.#perCaller.remove(name);
+  giveBack(caller: Caller): void {
+    if (--caller.inFlight === 0) this.#callers -= 1;
     this.#total -= 1;
-    if (!isProven) this.#unproven -= 1;
+    if (!(caller instanceof Address)) return;
+    if (caller.inFlight === 0) this.#addresses.delete(caller.name);
+    this.#unproven -= 1;
+  }
+}
+
+class Address implements Caller {
+  readonly name: string;
+  inFlight = 0;
+
+  constructor(name: string) {
+    this.name = name;
   }
 }
 
@@ -64,16 +83,19 @@ export class Slot {
   /** @returns false if the caller has no room */
   take(caller: Caller): boolean {
     if (!this.#shedder.hasRoomFor(caller)) return false;
-    this.#shedder.take(caller);
-    this.#holder = caller;
+    this.#hold(caller);
     return true;
+  }
+
+  /** The same for an unproven request from an address. */
+  takeUnproven(address: string): boolean {
+    return this.take(this.#shedder.address(address));
   }
 
   /** Moves the slot to its key once the key is proven. */
   moveTo(caller: Caller): void {
     this.release();
-    this.#shedder.take(caller);
-    this.#holder = caller;
+    this.#hold(caller);
   }
 
   /**
@@ -86,8 +108,7 @@ export class Slot {
     try {
       return await wait();
     } finally {
-      if (holder !== undefined) this.#shedder.take(holder);
-      this.#holder = holder;
+      if (holder !== undefined) this.#hold(holder);
     }
   }
 
@@ -95,6 +116,11 @@ export class Slot {
   release(): void {
     if (this.#holder !== undefined) this.#shedder.giveBack(this.#holder);
     this.#holder = undefined;
+  }
+
+  #hold(caller: Caller): void {
+    this.#shedder.take(caller);
+    this.#holder = caller;
   }
 }
 

@@ -1,7 +1,7 @@
 import { takesNoBody } from '../../shared/http/body.ts';
 import type { AddressAllowance } from '../limiter/address-allowance.ts';
 import { ticksUntilFull } from '../limiter/bucket.ts';
-import type { KeyFacts } from '../limiter/clients.ts';
+import type { KeyFacts } from '../limiter/client.ts';
 import { SECOND } from '../limiter/clock.ts';
 import { SCOPES } from '../limiter/credential.ts';
 import type { BucketState, Decision, Limiter } from '../limiter/limiter.ts';

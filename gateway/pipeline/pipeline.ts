@@ -96,10 +96,10 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
   }
 
   /** Tells operators of a decision. */
-  function tell({ id, keyId, clientAddress, outcome }: Exchange, verdict: Verdict): void {
+  function tell({ id, keyId, client, clientAddress, outcome }: Exchange, verdict: Verdict): void {
     deps.recent.note(id, keyId, verdict);
     deps.banned.note(keyId, verdict);
-    deps.watch.note(keyId, verdict);
+    if (client !== undefined && 'buckets' in verdict) deps.watch.note(client, verdict);
     if (outcome === 'elsewhere') elsewhere.note(keyId, clientAddress, id);
   }
 

@@ -1,6 +1,6 @@
 import type { Family } from '../../shared/process/counts.ts';
 import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
-import type { ToldKey, ToldPage } from '../limiter/clients.ts';
+import type { ToldKey, ToldPage } from '../limiter/client.ts';
 import type { Use } from '../limiter/credential.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import type { StoredPlans } from '../limiter/plans.ts';

@@ -1,4 +1,5 @@
-import type { Clients, KeyFacts } from '../limiter/clients.ts';
+import type { KeyFacts } from '../limiter/client.ts';
+import type { Clients } from '../limiter/clients.ts';
 import { monotonicClock } from '../limiter/clock.ts';
 import type { Credential } from '../limiter/credential.ts';
 import { StoreUnavailable } from '../limiter/limiter.ts';

@@ -1,6 +1,7 @@
-import { boundedMap } from '../../shared/bounded-map.ts';
 import { ticksUntil } from '../limiter/bucket.ts';
-import { DAY } from '../limiter/clock.ts';
+import type { Client } from '../limiter/client.ts';
+import type { Clients } from '../limiter/clients.ts';
+import { DAY, MINUTE, monotonicClock } from '../limiter/clock.ts';
 import type { BucketState, Decision, Verdict } from '../limiter/limiter.ts';
 import { PLAN_NAMES, type PlanName } from '../limiter/plans.ts';
 
@@ -10,148 +11,98 @@ export type KeyEvent = (typeof KEY_EVENTS)[number];
 
 /** A key is near its limit if at most this fraction is left: 80 % is used. */
 const LEFT_PARTS = 5;
-const MAX_KEYS = 10_000;
+/** A key that is not used for longer is not counted. */
+const RECENT = 10 * MINUTE;
+/** The gauges of one scrape come from one count. */
+const COUNT_EVERY = MINUTE / 240;
 
-interface WatchedKey {
-  plan: PlanName;
-  /** The day bucket after the last decision. */
-  day: BucketState;
-  heardAt: number;
-  /** The day (UTC, days since 1970) on which each event was last reported. */
-  readonly toldOn: { [event in KeyEvent]?: number };
+type ByPlan = Map<PlanName, number>;
+
+/** Keys in use, by plan, as far as this process has heard of them. */
+interface KeyCounts {
+  bans: number;
+  /** Decided on, and refused for their limits, in the last ten minutes. */
+  readonly asking: ByPlan;
+  readonly refused: ByPlan;
+  /** Have used 80 % of their day limit. */
+  readonly near: ByPlan;
 }
 
 /**
- * Watches decisions for keys near their day limit. A key below 80 % costs one comparison. At most 10,000 keys are
- * remembered, the most recent ones.
+ * Watches the keys in use. What is known stands on their records, so a decision costs two assignments and a comparison.
  */
 export class KeyWatch {
-  /** Keys that ask, and those that are refused. */
-  readonly recent: RecentKeys;
-  readonly #keys = boundedMap<string, WatchedKey>(MAX_KEYS);
+  readonly #clients: Pick<Clients, 'all' | 'isBanned'>;
   readonly #tell: (event: KeyEvent, keyId: string, decision: Decision) => void;
   readonly #monotonic: () => number;
+  #counted: KeyCounts | undefined;
+  #countedAt = Number.NEGATIVE_INFINITY;
 
   /**
    * @param tell called once per key, event and UTC day, as far as this process remembers
-   * @param monotonic milliseconds that never go back
+   * @param monotonic microseconds that never go back
    */
-  constructor(tell: (event: KeyEvent, keyId: string, decision: Decision) => void, monotonic = () => performance.now()) {
+  constructor(
+    clients: Pick<Clients, 'all' | 'isBanned'>,
+    tell: (event: KeyEvent, keyId: string, decision: Decision) => void,
+    monotonic = monotonicClock,
+  ) {
+    this.#clients = clients;
     this.#tell = tell;
     this.#monotonic = monotonic;
-    this.recent = new RecentKeys(monotonic);
   }
 
-  note(keyId: string | undefined, verdict: Verdict): void {
-    if (keyId === undefined || !('buckets' in verdict)) return;
-    this.recent.note(keyId, verdict);
-    const day = verdict.buckets[1] as BucketState;
-    const isNear = day.tokens * LEFT_PARTS <= day.limit;
-    const isBanned = verdict.outcome === 'banned';
-    if (!isNear && !isBanned) return;
-    const key = this.#keep(keyId, verdict.plan, day);
-    if (isNear) this.#tellOnce('day_80', key, keyId, verdict);
-    if (day.tokens < 1) this.#tellOnce('day_100', key, keyId, verdict);
-    if (isBanned) this.#tellOnce('banned', key, keyId, verdict);
+  note(client: Client, decision: Decision): void {
+    const { outcome } = decision;
+    client.askedAt = this.#monotonic();
+    if (outcome === 'refused') client.refusedAt = client.askedAt;
+    const day = decision.buckets[1] as BucketState;
+    if (isNear(day)) this.#tellOnce('day_80', client, decision);
+    if (day.tokens < 1) this.#tellOnce('day_100', client, decision);
+    if (outcome === 'banned') this.#tellOnce('banned', client, decision);
   }
 
-  /** The number of keys of each plan near their day limit. A bucket refills without a decision. */
-  *near(): Iterable<[plan: PlanName, keys: number]> {
-    const counts = new Map<PlanName, number>(PLAN_NAMES.map((plan) => [plan, 0]));
+  counts(): KeyCounts {
     const now = this.#monotonic();
-    for (const { plan, day, heardAt } of this.#keys.values())
-      if ((now - heardAt) * 1_000 < ticksUntilFar(day)) counts.set(plan, (counts.get(plan) ?? 0) + 1);
-    yield* counts;
-  }
-
-  #keep(keyId: string, plan: PlanName, day: BucketState): WatchedKey {
-    const heardAt = this.#monotonic();
-    const known = this.#keys.get(keyId);
-    if (known !== undefined) return Object.assign(known, { plan, day, heardAt });
-    const key: WatchedKey = { plan, day, heardAt, toldOn: {} };
-    this.#keys.set(keyId, key);
-    return key;
-  }
-
-  #tellOnce(event: KeyEvent, key: WatchedKey, keyId: string, decision: Decision): void {
-    const today = Math.floor(decision.now / DAY);
-    if (key.toldOn[event] === today) return;
-    key.toldOn[event] = today;
-    this.#tell(event, keyId, decision);
-  }
-}
-
-/** Ticks until less than 80 % is used; 0 if that is already so. */
-const ticksUntilFar = (day: BucketState): number =>
-  ticksUntil(Math.floor(day.limit / LEFT_PARTS) + 1, day, day.limit, day.window);
-
-/** A key is counted for one to two windows after its last request. */
-const WINDOW_MS = 300_000;
-/** More keys than that are not counted. */
-const MAX_KEYS_PER_WINDOW = 10_000;
-
-interface HeardKey {
-  plan: PlanName;
-  isRefused: boolean;
-}
-
-/**
- * Counts the keys that ask and those that are refused, by plan. One client that never stops is many refusals and one
- * key; a limit that is too low is many keys. A request costs one lookup.
- */
-export class RecentKeys {
-  readonly #monotonic: () => number;
-  #now = new Map<string, HeardKey>();
-  #before: ReadonlyMap<string, HeardKey> = new Map();
-  #since: number;
-
-  /** @param monotonic milliseconds that never go back */
-  constructor(monotonic: () => number) {
-    this.#monotonic = monotonic;
-    this.#since = monotonic();
-  }
-
-  note(keyId: string, { plan, outcome }: Decision): void {
-    this.#turn();
-    const isRefused = outcome === 'refused';
-    const known = this.#now.get(keyId);
-    if (known === undefined) {
-      if (this.#now.size < MAX_KEYS_PER_WINDOW) this.#now.set(keyId, { plan, isRefused });
-      return;
+    if (this.#counted !== undefined && now - this.#countedAt < COUNT_EVERY) return this.#counted;
+    const none = (): ByPlan => new Map(PLAN_NAMES.map((plan) => [plan, 0]));
+    const counts: KeyCounts = { bans: 0, asking: none(), refused: none(), near: none() };
+    const add = (to: ByPlan, plan: PlanName) => to.set(plan, (to.get(plan) ?? 0) + 1);
+    for (const client of this.#clients.all()) {
+      if (client.heard === undefined) continue;
+      const { plan } = client.heard.decision;
+      if (now - client.askedAt < RECENT) add(counts.asking, plan);
+      if (now - client.refusedAt < RECENT) add(counts.refused, plan);
+      if (isStillNear(client, now)) add(counts.near, plan);
+      if (this.#clients.isBanned(client)) counts.bans += 1;
     }
-    known.plan = plan;
-    known.isRefused ||= isRefused;
-  }
-
-  /** The number of keys of each plan that were decided on. */
-  asking(): ReadonlyMap<PlanName, number> {
-    return this.#count(() => true);
-  }
-
-  /** The number of keys of each plan that were refused for their limits. */
-  refused(): ReadonlyMap<PlanName, number> {
-    return this.#count(({ isRefused }) => isRefused);
-  }
-
-  #count(isWanted: (key: HeardKey) => boolean): ReadonlyMap<PlanName, number> {
-    this.#turn();
-    const plans = new Map<string, PlanName>();
-    for (const window of [this.#before, this.#now])
-      for (const [keyId, key] of window) if (isWanted(key)) plans.set(keyId, key.plan);
-    const counts = new Map<PlanName, number>(PLAN_NAMES.map((plan) => [plan, 0]));
-    for (const plan of plans.values()) counts.set(plan, (counts.get(plan) ?? 0) + 1);
+    this.#counted = counts;
+    this.#countedAt = now;
     return counts;
   }
 
-  /** Begins a new window when the present one is over. */
-  #turn(): void {
-    const now = this.#monotonic();
-    const age = now - this.#since;
-    if (age < WINDOW_MS) return;
-    this.#before = age < 2 * WINDOW_MS ? this.#now : new Map();
-    this.#now = new Map();
-    this.#since = now;
+  #tellOnce(event: KeyEvent, client: Client, decision: Decision): void {
+    const today = Math.floor(decision.now / DAY);
+    client.toldOn ??= {};
+    if (client.toldOn[event] === today) return;
+    client.toldOn[event] = today;
+    this.#tell(event, client.id, decision);
   }
+}
+
+const isNear = (day: BucketState): boolean => day.tokens * LEFT_PARTS <= day.limit;
+
+/** A bucket refills without a decision. */
+function isStillNear({ heard, state }: Client, now: number): boolean {
+  if (heard === undefined) return false;
+  const { buckets, now: heardAt } = heard.decision;
+  // Decisions without the store are in the state.
+  const day = {
+    ...(buckets[1] as BucketState),
+    ...(state && { tokens: state.day.tokens, fraction: state.day.fraction }),
+  };
+  const since = now - heard.at - ((state?.asOf ?? heardAt) - heardAt);
+  return isNear(day) && since < ticksUntil(Math.floor(day.limit / LEFT_PARTS) + 1, day, day.limit, day.window);
 }
 
 const MINUTE_MS = 60_000;

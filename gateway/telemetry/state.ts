@@ -1,6 +1,5 @@
 import type { Metrics } from '../../shared/process/metrics.ts';
 import type { WatchedCertificate } from '../certificate.ts';
-import type { Clients } from '../limiter/clients.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
 import type { Backend } from '../stores/stores.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
@@ -12,29 +11,34 @@ import type { KeyWatch } from './key-watch.ts';
  */
 export function exposeState(
   metrics: Metrics,
-  backend: Pick<Backend, 'nodesAway'> & { readonly planCache: PlanCache; readonly clients: Clients },
+  backend: Pick<Backend, 'nodesAway'> & { readonly planCache: PlanCache },
   forwarder: Forwarder,
   watch: KeyWatch,
 ): void {
   const { planCache } = backend;
   metrics.gauge('gateway_redis_nodes_away', 'Nodes of Redis in whose place decisions are local.', backend.nodesAway);
-  metrics.gauge('gateway_bans_active', 'Keys that are banned, as far as this process has heard.', () =>
-    backend.clients.bans(),
+  metrics.gauge(
+    'gateway_bans_active',
+    'Keys that are banned, as far as this process has heard.',
+    () => watch.counts().bans,
   );
   metrics.gauges(
     'gateway_keys_near_day_limit',
     'Keys that have used 80 % of their day limit, as far as this process has heard of them.',
     'plan',
-    () => watch.near(),
+    () => watch.counts().near,
   );
   metrics.gauges(
     'gateway_keys_asking',
-    'Keys that were decided on in the last five to ten minutes, as far as this process has heard of them.',
+    'Keys that were decided on in the last ten minutes, as far as this process has heard of them.',
     'plan',
-    () => watch.recent.asking(),
+    () => watch.counts().asking,
   );
-  metrics.gauges('gateway_keys_refused', 'Of these, those of which a request was refused for its limits.', 'plan', () =>
-    watch.recent.refused(),
+  metrics.gauges(
+    'gateway_keys_refused',
+    'Keys of which a request was refused for its limits in the last ten minutes, as far as this process has heard.',
+    'plan',
+    () => watch.counts().refused,
   );
   metrics.gauge(
     'gateway_plans_changed_timestamp_seconds',

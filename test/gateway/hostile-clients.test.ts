@@ -7,7 +7,7 @@ import { Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
 import { Newcomers } from '../../gateway/limiter/newcomers.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
-import { LoadShedder } from '../../gateway/pipeline/load-shedder.ts';
+import { LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
@@ -148,11 +148,16 @@ test('a key stays proven until a decision finds it unknown, or many other keys w
 
 test('unproven clients share a quarter of the capacity, however many they are', () => {
   const shedder = new LoadShedder(() => 100);
-  const unproven = (at: number) => ({ name: `address ${at}`, isProven: false });
-  let entered = 0;
-  for (; shedder.hasRoomFor(unproven(entered)); entered++) shedder.slot().take(unproven(entered));
-  expect(entered).toBe(25);
-  expect(shedder.hasRoomFor({ name: 'key', isProven: true })).toBe(true);
+  const slots: Slot[] = [];
+  const enter = () => {
+    slots.push(shedder.slot());
+    return slots.at(-1)?.takeUnproven(`address ${slots.length}`);
+  };
+  while (enter());
+  expect(slots).toHaveLength(25 + 1);
+  expect(shedder.hasRoomFor({ inFlight: 0 })).toBe(true);
+  for (const slot of slots) slot.release();
+  expect([enter(), enter()]).toEqual([true, true]);
 });
 
 test('a flood of refusals is spread over turns of the event loop: few come between two good answers', async () => {

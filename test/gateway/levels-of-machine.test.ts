@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { Clients, type ToldPage } from '../../gateway/limiter/clients.ts';
+import type { ToldPage } from '../../gateway/limiter/client.ts';
+import { Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
 import type { Channel } from '../../gateway/primary/channel.ts';
 import { LevelsOfMachine } from '../../gateway/primary/levels-of-machine.ts';

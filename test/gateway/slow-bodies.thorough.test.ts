@@ -1,38 +1,39 @@
 import { once } from 'node:events';
 import net from 'node:net';
 import { expect, test } from 'vitest';
-import { LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
+import { type Caller, LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-function take(shedder: LoadShedder, name: string): Slot {
+function take(shedder: LoadShedder, caller: Caller = { inFlight: 0 }): Slot {
   const slot = shedder.slot();
-  slot.take({ name, isProven: true });
+  slot.take(caller);
   return slot;
 }
 
 test('a request that waits for its own client holds no slot, and gets one back under any load', async () => {
   const shedder = new LoadShedder(() => 4);
   const body = Promise.withResolvers<string>();
-  const slow = take(shedder, 'slow');
+  const slow = take(shedder);
   const waited = slow.during(() => body.promise);
-  const others = ['a', 'b', 'c', 'd'].map((name) => take(shedder, name));
+  const others = Array.from({ length: 4 }, () => take(shedder));
   body.resolve('body');
   expect(await waited).toBe('body');
   for (const slot of [slow, ...others]) slot.release();
-  take(shedder, 'a');
-  take(shedder, 'a');
-  expect(shedder.slot().take({ name: 'a', isProven: true })).toBe(false);
+  const caller = { inFlight: 0 };
+  take(shedder, caller);
+  take(shedder, caller);
+  expect(shedder.slot().take(caller)).toBe(false);
 });
 
 test('a slot is given back when a body never comes', async () => {
   const shedder = new LoadShedder(() => 2);
-  const slow = take(shedder, 'slow');
+  const slow = take(shedder);
   await expect(slow.during(() => Promise.reject(new Error('gone')))).rejects.toThrow('gone');
   slow.release();
-  take(shedder, 'slow').release();
+  take(shedder).release();
 });
 
 test('slow bodies take no capacity, even when it is scarce', async () => {

@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
+import { type Client, newClient } from '../../gateway/limiter/client.ts';
+import { MINUTE, SECOND } from '../../gateway/limiter/clock.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
-import { RecentKeys } from '../../gateway/telemetry/key-watch.ts';
+import { KeyWatch } from '../../gateway/telemetry/key-watch.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { send } from '../support/http.ts';
 import { eventuallyScraped, scrape } from '../support/metrics.ts';
@@ -11,7 +13,10 @@ const decided = (outcome: Decision['outcome'], plan: Decision['plan'] = 'free'):
   outcome,
   plan,
   now: 0,
-  buckets: [],
+  buckets: [
+    { name: 'minute', limit: 60, window: MINUTE, tokens: 60, fraction: 0 },
+    { name: 'day', limit: 1_000, window: 1_440 * MINUTE, tokens: 1_000, fraction: 0 },
+  ],
   bannedUntil: 0,
   endsAt: 0,
   mode: 'shared',
@@ -20,42 +25,60 @@ const decided = (outcome: Decision['outcome'], plan: Decision['plan'] = 'free'):
   rejected: '',
 });
 
-const MINUTE_MS = 60_000;
-
 function recent() {
-  const clock = { ms: 0 };
-  const keys = new RecentKeys(() => clock.ms);
-  const counts = () => `${keys.refused().get('free')} of ${keys.asking().get('free')}`;
-  return { clock, keys, counts };
+  const clock = { now: 0 };
+  const clients = new Map<string, Client>();
+  const watch = new KeyWatch(
+    { all: () => clients.values(), isBanned: () => false },
+    () => {},
+    () => clock.now,
+  );
+  return {
+    note(id: string, decision: Decision) {
+      const client = clients.get(id) ?? newClient(id);
+      client.heard = { decision, at: clock.now };
+      clients.set(id, client);
+      watch.note(client, decision);
+    },
+    at(now: number) {
+      clock.now = now;
+    },
+    counts() {
+      const { refused, asking } = watch.counts();
+      return ['free' as const, 'pro' as const].map((plan) => `${refused.get(plan)} of ${asking.get(plan)}`).join(', ');
+    },
+  };
 }
 
 test('many refusals of one key are one key', () => {
-  const { keys, counts } = recent();
-  for (let sent = 0; sent < 100; sent++) keys.note('loud', decided('refused'));
-  keys.note('calm', decided('admitted'));
-  keys.note('banned', decided('banned'));
-  expect(counts()).toBe('1 of 3');
-  expect(keys.asking().get('pro')).toBe(0);
+  const { note, counts } = recent();
+  for (let sent = 0; sent < 100; sent++) note('loud', decided('refused'));
+  note('calm', decided('admitted'));
+  note('banned', decided('banned'));
+  expect(counts()).toBe('1 of 3, 0 of 0');
 });
 
-test('a key that was refused and is admitted again is still counted; five to ten minutes after its last request it is not', () => {
-  const { clock, keys, counts } = recent();
-  keys.note('key', decided('refused'));
-  clock.ms = MINUTE_MS;
-  keys.note('key', decided('admitted'));
-  expect(counts()).toBe('1 of 1');
-  clock.ms = 6 * MINUTE_MS;
-  expect(counts()).toBe('1 of 1');
-  clock.ms = 12 * MINUTE_MS;
-  expect(counts()).toBe('0 of 0');
+test('a key is counted for ten minutes after its last request, and as refused for ten after its last refusal', () => {
+  const { note, at, counts } = recent();
+  note('key', decided('refused'));
+  at(MINUTE);
+  note('key', decided('admitted'));
+  at(10 * MINUTE - SECOND);
+  expect(counts()).toBe('1 of 1, 0 of 0');
+  at(10 * MINUTE);
+  expect(counts()).toBe('0 of 1, 0 of 0');
+  at(11 * MINUTE);
+  expect(counts()).toBe('0 of 0, 0 of 0');
 });
 
-test('a quiet time of two windows leaves nothing, and memory is bounded', () => {
-  const { clock, keys, counts } = recent();
-  for (let at = 0; at < 20_000; at++) keys.note(`key ${at}`, decided('refused'));
-  expect(counts()).toBe('10000 of 10000');
-  clock.ms = 11 * MINUTE_MS;
-  expect(counts()).toBe('0 of 0');
+test('the gauges of one scrape come from one count', () => {
+  const { note, at, counts } = recent();
+  note('first', decided('admitted'));
+  expect(counts()).toBe('0 of 1, 0 of 0');
+  note('second', decided('refused'));
+  expect(counts()).toBe('0 of 1, 0 of 0');
+  at(SECOND);
+  expect(counts()).toBe('1 of 2, 0 of 0');
 });
 
 test('refused keys, the memory of Redis and the end of the certificate are on /metrics', async () => {
