@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { announcesBody } from '../../shared/http/body.ts';
 import { methodNotAllowed } from '../../shared/http/errors.ts';
-import { checkHead, type HeadLimits, refuse } from '../../shared/http/request-head.ts';
+import { checkHead, type HeadLimits, originForm, refuse } from '../../shared/http/request-head.ts';
 
 /**
  * The single form in which a request is checked, decided on and forwarded. Node's parser accepts requests that another
@@ -44,17 +44,6 @@ export function canonicalRequest(request: IncomingMessage): CanonicalRequest {
   const path = method === 'OPTIONS' && target === '*' ? target : canonicalPath(target);
   if (!METHODS.has(method)) throw methodNotAllowed('GET, HEAD, POST', true);
   return { method, path, target, host, authorization, hasBody: announcesBody(request) };
-}
-
-const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i;
-
-/** Converts the absolute form to the origin form. Its authority must equal Host (RFC 9112 §3.2.2). */
-function originForm(target: string, host: string): string {
-  if (target.startsWith('/')) return target;
-  const [, authority, rest = ''] = ABSOLUTE.exec(target) ?? [];
-  if (authority === undefined) return target;
-  if (authority.toLowerCase() !== host.toLowerCase()) refuse('The request target names another host than Host does.');
-  return rest.startsWith('/') ? rest : `/${rest}`;
 }
 
 function canonicalPath(target: string): string {

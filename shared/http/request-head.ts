@@ -55,6 +55,22 @@ const SINGLE: ReadonlySet<string> = new Set([
   'transfer-encoding',
 ]);
 
+const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i;
+
+/**
+ * Converts the absolute form of a target to the origin form. Its authority must equal Host (RFC 9112 §3.2.2).
+ * @param host undefined only in HTTP/1.0
+ * @throws {HttpError} 400, which closes the connection
+ */
+export function originForm(target: string, host: string | undefined): string {
+  if (target.startsWith('/')) return target;
+  const [, authority, rest = ''] = ABSOLUTE.exec(target) ?? [];
+  if (authority === undefined) return target;
+  if (host !== undefined && authority.toLowerCase() !== host.toLowerCase())
+    refuse('The request target names another host than Host does.');
+  return rest.startsWith('/') ? rest : `/${rest}`;
+}
+
 /** @throws {HttpError} 400, 405, 408, 413, 417, 431 or 505, which closes the connection */
 export function checkHead(request: BrokenRequest, limits: HeadLimits): CheckedHead {
   const { httpVersion, [FAULT]: fault } = request;

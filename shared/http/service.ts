@@ -4,7 +4,7 @@ import type { Metrics } from '../process/metrics.ts';
 import { toJson } from '../schemas/json.ts';
 import { errorBody, HttpError, toHttpError, unavailable } from './errors.ts';
 import { CALLER_ID, carriesToken, NO_SNIFF, requestIdOf, traceOf } from './headers.ts';
-import { checkHead, type HeadLimits } from './request-head.ts';
+import { checkHead, type HeadLimits, originForm } from './request-head.ts';
 import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from './request-log.ts';
 import { createRouter, type Route } from './router.ts';
 import type { Listening } from './server.ts';
@@ -109,13 +109,14 @@ export function createService<Parts, Caller extends { readonly name: string | un
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const startedAt = performance.now();
     const requestId = requestIdOf(request, (id) => redact(id) === id);
-    const [path, search] = splitTarget(request.url ?? '');
+    let [path, search] = splitTarget(request.url ?? '');
     let caller: Caller | undefined;
     let route: ServiceRoute<Parts, Caller> | undefined;
     let error: HttpError | undefined;
     try {
       // Before anything is waited for: no request begins behind a head that closes the connection.
-      const { authorization } = checkHead(request, HEAD_LIMITS);
+      const { authorization, host } = checkHead(request, HEAD_LIMITS);
+      [path, search] = splitTarget(originForm(request.url ?? '', host));
       // Node keeps the first one of two.
       if (authorization === '') request.headers.authorization = authorization;
       caller = await access.identify(request, open.has(path));

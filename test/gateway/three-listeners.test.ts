@@ -79,6 +79,13 @@ test.for(all.filter(([, { credential }]) => credential !== ''))('%s: two credent
     expect(statuses(await exchange(to, last({ ...to, credential: to.credential + second })))).toEqual([401]);
 });
 
+test.for(all)('%s: the absolute form is that of its path, if it names the host', async ([, to]) => {
+  const { host } = new URL(to.url);
+  const asked = (authority: string) =>
+    exchange(to, last(to).replace(`GET ${to.read} `, `GET http://${authority}${to.read} `)).then(statuses);
+  expect([await asked(host), await asked('elsewhere')]).toEqual([[200], [400]]);
+});
+
 test.for(all)('%s: a client that ends its side after its requests gets all answers', async ([, to]) => {
   for (const count of [1, 2, 5]) {
     expect(statuses(await exchange(to, get(to).repeat(count), true))).toEqual(Array(count).fill(200));

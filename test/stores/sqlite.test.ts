@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { chmod, stat, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
@@ -51,6 +51,20 @@ test('the changes of one turn are one commit, and one that fails is undone alone
   expect(await storage.read('key:first')).toEqual({ name: 'first' });
   expect(await storage.countKeys()).toBe(21);
   expect(await storage.tail('audit', { count: 100 })).toHaveLength(21);
+});
+
+test.for(['removed', 'replaced'])('once its file was %s, nothing is acknowledged, and all can be read', async (how) => {
+  const { storage, folder } = await open();
+  await storage.change(put('first', { name: 'first' }));
+  const file = join(folder, 'gateway.db');
+  await rename(file, `${file}.away`);
+  if (how === 'replaced') await copyFile(`${file}.away`, file);
+  await expect(storage.change({ ...put('first', { name: 'x' }), isUrgent: true })).rejects.toThrow(NotMade);
+  expect(storage.fault()).toMatch(/^The file of the database was removed or replaced\./);
+  expect(await storage.read('key:first')).toEqual({ name: 'first' });
+  await rename(`${file}.away`, file);
+  expect(storage.fault()).toBeUndefined();
+  expect(await storage.change(put('first', { name: 'second' }))).toBe(true);
 });
 
 test('a change is compared with those before it in the same turn', async () => {

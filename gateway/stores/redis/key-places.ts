@@ -95,12 +95,7 @@ export class KeyPlaces {
   /** Existing keys without a place. */
   async unlisted(): Promise<string[]> {
     const found: string[] = [];
-    for (const [, node] of nodesOf(this.#redis)) {
-      for await (const names of scan(node, keyOf('*'), 'TYPE', 'hash')) {
-        const ids = names.map((name) => name.slice(keyOf('').length - 1, -1)).filter(isKeyId);
-        found.push(...(await this.#withoutPlace(ids)));
-      }
-    }
+    for await (const ids of this.#existing()) found.push(...(await this.#withoutPlace(ids)));
     // Keys come and go meanwhile, and SCAN can return one twice.
     const exist = new BulkReads(async (id) => {
       const isThere = (await orUnavailable(this.#redis.exists(keyOf(id)))) === 1;
@@ -109,24 +104,34 @@ export class KeyPlaces {
     return (await exist.read([...new Set(found)])).flat();
   }
 
+  /** The ids of existing keys, page by page. One can come twice. */
+  async *#existing(): AsyncGenerator<string[]> {
+    for (const [, node] of nodesOf(this.#redis))
+      for await (const names of scan(node, keyOf('*'), 'TYPE', 'hash'))
+        yield names.map((name) => name.slice(keyOf('').length - 1, -1)).filter(isKeyId);
+  }
+
   async #withoutPlace(ids: readonly string[]): Promise<string[]> {
     if (ids.length === 0) return [];
     const scores = await orUnavailable(this.#redis.zmscore(INDEX, ...ids));
     return ids.filter((_, at) => scores[at] === null);
   }
 
-  /** Gives the existing keys without a place one by their time of creation. @returns their number */
+  /** Gives each existing key the place of its time of creation. @returns how many had none, or another */
   async relist(): Promise<number> {
     // Another value there, put by hand, is no list of keys.
     const type = await orUnavailable(this.#redis.type(INDEX));
     if (type !== 'zset' && type !== 'none') await orUnavailable(this.#redis.del(INDEX));
-    const added = new BulkReads(async (id) => {
-      const isNew = await this.add(await this.#placeOf(id));
+    const place = new BulkReads(async (id: string) => {
+      const { createdAt } = await this.#placeOf(id);
+      const isChanged = (await orUnavailable(this.#redis.zadd(INDEX, 'CH', createdAt, id))) === 1;
       // It may have been revoked meanwhile.
-      await this.forgetIfGone(id);
-      return isNew;
+      if (isChanged) await this.forgetIfGone(id);
+      return isChanged;
     });
-    return (await added.read(await this.unlisted())).filter(Boolean).length;
+    let changed = 0;
+    for await (const ids of this.#existing()) changed += (await place.read(ids)).filter(Boolean).length;
+    return changed;
   }
 
   async #placeOf(id: string): Promise<KeyCursor> {

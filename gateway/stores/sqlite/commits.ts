@@ -22,6 +22,11 @@ const ROOM_BYTES = 458_752;
 const LEAST_FREE_PAGES = 64;
 const LOG_ROOMS = 4;
 
+/** Changes would be made in a file that nobody finds again. */
+const GONE =
+  'The file of the database was removed or replaced. This gateway still has it open: make a backup with ctl backup, ' +
+  'restart the gateway, and restore the backup.';
+
 export interface Step {
   run(): unknown;
   /** The keys whose states are saved in any case. */
@@ -56,6 +61,9 @@ export interface CommitOptions {
 export class Commits {
   readonly #database: DatabaseSync;
   readonly #options: CommitOptions;
+  /** The database's file, and its number in the file system. */
+  readonly #path: string;
+  readonly #inode: number | undefined;
   readonly #freePages: StatementSync;
   readonly #statements: Readonly<Record<'begin' | 'commit' | 'rollback' | 'save' | 'undo' | 'release', StatementSync>>;
   #waiting: Waiting[] = [];
@@ -66,6 +74,8 @@ export class Commits {
   constructor(database: DatabaseSync, options: CommitOptions) {
     this.#database = database;
     this.#options = options;
+    this.#path = database.location() ?? '';
+    this.#inode = inodeOf(this.#path);
     this.#moveLogAfter(LOG_PAGES);
     this.#freePages = database.prepare('PRAGMA freelist_count');
     this.#statements = {
@@ -87,7 +97,12 @@ export class Commits {
 
   /** Why steps fail at present; undefined if all is well. */
   get fault(): string | undefined {
-    return this.#fault;
+    return this.#isGone() ? GONE : this.#fault;
+  }
+
+  /** A copy has no file. */
+  #isGone(): boolean {
+    return this.#options.room !== undefined && inodeOf(this.#path) !== this.#inode;
   }
 
   /** @throws {NotMade} while the disk is full, if the step is not urgent */
@@ -122,13 +137,17 @@ export class Commits {
     while (this.#waiting.length > 0) this.#commitWaiting();
     this.#isClosed = true;
     clearInterval(this.#probing);
-    if (this.#fault === FULL) this.#options.room?.keepLog(this.#database.location() + WAL);
+    if (this.#fault === FULL) this.#options.room?.keepLog(this.#path + WAL);
   }
 
   #commitWaiting(): void {
     const group = this.#waiting.splice(0, MOST_AT_ONCE);
     if (group.length === 0) return;
     if (this.#waiting.length > 0) setImmediate(() => this.#commitWaiting());
+    if (this.#isGone()) {
+      for (const { reject } of group) reject(new NotMade(GONE));
+      return;
+    }
     if (this.#fault === undefined) this.#watchRoom();
     const admitted = this.#admitted(group);
     if (admitted.length === 0) return;
@@ -278,6 +297,8 @@ function settle({ resolve, reject }: Waiting, outcome: Outcome): void {
   if ('fault' in outcome) reject(outcome.fault);
   else resolve(outcome.result);
 }
+
+const inodeOf = (path: string): number | undefined => statSync(path, { throwIfNoEntry: false })?.ino;
 
 /** By how many bytes the file of a database grows when the log is moved into it. */
 function growthOf(database: DatabaseSync): number {
