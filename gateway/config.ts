@@ -64,6 +64,8 @@ function tlsFaults(certFile?: string, keyFile?: string): [setting: string, error
   return certificateFaults({ certFile, keyFile }).map(({ file, message }) => [FILE_SETTINGS[file], message]);
 }
 
+const RECENT_REQUESTS = 10_000;
+
 /** Exactly as a browser sends it in Origin. */
 const isBrowserOrigin = (text: string): boolean =>
   /^https?:/.test(text) && URL.canParse(text) && new URL(text).origin === text;
@@ -134,6 +136,9 @@ export const GatewaySettings = z
     ACTIVITY_LENGTH: integer(100, 1_000_000)
       .default(ACTIVITY_LENGTH)
       .describe("number of entries kept of the operators' activity, some 220 bytes each"),
+    RECENT_REQUESTS: integer(100, 1_000_000)
+      .default(RECENT_REQUESTS)
+      .describe('number of requests that each gateway remembers for operators, some 700 bytes each'),
     RATELIMIT_FIELDS: z
       .enum(['on', 'off'], { error: 'must be on or off' })
       .default('on')

@@ -4,6 +4,7 @@ import type { Logger } from '../shared/process/logger.ts';
 import { currentSecret, rereadFile } from '../shared/process/secret.ts';
 import { GatewaySettings } from './config.ts';
 import { Clients, type LocalDecisions } from './limiter/clients.ts';
+import { redactApiKeys } from './limiter/credential.ts';
 import type { PlanTable, StoredPlans } from './limiter/plans.ts';
 import { confirmed, type Tell } from './primary/confirmed.ts';
 import { TailFollower } from './primary/tail-follower.ts';
@@ -21,7 +22,7 @@ import type { Storage } from './stores/storage.ts';
 import type { Backend, OperatorsStores } from './stores/stores.ts';
 import { Tokens } from './stores/tokens.ts';
 import { BannedKeys } from './telemetry/key-watch.ts';
-import { RecentDecisions } from './telemetry/recent-decisions.ts';
+import { RecentRequests } from './telemetry/recent-requests.ts';
 
 /** A backend with its stores and the current plans, and what is remembered of the last decisions. */
 export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStorage'> {
@@ -29,7 +30,7 @@ export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStor
   readonly keys: Keys;
   readonly clients: Clients;
   readonly planCache: PlanCache;
-  readonly recent: RecentDecisions;
+  readonly recent: RecentRequests;
   readonly banned: BannedKeys;
   /** Opens the operators' stores. Called once, by the process that serves operators. */
   operators(): Promise<OperatorsStores>;
@@ -84,7 +85,7 @@ export async function openBackend(
     keys: new Keys(storage),
     clients,
     planCache,
-    recent: new RecentDecisions(() => planCache.version),
+    recent: new RecentRequests(settings.RECENT_REQUESTS / settings.WORKERS, () => planCache.version, redactApiKeys),
     banned: new BannedKeys(),
     async operators() {
       const own = logged(await operatorsStorage(), logger);

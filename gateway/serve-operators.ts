@@ -12,6 +12,7 @@ import { consoleRoutes } from './operators/api/console-files.ts';
 import { FindingsSince } from './operators/api/findings-since.ts';
 import { OperatorsGuard } from './operators/api/guard.ts';
 import type { AboutGateway } from './operators/api/operation.ts';
+import { answerPeer, ofAllGateways } from './operators/api/requests.ts';
 import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
 import { runbookRoutes } from './operators/api/runbook-pages.ts';
 import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './pipeline/client-address.ts';
@@ -28,11 +29,13 @@ export async function serveOperators(
   settings: GatewaySettings,
   backend: PlannedBackend,
   logger: Logger,
-  { isLocal, decisions, banned, workers, processes, ...about }: AboutGateway,
+  { isLocal, requests, banned, workers, processes, ...about }: AboutGateway,
 ): Promise<Pick<RunningServer, 'url' | 'stop'>> {
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
   const coreToken = coreTokenOf(settings, logger);
   const stores = await backend.operators();
+  const peers = backend.peers?.(answerPeer(requests));
+  peers?.start();
   const traffic = watchTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
   exposeRedisMemory(about.metrics, backend);
   exposeBackup(about.metrics, () => lastBackup(stores));
@@ -46,7 +49,7 @@ export async function serveOperators(
         planCache: backend.planCache,
         ...stores,
         logger,
-        decisions,
+        requests: ofAllGateways(requests, peers),
         traffic,
         redisMode: settings.REDIS_URL === undefined ? ('embedded' as const) : settings.REDIS_MODE,
         findings: new FindingsSince(),
@@ -79,6 +82,7 @@ export async function serveOperators(
     async stop() {
       traffic.stop();
       await server.stop();
+      await peers?.stop();
     },
   };
 }

@@ -8,6 +8,7 @@ import { type Decision, type LimitStatus, later, StoreUnavailable, type Verdict 
 import type { PlanName } from '../limiter/plans.ts';
 import type { GatewayRoute } from '../routes.ts';
 import type { NoDecisionReason, Outcome } from '../telemetry/outcomes.ts';
+import type { NotedRequest } from '../telemetry/recent-requests.ts';
 import type { CanonicalRequest } from './canonical-request.ts';
 import { Shed } from './load-shedder.ts';
 
@@ -59,10 +60,16 @@ export class Exchange {
   /** The limit status of the address, when it pays. */
   addressStatus: LimitStatus | undefined;
   route: GatewayRoute | undefined;
+  /** When it was sent to the core, and when the core began to answer. */
+  sentAt: number | undefined;
+  answeredAt: number | undefined;
   /** Bytes in both directions of the WebSocket, if one was opened. */
   tunnel: { readonly bytesFromClient: number; readonly bytesFromCore: number } | undefined;
   /** The error that was answered. Its cause is the original fault. */
   error: HttpError | undefined;
+  /** Where it is recorded for operators. */
+  noted: NotedRequest | undefined;
+  notedPlace = 0;
 
   constructor({ request, response, clientAddress, peerAddress, network, cors }: Arrival) {
     this.request = request;

@@ -40,7 +40,7 @@ export function forwardTo(deps: ForwardDependencies): Forward {
         id: exchange.id,
         client: exchange.client ?? { id: '', slowUntil: 0, largeUntil: 0 },
       },
-      exchange.response,
+      exchange,
       clientHeaders(exchange, deps.draftFields),
     );
   };

@@ -9,7 +9,7 @@ import type { Verdict } from '../limiter/limiter.ts';
 import type { GatewayRoute } from '../routes.ts';
 import { ElsewhereLog, logExchange } from '../telemetry/access-log.ts';
 import type { BannedKeys, KeyWatch } from '../telemetry/key-watch.ts';
-import type { RecentDecisions } from '../telemetry/recent-decisions.ts';
+import type { RecentRequests } from '../telemetry/recent-requests.ts';
 import type { Traffic } from '../telemetry/request-metrics.ts';
 import { Authorizer, authenticate, type Decided, MALFORMED, refusalOf, refuseKeyInTarget } from './authorize.ts';
 import { canonicalRequest } from './canonical-request.ts';
@@ -25,7 +25,7 @@ import { asksForWebSocket } from './tunnels.ts';
 export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependencies {
   readonly routes: readonly GatewayRoute[];
   readonly clients: Clients;
-  readonly recent: RecentDecisions;
+  readonly recent: RecentRequests;
   readonly banned: BannedKeys;
   readonly watch: KeyWatch;
   readonly logger: Logger;
@@ -96,8 +96,9 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
   }
 
   /** Tells operators of a decision. */
-  function tell({ id, keyId, client, clientAddress, outcome }: Exchange, verdict: Verdict): void {
-    deps.recent.note(id, keyId, verdict);
+  function tell(exchange: Exchange, verdict: Verdict): void {
+    const { id, keyId, client, clientAddress, outcome } = exchange;
+    deps.recent.decided(exchange);
     deps.banned.note(keyId, verdict);
     if (client !== undefined && 'buckets' in verdict) deps.watch.note(client, verdict);
     if (outcome === 'elsewhere') elsewhere.note(keyId, clientAddress, id);
@@ -144,6 +145,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     });
     response.on('close', () => {
       deps.traffic.answered(exchange);
+      deps.recent.ended(exchange);
       logExchange(deps.logger, exchange);
     });
     serve(exchange, forward);

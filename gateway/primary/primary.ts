@@ -128,7 +128,7 @@ export async function startPrimary(
     opened.resolve(backend);
     operators = await serveOperators(settings, backend, logger, {
       metrics: { ...metrics, expose: async () => await metrics.expose(await workers.metrics()) },
-      decisions: workers,
+      requests: workers,
       banned: () => workers.banned(),
       workers: () => ({ serving: workers.serving, wanted: settings.WORKERS, each: workers.states() }),
       processes: () => workers.processes(),

@@ -34,7 +34,8 @@ export async function startWorker(
   const metrics = createMetrics('gateway', number);
   const primary = new Channel<AskedOfPrimary, AskedOfWorker>(process, {
     report: async () => report && { ...report(), metrics: await metrics.snapshot() },
-    decisions: (query) => opened?.recent.find(query) ?? [],
+    decisions: (query) => opened?.recent.findDecisions(query) ?? [],
+    requests: (query) => opened?.recent.find(query) ?? [],
     key: (id) => clients.tell(id),
     keys(page) {
       if (page === 'first') pages = clients.pages();

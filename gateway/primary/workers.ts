@@ -2,8 +2,9 @@ import { type Family, sumOf } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
 import type { Stopping } from '../../shared/process/run.ts';
+import { type DecisionQuery, type DecisionReport, newestFirst } from '../telemetry/decision-report.ts';
 import type { KeysOfMinute } from '../telemetry/key-watch.ts';
-import { type DecisionQuery, type DecisionReport, newestFirst } from '../telemetry/recent-decisions.ts';
+import { type FoundRequests, newestRequestFirst, type RequestQuery } from '../telemetry/recent-requests.ts';
 import type { ProcessState, WorkerState } from '../telemetry/watched-traffic.ts';
 import type { Channel } from './channel.ts';
 import type { AskedOfPrimary, AskedOfWorker, Changed, WorkerReport } from './messages.ts';
@@ -120,14 +121,33 @@ export class Workers {
   }
 
   /** The last decisions of the serving workers, the newest first. */
-  async find(query: DecisionQuery): Promise<DecisionReport[]> {
-    const found = await Promise.all(
-      this.#serving.map(async ({ number, channel }) => {
-        const decisions = (await channel.ask('decisions', query)) ?? [];
-        return decisions.map((one) => ({ ...one, gateway: { ...one.gateway, worker: number } }));
+  async findDecisions(query: DecisionQuery): Promise<DecisionReport[]> {
+    const found = await this.#askEach(({ channel }) => channel.ask('decisions', query));
+    return found
+      .flatMap(({ told = [] }) => told)
+      .sort(newestFirst)
+      .slice(0, query.limit);
+  }
+
+  /** The last requests of the serving workers, the newest first, and the workers that did not answer. */
+  async find(query: RequestQuery): Promise<FoundRequests> {
+    const found = await this.#askEach(({ channel }) => channel.ask('requests', query));
+    const requests = found
+      .flatMap(({ told = [] }) => told)
+      .sort(newestRequestFirst)
+      .slice(0, query.limit);
+    return { requests, missing: found.flatMap(({ number, told }) => (told === undefined ? [`worker ${number}`] : [])) };
+  }
+
+  /** Asks each serving worker; `told` is undefined if it gives no answer. */
+  #askEach<T extends { readonly gateway: object }>(ask: (worker: WorkerProcess) => Promise<readonly T[] | undefined>) {
+    return Promise.all(
+      this.#serving.map(async (worker) => {
+        const { number } = worker;
+        const told = await ask(worker);
+        return { number, told: told?.map((one) => ({ ...one, gateway: { ...one.gateway, worker: number } })) };
       }),
     );
-    return found.flat().sort(newestFirst).slice(0, query.limit);
   }
 
   get #serving(): WorkerProcess[] {

@@ -29,6 +29,14 @@ export interface RedisState {
   readonly lastCall: { readonly at: number; readonly ms: number } | undefined;
 }
 
+/** Gateways that ask each other. */
+export interface Peers {
+  start(): void;
+  /** Asks all others. Never rejects. @returns their answers, and those that gave none in time */
+  ask(content: unknown, withinMs: number): Promise<{ answers: readonly unknown[]; missing: readonly string[] }>;
+  stop(): Promise<void>;
+}
+
 /** A limiter and the storage under all stores, in Redis or in this gateway, and how to close them. */
 export interface Backend {
   readonly limiter: Limiter;
@@ -46,6 +54,11 @@ export interface Backend {
   counted(): Family[];
   /** The share of its memory that each node of Redis uses, 0 to 1; nodes that do not answer are left out. */
   memoryUsed(): Promise<[node: string, share: number][]>;
+  /**
+   * The other gateways on the same store, once `operatorsStorage` was opened; undefined if there can be none.
+   * @param answer of this gateway to what another one asks
+   */
+  peers?(answer: (content: unknown) => Promise<unknown>): Peers;
   /** The state of the store, for operators. */
   check(): Promise<CheckResult[]>;
   close(): Promise<void>;

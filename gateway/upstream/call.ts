@@ -27,10 +27,20 @@ const NOTED_MS = 10_000;
 
 const NONE: readonly never[] = [];
 
+/** Where the answer goes, and what is noted about it: as of performance.now(). */
+export interface Destination {
+  readonly response: ServerResponse;
+  /** When the last attempt was handed to a wire. */
+  sentAt: number | undefined;
+  /** When the core began to answer. */
+  answeredAt: number | undefined;
+}
+
 /** A forwarded request and the destination of its answer. */
 export interface Forwarding {
   readonly request: UpstreamRequest;
   readonly response: ServerResponse;
+  readonly destination: Destination;
   readonly extraHeaders: readonly string[];
   /** When it arrived here, as of performance.now(). */
   readonly askedAt: number;
@@ -282,6 +292,9 @@ export class Call implements Asked {
 
   /** The core has begun to answer. */
   #began(core: Core, now: number): void {
+    const { destination } = this.forwarding;
+    destination.sentAt = this.sentAt;
+    destination.answeredAt = now;
     core.answered(this.#begunAt, this.sentAt, now);
     if (this.#context.cores.isAnswerProof) core.setReady(true);
   }

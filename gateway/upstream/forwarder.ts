@@ -1,7 +1,6 @@
-import type { ServerResponse } from 'node:http';
 import type { Family } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
-import { Call, type CallContext, type Forwarding } from './call.ts';
+import { Call, type CallContext, type Destination, type Forwarding } from './call.ts';
 import { type Core, type CoreState, LATE_AFTER_MS } from './core.ts';
 import { familiesOf } from './core-counts.ts';
 import { CoreNames } from './core-names.ts';
@@ -16,7 +15,7 @@ export interface Forwarder {
    * @param extraHeaders flat list, sent after the core's own headers
    * @throws {HttpError} 502, 503 or 504 if nothing has been sent; otherwise the client's connection is closed
    */
-  forward(request: UpstreamRequest, response: ServerResponse, extraHeaders: readonly string[]): Promise<void>;
+  forward(request: UpstreamRequest, destination: Destination, extraHeaders: readonly string[]): Promise<void>;
   /** The next core in turn, for requests that reach it another way. */
   nextCore(): CoreAddress;
   /** The present limit of concurrent requests for all cores. */
@@ -44,9 +43,10 @@ export async function createForwarder(urls: readonly string[], timeoutMs: number
   const calls = new Calls(cores, timeoutMs);
 
   return {
-    forward(request, response, extraHeaders) {
+    forward(request, destination, extraHeaders) {
       const askedAt = performance.now();
-      return calls.forward({ request, response, extraHeaders, askedAt, deadline: askedAt + timeoutMs });
+      const { response } = destination;
+      return calls.forward({ request, response, destination, extraHeaders, askedAt, deadline: askedAt + timeoutMs });
     },
     nextCore: () => cores.next().address,
     get limit() {

@@ -89,7 +89,8 @@ test('quick reads of a client behind its slow reads on one connection are answer
   const own = await serveHttp((...exchange) => void arrived.push(exchange));
   const forward = ([{ url = '' }, response]: [IncomingMessage, ServerResponse]) => {
     const request = { method: 'GET', target: url, headers: [], body: undefined, id: randomUUID() };
-    return forwarder.forward({ ...request, client: { id: 'one', slowUntil: 0, largeUntil: 0 } }, response, []);
+    const client = { id: 'one', slowUntil: 0, largeUntil: 0 };
+    return forwarder.forward({ ...request, client }, { response, sentAt: undefined, answeredAt: undefined }, []);
   };
   const ask = async (path: string, times: number) => {
     const before = arrived.length;

@@ -1,16 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { describe, expect, test, vi } from 'vitest';
-import {
-  DECISIONS_KEPT,
-  type DecisionReport,
-  newestFirst,
-  RecentDecisions,
-} from '../../gateway/telemetry/recent-decisions.ts';
+import { type DecisionReport, newestFirst } from '../../gateway/telemetry/decision-report.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
 import { type Answer, post, send } from '../support/http.ts';
-import { memoryUnderTest } from '../support/limiters.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -124,22 +118,6 @@ test('a local decision is marked as local', async () => {
   expect(await explained(stack, id)).toMatchObject([{ outcome: 'admitted', mode: 'local', plan: 'free' }]);
 });
 
-test('the last thousand are kept, and the next one replaces the first', async () => {
-  const under = await memoryUnderTest();
-  const credential = await under.createKey();
-  const recent = new RecentDecisions(() => 'a version');
-  const ask = async (at: number) => recent.note(`request ${at}`, credential.id, await under.limiter.decide(credential));
-  for (let at = 0; at < DECISIONS_KEPT; at++) await ask(at);
-  expect(recent.find({ requestId: 'request 0', limit: 50 })).toMatchObject([
-    { outcome: 'admitted', planVersion: 'a version' },
-  ]);
-  await ask(DECISIONS_KEPT);
-  expect(recent.find({ requestId: 'request 0', limit: 50 })).toEqual([]);
-  expect(recent.find({ requestId: 'request 1', limit: 50 })).toHaveLength(1);
-  const newest = recent.find({ keyId: credential.id, limit: 50 }).map(({ requestId }) => requestId);
-  expect(newest).toEqual(Array.from({ length: 50 }, (_, back) => `request ${DECISIONS_KEPT - back}`));
-});
-
 test('in a merged list, simultaneous decisions stay in order', () => {
   const told = (requestId: string, at: string) => ({ requestId, at }) as DecisionReport;
   const [first, second] = [told('1', '2026-01-01'), told('2', '2026-01-02')];
@@ -200,5 +178,5 @@ test('the command line explains a key or a request, and says so if both or none 
   expect(ofRequest.out).toMatch(new RegExp(`^gateway {11}${hostname()}, process ${process.pid}$`, 'm'));
   expect(JSON.parse(json.out)).toMatchObject({ decisions: [{ requestId: id, refusedBy: ['day'] }] });
   expect([neither.code, neither.err]).toEqual([2, expect.stringContaining('give the id of a key, or a request')]);
-  expect([missing.code, missing.err]).toEqual([3, expect.stringContaining('None of the last 1000 decisions')]);
+  expect([missing.code, missing.err]).toEqual([3, expect.stringContaining('remembers no decision on such a request')]);
 });

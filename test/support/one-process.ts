@@ -50,7 +50,10 @@ export async function startGateway(
   const clients = await serveClients(settings, backend, logger, metrics, onHappened, limits, routes);
   const operators = await serveOperators(settings, backend, logger, {
     metrics,
-    decisions: backend.recent,
+    requests: {
+      find: async (query) => ({ requests: await backend.recent.find(query), missing: [] }),
+      findDecisions: (query) => backend.recent.findDecisions(query),
+    },
     banned: () => [backend.banned.latest()],
     isLocal: () => backend.nodesAway() > 0,
     processes: () => [{ cores: clients.cores(), redis: backend.redis() }],

@@ -3,8 +3,9 @@ import type { PlanTable, RejectedValue } from '../../limiter/plans.ts';
 import type { RecordedActivity } from '../../stores/audit.ts';
 import type { RecordedChange } from '../../stores/plans.ts';
 import type { OperatorToken, Role } from '../../stores/tokens.ts';
-import type { DecisionReport } from '../../telemetry/recent-decisions.ts';
+import type { DecisionReport } from '../../telemetry/decision-report.ts';
 import type { MinuteReport } from '../../telemetry/recent-minutes.ts';
+import type { RequestReport } from '../../telemetry/recent-requests.ts';
 import type { Totals } from '../../telemetry/totals.ts';
 import type { SeenCore, WorkersState } from '../../telemetry/watched-traffic.ts';
 import type { SeenFinding } from './findings-since.ts';
@@ -72,6 +73,22 @@ export interface DecisionsAnswer {
 export interface ExplainAnswer extends DecisionsAnswer {
   readonly key: KeyView;
   readonly planVersion: string | undefined;
+}
+
+export type RequestView = Omit<RequestReport, 'cursor' | 'digest' | 'fault'> & {
+  /** Of the key as it is now; undefined if there is none any more. */
+  readonly keyName: string | undefined;
+  readonly secretId: string | undefined;
+  /** Why it was answered so, and what to look at or to change. Undefined if it was served. */
+  readonly reason: string | undefined;
+  readonly advice: string | undefined;
+};
+
+export interface RequestsAnswer {
+  readonly requests: readonly RequestView[];
+  /** The workers and gateways that did not answer. */
+  readonly missing: readonly string[];
+  readonly next: string | undefined;
 }
 
 export interface TrafficAnswer {

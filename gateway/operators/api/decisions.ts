@@ -1,5 +1,5 @@
 import { HttpError } from '../../../shared/http/errors.ts';
-import { DECISIONS_KEPT } from '../../telemetry/recent-decisions.ts';
+import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
 import type { DecisionsAnswer, ExplainAnswer } from './answers.ts';
 import { describe, findKey } from './keys.ts';
 import type { AdminOperation } from './operation.ts';
@@ -9,23 +9,22 @@ import { wholeNumber } from './query.ts';
 const PAGE = 50;
 
 const limitIn = (query: URLSearchParams): number =>
-  wholeNumber(query, 'limit', { min: 1, max: DECISIONS_KEPT, fallback: PAGE });
+  wholeNumber(query, 'limit', { min: 1, max: MOST_DECISIONS, fallback: PAGE });
 
 /** The current state of a key, and the last decisions on it by this gateway's processes, the newest first. */
 export const explainKey: AdminOperation = async ({ deps, params, query }) => {
   const limit = limitIn(query);
   const entry = await findKey(deps, params[0]);
-  const [key, decisions] = await Promise.all([describe(deps, entry), deps.decisions.find({ keyId: entry.id, limit })]);
+  const [key, decisions] = await Promise.all([
+    describe(deps, entry),
+    deps.requests.findDecisions({ keyId: entry.id, limit }),
+  ]);
   return { status: 200, body: { key, planVersion: deps.planCache.version, decisions } satisfies ExplainAnswer };
 };
 
 /** The decisions on a request. There are several, the newest first, if clients reuse an id. */
 export const explainRequest: AdminOperation = async ({ deps, params, query }) => {
-  const decisions = await deps.decisions.find({ requestId: params[0], limit: limitIn(query) });
-  if (decisions.length === 0)
-    throw new HttpError(
-      'not_found',
-      `None of the last ${DECISIONS_KEPT} decisions of each process of this gateway was about such a request.`,
-    );
+  const decisions = await deps.requests.findDecisions({ requestId: params[0], limit: limitIn(query) });
+  if (decisions.length === 0) throw new HttpError('not_found', 'This gateway remembers no decision on such a request.');
   return { status: 200, body: { decisions } satisfies DecisionsAnswer };
 };

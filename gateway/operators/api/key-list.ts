@@ -4,7 +4,7 @@ import { holdsApiKey, isKeyId } from '../../limiter/credential.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
 import { countsOf } from '../../limiter/usage-marks.ts';
-import { DECISIONS_KEPT } from '../../telemetry/recent-decisions.ts';
+import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
 import type { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
 import { dayBucket, wantedKeys } from './key-filter.ts';
 import { FirstOf, KEY_ORDER_NAMES, KEY_ORDERS, loudestFirst, type Sortable, TOP_BY } from './key-order.ts';
@@ -131,8 +131,8 @@ export const findKeys: AdminOperation = async ({ deps, query }) => {
   return found('name', keys, next);
 };
 
-async function keysOfRequest({ decisions, keys }: AdminDependencies, requestId: string): Promise<KeyEntry[]> {
-  const ids = (await decisions.find({ requestId, limit: DECISIONS_KEPT })).map(({ keyId }) => keyId);
+async function keysOfRequest({ requests, keys }: AdminDependencies, requestId: string): Promise<KeyEntry[]> {
+  const ids = (await requests.findDecisions({ requestId, limit: MOST_DECISIONS })).map(({ keyId }) => keyId);
   const found = await Promise.all([...new Set(ids)].map((id) => keys.get(id)));
   return found.filter((entry) => entry !== undefined);
 }

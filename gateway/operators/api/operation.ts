@@ -4,7 +4,8 @@ import type { CheckResult } from '../../check-result.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
 import type { OperatorsStores } from '../../stores/stores.ts';
 import type { Role } from '../../stores/tokens.ts';
-import type { DecisionQuery, DecisionReport } from '../../telemetry/recent-decisions.ts';
+import type { DecisionQuery, DecisionReport } from '../../telemetry/decision-report.ts';
+import type { FoundRequests, RequestQuery } from '../../telemetry/recent-requests.ts';
 import type { TrafficSource, WatchedTraffic } from '../../telemetry/watched-traffic.ts';
 import type { Operator } from './access.ts';
 import type { RedisMode } from './answers.ts';
@@ -18,20 +19,20 @@ export interface AdminDependencies extends OperatorsStores {
   readonly redisMode: RedisMode;
   /** The state of everything that the gateway depends on. */
   checkDependencies(): Promise<CheckResult[]>;
-  readonly decisions: DecisionSource;
+  readonly requests: RequestSource;
   readonly findings: FindingsSince;
 }
 
-/** The last decisions of the processes that serve clients. */
-export interface DecisionSource {
-  /** The newest first. */
-  find(query: DecisionQuery): Promise<readonly DecisionReport[]> | readonly DecisionReport[];
+/** The last requests of the processes that serve clients, the newest first. */
+export interface RequestSource {
+  find(query: RequestQuery): Promise<FoundRequests>;
+  findDecisions(query: DecisionQuery): Promise<readonly DecisionReport[]> | readonly DecisionReport[];
 }
 
 /** What the operators' listener gets from the processes that serve clients, be it this one or others. */
 export type AboutGateway = Pick<ServiceOptions<AdminDependencies, Operator>, 'metrics' | 'check'> &
   Omit<TrafficSource, 'counted'> &
-  Pick<AdminDependencies, 'decisions'>;
+  Pick<AdminDependencies, 'requests'>;
 
 export type AdminOperation = Operation<AdminDependencies, Operator>;
 

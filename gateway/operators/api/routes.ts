@@ -11,6 +11,7 @@ import type { AdminRoute } from './operation.ts';
 import { rollBack, showHistory } from './plan-changes.ts';
 import { tryPlan } from './plan-try.ts';
 import { changePlan, changePlans, showPlans } from './plans.ts';
+import { listRequests } from './requests.ts';
 import { addSecret, changeSecret, revokeSecret, rotateKey } from './secrets.ts';
 import { createToken, listTokens, revokeToken, whoAmI } from './tokens.ts';
 import { showMinutes, showTraffic } from './traffic.ts';
@@ -38,6 +39,7 @@ export const ROUTES: readonly AdminRoute[] = [
   { name: 'revokeSecret', method: 'DELETE', path: '/keys/{id}/secrets/{secretId}', operation: revokeSecret },
   { name: 'showKeyUsage', method: 'GET', path: '/keys/{id}/usage', operation: showKeyUsage },
   { name: 'explainKey', method: 'GET', path: '/keys/{id}/explain', operation: explainKey },
+  { name: 'listRequests', method: 'GET', path: '/requests', operation: listRequests },
   { name: 'explainRequest', method: 'GET', path: '/decisions/{requestId}', operation: explainRequest },
   { name: 'setBan', method: 'PUT', path: '/keys/{id}/ban', operation: setBan },
   { name: 'liftBan', method: 'DELETE', path: '/keys/{id}/ban', operation: liftBan },

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { DecisionReport } from '../../telemetry/recent-decisions.ts';
+import type { DecisionReport } from '../../telemetry/decision-report.ts';
 import { describeKey, type KeyView, pathOf } from './key-text.ts';
 import type { Session } from './session.ts';
 import { harmless, table } from './table.ts';
@@ -22,7 +22,7 @@ export function addExplain(keys: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Each process of the gateway keeps its last 1,000 decisions in memory; the gateway that is asked tells those of all its
+Each process of the gateway keeps its last requests in memory; the gateway that is asked tells the decisions of all its
 processes. Other gateways on the same Redis keep their own: ask the one whose log has the request. Kept are decisions about
 keys that there are, not requests with a key that nobody has, nor those that were turned away before a decision.
 

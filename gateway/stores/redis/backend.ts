@@ -13,6 +13,7 @@ import { isCluster, nodeOf } from './cluster.ts';
 import { ClusterLimiter } from './cluster-limiter.ts';
 import { memoryUsed } from './info.ts';
 import { RedisLimiter } from './limiter.ts';
+import { Peers } from './peers.ts';
 import { RedisStorage } from './storage.ts';
 
 /** For a connection without its own. */
@@ -73,6 +74,7 @@ export function redisBackend(
     loadScript: () => loadScript(redis),
     nodesAway: () => limiter.nodesAway(),
     redis: () => ({ isConnected: redis.status === 'ready', since: connectedSince(), lastCall: calls.last }),
+    peers: (answer) => new Peers(operators ?? redis, answer),
     counted: () => [...calls.families(), ...debts.counted()],
     memoryUsed: () => memoryUsed(redis),
     check: () => checkRedis(redis),

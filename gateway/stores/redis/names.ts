@@ -41,5 +41,6 @@ export const outboxOf = (tag: string): string => `gateway:outbox:{${tag}}`;
 /** A set of the changes that may have left entries in an outbox. */
 export const OUTBOXES = 'gateway:outboxes';
 
-/** What changes leave behind for a while, and is no data. */
-export const isPassing = (name: string): boolean => /^gateway:(change:|outbox)/.test(name);
+/** What changes and gateways leave behind for a while, and is no data. */
+export const isPassing = (name: string): boolean =>
+  /^gateway:(change:|outbox|gateways$|questions:|answers:)/.test(name);

@@ -2,69 +2,18 @@ import { hostname } from 'node:os';
 import { SECOND } from '../limiter/clock.ts';
 import type { BucketState, Decision, Verdict } from '../limiter/limiter.ts';
 
-/**
- * The last decisions of this process on existing keys, so that operators can look them up. Recording one is a few
- * assignments into a preallocated slot; the text is made only on request.
- */
+/** A decision in words and numbers, for operators. */
 
-export const DECISIONS_KEPT = 1_000;
-
-interface Noted {
-  requestId: string;
-  keyId: string;
-  /** Unix time in ms, on this machine's clock. */
-  at: number;
-  /** Undefined until the slot is used. */
-  verdict: Verdict | undefined;
-  planVersion: string | undefined;
-}
-
-export class RecentDecisions {
-  readonly #ring: readonly Noted[] = Array.from({ length: DECISIONS_KEPT }, () => ({
-    requestId: '',
-    keyId: '',
-    at: 0,
-    verdict: undefined,
-    planVersion: undefined,
-  }));
-  readonly #planVersion: () => string | undefined;
-  #next = 0;
-
-  /** @param planVersion returns the version of the current plan table */
-  constructor(planVersion: () => string | undefined) {
-    this.#planVersion = planVersion;
-  }
-
-  /** Credentials that are not keys are not recorded: they could displace all others. */
-  note(requestId: string, keyId: string | undefined, verdict: Verdict): void {
-    if (keyId === undefined || (verdict.outcome === 'unauthorized' && !IS_OF_A_KEY.has(verdict.reason))) return;
-    const noted = this.#ring[this.#next] as Noted;
-    noted.requestId = requestId;
-    noted.keyId = keyId;
-    noted.at = Date.now();
-    noted.verdict = verdict;
-    noted.planVersion = this.#planVersion();
-    this.#next = (this.#next + 1) % DECISIONS_KEPT;
-  }
-
-  /** The newest first. */
-  find({ keyId, requestId, limit }: DecisionQuery): DecisionReport[] {
-    const told: DecisionReport[] = [];
-    for (let back = 1; back <= DECISIONS_KEPT && told.length < limit; back++) {
-      const noted = this.#ring[(this.#next - back + DECISIONS_KEPT) % DECISIONS_KEPT] as Noted;
-      if (noted.verdict === undefined) break;
-      if ((keyId ?? noted.keyId) === noted.keyId && (requestId ?? noted.requestId) === noted.requestId)
-        told.push(tell(noted, noted.verdict));
-    }
-    return told;
-  }
-}
+/** Decisions in one answer at most. */
+export const MOST_DECISIONS = 1_000;
 
 /** Sorts the merged lists of several processes. Decisions of one Redis call have the same time and keep their order. */
 export const newestFirst = ({ at: a }: DecisionReport, { at: b }: DecisionReport): number =>
   a < b ? 1 : a > b ? -1 : 0;
 
-const IS_OF_A_KEY: ReadonlySet<string> = new Set(['disabled', 'expired', 'elsewhere']);
+/** Whether there is such a key, as far as the verdict says. */
+export const isOfAKey = (verdict: Verdict): boolean =>
+  verdict.outcome !== 'unauthorized' || ['disabled', 'expired', 'elsewhere'].includes(verdict.reason);
 
 /** What to look for; undefined matches anything. */
 export interface DecisionQuery {
@@ -95,6 +44,8 @@ export interface DecisionReport {
   /** What refused it: the current ban, otherwise every bucket with less than one token. */
   readonly refusedBy?: readonly string[];
   readonly bannedUntil?: string;
+  /** When a refused request was told to come back. */
+  readonly retryAt?: string;
   /** Overrides of the key that are not usable limits. */
   readonly rejectedOverrides?: readonly string[];
   readonly gateway: { readonly host: string; readonly pid: number; readonly worker?: number };
@@ -107,13 +58,24 @@ interface ToldBucket {
   readonly after: number;
 }
 
-const HOST = hostname();
+export const HOST = hostname();
 
-function tell({ requestId, keyId, at, planVersion }: Noted, verdict: Verdict): DecisionReport {
+/** The request that was decided on; `at` is its time on this machine's clock, Unix time in ms. */
+export interface DecidedRequest {
+  readonly requestId: string;
+  readonly keyId: string | undefined;
+  readonly at: number;
+  readonly planVersion: string | undefined;
+}
+
+export function tellDecision(
+  { requestId, keyId = '', at, planVersion }: DecidedRequest,
+  verdict: Verdict,
+): DecisionReport {
   const gateway = { host: HOST, pid: process.pid };
   if (!('buckets' in verdict))
     return { requestId, keyId, outcome: verdict.reason, at: new Date(at).toISOString(), gateway };
-  const { outcome, plan, mode, now, buckets, isShadowed = false, bannedUntil, rejected } = verdict;
+  const { outcome, plan, mode, now, buckets, isShadowed = false, bannedUntil, retryAt = 0, rejected } = verdict;
   const taken = outcome === 'admitted' && !isShadowed ? 1 : 0;
   const [minute, day] = buckets as readonly [BucketState, BucketState];
   const empty = buckets.filter(({ tokens }) => tokens < 1).map(({ name }) => name);
@@ -129,6 +91,7 @@ function tell({ requestId, keyId, at, planVersion }: Noted, verdict: Verdict): D
     buckets: { minute: tellBucket(minute, taken), day: tellBucket(day, taken) },
     ...(taken === 0 && { refusedBy: outcome === 'banned' ? ['ban'] : outcome === 'forbidden' ? ['scope'] : empty }),
     ...(outcome === 'banned' && { bannedUntil: toTime(bannedUntil) }),
+    ...(retryAt > 0 && outcome !== 'admitted' && { retryAt: toTime(retryAt) }),
     ...(rejected !== '' && { rejectedOverrides: rejected.trim().split(' ') }),
     gateway,
   };

@@ -1,0 +1,127 @@
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { pairsOf } from '../../../shared/lists.ts';
+import type { Peers as Asked } from '../stores.ts';
+import type { RedisConnection } from './calls.ts';
+
+/**
+ * The gateways on one Redis ask each other: who asks puts the question into the list of each of the others, and they
+ * put their answers into a list of the question. All of it expires.
+ */
+
+/** Gateways by when they last looked for questions, in Unix seconds. */
+const GATEWAYS = 'gateway:gateways';
+const questionsOf = (gateway: string): string => `gateway:questions:{${gateway}}`;
+const answersOf = (question: string): string => `gateway:answers:{${question}}`;
+
+const LOOK_EVERY_MS = 250;
+const LISTED_EVERY_MS = 5_000;
+/** One that was not seen for this long has ended without saying so. */
+const FORGOTTEN_AFTER_SECONDS = 300;
+const EXPIRES_SECONDS = 30;
+const MOST_QUESTIONS = 16;
+const ANSWER_EVERY_MS = 20;
+
+interface Question {
+  readonly id: string;
+  readonly content: unknown;
+}
+
+export class Peers implements Asked {
+  readonly #redis: RedisConnection;
+  readonly #answer: (content: unknown) => Promise<unknown>;
+  readonly #own = `${hostname()}:${process.pid}:${randomBytes(4).toString('hex')}`;
+  readonly #stopped = new AbortController();
+  #listedAt = Number.NEGATIVE_INFINITY;
+  #ended: Promise<void> = Promise.resolve();
+
+  /** @param answer of this gateway to what another one asks */
+  constructor(redis: RedisConnection, answer: (content: unknown) => Promise<unknown>) {
+    this.#redis = redis;
+    this.#answer = answer;
+  }
+
+  /** Begins to answer. */
+  start(): void {
+    this.#ended = this.#run();
+  }
+
+  /** Asks all others. Never rejects: while Redis is away, nobody is heard. */
+  async ask(content: unknown, withinMs: number): ReturnType<Asked['ask']> {
+    const answers = new Map<string, unknown>();
+    const id = randomBytes(12).toString('hex');
+    const until = performance.now() + withinMs;
+    let asked: string[] = [];
+    try {
+      asked = await this.#others();
+      const question = JSON.stringify({ id, content } satisfies Question);
+      await Promise.all(asked.map((gateway) => this.#put(questionsOf(gateway), question)));
+      while (answers.size < asked.length && performance.now() < until) {
+        for (const text of await this.#take(answersOf(id))) {
+          const { gateway, answer } = JSON.parse(text) as { gateway: string; answer: unknown };
+          answers.set(gateway, answer);
+        }
+        if (answers.size < asked.length) await sleep(ANSWER_EVERY_MS);
+      }
+    } catch {
+      if (asked.length === 0) return { answers: [], missing: ['gateways that Redis knows of'] };
+    }
+    const missing = asked.filter((gateway) => !answers.has(gateway)).map((gateway) => gateway.replace(/:\w+$/, ''));
+    return { answers: [...answers.values()], missing };
+  }
+
+  /** Others need not wait for this one any longer. */
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    await this.#ended;
+    await this.#redis.zrem(GATEWAYS, this.#own).catch(() => undefined);
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stopped;
+    while (!signal.aborted) {
+      try {
+        await this.#list();
+        for (const text of await this.#take(questionsOf(this.#own))) void this.#reply(text);
+      } catch {
+        this.#listedAt = Number.NEGATIVE_INFINITY;
+      }
+      await sleep(LOOK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
+    }
+  }
+
+  async #list(): Promise<void> {
+    if (performance.now() - this.#listedAt < LISTED_EVERY_MS) return;
+    await this.#redis.zadd(GATEWAYS, Math.floor(Date.now() / 1_000), this.#own);
+    this.#listedAt = performance.now();
+  }
+
+  async #reply(text: string): Promise<void> {
+    try {
+      const { id, content } = JSON.parse(text) as Question;
+      const answer = await this.#answer(content);
+      await this.#put(answersOf(id), JSON.stringify({ gateway: this.#own, answer }));
+    } catch {
+      // Who asks hears nothing, and says so.
+    }
+  }
+
+  /** The other gateways that look for questions. */
+  async #others(): Promise<string[]> {
+    const seen = pairsOf(await this.#redis.zrange(GATEWAYS, 0, '-1', 'WITHSCORES'));
+    const oldest = Date.now() / 1_000 - FORGOTTEN_AFTER_SECONDS;
+    const gone = seen.filter(([, at]) => Number(at) < oldest).map(([gateway]) => gateway);
+    if (gone.length > 0) await this.#redis.zrem(GATEWAYS, ...gone);
+    return seen.map(([gateway]) => gateway).filter((gateway) => gateway !== this.#own && !gone.includes(gateway));
+  }
+
+  async #put(list: string, text: string): Promise<void> {
+    await this.#redis.rpush(list, text);
+    await this.#redis.expire(list, EXPIRES_SECONDS);
+  }
+
+  async #take(list: string): Promise<string[]> {
+    return (await this.#redis.lpop(list, MOST_QUESTIONS)) ?? [];
+  }
+}

@@ -1,0 +1,381 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { boundedMap } from '../../shared/bounded-map.ts';
+import type { Verdict } from '../limiter/limiter.ts';
+import { type DecisionQuery, type DecisionReport, HOST, isOfAKey, tellDecision } from './decision-report.ts';
+import type { Outcome } from './outcomes.ts';
+
+/**
+ * The last requests of this process, so that operators can look them up. Recording one is a few assignments into a slot
+ * that is used again; the report is made only when somebody asks.
+ */
+
+/** The shares of those that were served, those that were refused, and those without a valid key. */
+const SHARES = { served: 0.5, refused: 0.3, strangers: 0.2 } as const;
+type Kind = keyof typeof SHARES;
+
+/** The share of refusals of one key or address that are kept in a minute, and their least number. More are counted. */
+const SHARE_OF_ONE = 0.02;
+const LEAST_OF_ONE = 5;
+const MAX_REFUSED = 10_000;
+const MINUTE_MS = 60_000;
+/** Requests that are looked at before others have their turn: less than a millisecond. */
+const LOOKED_AT = 1_000;
+const FIRST_FAILURE = 400;
+
+/** What was learned of a request. Times are those of performance.now(). */
+export interface SeenRequest {
+  readonly id: string;
+  readonly request: { readonly method?: string | undefined };
+  readonly canonical: { readonly path: string } | undefined;
+  readonly network: string;
+  readonly keyId: string | undefined;
+  readonly credential: { readonly digest: string } | undefined;
+  readonly verdict: Verdict | undefined;
+  readonly outcome: Outcome;
+  readonly status: number;
+  readonly error: { readonly code: string; readonly message: string; readonly cause?: unknown } | undefined;
+  readonly startedAt: number;
+  readonly decidedAt: number | undefined;
+  /** When it was sent to the core, and when the core began to answer. */
+  readonly sentAt: number | undefined;
+  readonly answeredAt: number | undefined;
+  /** Where it is recorded, and the place that it had there. */
+  noted: NotedRequest | undefined;
+  notedPlace: number;
+}
+
+/** A slot. */
+export interface NotedRequest {
+  /** Counts what this process has recorded; 0 for a slot that holds nothing. */
+  place: number;
+  /** The place that the slot got when it was last used. */
+  order: number;
+  /** When it was recorded: Unix time in ms that never goes back. */
+  recordedAt: number;
+  kind: Kind;
+  requestId: string;
+  /** When it arrived: Unix time in ms, on this machine's clock. */
+  at: number;
+  method: string;
+  path: string;
+  address: string;
+  keyId: string | undefined;
+  digest: string | undefined;
+  verdict: Verdict | undefined;
+  planVersion: string | undefined;
+  outcome: Outcome;
+  /** 0 until it was answered. */
+  status: number;
+  code: string | undefined;
+  fault: string | undefined;
+  times: RequestTimes;
+  durationMs: number;
+  /** How many like it followed in the same minute, which are not kept. */
+  repeated: number;
+}
+
+/** How long the parts of a request took, in ms; undefined for a part that it did not reach. */
+export interface RequestTimes {
+  /** From its head to the decision. */
+  readonly decision?: number | undefined;
+  /** For the rest of its body, and for a connection to the core. */
+  readonly waiting?: number | undefined;
+  /** Until the core began to answer. */
+  readonly core?: number | undefined;
+  /** Until the answer was handed over. */
+  readonly sending?: number | undefined;
+}
+
+const NO_TIMES: RequestTimes = {};
+
+export class RecentRequests {
+  readonly #rings: Readonly<Record<Kind, Ring>>;
+  readonly #planVersion: () => string | undefined;
+  readonly #redact: (text: string) => string;
+  readonly #refusals = boundedMap<string, { minute: number; count: number; last: NotedRequest }>(MAX_REFUSED);
+  #places = 0;
+  #recordedAt = 0;
+
+  /**
+   * @param kept requests, a half of them served ones
+   * @param planVersion the version of the current plan table
+   * @param redact removes secrets from a path
+   */
+  constructor(kept: number, planVersion: () => string | undefined, redact = (text: string) => text) {
+    const ringOf = (kind: Kind) => new Ring(Math.max(1, Math.floor(kept * SHARES[kind])), kind);
+    this.#rings = { served: ringOf('served'), refused: ringOf('refused'), strangers: ringOf('strangers') };
+    this.#planVersion = planVersion;
+    this.#redact = redact;
+  }
+
+  /** To be called when the request was decided on, so that one that is not answered yet can be found. */
+  decided(seen: SeenRequest): void {
+    const { verdict } = seen;
+    if (verdict === undefined) return;
+    if (verdict.outcome === 'admitted') this.#note(seen, 'served');
+    else this.#noteRefusal(seen, isOfAKey(verdict) ? 'refused' : 'strangers');
+  }
+
+  /** To be called when the answer has ended, or the client has left. A failure is kept longer than a success. */
+  ended(seen: SeenRequest): void {
+    const isFailure = seen.status >= FIRST_FAILURE;
+    const { noted } = seen;
+    if (noted !== undefined && noted.place === seen.notedPlace && (noted.kind !== 'served' || !isFailure)) {
+      this.#finish(noted, seen);
+      return;
+    }
+    if (noted?.kind === 'refused' || noted?.kind === 'strangers') return;
+    if (noted?.place === seen.notedPlace) noted.place = 0;
+    const slot = isFailure ? this.#noteFailure(seen, noted) : this.#note(seen, 'served');
+    if (slot !== undefined) this.#finish(slot, seen);
+  }
+
+  /** A refusal that follows from a decision was recorded with it, or counted. */
+  #noteFailure(seen: SeenRequest, noted: NotedRequest | undefined): NotedRequest | undefined {
+    if (seen.verdict === undefined) return this.#noteRefusal(seen, 'strangers');
+    return noted === undefined ? undefined : this.#noteRefusal(seen, 'refused');
+  }
+
+  /** @returns undefined if it is only counted, on the last one like it */
+  #noteRefusal(seen: SeenRequest, kind: Kind): NotedRequest | undefined {
+    const who = kind === 'refused' ? (seen.keyId ?? '') : seen.network;
+    const minute = Math.floor(Date.now() / MINUTE_MS);
+    const before = this.#refusals.get(who);
+    if (before?.minute === minute && before.count >= Math.max(LEAST_OF_ONE, this.#rings[kind].size * SHARE_OF_ONE)) {
+      before.last.repeated += 1;
+      return undefined;
+    }
+    const last = this.#note(seen, kind);
+    if (before?.minute === minute) Object.assign(before, { count: before.count + 1, last });
+    else this.#refusals.set(who, { minute, count: 1, last });
+    return last;
+  }
+
+  #note(seen: SeenRequest, kind: Kind): NotedRequest {
+    const slot = this.#rings[kind].next();
+    slot.place = slot.order = ++this.#places;
+    slot.recordedAt = this.#recordedAt = Math.max(this.#recordedAt, Date.now());
+    seen.noted = slot;
+    seen.notedPlace = slot.place;
+    slot.requestId = seen.id;
+    slot.at = Date.now() - (performance.now() - seen.startedAt);
+    slot.method = seen.request.method ?? '';
+    slot.path = this.#redact(seen.canonical?.path ?? '').slice(0, 1_024);
+    slot.address = seen.network;
+    slot.keyId = seen.keyId;
+    slot.digest = seen.credential?.digest;
+    slot.verdict = seen.verdict;
+    slot.planVersion = this.#planVersion();
+    slot.outcome = seen.outcome;
+    slot.status = 0;
+    slot.code = undefined;
+    slot.fault = undefined;
+    slot.times = NO_TIMES;
+    slot.durationMs = 0;
+    slot.repeated = 0;
+    return slot;
+  }
+
+  #finish(slot: NotedRequest, seen: SeenRequest): void {
+    const now = performance.now();
+    const { startedAt, decidedAt, sentAt, answeredAt, error } = seen;
+    slot.outcome = seen.outcome;
+    slot.status = seen.status;
+    slot.code = error?.code;
+    slot.fault = error === undefined ? undefined : faultOf(error);
+    slot.durationMs = now - startedAt;
+    slot.times = {
+      decision: between(startedAt, decidedAt),
+      waiting: between(decidedAt, sentAt),
+      core: between(sentAt, answeredAt),
+      sending: answeredAt === undefined ? undefined : now - answeredAt,
+    };
+  }
+
+  /** The requests that match, the newest first. */
+  async find(query: RequestQuery): Promise<RequestReport[]> {
+    const found: RequestReport[] = [];
+    let looked = 0;
+    for (const slot of this.#newestFirst()) {
+      if (++looked % LOOKED_AT === 0) await nextTurn();
+      if (!matches(slot, query)) continue;
+      found.push(reportOf(slot));
+      if (found.length === query.limit) break;
+    }
+    return found;
+  }
+
+  /** The decisions on existing keys, the newest first. */
+  findDecisions({ keyId, requestId, limit }: DecisionQuery): DecisionReport[] {
+    const found: DecisionReport[] = [];
+    for (const slot of this.#newestFirst()) {
+      if (found.length === limit) break;
+      const { verdict } = slot;
+      if (verdict === undefined || slot.kind === 'strangers') continue;
+      if ((keyId ?? slot.keyId) === slot.keyId && (requestId ?? slot.requestId) === slot.requestId)
+        found.push(tellDecision(slot, verdict));
+    }
+    return found;
+  }
+
+  /** One that comes meanwhile may be left out. */
+  *#newestFirst(): Generator<NotedRequest> {
+    const rings = Object.values(this.#rings).map((ring) => ring.newestFirst());
+    const heads = rings.map((ring) => ring.next().value);
+    for (;;) {
+      let newest = -1;
+      for (let at = 0; at < heads.length; at++) if ((heads[at]?.order ?? 0) > (heads[newest]?.order ?? 0)) newest = at;
+      const head = heads[newest];
+      if (head === undefined) return;
+      if (head.place > 0) yield head;
+      heads[newest] = rings[newest]?.next().value;
+    }
+  }
+}
+
+/** So many slots, used one after the other. They are made when they are first used. */
+class Ring {
+  readonly #slots: NotedRequest[] = [];
+  readonly size: number;
+  readonly #kind: Kind;
+  #next = 0;
+
+  constructor(size: number, kind: Kind) {
+    this.size = size;
+    this.#kind = kind;
+  }
+
+  next(): NotedRequest {
+    const slot = this.#slots[this.#next] ?? emptySlot(this.#kind);
+    this.#slots[this.#next] = slot;
+    this.#next = (this.#next + 1) % this.size;
+    return slot;
+  }
+
+  *newestFirst(): Generator<NotedRequest, undefined> {
+    const count = this.#slots.length;
+    for (let back = 1; back <= count; back++) yield this.#slots[(this.#next - back + count) % count] as NotedRequest;
+    return undefined;
+  }
+}
+
+const emptySlot = (kind: Kind): NotedRequest => ({
+  place: 0,
+  order: 0,
+  recordedAt: 0,
+  kind,
+  requestId: '',
+  at: 0,
+  method: '',
+  path: '',
+  address: '',
+  keyId: undefined,
+  digest: undefined,
+  verdict: undefined,
+  planVersion: undefined,
+  outcome: 'left',
+  status: 0,
+  code: undefined,
+  fault: undefined,
+  times: NO_TIMES,
+  durationMs: 0,
+  repeated: 0,
+});
+
+/** What to look for; undefined matches anything. Times are Unix times in ms. */
+export interface RequestQuery {
+  readonly keyId?: string | undefined;
+  /** A status, or its first digit. */
+  readonly status?: number | undefined;
+  readonly code?: string | undefined;
+  /** A part of the request's id, path, address, key id, code or outcome, in lower case. */
+  readonly text?: string | undefined;
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
+  /** Continues behind this one: `cursor` of a report. */
+  readonly after?: string | undefined;
+  readonly limit: number;
+}
+
+/** A request in words and numbers. It can be sent to another process. */
+export interface RequestReport {
+  /** Sorts the reports of several processes by when they were recorded. */
+  readonly cursor: string;
+  readonly at: string;
+  readonly requestId: string;
+  readonly keyId: string | undefined;
+  /** Of the presented secret. It must not leave the gateway. */
+  readonly digest: string | undefined;
+  readonly method: string;
+  readonly path: string;
+  /** Undefined until it was answered. */
+  readonly status: number | undefined;
+  readonly code: string | undefined;
+  readonly fault: string | undefined;
+  readonly durationMs: number;
+  readonly times: RequestTimes;
+  readonly address: string;
+  readonly outcome: string;
+  readonly repeated: number;
+  /** The decision, if there was one on a valid key. */
+  readonly decision: DecisionReport | undefined;
+  readonly gateway: { readonly host: string; readonly pid: number; readonly worker?: number };
+}
+
+/** Requests that were found, and the processes that did not answer. */
+export interface FoundRequests {
+  readonly requests: readonly RequestReport[];
+  readonly missing: readonly string[];
+}
+
+function matches(slot: NotedRequest, { keyId, status, code, text, from, to, after }: RequestQuery): boolean {
+  if (keyId !== undefined && slot.keyId !== keyId) return false;
+  if (status !== undefined && slot.status !== status && Math.floor(slot.status / 100) !== status) return false;
+  if (code !== undefined && slot.code !== code) return false;
+  if (from !== undefined && slot.at < from) return false;
+  if (to !== undefined && slot.at >= to) return false;
+  if (after !== undefined && cursorOf(slot) >= after) return false;
+  return text === undefined || textOf(slot).includes(text);
+}
+
+const textOf = ({ requestId, path, address, keyId = '', code = '', outcome }: NotedRequest): string =>
+  `${requestId} ${path} ${address} ${keyId} ${code} ${outcome}`.toLowerCase();
+
+const PID = String(process.pid).padStart(10, '0');
+const cursorOf = ({ recordedAt, order }: NotedRequest): string =>
+  `${String(recordedAt).padStart(15, '0')}-${PID}-${String(order).padStart(12, '0')}`;
+
+/** The form of a cursor. */
+export const REQUEST_CURSOR = /^\d{15}-\d{10}-\d{12}$/;
+
+/** Sorts the merged lists of several processes. */
+export const newestRequestFirst = ({ cursor: a }: RequestReport, { cursor: b }: RequestReport): number =>
+  a < b ? 1 : a > b ? -1 : 0;
+
+function reportOf(slot: NotedRequest): RequestReport {
+  const { requestId, keyId, digest, method, path, status, code, fault, address, outcome, repeated, verdict } = slot;
+  return {
+    cursor: cursorOf(slot),
+    at: new Date(slot.at).toISOString(),
+    ...{ requestId, keyId, digest, method, path, code, fault, address, outcome, repeated },
+    status: status === 0 ? undefined : status,
+    durationMs: rounded(slot.durationMs),
+    times: Object.fromEntries(Object.entries(slot.times).map(([part, ms]) => [part, ms && rounded(ms)])),
+    decision: verdict !== undefined && slot.kind !== 'strangers' ? tellDecision(slot, verdict) : undefined,
+    gateway: { host: HOST, pid: process.pid },
+  };
+}
+
+const rounded = (ms: number): number => Math.round(ms * 1_000) / 1_000;
+
+const between = (from: number | undefined, to: number | undefined): number | undefined =>
+  from === undefined || to === undefined ? undefined : Math.max(0, to - from);
+
+/** The message of an error, and of what caused it. */
+function faultOf({ message, cause }: { readonly message: string; readonly cause?: unknown }): string {
+  return cause instanceof Error && cause.message !== '' ? `${message} ${cause.message}` : message;
+}
+
+/** Sorts the merged lists of several processes. Decisions of one Redis call have the same time and keep their order. */
+export const newestFirst = ({ at: a }: DecisionReport, { at: b }: DecisionReport): number =>
+  a < b ? 1 : a > b ? -1 : 0;

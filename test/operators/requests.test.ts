@@ -1,0 +1,248 @@
+import { randomUUID } from 'node:crypto';
+import { describe, expect, test, vi } from 'vitest';
+import type { RequestsAnswer, RequestView } from '../../gateway/operators/api/answers.ts';
+import { RecentRequests, type SeenRequest } from '../../gateway/telemetry/recent-requests.ts';
+import { digestIn, idOf } from '../support/api-key.ts';
+import { faultyCore, okTo } from '../support/faulty-core.ts';
+import { type Answer, post, send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { ADMIN_TOKEN, eventually, signalAll, startWorkers } from '../support/workers.ts';
+
+/** What a gateway remembers of requests, and how operators ask for it. */
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const { url: REDIS_URL } = await emptyDatabase();
+
+async function ask(gateway: string, key?: string, path = '/v1/pets'): Promise<Answer & { id: string }> {
+  const id = randomUUID();
+  return { ...(await send(gateway + path, { ...(key && { key }), headers: { 'x-request-id': id } })), id };
+}
+
+/** The requests that a query finds. What has ended is recorded a turn after its answer. */
+async function found(stack: Stack, query = ''): Promise<RequestsAnswer> {
+  const { status, json } = await stack.admin('GET', `/requests?${query}`);
+  expect(status).toBe(200);
+  return json as RequestsAnswer;
+}
+
+const one = async (stack: Stack, id: string): Promise<RequestView | undefined> => {
+  let view: RequestView | undefined;
+  await expect
+    .poll(async () => {
+      const { requests } = await found(stack, `q=${id}`);
+      expect(requests.length).toBeLessThan(2);
+      view = requests[0];
+      return view?.status ?? 0;
+    })
+    .toBeGreaterThan(0);
+  return view;
+};
+
+describe.for([
+  ['the embedded limiter', {}],
+  ['Redis', { REDIS_URL, REDIS_TIMEOUT_MS: '5000' }],
+] as const)('with %s', ([, environment]) => {
+  test('each request is listed with what happened, why, when it will work again, and what to change', async () => {
+    const stack = await startStack(environment);
+    const key = await stack.issueKey({ name: 'acme', plan: 'free', minute: 60, day: 1 });
+    const [admitted, refused] = [await ask(stack.gateway, key), await ask(stack.gateway, key)];
+    const stranger = await ask(stack.gateway);
+    const secretId = ((await stack.admin('GET', `/keys/${idOf(key)}`)).json as { secrets: [{ id: string }] }).secrets[0]
+      .id;
+    const common = {
+      keyId: idOf(key),
+      keyName: 'acme',
+      secretId,
+      method: 'GET',
+      path: '/v1/pets',
+      address: '127.0.0.1',
+    };
+    expect(await one(stack, admitted.id)).toMatchObject({ ...common, status: 200, outcome: 'admitted' });
+    expect((await one(stack, admitted.id))?.reason).toBeUndefined();
+    const retryAfter = Number(refused.headers['retry-after']);
+    const why = await one(stack, refused.id);
+    expect(why).toMatchObject({ ...common, status: 429, code: 'rate_limit_exceeded', outcome: 'refused' });
+    const told = /^The key had used its limit of 1 requests a day\. It was told to come back at (\S+)\.$/.exec(
+      why?.reason ?? '',
+    );
+    expect(Math.abs(Date.parse(told?.[1] ?? '') - Date.now() - 1_000 * retryAfter)).toBeLessThan(3_000);
+    expect(why?.advice).toMatch(/^Raise the limit of the key or of its plan free/);
+    const without = await one(stack, stranger.id);
+    expect(without).toMatchObject({ status: 401, code: 'unauthorized', outcome: 'malformed' });
+    expect(without).not.toHaveProperty('keyId');
+    expect(without?.reason).toMatch(/^The request had no API key/);
+    const { text } = await stack.admin('GET', '/requests');
+    for (const hidden of [key.slice(16), digestIn(key)]) expect(text).not.toContain(hidden);
+  });
+
+  test('bans, disabled and revoked keys, scopes and networks are named', async () => {
+    const stack = await startStack(environment);
+    const reasonOf = async (answer: { id: string }) => (await one(stack, answer.id))?.reason ?? '';
+    const banned = await stack.issueKey();
+    await stack.admin('PUT', `/keys/${idOf(banned)}/ban`, { seconds: 600 });
+    expect(await reasonOf(await ask(stack.gateway, banned))).toMatch(/^The key was banned until \d{4}-\S+Z\.$/);
+    const disabled = await stack.issueKey();
+    await stack.admin('PATCH', `/keys/${idOf(disabled)}`, { disabled: true });
+    expect(await reasonOf(await ask(stack.gateway, disabled))).toBe('The key is disabled.');
+    const revoked = await stack.issueKey();
+    await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
+    expect(await reasonOf(await ask(stack.gateway, revoked))).toContain('was revoked');
+    const { json } = await stack.admin('POST', `/keys/${idOf(await stack.issueKey())}/secrets`, {
+      name: 'narrow',
+      scope: ['write'],
+    });
+    expect(await reasonOf(await ask(stack.gateway, (json as { key: string }).key))).toContain('has no scope for GET');
+    expect(await reasonOf(await ask(stack.gateway, await stack.issueKey(), '/nowhere'))).toMatch(/could not be found/);
+  });
+});
+
+test('requests are found by key, status, code, text and time, in pages that hold each once', async () => {
+  const stack = await startStack();
+  const [first, second] = [await stack.issueKey(), await stack.issueKey({ plan: 'free', minute: 1 })];
+  const ids: string[] = [];
+  for (let at = 0; at < 12; at++) ids.push((await ask(stack.gateway, first)).id);
+  for (let at = 0; at < 3; at++) await ask(stack.gateway, second);
+  const count = async (query: string) => (await found(stack, `${query}&limit=200`)).requests.length;
+  await expect.poll(() => count('status=2xx')).toBe(13);
+  expect(await Promise.all([count(`keyId=${idOf(first)}`), count('status=429'), count('status=4XX')])).toEqual([
+    12, 2, 2,
+  ]);
+  expect(await count('code=rate_limit_exceeded')).toBe(2);
+  expect(await Promise.all([count(`q=${ids[4]?.toUpperCase()}`), count('q=%2Fv1%2Fpets'), count('q=nothing')])).toEqual(
+    [1, 15, 0],
+  );
+  const later = encodeURIComponent(new Date(Date.now() + 60_000).toISOString());
+  expect(await Promise.all([count(`from=${later}`), count(`to=${later}`)])).toEqual([0, 15]);
+  const paged: string[] = [];
+  for (let query = 'limit=4'; ; ) {
+    const { requests, next } = await found(stack, query);
+    paged.push(...requests.map(({ requestId }) => requestId));
+    if (next === undefined) break;
+    query = `limit=4&after=${next}`;
+  }
+  expect(paged).toHaveLength(15);
+  expect(new Set(paged).size).toBe(15);
+  expect(paged.slice(3)).toEqual(ids.toReversed());
+  for (const bad of [
+    'status=600',
+    'status=4x',
+    'limit=0',
+    'limit=201',
+    'after=x',
+    'from=yesterday',
+    'q=a&q=b',
+    `q=${'a'.repeat(201)}`,
+  ]) {
+    const { status, json } = await stack.admin('GET', `/requests?${bad}`);
+    expect([bad, status, (json as { code: string }).code]).toEqual([bad, 400, 'invalid_parameter']);
+  }
+});
+
+test('the time of a request is split, and one that is under way is listed', async () => {
+  const core = await faultyCore((socket, head) => void setTimeout(() => socket.write(okTo(head)), 300));
+  const stack = await startStack({ CORE_URL: core });
+  const asked = ask(stack.gateway, await stack.issueKey());
+  await expect.poll(async () => (await found(stack)).requests.length).toBe(1);
+  expect((await found(stack)).requests[0]).not.toHaveProperty('status');
+  const view = await one(stack, (await asked).id);
+  const { decision = -1, waiting = -1, core: inCore = -1, sending = -1 } = view?.times ?? {};
+  expect(inCore).toBeGreaterThan(250);
+  for (const part of [decision, waiting, sending]) expect(part).toBeGreaterThanOrEqual(0);
+  expect(Math.abs(decision + waiting + inCore + sending - (view?.durationMs ?? 0))).toBeLessThan(1);
+});
+
+test('a failure of the core is kept with its cause, once', async () => {
+  const stack = await startStack({ CORE_URL: 'http://127.0.0.1:1' });
+  const failed = await ask(stack.gateway, await stack.issueKey());
+  expect(failed.status).toBe(502);
+  const view = await one(stack, failed.id);
+  expect([view?.status, view?.outcome, view?.code]).toEqual([502, 'admitted', 'bad_gateway']);
+  expect(view?.reason).toMatch(/ECONNREFUSED/);
+  expect((await found(stack)).requests).toHaveLength(1);
+});
+
+const BUCKETS = ['minute', 'day'].map((name) => ({ name, limit: 60, window: 60, tokens: 0, fraction: 0 }));
+
+/** A request of a key as the path records it. */
+function seen(id: string, keyId: string | undefined, outcome: 'admitted' | 'refused'): SeenRequest {
+  return {
+    id,
+    request: { method: 'GET' },
+    canonical: { path: '/v1/pets' },
+    network: '192.0.2.1',
+    keyId,
+    credential: undefined,
+    verdict:
+      keyId === undefined
+        ? undefined
+        : ({ outcome, buckets: BUCKETS, now: 0, plan: 'free', bannedUntil: 0, rejected: '' } as never),
+    outcome,
+    status: outcome === 'admitted' ? 200 : 429,
+    error: undefined,
+    startedAt: performance.now(),
+    decidedAt: undefined,
+    sentAt: undefined,
+    answeredAt: undefined,
+    noted: undefined,
+    notedPlace: 0,
+  };
+}
+
+test('refusals outlast successes, and a client that hammers does not push out what others were told', async () => {
+  const recent = new RecentRequests(100, () => 'a version');
+  const record = (one: SeenRequest) => {
+    recent.decided(one);
+    recent.ended(one);
+  };
+  record(seen('calm refused', 'calm', 'refused'));
+  for (let at = 0; at < 5_000; at++) record(seen(`loud ${at}`, 'loud', 'refused'));
+  for (let at = 0; at < 1_000; at++) record(seen(`admitted ${at}`, 'calm', 'admitted'));
+  const all = await recent.find({ limit: 1_000 });
+  expect(all.filter(({ outcome }) => outcome === 'admitted')).toHaveLength(50);
+  const refused = all.filter(({ outcome }) => outcome === 'refused');
+  expect(refused.length).toBeLessThanOrEqual(30);
+  expect(refused.reduce((sum, { repeated }) => sum + repeated, 0)).toBeGreaterThan(4_000);
+  expect(refused.map(({ requestId }) => requestId)).toContain('calm refused');
+});
+
+test('with two gateways of two workers all are heard, and one that hangs is listed as missing', async () => {
+  const { url } = await emptyDatabase();
+  const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
+  const key = await here.issueKey();
+  const pids = new Set<number>();
+  const list = async () => (await here.admin(`/requests?keyId=${idOf(key)}&limit=200`)).json as RequestsAnswer;
+  await eventually(async () => {
+    for (const { gateway } of [here, there]) await Promise.all(Array.from({ length: 8 }, () => ask(gateway, key)));
+    const { requests, missing } = await list();
+    expect(missing).toEqual([]);
+    for (const { gateway } of requests) pids.add(gateway.pid);
+    return pids.size;
+  }).toBe(4);
+  const { requests } = await list();
+  const times = requests.map(({ at }) => Date.parse(at));
+  // Recorded at about the time that they came.
+  for (const [at, time] of times.entries()) expect(time).toBeLessThan((times[at - 1] ?? Infinity) + 1_000);
+  signalAll(there.child.pid as number, 'SIGSTOP');
+  try {
+    const askedAt = performance.now();
+    const partial = await list();
+    expect(performance.now() - askedAt).toBeLessThan(2_500);
+    expect(partial.missing).toEqual([expect.stringContaining(String(there.child.pid))]);
+    expect(new Set(partial.requests.map(({ gateway }) => gateway.pid)).size).toBe(2);
+  } finally {
+    signalAll(there.child.pid as number, 'SIGCONT');
+  }
+  there.child.kill('SIGTERM');
+  await there.ended;
+  expect((await list()).missing).toEqual([]);
+});
+
+test('a viewer may read them, and nobody without a token', async () => {
+  const stack = await startStack();
+  const { json } = await post(`${stack.adminUrl}/tokens`, { name: 'viewer', role: 'viewer' }, { key: ADMIN_TOKEN });
+  const token = (json as { token: string }).token;
+  expect((await send(`${stack.adminUrl}/requests`, { key: token })).status).toBe(200);
+  expect((await send(`${stack.adminUrl}/requests`)).status).toBe(401);
+});
