@@ -143,6 +143,10 @@ export const GatewaySettings = z
       .enum(['on', 'off'], { error: 'must be on or off' })
       .default('on')
       .describe("whether to send the `RateLimit` fields of the IETF's draft: on or off"),
+    SERVER_TIMING: z
+      .enum(['on', 'off'], { error: 'must be on or off' })
+      .default('off')
+      .describe('whether answers say where their time went, in a `Server-Timing` header: on or off'),
     CORS_ORIGINS: corsOrigins
       .default([])
       .describe(

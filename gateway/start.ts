@@ -68,6 +68,7 @@ export async function serveClients(
       bodyLimitBytes: settings.BODY_LIMIT_BYTES,
       coreTimeoutMs: settings.CORE_TIMEOUT_MS,
       draftFields: settings.RATELIMIT_FIELDS === 'on',
+      showsTiming: settings.SERVER_TIMING === 'on',
       coreToken: coreTokenOf(settings, logger),
     }),
     certificate,

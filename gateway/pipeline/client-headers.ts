@@ -22,6 +22,19 @@ export function clientHeaders(
   return headers;
 }
 
+/** Where the time of a request went until its answer began, in ms (W3C Server Timing). */
+export function serverTiming({ startedAt, decidedAt, sentAt, answeredAt }: Exchange): string[] {
+  const parts: [name: string, from: number | undefined, to: number | undefined][] = [
+    ['decision', startedAt, decidedAt],
+    ['waiting', decidedAt, sentAt],
+    ['core', sentAt, answeredAt],
+  ];
+  const known = parts.flatMap(([name, from, to]) =>
+    from === undefined || to === undefined ? [] : `${name};dur=${Math.max(0, to - from).toFixed(3)}`,
+  );
+  return known.length === 0 ? [] : ['Server-Timing', known.join(', ')];
+}
+
 /**
  * All limit headers for a client: X-RateLimit-*, Retry-After after a refusal, and the fields of
  * draft-ietf-httpapi-ratelimit-headers-11 unless they are disabled.

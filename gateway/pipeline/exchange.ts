@@ -67,6 +67,8 @@ export class Exchange {
   tunnel: { readonly bytesFromClient: number; readonly bytesFromCore: number } | undefined;
   /** The error that was answered. Its cause is the original fault. */
   error: HttpError | undefined;
+  /** Headers that are known only when the answer begins. */
+  lateHeaders: (() => readonly string[]) | undefined;
   /** Where it is recorded for operators. */
   noted: NotedRequest | undefined;
   notedPlace = 0;

@@ -14,6 +14,7 @@ import type { Traffic } from '../telemetry/request-metrics.ts';
 import { Authorizer, authenticate, type Decided, MALFORMED, refusalOf, refuseKeyInTarget } from './authorize.ts';
 import { canonicalRequest } from './canonical-request.ts';
 import { clientAddress, networkOf, plainAddress } from './client-address.ts';
+import { serverTiming } from './client-headers.ts';
 import { Exchange } from './exchange.ts';
 import { type Forward, type ForwardDependencies, forwardTo, tunnelTo } from './forward.ts';
 import { LoadShedder, type Slot } from './load-shedder.ts';
@@ -31,6 +32,8 @@ export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDep
   readonly logger: Logger;
   readonly traffic: Traffic;
   readonly bodyLimitBytes: number;
+  /** Whether answers say where their time went. */
+  readonly showsTiming: boolean;
 }
 
 /** The path of a request, from top to bottom. */
@@ -143,6 +146,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       network: networkOf(address),
       cors: deps.cors.headersFor(request.headers.origin),
     });
+    if (deps.showsTiming) exchange.lateHeaders = () => serverTiming(exchange);
     response.on('close', () => {
       deps.traffic.answered(exchange);
       deps.recent.ended(exchange);

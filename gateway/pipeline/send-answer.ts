@@ -12,7 +12,7 @@ export interface OwnAnswer {
 
 export function sendOwnAnswer(exchange: Exchange, { status, headers, body }: OwnAnswer, draftFields: boolean): void {
   const { request, response } = exchange;
-  const all = [...headers, ...clientHeaders(exchange, draftFields, headers)];
+  const all = [...headers, ...clientHeaders(exchange, draftFields, headers), ...(exchange.lateHeaders?.() ?? [])];
   if (body !== undefined) all.push('Content-Length', String(Buffer.byteLength(body)));
   response.writeHead(status, all);
   response.end(request.method === 'HEAD' ? undefined : body);
@@ -38,6 +38,9 @@ export function sendError(exchange: Exchange, error: HttpError, draftFields: boo
   const body = errorBody(error);
   const headers = [...head(body), ...clientHeaders(exchange, draftFields), ...error.headers];
   if (error.status === 401) headers.push('WWW-Authenticate', 'Bearer');
+  // A deprecated operation has a Link of its own.
+  if (exchange.route?.deprecation === undefined) headers.push('Link', `</docs#error-${error.code}>; rel="help"`);
+  if (exchange.lateHeaders !== undefined) headers.push(...exchange.lateHeaders());
   response.writeHead(error.status, headers);
   response.end(request.method === 'HEAD' ? undefined : body);
 }

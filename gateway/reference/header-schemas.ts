@@ -50,6 +50,13 @@ export const HEADERS = {
     schema: { type: 'string', maxLength: 64, pattern: '^[0-9A-Za-z_.-]{1,64}$' },
     example: '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
   },
+  'Server-Timing': {
+    description:
+      'Where the time went until the answer began, in milliseconds (W3C Server Timing), if the gateway is set to send it.',
+    required: false,
+    schema: { type: 'string', pattern: listOf('[a-z]+;dur=[0-9.]+') },
+    example: 'decision;dur=0.812, waiting;dur=0.094, core;dur=2.301',
+  },
   'Retry-After': {
     description:
       'Seconds after which the request will be admitted: its place in line behind the others that were refused, or the end of a ban.',
@@ -81,6 +88,14 @@ export const ALLOW: Header = {
   example: 'GET, HEAD, POST',
 };
 
+/** On errors of the gateway itself. */
+export const HELP: Header = {
+  description: 'Where the error is explained (RFC 8288).',
+  required: false,
+  schema: { type: 'string', pattern: '^</docs#error-[a-z_]+>; rel="help"$' },
+  example: '</docs#error-rate_limit_exceeded>; rel="help"',
+};
+
 /** On 503. */
 export const RETRY_AFTER_UNAVAILABLE: Header = {
   description: 'Seconds after which another try is worth it; not on every 503.',
@@ -90,7 +105,10 @@ export const RETRY_AFTER_UNAVAILABLE: Header = {
 };
 
 function listOfItems(parameters: string): string {
-  const item = `"[a-z]+"${parameters}`;
+  return listOf(`"[a-z]+"${parameters}`);
+}
+
+function listOf(item: string): string {
   return `^${item}(, ${item})*$`;
 }
 
@@ -108,6 +126,7 @@ export const EVERYWHERE = refsTo([
   'RateLimit-Policy',
   'RateLimit',
   'X-Request-Id',
+  'Server-Timing',
 ]);
 
 /** The Link to the next page, if there is one. */

@@ -1,7 +1,7 @@
 import { ERRORS, type ErrorCode } from '../../shared/http/errors.ts';
 import { http } from '../../shared/http/node-http.ts';
 import { type Response, refTo } from './document.ts';
-import { ALLOW, EVERYWHERE, INSUFFICIENT_SCOPE, RETRY_AFTER_UNAVAILABLE, refsTo } from './header-schemas.ts';
+import { ALLOW, EVERYWHERE, HELP, INSUFFICIENT_SCOPE, RETRY_AFTER_UNAVAILABLE, refsTo } from './header-schemas.ts';
 
 /** The error answers, one for each status. The code distinguishes errors of the same status. */
 
@@ -39,7 +39,7 @@ function errorResponse(status: number): ErrorResponse {
     name: nameOf(status),
     response: {
       description: codes.map((code) => `\`${code}\`: ${ERRORS[code].message}`).join('\n\n'),
-      headers: { ...EVERYWHERE, ...HEADERS_OF[status] },
+      headers: { ...EVERYWHERE, Link: HELP, ...HEADERS_OF[status] },
       content: {
         'application/json': {
           schema: { allOf: [refTo('schemas', 'Error'), narrowed] },

@@ -34,6 +34,8 @@ export interface Destination {
   sentAt: number | undefined;
   /** When the core began to answer. */
   answeredAt: number | undefined;
+  /** Headers that are known only when the answer begins, as a flat list. */
+  lateHeaders?: (() => readonly string[]) | undefined;
 }
 
 /** A forwarded request and the destination of its answer. */
@@ -47,6 +49,9 @@ export interface Forwarding {
   /** The deadline of all attempts together, as of performance.now(). */
   readonly deadline: number;
 }
+
+const withLate = (headers: readonly string[], { lateHeaders }: Destination): readonly string[] =>
+  lateHeaders === undefined ? headers : [...headers, ...lateHeaders()];
 
 /** What all calls have in common. */
 export interface CallContext {
@@ -181,7 +186,7 @@ export class Call implements Asked {
     if (this.isAlone && !core.echoes) this.#wire?.end();
     this.#leave();
     if (!this.isWanted) return;
-    const { response, extraHeaders } = this.forwarding;
+    const { response, destination, extraHeaders } = this.forwarding;
     if (CoreRefusedUs.saysSo(answer.status)) {
       const fault = new CoreRefusedUs(answer.status);
       core.counts.failed(faultKind(fault));
@@ -189,7 +194,7 @@ export class Call implements Asked {
     } else if (response.destroyed) this.#fail(new ClientGone());
     else {
       this.#end();
-      sendAnswer(answer, response, extraHeaders);
+      sendAnswer(answer, response, withLate(extraHeaders, destination));
       this.#resolve();
     }
   }
@@ -206,6 +211,7 @@ export class Call implements Asked {
     this.#context.remove(this);
     const relay = new Relay({
       ...this.forwarding,
+      extraHeaders: () => withLate(this.forwarding.extraHeaders, this.forwarding.destination),
       id: this.id,
       onBegin: (echoes) => {
         this.#began(core, performance.now());

@@ -8,8 +8,8 @@ export interface RelayOptions {
   /** The X-Request-Id of the attempt. */
   readonly id: string;
   readonly response: ServerResponse;
-  /** Flat list, sent after the core's own headers. */
-  readonly extraHeaders: readonly string[];
+  /** A flat list when the answer begins, sent after the core's own headers. */
+  readonly extraHeaders: () => readonly string[];
   /** The deadline for the first byte to the client, including waiting time, as of performance.now(). */
   readonly deadline: number;
   /** Called when the answer begins, with whether it carries the attempt's id. It must not carry another one. */
@@ -26,7 +26,7 @@ export class Relay implements Dispatcher.DispatchHandler {
   /** Ends when the answer was handed over; rejects with the fault that prevented it. */
   readonly done: Promise<void>;
   readonly #response: ServerResponse;
-  readonly #extraHeaders: readonly string[];
+  readonly #extraHeaders: () => readonly string[];
   readonly #deadline: NodeJS.Timeout;
   readonly #resolve: () => void;
   readonly #reject: (fault: unknown) => void;
@@ -111,7 +111,7 @@ export class Relay implements Dispatcher.DispatchHandler {
 
   #sendHead(): void {
     clearTimeout(this.#deadline);
-    this.#response.writeHead(this.#status, this.#headers.concat(this.#extraHeaders));
+    this.#response.writeHead(this.#status, this.#headers.concat(this.#extraHeaders()));
   }
 
   /** Gives the request up, wherever it is. */

@@ -385,6 +385,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -405,6 +411,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
                 [name: string]: unknown;
             };
@@ -426,6 +438,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 /**
                  * @description What is wrong with the key.
                  * @example Bearer error="insufficient_scope"
@@ -451,6 +469,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -471,6 +495,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -491,6 +521,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -511,6 +547,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -531,6 +573,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -551,6 +599,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -575,6 +629,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 "Retry-After": components["headers"]["Retry-After"];
                 [name: string]: unknown;
             };
@@ -596,6 +656,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -616,6 +682,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -636,6 +708,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -656,6 +734,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 /**
                  * @description Seconds after which another try is worth it; not on every 503.
                  * @example 1
@@ -681,6 +765,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -701,6 +791,12 @@ export interface components {
                 "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                 RateLimit: components["headers"]["RateLimit"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Server-Timing": components["headers"]["Server-Timing"];
+                /**
+                 * @description Where the error is explained (RFC 8288).
+                 * @example </docs#error-rate_limit_exceeded>; rel="help"
+                 */
+                Link?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -754,6 +850,11 @@ export interface components {
          */
         "X-Request-Id": string;
         /**
+         * @description Where the time went until the answer began, in milliseconds (W3C Server Timing), if the gateway is set to send it.
+         * @example decision;dur=0.812, waiting;dur=0.094, core;dur=2.301
+         */
+        "Server-Timing": string;
+        /**
          * @description Seconds after which the request will be admitted: its place in line behind the others that were refused, or the end of a ban.
          * @example 1
          */
@@ -796,6 +897,7 @@ export interface operations {
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Server-Timing": components["headers"]["Server-Timing"];
                     /**
                      * @description Where the next page is (RFC 8288). Without it, this was the last one.
                      * @example </v1/pets?limit=20&after=20>; rel="next"
@@ -867,6 +969,7 @@ export interface operations {
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Server-Timing": components["headers"]["Server-Timing"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -923,6 +1026,7 @@ export interface operations {
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Server-Timing": components["headers"]["Server-Timing"];
                     /**
                      * @description Since when the operation is deprecated, as a Unix second (RFC 9745).
                      * @example @1795132800
@@ -965,6 +1069,12 @@ export interface operations {
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Server-Timing": components["headers"]["Server-Timing"];
+                    /**
+                     * @description What to use in its place (RFC 8288).
+                     * @example </v1/pets>; rel="successor-version"
+                     */
+                    Link?: "</v1/pets>; rel=\"successor-version\"";
                     /**
                      * @description Since when the operation is deprecated, as a Unix second (RFC 9745).
                      * @example @1795132800
@@ -975,11 +1085,6 @@ export interface operations {
                      * @example Thu, 05 Dec 2030 00:00:00 GMT
                      */
                     Sunset?: "Thu, 05 Dec 2030 00:00:00 GMT";
-                    /**
-                     * @description What to use in its place (RFC 8288).
-                     * @example </v1/pets>; rel="successor-version"
-                     */
-                    Link?: "</v1/pets>; rel=\"successor-version\"";
                     [name: string]: unknown;
                 };
                 content: {
@@ -1002,6 +1107,12 @@ export interface operations {
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Server-Timing": components["headers"]["Server-Timing"];
+                    /**
+                     * @description What to use in its place (RFC 8288).
+                     * @example </v1/pets>; rel="successor-version"
+                     */
+                    Link: "</v1/pets>; rel=\"successor-version\"";
                     /**
                      * @description Since when the operation is deprecated, as a Unix second (RFC 9745).
                      * @example @1795132800
@@ -1012,11 +1123,6 @@ export interface operations {
                      * @example Thu, 05 Dec 2030 00:00:00 GMT
                      */
                     Sunset: "Thu, 05 Dec 2030 00:00:00 GMT";
-                    /**
-                     * @description What to use in its place (RFC 8288).
-                     * @example </v1/pets>; rel="successor-version"
-                     */
-                    Link: "</v1/pets>; rel=\"successor-version\"";
                     [name: string]: unknown;
                 };
                 content: {
@@ -1042,6 +1148,12 @@ export interface operations {
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Server-Timing": components["headers"]["Server-Timing"];
+                    /**
+                     * @description What to use in its place (RFC 8288).
+                     * @example </v1/pets>; rel="successor-version"
+                     */
+                    Link?: "</v1/pets>; rel=\"successor-version\"";
                     /**
                      * @description Since when the operation is deprecated, as a Unix second (RFC 9745).
                      * @example @1795132800
@@ -1052,11 +1164,6 @@ export interface operations {
                      * @example Thu, 05 Dec 2030 00:00:00 GMT
                      */
                     Sunset?: "Thu, 05 Dec 2030 00:00:00 GMT";
-                    /**
-                     * @description What to use in its place (RFC 8288).
-                     * @example </v1/pets>; rel="successor-version"
-                     */
-                    Link?: "</v1/pets>; rel=\"successor-version\"";
                     [name: string]: unknown;
                 };
                 content: {
@@ -1077,6 +1184,12 @@ export interface operations {
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Server-Timing": components["headers"]["Server-Timing"];
+                    /**
+                     * @description What to use in its place (RFC 8288).
+                     * @example </v1/pets>; rel="successor-version"
+                     */
+                    Link: "</v1/pets>; rel=\"successor-version\"";
                     /**
                      * @description Since when the operation is deprecated, as a Unix second (RFC 9745).
                      * @example @1795132800
@@ -1087,11 +1200,6 @@ export interface operations {
                      * @example Thu, 05 Dec 2030 00:00:00 GMT
                      */
                     Sunset: "Thu, 05 Dec 2030 00:00:00 GMT";
-                    /**
-                     * @description What to use in its place (RFC 8288).
-                     * @example </v1/pets>; rel="successor-version"
-                     */
-                    Link: "</v1/pets>; rel=\"successor-version\"";
                     [name: string]: unknown;
                 };
                 content: {
@@ -1112,6 +1220,12 @@ export interface operations {
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Server-Timing": components["headers"]["Server-Timing"];
+                    /**
+                     * @description What to use in its place (RFC 8288).
+                     * @example </v1/pets>; rel="successor-version"
+                     */
+                    Link?: "</v1/pets>; rel=\"successor-version\"";
                     /**
                      * @description Seconds after which another try is worth it; not on every 503.
                      * @example 1
@@ -1127,11 +1241,6 @@ export interface operations {
                      * @example Thu, 05 Dec 2030 00:00:00 GMT
                      */
                     Sunset?: "Thu, 05 Dec 2030 00:00:00 GMT";
-                    /**
-                     * @description What to use in its place (RFC 8288).
-                     * @example </v1/pets>; rel="successor-version"
-                     */
-                    Link?: "</v1/pets>; rel=\"successor-version\"";
                     [name: string]: unknown;
                 };
                 content: {
@@ -1152,6 +1261,12 @@ export interface operations {
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Server-Timing": components["headers"]["Server-Timing"];
+                    /**
+                     * @description What to use in its place (RFC 8288).
+                     * @example </v1/pets>; rel="successor-version"
+                     */
+                    Link: "</v1/pets>; rel=\"successor-version\"";
                     /**
                      * @description Since when the operation is deprecated, as a Unix second (RFC 9745).
                      * @example @1795132800
@@ -1162,11 +1277,6 @@ export interface operations {
                      * @example Thu, 05 Dec 2030 00:00:00 GMT
                      */
                     Sunset: "Thu, 05 Dec 2030 00:00:00 GMT";
-                    /**
-                     * @description What to use in its place (RFC 8288).
-                     * @example </v1/pets>; rel="successor-version"
-                     */
-                    Link: "</v1/pets>; rel=\"successor-version\"";
                     [name: string]: unknown;
                 };
                 content: {
@@ -1209,6 +1319,7 @@ export interface operations {
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Server-Timing": components["headers"]["Server-Timing"];
                     /**
                      * @description Where the next page is (RFC 8288). Without it, this was the last one.
                      * @example </v1/store/orders?limit=20&after=20>; rel="next"
@@ -1266,6 +1377,7 @@ export interface operations {
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Server-Timing": components["headers"]["Server-Timing"];
                     [name: string]: unknown;
                 };
                 content: {

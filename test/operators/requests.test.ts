@@ -153,6 +153,23 @@ test('the time of a request is split, and one that is under way is listed', asyn
   expect(Math.abs(decision + waiting + inCore + sending - (view?.durationMs ?? 0))).toBeLessThan(1);
 });
 
+test('with SERVER_TIMING, answers say where their time went; otherwise none does', async () => {
+  const core = await faultyCore((socket, head) => void setTimeout(() => socket.write(okTo(head)), 100));
+  const [shown, hidden] = [
+    await startStack({ CORE_URL: core, SERVER_TIMING: 'on' }),
+    await startStack({ CORE_URL: core }),
+  ];
+  const key = await shown.issueKey({ plan: 'free', minute: 1 });
+  const [served, refused] = [await ask(shown.gateway, key), await ask(shown.gateway, key)];
+  expect(served.headers['server-timing']).toMatch(/^decision;dur=[\d.]+, waiting;dur=[\d.]+, core;dur=\d{2,}\.\d{3}$/);
+  expect([refused.status, refused.headers['server-timing']]).toEqual([
+    429,
+    expect.stringMatching(/^decision;dur=[\d.]+$/),
+  ]);
+  expect((await ask(shown.gateway)).headers).not.toHaveProperty('server-timing');
+  expect((await ask(hidden.gateway, await hidden.issueKey())).headers).not.toHaveProperty('server-timing');
+});
+
 test('a failure of the core is kept with its cause, once', async () => {
   const stack = await startStack({ CORE_URL: 'http://127.0.0.1:1' });
   const failed = await ask(stack.gateway, await stack.issueKey());

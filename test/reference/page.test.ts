@@ -34,6 +34,30 @@ test('the page and its files are public, isolated from other origins, and show t
   }
 });
 
+test('an error leads to its line in the reference, which says what to do', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey({ plan: 'free', minute: 1 });
+  const { text: page } = await send(`${stack.gateway}/docs/`);
+  for (const code of Object.keys(ERRORS))
+    expect(page).toMatch(
+      new RegExp(
+        `<tr id="error-${code}"><td>\\d{3}</td><td><code>${code}</code></td><td>[^<]+</td><td>.+\\.</td></tr>`,
+      ),
+    );
+  const answers = [
+    await send(`${stack.gateway}/v1/pets`),
+    await send(`${stack.gateway}/v1/pets`, { key }),
+    await send(`${stack.gateway}/v1/pets`, { key }),
+    await send(`${stack.gateway}/v1/../pets`, { key }),
+  ];
+  expect(answers.map(({ status, headers }) => [status, headers.link])).toEqual([
+    [401, '</docs#error-unauthorized>; rel="help"'],
+    [200, undefined],
+    [429, '</docs#error-rate_limit_exceeded>; rel="help"'],
+    [400, '</docs#error-invalid_request>; rel="help"'],
+  ]);
+});
+
 test('/docs redirects to /docs/, and unknown paths below it are 404', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
@@ -194,7 +218,7 @@ test('the page has the plans in force in numbers, and follows them', async () =>
 
 test('the page lists every error once, and no mark is left in it', async () => {
   const { text } = await send(`${(await startStack()).gateway}/docs/`);
-  const rows = [...text.matchAll(/<tr><td>(\d+)<\/td><td><code>(\w+)<\/code>/g)].map(
+  const rows = [...text.matchAll(/<tr id="error-\w+"><td>(\d+)<\/td><td><code>(\w+)<\/code>/g)].map(
     ([, status, code]) => `${code} ${status}`,
   );
   expect(rows).toEqual(Object.entries(ERRORS).map(([code, { status }]) => `${code} ${status}`));
