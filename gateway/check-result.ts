@@ -1,8 +1,8 @@
 /** What an operator should know about one dependency of the gateway. */
 export interface CheckResult {
   readonly about: string;
-  /** A warning has no effect yet. A fault has one, or will at the next incident. */
-  readonly status: 'good' | 'warning' | 'fault';
+  /** A warning has no effect yet. A fault has one, or will at the next incident. Unknown: it gave no answer. */
+  readonly status: 'good' | 'warning' | 'fault' | 'unknown';
   readonly found: string;
   /** What to do about it. */
   readonly advice?: string | undefined;
@@ -20,6 +20,13 @@ export const warning = (about: string, found: string, advice: string): CheckResu
 export const fault = (about: string, found: string, advice: string): CheckResult => ({
   about,
   status: 'fault',
+  found,
+  advice,
+});
+
+export const unknown = (about: string, found: string, advice: string): CheckResult => ({
+  about,
+  status: 'unknown',
   found,
   advice,
 });

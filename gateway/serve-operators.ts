@@ -9,8 +9,10 @@ import { keptToken } from './operators/admin-token.ts';
 import { OperatorsAccess } from './operators/api/access.ts';
 import { lastBackup } from './operators/api/backup-notes.ts';
 import { consoleRoutes } from './operators/api/console-files.ts';
+import { checkWorkers } from './operators/api/doctor.ts';
 import { FindingsSince } from './operators/api/findings-since.ts';
 import { OperatorsGuard } from './operators/api/guard.ts';
+import { Health } from './operators/api/health.ts';
 import type { AboutGateway } from './operators/api/operation.ts';
 import { answerPeer, ofAllGateways } from './operators/api/requests.ts';
 import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
@@ -19,6 +21,7 @@ import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } fro
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { exposeBackup, exposeRedisMemory } from './telemetry/state.ts';
 import { watchTraffic } from './telemetry/watched-traffic.ts';
+import { probeCores } from './upstream/probe-core.ts';
 
 /** For a few people, the command line and Prometheus. */
 const OPERATORS_LIMITS: Partial<ServerLimits> = { connections: 200, connectionsPerAddress: 50 };
@@ -39,6 +42,12 @@ export async function serveOperators(
   const traffic = watchTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
   exposeRedisMemory(about.metrics, backend);
   exposeBackup(about.metrics, () => lastBackup(stores));
+  const health = new Health({
+    redis: () => backend.check(),
+    cores: () => probeCores(settings.CORE_URL),
+    workers: () => checkWorkers(workers?.()),
+  });
+  health.start();
   const server = await startServer({
     host: settings.ADMIN_HOST,
     port: settings.ADMIN_PORT,
@@ -53,12 +62,13 @@ export async function serveOperators(
         traffic,
         redisMode: settings.REDIS_URL === undefined ? ('embedded' as const) : settings.REDIS_MODE,
         findings: new FindingsSince(),
-        checkDependencies: async () => [
-          ...(await backend.check()),
+        checkDependencies: {
+          redis: () => backend.check(),
           // Its HTTP client takes 10 MB, and nothing else here needs one.
-          ...(await (await import('./upstream/check-cores.ts')).checkCores(settings.CORE_URL, coreToken())),
-          ...checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
-        ],
+          cores: async () => (await import('./upstream/check-cores.ts')).checkCores(settings.CORE_URL, coreToken()),
+          'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
+        },
+        health,
       },
       logger,
       logsAs: 'operator request',
@@ -72,6 +82,7 @@ export async function serveOperators(
         isFromProxy: ({ socket }) => trustedProxies.has(plainAddress(socket.remoteAddress)),
       }),
       ...about,
+      check: async () => (await about.check()) ?? health.detail(),
     }),
     maxHeaderBytes: OPERATORS_HEAD_BYTES,
     limits: OPERATORS_LIMITS,
@@ -81,6 +92,7 @@ export async function serveOperators(
     url: server.url,
     async stop() {
       traffic.stop();
+      health.stop();
       await server.stop();
       await peers?.stop();
     },

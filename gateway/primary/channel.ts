@@ -36,6 +36,8 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
   #isSilent = false;
   /** The messages received so far. */
   received = 0;
+  /** When the last one came, as of performance.now(). */
+  receivedAt = performance.now();
 
   /** @param answerers answer the other process's questions; they must not throw */
   constructor(peer: Peer, answerers: Answerers<Theirs>) {
@@ -99,6 +101,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
 
   #take(items: readonly Item[]): void {
     this.received += 1;
+    this.receivedAt = performance.now();
     this.#isSilent = false;
     for (const [number, name, content] of items) {
       if (name === undefined) this.#waiting.get(number)?.(content);

@@ -50,7 +50,12 @@ export class Slot {
   }
 
   state(): WorkerState {
-    return { worker: this.#number, pid: this.#current?.pid, since: this.#changedAt.toISOString() };
+    return {
+      worker: this.#number,
+      pid: this.#current?.pid,
+      since: this.#changedAt.toISOString(),
+      silentMs: Math.round(this.#current?.silentMs ?? 0),
+    };
   }
 
   /** The counts of this slot since the start, over all its processes. The last half second may be missing. */

@@ -148,6 +148,11 @@ export class WorkerProcess {
     this.#killWhenSilent();
   }
 
+  /** For how long it has said nothing, in ms. */
+  get silentMs(): number {
+    return performance.now() - this.channel.receivedAt;
+  }
+
   get pid(): number | undefined {
     return this.#worker.process.pid;
   }

@@ -28,6 +28,8 @@ export interface WorkerState {
   readonly pid: number | undefined;
   /** When it began to serve, or the one before it ended. */
   readonly since: string;
+  /** For how long it has said nothing, in ms. */
+  readonly silentMs: number;
 }
 
 /** A core as one process sees it. */

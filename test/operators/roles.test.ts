@@ -41,6 +41,7 @@ const NEEDED: Readonly<Record<string, Role>> = {
   getKey: 'viewer',
   explainKey: 'viewer',
   explainRequest: 'viewer',
+  listRequests: 'viewer',
   listBans: 'viewer',
   listActivity: 'viewer',
   whoAmI: 'viewer',

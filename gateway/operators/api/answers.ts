@@ -95,6 +95,8 @@ export interface TrafficAnswer {
   readonly since: string;
   readonly mode: 'shared' | 'local';
   readonly modeSince: string;
+  /** The worst of what is a fault or unknown now; undefined if all is well. */
+  readonly health: SeenFinding | undefined;
   /** Only with WORKERS > 1. */
   readonly workers: WorkersState | undefined;
   /** Processes that serve clients: `cores` and `redis` are what these see. Other gateways are not in it. */

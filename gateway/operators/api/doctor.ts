@@ -1,11 +1,13 @@
-import { type CheckResult, fault, good, warning } from '../../check-result.ts';
+import { type CheckResult, fault, good, unknown, warning } from '../../check-result.ts';
 import { isFormer, PLAN_NAMES, type Plan, STORED_FIELDS, whenAbsent } from '../../limiter/plans.ts';
 import { mostBanAfter } from '../../limiter/refusals.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
+import type { WorkersState } from '../../telemetry/watched-traffic.ts';
 import type { DoctorAnswer } from './answers.ts';
 import { checkBackup } from './backup-notes.ts';
 import { checkKeys } from './check-keys.ts';
 import { checkRequests, coresOf } from './dependencies.ts';
+import { answered } from './health.ts';
 import type { AdminOperation } from './operation.ts';
 import { shownRejected } from './rejected-values.ts';
 
@@ -16,15 +18,31 @@ import { shownRejected } from './rejected-values.ts';
 export const checkAll: AdminOperation = async ({ deps }) => {
   const { checkDependencies, planCache, keys, traffic } = deps;
   const processes = traffic.processes();
-  const found = [
-    ...(await checkDependencies()),
-    ...checkRequests(coresOf(processes), processes.length),
-    ...checkPlans(planCache),
-    ...(await checkKeys(keys)),
-    ...(await checkBackup(deps)),
+  const asked = [
+    ...Object.entries(checkDependencies).map(([about, look]) => answered(about, look)),
+    answered('requests to cores', () => checkRequests(coresOf(processes), processes.length)),
+    answered('workers', () => checkWorkers(traffic.workers?.())),
+    answered('plan table', () => checkPlans(planCache)),
+    answered('keys', () => checkKeys(keys)),
+    answered('backup', () => checkBackup(deps)),
   ];
-  return { status: 200, body: { findings: deps.findings.seen(found) } satisfies DoctorAnswer };
+  const findings = deps.findings.seen((await Promise.all(asked)).flat());
+  return { status: 200, body: { findings } satisfies DoctorAnswer };
 };
+
+/** A worker reports twice a second. */
+const SILENT_MS = 1_500;
+
+/** A worker that says nothing may hang. Its primary ends it then. */
+export const checkWorkers = (workers: WorkersState | undefined): CheckResult[] =>
+  (workers?.each ?? []).flatMap(({ worker, pid, silentMs }) => {
+    const about = `worker ${worker}`;
+    if (pid === undefined) return [fault(about, 'does not serve', 'It is started again. The log says why it ended.')];
+    if (silentMs < SILENT_MS) return [];
+    return [
+      unknown(about, `has said nothing for ${(silentMs / 1_000).toFixed(1)} s`, 'It is replaced unless it goes on.'),
+    ];
+  });
 
 function checkPlans({ rejected, isReadable, isMissing, lastGood, table }: PlanCache): CheckResult[] {
   const stays = lastGood === undefined ? 'clients get 503' : 'the last good one stays';

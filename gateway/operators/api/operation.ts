@@ -10,6 +10,7 @@ import type { TrafficSource, WatchedTraffic } from '../../telemetry/watched-traf
 import type { Operator } from './access.ts';
 import type { RedisMode } from './answers.ts';
 import type { FindingsSince } from './findings-since.ts';
+import type { Health } from './health.ts';
 
 /** The dependencies of the operators' operations. */
 export interface AdminDependencies extends OperatorsStores {
@@ -17,8 +18,9 @@ export interface AdminDependencies extends OperatorsStores {
   readonly logger: Logger;
   readonly traffic: WatchedTraffic;
   readonly redisMode: RedisMode;
-  /** The state of everything that the gateway depends on. */
-  checkDependencies(): Promise<CheckResult[]>;
+  /** Looks at what the gateway depends on, by what they are about. */
+  readonly checkDependencies: Readonly<Record<string, () => Promise<CheckResult[]> | CheckResult[]>>;
+  readonly health: Pick<Health, 'worst'>;
   readonly requests: RequestSource;
   readonly findings: FindingsSince;
 }

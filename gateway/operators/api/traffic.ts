@@ -8,7 +8,7 @@ import { shownRejected } from './rejected-values.ts';
  * The requests of clients since the start of this gateway, and its state, for all workers together. Cheap enough to
  * poll every second.
  */
-export const showTraffic: AdminOperation = async ({ deps: { traffic, planCache, redisMode } }) => {
+export const showTraffic: AdminOperation = async ({ deps: { traffic, planCache, redisMode, health } }) => {
   const [counted, processes] = [traffic.counted(), traffic.processes()];
   const { totals, plans } = totalsOf(counted);
   return {
@@ -17,6 +17,7 @@ export const showTraffic: AdminOperation = async ({ deps: { traffic, planCache, 
       since: traffic.since.toISOString(),
       mode: traffic.mode.isLocal ? 'local' : 'shared',
       modeSince: traffic.mode.since.toISOString(),
+      health: health.worst(),
       workers: traffic.workers?.(),
       processes: processes.length,
       cores: coresOf(processes),

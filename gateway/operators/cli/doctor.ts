@@ -4,7 +4,7 @@ import { EXIT, endWith } from './outcome.ts';
 import { colour, type Session, type Style } from './session.ts';
 import { harmless } from './table.ts';
 
-const STYLES = { good: 'green', warning: 'yellow', fault: 'red' } as const satisfies Record<
+const STYLES = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' } as const satisfies Record<
   CheckResult['status'],
   Style
 >;
@@ -16,12 +16,12 @@ export function addDoctorCommand(program: Command, session: Session): void {
     .description('look at what the gateway depends on: Redis, the cores, the plan table; says what to mend')
     .addHelpText(
       'after',
-      '\nIt changes nothing. Ends with 1 where there is a fault, with 0 where there are warnings only.',
+      '\nIt changes nothing. Ends with 1 where there is a fault, or something gives no answer; with 0 where there are warnings only.',
     )
     .action(async () => {
       const { findings } = (await session.call('GET', '/doctor')) as { findings: CheckResult[] };
       session.print({ findings }, () => describe(findings));
-      if (findings.some(({ status }) => status === 'fault')) endWith(EXIT.fault);
+      if (findings.some(({ status }) => status === 'fault' || status === 'unknown')) endWith(EXIT.fault);
     });
 }
 

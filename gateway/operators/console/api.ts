@@ -1,5 +1,5 @@
 import { author } from './author.ts';
-import { noteAnswer } from './connection.ts';
+import { noteAnswer, noteQuestion } from './connection.ts';
 
 /** Client of the admin API that served this page. The token is kept in this tab until it is closed or logged out. */
 
@@ -77,6 +77,7 @@ function saying(path: string, reason: string | undefined): string {
 
 /** Nothing is stored by the browser, and no cookie is sent. */
 async function ask(path: string, request: RequestInit): Promise<{ response: Response; text: string }> {
+  noteQuestion(path);
   try {
     const response = await fetch(path, {
       ...request,

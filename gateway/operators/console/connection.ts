@@ -4,6 +4,10 @@
 const MISSES = 2;
 const UNAVAILABLE = 503;
 
+/** The state of the gateway is asked for all the time. Without an answer for this long, it is unknown. */
+const KNOWN_WITHIN_MS = 2_000;
+const STATE = '/traffic';
+
 interface Streak {
   readonly since: Date;
   readonly misses: number;
@@ -14,6 +18,8 @@ export interface Trouble {
   readonly since: Date;
 }
 
+/** When the oldest question for the state was sent that has no answer yet. */
+let askedAt: Date | undefined;
 let silent: Streak | undefined;
 let unreadable: Streak | undefined;
 
@@ -25,14 +31,22 @@ const longer = (streak: Streak | undefined): Streak => ({
 /** Requests that fail without Redis. The plan table is also known without it. */
 const readsStore = (path: string): boolean => /^\/(keys|bans|plans\/|usage|activity|tokens)/.test(path);
 
+/** Called before every request. */
+export function noteQuestion(path: string): void {
+  if (path === STATE) askedAt ??= new Date();
+}
+
 /** Called after every request. @param status undefined if the gateway did not respond */
 export function noteAnswer(path: string, status: number | undefined): void {
+  if (path === STATE) askedAt = undefined;
   silent = status === undefined ? longer(silent) : undefined;
   if (status !== undefined && readsStore(path)) unreadable = status === UNAVAILABLE ? longer(unreadable) : undefined;
 }
 
 /** The most serious trouble that lasts; undefined if there is none. */
 export function trouble(): Trouble | undefined {
+  if (askedAt !== undefined && Date.now() - askedAt.getTime() > KNOWN_WITHIN_MS)
+    return { kind: 'silent', since: silent?.since ?? askedAt };
   if (silent !== undefined && silent.misses >= MISSES) return { kind: 'silent', since: silent.since };
   if (unreadable !== undefined && unreadable.misses >= MISSES) return { kind: 'unreadable', since: unreadable.since };
   return undefined;

@@ -29,6 +29,7 @@ export const valueInWords = (value: string | number | undefined): string =>
   value === undefined || value === '' ? 'none' : /^\d+$/.test(String(value)) ? number(Number(value)) : String(value);
 
 export const lowerFirst = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
+export const upperFirst = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 const NUMBER = new Intl.NumberFormat('en-US');
 export const number = (value: number): string => NUMBER.format(value);

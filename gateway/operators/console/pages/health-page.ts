@@ -10,7 +10,7 @@ import { number, tableFieldInWords } from '../words.ts';
 const STATE_EVERY_MS = 3_000;
 const CHECKS_EVERY_MS = 10_000;
 
-const STATUSES = { good: 'Good', warning: 'Warning', fault: 'Fault' } as const;
+const STATUSES = { good: 'Good', warning: 'Warning', fault: 'Fault', unknown: 'Unknown' } as const;
 
 const COLUMNS: readonly Column<SeenFinding>[] = [
   { title: 'What', show: ({ about }) => html`<span class="wordy">${about}</span>` },
@@ -48,7 +48,7 @@ export function HealthPage() {
   `;
 }
 
-const rank = ({ status }: SeenFinding): number => ['fault', 'warning', 'good'].indexOf(status);
+const rank = ({ status }: SeenFinding): number => ['fault', 'unknown', 'warning', 'good'].indexOf(status);
 
 function Gateway({ mode, modeSince, since, workers, totals }: TrafficAnswer) {
   const isLocal = mode === 'local';

@@ -1,11 +1,13 @@
+import { useEffect, useState } from 'preact/hooks';
 import type { TrafficAnswer } from '../../api/answers.ts';
 import { get } from '../api.ts';
 import { type Trouble, trouble } from '../connection.ts';
 import { html } from '../html.ts';
 import { usePolled } from '../polled.ts';
-import { clock, counted, relative } from '../words.ts';
+import { clock, counted, relative, upperFirst } from '../words.ts';
 
-const EVERY_MS = 2_000;
+const EVERY_MS = 1_000;
+const LOOK_EVERY_MS = 500;
 
 interface State {
   readonly kind: 'well' | 'warning' | 'bad';
@@ -17,6 +19,12 @@ interface State {
 /** The state of the gateway, on every page. Whatever is not well says since when. */
 export function StateOfGateway() {
   const { value } = usePolled('state', EVERY_MS, async () => (await get<TrafficAnswer>('/traffic')).body);
+  const [, look] = useState(0);
+  // A question that gets no answer ends no poll.
+  useEffect(() => {
+    const timer = setInterval(() => look(Date.now()), LOOK_EVERY_MS);
+    return () => clearInterval(timer);
+  }, []);
   const { kind, title, text, since } = stateOf(value, trouble());
   return html`
     <div id="state" class=${`state ${kind}`} role="status">
@@ -62,5 +70,12 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
       text: 'See Health.',
       since: undefined,
     };
+  const { health } = traffic;
+  if (health !== undefined) {
+    const { about, status, found, since: from } = health;
+    const isUnknown = status === 'unknown';
+    const title = isUnknown ? `Unknown: ${about}` : upperFirst(about);
+    return { kind: isUnknown ? 'warning' : 'bad', title, text: `It ${found}.`, since: from };
+  }
   return { kind: 'well', title: 'All well', text: 'Every limit is exact.', since: undefined };
 }

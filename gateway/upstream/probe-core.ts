@@ -1,0 +1,53 @@
+import https from 'node:https';
+import { http } from '../../shared/http/node-http.ts';
+import { type CheckResult, fault, good, unknown } from '../check-result.ts';
+import { resolveCores } from './core-names.ts';
+import type { CoreAddress } from './core-url.ts';
+
+/** A quick look at the cores, which does without an HTTP library: the process of operators has none. */
+
+const TIMEOUT_MS = 2_000;
+const READY = 200;
+
+/** Asks each core whether it is ready. @param urls entries of CORE_URL */
+export const probeCores = async (urls: readonly string[]): Promise<CheckResult[]> =>
+  (await Promise.all(urls.map(probeAll))).flat();
+
+async function probeAll(url: string): Promise<CheckResult[]> {
+  try {
+    return await Promise.all((await resolveCores(url)).map(probe));
+  } catch (thrown) {
+    return [fault(`core ${url}`, `cannot be resolved: ${(thrown as Error).message}`, 'Does CORE_URL name it?')];
+  }
+}
+
+async function probe(address: CoreAddress): Promise<CheckResult> {
+  const about = `core ${address.origin}`;
+  try {
+    const status = await statusOf(address);
+    if (status === READY) return good(about, 'is ready');
+    if (status === undefined)
+      return unknown(about, `has not answered for ${TIMEOUT_MS / 1_000} s`, 'Look at its CPU and its database.');
+    return fault(about, `is not ready: /readyz answers ${status}`, 'Its log says why.');
+  } catch (thrown) {
+    return fault(about, `cannot be reached: ${(thrown as Error).message}`, 'Is it there, and does CORE_URL name it?');
+  }
+}
+
+/** @returns undefined without an answer in time  @throws the fault of the connection */
+function statusOf({ url, connect }: CoreAddress): Promise<number | undefined> {
+  const { promise, resolve, reject } = Promise.withResolvers<number | undefined>();
+  const { request } = url.startsWith('https:') ? https : http;
+  const asked = request(`${url}/readyz`, { ...connect, agent: false }, (answer) => {
+    answer.resume();
+    resolve(answer.statusCode);
+  });
+  const timer = setTimeout(() => {
+    resolve(undefined);
+    asked.destroy();
+  }, TIMEOUT_MS).unref();
+  asked.once('error', reject);
+  asked.once('close', () => clearTimeout(timer));
+  asked.end();
+  return promise;
+}

@@ -1,0 +1,87 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test, vi } from 'vitest';
+import type { CheckResult } from '../../gateway/check-result.ts';
+import { openBrowser } from '../support/browser.ts';
+import { openConsole } from '../support/console.ts';
+import { ctl } from '../support/ctl.ts';
+import { send } from '../support/http.ts';
+import { startService } from '../support/process.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { temporaryFolder } from '../support/stack.ts';
+import { ADMIN_TOKEN, signalAll, startWorkers } from '../support/workers.ts';
+
+/**
+ * Each part of a system hangs in turn. Four seconds later, neither the banner of the console, nor its page, nor the
+ * doctor, nor readiness says that all is well.
+ */
+
+vi.setConfig({ testTimeout: 300_000 });
+
+const HUNG_MS = 4_000;
+
+test('what gives no answer is never called well, and all is well again once it does', async () => {
+  const redis = await startRedisServer();
+  const core = await startService('core/main.ts', {
+    PORT: '0',
+    DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db`,
+  });
+  const gateway = await startWorkers({
+    REDIS_URL: redis.url,
+    REDIS_TIMEOUT_MS: '250',
+    CORE_URL: core.addresses.core ?? '',
+    WORKERS: '2',
+  });
+  const { adminUrl } = gateway;
+  const { page } = await openConsole(await openBrowser(), { adminUrl });
+  const banner = page.locator('#state');
+  const isWell = () =>
+    vi.waitFor(async () => expect(await banner.innerText()).toMatch(/All well/), { timeout: 60_000, interval: 200 });
+  const seen = async () => ({
+    banner: await banner.innerText(),
+    doctor: (
+      (await send(`${adminUrl}/doctor`, { key: ADMIN_TOKEN })).json as { findings: CheckResult[] }
+    ).findings.filter(({ status }) => status === 'fault' || status === 'unknown'),
+    ready: (await send(`${adminUrl}/readyz`)).json as { detail?: string; message?: string },
+    command: await ctl({ adminUrl } as never, 'doctor'),
+  });
+
+  const parts = {
+    redis: { stop: () => redis.pause(), go: () => redis.resume() },
+    core: {
+      stop: () => process.kill(core.child.pid as number, 'SIGSTOP'),
+      go: () => process.kill(core.child.pid as number, 'SIGCONT'),
+    },
+    'worker 1': {
+      stop: () => process.kill(gateway.pids()[0] as number, 'SIGSTOP'),
+      // Its primary may have replaced it meanwhile.
+      go: () => process.kill(gateway.pids()[0] as number, 'SIGCONT'),
+    },
+  };
+  for (const [name, { stop, go }] of Object.entries(parts)) {
+    await isWell();
+    stop();
+    try {
+      await sleep(HUNG_MS);
+      const { banner: shown, doctor, ready, command } = await seen();
+      expect([name, shown]).toEqual([name, expect.not.stringMatching(/All well/)]);
+      expect([name, doctor.map(({ about }) => about)]).toEqual([
+        name,
+        expect.arrayContaining([expect.stringContaining(name)]),
+      ]);
+      expect([name, ready.detail ?? ready.message]).toEqual([name, expect.stringContaining(name)]);
+      expect([name, command.code, command.out]).toEqual([name, 1, expect.stringContaining(name)]);
+    } finally {
+      go();
+    }
+  }
+
+  await isWell();
+  signalAll(gateway.child.pid as number, 'SIGSTOP');
+  try {
+    await sleep(HUNG_MS);
+    expect(await banner.innerText()).toMatch(/No answer[\s\S]*Since \d\d:\d\d/);
+  } finally {
+    signalAll(gateway.child.pid as number, 'SIGCONT');
+  }
+  await isWell();
+});
