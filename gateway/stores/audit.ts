@@ -68,6 +68,9 @@ export interface ActivityQuery {
   /** The id behind which the answer begins; undefined for the newest. */
   readonly after: string | undefined;
   readonly limit: number;
+  /** Unix times in ms: the earliest, and the one that follows the latest. */
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
   isWanted(entry: RecordedActivity): boolean;
 }
 
@@ -102,14 +105,16 @@ export class AuditLog {
   }
 
   /** One call checks a limited number of entries. Entries that were made unreadable by hand are left out. */
-  async list({ after, limit, isWanted }: ActivityQuery): Promise<ActivityPage> {
+  async list({ after, limit, from = 0, to, isWanted }: ActivityQuery): Promise<ActivityPage> {
     const activity: RecordedActivity[] = [];
-    let last = after;
+    const behind = to === undefined ? undefined : `${Math.max(0, to)}-0`;
+    let last = after !== undefined && behind !== undefined ? earlier(after, behind) : (after ?? behind);
     for (let checked = 0; checked < CHECKED_AT_ONCE; ) {
       const count = checked === 0 ? Math.min(PAGE, limit + 1) : PAGE;
       const page = await this.#storage.tail('audit', { after: last, count });
       checked += count;
       for (const [id, fields] of page) {
+        if (Number.parseInt(id, 10) < from) return { activity, next: undefined };
         if (activity.length === limit) return { activity, next: last };
         last = id;
         const entry = readEntry(id, fields);
@@ -119,6 +124,13 @@ export class AuditLog {
     }
     return { activity, next: last };
   }
+}
+
+/** The earlier of two ids. */
+function earlier(one: string, other: string): string {
+  const [a = 0, b = 0] = one.split('-').map(Number);
+  const [c = 0, d = 0] = other.split('-').map(Number);
+  return a < c || (a === c && b < d) ? one : other;
 }
 
 /** Entries as a change takes them along. */

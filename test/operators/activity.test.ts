@@ -69,7 +69,7 @@ describe.for([
       const added = after.slice(0, after.length - before.length);
       const lines = stack.log.filter(({ msg }) => msg === 'activity').slice(logged);
       expect([route, added]).toEqual([route, told === undefined ? [] : [expect.objectContaining(told)]]);
-      const { id: _id, at: _at, ...entry } = added[0] ?? ({} as Entry);
+      const { id: _id, at: _at, targetName: _name, ...entry } = added[0] ?? ({} as Entry);
       expect([route, lines.map(({ activity }) => activity)]).toEqual([route, told === undefined ? [] : [entry]]);
       if (told !== undefined) expect(added[0]?.requestId).toBe(answer.headers['x-request-id']);
     }
@@ -83,6 +83,7 @@ describe.for([
     await stack.admin('PATCH', `/keys/${id}`, { plan: 'pro', minute: 7, author: 'ada', reason: 'paid' });
     const [entry] = await activityOf(stack);
     expect(entry).toEqual({
+      targetName: 'acme',
       id: expect.stringMatching(/^\d+-\d+$/),
       at: expect.any(String),
       actor: 'ada',
@@ -173,11 +174,28 @@ describe.for([
     expect(await activityOf(stack, '?actor=unknown&limit=2')).toHaveLength(2);
   });
 
-  test.for(['?limit=0', '?limit=1001', '?limit=x', '?after=yesterday', '?after=1-1-1'])('%s is 400', async (query) => {
-    const stack = await startStack(environment);
-    const answer = await stack.admin('GET', `/activity${query}`);
-    expect([answer.status, answer.json]).toEqual([400, expect.objectContaining({ code: 'invalid_parameter' })]);
+  test('entries are found by time, and name their key, also once it is revoked', async () => {
+    const stack = await freshStack(environment);
+    const ids: string[] = [];
+    for (const name of ['first', 'second', 'third']) ids.push(idOf(await stack.issueKey({ name })));
+    await stack.admin('DELETE', `/keys/${ids[1]}`);
+    const names = async (query = '') => (await activityOf(stack, query)).map(({ targetName }) => targetName);
+    expect(await names()).toEqual(['second', 'third', 'second', 'first']);
+    const [, third, second] = (await activityOf(stack)).map(({ at }) => encodeURIComponent(at));
+    expect(await names(`?from=${third}`)).toEqual(['second', 'third']);
+    expect(await names(`?to=${third}`)).toEqual(['second', 'first']);
+    expect(await names(`?from=${second}&to=${third}`)).toEqual(['second']);
+    expect(await names(`?from=${third}&target=${ids[0]}`)).toEqual([]);
   });
+
+  test.for(['?limit=0', '?limit=1001', '?limit=x', '?after=yesterday', '?after=1-1-1', '?from=today', '?to=1'])(
+    '%s is 400',
+    async (query) => {
+      const stack = await startStack(environment);
+      const answer = await stack.admin('GET', `/activity${query}`);
+      expect([answer.status, answer.json]).toEqual([400, expect.objectContaining({ code: 'invalid_parameter' })]);
+    },
+  );
 
   test.for(['author=', `author=${'a'.repeat(101)}`, 'reason=a%0Ab', 'author=a&author=b'])(
     'a write with ?%s is 400 and does nothing',

@@ -16,8 +16,8 @@ test('ctl activity shows who did what to a key, and why', async () => {
   const { code, out } = await ctl(stack, 'activity', '--target', id, '--action', 'key.change');
   const [head, newest, oldest] = out.split('\n').map((line) => line.split(/ {2,}/).slice(1));
   expect([code, head]).toEqual([0, ['who', 'did', 'to', 'via', 'changes', 'reason']]);
-  expect(newest).toEqual([expect.any(String), 'key.change', id, 'cli', 'disabled true', '=1+1']);
-  expect(oldest?.slice(1)).toEqual(['key.change', id, 'cli', 'plan free -> pro', 'they have paid']);
+  expect(newest).toEqual([expect.any(String), 'key.change', `${id} (acme)`, 'cli', 'disabled true', '=1+1']);
+  expect(oldest?.slice(1)).toEqual(['key.change', `${id} (acme)`, 'cli', 'plan free -> pro', 'they have paid']);
   expect(newest?.[0]).not.toBe('unknown');
 
   const asJson = await ctl(stack, '--json', 'activity', '--limit', '1');
@@ -27,7 +27,7 @@ test('ctl activity shows who did what to a key, and why', async () => {
 
   const csv = await ctl(stack, 'activity', '--csv');
   const lines = csv.out.split('\r\n');
-  expect(lines[0]).toBe('at,actor,action,target,via,changes,reason,requestId,token,id');
+  expect(lines[0]).toBe('at,actor,action,target,via,changes,reason,requestId,token,id,targetName');
   expect(lines).toHaveLength(6);
   // A spreadsheet must not read a reason as a formula.
   expect(lines[2]).toContain(`,disabled true,'=1+1,`);

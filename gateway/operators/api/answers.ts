@@ -164,7 +164,8 @@ export interface HistoryAnswer {
   readonly history: readonly PlanChangeView[];
 }
 
-export type ActivityView = RecordedActivity & { readonly at: string };
+/** `targetName` is undefined for what has no name, or is gone and unnamed in the log. */
+export type ActivityView = RecordedActivity & { readonly at: string; readonly targetName: string | undefined };
 
 export interface ActivityAnswer {
   readonly activity: readonly ActivityView[];

@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { type KeyCursor, readCursor } from '../../stores/storage.ts';
 
@@ -38,4 +39,29 @@ export function cursorIn(query: URLSearchParams): KeyCursor | undefined {
   if (text !== null && cursor === undefined)
     throw new HttpError('invalid_parameter', 'after must be what `next` of an answer was.');
   return cursor;
+}
+
+const LONGEST_TEXT = 200;
+
+/**
+ * A text in a query; undefined if it is not given, or empty.
+ * @throws {HttpError} 400 for a long one, or repeated
+ */
+export function textIn(query: URLSearchParams, name: string): string | undefined {
+  const [text, ...more] = query.getAll(name);
+  if (more.length > 0) throw new HttpError('invalid_parameter', `${name} is given more than once.`);
+  if ((text?.length ?? 0) > LONGEST_TEXT)
+    throw new HttpError('invalid_parameter', `${name} must have at most ${LONGEST_TEXT} characters.`);
+  return text === '' ? undefined : text;
+}
+
+/**
+ * A time in a query as Unix time in ms; undefined if it is not given.
+ * @throws {HttpError} 400 for anything that is no RFC 3339 time
+ */
+export function timeIn(query: URLSearchParams, name: string): number | undefined {
+  const text = textIn(query, name);
+  if (text === undefined) return undefined;
+  if (z.iso.datetime({ offset: true }).safeParse(text).success) return Date.parse(text);
+  throw new HttpError('invalid_parameter', `${name} must be an RFC 3339 time.`);
 }

@@ -9,13 +9,12 @@ import {
 } from '../../telemetry/recent-requests.ts';
 import type { RequestsAnswer, RequestView } from './answers.ts';
 import type { AdminDependencies, AdminOperation, RequestSource } from './operation.ts';
-import { wholeNumber } from './query.ts';
+import { textIn, timeIn, wholeNumber } from './query.ts';
 
 /** The last requests of all gateways, each with the reason for its answer in words. */
 
 const PAGE = 50;
 const MOST = 200;
-const LONGEST_TEXT = 200;
 /** Gateways that have not answered by then are listed as missing. */
 const ANSWER_WITHIN_MS = 1_000;
 
@@ -81,27 +80,12 @@ function wantedIn(query: URLSearchParams): RequestQuery {
   };
 }
 
-function textIn(query: URLSearchParams, name: string): string | undefined {
-  const [text, ...more] = query.getAll(name);
-  if (more.length > 0) throw new HttpError('invalid_parameter', `${name} is given more than once.`);
-  if ((text?.length ?? 0) > LONGEST_TEXT)
-    throw new HttpError('invalid_parameter', `${name} must have at most ${LONGEST_TEXT} characters.`);
-  return text === '' ? undefined : text;
-}
-
 function statusIn(query: URLSearchParams): number | undefined {
   const text = textIn(query, 'status');
   if (text === undefined) return undefined;
   if (/^[1-5]\d\d$/.test(text)) return Number(text);
   if (/^[1-5]xx$/i.test(text)) return Number(text[0]);
   throw new HttpError('invalid_parameter', 'status must be a status such as 429, or a class such as 4xx.');
-}
-
-function timeIn(query: URLSearchParams, name: string): number | undefined {
-  const text = textIn(query, name);
-  if (text === undefined) return undefined;
-  if (z.iso.datetime({ offset: true }).safeParse(text).success) return Date.parse(text);
-  throw new HttpError('invalid_parameter', `${name} must be an RFC 3339 time.`);
 }
 
 interface KnownKey {

@@ -6,7 +6,7 @@ import type { Session } from './session.ts';
 import { table } from './table.ts';
 import { count } from './values.ts';
 
-type Filter = Readonly<Partial<Record<'actor' | 'action' | 'target', string>>>;
+type Filter = Readonly<Partial<Record<'actor' | 'action' | 'target' | 'from' | 'to', string>>>;
 
 const SHOWN = 50;
 const MOST_A_CALL = 1_000;
@@ -19,6 +19,8 @@ export function addActivityCommand(program: Command, session: Session): void {
     .option('--actor <name>', 'only what this person or program did')
     .addOption(new Option('--action <action>', 'only this action').choices(ACTIONS))
     .option('--target <id>', 'only about this key, plan or token')
+    .option('--from <time>', 'only from this RFC 3339 time on')
+    .option('--to <time>', 'only before this time')
     .option('--limit <number>', `how many at most; ${SHOWN} when left out, all with --csv`, count)
     .addOption(new Option('--csv', 'print comma-separated values with a head (RFC 4180)'))
     .addHelpText(
@@ -30,6 +32,7 @@ changed by redis-cli is there as \`by hand\`, without a name: plans within secon
 Examples:
   ctl activity --target 4fXk20LmQa9z
   ctl activity --action plan.change --limit 5
+  ctl activity --from 2026-11-24T00:00:00Z --to 2026-11-25T00:00:00Z
   ctl activity --csv > activity.csv
   ctl --json activity --actor ann | jq '.activity[].target'`,
     )
@@ -57,11 +60,11 @@ async function read(session: Session, filter: Filter, most: number): Promise<Act
 
 function describeActivity(entries: readonly ActivityView[]): string {
   if (entries.length === 0) return 'Nothing is recorded.';
-  const rows = entries.map(({ at, actor, action, target, via, changes, reason }) => [
+  const rows = entries.map(({ at, actor, action, target, targetName, via, changes, reason }) => [
     at,
     actor,
     action,
-    target,
+    targetName === undefined || targetName === target ? target : `${target} (${targetName})`,
     via,
     inWords(changes) || '-',
     reason || '-',
@@ -80,7 +83,19 @@ const inWords = (changes: readonly FieldChange[]): string =>
 /** Adds an apostrophe before a text that a spreadsheet would read as a formula. */
 const CSV: Options = { escape_formulas: true, record_delimiter: 'windows', header: true };
 
-const COLUMNS = ['at', 'actor', 'action', 'target', 'via', 'changes', 'reason', 'requestId', 'token', 'id'];
+const COLUMNS = [
+  'at',
+  'actor',
+  'action',
+  'target',
+  'via',
+  'changes',
+  'reason',
+  'requestId',
+  'token',
+  'id',
+  'targetName',
+];
 
 const asCsv = (entries: readonly ActivityView[]): string =>
   stringify(
