@@ -71,6 +71,10 @@ export function later<Status extends LimitStatus>(status: Status, elapsed: numbe
   return { ...status, now: status.now + elapsed, buckets };
 }
 
+/** What a client is told without a decision. */
+export const NO_DECISION =
+  'The limits of this API key cannot be checked: the store of the gateway does not answer. Retry after the time in Retry-After.';
+
 /** The decision on a request with a known key. */
 export interface Decision extends LimitStatus {
   readonly plan: PlanName;

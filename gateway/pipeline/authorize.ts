@@ -3,7 +3,7 @@ import { bearerToken } from '../../shared/http/headers.ts';
 import type { Client } from '../limiter/client.ts';
 import type { Clients } from '../limiter/clients.ts';
 import { monotonicClock } from '../limiter/clock.ts';
-import { type Credential, holdsApiKey, parseApiKey, type Use } from '../limiter/credential.ts';
+import { type Credential, holdsApiKey, parseApiKey, type Scope, type Use } from '../limiter/credential.ts';
 import { type Decision, type Limiter, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import { Newcomers } from '../limiter/newcomers.ts';
 import { Shed, type Slot } from './load-shedder.ts';
@@ -13,14 +13,24 @@ import { Shed, type Slot } from './load-shedder.ts';
 /** Errors without variable parts, created once. */
 export const UNAUTHORIZED = new HttpError('unauthorized');
 const RATE_LIMITED = new HttpError('rate_limit_exceeded');
-const FORBIDDEN = new HttpError('insufficient_scope', undefined, {
-  headers: ['WWW-Authenticate', 'Bearer error="insufficient_scope"'],
-});
+/** By the scope that is missing: a secret with both is never refused for it. */
+const FORBIDDEN = { read: forbidden('read', 'write'), write: forbidden('write', 'read') };
 const BANNED = new HttpError('key_banned');
+const UNREADABLE_KEY = 'What is stored of this API key cannot be read. Whoever issued it can mend that.';
+const CROWDED = 'Too many requests are under way. Retry after the time in the Retry-After header.';
+const shed = () => unavailable(new Shed(), CROWDED);
 export const ADDRESS_LIMITED = new HttpError(
   'rate_limit_exceeded',
   'Too many requests without a valid API key from this address. Retry after the time in the Retry-After header.',
 );
+
+function forbidden(wanted: Scope, own: Scope): HttpError {
+  return new HttpError(
+    'insufficient_scope',
+    `This request needs the scope ${wanted}, and this API key has only the scope ${own}.`,
+    { headers: ['WWW-Authenticate', 'Bearer error="insufficient_scope"'] },
+  );
+}
 
 /** The verdict for a missing or malformed key. */
 export const MALFORMED: Verdict = { outcome: 'unauthorized', reason: 'malformed' };
@@ -71,8 +81,7 @@ export class Authorizer {
   }
 
   #decideProven(client: Client, credential: Credential, address: string, slot: Slot): Decided | Promise<Decided> {
-    if (!slot.take(client))
-      return { refusal: unavailable(new Shed()), keyStatus: client.secrets.get(credential.digest)?.decision };
+    if (!slot.take(client)) return { refusal: shed(), keyStatus: client.secrets.get(credential.digest)?.decision };
     const verdict = this.#clients.bannedVerdict(client, credential);
     if (verdict !== undefined) return { client, verdict };
     const askedAt = monotonicClock();
@@ -93,7 +102,7 @@ export class Authorizer {
       const client = this.#clients.verified(credential);
       if (client !== undefined) return await this.#decideProven(client, credential, address, slot);
       // Overload says nothing about the key, so the address does not pay for it.
-      if (turn === 'crowded') return { refusal: unavailable(new Shed()) };
+      if (turn === 'crowded') return { refusal: shed() };
       if (turn === 'exhausted') return this.#refuseNewcomer(address);
       return await this.#decideNewcomer(credential, address, slot);
     } finally {
@@ -102,7 +111,7 @@ export class Authorizer {
   }
 
   async #decideNewcomer(credential: Credential, address: string, slot: Slot): Promise<Decided> {
-    if (!slot.takeUnproven(address)) return { refusal: unavailable(new Shed()) };
+    if (!slot.takeUnproven(address)) return { refusal: shed() };
     const askedAt = monotonicClock();
     const verdict = await this.#limiter.decide(credential);
     this.#clients.note(credential, verdict, askedAt);
@@ -118,16 +127,21 @@ export class Authorizer {
 
   #refuseNewcomer(address: string): Decided {
     const addressStatus = this.#newcomers.status(address);
-    return { addressStatus, refusal: addressStatus.outcome === 'refused' ? ADDRESS_LIMITED : unavailable(new Shed()) };
+    return { addressStatus, refusal: addressStatus.outcome === 'refused' ? ADDRESS_LIMITED : shed() };
   }
 }
 
 /**
  * The 401, 403, 429 or 503 that follows from a verdict.
  * @param addressStatus the limit status of the address, when it paid
+ * @param scope that the request needs
  * @returns undefined if the verdict admits the request
  */
-export function refusalOf(verdict: Verdict, addressStatus: LimitStatus | undefined): HttpError | undefined {
+export function refusalOf(
+  verdict: Verdict,
+  addressStatus: LimitStatus | undefined,
+  scope: Scope | undefined,
+): HttpError | undefined {
   switch (verdict.outcome) {
     case 'admitted':
       return undefined;
@@ -136,11 +150,11 @@ export function refusalOf(verdict: Verdict, addressStatus: LimitStatus | undefin
     case 'banned':
       return BANNED;
     case 'forbidden':
-      return FORBIDDEN;
+      return FORBIDDEN[scope ?? 'read'];
     case 'unauthorized':
       return addressStatus?.outcome === 'refused' ? ADDRESS_LIMITED : UNAUTHORIZED;
     case 'undecided':
-      return unavailable(new StoreUnavailable(`The key's data is ${verdict.reason}.`));
+      return unavailable(new StoreUnavailable(`The key's data is ${verdict.reason}.`), UNREADABLE_KEY);
   }
 }
 

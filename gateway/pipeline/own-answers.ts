@@ -80,7 +80,7 @@ export class OwnAnswers {
     if (credential === undefined) throw UNAUTHORIZED;
     const verdict = await this.#deps.limiter.peek(credential);
     if (verdict.outcome === 'undecided' || verdict.outcome === 'unauthorized')
-      throw refusalOf(verdict, exchange.addressStatus);
+      throw refusalOf(verdict, exchange.addressStatus, undefined);
     const known = await this.#deps.facts.of(credential);
     if (known === undefined) throw UNAUTHORIZED;
     exchange.keyStatus = verdict;

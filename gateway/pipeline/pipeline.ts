@@ -82,7 +82,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     tell(exchange, decided.verdict);
 
     // 5. Refuse or admit.
-    const refusal = refusalOf(decided.verdict, decided.addressStatus);
+    const refusal = refusalOf(decided.verdict, decided.addressStatus, match?.route.scope);
     if (refusal !== undefined) return refusal;
     pacing.noteAdmitted(payerOf(exchange));
 

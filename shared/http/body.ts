@@ -15,11 +15,14 @@ export async function readJsonBytes(
   maxBytes: number,
 ): Promise<Buffer> {
   if (!isPlainJson(request)) throw new HttpError('unsupported_media_type');
-  if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw new HttpError('payload_too_large');
+  if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes);
   // HTTP/1.0 has no interim answers, even if its client expects one (RFC 9110 §10.1.1).
   if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
   return await collect(request, maxBytes);
 }
+
+const tooLarge = (maxBytes: number): HttpError =>
+  new HttpError('payload_too_large', `The request body is too large: at most ${maxBytes} bytes are allowed.`);
 
 /** Whether the headers announce a body (RFC 9112 §6). */
 export function announcesBody({ headers }: IncomingMessage): boolean {
@@ -63,7 +66,7 @@ function collect(request: BrokenRequest, maxBytes: number): Promise<Buffer> {
   };
   request.on('data', (chunk: Buffer) => {
     length += chunk.length;
-    if (length > maxBytes) reject(new HttpError('payload_too_large'));
+    if (length > maxBytes) reject(tooLarge(maxBytes));
     else chunks.push(chunk);
   });
   request.once('end', () => {

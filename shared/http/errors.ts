@@ -4,7 +4,10 @@ import { Conflict, Unavailable } from '../domain-errors.ts';
 export const ERRORS = {
   invalid_request: { status: 400, message: 'The request is malformed.' },
   invalid_parameter: { status: 400, message: 'A parameter has an invalid value.' },
-  unauthorized: { status: 401, message: 'A valid API key is required.' },
+  unauthorized: {
+    status: 401,
+    message: 'A valid API key is required in the header Authorization: Bearer as_...',
+  },
   insufficient_scope: { status: 403, message: 'This API key is not allowed to do that.' },
   not_found: { status: 404, message: 'The requested resource could not be found.' },
   method_not_allowed: { status: 405, message: 'The method is not allowed here.' },

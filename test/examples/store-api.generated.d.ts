@@ -402,7 +402,7 @@ export interface components {
                 };
             };
         };
-        /** @description `unauthorized`: A valid API key is required. */
+        /** @description `unauthorized`: A valid API key is required in the header Authorization: Bearer as_... */
         Unauthorized: {
             headers: {
                 "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];

@@ -46,7 +46,9 @@ describe.for(limiters)('with %s', async ([, environment]) => {
   test.for(refused)('%s is 401, without a reason', async ([, headers]) => {
     const answer = await send(`${stack.gateway}/v1/pets`, { headers });
     expect(answer.status).toBe(401);
-    expect(answer.text).toBe('{"code":"unauthorized","message":"A valid API key is required.","status":401}');
+    expect(answer.text).toBe(
+      '{"code":"unauthorized","message":"A valid API key is required in the header Authorization: Bearer as_...","status":401}',
+    );
     expect(answer.headers['www-authenticate']).toBe('Bearer');
     expect(answer.headers['x-ratelimit-limit']).toBe('60');
     expect(varying(answer)).toEqual(varying(await send(`${stack.gateway}/v1/pets`)));

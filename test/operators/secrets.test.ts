@@ -84,7 +84,11 @@ describe.for([
     const refused = await write(stack, reader.key);
     expect([refused.status, refused.json]).toEqual([
       403,
-      { code: 'insufficient_scope', message: 'This API key is not allowed to do that.', status: 403 },
+      {
+        code: 'insufficient_scope',
+        message: 'This request needs the scope write, and this API key has only the scope read.',
+        status: 403,
+      },
     ]);
     expect(refused.headers['www-authenticate']).toBe('Bearer error="insufficient_scope"');
     expect(remaining(refused)).toBe(10);

@@ -6,6 +6,7 @@ import type { Charged, Charger } from '../../limiter/debts.ts';
 import {
   type BucketState,
   type Decision,
+  NO_DECISION,
   type Question,
   type RemoteLimiter,
   StoreUnavailable,
@@ -152,7 +153,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     } catch (cause) {
       // Requests that wait for their turn fail too: they have already waited for this call, and need not wait for
       // another.
-      const fault = new StoreUnavailable(`Redis gave no decision: ${(cause as Error).message}`);
+      const fault = new StoreUnavailable(`Redis gave no decision: ${(cause as Error).message}`, NO_DECISION);
       const isUnknown = mayHaveRun(cause as Error);
       for (const question of batch) if (question.isOpen) question.failed(fault, isUnknown);
       for (const question of this.#waiting.splice(0)) if (question.isOpen) question.failed(fault, false);

@@ -24,7 +24,11 @@ app.use(async (request, response, next) => {
   const key = await knownKeys.find(request.headers.authorization);
   if (key === undefined) {
     response.set('WWW-Authenticate', 'Bearer').status(401);
-    response.json({ code: 'unauthorized', message: 'A valid API key is required.', status: 401 });
+    response.json({
+      code: 'unauthorized',
+      message: 'A valid API key is required in the header Authorization: Bearer as_...',
+      status: 401,
+    });
     return;
   }
   response.locals.key = key;

@@ -26,7 +26,11 @@ app.addHook('onRequest', async (request, reply) => {
   request.knownKey = (await knownKeys.find(request.headers.authorization)) ?? null;
   if (request.knownKey !== null) return;
   reply.code(401).header('WWW-Authenticate', 'Bearer');
-  return await reply.send({ code: 'unauthorized', message: 'A valid API key is required.', status: 401 });
+  return await reply.send({
+    code: 'unauthorized',
+    message: 'A valid API key is required in the header Authorization: Bearer as_...',
+    status: 401,
+  });
 });
 await app.register(rateLimit, {
   redis,
