@@ -26,12 +26,15 @@ async function suffer({ faults }: Patient, watch: AlertWatch): Promise<[name: st
     );
     seen.set(alert.alertname, [...(seen.get(alert.alertname) ?? []), told]);
   };
-  for (const { alerts, cause, heal } of faults) {
-    await Promise.all(alerts.map((alert) => see(alert, 'quiet')));
+  const all = (alerts: readonly AlertOf[] = [], is: 'quiet' | 'firing') =>
+    Promise.all(alerts.map((alert) => see(alert, is)));
+  await all(faults[0]?.alerts, 'quiet');
+  for (const [at, { alerts, cause, heal }] of faults.entries()) {
     await cause();
-    await Promise.all(alerts.map((alert) => see(alert, 'firing')));
+    await all(alerts, 'firing');
     await heal();
-    await Promise.all(alerts.map((alert) => see(alert, 'quiet')));
+    // When this fault is over, so is all that the next one is to raise.
+    await Promise.all([all(alerts, 'quiet'), all(faults[at + 1]?.alerts, 'quiet')]);
   }
   return [...seen];
 }

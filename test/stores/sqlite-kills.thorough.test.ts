@@ -40,25 +40,38 @@ async function made(storage: SqliteStorage, id: string, actions: ReadonlySet<str
   return STEPS.filter((step) => actions.has(step) || (step === 'ban' && fields?.banned_until !== undefined));
 }
 
-async function actionsOf(storage: SqliteStorage): Promise<Map<string, Set<string>>> {
+/** What was done of each key, by the audit log from an entry on; and the newest entry. */
+async function actionsSince(storage: SqliteStorage, known: string | undefined) {
   const actions = new Map<string, Set<string>>();
-  for (const [, { target = '', action = '' }] of await storage.tail('audit', { count: 1e6 }))
-    actions.set(target, (actions.get(target) ?? new Set()).add(action));
-  return actions;
+  let newest = known;
+  for (let after: string | undefined; ; ) {
+    const page = await storage.tail('audit', { after, count: 500 });
+    if (after === undefined) newest = page[0]?.[0] ?? known;
+    for (const [id, { target = '', action = '' }] of page) {
+      if (id === known) return { actions, newest };
+      actions.set(target, (actions.get(target) ?? new Set()).add(action));
+    }
+    after = page.at(-1)?.[0];
+    if (after === undefined) return { actions, newest };
+  }
 }
 
 test(`kill -9 ${KILLS} times: all that was acknowledged is there, and nothing is half made`, async () => {
   const folder = await temporaryFolder();
   const all = new Map<string, string[]>();
   let next = 1;
+  let newest: string | undefined;
   for (let kill = 0; kill < KILLS; kill++) {
     const acknowledged = await writeUntilKilled(folder, next);
     for (const [id, steps] of acknowledged) all.set(id, steps);
     const storage = new SqliteStorage(folder, { auditLength: 1e6 });
-    const actions = await actionsOf(storage);
+    const isLast = kill === KILLS - 1;
+    // At the end all that was ever acknowledged is looked at once more.
+    const { actions, newest: last } = await actionsSince(storage, isLast ? undefined : newest);
+    newest = last;
     // A key of which nothing was acknowledged may be there too.
     const begun = Math.max(next, ...[...acknowledged.keys(), ...actions.keys()].map(Number)) + 4;
-    const ids = kill === KILLS - 1 ? [...all.keys()] : Array.from({ length: begun - next }, (_, at) => `${next + at}`);
+    const ids = isLast ? [...all.keys()] : Array.from({ length: begun - next }, (_, at) => `${next + at}`);
     for (const id of ids) {
       const steps = await made(storage, id, actions.get(id) ?? new Set());
       const known = all.get(id) ?? [];
