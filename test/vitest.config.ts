@@ -22,7 +22,7 @@ const shared = {
  * processes and times, so there are more workers than processors. The long ones begin, and the others fill what these
  * leave: both are of one group.
  */
-const besideOthers = { ...shared, isolate: false, maxWorkers: 4, sequence: { groupOrder: 0 } };
+const besideOthers = { ...shared, isolate: false, maxWorkers: 5, sequence: { groupOrder: 0 } };
 
 /** They measure, or fill the machine: one at a time. */
 const ALONE = 'test/**/*.alone{,.thorough}.test.ts';
