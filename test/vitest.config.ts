@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config';
+import { LongestFirst } from './support/longest-first.ts';
 
 const isThorough = process.env.THOROUGH === '1';
 /** `npm test -- <name>`: what is named runs, whatever its kind. */
@@ -16,17 +17,18 @@ const shared = {
   maxConcurrency: 10,
 };
 
-/** Most files wait for processes and times, so there are more workers than processors. Of the long ones more compute. */
-const WORKERS = { long: 3, others: 4 };
-
-/** Files share a process and what it has loaded: a process that starts anew takes twice the processor time. */
-const besideOthers = { ...shared, isolate: false };
+/**
+ * Files share a process and what it has loaded: a process that starts anew takes twice the processor time. Most wait for
+ * processes and times, so there are more workers than processors. The long ones begin, and the others fill what these
+ * leave: both are of one group.
+ */
+const besideOthers = { ...shared, isolate: false, maxWorkers: 4, sequence: { groupOrder: 0 } };
 
 /** They measure, or fill the machine: one at a time. */
 const ALONE = 'test/**/*.alone{,.thorough}.test.ts';
 const LONG = 'test/**/*.thorough.test.ts';
 /** They compute. CI lets them do it for longer, and to count their coverage would double that. */
-const SIMULATIONS = isThorough ? ['test/limiter/{fleets,model}.test.ts'] : [];
+const SIMULATIONS = isThorough ? ['test/limiter/{fleets,model,refusal-table}.test.ts'] : [];
 /** What takes long at a desk runs in CI, and where it is named. */
 const withoutLong = isThorough || isNamed ? [] : [LONG];
 
@@ -34,10 +36,11 @@ const withoutLong = isThorough || isNamed ? [] : [LONG];
 const CONTAINERS = 'test/containers/**';
 const MODULES = '**/node_modules/**';
 
-/** A project for each way in which files may run beside each other: one project after the other, by `groupOrder`. */
+/** A project for each way in which files may run beside each other. Those that run alone come last, by `groupOrder`. */
 export default defineConfig({
   root: new URL('..', import.meta.url).pathname,
   test: {
+    sequence: { sequencer: LongestFirst },
     globalSetup: [
       'test/support/needed-packages.ts',
       // What is named installs by itself what it needs.
@@ -52,8 +55,6 @@ export default defineConfig({
           name: 'long',
           include: [LONG, ...SIMULATIONS],
           exclude: [MODULES, ALONE, CONTAINERS, ...withoutLong],
-          maxWorkers: WORKERS.long,
-          sequence: { groupOrder: 0 },
         },
       },
       {
@@ -63,8 +64,6 @@ export default defineConfig({
           env: { COVERAGE: '1' },
           include: ['test/**/*.test.ts'],
           exclude: [MODULES, ALONE, CONTAINERS, LONG, ...SIMULATIONS],
-          maxWorkers: WORKERS.others,
-          sequence: { groupOrder: 1 },
         },
       },
       {
@@ -74,7 +73,7 @@ export default defineConfig({
           include: [ALONE],
           exclude: [MODULES, ...withoutLong],
           fileParallelism: false,
-          sequence: { groupOrder: 2 },
+          sequence: { groupOrder: 1 },
         },
       },
     ],

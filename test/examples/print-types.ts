@@ -15,4 +15,6 @@ registerHooks({
 const { default: openapiTypes, astToString } = await import('openapi-typescript');
 
 const description = join(import.meta.dirname, '../../gateway/reference/openapi.json');
-process.stdout.write(astToString(await openapiTypes(pathToFileURL(description))));
+// What the description says stands there, and in the reference.
+const types = await openapiTypes(pathToFileURL(description));
+process.stdout.write(astToString(types, { formatOptions: { removeComments: true } }));

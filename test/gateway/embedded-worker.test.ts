@@ -9,6 +9,7 @@ import { type Answer, post, send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { startProcess } from '../support/process.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
 import { eventually, isAlive, launchWorkers, type Workers, workersEnvironment } from '../support/workers.ts';
 
 /** Without Redis, a gateway is a primary that has the storage open, and one worker that decides in memory. */
@@ -134,7 +135,7 @@ test('a worker without its primary takes no new request, finishes those under wa
 
 test('a ban that a client was told of is in force after kill -9 and a restart', async () => {
   const DATA_DIR = await temporaryFolder();
-  for (let round = 0; round < 3; round++) {
+  for (let round = 0; round < thoroughly(3, 1); round++) {
     const gateway = await launch({ DATA_DIR });
     const key = await smallKey(gateway);
     await untilBanned(gateway, key);

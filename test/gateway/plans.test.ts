@@ -21,22 +21,14 @@ test('the gateway adds missing plan values and keeps those that a person has set
   expect(await redis.hgetall('gateway:plans')).toEqual({ ...storedPlans(DEFAULT_PLANS), 'free.minute': '77' });
 });
 
-test('an edit by redis-cli is live within a second, on every gateway', async () => {
-  await redis.flushdb();
-  const stacks = [await startStack(withRedis), await startStack(withRedis)];
-  const key = await stacks[0]?.issueKey();
-  await redis.hset('gateway:plans', 'free.minute', '42');
-  await new Promise((resolve) => setTimeout(resolve, 1_000));
-  for (const stack of stacks) expect(await limitOf(stack.gateway, key as string)).toBe('42');
-});
-
 test('a bad value raises one alarm, and the last good one stays until it is replaced by a good one', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();
   await redis.hset('gateway:plans', 'free.minute', '50');
   await expect.poll(() => limitOf(stack.gateway, key)).toBe('50');
-  for (const bad of ['nan', 'inf', '0x3C', '6e1', '-5', '0', '', ' 60 ', '60abc', '１００', '1000000001']) {
+  // plan-values.test.ts types many more.
+  for (const bad of ['nan', '', '１００']) {
     await redis.hset('gateway:plans', 'free.minute', bad);
     const alarm = () => stack.log.filter((line) => line.field === 'free.minute' && line.value === bad);
     await expect.poll(alarm).toMatchObject([{ level: 50, kept: 50 }]);
@@ -218,17 +210,6 @@ test('for an invalid override of a key its plan applies, and the override is log
     level: 50,
     rejectedOverrides: 'minute',
   });
-});
-
-test('a plan set through the admin listener is live at once on this gateway, on the embedded limiter too', async () => {
-  for (const environment of [{}, withRedis]) {
-    const stack = await startStack(environment);
-    const key = await stack.issueKey();
-    const changed = await stack.admin('PATCH', '/plans/free', { minute: 33 });
-    expect(changed.json).toEqual({ ...DEFAULT_PLANS.free, minute: 33 });
-    expect(await limitOf(stack.gateway, key)).toBe('33');
-    await stack.admin('PATCH', '/plans/free', { minute: 60 });
-  }
 });
 
 test('a limit is plain digits from 1 to 10^9, and nothing else', () => {

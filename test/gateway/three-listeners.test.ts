@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import tls from 'node:tls';
 import { expect, test } from 'vitest';
@@ -323,12 +324,13 @@ test('internal services: reads run at once, and none begins behind a head that c
 
 test('a client cannot renegotiate TLS', async () => {
   const { port } = new URL(secure.gateway);
-  const socket = tls.connect({ port: Number(port), host: '127.0.0.1', ca, maxVersion: 'TLSv1.2' });
+  const raw = net.connect(Number(port), '127.0.0.1');
+  const socket = tls.connect({ socket: raw, host: '127.0.0.1', ca, maxVersion: 'TLSv1.2' });
   await new Promise((resolve) => socket.once('secureConnect', resolve));
   const fault = await new Promise((resolve) => {
     socket.once('error', resolve);
     socket.renegotiate({}, resolve);
   });
   expect(fault).toMatchObject({ code: expect.stringMatching(/NO_RENEGOTIATION/) });
-  socket.destroy();
+  raw.resetAndDestroy();
 });

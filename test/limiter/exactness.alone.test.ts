@@ -12,7 +12,7 @@ import { thoroughly } from '../support/thorough.ts';
 const GATEWAYS = 4;
 const CONNECTIONS = 50;
 const KEYS = 200;
-const DURATION_MS = thoroughly(15_000, 10_000);
+const DURATION_MS = thoroughly(15_000, 5_000);
 const MINUTE_LIMIT = 20;
 
 test(`${GATEWAYS} gateways on one Redis: no key gets more than its allowance, and each gets all of it`, async () => {

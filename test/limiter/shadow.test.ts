@@ -25,36 +25,6 @@ describe.for([
   ['the embedded limiter', memoryUnderTest],
   ['decide.lua', () => redisUnderTest(url)],
 ] as const)('%s', ([, open]) => {
-  test('in shadow mode excess requests are admitted, counted, and no strikes', async () => {
-    const under = await open();
-    under.setPlan('free', { minute: 2, ban_after: 2, ban_grace_seconds: 0, mode: 'shadow' });
-    const credential = await under.createKey();
-    expect(await askTimes(under, credential, 6)).toEqual([
-      'admitted 1/999',
-      'admitted 0/998',
-      ...Array(4).fill('shadowed 0/998'),
-    ]);
-    expect(await under.keys.get(credential.id)).toMatchObject({ admitted: 6, refused: 0, shadowed: 4, bannedUntil: 0 });
-    under.setPlan('free', { mode: 'enforce' });
-    expect(await askTimes(under, credential, 3)).toEqual([...Array(2).fill('refused 0/998'), 'banned 0/998']);
-    expect(await under.keys.get(credential.id)).toMatchObject({ admitted: 6, refused: 3, shadowed: 4 });
-  });
-
-  test('a plan in shadow mode ignores bans that decisions set, until it enforces again', async () => {
-    const under = await open();
-    under.setPlan('free', { minute: 1, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 60 });
-    const credential = await under.createKey();
-    expect(await askTimes(under, credential, 3)).toEqual(['admitted 0/999', 'refused 0/999', 'banned 0/999']);
-    under.setPlan('free', { mode: 'shadow' });
-    expect(await under.limiter.peek(credential)).toMatchObject({ outcome: 'admitted', bannedUntil: 0 });
-    expect(await askTimes(under, credential, 2)).toEqual(['shadowed 0/999', 'shadowed 0/999']);
-    under.setPlan('free', { mode: 'enforce' });
-    under.now += 59 * SECOND;
-    expect(await ask(under, credential)).toBe('banned 0/999');
-    under.now += SECOND;
-    expect(await ask(under, credential)).toBe('admitted 0/998');
-  });
-
   test("an operator's ban binds in shadow mode too", async () => {
     const under = await open();
     under.setPlan('free', { mode: 'shadow' });

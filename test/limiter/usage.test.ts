@@ -8,6 +8,7 @@ import { type Count, countsOf, DAYS_KEPT, MINUTES_KEPT } from '../../gateway/lim
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { BEGIN, type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
+import { thoroughly } from '../support/thorough.ts';
 
 const { url, redis: database } = await emptyDatabase();
 
@@ -112,8 +113,8 @@ async function happens(
 }
 
 test.for([
-  ['the embedded limiter', memoryFleet, 200],
-  ['three gateways on one Redis', redisFleet, 100],
+  ['the embedded limiter', memoryFleet, thoroughly(200, 50)],
+  ['three gateways on one Redis', redisFleet, thoroughly(100, 50)],
 ] as const)(
   '%s: usage by minute and by day is what clients saw, whatever the day, and after a key is revoked',
   { timeout: 120_000 },

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
+import { activityOf } from '../support/activity.ts';
 import { type Answer, post } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
@@ -161,7 +162,7 @@ describe.for([
   });
 });
 
-test('four gateways record one change by hand once, and a change through one of them not again', async () => {
+test('four gateways record and tell one change by hand once, and a change through one of them not again', async () => {
   await redis.flushdb();
   const stacks = await Promise.all(Array.from({ length: 4 }, () => startStack(withRedis)));
   await sleep(700);
@@ -170,6 +171,7 @@ test('four gateways record one change by hand once, and a change through one of 
   await patch(stacks[0] as Stack, 'free', { minute: 99, author: 'ada' });
   await sleep(2_000);
   expect((await historyOf(stacks[1] as Stack)).map(({ author }) => author)).toEqual(['ada', 'unknown']);
+  expect((await activityOf(stacks[1] as Stack)).map(({ actor }) => actor)).toEqual(['ada', 'unknown']);
 });
 
 test('the history in Redis keeps the last thousand changes', async () => {

@@ -153,29 +153,6 @@ test('an entry equal to one of more than a minute ago repeats nothing', async ()
   expect(await storage.tail('audit', { count: 9 })).toHaveLength(2);
 });
 
-test('a log keeps its newest entries, with ids that increase, and leaves out a repetition', async () => {
-  const { storage } = await open({ auditLength: 3 });
-  const entry = (target: string, text: string) => ({ log: 'audit' as const, fields: { target, text, requestId: '1' } });
-  await storage.change({
-    parts: [],
-    entries: [entry('a', '1'), entry('a', '1'), entry('b', '1'), entry('a', '1'), entry('a', '2')],
-  });
-  await storage.change({ parts: [], entries: [entry('b', '1'), entry('a', '1')] });
-  await storage.change({ parts: [], entries: [entry('a', '3'), entry('a', '3')] });
-  await storage.change({ parts: [], entries: [{ log: 'plan history', fields: { version: 'x' } }] });
-  const entries = await storage.tail('audit', { count: 10 });
-  expect(entries.map(([, fields]) => `${fields.target}${fields.text}`)).toEqual(['a3', 'a1', 'a2']);
-  const order = entries.map(([id]) => id.split('-').map(Number) as [number, number]);
-  expect(order.toSorted(([a, b], [c, d]) => c - a || d - b)).toEqual(order);
-  expect(new Set(entries.map(([id]) => id)).size).toBe(3);
-  const [, [second] = []] = entries;
-  expect(await storage.tail('audit', { after: second, count: 10 })).toEqual(entries.slice(2));
-  expect(await storage.tail('audit', { count: 1 })).toEqual(entries.slice(0, 1));
-  expect(await storage.tail('plan history', { count: 9 })).toEqual([
-    [expect.stringMatching(/^\d+-0$/), { version: 'x' }],
-  ]);
-});
-
 test('a second gateway on the same folder is refused, and told which process has it', async () => {
   const { folder } = await open();
   expect(() => new SqliteStorage(folder)).toThrow(new RegExp(`process ${process.pid}\\b.* set REDIS_URL`));

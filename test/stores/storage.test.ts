@@ -138,20 +138,30 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     expect(found.map((fields) => fields?.name)).toEqual(ids.map((id, at) => (at % 2 === 0 ? id : undefined)));
   });
 
-  test('appends entries in order, and leaves out a repetition', async () => {
-    const storage = await open();
-    const asked = (target: string) => ({
-      ...auditEntry(target),
-      fields: { ...auditEntry(target).fields, requestId: '1' },
-    });
-    for (const target of ['a', 'a', 'b', 'a', 'c']) await storage.change({ parts: [], entries: [asked(target)] });
-    await storage.change({ parts: [], entries: [auditEntry('c', 'key.revoke'), asked('c')] });
-    const all = await storage.tail('audit', { count: 10 });
-    const shown = all.map(([, { target, action }]) => (action === 'key.change' ? target : `${target} revoked`));
-    expect(shown).toEqual(['c', 'c revoked', 'c', 'b', 'a']);
-    const [, second = ['']] = all;
-    expect(await storage.tail('audit', { after: second[0], count: 2 })).toEqual(all.slice(2, 4));
+  test('keeps the newest entries in order, with ids that increase, and leaves out a repetition', async () => {
+    const storage = await open({ auditLength: 4 });
+    const asked = (target: string, action?: string) => {
+      const { log, fields } = auditEntry(target, action);
+      return { log, fields: { ...fields, requestId: '1' } };
+    };
+    const all = () => storage.tail('audit', { count: 10 });
+    const shown = async () => (await all()).map(([, { target, action }]) => `${action} ${target}`.replace('key.', ''));
+    await storage.change({ parts: [], entries: [asked('a'), asked('a'), asked('b'), asked('a')] });
+    expect(await shown()).toEqual(['change b', 'change a']);
+    const part = { record: 'backup', set: { completed_at: '1' } } as const;
+    for (let made = 0; made < 2; made++) await storage.change({ parts: [part], entries: [asked('*')] });
+    expect(await shown()).toEqual(['change *', 'change b', 'change a']);
+    // Of one target, what differs from the newest is no repetition.
+    await storage.change({ parts: [], entries: [asked('a', 'key.revoke'), asked('a')] });
+    expect(await shown()).toEqual(['change a', 'revoke a', 'change *', 'change b']);
+    const entries = await all();
+    const order = entries.map(([id]) => id.split('-').map(Number) as [number, number]);
+    expect(order.toSorted(([a, b], [c, d]) => c - a || d - b)).toEqual(order);
+    expect(new Set(entries.map(([id]) => id)).size).toBe(4);
+    expect(await storage.tail('audit', { after: entries[1]?.[0], count: 1 })).toEqual(entries.slice(2, 3));
     expect(await storage.tail('plan history', { count: 2 })).toEqual([]);
+    await storage.change({ parts: [], entries: [{ log: 'plan history', fields: { version: 'x' } }] });
+    expect((await storage.tail('plan history', { count: 9 })).map(([, fields]) => fields)).toEqual([{ version: 'x' }]);
   });
 
   test('appends an equal entry that repeats no request', async () => {

@@ -7,20 +7,22 @@ import { connectedRedis } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
 
 /** Each storage by name, empty, for tests of both. @param url of an empty database of Redis */
-export const bothStorages = (url: string): readonly [name: string, open: () => Promise<Storage>][] => [
-  ['SQLite', () => sqliteStorage()],
+export const bothStorages = (
+  url: string,
+): readonly [name: string, open: (options?: { auditLength?: number }) => Promise<Storage>][] => [
+  ['SQLite', (options) => sqliteStorage(undefined, options)],
   [
     'Redis',
-    async () => {
+    async (options) => {
       const redis = await connectedRedis(url);
       await redis.flushdb();
-      return new RedisStorage(redis);
+      return new RedisStorage(redis, options);
     },
   ],
 ];
 
-export async function sqliteStorage(folder?: string): Promise<SqliteStorage> {
-  const storage = new SqliteStorage(folder ?? join(await temporaryFolder(), 'data'));
+export async function sqliteStorage(folder?: string, options?: { auditLength?: number }): Promise<SqliteStorage> {
+  const storage = new SqliteStorage(folder ?? join(await temporaryFolder(), 'data'), options);
   cleanUp(() => storage.close());
   return storage;
 }
