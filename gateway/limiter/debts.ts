@@ -1,5 +1,6 @@
 import { Counter, type Family, Label } from '../../shared/process/counts.ts';
-import type { Client, Clients, Debt } from './clients.ts';
+import type { Client, Clients } from './clients.ts';
+import type { Debt } from './debt.ts';
 import type { Decision } from './limiter.ts';
 
 /** How a call that charged ended. A call that nobody ran can be repeated. */

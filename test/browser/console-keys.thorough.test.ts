@@ -1,5 +1,6 @@
 import type { Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
+import { shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
 import { openBrowser } from '../support/browser.ts';
 import { confirm, isShown, openConsole, question, rowOf, takeKey, visit } from '../support/console.ts';
@@ -93,7 +94,9 @@ test('a key is disabled, enabled, rotated, banned, lifted and, after confirmatio
   await page.getByText('Reason: scrapes everything').waitFor();
   const wait = Number((await ask(key)).headers['retry-after']);
   expect([wait > 7_000, wait <= 7_200]).toEqual([true, true]);
-  await press(page, 'Lift the ban');
+  await press(page, 'Lift ban');
+  await question(page).getByText('What it has used of its limits stays used.').waitFor();
+  await confirm(page, 'Lift ban');
   await badge(page, 'Active');
   await vi.waitFor(async () => expect((await ask(key)).status).toBe(200), 10_000);
 
@@ -209,6 +212,29 @@ test('keys are filtered and paged through by the address, and an empty list says
   expect(faults).toEqual([]);
 });
 
+test('the limits of a key are reset, with the reason for it', async () => {
+  const key = await stack.issueKey({ name: 'stuck', minute: 3, day: 50 });
+  for (let sent = 0; sent < 5; sent++) await ask(key);
+  await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'by mistake' });
+  const { page, faults } = await openConsole(browser, stack, pageOf(key));
+  await badge(page, 'Banned');
+  await press(page, 'Reset limits');
+  await question(page).getByText('nothing of its limits a minute and a day is used').waitFor();
+  await question(page).getByText('Lifting a ban does the same, but what is used stays used.').waitFor();
+  expect((await shortcomings(page)).found).toEqual([]);
+  await question(page).getByLabel('Why?').fill('their loop is fixed');
+  await confirm(page, 'Reset limits');
+  await page.getByText('The limits of stuck are reset.').waitFor();
+  await badge(page, 'Active');
+  await page.getByText('0 / 50').waitFor();
+  expect(await ask(key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '2' } });
+  await visit(page, '/console/activity');
+  expect(await rowOf(page, 'Activity', idOf(key)).first().innerText()).toMatch(
+    /reset the limits of.*their loop is fixed/s,
+  );
+  expect(faults).toEqual([]);
+});
+
 test('a running ban is listed with its reason, and lifted there', async () => {
   const key = await stack.issueKey({ name: 'loud' });
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'too loud' });
@@ -216,6 +242,7 @@ test('a running ban is listed with its reason, and lifted there', async () => {
   const ban = rowOf(page, 'Bans', 'loud');
   await ban.getByText('too loud').waitFor();
   await ban.getByRole('button', { name: 'Lift loud' }).click();
+  await confirm(page, 'Lift ban');
   await page.getByText('The ban of loud is lifted.').waitFor();
   await ban.waitFor({ state: 'detached' });
   await page.getByText('Nobody is banned.').waitFor();

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { Clients } from '../../gateway/limiter/clients.ts';
+import { type Client, Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
+import { type Debt, noDebt } from '../../gateway/limiter/debt.ts';
 import { type Charged, Debts } from '../../gateway/limiter/debts.ts';
 import { decide, peek } from '../../gateway/limiter/decide.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
@@ -20,7 +21,10 @@ const { url } = await emptyDatabase();
 const under = await redisUnderTest(url);
 
 const charge = async (id: string, admitted: number, refused = 0, shadowed = 0, told = 0) =>
-  (await under.charger.charge([{ id, admitted, refused, shadowed, told }]))[0];
+  await chargeDebt(id, { admitted, refused, shadowed, told, asOf: under.now });
+
+const chargeDebt = async (id: string, debt: Partial<Debt>) =>
+  (await under.charger.charge([{ ...noDebt(), ...debt, id }]))[0];
 
 const tokensIn = (decision: object | undefined) => (decision as Decision).buckets.map(({ tokens }) => tokens);
 
@@ -93,6 +97,62 @@ test('the time told to a key below zero is when a token is there', async () => {
   expect([refused.outcome, (refused.retryAt as number) - under.now]).toEqual(['refused', 31 * SECOND]);
   under.now += 31 * SECOND;
   expect((await under.limiter.decide(key)).outcome).toBe('admitted');
+});
+
+test('what was admitted from levels older than a reset costs no token, and counts as use', async () => {
+  const { id } = await under.createKey({ minute: 10, day: 100 });
+  await charge(id, 4);
+  const before = under.now;
+  under.now += 5 * SECOND;
+  under.redis.hset(keyOf(id), 'reset_at', String(under.now / SECOND));
+  const tokensAfter = async (debt: Partial<Debt>) => {
+    const charged = (await chargeDebt(id, debt)) as { decision: Decision; forgiven: number };
+    return [charged.forgiven, tokensIn(charged.decision)];
+  };
+  const left = [6, 96];
+  expect(await tokensAfter({ admitted: 3, asOf: before })).toEqual([3, left]);
+  expect(await tokensAfter({ admitted: 3, asOf: under.now })).toEqual([3, left]);
+  // Of these, the gateway knows that two were admitted before the reset.
+  expect(await tokensAfter({ admitted: 3, spared: 2, asOf: under.now + 1 })).toEqual([2, [5, 95]]);
+  expect(await tokensAfter({ admitted: 2, spared: 2 })).toEqual([2, [5, 95]]);
+  expect(await under.keys.get(id)).toMatchObject({ admitted: 4 + 3 + 3 + 3 + 2 });
+});
+
+test('of what a gateway admitted locally, it owes nothing from before a reset, and all from after it', async () => {
+  const clients = new Clients(
+    () => under.plans,
+    () => under.now,
+  );
+  const key = await under.createKey({ minute: 60, day: 1_000 });
+  const askRedis = async () => clients.note(key, await under.limiter.decide(key));
+  const decideHere = (count: number) => {
+    for (let sent = 0; sent < count; sent++) expect(clients.decide(key, true)?.outcome).toBe('admitted');
+  };
+  const left = () => tokensIn(clients.peek(key));
+  await askRedis();
+  decideHere(9);
+  const [client] = clients.debtors() as [Client];
+  expect(client.debt).toMatchObject({ admitted: 9, spared: 0, asOf: under.now });
+  const underWay = { ...client.debt };
+  decideHere(1);
+  under.now += SECOND;
+  await under.keys.change(key.id, () => ({ ban: 'reset' }));
+  await under.redis.hset(keyOf(key.id), 'reset_at', String(under.now / SECOND));
+  clients.noteChange(key.id, undefined, true);
+  expect([client.debt, clients.peek(key)]).toMatchObject([{ admitted: 10, spared: 10, asOf: 0 }, undefined]);
+  under.now += SECOND;
+  await askRedis();
+  expect(left()).toEqual([59, 999]);
+  decideHere(3);
+  expect(left()).toEqual([56, 996]);
+  // The charge that was under way when the key was reset.
+  clients.settle(client, underWay, undefined);
+  expect(client.debt).toMatchObject({ admitted: 4, spared: 1, asOf: under.now });
+  const { decision } = (await chargeDebt(key.id, client.debt)) as { decision: Decision };
+  expect(tokensIn(decision)).toEqual([56, 996]);
+  clients.settle(client, { ...client.debt }, decision);
+  expect([clients.debtors(), client.debt, left()]).toEqual([[], noDebt(), [56, 996]]);
+  expect(await under.keys.get(key.id)).toMatchObject({ admitted: 2 + 4 });
 });
 
 test('a key that is gone is charged nothing, and stays gone', async () => {

@@ -156,6 +156,21 @@ function addChanging(keys: Command, session: Session): void {
     .description('let a disabled key in again')
     .argument('<id>', ID)
     .action((id: string) => change(id, { disabled: false }));
+
+  keys
+    .command('reset')
+    .description('give a key a fresh start: both buckets full, no ban, no place in line, no strikes')
+    .argument('<id>', ID)
+    .addHelpText(
+      'after',
+      `
+Its next ban has its first length again. What it has used stays counted. \`bans lift\` does the same without filling
+the buckets.
+
+Example:
+  ctl keys reset 4fXk20LmQa9z --reason "their retry loop is fixed"`,
+    )
+    .action(async (id: string) => showKey(session, (await session.call('POST', `${pathOf(id)}/reset`)) as KeyView));
 }
 
 /** Of `keys expire`. */
