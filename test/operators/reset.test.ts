@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { ctlWith, operatorOf } from '../support/ctl.ts';
 import { type Answer, post, send } from '../support/http.ts';
+import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
@@ -163,4 +165,20 @@ describe.for([
     expect(await ctl('keys', 'reset', '000000000000')).toMatchObject({ code: 3 });
     expect((await ctl('keys', 'reset', '--help')).out).toContain('Example:\n  ctl keys reset 4fXk20LmQa9z');
   });
+});
+
+test('without Redis a reset is not made: 503, and nothing has changed once Redis is back', async () => {
+  const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
+  cleanUp(server.stop);
+  const stack = await startStack({ REDIS_URL: server.url });
+  const key = await bannedKey(stack);
+  await server.stop();
+  const answer = await stack.admin('POST', `/keys/${idOf(key)}/reset`, {});
+  expect([answer.status, answer.json]).toEqual([
+    503,
+    { code: 'unavailable', message: expect.any(String), status: 503 },
+  ]);
+  await server.restart();
+  await expect.poll(() => viewOf(stack, key)).toMatchObject({ state: 'banned', bans: 1 });
+  expect((await activityOf(stack)).map(({ action }) => action)).not.toContain('key.reset');
 });
