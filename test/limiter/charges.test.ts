@@ -104,17 +104,17 @@ test('what was admitted from levels older than a reset costs no token, and count
   await charge(id, 4);
   const before = under.now;
   under.now += 5 * SECOND;
-  under.redis.hset(keyOf(id), 'reset_at', String(under.now / SECOND));
+  await under.keys.change(id, () => ({ ban: 'reset' }));
   const tokensAfter = async (debt: Partial<Debt>) => {
     const charged = (await chargeDebt(id, debt)) as { decision: Decision; forgiven: number };
     return [charged.forgiven, tokensIn(charged.decision)];
   };
-  const left = [6, 96];
+  const left = [10, 100];
   expect(await tokensAfter({ admitted: 3, asOf: before })).toEqual([3, left]);
   expect(await tokensAfter({ admitted: 3, asOf: under.now })).toEqual([3, left]);
   // Of these, the gateway knows that two were admitted before the reset.
-  expect(await tokensAfter({ admitted: 3, spared: 2, asOf: under.now + 1 })).toEqual([2, [5, 95]]);
-  expect(await tokensAfter({ admitted: 2, spared: 2 })).toEqual([2, [5, 95]]);
+  expect(await tokensAfter({ admitted: 3, spared: 2, asOf: under.now + 1 })).toEqual([2, [9, 99]]);
+  expect(await tokensAfter({ admitted: 2, spared: 2 })).toEqual([2, [9, 99]]);
   expect(await under.keys.get(id)).toMatchObject({ admitted: 4 + 3 + 3 + 3 + 2 });
 });
 
@@ -137,7 +137,6 @@ test('of what a gateway admitted locally, it owes nothing from before a reset, a
   decideHere(1);
   under.now += SECOND;
   await under.keys.change(key.id, () => ({ ban: 'reset' }));
-  await under.redis.hset(keyOf(key.id), 'reset_at', String(under.now / SECOND));
   clients.noteChange(key.id, undefined, true);
   expect([client.debt, clients.peek(key)]).toMatchObject([{ admitted: 10, spared: 10, asOf: 0 }, undefined]);
   under.now += SECOND;
