@@ -166,7 +166,7 @@ export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: C
 export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: Changed): void {
   ask({
     title: `Lift the ban of ${name}?`,
-    content: html`<p>Its requests are decided again. Its place in line, its strikes and its series of bans are forgotten, so the next ban has its first length. What it has used of its limits stays used.</p>`,
+    content: html`<p>Its requests are decided again. Its place in line, its strikes and its series of bans are forgotten, so the next ban has its first length. Used requests stay used: to give them back too, reset the limits.</p>`,
     fields: [whyField],
     confirm: 'Lift ban',
     async act({ reason }) {
@@ -180,8 +180,8 @@ export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed
 export function askToReset({ id, name }: KeyView, changed: Changed): void {
   ask({
     title: `Reset the limits of ${name}?`,
-    content: html`<p>The key gets a fresh start: nothing of its limits a minute and a day is used. A ban is lifted. Its place in line, its strikes and its series of bans are forgotten.</p>
-      <p>Lifting a ban does the same, but what is used stays used. In both cases, all requests so far stay counted.</p>`,
+    content: html`<p>The key gets a fresh start: its requests a minute and a day are all available again, any ban is lifted, and its place in line, its strikes and its series of bans are forgotten.</p>
+      <p>Lifting a ban does not give used requests back. Neither changes the counts of admitted and refused requests.</p>`,
     fields: [whyField],
     confirm: 'Reset limits',
     async act({ reason }) {
