@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type Client, Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
@@ -14,6 +15,7 @@ import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 import { quantile } from '../support/statistics.ts';
+import { thoroughly } from '../support/thorough.ts';
 
 /** What a gateway admitted while Redis was away is charged afterwards. */
 
@@ -152,6 +154,68 @@ test('of what a gateway admitted locally, it owes nothing from before a reset, a
   clients.settle(client, { ...client.debt }, decision);
   expect([clients.debtors(), client.debt, left()]).toEqual([[], noDebt(), [56, 996]]);
   expect(await under.keys.get(key.id)).toMatchObject({ admitted: 2 + 4 });
+});
+
+/** What happens to a key, its gateway, and charges under way. A reset elsewhere is one that this gateway has not heard of. */
+const HISTORY = fc.array(
+  fc.oneof(
+    { weight: 3, arbitrary: fc.constant('ask Redis' as const) },
+    { weight: 4, arbitrary: fc.constant('decide here' as const) },
+    { weight: 2, arbitrary: fc.constantFrom('send a charge' as const, 'take the answer' as const) },
+    { weight: 1, arbitrary: fc.constantFrom('reset here' as const, 'reset elsewhere' as const) },
+  ),
+  { maxLength: 40 },
+);
+
+test('in any order of decisions, charges and resets, a token is taken only for what came after the last reset', async () => {
+  const property = fc.asyncProperty(HISTORY, async (history) => {
+    const clients = new Clients(
+      () => under.plans,
+      () => under.now,
+    );
+    const key = await under.createKey({ minute: 1e6, day: 1_000 });
+    let resetAt = 0;
+    let heardAt = -1;
+    let isKnown = true;
+    /** For each token, the time of the levels that it was taken from. */
+    const taken: number[] = [];
+    const underWay: { debt: Debt; answer: Promise<Charged | undefined> }[] = [];
+    async function act(step: (typeof history)[number]) {
+      under.now += 1_000;
+      const [client] = clients.debtors();
+      if (step === 'ask Redis') {
+        clients.note(key, await under.limiter.decide(key));
+        heardAt = under.now;
+        taken.push(heardAt);
+      } else if (step === 'decide here') {
+        if (clients.decide(key, true) !== undefined) taken.push(heardAt);
+      } else if (step === 'send a charge') {
+        // One at a time.
+        if (client === undefined || underWay.length > 0) return;
+        underWay.push({ debt: { ...client.debt }, answer: chargeDebt(key.id, client.debt) });
+        await underWay[0]?.answer;
+      } else if (step === 'take the answer') {
+        const charge = underWay.shift();
+        if (charge === undefined || client === undefined) return;
+        const answer = await charge.answer;
+        clients.settle(client, charge.debt, typeof answer === 'object' ? answer.decision : undefined);
+      } else {
+        await under.keys.change(key.id, () => ({ ban: 'reset' }));
+        resetAt = under.now;
+        if (step === 'reset here') clients.noteChange(key.id, undefined, true);
+        else isKnown = false;
+      }
+    }
+    for (const step of history) await act(step);
+    for (const step of ['take the answer', 'send a charge', 'take the answer'] as const) await act(step);
+    expect(clients.debtors()).toEqual([]);
+    const [, left] = tokensIn((await under.limiter.peek(key)) as Decision) as [number, number];
+    const since = taken.filter((at) => at > resetAt).length;
+    expect(left).toBeGreaterThanOrEqual(1_000 - since);
+    if (isKnown) expect(left).toBe(1_000 - since);
+    expect((await under.keys.get(key.id))?.admitted).toBe(taken.length);
+  });
+  await fc.assert(property, { numRuns: thoroughly(2_000, 200) });
 });
 
 test('a key that is gone is charged nothing, and stays gone', async () => {
