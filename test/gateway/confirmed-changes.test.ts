@@ -89,6 +89,34 @@ test('a key that is revoked just before Redis goes away is not decided locally: 
   expect(await codes(other)).toEqual(new Set([200]));
 });
 
+test('a key that is reset just before Redis goes away is not decided by its old levels, and later by its new ones', async () => {
+  const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
+  cleanUp(() => server.stop());
+  const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
+  const { ask, codes } = onEveryWorker(gateway);
+  const key = await gateway.issueKey({ plan: 'enterprise', minute: 1_000, day: 40 });
+  const back = (times: number) =>
+    eventually(() => gateway.logged('decisions are shared again').length).toBeGreaterThanOrEqual(times);
+  const left = (answers: readonly Answer[]) =>
+    answers.map(({ headers }) => Number(/"day";r=(\d+)/.exec(String(headers.ratelimit))?.[1]));
+  expect(left(await ask(key)).at(-1)).toBe(40 - 12);
+  // Each worker notices, and says so when contact is back.
+  await server.stop();
+  expect(left(await ask(key)).at(-1)).toBe(40 - 24);
+  await server.restart();
+  await back(2);
+  await admin(gateway, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+  expect(await codes(key)).toEqual(new Set(['key_banned']));
+  expect((await admin(gateway, 'POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
+  await server.stop();
+  expect(await codes(key)).toEqual(new Set(['unavailable']));
+  await server.restart();
+  await back(4);
+  expect(left(await ask(key)).at(-1)).toBe(40 - 12);
+  await server.stop();
+  expect(left(await ask(key)).at(-1)).toBe(40 - 24);
+});
+
 test('a worker that does not confirm a change is killed, and the change is acknowledged', async () => {
   const gateway = await startWorkers();
   const [key, other] = [await gateway.issueKey(), await gateway.issueKey()];
