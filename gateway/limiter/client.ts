@@ -1,4 +1,5 @@
 import { Changes } from './changes.ts';
+import { type Debt, noDebt } from './debt.ts';
 import type { KeyState } from './key-record.ts';
 import type { Decision } from './limiter.ts';
 
@@ -8,17 +9,6 @@ import type { Decision } from './limiter.ts';
 export interface Heard {
   readonly decision: Decision;
   readonly at: number;
-}
-
-/** What was decided here, and the store has not charged yet. */
-export interface Debt {
-  /** With a token that the store has to take. */
-  admitted: number;
-  /** Without one, because the plan is in shadow mode. */
-  shadowed: number;
-  refused: number;
-  /** The latest time that those refused were told, by the store's clock; 0 for none. */
-  told: number;
 }
 
 /** Data about a key that its owner may see, besides its limits; its end in microseconds, if it has one. */
@@ -67,7 +57,7 @@ export const newClient = (id: string): Client => ({
   heard: undefined,
   secrets: new Map(),
   state: undefined,
-  debt: { admitted: 0, shadowed: 0, refused: 0, told: 0 },
+  debt: noDebt(),
   changes: new Changes(),
   facts: undefined,
   inFlight: 0,

@@ -1,10 +1,11 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { Changes } from './changes.ts';
-import { type Client, type Debt, type Heard, type KeyFacts, newClient, type ToldKey, type ToldPage } from './client.ts';
+import { type Client, type Heard, type KeyFacts, newClient, type ToldKey, type ToldPage } from './client.ts';
 import { monotonicClock, SECOND } from './clock.ts';
 import { type Bounds, type Credential, isFromAllowedNetwork, MAX_SECRETS, SCOPES } from './credential.ts';
+import { type Debt, debited, owe, owedBy, settled, spare } from './debt.ts';
 import { decide, peek } from './decide.ts';
-import { FRESH, type KeyRecord, type KeyState, type StoredLevel } from './key-record.ts';
+import { FRESH, type KeyRecord, type KeyState } from './key-record.ts';
 import { type BucketState, type Decision, later, type Unauthorized, type Verdict } from './limiter.ts';
 import { type Plan, type PlanTable, withoutBans } from './plans.ts';
 import { UNUSED } from './usage-marks.ts';
@@ -111,8 +112,7 @@ export class Clients implements LocalDecisions {
     // Usage is counted with the debt, so its marks would only take memory.
     if (decided.state !== undefined) client.state = { ...decided.state, usage: UNUSED, used: {} };
     if (owes && (verdict.outcome === 'admitted' || verdict.outcome === 'refused')) {
-      client.debt[verdict.isShadowed ? 'shadowed' : verdict.outcome] += 1;
-      client.debt.told = Math.max(client.debt.told, verdict.retryAt ?? 0);
+      owe(client.debt, verdict, believed.heardAt);
       this.#debtors.set(client.id, client);
     }
     return local(verdict);
@@ -128,9 +128,12 @@ export class Clients implements LocalDecisions {
   /**
    * Notes that an operator has changed a key.
    * @param changed when, by the store's clock. What it decided later is not outdated
+   * @param isReset whether both buckets were filled: then nothing is owed that was admitted before
    */
-  noteChange(id: string, changed?: number): void {
+  noteChange(id: string, changed?: number, isReset = false): void {
     this.#changesOf(id).note(this.#monotonic(), changed);
+    const debtor = this.#debtors.get(id);
+    if (isReset && debtor !== undefined) spare(debtor.debt);
   }
 
   /** Notes that any key may have been changed. */
@@ -166,10 +169,7 @@ export class Clients implements LocalDecisions {
    * @param decision the levels after it; undefined if nobody knows
    */
   settle(client: Client, charged: Debt, decision: Decision | undefined): void {
-    const { debt } = client;
-    for (const kind of ['admitted', 'shadowed', 'refused'] as const) debt[kind] -= charged[kind];
-    if (debt.told === charged.told) debt.told = 0;
-    if (debt.admitted + debt.shadowed + debt.refused === 0) this.#debtors.delete(client.id);
+    if (settled(client.debt, charged)) this.#debtors.delete(client.id);
     if (decision !== undefined && decision.now >= (client.heard?.decision.now ?? 0))
       this.#hear(client, { decision, at: this.#monotonic() });
   }
@@ -268,11 +268,8 @@ export class Clients implements LocalDecisions {
   /** What is owed is still missing from the levels that the store said. */
   #hear(client: Client, heard: Heard): void {
     client.heard = heard;
-    const { admitted } = client.debt;
-    client.state = undefined;
-    if (admitted === 0) return;
-    const state = stateAfter(heard.decision);
-    client.state = { ...state, minute: debited(state.minute, admitted, -1), day: debited(state.day, admitted, 0) };
+    const owed = owedBy(client.debt);
+    client.state = owed === 0 ? undefined : debited(stateAfter(heard.decision), owed);
   }
 
   /** It is no use of the key. */
@@ -298,12 +295,14 @@ export class Clients implements LocalDecisions {
     // An outage must not ban anyone: who is refused is told a place, but it is no strike.
     const plans = withoutBans(this.#plans());
     const record = recordOf(decision, plans[decision.plan], digest, bounds);
-    return { client, record, state: client.state ?? stateAfter(decision), plans, now };
+    return { client, heardAt: decision.now, record, state: client.state ?? stateAfter(decision), plans, now };
   }
 }
 
 interface Believed {
   readonly client: Client;
+  /** The time of the store's last verdict, by its clock. */
+  readonly heardAt: number;
   readonly record: KeyRecord;
   readonly state: KeyState;
   readonly plans: PlanTable;
@@ -315,13 +314,6 @@ const UNBOUND: Bounds = { scope: SCOPES, networks: [] };
 
 const local = (verdict: Verdict): Verdict =>
   verdict.outcome === 'undecided' ? verdict : { ...verdict, mode: 'local' };
-
-/** A debt takes a bucket to a floor, in capacities. One that is below it stays there. */
-function debited(level: StoredLevel, owed: number, floor: -1 | 0): StoredLevel {
-  const least = floor * (level.limit ?? 0);
-  if (level.tokens - owed >= least) return { ...level, tokens: level.tokens - owed };
-  return level.tokens < least ? level : { ...level, tokens: least, fraction: 0 };
-}
 
 const stateAfter = ({ now, buckets: [minute, day], bannedUntil, isBannedByOperator }: Decision): KeyState => ({
   ...FRESH,

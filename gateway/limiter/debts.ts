@@ -1,6 +1,7 @@
 import { Counter, type Family, Label } from '../../shared/process/counts.ts';
-import type { Client, Debt } from './client.ts';
+import type { Client } from './client.ts';
 import type { Clients } from './clients.ts';
+import type { Debt } from './debt.ts';
 import type { Decision } from './limiter.ts';
 
 /** How a call that charged ended. A call that nobody ran can be repeated. */

@@ -10,10 +10,12 @@
 -- ARGV[2 + 2 * i]   number of requests. 0 peeks: one verdict, nothing is taken or written.
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
 --                   or '-', and the address in the format of networks.ts or '-'
---                   'charge admitted shadowed refused told' charges the key for requests that were decided without
---                   Redis; only those admitted took a token. The secret does not matter. The minute bucket goes to at
---                   most one capacity below zero, the day bucket to zero. Until `told`, the latest time in microseconds
---                   that those refused were told, or 0, no refusal bans
+--                   'charge admitted shadowed refused told as_of spared' charges the key for requests that were
+--                   decided without Redis; only those admitted took a token. The secret does not matter. The minute
+--                   bucket goes to at most one capacity below zero, the day bucket to zero. Until `told`, the latest
+--                   time in microseconds that those refused were told, or 0, no refusal bans. `as_of` is the time in
+--                   microseconds of the levels that the first token was taken from: if the key was reset since, none
+--                   is taken. `spared` are admitted too, before a reset that their gateway knows of
 --
 -- reply             one verdict for each request, in the order of the keys. Each is a text of words separated by
 --                   spaces: one text is cheaper for both sides than a list.
@@ -263,7 +265,7 @@ end
 
 -- Decides `count` requests with the same key and secret. @return one verdict for all of them if the key is not usable.
 -- This is one function: a table for the key's data would cost a third more.
--- @param charge in place of a count: how many were admitted, shadowed and refused without Redis, and the time told
+-- @param charge in place of a count: the six numbers that the head of this file describes
 local function decide(key, digest, count, wanted, address, charge)
   local fields = pcall('HMGET', key, 'secret:' .. digest, 'used', 'disabled', 'expires_at', 'plan', 'minute', 'day',
     'left', 'refusals', 'banned_until', 'admitted')
@@ -392,13 +394,14 @@ local function decide(key, digest, count, wanted, address, charge)
   -- earlier one found none a grace ago. A ban that begins less than a day after the last one ended is twice as long.
   local more_admitted, more_refused, more_shadowed, bans, left = 0, 0, 0, nil, nil
   if charge then
-    local owed, before = charge[1], minute_tokens
+    local admitted_there, owed, before = charge[1] + charge[6], charge[1], minute_tokens
+    if charge[5] <= (read_time(call('HGET', key, 'reset_at')) or -1) then owed = 0 end
     -- Those whom each gateway told a time of its own come back together.
     if charge[4] > now then full_at = max(full_at, min(charge[4], now + LONGEST_LINE)) end
     minute_tokens, minute_fraction = debited(minute_tokens, minute_fraction, owed, -minute_limit)
     day_tokens, day_fraction = debited(day_tokens, day_fraction, owed, 0)
-    local forgiven = owed - (before - minute_tokens)
-    more_admitted, more_shadowed, more_refused = owed + charge[2], charge[2], charge[3]
+    local forgiven = admitted_there - (before - minute_tokens)
+    more_admitted, more_shadowed, more_refused = admitted_there + charge[2], charge[2], charge[3]
     left = clock_text .. write_level(minute_tokens, minute_fraction, MINUTE, minute_limit) .. ' ' ..
       write_level(day_tokens, day_fraction, DAY, day_limit)
     verdicts[#verdicts + 1] = describe('charged', plan_name, left, is_ignored and 0 or banned_until, forgiven, rest)
@@ -475,9 +478,10 @@ end
 for i = 1, #KEYS do
   local count, wanted, address, charge = tonumber(ARGV[2 + 2 * i]), nil, nil, nil
   if not count then
-    local admitted, shadowed, refused, told = match(ARGV[2 + 2 * i], '^charge (%d+) (%d+) (%d+) (%d+)$')
-    if admitted then
-      count, charge = 0, { tonumber(admitted), tonumber(shadowed), tonumber(refused), tonumber(told) }
+    local numbers = match(ARGV[2 + 2 * i], '^charge (.*)$')
+    if numbers then
+      count, charge = 0, {}
+      for number in gmatch(numbers, '%d+') do charge[#charge + 1] = tonumber(number) end
     else
       count, wanted, address = match(ARGV[2 + 2 * i], '^(%d+) (%S+) (%S+)$')
       count = tonumber(count)

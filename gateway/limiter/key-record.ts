@@ -77,16 +77,14 @@ export interface KeyEntry extends KeyState {
   readonly record: Omit<KeyRecord, 'plan'> & { readonly plan: string };
 }
 
-/**
- * An operator's change of a key. A member that is present but undefined is removed. Bucket levels cannot be changed:
- * used tokens stay used.
- */
+/** An operator's change of a key. A member that is present but undefined is removed. */
 export interface KeyChange {
   readonly record?: Partial<KeyRecord>;
   /**
-   * A ban to set. 'lift' ends a ban, and forgets the line, the strikes and the series.
+   * A ban to set. 'lift' ends a ban, and forgets the line, the strikes and the series. 'reset' does that and fills both
+   * buckets. Nothing else changes their levels.
    */
-  readonly ban?: BanReason | 'lift';
+  readonly ban?: BanReason | 'lift' | 'reset';
   /** It takes a secret away. */
   readonly isUrgent?: boolean;
 }

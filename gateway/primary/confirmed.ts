@@ -29,7 +29,7 @@ export function confirmed(storage: Storage, tell: Tell): Storage {
     hasPlans = true;
     try {
       const isMade = await storage.change(given);
-      if (isMade) await confirm(watched);
+      if (isMade) await confirm(watched, isReset(given));
       return isMade;
     } catch (fault) {
       if (!(fault instanceof NotMade)) {
@@ -40,10 +40,8 @@ export function confirmed(storage: Storage, tell: Tell): Storage {
     }
   }
 
-  async function confirm(records: readonly Watched[]): Promise<void> {
-    await Promise.all(
-      records.map((record) => (record === 'plans' ? tellPlans() : tell({ key: record.slice('key:'.length) }))),
-    );
+  async function confirm(records: readonly Watched[], isReset = false): Promise<void> {
+    await Promise.all(records.map((record) => (record === 'plans' ? tellPlans() : tell(keyIn(record, isReset)))));
   }
 
   /** They are sent along: the connection of a worker may be slower than that of operators. */
@@ -63,5 +61,12 @@ function watchedIn({ parts, entries }: Change): Watched[] {
   const isNew = entries.some(({ fields }) => fields.action === 'key.create');
   return parts.flatMap(({ record, exists }) => (isWatched(record) && !(isNew && exists === false) ? record : []));
 }
+
+const keyIn = (record: Watched, isReset: boolean): Changed => ({
+  key: record.slice('key:'.length),
+  ...(isReset && { isReset }),
+});
+
+const isReset = ({ entries }: Change): boolean => entries.some(({ fields }) => fields.action === 'key.reset');
 
 const isWatched = (record: RecordName): record is Watched => record === 'plans' || record.startsWith('key:');

@@ -83,10 +83,10 @@ export interface LocalQuestion {
 
 /**
  * What an operator changed: a key, by its id, or the plan table, which is sent with it; or perhaps any key. `at` is when
- * another gateway did it, by the clock of Redis.
+ * another gateway did it, by the clock of Redis. `isReset` if both buckets of the key were filled.
  */
 export type Changed =
-  | { readonly key: string; readonly at?: number }
+  | { readonly key: string; readonly at?: number; readonly isReset?: boolean }
   | { readonly plans: StoredPlans }
   | { readonly anyKey: true };
 

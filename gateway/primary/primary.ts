@@ -104,7 +104,7 @@ export async function startPrimary(
 
   async function tell(changed: Changed): Promise<void> {
     await workers.confirm(changed);
-    if ('key' in changed) clients.noteChange(changed.key, changed.at);
+    if ('key' in changed) clients.noteChange(changed.key, changed.at, changed.isReset);
     else if ('anyKey' in changed) clients.doubtAll();
     else planCache?.take(changed.plans);
   }

@@ -67,12 +67,13 @@ export class TailFollower {
   /** One change for each key, the newest. An entry's id begins with its time in whole milliseconds. */
   #changesIn(entries: readonly LoggedEntry[]): Changed[] {
     const changes = new Map<string, Changed>();
-    for (const [id, { target = '' }] of entries.toReversed())
-      if (isKeyId(target))
-        changes.set(
-          target,
-          this.#hasOneClock ? { key: target, at: (Number.parseInt(id, 10) + 1) * 1_000 } : { key: target },
-        );
+    const resets = new Set<string>();
+    for (const [id, { target = '', action }] of entries.toReversed()) {
+      if (!isKeyId(target)) continue;
+      if (action === 'key.reset') resets.add(target);
+      const at = this.#hasOneClock ? { at: (Number.parseInt(id, 10) + 1) * 1_000 } : {};
+      changes.set(target, { key: target, ...at, ...(resets.has(target) && { isReset: true }) });
+    }
     return [...changes.values()];
   }
 

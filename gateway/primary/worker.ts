@@ -42,7 +42,7 @@ export async function startWorker(
       return pages.next().value ?? [];
     },
     changed(changed) {
-      if ('key' in changed) clients.noteChange(changed.key, changed.at);
+      if ('key' in changed) clients.noteChange(changed.key, changed.at, changed.isReset);
       else if ('anyKey' in changed) clients.doubtAll();
       else {
         changedPlans = changed.plans;

@@ -13,6 +13,7 @@ export const RecordId = z.string().regex(/^\d{1,16}-\d{1,9}$/);
 export const ACTIONS = [
   'key.create',
   'key.change',
+  'key.reset',
   'key.rotate',
   'key.revoke',
   'key.restore',

@@ -234,15 +234,32 @@ export function readRevoked(id: string, hash: Fields): KeyEntry {
   return { ...entry, rejected: [], asOf: undefined, usage: { ...entry.usage, minutes: [] }, isRevoked: true };
 }
 
-/** Lifting a ban also forgets the line, the strikes and the series: the key starts anew. */
-export function writeBan(ban: KeyChange['ban']): FieldChanges {
+/**
+ * Lifting a ban also forgets the line, the strikes and the series. A reset fills both buckets too.
+ * @param stored the present fields
+ * @param now the time of a reset in microseconds
+ */
+export function writeBan(ban: KeyChange['ban'], stored: Fields = {}, now = 0): FieldChanges {
   if (ban === undefined) return {};
-  if (ban !== 'lift') {
+  if (typeof ban === 'object') {
     const until = writeTime(ban.until);
     return { banned_until: until, ban_reason: ban.text, ban_reason_until: until };
   }
   const gone = ['banned_until', 'bans', 'ban_reason', 'ban_reason_until', 'ban_decided', 'refusals'];
-  return Object.fromEntries(gone.map((field) => [field, undefined]));
+  const forgotten = Object.fromEntries(gone.map((field) => [field, undefined]));
+  return ban === 'lift' ? forgotten : { ...forgotten, ...writeFull(stored, now) };
+}
+
+/**
+ * Levels above every limit, which each decision takes for full. The time of the last decision stays: use is counted by
+ * it. What a gateway admitted from levels of `reset_at` or before, and charges later, costs no token.
+ */
+function writeFull({ left }: Fields, now: number): FieldChanges {
+  const { asOf } = readLeft(left);
+  return {
+    left: asOf === undefined ? undefined : `${writeTime(asOf)} ${MAX_LIMIT} ${MAX_LIMIT}`,
+    reset_at: writeTime(Math.max(now, asOf ?? 0)),
+  };
 }
 
 /** The results of decisions, as decide.lua writes them. What is over, such as a ban, is a field that is removed. */

@@ -157,7 +157,8 @@ export class Keys {
       const { record: changes = {}, ban, activity } = made;
       // Edits by hand first, because this change hides them.
       const byHand = handEditsOf(id, stored, Date.now() * 1_000);
-      const written = { ...writeRecord(changes, record.secrets, stored), ...writeBan(ban) };
+      const now = ban === 'reset' ? await this.now() : 0;
+      const written = { ...writeRecord(changes, record.secrets, stored), ...writeBan(ban, stored, now) };
       const accepted = { ...byHand.changes, ...withKept(written, inForce(stored).fields) };
       const set = { ...accepted, ...reported(withChanges(stored, accepted)) };
       const after = withChanges(stored, set);
@@ -294,7 +295,7 @@ const nextOf = (cursors: readonly KeyCursor[], limit: number): KeyCursor | undef
   cursors.length === limit ? cursors.at(-1) : undefined;
 
 const stopsClients = ({ record = {}, ban, isUrgent = false }: KeyChange): boolean =>
-  isUrgent || record.disabled === true || (ban !== undefined && ban !== 'lift');
+  isUrgent || record.disabled === true || typeof ban === 'object';
 
 /** Whether a change takes something away from clients: it must work on a full disk too. */
 function isUrgent(change: KeyChange, before: KeyEntry['record']): boolean {

@@ -7,6 +7,8 @@ import type { CoreAddress } from './core-url.ts';
 /** A quick look at the cores, which does without an HTTP library: the process of operators has none. */
 
 const TIMEOUT_MS = 2_000;
+/** Who asks, for the log of a core. */
+export const PROBE_AGENT = 'animal-store-gateway-health';
 const READY = 200;
 
 /** Asks each core whether it is ready. @param urls entries of CORE_URL */
@@ -38,7 +40,8 @@ async function probe(address: CoreAddress): Promise<CheckResult> {
 function statusOf({ url, connect }: CoreAddress): Promise<number | undefined> {
   const { promise, resolve, reject } = Promise.withResolvers<number | undefined>();
   const { request } = url.startsWith('https:') ? https : http;
-  const asked = request(`${url}/readyz`, { ...connect, agent: false }, (answer) => {
+  const headers = { 'user-agent': PROBE_AGENT };
+  const asked = request(`${url}/readyz`, { ...connect, headers, agent: false }, (answer) => {
     answer.resume();
     resolve(answer.statusCode);
   });

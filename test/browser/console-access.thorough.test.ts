@@ -92,6 +92,8 @@ test('text from people is shown as text and never executed', async () => {
     expect(await rowOf(page, table, HOSTILE).innerText()).toContain(HOSTILE);
   }
   await rowOf(page, 'Bans', HOSTILE).getByRole('button').click();
+  await question(page).getByText(`Lift the ban of ${HOSTILE}?`).waitFor();
+  await confirm(page, 'Lift ban');
   await page.getByText(`The ban of ${HOSTILE} is lifted.`).waitFor();
   await visit(page, `/console/key?id=${idOf(key)}`);
   await page.getByRole('button', { name: 'Revoke' }).click();

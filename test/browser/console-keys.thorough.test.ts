@@ -1,5 +1,6 @@
 import type { Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
+import { shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
 import { openBrowser } from '../support/browser.ts';
 import { confirm, isShown, openConsole, question, rowOf, takeKey, visit } from '../support/console.ts';
@@ -31,7 +32,7 @@ test('a key is issued, its only sight can be copied, and its page opens', async 
   // Escape must not close the only sight of a key.
   await page.keyboard.press('Escape');
   await question(page).getByRole('button', { name: 'Copy' }).click();
-  await question(page).getByText('Copied.').waitFor();
+  await question(page).getByRole('button', { name: 'Copied' }).waitFor();
   expect(await page.evaluate('navigator.clipboard.readText()')).toBe(key);
   await confirm(page, 'Done');
   expect(await page.evaluate('document.documentElement.outerHTML')).not.toContain(key.slice(16));
@@ -40,6 +41,59 @@ test('a key is issued, its only sight can be copied, and its page opens', async 
   expect((await ask(key)).headers['x-ratelimit-limit']).toBe('300');
   expect(faults).toEqual([]);
 });
+
+test.for([
+  [1_280, 'light'],
+  [375, 'dark'],
+] as const)(
+  'at %i px the whole key is seen, and closing asks once while it was not copied',
+  async ([width, scheme]) => {
+    const { page, faults } = await openConsole(browser, stack, '/console/keys', {
+      ...{ viewport: { width, height: 800 }, colorScheme: scheme },
+      permissions: ['clipboard-read', 'clipboard-write'],
+    });
+    const issue = async () => {
+      await page.getByRole('button', { name: 'Issue a key' }).click();
+      await question(page).getByLabel('Name').fill('acme');
+      await question(page).getByRole('button', { name: 'Issue' }).click();
+      await question(page).getByLabel('API key').waitFor();
+      await visibleWhole(page);
+      expect((await shortcomings(page)).found).toEqual([]);
+    };
+    const done = question(page).getByRole('button', { name: 'Done' });
+    await issue();
+    await done.click();
+    await question(page).getByText('It was not copied, and is not shown again.').waitFor();
+    await visibleWhole(page);
+    await question(page).getByRole('button', { name: 'Copy' }).click();
+    await question(page).getByRole('button', { name: 'Copied' }).waitFor();
+    expect(await question(page).getByText('It was not copied').count()).toBe(0);
+    await confirm(page, 'Done');
+    // Copied by hand.
+    await visit(page, '/console/keys');
+    await issue();
+    await question(page).getByLabel('API key').selectText();
+    await page.keyboard.press('Control+C');
+    await question(page).getByRole('button', { name: 'Copied' }).waitFor();
+    await confirm(page, 'Done');
+    // Not copied.
+    await visit(page, '/console/keys');
+    await issue();
+    await done.click();
+    await question(page).getByText('Press Done once more').waitFor();
+    await confirm(page, 'Done');
+    expect(faults).toEqual([]);
+  },
+);
+
+/** Nothing of the key is cut off, and it needs no scrolling. */
+async function visibleWhole(page: Page): Promise<void> {
+  const hidden = await question(page)
+    .getByLabel('API key')
+    .evaluate((field) => [field.scrollWidth - field.clientWidth, field.scrollHeight - field.clientHeight]);
+  expect(hidden).toEqual([0, 0]);
+  await question(page).getByRole('button', { name: 'Done' }).isVisible();
+}
 
 test("a key's page changes its name, plan, limits and end, and sends nothing else", async () => {
   const key = await stack.issueKey({ name: 'before', plan: 'free' });
@@ -93,7 +147,9 @@ test('a key is disabled, enabled, rotated, banned, lifted and, after confirmatio
   await page.getByText('Reason: scrapes everything').waitFor();
   const wait = Number((await ask(key)).headers['retry-after']);
   expect([wait > 7_000, wait <= 7_200]).toEqual([true, true]);
-  await press(page, 'Lift the ban');
+  await press(page, 'Lift ban');
+  await question(page).getByText('Used requests stay used').waitFor();
+  await confirm(page, 'Lift ban');
   await badge(page, 'Active');
   await vi.waitFor(async () => expect((await ask(key)).status).toBe(200), 10_000);
 
@@ -209,6 +265,29 @@ test('keys are filtered and paged through by the address, and an empty list says
   expect(faults).toEqual([]);
 });
 
+test('the limits of a key are reset, with the reason for it', async () => {
+  const key = await stack.issueKey({ name: 'stuck', minute: 3, day: 50 });
+  for (let sent = 0; sent < 5; sent++) await ask(key);
+  await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'by mistake' });
+  const { page, faults } = await openConsole(browser, stack, pageOf(key));
+  await badge(page, 'Banned');
+  await press(page, 'Reset limits');
+  await question(page).getByText('its requests a minute and a day are all available again').waitFor();
+  await question(page).getByText('Lifting a ban does not give used requests back.').waitFor();
+  expect((await shortcomings(page)).found).toEqual([]);
+  await question(page).getByLabel('Why?').fill('their loop is fixed');
+  await confirm(page, 'Reset limits');
+  await page.getByText('The limits of stuck are reset.').waitFor();
+  await badge(page, 'Active');
+  await page.getByText('0 / 50').waitFor();
+  expect(await ask(key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '2' } });
+  await visit(page, '/console/activity');
+  expect(await rowOf(page, 'Activity', idOf(key)).first().innerText()).toMatch(
+    /reset the limits of.*their loop is fixed/s,
+  );
+  expect(faults).toEqual([]);
+});
+
 test('a running ban is listed with its reason, and lifted there', async () => {
   const key = await stack.issueKey({ name: 'loud' });
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'too loud' });
@@ -216,6 +295,7 @@ test('a running ban is listed with its reason, and lifted there', async () => {
   const ban = rowOf(page, 'Bans', 'loud');
   await ban.getByText('too loud').waitFor();
   await ban.getByRole('button', { name: 'Lift loud' }).click();
+  await confirm(page, 'Lift ban');
   await page.getByText('The ban of loud is lifted.').waitFor();
   await ban.waitFor({ state: 'detached' });
   await page.getByText('Nobody is banned.').waitFor();

@@ -71,7 +71,7 @@ test('a viewer is told at each button that it may not be used, and pressing it d
       ...['Access: End', 'Access: Give access'].map((name) => `${name}: ${why('Admin')}`),
       ...[
         ...['Bans: Lift', 'Keys: Issue a key', 'Plans: Change', 'Plans: Roll back'],
-        ...['Add a secret', 'Change', 'Disable', 'Edit', 'End', 'Lift the ban', 'Revoke', 'Rotate'].map(
+        ...['Add a secret', 'Change', 'Disable', 'Edit', 'End', 'Lift ban', 'Reset limits', 'Revoke', 'Rotate'].map(
           (name) => `acme: ${name}`,
         ),
       ].map((name) => `${name}: ${why('Operator')}`),

@@ -1,13 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { type Fault, startFaultProxy } from '../support/fault-proxy.ts';
+import { send } from '../support/http.ts';
 import { ask } from '../support/paced-load.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { withModes } from '../support/redis-fault.ts';
 import { createKey } from '../support/redis-keys.ts';
-import { startStack } from '../support/stack.ts';
+import { type Stack, startStack } from '../support/stack.ts';
 
 const ROUNDS = 3;
 /** Long enough for a busy machine. */
@@ -51,4 +53,30 @@ test.for(losses)('a decision whose answer %s is charged once, and its request is
   await expect.poll(() => redis.hget(key.hash, 'admitted')).toBe(String(sent));
   await sleep(500);
   expect(await redis.hget(key.hash, 'admitted')).toBe(String(sent));
+});
+
+test('a reset is not undone by a gateway that had lost contact, and charges later', async () => {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const proxy = await startFaultProxy(server.url);
+  const [one, other] = await Promise.all(
+    [server.url, proxy.url].map((REDIS_URL) => startStack({ REDIS_URL, REDIS_TIMEOUT_MS: String(DEADLINE_MS) })),
+  );
+  if (one === undefined || other === undefined) throw new Error('Two were started.');
+  const key = await one.issueKey({ minute: 60, day: 100 });
+  const left = async ({ gateway }: Stack) => {
+    const { status, headers } = await send(`${gateway}/v1/pets`, { key });
+    return [status, Number(/"day";r=(\d+)/.exec(String(headers.ratelimit))?.[1])];
+  };
+  expect(await left(other)).toEqual([200, 99]);
+  proxy.set({ kind: 'reset' });
+  for (let sent = 0; sent < 20; sent++) expect(await left(other)).toEqual([200, 98 - sent]);
+  for (let sent = 0; sent < 10; sent++) await left(one);
+  expect((await one.admin('POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
+  expect(await left(one)).toEqual([200, 99]);
+  proxy.set({ kind: 'pass' });
+  const admitted = async () => (await one.admin('GET', `/keys/${idOf(key)}`)).json;
+  await expect.poll(admitted, { timeout: 10_000 }).toMatchObject({ admitted: 1 + 20 + 10 + 1 });
+  expect(await left(one)).toEqual([200, 98]);
+  expect(await left(other)).toEqual([200, 97]);
 });

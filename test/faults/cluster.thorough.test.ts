@@ -57,6 +57,12 @@ test('keys and plans are managed on a cluster as on one Redis', async () => {
   const answers = await Promise.all(others.flatMap((key) => Array.from({ length: 8 }, () => ask(stack, key))));
   expect(answers.filter(({ status }) => status === 200)).toHaveLength(19 * 5);
   expect(answers.filter(({ status }) => status === 429)).toHaveLength(19 * 3);
+  for (const key of others) {
+    expect((await stack.admin('POST', `/keys/${idOf(key)}/reset`, { reason: 'a test' })).status).toBe(200);
+    expect(await ask(stack, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '4' } });
+  }
+  const { activity } = (await stack.admin('GET', '/activity?action=key.reset')).json as { activity: object[] };
+  expect(activity).toMatchObject(others.map((key) => ({ target: idOf(key), reason: 'a test' })).reverse());
 });
 
 const faults: [name: string, cause: (node: ClusterNode) => unknown, heal: (node: ClusterNode) => unknown][] = [

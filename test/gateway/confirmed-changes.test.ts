@@ -51,6 +51,25 @@ test('a lifted ban, new limits and new plans are in force on every worker', asyn
   }
 });
 
+test('a reset binds the very next request on every worker', async () => {
+  const gateway = await startWorkers();
+  const { ask, codes } = onEveryWorker(gateway);
+  const key = await gateway.issueKey({ plan: 'enterprise', minute: 12, day: 100 });
+  for (let round = 0; round < 3; round++) {
+    // All its tokens, and a line.
+    await ask(key);
+    expect(await codes(key)).toEqual(new Set(['rate_limit_exceeded']));
+    await admin(gateway, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+    expect(await codes(key)).toEqual(new Set(['key_banned']));
+    expect((await admin(gateway, 'POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
+    const answers = await ask(key);
+    expect(answers.map(({ headers }) => headers['x-ratelimit-remaining'])).toEqual(
+      Array.from({ length: 12 }, (_, at) => String(11 - at)),
+    );
+    await admin(gateway, 'POST', `/keys/${idOf(key)}/reset`, {});
+  }
+});
+
 test('a key that is revoked just before Redis goes away is not decided locally: by no worker, nor by the primary', async () => {
   const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(() => server.stop());
@@ -68,6 +87,34 @@ test('a key that is revoked just before Redis goes away is not decided locally: 
   await server.stop();
   expect(await codes(revoked)).toEqual(new Set(['unavailable']));
   expect(await codes(other)).toEqual(new Set([200]));
+});
+
+test('a key that is reset just before Redis goes away is not decided by its old levels, and later by its new ones', async () => {
+  const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
+  cleanUp(() => server.stop());
+  const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
+  const { ask, codes } = onEveryWorker(gateway);
+  const key = await gateway.issueKey({ plan: 'enterprise', minute: 1_000, day: 40 });
+  const back = (times: number) =>
+    eventually(() => gateway.logged('decisions are shared again').length).toBeGreaterThanOrEqual(times);
+  const left = (answers: readonly Answer[]) =>
+    answers.map(({ headers }) => Number(/"day";r=(\d+)/.exec(String(headers.ratelimit))?.[1]));
+  expect(left(await ask(key)).at(-1)).toBe(40 - 12);
+  // Each worker notices, and says so when contact is back.
+  await server.stop();
+  expect(left(await ask(key)).at(-1)).toBe(40 - 24);
+  await server.restart();
+  await back(2);
+  await admin(gateway, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+  expect(await codes(key)).toEqual(new Set(['key_banned']));
+  expect((await admin(gateway, 'POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
+  await server.stop();
+  expect(await codes(key)).toEqual(new Set(['unavailable']));
+  await server.restart();
+  await back(4);
+  expect(left(await ask(key)).at(-1)).toBe(40 - 12);
+  await server.stop();
+  expect(left(await ask(key)).at(-1)).toBe(40 - 24);
 });
 
 test('a worker that does not confirm a change is killed, and the change is acknowledged', async () => {
@@ -125,6 +172,16 @@ test('a change is acknowledged once it was told; a new key and a change that was
   expect(told).toEqual([{ key: 'a' }]);
   await storage.change({ parts: [{ record: 'plans', set: { 'free.minute': '7' } }], entries: [] });
   expect(told).toEqual([{ key: 'a' }, { plans: expect.objectContaining({ 'free.minute': '7' }) }]);
+});
+
+test('that a key was reset is told with the change, unless nobody knows whether it was made', async () => {
+  const { storage, told, faults } = await toldStorage();
+  await storage.change(create);
+  const reset = { ...rename, entries: [{ log: 'audit', fields: { action: 'key.reset', target: 'a' } }] } as const;
+  await storage.change(reset);
+  faults.change = new Unknown('no answer');
+  await expect(storage.change(reset)).rejects.toThrow(Unknown);
+  expect(told).toEqual([{ key: 'a', isReset: true }, { key: 'a' }]);
 });
 
 test('a change of which nobody knows whether it was made is told, and once more before it is read back', async () => {

@@ -1,4 +1,5 @@
 import http from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import { pageATurn } from '../../gateway/primary/page-a-turn.ts';
 import type { Storage } from '../../gateway/stores/storage.ts';
@@ -83,6 +84,30 @@ test('what an operator changed binds the very next request: revoked, disabled, b
     await admin(gateway, 'PATCH', '/plans/free', { minute });
     expect((await list(gateway, key, agent)).headers['x-ratelimit-limit']).toBe(String(minute));
   }
+});
+
+test("a reset binds the next request, and neither the worker's old level nor a crash undoes it", async () => {
+  const DATA_DIR = await temporaryFolder();
+  const gateway = await launch({ DATA_DIR });
+  const agent = keptAlive();
+  const key = await smallKey(gateway);
+  const remaining = async () => {
+    const { status, headers } = await list(gateway, key, agent);
+    return [status, headers['x-ratelimit-remaining']];
+  };
+  for (let round = 0; round < 5; round++) {
+    await untilBanned(gateway, key);
+    expect((await admin(gateway, 'POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
+    expect(await remaining()).toEqual([200, '8']);
+  }
+  await untilBanned(gateway, key);
+  expect((await admin(gateway, 'POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
+  // The worker stores levels once a second.
+  await sleep(1_200);
+  gateway.child.kill('SIGKILL');
+  await gateway.ended;
+  const again = await launch({ DATA_DIR });
+  expect(await list(again, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '8' } });
 });
 
 test('an operator sees every decision up to then', async () => {

@@ -1,7 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { Client } from '../../gateway/limiter/client.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
+import { type Debt, noDebt } from '../../gateway/limiter/debt.ts';
 import { type Charged, Debts } from '../../gateway/limiter/debts.ts';
 import { decide, peek } from '../../gateway/limiter/decide.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
@@ -13,6 +16,7 @@ import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 import { quantile } from '../support/statistics.ts';
+import { thoroughly } from '../support/thorough.ts';
 
 /** What a gateway admitted while Redis was away is charged afterwards. */
 
@@ -20,7 +24,10 @@ const { url } = await emptyDatabase();
 const under = await redisUnderTest(url);
 
 const charge = async (id: string, admitted: number, refused = 0, shadowed = 0, told = 0) =>
-  (await under.charger.charge([{ id, admitted, refused, shadowed, told }]))[0];
+  await chargeDebt(id, { admitted, refused, shadowed, told, asOf: under.now });
+
+const chargeDebt = async (id: string, debt: Partial<Debt>) =>
+  (await under.charger.charge([{ ...noDebt(), ...debt, id }]))[0];
 
 const tokensIn = (decision: object | undefined) => (decision as Decision).buckets.map(({ tokens }) => tokens);
 
@@ -93,6 +100,123 @@ test('the time told to a key below zero is when a token is there', async () => {
   expect([refused.outcome, (refused.retryAt as number) - under.now]).toEqual(['refused', 31 * SECOND]);
   under.now += 31 * SECOND;
   expect((await under.limiter.decide(key)).outcome).toBe('admitted');
+});
+
+test('what was admitted from levels older than a reset costs no token, and counts as use', async () => {
+  const { id } = await under.createKey({ minute: 10, day: 100 });
+  await charge(id, 4);
+  const before = under.now;
+  under.now += 5 * SECOND;
+  await under.keys.change(id, () => ({ ban: 'reset' }));
+  const tokensAfter = async (debt: Partial<Debt>) => {
+    const charged = (await chargeDebt(id, debt)) as { decision: Decision; forgiven: number };
+    return [charged.forgiven, tokensIn(charged.decision)];
+  };
+  const left = [10, 100];
+  expect(await tokensAfter({ admitted: 3, asOf: before })).toEqual([3, left]);
+  expect(await tokensAfter({ admitted: 3, asOf: under.now })).toEqual([3, left]);
+  // Of these, the gateway knows that two were admitted before the reset.
+  expect(await tokensAfter({ admitted: 3, spared: 2, asOf: under.now + 1 })).toEqual([2, [9, 99]]);
+  expect(await tokensAfter({ admitted: 2, spared: 2 })).toEqual([2, [9, 99]]);
+  expect(await under.keys.get(id)).toMatchObject({ admitted: 4 + 3 + 3 + 3 + 2 });
+});
+
+test('of what a gateway admitted locally, it owes nothing from before a reset, and all from after it', async () => {
+  const clients = new Clients(
+    () => under.plans,
+    () => under.now,
+  );
+  const key = await under.createKey({ minute: 60, day: 1_000 });
+  const askRedis = async () => clients.note(key, await under.limiter.decide(key));
+  const decideHere = (count: number) => {
+    for (let sent = 0; sent < count; sent++) expect(clients.decide(key, true)?.outcome).toBe('admitted');
+  };
+  const left = () => tokensIn(clients.peek(key));
+  await askRedis();
+  decideHere(9);
+  const [client] = clients.debtors() as [Client];
+  expect(client.debt).toMatchObject({ admitted: 9, spared: 0, asOf: under.now });
+  const underWay = { ...client.debt };
+  decideHere(1);
+  under.now += SECOND;
+  await under.keys.change(key.id, () => ({ ban: 'reset' }));
+  clients.noteChange(key.id, undefined, true);
+  expect([client.debt, clients.peek(key)]).toMatchObject([{ admitted: 10, spared: 10, asOf: 0 }, undefined]);
+  under.now += SECOND;
+  await askRedis();
+  expect(left()).toEqual([59, 999]);
+  decideHere(3);
+  expect(left()).toEqual([56, 996]);
+  // The charge that was under way when the key was reset.
+  clients.settle(client, underWay, undefined);
+  expect(client.debt).toMatchObject({ admitted: 4, spared: 1, asOf: under.now });
+  const { decision } = (await chargeDebt(key.id, client.debt)) as { decision: Decision };
+  expect(tokensIn(decision)).toEqual([56, 996]);
+  clients.settle(client, { ...client.debt }, decision);
+  expect([clients.debtors(), client.debt, left()]).toEqual([[], noDebt(), [56, 996]]);
+  expect(await under.keys.get(key.id)).toMatchObject({ admitted: 2 + 4 });
+});
+
+/** What happens to a key, its gateway, and charges under way. A reset elsewhere is one that this gateway has not heard of. */
+const HISTORY = fc.array(
+  fc.oneof(
+    { weight: 3, arbitrary: fc.constant('ask Redis' as const) },
+    { weight: 4, arbitrary: fc.constant('decide here' as const) },
+    { weight: 2, arbitrary: fc.constantFrom('send a charge' as const, 'take the answer' as const) },
+    { weight: 1, arbitrary: fc.constantFrom('reset here' as const, 'reset elsewhere' as const) },
+  ),
+  { maxLength: 40 },
+);
+
+test('in any order of decisions, charges and resets, a token is taken only for what came after the last reset', async () => {
+  const property = fc.asyncProperty(HISTORY, async (history) => {
+    const clients = new Clients(
+      () => under.plans,
+      () => under.now,
+    );
+    const key = await under.createKey({ minute: 1e6, day: 1_000 });
+    let resetAt = 0;
+    let heardAt = -1;
+    let isKnown = true;
+    /** For each token, the time of the levels that it was taken from. */
+    const taken: number[] = [];
+    const underWay: { debt: Debt; answer: Promise<Charged | undefined> }[] = [];
+    async function act(step: (typeof history)[number]) {
+      under.now += 1_000;
+      const [client] = clients.debtors();
+      if (step === 'ask Redis') {
+        clients.note(key, await under.limiter.decide(key));
+        heardAt = under.now;
+        taken.push(heardAt);
+      } else if (step === 'decide here') {
+        if (clients.decide(key, true) !== undefined) taken.push(heardAt);
+      } else if (step === 'send a charge') {
+        // One at a time.
+        if (client === undefined || underWay.length > 0) return;
+        underWay.push({ debt: { ...client.debt }, answer: chargeDebt(key.id, client.debt) });
+        await underWay[0]?.answer;
+      } else if (step === 'take the answer') {
+        const charge = underWay.shift();
+        if (charge === undefined || client === undefined) return;
+        const answer = await charge.answer;
+        clients.settle(client, charge.debt, typeof answer === 'object' ? answer.decision : undefined);
+      } else {
+        await under.keys.change(key.id, () => ({ ban: 'reset' }));
+        resetAt = under.now;
+        if (step === 'reset here') clients.noteChange(key.id, undefined, true);
+        else isKnown = false;
+      }
+    }
+    for (const step of history) await act(step);
+    for (const step of ['take the answer', 'send a charge', 'take the answer'] as const) await act(step);
+    expect(clients.debtors()).toEqual([]);
+    const [, left] = tokensIn((await under.limiter.peek(key)) as Decision) as [number, number];
+    const since = taken.filter((at) => at > resetAt).length;
+    expect(left).toBeGreaterThanOrEqual(1_000 - since);
+    if (isKnown) expect(left).toBe(1_000 - since);
+    expect((await under.keys.get(key.id))?.admitted).toBe(taken.length);
+  });
+  await fc.assert(property, { numRuns: thoroughly(2_000, 200) });
 });
 
 test('a key that is gone is charged nothing, and stays gone', async () => {

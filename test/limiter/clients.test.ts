@@ -3,6 +3,7 @@ import type { Client, ToldKey } from '../../gateway/limiter/client.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import type { Scope } from '../../gateway/limiter/credential.ts';
 import { type Credential, createApiKey, credentialOf, MAX_SECRETS } from '../../gateway/limiter/credential.ts';
+import { noDebt } from '../../gateway/limiter/debt.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { parseNetwork } from '../../gateway/limiter/networks.ts';
 import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
@@ -196,12 +197,9 @@ test('what was admitted here is owed and missing from the levels that Redis says
   const left = () => (known.peek(key) as Decision).buckets.map(({ tokens }) => tokens);
   expect(left()).toEqual([MINUTE - 11, 1_000 - 11]);
   const [client] = known.debtors();
-  const [charged] = await redis.charger.charge([{ id: key.id, admitted: 9, shadowed: 0, refused: 0, told: 0 }]);
-  known.settle(
-    client as Client,
-    { admitted: 9, shadowed: 0, refused: 0, told: 0 },
-    (charged as { decision: Decision }).decision,
-  );
+  const [charged] = await redis.charger.charge([{ ...noDebt(), id: key.id, admitted: 9, asOf: 1 }]);
+  const { decision } = charged as { decision: Decision };
+  known.settle(client as Client, { ...noDebt(), admitted: 9 }, decision);
   expect([known.debtors(), left()]).toEqual([[], [MINUTE - 11, 1_000 - 11]]);
 });
 

@@ -42,6 +42,7 @@ const COMMANDS: readonly [words: readonly string[], shown: Record<string, unknow
   [['bans', 'list'], { bans: expect.any(Array) }],
   [['bans', 'set', '<id>', '--for', '2h', '--reason', 'too much'], { state: 'banned', banReason: 'too much' }],
   [['bans', 'lift', '<id>'], { state: 'active' }],
+  [['keys', 'reset', '<id>', '--reason', 'fixed'], { state: 'active', buckets: { minute: { used: 0 } } }],
   [['plans', 'show'], { free: { minute: expect.any(Number) } }],
   [['plans', 'set', 'enterprise', '--mode', 'enforce'], { ban_grace_seconds: 30 }],
   [['plans', 'try', 'free', '--minute', '1'], { keys: expect.any(Number), affected: expect.any(Array) }],

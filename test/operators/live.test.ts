@@ -137,3 +137,13 @@ test('a ban is in force at once on every gateway, and lifted on every one within
   await first.admin('DELETE', `/keys/${idOf(key)}/ban`);
   tell('a ban lifted', await spread(key, ({ status }) => status === 200));
 });
+
+test('a reset is in force at once where it was made, and on every gateway within a second', TIMED, async () => {
+  const key = await first.issueKey({ plan: 'pro', minute: 600, day: 600 });
+  while ((await ask(first, key)).status === 200);
+  await first.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+  for (const stack of stacks) expect((await ask(stack, key)).json).toMatchObject({ code: 'key_banned' });
+  expect((await first.admin('POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
+  expect(await ask(first, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '599' } });
+  tell('a reset', await spread(key, ({ status }) => status === 200));
+});

@@ -65,6 +65,7 @@ const NEEDED: Readonly<Record<string, Role>> = {
   revokeSecret: 'operator',
   setBan: 'operator',
   liftBan: 'operator',
+  resetKey: 'operator',
   reindexKeys: 'operator',
   restore: 'admin',
   createToken: 'admin',

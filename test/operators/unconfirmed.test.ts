@@ -64,3 +64,21 @@ test('what was issued without a replica that has it is named, because nobody has
     [503, keys.find((one) => one !== key)?.id],
   ]);
 });
+
+test('a reset that no replica has is 503 and says that it was made; repeating it is safe', async () => {
+  const {
+    replica,
+    stacks: [stack],
+  } = await setUp();
+  const id = idOf(await stack.issueKey());
+  await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 600 });
+  const reset = async () => await stack.admin('POST', `/keys/${id}/reset`, { reason: 'a test' });
+  replica.pause();
+  expect(await reset()).toMatchObject({
+    status: 503,
+    json: { code: 'unavailable', message: expect.stringMatching(/The change was made, .* It is safe to repeat it\.$/) },
+  });
+  replica.resume();
+  await expect.poll(async () => (await reset()).status).toBe(200);
+  expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ state: 'active' });
+});

@@ -62,7 +62,7 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise
   };
   void planCache.start().then(load);
   const tell: Tell = async (changed) => {
-    if ('key' in changed) clients.noteChange(changed.key, changed.at);
+    if ('key' in changed) clients.noteChange(changed.key, changed.at, changed.isReset);
     else if ('anyKey' in changed) clients.doubtAll();
     else planCache.take(changed.plans);
   };

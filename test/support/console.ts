@@ -74,7 +74,12 @@ export async function confirm(page: Page, button: string): Promise<void> {
 /** The whole key, from the only dialog that shows it. */
 export async function takeKey(page: Page): Promise<string> {
   const key = await question(page).getByLabel('API key').inputValue();
-  await confirm(page, 'Done');
+  const done = question(page).getByRole('button', { name: 'Done' });
+  await done.click();
+  // It was not copied.
+  await question(page).getByText('Press Done once more').waitFor();
+  await done.click();
+  await question(page).waitFor({ state: 'detached' });
   return key;
 }
 

@@ -6,6 +6,7 @@ import { DEFAULT_PLANS, type Plan, type PlanName, type PlanTable } from '../../g
 import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
+import { withOwn } from '../../gateway/stores/storage.ts';
 import { cleanUp } from './clean-up.ts';
 import { embeddedParts } from './one-process.ts';
 import { connectedRedis } from './redis-database.ts';
@@ -62,9 +63,8 @@ export async function redisUnderTest(
   url: string,
 ): Promise<LimiterUnderTest & { redis: Redis; charger: Pick<RedisLimiter, 'charge'> }> {
   const redis = await connectedRedis(url);
-  const keys = new Keys(new RedisStorage(redis));
   const under = underTest((self) => ({
-    keys,
+    keys: new Keys(withOwn(new RedisStorage(redis), { now: async () => self.now })),
     limiter: new RedisLimiter(redis, () => self.plans, { clock: () => self.now }),
   }));
   return Object.assign(under, { redis, charger: under.limiter as RedisLimiter });

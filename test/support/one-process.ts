@@ -35,7 +35,7 @@ export async function startGateway(
     settings.REDIS_URL === undefined ? embeddedParts(DATA_DIR, { auditLength: ACTIVITY_LENGTH }) : undefined;
   let opened: PlannedBackend | undefined;
   async function tell(changed: Changed): Promise<void> {
-    if ('key' in changed) known.noteChange(changed.key, changed.at);
+    if ('key' in changed) known.noteChange(changed.key, changed.at, changed.isReset);
     else if ('anyKey' in changed) known.doubtAll();
     else opened?.planCache.take(changed.plans);
   }

@@ -1,13 +1,15 @@
 import { z } from 'zod';
-import { readBody } from '../../../shared/http/body.ts';
+import { announcesBody, readBody } from '../../../shared/http/body.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
+import type { KeyEntry } from '../../limiter/key-record.ts';
+import type { Activity } from '../../stores/audit.ts';
 import { aboutCall, allOf, entry } from './activity-of-call.ts';
 import type { BansAnswer } from './answers.ts';
 import { apply } from './key-changes.ts';
 import { describeKey } from './key-view.ts';
 import { describe, findKey } from './keys.ts';
-import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminCall, type AdminOperation } from './operation.ts';
 import { wholeNumber } from './query.ts';
 import { who } from './values.ts';
 
@@ -52,15 +54,34 @@ export const setBan: AdminOperation = async (call) => {
  * Lifts a ban and forgets the line, the strikes and the series. A gateway that remembers the ban drops it within a second.
  */
 export const liftBan: AdminOperation = async (call) => {
-  const { deps, params } = call;
-  const { id } = await findKey(deps, params[0]);
-  const now = await deps.keys.now();
+  const { id } = await findKey(call.deps, call.params[0]);
   const about = aboutCall(call);
   const forgotten = entry(about, 'key.change', id, [{ field: 'refusals', from: 'remembered' }]);
-  const key = await apply(deps, id, (_, { bannedUntil, bans, refusals }) => {
+  return await forgive(call, id, 'lift', ({ bannedUntil, bans, refusals }, now) => {
+    if (bannedUntil > now) return entry(about, 'ban.lift', id);
     const isRemembered = bans > 0 || refusals.lineUntil > now || refusals.strikesUntil > now;
-    if (bannedUntil > now) return { ban: 'lift', activity: entry(about, 'ban.lift', id) };
-    return { ban: 'lift', activity: isRemembered ? forgotten : undefined };
+    return isRemembered ? forgotten : undefined;
   });
-  return { status: 200, body: await describe(deps, key, now) };
 };
+
+const NewReset = z.strictObject(who);
+
+/** Lifts a ban and fills both buckets: a fresh start. What was counted as use stays. The body can be left out. */
+export const resetKey: AdminOperation = async (call) => {
+  const { deps, params, request, response } = call;
+  const { id } = await findKey(deps, params[0]);
+  const given = announcesBody(request) ? await readBody(NewReset, request, response, ADMIN_BODY_LIMIT_BYTES) : {};
+  const activity = entry(aboutCall(call, given), 'key.reset', id);
+  return await forgive(call, id, 'reset', () => activity);
+};
+
+async function forgive(
+  { deps }: AdminCall,
+  id: string,
+  ban: 'lift' | 'reset',
+  activityOf: (before: KeyEntry, now: number) => Activity | undefined,
+) {
+  const now = await deps.keys.now();
+  const key = await apply(deps, id, (_, before) => ({ ban, activity: activityOf(before, now) }));
+  return { status: 200, body: await describe(deps, key, now) };
+}

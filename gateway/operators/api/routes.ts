@@ -1,7 +1,7 @@
 import { listActivity } from './activity.ts';
 import { backUp, restore } from './backup.ts';
 import { noteBackup } from './backup-notes.ts';
-import { liftBan, listBans, setBan } from './bans.ts';
+import { liftBan, listBans, resetKey, setBan } from './bans.ts';
 import { explainKey, explainRequest } from './decisions.ts';
 import { checkAll } from './doctor.ts';
 import { changeKey } from './key-changes.ts';
@@ -43,6 +43,7 @@ export const ROUTES: readonly AdminRoute[] = [
   { name: 'explainRequest', method: 'GET', path: '/decisions/{requestId}', operation: explainRequest },
   { name: 'setBan', method: 'PUT', path: '/keys/{id}/ban', operation: setBan },
   { name: 'liftBan', method: 'DELETE', path: '/keys/{id}/ban', operation: liftBan },
+  { name: 'resetKey', method: 'POST', path: '/keys/{id}/reset', operation: resetKey },
   { name: 'listBans', method: 'GET', path: '/bans', operation: listBans },
   { name: 'listActivity', method: 'GET', path: '/activity', operation: listActivity },
   { name: 'whoAmI', method: 'GET', path: '/whoami', operation: whoAmI },

@@ -1,7 +1,10 @@
 import { type Command, Option } from 'commander';
 import { type Options, stringify } from 'csv-stringify/sync';
+import { isPlanName } from '../../limiter/plans.ts';
 import { ACTIONS, type FieldChange } from '../../stores/audit.ts';
 import type { ActivityAnswer, ActivityView } from '../api/answers.ts';
+import { AdminError } from './admin-client.ts';
+import { findKey } from './key-names.ts';
 import type { Session } from './session.ts';
 import { table } from './table.ts';
 import { count } from './values.ts';
@@ -18,7 +21,7 @@ export function addActivityCommand(program: Command, session: Session): void {
     .description('show who did what to keys, bans, plans and tokens, when and why, the newest first')
     .option('--actor <name>', 'only what this person or program did')
     .addOption(new Option('--action <action>', 'only this action').choices(ACTIONS))
-    .option('--target <id>', 'only about this key, plan or token')
+    .option('--target <key>', 'only about this key, by its id or name, or about this plan or token')
     .option('--from <time>', 'only from this RFC 3339 time on')
     .option('--to <time>', 'only before this time')
     .option('--limit <number>', `how many at most; ${SHOWN} when left out, all with --csv`, count)
@@ -36,12 +39,24 @@ Examples:
   ctl activity --csv > activity.csv
   ctl --json activity --actor ann | jq '.activity[].target'`,
     )
-    .action(async ({ csv, limit, ...filter }: Filter & { csv?: boolean; limit?: number }) => {
+    .action(async ({ csv, limit, target, ...others }: Filter & { csv?: boolean; limit?: number }) => {
       const most = limit ?? (csv ? Number.POSITIVE_INFINITY : SHOWN);
+      const filter = { ...others, ...(target !== undefined && { target: await targetOf(session, target) }) };
       const entries = await read(session, filter, most);
       if (csv && !session.isJson) session.write(asCsv(entries));
       else session.print({ activity: entries }, () => describeActivity(entries));
     });
+}
+
+/** A text that is the name of no key is the target itself: a plan, a token, or a key that was revoked. */
+async function targetOf(session: Session, given: string): Promise<string> {
+  if (isPlanName(given)) return given;
+  try {
+    return (await findKey(session, given)).id;
+  } catch (fault) {
+    if (fault instanceof AdminError && fault.status === 404) return given;
+    throw fault;
+  }
 }
 
 /** One call checks a limited number of entries, so reading goes on until enough were found or the end is reached. */

@@ -1,10 +1,9 @@
 import type { Command } from 'commander';
-import { describeBans, type KeyView, pathOf } from './key-text.ts';
+import { KEY, pathTo } from './key-names.ts';
+import { describeBans, type KeyView } from './key-text.ts';
 import { showKey } from './keys.ts';
 import type { Session } from './session.ts';
 import { seconds } from './values.ts';
-
-const ID = 'the public part of the key, as `bans list` and `keys list` show it';
 
 /** Adds `bans …`. */
 export function addBanCommands(program: Command, session: Session): void {
@@ -21,19 +20,21 @@ export function addBanCommands(program: Command, session: Session): void {
   bans
     .command('lift')
     .description('end a ban and forget what led to it; the key is let in within a second')
-    .argument('<id>', ID)
-    .action(async (id: string) => showKey(session, (await session.call('DELETE', `${pathOf(id)}/ban`)) as KeyView));
+    .argument('<key>', KEY)
+    .action(async (key: string) =>
+      showKey(session, (await session.call('DELETE', `${await pathTo(session, key)}/ban`)) as KeyView),
+    );
 
   bans
     .command('set')
     .description('ban a key for a time, in place of any ban that runs')
-    .argument('<id>', ID)
+    .argument('<key>', KEY)
     .requiredOption('--for <time>', 'how long, as 90s, 15m, 24h or 7d', seconds)
     .requiredOption('--reason <text>', 'why; shown with the ban')
     .addHelpText('after', '\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything, told them"')
-    .action(async (id: string, options: { for: number; reason: string }) => {
+    .action(async (key: string, options: { for: number; reason: string }) => {
       const body = { seconds: options.for, reason: options.reason };
-      showKey(session, (await session.call('PUT', `${pathOf(id)}/ban`, body)) as KeyView);
+      showKey(session, (await session.call('PUT', `${await pathTo(session, key)}/ban`, body)) as KeyView);
     });
 }
 

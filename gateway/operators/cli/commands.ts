@@ -76,11 +76,12 @@ Examples:
   ctl keys create --plan pro --name acme       issue a key
   ctl keys find acme                           by name, id, request id, or a whole key on standard input
   ctl keys top                                 who is loudest now
-  ctl keys show <id>                           its limits, what it has used, its ban
+  ctl keys show acme                           its limits, what it has used, its ban: by name or by id
   ctl keys explain --request <request id>      why a request was refused, to the request left
   ctl keys rotate <id> --grace 24h             a new secret; the old one works for a day
   ctl bans list
   ctl bans lift <id>
+  ctl keys reset <id>                          a fresh start: no ban, both buckets full
   ctl plans set free --minute 120 --reason "launch week"
   ctl plans diff -f plans.yaml                 is the gateway as the file in git says? ends with 4 if not
   ctl plans rollback

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { DecisionReport } from '../../telemetry/decision-report.ts';
-import { describeKey, type KeyView, pathOf } from './key-text.ts';
+import { KEY, pathTo } from './key-names.ts';
+import { describeKey, type KeyView } from './key-text.ts';
 import type { Session } from './session.ts';
 import { harmless, table } from './table.ts';
 import { preciseTimeText, timeText } from './time-text.ts';
@@ -16,7 +17,7 @@ export function addExplain(keys: Command, session: Session): void {
   const explain = keys
     .command('explain')
     .description('say why requests of a key, or one request, went through or did not')
-    .argument('[id]', 'the public part of the key, as `keys list` shows it')
+    .argument('[key]', KEY)
     .option('--request <id>', 'one request, by its X-Request-Id: it is on every answer and in every log')
     .option('--limit <number>', 'how many decisions at most, up to 1000', '50')
     .addHelpText(
@@ -34,17 +35,17 @@ Examples:
   ctl keys explain 4fXk20LmQa9z --limit 5
   ctl keys explain --request 1d9d2e71-70ef-42a0-853b-af79a5ee6eab`,
     )
-    .action(async (id: string | undefined, { request, limit }: { request?: string; limit: string }) => {
-      if ((id === undefined) === (request === undefined))
-        explain.error('error: give the id of a key, or a request with --request.');
-      if (id !== undefined) await explainKey(session, id, limit);
+    .action(async (key: string | undefined, { request, limit }: { request?: string; limit: string }) => {
+      if ((key === undefined) === (request === undefined))
+        explain.error('error: give the id or the name of a key, or a request with --request.');
+      if (key !== undefined) await explainKey(session, key, limit);
       if (request !== undefined) await explainRequest(session, request, limit);
     });
 }
 
-async function explainKey(session: Session, id: string, limit: string): Promise<void> {
+async function explainKey(session: Session, given: string, limit: string): Promise<void> {
   const query = new URLSearchParams({ limit });
-  const explained = (await session.call('GET', `${pathOf(id)}/explain?${query}`)) as Explained;
+  const explained = (await session.call('GET', `${await pathTo(session, given)}/explain?${query}`)) as Explained;
   const { key, decisions } = explained;
   session.print(explained, () => `${describeKey(key)}\n\n${describeDecisions(decisions)}`);
 }

@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander';
 import { SCOPES } from '../../limiter/credential.ts';
-import { ID, type KeyView, pathOf, type SecretView } from './key-text.ts';
+import { findToConfirm, KEY, pathTo } from './key-names.ts';
+import { type KeyView, pathOf, type SecretView } from './key-text.ts';
 import type { Session } from './session.ts';
 import { table } from './table.ts';
 import { timeText } from './time-text.ts';
@@ -19,20 +20,20 @@ interface About {
 /** Adds `keys secrets …`: several secrets with one shared pair of buckets. */
 export function addSecretCommands(keys: Command, session: Session): void {
   const secrets = keys.command('secrets').description('several secrets of one key, on its one set of limits');
-  const path = (id: string, secretId: string) => `${pathOf(id)}/secrets/${encodeURIComponent(secretId)}`;
+  const ofSecret = (path: string, secretId: string) => `${path}/secrets/${encodeURIComponent(secretId)}`;
 
   secrets
     .command('list')
     .description('list the secrets of a key')
-    .argument('<id>', ID)
-    .action(async (id: string) => {
-      const { secrets: shown = [] } = (await session.call('GET', pathOf(id))) as KeyView;
+    .argument('<key>', KEY)
+    .action(async (key: string) => {
+      const { secrets: shown = [] } = (await session.call('GET', await pathTo(session, key))) as KeyView;
       session.print({ secrets: shown }, () => describeSecrets(shown));
     });
 
   withBounds(secrets.command('add'))
     .description('add a secret; the whole key is shown this once')
-    .argument('<id>', ID)
+    .argument('<key>', KEY)
     .requiredOption('--name <name>', 'what it is for, as "billing service"')
     .addHelpText(
       'after',
@@ -41,31 +42,34 @@ Examples:
   ctl keys secrets add 4fXk20LmQa9z --name "billing service"
   ctl keys secrets add 4fXk20LmQa9z --name dashboard --scope read --networks 10.0.0.0/8 2001:db8::/32`,
     )
-    .action(async (id: string, about: About) => {
-      const added = (await session.call('POST', `${pathOf(id)}/secrets`, bodyOf(about))) as { id: string; key: string };
+    .action(async (key: string, about: About) => {
+      const path = `${await pathTo(session, key)}/secrets`;
+      const added = (await session.call('POST', path, bodyOf(about))) as { id: string; key: string };
       session.print(added, () => `Secret ${added.id}\n\nThe key, shown this once:\n${added.key}`);
     });
 
   withBounds(secrets.command('set'))
     .description('change the name, the scope, the networks or the end of a secret')
-    .argument('<id>', ID)
+    .argument('<key>', KEY)
     .argument('<secret>', SECRET_ID)
     .option('--name <name>', 'what it is for')
     .addOption(new Option('--anywhere', 'take its networks away').conflicts('networks'))
-    .action(async (id: string, secretId: string, { anywhere, ...about }: About & { anywhere?: boolean }) => {
+    .action(async (key: string, secretId: string, { anywhere, ...about }: About & { anywhere?: boolean }) => {
       const body = { ...bodyOf(about), ...(anywhere && { networks: [] }) };
-      const changed = (await session.call('PATCH', path(id, secretId), body)) as SecretView;
+      const path = ofSecret(await pathTo(session, key), secretId);
+      const changed = (await session.call('PATCH', path, body)) as SecretView;
       session.print(changed, () => describeSecrets([changed]));
     });
 
   secrets
     .command('revoke')
     .description('end a secret at once; the others work on')
-    .argument('<id>', ID)
+    .argument('<key>', KEY)
     .argument('<secret>', SECRET_ID)
-    .action(async (id: string, secretId: string) => {
-      await session.confirmForGood(`Revoke the secret ${secretId} of ${id} for good?`);
-      await session.call('DELETE', path(id, secretId));
+    .action(async (key: string, secretId: string) => {
+      const { id, title } = await findToConfirm(session, key);
+      await session.confirmForGood(`Revoke the secret ${secretId} of ${title} for good?`);
+      await session.call('DELETE', ofSecret(pathOf(id), secretId));
       session.print({ id, secretId, revoked: true }, () => `Revoked the secret ${secretId} of ${id}.`);
     });
 }

@@ -4,8 +4,6 @@ import { timeText } from './time-text.ts';
 
 /** API keys in words. */
 
-export const ID = 'the public part of the key, as `keys list` shows it';
-
 export const pathOf = (id: string): string => `/keys/${encodeURIComponent(id)}`;
 
 /** A secret of a key as the admin API describes it. */

@@ -3,8 +3,9 @@ import { PLAN_NAMES } from '../../limiter/plans.ts';
 import { addExplain } from './key-explain.ts';
 import { addFind } from './key-find.ts';
 import { addKeyLists } from './key-lists.ts';
+import { findKey, findToConfirm, KEY, pathTo } from './key-names.ts';
 import { addSecretCommands } from './key-secrets.ts';
-import { describeKey, describeKeys, ID, type KeyView, pathOf } from './key-text.ts';
+import { describeKey, describeKeys, type KeyView, pathOf } from './key-text.ts';
 import type { Session } from './session.ts';
 import { timeText } from './time-text.ts';
 import { lengthText, limit, limitOrNone, orNull, seconds, time } from './values.ts';
@@ -25,8 +26,10 @@ function addShow(keys: Command, session: Session): void {
   keys
     .command('show')
     .description('show a key: its limits, both buckets as they stand now, its use, its ban')
-    .argument('<id>', ID)
-    .action(async (id: string) => showKey(session, (await session.call('GET', pathOf(id))) as KeyView));
+    .argument('<key>', KEY)
+    .action(async (key: string) =>
+      showKey(session, (await session.call('GET', await pathTo(session, key))) as KeyView),
+    );
 }
 
 function addIssuing(keys: Command, session: Session): void {
@@ -52,7 +55,7 @@ Examples:
   keys
     .command('rotate')
     .description('replace a secret of a key; the new one is shown this once, the old one works for the grace time')
-    .argument('<id>', ID)
+    .argument('<key>', KEY)
     .requiredOption(
       '--grace <time>',
       'how long the old secret still works, as 90s, 15m, 24h or 7d; 0 ends it at once',
@@ -70,10 +73,11 @@ Examples:
 The new secret has the name, the scope, the networks and the expiry of the one that it replaces. Both draw on the same limits.
 If the answer was lost, rotate again: the unclaimed secret is replaced.`,
     )
-    .action(async (id: string, { grace, secret, expires }: { grace: number; secret?: string; expires?: string }) => {
+    .action(async (key: string, { grace, secret, expires }: { grace: number; secret?: string; expires?: string }) => {
+      const { id, title } = await findToConfirm(session, key);
       const which = secret === undefined ? 'Its secret' : `Its secret ${secret}`;
       await session.confirmForGood(
-        `Rotate ${id}? ${which} ends ${grace === 0 ? 'at once' : `in ${lengthText(grace)}`}.`,
+        `Rotate ${title}? ${which} ends ${grace === 0 ? 'at once' : `in ${lengthText(grace)}`}.`,
       );
       const expiresAt = expires === 'never' ? null : expires;
       const body = { graceSeconds: grace, secretId: secret, expiresAt };
@@ -92,10 +96,11 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
   keys
     .command('revoke')
     .description('revoke a key for good; its next request is refused')
-    .argument('<id>', ID)
+    .argument('<key>', KEY)
     .addHelpText('after', '\nTo be able to take it back, use `keys disable`.')
-    .action(async (id: string) => {
-      await session.confirmForGood(`Revoke ${id} for good?`);
+    .action(async (key: string) => {
+      const { id, title } = await findToConfirm(session, key);
+      await session.confirmForGood(`Revoke ${title} for good?`);
       await session.call('DELETE', pathOf(id));
       session.print({ id, revoked: true }, () => `Revoked ${id}.`);
     });
@@ -107,13 +112,13 @@ interface OwnLimits {
 }
 
 function addChanging(keys: Command, session: Session): void {
-  const change = async (id: string, changes: unknown) =>
-    showKey(session, (await session.call('PATCH', pathOf(id), changes)) as KeyView);
+  const change = async (key: string, changes: unknown) =>
+    showKey(session, (await session.call('PATCH', await pathTo(session, key), changes)) as KeyView);
 
   keys
     .command('set')
     .description('change the name, the plan or the own limits of a key; what was used stays used')
-    .argument('<id>', ID)
+    .argument('<key>', KEY)
     .option('--name <name>', 'whose key it is')
     .addOption(new Option('--plan <plan>', 'the plan of the key').choices(PLAN_NAMES))
     .option('--minute <requests>', "requests a minute, in place of the plan's; none takes the plan's", limitOrNone)
@@ -122,40 +127,59 @@ function addChanging(keys: Command, session: Session): void {
       'after',
       '\nExamples:\n  ctl keys set 4fXk20LmQa9z --plan business\n  ctl keys set 4fXk20LmQa9z --minute 500 --day none',
     )
-    .action((id: string, { minute, day, ...others }: OwnLimits) =>
-      change(id, { ...others, minute: orNull(minute), day: orNull(day) }),
+    .action((key: string, { minute, day, ...others }: OwnLimits) =>
+      change(key, { ...others, minute: orNull(minute), day: orNull(day) }),
     );
 
   keys
     .command('expire')
     .description('end a key, now or at a time; it can be given another end later')
-    .argument('<id>', ID)
+    .argument('<key>', KEY)
     .argument('[time]', 'when it ends, as 2030-12-31T00:00:00Z; now when left out; never takes the end away', endTime)
     .addHelpText(
       'after',
       '\nAn end that lies in the past is asked for; without a terminal it takes --yes.\n\nExamples:\n  ctl keys expire 4fXk20LmQa9z 2030-12-31T00:00:00Z\n  ctl keys expire 4fXk20LmQa9z never',
     )
-    .action(async (id: string, at?: string) => {
-      if (at === undefined) await session.confirmChange(`End ${id} now?`);
+    .action(async (key: string, at?: string) => {
+      const { id, title } = await findKey(session, key);
+      if (at === undefined) await session.confirmChange(`End ${title} now?`);
       else if (Date.parse(at) <= Date.now())
         await session.confirmForGood(
-          `End ${id} now? ${timeText(at, process.stderr)} lies in the past.`,
+          `End ${title} now? ${timeText(at, process.stderr)} lies in the past.`,
           'Its next request would be refused',
         );
-      await change(id, { expiresAt: at === 'never' ? null : (at ?? new Date().toISOString()) });
+      const changes = { expiresAt: at === 'never' ? null : (at ?? new Date().toISOString()) };
+      showKey(session, (await session.call('PATCH', pathOf(id), changes)) as KeyView);
     });
 
   keys
     .command('disable')
     .description('refuse a key until it is enabled again')
-    .argument('<id>', ID)
-    .action((id: string) => change(id, { disabled: true }));
+    .argument('<key>', KEY)
+    .action((key: string) => change(key, { disabled: true }));
 
   keys
     .command('enable')
     .description('let a disabled key in again')
-    .argument('<id>', ID)
-    .action((id: string) => change(id, { disabled: false }));
+    .argument('<key>', KEY)
+    .action((key: string) => change(key, { disabled: false }));
+
+  keys
+    .command('reset')
+    .description('give a key a fresh start: both buckets full, no ban, no place in line, no strikes')
+    .argument('<key>', KEY)
+    .addHelpText(
+      'after',
+      `
+Its next ban has its first length again. What it has used stays counted. \`bans lift\` does the same without filling
+the buckets.
+
+Example:
+  ctl keys reset 4fXk20LmQa9z --reason "their retry loop is fixed"`,
+    )
+    .action(async (key: string) =>
+      showKey(session, (await session.call('POST', `${await pathTo(session, key)}/reset`)) as KeyView),
+    );
 }
 
 /** Of `keys expire`. */

@@ -1,6 +1,7 @@
 import { CommanderError } from 'commander';
 import { SettingsError } from '../../../shared/process/env.ts';
 import { AdminError } from './admin-client.ts';
+import { UnclearKey } from './key-names.ts';
 import { NotConfirmed } from './session.ts';
 
 /** How a command ends: its exit code, and its error as JSON. */
@@ -20,6 +21,7 @@ export function outcomeOf(fault: unknown): { exit: number; error: ErrorView } {
     const exit = fault.exitCode === 0 ? EXIT.done : EXIT.usage;
     return { exit, error: { code: 'usage', message: usageMessage(fault) } };
   }
+  if (fault instanceof UnclearKey) return { exit: EXIT.usage, error: { code: 'usage', message: fault.message } };
   if (fault instanceof NotConfirmed)
     return { exit: EXIT.notConfirmed, error: { code: 'not_confirmed', message: fault.message } };
   if (fault instanceof SettingsError)

@@ -8,6 +8,7 @@ const CHANGES: readonly string[] = [
   'keys expire',
   'keys disable',
   'keys enable',
+  'keys reset',
   'keys rotate',
   'keys revoke',
   'keys secrets add',

@@ -77,23 +77,32 @@ export class Session {
     if (process.stdin.isTTY) await this.#ask(question);
   }
 
+  /** Whether an irreversible action can be confirmed: there is a terminal to ask on, or --yes was passed. */
+  get canConfirm(): boolean {
+    return process.stdin.isTTY || this.#options().yes === true;
+  }
+
   /**
    * Asks before an irreversible action, or one that is hardly meant.
    * @throws {NotConfirmed} unless the operator answers yes or passed --yes
    */
   async confirmForGood(question: string, why = 'This cannot be undone'): Promise<void> {
-    if (!process.stdin.isTTY && !this.#options().yes)
-      throw new NotConfirmed(`${question} ${why}; without a terminal it takes --yes.`);
+    if (!this.canConfirm) throw new NotConfirmed(`${question} ${why}; without a terminal it takes --yes.`);
     await this.#ask(question);
+  }
+
+  /** What the operator types on the terminal; empty for Ctrl-C and Ctrl-D. */
+  async question(text: string): Promise<string> {
+    const terminal = createInterface({ input: process.stdin, output: process.stderr });
+    const answer = await terminal.question(text).catch(() => '');
+    terminal.close();
+    return answer.trim();
   }
 
   async #ask(question: string): Promise<void> {
     if (this.#options().yes) return;
-    const terminal = createInterface({ input: process.stdin, output: process.stderr });
-    // Ctrl-C and Ctrl-D reject the question and count as no.
-    const answer = await terminal.question(`${question} [y/N] `).catch(() => '');
-    terminal.close();
-    if (!/^y(es)?$/i.test(answer.trim())) throw new NotConfirmed('Not confirmed; nothing was changed.');
+    if (!/^y(es)?$/i.test(await this.question(`${question} [y/N] `)))
+      throw new NotConfirmed('Not confirmed; nothing was changed.');
   }
 }
 

@@ -14,6 +14,8 @@ export interface Question {
   readonly content?: Content;
   /** Whether nothing is to be confirmed. */
   readonly isOnlyShown?: boolean;
+  /** Whether a dialog that is only shown closes now. */
+  mayClose?(): boolean;
   /**
    * Gets the values by name, empty ones undefined. The dialog stays open, with errors shown at their fields, while it
    * throws. It may ask the next question.
@@ -41,7 +43,7 @@ export function DialogHost() {
 }
 
 function Dialog({ question, onClose }: { question: Question; onClose(): void }) {
-  const { title, fields = [], confirm, isDangerous = false, content, isOnlyShown = false, act } = question;
+  const { title, fields = [], confirm, isDangerous = false, content, isOnlyShown = false, mayClose, act } = question;
   const dialog = useRef<HTMLDialogElement>(null);
   const [faults, setFaults] = useState<Values>({});
   const [fault, setFault] = useState('');
@@ -52,7 +54,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     const shown = dialog.current;
     shown?.showModal();
     // A repeated key press must not confirm what cannot be taken back.
-    const field = isDangerous ? null : shown?.querySelector<HTMLElement>('input, select');
+    const field = isDangerous ? null : shown?.querySelector<HTMLElement>('input, select, textarea');
     const first = field ?? shown?.querySelector('button[type=button]') ?? shown?.querySelector('button');
     (first as HTMLElement | null)?.focus();
     // Closing gives the focus back to what had it.
@@ -62,7 +64,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
   async function submit(event: SubmitEvent) {
     event.preventDefault();
     if (isBusy) return;
-    if (isOnlyShown) return onClose();
+    if (isOnlyShown) return (mayClose?.() ?? true) ? onClose() : undefined;
     setFaults({});
     setFault('');
     setBusy(true);

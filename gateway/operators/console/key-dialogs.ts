@@ -163,13 +163,33 @@ export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: C
   });
 }
 
-/** Acts at once: a lifted ban hurts nobody. */
-export async function liftBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: Changed): Promise<void> {
-  await callApi('DELETE', `${keyPath(id)}/ban`).then(
-    () => tell(`The ban of ${name} is lifted.`),
-    ({ message }: Error) => tell(message),
-  );
-  await changed();
+export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: Changed): void {
+  ask({
+    title: `Lift the ban of ${name}?`,
+    content: html`<p>Its requests are decided again. Its place in line, its strikes and its series of bans are forgotten, so the next ban has its first length. Used requests stay used: to give them back too, reset the limits.</p>`,
+    fields: [whyField],
+    confirm: 'Lift ban',
+    async act({ reason }) {
+      await callApi('DELETE', `${keyPath(id)}/ban`, { reason });
+      await changed();
+      tell(`The ban of ${name} is lifted.`);
+    },
+  });
+}
+
+export function askToReset({ id, name }: KeyView, changed: Changed): void {
+  ask({
+    title: `Reset the limits of ${name}?`,
+    content: html`<p>The key gets a fresh start: its requests a minute and a day are all available again, any ban is lifted, and its place in line, its strikes and its series of bans are forgotten.</p>
+      <p>Lifting a ban does not give used requests back. Neither changes the counts of admitted and refused requests.</p>`,
+    fields: [whyField],
+    confirm: 'Reset limits',
+    async act({ reason }) {
+      await callApi('POST', `${keyPath(id)}/reset`, { body: {}, reason });
+      await changed();
+      tell(`The limits of ${name} are reset.`);
+    },
+  });
 }
 
 export function askToDisable({ id, name, state }: KeyView, changed: Changed): void {

@@ -2,6 +2,7 @@ import { type BoundedMap, boundedMap } from '../../../shared/bounded-map.ts';
 import { type Clock, DAY, MINUTE } from '../../limiter/clock.ts';
 import { type Credential, credentialOf, readBounds, type Use } from '../../limiter/credential.ts';
 import { startDeadline } from '../../limiter/deadline.ts';
+import { type Debt, owedBy } from '../../limiter/debt.ts';
 import type { Charged, Charger } from '../../limiter/debts.ts';
 import {
   type BucketState,
@@ -95,10 +96,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     );
 
   async charge(debts: Parameters<Charger['charge']>[0]): Promise<readonly Charged[]> {
-    const presented = debts.flatMap(({ admitted, shadowed, refused, told }) => [
-      '',
-      `charge ${admitted} ${shadowed} ${refused} ${told}`,
-    ]);
+    const presented = debts.flatMap((debt) => ['', chargeText(debt)]);
     const asked = [...debts.map(({ id }) => keyOf(id)), this.#now(), this.#planText(), ...presented];
     try {
       return (await this.#withinDeadline(runDecide(this.#redis, debts.length, asked))).map(readCharged);
@@ -233,6 +231,9 @@ const BOUND = 'bound';
 
 const countText = (count: number, use: Use | undefined): string =>
   use === undefined ? String(count) : `${count} ${use.scope ?? '-'} ${addressDigits(use.address) || '-'}`;
+
+const chargeText = (debt: Debt): string =>
+  `charge ${owedBy(debt)} ${debt.shadowed} ${debt.refused} ${debt.told} ${debt.asOf} ${debt.spared}`;
 
 /** One verdict of decide.lua's reply. The head of that file describes the words. */
 function readVerdict(reply: string): Verdict {

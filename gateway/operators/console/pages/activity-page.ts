@@ -12,6 +12,7 @@ const SHOWN = 50;
 const ACTIONS: Readonly<Record<ActivityView['action'], string>> = {
   'key.create': 'issued the key',
   'key.change': 'changed the key',
+  'key.reset': 'reset the limits of',
   'key.rotate': 'rotated the key',
   'key.revoke': 'revoked the key',
   'key.restore': 'restored a key from a backup',

@@ -1,7 +1,7 @@
 import type { BansAnswer, KeySummary } from '../../api/answers.ts';
 import { listFrom } from '../api.ts';
 import { html } from '../html.ts';
-import { liftBan } from '../key-dialogs.ts';
+import { askToLiftBan } from '../key-dialogs.ts';
 import { ActionButton } from '../parts/action-button.ts';
 import { KeyLink, Pager, When } from '../parts/pieces.ts';
 import { type Column, Table } from '../parts/table.ts';
@@ -30,7 +30,7 @@ export function BansPage({ route: { query } }: { route: Route }) {
     {
       title: 'Action',
       show: (key) =>
-        html`<${ActionButton} kind="small" onClick=${() => liftBan(key, refresh)}>Lift<span class="unseen"> ${key.name}</span><//>`,
+        html`<${ActionButton} kind="small" onClick=${() => askToLiftBan(key, refresh)}>Lift<span class="unseen"> ${key.name}</span><//>`,
     },
   ];
   const turn = (to: number | undefined) => navigate(`/console/bans${to === undefined ? '' : `?offset=${to}`}`);

@@ -1,7 +1,15 @@
 import type { KeyView } from '../../api/answers.ts';
 import { ApiError, get, keyPath } from '../api.ts';
 import { html } from '../html.ts';
-import { askForBan, askForChanges, askForRevocation, askForRotation, askToDisable, liftBan } from '../key-dialogs.ts';
+import {
+  askForBan,
+  askForChanges,
+  askForRevocation,
+  askForRotation,
+  askToDisable,
+  askToLiftBan,
+  askToReset,
+} from '../key-dialogs.ts';
 import { ActionButton } from '../parts/action-button.ts';
 import { KeyDecisions } from '../parts/key-decisions.ts';
 import { KeySecrets } from '../parts/key-secrets.ts';
@@ -60,9 +68,10 @@ function Actions({ of: key, changed }: OfKey) {
       <${ActionButton} onClick=${() => askForRotation(key, changed)}>Rotate<//>
       ${
         isBanned
-          ? html`<${ActionButton} onClick=${() => liftBan(key, changed)}>Lift the ban<//>`
+          ? html`<${ActionButton} onClick=${() => askToLiftBan(key, changed)}>Lift ban<//>`
           : html`<${ActionButton} onClick=${() => askForBan(key, changed)}>Ban<//>`
       }
+      <${ActionButton} onClick=${() => askToReset(key, changed)}>Reset limits<//>
       <${ActionButton} onClick=${() => askToDisable(key, changed)}>${key.state === 'disabled' ? 'Enable' : 'Disable'}<//>
       <${ActionButton} kind="danger" onClick=${() => askForRevocation(key)}>Revoke<//>
     </div>

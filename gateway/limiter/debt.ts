@@ -1,0 +1,56 @@
+import type { KeyState, StoredLevel } from './key-record.ts';
+import type { Decision } from './limiter.ts';
+
+/** What was decided here, and the store has not charged yet. */
+export interface Debt {
+  /** With a token that the store has to take. */
+  admitted: number;
+  /** How many of these, the first ones, take no token: the key was reset since. */
+  spared: number;
+  /** The time of the levels that the first of the others was taken from, by the store's clock; 0 for none. */
+  asOf: number;
+  /** Without a token, because the plan is in shadow mode. */
+  shadowed: number;
+  refused: number;
+  /** The latest time that those refused were told, by the store's clock; 0 for none. */
+  told: number;
+}
+
+export const noDebt = (): Debt => ({ admitted: 0, spared: 0, asOf: 0, shadowed: 0, refused: 0, told: 0 });
+
+/** Adds a local decision. @param asOf the time of the levels that it was taken from, by the store's clock */
+export function owe(debt: Debt, { outcome, isShadowed, retryAt }: Decision, asOf: number): void {
+  debt[outcome === 'refused' ? outcome : isShadowed ? 'shadowed' : 'admitted'] += 1;
+  if (owedBy(debt) > 0) debt.asOf ||= asOf;
+  debt.told = Math.max(debt.told, retryAt ?? 0);
+}
+
+/** The tokens that the store has to take. */
+export const owedBy = ({ admitted, spared }: Debt): number => admitted - spared;
+
+/** Forgives the tokens owed so far, because the key was reset. The requests still count as use. */
+export function spare(debt: Debt): void {
+  debt.spared = debt.admitted;
+  debt.asOf = 0;
+}
+
+/** Takes off what was charged, which is the oldest part. @returns whether nothing is left */
+export function settled(debt: Debt, charged: Debt): boolean {
+  for (const kind of ['admitted', 'shadowed', 'refused'] as const) debt[kind] -= charged[kind];
+  debt.spared = Math.max(0, debt.spared - charged.admitted);
+  if (owedBy(debt) === 0) debt.asOf = 0;
+  if (debt.told === charged.told) debt.told = 0;
+  return debt.admitted + debt.shadowed + debt.refused === 0;
+}
+
+/** A state less the tokens owed: to at most one minute below zero, and a day bucket to zero. */
+export function debited(state: KeyState, owed: number): KeyState {
+  return { ...state, minute: lowered(state.minute, owed, -1), day: lowered(state.day, owed, 0) };
+}
+
+/** A debt takes a bucket to a floor, in capacities. One that is below it stays there. */
+function lowered(level: StoredLevel, owed: number, floor: -1 | 0): StoredLevel {
+  const least = floor * (level.limit ?? 0);
+  if (level.tokens - owed >= least) return { ...level, tokens: level.tokens - owed };
+  return level.tokens < least ? level : { ...level, tokens: least, fraction: 0 };
+}

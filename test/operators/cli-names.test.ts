@@ -1,0 +1,134 @@
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, test, vi } from 'vitest';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
+import { activityOf } from '../support/activity.ts';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { CLI, ctl, operatorOf } from '../support/ctl.ts';
+import { startProcess } from '../support/process.ts';
+import { startStack } from '../support/stack.ts';
+
+/** Where the command line takes a key, it takes its id or its name. */
+
+// Each command starts a process, which is slow on a busy machine.
+vi.setConfig({ testTimeout: 120_000 });
+
+const stack = await startStack();
+const stateOf = async (id: string) =>
+  ((await stack.admin('GET', `/keys/${id}`)).json as { state?: string }).state ?? 'gone';
+
+test('every command for a key takes its name, and says which key that is', async () => {
+  const id = idOf(await stack.issueKey({ name: 'Acme Web Shop' }));
+  const NAME = 'acme web shop';
+  const run = async (...words: string[]) => {
+    const { code, out, err } = await ctl(stack, '--json', ...words.map((word) => (word === 'NAME' ? NAME : word)));
+    expect([words, code, err]).toEqual([words, 0, `Note: Acme Web Shop is ${id}.\n`]);
+    return JSON.parse(out);
+  };
+  expect(await run('keys', 'show', 'NAME')).toMatchObject({ id });
+  expect(await run('keys', 'set', 'NAME', '--minute', '7')).toMatchObject({ id, minute: 7 });
+  expect(await run('keys', 'disable', 'NAME')).toMatchObject({ id, state: 'disabled' });
+  expect(await run('keys', 'enable', 'NAME')).toMatchObject({ id, state: 'active' });
+  expect(await run('keys', 'expire', 'NAME', '2100-01-01T00:00:00Z')).toMatchObject({ id });
+  expect(await run('keys', 'rotate', 'NAME', '--grace', '1h', '--yes')).toMatchObject({ id, key: expect.any(String) });
+  expect(await run('bans', 'set', 'NAME', '--for', '1h', '--reason', 'x')).toMatchObject({ id, state: 'banned' });
+  expect(await run('bans', 'lift', 'NAME')).toMatchObject({ id, state: 'active' });
+  expect(await run('keys', 'reset', 'NAME')).toMatchObject({ id, state: 'active' });
+  expect(await run('keys', 'explain', 'NAME')).toMatchObject({ key: { id } });
+  const secret = ((await run('keys', 'secrets', 'add', 'NAME', '--name', 'b')) as { id: string }).id;
+  expect(await run('keys', 'secrets', 'set', 'NAME', secret, '--name', 'c')).toMatchObject({ name: 'c' });
+  expect(await run('keys', 'secrets', 'list', 'NAME')).toMatchObject({ secrets: expect.any(Array) });
+  expect(await run('keys', 'secrets', 'revoke', 'NAME', secret, '--yes')).toMatchObject({ id });
+  const { activity } = (await run('activity', '--target', 'NAME')) as { activity: { target: string }[] };
+  expect(activity.length).toBeGreaterThan(5);
+  expect(await run('keys', 'revoke', 'NAME', '--yes')).toEqual({ id, revoked: true });
+});
+
+test('a name with the shape of an id is a name if no key has that id', async () => {
+  const id = idOf(await stack.issueKey({ name: 'umbrellacorp' }));
+  expect(JSON.parse((await ctl(stack, '--json', 'keys', 'show', 'umbrellacorp')).out)).toMatchObject({ id });
+  const other = idOf(await stack.issueKey({ name: id }));
+  expect(JSON.parse((await ctl(stack, '--json', 'keys', 'show', id)).out)).toMatchObject({ id });
+  expect(await stateOf(other)).toBe('active');
+});
+
+test('several keys with one name are listed, and nothing is done', async () => {
+  const ids = [
+    idOf(await stack.issueKey({ name: 'twin', plan: 'free' })),
+    idOf(await stack.issueKey({ name: 'Twin', plan: 'pro' })),
+  ];
+  const before = (await activityOf(stack)).length;
+  const [plain, json] = await Promise.all([
+    ctl(stack, 'keys', 'revoke', 'twin', '--yes'),
+    ctl(stack, '--json', 'keys', 'disable', 'twin'),
+  ]);
+  expect([plain.code, plain.out]).toEqual([2, '']);
+  expect(plain.err).toMatch(/^2 keys have the name “twin”\. Give the id of one:\n/);
+  for (const id of ids) expect(plain.err).toContain(id);
+  expect([json.code, json.out, JSON.parse(json.err)]).toEqual([
+    2,
+    '',
+    { code: 'usage', message: expect.stringContaining(ids[0] as string) },
+  ]);
+  expect(await Promise.all(ids.map(stateOf))).toEqual(['active', 'active']);
+  expect(await activityOf(stack)).toHaveLength(before);
+});
+
+test.for([
+  ['2\n', 0, ['active', 'disabled']],
+  ['3\n', 2, ['active', 'active']],
+  ['\n', 2, ['active', 'active']],
+  ['\u0003', 2, ['active', 'active']],
+] as const)('on a terminal it asks which one is meant: %j', async ([typed, code, states]) => {
+  const name = `double${Math.random()}`;
+  const older = idOf(await stack.issueKey({ name }));
+  // The newest key is listed first.
+  const ids = [idOf(await stack.issueKey({ name })), older];
+  const started = startProcess(
+    'script',
+    ['-qec', [process.execPath, CLI, 'keys', 'disable', name].join(' '), '/dev/null'],
+    {
+      ...operatorOf(stack),
+      TERM: 'xterm-256color',
+    },
+  );
+  await expect.poll(() => started.out(), { timeout: 30_000 }).toContain('Which one? Its number: ');
+  const listed = ids.map((id) => started.out().indexOf(id));
+  expect(listed.every((at) => at > 0)).toBe(true);
+  started.child.stdin?.write(typed);
+  expect((await started.ended).code).toBe(code);
+  expect(await Promise.all(ids.map(stateOf))).toEqual(states);
+});
+
+test('a part of a name is no name: the keys that it may stand for are named, and nothing is done', async () => {
+  const id = idOf(await stack.issueKey({ name: 'initech mobile' }));
+  const { code, out, err } = await ctl(stack, 'keys', 'disable', 'initech');
+  expect([code, out, err]).toEqual([
+    3,
+    '',
+    'No key has the id or the name “initech”. These names hold it: initech mobile. Give the whole name.\n',
+  ]);
+  expect(await stateOf(id)).toBe('active');
+  expect(await ctl(stack, 'keys', 'show', 'nobody at all')).toMatchObject({ code: 3 });
+  expect(await ctl(stack, 'keys', 'show', '000000000000')).toMatchObject({ code: 3, err: 'There is no such key.\n' });
+});
+
+test('the secret of a whole key that is given in place of an id is not sent', async () => {
+  const asked: string[] = [];
+  const server = http
+    .createServer((request, response) => {
+      asked.push(request.url ?? '', JSON.stringify(request.rawHeaders));
+      request.resume().on('end', () => response.end('{}'));
+    })
+    .listen(0, '127.0.0.1');
+  cleanUp(() => server.close());
+  await new Promise((resolve) => server.once('listening', resolve));
+  const recording = { adminUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+  const { apiKey, credential } = createApiKey();
+  const { err } = await ctl(recording, '--json', 'keys', 'show', apiKey);
+  expect(err).toContain('the secret was dropped and not sent');
+  expect(asked.join('\n')).toContain(`/keys/${credential.id}`);
+  expect(asked.join('\n')).not.toContain(apiKey.slice(16, 30));
+  expect(await ctl(recording, 'keys', 'show', apiKey.slice(16))).toMatchObject({ code: 2 });
+});
