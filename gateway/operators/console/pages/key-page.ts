@@ -3,7 +3,7 @@ import { ApiError, get, keyPath } from '../api.ts';
 import { html } from '../html.ts';
 import { askForBan, askForChanges, askForRevocation, askForRotation, askToDisable, liftBan } from '../key-dialogs.ts';
 import { ActionButton } from '../parts/action-button.ts';
-import { KeyDecisions } from '../parts/key-decisions.ts';
+import { KeyRequests } from '../parts/key-requests.ts';
 import { KeySecrets } from '../parts/key-secrets.ts';
 import { KeyUse } from '../parts/key-use.ts';
 import { Card, Meter, State, When } from '../parts/pieces.ts';
@@ -43,7 +43,7 @@ export function KeyPage({ route: { query } }: { route: Route }) {
     </div>
     <${KeyUse} id=${id} />
     <${KeySecrets} of=${key} changed=${refresh} />
-    <${KeyDecisions} id=${id} request=${query.get('request')} />
+    <${KeyRequests} id=${id} />
   `;
 }
 
