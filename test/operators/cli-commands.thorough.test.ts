@@ -153,9 +153,15 @@ test('--help has examples and exit codes, and works for every command', async ()
   expect([whole.code, whole.err]).toEqual([0, '']);
   expect(whole.out).toMatch(/Examples:.*keys create --plan pro.*Exit codes:.*3 {2}not found/s);
   const groups = await Promise.all(
-    [['keys', 'rotate'], ['bans', 'set'], ['plans', 'set'], ['plans', 'try'], ['usage'], ['keys', 'explain'], ['requests']].map(
-      (words) => ctl(...words, '--help'),
-    ),
+    [
+      ['keys', 'rotate'],
+      ['bans', 'set'],
+      ['plans', 'set'],
+      ['plans', 'try'],
+      ['usage'],
+      ['keys', 'explain'],
+      ['requests'],
+    ].map((words) => ctl(...words, '--help')),
   );
   for (const { code, out } of groups) expect([code, out]).toEqual([0, expect.stringContaining('Example')]);
 });

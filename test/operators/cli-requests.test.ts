@@ -162,10 +162,14 @@ test('--follow prints new requests once, oldest first, with those that end late,
 test('--follow waits for a gateway that is away', async () => {
   const stack = await startStack();
   const started = startProcess(process.execPath, [CLI, 'requests', '--follow'], operatorOf(stack));
+  let err = '';
+  started.child.stderr?.on('data', (chunk) => {
+    err += chunk;
+  });
   await ask(stack, 'the-last-one');
   await expect.poll(() => started.out(), { timeout: 20_000 }).toContain('the-last-one');
   await stack.stop();
-  await expect.poll(() => started.err(), { timeout: 20_000 }).toMatch(/^Note: No gateway answers at .+\n$/);
+  await expect.poll(() => err, { timeout: 20_000 }).toMatch(/^Note: No gateway answers at .+\n$/);
   started.child.kill('SIGINT');
   expect((await started.ended).code).toBe(0);
 });

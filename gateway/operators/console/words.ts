@@ -40,7 +40,13 @@ export const percent = (part: number, whole: number): string =>
 
 /** Milliseconds, with as many digits as help. */
 export const milliseconds = (ms: number | null): string =>
-  ms === null ? '–' : ms >= 1_000 ? `${(ms / 1_000).toFixed(1)} s` : `${ms >= 10 ? Math.round(ms) : ms.toFixed(1)} ms`;
+  ms === null
+    ? '–'
+    : ms > 0 && ms < 0.05
+      ? '< 0.1 ms'
+      : ms >= 1_000
+        ? `${(ms / 1_000).toFixed(1)} s`
+        : `${ms >= 10 ? Math.round(ms) : ms.toFixed(1)} ms`;
 
 const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
 const DAY_AND_CLOCK = new Intl.DateTimeFormat('en-GB', {

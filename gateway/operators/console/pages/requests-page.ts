@@ -71,10 +71,12 @@ function Filters({ query }: { query: URLSearchParams }) {
       ${text('status', 'Status', { list: 'statuses', placeholder: '429 or 4xx' })}
       ${text('code', 'Error code', { list: 'codes' })}
       ${text('q', 'Contains', { placeholder: 'id, path, address' })}
-      ${time('from', 'From')} ${time('to', 'To')}
+      <div class="filters">
+        ${time('from', 'From')} ${time('to', 'To')}
+        <button type="submit">Filter</button>
+        ${query.size > 0 && html`<a href="/console/requests">Clear</a>`}
+      </div>
       ${choices('statuses', STATUSES)} ${choices('codes', CODES)}
-      <button type="submit">Filter</button>
-      ${query.size > 0 && html`<a href="/console/requests">Clear</a>`}
     </form>
   `;
 }
