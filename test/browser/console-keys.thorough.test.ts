@@ -140,7 +140,9 @@ test('secrets of a key are added, changed and ended, and the others stay', async
 test("a key's page charts its hour and its days, and lists its last requests with their reasons", async () => {
   const key = await stack.issueKey({ name: 'charted', minute: 2, day: 100 });
   for (const id of ['one', 'two', 'three']) await ask(key, id);
+  await ask(await stack.issueKey(), 'of-another');
   const { page, faults } = await openConsole(browser, stack, pageOf(key));
+  expect(await page.locator('tr.opens').count()).toBe(3);
   await openRow(page, 'Last requests', 'three');
   await openRow(page, 'Last requests', 'one');
   const [refused = '', admitted = ''] = await page.locator('.request').allInnerTexts();

@@ -128,6 +128,10 @@ test('text from outside cannot manipulate a terminal', async () => {
     expect(out).toContain('evil\u{fffd}[2J\u{fffd}name');
     expect(out).not.toMatch(/[^\P{Cc}\n]/u);
   }
+  const followed = startProcess(process.execPath, [CLI, 'requests', '--follow'], operatorOf(stack));
+  await expect.poll(() => followed.out(), { timeout: 20_000 }).toContain('evil\u{fffd}[2J\u{fffd}name');
+  followed.child.kill('SIGINT');
+  expect((await followed.ended).out).not.toMatch(/[^\P{Cc}\n]/u);
 });
 
 test('--follow prints new requests once, oldest first, with those that end late, until Ctrl-C', async () => {

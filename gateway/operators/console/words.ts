@@ -39,14 +39,11 @@ export const percent = (part: number, whole: number): string =>
   whole === 0 ? '0 %' : `${((part / whole) * 100).toFixed(part > 0 && part / whole < 0.1 ? 1 : 0)} %`;
 
 /** Milliseconds, with as many digits as help. */
-export const milliseconds = (ms: number | null): string =>
-  ms === null
-    ? '–'
-    : ms > 0 && ms < 0.05
-      ? '< 0.1 ms'
-      : ms >= 1_000
-        ? `${(ms / 1_000).toFixed(1)} s`
-        : `${ms >= 10 ? Math.round(ms) : ms.toFixed(1)} ms`;
+export function milliseconds(ms: number | null): string {
+  if (ms === null) return '–';
+  if (ms > 0 && ms < 0.05) return '< 0.1 ms';
+  return ms >= 1_000 ? `${(ms / 1_000).toFixed(1)} s` : `${ms >= 10 ? Math.round(ms) : ms.toFixed(1)} ms`;
+}
 
 const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
 const DAY_AND_CLOCK = new Intl.DateTimeFormat('en-GB', {
