@@ -153,6 +153,7 @@ test("a key's page charts its hour and its days, and lists its last requests wit
   expect(admitted).toContain('2 → 1 of 2 requests left');
   expect(admitted).toContain('100 → 99 of 100 requests left');
   expect(admitted).toContain('the limits that all gateways share');
+  expect(await page.locator('.request').getByRole('link', { name: 'Key charted' }).count()).toBe(0);
   for (const title of ['Requests a minute', 'Requests a day (UTC)']) {
     const chart = page.locator('figure', { hasText: title });
     await chart.locator('canvas').waitFor();

@@ -11,8 +11,14 @@ import {
 import { addressOf, addressOfKey, addressOfRequests } from '../router.ts';
 import { clockToSecond, planInWords, relative } from '../words.ts';
 
+interface RequestDetailsProps {
+  readonly of: RequestView;
+  /** Not on the page of the key itself. */
+  readonly leadsToKey: boolean;
+}
+
 /** One request in plain words: what happened, why, when it works again, and what to look at or to change. */
-export function RequestDetails({ of: request }: { of: RequestView }) {
+export function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
   const { reason, advice, repeated } = request;
   const again = worksAgainAt(request);
   return html`
@@ -24,7 +30,7 @@ export function RequestDetails({ of: request }: { of: RequestView }) {
         ${repeated > 0 && repeatedInWords(request)}
       </p>
       <${Facts} ...${request} />
-      <${Links} of=${request} />
+      <${Links} of=${request} leadsToKey=${leadsToKey} />
     </div>
   `;
 }
@@ -64,11 +70,13 @@ function Facts(request: RequestView) {
   `;
 }
 
-function Links({ of: request }: { of: RequestView }) {
+function Links({ of: request, leadsToKey }: RequestDetailsProps) {
   const { keyId, keyName, decision, outcome } = request;
   const runbook = runbookPageOf(request);
   const links: readonly (readonly [string, string])[] = [
-    ...(keyId !== undefined && keyName !== undefined ? [[`Key ${keyName}`, addressOfKey(keyId)] as const] : []),
+    ...(leadsToKey && keyId !== undefined && keyName !== undefined
+      ? [[`Key ${keyName}`, addressOfKey(keyId)] as const]
+      : []),
     ...(decision?.plan === undefined ? [] : [[`Plan ${planInWords(decision.plan)}`, addressOf('plans')] as const]),
     ...(outcome === 'banned' ? [['Bans', addressOf('bans')] as const] : []),
     ...(runbook === undefined ? [] : [['Runbook', `/runbook#${runbook}`] as const]),

@@ -70,7 +70,7 @@ export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty
   const toggle = (request: RequestView) =>
     setChosen((old) => new Map(old).set(idOf(request), !isOpen(request, rows ?? [])));
   const more = {
-    of: (request: RequestView) => html`<${RequestDetails} of=${request} />`,
+    of: (request: RequestView) => html`<${RequestDetails} of=${request} leadsToKey=${hasKeys} />`,
     isOpen: (request: RequestView) => isOpen(request, rows ?? []),
     toggle,
   };
