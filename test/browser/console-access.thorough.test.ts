@@ -9,6 +9,7 @@ import {
   isShown,
   logIn,
   openConsole,
+  openRow,
   question,
   reviewPlan,
   rowOf,
@@ -143,10 +144,13 @@ test.for([
       return passed;
     };
     expect(await check()).toBeGreaterThan(60);
-    for (const path of ['keys', `key?id=${idOf(key)}`, 'bans', 'activity', 'access', 'health', 'plans']) {
+    for (const path of ['keys', `key?id=${idOf(key)}`, 'requests', 'bans', 'activity', 'access', 'health', 'plans']) {
       await visit(page, `/console/${path}`);
       await check();
     }
+    await visit(page, `/console/requests?keyId=${idOf(key)}`);
+    await openRow(page, 'Requests', 'Refused');
+    await check();
     await visit(page, '/console/plans');
     await page.getByRole('button', { name: 'Change Pro' }).click();
     await question(page).getByLabel('Requests a day').fill('none');

@@ -3,7 +3,7 @@ import { expect, test, vi } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
 import { openBrowser } from '../support/browser.ts';
-import { confirm, isShown, openConsole, question, rowOf, takeKey, visit } from '../support/console.ts';
+import { confirm, isShown, openConsole, openRow, question, rowOf, takeKey, visit } from '../support/console.ts';
 import { type Answer, send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
@@ -193,15 +193,23 @@ test('secrets of a key are added, changed and ended, and the others stay', async
   expect(faults).toEqual([]);
 });
 
-test("a key's page charts its hour and its days, and tells its last decisions with their reasons", async () => {
+test("a key's page charts its hour and its days, and lists its last requests with their reasons", async () => {
   const key = await stack.issueKey({ name: 'charted', minute: 2, day: 100 });
   for (const id of ['one', 'two', 'three']) await ask(key, id);
+  await ask(await stack.issueKey(), 'of-another');
   const { page, faults } = await openConsole(browser, stack, pageOf(key));
-  const refused = rowOf(page, 'Last decisions', 'three');
-  expect(await refused.innerText()).toContain('No request left of the minute’s limit of 2.');
-  expect(await rowOf(page, 'Last decisions', 'one').innerText()).toContain(
-    '1 of 2 left this minute, 99 of 100 this day.',
-  );
+  expect(await page.locator('tr.opens').count()).toBe(3);
+  await openRow(page, 'Last requests', 'three');
+  await openRow(page, 'Last requests', 'one');
+  const [refused = '', admitted = ''] = await page.locator('.request').allInnerTexts();
+  expect(refused).toContain('The key had used its limit of 2 requests a minute.');
+  expect(refused.replaceAll(/\s+/g, ' ')).toContain('Plan Free');
+  expect(refused).toContain('0 of 2 requests left');
+  expect(refused).toContain('98 of 100 requests left');
+  expect(admitted).toContain('2 → 1 of 2 requests left');
+  expect(admitted).toContain('100 → 99 of 100 requests left');
+  expect(admitted).toContain('the limits that all gateways share');
+  expect(await page.locator('.request').getByRole('link', { name: 'Key charted' }).count()).toBe(0);
   for (const title of ['Requests a minute', 'Requests a day (UTC)']) {
     const chart = page.locator('figure', { hasText: title });
     await chart.locator('canvas').waitFor();
@@ -215,7 +223,7 @@ test("a key's page charts its hour and its days, and tells its last decisions wi
   expect(faults).toEqual([]);
 });
 
-test('a key is found by name, part of it, id, the whole key, and the id of a request', async () => {
+test('a key is found by name, part of it, id and the whole key, and a request by its id', async () => {
   const key = await stack.issueKey({ name: 'Findable & Sons' });
   await stack.issueKey({ name: 'findings inc' });
   await ask(key, 'request-of-a-log-line');
@@ -226,13 +234,18 @@ test('a key is found by name, part of it, id, the whole key, and the id of a req
     await page.locator('#find').fill(text);
     await page.locator('#find').press('Enter');
   };
-  for (const text of ['findable', idOf(key), key, `Authorization: Bearer ${key}`, 'request-of-a-log-line']) {
+  for (const text of ['findable', idOf(key), key, `Authorization: Bearer ${key}`]) {
     await visit(page, '/');
     await find(text);
     await page.getByRole('heading', { name: 'Findable & Sons' }).waitFor();
   }
-  expect(new URL(page.url()).searchParams.get('request')).toBe('request-of-a-log-line');
-  await page.locator('tr.marked', { hasText: 'request-of-a-log-line' }).waitFor();
+  await find('request-of-a-log-line');
+  await page.getByRole('heading', { name: 'Requests' }).waitFor();
+  expect(new URL(page.url()).search).toBe('?q=request-of-a-log-line');
+  await page.locator('.request', { hasText: 'was answered with 200' }).waitFor();
+  await send(`${stack.gateway}/v1/pets`, { headers: { 'X-Request-Id': 'of-a-stranger' } });
+  await find('of-a-stranger');
+  await page.locator('.request', { hasText: 'The request had no API key' }).waitFor();
   await find('find');
   await page.getByRole('heading', { name: 'Keys' }).waitFor();
   await expect.poll(() => page.locator('tbody tr').count()).toBe(2);

@@ -62,6 +62,7 @@ test('every page survives a reload, and Back leads to the page before', async ()
     ['/', 'Overview'],
     ['/console/keys?name=reloaded', 'Keys'],
     [`/console/key?id=${idOf(key)}`, 'reloaded'],
+    ['/console/requests?status=4xx', 'Requests'],
     ['/console/plans', 'Plans'],
     ['/console/bans', 'Bans'],
     ['/console/activity', 'Activity'],

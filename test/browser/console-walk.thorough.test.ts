@@ -25,19 +25,32 @@ async function startWalk() {
   return { page, click, clicks: () => clicks };
 }
 
-test('find the key behind a log line, and raise its limit: 3 clicks', async () => {
+test('find the key behind a log line, and raise its limit: 4 clicks', async () => {
   const key = await stack.issueKey({ name: 'from the log', minute: 5, day: 100 });
   await send(`${stack.gateway}/v1/pets`, { key, headers: { 'X-Request-Id': 'id-in-the-log' } });
   const { page, click, clicks } = await startWalk();
   await page.locator('#find').fill('id-in-the-log');
   await click('button', 'Find');
+  await click('link', 'from the log', page.getByRole('table', { name: 'Requests' }));
   await page.getByRole('heading', { name: 'from the log' }).waitFor();
   await click('button', 'Edit');
   await question(page).getByLabel('Own limit a minute').fill('500');
   await click('button', 'Save');
   await page.getByText('/ 500').waitFor();
   expect((await stack.admin('GET', `/keys/${idOf(key)}`)).json).toMatchObject({ minute: 500 });
-  expect(clicks()).toBe(3);
+  expect(clicks()).toBe(4);
+});
+
+test('say why a request was refused, by the id in its answer: 1 click', async () => {
+  const key = await stack.issueKey({ name: 'complains', minute: 1, day: 100 });
+  await send(`${stack.gateway}/v1/pets`, { key });
+  await send(`${stack.gateway}/v1/pets`, { key, headers: { 'X-Request-Id': 'id-in-the-answer' } });
+  const { page, click, clicks } = await startWalk();
+  await page.locator('#find').fill('id-in-the-answer');
+  await click('button', 'Find');
+  await page.getByText('The key had used its limit of 1 requests a minute.').waitFor();
+  await page.getByText('Raise the limit of the key or of its plan free').waitFor();
+  expect(clicks()).toBe(1);
 });
 
 test('find who is loudest, and ban it: 3 clicks', async () => {
@@ -80,7 +93,7 @@ test("see whether last night's alert hurt clients: no click for the last hour, 1
 
   const days = page.locator('figure', { hasText: 'Requests a day (UTC)' });
   await days.locator('.legend').getByText('Refused 1').waitFor();
-  await rowOf(page, 'Last decisions', 'Refused').first().waitFor();
+  await rowOf(page, 'Last requests', 'Refused').first().waitFor();
   expect(clicks()).toBe(1);
 });
 

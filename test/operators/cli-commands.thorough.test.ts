@@ -48,6 +48,7 @@ const COMMANDS: readonly [words: readonly string[], shown: Record<string, unknow
   [['plans', 'try', 'free', '--minute', '1'], { keys: expect.any(Number), affected: expect.any(Array) }],
   [['plans', 'export'], { free: { mode: 'enforce' }, enterprise: { ban_after: null, ban_grace_seconds: 30 } }],
   [['plans', 'history'], { history: expect.any(Array) }],
+  [['requests', '--key', '<id>'], { requests: [], missing: [] }],
   [['usage', '--to', '2100-01-01'], { usage: expect.any(Array) }],
 ];
 
@@ -153,9 +154,15 @@ test('--help has examples and exit codes, and works for every command', async ()
   expect([whole.code, whole.err]).toEqual([0, '']);
   expect(whole.out).toMatch(/Examples:.*keys create --plan pro.*Exit codes:.*3 {2}not found/s);
   const groups = await Promise.all(
-    [['keys', 'rotate'], ['bans', 'set'], ['plans', 'set'], ['plans', 'try'], ['usage'], ['keys', 'explain']].map(
-      (words) => ctl(...words, '--help'),
-    ),
+    [
+      ['keys', 'rotate'],
+      ['bans', 'set'],
+      ['plans', 'set'],
+      ['plans', 'try'],
+      ['usage'],
+      ['keys', 'explain'],
+      ['requests'],
+    ].map((words) => ctl(...words, '--help')),
   );
   for (const { code, out } of groups) expect([code, out]).toEqual([0, expect.stringContaining('Example')]);
 });

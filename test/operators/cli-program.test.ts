@@ -65,6 +65,7 @@ test('bash completes commands, options and their values', async () => {
   expect(await offered(script, 'keys', 'list', '--s')).toEqual(['--state', '--sort']);
   expect(await offered(script, 'keys', 'list', '--plan', '')).toEqual(['free', 'pro', 'business', 'enterprise']);
   expect(await offered(script, 'keys', 'list', '--plan', 'pro', '--sort', 'i')).toEqual(['idle']);
+  expect(await offered(script, 'requests', '--f')).toEqual(['--from', '--follow']);
   expect(await offered(script, 'plans', 'set', 'b')).toEqual(['business']);
   expect(await offered(script, 'keys', 'create', '--name', '')).toEqual([]);
   expect(await offered(script, 'plans', 'diff', '-f', `${folder}/ct`)).toEqual([script]);

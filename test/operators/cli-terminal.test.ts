@@ -131,3 +131,11 @@ test('keys find asks on a terminal', async () => {
   expect(await answer(started, 'A name, an id, a request id or a key:', 'asked\n')).toBe(0);
   expect(started.out()).toContain(id);
 });
+
+test('the status of a request that was not served is in colour', async () => {
+  const key = await stack.issueKey({ minute: 1 });
+  for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+  const { code, out } = await onTerminal(['requests', '--key', idOf(key)]).ended;
+  expect([code, out.split('\u001b[33m429').length]).toEqual([0, 3]);
+  expect(out).not.toContain('\u001b[33m200');
+});

@@ -42,6 +42,8 @@ async function takeAll(browser: Browser, demo: Demo, folder: string): Promise<vo
     keys: '/console/keys',
     key: `/console/key?id=${acme}`,
     banned: `/console/key?id=${umbrella}`,
+    requests: '/console/requests',
+    refused: `/console/requests?keyId=${umbrella}&status=429`,
     plans: '/console/plans',
     bans: '/console/bans',
     activity: '/console/activity',

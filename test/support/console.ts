@@ -86,3 +86,7 @@ export async function takeKey(page: Page): Promise<string> {
 /** A row of a table, by the table's name and a text in the row. */
 export const rowOf = (page: Page, table: string, text: string): Locator =>
   page.getByRole('table', { name: table, exact: true }).locator('tbody tr', { hasText: text });
+
+/** Opens a row that has more to show. */
+export const openRow = (page: Page, table: string, text: string): Promise<void> =>
+  rowOf(page, table, text).first().locator('[aria-expanded="false"]').click();

@@ -15,7 +15,7 @@ const PAGE = 'index.html';
 /** The addresses of pages. All of them are the same file: its script shows what the address says. */
 const PAGES = [
   '/',
-  ...['keys', 'key', 'plans', 'bans', 'activity', 'access', 'health'].map((page) => `/console/${page}`),
+  ...['keys', 'key', 'requests', 'plans', 'bans', 'activity', 'access', 'health'].map((page) => `/console/${page}`),
 ];
 
 /** @param of the package, or one of its files */

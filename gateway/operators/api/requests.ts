@@ -164,7 +164,7 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
     const limit = decision?.buckets?.[empty === 'day' ? 'day' : 'minute'].limit;
     const retry = decision?.retryAt === undefined ? '' : ` It was told to come back at ${toSecond(decision.retryAt)}.`;
     return {
-      reason: `The key had used its limit of ${limit} requests a ${empty}.${retry}`,
+      reason: `The key had used its limit of ${limit} ${limit === 1 ? 'request' : 'requests'} a ${empty}.${retry}`,
       advice: `Raise the limit of the key or of its plan ${decision?.plan}, or let the client wait for the time in Retry-After.`,
     };
   },

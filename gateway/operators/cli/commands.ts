@@ -8,6 +8,7 @@ import { addDoctorCommand } from './doctor.ts';
 import { addKeyCommands } from './keys.ts';
 import { addPlanCommands } from './plans.ts';
 import { addReasons } from './reasons.ts';
+import { addRequestsCommand } from './requests.ts';
 import { addRestoreCommand } from './restore.ts';
 import { Session } from './session.ts';
 import { addTokenCommands } from './tokens.ts';
@@ -35,6 +36,7 @@ export function createCommands(session: Session, isJson: () => boolean): Command
   addKeyCommands(program, session);
   addBanCommands(program, session);
   addPlanCommands(program, session);
+  addRequestsCommand(program, session);
   addUsageCommand(program, session);
   addActivityCommand(program, session);
   addTokenCommands(program, session);
@@ -77,7 +79,8 @@ Examples:
   ctl keys find acme                           by name, id, request id, or a whole key on standard input
   ctl keys top                                 who is loudest now
   ctl keys show acme                           its limits, what it has used, its ban: by name or by id
-  ctl keys explain --request <request id>      why a request was refused, to the request left
+  ctl requests --text <request id>             why a request was refused, and what to change
+  ctl requests --status 5xx --follow           failures as they happen
   ctl keys rotate <id> --grace 24h             a new secret; the old one works for a day
   ctl bans list
   ctl bans lift <id>

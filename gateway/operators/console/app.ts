@@ -13,6 +13,7 @@ import { KeysPage } from './pages/keys-page.ts';
 import { NowherePage } from './pages/nowhere-page.ts';
 import { OverviewPage } from './pages/overview-page.ts';
 import { PlansPage } from './pages/plans-page.ts';
+import { RequestsPage } from './pages/requests-page.ts';
 import { Refusals } from './parts/action-button.ts';
 import { Finder } from './parts/finder.ts';
 import { LogIn } from './parts/log-in.ts';
@@ -29,6 +30,7 @@ const TITLES: Readonly<Record<PageName, string>> = {
   overview: 'Overview',
   keys: 'Keys',
   key: 'Key',
+  requests: 'Requests',
   plans: 'Plans',
   bans: 'Bans',
   activity: 'Activity',
@@ -41,6 +43,7 @@ const VIEWS: Readonly<Record<PageName, (props: { route: Route }) => Content>> = 
   overview: OverviewPage,
   keys: KeysPage,
   key: KeyPage,
+  requests: RequestsPage,
   plans: PlansPage,
   bans: BansPage,
   activity: ActivityPage,

@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 
 /** The addresses of the pages. Each can be reloaded, and sent to a colleague. */
 
-export const PAGES = ['overview', 'keys', 'plans', 'bans', 'activity', 'access', 'health'] as const;
+export const PAGES = ['overview', 'keys', 'requests', 'plans', 'bans', 'activity', 'access', 'health'] as const;
 export type PageName = (typeof PAGES)[number] | 'key' | 'nowhere';
 
 export interface Route {
@@ -20,9 +20,11 @@ export function routeOf(address: string): Route {
 
 export const addressOf = (page: (typeof PAGES)[number]): string => (page === 'overview' ? '/' : `/console/${page}`);
 
-/** @param request shown first among the key's decisions */
-export const addressOfKey = (id: string, request?: string): string =>
-  `/console/key?${new URLSearchParams({ id, ...(request !== undefined && { request }) })}`;
+export const addressOfKey = (id: string): string => `/console/key?${new URLSearchParams({ id })}`;
+
+/** @param filters by the names of the admin API */
+export const addressOfRequests = (filters: Record<string, string>): string =>
+  `${addressOf('requests')}?${new URLSearchParams(filters)}`;
 
 const MOVED = 'moved';
 

@@ -1,4 +1,3 @@
-import type { DecisionReport } from '../api/answers.ts';
 import { PLAN_FIELDS, type PlanField } from './plan-fields.ts';
 
 /** The gateway's names in words for people. */
@@ -41,46 +40,11 @@ export const percent = (part: number, whole: number): string =>
   whole === 0 ? '0 %' : `${((part / whole) * 100).toFixed(part > 0 && part / whole < 0.1 ? 1 : 0)} %`;
 
 /** Milliseconds, with as many digits as help. */
-export const milliseconds = (ms: number | null): string =>
-  ms === null ? '–' : ms >= 1_000 ? `${(ms / 1_000).toFixed(1)} s` : `${ms >= 10 ? Math.round(ms) : ms.toFixed(1)} ms`;
-
-const OUTCOMES: Readonly<Record<string, string>> = {
-  admitted: 'Admitted',
-  refused: 'Refused',
-  banned: 'Banned',
-  forbidden: 'Not in scope',
-  disabled: 'Key disabled',
-  expired: 'Key ended',
-  elsewhere: 'Other network',
-};
-
-export const outcomeInWords = (outcome: string): string => OUTCOMES[outcome] ?? outcome;
-
-/** Why a decision was taken, with the numbers that it was taken on. */
-export function reasonOf(decision: DecisionReport): string {
-  const { outcome, buckets, refusedBy = [], bannedUntil, shadow, mode } = decision;
-  const where = mode === 'local' ? ' Decided in the gateway, while Redis was away.' : '';
-  return `${sentence()}${where}`;
-
-  function sentence(): string {
-    if (outcome === 'banned') return `The key is banned until ${clock(bannedUntil ?? '')}.`;
-    if (outcome === 'forbidden') return 'The scope of the secret does not allow this operation.';
-    if (outcome === 'disabled') return 'The key is disabled.';
-    if (outcome === 'expired') return 'The key, or its secret, has ended.';
-    if (outcome === 'elsewhere') return 'The address is in none of the networks of the secret.';
-    if (buckets === undefined) return '';
-    const { minute, day } = buckets;
-    if (shadow !== undefined) return 'The limit was reached, but the plan is in shadow mode and refuses nothing.';
-    if (outcome === 'admitted')
-      return `${left(minute)} of ${number(minute.limit)} left this minute, ${left(day)} of ${number(day.limit)} this day.`;
-    const empty = refusedBy.map((bucket) =>
-      bucket === 'day' ? `the day’s limit of ${number(day.limit)}` : `the minute’s limit of ${number(minute.limit)}`,
-    );
-    return empty.length === 0 ? 'Others wait before it.' : `No request left of ${empty.join(' and ')}.`;
-  }
+export function milliseconds(ms: number | null): string {
+  if (ms === null) return '–';
+  if (ms > 0 && ms < 0.05) return '< 0.1 ms';
+  return ms >= 1_000 ? `${(ms / 1_000).toFixed(1)} s` : `${ms >= 10 ? Math.round(ms) : ms.toFixed(1)} ms`;
 }
-
-const left = ({ after }: { readonly after: number }): string => number(Math.floor(after));
 
 const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
 const DAY_AND_CLOCK = new Intl.DateTimeFormat('en-GB', {
@@ -89,6 +53,7 @@ const DAY_AND_CLOCK = new Intl.DateTimeFormat('en-GB', {
   hour: '2-digit',
   minute: '2-digit',
 });
+const TO_SECOND = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' });
 const EXACT = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 
 const isToday = (at: Date, now: Date): boolean => at.toDateString() === now.toDateString();
@@ -97,6 +62,12 @@ const isToday = (at: Date, now: Date): boolean => at.toDateString() === now.toDa
 export function clock(text: string, now = new Date()): string {
   const at = new Date(text);
   return (isToday(at, now) ? CLOCK : DAY_AND_CLOCK).format(at);
+}
+
+/** To the second, with its date unless that is today. */
+export function clockToSecond(text: string, now = new Date()): string {
+  const at = new Date(text);
+  return (isToday(at, now) ? TO_SECOND : EXACT).format(at);
 }
 
 /** To the second, with the date. */

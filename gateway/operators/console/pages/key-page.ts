@@ -11,7 +11,7 @@ import {
   askToReset,
 } from '../key-dialogs.ts';
 import { ActionButton } from '../parts/action-button.ts';
-import { KeyDecisions } from '../parts/key-decisions.ts';
+import { KeyRequests } from '../parts/key-requests.ts';
 import { KeySecrets } from '../parts/key-secrets.ts';
 import { KeyUse } from '../parts/key-use.ts';
 import { Card, Meter, State, When } from '../parts/pieces.ts';
@@ -51,7 +51,7 @@ export function KeyPage({ route: { query } }: { route: Route }) {
     </div>
     <${KeyUse} id=${id} />
     <${KeySecrets} of=${key} changed=${refresh} />
-    <${KeyDecisions} id=${id} request=${query.get('request')} />
+    <${KeyRequests} id=${id} />
   `;
 }
 

@@ -1,11 +1,14 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { FoundAnswer } from '../../api/answers.ts';
+import type { FoundAnswer, RequestsAnswer } from '../../api/answers.ts';
 import { get } from '../api.ts';
 import { withoutSecret } from '../find.ts';
 import { html } from '../html.ts';
-import { addressOf, addressOfKey, navigate } from '../router.ts';
+import { addressOf, addressOfKey, addressOfRequests, navigate } from '../router.ts';
 
-/** Finds a key by what people hold, from any page. `/` moves the focus here. */
+/** Of a text that requests are searched for. */
+const LONGEST_TEXT = 200;
+
+/** Finds a key or a request by what people hold, from any page. `/` moves the focus here. */
 export function Finder() {
   const input = useRef<HTMLInputElement>(null);
   const [fault, setFault] = useState('');
@@ -42,7 +45,7 @@ export function Finder() {
 
   return html`
     <form class="finder" role="search" onSubmit=${submit}>
-      <label class="unseen" for="find">Find a key by name, id, whole key or request id</label>
+      <label class="unseen" for="find">Find a key by name, id or whole key, or a request by its id</label>
       <input
         id="find"
         ref=${input}
@@ -59,13 +62,20 @@ export function Finder() {
   `;
 }
 
-/** One key is opened at once; several, or none, are the business of the list. */
+/** One key is opened at once; several, or none, are the business of the list. A request has no key if it had no valid one. */
 async function addressFor(text: string): Promise<string> {
   const { body } = await get<FoundAnswer>(`/keys/find?text=${encodeURIComponent(text)}`);
   const [only, ...others] = body.keys;
-  if (only !== undefined && others.length === 0 && body.next === undefined)
-    return addressOfKey(only.id, only.foundBy === 'request' ? text : undefined);
+  if (only?.foundBy === 'request' || (only === undefined && body.next === undefined && (await isOfRequest(text))))
+    return addressOfRequests({ q: text });
+  if (only !== undefined && others.length === 0 && body.next === undefined) return addressOfKey(only.id);
   return `${addressOf('keys')}?find=${encodeURIComponent(text)}`;
+}
+
+async function isOfRequest(text: string): Promise<boolean> {
+  if (text.length > LONGEST_TEXT) return false;
+  const { body } = await get<RequestsAnswer>(`/requests?limit=1&q=${encodeURIComponent(text)}`);
+  return body.requests.length > 0;
 }
 
 const isTyping = (target: EventTarget | null): boolean =>

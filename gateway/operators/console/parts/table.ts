@@ -1,3 +1,4 @@
+import { useId } from 'preact/hooks';
 import { ApiError } from '../api.ts';
 import { type Content, html } from '../html.ts';
 
@@ -17,11 +18,19 @@ interface TableProps<T> {
   /** Said when there are no rows. */
   readonly empty: Content;
   idOf(row: T): string;
-  isMarked?(row: T): boolean;
+  /** With it, each row opens to show more, by a click on it or by the button in its first cell. */
+  readonly more?: More<T>;
+}
+
+interface More<T> {
+  of(row: T): Content;
+  isOpen(row: T): boolean;
+  toggle(row: T): void;
 }
 
 /** A table that says why it is empty. On a phone each row is a card. */
-export function Table<T>({ label, columns, rows, fault, empty, idOf, isMarked }: TableProps<T>) {
+export function Table<T>({ label, columns, rows, fault, empty, idOf, more }: TableProps<T>) {
+  const prefix = useId();
   const hasRows = rows !== undefined && rows.length > 0;
   return html`
     ${hasRows && fault !== undefined && html`<p class="stale" role="status">Not up to date: ${inWords(fault)}</p>`}
@@ -35,10 +44,8 @@ export function Table<T>({ label, columns, rows, fault, empty, idOf, isMarked }:
             </thead>
             <tbody>
               ${rows.map(
-                (row) =>
-                  html`<tr key=${idOf(row)} class=${isMarked?.(row) ? 'marked' : undefined}>
-                    ${columns.map((column, at) => cellOf(column, row, at === 0))}
-                  </tr>`,
+                (row, index) =>
+                  html`<${Row} key=${idOf(row)} row=${row} columns=${columns} more=${more} moreId=${`${prefix}-${index}`} />`,
               )}
             </tbody>
           </table>`
@@ -47,9 +54,38 @@ export function Table<T>({ label, columns, rows, fault, empty, idOf, isMarked }:
   `;
 }
 
-function cellOf<T>({ title, isFigure, show }: Column<T>, row: T, isFirst: boolean) {
+interface RowProps<T> {
+  readonly row: T;
+  readonly columns: readonly Column<T>[];
+  readonly more: More<T> | undefined;
+  readonly moreId: string;
+}
+
+function Row<T>({ row, columns, more, moreId }: RowProps<T>) {
+  const cells = (first: Content, attributes = {}) => html`
+    <tr ...${attributes}>
+      <th scope="row">${first}</th>
+      ${columns.slice(1).map((column) => cellOf(column, row))}
+    </tr>
+  `;
+  const first = columns[0]?.show(row);
+  if (more === undefined) return cells(first);
+  const isOpen = more.isOpen(row);
+  const toggle = html`
+    <button type="button" class="toggle" aria-expanded=${String(isOpen)} aria-controls=${isOpen ? moreId : undefined} onClick=${() => more.toggle(row)}>${first}</button>
+  `;
+  const click = (event: MouseEvent) => {
+    const isOfAnother = event.target instanceof Element && event.target.closest('a, button') !== null;
+    if (!isOfAnother && getSelection()?.isCollapsed !== false) more.toggle(row);
+  };
+  return html`
+    ${cells(toggle, { class: isOpen ? 'opens open' : 'opens', onClick: click })}
+    ${isOpen && html`<tr class="more"><td id=${moreId} colspan=${columns.length}>${more.of(row)}</td></tr>`}
+  `;
+}
+
+function cellOf<T>({ title, isFigure, show }: Column<T>, row: T) {
   const content = show(row);
-  if (isFirst) return html`<th scope="row">${content}</th>`;
   return html`<td data-label=${title} class=${isFigure ? 'figure' : undefined}><div>${content}</div></td>`;
 }
 

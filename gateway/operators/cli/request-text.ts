@@ -1,0 +1,93 @@
+import type { RequestView } from '../api/answers.ts';
+import { colour } from './session.ts';
+import { type Cell, harmless, table } from './table.ts';
+import { preciseTimeText } from './time-text.ts';
+
+/** Requests in words. */
+
+export const HEAD = ['at', 'status', 'outcome', 'code', 'ms', 'key', 'name', 'request', 'id'] as const;
+
+export const cellsOf = (request: RequestView): Cell[] => [
+  preciseTimeText(request.at),
+  request.status === undefined ? '-' : String(request.status),
+  outcomeOf(request),
+  request.code,
+  request.status === undefined ? undefined : String(Math.round(request.durationMs)),
+  request.keyId,
+  request.keyName,
+  `${request.method} ${request.path}`,
+  request.requestId,
+];
+
+function outcomeOf({ status, outcome, decision }: RequestView): string {
+  if (status === undefined) return 'under way';
+  return decision?.shadow === undefined ? outcome : 'shadow refusal';
+}
+
+export function describeRequests(requests: readonly RequestView[], hasReasons: boolean): string {
+  const hasMore = requests.some(({ repeated }) => repeated > 0);
+  const head = hasMore ? [...HEAD, 'more'] : HEAD;
+  const rows = requests.map((request) => [...cellsOf(request), ...(hasMore ? [request.repeated] : [])]);
+  const [first = '', ...lines] = table(head, rows, paintStatus).split('\n');
+  return [first, ...lines.flatMap((line, at) => [line, ...(hasReasons ? reasonsOf(requests[at]) : [])])].join('\n');
+}
+
+/** A failure is yellow, one of the gateway or the core red. */
+export function paintStatus(text: string, column: string): string {
+  if (column !== 'status' || !/^[45]/.test(text)) return text;
+  return colour(text.startsWith('5') ? 'red' : 'yellow', text);
+}
+
+/** The line below a request. */
+export function reasonsOf(request: RequestView | undefined): string[] {
+  const why = [request?.reason, request?.advice].filter((one) => one !== undefined).join(' ');
+  return why === '' ? [] : [`    ${harmless(why)}`];
+}
+
+/** One request in full. */
+export function describeRequest(request: RequestView): string {
+  const { decision, gateway, status, code, keyId, keyName, repeated } = request;
+  const buckets = decision?.buckets;
+  const answer = code === undefined ? String(status) : `${status} ${code}`;
+  const facts: [name: string, fact: string | undefined][] = [
+    ['request', `${request.method} ${request.path}`],
+    ['id', request.requestId],
+    ['at', preciseTimeText(request.at)],
+    ['answer', status === undefined ? 'under way' : `${answer}, after ${milliseconds(request.durationMs)}`],
+    ['outcome', status === undefined ? undefined : outcomeOf(request)],
+    ['why', request.reason],
+    ['what to do', request.advice],
+    ['repeated', repeated > 0 ? `${repeated} more like it in the same minute` : undefined],
+    ['key', keyName === undefined ? keyId : `${keyId} (${keyName})`],
+    ['secret', request.secretId],
+    ['address', request.address],
+    ['plan', decision?.plan && `${decision.plan}, of table version ${decision.planVersion ?? 'unknown'}`],
+    ['refused by', decision?.refusedBy?.join(', ')],
+    ['works again', decision?.outcome === 'banned' ? atTime(decision.bannedUntil) : atTime(decision?.retryAt)],
+    ['minute', buckets && change(buckets.minute)],
+    ['day', buckets && change(buckets.day)],
+    ['bad overrides', decision?.rejectedOverrides?.join(', ')],
+    ['mode', decision?.mode],
+    ['time', timesOf(request)],
+    ['gateway', `${gateway.host}, process ${gateway.pid}${gateway.worker ? `, worker ${gateway.worker}` : ''}`],
+  ];
+  const known = facts.filter((fact): fact is [string, string] => fact[1] !== undefined);
+  return known.map(([name, fact]) => `${name.padEnd(18)}${harmless(fact)}`).join('\n');
+}
+
+const atTime = (time: string | undefined): string | undefined => time && preciseTimeText(time);
+
+const change = ({ before, after, limit }: { before: number; after: number; limit: number }): string =>
+  `${before} -> ${after} of ${limit}`;
+
+const milliseconds = (ms: number): string => `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
+
+const PARTS = ['decision', 'waiting', 'core', 'sending'] as const;
+
+function timesOf({ times }: RequestView): string | undefined {
+  const parts = PARTS.flatMap((part) => {
+    const ms = times[part];
+    return ms === undefined ? [] : [`${part} ${milliseconds(ms)}`];
+  });
+  return parts.length === 0 ? undefined : parts.join(', ');
+}

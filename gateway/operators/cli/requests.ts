@@ -1,0 +1,178 @@
+import { type Command, InvalidArgumentError } from 'commander';
+import type { RequestsAnswer, RequestView } from '../api/answers.ts';
+import { searchText } from '../search-text.ts';
+import { AdminError } from './admin-client.ts';
+import { type KeyView, pathOf } from './key-text.ts';
+import { followRequests } from './request-follow.ts';
+import { describeRequest, describeRequests } from './request-text.ts';
+import type { Session } from './session.ts';
+import { harmless } from './table.ts';
+import { count, seconds, time } from './values.ts';
+
+const SHOWN = 50;
+const SHOWN_BEFORE = 10;
+const MOST_A_CALL = 200;
+const MOST_NAMED = 5;
+
+interface RequestOptions {
+  readonly key?: string;
+  readonly status?: string;
+  readonly code?: string;
+  readonly text?: string;
+  readonly from?: string;
+  readonly to?: string;
+  readonly limit?: number;
+  readonly follow?: boolean;
+  readonly why?: boolean;
+}
+
+/** Adds `requests`: the last requests of all gateways. */
+export function addRequestsCommand(program: Command, session: Session): void {
+  const requests = program
+    .command('requests')
+    .description('list the last requests of all gateways, and say why they were answered so')
+    .option('--key <id or name>', 'only of this key')
+    .option('--status <status>', 'only with this status, as 429, or of this class, as 4xx')
+    .option('--code <code>', 'only with this error code, as key_banned')
+    .option('--text <text>', 'only those whose request id, path, address, key id, code or outcome holds this text')
+    .option('--from <time>', 'only since this time, as 2030-12-31T00:00:00Z, or since so long ago, as 15m', moment)
+    .option('--to <time>', 'only before this time', moment)
+    .option(
+      '--limit <number>',
+      `how many at most; ${SHOWN} when left out, with --follow ${SHOWN_BEFORE} of those before`,
+      count,
+    )
+    .option('--follow', 'print new requests as they are answered, until Ctrl-C')
+    .option('--why', 'print the reason under each request that was not served')
+    .addHelpText(
+      'after',
+      `
+Each process of each gateway keeps its last RECENT_REQUESTS requests in memory, failures longer than successes; what is older is in
+the log. Of many refusals of one key or address in a minute the first ones are kept: \`more\` is how many followed. The newest
+comes first, with --follow the oldest. With --follow --json each request is a line of its own. One request is shown in full, with its
+reason, what to change, both buckets before and after, and the parts of its time. Gateways that do not answer are named on standard error.
+
+Examples:
+  ctl requests                                      the last 50
+  ctl requests --text 1d9d2e71-70ef-42a0-853b       one, by its X-Request-Id: why was it refused?
+  ctl requests --key acme --status 4xx --why        what was refused to a client, and why
+  ctl requests --code bad_gateway --from 15m        what the core failed at in the last 15 minutes
+  ctl requests --from 2030-12-31T10:00:00Z --to 2030-12-31T10:05:00Z --limit 1000
+  ctl requests --status 5xx --follow                failures as they happen
+  ctl --json requests --status 429 | jq -r '.requests[].keyName' | sort | uniq -c`,
+    )
+    .action(async (options: RequestOptions) => {
+      if (options.follow && options.to !== undefined) requests.error('error: --follow has no end: leave --to out.');
+      const filters = await filtersOf(session, requests, options);
+      if (options.follow) await followRequests(session, filters, options.limit ?? SHOWN_BEFORE, options.why === true);
+      else await list(session, filters, options);
+    });
+}
+
+async function filtersOf(
+  session: Session,
+  command: Command,
+  { key, status, code, text, from, to }: RequestOptions,
+): Promise<Record<string, string>> {
+  const keyId = key === undefined ? undefined : await keyIdOf(session, command, key);
+  const given = {
+    keyId,
+    status,
+    code,
+    q: text === undefined ? undefined : withoutSecret(session, command, text),
+    from,
+    to,
+  };
+  return Object.fromEntries(Object.entries(given).filter((one): one is [string, string] => one[1] !== undefined));
+}
+
+/** What may be sent of a text that somebody pasted. */
+function withoutSecret(session: Session, command: Command, given: string): string {
+  const { text, hadSecret } = searchText(given);
+  if (hadSecret && text === '')
+    command.error('error: this looks like the secret of a key, without its beginning. Nothing was sent.');
+  if (hadSecret) session.tell('Note: the secret was dropped and not sent. It may be in your history.');
+  return text;
+}
+
+async function list(session: Session, filters: Record<string, string>, options: RequestOptions): Promise<void> {
+  const found = await read(session, filters, options.limit ?? SHOWN);
+  if (found.missing.length > 0)
+    session.tell(`Note: these did not answer, their requests are missing: ${harmless(found.missing.join(', '))}.`);
+  session.print(found, () => {
+    const [only, ...others] = found.requests;
+    if (only === undefined) return 'No request that the gateways remember matches.';
+    return others.length === 0 ? describeRequest(only) : describeRequests(found.requests, options.why === true);
+  });
+}
+
+async function read(
+  session: Session,
+  filters: Record<string, string>,
+  most: number,
+): Promise<{ requests: RequestView[]; missing: string[] }> {
+  const requests: RequestView[] = [];
+  const missing = new Set<string>();
+  let after: string | undefined;
+  do {
+    const limit = String(Math.min(most - requests.length, MOST_A_CALL));
+    const query = new URLSearchParams({ ...filters, limit, ...(after !== undefined && { after }) });
+    const page = (await session.call('GET', `/requests?${query}`)) as RequestsAnswer;
+    requests.push(...page.requests);
+    for (const one of page.missing) missing.add(one);
+    after = page.next;
+  } while (after !== undefined && requests.length < most);
+  return { requests, missing: [...missing] };
+}
+
+/** A time, or how long ago it was. @throws {InvalidArgumentError} for anything else */
+function moment(text: string): string {
+  try {
+    return /^\d+[smhd]$/.test(text)
+      ? new Date(Date.now() - seconds(text) * 1_000).toISOString()
+      : new Date(time(text)).toISOString();
+  } catch {
+    throw new InvalidArgumentError('It must be a time, as 2030-12-31T00:00:00Z, or how long ago it was, as 15m.');
+  }
+}
+
+/** The id of a key that is given by its id or by its name or a part of it. */
+async function keyIdOf(session: Session, command: Command, given: string): Promise<string> {
+  const text = withoutSecret(session, command, given);
+  const isId = /^[0-9A-Za-z]{12}$/.test(text);
+  if (isId && (await isThere(session, text))) return text;
+  const named = text === '' ? [] : await keysNamed(session, text);
+  const exact = named.filter(({ name }) => name.toLowerCase() === text.toLowerCase());
+  const [only, ...others] = exact.length > 0 ? exact : named;
+  // A key that was revoked still has its last requests.
+  if (only === undefined && isId) return text;
+  if (only === undefined) throw new AdminError('not_found', 'No key has this id or name.', { status: 404 });
+  if (others.length > 0) {
+    const listed = [only, ...others].slice(0, MOST_NAMED).map(({ id, name }) => `${id} (${harmless(name)})`);
+    command.error(`error: several keys have this name; give the id of one: ${listed.join(', ')}.`);
+  }
+  return only.id;
+}
+
+async function isThere(session: Session, id: string): Promise<boolean> {
+  try {
+    await session.call('GET', pathOf(id));
+    return true;
+  } catch (fault) {
+    if (fault instanceof AdminError && fault.status === 404) return false;
+    throw fault;
+  }
+}
+
+/** One call checks a limited number of keys, so it goes on until all were looked at. */
+async function keysNamed(session: Session, name: string): Promise<KeyView[]> {
+  const found: KeyView[] = [];
+  let offset: number | undefined = 0;
+  while (offset !== undefined) {
+    const query = new URLSearchParams({ name, offset: String(offset) });
+    const page = (await session.call('GET', `/keys?${query}`)) as { keys: readonly KeyView[]; next?: number };
+    found.push(...page.keys);
+    offset = page.next;
+  }
+  return found;
+}

@@ -1,0 +1,88 @@
+import type { RequestView } from '../../api/answers.ts';
+import { type Content, html } from '../html.ts';
+import {
+  bucketInWords,
+  happened,
+  repeatedInWords,
+  runbookPageOf,
+  timesInWords,
+  worksAgainAt,
+} from '../request-words.ts';
+import { addressOf, addressOfKey, addressOfRequests } from '../router.ts';
+import { clockToSecond, planInWords, relative } from '../words.ts';
+
+interface RequestDetailsProps {
+  readonly of: RequestView;
+  /** Not on the page of the key itself. */
+  readonly leadsToKey: boolean;
+}
+
+/** One request in plain words: what happened, why, when it works again, and what to look at or to change. */
+export function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
+  const { reason, advice, repeated } = request;
+  const again = worksAgainAt(request);
+  return html`
+    <div class="request">
+      <p class="wordy">
+        ${happened(request)} ${reason !== undefined && html`${withLocalTimes(reason)} `}
+        ${again !== undefined && html`${Date.parse(again) > Date.now() ? `Requests work again ${relative(again)}. ` : 'That time has passed. '}`}
+        ${advice !== undefined && html`${advice} `}
+        ${repeated > 0 && repeatedInWords(request)}
+      </p>
+      <${Facts} ...${request} />
+      <${Links} of=${request} leadsToKey=${leadsToKey} />
+    </div>
+  `;
+}
+
+const TIME = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
+
+/** The text with its times in local time. */
+const withLocalTimes = (text: string): Content =>
+  text.split(TIME).map((part) => (TIME.test(part) ? html`<time datetime=${part}>${clockToSecond(part)}</time>` : part));
+
+function Facts(request: RequestView) {
+  const { decision, gateway, requestId } = request;
+  const { plan, planVersion, buckets, mode, rejectedOverrides } = decision ?? {};
+  const facts: readonly (readonly [string, Content])[] = [
+    ['Request id', html`<a href=${addressOfRequests({ q: requestId })}><code>${requestId}</code></a>`],
+    ['Time', timesInWords(request)],
+    [
+      'Plan',
+      plan && html`${planInWords(plan)} ${planVersion && html`<span class="note">version ${planVersion}</span>`}`,
+    ],
+    ['Minute limit', buckets && bucketInWords(buckets.minute)],
+    ['Day limit', buckets && bucketInWords(buckets.day)],
+    ['Own limits rejected', rejectedOverrides?.join(', ')],
+    [
+      'Decided by',
+      mode && (mode === 'local' ? 'the gateway, while Redis was away' : 'the limits that all gateways share'),
+    ],
+    [
+      'Gateway',
+      `${gateway.host}, process ${gateway.pid}${gateway.worker === undefined ? '' : `, worker ${gateway.worker}`}`,
+    ],
+  ];
+  return html`
+    <dl class="facts">
+      ${facts.map(([name, fact]) => fact && html`<div><dt>${name}</dt><dd class="wordy">${fact}</dd></div>`)}
+    </dl>
+  `;
+}
+
+function Links({ of: request, leadsToKey }: RequestDetailsProps) {
+  const { keyId, keyName, decision, outcome } = request;
+  const runbook = runbookPageOf(request);
+  const links: readonly (readonly [string, string])[] = [
+    ...(leadsToKey && keyId !== undefined && keyName !== undefined
+      ? [[`Key ${keyName}`, addressOfKey(keyId)] as const]
+      : []),
+    ...(decision?.plan === undefined ? [] : [[`Plan ${planInWords(decision.plan)}`, addressOf('plans')] as const]),
+    ...(outcome === 'banned' ? [['Bans', addressOf('bans')] as const] : []),
+    ...(runbook === undefined ? [] : [['Runbook', `/runbook#${runbook}`] as const]),
+  ];
+  return (
+    links.length > 0 &&
+    html`<p class="bar">${links.map(([text, to]) => html`<a class="wordy" href=${to}>${text}</a>`)}</p>`
+  );
+}

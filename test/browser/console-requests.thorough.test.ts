@@ -1,0 +1,170 @@
+import type { Page } from 'playwright-core';
+import { expect, test, vi } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { openBrowser } from '../support/browser.ts';
+import { isShown, openConsole, openRow, rowOf, visit } from '../support/console.ts';
+import { faultyCore, okTo } from '../support/faulty-core.ts';
+import { send } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+/** The page of requests, and each of them in words. */
+
+// A browser is slow while other tests run.
+vi.setConfig({ testTimeout: 120_000 });
+
+const browser = await openBrowser();
+const stack = await startStack();
+
+const ask = (id: string, key?: string, path = '/v1/pets', gateway = stack.gateway) =>
+  send(gateway + path, { ...(key && { key }), headers: { 'X-Request-Id': id } });
+const idsIn = (page: Page): Promise<string[]> => page.locator('tr.opens .cut').allInnerTexts();
+const opened = (page: Page) => page.locator('.request');
+
+test('requests are listed with key, status, outcome and duration, and new ones appear by themselves', async () => {
+  const key = await stack.issueKey({ name: 'listed', minute: 1 });
+  for (const id of ['l-served', 'l-refused']) await ask(id, key);
+  await ask('l-stranger');
+  const { page, faults } = await openConsole(browser, stack);
+  await page.getByRole('navigation').getByRole('link', { name: 'Requests' }).click();
+  const textOf = async (id: string) => (await rowOf(page, 'Requests', id).first().innerText()).replaceAll(/\s+/g, ' ');
+  await expect.poll(() => textOf('l-served')).toMatch(/listed \S+ GET \/v1\/pets 200 Admitted [<\d. ]+ ms l-served/);
+  expect(await textOf('l-refused')).toMatch(/GET \/v1\/pets 429 Refused [<\d. ]+ ms/);
+  expect(await textOf('l-stranger')).toMatch(/none GET \/v1\/pets 401 No valid key/);
+  await ask('l-later', key);
+  await expect.poll(async () => (await idsIn(page))[0], { timeout: 10_000 }).toBe('l-later');
+  await rowOf(page, 'Requests', 'l-served').getByRole('link', { name: 'listed' }).click();
+  await page.getByRole('heading', { name: 'listed' }).waitFor();
+  expect(faults).toEqual([]);
+});
+
+test('a line opens by keyboard and by click to what happened, why, until when, and what to do', async () => {
+  const key = await stack.issueKey({ name: 'opened', plan: 'pro', minute: 50, day: 2 });
+  for (const id of ['o-first', 'o-second', 'o-refused']) await ask(id, key);
+  const { page, faults } = await openConsole(browser, stack, `/console/requests?keyId=${idOf(key)}`);
+  const button = rowOf(page, 'Requests', 'o-refused').getByRole('button');
+  await button.focus();
+  await page.keyboard.press('Enter');
+  expect(await button.getAttribute('aria-expanded')).toBe('true');
+  const text = (await opened(page).innerText()).replaceAll(/\s+/g, ' ');
+  expect(text).toMatch(
+    /^GET \/v1\/pets came from 127\.0\.0\.1 with the secret \S+ and was answered with 429 rate_limit_exceeded after [<\d. ]+ ms\. The key had used its limit of 2 requests a day\. It was told to come back at [^Z]+?\. Requests work again in \d+ hours?\. Raise the limit of the key or of its plan pro/,
+  );
+  expect(text).toMatch(
+    /Time decision [<\d. ]+ ms .*Plan Pro .*Minute limit 48[.\d]* of 50 .*Day limit 0 of 2 requests left/,
+  );
+  await opened(page).getByRole('link', { name: 'Runbook' }).waitFor();
+  expect(await opened(page).getByRole('link', { name: 'Plan Pro' }).getAttribute('href')).toBe('/console/plans');
+  expect(await opened(page).getByRole('link', { name: 'Key opened' }).getAttribute('href')).toContain(idOf(key));
+  await page.keyboard.press(' ');
+  await opened(page).waitFor({ state: 'detached' });
+  // Anywhere on the line, but not on a link in it.
+  await rowOf(page, 'Requests', 'o-first').getByText('Admitted').click();
+  await opened(page).getByText('2 → 1 of 2 requests left').waitFor();
+  const parts = (await opened(page).innerText()).replaceAll(/\s+/g, ' ');
+  expect(parts).toMatch(/decision [<\d. ]+ ms, waiting [<\d. ]+ ms, core [<\d. ]+ ms, sending [<\d. ]+ ms/);
+  await rowOf(page, 'Requests', 'o-second').getByRole('link', { name: 'o-second' }).click();
+  await expect.poll(() => idsIn(page)).toEqual(['o-second']);
+  await opened(page).getByText('1 → 0 of 2 requests left').waitFor();
+  expect(faults).toEqual([]);
+});
+
+test('a banned request leads to the bans, and its runbook page has the heading that is linked to', async () => {
+  const key = await stack.issueKey({ name: 'banned' });
+  await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'too loud' });
+  await ask('b-banned', key);
+  const { page, faults } = await openConsole(browser, stack, '/console/requests?q=b-banned');
+  // The only one is open.
+  await opened(page).getByText('The key was banned until').waitFor();
+  expect(await opened(page).innerText()).toMatch(/Requests work again in (10|9) minutes\./);
+  expect(await opened(page).getByRole('link', { name: 'Bans' }).getAttribute('href')).toBe('/console/bans');
+  await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
+  await opened(page).getByRole('link', { name: 'Runbook' }).click();
+  await page.getByRole('heading', { name: 'A client complains of 429' }).waitFor();
+  expect(await page.locator(':target').count()).toBe(1);
+  expect(faults).toEqual([]);
+});
+
+test('the list does not move while a line is open, and goes on when it is closed', async () => {
+  const key = await stack.issueKey({ name: 'still' });
+  for (const id of ['s-1', 's-2']) await ask(id, key);
+  const { page } = await openConsole(browser, stack, `/console/requests?keyId=${idOf(key)}`);
+  await openRow(page, 'Requests', 's-1');
+  await page.getByText('While a request is open, no new ones are added.').waitFor();
+  await ask('s-3', key);
+  await page.waitForTimeout(4_000);
+  expect(await idsIn(page)).toEqual(['s-2', 's-1']);
+  await rowOf(page, 'Requests', 's-1').first().getByRole('button').click();
+  await expect.poll(() => idsIn(page), { timeout: 10_000 }).toEqual(['s-3', 's-2', 's-1']);
+});
+
+test('a request under way is shown as such, and its end when it has ended', async () => {
+  const core = await faultyCore((socket, head) => void setTimeout(() => socket.write(okTo(head)), 4_000));
+  const slow = await startStack({ CORE_URL: core });
+  const { page, faults } = await openConsole(browser, slow, '/console/requests');
+  await page.getByText('The gateways remember no request yet.').waitFor();
+  const asked = ask('u-slow', await slow.issueKey(), '/v1/pets', slow.gateway);
+  await openRow(page, 'Requests', 'Under way');
+  await opened(page).getByText('It is under way.').waitFor();
+  await asked;
+  await opened(page).getByText('was answered with 200 after 4.').waitFor();
+  expect(faults).toEqual([]);
+});
+
+test('filters are in the address, are kept while paging, and a bad one is explained', async () => {
+  const other = await startStack();
+  const key = await other.issueKey({ name: 'many', minute: 55 });
+  for (let at = 0; at < 57; at++) await ask(`m-${at}`, key, '/v1/pets', other.gateway);
+  await ask('m-stranger', undefined, '/v1/pets', other.gateway);
+  const { page, faults } = await openConsole(browser, other, '/console/requests');
+  await page.getByLabel('Status').fill('2xx');
+  await page.getByLabel('Key id').fill(key);
+  await page.getByRole('button', { name: 'Filter' }).click();
+  await expect.poll(() => page.locator('tr.opens').count()).toBe(50);
+  // Of a whole key, only its id is left.
+  expect(new URL(page.url()).search).toBe(`?keyId=${idOf(key)}&status=2xx`);
+  await page.getByRole('button', { name: 'Older' }).click();
+  await expect.poll(() => idsIn(page)).toEqual(['m-4', 'm-3', 'm-2', 'm-1', 'm-0']);
+  await page.reload();
+  await isShown(page);
+  await expect.poll(() => idsIn(page)).toEqual(['m-4', 'm-3', 'm-2', 'm-1', 'm-0']);
+  expect(await page.getByLabel('Status').inputValue()).toBe('2xx');
+  await page.getByRole('button', { name: 'Newest' }).click();
+  await expect.poll(() => page.locator('tr.opens').count()).toBe(50);
+
+  await visit(page, '/console/requests?code=unauthorized');
+  expect(await idsIn(page)).toEqual(['m-stranger']);
+  await page.getByRole('link', { name: 'Clear' }).click();
+  await expect.poll(() => page.locator('tr.opens').count()).toBe(50);
+  expect(await page.getByLabel('Error code').inputValue()).toBe('');
+  await page.getByLabel('From').fill('2199-01-01T00:00');
+  await page.getByRole('button', { name: 'Filter' }).click();
+  await page.getByText('No request that the gateways remember matches these filters.').waitFor();
+  expect(new URL(page.url()).searchParams.get('from')).toMatch(/^2(198-12-31|199-01-01)T\S+Z$/);
+  await page.getByLabel('From').fill('');
+  await page.getByLabel('To').fill('2199-01-01T00:00');
+  await page.getByRole('button', { name: 'Filter' }).click();
+  await expect.poll(() => page.locator('tr.opens').count()).toBe(50);
+  expect(faults).toEqual([]);
+  await page.getByLabel('Status').fill('600');
+  await page.getByRole('button', { name: 'Filter' }).click();
+  await page.getByText('status must be a status such as 429, or a class such as 4xx.').waitFor();
+});
+
+test('gateways that did not answer are named, and many refusals alike are one line', async () => {
+  const { page, faults } = await openConsole(browser, stack);
+  await page.route(
+    ({ pathname }) => pathname === '/requests',
+    async (route) => {
+      const answer = await route.fetch();
+      const body = await answer.json();
+      const requests = body.requests.map((one: object) => ({ ...one, repeated: 1_204 }));
+      await route.fulfill({ response: answer, json: { ...body, requests, missing: ['host-b:7', 'host-c:8'] } });
+    },
+  );
+  await ask('r-stranger');
+  await visit(page, '/console/requests?q=r-stranger');
+  await page.getByText('This list is not complete. These did not answer: host-b:7, host-c:8.').waitFor();
+  await rowOf(page, 'Requests', 'r-stranger').first().getByText('and 1,204 more').waitFor();
+  await opened(page).getByText('Its address sent 1,204 more like it in the same minute.').waitFor();
+  expect(faults).toEqual([]);
+});

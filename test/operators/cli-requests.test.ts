@@ -1,0 +1,218 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test, vi } from 'vitest';
+import type { RequestView } from '../../gateway/operators/api/answers.ts';
+import { idOf } from '../support/api-key.ts';
+import { CLI, ctl, operatorOf } from '../support/ctl.ts';
+import { faultyCore, okTo } from '../support/faulty-core.ts';
+import { send } from '../support/http.ts';
+import { startProcess } from '../support/process.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+import { signalAll, startWorkers } from '../support/workers.ts';
+
+/** The last requests on the command line. */
+
+// Each command starts a process, which is slow on a busy machine.
+vi.setConfig({ testTimeout: 60_000 });
+
+const ask = (stack: Pick<Stack, 'gateway'>, id: string, key?: string, path = '/v1/pets') =>
+  send(stack.gateway + path, { ...(key && { key }), headers: { 'x-request-id': id } });
+
+/** What has ended is recorded a turn after its answer. */
+const recorded = (stack: Stack, id: string) =>
+  expect
+    .poll(async () => {
+      const { json } = await stack.admin('GET', `/requests?q=${id}`);
+      return (json as { requests: RequestView[] }).requests[0]?.status;
+    })
+    .toBeGreaterThan(0);
+
+test('requests are listed, found by key, status, code, text and time, and explained on demand', async () => {
+  const stack = await startStack();
+  const acme = await stack.issueKey({ name: 'acme zoo', minute: 1 });
+  const other = await stack.issueKey({ name: 'other' });
+  for (const id of ['a-served', 'a-refused']) await ask(stack, id, acme);
+  for (const [id, key] of [
+    ['o-served', other],
+    ['stranger', undefined],
+  ] as const)
+    await ask(stack, id, key);
+  await recorded(stack, 'stranger');
+  await recorded(stack, 'o-served');
+  const rows = async (...words: string[]) => {
+    const { code, out, err } = await ctl(stack, 'requests', ...words);
+    expect([words, code, err]).toEqual([words, 0, '']);
+    return out.trim().split('\n');
+  };
+  const idsOf = (lines: readonly string[]) => lines.slice(1).map((line) => line.split(/ +/).at(-1));
+
+  const [head = '', ...all] = await rows();
+  expect(head.split(/ {2,}/)).toEqual(['at', 'status', 'outcome', 'code', 'ms', 'key', 'name', 'request', 'id']);
+  expect(all.map((line) => line.split(/ {2,}/).slice(1))).toEqual([
+    ['401', 'malformed', 'unauthorized', expect.any(String), '-', '-', 'GET /v1/pets', 'stranger'],
+    ['200', 'admitted', '-', expect.any(String), idOf(other), 'other', 'GET /v1/pets', 'o-served'],
+    ['429', 'refused', 'rate_limit_exceeded', expect.any(String), idOf(acme), 'acme zoo', 'GET /v1/pets', 'a-refused'],
+    ['200', 'admitted', '-', expect.any(String), idOf(acme), 'acme zoo', 'GET /v1/pets', 'a-served'],
+  ]);
+  expect(idsOf(await rows('--key', idOf(acme)))).toEqual(['a-refused', 'a-served']);
+  expect(idsOf(await rows('--key', 'ACME'))).toEqual(['a-refused', 'a-served']);
+  expect(idsOf(await rows('--status', '4xx'))).toEqual(['stranger', 'a-refused']);
+  expect(idsOf(await rows('--text', 'served', '--limit', '2'))).toEqual(['o-served', 'a-served']);
+  expect(idsOf(await rows('--from', '10m', '--to', '2199-01-01T00:00:00Z'))).toHaveLength(4);
+  expect(await rows('--from', '2199-01-01T00:00:00Z')).toEqual(['No request that the gateways remember matches.']);
+
+  const explained = await rows('--status', '4xx', '--why');
+  expect(explained).toHaveLength(5);
+  expect(explained[2]).toMatch(/^ {4}The request had no API key/);
+  expect(explained[4]).toMatch(/^ {4}The key had used its limit of 1 requests a minute\..* Raise the limit of the key/);
+  expect(await rows('--why')).toHaveLength(7);
+
+  const one = (await rows('--code', 'rate_limit_exceeded')).join('\n');
+  expect(one).toMatch(/^id {16}a-refused$/m);
+  expect(one).toMatch(/^answer {12}429 rate_limit_exceeded, after [\d.]+ ms$/m);
+  expect(one).toMatch(/^why {15}The key had used its limit of 1 requests a minute\./m);
+  expect(one).toMatch(/^what to do {8}Raise the limit/m);
+  expect(one).toMatch(new RegExp(`^key {15}${idOf(acme)} \\(acme zoo\\)$`, 'm'));
+  expect(one).toMatch(/^works again {7}\d{4}-\S+Z$/m);
+  expect(one).toMatch(/^minute {12}0[.\d]* -> 0[.\d]* of 1$/m);
+  expect(one).toMatch(/^time {14}decision [\d.]+ ms$/m);
+  expect((await rows('--text', 'a-served')).join('\n')).toMatch(
+    /^time {14}decision \S+ ms, waiting \S+ ms, core \S+ ms, sending \S+ ms$/m,
+  );
+
+  const json = JSON.parse((await rows('--json', '--status', '429')).join('\n'));
+  expect(json).toMatchObject({ requests: [{ requestId: 'a-refused', keyName: 'acme zoo' }], missing: [] });
+});
+
+test('more than one call holds are read, and what followed a refusal is counted', async () => {
+  const stack = await startStack({ RECENT_REQUESTS: '1000' });
+  const key = await stack.issueKey({ name: 'many', minute: 1_000, day: 10_000 });
+  for (let at = 0; at < 230; at++) await ask(stack, `m-${at}`, key);
+  await recorded(stack, 'm-229');
+  const { out } = await ctl(stack, 'requests', '--limit', '220', '--json');
+  const ids = (JSON.parse(out) as { requests: RequestView[] }).requests.map(({ requestId }) => requestId);
+  expect([ids.length, new Set(ids).size, ids[0], ids.at(-1)]).toEqual([220, 220, 'm-229', 'm-10']);
+  const loud = await stack.issueKey({ minute: 1 });
+  for (let at = 0; at < 20; at++) await ask(stack, `loud-${at}`, loud);
+  const { out: refused } = await ctl(stack, 'requests', '--key', idOf(loud), '--status', '429');
+  expect(refused).toMatch(/ id +more\n.* {2}1[34]\n/);
+});
+
+test('--key needs one key: several of a name are named, and a revoked key is found by its id', async () => {
+  const stack = await startStack();
+  const [first, second] = [await stack.issueKey({ name: 'twin' }), await stack.issueKey({ name: 'twin' })];
+  const twins = await ctl(stack, 'requests', '--key', 'twin');
+  expect(twins).toMatchObject({ code: 2, out: '', err: expect.stringContaining('several keys have this name') });
+  for (const key of [first, second]) expect(twins.err).toContain(`${idOf(key)} (twin)`);
+  expect(await ctl(stack, 'requests', '--key', 'nobody')).toMatchObject({ code: 3, out: '' });
+  await ask(stack, 'of-the-revoked', first);
+  await stack.admin('DELETE', `/keys/${idOf(first)}`);
+  expect((await ctl(stack, 'requests', '--key', idOf(first))).out).toMatch(/^id {16}of-the-revoked$/m);
+  // Of a whole key, only its id is sent.
+  const whole = await ctl(stack, 'requests', '--key', second);
+  expect(whole).toMatchObject({ code: 0, err: expect.stringContaining('the secret was dropped and not sent') });
+  expect(JSON.stringify(stack.log)).not.toContain(second.slice(16));
+});
+
+test('text from outside cannot manipulate a terminal', async () => {
+  const { url, redis } = await emptyDatabase();
+  const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
+  const key = await stack.issueKey();
+  await redis.hset(`gateway:key:{${idOf(key)}}`, 'name', 'evil\u001b[2J\nname');
+  await redis.hdel(`gateway:key:{${idOf(key)}}`, 'kept_secrets', 'kept_name');
+  await ask(stack, 'e-1', key, '/v1/%1b%5b2J%9b');
+  await ask(stack, 'e-2', key);
+  await recorded(stack, 'e-2');
+  for (const words of [[], ['--why'], ['--text', 'e-1']]) {
+    const { out } = await ctl(stack, 'requests', ...words);
+    expect(out).toContain('evil\u{fffd}[2J\u{fffd}name');
+    expect(out).not.toMatch(/[^\P{Cc}\n]/u);
+  }
+  const followed = startProcess(process.execPath, [CLI, 'requests', '--follow'], operatorOf(stack));
+  await expect.poll(() => followed.out(), { timeout: 20_000 }).toContain('evil\u{fffd}[2J\u{fffd}name');
+  followed.child.kill('SIGINT');
+  expect((await followed.ended).out).not.toMatch(/[^\P{Cc}\n]/u);
+});
+
+test('--follow prints new requests once, oldest first, with those that end late, until Ctrl-C', async () => {
+  const core = await faultyCore((socket, head) => {
+    setTimeout(() => socket.write(okTo(head)), head.includes('slow') ? 3_000 : 0);
+  });
+  const stack = await startStack({ CORE_URL: core });
+  const key = await stack.issueKey({ name: 'followed' });
+  for (let at = 0; at < 12; at++) await ask(stack, `before-${at}`, key);
+  await recorded(stack, 'before-11');
+  const started = startProcess(process.execPath, [CLI, 'requests', '--follow', '--key', 'followed'], operatorOf(stack));
+  const ids = () =>
+    started
+      .out()
+      .trim()
+      .split('\n')
+      .slice(1)
+      .map((line) => line.split(/ +/).at(-1));
+  await expect.poll(ids, { timeout: 20_000 }).toEqual(Array.from({ length: 10 }, (_, at) => `before-${at + 2}`));
+  const slow = ask(stack, 'slow', key, '/v1/pets?slow');
+  for (const id of ['new-1', 'new-2']) await ask(stack, id, key);
+  await ask(stack, 'of-another', await stack.issueKey());
+  await slow;
+  await ask(stack, 'new-3', key);
+  await expect.poll(() => ids().length, { timeout: 20_000 }).toBe(14);
+  expect(ids().slice(10).toSorted()).toEqual(['new-1', 'new-2', 'new-3', 'slow']);
+  expect(ids().slice(10, 12)).toEqual(['new-1', 'new-2']);
+  started.child.kill('SIGINT');
+  expect(await started.ended).toMatchObject({ code: 0, err: '' });
+});
+
+test('--follow waits for a gateway that is away', async () => {
+  const stack = await startStack();
+  const started = startProcess(process.execPath, [CLI, 'requests', '--follow'], operatorOf(stack));
+  let err = '';
+  started.child.stderr?.on('data', (chunk) => {
+    err += chunk;
+  });
+  await ask(stack, 'the-last-one');
+  await expect.poll(() => started.out(), { timeout: 20_000 }).toContain('the-last-one');
+  await stack.stop();
+  await expect.poll(() => err, { timeout: 20_000 }).toMatch(/^Note: No gateway answers at .+\n$/);
+  started.child.kill('SIGINT');
+  expect((await started.ended).code).toBe(0);
+});
+
+test('--follow --json prints a line each, and ends quietly when its reader does', async () => {
+  const stack = await startStack();
+  const command = `${process.execPath} ${CLI} --json requests --follow | head -n 1`;
+  const started = startProcess('bash', ['-o', 'pipefail', '-c', command], operatorOf(stack));
+  const sending = setInterval(() => void ask(stack, randomUUID()), 200);
+  const ended = await started.ended.finally(() => clearInterval(sending));
+  expect(ended).toMatchObject({ code: 0, err: '' });
+  expect(JSON.parse(ended.out)).toMatchObject({ status: 401, outcome: 'malformed' });
+});
+
+test('a gateway that hangs is named on standard error, and the others answer', async () => {
+  const { url } = await emptyDatabase();
+  const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
+  await ask(here, 'w-1', await here.issueKey());
+  signalAll(there.child.pid as number, 'SIGSTOP');
+  try {
+    const { code, out, err } = await ctl(here, 'requests', '--text', 'w-1');
+    expect([code, out]).toEqual([0, expect.stringMatching(/^id {16}w-1$/m)]);
+    expect(err).toMatch(/^Note: these did not answer, their requests are missing: .+\.$/m);
+    expect(err).toContain(String(there.child.pid));
+  } finally {
+    signalAll(there.child.pid as number, 'SIGCONT');
+  }
+});
+
+test.for([
+  [['--status', '600'], 'status must be a status such as 429'],
+  [['--from', 'yesterday'], 'It must be a time, as 2030-12-31T00:00:00Z, or how long ago it was, as 15m.'],
+  [['--limit', '0'], 'It must be a whole number from 1.'],
+  [['--follow', '--to', '2199-01-01T00:00:00Z'], '--follow has no end: leave --to out.'],
+] as const)('ctl requests %j is refused with a message', async ([words, message]) => {
+  const stack = await startStack();
+  expect(await ctl(stack, 'requests', ...words)).toMatchObject({
+    code: 2,
+    out: '',
+    err: expect.stringContaining(message),
+  });
+});
