@@ -47,7 +47,6 @@ export async function serveOperators(
     cores: () => probeCores(settings.CORE_URL),
     workers: () => checkWorkers(workers?.()),
   });
-  health.start();
   const server = await startServer({
     host: settings.ADMIN_HOST,
     port: settings.ADMIN_PORT,

@@ -1,6 +1,5 @@
 import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
-import { PROBE_AGENT } from '../../gateway/upstream/probe-core.ts';
 import { cleanUp } from './clean-up.ts';
 
 /**
@@ -15,9 +14,7 @@ export function faultyCore(onRequest: (socket: Socket, head: string) => void): P
       for (let end = endOfRequest(received); end !== undefined; end = endOfRequest(received)) {
         const request = received.slice(0, end);
         received = received.slice(end);
-        // The operators' process asks once a second whether the core is ready.
-        if (request.includes(PROBE_AGENT)) socket.end(OK);
-        else onRequest(socket, request);
+        onRequest(socket, request);
       }
     });
   });

@@ -9,6 +9,7 @@ import { shownRejected } from './rejected-values.ts';
  * poll every second.
  */
 export const showTraffic: AdminOperation = async ({ deps: { traffic, planCache, redisMode, health } }) => {
+  await health.watch();
   const [counted, processes] = [traffic.counted(), traffic.processes()];
   const { totals, plans } = totalsOf(counted);
   return {
