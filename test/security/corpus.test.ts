@@ -39,7 +39,9 @@ test('of all hostile byte streams, the core receives exactly the admitted reques
   expect(requests.length - decided.length).toBeGreaterThan(3_000);
   // 505 is caused by the client, too.
   expect(requests.filter(({ status }) => Number(status) >= 500 && status !== 505)).toEqual([]);
-  expect([...answers.values()].filter((answer) => answer !== '' && !ANSWER.test(answer))).toEqual([]);
+  // Who sends them does not wait long.
+  const begun = ['', 'HTTP/1.1 100 Continue\r\n\r\n'];
+  expect([...answers.values()].filter((answer) => !begun.includes(answer) && !ANSWER.test(answer))).toEqual([]);
 }, 120_000);
 
 /** Optionally an interim answer, then a good one or one in the Error shape; always with limits. */
