@@ -53,6 +53,7 @@ export async function serveClients(
       limiter: backend.limiter,
       clients: backend.clients,
       facts: new KeyFactsReader(backend.keys, backend.clients),
+      plans: () => backend.planCache.table,
       recent: backend.recent,
       banned: backend.banned,
       watch,

@@ -2,6 +2,8 @@ import { Changes } from './changes.ts';
 import { type Debt, noDebt } from './debt.ts';
 import type { KeyState } from './key-record.ts';
 import type { Decision } from './limiter.ts';
+import type { Refusals } from './refusals.ts';
+import type { Count } from './usage-marks.ts';
 
 /** What one process knows of a key in use: one record, to which its secrets point. */
 
@@ -15,6 +17,9 @@ export interface Heard {
 export interface KeyFacts {
   readonly name: string;
   readonly expiresAt: number | undefined;
+  readonly refusals: Refusals;
+  /** Its use by day, in days since 1970, the oldest first. */
+  readonly days: readonly Count[];
 }
 
 /** What this process knows of a key in use. Its secrets share it. */

@@ -99,6 +99,12 @@ export function refusalsAt(
   return { lineUntil, strikesUntil: strikes, fullAt };
 }
 
+/** How many more refusals a key has room for, before those come that can ban it. */
+export function strikesLeft({ strikesUntil }: Refusals, now: number, { minute, ban_after }: Patience): number {
+  const held = Math.ceil(Math.max(0, strikesUntil - now) / strikeTime(minute));
+  return Math.max(0, ban_after - held);
+}
+
 export interface RefusingBucket extends Level {
   readonly limit: number;
   readonly window: number;

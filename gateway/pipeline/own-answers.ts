@@ -2,9 +2,11 @@ import { takesNoBody } from '../../shared/http/body.ts';
 import type { AddressAllowance } from '../limiter/address-allowance.ts';
 import { ticksUntilFull } from '../limiter/bucket.ts';
 import type { KeyFacts } from '../limiter/client.ts';
-import { SECOND } from '../limiter/clock.ts';
+import { DAY, MILLISECOND, SECOND } from '../limiter/clock.ts';
 import { SCOPES } from '../limiter/credential.ts';
 import type { BucketState, Decision, Limiter } from '../limiter/limiter.ts';
+import type { Plan, PlanTable } from '../limiter/plans.ts';
+import { DEFAULT_GRACE_SECONDS, strikesLeft, usualBanAfter } from '../limiter/refusals.ts';
 import type { Reference } from '../reference/files.ts';
 import { LIMITS_ROUTE } from '../routes.ts';
 import type { KeyFactsReader } from '../stores/key-facts.ts';
@@ -19,6 +21,7 @@ import type { OwnAnswer } from './send-answer.ts';
 export interface OwnAnswersDependencies {
   readonly limiter: Limiter;
   readonly facts: KeyFactsReader;
+  readonly plans: () => PlanTable;
   readonly allowance: AddressAllowance;
   /** The allowance that pays for reading the reference. */
   readonly readers: AddressAllowance;
@@ -84,7 +87,7 @@ export class OwnAnswers {
     const known = await this.#deps.facts.of(credential);
     if (known === undefined) throw UNAUTHORIZED;
     exchange.keyStatus = verdict;
-    const body = JSON.stringify(describeLimits(verdict, known));
+    const body = JSON.stringify(describeLimits(verdict, known, this.#deps.plans()));
     return { status: 200, headers: ['Content-Type', 'application/json'], body };
   }
 
@@ -103,7 +106,7 @@ export class OwnAnswers {
 }
 
 /** The body of GET /v1/limits. Times are Unix seconds, except `expiresAt`, which is ISO 8601. */
-function describeLimits(decision: Decision, { name, expiresAt }: KeyFacts) {
+function describeLimits(decision: Decision, { name, expiresAt, refusals, days }: KeyFacts, plans: PlanTable) {
   const [minute, day] = decision.buckets as readonly [BucketState, BucketState];
   const until = Math.ceil(decision.bannedUntil / SECOND);
   return {
@@ -111,11 +114,23 @@ function describeLimits(decision: Decision, { name, expiresAt }: KeyFacts) {
     plan: decision.plan,
     minute: describeBucket(minute, decision.now),
     day: describeBucket(day, decision.now),
+    waitSeconds: retryAfterSeconds(decision) ?? 0,
+    strikesLeft: strikesLeft(refusals, decision.now, patienceOf(plans[decision.plan], minute.limit)),
     ban: decision.outcome === 'banned' ? { until, retryAfter: retryAfterSeconds(decision) } : null,
+    bannedUntil: decision.outcome === 'banned' ? until : null,
     scope: decision.bounds?.scope ?? SCOPES,
     expiresAt: expiresAt === undefined ? null : new Date(expiresAt / 1_000).toISOString(),
+    usage: days.map(({ at, admitted, refused }) => ({ day: toDate(at), admitted, refused })),
   };
 }
+
+const patienceOf = ({ ban_after, ban_grace_seconds = DEFAULT_GRACE_SECONDS }: Plan, minute: number) => ({
+  minute,
+  ban_after: ban_after ?? usualBanAfter(minute),
+  ban_grace_seconds,
+});
+
+const toDate = (day: number): string => new Date((day * DAY) / MILLISECOND).toISOString().slice(0, 10);
 
 function describeBucket(bucket: BucketState, now: number) {
   const { limit, tokens, window } = bucket;

@@ -1,6 +1,7 @@
 import { SCOPES } from '../limiter/credential.ts';
 import { MAX_KEY_NAME_LENGTH } from '../limiter/key-record.ts';
 import { PLAN_NAMES } from '../limiter/plans.ts';
+import { DAYS_KEPT } from '../limiter/usage-marks.ts';
 import type { Schema } from './document.ts';
 
 /** The shape of GET /limits, which the gateway answers itself. */
@@ -10,9 +11,13 @@ export const LIMITS = {
   plan: 'free',
   minute: { limit: 60, remaining: 59, reset: 1795262401, refillPerSecond: 1 },
   day: { limit: 1_000, remaining: 899, reset: 1795271127, refillPerSecond: 1_000 / 86_400 },
+  waitSeconds: 0,
+  strikesLeft: 300,
   ban: null,
+  bannedUntil: null,
   scope: ['read', 'write'],
   expiresAt: null,
+  usage: [{ day: '2026-11-22', admitted: 101, refused: 0 }],
 };
 
 const count = (description: string, example: number, minimum = 0): Schema => ({
@@ -73,7 +78,18 @@ export const limitsSchema: Schema = objectOf(
     plan: { description: 'Its plan.', type: 'string', enum: PLAN_NAMES, examples: [LIMITS.plan] },
     minute: bucket('minute'),
     day: bucket('day'),
+    waitSeconds: count('Seconds until a request will be admitted; 0 if one is admitted now.', LIMITS.waitSeconds),
+    strikesLeft: count(
+      'How many more refusals there is room for, before those come that can ban the key. They are forgotten with time.',
+      LIMITS.strikesLeft,
+    ),
     ban: { description: 'The ban that runs, or null.', anyOf: [ban, { type: 'null' }], examples: [null] },
+    bannedUntil: {
+      description: 'Unix second at which the ban that runs is over, or null.',
+      type: ['integer', 'null'],
+      minimum: 0,
+      examples: [null],
+    },
     scope: {
       description: 'What the key may do.',
       type: 'array',
@@ -87,6 +103,21 @@ export const limitsSchema: Schema = objectOf(
       type: ['string', 'null'],
       format: 'date-time',
       examples: ['2027-11-21T12:00:00.000Z'],
+    },
+    usage: {
+      description: 'What was admitted and refused on each of the last days with a request, in UTC, the oldest first.',
+      type: 'array',
+      maxItems: DAYS_KEPT,
+      items: objectOf(
+        'One day.',
+        {
+          day: { description: 'The date.', type: 'string', format: 'date', examples: ['2026-11-22'] },
+          admitted: count('Requests that were admitted.', 101),
+          refused: count('Requests that were refused by a limit.', 0),
+        },
+        LIMITS.usage[0],
+      ),
+      examples: [LIMITS.usage],
     },
   },
   LIMITS,

@@ -2,7 +2,9 @@ import type { KeyFacts } from '../limiter/client.ts';
 import type { Clients } from '../limiter/clients.ts';
 import { monotonicClock } from '../limiter/clock.ts';
 import type { Credential } from '../limiter/credential.ts';
+import type { KeyEntry } from '../limiter/key-record.ts';
 import { StoreUnavailable } from '../limiter/limiter.ts';
+import { countsOf, DAYS_KEPT } from '../limiter/usage-marks.ts';
 import type { Keys } from './keys.ts';
 
 /** Reads the facts of keys. The last ones are remembered for outages. Call this only after the secret has been verified. */
@@ -23,7 +25,7 @@ export class KeyFactsReader {
     const askedAt = monotonicClock();
     try {
       const entry = await this.#keys.get(id);
-      const facts = entry && { name: entry.record.name, expiresAt: entry.record.expiresAt };
+      const facts = entry && factsOf(entry);
       this.#clients.noteFacts(id, facts, askedAt);
       return facts;
     } catch (fault) {
@@ -32,4 +34,10 @@ export class KeyFactsReader {
       return facts;
     }
   }
+}
+
+function factsOf(entry: KeyEntry): KeyFacts {
+  const { record, refusals, usage } = entry;
+  const days = countsOf(usage.days, entry).slice(-DAYS_KEPT);
+  return { name: record.name, expiresAt: record.expiresAt, refusals, days };
 }

@@ -103,12 +103,20 @@ export interface components {
                 reset: number;
                 refillPerSecond: number;
             };
+            waitSeconds: number;
+            strikesLeft: number;
             ban: {
                 until: number;
                 retryAfter: number;
             } | null;
+            bannedUntil: number | null;
             scope: ("read" | "write")[];
             expiresAt: string | null;
+            usage: {
+                day: string;
+                admitted: number;
+                refused: number;
+            }[];
         };
         Error: {
             code: "invalid_request" | "invalid_parameter" | "unauthorized" | "insufficient_scope" | "not_found" | "method_not_allowed" | "request_timeout" | "conflict" | "payload_too_large" | "uri_too_long" | "unsupported_media_type" | "expectation_failed" | "rate_limit_exceeded" | "key_banned" | "headers_too_large" | "internal_error" | "bad_gateway" | "unavailable" | "gateway_timeout" | "http_version_not_supported";

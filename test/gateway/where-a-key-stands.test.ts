@@ -37,9 +37,13 @@ describe.for(limiters)('with %s', ([, environment]) => {
       plan: 'free',
       minute: { limit: 600, remaining: expect.any(Number), reset: expect.any(Number), refillPerSecond: 10 },
       day: { limit: 86_400, remaining: 86_399, reset: expect.any(Number), refillPerSecond: 1 },
+      waitSeconds: 0,
+      strikesLeft: 3_000,
       ban: null,
+      bannedUntil: null,
       scope: ['read', 'write'],
       expiresAt,
+      usage: [{ day: new Date().toISOString().slice(0, 10), admitted: 1, refused: 0 }],
     });
     expectNear((json as { day: { reset: number } }).day.reset, inSeconds(1));
     expect(headers).toMatchObject({
@@ -76,7 +80,29 @@ describe.for(limiters)('with %s', ([, environment]) => {
     expect([status, headers['retry-after'], headers['x-ratelimit-remaining']]).toEqual([200, undefined, '0']);
     expectNear(ban.until, inSeconds(100));
     expectNear(ban.retryAfter, 100);
+    expect(json).toMatchObject({ bannedUntil: ban.until, waitSeconds: ban.retryAfter });
     expect(headers['x-ratelimit-reset']).toBe(String(ban.until));
+  });
+
+  test('it tells the wait in line, the strikes that are left, and the use of the day', async () => {
+    const stack = await startStack(environment);
+    const key = await stack.issueKey({ minute: 2, day: 1_000 });
+    const told = async () => (await limits(stack, key)).json as Record<'waitSeconds' | 'strikesLeft', number>;
+    expect(await told()).toMatchObject({ waitSeconds: 0, strikesLeft: 10 });
+    for (let sent = 0; sent < 2; sent++) await spend(stack, key);
+    const waits: number[] = [];
+    for (let refused = 0; refused < 3; refused++) {
+      const { waitSeconds, strikesLeft } = await told();
+      const { headers } = await spend(stack, key);
+      expect(Math.abs(waitSeconds - Number(headers['retry-after']))).toBeLessThanOrEqual(1);
+      // Some may be forgotten meanwhile: one in 3.75 s.
+      expect(strikesLeft - (10 - refused)).toBeGreaterThanOrEqual(0);
+      expect(strikesLeft - (10 - refused)).toBeLessThanOrEqual(1);
+      waits.push(waitSeconds);
+    }
+    expect(waits).toEqual(waits.toSorted((a, b) => a - b));
+    const day = new Date().toISOString().slice(0, 10);
+    expect(await told()).toMatchObject({ usage: [{ day, admitted: 2, refused: 3 }] });
   });
 
   test('an invalid key learns nothing, and its address pays', async () => {

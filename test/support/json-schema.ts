@@ -11,5 +11,9 @@ export const schemaValidator = () =>
   new Ajv2020({
     allErrors: true,
     strictSchema: false,
-    formats: { int64: { type: 'number', validate: isInt64 }, 'date-time': (text) => !Number.isNaN(Date.parse(text)) },
+    formats: {
+      int64: { type: 'number', validate: isInt64 },
+      'date-time': (text) => !Number.isNaN(Date.parse(text)),
+      date: (text) => /^\d{4}-\d\d-\d\d$/.test(text) && !Number.isNaN(Date.parse(text)),
+    },
   });
