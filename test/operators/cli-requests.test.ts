@@ -64,13 +64,13 @@ test('requests are listed, found by key, status, code, text and time, and explai
   const explained = await rows('--status', '4xx', '--why');
   expect(explained).toHaveLength(5);
   expect(explained[2]).toMatch(/^ {4}The request had no API key/);
-  expect(explained[4]).toMatch(/^ {4}The key had used its limit of 1 requests a minute\..* Raise the limit of the key/);
+  expect(explained[4]).toMatch(/^ {4}The key had used its limit of 1 request a minute\..* Raise the limit of the key/);
   expect(await rows('--why')).toHaveLength(7);
 
   const one = (await rows('--code', 'rate_limit_exceeded')).join('\n');
   expect(one).toMatch(/^id {16}a-refused$/m);
   expect(one).toMatch(/^answer {12}429 rate_limit_exceeded, after [\d.]+ ms$/m);
-  expect(one).toMatch(/^why {15}The key had used its limit of 1 requests a minute\./m);
+  expect(one).toMatch(/^why {15}The key had used its limit of 1 request a minute\./m);
   expect(one).toMatch(/^what to do {8}Raise the limit/m);
   expect(one).toMatch(new RegExp(`^key {15}${idOf(acme)} \\(acme zoo\\)$`, 'm'));
   expect(one).toMatch(/^works again {7}\d{4}-\S+Z$/m);
