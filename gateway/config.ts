@@ -138,7 +138,7 @@ export const GatewaySettings = z
       .describe("number of entries kept of the operators' activity, some 220 bytes each"),
     RECENT_REQUESTS: integer(100, 1_000_000)
       .default(RECENT_REQUESTS)
-      .describe('number of requests that each gateway remembers for operators, some 700 bytes each'),
+      .describe('number of requests that each gateway remembers for operators, some 1.6 kB each'),
     RATELIMIT_FIELDS: z
       .enum(['on', 'off'], { error: 'must be on or off' })
       .default('on')

@@ -18,8 +18,8 @@ const SHARE_OF_ONE = 0.02;
 const LEAST_OF_ONE = 5;
 const MAX_REFUSED = 10_000;
 const MINUTE_MS = 60_000;
-/** Requests that are looked at before others have their turn: less than a millisecond. */
-const LOOKED_AT = 1_000;
+/** Requests that are looked at before others have their turn: about a millisecond. */
+const LOOKED_AT = 250;
 const FIRST_FAILURE = 400;
 
 /** What was learned of a request. Times are those of performance.now(). */
