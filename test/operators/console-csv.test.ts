@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { ActivityView } from '../../gateway/operators/api/answers.ts';
 import { asCsv } from '../../gateway/operators/console/csv.ts';
 
-/** The console's own CSV, against the library that ctl uses. */
+/** The console's own CSV, against the library that ctl uses. RFC 4180 asks for quotes around a single CR or LF too. */
 
 const PARTS = [
   '',
@@ -48,7 +48,9 @@ test('every text is quoted, and kept from being a formula, as ctl does it', () =
     ...['', '', id, ''],
   ]);
   const head = 'at,actor,action,target,via,changes,reason,requestId,token,id,targetName\r\n';
-  expect(asCsv(entries)).toBe(head + stringify(rows, { escape_formulas: true, record_delimiter: 'windows' }));
+  expect(asCsv(entries)).toBe(
+    head + stringify(rows, { escape_formulas: true, record_delimiter: 'windows', quote_record_delimiter: true }),
+  );
 });
 
 test('changes are written as ctl writes them', () => {
