@@ -48,7 +48,7 @@ test('say why a request was refused, by the id in its answer: 1 click', async ()
   const { page, click, clicks } = await startWalk();
   await page.locator('#find').fill('id-in-the-answer');
   await click('button', 'Find');
-  await page.getByText('The key had used its limit of 1 requests a minute.').waitFor();
+  await page.getByText('The key had used its limit of 1 request a minute.').waitFor();
   await page.getByText('Raise the limit of the key or of its plan free').waitFor();
   expect(clicks()).toBe(1);
 });
