@@ -151,6 +151,8 @@ test.for([
     await visit(page, `/console/requests?keyId=${idOf(key)}`);
     await openRow(page, 'Requests', 'Refused');
     await check();
+    await visit(page, `/console/activity?target=${idOf(key)}&action=ban.set`);
+    await check();
     await visit(page, '/console/plans');
     await page.getByRole('button', { name: 'Change Pro' }).click();
     await question(page).getByLabel('Requests a day').fill('none');

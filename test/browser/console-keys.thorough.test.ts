@@ -295,9 +295,7 @@ test('the limits of a key are reset, with the reason for it', async () => {
   await page.getByText('0 / 50').waitFor();
   expect(await ask(key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '2' } });
   await visit(page, '/console/activity');
-  expect(await rowOf(page, 'Activity', idOf(key)).first().innerText()).toMatch(
-    /reset the limits of.*their loop is fixed/s,
-  );
+  expect(await rowOf(page, 'Audit log', idOf(key)).first().innerText()).toMatch(/Limits reset.*their loop is fixed/s);
   expect(faults).toEqual([]);
 });
 

@@ -65,7 +65,7 @@ test('every page survives a reload, and Back leads to the page before', async ()
     ['/console/requests?status=4xx', 'Requests'],
     ['/console/plans', 'Plans'],
     ['/console/bans', 'Bans'],
-    ['/console/activity', 'Activity'],
+    ['/console/activity', 'Audit log'],
     ['/console/access', 'Access'],
     ['/console/health', 'Health'],
   ] as const;

@@ -15,7 +15,7 @@ const key = await stack.issueKey({ name: 'acme' });
 await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 6_000, reason: 'a test' });
 await stack.admin('PATCH', '/plans/pro', { minute: 301, author: 'a', reason: 'b' });
 
-const FREE_TO_ALL = ['Check again', 'Filter', 'Find', 'Log out'];
+const FREE_TO_ALL = ['Check again', 'Download CSV', 'Filter', 'Find', 'Log out'];
 
 /** A console with a token of its own, once it knows the token's role. */
 async function openAs(role: string): Promise<Page> {
@@ -46,7 +46,7 @@ const BUTTONS = `[...document.querySelectorAll('button')].map((button) => ({
 /** The buttons of every page that cannot be used, each as page, name and reason; and the names of the others. */
 async function buttonsOf(page: Page): Promise<{ refused: string[]; usable: string[] }> {
   const [refused, usable] = [new Set<string>(), new Set<string>()];
-  for (const link of ['Keys', 'acme', 'Plans', 'Bans', 'Access', 'Activity', 'Health']) {
+  for (const link of ['Keys', 'acme', 'Plans', 'Bans', 'Access', 'Audit log', 'Health']) {
     await page.getByRole('link', { name: link, exact: true }).first().click();
     await page.getByRole('heading', { name: link, exact: true, level: 1 }).waitFor();
     await isShown(page);

@@ -113,5 +113,5 @@ test('hand a colleague read access, whose changes are refused: 3 clicks', async 
   await ban.waitFor();
   expect(await ban.getAttribute('title')).toBe('This needs the role Operator. Your token has the role Viewer.');
   await visit(colleague.page, '/console/activity');
-  await rowOf(colleague.page, 'Activity', 'made the token').first().waitFor();
+  await rowOf(colleague.page, 'Audit log', 'Token created').first().waitFor();
 });

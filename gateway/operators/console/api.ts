@@ -69,7 +69,7 @@ export async function callApi<T = unknown>(
 
 export const get = <T>(path: string): Promise<Answered<T>> => callApi<T>('GET', path);
 
-/** The path of a change, with who makes it and why, for the activity. */
+/** The path of a change, with who makes it and why, for the audit log. */
 function saying(path: string, reason: string | undefined): string {
   const said = new URLSearchParams({ ...(author() && { author: author() }), ...(reason && { reason }) });
   return said.size === 0 ? path : `${path}${path.includes('?') ? '&' : '?'}${said}`;

@@ -5,7 +5,7 @@ import { forgetAuthor } from './author.ts';
 import { closeDialogs, DialogHost } from './dialog.ts';
 import { type Content, html } from './html.ts';
 import { AccessPage } from './pages/access-page.ts';
-import { ActivityPage } from './pages/activity-page.ts';
+import { AuditLogPage } from './pages/audit-log-page.ts';
 import { BansPage } from './pages/bans-page.ts';
 import { HealthPage } from './pages/health-page.ts';
 import { KeyPage } from './pages/key-page.ts';
@@ -33,7 +33,7 @@ const TITLES: Readonly<Record<PageName, string>> = {
   requests: 'Requests',
   plans: 'Plans',
   bans: 'Bans',
-  activity: 'Activity',
+  activity: 'Audit log',
   access: 'Access',
   health: 'Health',
   nowhere: 'No such page',
@@ -46,7 +46,7 @@ const VIEWS: Readonly<Record<PageName, (props: { route: Route }) => Content>> = 
   requests: RequestsPage,
   plans: PlansPage,
   bans: BansPage,
-  activity: ActivityPage,
+  activity: AuditLogPage,
   access: AccessPage,
   health: HealthPage,
   nowhere: NowherePage,

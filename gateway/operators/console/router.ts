@@ -22,9 +22,17 @@ export const addressOf = (page: (typeof PAGES)[number]): string => (page === 'ov
 
 export const addressOfKey = (id: string): string => `/console/key?${new URLSearchParams({ id })}`;
 
-/** @param filters by the names of the admin API */
-export const addressOfRequests = (filters: Record<string, string>): string =>
-  `${addressOf('requests')}?${new URLSearchParams(filters)}`;
+/** By the names of the admin API. */
+type Filters = Readonly<Record<string, string>>;
+
+function addressWith(page: (typeof PAGES)[number], filters: Filters): string {
+  const query = new URLSearchParams(filters);
+  return query.size === 0 ? addressOf(page) : `${addressOf(page)}?${query}`;
+}
+
+export const addressOfRequests = (filters: Filters): string => addressWith('requests', filters);
+
+export const addressOfAuditLog = (filters: Filters): string => addressWith('activity', filters);
 
 const MOVED = 'moved';
 

@@ -7,7 +7,7 @@ import type { FieldSpec } from './parts/field.ts';
 
 export const who = (reason = ''): FieldSpec[] => [
   { name: 'author', label: 'Who are you?', value: author(), maxlength: 100 },
-  { name: 'reason', label: 'Why?', value: reason, maxlength: 500, hint: 'Kept in the history, with your name.' },
+  { name: 'reason', label: 'Why?', value: reason, maxlength: 500, hint: 'The audit log keeps it with your name.' },
 ];
 
 /** Asks why, where no answer is needed. */
@@ -15,7 +15,7 @@ export const whyField: FieldSpec = {
   name: 'reason',
   label: 'Why?',
   maxlength: 500,
-  hint: 'Kept in the activity. May be empty.',
+  hint: 'The audit log keeps it. It may be empty.',
 };
 
 /** @throws {FieldFaults} if one of them is missing; the gateway checks their content */

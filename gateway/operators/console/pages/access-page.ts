@@ -37,7 +37,7 @@ export function AccessPage() {
       <h1>Access</h1>
       <${ActionButton} kind="main" needs="admin" onClick=${() => askForToken(refresh)}>Give access<//>
     </div>
-    <p class="note">Each person or program gets a token of its own. Its name is in Activity with all that it changes.</p>
+    <p class="note">Each person or program gets a token of its own. The audit log records its name with each change that it makes.</p>
     <section class="card" aria-label="Tokens">
       <${Table} label="Tokens" columns=${columns} rows=${value} idOf=${({ id }: TokenView) => id}
         fault=${fault}

@@ -40,7 +40,7 @@ export function BansPage({ route: { query } }: { route: Route }) {
     <section class="card" aria-label="Bans">
       <${Table} label="Bans" columns=${columns} rows=${value?.bans} fault=${fault} idOf=${({ id }: KeySummary) => id}
         empty="Nobody is banned." />
-      <${Pager} offset=${offset} next=${value?.next} onTurn=${turn} />
+      <${Pager} isNewest=${offset === 0} next=${value?.next} onTurn=${turn} />
     </section>
   `;
 }

@@ -11,13 +11,14 @@ import {
   askToReset,
 } from '../key-dialogs.ts';
 import { ActionButton } from '../parts/action-button.ts';
+import { AuditCard } from '../parts/audit-list.ts';
 import { KeyRequests } from '../parts/key-requests.ts';
 import { KeySecrets } from '../parts/key-secrets.ts';
 import { KeyUse } from '../parts/key-use.ts';
 import { Card, Meter, State, When } from '../parts/pieces.ts';
 import { inWords } from '../parts/table.ts';
 import { usePolled } from '../polled.ts';
-import type { Route } from '../router.ts';
+import { addressOfAuditLog, type Route } from '../router.ts';
 import { clock, number, planInWords, relative } from '../words.ts';
 
 const EVERY_MS = 2_000;
@@ -32,7 +33,7 @@ export function KeyPage({ route: { query } }: { route: Route }) {
   } = usePolled(`key ${id}`, EVERY_MS, async () => (await get<KeyView>(keyPath(id))).body);
   if (fault instanceof ApiError && fault.status === 404)
     return html`<h1>There is no such key</h1>
-      <p>No key has the id <code>${id}</code>. It may have been revoked. <a href="/console/keys">All keys</a></p>`;
+      <p>No key has the id <code>${id}</code>. It may have been revoked: <a href=${addressOfAuditLog({ target: id })}>its entries in the audit log</a> show by whom. <a href="/console/keys">All keys</a></p>`;
   if (key === undefined)
     return html`<h1>Key <code>${id}</code></h1>
       <p class="empty">${fault === undefined ? 'Asking the gateway …' : inWords(fault)}</p>`;
@@ -52,6 +53,7 @@ export function KeyPage({ route: { query } }: { route: Route }) {
     <${KeyUse} id=${id} />
     <${KeySecrets} of=${key} changed=${refresh} />
     <${KeyRequests} id=${id} />
+    <${AuditCard} filters=${{ target: id }} isOfOneTarget=${true} />
   `;
 }
 

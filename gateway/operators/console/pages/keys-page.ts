@@ -51,7 +51,7 @@ export function KeysPage({ route: { query } }: { route: Route }) {
     <${Filters} query=${query} />
     <section class="card" aria-label="Keys">
       <${Table} label="Keys" columns=${COLUMNS} rows=${value?.keys} fault=${fault} idOf=${({ id }: KeyView) => id} empty=${empty} />
-      <${Pager} offset=${offset} next=${value?.next} onTurn=${(to: number | undefined) => turn(query, 'offset', to?.toString(), 'push')} />
+      <${Pager} isNewest=${offset === 0} next=${value?.next} onTurn=${(to: number | undefined) => turn(query, 'offset', to?.toString(), 'push')} />
       ${value !== undefined && 'total' in value && html`<p class="note">${counted(value.total, 'key')} in all.</p>`}
     </section>
   `;

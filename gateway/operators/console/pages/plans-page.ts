@@ -2,6 +2,7 @@ import type { HistoryAnswer, PlanTable, TrafficAnswer } from '../../api/answers.
 import { get } from '../api.ts';
 import { html } from '../html.ts';
 import { ActionButton } from '../parts/action-button.ts';
+import { AuditCard } from '../parts/audit-list.ts';
 import { Card } from '../parts/pieces.ts';
 import { PlanHistory } from '../parts/plan-history.ts';
 import { inWords } from '../parts/table.ts';
@@ -48,6 +49,7 @@ export function PlansPage() {
       }
     <//>
     <${PlanHistory} history=${history} changed=${changed} />
+    <${AuditCard} filters=${{ action: 'plan.change' }} />
   `;
 }
 

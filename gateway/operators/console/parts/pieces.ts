@@ -47,17 +47,18 @@ export function Meter({ bucket, label }: { bucket: BucketView | undefined; label
   `;
 }
 
-interface PagerProps {
-  readonly offset: number;
-  readonly next: number | undefined;
-  /** @param offset of the page to show */
-  readonly onTurn: (offset: number | undefined) => void;
+interface PagerProps<Place> {
+  readonly isNewest: boolean;
+  /** Where the list continues; undefined at its end. */
+  readonly next: Place | undefined;
+  /** @param to undefined for the newest */
+  onTurn(to: Place | undefined): void;
 }
 
-/** "Newer" and "Older". The browser's Back leads to the page before, too. */
-export const Pager = ({ offset, next, onTurn }: PagerProps) =>
-  (offset > 0 || next !== undefined) &&
+/** "Newest" and "Older". The browser's Back leads to the page before, too. */
+export const Pager = <Place>({ isNewest, next, onTurn }: PagerProps<Place>) =>
+  (!isNewest || next !== undefined) &&
   html`<p class="bar">
-    <button type="button" disabled=${offset === 0} onClick=${() => onTurn(undefined)}>Newest</button>
+    <button type="button" disabled=${isNewest} onClick=${() => onTurn(undefined)}>Newest</button>
     <button type="button" disabled=${next === undefined} onClick=${() => onTurn(next)}>Older</button>
   </p>`;

@@ -2,8 +2,8 @@ import type { HistoryAnswer, PlanChangeView } from '../../api/answers.ts';
 import { html } from '../html.ts';
 import { askForRollback } from '../plan-dialogs.ts';
 import type { Polled } from '../polled.ts';
-import { tableFieldInWords, valueInWords } from '../words.ts';
 import { ActionButton } from './action-button.ts';
+import { Changes } from './changes.ts';
 import { Card, When } from './pieces.ts';
 import { type Column, Table } from './table.ts';
 
@@ -34,10 +34,5 @@ export function PlanHistory({ history, changed }: { history: Polled<HistoryAnswe
 
 const What = ({ action, changes }: PlanChangeView) => html`
   ${ACTIONS[action] !== undefined && html`<span class="note">${ACTIONS[action]}</span>`}
-  <ul class="plain">
-    ${changes.map(
-      ({ field, from, to }) =>
-        html`<li class="wordy">${tableFieldInWords(field)}: <del>${valueInWords(from)}</del> → <ins>${valueInWords(to)}</ins></li>`,
-    )}
-  </ul>
+  <${Changes} changes=${changes} />
 `;

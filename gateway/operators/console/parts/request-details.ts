@@ -8,7 +8,7 @@ import {
   timesInWords,
   worksAgainAt,
 } from '../request-words.ts';
-import { addressOf, addressOfKey, addressOfRequests } from '../router.ts';
+import { addressOf, addressOfAuditLog, addressOfKey, addressOfRequests } from '../router.ts';
 import { clockToSecond, planInWords, relative } from '../words.ts';
 
 interface RequestDetailsProps {
@@ -78,6 +78,9 @@ function Links({ of: request, leadsToKey }: RequestDetailsProps) {
       ? [[`Key ${keyName}`, addressOfKey(keyId)] as const]
       : []),
     ...(decision?.plan === undefined ? [] : [[`Plan ${planInWords(decision.plan)}`, addressOf('plans')] as const]),
+    ...(outcome === 'unknown' && keyId !== undefined
+      ? [['Audit log of this key id', addressOfAuditLog({ target: keyId })] as const]
+      : []),
     ...(outcome === 'banned' ? [['Bans', addressOf('bans')] as const] : []),
     ...(runbook === undefined ? [] : [['Runbook', `/runbook#${runbook}`] as const]),
   ];

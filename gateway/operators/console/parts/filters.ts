@@ -1,0 +1,87 @@
+import { useEffect, useRef } from 'preact/hooks';
+import { withoutSecret } from '../find.ts';
+import { html } from '../html.ts';
+import { toIso, toLocal } from '../key-dialogs.ts';
+import { navigate } from '../router.ts';
+
+/** A part of the address that selects rows of a list. Without a type it is a text. */
+export interface FilterSpec {
+  readonly name: string;
+  readonly label: string;
+  readonly type?: 'time';
+  readonly placeholder?: string;
+  /** Suggestions. Other texts can be typed. */
+  readonly suggestions?: readonly string[];
+  /** The only values, `[value, label]` each. */
+  readonly options?: readonly (readonly [string, string])[];
+}
+
+/** The filters that an address has. */
+export function filtersIn<Name extends string>(
+  names: readonly Name[],
+  query: URLSearchParams,
+): Partial<Record<Name, string>> {
+  const filled = names.map((name) => [name, query.get(name) ?? ''] as const).filter(([, value]) => value !== '');
+  return Object.fromEntries(filled) as Partial<Record<Name, string>>;
+}
+
+interface FiltersProps {
+  readonly specs: readonly FilterSpec[];
+  readonly query: URLSearchParams;
+  /** The address of the page with these filters. */
+  addressOf(filters: Readonly<Record<string, string>>): string;
+}
+
+/** A form whose filters are kept in the address of the page. */
+export function Filters({ specs, query, addressOf }: FiltersProps) {
+  const form = useRef<HTMLFormElement>(null);
+  const address = query.toString();
+  // Fields are set when the address changes, not with each answer: what is being typed stays.
+  useEffect(() => {
+    for (const spec of specs) {
+      const field = form.current?.elements.namedItem(spec.name);
+      if (field instanceof HTMLInputElement || field instanceof HTMLSelectElement)
+        field.value = typedOf(spec, new URLSearchParams(address).get(spec.name) ?? '');
+    }
+  }, [address]);
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    const typed = new FormData(event.target as HTMLFormElement);
+    const given = specs.map((spec) => [spec.name, filterOf(spec, String(typed.get(spec.name) ?? ''))] as const);
+    navigate(addressOf(Object.fromEntries(given.filter(([, value]) => value !== ''))), 'replace');
+  };
+  const isTime = ({ type }: FilterSpec) => type === 'time';
+  return html`
+    <form class="filters of-list" ref=${form} onSubmit=${submit}>
+      ${specs.filter((spec) => !isTime(spec)).map(Labelled)}
+      <div class="filters">
+        ${specs.filter(isTime).map(Labelled)}
+        <button type="submit">Filter</button>
+        ${query.size > 0 && html`<a href=${addressOf({})}>Clear</a>`}
+      </div>
+    </form>
+  `;
+}
+
+const Labelled = (spec: FilterSpec) => html`<label class="filter">${spec.label}${inputOf(spec)}</label>`;
+
+function inputOf({ name, type, placeholder, suggestions, options }: FilterSpec) {
+  if (type === 'time') return html`<input name=${name} type="datetime-local" />`;
+  if (options !== undefined)
+    return html`<select name=${name}>
+      <option value="">Any</option>
+      ${options.map(([value, text]) => html`<option value=${value}>${text}</option>`)}
+    </select>`;
+  const list = suggestions && `filter-${name}`;
+  return html`
+    <input name=${name} type="search" autocomplete="off" spellcheck=${false} maxlength="200" list=${list} placeholder=${placeholder} />
+    ${suggestions && html`<datalist id=${list}>${suggestions.map((value) => html`<option value=${value} />`)}</datalist>`}
+  `;
+}
+
+/** A filter as its field shows it. A time that cannot be read is left to the gateway to refuse. */
+const typedOf = ({ type }: FilterSpec, value: string): string =>
+  type === 'time' ? (Number.isNaN(Date.parse(value)) ? '' : toLocal(value)) : value;
+
+const filterOf = ({ type }: FilterSpec, typed: string): string =>
+  type === 'time' ? (toIso(typed) ?? '') : withoutSecret(typed);

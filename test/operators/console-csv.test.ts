@@ -1,0 +1,61 @@
+import { stringify } from 'csv-stringify/sync';
+import { expect, test } from 'vitest';
+import { asCsv } from '../../gateway/operators/console/csv.ts';
+
+/** The console's own CSV, against the library that ctl uses. RFC 4180 asks for quotes around a single CR or LF too. */
+
+const PARTS = [
+  '',
+  '=',
+  '+',
+  '-',
+  '@',
+  '\t',
+  '\r',
+  '\n',
+  '\r\n',
+  '"',
+  ',',
+  "'",
+  ' ',
+  'a',
+  '1',
+  '＝',
+  '＋',
+  '－',
+  '＠',
+  'ß',
+];
+const TEXTS = PARTS.flatMap((first) => PARTS.flatMap((second) => PARTS.map((third) => first + second + third)));
+
+const HEAD = 'at,actor,action,target,via,changes,reason,requestId,token,id,targetName\r\n';
+const ENTRY = { id: '1-0', at: '', action: 'key.change', target: '', targetName: undefined, via: 'api' } as const;
+
+const own = (text: string): string =>
+  asCsv([{ ...ENTRY, actor: text, reason: text, changes: [{ field: text, from: text, to: text }] }]);
+
+const expected = (text: string): string =>
+  HEAD +
+  stringify([['', text, 'key.change', '', 'api', `${text} ${text} -> ${text}`, text, '', '', '1-0', '']], {
+    escape_formulas: true,
+    record_delimiter: 'windows',
+    quote_record_delimiter: true,
+  });
+
+test('every text is quoted, and kept from being a formula, as the library does it', () => {
+  const different = TEXTS.filter((text) => own(text) !== expected(text));
+  expect(different.slice(0, 3).map((text) => [own(text), expected(text)])).toEqual([]);
+});
+
+test('changes are written as ctl writes them', () => {
+  const changes = [
+    { field: 'a', to: '1' },
+    { field: 'b', from: '2' },
+    { field: 'c', from: '3', to: '4' },
+    { field: 'd' },
+  ];
+  const [, row] = asCsv([
+    { ...ENTRY, actor: '', reason: '', targetName: 'n', requestId: 'r', token: 't', changes },
+  ]).split('\r\n');
+  expect(row).toBe(',,key.change,,api,a 1; b 2 -> none; c 3 -> 4; d ,,r,t,1-0,n');
+});
