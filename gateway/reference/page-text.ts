@@ -76,6 +76,6 @@ const errorsTable = (): string =>
   (Object.keys(ERRORS) as ErrorCode[])
     .map((code) => {
       const { status, message } = ERRORS[code];
-      return `<tr id="error-${code}"><td>${status}</td><td><code>${code}</code></td><td>${message}</td><td>${CURES[code]}</td></tr>`;
+      return `<tr id="error-${code}"><td>${status}</td><td><code>${code}</code></td><td>${message}<br />${CURES[code]}</td></tr>`;
     })
     .join('\n');

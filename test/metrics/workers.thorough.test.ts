@@ -125,7 +125,12 @@ test('traffic tells what all workers together see of the cores and of Redis, and
   });
   const pids = workers.pids();
   expect((await traffic()).workers?.each).toEqual(
-    [1, 2].map((worker) => ({ worker, pid: pids[worker - 1], since: expect.any(String) })),
+    [1, 2].map((worker) => ({
+      worker,
+      pid: pids[worker - 1],
+      since: expect.any(String),
+      silentMs: expect.any(Number),
+    })),
   );
   const answering = setInterval(() => waiting.splice(0).forEach((answer) => void answer()), 5);
   cleanUp(() => clearInterval(answering));

@@ -40,9 +40,7 @@ test('an error leads to its line in the reference, which says what to do', async
   const { text: page } = await send(`${stack.gateway}/docs/`);
   for (const code of Object.keys(ERRORS))
     expect(page).toMatch(
-      new RegExp(
-        `<tr id="error-${code}"><td>\\d{3}</td><td><code>${code}</code></td><td>[^<]+</td><td>.+\\.</td></tr>`,
-      ),
+      new RegExp(`<tr id="error-${code}"><td>\\d{3}</td><td><code>${code}</code></td><td>[^<]+<br />.+\\.</td></tr>`),
     );
   const answers = [
     await send(`${stack.gateway}/v1/pets`),

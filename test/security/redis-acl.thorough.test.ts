@@ -264,7 +264,7 @@ test('nobody can log in with the shipped users; with the hash of a password in i
 
 test('the gateway’s user may run exactly the commands in its source and those of connections', () => {
   const source = (path: string) => readFileSync(join(ROOT, 'gateway', path), 'utf8');
-  const files = ['storage', 'key-places', 'outbox', 'step'];
+  const files = ['storage', 'key-places', 'outbox', 'step', 'peers'];
   const typescript = files.map((name) => source(`stores/redis/${name}.ts`)).join('');
   const scripts = source('limiter/decide.lua') + source('stores/redis/change.lua');
   const called = [...typescript.matchAll(/redis\.(\w+)\(/g), ...scripts.matchAll(/call\('(\w+)'/g)];
