@@ -17,12 +17,11 @@ const shared = {
   maxConcurrency: 10,
 };
 
-/**
- * Files share a process and what it has loaded: a process that starts anew takes twice the processor time. Most wait for
- * processes and times, so there are more workers than processors. The long ones begin, and the others fill what these
- * leave: both are of one group.
- */
-const besideOthers = { ...shared, isolate: false, maxWorkers: 4, sequence: { groupOrder: 0 } };
+/** Most files wait for processes and times, so there are more workers than processors. Of the long ones more compute. */
+const WORKERS = { long: 3, others: 4 };
+
+/** Files share a process and what it has loaded: a process that starts anew takes twice the processor time. */
+const besideOthers = { ...shared, isolate: false };
 
 /** They measure, or fill the machine: one at a time. */
 const ALONE = 'test/**/*.alone{,.thorough}.test.ts';
@@ -36,7 +35,7 @@ const withoutLong = isThorough || isNamed ? [] : [LONG];
 const CONTAINERS = 'test/containers/**';
 const MODULES = '**/node_modules/**';
 
-/** A project for each way in which files may run beside each other. Those that run alone come last, by `groupOrder`. */
+/** A project for each way in which files may run beside each other: one project after the other, by `groupOrder`. */
 export default defineConfig({
   root: new URL('..', import.meta.url).pathname,
   test: {
@@ -55,6 +54,8 @@ export default defineConfig({
           name: 'long',
           include: [LONG, ...SIMULATIONS],
           exclude: [MODULES, ALONE, CONTAINERS, ...withoutLong],
+          maxWorkers: WORKERS.long,
+          sequence: { groupOrder: 0 },
         },
       },
       {
@@ -64,6 +65,8 @@ export default defineConfig({
           env: { COVERAGE: '1' },
           include: ['test/**/*.test.ts'],
           exclude: [MODULES, ALONE, CONTAINERS, LONG, ...SIMULATIONS],
+          maxWorkers: WORKERS.others,
+          sequence: { groupOrder: 1 },
         },
       },
       {
@@ -73,7 +76,7 @@ export default defineConfig({
           include: [ALONE],
           exclude: [MODULES, ...withoutLong],
           fileParallelism: false,
-          sequence: { groupOrder: 1 },
+          sequence: { groupOrder: 2 },
         },
       },
     ],
