@@ -15,7 +15,7 @@ import {
   WrongAnswer,
 } from './faults.ts';
 import { Relay } from './relay.ts';
-import { attemptIdOf, isRepeatable, type UpstreamRequest } from './request-head.ts';
+import { attemptIdOf, isRepeatable, type Sender, type UpstreamRequest } from './request-head.ts';
 import { type AnsweredSocket, streamAnswer } from './streamed-answer.ts';
 import { requestIdOf } from './upstream-headers.ts';
 import type { Asked, Wire } from './wire.ts';
@@ -48,6 +48,11 @@ export interface Forwarding {
   readonly askedAt: number;
   /** The deadline of all attempts together, as of performance.now(). */
   readonly deadline: number;
+}
+
+/** A read of this client blocked others. */
+export function noteSlow(client: Sender, now: number): void {
+  client.slowUntil = now + NOTED_MS;
 }
 
 const withLate = (headers: readonly string[], { lateHeaders }: Destination): readonly string[] =>
@@ -133,11 +138,6 @@ export class Call implements Asked {
     late.counts.askedAgain();
     this.#forget();
     this.#askAlone(core, now);
-  }
-
-  /** It blocked others. */
-  noteSlow(now: number): void {
-    this.request.client.slowUntil = now + NOTED_MS;
   }
 
   checkDeadlines(now: number, silentAfterMs: number): void {

@@ -1,13 +1,13 @@
 import type { Family } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
-import { Call, type CallContext, type Destination, type Forwarding } from './call.ts';
+import { Call, type CallContext, type Destination, type Forwarding, noteSlow } from './call.ts';
 import { type Core, type CoreState, LATE_AFTER_MS } from './core.ts';
 import { familiesOf } from './core-counts.ts';
 import { CoreNames } from './core-names.ts';
 import type { CoreAddress } from './core-url.ts';
 import { Cores } from './cores.ts';
 import type { UpstreamRequest } from './request-head.ts';
-import type { Wire } from './wire.ts';
+import type { Asked, Wire } from './wire.ts';
 
 export interface Forwarder {
   /**
@@ -123,19 +123,20 @@ class Calls implements CallContext {
 
   /** Asks what waits behind a late answer once more, elsewhere. The wire ends after that answer. */
   #passBy(core: Core, wire: Wire, now: number): void {
-    const front = wire.front as Call | undefined;
-    const behind = (wire.blocked as Call[]).filter((call) => call.mayBeAskedAgain);
+    const { front } = wire;
+    // What was asked elsewhere already waits too, for nobody.
+    const behind = wire.blocked.filter((one) => one instanceof Call && one.mayBeAskedAgain) as Call[];
     if (front !== undefined && core.newestAnswered <= front.sentAt + OVERTAKEN_BY_MS) {
       // It is not certain that only the first one is late.
       const probe = behind.findLast((call) => kindOf(call) !== kindOf(front)) ?? behind.at(-1);
       if (probe !== undefined && core.mayProbe(now)) probe.askAgain(this.cores.other(core) ?? core, now);
       return;
     }
-    front?.noteSlow(now);
+    if (front !== undefined) noteSlow(front.request.client, now);
     for (const call of behind) call.askAgain(this.cores.other(core) ?? core, now);
     core.retire(wire);
   }
 }
 
 /** What a client reads on one path is as slow the next time. */
-const kindOf = ({ client, request: { target } }: Call): string => `${client} ${target.split('?', 1)[0]}`;
+const kindOf = ({ request: { client, target } }: Asked): string => `${client.id} ${target.split('?', 1)[0]}`;

@@ -22,6 +22,8 @@ export interface Asked {
   readonly request: UpstreamRequest;
   /** The X-Request-Id of this attempt, which its answer repeats. */
   readonly id: string;
+  /** When it was handed to a wire, as of performance.now(). */
+  readonly sentAt: number;
   /** False once nobody waits for the answer. */
   readonly isWanted: boolean;
   /** Whether it has the wire for itself, until it ends it. Only then is a large answer streamed. */
@@ -278,9 +280,10 @@ export class Wire {
 }
 
 /** The place of a request that is asked elsewhere. */
-const nobodys = ({ request, id }: Asked): Asked => ({
+const nobodys = ({ request, id, sentAt }: Asked): Asked => ({
   request,
   id,
+  sentAt,
   isWanted: false,
   isAlone: false,
   answered() {},

@@ -155,6 +155,28 @@ test('clients that leave cost those behind them nothing: each gets its own answe
   }
 });
 
+test('what waits behind a read that was asked again elsewhere is asked elsewhere too', async () => {
+  let asked = 0;
+  const turns = new WeakMap<Socket, Promise<unknown>>();
+  const silent = await core((socket, head) => {
+    // In order on each connection: the late one; then one that is never answered where it was asked first, and late
+    // elsewhere.
+    const isFirst = head.includes('/v1/pets/7 ') && asked++ === 0;
+    const ms = head.includes('limit=1 ') ? 150 : head.includes('/v1/pets/7 ') ? 300 : 0;
+    const turn = (turns.get(socket) ?? Promise.resolve()).then(() => (isFirst ? new Promise(() => {}) : sleep(ms)));
+    turns.set(
+      socket,
+      turn.then(() => socket.write(okTo(head))),
+    );
+  });
+  const stack = await startStack({ CORE_URL: silent.url });
+  const key = await stack.issueKey(big);
+  const read = (path: string) => send(`${stack.gateway}/v1/pets${path}`, { key });
+  await read('?limit=2');
+  const answers = await Promise.all(['?limit=1', '/7', '?limit=3', '?limit=4', '?limit=5'].map(read));
+  expect(answers.map(({ status }) => status)).toEqual(Array(5).fill(200));
+});
+
 test('when the first answer is late, others do not wait behind it', TIMED, async () => {
   const late = await core(
     (socket, head) =>
