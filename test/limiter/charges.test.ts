@@ -199,7 +199,10 @@ test('in any order of decisions, charges and resets, a token is taken only for w
         const charge = underWay.shift();
         if (charge === undefined || client === undefined) return;
         const answer = await charge.answer;
-        clients.settle(client, charge.debt, typeof answer === 'object' ? answer.decision : undefined);
+        const decision = typeof answer === 'object' ? answer.decision : undefined;
+        clients.settle(client, charge.debt, decision);
+        // A charge says the levels too.
+        heardAt = Math.max(heardAt, decision?.now ?? 0);
       } else {
         await under.keys.change(key.id, () => ({ ban: 'reset' }));
         resetAt = under.now;
