@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { unavailable } from '../../shared/http/errors.ts';
 import { type Answer, sendAnswer } from './answer.ts';
-import type { Core, SharedWires } from './core.ts';
+import { type Core, LATE_AFTER_MS, type SharedWires } from './core.ts';
 import type { Cores } from './cores.ts';
 import {
   AnswerTooLarge,
@@ -91,6 +91,8 @@ export class Call implements Asked {
   /** The core of the present attempt; undefined if there is none. */
   #core: Core | undefined;
   #wire: Wire | undefined;
+  /** The core that was late, if it was asked again for that. */
+  #late: Core | undefined;
   #unreachable: readonly Core[] = NONE;
   #attempts = 0;
 
@@ -136,6 +138,7 @@ export class Call implements Asked {
     const late = this.#core;
     if (late === undefined || core.limit.isFull || !late.mayAskAgain()) return;
     late.counts.askedAgain();
+    this.#late = late;
     this.#forget();
     this.#askAlone(core, now);
   }
@@ -302,6 +305,7 @@ export class Call implements Asked {
     destination.sentAt = this.sentAt;
     destination.answeredAt = now;
     core.answered(this.#begunAt, this.sentAt, now);
+    if (this.#late !== undefined && now - this.sentAt < LATE_AFTER_MS) this.#late.noteAgainRight();
     if (this.#context.cores.isAnswerProof) core.setReady(true);
   }
 

@@ -25,7 +25,7 @@ const FEW = 4;
 /** After this time without an answer any other wire is better. */
 export const LATE_AFTER_MS = 40;
 
-/** Reads that may be asked twice: this many at first, then a tenth of the answers. */
+/** Reads that may be asked twice for nothing: this many at first, then a tenth of the answers. */
 const MOST_AGAIN = 64;
 const AGAIN_PER_ANSWER = 0.1;
 /** How often a read is asked twice to find out whether the core is well, or slow in general. */
@@ -90,6 +90,7 @@ export class Core {
 
   /** Ends a shared wire after the answer that is due. */
   retire(wire: Wire): void {
+    if (this.retired.includes(wire)) return;
     this.quick.remove(wire);
     this.retired.push(wire);
     wire.retire();
@@ -107,6 +108,11 @@ export class Core {
     if (now - this.#probedAt < PROBE_EVERY_MS) return false;
     this.#probedAt = now;
     return true;
+  }
+
+  /** It was right to ask again: that answer came at once. */
+  noteAgainRight(): void {
+    this.#again = Math.min(this.#again + 1, MOST_AGAIN);
   }
 
   /**

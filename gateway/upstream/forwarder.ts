@@ -113,7 +113,9 @@ class Calls implements CallContext {
     for (const call of [...this.#underWay]) call.checkDeadlines(now, this.timeoutMs * SILENT_AFTER);
     for (const core of this.cores.open) {
       for (const wire of [...core.quick.all, ...core.slow.all, ...core.retired]) wire.endUnwanted();
-      for (const wire of [...core.quick.all]) if (wire.stalledMs(now) >= LATE_AFTER_MS) this.#passBy(core, wire, now);
+      // Of a wire that is retired already, some reads may still wait: too many were asked twice at that time.
+      for (const wire of [...core.quick.all, ...core.retired])
+        if (wire.stalledMs(now) >= LATE_AFTER_MS) this.#passBy(core, wire, now);
       core.retired = core.retired.filter(({ depth }) => depth > 0);
     }
     if (this.#underWay.length > 0) return;
