@@ -2,15 +2,7 @@ import { boundedMap } from '../../shared/bounded-map.ts';
 import { full, type Level, refill } from './bucket.ts';
 import { type Clock, MINUTE, systemClock } from './clock.ts';
 import type { BucketState, LimitStatus } from './limiter.ts';
-import {
-  DEFAULT_GRACE_SECONDS,
-  NO_REFUSALS,
-  nextPlace,
-  type Refusals,
-  refusalsAt,
-  usualBanAfter,
-  withRefusal,
-} from './refusals.ts';
+import { NO_REFUSALS, nextPlace, patienceOf, type Refusals, refusalsAt, withRefusal } from './refusals.ts';
 
 const REQUESTS = 60;
 const MAX_ADDRESSES = 10_000;
@@ -72,8 +64,7 @@ export class AddressAllowance {
   }
 
   get #patience() {
-    const minute = this.#limit;
-    return { minute, ban_after: usualBanAfter(minute), ban_grace_seconds: DEFAULT_GRACE_SECONDS };
+    return patienceOf({}, this.#limit);
   }
 }
 

@@ -13,15 +13,7 @@ import {
 import type { KeyRecord, KeyState, StoredLevel } from './key-record.ts';
 import type { BucketState, Decision, Unauthorized, Undecided, Verdict } from './limiter.ts';
 import type { Plan, PlanTable } from './plans.ts';
-import {
-  DEFAULT_GRACE_SECONDS,
-  NO_REFUSALS,
-  nextPlace,
-  type Refusals,
-  refusalsAt,
-  usualBanAfter,
-  withRefusal,
-} from './refusals.ts';
+import { NO_REFUSALS, nextPlace, patienceOf, type Refusals, refusalsAt, withRefusal } from './refusals.ts';
 import { marked } from './usage-marks.ts';
 
 /**
@@ -214,9 +206,9 @@ type AllLimits = Required<Pick<Plan, 'minute' | 'day' | 'ban_after' | 'ban_grace
 
 function limitsOf(record: Pick<KeyRecord, 'minute' | 'day'>, plan: Plan): AllLimits | undefined {
   const { minute = plan.minute, day = plan.day } = record;
-  const { ban_grace_seconds = DEFAULT_GRACE_SECONDS, ban_seconds } = plan;
+  const { ban_seconds } = plan;
   if (!minute || !day || !ban_seconds) return undefined;
-  return { minute, day, ban_after: plan.ban_after ?? usualBanAfter(minute), ban_grace_seconds, ban_seconds };
+  return { ...patienceOf(plan, minute), day, ban_seconds };
 }
 
 /** A ban that begins within a day of the last one's end is twice as long. */

@@ -40,10 +40,16 @@ export interface Patience {
 const FORGOTTEN = 8;
 const HELD = 5;
 
-export const DEFAULT_GRACE_SECONDS = 30;
+const DEFAULT_GRACE_SECONDS = 30;
 
 /** What a key holds unless its plan says otherwise. */
 export const usualBanAfter = (minute: number): number => HELD * minute;
+
+/** What a plan, or none, says of it for a key with this minute limit. */
+export const patienceOf = (
+  { ban_after, ban_grace_seconds = DEFAULT_GRACE_SECONDS }: Partial<Patience>,
+  minute: number,
+): Patience => ({ minute, ban_after: ban_after ?? usualBanAfter(minute), ban_grace_seconds });
 
 /** With more, strikes stand for more than a minute: bursts once a minute can ban. */
 export const mostBanAfter = (minute: number): number => FORGOTTEN * minute;

@@ -1,4 +1,4 @@
-import { DAY, MINUTE } from './clock.ts';
+import { DAY, MILLISECOND, MINUTE } from './clock.ts';
 
 /**
  * The use of a key by minute and by day (UTC), derived from the totals that every decision updates anyway. The first
@@ -40,6 +40,9 @@ interface Used extends Totals {
   /** The time of the last decision, in microseconds. */
   readonly asOf: number | undefined;
 }
+
+/** The date (UTC) of a day since 1970. */
+export const dateOf = (day: number): string => new Date((day * DAY) / MILLISECOND).toISOString().slice(0, 10);
 
 /** The decisions in one minute or on one day. */
 export type Count = Mark;

@@ -2,11 +2,12 @@ import { takesNoBody } from '../../shared/http/body.ts';
 import type { AddressAllowance } from '../limiter/address-allowance.ts';
 import { ticksUntilFull } from '../limiter/bucket.ts';
 import type { KeyFacts } from '../limiter/client.ts';
-import { DAY, MILLISECOND, SECOND } from '../limiter/clock.ts';
+import { SECOND } from '../limiter/clock.ts';
 import { SCOPES } from '../limiter/credential.ts';
 import type { BucketState, Decision, Limiter } from '../limiter/limiter.ts';
-import type { Plan, PlanTable } from '../limiter/plans.ts';
-import { DEFAULT_GRACE_SECONDS, strikesLeft, usualBanAfter } from '../limiter/refusals.ts';
+import type { PlanTable } from '../limiter/plans.ts';
+import { patienceOf, strikesLeft } from '../limiter/refusals.ts';
+import { dateOf } from '../limiter/usage-marks.ts';
 import type { Reference } from '../reference/files.ts';
 import { LIMITS_ROUTE } from '../routes.ts';
 import type { KeyFactsReader } from '../stores/key-facts.ts';
@@ -120,17 +121,9 @@ function describeLimits(decision: Decision, { name, expiresAt, refusals, days }:
     bannedUntil: decision.outcome === 'banned' ? until : null,
     scope: decision.bounds?.scope ?? SCOPES,
     expiresAt: expiresAt === undefined ? null : new Date(expiresAt / 1_000).toISOString(),
-    usage: days.map(({ at, admitted, refused }) => ({ day: toDate(at), admitted, refused })),
+    usage: days.map(({ at, admitted, refused }) => ({ day: dateOf(at), admitted, refused })),
   };
 }
-
-const patienceOf = ({ ban_after, ban_grace_seconds = DEFAULT_GRACE_SECONDS }: Plan, minute: number) => ({
-  minute,
-  ban_after: ban_after ?? usualBanAfter(minute),
-  ban_grace_seconds,
-});
-
-const toDate = (day: number): string => new Date((day * DAY) / MILLISECOND).toISOString().slice(0, 10);
 
 function describeBucket(bucket: BucketState, now: number) {
   const { limit, tokens, window } = bucket;

@@ -375,7 +375,3 @@ const between = (from: number | undefined, to: number | undefined): number | und
 function faultOf({ message, cause }: { readonly message: string; readonly cause?: unknown }): string {
   return cause instanceof Error && cause.message !== '' ? `${message} ${cause.message}` : message;
 }
-
-/** Sorts the merged lists of several processes. Decisions of one Redis call have the same time and keep their order. */
-export const newestFirst = ({ at: a }: DecisionReport, { at: b }: DecisionReport): number =>
-  a < b ? 1 : a > b ? -1 : 0;

@@ -1,7 +1,7 @@
 import { Client } from 'undici';
 import { type CheckResult, fault, good, warning } from '../check-result.ts';
-import { resolveCores } from './core-names.ts';
 import type { CoreAddress } from './core-url.ts';
+import { lookAtEach } from './probe-core.ts';
 
 /** For a probe, which a core should answer at once. */
 const TIMEOUT_MS = 2_000;
@@ -11,16 +11,8 @@ const SLOW_MS = 250;
  * Checks whether the cores are reachable, ready, and accept our token: each address of each name.
  * @param urls entries of CORE_URL
  */
-export const checkCores = async (urls: readonly string[], token: string | undefined): Promise<CheckResult[]> =>
-  (await Promise.all(urls.map((url) => checkAll(url, token)))).flat();
-
-async function checkAll(url: string, token: string | undefined): Promise<CheckResult[]> {
-  try {
-    return await Promise.all((await resolveCores(url)).map((address) => checkCore(address, token)));
-  } catch (thrown) {
-    return [fault(`core ${url}`, `cannot be resolved: ${(thrown as Error).message}`, 'Does CORE_URL name it?')];
-  }
-}
+export const checkCores = (urls: readonly string[], token: string | undefined): Promise<CheckResult[]> =>
+  lookAtEach(urls, (address) => checkCore(address, token));
 
 async function checkCore(address: CoreAddress, token: string | undefined): Promise<CheckResult> {
   const about = `core ${address.origin}`;

@@ -12,12 +12,17 @@ export const PROBE_AGENT = 'animal-store-gateway-health';
 const READY = 200;
 
 /** Asks each core whether it is ready. @param urls entries of CORE_URL */
-export const probeCores = async (urls: readonly string[]): Promise<CheckResult[]> =>
-  (await Promise.all(urls.map(probeAll))).flat();
+export const probeCores = (urls: readonly string[]): Promise<CheckResult[]> => lookAtEach(urls, probe);
 
-async function probeAll(url: string): Promise<CheckResult[]> {
+/** Looks at each address of each entry of CORE_URL. */
+export const lookAtEach = async (
+  urls: readonly string[],
+  look: (address: CoreAddress) => Promise<CheckResult>,
+): Promise<CheckResult[]> => (await Promise.all(urls.map((url) => lookAtAll(url, look)))).flat();
+
+async function lookAtAll(url: string, look: (address: CoreAddress) => Promise<CheckResult>): Promise<CheckResult[]> {
   try {
-    return await Promise.all((await resolveCores(url)).map(probe));
+    return await Promise.all((await resolveCores(url)).map(look));
   } catch (thrown) {
     return [fault(`core ${url}`, `cannot be resolved: ${(thrown as Error).message}`, 'Does CORE_URL name it?')];
   }

@@ -1,7 +1,7 @@
 import { HttpError } from '../../../shared/http/errors.ts';
 import { DAY, MINUTE } from '../../limiter/clock.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
-import { countsOf, DAYS_KEPT, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
+import { countsOf, DAYS_KEPT, dateOf, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
 import { writeCursor } from '../../stores/storage.ts';
 import type { KeyUsageAnswer } from './answers.ts';
 import { findKey } from './keys.ts';
@@ -35,7 +35,7 @@ export const listUsage: AdminOperation = async ({ deps, query }) => {
   const limit = wholeNumber(query, 'limit', { min: 1, max: PAGE, fallback: PAGE });
   const { keys, next } = await deps.keys.walk({ after: cursorIn(query), limit });
   const usage = keys.flatMap((key) => daysOf(key, Math.max(from, keptFrom), to));
-  return { status: 200, body: { keptFrom: toDate(keptFrom), usage, next: next && writeCursor(next) } };
+  return { status: 200, body: { keptFrom: dateOf(keptFrom), usage, next: next && writeCursor(next) } };
 };
 
 /** The use of one key: its last hour by minute, and its last 36 days (UTC), the oldest first. Idle times are left out. */
@@ -59,15 +59,13 @@ export const showKeyUsage: AdminOperation = async ({ deps, params }) => {
 function daysOf(entry: KeyEntry, from: number, to: number): UsedOnDay[] {
   const { id, record } = entry;
   const days = countsOf(entry.usage.days, entry).filter(({ at }) => at >= from && at <= to);
-  return days.map(({ at, ...count }) => ({ day: toDate(at), id, name: record.name, plan: record.plan, ...count }));
+  return days.map(({ at, ...count }) => ({ day: dateOf(at), id, name: record.name, plan: record.plan, ...count }));
 }
 
 /** A date in a query, as days since 1970. @throws {HttpError} 400 for anything else */
 function dayIn(query: URLSearchParams, name: string, fallback: number): number {
-  const [text = toDate(fallback), ...more] = query.getAll(name);
+  const [text = dateOf(fallback), ...more] = query.getAll(name);
   const time = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : Number.NaN;
-  if (more.length === 0 && !Number.isNaN(time) && toDate(time / DAY_MS) === text) return time / DAY_MS;
+  if (more.length === 0 && !Number.isNaN(time) && dateOf(time / DAY_MS) === text) return time / DAY_MS;
   throw new HttpError('invalid_parameter', `${name} must be a date like 2026-11-01.`);
 }
-
-const toDate = (day: number): string => new Date(day * DAY_MS).toISOString().slice(0, 10);

@@ -1,8 +1,9 @@
 import { type Command, Option } from 'commander';
 import { type Options, stringify } from 'csv-stringify/sync';
 import { isPlanName } from '../../limiter/plans.ts';
-import { ACTIONS, type FieldChange } from '../../stores/audit.ts';
+import { ACTIONS } from '../../stores/audit.ts';
 import type { ActivityAnswer, ActivityView } from '../api/answers.ts';
+import { COLUMNS, changesInWords } from '../console/csv.ts';
 import { AdminError } from './admin-client.ts';
 import { findKey } from './key-names.ts';
 import type { Session } from './session.ts';
@@ -81,39 +82,17 @@ function describeActivity(entries: readonly ActivityView[]): string {
     action,
     targetName === undefined || targetName === target ? target : `${target} (${targetName})`,
     via,
-    inWords(changes) || '-',
+    changesInWords(changes) || '-',
     reason || '-',
   ]);
   return table(['at', 'who', 'did', 'to', 'via', 'changes', 'reason'], rows);
 }
 
-const inWords = (changes: readonly FieldChange[]): string =>
-  changes
-    .map(({ field, from, to }) => {
-      if (from === undefined) return `${field} ${to ?? ''}`;
-      return to === undefined ? `${field} ${from} -> none` : `${field} ${from} -> ${to}`;
-    })
-    .join('; ');
-
 /** Adds an apostrophe before a text that a spreadsheet would read as a formula. */
 const CSV: Options = { escape_formulas: true, record_delimiter: 'windows', header: true };
 
-const COLUMNS = [
-  'at',
-  'actor',
-  'action',
-  'target',
-  'via',
-  'changes',
-  'reason',
-  'requestId',
-  'token',
-  'id',
-  'targetName',
-];
-
 const asCsv = (entries: readonly ActivityView[]): string =>
   stringify(
-    entries.map((entry) => ({ ...entry, changes: inWords(entry.changes) })),
-    { ...CSV, columns: COLUMNS },
+    entries.map((entry) => ({ ...entry, changes: changesInWords(entry.changes) })),
+    { ...CSV, columns: [...COLUMNS] },
   );

@@ -50,7 +50,8 @@ export async function findKey(session: Session, given: string): Promise<NamedKey
 export const findToConfirm = async (session: Session, given: string): Promise<NamedKey> =>
   session.canConfirm ? await findKey(session, given) : { id: given, title: harmless(given) };
 
-async function exists(session: Session, id: string): Promise<boolean> {
+/** Whether there is a key with this id. */
+export async function exists(session: Session, id: string): Promise<boolean> {
   try {
     await session.call('GET', pathOf(id));
     return true;
@@ -62,18 +63,22 @@ async function exists(session: Session, id: string): Promise<boolean> {
 
 /** The keys with this name, and some others whose names hold it. */
 async function named(session: Session, name: string): Promise<{ same: KeyView[]; others: KeyView[] }> {
-  const [same, others]: [KeyView[], KeyView[]] = [[], []];
+  const held = await keysNamed(session, name);
+  const isSame = (key: KeyView) => key.name.toLowerCase() === name.toLowerCase();
+  return { same: held.filter(isSame), others: held.filter((key) => !isSame(key)).slice(0, MOST_SHOWN) };
+}
+
+/** The keys whose names hold a text. One call checks a limited number of keys, so it goes on until all were looked at. */
+export async function keysNamed(session: Session, name: string): Promise<KeyView[]> {
+  const found: KeyView[] = [];
   let offset: number | undefined = 0;
   while (offset !== undefined) {
     const query = new URLSearchParams({ name, offset: String(offset) });
-    const page = (await session.call('GET', `/keys?${query}`)) as { keys: KeyView[]; next?: number };
-    for (const key of page.keys) {
-      if (key.name.toLowerCase() === name.toLowerCase()) same.push(key);
-      else if (others.length < MOST_SHOWN) others.push(key);
-    }
+    const page = (await session.call('GET', `/keys?${query}`)) as { keys: readonly KeyView[]; next?: number };
+    found.push(...page.keys);
     offset = page.next;
   }
-  return { same, others };
+  return found;
 }
 
 function noneNamed(text: string, others: readonly KeyView[]): AdminError {

@@ -1,8 +1,9 @@
 import { type Command, InvalidArgumentError } from 'commander';
+import { isKeyId } from '../../limiter/credential.ts';
 import type { RequestsAnswer, RequestView } from '../api/answers.ts';
 import { searchText } from '../search-text.ts';
 import { AdminError } from './admin-client.ts';
-import { type KeyView, pathOf } from './key-text.ts';
+import { exists, keysNamed } from './key-names.ts';
 import { followRequests } from './request-follow.ts';
 import { describeRequest, describeRequests } from './request-text.ts';
 import type { Session } from './session.ts';
@@ -139,8 +140,8 @@ function moment(text: string): string {
 /** The id of a key that is given by its id or by its name or a part of it. */
 async function keyIdOf(session: Session, command: Command, given: string): Promise<string> {
   const text = withoutSecret(session, command, given);
-  const isId = /^[0-9A-Za-z]{12}$/.test(text);
-  if (isId && (await isThere(session, text))) return text;
+  const isId = isKeyId(text);
+  if (isId && (await exists(session, text))) return text;
   const named = text === '' ? [] : await keysNamed(session, text);
   const exact = named.filter(({ name }) => name.toLowerCase() === text.toLowerCase());
   const [only, ...others] = exact.length > 0 ? exact : named;
@@ -152,27 +153,4 @@ async function keyIdOf(session: Session, command: Command, given: string): Promi
     command.error(`error: several keys have this name; give the id of one: ${listed.join(', ')}.`);
   }
   return only.id;
-}
-
-async function isThere(session: Session, id: string): Promise<boolean> {
-  try {
-    await session.call('GET', pathOf(id));
-    return true;
-  } catch (fault) {
-    if (fault instanceof AdminError && fault.status === 404) return false;
-    throw fault;
-  }
-}
-
-/** One call checks a limited number of keys, so it goes on until all were looked at. */
-async function keysNamed(session: Session, name: string): Promise<KeyView[]> {
-  const found: KeyView[] = [];
-  let offset: number | undefined = 0;
-  while (offset !== undefined) {
-    const query = new URLSearchParams({ name, offset: String(offset) });
-    const page = (await session.call('GET', `/keys?${query}`)) as { keys: readonly KeyView[]; next?: number };
-    found.push(...page.keys);
-    offset = page.next;
-  }
-  return found;
 }

@@ -2,7 +2,7 @@ import type { ActivityView } from '../api/answers.ts';
 
 /** Entries of the audit log as comma-separated values (RFC 4180), the same as `ctl activity --csv` prints. */
 
-const COLUMNS = [
+export const COLUMNS = [
   'at',
   'actor',
   'action',
@@ -35,7 +35,8 @@ function cell(text: string): string {
   return QUOTED.test(text) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-const changesInWords = (changes: ActivityView['changes']): string =>
+/** Also for a line of text. */
+export const changesInWords = (changes: ActivityView['changes']): string =>
   changes
     .map(({ field, from, to }) => {
       if (from === undefined) return `${field} ${to ?? ''}`;
