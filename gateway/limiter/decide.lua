@@ -258,7 +258,7 @@ local verdicts = {}
 -- The last good value of a field into which somebody has typed a bad one (key-hash.ts).
 -- @return false if no gateway has written the key; nil if the field had no value
 local function kept_value(key, field)
-  local kept = call('HMGET', key, 'kept_secrets', 'kept_' .. field)
+  local kept = call('HMGET', key, 'ok_secrets', 'ok_' .. field)
   if not kept[1] then return false end
   return kept[2] or nil
 end
@@ -288,7 +288,7 @@ local function decide(key, digest, count, wanted, address, charge)
     secret, disabled, expires_at = ANY_SECRET, nil, nil
   elseif not secret then
     if call('EXISTS', key) == 0 then return 'gone' end
-    return call('HGET', key, 'secrets') and 'unknown' or 'unreadable'
+    return call('HGET', key, 'ok_secrets') and 'unknown' or 'unreadable'
   end
   local ends_at, bounds, is_allowed = 0, '-', true
   if find(secret, USUAL_SECRET, USUAL_PLACE, true) ~= USUAL_PLACE then

@@ -9,7 +9,7 @@ import {
   recordFields,
   withKept,
 } from './key-hash.ts';
-import { readSecrets, SECRETS } from './secret-fields.ts';
+import { readSecrets } from './secret-fields.ts';
 import type { FieldChanges, Fields } from './storage.ts';
 import { readTime } from './stored-time.ts';
 
@@ -116,9 +116,7 @@ function recordEdit(hash: Fields): Edit | undefined {
 function adoption(hash: Fields, shown: readonly FieldChange[]): Edit {
   const fault = faultIn(hash);
   const why = fault === undefined ? 'In Redis.' : `The key is not valid. ${fault}`;
-  const { length } = readSecrets(hash);
-  const changes = withKept(length === 0 ? {} : { [SECRETS]: String(length) }, hash);
-  return { action: 'key.create', why, shown, changes: { ...changes, ...reported(hash) } };
+  return { action: 'key.create', why, shown, changes: { ...withKept({}, hash), ...reported(hash) } };
 }
 
 interface BanEdit {

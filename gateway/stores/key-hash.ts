@@ -6,7 +6,7 @@ import { isPlanName, MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
 import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
 import type { Mark } from '../limiter/usage-marks.ts';
 import type { FieldChange } from './audit.ts';
-import { isName, readSecrets, SECRET, SECRETS, secretsDigest, writeSecret } from './secret-fields.ts';
+import { isName, readSecrets, SECRET, secretsDigest, writeSecret } from './secret-fields.ts';
 import { type FieldChanges, type Fields, withChanges } from './storage.ts';
 import { readTime, writeTime } from './stored-time.ts';
 
@@ -38,9 +38,10 @@ type Editable = (typeof EDITABLE)[number];
 
 /**
  * The editable fields as a gateway last left them, and a digest of the secrets. They show what was edited by hand, and
- * are the last good values in place of bad ones (decide.lua reads them too, then).
+ * are the last good values in place of bad ones (decide.lua reads them too, then). The digest also reveals concurrent
+ * changes of the secrets.
  */
-const KEPT = 'kept_';
+const KEPT = 'ok_';
 const KEPT_SECRETS = `${KEPT}secrets`;
 /** All of them. */
 export const KEPT_FIELDS = [...EDITABLE.map((field) => KEPT + field), KEPT_SECRETS];
@@ -177,7 +178,6 @@ export function writeRecord(
   const written = secrets.filter((secret) => !before.includes(secret));
   return {
     ...fields,
-    [SECRETS]: String(secrets.length),
     ...Object.fromEntries(written.map((secret) => [SECRET + secret.digest, writeSecret(secret)])),
     ...Object.fromEntries(gone.map(({ digest }) => [SECRET + digest, undefined])),
     ...(gone.length > 0 && { [USED]: writeUsed(withoutSecrets(readUsed(stored[USED]), gone)) }),
@@ -186,7 +186,7 @@ export function writeRecord(
 
 /** Whether a hash that makes no key shows at least that it has no such secret, as decide.lua sees it. */
 export const isUnknownSecret = (digest: string, hash: Fields): boolean =>
-  hash[SECRET + digest] === undefined && hash[SECRETS] !== undefined;
+  hash[SECRET + digest] === undefined && hash[KEPT_SECRETS] !== undefined;
 
 /** The whole record; undefined for a hash that makes none. One may lack limits: they may be added. */
 export function readRecord(hash: Fields): KeyRecord | undefined {
@@ -218,7 +218,7 @@ function recordIn(stored: Fields) {
 /** The fields from which a record was read. A change compares them with the present ones. */
 export function recordFields(hash: Fields): FieldChanges {
   const secrets = Object.keys(hash).filter((field) => field.startsWith(SECRET));
-  return Object.fromEntries([...Object.values(RECORD), SECRETS, ...secrets].map((field) => [field, hash[field]]));
+  return Object.fromEntries([...Object.values(RECORD), KEPT_SECRETS, ...secrets].map((field) => [field, hash[field]]));
 }
 
 /** A hash as an entry for operators. A hash that decide.lua cannot use is shown as unreadable. */

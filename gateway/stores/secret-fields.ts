@@ -9,8 +9,6 @@ import { readTime, writeTime } from './stored-time.ts';
 
 /** Each secret has a field named by its digest, so that a decision reads it with everything else. */
 export const SECRET = 'secret:';
-/** The number of secrets. It reveals concurrent changes. */
-export const SECRETS = 'secrets';
 
 /** A secret that was replaced: the rotation has set when it expires, and its own expiry is kept. */
 export interface StoredSecret extends Secret {
@@ -46,7 +44,7 @@ export const isName = (text: string | undefined): boolean =>
   text !== undefined && text.length <= MAX_KEY_NAME_LENGTH && !/\p{Cc}/u.test(text);
 
 export const secretsDigest = (hash: Fields): string => {
-  const secrets = Object.entries(hash).filter(([field]) => field.startsWith(SECRET) || field === SECRETS);
+  const secrets = Object.entries(hash).filter(([field]) => field.startsWith(SECRET));
   return digestOf('sha256', JSON.stringify(secrets.sort(([a], [b]) => (a < b ? -1 : 1))), 'base64url').slice(0, 12);
 };
 

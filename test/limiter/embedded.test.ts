@@ -102,7 +102,7 @@ test('a wrong secret of a key is unknown, and so is one of a key whose data cann
   const wrong = { ...createApiKey(key.id).credential };
   expect(await limiter.decide(wrong)).toEqual({ outcome: 'unauthorized', reason: 'unknown' });
   limiter.release(key.id);
-  const set = { plan: 'none', kept_secrets: undefined };
+  const set = { plan: 'none', ok_plan: undefined };
   await storage.change({ parts: [{ record: `key:${key.id}`, set }], entries: [] });
   expect(await limiter.decide(wrong)).toEqual({ outcome: 'unauthorized', reason: 'unknown' });
   expect(await limiter.decide(key)).toEqual({ outcome: 'undecided', reason: 'unreadable' });

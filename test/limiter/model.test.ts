@@ -99,7 +99,7 @@ async function inRedis({ record, steps }: World, id: string): Promise<string[][]
   };
   const replies: Promise<string[]>[] = [];
   let { secrets = [] } = toRecord(record);
-  write(writeRecord(toRecord(record)));
+  write({ ...writeRecord(toRecord(record)), ok_secrets: '-' });
   for (const step of steps) {
     if (step.type === 'record') {
       const { plan: _plan, ...changes } = toRecord(step.changes);

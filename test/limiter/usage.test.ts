@@ -251,7 +251,7 @@ test('times are read as decide.lua reads them', async () => {
     const hash = `gateway:key:{${credential.id}}`;
     under.now = 1_000_000_000 * 1e6;
     await database.hset(hash, 'expires_at', text);
-    await database.hdel(hash, 'kept_secrets');
+    await database.hdel(hash, 'ok_secrets');
     const { outcome } = await under.limiter.decide(credential);
     const { isReadable } = (await under.keys.get(credential.id)) as KeyEntry;
     expect([text, isReadable]).toEqual([text, outcome !== 'undecided']);

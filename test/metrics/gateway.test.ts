@@ -99,7 +99,7 @@ test('a request without a decision is counted separately by reason, and each req
   const stack = await startStack(WITH_REDIS);
   const key = await stack.issueKey();
   const unusable = await stack.issueKey();
-  await redis.hset(`gateway:key:{${idOf(unusable)}}`, { plan: 'no-plan', kept_plan: '' });
+  await redis.hset(`gateway:key:{${idOf(unusable)}}`, { plan: 'no-plan', ok_plan: '' });
   const ask = (path: string, bearer?: string) => send(stack.gateway + path, { key: bearer });
   await ask('/v1/pets', key);
   await ask('/docs/');

@@ -19,7 +19,7 @@ const stacks = [
 
 const AT = new Date().toISOString();
 const SECRET = { [`secret:${'a'.repeat(43)}`]: 'k3JtQz81 - read,write - 1795132800.123457 first' };
-const GOOD = { plan: 'free', name: 'good', created_at: '1795132800.123457', secrets: '1', ...SECRET };
+const GOOD = { plan: 'free', name: 'good', created_at: '1795132800.123457', ...SECRET };
 const key = (id: unknown, fields: unknown = GOOD, createdAt: unknown = 1_795_132_800.123_457) => ({
   id,
   createdAt,
@@ -105,7 +105,7 @@ const BAD: readonly (readonly [unknown, string])[] = [
   [key(freshId(), { plan: 'free', name: 'none', created_at: '1' }), 'It has no secret.'],
   [key(freshId(), { ...GOOD, [`secret:${'b'.repeat(43)}`]: 'x' }), UNREADABLE],
   [
-    key(freshId(), { ...GOOD, secrets: '2', [`secret:${'b'.repeat(43)}`]: Object.values(SECRET)[0] ?? '' }),
+    key(freshId(), { ...GOOD, [`secret:${'b'.repeat(43)}`]: Object.values(SECRET)[0] ?? '' }),
     'Two of its secrets have one id.',
   ],
   [
@@ -141,8 +141,8 @@ test.for(stacks)(
         'banned_until',
         'bans',
         'usage_days',
-        'kept_plan',
-        'kept_secrets',
+        'ok_plan',
+        'ok_secrets',
         'used',
         'usage_minutes',
         '__proto__',

@@ -126,7 +126,7 @@ test('irreversible actions are refused without a terminal or --yes', async () =>
 
 test('exit codes distinguish missing things, conflicts and other faults', async () => {
   const odd = idOf(await stack.issueKey());
-  await redis.hset(`gateway:key:{${odd}}`, { plan: 'gold', kept_plan: '' });
+  await redis.hset(`gateway:key:{${odd}}`, { plan: 'gold', ok_plan: '' });
   const [missing, unreadable, wrongToken] = await Promise.all([
     ctl('keys', 'show', '000000000000', '--json'),
     ctl('keys', 'set', odd, '--minute', '5'),
@@ -144,7 +144,7 @@ test('exit codes distinguish missing things, conflicts and other faults', async 
 test('a name with control characters, written to Redis by hand, cannot manipulate a terminal', async () => {
   const id = idOf(await stack.issueKey());
   await redis.hset(`gateway:key:{${id}}`, 'name', 'evil\u001b[2J\nname');
-  await redis.hdel(`gateway:key:{${id}}`, 'kept_secrets', 'kept_name');
+  await redis.hdel(`gateway:key:{${id}}`, 'ok_secrets', 'ok_name');
   const [listed, shown] = await Promise.all([ctl('keys', 'list', '--name', 'evil'), ctl('keys', 'show', id)]);
   for (const { out } of [listed, shown]) expect(out).toContain('evil\u{fffd}[2J\u{fffd}name');
 });

@@ -119,7 +119,7 @@ test('text from outside cannot manipulate a terminal', async () => {
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
   const key = await stack.issueKey();
   await redis.hset(`gateway:key:{${idOf(key)}}`, 'name', 'evil\u001b[2J\nname');
-  await redis.hdel(`gateway:key:{${idOf(key)}}`, 'kept_secrets', 'kept_name');
+  await redis.hdel(`gateway:key:{${idOf(key)}}`, 'ok_secrets', 'ok_name');
   await ask(stack, 'e-1', key, '/v1/%1b%5b2J%9b');
   await ask(stack, 'e-2', key);
   await recorded(stack, 'e-2');

@@ -87,8 +87,8 @@ test('a list of keys that was changed is found in seconds, however often the doc
 
 test('keys that cannot be read, and keys in no list, are faults too', async () => {
   const { keys, ids } = await storeOf(4);
-  await redis.hset(`gateway:key:{${ids[0]}}`, { plan: 'gold', kept_plan: 'damaged' });
-  await redis.hset(`gateway:key:{${ids[1]}}`, { expires_at: 'soon', kept_expires_at: 'damaged' });
+  await redis.hset(`gateway:key:{${ids[0]}}`, { plan: 'gold', ok_plan: 'damaged' });
+  await redis.hset(`gateway:key:{${ids[1]}}`, { expires_at: 'soon', ok_expires_at: 'damaged' });
   await redis.zrem('gateway:keys', ...ids.slice(2));
   const found = await told(keys);
   const unreadable = ids.slice(0, 2).map((id) => `fault ${id} cannot be read, and is answered with 503`);

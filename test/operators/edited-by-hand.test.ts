@@ -133,7 +133,7 @@ test('a plan without its limits is an alarm, the last good values stay, and oper
 test('a key of which no good limits are known can be disabled, banned and revoked', async () => {
   const stack = await start();
   const id = idOf(await stack.issueKey(ENTERPRISE));
-  await redis.hdel(hashOf(id), 'minute', 'kept_minute');
+  await redis.hdel(hashOf(id), 'minute', 'ok_minute');
   expect(await viewOf(stack, id)).toMatchObject({ state: 'unreadable' });
   expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: true })).status).toBe(200);
   expect(await redis.hget(hashOf(id), 'disabled')).toBe('1');
@@ -239,7 +239,7 @@ test('a place that was typed into the list of keys and is no key is removed, and
 test('a key that no gateway has written is not taken for an edited one', async () => {
   const stack = await start();
   const id = idOf(await stack.issueKey());
-  expect(await redis.hdel(hashOf(id), 'kept_secrets')).toBe(1);
+  expect(await redis.hdel(hashOf(id), 'ok_secrets')).toBe(1);
   await untilLookedAt(stack);
   await stack.admin('PATCH', `/keys/${id}`, { name: 'other' });
   expect(await toldOf(stack, id)).toEqual(['api: key.change', 'api: key.create']);

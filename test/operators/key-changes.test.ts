@@ -235,7 +235,7 @@ test('a change concurrent with a revocation leaves nothing behind', async () => 
 test('a key made unreadable by hand is not changed any further', async () => {
   const stack = await startStack(withRedis);
   const [odd, text] = [await stack.issueKey(), await stack.issueKey()];
-  await redis.hdel(`gateway:key:{${idOf(odd)}}`, 'kept_secrets', 'kept_plan', 'plan');
+  await redis.hdel(`gateway:key:{${idOf(odd)}}`, 'ok_secrets', 'ok_plan', 'plan');
   await redis.set(`gateway:key:{${idOf(text)}}`, 'text');
   for (const key of [odd, text]) {
     expect((await change(stack, key, { minute: 5 })).json).toMatchObject({ code: 'conflict', status: 409 });

@@ -39,7 +39,7 @@ test('keys of the embedded limiter survive a restart, with their end and their l
 
 test.for([
   ['of no plan', { plan: 'gold' }, 'active'],
-  ['of no plan and never kept', { plan: 'gold', kept_plan: 'nothing' }, 'unreadable'],
+  ['of no plan and never kept', { plan: 'gold', ok_plan: 'nothing' }, 'unreadable'],
   ['with an end that is no time', { expires_at: '2030-12-31' }, 'active'],
   ['disabled by hand', { disabled: '1' }, 'disabled'],
   ['with an empty mark', { disabled: '' }, 'active'],
