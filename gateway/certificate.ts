@@ -71,7 +71,7 @@ const secret = (key: string): KeyObject => createPrivateKey({ key, format: 'pem'
 
 const LOOK_EVERY_MS = 1_000;
 /** Looks in a row that must find the same fault. */
-const TOLD_AFTER = 2;
+const REJECTED_AFTER = 2;
 
 export interface CertificateWatch {
   readonly files: CertificateFiles;
@@ -112,21 +112,21 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
       onRenewed(found);
       logger.info({ validTo: new X509Certificate(found.cert).validTo }, 'the certificate was renewed');
     } catch (thrown) {
-      tell(thrown as Error);
+      reject(thrown as Error);
     }
   }
 
-  function tell({ message }: Error): void {
+  function reject({ message }: Error): void {
     timesSeen = message === fault ? timesSeen + 1 : 1;
     fault = message;
-    if (timesSeen === TOLD_AFTER)
+    if (timesSeen === REJECTED_AFTER)
       logger.error({ reason: message }, 'the certificate files are no good; the last good ones stay');
   }
 
   const looking = setInterval(look, LOOK_EVERY_MS).unref();
   return {
     expiresAt: () => expiresAt,
-    isRejected: () => timesSeen >= TOLD_AFTER,
+    isRejected: () => timesSeen >= REJECTED_AFTER,
     stop: () => clearInterval(looking),
   };
 }

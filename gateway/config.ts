@@ -112,7 +112,7 @@ export const GatewaySettings = z
     TRUSTED_PROXIES: addressBlocks
       .default([])
       .describe(
-        'addresses and CIDR blocks of your own proxies, separated by commas; `X-Forwarded-*` is believed only from them',
+        'addresses and CIDR blocks of your own proxies, separated by commas; `X-Forwarded-*` is trusted only from them',
       ),
     TLS_CERT_FILE: z
       .string()
@@ -131,7 +131,7 @@ export const GatewaySettings = z
     ACTOR_HEADER: actorHeader
       .optional()
       .describe(
-        'header that names the operator, from a proxy that signs operators in, such as `X-Forwarded-User`; believed only from `TRUSTED_PROXIES`. Unset: none',
+        'header that names the operator, from a proxy that signs operators in, such as `X-Forwarded-User`; trusted only from `TRUSTED_PROXIES`. Unset: none',
       ),
     ACTIVITY_LENGTH: integer(100, 1_000_000)
       .default(ACTIVITY_LENGTH)
@@ -173,7 +173,7 @@ export const GatewaySettings = z
   })
   .refine(({ ACTOR_HEADER, TRUSTED_PROXIES }) => ACTOR_HEADER === undefined || TRUSTED_PROXIES?.length !== 0, {
     path: ['TRUSTED_PROXIES'],
-    error: 'is required with ACTOR_HEADER: it names the proxies whose header is believed',
+    error: 'is required with ACTOR_HEADER: it names the proxies whose header is trusted',
     when: () => true,
   })
   .refine(({ WORKERS, REDIS_URL }) => !(WORKERS > 1) || REDIS_URL !== undefined, {

@@ -6,7 +6,7 @@ import { GatewaySettings } from './config.ts';
 import { Clients, type LocalDecisions } from './limiter/clients.ts';
 import { redactApiKeys } from './limiter/credential.ts';
 import type { PlanTable, StoredPlans } from './limiter/plans.ts';
-import { confirmed, type Tell } from './primary/confirmed.ts';
+import { type Announce, confirmed } from './primary/confirmed.ts';
 import { TailFollower } from './primary/tail-follower.ts';
 import { certificatesIn } from './redis-settings.ts';
 import { AuditLog } from './stores/audit.ts';
@@ -44,8 +44,8 @@ export interface OpenOptions {
   readonly clients?: Clients | undefined;
   /** Decides while Redis is away; otherwise what this process knows. */
   readonly locals?: LocalDecisions | undefined;
-  /** Tells all processes that decide of an operator's change, before it is acknowledged. */
-  readonly tell?: Tell | undefined;
+  /** Announces to all processes that decide an operator's change, before it is acknowledged. */
+  readonly announce?: Announce | undefined;
   /** Required without Redis. */
   readonly embedded?: Embedded | undefined;
   /** The plans until they are read. */
@@ -62,7 +62,7 @@ export async function openBackend(
   logger: Logger,
   options: OpenOptions = {},
 ): Promise<PlannedBackend> {
-  const { tell = async () => {}, plans, withinMs = START_MS } = options;
+  const { announce = async () => {}, plans, withinMs = START_MS } = options;
   const clients = options.clients ?? new Clients(() => planCache.ifKnown);
   const patience = sleep(withinMs, undefined, { ref: false });
   const given = { ...options, clients, withinMs };
@@ -93,12 +93,12 @@ export async function openBackend(
       void edits.run();
       // Without Redis, nobody else changes anything.
       if (options.embedded === undefined) {
-        tail = new TailFollower(storage, tell, settings.REDIS_MODE !== 'cluster');
+        tail = new TailFollower(storage, announce, settings.REDIS_MODE !== 'cluster');
         // The first look makes all that was heard before doubtful, so it comes before the gateway calls itself started.
         await tail.follow().catch(() => undefined);
         void tail.run();
       }
-      return storesOver(confirmed(own, tell));
+      return storesOver(confirmed(own, announce));
     },
     loaded,
     isLoaded: () => isLoaded,

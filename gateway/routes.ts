@@ -5,7 +5,7 @@ import type { Scope } from './limiter/credential.ts';
 export interface GatewayRoute extends Route {
   /** The operation's name in the OpenAPI document, for logs. */
   readonly operation: string;
-  /** What a key's secret must be good for. Undefined where every secret will do. */
+  /** The scope that a key's secret needs. Undefined where every secret will do. */
   readonly scope?: Scope;
   /** Whether the operation takes a body. Any other body is refused. */
   readonly takesBody: boolean;

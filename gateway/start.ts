@@ -24,20 +24,20 @@ import type { CoreState } from './upstream/core.ts';
 import { createForwarder } from './upstream/forwarder.ts';
 import { type Happening, happeningOf } from './webhooks/message.ts';
 
-/** Serves clients: upstream, then gateway. @param tell takes each event of a key, for WEBHOOK_URL */
+/** Serves clients: upstream, then gateway. @param notify takes each event of a key, for WEBHOOK_URL */
 export async function serveClients(
   settings: GatewaySettings,
   backend: PlannedBackend,
   logger: Logger,
   metrics: Metrics,
-  tell: (happening: Happening) => void,
+  notify: (happening: Happening) => void,
   given: Partial<ServerLimits> = {},
   routes: readonly GatewayRoute[] = ROUTES,
 ): Promise<RunningServer & { cores(): CoreState[] }> {
   const limits = { ...DEFAULT_LIMITS, ...given };
   const forwarder = await createForwarder(settings.CORE_URL, settings.CORE_TIMEOUT_MS, logger);
   const traffic = new Traffic(routes.map(({ operation }) => operation));
-  const watch = new KeyWatch(backend.clients, (...event) => tell(happeningOf(...event)));
+  const watch = new KeyWatch(backend.clients, (...event) => notify(happeningOf(...event)));
   metrics.counts(() => [...traffic.families(), ...backend.counted(), ...forwarder.counted(), droppedLines('gateway')]);
   exposeState(metrics, backend, forwarder, watch);
   const tunnels = new Tunnels(backend.keys, limits.webSocketIdleMs);
@@ -122,11 +122,11 @@ function countRefusals(metrics: Metrics, logger: Logger): (limit: ConnectionLimi
     'address',
     'total',
   ]);
-  let toldAt = Number.NEGATIVE_INFINITY;
+  let loggedAt = Number.NEGATIVE_INFINITY;
   return (limit) => {
     count(limit);
-    if (performance.now() - toldAt < 1_000) return;
-    toldAt = performance.now();
+    if (performance.now() - loggedAt < 1_000) return;
+    loggedAt = performance.now();
     logger.warn({ limit }, 'too many connections');
   };
 }

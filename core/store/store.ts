@@ -1,7 +1,7 @@
 import type { Transaction } from './transaction.ts';
 
 /**
- * Storage for animals and orders. A write that resolves is on disk. A store that cannot be reached, or lacks disk or
+ * Storage for pets and orders. A write that resolves is on disk. A store that cannot be reached, or lacks disk or
  * memory, throws {Unavailable} at once. An error thrown by a transaction undoes it completely and is passed on
  * unchanged.
  */

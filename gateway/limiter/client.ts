@@ -42,11 +42,11 @@ export interface Client {
   askedAt: number;
   refusedAt: number;
   /** The day, in UTC since 1970, on which each of its events was last reported; undefined if none was. */
-  toldOn: { [event: string]: number } | undefined;
+  notifiedOn: { [event: string]: number } | undefined;
 }
 
 /** What one process knows of a key, for another process: ages instead of times, in microseconds. */
-export interface ToldKey {
+export interface KnownKey {
   readonly decision: Decision;
   readonly age: number;
   /** Of the last change that was noticed; undefined for none. What was heard before it does not count. */
@@ -54,7 +54,7 @@ export interface ToldKey {
   readonly secrets: readonly { readonly digest: string; readonly decision: Decision; readonly age: number }[];
 }
 
-export type ToldPage = readonly (readonly [id: string, ToldKey])[];
+export type KnownPage = readonly (readonly [id: string, KnownKey])[];
 
 /** The record of a key of which nothing is known yet. */
 export const newClient = (id: string): Client => ({
@@ -70,5 +70,5 @@ export const newClient = (id: string): Client => ({
   largeUntil: 0,
   askedAt: Number.NEGATIVE_INFINITY,
   refusedAt: Number.NEGATIVE_INFINITY,
-  toldOn: undefined,
+  notifiedOn: undefined,
 });

@@ -1,6 +1,6 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { Changes } from './changes.ts';
-import { type Client, type Heard, type KeyFacts, newClient, type ToldKey, type ToldPage } from './client.ts';
+import { type Client, type Heard, type KeyFacts, type KnownKey, type KnownPage, newClient } from './client.ts';
 import { monotonicClock, SECOND } from './clock.ts';
 import { type Bounds, type Credential, isFromAllowedNetwork, MAX_SECRETS, SCOPES } from './credential.ts';
 import { type Debt, debited, owe, owedBy, settled, spare } from './debt.ts';
@@ -11,9 +11,9 @@ import { type Plan, type PlanTable, withoutBans } from './plans.ts';
 import { UNUSED } from './usage-marks.ts';
 
 /** A verdict of the store serves local decisions for this long. */
-const BELIEVED = 15 * 60 * SECOND;
+const VERDICT_HOLDS = 15 * 60 * SECOND;
 /** When an operator of another gateway lifts a ban, it is over here after this time. */
-const BAN_BELIEVED = SECOND;
+const BAN_HOLDS = SECOND;
 export const MAX_CLIENTS = 50_000;
 /** Keys that another process takes over at once: so few that no event loop is held for long. */
 const PAGE = 250;
@@ -68,7 +68,7 @@ export class Clients implements LocalDecisions {
     const { bounds, plan, isBannedByOperator } = heard.decision;
     // A plan in shadow mode ignores the bans that decisions set.
     if (!isBannedByOperator && this.#plans()?.[plan].mode === 'shadow') return undefined;
-    if (age >= BAN_BELIEVED || !this.#isBanned(client.changes, heard)) return undefined;
+    if (age >= BAN_HOLDS || !this.#isBanned(client.changes, heard)) return undefined;
     if (bounds !== undefined && !isFromAllowedNetwork(bounds, use)) return undefined;
     return later(heard.decision, age);
   }
@@ -98,30 +98,30 @@ export class Clients implements LocalDecisions {
     // A secret used from a wrong network is still valid from its own.
     if (reason !== 'elsewhere') client?.secrets.delete(digest);
     if (!isOfKey) return;
-    // It may have been done by hand: then no operator's change tells of it.
+    // It may have been done by hand: then no operator's change reports it.
     client?.secrets.clear();
     client?.changes.note(this.#monotonic());
   }
 
   decide(credential: Credential, owes: boolean): Verdict | undefined {
-    const believed = this.#believed(credential);
-    if (believed === undefined || 'outcome' in believed) return believed;
-    const { client, record, state, plans, now } = believed;
+    const facts = this.#localFacts(credential);
+    if (facts === undefined || 'outcome' in facts) return facts;
+    const { client, record, state, plans, now } = facts;
     const decided = decide(record, state, credential, plans, now);
     const { verdict } = decided;
     // Usage is counted with the debt, so its marks would only take memory.
     if (decided.state !== undefined) client.state = { ...decided.state, usage: UNUSED, used: {} };
     if (owes && (verdict.outcome === 'admitted' || verdict.outcome === 'refused')) {
-      owe(client.debt, verdict, believed.heardAt);
+      owe(client.debt, verdict, facts.heardAt);
       this.#debtors.set(client.id, client);
     }
     return local(verdict);
   }
 
   peek(credential: Credential): Verdict | undefined {
-    const believed = this.#believed(credential);
-    if (believed === undefined || 'outcome' in believed) return believed;
-    const { record, state, plans, now } = believed;
+    const facts = this.#localFacts(credential);
+    if (facts === undefined || 'outcome' in facts) return facts;
+    const { record, state, plans, now } = facts;
     return local(peek(record, state, credential, plans, now));
   }
 
@@ -185,17 +185,17 @@ export class Clients implements LocalDecisions {
   }
 
   /** What is known of a key, for another process. */
-  tell(id: string): ToldKey | undefined {
+  known(id: string): KnownKey | undefined {
     const client = this.#find(id);
-    return client && this.#tell(client);
+    return client && this.#knownOf(client);
   }
 
   /** The same of all keys in pages, those used last first. One that is used meanwhile may come twice, or not any more. */
-  *pages(): Generator<ToldPage> {
-    let page: [string, ToldKey][] = [];
+  *pages(): Generator<KnownPage> {
+    let page: [string, KnownKey][] = [];
     for (const client of this.#clients.values()) {
-      const told = this.#tell(client);
-      if (told !== undefined && page.push([client.id, told]) === PAGE) {
+      const known = this.#knownOf(client);
+      if (known !== undefined && page.push([client.id, known]) === PAGE) {
         yield page;
         page = [];
       }
@@ -203,11 +203,11 @@ export class Clients implements LocalDecisions {
     yield page;
   }
 
-  #tell(client: Client): ToldKey | undefined {
+  #knownOf(client: Client): KnownKey | undefined {
     if (client.heard === undefined) return undefined;
     const now = this.#monotonic();
     const secrets = [...client.secrets]
-      .filter(([, heard]) => this.#isBelieved(client, heard))
+      .filter(([, heard]) => this.#isCurrent(client, heard))
       .map(([digest, { decision, at }]) => ({ digest, decision, age: now - at }));
     const { changedAt } = client.changes;
     const changeAge = changedAt > Number.NEGATIVE_INFINITY ? now - changedAt : undefined;
@@ -219,7 +219,7 @@ export class Clients implements LocalDecisions {
    * @param askedAt when that process was asked
    * @returns false if the key may have changed since
    */
-  learn(id: string, { decision, age, changeAge, secrets }: ToldKey, askedAt: number): boolean {
+  takeOver(id: string, { decision, age, changeAge, secrets }: KnownKey, askedAt: number): boolean {
     const client = this.#recordFor(id, askedAt, decision);
     if (client === undefined) return false;
     const now = this.#monotonic();
@@ -248,7 +248,7 @@ export class Clients implements LocalDecisions {
     return decision.now + this.#monotonic() - at;
   }
 
-  /** Whether the store told of a ban that is still running. */
+  /** Whether the store reported a ban that is still running. */
   #isBanned(changes: Changes, heard: Heard): boolean {
     const { decision, at } = heard;
     if (decision.outcome !== 'banned' || this.#isOutdated(changes, at, decision)) return false;
@@ -279,27 +279,27 @@ export class Clients implements LocalDecisions {
   #isOutdated = (changes: Changes, askedAt: number, decision: Decision): boolean =>
     this.#doubtedAt >= askedAt || changes.areSince(askedAt, decision);
 
-  #isBelieved(client: Client, { at, decision }: Heard): boolean {
-    return this.#monotonic() - at <= BELIEVED && !this.#isOutdated(client.changes, at, decision);
+  #isCurrent(client: Client, { at, decision }: Heard): boolean {
+    return this.#monotonic() - at <= VERDICT_HOLDS && !this.#isOutdated(client.changes, at, decision);
   }
 
   /** All inputs of a local decision; undefined if it is not known, or no longer, that the credential is valid. */
-  #believed({ id, digest }: Credential): Believed | Unauthorized | undefined {
+  #localFacts({ id, digest }: Credential): LocalFacts | Unauthorized | undefined {
     const client = this.#find(id);
     const proof = client?.secrets.get(digest);
-    if (client?.heard === undefined || proof === undefined || !this.#isBelieved(client, proof)) return undefined;
+    if (client?.heard === undefined || proof === undefined || !this.#isCurrent(client, proof)) return undefined;
     const { decision } = client.heard;
     const now = this.#storeTime(client.heard);
     const { endsAt, bounds } = proof.decision;
     if (endsAt !== 0 && endsAt <= now) return EXPIRED;
-    // An outage must not ban anyone: who is refused is told a place, but it is no strike.
+    // An outage must not ban anyone: a refused request gets a place in line, but it is no strike.
     const plans = withoutBans(this.#plans());
     const record = recordOf(decision, plans[decision.plan], digest, bounds);
     return { client, heardAt: decision.now, record, state: client.state ?? stateAfter(decision), plans, now };
   }
 }
 
-interface Believed {
+interface LocalFacts {
   readonly client: Client;
   /** The time of the store's last verdict, by its clock. */
   readonly heardAt: number;

@@ -12,17 +12,17 @@ export interface Debt {
   /** Without a token, because the plan is in shadow mode. */
   shadowed: number;
   refused: number;
-  /** The latest time that those refused were told, by the store's clock; 0 for none. */
-  told: number;
+  /** The latest Retry-After moment of those refused, by the store's clock; 0 for none. */
+  retryAt: number;
 }
 
-export const noDebt = (): Debt => ({ admitted: 0, spared: 0, asOf: 0, shadowed: 0, refused: 0, told: 0 });
+export const noDebt = (): Debt => ({ admitted: 0, spared: 0, asOf: 0, shadowed: 0, refused: 0, retryAt: 0 });
 
 /** Adds a local decision. @param asOf the time of the levels that it was taken from, by the store's clock */
 export function owe(debt: Debt, { outcome, isShadowed, retryAt }: Decision, asOf: number): void {
   debt[outcome === 'refused' ? outcome : isShadowed ? 'shadowed' : 'admitted'] += 1;
   if (owedBy(debt) > 0) debt.asOf ||= asOf;
-  debt.told = Math.max(debt.told, retryAt ?? 0);
+  debt.retryAt = Math.max(debt.retryAt, retryAt ?? 0);
 }
 
 /** The tokens that the store has to take. */
@@ -39,7 +39,7 @@ export function settled(debt: Debt, charged: Debt): boolean {
   for (const kind of ['admitted', 'shadowed', 'refused'] as const) debt[kind] -= charged[kind];
   debt.spared = Math.max(0, debt.spared - charged.admitted);
   if (owedBy(debt) === 0) debt.asOf = 0;
-  if (debt.told === charged.told) debt.told = 0;
+  if (debt.retryAt === charged.retryAt) debt.retryAt = 0;
   return debt.admitted + debt.shadowed + debt.refused === 0;
 }
 

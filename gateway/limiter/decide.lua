@@ -10,10 +10,10 @@
 -- ARGV[2 + 2 * i]   number of requests. 0 peeks: one verdict, nothing is taken or written.
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
 --                   or '-', and the address in the format of networks.ts or '-'
---                   'charge admitted shadowed refused told as_of spared' charges the key for requests that were
+--                   'charge admitted shadowed refused retry_at as_of spared' charges the key for requests that were
 --                   decided without Redis; only those admitted took a token. The secret does not matter. The minute
---                   bucket goes to at most one capacity below zero, the day bucket to zero. Until `told`, the latest
---                   time in microseconds that those refused were told, or 0, no refusal bans. `as_of` is the time in
+--                   bucket goes to at most one capacity below zero, the day bucket to zero. Until `retry_at`, the
+--                   latest moment in microseconds at which those refused may return, or 0, no refusal bans. `as_of` is the time in
 --                   microseconds of the levels that the first token was taken from: if the key was reset since, none
 --                   is taken. `spared` are admitted too, before a reset that their gateway knows of
 --
@@ -192,7 +192,7 @@ local function ticks_until_token(limit, window, tokens, fraction)
   return floor(high / limit) * HALF + floor(rest / limit) + ceil((rest % limit - fraction) / limit)
 end
 
--- The moment that a refused request is told: a token's time after the last one in line.
+-- The moment at which a refused request may return: a token's time after the last one in line.
 local function next_place(line_until, now, minute_limit, minute_tokens, minute_fraction, day_limit, day_tokens, day_fraction)
   local minute_wait = ticks_until_token(minute_limit, MINUTE, minute_tokens, minute_fraction)
   local day_wait = ticks_until_token(day_limit, DAY, day_tokens, day_fraction)
@@ -370,7 +370,7 @@ local function decide(key, digest, count, wanted, address, charge)
     local line_until, strikes_until, first_full = match(refusals, '^(%S+) (%S+) (%S+)$')
     line, strikes = time_of(line_until, now, shift), time_of(strikes_until, now, shift)
     full_at = max((read_time(first_full) or 0) - shift, 0)
-    -- Under a higher limit, clients were told to come back faster than this one forgets their strikes.
+    -- Under a higher limit, clients were asked to return sooner than this one forgets their strikes.
     if line > now and minute_limit < limit_then then full_at = max(full_at, line) end
     line = in_places(line, now, day_tokens < 1, minute_then, minute_limit, day_then, day_limit)
   end
@@ -396,7 +396,7 @@ local function decide(key, digest, count, wanted, address, charge)
   if charge then
     local admitted_there, owed, before = charge[1] + charge[6], charge[1], minute_tokens
     if charge[5] <= (read_time(call('HGET', key, 'reset_at')) or -1) then owed = 0 end
-    -- Those whom each gateway told a time of its own come back together.
+    -- Each gateway gave its refused clients times of its own, so they come back together.
     if charge[4] > now then full_at = max(full_at, min(charge[4], now + LONGEST_LINE)) end
     minute_tokens, minute_fraction = debited(minute_tokens, minute_fraction, owed, -minute_limit)
     day_tokens, day_fraction = debited(day_tokens, day_fraction, owed, 0)

@@ -48,7 +48,7 @@ export interface BucketState extends Level {
   readonly window: number;
 }
 
-/** The limit status of a client. Everything that a client is told about its limits is derived from it. */
+/** The limit status of a client. Everything that is reported to a client about its limits is derived from it. */
 export interface LimitStatus {
   /** Forbidden: the secret does not allow this operation. Nothing was taken. */
   readonly outcome: 'admitted' | 'refused' | 'banned' | 'forbidden';
@@ -56,7 +56,7 @@ export interface LimitStatus {
   readonly buckets: readonly BucketState[];
   /** The end of the running ban. Meaningless unless banned. */
   readonly bannedUntil: number;
-  /** The place in line that a refused request is told. */
+  /** The place in line of a refused request. */
   readonly retryAt?: number | undefined;
   /** Whether a refusal would have banned a key: for an address, it closes the connection. */
   readonly closesConnection?: boolean;
@@ -71,7 +71,7 @@ export function later<Status extends LimitStatus>(status: Status, elapsed: numbe
   return { ...status, now: status.now + elapsed, buckets };
 }
 
-/** What a client is told without a decision. */
+/** The message to a client without a decision. */
 export const NO_DECISION =
   'The limits of this API key cannot be checked: the store of the gateway does not answer. Retry after the time in Retry-After.';
 
@@ -94,7 +94,7 @@ export interface Decision extends LimitStatus {
   readonly rejected: string;
 }
 
-/** The key is not valid, or not from this address. The reason is only for the log; the client is never told. */
+/** The key is not valid, or not from this address. The reason is only for the log; it is never sent to the client. */
 export interface Unauthorized extends Omit<Rejection, 'reason'> {
   readonly outcome: 'unauthorized';
   readonly reason: 'malformed' | Rejection['reason'];

@@ -7,7 +7,7 @@ import type { Credential } from './credential.ts';
 import type { LimitStatus, Unauthorized } from './limiter.ts';
 
 /** A refused credential is asked for again after this time: its key may have been edited by hand. */
-const BELIEVED = 5 * SECOND;
+const VERDICT_HOLDS = 5 * SECOND;
 const MAX_REFUSED = 20_000;
 
 /** `exhausted`: the address has used up its allowance. `crowded`: too many of its requests wait already. */
@@ -17,7 +17,7 @@ type Turn = 'entered' | 'exhausted' | 'crowded';
 const MAX_WAITING = 1_000;
 
 /**
- * Limits decisions on unproven keys by address: each that finds no key is paid from an allowance, the first time. What
+ * Limits decisions on unverified keys by address: each that finds no key is paid from an allowance, the first time. What
  * was refused lately is refused again without a decision, so that one client with a dead key costs its neighbours
  * nothing. No more decisions run at once than the address could pay for if all its keys were invented. The others wait
  * until that is known. This allowance is separate, so that requests without a key never keep a new key from a decision.
@@ -41,7 +41,7 @@ export class Newcomers {
   refusal(address: string, credential: Credential): Unauthorized | undefined {
     if (this.#refused.size === 0) return undefined;
     const refused = this.#refused.get(nameOf(address, credential));
-    if (refused === undefined || this.#monotonic() - refused.askedAt > BELIEVED) return undefined;
+    if (refused === undefined || this.#monotonic() - refused.askedAt > VERDICT_HOLDS) return undefined;
     return this.#clients.hasChangedSince(credential.id, refused.askedAt) ? undefined : refused.verdict;
   }
 

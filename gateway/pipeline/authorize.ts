@@ -16,7 +16,7 @@ const RATE_LIMITED = new HttpError('rate_limit_exceeded');
 /** By the scope that is missing: a secret with both is never refused for it. */
 const FORBIDDEN = { read: forbidden('read', 'write'), write: forbidden('write', 'read') };
 const BANNED = new HttpError('key_banned');
-const UNREADABLE_KEY = 'What is stored of this API key cannot be read. Whoever issued it can mend that.';
+const UNREADABLE_KEY = 'What is stored of this API key cannot be read. Whoever issued it can fix that.';
 const CROWDED = 'Too many requests are under way. Retry after the time in the Retry-After header.';
 const shed = () => unavailable(new Shed(), CROWDED);
 export const ADDRESS_LIMITED = new HttpError(
@@ -54,7 +54,7 @@ export interface Decided {
 }
 
 /**
- * Asks for decisions. A key is unproven until a decision finds it valid: it may be made up. Requests with unproven keys
+ * Asks for decisions. A key is unverified until a decision finds it valid: it may be made up. Requests with unverified keys
  * share the capacity of their address. Only as many are decided at once as the address could pay for, and when its
  * allowance is used up they are refused.
  */
@@ -76,11 +76,11 @@ export class Authorizer {
   decide(credential: Credential, address: string, slot: Slot): Decided | Promise<Decided> {
     const client = this.#clients.verified(credential);
     return client === undefined
-      ? this.#decideUnproven(credential, address, slot)
-      : this.#decideProven(client, credential, address, slot);
+      ? this.#decideUnverified(credential, address, slot)
+      : this.#decideVerified(client, credential, address, slot);
   }
 
-  #decideProven(client: Client, credential: Credential, address: string, slot: Slot): Decided | Promise<Decided> {
+  #decideVerified(client: Client, credential: Credential, address: string, slot: Slot): Decided | Promise<Decided> {
     if (!slot.take(client)) return { refusal: shed(), keyStatus: client.secrets.get(credential.digest)?.decision };
     const verdict = this.#clients.bannedVerdict(client, credential);
     if (verdict !== undefined) return { client, verdict };
@@ -93,14 +93,14 @@ export class Authorizer {
     });
   }
 
-  async #decideUnproven(credential: Credential, address: string, slot: Slot): Promise<Decided> {
+  async #decideUnverified(credential: Credential, address: string, slot: Slot): Promise<Decided> {
     const refused = this.#newcomers.refusal(address, credential);
     if (refused !== undefined) return { verdict: refused, addressStatus: this.#payFor(address) };
     const turn = await this.#newcomers.enter(address);
     try {
-      // An earlier request may have proven the key meanwhile.
+      // An earlier request may have verified the key meanwhile.
       const client = this.#clients.verified(credential);
-      if (client !== undefined) return await this.#decideProven(client, credential, address, slot);
+      if (client !== undefined) return await this.#decideVerified(client, credential, address, slot);
       // Overload says nothing about the key, so the address does not pay for it.
       if (turn === 'crowded') return { refusal: shed() };
       if (turn === 'exhausted') return this.#refuseNewcomer(address);
@@ -111,7 +111,7 @@ export class Authorizer {
   }
 
   async #decideNewcomer(credential: Credential, address: string, slot: Slot): Promise<Decided> {
-    if (!slot.takeUnproven(address)) return { refusal: shed() };
+    if (!slot.takeUnverified(address)) return { refusal: shed() };
     const askedAt = monotonicClock();
     const verdict = await this.#limiter.decide(credential);
     this.#clients.note(credential, verdict, askedAt);

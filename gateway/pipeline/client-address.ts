@@ -7,7 +7,7 @@ import { isLoopback } from '../../shared/process/env.ts';
 
 /** The client's identity and how it reached us. Only our own proxies may state these (RFC 7239 §8.1). */
 
-/** The peers whose X-Forwarded-* headers are believed. */
+/** The peers whose X-Forwarded-* headers are trusted. */
 export class TrustedProxies {
   readonly #blocks = new BlockList();
   readonly #isEmpty: boolean;

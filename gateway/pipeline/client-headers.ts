@@ -15,8 +15,8 @@ export function clientHeaders(
 ): string[] {
   const headers = ['X-Request-Id', id, ...NO_SNIFF];
   // A status request gets no Retry-After.
-  const tell = limitStatus === keyStatus ? limitStatusHeaders : limitHeaders;
-  if (limitStatus !== undefined) headers.push(...tell(limitStatus, draftFields));
+  const headersOf = limitStatus === keyStatus ? limitStatusHeaders : limitHeaders;
+  if (limitStatus !== undefined) headers.push(...headersOf(limitStatus, draftFields));
   if (cors.length > 0 && !beside.includes('Access-Control-Allow-Origin')) headers.push(...cors);
   if (route?.deprecation !== undefined) headers.push(...route.deprecation);
   return headers;
@@ -77,7 +77,7 @@ function ticksUntilRetry({ outcome, now, buckets, bannedUntil, retryAt = 0 }: Li
   return Math.max(...waits, (outcome === 'banned' ? bannedUntil : retryAt) - now);
 }
 
-/** Whether a limit refused it. A forbidden request is told what is left, like an admitted one. */
+/** Whether a limit refused it. A forbidden request is sent what is left, like an admitted one. */
 const isLimited = (outcome: LimitStatus['outcome']): boolean => outcome === 'refused' || outcome === 'banned';
 
 /** The bucket with the fewest tokens left. For a refused request: the one with the longest wait. */
@@ -106,8 +106,8 @@ const ticksUntilReset = (status: LimitStatus, bucket: BucketState): number =>
 function rateLimitFields(status: LimitStatus, described: BucketState, retryAfter: number | undefined): string[] {
   const { outcome, buckets } = status;
   const policies = buckets.map(({ name, limit, window }) => `"${name}";q=${limit};w=${window / SECOND}`);
-  const told = isLimited(outcome) ? [described] : buckets;
-  const limits = told.map((bucket) => {
+  const listed = isLimited(outcome) ? [described] : buckets;
+  const limits = listed.map((bucket) => {
     const { name, limit, window } = bucket;
     const r = remainingOf(status, bucket);
     const t = retryAfter ?? Math.ceil(ticksOf(bucket, limit, window) / SECOND);

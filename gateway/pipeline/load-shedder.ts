@@ -1,10 +1,10 @@
 import { fairPart } from '../../shared/fair-share.ts';
 
 const OVERSHOOT = 2;
-/** Of the limit, for all unproven callers together. */
-const UNPROVEN_SHARE = 0.25;
+/** Of the limit, for all unverified callers together. */
+const UNVERIFIED_SHARE = 0.25;
 
-/** Whose capacity a request takes: the record of its key, or of its address while the key is unproven. */
+/** Whose capacity a request takes: the record of its key, or of its address while the key is unverified. */
 export interface Caller {
   inFlight: number;
 }
@@ -12,16 +12,16 @@ export interface Caller {
 /**
  * Load shedding: a request that would only wait, and make others wait, is refused before it costs anything. The
  * capacity of the cores limits the requests in the gateway. Each caller has a fair part of it (fairPart). A caller
- * below its part is admitted even when the total exceeds the limit. Unproven callers share a fixed part, so that
+ * below its part is admitted even when the total exceeds the limit. Unverified callers share a fixed part, so that
  * made-up keys never take the capacity of valid ones.
  */
 export class LoadShedder {
   readonly #limit: () => number;
-  /** Addresses that have unproven requests under way. */
+  /** Addresses that have unverified requests under way. */
   readonly #addresses = new Map<string, Address>();
   #callers = 0;
   #total = 0;
-  #unproven = 0;
+  #unverified = 0;
 
   /** @param limit the current maximum of concurrent requests */
   constructor(limit: () => number) {
@@ -35,12 +35,12 @@ export class LoadShedder {
 
   hasRoomFor(caller: Caller): boolean {
     const limit = this.#limit();
-    if (caller instanceof Address && this.#unproven >= limit * UNPROVEN_SHARE) return false;
+    if (caller instanceof Address && this.#unverified >= limit * UNVERIFIED_SHARE) return false;
     if (this.#total >= OVERSHOOT * limit) return false;
     return caller.inFlight < fairPart(limit, this.#total, this.#callers);
   }
 
-  /** The caller of unproven requests from an address. */
+  /** The caller of unverified requests from an address. */
   address(name: string): Caller {
     return this.#addresses.get(name) ?? new Address(name);
   }
@@ -50,7 +50,7 @@ export class LoadShedder {
     this.#total += 1;
     if (!(caller instanceof Address)) return;
     this.#addresses.set(caller.name, caller);
-    this.#unproven += 1;
+    this.#unverified += 1;
   }
 
   giveBack(caller: Caller): void {
@@ -58,7 +58,7 @@ export class LoadShedder {
     this.#total -= 1;
     if (!(caller instanceof Address)) return;
     if (caller.inFlight === 0) this.#addresses.delete(caller.name);
-    this.#unproven -= 1;
+    this.#unverified -= 1;
   }
 }
 
@@ -87,12 +87,12 @@ export class Slot {
     return true;
   }
 
-  /** The same for an unproven request from an address. */
-  takeUnproven(address: string): boolean {
+  /** The same for an unverified request from an address. */
+  takeUnverified(address: string): boolean {
     return this.take(this.#shedder.address(address));
   }
 
-  /** Moves the slot to its key once the key is proven. */
+  /** Moves the slot to its key once the key is verified. */
   moveTo(caller: Caller): void {
     this.release();
     this.#hold(caller);

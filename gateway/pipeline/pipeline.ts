@@ -79,7 +79,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     exchange.keyStatus = decided.keyStatus;
     if (decided.verdict === undefined) return decided.refusal;
     if (credential !== undefined && decided.verdict.outcome !== 'undecided') exchange.decidedAt = performance.now();
-    tell(exchange, decided.verdict);
+    record(exchange, decided.verdict);
 
     // 5. Refuse or admit.
     const refusal = refusalOf(decided.verdict, decided.addressStatus, match?.route.scope);
@@ -98,8 +98,8 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     return undefined;
   }
 
-  /** Tells operators of a decision. */
-  function tell(exchange: Exchange, verdict: Verdict): void {
+  /** Records a decision for operators. */
+  function record(exchange: Exchange, verdict: Verdict): void {
     const { id, keyId, client, clientAddress, outcome } = exchange;
     deps.recent.decided(exchange);
     deps.banned.note(keyId, verdict);

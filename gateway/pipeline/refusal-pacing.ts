@@ -67,7 +67,7 @@ export class RefusalPacing {
   /**
    * Undefined if a refusal may be sent at once, otherwise a promise that resolves when it may. If too many wait, the
    * connection is cut.
-   * @param client the name of a proven key, or an address
+   * @param client the name of a verified key, or an address
    * @param cost of this refusal, in refusals without a body
    */
   delay(client: string, response: ServerResponse, cost = 1): Promise<void> | undefined {

@@ -46,7 +46,7 @@ export class ChannelStorage implements Storage, KeySource {
   tail = (log: LogName, query: { readonly after?: string | undefined; readonly count: number }) =>
     this.#call<LoggedEntry[]>('tail', log, query);
 
-  /** Nobody is told of a lost entry: a function cannot be sent. */
+  /** A lost entry is not reported: a function cannot be sent. */
   change = ({ onLost: _, ...change }: Change) => this.#call<boolean>('change', change);
 
   async #call<T>(method: StorageCall['method'], ...args: readonly unknown[]): Promise<T> {

@@ -81,7 +81,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
   }
 
   /** Sends a question whose answer nobody waits for. */
-  tell<Name extends keyof Mine & string>(name: Name, content: Mine[Name][0]): void {
+  send<Name extends keyof Mine & string>(name: Name, content: Mine[Name][0]): void {
     this.#post([this.#number++, name, content]);
   }
 

@@ -2,13 +2,13 @@ import { Plans } from '../stores/plans.ts';
 import { type Change, NotMade, type RecordName, type Storage, Unknown, withOwn } from '../stores/storage.ts';
 import type { Changed } from './messages.ts';
 
-export type Tell = (changed: Changed) => Promise<void>;
+export type Announce = (changed: Changed) => Promise<void>;
 
 /**
  * The storage of operators: a change is acknowledged once every worker of this gateway acts on it.
- * @param tell resolves when no worker acts on older data
+ * @param announce resolves when no worker acts on older data
  */
-export function confirmed(storage: Storage, tell: Tell): Storage {
+export function confirmed(storage: Storage, announce: Announce): Storage {
   /** Records that may have been changed: who reads such a change back acknowledges it. */
   const doubtful = new Set<RecordName>();
   let hasPlans = false;
@@ -41,13 +41,15 @@ export function confirmed(storage: Storage, tell: Tell): Storage {
   }
 
   async function confirm(records: readonly Watched[], isReset = false): Promise<void> {
-    await Promise.all(records.map((record) => (record === 'plans' ? tellPlans() : tell(keyIn(record, isReset)))));
+    await Promise.all(
+      records.map((record) => (record === 'plans' ? announcePlans() : announce(keyIn(record, isReset)))),
+    );
   }
 
   /** They are sent along: the connection of a worker may be slower than that of operators. */
-  async function tellPlans(): Promise<void> {
+  async function announcePlans(): Promise<void> {
     const plans = await storage.read('plans').catch((cause) => Promise.reject(new Unknown(cause)));
-    if (plans !== undefined) await tell({ plans });
+    if (plans !== undefined) await announce({ plans });
   }
 
   return withOwn(storage, { read, change });

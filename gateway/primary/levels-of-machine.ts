@@ -62,12 +62,12 @@ export class LevelsOfMachine {
       // A worker that did not answer in time is asked again.
       if (page === undefined) outage.asked.delete(worker);
       if (page === undefined || page.length === 0) return;
-      for (const [id, told] of page) {
+      for (const [id, known] of page) {
         // More would push out those that were used later.
         if (outage.learned.size === MAX_CLIENTS) return;
         outage.learned.add(id);
         // A change meanwhile outdates more than the key that was changed.
-        if (!this.#known.learn(id, told, askedAt)) next = 'first';
+        if (!this.#known.takeOver(id, known, askedAt)) next = 'first';
       }
     }
   }
@@ -85,8 +85,8 @@ export class LevelsOfMachine {
 
   async #askAll(id: string): Promise<void> {
     const askedAt = monotonicClock();
-    const told = await Promise.all(this.#workers().map((worker) => worker.ask('key', id, ANSWER_WITHIN_MS)));
-    for (const known of told) if (known !== undefined) this.#known.learn(id, known, askedAt);
+    const answers = await Promise.all(this.#workers().map((worker) => worker.ask('key', id, ANSWER_WITHIN_MS)));
+    for (const known of answers) if (known !== undefined) this.#known.takeOver(id, known, askedAt);
     this.#gatherings.delete(id);
     this.#gatheredAt.set(id, performance.now());
   }

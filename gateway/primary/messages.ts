@@ -1,6 +1,6 @@
 import type { Family } from '../../shared/process/counts.ts';
 import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
-import type { ToldKey, ToldPage } from '../limiter/client.ts';
+import type { KnownKey, KnownPage } from '../limiter/client.ts';
 import type { Use } from '../limiter/credential.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import type { StoredPlans } from '../limiter/plans.ts';
@@ -21,9 +21,9 @@ export interface AskedOfWorker {
   /** Likewise its last requests. */
   readonly requests: readonly [RequestQuery, readonly RequestReport[]];
   /** What it last heard of a key from Redis. */
-  readonly key: readonly [id: string, ToldKey | undefined];
+  readonly key: readonly [id: string, KnownKey | undefined];
   /** The same of all keys: the first page, or the next one. Those used last come first. Empty after the last one. */
-  readonly keys: readonly ['first' | 'next', ToldPage];
+  readonly keys: readonly ['first' | 'next', KnownPage];
   /** A change that was made. From its answer on, the worker no longer acts on older data. */
   readonly changed: readonly [Changed, true];
   /** The record of a key changes: before it answers, the worker sends the key's state to be saved, and forgets the key. */

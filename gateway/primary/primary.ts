@@ -81,7 +81,7 @@ export async function startPrimary(
         onReport({ isLoaded }) {
           hasLoaded ||= isLoaded;
         },
-        onHappened: (happening) => webhooks.tell(happening),
+        onHappened: (happening) => webhooks.send(happening),
         decide: (name, question) => levels.answer(name, question),
         withoutRedis: owner,
       }),
@@ -102,7 +102,7 @@ export async function startPrimary(
     return storage?.fault();
   }
 
-  async function tell(changed: Changed): Promise<void> {
+  async function announce(changed: Changed): Promise<void> {
     await workers.confirm(changed);
     if ('key' in changed) clients.noteChange(changed.key, changed.at, changed.isReset);
     else if ('anyKey' in changed) clients.doubtAll();
@@ -121,7 +121,7 @@ export async function startPrimary(
     const { serveOperators } = await import('../serve-operators.ts');
     backend = await openBackend(settings, logger, {
       clients,
-      tell,
+      announce,
       embedded: storage && { storage: pageATurn(storage) },
     });
     ({ planCache, counted } = backend);
@@ -174,7 +174,7 @@ async function openStorage({ DATA_DIR, ACTIVITY_LENGTH }: GatewaySettings, owner
 }
 
 /**
- * A replacement hardly waits for Redis, which may be away: the primary tells it the plans, and decides for it. A renewal
+ * A replacement hardly waits for Redis, which may be away: the primary sends it the plans, and decides for it. A renewal
  * waits for Redis, while the worker that it replaces serves.
  */
 function orderFor(reason: Reason, planCache: PlanCache | undefined): StartOrder {

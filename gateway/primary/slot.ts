@@ -97,14 +97,14 @@ export class Slot {
     const { logger, onCrash } = this.#options;
     this.#past = sumOf([this.#past, worker.report?.counted ?? []]);
     this.#processes.delete(worker);
-    const told = { worker: this.#number, pid: worker.pid, ...end, said: end.said || undefined };
+    const fields = { worker: this.#number, pid: worker.pid, ...end, said: end.said || undefined };
     if (this.#stopping.signal.aborted || worker.isStopping) {
-      logger.info(told, 'worker stopped');
+      logger.info(fields, 'worker stopped');
       return;
     }
     // Without a first success there is no replacement: the start fails.
     if (!this.#hasBegun()) return;
-    logger.error(told, 'worker ended');
+    logger.error(fields, 'worker ended');
     onCrash();
     if (this.#current !== worker && reason !== 'first') return;
     const servedMs = Date.now() - this.#changedAt.getTime();

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type CheckResult, fault, good } from '../check-result.ts';
 import { isKeyId } from '../limiter/credential.ts';
 import type { LoggedEntry, Storage } from '../stores/storage.ts';
-import type { Tell } from './confirmed.ts';
+import type { Announce } from './confirmed.ts';
 import type { Changed } from './messages.ts';
 
 const EVERY_MS = 250;
@@ -17,7 +17,7 @@ const USUAL_MS = 2_000;
  */
 export class TailFollower {
   readonly #storage: Pick<Storage, 'tail'>;
-  readonly #tell: Tell;
+  readonly #announce: Announce;
   readonly #hasOneClock: boolean;
   readonly #stopped = new AbortController();
   /** The id of the newest entry seen; '' for an empty log, undefined before the first look. */
@@ -26,12 +26,12 @@ export class TailFollower {
 
   /**
    * @param storage with the deadline of decisions: a dead connection must not be waited for
-   * @param tell resolves when no process of this gateway acts on older data
+   * @param announce resolves when no process of this gateway acts on older data
    * @param hasOneClock whether entries have the time of the clock that decides
    */
-  constructor(storage: Pick<Storage, 'tail'>, tell: Tell, hasOneClock: boolean) {
+  constructor(storage: Pick<Storage, 'tail'>, announce: Announce, hasOneClock: boolean) {
     this.#storage = storage;
-    this.#tell = tell;
+    this.#announce = announce;
     this.#hasOneClock = hasOneClock;
   }
 
@@ -48,7 +48,7 @@ export class TailFollower {
     this.#stopped.abort();
   }
 
-  /** Reads what is new, and tells it. @throws {Unavailable} if the store is away */
+  /** Reads what is new, and announces it. @throws {Unavailable} if the store is away */
   async follow(): Promise<void> {
     const since = this.#last;
     let page: readonly LoggedEntry[] = [];
@@ -58,8 +58,8 @@ export class TailFollower {
       seen = since === '' && page.length < count ? page.length : page.findIndex(([id]) => id === since);
       if (seen !== -1 || since === undefined) break;
     }
-    if (seen === -1) await this.#tell({ anyKey: true });
-    else await Promise.all(this.#changesIn(page.slice(0, seen)).map((changed) => this.#tell(changed)));
+    if (seen === -1) await this.#announce({ anyKey: true });
+    else await Promise.all(this.#changesIn(page.slice(0, seen)).map((changed) => this.#announce(changed)));
     this.#last = page[0]?.[0] ?? '';
     this.#readAt = performance.now();
   }

@@ -181,7 +181,7 @@ export class WorkerProcess {
     return report;
   }
 
-  /** Tells it of a change. Resolves when it no longer acts on older data, or is gone. */
+  /** Announces a change. Resolves when it no longer acts on older data, or is gone. */
   async confirm(changed: Changed): Promise<void> {
     if (this.#hasStarted) await this.#insist('changed', changed, 'It did not confirm a change in time.');
   }

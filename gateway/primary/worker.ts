@@ -36,7 +36,7 @@ export async function startWorker(
     report: async () => report && { ...report(), metrics: await metrics.snapshot() },
     decisions: (query) => opened?.recent.findDecisions(query) ?? [],
     requests: (query) => opened?.recent.find(query) ?? [],
-    key: (id) => clients.tell(id),
+    key: (id) => clients.known(id),
     keys(page) {
       if (page === 'first') pages = clients.pages();
       return pages.next().value ?? [];
@@ -52,12 +52,12 @@ export async function startWorker(
     },
     release(id) {
       const state = embedded?.release(id);
-      if (state !== undefined) primary.tell('save', { states: [[id, state]], mustBeDurable: true });
+      if (state !== undefined) primary.send('save', { states: [[id, state]], mustBeDurable: true });
       return true;
     },
     flush: () => embedded?.flush().then(() => true as const) ?? true,
   });
-  const reportNow = () => primary.tell('report', report?.());
+  const reportNow = () => primary.send('report', report?.());
   const reporting = setInterval(reportNow, REPORT_EVERY_MS).unref();
   const order = await primary.ask('start', undefined);
   const storage = new ChannelStorage(primary);
@@ -78,7 +78,7 @@ export async function startWorker(
   // What was read meanwhile may be older.
   if (changedPlans !== undefined) backend.planCache.take(changedPlans);
   if (order?.mustLoad) await backend.loaded;
-  const server = await serveClients(settings, backend, logger, metrics, (event) => primary.tell('happened', event));
+  const server = await serveClients(settings, backend, logger, metrics, (event) => primary.send('happened', event));
   report = () => ({
     counted: metrics.counted(),
     isLoaded: backend.isLoaded(),

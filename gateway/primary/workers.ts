@@ -55,7 +55,7 @@ export class Workers {
     return this.#slots.flatMap(({ processes }) => processes);
   }
 
-  /** Tells all of a change. Resolves when none acts on older data; those that do not confirm it are killed. */
+  /** Announces a change to all. Resolves when none acts on older data; those that do not confirm it are killed. */
   async confirm(changed: Changed): Promise<void> {
     await Promise.all(this.all().map((worker) => worker.confirm(changed)));
   }
@@ -124,7 +124,7 @@ export class Workers {
   async findDecisions(query: DecisionQuery): Promise<DecisionReport[]> {
     const found = await this.#askEach(({ channel }) => channel.ask('decisions', query));
     return found
-      .flatMap(({ told = [] }) => told)
+      .flatMap(({ answers = [] }) => answers)
       .sort(newestFirst)
       .slice(0, query.limit);
   }
@@ -133,19 +133,22 @@ export class Workers {
   async find(query: RequestQuery): Promise<FoundRequests> {
     const found = await this.#askEach(({ channel }) => channel.ask('requests', query));
     const requests = found
-      .flatMap(({ told = [] }) => told)
+      .flatMap(({ answers = [] }) => answers)
       .sort(newestRequestFirst)
       .slice(0, query.limit);
-    return { requests, missing: found.flatMap(({ number, told }) => (told === undefined ? [`worker ${number}`] : [])) };
+    return {
+      requests,
+      missing: found.flatMap(({ number, answers }) => (answers === undefined ? [`worker ${number}`] : [])),
+    };
   }
 
-  /** Asks each serving worker; `told` is undefined if it gives no answer. */
+  /** Asks each serving worker; `answers` is undefined if it gives none. */
   #askEach<T extends { readonly gateway: object }>(ask: (worker: WorkerProcess) => Promise<readonly T[] | undefined>) {
     return Promise.all(
       this.#serving.map(async (worker) => {
         const { number } = worker;
-        const told = await ask(worker);
-        return { number, told: told?.map((one) => ({ ...one, gateway: { ...one.gateway, worker: number } })) };
+        const answers = await ask(worker);
+        return { number, answers: answers?.map((one) => ({ ...one, gateway: { ...one.gateway, worker: number } })) };
       }),
     );
   }

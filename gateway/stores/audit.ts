@@ -82,7 +82,7 @@ export interface ActivityPage {
   readonly next: string | undefined;
 }
 
-/** The result of a change of a key, with the entry that tells it. */
+/** The result of a change of a key, with its audit entry. */
 export interface WithActivity {
   readonly activity?: Activity | undefined;
 }

@@ -67,7 +67,7 @@ export class NoTable extends Conflict {
   }
 }
 
-/** Who changes the table of plans and why; and the entries of the activity that tell it. */
+/** Who changes the table of plans and why; and its audit entries. */
 export interface AboutChange extends Pick<PlanChange, 'author' | 'reason' | 'action'> {
   /** The table in force. It is written back first where the stored one is missing. */
   readonly last?: StoredPlans | undefined;

@@ -13,7 +13,7 @@ export const MAX_TOKENS = 1_000;
 
 export class TooManyTokens extends Conflict {
   constructor() {
-    super(`There are ${MAX_TOKENS} tokens already. End those that nobody needs.`);
+    super(`There are ${MAX_TOKENS} tokens already. Revoke those that nobody needs.`);
   }
 }
 

@@ -16,7 +16,7 @@ const ENOUGH_REQUESTS = 100;
  */
 export function checkAddresses(trustedProxies: readonly string[], counted: readonly Family[]): CheckResult[] {
   const wide = trustedProxies.filter(isWide);
-  if (wide.length > 0) return wide.map(toldOf);
+  if (wide.length > 0) return wide.map(warningFor);
   const requests = requestsIn(counted);
   const all = requests();
   if (all < ENOUGH_REQUESTS) return [good(ABOUT, 'too few requests to judge by')];
@@ -24,7 +24,7 @@ export function checkAddresses(trustedProxies: readonly string[], counted: reado
 }
 
 /** The finding for a block of TRUSTED_PROXIES that is too wide: whoever is in it can name any address as the client's. */
-function toldOf(block: string): CheckResult {
+function warningFor(block: string): CheckResult {
   if (block.endsWith('/0'))
     return fault(ABOUT, `TRUSTED_PROXIES ${block} is everyone`, 'Name your proxies: any client can take any address.');
   return warning(
@@ -43,7 +43,7 @@ function checkSources(all: number, ignored: number): CheckResult | undefined {
   if (ignored <= all / 2) return undefined;
   return warning(
     ABOUT,
-    `${Math.floor((100 * ignored) / all)} % of the requests name a client and are not believed`,
+    `${Math.floor((100 * ignored) / all)} % of the requests name a client in a header that is not trusted`,
     'Are they from a proxy of yours? Name it in TRUSTED_PROXIES: all its clients without a key share one allowance.',
   );
 }

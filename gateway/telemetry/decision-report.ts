@@ -40,18 +40,18 @@ export interface DecisionReport {
   /** The version of this process's plan table at that time. */
   readonly planVersion?: string | undefined;
   readonly mode?: Decision['mode'];
-  readonly buckets?: { readonly minute: ToldBucket; readonly day: ToldBucket };
+  readonly buckets?: { readonly minute: BucketReport; readonly day: BucketReport };
   /** What refused it: the current ban, otherwise every bucket with less than one token. */
   readonly refusedBy?: readonly string[];
   readonly bannedUntil?: string;
-  /** When a refused request was told to come back. */
+  /** When a refused request may come back. */
   readonly retryAt?: string;
   /** Overrides of the key that are not usable limits. */
   readonly rejectedOverrides?: readonly string[];
   readonly gateway: { readonly host: string; readonly pid: number; readonly worker?: number };
 }
 
-interface ToldBucket {
+interface BucketReport {
   readonly limit: number;
   /** Tokens before the decision, after the refill. */
   readonly before: number;
@@ -68,7 +68,7 @@ export interface DecidedRequest {
   readonly planVersion: string | undefined;
 }
 
-export function tellDecision(
+export function describeDecision(
   { requestId, keyId = '', at, planVersion }: DecidedRequest,
   verdict: Verdict,
 ): DecisionReport {
@@ -88,7 +88,7 @@ export function tellDecision(
     planVersion,
     mode,
     at: toTime(now),
-    buckets: { minute: tellBucket(minute, taken), day: tellBucket(day, taken) },
+    buckets: { minute: describeBucket(minute, taken), day: describeBucket(day, taken) },
     ...(taken === 0 && { refusedBy: outcome === 'banned' ? ['ban'] : outcome === 'forbidden' ? ['scope'] : empty }),
     ...(outcome === 'banned' && { bannedUntil: toTime(bannedUntil) }),
     ...(retryAt > 0 && outcome !== 'admitted' && { retryAt: toTime(retryAt) }),
@@ -99,7 +99,7 @@ export function tellDecision(
 
 const DECIMALS = 1e6;
 
-function tellBucket({ limit, tokens, fraction, window }: BucketState, taken: number): ToldBucket {
+function describeBucket({ limit, tokens, fraction, window }: BucketState, taken: number): BucketReport {
   const after = tokens + Math.floor((fraction / window) * DECIMALS) / DECIMALS;
   return { limit, before: Math.round((after + taken) * DECIMALS) / DECIMALS, after };
 }

@@ -33,22 +33,22 @@ interface KeyCounts {
  */
 export class KeyWatch {
   readonly #clients: Pick<Clients, 'all' | 'isBanned'>;
-  readonly #tell: (event: KeyEvent, keyId: string, decision: Decision) => void;
+  readonly #notify: (event: KeyEvent, keyId: string, decision: Decision) => void;
   readonly #monotonic: () => number;
   #counted: KeyCounts | undefined;
   #countedAt = Number.NEGATIVE_INFINITY;
 
   /**
-   * @param tell called once per key, event and UTC day, as far as this process remembers
+   * @param notify called once per key, event and UTC day, as far as this process remembers
    * @param monotonic microseconds that never go back
    */
   constructor(
     clients: Pick<Clients, 'all' | 'isBanned'>,
-    tell: (event: KeyEvent, keyId: string, decision: Decision) => void,
+    notify: (event: KeyEvent, keyId: string, decision: Decision) => void,
     monotonic = monotonicClock,
   ) {
     this.#clients = clients;
-    this.#tell = tell;
+    this.#notify = notify;
     this.#monotonic = monotonic;
   }
 
@@ -57,9 +57,9 @@ export class KeyWatch {
     client.askedAt = this.#monotonic();
     if (outcome === 'refused') client.refusedAt = client.askedAt;
     const day = decision.buckets[1] as BucketState;
-    if (isNear(day)) this.#tellOnce('day_80', client, decision);
-    if (day.tokens < 1) this.#tellOnce('day_100', client, decision);
-    if (outcome === 'banned') this.#tellOnce('banned', client, decision);
+    if (isNear(day)) this.#notifyOnce('day_80', client, decision);
+    if (day.tokens < 1) this.#notifyOnce('day_100', client, decision);
+    if (outcome === 'banned') this.#notifyOnce('banned', client, decision);
   }
 
   counts(): KeyCounts {
@@ -81,12 +81,12 @@ export class KeyWatch {
     return counts;
   }
 
-  #tellOnce(event: KeyEvent, client: Client, decision: Decision): void {
+  #notifyOnce(event: KeyEvent, client: Client, decision: Decision): void {
     const today = Math.floor(decision.now / DAY);
-    client.toldOn ??= {};
-    if (client.toldOn[event] === today) return;
-    client.toldOn[event] = today;
-    this.#tell(event, client.id, decision);
+    client.notifiedOn ??= {};
+    if (client.notifiedOn[event] === today) return;
+    client.notifiedOn[event] = today;
+    this.#notify(event, client.id, decision);
   }
 }
 
@@ -106,7 +106,7 @@ function isStillNear({ heard, state }: Client, now: number): boolean {
 }
 
 const MINUTE_MS = 60_000;
-/** Keys that one process tells apart in a minute. */
+/** Keys that one process distinguishes in a minute. */
 const MAX_KEYS_PER_MINUTE = 1_000;
 
 /** The keys that had a request refused by a ban in a minute, counted since 1970. */
@@ -115,7 +115,7 @@ export interface KeysOfMinute {
   readonly ids: readonly string[];
 }
 
-/** Tells the banned keys of the current minute apart, so that operators see keys and not only requests. */
+/** Distinguishes the banned keys of the current minute, so that operators see keys and not only requests. */
 export class BannedKeys {
   readonly #now: () => number;
   #minute = -1;

@@ -22,7 +22,7 @@ export interface MinuteReport {
   readonly refused: number;
   /** Requests that a ban refused. */
   readonly banned: number;
-  /** Their keys. At most 1,000 per process are told apart. */
+  /** Their keys. At most 1,000 per process are distinguished. */
   readonly bannedKeys: number;
   readonly unauthorized: number;
   readonly serverErrors: number;
@@ -74,7 +74,7 @@ export class RecentMinutes {
     this.#closed.push({ minute: this.#minute, report: this.#reportOf(this.#minute, after) });
     this.#before = after;
     this.#minute = minute;
-    // The clock can be set back; a minute is told once.
+    // The clock can be set back; a minute is reported once.
     const isKept = (one: number) => one > minute - KEPT && one < minute;
     this.#closed.splice(0, this.#closed.length, ...this.#closed.filter((one) => isKept(one.minute)));
     for (const one of this.#bannedIn.keys()) if (!isKept(one) && one !== minute) this.#bannedIn.delete(one);

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { boundedMap } from '../../shared/bounded-map.ts';
 import type { Verdict } from '../limiter/limiter.ts';
-import { type DecisionQuery, type DecisionReport, HOST, isOfAKey, tellDecision } from './decision-report.ts';
+import { type DecisionQuery, type DecisionReport, describeDecision, HOST, isOfAKey } from './decision-report.ts';
 import type { Outcome } from './outcomes.ts';
 
 /**
@@ -213,7 +213,7 @@ export class RecentRequests {
       const { verdict } = slot;
       if (verdict === undefined || slot.kind === 'strangers') continue;
       if ((keyId ?? slot.keyId) === slot.keyId && (requestId ?? slot.requestId) === slot.requestId)
-        found.push(tellDecision(slot, verdict));
+        found.push(describeDecision(slot, verdict));
     }
     return found;
   }
@@ -361,7 +361,7 @@ function reportOf(slot: NotedRequest): RequestReport {
     status: status === 0 ? undefined : status,
     durationMs: rounded(slot.durationMs),
     times: Object.fromEntries(Object.entries(slot.times).map(([part, ms]) => [part, ms && rounded(ms)])),
-    decision: verdict !== undefined && slot.kind !== 'strangers' ? tellDecision(slot, verdict) : undefined,
+    decision: verdict !== undefined && slot.kind !== 'strangers' ? describeDecision(slot, verdict) : undefined,
     gateway: { host: HOST, pid: process.pid },
   };
 }

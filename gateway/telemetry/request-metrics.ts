@@ -138,7 +138,7 @@ const positionOfStatus = (status: number): number =>
 
 export const CLIENT_ADDRESSES = 'gateway_client_addresses_total';
 
-/** `ignored`: the peer named a client, and was not believed. */
+/** `ignored`: the peer named a client, and is not trusted. */
 export const SOURCES = ['peer', 'proxy', 'ignored'] as const;
 export type Source = (typeof SOURCES)[number];
 

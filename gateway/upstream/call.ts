@@ -315,7 +315,7 @@ export class Call implements Asked {
   }
 
   #giveUp(now: number): void {
-    // One that was not sent tells nothing about the core.
+    // One that was not sent says nothing about the core.
     if (this.#isSent) {
       const { limit, counts } = this.#core as Core;
       limit.learn(this.#begunAt, now);

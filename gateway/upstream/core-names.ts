@@ -26,9 +26,9 @@ export class CoreNames {
     this.#onChange = onChange;
     this.#entries = urls.map((url) => {
       const parsed = parseCoreUrl(url);
-      return isName(parsed) ? new Watched(parsed, logger, () => this.#tell()) : parsed;
+      return isName(parsed) ? new Watched(parsed, logger, () => this.#announce()) : parsed;
     });
-    this.#tell();
+    this.#announce();
   }
 
   /** Begins to resolve all names regularly. Ends after the first time, or when that takes too long. */
@@ -49,7 +49,7 @@ export class CoreNames {
     for (const name of this.#watched()) name.close();
   }
 
-  #tell(): void {
+  #announce(): void {
     this.#onChange(this.#entries.flatMap((entry) => (entry instanceof Watched ? entry.addresses : [entry])));
   }
 

@@ -77,7 +77,7 @@ export class Core {
     return this.address.origin;
   }
 
-  /** A wire for one request. Without ids in answers it is a new one: a late answer cannot be told from the next one. */
+  /** A wire for one request. Without ids in answers it is a new one: a late answer cannot be distinguished from the next one. */
   takeOwn(): Wire {
     const wire = this.#idle.pop() ?? this.#newOwn();
     if (!this.echoes) wire.end();

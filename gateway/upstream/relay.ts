@@ -84,7 +84,7 @@ export class Relay implements Dispatcher.DispatchHandler {
   #begin(status: number, rawHeaders: readonly string[]): void {
     this.#status = status;
     this.#headers = responseHeaders(rawHeaders, status);
-    if (hasBody(this.#response.req.method === 'HEAD', status) && !tellsItsEnd(rawHeaders))
+    if (hasBody(this.#response.req.method === 'HEAD', status) && !hasKnownEnd(rawHeaders))
       this.#abort(new EndUnknown());
   }
 
@@ -136,5 +136,5 @@ export class Relay implements Dispatcher.DispatchHandler {
 }
 
 /** Whether the end of an answer is known before its connection ends (RFC 9112 §6.3). */
-const tellsItsEnd = (rawHeaders: readonly string[]): boolean =>
+const hasKnownEnd = (rawHeaders: readonly string[]): boolean =>
   hasHeader(rawHeaders, 'content-length') || hasHeader(rawHeaders, 'transfer-encoding');

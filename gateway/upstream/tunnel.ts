@@ -58,7 +58,7 @@ export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): 
   proxy.on('error', () => {});
   proxy.once('proxyReqWs', (outgoing) => {
     ask(outgoing, asked);
-    outgoing.once('upgrade', (answer) => tellClient(answer, asked.extraHeaders));
+    outgoing.once('upgrade', (answer) => answerClient(answer, asked.extraHeaders));
     // After this event the library adds its own listeners. They close the client's connection at any fault, and forward
     // other answers with their own framing. They are removed before anything can happen.
     queueMicrotask(() => {
@@ -92,7 +92,7 @@ function ask(outgoing: ClientRequest, { core, target, headers }: TunnelRequest):
 }
 
 /** The library writes the head of the 101 from these. */
-function tellClient(answer: IncomingMessage, extraHeaders: readonly string[]): void {
+function answerClient(answer: IncomingMessage, extraHeaders: readonly string[]): void {
   const headers = byName([...responseHeaders(answer.rawHeaders, 101), ...UPGRADE, ...extraHeaders]);
   answer.headers = Object.fromEntries(headers) as IncomingMessage['headers'];
 }

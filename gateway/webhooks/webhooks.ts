@@ -71,7 +71,7 @@ export class Webhooks {
   }
 
   /** Returns at once. */
-  tell(happening: Happening): void {
+  send(happening: Happening): void {
     if (this.#url === '') return;
     if (this.#isStopping || this.#size >= MAX_WAITING) {
       this.#count('dropped');

@@ -54,7 +54,7 @@ export class HttpError extends Error {
   readonly closes: boolean;
 
   constructor(code: AnyErrorCode, message: string = ALL_ERRORS[code].message, options: HttpErrorOptions = {}) {
-    // Errors are frequent answers. Their stack tells nothing, and collecting it is expensive.
+    // Errors are frequent answers. Their stack says nothing, and collecting it is expensive.
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
     super(message, options.cause === undefined ? undefined : { cause: options.cause });

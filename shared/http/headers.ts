@@ -21,7 +21,7 @@ export function requestIdOf({ headers }: IncomingMessage, isFit: (id: string) =>
 export const IDEMPOTENCY_KEY = 'idempotency-key';
 export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
 
-/** Tells the core who sent the request: the public part of an API key. It is never taken from a client. */
+/** Names the sender of the request to the core: the request: the public part of an API key. It is never taken from a client. */
 export const CALLER_ID = 'x-caller-id';
 
 /** The scheme in any case, spaces, one token (`1*SP`, RFC 6750 §2.1, RFC 9110 §11.4). */

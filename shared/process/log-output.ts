@@ -33,9 +33,9 @@ export class LogOutput {
   #underWay: Buffer = NOTHING;
   /** Bytes in #chunks and #underWay. */
   #bytes = 0;
-  #untold = 0;
+  #unreported = 0;
   #dropped = 0;
-  #isTelling = false;
+  #isReporting = false;
   #isWriting = false;
   #whenWritten: (() => void)[] = [];
 
@@ -53,9 +53,9 @@ export class LogOutput {
   /** @param line with its line end */
   write(line: string): void {
     const isOver = this.#bytes + this.#lines.length + line.length > MAX_WAITING_BYTES;
-    if (isOver && !this.#isTelling) {
+    if (isOver && !this.#isReporting) {
       this.#dropped += 1;
-      this.#untold += 1;
+      this.#unreported += 1;
       return;
     }
     this.#lines += line;
@@ -79,7 +79,7 @@ export class LogOutput {
     try {
       while (this.#next()) this.#wrote(fs.writeSync(this.#target.fd, this.#piece()));
     } catch {
-      // The reader is stuck or gone; nobody can be told.
+      // The reader is stuck or gone; nobody can be informed.
     }
   }
 
@@ -104,7 +104,7 @@ export class LogOutput {
   /** Makes sure that something is under way. Returns false if nothing is left. */
   #next(): boolean {
     if (this.#underWay.length > 0) return true;
-    if (this.#untold > 0) this.#tell();
+    if (this.#unreported > 0) this.#reportDropped();
     const [only = NOTHING, ...more] = this.#chunks;
     this.#underWay = more.length === 0 ? only : Buffer.concat(this.#chunks);
     this.#chunks = [];
@@ -112,12 +112,12 @@ export class LogOutput {
   }
 
   /** Reports dropped lines after all lines that came before them. */
-  #tell(): void {
-    const lines = this.#untold;
-    this.#untold = 0;
-    this.#isTelling = true;
+  #reportDropped(): void {
+    const lines = this.#unreported;
+    this.#unreported = 0;
+    this.#isReporting = true;
     this.#onDropped(lines);
-    this.#isTelling = false;
+    this.#isReporting = false;
     this.#seal();
   }
 

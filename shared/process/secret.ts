@@ -57,12 +57,12 @@ export function rereadFile<T>(
       if (text !== '' && text !== found) logger.info({ setting }, 'the setting was changed');
       [text, fault] = [found, ''];
     } catch (thrown) {
-      tell((thrown as NodeJS.ErrnoException).code ?? 'it has no valid value');
+      reject((thrown as NodeJS.ErrnoException).code ?? 'it has no valid value');
     }
   }
 
   /** The value is in no message. */
-  function tell(reason: string): void {
+  function reject(reason: string): void {
     if (fault !== reason)
       logger.error({ setting, reason }, 'the file of a setting is no good; the last good value stays');
     fault = reason;

@@ -34,16 +34,16 @@ const petName = z
 
 const fields = { name: petName, categoryId: int64, status: PetStatus };
 
-/** The body of a request that adds an animal. */
+/** The body of a request that adds a pet. */
 export const NewPet = z.strictObject({ ...fields, status: PetStatus.default('available') });
 
-/** The body of an internal request that changes an animal. Omitted members stay unchanged. */
+/** The body of an internal request that changes a pet. Omitted members stay unchanged. */
 export const PetChanges = z
   .strictObject(fields)
   .partial()
   .refine((changes) => Object.keys(changes).length > 0, { error: 'it changes nothing' });
 
-/** An animal as the store returns it. */
+/** A pet as the store returns it. */
 export const Pet = z.strictObject({ id: int64, ...fields });
 
 export type PetStatus = z.infer<typeof PetStatus>;

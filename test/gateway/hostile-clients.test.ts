@@ -151,7 +151,7 @@ test('unproven clients share a quarter of the capacity, however many they are', 
   const slots: Slot[] = [];
   const enter = () => {
     slots.push(shedder.slot());
-    return slots.at(-1)?.takeUnproven(`address ${slots.length}`);
+    return slots.at(-1)?.takeUnverified(`address ${slots.length}`);
   };
   while (enter());
   expect(slots).toHaveLength(25 + 1);

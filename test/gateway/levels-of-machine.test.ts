@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { ToldPage } from '../../gateway/limiter/client.ts';
+import type { KnownPage } from '../../gateway/limiter/client.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
 import type { Channel } from '../../gateway/primary/channel.ts';
@@ -27,7 +27,7 @@ function workerWith(count: number) {
     keys,
     asked,
     /** Runs between the worker's answer and its arrival. */
-    onAnswer: async (_page: ToldPage): Promise<unknown> => undefined,
+    onAnswer: async (_page: KnownPage): Promise<unknown> => undefined,
     isSilent: false,
     async ask(name: string, question: unknown) {
       if (name !== 'keys') return undefined;

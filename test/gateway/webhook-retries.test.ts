@@ -25,7 +25,7 @@ async function setUp(options: Pick<WebhookOptions, 'url'> & Partial<WebhookOptio
     const { credential } = createApiKey();
     const { id, digest } = credential;
     await keys.create(id, { name: 'acme', plan: 'free', secrets: [secretWith(digest)], createdAt: 0 });
-    webhooks.tell(happeningOf('day_80', id, (await limiter.decide(credential)) as Decision));
+    webhooks.send(happeningOf('day_80', id, (await limiter.decide(credential)) as Decision));
     return id;
   }
   const counts = () =>
@@ -148,7 +148,7 @@ test('at most 1,000 events wait, four are sent at once; the others are dropped a
   await expect.poll(() => receiver.told.length).toBe(4);
   await sleep(200);
   expect(receiver.told.length).toBe(4);
-  for (let number = 12; number < 1_100; number++) webhooks.tell(happeningTo(first));
+  for (let number = 12; number < 1_100; number++) webhooks.send(happeningTo(first));
   expect(counts()).toMatchObject({ dropped: 100 });
   await webhooks.stop();
   expect(counts()).toMatchObject({ delivered: 0, retried: 0 });
@@ -180,10 +180,10 @@ test('an event of a key that is gone before its claim is dropped and counted; on
   const { tell, counts, keys, webhooks } = await setUp({ url: receiver.url });
   const id = await tell();
   await expect.poll(counts).toMatchObject({ delivered: 1 });
-  webhooks.tell(happeningTo(createApiKey().credential.id));
+  webhooks.send(happeningTo(createApiKey().credential.id));
   await expect.poll(counts).toMatchObject({ dropped: 1 });
   await keys.claim(id, 'day_80', 0, 'another');
-  webhooks.tell(happeningTo(id));
+  webhooks.send(happeningTo(id));
   await webhooks.stop();
   expect(counts()).toEqual({ delivered: 1, retried: 0, given_up: 0, dropped: 1 });
 });

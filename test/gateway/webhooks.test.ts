@@ -138,14 +138,14 @@ test('an event whose claim is answered too late is told all the same, once', asy
   const [webhooks, ofAnother] = [open(), open()];
   cleanUp(() => Promise.all([webhooks.stop(), ofAnother.stop()]));
   slowsClaims = true;
-  webhooks.tell(happeningOf('day_80', credential.id, decision));
+  webhooks.send(happeningOf('day_80', credential.id, decision));
   await expect.poll(() => redis.hget(`gateway:key:{${credential.id}}`, 'told_day_80')).not.toBeNull();
   await sleep(200);
   slowsClaims = false;
   proxy.set({ kind: 'pass' });
   await expect.poll(receiver.types, { timeout: 5_000 }).toEqual(['key.day_80']);
-  ofAnother.tell(happeningOf('day_80', credential.id, decision));
-  ofAnother.tell(happeningOf('day_100', credential.id, decision));
+  ofAnother.send(happeningOf('day_80', credential.id, decision));
+  ofAnother.send(happeningOf('day_100', credential.id, decision));
   await expect.poll(receiver.types).toEqual(['key.day_100', 'key.day_80']);
 });
 

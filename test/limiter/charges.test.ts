@@ -23,8 +23,8 @@ import { thoroughly } from '../support/thorough.ts';
 const { url } = await emptyDatabase();
 const under = await redisUnderTest(url);
 
-const charge = async (id: string, admitted: number, refused = 0, shadowed = 0, told = 0) =>
-  await chargeDebt(id, { admitted, refused, shadowed, told, asOf: under.now });
+const charge = async (id: string, admitted: number, refused = 0, shadowed = 0, retryAt = 0) =>
+  await chargeDebt(id, { admitted, refused, shadowed, retryAt, asOf: under.now });
 
 const chargeDebt = async (id: string, debt: Partial<Debt>) =>
   (await under.charger.charge([{ ...noDebt(), ...debt, id }]))[0];

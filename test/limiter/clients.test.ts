@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Client, ToldKey } from '../../gateway/limiter/client.ts';
+import type { Client, KnownKey } from '../../gateway/limiter/client.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import type { Scope } from '../../gateway/limiter/credential.ts';
 import { type Credential, createApiKey, credentialOf, MAX_SECRETS } from '../../gateway/limiter/credential.ts';
@@ -68,7 +68,7 @@ test('a key that was deleted, disabled or ended by hand does not serve its other
     expect(await decideInRedis(now)).toBe('unauthorized');
     expect([decideHere(now), decideHere(old)]).toEqual([undefined, undefined]);
     // Nor does another process of this gateway that heard of the key before.
-    elsewhere.known.learn(now.id, known.tell(now.id) as ToldKey, redis.now);
+    elsewhere.known.takeOver(now.id, known.known(now.id) as KnownKey, redis.now);
     expect(elsewhere.decideHere(old)).toBe(undefined);
   }
 });
@@ -223,7 +223,7 @@ test('of two processes with different data, the newer data wins', async () => {
   redis.now += 1_000;
   for (let spent = 0; spent < 9; spent++) await second.decideInRedis(key);
   const machine = knownKeys();
-  for (const { known } of [second, first]) machine.known.learn(key.id, known.tell(key.id) as never, redis.now);
+  for (const { known } of [second, first]) machine.known.takeOver(key.id, known.known(key.id) as never, redis.now);
   const outcomes = Array.from({ length: MINUTE }, () => machine.decideHere(key));
   expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(MINUTE - 10);
   expect(redis.now).toBeGreaterThan(BEGIN);
@@ -254,7 +254,7 @@ test('a changed key is unknown here until Redis accepts it in a call that was as
   expect(decideHere(key)).toBe('admitted');
   const askedAt = redis.now;
   known.noteChange(key.id);
-  expect([decideHere(key), known.tell(key.id)?.secrets]).toEqual([undefined, []]);
+  expect([decideHere(key), known.known(key.id)?.secrets]).toEqual([undefined, []]);
   redis.now += 1;
   known.note(key, (await redis.limiter.decide(key)) as Decision, askedAt);
   expect(decideHere(key)).toBe(undefined);
@@ -266,13 +266,13 @@ test('what another process told of a key before it changed is not learned after 
   const [worker, machine] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await worker.decideInRedis(key);
-  const [askedAt, told] = [redis.now, worker.known.tell(key.id)];
+  const [askedAt, told] = [redis.now, worker.known.known(key.id)];
   redis.now += 1_000;
   machine.known.noteChange(key.id);
   redis.now += 1_000;
-  machine.known.learn(key.id, told as ToldKey, askedAt);
+  machine.known.takeOver(key.id, told as KnownKey, askedAt);
   expect(machine.decideHere(key)).toBe(undefined);
-  machine.known.learn(key.id, told as ToldKey, redis.now);
+  machine.known.takeOver(key.id, told as KnownKey, redis.now);
   expect(machine.decideHere(key)).toBe('admitted');
 });
 

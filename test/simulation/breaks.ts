@@ -115,7 +115,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
   },
   'the grace is forgotten': { finds: 'hammer is banned', plans: withPlans({ ban_grace_seconds: 0 }) },
   'strikes never ban': { finds: 'hammer is banned', plans: withPlans({ ban_after: 1_000_000 }) },
-  'a gateway does not hear of its own changes': { finds: 'binds here', tell: () => async () => {} },
+  'a gateway does not hear of its own changes': { finds: 'binds here', announce: () => async () => {} },
   'scope and address are not checked': {
     finds: 'binds here',
     limiter: (limiter) => ({

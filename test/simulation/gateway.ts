@@ -3,7 +3,7 @@ import { Clients, type LocalDecisions } from '../../gateway/limiter/clients.ts';
 import { monotonicClock } from '../../gateway/limiter/clock.ts';
 import type { Limiter } from '../../gateway/limiter/limiter.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
-import { confirmed, type Tell } from '../../gateway/primary/confirmed.ts';
+import { type Announce, confirmed } from '../../gateway/primary/confirmed.ts';
 import { TailFollower } from '../../gateway/primary/tail-follower.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { PlanCache } from '../../gateway/stores/plan-cache.ts';
@@ -23,7 +23,7 @@ export interface Wrappers {
   limiter?(limiter: Limiter): Limiter;
   clients?(clients: Clients): void;
   locals?(clients: Clients): LocalDecisions;
-  tell?(tell: Tell): Tell;
+  announce?(announce: Announce): Announce;
   plans?(table: PlanTable): PlanTable;
   readonly timeoutMs?: number;
   /** It does not follow what other gateways change. */
@@ -61,15 +61,15 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise
     if (isOpen && !(await backend.loadScript())) setTimeout(load, LOAD_AGAIN_MS);
   };
   void planCache.start().then(load);
-  const tell: Tell = async (changed) => {
+  const announce: Announce = async (changed) => {
     if ('key' in changed) clients.noteChange(changed.key, changed.at, changed.isReset);
     else if ('anyKey' in changed) clients.doubtAll();
     else planCache.take(changed.plans);
   };
   const operatorsStorage = await backend.operatorsStorage();
-  const tail = new TailFollower(backend.storage, tell, true);
+  const tail = new TailFollower(backend.storage, announce, true);
   if (wrappers.isDeaf !== true) void tail.run();
-  const storage = confirmed(operatorsStorage, wrappers.tell?.(tell) ?? tell);
+  const storage = confirmed(operatorsStorage, wrappers.announce?.(announce) ?? announce);
   const limiter = remembering(clients, backend.limiter);
   return {
     limiter: wrappers.limiter?.(limiter) ?? limiter,

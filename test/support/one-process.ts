@@ -34,19 +34,19 @@ export async function startGateway(
   const embedded =
     settings.REDIS_URL === undefined ? embeddedParts(DATA_DIR, { auditLength: ACTIVITY_LENGTH }) : undefined;
   let opened: PlannedBackend | undefined;
-  async function tell(changed: Changed): Promise<void> {
+  async function announce(changed: Changed): Promise<void> {
     if ('key' in changed) known.noteChange(changed.key, changed.at, changed.isReset);
     else if ('anyKey' in changed) known.doubtAll();
     else opened?.planCache.take(changed.plans);
   }
-  const backend = await openBackend(settings, logger, { embedded, clients: known, tell });
+  const backend = await openBackend(settings, logger, { embedded, clients: known, announce });
   opened = backend;
   const webhooks = new Webhooks(backend.keys, logger, {
     url: settings.WEBHOOK_URL,
     secret: webhookSecretOf(settings, logger),
   });
   metrics.counts(() => webhooks.counted());
-  const onHappened = webhooks.tell.bind(webhooks);
+  const onHappened = webhooks.send.bind(webhooks);
   const clients = await serveClients(settings, backend, logger, metrics, onHappened, limits, routes);
   const operators = await serveOperators(settings, backend, logger, {
     metrics,

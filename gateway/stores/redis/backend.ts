@@ -117,7 +117,7 @@ function watchConnection(redis: RedisConnection): () => number {
   const look = () => {
     if (wasReady !== (redis.status === 'ready')) [wasReady, since] = [!wasReady, Date.now()];
   };
-  // The library changes the status before it tells of it; an attempt that fails is no new loss.
+  // The library changes the status before it reports it; an attempt that fails is no new loss.
   for (const event of ['ready', 'close']) redis.on(event, look);
   return () => since;
 }

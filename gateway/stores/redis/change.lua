@@ -120,7 +120,7 @@ local function add(stream, entry)
   return pcall('XADD', stream, 'MAXLEN', '=', entry.length, '*', unpack(entry.fields))
 end
 
--- An entry is lost if somebody has put another value in the place of its stream. What it tells is done all the same.
+-- An entry is lost if somebody has put another value in the place of its stream. The change itself is made all the same.
 local lost = {}
 for at, entry in ipairs(change.entries) do
   local added = add(KEYS[entry.key], entry)

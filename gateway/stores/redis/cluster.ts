@@ -5,9 +5,9 @@ import { Cluster, type Redis } from 'ioredis';
 import type { Logger } from '../../../shared/process/logger.ts';
 import type { Credential } from '../../limiter/credential.ts';
 import type { RedisConnection } from './calls.ts';
-import { failFast, prepare, retryDelayMs, tellOnce } from './connection.ts';
+import { failFast, logOutages, prepare, retryDelayMs } from './connection.ts';
 import { addresses, commonOptions, type RedisTarget } from './target.ts';
-import { TlsConnector, tellWhyRefused } from './tls.ts';
+import { logRefusedTls, TlsConnector } from './tls.ts';
 
 /** Connects to a Redis Cluster. */
 
@@ -34,8 +34,8 @@ export async function connectCluster(target: RedisTarget, logger: Logger): Promi
     dnsLookup: (name, done) => done(null, name),
     redisOptions: { ...failFast(target.timeoutMs), ...common, ...(common.tls && { Connector: TlsConnector }) },
   });
-  tellOnce(cluster, logger, () => tellWhyRefused(nodes, common.tls, logger));
-  tellOfNodes(cluster, logger);
+  logOutages(cluster, logger, () => logRefusedTls(nodes, common.tls, logger));
+  logNodeOutages(cluster, logger);
   cluster.on('+node', prepare);
   // A node is created for every new connection, and is not connected yet.
   cluster.on('+node', ({ options }: Redis) => Object.assign(options, target.credentials()));
@@ -62,7 +62,7 @@ const settled = (node: Redis): Promise<unknown> => once(node, 'ready').catch(() 
  * The library reports every failed attempt to connect to a node, and drops the node until others name it again. Its own
  * queries to nodes, which it repeats elsewhere, are not reported here.
  */
-function tellOfNodes(cluster: Cluster, logger: Logger): void {
+function logNodeOutages(cluster: Cluster, logger: Logger): void {
   const away = new Set<string>();
   cluster.on('+node', (redis: Redis) => {
     const node = `${redis.options.host}:${redis.options.port}`;

@@ -3,7 +3,7 @@ import { Redis, type RedisOptions } from 'ioredis';
 import type { Logger } from '../../../shared/process/logger.ts';
 import { loadOnConnect, type RedisConnection } from './calls.ts';
 import { addresses, type Credentials, credentialsOf, START_MS, tlsOptions } from './target.ts';
-import { TlsConnector, tellWhyRefused } from './tls.ts';
+import { logRefusedTls, TlsConnector } from './tls.ts';
 
 /** Connects to a Redis. */
 
@@ -71,7 +71,7 @@ export async function connectRedis(
     ...(tls && { tls, Connector: TlsConnector }),
   });
   prepare(redis);
-  tellOnce(redis, logger, () => tellWhyRefused(addresses({ urls: [url] }, DEFAULT_PORT), tls, logger));
+  logOutages(redis, logger, () => logRefusedTls(addresses({ urls: [url] }, DEFAULT_PORT), tls, logger));
   await Promise.race([redis.connect().catch(() => undefined), sleep(startMs, undefined, { ref: false })]);
   if (redis.status === 'ready') await checkDatabase(redis);
   return redis;
@@ -86,7 +86,7 @@ export async function checkDatabase(redis: Redis): Promise<void> {
 }
 
 /** ioredis reports every failed attempt. We log only that Redis went away and that it came back. */
-export function tellOnce(redis: RedisConnection, logger: Logger, onAway: () => unknown = () => undefined): void {
+export function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknown = () => undefined): void {
   let away = false;
   const noteAway = (reason: string) => {
     if (away) return;

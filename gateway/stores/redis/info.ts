@@ -2,7 +2,7 @@ import type { Fields } from '../storage.ts';
 import type { RedisConnection } from './calls.ts';
 import { type ClusterConnection, isCluster } from './cluster.ts';
 
-/** What a node of Redis tells about itself. For the fields see https://redis.io/docs/latest/commands/info/. */
+/** What a node of Redis reports about itself. For the fields see https://redis.io/docs/latest/commands/info/. */
 
 export type Node = Exclude<RedisConnection, ClusterConnection>;
 

@@ -29,7 +29,7 @@ export interface RedisLimiterOptions {
   readonly clock?: Clock | undefined;
   /** Called for every call. */
   readonly calls?: CallCounts | undefined;
-  /** Deadline of a call in milliseconds. After it, waiting requests are told. Without one they keep waiting. */
+  /** Deadline of a call in milliseconds. After it, waiting requests are answered. Without one they keep waiting. */
   readonly timeoutMs?: number | undefined;
   /** Knowledge about bound secrets, shared by the limiters of one process. */
   readonly bound?: BoundedMap<string, true>;
@@ -161,7 +161,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     calls?.ended(batch.length, this.#lastMs);
   }
 
-  /** Of a call. Who waits for it is told, and who waits for another: Redis is away. */
+  /** Of a call. Requests that wait for it, or for another, are answered: Redis is away. */
   #startDeadline(): () => void {
     const { calls, timeoutMs } = this.#options;
     if (timeoutMs === undefined) return () => {};
@@ -233,7 +233,7 @@ const countText = (count: number, use: Use | undefined): string =>
   use === undefined ? String(count) : `${count} ${use.scope ?? '-'} ${addressDigits(use.address) || '-'}`;
 
 const chargeText = (debt: Debt): string =>
-  `charge ${owedBy(debt)} ${debt.shadowed} ${debt.refused} ${debt.told} ${debt.asOf} ${debt.spared}`;
+  `charge ${owedBy(debt)} ${debt.shadowed} ${debt.refused} ${debt.retryAt} ${debt.asOf} ${debt.spared}`;
 
 /** One verdict of decide.lua's reply. The head of that file describes the words. */
 function readVerdict(reply: string): Verdict {

@@ -5,7 +5,7 @@ import { markOf, OUTBOXES, outboxOf } from './names.ts';
 import { LATEST_SECONDS, type StepEntry } from './step.ts';
 
 /**
- * Entries on a cluster, where a stream is in another slot than what it tells of. A change writes them to a list beside
+ * Entries on a cluster, where a stream is in another slot than the change. A change writes them to a list beside
  * its record, in the same step, and then they are moved. Before that step it is announced in a set. So a gateway that
  * ends at any moment leaves no entry that nobody finds, and no place of a key that it did not issue.
  */

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import type { Logger } from '../../../shared/process/logger.ts';
-import { CONNECT_TIMEOUT_MS, checkDatabase, failFast, prepare, retryAs, tellOnce } from './connection.ts';
+import { CONNECT_TIMEOUT_MS, checkDatabase, failFast, logOutages, prepare, retryAs } from './connection.ts';
 import { addresses, commonOptions, type RedisTarget } from './target.ts';
-import { SentinelTlsConnector, tellWhyRefused } from './tls.ts';
+import { logRefusedTls, SentinelTlsConnector } from './tls.ts';
 
 const DEFAULT_PORT = 26_379;
 /** Longer than a connection may take: the library must not close one during a handshake (tls.ts explains why). */
@@ -40,7 +40,7 @@ export async function connectBySentinels(target: RedisTarget, logger: Logger): P
     reconnectOnError: ({ message }) => message.startsWith('READONLY '),
   });
   prepare(redis);
-  tellOnce(redis, logger, () => tellWhyRefused(sentinels, common.tls, logger));
+  logOutages(redis, logger, () => logRefusedTls(sentinels, common.tls, logger));
   await Promise.race([redis.connect().catch(() => undefined), sleep(target.startMs, undefined, { ref: false })]);
   if (redis.status === 'ready') await checkDatabase(redis);
   return redis;

@@ -34,7 +34,7 @@ type OnLost = (entry: LogEntry, why: string) => void;
 export interface RedisStorageOptions {
   /** Entries of the audit log that are kept. */
   readonly auditLength?: number | undefined;
-  /** Called for an entry that could not be added although what it tells is done, before the change is acknowledged. */
+  /** Called for an entry that could not be added although its change is made, before the change is acknowledged. */
   readonly onLost?: OnLost;
   /**
    * False for a connection that makes decisions: WAIT would hold them up. Then a change is acknowledged before a replica

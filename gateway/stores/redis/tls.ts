@@ -42,7 +42,7 @@ export class SentinelTlsConnector extends SentinelConnector {
 }
 
 /** ioredis does not report a refused certificate. Connects once more to each address and logs the reason. */
-export async function tellWhyRefused(
+export async function logRefusedTls(
   addresses: readonly Address[],
   options: ConnectionOptions | undefined,
   logger: Logger,

@@ -145,7 +145,7 @@ export class SqliteStorage implements Storage {
   /**
    * Saves what decisions changed of keys, as far as the keys exist. What cannot be saved, for example on a full disk, is
    * kept and saved later.
-   * @param mustBeDurable for what somebody is told of, such as a ban: it may use the room that is reserved for a full
+   * @param mustBeDurable for what is reported to somebody, such as a ban: it may use the room that is reserved for a full
    * disk
    * @returns false if it must be durable and could not be written; it is known here all the same
    */
