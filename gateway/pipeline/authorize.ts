@@ -4,8 +4,9 @@ import type { Client } from '../limiter/client.ts';
 import type { Clients } from '../limiter/clients.ts';
 import { monotonicClock } from '../limiter/clock.ts';
 import { type Credential, holdsApiKey, parseApiKey, type Scope, type Use } from '../limiter/credential.ts';
-import { type Decision, type Limiter, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
+import { type Limiter, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import { Newcomers } from '../limiter/newcomers.ts';
+import type { Exchange } from './exchange.ts';
 import { Shed, type Slot } from './load-shedder.ts';
 
 /** Authentication, the decision on a request, and the refusal that follows from it. */
@@ -41,93 +42,86 @@ export function authenticate(authorization: string | undefined, use: Use): Crede
   return token === undefined ? undefined : parseApiKey(token, use);
 }
 
-/** The result of asking for a decision: a verdict, or a refusal without one. */
-export interface Decided {
-  /** The record of the key, once it was found valid. */
-  readonly client?: Client | undefined;
-  readonly verdict?: Verdict;
-  readonly refusal?: HttpError;
-  /** The limit status of the address, when it paid. */
-  readonly addressStatus?: LimitStatus;
-  /** The last decision on the key, when there was no other because of overload. */
-  readonly keyStatus?: Decision | undefined;
-}
+/** A verdict, or a refusal without one. */
+type Decided = Verdict | HttpError;
 
 /**
- * Asks for decisions. A key is unverified until a decision finds it valid: it may be made up. Requests with unverified keys
- * share the capacity of their address. Only as many are decided at once as the address could pay for, and when its
+ * Asks for decisions. A key is unverified until a decision finds it valid: it may be made up. Requests with unverified
+ * keys share the capacity of their address. Only as many are decided at once as the address could pay for, and when its
  * allowance is used up they are refused.
  */
 export class Authorizer {
   readonly #limiter: Limiter;
   readonly #clients: Clients;
-  readonly #payFor: (address: string) => LimitStatus;
   readonly #newcomers: Newcomers;
 
-  /** @param payFor charges an address for an invalid key */
-  constructor(limiter: Limiter, clients: Clients, payFor: (address: string) => LimitStatus) {
+  constructor(limiter: Limiter, clients: Clients) {
     this.#limiter = limiter;
     this.#clients = clients;
-    this.#payFor = payFor;
     this.#newcomers = new Newcomers(clients);
   }
 
-  /** Under overload there is no decision but a 503, before anything is spent. */
-  decide(credential: Credential, address: string, slot: Slot): Decided | Promise<Decided> {
+  /**
+   * Under overload there is no decision but a 503, before anything is spent. Call `noteVerdict` once a promise has
+   * resolved to a verdict.
+   */
+  decide(credential: Credential, exchange: Exchange, slot: Slot): Decided | Promise<Decided> {
     const client = this.#clients.verified(credential);
     return client === undefined
-      ? this.#decideUnverified(credential, address, slot)
-      : this.#decideVerified(client, credential, address, slot);
+      ? this.#decideUnverified(credential, exchange, slot)
+      : this.#decideVerified(client, credential, exchange, slot);
   }
 
-  #decideVerified(client: Client, credential: Credential, address: string, slot: Slot): Decided | Promise<Decided> {
-    if (!slot.take(client)) return { refusal: shed(), keyStatus: client.secrets.get(credential.digest)?.decision };
-    const verdict = this.#clients.bannedVerdict(client, credential);
-    if (verdict !== undefined) return { client, verdict };
-    const askedAt = monotonicClock();
-    return this.#limiter.decide(credential).then((decided) => {
-      this.#clients.note(credential, decided, askedAt);
-      return decided.outcome === 'unauthorized'
-        ? { verdict: decided, addressStatus: this.#payFor(address) }
-        : { client, verdict: decided };
-    });
+  /** @param askedAt when the decision was asked for, in microseconds that never go back */
+  noteVerdict(credential: Credential, exchange: Exchange, verdict: Verdict, askedAt: number): void {
+    if (exchange.client !== undefined) this.#clients.note(credential, verdict, askedAt);
   }
 
-  async #decideUnverified(credential: Credential, address: string, slot: Slot): Promise<Decided> {
-    const refused = this.#newcomers.refusal(address, credential);
-    if (refused !== undefined) return { verdict: refused, addressStatus: this.#payFor(address) };
-    const turn = await this.#newcomers.enter(address);
+  #decideVerified(client: Client, credential: Credential, exchange: Exchange, slot: Slot): Decided | Promise<Decided> {
+    if (!slot.take(client)) {
+      exchange.keyStatus = client.secrets.get(credential.digest)?.decision;
+      return shed();
+    }
+    exchange.client = client;
+    return this.#clients.bannedVerdict(client, credential) ?? this.#limiter.decide(credential);
+  }
+
+  async #decideUnverified(credential: Credential, exchange: Exchange, slot: Slot): Promise<Decided> {
+    const { network } = exchange;
+    const refused = this.#newcomers.refusal(network, credential);
+    if (refused !== undefined) return refused;
+    const turn = await this.#newcomers.enter(network);
     try {
       // An earlier request may have verified the key meanwhile.
       const client = this.#clients.verified(credential);
-      if (client !== undefined) return await this.#decideVerified(client, credential, address, slot);
+      if (client !== undefined) return await this.#decideVerified(client, credential, exchange, slot);
       // Overload says nothing about the key, so the address does not pay for it.
-      if (turn === 'crowded') return { refusal: shed() };
-      if (turn === 'exhausted') return this.#refuseNewcomer(address);
-      return await this.#decideNewcomer(credential, address, slot);
+      if (turn === 'crowded') return shed();
+      if (turn === 'exhausted') return this.#refuseNewcomer(exchange);
+      return await this.#decideNewcomer(credential, exchange, slot);
     } finally {
-      if (turn === 'entered') this.#newcomers.leave(address);
+      if (turn === 'entered') this.#newcomers.leave(network);
     }
   }
 
-  async #decideNewcomer(credential: Credential, address: string, slot: Slot): Promise<Decided> {
-    if (!slot.takeUnverified(address)) return { refusal: shed() };
+  async #decideNewcomer(credential: Credential, exchange: Exchange, slot: Slot): Promise<Decided> {
+    if (!slot.takeUnverified(exchange.network)) return shed();
     const askedAt = monotonicClock();
     const verdict = await this.#limiter.decide(credential);
     this.#clients.note(credential, verdict, askedAt);
     if (verdict.outcome === 'unauthorized') {
-      this.#newcomers.refuse(address, credential, verdict, askedAt);
-      return { verdict, addressStatus: this.#payFor(address) };
+      this.#newcomers.refuse(exchange.network, credential, verdict, askedAt);
+      return verdict;
     }
-    const client = this.#clients.verified(credential);
+    exchange.client = this.#clients.verified(credential);
     // It stays with its address if the key was changed meanwhile.
-    if (client !== undefined) slot.moveTo(client);
-    return { client, verdict };
+    if (exchange.client !== undefined) slot.moveTo(exchange.client);
+    return verdict;
   }
 
-  #refuseNewcomer(address: string): Decided {
-    const addressStatus = this.#newcomers.status(address);
-    return { addressStatus, refusal: addressStatus.outcome === 'refused' ? ADDRESS_LIMITED : shed() };
+  #refuseNewcomer(exchange: Exchange): HttpError {
+    exchange.addressStatus = this.#newcomers.status(exchange.network);
+    return exchange.addressStatus.outcome === 'refused' ? ADDRESS_LIMITED : shed();
   }
 }
 

@@ -2,6 +2,7 @@ import { takesNoBody } from '../../shared/http/body.ts';
 import { unavailable } from '../../shared/http/errors.ts';
 import { CALLER_ID, traceHeaders } from '../../shared/http/headers.ts';
 import type { Credential } from '../limiter/credential.ts';
+import type { Done } from '../upstream/call.ts';
 import { upstreamFault } from '../upstream/faults.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
 import { attemptIdOf } from '../upstream/request-head.ts';
@@ -13,8 +14,11 @@ import { clientHeaders } from './client-headers.ts';
 import type { Exchange } from './exchange.ts';
 import { checkHandshake, type Tunnels } from './tunnels.ts';
 
-/** The last step of an admitted request: to the core, and its answer back. @throws {HttpError} also by its promise */
-export type Forward = (exchange: Exchange, request: CanonicalRequest, body: Buffer | undefined) => Promise<void>;
+/**
+ * The last step of an admitted request: to the core, and its answer back. Calls `done` once, with the fault if there is
+ * one. @throws {HttpError} before anything is sent; then it does not call it
+ */
+export type Forward = (exchange: Exchange, request: CanonicalRequest, body: Buffer | undefined, done: Done) => void;
 
 export interface ForwardDependencies {
   readonly forwarder: Forwarder;
@@ -29,9 +33,9 @@ export interface ForwardDependencies {
 
 /** Forwards the request to a core. */
 export function forwardTo(deps: ForwardDependencies): Forward {
-  return (exchange, request, body) => {
+  return (exchange, request, body, done) => {
     if (body === undefined && request.hasBody) throw takesNoBody();
-    return deps.forwarder.forward(
+    deps.forwarder.forward(
       {
         method: request.method,
         target: request.target,
@@ -42,13 +46,14 @@ export function forwardTo(deps: ForwardDependencies): Forward {
       },
       exchange,
       clientHeaders(exchange, deps.draftFields),
+      done,
     );
   };
 }
 
 /** Opens the WebSocket that the request asks for. */
 export function tunnelTo(deps: ForwardDependencies, upgrade: Upgrade): Forward {
-  return async (exchange, request) => {
+  return (exchange, request, _body, done) => {
     checkHandshake(exchange.request);
     if (request.hasBody) throw takesNoBody();
     if (deps.tunnels.stopped) throw unavailable('The gateway is stopping.');
@@ -59,11 +64,14 @@ export function tunnelTo(deps: ForwardDependencies, upgrade: Upgrade): Forward {
       extraHeaders: clientHeaders(exchange, deps.draftFields),
       timeoutMs: deps.coreTimeoutMs,
     };
-    const opened = await openTunnel(asked, upgrade).catch((fault: unknown) => {
-      throw upstreamFault(fault);
-    });
-    exchange.tunnel = opened;
-    deps.tunnels.add(opened, exchange.credential as Credential);
+    openTunnel(asked, upgrade).then(
+      (opened) => {
+        exchange.tunnel = opened;
+        deps.tunnels.add(opened, exchange.credential as Credential);
+        done();
+      },
+      (fault: unknown) => done(upstreamFault(fault)),
+    );
   };
 }
 

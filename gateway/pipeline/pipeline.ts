@@ -1,23 +1,24 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { readJsonBytes } from '../../shared/http/body.ts';
-import { type HttpError, toHttpError } from '../../shared/http/errors.ts';
+import { HttpError, toHttpError } from '../../shared/http/errors.ts';
 import { createRouter } from '../../shared/http/router.ts';
 import type { Listening } from '../../shared/http/server.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Clients } from '../limiter/clients.ts';
+import { monotonicClock } from '../limiter/clock.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import type { GatewayRoute } from '../routes.ts';
 import { ElsewhereLog, logExchange } from '../telemetry/access-log.ts';
 import type { BannedKeys, KeyWatch } from '../telemetry/key-watch.ts';
 import type { RecentRequests } from '../telemetry/recent-requests.ts';
 import type { Traffic } from '../telemetry/request-metrics.ts';
-import { Authorizer, authenticate, type Decided, MALFORMED, refusalOf, refuseKeyInTarget } from './authorize.ts';
+import { Authorizer, authenticate, MALFORMED, refusalOf, refuseKeyInTarget } from './authorize.ts';
 import { canonicalRequest } from './canonical-request.ts';
 import { clientAddress, networkOf, plainAddress } from './client-address.ts';
 import { serverTiming } from './client-headers.ts';
 import { Exchange } from './exchange.ts';
 import { type Forward, type ForwardDependencies, forwardTo, tunnelTo } from './forward.ts';
-import { LoadShedder, type Slot } from './load-shedder.ts';
+import { LoadShedder } from './load-shedder.ts';
 import { OwnAnswers, type OwnAnswersDependencies } from './own-answers.ts';
 import { costOfBody, RefusalPacing } from './refusal-pacing.ts';
 import { sendError, sendOwnAnswer } from './send-answer.ts';
@@ -41,61 +42,70 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
   const { allowance, draftFields } = deps;
   const router = createRouter(deps.routes);
   const shedder = new LoadShedder(() => deps.forwarder.limit);
-  const authorizer = new Authorizer(deps.limiter, deps.clients, (address) => allowance.consume(address));
+  const authorizer = new Authorizer(deps.limiter, deps.clients);
   const ownAnswers = new OwnAnswers(deps, router.allowed);
   const pacing = new RefusalPacing();
   const elsewhere = new ElsewhereLog(deps.logger);
 
-  /**
-   * The steps of a request, in order.
-   * @returns its refusal. Frequent refusals are returned, not thrown: throwing is slow.
-   * @throws {HttpError} for any other failure
-   */
-  async function handle(exchange: Exchange, forward: Forward, slot: Slot): Promise<HttpError | undefined> {
-    // 1. Bring the request into its canonical form.
-    const request = canonicalRequest(exchange.request);
-    exchange.canonical = request;
+  /** The steps of a request, in order. Frequent refusals are not thrown: throwing is slow. */
+  async function handle(exchange: Exchange, forward: Forward): Promise<void> {
+    const slot = shedder.slot();
+    const end = (fault?: HttpError) => {
+      slot.release();
+      if (fault !== undefined) void fail(exchange, fault);
+    };
+    try {
+      // 1. Bring the request into its canonical form.
+      const request = canonicalRequest(exchange.request);
+      exchange.canonical = request;
 
-    // 2. Answer what the gateway answers itself.
-    const own = ownAnswers.answerTo(request, exchange);
-    if (own !== undefined) return void sendOwnAnswer(exchange, await own, draftFields);
+      // 2. Answer what the gateway answers itself.
+      const own = ownAnswers.answerTo(request, exchange);
+      if (own !== undefined) {
+        sendOwnAnswer(exchange, await own, draftFields);
+        return end();
+      }
 
-    // 3. Authenticate, for the scope of the operation.
-    const match = router.lookUp(request.method, request.path);
-    const credential = authenticate(request.authorization, {
-      scope: match?.route.scope,
-      address: exchange.clientAddress,
-    });
-    exchange.credential = credential;
+      // 3. Authenticate, for the scope of the operation.
+      const match = router.lookUp(request.method, request.path);
+      const credential = authenticate(request.authorization, {
+        scope: match?.route.scope,
+        address: exchange.clientAddress,
+      });
+      exchange.credential = credential;
 
-    // 4. Decide: is there capacity, and does the key have a token? A malformed key needs no lookup.
-    const decided: Decided =
-      credential === undefined
-        ? { verdict: MALFORMED, addressStatus: allowance.consume(exchange.network) }
-        : await authorizer.decide(credential, exchange.network, slot);
-    exchange.client = decided.client;
-    exchange.verdict = decided.verdict;
-    exchange.addressStatus = decided.addressStatus;
-    exchange.keyStatus = decided.keyStatus;
-    if (decided.verdict === undefined) return decided.refusal;
-    if (credential !== undefined && decided.verdict.outcome !== 'undecided') exchange.decidedAt = performance.now();
-    record(exchange, decided.verdict);
+      // 4. Decide: is there capacity, and does the key have a token? A malformed key needs no lookup.
+      let verdict = MALFORMED;
+      if (credential !== undefined) {
+        const askedAt = monotonicClock();
+        const asked = authorizer.decide(credential, exchange, slot);
+        const decided = asked instanceof Promise ? await asked : asked;
+        if (decided instanceof HttpError) return end(decided);
+        if (asked instanceof Promise) authorizer.noteVerdict(credential, exchange, decided, askedAt);
+        if (decided.outcome !== 'undecided') exchange.decidedAt = performance.now();
+        verdict = decided;
+      }
+      exchange.verdict = verdict;
+      if (verdict.outcome === 'unauthorized') exchange.addressStatus = allowance.consume(exchange.network);
+      record(exchange, verdict);
 
-    // 5. Refuse or admit.
-    const refusal = refusalOf(decided.verdict, decided.addressStatus, match?.route.scope);
-    if (refusal !== undefined) return refusal;
-    pacing.noteAdmitted(payerOf(exchange));
+      // 5. Refuse or admit.
+      const refusal = refusalOf(verdict, exchange.addressStatus, match?.route.scope);
+      if (refusal !== undefined) return end(refusal);
+      pacing.noteAdmitted(payerOf(exchange));
 
-    // 6. Find the route and read the body. The slot is released while the client sends it.
-    exchange.route = (match ?? router.find(request.method, request.path)).route;
-    refuseKeyInTarget(request.target);
-    const body = exchange.route.takesBody
-      ? await slot.during(() => readJsonBytes(exchange.request, exchange.response, deps.bodyLimitBytes))
-      : undefined;
+      // 6. Find the route and read the body. The slot is released while the client sends it.
+      exchange.route = (match ?? router.find(request.method, request.path)).route;
+      refuseKeyInTarget(request.target);
+      const body = exchange.route.takesBody
+        ? await slot.during(() => readJsonBytes(exchange.request, exchange.response, deps.bodyLimitBytes))
+        : undefined;
 
-    // 7. Forward to the core and send its answer back.
-    await forward(exchange, request, body);
-    return undefined;
+      // 7. Forward to the core and send its answer back.
+      forward(exchange, request, body, end);
+    } catch (fault) {
+      end(toHttpError(fault));
+    }
   }
 
   /** Records a decision for operators. */
@@ -105,15 +115,6 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     deps.banned.note(keyId, verdict);
     if (client !== undefined && 'buckets' in verdict) deps.watch.note(client, verdict);
     if (outcome === 'elsewhere') elsewhere.note(keyId, clientAddress, id);
-  }
-
-  function serve(exchange: Exchange, forward: Forward): void {
-    const slot = shedder.slot();
-    const end = (fault: unknown) => {
-      slot.release();
-      if (fault !== undefined) void fail(exchange, toHttpError(fault));
-    };
-    handle(exchange, forward, slot).then(end, end);
   }
 
   async function fail(exchange: Exchange, error: HttpError): Promise<void> {
@@ -152,7 +153,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       deps.recent.ended(exchange);
       logExchange(deps.logger, exchange);
     });
-    serve(exchange, forward);
+    void handle(exchange, forward);
   }
 
   const forward = forwardTo(deps);

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { unavailable } from '../../shared/http/errors.ts';
+import { type HttpError, unavailable } from '../../shared/http/errors.ts';
 import { type Answer, sendAnswer } from './answer.ts';
 import { type Core, LATE_AFTER_MS, type SharedWires } from './core.ts';
 import type { Cores } from './cores.ts';
@@ -38,12 +38,16 @@ export interface Destination {
   lateHeaders?: (() => readonly string[]) | undefined;
 }
 
+export type Done = (fault?: HttpError) => void;
+
 /** A forwarded request and the destination of its answer. */
 export interface Forwarding {
   readonly request: UpstreamRequest;
   readonly response: ServerResponse;
   readonly destination: Destination;
   readonly extraHeaders: readonly string[];
+  /** Called once: when the answer has been handed over, or with the {HttpError} that prevented it. */
+  readonly done: Done;
   /** When it arrived here, as of performance.now(). */
   readonly askedAt: number;
   /** The deadline of all attempts together, as of performance.now(). */
@@ -72,8 +76,6 @@ export interface CallContext {
  */
 export class Call implements Asked {
   readonly forwarding: Forwarding;
-  /** @throws {HttpError} */
-  readonly done: Promise<void>;
   /** Its index in the list of running calls. */
   place: number;
   /** The X-Request-Id of the present attempt. */
@@ -84,8 +86,6 @@ export class Call implements Asked {
   isAlone = false;
   readonly #context: CallContext;
   readonly #isRead: boolean;
-  readonly #resolve: () => void;
-  readonly #reject: (fault: unknown) => void;
   /** When the present attempt began, the wait for a wire counted in. */
   #begunAt = 0;
   /** The core of the present attempt; undefined if there is none. */
@@ -101,10 +101,6 @@ export class Call implements Asked {
     this.place = place;
     this.forwarding = forwarding;
     this.#isRead = isRepeatable(forwarding.request);
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    this.done = promise;
-    this.#resolve = resolve;
-    this.#reject = reject;
   }
 
   get request(): UpstreamRequest {
@@ -198,7 +194,7 @@ export class Call implements Asked {
     else {
       this.#end();
       sendAnswer(answer, response, withLate(extraHeaders, destination));
-      this.#resolve();
+      this.forwarding.done();
     }
   }
 
@@ -222,10 +218,14 @@ export class Call implements Asked {
       },
       release: () => this.#endOwn(),
     });
-    relay.done.then(this.#resolve, (fault: unknown) => {
-      core.counts.failed(faultKind(fault));
-      this.#reject(upstreamFault(fault));
-    });
+    const { done } = this.forwarding;
+    relay.done.then(
+      () => done(),
+      (fault: unknown) => {
+        core.counts.failed(faultKind(fault));
+        done(upstreamFault(fault));
+      },
+    );
     streamAnswer(socket, relay, this.request, this.#context.timeoutMs);
   }
 
@@ -327,7 +327,7 @@ export class Call implements Asked {
 
   #fail(fault: unknown): void {
     this.#end();
-    this.#reject(upstreamFault(fault));
+    this.forwarding.done(upstreamFault(fault));
   }
 
   /** Nobody waits for it any longer. A wire of its own is closed, which the core can see. */

@@ -1,6 +1,6 @@
 import type { Family } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
-import { Call, type CallContext, type Destination, type Forwarding, noteSlow } from './call.ts';
+import { Call, type CallContext, type Destination, type Done, type Forwarding, noteSlow } from './call.ts';
 import { type Core, type CoreState, LATE_AFTER_MS } from './core.ts';
 import { familiesOf } from './core-counts.ts';
 import { CoreNames } from './core-names.ts';
@@ -11,11 +11,12 @@ import type { Asked, Wire } from './wire.ts';
 
 export interface Forwarder {
   /**
-   * Forwards a request to a core and its answer to the client. Ends when the answer has been handed over.
+   * Forwards a request to a core and its answer to the client.
    * @param extraHeaders flat list, sent after the core's own headers
-   * @throws {HttpError} 502, 503 or 504 if nothing has been sent; otherwise the client's connection is closed
+   * @param done called once the answer has been handed over, or with the {HttpError} that prevented it: 502, 503 or 504.
+   *   If a part has been sent by then, the client's connection is closed
    */
-  forward(request: UpstreamRequest, destination: Destination, extraHeaders: readonly string[]): Promise<void>;
+  forward(request: UpstreamRequest, destination: Destination, extraHeaders: readonly string[], done: Done): void;
   /** The next core in turn, for requests that reach it another way. */
   nextCore(): CoreAddress;
   /** The present limit of concurrent requests for all cores. */
@@ -43,10 +44,10 @@ export async function createForwarder(urls: readonly string[], timeoutMs: number
   const calls = new Calls(cores, timeoutMs);
 
   return {
-    forward(request, destination, extraHeaders) {
+    forward(request, destination, extraHeaders, done) {
       const askedAt = performance.now();
       const { response } = destination;
-      return calls.forward({ request, response, destination, extraHeaders, askedAt, deadline: askedAt + timeoutMs });
+      calls.forward({ request, response, destination, extraHeaders, done, askedAt, deadline: askedAt + timeoutMs });
     },
     nextCore: () => cores.next().address,
     get limit() {
@@ -85,16 +86,11 @@ class Calls implements CallContext {
     this.timeoutMs = timeoutMs;
   }
 
-  /**
-   * Ends when the answer has been handed over.
-   * @throws {HttpError} for the last attempt's fault, if nothing was sent; otherwise the client's connection is closed
-   */
-  forward(forwarding: Forwarding): Promise<void> {
+  forward(forwarding: Forwarding): void {
     const call = new Call(this, forwarding, this.#underWay.length);
     this.#underWay.push(call);
     this.#timer ??= setInterval(() => setImmediate(() => this.#look()), LOOK_EVERY_MS).unref();
     call.ask(this.cores.next());
-    return call.done;
   }
 
   /** Moves the last call to its index. */

@@ -93,7 +93,11 @@ test.for([40, 250])(
     const forward = ([{ url = '' }, response]: [IncomingMessage, ServerResponse]) => {
       const request = { method: 'GET', target: url, headers: [], body: undefined, id: randomUUID() };
       const client = { id: 'one', slowUntil: 0, largeUntil: 0 };
-      return forwarder.forward({ ...request, client }, { response, sentAt: undefined, answeredAt: undefined }, []);
+      const destination = { response, sentAt: undefined, answeredAt: undefined };
+      return new Promise<void>((resolve, reject) => {
+        const done = (fault?: Error) => (fault === undefined ? resolve() : reject(fault));
+        forwarder.forward({ ...request, client }, destination, [], done);
+      });
     };
     const ask = async (path: string, times: number) => {
       const before = arrived.length;

@@ -22,21 +22,18 @@ class DecideCommand extends Command {
  * sent.
  * @param onText called before the text is sent, which is a call of its own
  */
-export async function runDecide(
+export const runDecide = (
   redis: RedisConnection,
   keyCount: number,
   parameters: string[],
   onText = () => {},
-): Promise<string[]> {
-  try {
-    return await send(redis, 'evalsha', SHA, keyCount, parameters);
-  } catch (fault) {
+): Promise<string[]> =>
+  send(redis, 'evalsha', SHA, keyCount, parameters).catch((fault: Error) => {
     // Nothing was run.
-    if (!(fault as Error).message.startsWith('NOSCRIPT ')) throw fault;
+    if (!fault.message.startsWith('NOSCRIPT ')) throw fault;
     onText();
-    return await send(redis, 'eval', TEXT, keyCount, parameters);
-  }
-}
+    return send(redis, 'eval', TEXT, keyCount, parameters);
+  });
 
 /** Makes every new connection run the script's text once, without keys, so that no decision has to carry the text. */
 export function loadOnConnect(redis: Redis): void {

@@ -113,13 +113,13 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     return await Promise.race([answer, promise]).finally(end);
   }
 
-  async #flush(): Promise<void> {
+  #flush(): void {
     const batch = this.#nextBatch();
-    if (batch.length > 0) {
-      this.#underWay.add(batch);
-      await this.#call(batch);
-      this.#underWay.delete(batch);
-    }
+    if (batch.length > 0) this.#call(batch);
+    else this.#goOn();
+  }
+
+  #goOn(): void {
     if (this.#waiting.length > 0) setImmediate(() => this.#flush());
     else if (this.#underWay.size === 0) this.#options.onIdle?.();
   }
@@ -131,34 +131,53 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     return batch;
   }
 
-  async #call(batch: readonly Question[]): Promise<void> {
-    const { calls } = this.#options;
+  #call(batch: readonly Question[]): void {
+    this.#underWay.add(batch);
     const askedAt = performance.now();
     let endDeadline = this.#startDeadline();
+    const grouped = this.#inGroups(batch);
+    const end = (cause?: Error) => {
+      if (cause !== undefined) this.#fail(batch, cause);
+      endDeadline();
+      this.#lastMs = performance.now() - askedAt;
+      this.#options.calls?.ended(batch.length, this.#lastMs);
+      this.#underWay.delete(batch);
+      this.#goOn();
+    };
+    const onText = () => {
+      endDeadline();
+      endDeadline = this.#startDeadline();
+    };
     try {
-      const grouped = this.#inGroups(batch);
-      const replies = await this.#run(grouped, () => {
-        endDeadline();
-        endDeadline = this.#startDeadline();
-      });
-      let at = 0;
-      for (const group of grouped)
+      this.#run(grouped, onText).then((replies) => end(this.#answer(grouped, replies)), end);
+    } catch (fault) {
+      // There are no plans yet.
+      end(fault as Error);
+    }
+  }
+
+  /** @returns the fault of a reply that cannot be read */
+  #answer(groups: readonly Group[], replies: readonly string[]): Error | undefined {
+    let at = 0;
+    try {
+      for (const group of groups)
         for (const question of group) {
           const reply = replies[at++] ?? '';
           if (reply === BOUND) this.#askAgain(question);
           else question.answered(readVerdict(reply));
         }
+      return undefined;
     } catch (cause) {
-      // Requests that wait for their turn fail too: they have already waited for this call, and need not wait for
-      // another.
-      const fault = new StoreUnavailable(`Redis gave no decision: ${(cause as Error).message}`, NO_DECISION);
-      const isUnknown = mayHaveRun(cause as Error);
-      for (const question of batch) if (question.isOpen) question.failed(fault, isUnknown);
-      for (const question of this.#waiting.splice(0)) if (question.isOpen) question.failed(fault, false);
+      return cause as Error;
     }
-    endDeadline();
-    this.#lastMs = performance.now() - askedAt;
-    calls?.ended(batch.length, this.#lastMs);
+  }
+
+  /** Requests that wait for their turn fail too: they have waited for this call, and need not wait for another. */
+  #fail(batch: readonly Question[], cause: Error): void {
+    const fault = new StoreUnavailable(`Redis gave no decision: ${cause.message}`, NO_DECISION);
+    const isUnknown = mayHaveRun(cause);
+    for (const question of batch) if (question.isOpen) question.failed(fault, isUnknown);
+    for (const question of this.#waiting.splice(0)) if (question.isOpen) question.failed(fault, false);
   }
 
   /** Of a call. Requests that wait for it, or for another, are answered: Redis is away. */
@@ -173,7 +192,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
       for (const question of this.#waiting) if (question.isOpen) question.late(false);
     };
     return startDeadline(timeoutMs, onMissed, () => {
-      if (this.#lastMs > SLOW_MS && this.#waiting.length > 0) void this.#flush();
+      if (this.#lastMs > SLOW_MS && this.#waiting.length > 0) this.#flush();
     });
   }
 
