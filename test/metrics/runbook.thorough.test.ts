@@ -34,19 +34,26 @@ async function setUp() {
   return { stack, sre };
 }
 
-test('every alert has a page with its meaning, where to look, what to do and how to undo it', () => {
+test('every alert has a page with its meaning, where to look, what to do and, if there is something, how to undo it', () => {
   const titles = pages.map(titleOf);
   expect(titles.slice(0, ALERT_NAMES.length)).toEqual(ALERT_NAMES);
   expect(titles.length).toBeGreaterThan(ALERT_NAMES.length);
   for (const page of pages) {
     const parts = [...page.matchAll(/^\*\*(.+?)\*\* \S/gm)].map(([, part]) => part);
-    expect([titleOf(page), ...parts]).toEqual([titleOf(page), 'Means', 'Look at', 'Do', 'Undo']);
+    expect([titleOf(page), ...parts.filter((part) => part !== 'Undo')]).toEqual([
+      titleOf(page),
+      'Means',
+      'Look at',
+      'Do',
+    ]);
+    expect(['Do', 'Undo']).toContain(parts.at(-1));
   }
 });
 
 test('every link leads to a page', () => {
   const links = [...runbook.matchAll(/\]\(#([^)]+)\)/g)].map(([, anchor]) => anchor as string);
-  const anchors = pages.map((page) => titleOf(page).toLowerCase().replaceAll(' ', '-'));
+  const titles = [...runbook.matchAll(/^#{2,3} (.+)$/gm)].map(([, title = '']) => title);
+  const anchors = titles.map((title) => title.toLowerCase().replaceAll(' ', '-'));
   expect(links.length).toBeGreaterThan(10);
   expect(links.filter((link) => !anchors.includes(link))).toEqual([]);
 });

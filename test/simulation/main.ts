@@ -17,7 +17,7 @@ every step what is promised. A seed that breaks a promise prints its shortest hi
   --seeds <n>     how many seeds: 1 unless told
   --steps <n>     steps of each seed: ${STEPS} unless told
   --break <name>  with a deliberate break: ${Object.keys(BREAKS).join('; ')}
-  --table         prints the README's table: the quick seeds, and the seeds that find each break
+  --table         prints a table: the quick seeds, and the seeds that find each break
   --help          prints this
 
 Invariants:

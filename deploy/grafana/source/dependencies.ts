@@ -33,7 +33,7 @@ export const DEPENDENCY_ROWS = [
       }),
       stat({
         title: 'Since the last backup',
-        what: 'The last complete backup of all keys, of those that any gateway was told of.',
+        what: 'The last complete backup of all keys that any gateway knows of.',
         unit: 's',
         runbook: 'gatewaybackupmissing',
         query: 'time() - max(gateway_backup_completed_timestamp_seconds)',
