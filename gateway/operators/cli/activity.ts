@@ -30,8 +30,8 @@ export function addActivityCommand(program: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-The gateway keeps the last ACTIVITY_LENGTH entries, and each is a line of its log too. No secret is among them. What was
-changed by redis-cli is there as \`by hand\`, without a name: plans within seconds, keys and bans once a gateway finds it.
+The audit log keeps the last ACTIVITY_LENGTH entries. Each is also a line in the gateway's log. It has no secrets. Changes made with
+redis-cli appear as \`by hand\`, without a name: plans within seconds, keys and bans once a gateway finds them.
 
 Examples:
   ctl activity --target 4fXk20LmQa9z

@@ -31,7 +31,7 @@ export function addBanCommands(program: Command, session: Session): void {
     .argument('<key>', KEY)
     .requiredOption('--for <time>', 'how long, as 90s, 15m, 24h or 7d', seconds)
     .requiredOption('--reason <text>', 'why; shown with the ban')
-    .addHelpText('after', '\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything, told them"')
+    .addHelpText('after', '\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything"')
     .action(async (key: string, options: { for: number; reason: string }) => {
       const body = { seconds: options.for, reason: options.reason };
       showKey(session, (await session.call('PUT', `${await pathTo(session, key)}/ban`, body)) as KeyView);

@@ -133,7 +133,7 @@ function addChanging(keys: Command, session: Session): void {
 
   keys
     .command('expire')
-    .description('end a key, now or at a time; it can be given another end later')
+    .description('expire a key, now or at a time; another expiry can be set later')
     .argument('<key>', KEY)
     .argument('[time]', 'when it ends, as 2030-12-31T00:00:00Z; now when left out; never takes the end away', endTime)
     .addHelpText(

@@ -116,7 +116,7 @@ function checkUser(about: string, user: string, { acl_access_denied_cmd: denied 
       'deploy/redis/users.acl has one who may do what a gateway does.',
     );
   if (denied !== '0')
-    return warning(name, `${user}; ${denied} commands were refused to somebody`, 'ACL LOG tells which.');
+    return warning(name, `${user}; ${denied} commands were refused to somebody`, 'ACL LOG lists them.');
   return good(name, user);
 }
 
@@ -125,5 +125,5 @@ function checkClock(about: string, aheadMs: number): CheckResult {
   const name = `${about} clock`;
   const found = `${Math.abs(Math.round(aheadMs))} ms ${aheadMs < 0 ? 'behind' : 'ahead of'} the gateway's`;
   if (Math.abs(aheadMs) <= CLOCK_TOLERANCE_MS) return good(name, found);
-  return warning(name, found, 'Let both follow NTP: X-RateLimit-Reset is told by the clock of Redis.');
+  return warning(name, found, 'Let both follow NTP: X-RateLimit-Reset follows the clock of Redis.');
 }
