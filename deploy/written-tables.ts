@@ -28,8 +28,11 @@ export const withTables = (text: string): string =>
 
 const placeOf = (mark: string): RegExp => new RegExp(`(<!-- ${mark} -->\\n)[^]*?(<!-- end -->)`);
 
+/** A value that is absent leaves its cell empty. */
 const lines = (head: readonly string[], rows: readonly (readonly unknown[])[]): string =>
-  [head, head.map(() => '---'), ...rows].map((row) => `| ${row.join(' | ')} |\n`).join('');
+  [head, head.map(() => '---'), ...rows]
+    .map((row) => `| ${row.map((cell) => (cell === '–' ? '' : cell)).join(' | ')} |\n`)
+    .join('');
 
 function settingsTable(service: string, settings: Program['settings']): string {
   const rows = settingRows(settings).map(([name, ...others]) => [`\`${name}\``, ...others]);

@@ -88,12 +88,14 @@ export const GatewaySettings = z
         'Redis that gateways share; `rediss://` for TLS. Percent-encode special characters in the password. Cluster nodes or sentinels are separated by commas. Unset: this process stores limits itself',
       ),
     REDIS_MODE: redisMode.default('single').describe('what `REDIS_URL` names: single, cluster or sentinel'),
-    REDIS_MASTER_NAME: masterName.optional().describe('name of the primary at the sentinels; required with them'),
+    REDIS_MASTER_NAME: masterName
+      .optional()
+      .describe('name of the primary that the sentinels watch; required with them'),
     REDIS_SENTINEL_USERNAME: z
       .string()
       .optional()
-      .describe('user at the sentinels; the user in `REDIS_URL` is for the Redis behind them'),
-    REDIS_SENTINEL_PASSWORD: z.string().meta({ secret: true }).optional().describe('password at the sentinels'),
+      .describe('user of the sentinels; the user in `REDIS_URL` is for Redis itself'),
+    REDIS_SENTINEL_PASSWORD: z.string().meta({ secret: true }).optional().describe('password of the sentinels'),
     REDIS_CA_FILE: caFile
       .optional()
       .describe('CA certificates for `rediss://`, in PEM, read for each new connection. Unset: those of Node'),
@@ -101,7 +103,7 @@ export const GatewaySettings = z
     CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('longest time for a response of the core'),
     WORKERS: integer(1, 64)
       .default(1)
-      .describe('processes that serve clients on `PORT`; more than one need a `REDIS_URL`'),
+      .describe('processes that serve clients on `PORT`; more than one require `REDIS_URL`'),
     BODY_LIMIT_BYTES: integer(1, 16_777_216).default(65_536).describe('largest request body'),
     TRUSTED_PROXIES: addressBlocks
       .default([])

@@ -18,7 +18,7 @@ export const settingRows = (settings: z.core.$ZodShape): SettingRow[] =>
   Object.entries(settings).map(([name, schema]) => [
     name,
     defaultOf(schema),
-    `${z.globalRegistry.get(schema)?.description}${isSecret(schema) ? `. Or \`${fileSetting(name)}\`` : ''}`,
+    `${z.globalRegistry.get(schema)?.description}${isSecret(schema) ? `. As a file: \`${fileSetting(name)}\`` : ''}`,
   ]);
 
 function defaultOf(schema: z.core.$ZodType): string {
