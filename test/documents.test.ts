@@ -50,6 +50,13 @@ test('every link in a document leads to a file and a heading that exist', () => 
   expect(broken).toEqual([]);
 });
 
+test('a failed request in the console links to a heading of the runbook, whatever its outcome or code', () => {
+  const words = read('gateway/operators/console/request-words.ts').split('function runbookPageOf')[1] ?? '';
+  const anchors = [...words.matchAll(/^ {2}\w+: '([\w-]+)',$/gm)].map(([, anchor]) => anchor);
+  expect(anchors.length).toBeGreaterThan(8);
+  expect(anchorsOf('deploy/RUNBOOK.md')).toEqual(expect.arrayContaining(anchors));
+});
+
 test('every command in the table of promises runs something', () => {
   const [, ...rows] = read('test/promises.csv').trimEnd().split('\n');
   const commands = rows.flatMap((row) => {

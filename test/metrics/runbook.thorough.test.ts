@@ -68,6 +68,19 @@ test('the user sre may run every redis-cli command', async () => {
   }
 });
 
+test('every ctl command of the README works as written, in its order', async () => {
+  const { stack } = await setUp();
+  const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
+  const commands = [...readme.matchAll(/^ {4}npm run -s (ctl) -- (.+?) +#/gm)].map(
+    ([, name, rest]) => `${name} ${rest}`,
+  );
+  expect(commands.length).toBeGreaterThan(5);
+  for (const command of commands) {
+    const { code, err } = await ctl(stack, ...wordsOf(command));
+    expect([command, code, code === 0 ? '' : err]).toEqual([command, 0, '']);
+  }
+});
+
 test('every ctl command works as written', async () => {
   const { stack } = await setUp();
   const { out: backup } = await ctl(stack, 'backup');
