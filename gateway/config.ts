@@ -152,7 +152,9 @@ export const GatewaySettings = z
     WEBHOOK_SECRET: webhookSecret
       .meta({ secret: true })
       .optional()
-      .describe('secret that signs webhooks, at least 24 bytes, in base64 after `whsec_` or as text'),
+      .describe(
+        'secret that signs webhooks, at least 24 bytes, in base64 after `whsec_` or as text; required with `WEBHOOK_URL`',
+      ),
     DATA_DIR: z
       .string()
       .default('.data')
