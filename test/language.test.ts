@@ -8,11 +8,11 @@ import { ROOT } from './support/process.ts';
 const GLOSSARY: readonly (readonly [not: RegExp, instead: string])[] = [
   [/\b(?:tells?|told|telling)\b/i, 'report, return, send, record, log, notify'],
   [/\bmend(?:s|ed|ing)?\b/i, 'fix'],
-  [/\banimals?\b(?! store)/i, 'pets'],
+  [/\banimals?\b(?![ -]store)/i, 'pets'],
   [/\b(?:un)?proven\b|\bbelieved?s?\b/i, 'verified, trusted'],
   [/(?<!ctl |--json |[./])\bactivity\b(?!\.)|\btrail\b/i, 'audit log'],
   [/\b(?:keys?|tokens?|secrets?|certificates?) (?:has |have |is |are )?end(?:s|ed)?\b/i, 'revoke, expire'],
-  [/\bend (?:a|the|of a|of the) (?:key|token|secret|certificate)\b/i, 'revoke, expire'],
+  [/\bend (?:a|the|of a|of the) (?:key|token|secret|certificate)\b|\bend tokens\b/i, 'revoke, expire'],
   [/\bgood for\b/i, 'scope'],
   [/\bthorough(?:ly)?\b|\b(?:of|at) a desk\b/i, 'full tests, quick tests'],
   [/\bnobody has got\b|\bis no good\b|\bare no good\b/i, 'invalid, unclaimed'],
@@ -60,6 +60,12 @@ test('documents use the words of the glossary', () => {
       .split('\n'),
   ];
   expect(texts.flatMap(faultsOf)).toEqual([]);
+});
+
+test('manifests and alerts use the words of the glossary', () => {
+  const files = filesIn('deploy', /\.(?:ya?ml|conf|cfg|sh)$/);
+  expect(files.length).toBeGreaterThan(20);
+  expect(files.flatMap((file) => read(file).split('\n')).flatMap(faultsOf)).toEqual([]);
 });
 
 test('messages and help texts use the words of the glossary', () => {

@@ -29,7 +29,7 @@ if (process.argv.includes('--help')) {
   const program = other === 'neighbours' ? './neighbours/run.ts' : other === 'stores' ? './stores.ts' : './run.ts';
   await import(program).catch((fault: Error) => {
     if (!/^ERR_PARSE_ARGS/.test((fault as NodeJS.ErrnoException).code ?? '')) throw fault;
-    process.stderr.write(`${fault.message}. --help tells which options there are.\n`);
+    process.stderr.write(`${fault.message}. --help lists the options.\n`);
     process.exitCode = 2;
   });
 }

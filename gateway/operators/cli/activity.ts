@@ -19,7 +19,7 @@ const MOST_A_CALL = 1_000;
 export function addActivityCommand(program: Command, session: Session): void {
   program
     .command('activity')
-    .description('show who did what to keys, bans, plans and tokens, when and why, the newest first')
+    .description('show the audit log: who changed keys, bans, plans and tokens, when and why')
     .option('--actor <name>', 'only what this person or program did')
     .addOption(new Option('--action <action>', 'only this action').choices(ACTIONS))
     .option('--target <key>', 'only about this key, by its id or name, or about this plan or token')

@@ -49,14 +49,14 @@ export function createCommands(session: Session, isJson: () => boolean): Command
 }
 
 const HELP = `
-The gateway is found by ADMIN_HOST, ADMIN_PORT and ADMIN_TOKEN; without a token by DATA_DIR/admin-token.
-Colours and local times are for terminals; in a pipe times are UTC. NO_COLOR switches colours off.
-What cannot be undone is asked for; without a terminal it takes --yes.
+ctl finds the gateway by ADMIN_HOST, ADMIN_PORT and ADMIN_TOKEN, or the token in DATA_DIR/admin-token.
+Terminals show colours and local times, pipes times in UTC. NO_COLOR switches colours off.
+Irreversible changes ask for confirmation; without a terminal they need --yes.
 
 Examples:
   ctl keys create --plan pro --name acme       issue a key
   ctl keys find acme                           by name, id, request id, or a whole key on standard input
-  ctl keys top                                 who is loudest now
+  ctl keys top                                 the busiest keys now
   ctl keys show acme                           its limits, what it has used, its ban: by name or by id
   ctl requests --text <request id>             why a request was refused, and what to change
   ctl requests --status 5xx --follow           failures as they happen
@@ -65,13 +65,13 @@ Examples:
   ctl bans lift <id>
   ctl keys reset <id>                          a fresh start: no ban, both buckets full
   ctl plans set free --minute 120 --reason "launch week"
-  ctl plans diff -f plans.yaml                 is the gateway as the file in git says? ends with 4 if not
+  ctl plans diff -f plans.yaml                 is the gateway as the file in git says? exits with 4 if not
   ctl plans rollback
   ctl usage --from 2026-11-01 --csv            what every key has used, by day
   ctl activity --target <id>                   who changed a key, when and why
   ctl tokens create --name ann --role viewer   read access for a colleague
   ctl backup > keys.jsonl                      all keys, for ctl restore < keys.jsonl
-  ctl doctor                                   is everything as it should be?
+  ctl doctor                                   checks Redis, cores and plans
   ctl --json keys list --name acme
   source <(ctl completion bash)                Tab completes commands and options
 

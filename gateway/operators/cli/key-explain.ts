@@ -16,7 +16,7 @@ interface Explained {
 export function addExplain(keys: Command, session: Session): void {
   const explain = keys
     .command('explain')
-    .description('say why requests of a key, or one request, went through or did not')
+    .description('explain why requests of a key, or one request, were admitted or refused')
     .argument('[key]', KEY)
     .option('--request <id>', 'one request, by its X-Request-Id: it is on every answer and in every log')
     .option('--limit <number>', 'how many decisions at most, up to 1000', '50')

@@ -24,7 +24,7 @@ interface Trial {
 export function addTry(plans: Command, session: Session): void {
   plans
     .command('try')
-    .description('say whom other limits would have refused in the last hour, before setting them')
+    .description('report whom other limits would have refused in the last hour')
     .addArgument(new Argument('<plan>', 'the plan').choices(PLAN_NAMES))
     .option('--minute <number>', 'requests a minute', limit)
     .option('--day <number>', 'requests a day', limit)
