@@ -6,20 +6,16 @@ const databaseUrl = z
   .regex(/^(?:sqlite:|postgres(?:ql)?:\/\/).+$/, 'must be sqlite:<path> or postgres://…')
   .meta({ secret: true });
 
-/** The core's settings, one line each: name, check, default and the description for the README's table. */
+/** The core's settings, one line each: name, check, default and the description for --help and deploy/SETTINGS.md. */
 export const CoreSettings = z.object({
   HOST: host.default('127.0.0.1').describe('address to listen on'),
   PORT: port().default(7001).describe('port to listen on; 0 picks a free one'),
   DATABASE_URL: databaseUrl
     .default('sqlite:.data/store.db')
     .describe('database of pets and orders; `postgres://…` for more than one core'),
-  CORE_TOKEN: tokens
-    .optional()
-    .describe('bearer token that every caller must send; of several separated by commas, any one. Unset: none'),
+  CORE_TOKEN: tokens.optional().describe('bearer token of callers; of several separated by commas, any one'),
   BODY_LIMIT_BYTES: integer(1, 16_777_216).default(65_536).describe('largest request body'),
-  LOG_LEVEL: logLevel
-    .default('info')
-    .describe('lowest level that is logged: fatal, error, warn, info, debug, trace or silent'),
+  LOG_LEVEL: logLevel.default('info').describe('lowest level to log: fatal, error, warn, info, debug, trace or silent'),
 });
 
 export type CoreSettings = Settings<typeof CoreSettings>;

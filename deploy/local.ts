@@ -163,7 +163,7 @@ function printWelcome(keys: Record<string, string>): void {
   process.stdout.write(`
 The animal store is open.
 
-  gateway    ${gateway.gateway}   for clients, with a key; /docs/ explains it, and tries it
+  gateway    ${gateway.gateway}   for clients, with a key; /docs/ is the reference
   core       ${core.core}   for internal services
   admin      ${gateway.admin}/   the operators' console, with the token in ${tokenPlace}; or npm run -s ctl -- --help
 

@@ -120,7 +120,7 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
     timesSeen = message === fault ? timesSeen + 1 : 1;
     fault = message;
     if (timesSeen === REJECTED_AFTER)
-      logger.error({ reason: message }, 'the certificate files are no good; the last good ones stay');
+      logger.error({ reason: message }, 'the certificate files are invalid; the last good ones stay');
   }
 
   const looking = setInterval(look, LOOK_EVERY_MS).unref();

@@ -32,7 +32,7 @@ const coreUrls = z
     ),
   );
 
-/** Headers that hold secrets must not get into the activity. */
+/** Headers that hold secrets must not get into the audit log. */
 const actorHeader = z
   .string()
   .regex(/^[\w-]{1,64}$/, 'must be the name of a header')
@@ -70,7 +70,7 @@ const RECENT_REQUESTS = 10_000;
 const isBrowserOrigin = (text: string): boolean =>
   /^https?:/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 
-/** The gateway's settings, one line each: name, check, default and the description for the README's table. */
+/** The gateway's settings, one line each: name, check, default and the description for --help and deploy/SETTINGS.md. */
 export const GatewaySettings = z
   .object({
     HOST: host.default('127.0.0.1').describe('address to listen on for clients'),
@@ -78,47 +78,43 @@ export const GatewaySettings = z
     CORE_URL: coreUrls
       .default(['http://127.0.0.1:7001'])
       .describe(
-        'URL of the core, or several separated by commas. A name is resolved every 2 s, and each of its addresses is a core. `http+srv://_core._tcp.example` looks up SRV records, `https+srv://` likewise; `unix:/run/core.sock` is a socket',
+        'URLs of cores, separated by commas. Names are resolved every 2 s, and each address is a core. `http+srv://_core._tcp.example` and `https+srv://` look up SRV records; `unix:/run/core.sock` is a socket',
       ),
-    CORE_TOKEN: tokens
-      .optional()
-      .describe('bearer token sent to the core; of several separated by commas, the first. Unset: none'),
+    CORE_TOKEN: tokens.optional().describe('bearer token for the core; of several separated by commas, the first'),
     REDIS_URL: redisUrls
       .meta({ secret: true })
       .optional()
       .describe(
-        'Redis through which gateways share limits; `rediss://` for TLS. Special characters in user and password are percent-encoded. The nodes of a cluster, or all sentinels, are separated by commas. Unset: limits are kept in this process',
+        'Redis that gateways share; `rediss://` for TLS. Percent-encode special characters in the password. Cluster nodes or sentinels are separated by commas. Unset: this process stores limits itself',
       ),
     REDIS_MODE: redisMode.default('single').describe('what `REDIS_URL` names: single, cluster or sentinel'),
-    REDIS_MASTER_NAME: masterName.optional().describe('name of the primary at the sentinels; required with them'),
+    REDIS_MASTER_NAME: masterName
+      .optional()
+      .describe('name of the primary that the sentinels watch; required with them'),
     REDIS_SENTINEL_USERNAME: z
       .string()
       .optional()
-      .describe('user at the sentinels; the user in `REDIS_URL` is for the Redis behind them'),
-    REDIS_SENTINEL_PASSWORD: z
-      .string()
-      .meta({ secret: true })
-      .optional()
-      .describe('password at the sentinels. Unset: none'),
+      .describe('user of the sentinels; the user in `REDIS_URL` is for Redis itself'),
+    REDIS_SENTINEL_PASSWORD: z.string().meta({ secret: true }).optional().describe('password of the sentinels'),
     REDIS_CA_FILE: caFile
       .optional()
-      .describe('CA certificates for `rediss://`, in PEM, read for every new connection. Unset: those of Node'),
-    REDIS_TIMEOUT_MS: integer(1, 60_000).default(250).describe('how long Redis may take for a decision'),
-    CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('how long the core may take to answer'),
+      .describe('CA certificates for `rediss://`, in PEM, read for each new connection. Unset: those of Node'),
+    REDIS_TIMEOUT_MS: integer(1, 60_000).default(250).describe('longest time for a decision in Redis'),
+    CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('longest time for a response of the core'),
     WORKERS: integer(1, 64)
       .default(1)
-      .describe('processes that serve clients on `PORT`; more than one need a `REDIS_URL`'),
+      .describe('processes that serve clients on `PORT`; more than one require `REDIS_URL`'),
     BODY_LIMIT_BYTES: integer(1, 16_777_216).default(65_536).describe('largest request body'),
     TRUSTED_PROXIES: addressBlocks
       .default([])
       .describe(
-        'addresses and CIDR blocks of your own proxies, separated by commas; `X-Forwarded-*` is trusted only from them',
+        'addresses and CIDR blocks of your proxies, separated by commas; `X-Forwarded-*` is trusted only from them',
       ),
     TLS_CERT_FILE: z
       .string()
       .optional()
       .describe(
-        'certificate with its chain, in PEM; `PORT` then speaks TLS 1.2 and 1.3 only. Checked once a second: new connections get a renewed one; a faulty one raises an alarm and changes nothing',
+        'certificate with its chain, in PEM; `PORT` then speaks TLS 1.2 and 1.3 only. Read again every second; an invalid file raises an alarm and changes nothing',
       ),
     TLS_KEY_FILE: z.string().optional().describe('private key of the certificate, in PEM'),
     ADMIN_HOST: host.default('127.0.0.1').describe('address to listen on for operators'),
@@ -126,19 +122,17 @@ export const GatewaySettings = z
     ADMIN_TOKEN: token
       .optional()
       .describe(
-        "operators' bearer token, with every right; required when `ADMIN_HOST` is not loopback. Unset: one is generated, and kept in `DATA_DIR/admin-token`",
+        "operators' bearer token, with every right; required unless `ADMIN_HOST` is loopback. Unset: generated in `DATA_DIR/admin-token`",
       ),
     ACTOR_HEADER: actorHeader
       .optional()
-      .describe(
-        'header that names the operator, from a proxy that signs operators in, such as `X-Forwarded-User`; trusted only from `TRUSTED_PROXIES`. Unset: none',
-      ),
+      .describe("header with the operator's name, such as `X-Forwarded-User`; trusted only from `TRUSTED_PROXIES`"),
     ACTIVITY_LENGTH: integer(100, 1_000_000)
       .default(ACTIVITY_LENGTH)
-      .describe("number of entries kept of the operators' activity, some 220 bytes each"),
+      .describe('number of entries in the audit log, some 220 bytes each'),
     RECENT_REQUESTS: integer(100, 1_000_000)
       .default(RECENT_REQUESTS)
-      .describe('number of requests that each gateway remembers for operators, some 1.6 kB each'),
+      .describe('requests that each gateway remembers for operators, some 1.6 kB each'),
     RATELIMIT_FIELDS: z
       .enum(['on', 'off'], { error: 'must be on or off' })
       .default('on')
@@ -146,11 +140,11 @@ export const GatewaySettings = z
     SERVER_TIMING: z
       .enum(['on', 'off'], { error: 'must be on or off' })
       .default('off')
-      .describe('whether answers say where their time went, in a `Server-Timing` header: on or off'),
+      .describe('whether responses have a `Server-Timing` header: on or off'),
     CORS_ORIGINS: corsOrigins
       .default([])
       .describe(
-        'origins whose pages may send requests, separated by commas, or `*` for any. Such a page has its key in the browser, where anyone can read it. Unset: none',
+        'origins whose pages may send requests, separated by commas, or `*`. Such a page exposes its key to its visitors',
       ),
     WEBHOOK_URL: webhookUrl
       .optional()
@@ -159,12 +153,15 @@ export const GatewaySettings = z
       .meta({ secret: true })
       .optional()
       .describe(
-        'secret that signs webhooks, at least 24 bytes, as base64 behind `whsec_` or as text; required with `WEBHOOK_URL`',
+        'secret that signs webhooks, at least 24 bytes, in base64 after `whsec_` or as text; required with `WEBHOOK_URL`',
       ),
-    DATA_DIR: z.string().default('.data').describe('folder in which an embedded limiter keeps keys and plans'),
+    DATA_DIR: z
+      .string()
+      .default('.data')
+      .describe('folder for `admin-token` and, without `REDIS_URL`, for keys and plans'),
     LOG_LEVEL: logLevel
       .default('info')
-      .describe('lowest level that is logged: fatal, error, warn, info, debug, trace or silent'),
+      .describe('lowest level to log: fatal, error, warn, info, debug, trace or silent'),
   })
   .refine(({ ADMIN_HOST, ADMIN_TOKEN }) => ADMIN_TOKEN !== undefined || isLoopback(ADMIN_HOST), {
     path: ['ADMIN_TOKEN'],

@@ -3,7 +3,7 @@ import { dirname, join, relative } from 'node:path';
 import { expect, test } from 'vitest';
 import { ROOT } from './support/process.ts';
 
-/** The house rules of the layout, as the README tells them. */
+/** The rules of the layout. */
 
 interface Source {
   readonly path: string;

@@ -9,7 +9,7 @@ export type PlanName = (typeof PLAN_NAMES)[number];
 interface Field {
   /** For forms. */
   readonly label: string;
-  /** For `--help` and the README. */
+  /** For `--help` and deploy/SETTINGS.md. */
   readonly help: string;
   /** A number, 1 to 10^9: the default of each plan. A plan without one does not have the field. */
   readonly defaults?: { readonly [plan in PlanName]?: number };
@@ -25,7 +25,7 @@ const forAll = (value: number) => ({ free: value, pro: value, business: value, e
 
 /**
  * Every field of a plan by its name in `gateway:plans`, after `<plan>.`. The text for decide.lua, the checks, the admin
- * API, the command line, the console and the README are made from this table. Enterprise has no limits: each of its
+ * API, the command line, the console and deploy/SETTINGS.md are made from this table. Enterprise has no limits: each of its
  * keys has its own.
  */
 export const PLAN_FIELDS = {

@@ -17,7 +17,7 @@ const RATE_LIMITED = new HttpError('rate_limit_exceeded');
 /** By the scope that is missing: a secret with both is never refused for it. */
 const FORBIDDEN = { read: forbidden('read', 'write'), write: forbidden('write', 'read') };
 const BANNED = new HttpError('key_banned');
-const UNREADABLE_KEY = 'What is stored of this API key cannot be read. Whoever issued it can fix that.';
+const UNREADABLE_KEY = 'The stored data of this API key cannot be read. Its issuer can fix it.';
 const CROWDED = 'Too many requests are under way. Retry after the time in the Retry-After header.';
 const shed = () => unavailable(new Shed(), CROWDED);
 export const ADDRESS_LIMITED = new HttpError(

@@ -58,7 +58,10 @@ function withoutPort(entry: string): string {
 
 /** Trusted proxies between a client and us. */
 const MAX_HOPS = 16;
-/** The last MAX_HOPS entries, the last one first. Earlier entries are not read, however many there are. */
+/**
+ * The last MAX_HOPS entries, the last one first. Earlier entries are not read, however many there are: the package
+ * proxy-addr reads them all.
+ */
 function* lastHops(forwarded: string): Generator<string> {
   let end = forwarded.length;
   for (let hop = 0; hop < MAX_HOPS && end >= 0; hop++) {

@@ -8,7 +8,11 @@ import type { GatewayRoute } from '../routes.ts';
 import { etagOf, safetyHeaders } from '../static-file.ts';
 import { pageParts } from './page-text.ts';
 
-/** The API reference: exactly these files under these paths, kept in memory. The page has the plans that are in force. */
+/**
+ * The API reference: exactly these files under these paths, kept in memory. The page has the plans that are in force. It is
+ * Swagger UI, because Scalar has no styles without inline ones, asks a proxy of its maker, and switches its test panel off for
+ * all operations or for none.
+ */
 export interface Reference {
   /** Undefined if there is no such file. */
   get(path: string): ReferenceFile | undefined;

@@ -43,7 +43,7 @@ function checkSources(all: number, ignored: number): CheckResult | undefined {
   if (ignored <= all / 2) return undefined;
   return warning(
     ABOUT,
-    `${Math.floor((100 * ignored) / all)} % of the requests name a client in a header that is not trusted`,
+    `${Math.floor((100 * ignored) / all)} % of the requests name a client and are not trusted`,
     'Are they from a proxy of yours? Name it in TRUSTED_PROXIES: all its clients without a key share one allowance.',
   );
 }

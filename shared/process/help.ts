@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { fileSetting, isSecret } from './env.ts';
 
-/** What a program is for, with its settings. The tables in the READMEs and the output of `--help` have the same rows. */
+/** What a program is for, with its settings. The tables in deploy/SETTINGS.md and the output of `--help` have the same rows. */
 
 export interface Program {
   /** One or more sentences. */
@@ -18,7 +18,7 @@ export const settingRows = (settings: z.core.$ZodShape): SettingRow[] =>
   Object.entries(settings).map(([name, schema]) => [
     name,
     defaultOf(schema),
-    `${z.globalRegistry.get(schema)?.description}${isSecret(schema) ? `. From a file: \`${fileSetting(name)}\`` : ''}`,
+    `${z.globalRegistry.get(schema)?.description}${isSecret(schema) ? `. As a file: \`${fileSetting(name)}\`` : ''}`,
   ]);
 
 function defaultOf(schema: z.core.$ZodType): string {

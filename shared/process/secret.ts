@@ -64,7 +64,7 @@ export function rereadFile<T>(
   /** The value is in no message. */
   function reject(reason: string): void {
     if (fault !== reason)
-      logger.error({ setting, reason }, 'the file of a setting is no good; the last good value stays');
+      logger.error({ setting, reason }, 'the file of a setting is invalid; the last good value stays');
     fault = reason;
   }
 

@@ -4,6 +4,7 @@ import { type Ask, LIST } from './load/asks.ts';
 import { runWrk } from './load/wrk.ts';
 import { folder, startNode } from './machine/processes.ts';
 import { usageOf } from './machine/usage.ts';
+import type { Table } from './results/data.ts';
 import { addPets } from './setup/stage.ts';
 
 /** The core beside its floor: µs of CPU a request of each operation that clients may ask for. */
@@ -38,8 +39,8 @@ async function microsecondsOf({ pid, url }: Measured, ask: Ask): Promise<number>
   return (usageOf(pid).cpuMicroseconds - before) / requests;
 }
 
-/** @returns a table in Markdown; each file is on the disk that holds the system's temporary files */
-export async function coreBesideFloor(rounds: number): Promise<string> {
+/** Called directly. Each file is on the disk that holds the system's temporary files. */
+export async function coreBesideFloor(rounds: number): Promise<Table> {
   const core = await start('core-measured', 'core/main.ts', {
     PORT: '0',
     DATABASE_URL: `sqlite:${join(folder, 'core-measured.db')}`,
@@ -47,18 +48,17 @@ export async function coreBesideFloor(rounds: number): Promise<string> {
   const floor = await start('core-floor', join(import.meta.dirname, 'core-floor.ts'), {
     DATABASE: join(folder, 'core-floor.db'),
   });
-  const lines = [`\n**The core, called directly on ${CONNECTIONS} connections: µs of CPU a request**\n\n`];
-  lines.push('|  | core | floor | ratio |\n| --- | --- | --- | --- |\n');
+  const table = [['µs of CPU a request', 'core', 'floor', 'ratio']];
   for (const [name, ask] of Object.entries(OPERATIONS)) {
     for (const { url } of [core, floor])
       await runWrk({ url, connections: CONNECTIONS, asks: [ask], seconds: WARM_SECONDS });
     const pairs: (readonly [core: number, floor: number])[] = [];
     for (let round = 0; round < rounds; round++)
       pairs.push([await microsecondsOf(core, ask), await microsecondsOf(floor, ask)]);
-    const [ours, theirs] = [0, 1].map((at) => median(pairs.map((pair) => pair[at] as number)).toFixed(1));
+    const [ours = '', theirs = ''] = [0, 1].map((at) => median(pairs.map((pair) => pair[at] as number)).toFixed(1));
     const ratio = spreadOf(pairs.map(([one, other]) => one / other));
     const [least, most] = [ratio.low.toFixed(2), ratio.high.toFixed(2)];
-    lines.push(`| ${name} | ${ours} | ${theirs} | ${ratio.median.toFixed(2)}× (${least}–${most}) |\n`);
+    table.push([name, ours, theirs, `${ratio.median.toFixed(2)}× (${least}–${most})`]);
   }
-  return lines.join('');
+  return table;
 }

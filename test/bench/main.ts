@@ -7,7 +7,7 @@ Compares the gateway with its peers on one machine: one run, interleaved, in fro
   --scenario <names>    only these, list-32,banned-32 for instance
   --only <contenders>   only these, gateway,nginx-lua for instance
   --rounds <n>          rounds of each; --seconds <n>, how long each is
-  --write               put tables and a picture into test/bench
+  --write               write test/bench/results/speed.csv (or floor.csv) and speed.svg
   --floor               gateway and core beside their floors, and what a request takes, in about three minutes
   --base <folder>       also the gateway of another checkout; ratios are to it
   --help                this
@@ -18,7 +18,7 @@ With --neighbours it measures a healthy client beside each hostile neighbour ins
 
   --only <rows>         only these, banned,idle for instance
   --report              end with 0 whatever was measured
-  --write               put the table into test/bench/README.md
+  --write               write test/bench/results/neighbours.csv
 `;
 
 if (process.argv.includes('--help')) {
@@ -29,7 +29,7 @@ if (process.argv.includes('--help')) {
   const program = other === 'neighbours' ? './neighbours/run.ts' : other === 'stores' ? './stores.ts' : './run.ts';
   await import(program).catch((fault: Error) => {
     if (!/^ERR_PARSE_ARGS/.test((fault as NodeJS.ErrnoException).code ?? '')) throw fault;
-    process.stderr.write(`${fault.message}. --help tells which options there are.\n`);
+    process.stderr.write(`${fault.message}. --help lists the options.\n`);
     process.exitCode = 2;
   });
 }

@@ -9,6 +9,7 @@ import { LIST } from './load/asks.ts';
 import type { Counted } from './machine/counting.ts';
 import { folder, ROOT, type Service, startNode } from './machine/processes.ts';
 import { withChildren } from './machine/usage.ts';
+import type { Table } from './results/data.ts';
 import { startGateway } from './setup/gateway.ts';
 import { issueKeys } from './setup/keys.ts';
 import type { Stage } from './setup/stage.ts';
@@ -94,16 +95,11 @@ async function count(name: string, { pid }: Service, url: string, key: string): 
 const isOurs = (url: string): boolean =>
   url.startsWith(pathToFileURL(ROOT).href) && !/\/node_modules\/|\/counting\.ts$/.test(url);
 
-/** In Markdown. */
-export function perRequestTable(all: readonly PerRequest[]): string {
-  const row = (cells: readonly string[]) => `| ${cells.join(' | ')} |\n`;
-  const rows = all.map(({ name, objects, allObjects, kilobytes, promises, files, functions }) =>
-    row([name, ...[objects, allObjects, kilobytes, promises, files, functions].map((value) => value.toFixed(0))]),
-  );
-  return [
-    '**One admitted GET on one connection**\n\n',
-    row(['', 'objects of our code', 'objects in all', 'kB', 'promises', 'our files', 'our functions']),
-    row(Array(7).fill('---')),
-    ...rows,
-  ].join('');
-}
+/** For one admitted GET on one connection. */
+export const perRequestTable = (all: readonly PerRequest[]): Table => [
+  ['gateway', 'objects of our code', 'objects in all', 'kB', 'promises', 'our files', 'our functions'],
+  ...all.map(({ name, objects, allObjects, kilobytes, promises, files, functions }) => [
+    name,
+    ...[objects, allObjects, kilobytes, promises, files, functions].map((value) => value.toFixed(0)),
+  ]),
+];

@@ -26,7 +26,7 @@ export interface Wishes {
   readonly base?: string | undefined;
   /** Whether all is measured against the floor. */
   readonly isFloor?: boolean;
-  /** Whether the README of the benchmark gets the results. */
+  /** Whether the results are written into test/bench. */
   readonly isWritten?: boolean;
 }
 

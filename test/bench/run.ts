@@ -10,8 +10,8 @@ import { installPrograms, programPath } from './machine/programs.ts';
 import { describeMachine } from './machine/usage.ts';
 import { countPerRequest, perRequestTable } from './per-request.ts';
 import { estimateSeconds, FLOOR_SCENARIOS, makePlan, type PlannedScenario, type Wishes } from './plan.ts';
+import { markdownOf, speedTable, writeTable } from './results/data.ts';
 import { pictureOf } from './results/picture.ts';
-import { speedTables, writeBetween } from './results/readme.ts';
 import { type Summary, summarize } from './results/summary.ts';
 import { tableOf } from './results/table.ts';
 import { type Measured, measure, medianOf, warmUp } from './rounds.ts';
@@ -143,15 +143,19 @@ process.stdout.write(`\n\n${command}, ${describeMachine()}\n\n${legend}\n
 Medians over rounds of ${plan.seconds} s; CPU in µs a request, its ratio that of proxy and Redis together;
 calls/s: scripts that Redis ran; ratios to ${baseline} in the same round, median (quartiles).\n\n`);
 process.stdout.write(`${summaries.map(tableOf).join('\n')}\n`);
-const counted = wishes.isFloor
-  ? `${perRequestTable(await countPerRequest(stage))}${await coreBesideFloor(plan.parts[0]?.rounds ?? 1)}`
-  : '';
-process.stdout.write(counted);
+const beside = wishes.isFloor
+  ? {
+      'floor-request': perRequestTable(await countPerRequest(stage)),
+      'floor-core': await coreBesideFloor(plan.parts[0]?.rounds ?? 1),
+    }
+  : {};
+for (const table of Object.values(beside)) process.stdout.write(`${markdownOf(table)}\n`);
 write(summaries, measured, command);
 if (wishes.isWritten) {
-  const about = `\`${command}\`, ${new Date().toISOString().slice(0, 10)}, ${describeMachine()}; medians of ${plan.parts[0]?.rounds} rounds`;
-  const tables = speedTables(summaries, `${about}, ratios to ${baseline} within a round with their quartiles.`);
-  writeBetween(wishes.isFloor ? 'floor' : 'speed', `${tables}${counted}`);
+  const about = `${command}, ${new Date().toISOString().slice(0, 10)}, ${describeMachine()}; medians of ${plan.parts[0]?.rounds} rounds`;
+  const measuredBy = `${about}, ratios to ${baseline} within a round with their quartiles`;
+  writeTable(wishes.isFloor ? 'floor' : 'speed', speedTable(summaries), measuredBy);
+  for (const [name, table] of Object.entries(beside)) writeTable(name, table, measuredBy);
   if (!wishes.isFloor) copyFileSync(join(OUTPUT, 'last.svg'), PICTURE);
 }
 process.stdout.write('Written: .bench/last.json, .bench/last.svg\n');

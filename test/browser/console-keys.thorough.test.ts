@@ -187,7 +187,7 @@ test('secrets of a key are added, changed and ended, and the others stay', async
   expect((await ask(second)).status).toBe(401);
 
   await row.getByRole('button', { name: 'End reports' }).click();
-  await confirm(page, 'End it');
+  await confirm(page, 'Revoke it');
   await row.waitFor({ state: 'detached' });
   expect((await ask(first)).status).toBe(200);
   expect(faults).toEqual([]);
@@ -250,7 +250,7 @@ test('a key is found by name, part of it, id and the whole key, and a request by
   await page.getByRole('heading', { name: 'Keys' }).waitFor();
   await expect.poll(() => page.locator('tbody tr').count()).toBe(2);
   await find('nobody-has-this');
-  await page.getByText('Nothing is known by “nobody-has-this”').waitFor();
+  await page.getByText('No key, name or recent request matches “nobody-has-this”').waitFor();
   expect(sent.join()).toContain(idOf(key));
   expect(sent.join()).not.toContain(key.slice(16));
   expect(faults).toEqual([]);

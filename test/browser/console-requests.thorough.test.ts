@@ -47,7 +47,7 @@ test('a line opens by keyboard and by click to what happened, why, until when, a
   expect(await button.getAttribute('aria-expanded')).toBe('true');
   const text = (await opened(page).innerText()).replaceAll(/\s+/g, ' ');
   expect(text).toMatch(
-    /^GET \/v1\/pets came from 127\.0\.0\.1 with the secret \S+ and was answered with 429 rate_limit_exceeded after [<\d. ]+ ms\. The key had used its limit of 2 requests a day\. It was told to come back at [^Z]+?\. Requests work again in \d+ hours?\. Raise the limit of the key or of its plan pro/,
+    /^GET \/v1\/pets came from 127\.0\.0\.1 with the secret \S+ and was answered with 429 rate_limit_exceeded after [<\d. ]+ ms\. The key had used its limit of 2 requests a day\. It could retry at [^Z]+?\. Requests work again in \d+ hours?\. Raise the limit of the key or of its plan pro/,
   );
   expect(text).toMatch(
     /Time decision [<\d. ]+ ms .*Plan Pro .*Minute limit 48[.\d]* of 50 .*Day limit 0 of 2 requests left/,

@@ -221,7 +221,7 @@ function countsOf(requests: readonly Noted[]): Record<string, number> {
   return Object.fromEntries(Object.entries(counts).map(([outcome, those]) => [outcome, those?.length ?? 0]));
 }
 
-/** A row of the table in test/README.md. */
+/** The measurements of a row in test/promises.csv. */
 function tell(
   service: string,
   mishap: string,

@@ -26,7 +26,7 @@ import { type Stack, startStack } from '../support/stack.ts';
 
 /** The secrets of Redis, likewise. */
 
-const REDIS_PAGE = 'Rotating the password of Redis';
+const REDIS_PAGE = 'Password of Redis';
 
 test('the password of Redis', async () => {
   const { server, root } = await startRedisWithUsers();
@@ -90,7 +90,7 @@ async function connectsAgain(stack: Stack, redis: Redis): Promise<void> {
   await expect.poll(async () => (await scrape(stack.adminUrl)).sum('gateway_redis_nodes_away'), WITHIN).toBe(0);
 }
 
-const SENTINELS_PAGE = 'Rotating the password of the sentinels';
+const SENTINELS_PAGE = 'Password of the sentinels';
 
 /** Sentinels and nodes that know a user `gateway`, and a stack that uses it. */
 async function startWithSentinels() {
@@ -143,7 +143,7 @@ test('a password of the sentinels that comes late is used once it is there', asy
 }, 180_000);
 
 test('the CA of Redis', async () => {
-  const page = 'Renewing the CA of Redis';
+  const page = 'CA of Redis';
   const [old, next] = [await createAuthority(), await createAuthority()];
   const port = String(await freePort());
   const server = await startRedisServer({

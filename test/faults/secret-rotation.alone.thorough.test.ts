@@ -30,7 +30,7 @@ test('CORE_TOKEN', async () => {
   const stack = await startStack({ CORE_TOKEN_FILE });
   const load = await startLoad(stack);
   const changed = (log: Stack['log']) => log.filter(({ msg }) => msg === 'the setting was changed').length;
-  const values = valuesOf('Rotating CORE_TOKEN');
+  const values = valuesOf('CORE_TOKEN');
   expect(values.at(-1)).toBe(NEW);
   for (const [step, value] of values.entries()) {
     await serves(load);
@@ -60,7 +60,7 @@ async function startWithPassword() {
 
 test('the password of PostgreSQL', async () => {
   const { root, host } = await startWithPassword();
-  const page = 'Rotating the password of PostgreSQL';
+  const page = 'Password of PostgreSQL';
   const [written = ''] = valuesOf(page);
   const DATABASE_URL_FILE = await secretFile(elsewhere(written.replace(NEW, OLD), host));
   const stack = await startStack({ DATABASE_URL: '', DATABASE_URL_FILE });

@@ -34,8 +34,8 @@ test('a secret in a file is read again; a file that is no good is told once, wit
     [NEW, OLD],
   ]);
   expect(lines.map(({ level, msg, setting, reason }) => [level, msg, setting, reason])).toEqual([
-    [50, 'the file of a setting is no good; the last good value stays', 'CORE_TOKEN', 'it has no valid value'],
-    [50, 'the file of a setting is no good; the last good value stays', 'CORE_TOKEN', 'ENOENT'],
+    [50, 'the file of a setting is invalid; the last good value stays', 'CORE_TOKEN', 'it has no valid value'],
+    [50, 'the file of a setting is invalid; the last good value stays', 'CORE_TOKEN', 'ENOENT'],
     [30, 'the setting was changed', 'CORE_TOKEN', undefined],
   ]);
   expect(JSON.stringify(lines)).not.toMatch(/token-of|too-short/);

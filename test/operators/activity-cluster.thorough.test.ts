@@ -35,6 +35,6 @@ test('on a cluster every change is told once, and tokens work', async () => {
   const before = stack.log.length;
   await stack.issueKey();
   expect(stack.log.slice(before).filter(({ level }) => level === 50)).toMatchObject([
-    { msg: 'a change is in force, but the activity does not have it', activity: { action: 'key.create' } },
+    { msg: 'a change is in force, but the audit log lacks it', activity: { action: 'key.create' } },
   ]);
 });

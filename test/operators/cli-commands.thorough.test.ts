@@ -99,7 +99,7 @@ test('unusual values cause a warning before the change', async () => {
   ]);
   expect(less.err).toContain('Note: the day allows 999 requests, fewer than the 1000 of a single minute.');
   expect(patient.err).toContain('Note: ban_after is over eight times the minute limit');
-  expect(strict.err).toContain('Note: without a grace, clients that wait as told are banned if enough of them');
+  expect(strict.err).toContain('Note: without a grace, clients that respect Retry-After are banned if enough of them');
 });
 
 test('shadow mode is shown before it is set, and in the table after that', async () => {

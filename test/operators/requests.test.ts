@@ -64,9 +64,7 @@ describe.for([
     const retryAfter = Number(refused.headers['retry-after']);
     const why = await one(stack, refused.id);
     expect(why).toMatchObject({ ...common, status: 429, code: 'rate_limit_exceeded', outcome: 'refused' });
-    const told = /^The key had used its limit of 1 request a day\. It was told to come back at (\S+)\.$/.exec(
-      why?.reason ?? '',
-    );
+    const told = /^The key had used its limit of 1 request a day\. It could retry at (\S+)\.$/.exec(why?.reason ?? '');
     expect(Math.abs(Date.parse(told?.[1] ?? '') - Date.now() - 1_000 * retryAfter)).toBeLessThan(3_000);
     expect(why?.advice).toMatch(/^Raise the limit of the key or of its plan free/);
     const without = await one(stack, stranger.id);

@@ -3,7 +3,8 @@ import { ALERT_NAMES } from '../support/alerts.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-const PATHS = ['/runbook', '/runbook/metrics', '/runbook/operating', '/runbook/scaling'];
+const PAGES = ['metrics', 'operating', 'settings', 'scaling', 'security'];
+const PATHS = ['/runbook', ...PAGES.map((name) => `/runbook/${name}`)];
 
 test('the runbook is served without a token, with an anchor for every alert and a policy without scripts', async () => {
   const { adminUrl } = await startStack();

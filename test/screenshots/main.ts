@@ -6,7 +6,7 @@ import { ROOT } from '../support/process.ts';
 import { DEMO_TOKEN, type Demo, startDemo } from './demo.ts';
 
 /**
- * `node test/screenshots/main.ts [folder]`: takes the two pictures of the README, or every page of the console and the
+ * `node test/screenshots/main.ts [folder]`: takes the picture of the README, or every page of the console and the
  * reference in light and dark, wide and on a phone, into a folder.
  */
 
@@ -28,10 +28,6 @@ async function takeForReadme(browser: Browser, demo: Demo): Promise<void> {
   const page = await open(browser, demo, 'light', WIDE);
   await show(page, '/');
   await page.screenshot({ path: join(ROOT, 'gateway/operators/console/console.png') });
-  const reference = await browser.newPage({ colorScheme: 'light', viewport: WIDE });
-  await reference.goto(`${demo.gateway}/docs/`);
-  await reference.getByText('/pets').first().waitFor();
-  await reference.screenshot({ path: join(ROOT, 'gateway/reference/reference.png') });
 }
 
 async function takeAll(browser: Browser, demo: Demo, folder: string): Promise<void> {

@@ -13,11 +13,11 @@ const HELP = `npm run simulate -- [--seed <n>] [--seeds <n>] [--steps <n>] [--br
 Runs gateways' limiters in virtual time against a real Redis, over a network that a seed makes bad, and checks after
 every step what is promised. A seed that breaks a promise prints its shortest history, and the exit status is 1.
 
-  --seed <n>      the first seed: 1 unless told
-  --seeds <n>     how many seeds: 1 unless told
-  --steps <n>     steps of each seed: ${STEPS} unless told
+  --seed <n>      the first seed: default 1
+  --seeds <n>     how many seeds: default 1
+  --steps <n>     steps of each seed: default ${STEPS}
   --break <name>  with a deliberate break: ${Object.keys(BREAKS).join('; ')}
-  --table         prints the README's table: the quick seeds, and the seeds that find each break
+  --table         prints a table: the quick seeds, and the seeds that find each break
   --help          prints this
 
 Invariants:

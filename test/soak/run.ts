@@ -15,8 +15,8 @@ const HELP = `npm run soak -- [--minutes <n>] [--every <seconds>]
 Runs the real thing – Redis, PostgreSQL, two cores, two gateways, each a process – under mixed load, while something
 fails every so often, and holds every answer against what is promised to clients.
 
-  --minutes <n>      how long: 10 unless told
-  --every <seconds>  from one fault to the next: 20 unless told, at least 10
+  --minutes <n>      how long: default 10
+  --every <seconds>  from one fault to the next: default 20, at least 10
   --help             this
 
 Load: reads, writes, keys over their limit, a banned key, keys that nobody has, clients that leave, and services of

@@ -17,10 +17,10 @@ export const WITHIN = { timeout: 30_000 };
 
 const RUNBOOK = await readFile(join(ROOT, 'deploy/RUNBOOK.md'), 'utf8');
 
-/** The lines of a page that begin with this, with the secrets inserted, without its beginning. */
-export function linesOf(page: string, beginning: string): string[] {
-  const [, text = ''] = RUNBOOK.split(`## ${page}\n`);
-  const lines = (text.split('\n## ')[0] ?? '').split('\n').filter((line) => line.startsWith(`    ${beginning} `));
+/** The lines of a section that begin with this, with the secrets inserted, without its beginning. */
+export function linesOf(section: string, beginning: string): string[] {
+  const [, text = ''] = RUNBOOK.split(`### ${section}\n`);
+  const lines = (text.split('\n##')[0] ?? '').split('\n').filter((line) => line.startsWith(`    ${beginning} `));
   expect(lines.length).toBeGreaterThan(0);
   return lines.map((line) =>
     line
@@ -30,8 +30,9 @@ export function linesOf(page: string, beginning: string): string[] {
   );
 }
 
-/** What a page writes into a file: the value between the quotes. */
-export const valuesOf = (page: string): string[] => linesOf(page, 'printf %s').map((line) => line.split('"')[1] ?? '');
+/** What a section writes into a file: the value between the quotes. */
+export const valuesOf = (section: string): string[] =>
+  linesOf(section, 'printf %s').map((line) => line.split('"')[1] ?? '');
 
 /** A value of the runbook with the place of the test's server. */
 export const elsewhere = (url: string, host: string): string => url.replace(/@[^/]*/, `@${host}`);

@@ -162,7 +162,7 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
   refused: ({ decision }) => {
     const [empty = 'minute'] = decision?.refusedBy?.toReversed() ?? [];
     const limit = decision?.buckets?.[empty === 'day' ? 'day' : 'minute'].limit;
-    const retry = decision?.retryAt === undefined ? '' : ` It was told to come back at ${toSecond(decision.retryAt)}.`;
+    const retry = decision?.retryAt === undefined ? '' : ` It could retry at ${toSecond(decision.retryAt)}.`;
     return {
       reason: `The key had used its limit of ${limit} ${limit === 1 ? 'request' : 'requests'} a ${empty}.${retry}`,
       advice: `Raise the limit of the key or of its plan ${decision?.plan}, or let the client wait for the time in Retry-After.`,
@@ -187,7 +187,7 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
   disabled: () => ({ reason: 'The key is disabled.', advice: 'Enable it on the page of the key.' }),
   expired: () => ({
     reason: 'The key, or the secret that was used, has expired.',
-    advice: 'Issue a new secret, or move the end of the key.',
+    advice: 'Issue a new secret, or extend its expiry.',
   }),
   elsewhere: ({ address }) => ({
     reason: `The secret may be used from its own networks only, and ${address} is in none of them.`,

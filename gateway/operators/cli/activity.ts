@@ -19,7 +19,7 @@ const MOST_A_CALL = 1_000;
 export function addActivityCommand(program: Command, session: Session): void {
   program
     .command('activity')
-    .description('show who did what to keys, bans, plans and tokens, when and why, the newest first')
+    .description('show the audit log: who changed keys, bans, plans and tokens, when and why')
     .option('--actor <name>', 'only what this person or program did')
     .addOption(new Option('--action <action>', 'only this action').choices(ACTIONS))
     .option('--target <key>', 'only about this key, by its id or name, or about this plan or token')
@@ -30,8 +30,8 @@ export function addActivityCommand(program: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-The gateway keeps the last ACTIVITY_LENGTH entries, and each is a line of its log too. No secret is among them. What was
-changed by redis-cli is there as \`by hand\`, without a name: plans within seconds, keys and bans once a gateway finds it.
+The audit log keeps the last ACTIVITY_LENGTH entries. Each is also a line in the gateway's log. It has no secrets. Changes made with
+redis-cli appear as \`by hand\`, without a name: plans within seconds, keys and bans once a gateway finds them.
 
 Examples:
   ctl activity --target 4fXk20LmQa9z

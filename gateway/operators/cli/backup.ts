@@ -27,12 +27,11 @@ export function addBackupCommand(program: Command, session: Session): void {
       `
 Keys go out with their digests, limits, bans and use, oldest first, while clients are served. No secret is among them: nobody
 can make a key of it, but it names customers, so keep it private. Revoked keys, operators' tokens and
-the activity are left out. Each key is as it is in the moment
-in which it is read; a key that is issued meanwhile comes last.
+the audit log are left out. Each key is stored as it is when it is read; a key issued meanwhile comes last.
 
 The last line counts the keys: a file without it was cut off. Resuming reads one file and writes another; the two must not be
-the same. The gateway takes note of a whole backup, for the alert
-GatewayBackupMissing; that needs the role operator. With --json the count is told on standard error too.
+the same. The gateway records a whole backup, for the alert
+GatewayBackupMissing; this requires the role operator. With --json, standard error also reports the count.
 
 A key with data that no restore would take, typed by hand, is left out and listed on standard error with the reason. The command
 ends with 1 then, and the gateway takes no note.

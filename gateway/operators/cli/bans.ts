@@ -11,7 +11,7 @@ export function addBanCommands(program: Command, session: Session): void {
 
   bans
     .command('list')
-    .description('list the bans that run')
+    .description('list active bans')
     .action(async () => {
       const running = await listBans(session);
       session.print({ bans: running }, () => (running.length === 0 ? 'No key is banned.' : describeBans(running)));
@@ -19,7 +19,7 @@ export function addBanCommands(program: Command, session: Session): void {
 
   bans
     .command('lift')
-    .description('end a ban and forget what led to it; the key is let in within a second')
+    .description('lift a ban and clear its strikes; the key works again within a second')
     .argument('<key>', KEY)
     .action(async (key: string) =>
       showKey(session, (await session.call('DELETE', `${await pathTo(session, key)}/ban`)) as KeyView),
@@ -27,11 +27,11 @@ export function addBanCommands(program: Command, session: Session): void {
 
   bans
     .command('set')
-    .description('ban a key for a time, in place of any ban that runs')
+    .description('ban a key for a time; this replaces an active ban')
     .argument('<key>', KEY)
     .requiredOption('--for <time>', 'how long, as 90s, 15m, 24h or 7d', seconds)
     .requiredOption('--reason <text>', 'why; shown with the ban')
-    .addHelpText('after', '\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything, told them"')
+    .addHelpText('after', '\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything"')
     .action(async (key: string, options: { for: number; reason: string }) => {
       const body = { seconds: options.for, reason: options.reason };
       showKey(session, (await session.call('PUT', `${await pathTo(session, key)}/ban`, body)) as KeyView);

@@ -10,17 +10,17 @@ import { addPlanCommands } from './plans.ts';
 import { addReasons } from './reasons.ts';
 import { addRequestsCommand } from './requests.ts';
 import { addRestoreCommand } from './restore.ts';
-import { Session } from './session.ts';
+import type { Session } from './session.ts';
 import { addTokenCommands } from './tokens.ts';
 import { addUsageCommand } from './usage.ts';
 
 /** The names that the package installs. */
 export const PROGRAM_NAMES = Object.keys(packageFile.bin);
 
-const HINT = '(--help after any command tells more)';
+const HINT = '(--help after any command explains it)';
 
 /**
- * The table of all commands. Their --help, the table in the README and the completions are made from it.
+ * The table of all commands. Their --help and the completions are made from it.
  * @param isJson whether errors are reported as JSON: then Commander prints none itself
  */
 export function createCommands(session: Session, isJson: () => boolean): Command {
@@ -28,7 +28,7 @@ export function createCommands(session: Session, isJson: () => boolean): Command
     .description('Operates a running gateway: API keys, bans, plan limits and usage.')
     .version(packageFile.version, '-V, --version', 'print the version')
     .option('--json', 'print answers and errors as JSON')
-    .option('-y, --yes', 'take questions as answered with yes')
+    .option('-y, --yes', 'answer yes to all prompts')
     .exitOverride()
     .configureOutput({ writeErr: (text) => isJson() || process.stderr.write(text) })
     .showHelpAfterError(HINT)
@@ -48,36 +48,15 @@ export function createCommands(session: Session, isJson: () => boolean): Command
   return program;
 }
 
-/** Every command with its arguments, for the README. */
-export function commandList(): { usage: string; description: string }[] {
-  const usageOf = (command: Command): string => {
-    const words = command.registeredArguments.map((one) => (one.required ? `<${one.name()}>` : `[${one.name()}]`));
-    const required = command.options
-      .filter(({ mandatory }) => mandatory)
-      .map(({ flags }) => flags.replace(/^(-\w), --\w+/, '$1'));
-    return [command.name(), ...words, ...required].join(' ');
-  };
-  const listOf = (group: Command, before: string): { usage: string; description: string }[] =>
-    group.commands.flatMap((command) =>
-      command.commands.length > 0
-        ? listOf(command, `${before}${command.name()} `)
-        : [{ usage: before + usageOf(command), description: command.description() }],
-    );
-  return listOf(
-    createCommands(new Session({}, () => ({})), () => false),
-    '',
-  );
-}
-
 const HELP = `
-The gateway is found by ADMIN_HOST, ADMIN_PORT and ADMIN_TOKEN; without a token by DATA_DIR/admin-token.
-Colours and local times are for terminals; in a pipe times are UTC. NO_COLOR switches colours off.
-What cannot be undone is asked for; without a terminal it takes --yes.
+ctl finds the gateway by ADMIN_HOST, ADMIN_PORT and ADMIN_TOKEN, or the token in DATA_DIR/admin-token.
+Terminals show colours and local times, pipes times in UTC. NO_COLOR switches colours off.
+Irreversible changes ask for confirmation; without a terminal they need --yes.
 
 Examples:
   ctl keys create --plan pro --name acme       issue a key
   ctl keys find acme                           by name, id, request id, or a whole key on standard input
-  ctl keys top                                 who is loudest now
+  ctl keys top                                 the busiest keys now
   ctl keys show acme                           its limits, what it has used, its ban: by name or by id
   ctl requests --text <request id>             why a request was refused, and what to change
   ctl requests --status 5xx --follow           failures as they happen
@@ -86,13 +65,13 @@ Examples:
   ctl bans lift <id>
   ctl keys reset <id>                          a fresh start: no ban, both buckets full
   ctl plans set free --minute 120 --reason "launch week"
-  ctl plans diff -f plans.yaml                 is the gateway as the file in git says? ends with 4 if not
+  ctl plans diff -f plans.yaml                 is the gateway as the file in git says? exits with 4 if not
   ctl plans rollback
   ctl usage --from 2026-11-01 --csv            what every key has used, by day
-  ctl activity --target <id>                   who did what to a key, when and why
+  ctl activity --target <id>                   who changed a key, when and why
   ctl tokens create --name ann --role viewer   read access for a colleague
   ctl backup > keys.jsonl                      all keys, for ctl restore < keys.jsonl
-  ctl doctor                                   is everything as it should be?
+  ctl doctor                                   checks Redis, cores and plans
   ctl --json keys list --name acme
   source <(ctl completion bash)                Tab completes commands and options
 

@@ -13,7 +13,7 @@ const STYLES = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' 
 export function addDoctorCommand(program: Command, session: Session): void {
   program
     .command('doctor')
-    .description('look at what the gateway depends on: Redis, the cores, the plan table; says what to mend')
+    .description('check what the gateway depends on (Redis, cores, plan table) and report what to fix')
     .addHelpText(
       'after',
       '\nIt changes nothing. Ends with 1 where there is a fault, or something gives no answer; with 0 where there are warnings only.',

@@ -16,16 +16,16 @@ interface Explained {
 export function addExplain(keys: Command, session: Session): void {
   const explain = keys
     .command('explain')
-    .description('say why requests of a key, or one request, went through or did not')
+    .description('explain why requests of a key, or one request, were admitted or refused')
     .argument('[key]', KEY)
     .option('--request <id>', 'one request, by its X-Request-Id: it is on every answer and in every log')
     .option('--limit <number>', 'how many decisions at most, up to 1000', '50')
     .addHelpText(
       'after',
       `
-Each process of the gateway keeps its last requests in memory; the gateway that is asked tells the decisions of all its
-processes. Other gateways on the same Redis keep their own: ask the one whose log has the request. Kept are decisions about
-keys that there are, not requests with a key that nobody has, nor those that were turned away before a decision.
+Each process keeps its last requests in memory, and a gateway reports the decisions of all its processes. Other gateways on
+the same Redis keep their own: ask the one whose log has the request. Requests with unknown keys, and those refused before a
+decision, are not kept.
 
 Before and after are the requests that each bucket held, refilled up to the moment of the decision. A request goes through
 when both hold at least 1, and takes 1 of each; a refused one takes nothing. Local is a decision that was taken in the

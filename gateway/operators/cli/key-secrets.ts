@@ -49,7 +49,7 @@ Examples:
     });
 
   withBounds(secrets.command('set'))
-    .description('change the name, the scope, the networks or the end of a secret')
+    .description('change the name, scope, networks or expiry of a secret')
     .argument('<key>', KEY)
     .argument('<secret>', SECRET_ID)
     .option('--name <name>', 'what it is for')
@@ -63,7 +63,7 @@ Examples:
 
   secrets
     .command('revoke')
-    .description('end a secret at once; the others work on')
+    .description('revoke a secret; the others still work')
     .argument('<key>', KEY)
     .argument('<secret>', SECRET_ID)
     .action(async (key: string, secretId: string) => {

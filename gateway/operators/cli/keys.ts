@@ -12,7 +12,7 @@ import { lengthText, limit, limitOrNone, orNull, seconds, time } from './values.
 
 /** Adds `keys …`: all commands for single API keys, except bans. */
 export function addKeyCommands(program: Command, session: Session): void {
-  const keys = program.command('keys').description('issue, look at, change and revoke API keys');
+  const keys = program.command('keys').description('issue, show, change and revoke API keys');
   addKeyLists(keys, session);
   addFind(keys, session);
   addShow(keys, session);
@@ -86,7 +86,7 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
 
   keys
     .command('reindex')
-    .description('put keys that work and are in no list into the list of keys again')
+    .description('add working keys that are missing from the list of keys')
     .addHelpText('after', '\n`doctor` and `backup` report such keys: gateway:keys in Redis was lost or edited by hand.')
     .action(async () => {
       const answer = (await session.call('POST', '/keys/reindex')) as { reindexed: number };
@@ -133,7 +133,7 @@ function addChanging(keys: Command, session: Session): void {
 
   keys
     .command('expire')
-    .description('end a key, now or at a time; it can be given another end later')
+    .description('expire a key, now or at a time; another expiry can be set later')
     .argument('<key>', KEY)
     .argument('[time]', 'when it ends, as 2030-12-31T00:00:00Z; now when left out; never takes the end away', endTime)
     .addHelpText(
@@ -160,7 +160,7 @@ function addChanging(keys: Command, session: Session): void {
 
   keys
     .command('enable')
-    .description('let a disabled key in again')
+    .description('enable a disabled key')
     .argument('<key>', KEY)
     .action((key: string) => change(key, { disabled: false }));
 

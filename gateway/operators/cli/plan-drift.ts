@@ -29,7 +29,7 @@ export function addPlanFiles(plans: Command, session: Session, withAuthor: (comm
     });
 
   const diff = withFile(plans.command('diff'))
-    .description('show where the plan table in force is not as a file says')
+    .description('show differences between the plans in force and a file')
     .addHelpText(
       'after',
       `
@@ -49,7 +49,7 @@ Example:
     });
 
   const apply = withAuthor(withFile(plans.command('apply')))
-    .description('make the plan table what a file says, in one step; every gateway takes it within a second')
+    .description('set the plans to those of a file, in one step; every gateway applies them within a second')
     .addHelpText(
       'after',
       `

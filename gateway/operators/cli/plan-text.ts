@@ -47,6 +47,8 @@ export function warningsOf({ minute, day, ban_after, ban_grace_seconds, mode }: 
   if (ban_after !== undefined && minute !== undefined && ban_after > mostBanAfter(minute))
     warnings.push('ban_after is over eight times the minute limit: bursts once a minute can ban a key.');
   if (ban_grace_seconds === 0)
-    warnings.push('without a grace, clients that wait as told are banned if enough of them are refused at once.');
+    warnings.push(
+      'without a grace, clients that respect Retry-After are banned if enough of them are refused at once.',
+    );
   return warnings;
 }

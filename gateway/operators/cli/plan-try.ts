@@ -24,16 +24,16 @@ interface Trial {
 export function addTry(plans: Command, session: Session): void {
   plans
     .command('try')
-    .description('say whom other limits would have refused in the last hour, before setting them')
+    .description('report whom other limits would have refused in the last hour')
     .addArgument(new Argument('<plan>', 'the plan').choices(PLAN_NAMES))
     .option('--minute <number>', 'requests a minute', limit)
     .option('--day <number>', 'requests a day', limit)
     .addHelpText(
       'after',
       `
-Nothing is changed. What is told is the least: requests are counted by the minute, which does not tell when in it they came,
-so both buckets are taken to have been full an hour ago, and requests to have come, in every minute, when there was a token
-for them. The same traffic would have been refused at least as often, bans not counted. A key's own limits stand above
+Nothing is changed. The result is a lower bound: requests are counted by the minute, so both buckets count as full an hour
+ago, and each request as sent when a token was available. The same traffic would have been refused at least as often, bans
+not counted. A key's own limits stand above
 those that are tried. To see the exact number over days, try them in shadow mode.
 
 Examples:

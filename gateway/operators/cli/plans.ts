@@ -60,7 +60,7 @@ async function historyOf(session: Session, count: string): Promise<HistoryAnswer
 
 function addSet(plans: Command, session: Session): void {
   const set = withAuthor(plans.command('set'))
-    .description('change limits of a plan; every gateway takes them within a second')
+    .description('change limits of a plan; every gateway applies them within a second')
     .addArgument(new Argument('<plan>', 'the plan').choices(PLAN_NAMES))
     .addHelpText(
       'after',
@@ -120,7 +120,7 @@ function announce(session: Session, plan: string, before: Plan, changes: GivenPl
 
 function addRollback(plans: Command, session: Session): void {
   withAuthor(plans.command('rollback'))
-    .description('take the last change back; done twice, it is there again')
+    .description('revert the last change; a second rollback restores it')
     .addHelpText('after', '\nExample:\n  ctl plans rollback --reason "refused too many"')
     .action(async ({ author, reason }: Author) => {
       const [last] = await historyOf(session, '1');

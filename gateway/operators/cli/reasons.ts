@@ -21,7 +21,7 @@ const CHANGES: readonly string[] = [
 
 /** Adds `--reason` to the commands that change something. Call this once all commands are there. */
 export function addReasons(program: Command, session: Session): void {
-  for (const name of CHANGES) commandAt(program, name).option('--reason <text>', 'why; kept in the activity');
+  for (const name of CHANGES) commandAt(program, name).option('--reason <text>', 'why; recorded in the audit log');
   program.hook('preAction', (_, command) => {
     session.reason = command.opts<{ reason?: string }>().reason;
   });

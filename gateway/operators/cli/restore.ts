@@ -29,7 +29,7 @@ interface Answer {
 export function addRestoreCommand(program: Command, session: Session): void {
   const restore = program
     .command('restore')
-    .description('put back what is missing of a backup, read from standard input')
+    .description('restore what is missing, from a backup on standard input')
     .option('--strict', 'restore nothing if any line would not be taken')
     .option('--any-age', 'also a backup of more than 35 days ago: keys that were revoked since can work again')
     .addHelpText(

@@ -6,12 +6,12 @@ import { table } from './table.ts';
 
 /** Adds `tokens …`: who may use the console, this command line and the admin API. */
 export function addTokenCommands(program: Command, session: Session): void {
-  const tokens = program.command('tokens').description('make and end tokens of operators, each with a name and a role');
+  const tokens = program.command('tokens').description("create, list and revoke operators' tokens");
 
   tokens
     .command('create')
-    .description('make a token; it is shown this once')
-    .requiredOption('--name <name>', 'whose it is; the activity has this name')
+    .description('create a token; it is shown only once')
+    .requiredOption('--name <name>', 'whose it is; the audit log shows this name')
     .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).makeOptionMandatory())
     .addHelpText(
       'after',
@@ -38,7 +38,7 @@ Examples:
 
   tokens
     .command('revoke')
-    .description('end a token; its next request is refused')
+    .description('revoke a token; its next request is refused')
     .argument('<id>', 'the id of the token, as `tokens list` shows it')
     .action(async (id: string) => {
       await session.confirmForGood(`Revoke the token ${id} for good?`);

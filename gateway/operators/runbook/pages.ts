@@ -12,7 +12,9 @@ export const PAGES = {
   'RUNBOOK.md': { path: '/runbook', name: 'Runbook' },
   'METRICS.md': { path: '/runbook/metrics', name: 'Metrics' },
   'README.md': { path: '/runbook/operating', name: 'Operating' },
+  'SETTINGS.md': { path: '/runbook/settings', name: 'Settings' },
   'SCALING.md': { path: '/runbook/scaling', name: 'Scaling' },
+  'SECURITY.md': { path: '/runbook/security', name: 'Security' },
 } as const;
 
 export type DocumentName = keyof typeof PAGES;

@@ -57,8 +57,7 @@ export function redisBackend(
     onLate: (...heard) => clients.note(...heard),
   });
   const onLost = ({ log, fields }: LogEntry, reason: string) => {
-    if (log === 'audit')
-      logger.error({ activity: fields, reason }, 'a change is in force, but the activity does not have it');
+    if (log === 'audit') logger.error({ activity: fields, reason }, 'a change is in force, but the audit log lacks it');
   };
   let operators: RedisConnection | undefined;
   const stopped = new AbortController();

@@ -125,5 +125,5 @@ function checkClock(about: string, aheadMs: number): CheckResult {
   const name = `${about} clock`;
   const found = `${Math.abs(Math.round(aheadMs))} ms ${aheadMs < 0 ? 'behind' : 'ahead of'} the gateway's`;
   if (Math.abs(aheadMs) <= CLOCK_TOLERANCE_MS) return good(name, found);
-  return warning(name, found, 'Let both follow NTP: X-RateLimit-Reset comes from the clock of Redis.');
+  return warning(name, found, 'Let both follow NTP: X-RateLimit-Reset follows the clock of Redis.');
 }

@@ -7,7 +7,7 @@ import { FIRST, setSessionPriority } from '../machine/priority.ts';
 import { ROOT } from '../machine/processes.ts';
 import { installPrograms } from '../machine/programs.ts';
 import { describeMachine } from '../machine/usage.ts';
-import { writeBetween } from '../results/readme.ts';
+import { markdownOf, writeTable } from '../results/data.ts';
 import { issueKeys, issueListedKeys } from '../setup/keys.ts';
 import { startRedis } from '../setup/stage.ts';
 import { type Measured, measureRow, type Shared } from './measure.ts';
@@ -21,7 +21,7 @@ import { faultsOf, LATE } from './verdict.ts';
  *     npm run bench -- --neighbours                     about four minutes
  *     npm run bench -- --neighbours --only banned,idle
  *     npm run bench -- --neighbours --report            ends with 0 whatever was measured
- *     npm run bench -- --neighbours --write             puts the table into test/bench/README.md
+ *     npm run bench -- --neighbours --write             writes test/bench/results/neighbours.csv
  */
 
 const OUTPUT = join(ROOT, '.bench');
@@ -93,13 +93,13 @@ installPrograms(['redis-server', 'util-linux']);
 const rows = rowsOf(flags.only?.split(','));
 const judged = judge(rows, await measureAll(rows));
 const command = ['npm run bench', '--', ...process.argv.slice(2)].join(' ');
-const text = `${command}, ${new Date().toISOString().slice(0, 10)}, ${describeMachine()}\n\n${tableOf(judged)}\n`;
-process.stdout.write(`\n${text}`);
+const measuredBy = `${command}, ${new Date().toISOString().slice(0, 10)}, ${describeMachine()}`;
+const table = tableOf(judged);
+process.stdout.write(`\n${measuredBy}\n\n${markdownOf(table)}`);
 mkdirSync(OUTPUT, { recursive: true });
-writeFileSync(join(OUTPUT, 'neighbours.md'), text);
 writeFileSync(
   join(OUTPUT, 'neighbours.json'),
   `${JSON.stringify({ command, machine: describeMachine(), judged }, undefined, 1)}\n`,
 );
-if (flags.write) writeBetween('neighbours', text);
+if (flags.write) writeTable('neighbours', table, measuredBy);
 process.exit(judged.some(({ faults }) => faults.length > 0) && !flags.report ? 1 : 0);

@@ -1,9 +1,10 @@
 import { sum } from '../../support/statistics.ts';
+import type { Table } from '../results/data.ts';
 import type { Measured } from './measure.ts';
 import type { Row } from './rows.ts';
 import { listed } from './verdict.ts';
 
-/** The result as Markdown. */
+/** The result as a table. */
 
 export interface Judged {
   readonly row: Row;
@@ -38,8 +39,7 @@ const memoryOf = ({ residentMegabytes: { begin, peak, end } }: Measured): string
 
 const triesOf = ({ tries }: Measured): string => (tries > 1 ? ` (${tries} tries)` : '');
 
-export function tableOf(judged: readonly Judged[]): string {
-  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
-  const head = [line(COLUMNS.map((column) => column.head)), line(COLUMNS.map(() => '---'))];
-  return [...head, ...judged.map((one) => line(COLUMNS.map((column) => column.text(one))))].join('\n');
-}
+export const tableOf = (judged: readonly Judged[]): Table => [
+  COLUMNS.map(({ head }) => head),
+  ...judged.map((one) => COLUMNS.map((column) => column.text(one))),
+];

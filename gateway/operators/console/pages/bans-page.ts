@@ -36,7 +36,7 @@ export function BansPage({ route: { query } }: { route: Route }) {
   const turn = (to: number | undefined) => navigate(`/console/bans${to === undefined ? '' : `?offset=${to}`}`);
   return html`
     <h1>Bans</h1>
-    <p class="note">Each further ban of a key within a day is twice as long. A key that waits as long as it is told is never banned.</p>
+    <p class="note">Each further ban of a key within a day is twice as long. A key that respects Retry-After is never banned.</p>
     <section class="card" aria-label="Bans">
       <${Table} label="Bans" columns=${columns} rows=${value?.bans} fault=${fault} idOf=${({ id }: KeySummary) => id}
         empty="Nobody is banned." />

@@ -41,7 +41,7 @@ export function KeysPage({ route: { query } }: { route: Route }) {
   const empty = isFiltered
     ? text === null
       ? 'No key matches these filters.'
-      : `Nothing is known by “${text}”: no key has this id or name, and none of the last decisions was about such a request.`
+      : `No key, name or recent request matches “${text}”.`
     : 'There is no key yet. Issue the first one.';
   return html`
     <div class="page-head">

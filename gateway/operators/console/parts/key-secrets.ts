@@ -127,14 +127,14 @@ function askForSecretChanges(key: KeyView, secret: SecretView, changed: Changed)
 
 function askToEnd(key: KeyView, secret: SecretView, changed: Changed): void {
   ask({
-    title: `End the secret ${secret.name}?`,
+    title: `Revoke the secret ${secret.name}?`,
     content: html`<p>Requests with it are refused from now on. The other secrets of ${key.name} stay as they are.</p>`,
-    confirm: 'End it',
+    confirm: 'Revoke it',
     isDangerous: true,
     async act() {
       await callApi('DELETE', secretPath(key, secret));
       await changed();
-      tell(`The secret ${secret.name} has ended.`);
+      tell(`The secret ${secret.name} is revoked.`);
     },
   });
 }

@@ -57,7 +57,7 @@ export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
         <div class="field">
           <label for="name">Your name</label>
           <input id="name" ref=${name} autocomplete="off" maxlength="100" aria-describedby="name-hint" />
-          <span id="name-hint" class="note">Told with each change that you make. A token with a name has its own.</span>
+          <span id="name-hint" class="note">Recorded with your changes. Named tokens already carry a name.</span>
         </div>
         <p class="fault" role="alert">${fault}</p>
         <button class="main">Log in</button>
