@@ -3,7 +3,7 @@ import packageFile from '../../../package.json' with { type: 'json' };
 import { addActivityCommand } from './activity.ts';
 import { addBackupCommand } from './backup.ts';
 import { addBanCommands } from './bans.ts';
-import { addCompletionCommand } from './completion.ts';
+import { addCompletionCommand, shownCommands } from './completion.ts';
 import { addDoctorCommand } from './doctor.ts';
 import { addKeyCommands } from './keys.ts';
 import { addPlanCommands } from './plans.ts';
@@ -28,7 +28,8 @@ export function createCommands(session: Session, isJson: () => boolean): Command
     .description('Operates a running gateway: API keys, bans, plan limits and usage.')
     .version(packageFile.version, '-V, --version', 'print the version')
     .option('--json', 'print answers and errors as JSON')
-    .option('-y, --yes', 'take questions as answered with yes')
+    .option('-y, --yes', 'answer yes to all prompts')
+    .option('--utc', 'print times in UTC on a terminal too')
     .exitOverride()
     .configureOutput({ writeErr: (text) => isJson() || process.stderr.write(text) })
     .showHelpAfterError(HINT)
@@ -58,7 +59,7 @@ export function commandList(): { usage: string; description: string }[] {
     return [command.name(), ...words, ...required].join(' ');
   };
   const listOf = (group: Command, before: string): { usage: string; description: string }[] =>
-    group.commands.flatMap((command) =>
+    shownCommands(group).flatMap((command) =>
       command.commands.length > 0
         ? listOf(command, `${before}${command.name()} `)
         : [{ usage: before + usageOf(command), description: command.description() }],
@@ -71,7 +72,8 @@ export function commandList(): { usage: string; description: string }[] {
 
 const HELP = `
 The gateway is found by ADMIN_HOST, ADMIN_PORT and ADMIN_TOKEN; without a token by DATA_DIR/admin-token.
-Colours and local times are for terminals; in a pipe times are UTC. NO_COLOR switches colours off.
+On a terminal, times are those of its time zone (TZ), with the offset; --utc prints UTC. In a pipe and with --json they are
+UTC. NO_COLOR switches colours off.
 What cannot be undone is asked for; without a terminal it takes --yes.
 
 Examples:

@@ -51,7 +51,7 @@ export const findToConfirm = async (session: Session, given: string): Promise<Na
   session.canConfirm ? await findKey(session, given) : { id: given, title: harmless(given) };
 
 /** Whether there is a key with this id. */
-export async function exists(session: Session, id: string): Promise<boolean> {
+async function exists(session: Session, id: string): Promise<boolean> {
   try {
     await session.call('GET', pathOf(id));
     return true;
@@ -69,7 +69,7 @@ async function named(session: Session, name: string): Promise<{ same: KeyView[];
 }
 
 /** The keys whose names hold a text. One call checks a limited number of keys, so it goes on until all were looked at. */
-export async function keysNamed(session: Session, name: string): Promise<KeyView[]> {
+async function keysNamed(session: Session, name: string): Promise<KeyView[]> {
   const found: KeyView[] = [];
   let offset: number | undefined = 0;
   while (offset !== undefined) {

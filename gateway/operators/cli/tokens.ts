@@ -3,6 +3,7 @@ import { ROLES } from '../../stores/tokens.ts';
 import type { TokensAnswer, TokenView } from '../api/answers.ts';
 import type { Session } from './session.ts';
 import { table } from './table.ts';
+import { timeText } from './time-text.ts';
 
 /** Adds `tokens …`: who may use the console, this command line and the admin API. */
 export function addTokenCommands(program: Command, session: Session): void {
@@ -50,5 +51,5 @@ Examples:
 const describeTokens = (tokens: readonly TokenView[]): string =>
   table(
     ['id', 'name', 'role', 'created'],
-    tokens.map(({ id, name, role, createdAt }) => [id, name, role, createdAt]),
+    tokens.map(({ id, name, role, createdAt }) => [id, name, role, timeText(createdAt)]),
   );

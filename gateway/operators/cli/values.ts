@@ -60,9 +60,10 @@ export function lengthText(length: number): string {
   return `${count} ${name}${count === 1 ? '' : 's'}`;
 }
 
-/** A time as an operator types it, in RFC 3339. @throws {InvalidArgumentError} for anything else */
+/** A time in RFC 3339, or as these commands print it. @throws {InvalidArgumentError} for anything else */
 export function time(text: string): string {
-  if (Number.isNaN(Date.parse(text)) || !/^\d{4}-\d\d-\d\dT/.test(text))
+  const at = new Date(text);
+  if (Number.isNaN(at.getTime()) || !/^\d{4}-\d\d-\d\d[T ]/.test(text))
     throw new InvalidArgumentError('It must be a time, as 2030-12-31T00:00:00Z.');
-  return text;
+  return at.toISOString();
 }
