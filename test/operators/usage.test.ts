@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { expect, test, vi } from 'vitest';
-import type { UsedOnDay } from '../../gateway/operators/api/usage.ts';
+import type { UsedOnDay } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';

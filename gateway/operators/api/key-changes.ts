@@ -13,7 +13,7 @@ import { limitValue, who } from './values.ts';
 /** Changes of a key. They never change its buckets: used tokens stay used. A lower limit cuts what is left. */
 
 /** null removes the key's own limit or its end. An end in the past ends the key at once. */
-const Changes = z.strictObject({
+export const KeyChanges = z.strictObject({
   name: keyName.optional(),
   plan: planName.optional(),
   minute: limitValue.nullable().optional(),
@@ -30,7 +30,7 @@ const Changes = z.strictObject({
 export const changeKey: AdminOperation = async (call) => {
   const { deps, params, request, response } = call;
   const { id } = await findKey(deps, params[0]);
-  const { author, reason, ...given } = await readBody(Changes, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { author, reason, ...given } = await readBody(KeyChanges, request, response, ADMIN_BODY_LIMIT_BYTES);
   if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'Nothing to change was given.');
   const about = aboutCall(call, { author, reason });
   const now = await deps.keys.now();
@@ -46,7 +46,7 @@ export const changeKey: AdminOperation = async (call) => {
   return { status: 200, body: await describe(deps, key, now) };
 };
 
-function toRecord({ expiresAt, ...given }: Omit<z.infer<typeof Changes>, keyof typeof who>): Partial<KeyRecord> {
+function toRecord({ expiresAt, ...given }: Omit<z.infer<typeof KeyChanges>, keyof typeof who>): Partial<KeyRecord> {
   const changes = expiresAt === undefined ? given : { ...given, expiresAt: expiresAt && toMicroseconds(expiresAt) };
   return Object.fromEntries(Object.entries(changes).map(([member, value]) => [member, value ?? undefined]));
 }

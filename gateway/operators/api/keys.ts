@@ -21,7 +21,7 @@ export const planName = z.enum(PLAN_NAMES, { error: must(`be one of ${PLAN_NAMES
 export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time') });
 export const futureTime = time.refine(isWithinReach, `must lie in the future, before ${LATEST}`);
 
-const NewKey = z
+export const NewKey = z
   .strictObject({
     name: keyName,
     plan: planName,

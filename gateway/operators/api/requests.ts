@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { HttpError } from '../../../shared/http/errors.ts';
 import type { Peers } from '../../stores/stores.ts';
 import {
   newestRequestFirst,
@@ -9,7 +8,7 @@ import {
 } from '../../telemetry/recent-requests.ts';
 import type { RequestsAnswer, RequestView } from './answers.ts';
 import type { AdminDependencies, AdminOperation, RequestSource } from './operation.ts';
-import { textIn, timeIn, wholeNumber } from './query.ts';
+import { cursor, msOf, readQuery, text, time, wholeNumber } from './query.ts';
 
 /** The last requests of all gateways, each with the reason for its answer in words. */
 
@@ -27,6 +26,23 @@ const Wanted = z.object({
   to: z.number().optional(),
   after: z.string().optional(),
   limit: z.int().min(1).max(MOST),
+});
+
+const STATUS = 'must be a status such as 429, or a class such as 4xx';
+
+export const RequestsQuery = z.object({
+  keyId: text,
+  status: z
+    .string(STATUS)
+    .regex(/^(?:[1-5]\d\d|[1-5][xX][xX])?$/, STATUS)
+    .optional(),
+  code: text,
+  /** A part of the request id, the path, the address, the key id, the code or the outcome. */
+  q: text,
+  from: time,
+  to: time,
+  after: cursor((given) => REQUEST_CURSOR.test(given)),
+  limit: wholeNumber(1, MOST).default(PAGE),
 });
 
 /** The newest first; `after` is the `next` of another answer. */
@@ -65,27 +81,18 @@ const NOTHING = { requests: [], missing: [] };
 
 /** @throws {HttpError} 400 */
 function wantedIn(query: URLSearchParams): RequestQuery {
-  const after = textIn(query, 'after');
-  if (after !== undefined && !REQUEST_CURSOR.test(after))
-    throw new HttpError('invalid_parameter', 'after must be what `next` of an answer was.');
+  const { keyId, status, code, q, from, to, after, limit } = readQuery(RequestsQuery, query);
   return {
-    keyId: textIn(query, 'keyId'),
-    status: statusIn(query),
-    code: textIn(query, 'code'),
-    text: textIn(query, 'q')?.toLowerCase(),
-    from: timeIn(query, 'from'),
-    to: timeIn(query, 'to'),
+    keyId: keyId || undefined,
+    // Of a class, its first digit.
+    status: status ? Number(status.replace(/xx$/i, '')) : undefined,
+    code: code || undefined,
+    text: q?.toLowerCase() || undefined,
+    from: msOf(from),
+    to: msOf(to),
     after,
-    limit: wholeNumber(query, 'limit', { min: 1, max: MOST, fallback: PAGE }),
+    limit,
   };
-}
-
-function statusIn(query: URLSearchParams): number | undefined {
-  const text = textIn(query, 'status');
-  if (text === undefined) return undefined;
-  if (/^[1-5]\d\d$/.test(text)) return Number(text);
-  if (/^[1-5]xx$/i.test(text)) return Number(text[0]);
-  throw new HttpError('invalid_parameter', 'status must be a status such as 429, or a class such as 4xx.');
 }
 
 interface KnownKey {

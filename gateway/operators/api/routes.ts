@@ -1,60 +1,379 @@
-import { listActivity } from './activity.ts';
-import { backUp, restore } from './backup.ts';
-import { noteBackup } from './backup-notes.ts';
-import { liftBan, listBans, resetKey, setBan } from './bans.ts';
-import { explainKey, explainRequest } from './decisions.ts';
+import { z } from 'zod';
+import { ActivityQuery, listActivity } from './activity.ts';
+import * as answers from './answers.ts';
+import { BackupPage, BackupQuery, backUp, RestoreQuery, restore } from './backup.ts';
+import { BackupMade, noteBackup } from './backup-notes.ts';
+import { BansQuery, liftBan, listBans, NewBan, NewReset, resetKey, setBan } from './bans.ts';
+import { DecisionsQuery, explainKey, explainRequest } from './decisions.ts';
 import { checkAll } from './doctor.ts';
-import { changeKey } from './key-changes.ts';
-import { findKeys, listKeys, topKeys } from './key-list.ts';
-import { createKey, getKey, reindexKeys, revokeKey } from './keys.ts';
+import { changeKey, KeyChanges } from './key-changes.ts';
+import { FindQuery, findKeys, KeysQuery, listKeys, TopQuery, topKeys } from './key-list.ts';
+import { createKey, getKey, NewKey, reindexKeys, revokeKey } from './keys.ts';
 import type { AdminRoute } from './operation.ts';
-import { rollBack, showHistory } from './plan-changes.ts';
-import { tryPlan } from './plan-try.ts';
-import { changePlan, changePlans, showPlans } from './plans.ts';
-import { listRequests } from './requests.ts';
-import { addSecret, changeSecret, revokeSecret, rotateKey } from './secrets.ts';
-import { createToken, listTokens, revokeToken, whoAmI } from './tokens.ts';
+import { HistoryQuery, Rollback, rollBack, showHistory } from './plan-changes.ts';
+import { Trial, TrialQuery, tryPlan } from './plan-try.ts';
+import { changePlan, changePlans, PlanChanges, showPlans, TableChanges } from './plans.ts';
+import { listRequests, RequestsQuery } from './requests.ts';
+import { addSecret, changeSecret, NewSecret, Rotation, revokeSecret, rotateKey, SecretChanges } from './secrets.ts';
+import { createToken, listTokens, NewToken, revokeToken, whoAmI } from './tokens.ts';
 import { showMinutes, showTraffic } from './traffic.ts';
-import { listUsage, showKeyUsage } from './usage.ts';
+import { listUsage, showKeyUsage, UsageQuery } from './usage.ts';
 
-/** Reading needs the role viewer, anything else operator, unless `needs` says otherwise. */
+/**
+ * The operations of the admin API. What is no row here is not served, and the OpenAPI document is made of the rows.
+ * Reading needs the role viewer, anything else operator, unless `needs` says otherwise.
+ */
 export const ROUTES: readonly AdminRoute[] = [
-  { name: 'showPlans', method: 'GET', path: '/plans', operation: showPlans },
-  { name: 'showHistory', method: 'GET', path: '/plans/history', operation: showHistory },
-  { name: 'rollBackPlans', method: 'POST', path: '/plans/rollback', operation: rollBack },
-  { name: 'changePlans', method: 'PATCH', path: '/plans', operation: changePlans },
-  { name: 'changePlan', method: 'PATCH', path: '/plans/{plan}', operation: changePlan },
-  { name: 'tryPlan', method: 'POST', path: '/plans/{plan}/try', operation: tryPlan, needs: 'viewer' },
-  { name: 'listKeys', method: 'GET', path: '/keys', operation: listKeys },
-  { name: 'topKeys', method: 'GET', path: '/keys/top', operation: topKeys },
-  { name: 'findKeys', method: 'GET', path: '/keys/find', operation: findKeys },
-  { name: 'createKey', method: 'POST', path: '/keys', operation: createKey },
-  { name: 'reindexKeys', method: 'POST', path: '/keys/reindex', operation: reindexKeys },
-  { name: 'getKey', method: 'GET', path: '/keys/{id}', operation: getKey },
-  { name: 'changeKey', method: 'PATCH', path: '/keys/{id}', operation: changeKey },
-  { name: 'revokeKey', method: 'DELETE', path: '/keys/{id}', operation: revokeKey },
-  { name: 'rotateKey', method: 'POST', path: '/keys/{id}/rotate', operation: rotateKey },
-  { name: 'addSecret', method: 'POST', path: '/keys/{id}/secrets', operation: addSecret },
-  { name: 'changeSecret', method: 'PATCH', path: '/keys/{id}/secrets/{secretId}', operation: changeSecret },
-  { name: 'revokeSecret', method: 'DELETE', path: '/keys/{id}/secrets/{secretId}', operation: revokeSecret },
-  { name: 'showKeyUsage', method: 'GET', path: '/keys/{id}/usage', operation: showKeyUsage },
-  { name: 'explainKey', method: 'GET', path: '/keys/{id}/explain', operation: explainKey },
-  { name: 'listRequests', method: 'GET', path: '/requests', operation: listRequests },
-  { name: 'explainRequest', method: 'GET', path: '/decisions/{requestId}', operation: explainRequest },
-  { name: 'setBan', method: 'PUT', path: '/keys/{id}/ban', operation: setBan },
-  { name: 'liftBan', method: 'DELETE', path: '/keys/{id}/ban', operation: liftBan },
-  { name: 'resetKey', method: 'POST', path: '/keys/{id}/reset', operation: resetKey },
-  { name: 'listBans', method: 'GET', path: '/bans', operation: listBans },
-  { name: 'listActivity', method: 'GET', path: '/activity', operation: listActivity },
-  { name: 'whoAmI', method: 'GET', path: '/whoami', operation: whoAmI },
-  { name: 'listTokens', method: 'GET', path: '/tokens', operation: listTokens },
-  { name: 'createToken', method: 'POST', path: '/tokens', operation: createToken, needs: 'admin' },
-  { name: 'revokeToken', method: 'DELETE', path: '/tokens/{id}', operation: revokeToken, needs: 'admin' },
-  { name: 'showTraffic', method: 'GET', path: '/traffic', operation: showTraffic },
-  { name: 'showMinutes', method: 'GET', path: '/traffic/minutes', operation: showMinutes },
-  { name: 'doctor', method: 'GET', path: '/doctor', operation: checkAll },
-  { name: 'listUsage', method: 'GET', path: '/usage', operation: listUsage },
-  { name: 'backUp', method: 'GET', path: '/backup', operation: backUp },
-  { name: 'noteBackup', method: 'POST', path: '/backups', operation: noteBackup },
-  { name: 'restore', method: 'POST', path: '/restore', operation: restore, needs: 'admin' },
+  {
+    name: 'describeApi',
+    summary: 'This description of the API',
+    method: 'GET',
+    path: '/admin/openapi.json',
+    operation: describeApi,
+    answer: z.looseObject({ openapi: z.string() }),
+  },
+  {
+    name: 'showPlans',
+    summary: 'The plans in force',
+    method: 'GET',
+    path: '/plans',
+    operation: showPlans,
+    answer: answers.Plans,
+    isVersioned: true,
+  },
+  {
+    name: 'showHistory',
+    summary: 'The last changes of plans, the newest first',
+    method: 'GET',
+    path: '/plans/history',
+    operation: showHistory,
+    query: HistoryQuery,
+    answer: answers.HistoryAnswer,
+  },
+  {
+    name: 'rollBackPlans',
+    summary: 'Take back the last change of plans',
+    method: 'POST',
+    path: '/plans/rollback',
+    operation: rollBack,
+    body: Rollback,
+    answer: answers.Plans,
+    isVersioned: true,
+    errors: [404],
+  },
+  {
+    name: 'changePlans',
+    summary: 'Change several plans in one step',
+    method: 'PATCH',
+    path: '/plans',
+    operation: changePlans,
+    body: TableChanges,
+    answer: answers.Plans,
+    isVersioned: true,
+  },
+  {
+    name: 'changePlan',
+    summary: 'Change a plan',
+    method: 'PATCH',
+    path: '/plans/{plan}',
+    operation: changePlan,
+    body: PlanChanges,
+    answer: answers.PlanView,
+    isVersioned: true,
+  },
+  {
+    name: 'tryPlan',
+    summary: 'What other limits would have refused in the last hour',
+    method: 'POST',
+    path: '/plans/{plan}/try',
+    operation: tryPlan,
+    needs: 'viewer',
+    query: TrialQuery,
+    body: Trial,
+    answer: answers.TrialAnswer,
+  },
+  {
+    name: 'listKeys',
+    summary: 'List keys',
+    method: 'GET',
+    path: '/keys',
+    operation: listKeys,
+    query: KeysQuery,
+    answer: answers.KeysAnswer,
+  },
+  {
+    name: 'topKeys',
+    summary: 'The keys with the most requests in the last minutes',
+    method: 'GET',
+    path: '/keys/top',
+    operation: topKeys,
+    query: TopQuery,
+    answer: answers.TopAnswer,
+  },
+  {
+    name: 'findKeys',
+    summary: 'Find keys by name, id or request id',
+    method: 'GET',
+    path: '/keys/find',
+    operation: findKeys,
+    query: FindQuery,
+    answer: answers.FoundAnswer,
+  },
+  {
+    name: 'createKey',
+    summary: 'Issue a key; only this answer shows it',
+    method: 'POST',
+    path: '/keys',
+    operation: createKey,
+    body: NewKey,
+    answer: answers.IssuedKey,
+    creates: true,
+  },
+  {
+    name: 'reindexKeys',
+    summary: 'Put keys that are in no list into the list of keys again',
+    method: 'POST',
+    path: '/keys/reindex',
+    operation: reindexKeys,
+    answer: answers.ReindexAnswer,
+  },
+  {
+    name: 'getKey',
+    summary: 'Get a key',
+    method: 'GET',
+    path: '/keys/{id}',
+    operation: getKey,
+    answer: answers.KeyView,
+  },
+  {
+    name: 'changeKey',
+    summary: 'Change a key',
+    method: 'PATCH',
+    path: '/keys/{id}',
+    operation: changeKey,
+    body: KeyChanges,
+    answer: answers.KeyView,
+  },
+  { name: 'revokeKey', summary: 'Revoke a key', method: 'DELETE', path: '/keys/{id}', operation: revokeKey },
+  {
+    name: 'rotateKey',
+    summary: 'Replace a secret of a key; only this answer shows the new one',
+    method: 'POST',
+    path: '/keys/{id}/rotate',
+    operation: rotateKey,
+    body: Rotation,
+    answer: answers.IssuedKey,
+    creates: true,
+  },
+  {
+    name: 'addSecret',
+    summary: 'Add a secret to a key; only this answer shows it',
+    method: 'POST',
+    path: '/keys/{id}/secrets',
+    operation: addSecret,
+    body: NewSecret,
+    answer: answers.IssuedSecret,
+    creates: true,
+  },
+  {
+    name: 'changeSecret',
+    summary: 'Change a secret',
+    method: 'PATCH',
+    path: '/keys/{id}/secrets/{secretId}',
+    operation: changeSecret,
+    body: SecretChanges,
+    answer: answers.SecretView,
+  },
+  {
+    name: 'revokeSecret',
+    summary: 'Revoke a secret',
+    method: 'DELETE',
+    path: '/keys/{id}/secrets/{secretId}',
+    operation: revokeSecret,
+  },
+  {
+    name: 'showKeyUsage',
+    summary: 'The use of a key by minute and by day',
+    method: 'GET',
+    path: '/keys/{id}/usage',
+    operation: showKeyUsage,
+    answer: answers.KeyUsageAnswer,
+  },
+  {
+    name: 'explainKey',
+    summary: 'The last decisions on a key',
+    method: 'GET',
+    path: '/keys/{id}/explain',
+    operation: explainKey,
+    query: DecisionsQuery,
+    answer: answers.ExplainAnswer,
+  },
+  {
+    name: 'listRequests',
+    summary: 'The last requests of all gateways, the newest first',
+    method: 'GET',
+    path: '/requests',
+    operation: listRequests,
+    query: RequestsQuery,
+    answer: answers.RequestsAnswer,
+  },
+  {
+    name: 'explainRequest',
+    summary: 'The decisions on a request',
+    method: 'GET',
+    path: '/decisions/{requestId}',
+    operation: explainRequest,
+    query: DecisionsQuery,
+    answer: answers.DecisionsAnswer,
+  },
+  {
+    name: 'setBan',
+    summary: 'Ban a key',
+    method: 'PUT',
+    path: '/keys/{id}/ban',
+    operation: setBan,
+    body: NewBan,
+    answer: answers.KeyView,
+  },
+  {
+    name: 'liftBan',
+    summary: 'Lift a ban',
+    method: 'DELETE',
+    path: '/keys/{id}/ban',
+    operation: liftBan,
+    answer: answers.KeyView,
+  },
+  {
+    name: 'resetKey',
+    summary: 'Lift a ban and fill both buckets',
+    method: 'POST',
+    path: '/keys/{id}/reset',
+    operation: resetKey,
+    body: NewReset,
+    isBodyOptional: true,
+    answer: answers.KeyView,
+  },
+  {
+    name: 'listBans',
+    summary: 'The running bans',
+    method: 'GET',
+    path: '/bans',
+    operation: listBans,
+    query: BansQuery,
+    answer: answers.BansAnswer,
+  },
+  {
+    name: 'listActivity',
+    summary: 'The audit log, the newest entry first',
+    method: 'GET',
+    path: '/activity',
+    operation: listActivity,
+    query: ActivityQuery,
+    answer: answers.ActivityAnswer,
+  },
+  {
+    name: 'whoAmI',
+    summary: 'The name and role of the token',
+    method: 'GET',
+    path: '/whoami',
+    operation: whoAmI,
+    answer: answers.CallerAnswer,
+  },
+  {
+    name: 'listTokens',
+    summary: 'The tokens of operators',
+    method: 'GET',
+    path: '/tokens',
+    operation: listTokens,
+    answer: answers.TokensAnswer,
+  },
+  {
+    name: 'createToken',
+    summary: 'Create a token; only this answer shows it',
+    method: 'POST',
+    path: '/tokens',
+    operation: createToken,
+    needs: 'admin',
+    body: NewToken,
+    answer: answers.IssuedToken,
+    creates: true,
+  },
+  {
+    name: 'revokeToken',
+    summary: 'Revoke a token',
+    method: 'DELETE',
+    path: '/tokens/{id}',
+    operation: revokeToken,
+    needs: 'admin',
+  },
+  {
+    name: 'showTraffic',
+    summary: 'The requests of clients since the start, and the state of the gateway',
+    method: 'GET',
+    path: '/traffic',
+    operation: showTraffic,
+    answer: answers.TrafficAnswer,
+  },
+  {
+    name: 'showMinutes',
+    summary: 'The last hour by minute',
+    method: 'GET',
+    path: '/traffic/minutes',
+    operation: showMinutes,
+    answer: answers.MinutesAnswer,
+  },
+  {
+    name: 'doctor',
+    summary: 'Check what the gateway depends on',
+    method: 'GET',
+    path: '/doctor',
+    operation: checkAll,
+    answer: answers.DoctorAnswer,
+  },
+  {
+    name: 'listUsage',
+    summary: 'The use of all keys by day',
+    method: 'GET',
+    path: '/usage',
+    operation: listUsage,
+    query: UsageQuery,
+    answer: answers.UsageAnswer,
+  },
+  {
+    name: 'backUp',
+    summary: 'A page of all data that cannot be recreated',
+    method: 'GET',
+    path: '/backup',
+    operation: backUp,
+    query: BackupQuery,
+    answer: answers.BackupAnswer,
+    errors: [409],
+  },
+  {
+    name: 'noteBackup',
+    summary: 'Note that a backup is complete',
+    method: 'POST',
+    path: '/backups',
+    operation: noteBackup,
+    body: BackupMade,
+    answer: answers.BackupNoted,
+    creates: true,
+  },
+  {
+    name: 'restore',
+    summary: 'Restore what is missing from a page of a backup',
+    method: 'POST',
+    path: '/restore',
+    operation: restore,
+    needs: 'admin',
+    query: RestoreQuery,
+    body: BackupPage,
+    answer: answers.RestoreAnswer,
+  },
 ];
+
+/** Described when somebody asks. */
+async function describeApi() {
+  const { describeOperations } = await import('./openapi.ts');
+  return { status: 200, body: describeOperations(ROUTES) };
+}

@@ -1,27 +1,24 @@
+import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
+import { must } from '../../../shared/schemas/must.ts';
 import { DAY, MINUTE } from '../../limiter/clock.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { countsOf, DAYS_KEPT, dateOf, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
 import { writeCursor } from '../../stores/storage.ts';
-import type { KeyUsageAnswer } from './answers.ts';
+import type { KeyUsageAnswer, UsageAnswer, UsedOnDay } from './answers.ts';
 import { findKey } from './keys.ts';
 import type { AdminOperation } from './operation.ts';
-import { cursorIn, wholeNumber } from './query.ts';
+import { after, cursorIn, readQuery, wholeNumber } from './query.ts';
 
 const PAGE = 100;
 const DAY_MS = 86_400_000;
 /** Microseconds. */
 const MILLISECOND = 1_000;
 
-/** The use of one key on one day (UTC). Its name and plan are the current ones, or those at its revocation. */
-export interface UsedOnDay {
-  readonly day: string;
-  readonly id: string;
-  readonly name: string;
-  readonly plan: string;
-  readonly admitted: number;
-  readonly refused: number;
-}
+const DATE = must('be a date like 2026-11-01');
+const date = z.iso.date({ error: DATE }).optional();
+
+export const UsageQuery = z.object({ from: date, to: date, limit: wholeNumber(1, PAGE).default(PAGE), after });
 
 /**
  * The use of keys by day, the oldest key first, including those revoked in the last 36 days. `limit` counts keys. To
@@ -30,12 +27,13 @@ export interface UsedOnDay {
 export const listUsage: AdminOperation = async ({ deps, query }) => {
   const today = Math.floor((await deps.keys.now()) / DAY);
   const keptFrom = today - DAYS_KEPT + 1;
-  const [from, to] = [dayIn(query, 'from', keptFrom), dayIn(query, 'to', today)];
+  const { limit, after, ...range } = readQuery(UsageQuery, query);
+  const [from, to] = [dayOf(range.from) ?? keptFrom, dayOf(range.to) ?? today];
   if (from > to) throw new HttpError('invalid_parameter', 'from must not be after to.');
-  const limit = wholeNumber(query, 'limit', { min: 1, max: PAGE, fallback: PAGE });
-  const { keys, next } = await deps.keys.walk({ after: cursorIn(query), limit });
+  const { keys, next } = await deps.keys.walk({ after: cursorIn(after), limit });
   const usage = keys.flatMap((key) => daysOf(key, Math.max(from, keptFrom), to));
-  return { status: 200, body: { keptFrom: dateOf(keptFrom), usage, next: next && writeCursor(next) } };
+  const body = { keptFrom: dateOf(keptFrom), usage, next: next && writeCursor(next) };
+  return { status: 200, body: body satisfies UsageAnswer };
 };
 
 /** The use of one key: its last hour by minute, and its last 36 days (UTC), the oldest first. Idle times are left out. */
@@ -62,10 +60,6 @@ function daysOf(entry: KeyEntry, from: number, to: number): UsedOnDay[] {
   return days.map(({ at, ...count }) => ({ day: dateOf(at), id, name: record.name, plan: record.plan, ...count }));
 }
 
-/** A date in a query, as days since 1970. @throws {HttpError} 400 for anything else */
-function dayIn(query: URLSearchParams, name: string, fallback: number): number {
-  const [text = dateOf(fallback), ...more] = query.getAll(name);
-  const time = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : Number.NaN;
-  if (more.length === 0 && !Number.isNaN(time) && dateOf(time / DAY_MS) === text) return time / DAY_MS;
-  throw new HttpError('invalid_parameter', `${name} must be a date like 2026-11-01.`);
-}
+/** In days since 1970. */
+const dayOf = (date: string | undefined): number | undefined =>
+  date === undefined ? undefined : Date.parse(date) / DAY_MS;

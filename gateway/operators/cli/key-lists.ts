@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
+import type { KeysAnswer, KeyView, LoudKey } from '../api/answers.ts';
 import {
   FirstOf,
   KEY_ORDER_NAMES,
@@ -10,17 +11,11 @@ import {
   type TopBy,
 } from '../api/key-order.ts';
 import { KEY_STATES } from '../api/key-view.ts';
-import { describeIdle, describeKeys, describeNear, describeTop, type KeyView, type LoudKey } from './key-text.ts';
+import { describeIdle, describeKeys, describeNear, describeTop } from './key-text.ts';
 import type { Session } from './session.ts';
 import { count, seconds } from './values.ts';
 
 /** Lists of keys. The gateway checks a limited number of keys per call, so each list asks until it has looked at all. */
-
-interface Page<K extends KeyView> {
-  readonly total: number;
-  readonly keys: readonly K[];
-  readonly next?: number;
-}
 
 interface Filters {
   readonly name?: string;
@@ -114,7 +109,7 @@ async function listNewest(session: Session, query: Record<string, string>, descr
     const page = (await session.call(
       'GET',
       `/keys?${new URLSearchParams({ ...query, offset: at ?? '0' })}`,
-    )) as Page<KeyView>;
+    )) as KeysAnswer;
     if (page.keys.length === 0 && page.next !== undefined) {
       at = String(page.next);
       continue;
@@ -152,10 +147,10 @@ async function offerAll<K extends KeyView>(
   let total = 0;
   while (offset !== undefined) {
     const asked = new URLSearchParams({ ...query, offset: String(offset) });
-    const page = (await session.call('GET', `${path}?${asked}`)) as Page<K>;
+    const page = (await session.call('GET', `${path}?${asked}`)) as KeysAnswer & { readonly keys: readonly K[] };
     for (const key of page.keys) if (!seen.has(key.id)) first.offer(key);
     for (const { id } of page.keys) seen.add(id);
-    ({ total, next: offset } = page as { total: number; next: number | undefined });
+    ({ total, next: offset } = page);
   }
   return total;
 }

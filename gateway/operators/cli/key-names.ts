@@ -1,7 +1,8 @@
 import { isKeyId } from '../../limiter/credential.ts';
+import type { KeysAnswer, KeyView } from '../api/answers.ts';
 import { searchText } from '../search-text.ts';
 import { AdminError } from './admin-client.ts';
-import { type KeyView, pathOf } from './key-text.ts';
+import { pathOf } from './key-text.ts';
 import type { Session } from './session.ts';
 import { harmless, table } from './table.ts';
 import { timeText } from './time-text.ts';
@@ -74,7 +75,7 @@ async function keysNamed(session: Session, name: string): Promise<KeyView[]> {
   let offset: number | undefined = 0;
   while (offset !== undefined) {
     const query = new URLSearchParams({ name, offset: String(offset) });
-    const page = (await session.call('GET', `/keys?${query}`)) as { keys: readonly KeyView[]; next?: number };
+    const page = (await session.call('GET', `/keys?${query}`)) as KeysAnswer;
     found.push(...page.keys);
     offset = page.next;
   }

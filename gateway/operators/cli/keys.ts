@@ -1,11 +1,12 @@
 import { type Command, Option } from 'commander';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
+import type { IssuedKey, KeyView, ReindexAnswer } from '../api/answers.ts';
 import { addExplain } from './key-explain.ts';
 import { addFind } from './key-find.ts';
 import { addKeyLists } from './key-lists.ts';
 import { findKey, findToConfirm, KEY, pathTo } from './key-names.ts';
 import { addSecretCommands } from './key-secrets.ts';
-import { describeKey, describeKeys, type KeyView, pathOf } from './key-text.ts';
+import { describeKey, describeKeys, pathOf } from './key-text.ts';
 import type { Session } from './session.ts';
 import { timeText } from './time-text.ts';
 import { lengthText, limit, limitOrNone, orNull, seconds, time } from './values.ts';
@@ -49,7 +50,7 @@ Examples:
   ctl keys create --plan enterprise --name big --minute 5000 --day 500000    both are required there`,
     )
     .action(async ({ expires, ...options }: { expires?: string }) => {
-      showWholeKey(session, (await session.call('POST', '/keys', { ...options, expiresAt: expires })) as WholeKey);
+      showWholeKey(session, (await session.call('POST', '/keys', { ...options, expiresAt: expires })) as IssuedKey);
     });
 
   keys
@@ -81,7 +82,7 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
       );
       const expiresAt = expires === 'never' ? null : expires;
       const body = { graceSeconds: grace, secretId: secret, expiresAt };
-      showWholeKey(session, (await session.call('POST', `${pathOf(id)}/rotate`, body)) as WholeKey);
+      showWholeKey(session, (await session.call('POST', `${pathOf(id)}/rotate`, body)) as IssuedKey);
     });
 
   keys
@@ -89,7 +90,7 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
     .description('put keys that work and are in no list into the list of keys again')
     .addHelpText('after', '\n`doctor` and `backup` report such keys: gateway:keys in Redis was lost or edited by hand.')
     .action(async () => {
-      const answer = (await session.call('POST', '/keys/reindex')) as { reindexed: number };
+      const answer = (await session.call('POST', '/keys/reindex')) as ReindexAnswer;
       session.print(answer, () => `Put into the list of keys: ${answer.reindexed}.`);
     });
 
@@ -185,9 +186,7 @@ Example:
 /** Of `keys expire`. */
 const endTime = (text: string): string => (text === 'never' ? text : time(text));
 
-type WholeKey = KeyView & { readonly key: string };
-
 export const showKey = (session: Session, key: KeyView): void => session.print(key, () => describeKey(key));
 
-const showWholeKey = (session: Session, key: WholeKey): void =>
+const showWholeKey = (session: Session, key: IssuedKey): void =>
   session.print(key, () => `${describeKeys([key])}\n\nThe key, shown this once:\n${key.key}`);

@@ -1,14 +1,8 @@
 import { type Command, Option } from 'commander';
 import { type Options, stringify } from 'csv-stringify/sync';
-import type { UsedOnDay } from '../api/usage.ts';
+import type { UsageAnswer, UsedOnDay } from '../api/answers.ts';
 import type { Session } from './session.ts';
 import { harmless } from './table.ts';
-
-interface UsagePage {
-  readonly keptFrom: string;
-  readonly usage: readonly UsedOnDay[];
-  readonly next?: string;
-}
 
 type Range = { readonly from?: string; readonly to?: string };
 
@@ -48,7 +42,7 @@ async function* pagesOf(session: Session, range: Range): AsyncGenerator<readonly
   let isFirst = true;
   do {
     const query = new URLSearchParams({ ...range, ...(after !== undefined && { after }) });
-    const page = (await session.call('GET', `/usage?${query}`)) as UsagePage;
+    const page = (await session.call('GET', `/usage?${query}`)) as UsageAnswer;
     if (isFirst && range.from !== undefined && range.from < page.keptFrom)
       session.tell(`Note: what was used before ${page.keptFrom} is not kept.`);
     isFirst = false;
