@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
+import { splitTag } from '../../limiter/tags.ts';
 import { type KeyCursor, readCursor } from '../../stores/storage.ts';
 
 /**
@@ -28,6 +29,17 @@ export function choice<T extends string>(query: URLSearchParams, name: string, o
   if (option !== undefined && more.length === 0) return option;
   throw new HttpError('invalid_parameter', `${name} must be one of ${options.join(', ')}.`);
 }
+
+/**
+ * The tags of a query. A key must have all of them.
+ * @throws {HttpError} 400 for what can be no tag
+ */
+export const tagsIn = (query: URLSearchParams): [name: string, value: string][] =>
+  query.getAll('tag').map((text) => {
+    const tag = splitTag(text, ':');
+    if (tag !== undefined) return tag;
+    throw new HttpError('invalid_parameter', 'tag must be the name and the value of a tag, as customer:acme.');
+  });
 
 /**
  * Where a walk through the keys continues; undefined at its beginning.
