@@ -31,15 +31,18 @@ export function choice<T extends string>(query: URLSearchParams, name: string, o
 }
 
 /**
- * The tags of a query. A key must have all of them.
+ * The tags of a query, each in a `tag` of its own or several in one, as `customer:acme,env:prod`. A key must have all.
  * @throws {HttpError} 400 for what can be no tag
  */
 export const tagsIn = (query: URLSearchParams): [name: string, value: string][] =>
-  query.getAll('tag').map((text) => {
-    const tag = splitTag(text, ':');
-    if (tag !== undefined) return tag;
-    throw new HttpError('invalid_parameter', 'tag must be the name and the value of a tag, as customer:acme.');
-  });
+  query
+    .getAll('tag')
+    .flatMap((text) => text.split(','))
+    .map((text) => {
+      const tag = splitTag(text.trim(), ':');
+      if (tag !== undefined) return tag;
+      throw new HttpError('invalid_parameter', 'tag must be the name and the value of a tag, as customer:acme.');
+    });
 
 /**
  * Where a walk through the keys continues; undefined at its beginning.

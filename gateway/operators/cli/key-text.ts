@@ -1,3 +1,4 @@
+import { type Tags, writeTags } from '../../limiter/tags.ts';
 import { colour, type Style } from './session.ts';
 import { harmless, table } from './table.ts';
 import { timeText } from './time-text.ts';
@@ -28,6 +29,7 @@ export interface KeyView {
   readonly id: string;
   readonly name: string;
   readonly plan: string;
+  readonly tags?: Tags;
   readonly minute?: number;
   readonly day?: number;
   readonly state: string;
@@ -60,6 +62,7 @@ const paintState = (text: string, column: string): string =>
 
 export function describeKeys(views: readonly KeyView[]): string {
   const head = ['id', 'name', 'plan', 'state', 'minute', 'day', 'admitted', 'refused', 'created', 'expires'];
+  const hasTags = views.some(({ tags }) => tags !== undefined);
   const rows = views.map((key) => [
     key.id,
     key.name,
@@ -71,8 +74,9 @@ export function describeKeys(views: readonly KeyView[]): string {
     key.refused,
     timeText(key.createdAt),
     key.expiresAt && timeText(key.expiresAt),
+    ...(hasTags ? [writeTags(key.tags)] : []),
   ]);
-  return table(head, rows, paintState);
+  return table(hasTags ? [...head, 'tags'] : head, rows, paintState);
 }
 
 /** A key that was found, and by what. */
@@ -152,6 +156,7 @@ export function describeKey(key: KeyView): string {
     ['secrets', key.secrets?.map(inWords).join('; ')],
     ['banned until', ban],
     ['own limits', ownLimits(key)],
+    ['tags', writeTags(key.tags)],
     ['admitted, refused', `${key.admitted}, ${key.refused}`],
     ['shadow refusals', key.shadowed?.toString()],
   ];
