@@ -15,7 +15,7 @@ export const TAG_VALUE_RULE = 'letters, digits, spaces and _ . : / = + @ -, at m
 
 /** Undefined for a text that is not valid. */
 export function readTags(text: string): Tags | undefined {
-  const pairs = text.trim() === '' ? [] : text.split(',').map((pair) => splitTag(pair.trim(), '='));
+  const pairs = text.trim() === '' ? [] : text.split(',').map((pair) => splitTag(pair.trim()));
   if (pairs.length > MAX_TAGS || pairs.includes(undefined)) return undefined;
   const tags = Object.fromEntries(pairs as [string, string][]);
   return Object.keys(tags).length === pairs.length ? tags : undefined;
@@ -28,9 +28,9 @@ export const writeTags = (tags: Tags = {}): string | undefined =>
     .sort()
     .join(', ') || undefined;
 
-/** `customer:acme` at its separator; undefined if it is no tag. */
-export function splitTag(text: string, separator: ':' | '='): [name: string, value: string] | undefined {
-  const at = text.indexOf(separator);
+/** `customer=acme` or, as queries have it, `customer:acme`. Undefined if it is no tag. */
+export function splitTag(text: string): [name: string, value: string] | undefined {
+  const at = text.search(/[=:]/);
   const [name, value] = [text.slice(0, Math.max(0, at)), text.slice(at + 1)];
   return TAG_NAME.test(name) && TAG_VALUE.test(value) ? [name, value] : undefined;
 }

@@ -39,7 +39,7 @@ export const tagsIn = (query: URLSearchParams): [name: string, value: string][] 
     .getAll('tag')
     .flatMap((text) => text.split(','))
     .map((text) => {
-      const tag = splitTag(text.trim(), ':');
+      const tag = splitTag(text.trim());
       if (tag !== undefined) return tag;
       throw new HttpError('invalid_parameter', 'tag must be the name and the value of a tag, as customer:acme.');
     });

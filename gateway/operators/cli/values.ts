@@ -32,7 +32,7 @@ const NO_TAG = 'It must be the name and the value of a tag, as customer=acme.';
 
 /** Collects tags: the last value of a name counts. @throws {InvalidArgumentError} for what can be no tag */
 export function tag(text: string, before: Tags = {}): Tags {
-  const pair = splitTag(text, '=');
+  const pair = splitTag(text);
   if (pair === undefined)
     throw new InvalidArgumentError(`${NO_TAG} A name has ${TAG_NAME_RULE}. A value has ${TAG_VALUE_RULE}.`);
   return { ...before, [pair[0]]: pair[1] };
@@ -40,7 +40,7 @@ export function tag(text: string, before: Tags = {}): Tags {
 
 /** Collects tags that a key must have, in their form for a query. @throws {InvalidArgumentError} as above */
 export function wantedTag(text: string, before?: string): string {
-  const pair = splitTag(text, '=') ?? splitTag(text, ':');
+  const pair = splitTag(text);
   if (pair === undefined) throw new InvalidArgumentError(NO_TAG);
   return [...(before === undefined ? [] : [before]), pair.join(':')].join(',');
 }
