@@ -13,6 +13,8 @@ export * from './state-answers.ts';
  * console and the command line read the types.
  */
 
+const tags = z.record(z.string(), z.string());
+
 /** The offset at which the next call continues; undefined at the end. */
 const nextOffset = count.optional();
 /** The `after` of the next call; undefined at the end. */
@@ -37,6 +39,7 @@ export const KeySummary = z.object({
   id: z.string(),
   name: z.string(),
   plan: z.string(),
+  tags: tags.optional(),
   minute: count.optional(),
   day: count.optional(),
   state: z.enum(KEY_STATES),
@@ -108,18 +111,30 @@ export type UseOfTime = z.infer<typeof UseOfTime>;
 export const KeyUsageAnswer = z.object({ now: time, minutes: listOf(UseOfTime), days: listOf(UseOfTime) });
 export type KeyUsageAnswer = z.infer<typeof KeyUsageAnswer>;
 
-/** The use of one key on one day (UTC). Its name and plan are the current ones, or those at its revocation. */
-export const UsedOnDay = z.object({
-  day: z.iso.date(),
+/** The use of one key. Its name, plan and tags are the current ones, or those at its revocation. */
+export const UsageOfKey = z.object({
   id: z.string(),
   name: z.string(),
   plan: z.string(),
+  tags: tags.optional(),
   admitted: count,
   refused: count,
 });
+export type UsageOfKey = z.infer<typeof UsageOfKey>;
+
+/** On one day (UTC). */
+export const UsedOnDay = UsageOfKey.extend({ day: z.iso.date() });
 export type UsedOnDay = z.infer<typeof UsedOnDay>;
 
-export const UsageAnswer = z.object({ keptFrom: z.iso.date(), usage: listOf(UsedOnDay), next: nextCursor });
+/** The use of the keys with one value of a tag. `value` is undefined for those without the tag. */
+export const UsageSum = z.object({ value: z.string().optional(), keys: count, admitted: count, refused: count });
+export type UsageSum = z.infer<typeof UsageSum>;
+
+export const UsageAnswer = z.object({
+  keptFrom: z.iso.date(),
+  usage: z.union([listOf(UsedOnDay), listOf(UsageOfKey), listOf(UsageSum)]),
+  next: nextCursor,
+});
 export type UsageAnswer = z.infer<typeof UsageAnswer>;
 
 const Process = z.object({ host: z.string(), pid: count, worker: count.optional() });

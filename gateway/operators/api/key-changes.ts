@@ -8,11 +8,11 @@ import { hasLimits } from '../../stores/key-hash.ts';
 import { aboutCall, differences, entry, keyTexts } from './activity-of-call.ts';
 import { describe, findKey, keyName, planName, time, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { limitValue, who } from './values.ts';
+import { limitValue, tags, who } from './values.ts';
 
 /** Changes of a key. They never change its buckets: used tokens stay used. A lower limit cuts what is left. */
 
-/** null removes the key's own limit or its end. An end in the past ends the key at once. */
+/** null removes the key's own limit, its end or its tags. An end in the past ends the key at once. */
 export const KeyChanges = z.strictObject({
   name: keyName.optional(),
   plan: planName.optional(),
@@ -23,6 +23,7 @@ export const KeyChanges = z.strictObject({
     .nullable()
     .optional(),
   disabled: z.boolean({ error: must('be true or false') }).optional(),
+  tags: tags.nullable().optional(),
   ...who,
 });
 

@@ -5,8 +5,9 @@ import { bucketsAt } from '../../limiter/decide.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import type { BucketState } from '../../limiter/limiter.ts';
 import { isPlanName, PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
+import { hasTags } from '../../limiter/tags.ts';
 import { KEY_STATES, stateOf } from './key-view.ts';
-import { choice, wholeNumber } from './query.ts';
+import { choice, tag, tagsIn, wholeNumber } from './query.ts';
 
 const LONGEST_UNUSED_SECONDS = 366 * 86_400;
 
@@ -18,6 +19,7 @@ export const KeyFilters = z.object({
   name: z.string({ error: must('be given once') }).optional(),
   plan: choice(PLAN_NAMES).optional(),
   state: choice(KEY_STATES).optional(),
+  tag,
   /** The used share of the day limit, in percent. */
   near: wholeNumber(1, 100).optional(),
   /** The time since the last decision, or since the key was issued. */
@@ -28,10 +30,12 @@ export const KeyFilters = z.object({
 export function wantedKeys(given: z.infer<typeof KeyFilters>, plans: PlanTable, now: number): Filter {
   const { plan, state, near, unusedSeconds } = given;
   const name = given.name?.toLowerCase();
+  const tags = tagsIn(given.tag);
   const filters: readonly (false | Filter)[] = [
     name !== undefined && (({ record }) => record.name.toLowerCase().includes(name)),
     plan !== undefined && (({ record }) => record.plan === plan),
     state !== undefined && ((entry) => stateOf(entry, now) === state),
+    tags.length > 0 && (({ record }) => hasTags(record.tags, tags)),
     near !== undefined && ((entry) => hasUsed(near, entry, plans, now)),
     unusedSeconds !== undefined && ((entry) => lastUsed(entry) + unusedSeconds * SECOND <= now),
   ];

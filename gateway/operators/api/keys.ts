@@ -11,7 +11,7 @@ import { Unconfirmed, Unknown } from '../../stores/storage.ts';
 import { aboutCall, allOf, differences, entry, keyTexts } from './activity-of-call.ts';
 import { describeKeyInFull } from './key-view.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { limitValue, line, who } from './values.ts';
+import { limitValue, line, tags, who } from './values.ts';
 
 /** Times are exact in microseconds only until then. */
 const LATEST = '2255-01-01T00:00:00Z';
@@ -28,6 +28,7 @@ export const NewKey = z
     minute: limitValue.optional(),
     day: limitValue.optional(),
     expiresAt: futureTime.optional(),
+    tags: tags.optional(),
     ...who,
   })
   .refine(hasLimits, { path: ['minute'], error: 'and day are required: an enterprise key carries its own limits' });

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
+import { splitTag } from '../../limiter/tags.ts';
 import { type KeyCursor, readCursor } from '../../stores/storage.ts';
 
 /** The parameters of queries. An operation reads only what its schema has, so the OpenAPI document lacks none. */
@@ -12,13 +13,16 @@ import { type KeyCursor, readCursor } from '../../stores/storage.ts';
 export function readQuery<S extends z.ZodObject>(schema: S, query: URLSearchParams): z.output<S> {
   const given = Object.keys(schema.shape).map((name) => {
     const [text, ...more] = query.getAll(name);
-    return [name, more.length === 0 ? text : [text, ...more]];
+    return [name, more.length === 0 && !isList(schema.shape[name]) ? text : query.getAll(name)];
   });
   const { success, data, error } = schema.safeParse(Object.fromEntries(given));
   if (success) return data;
   const [{ path, message } = { path: [], message: '' }] = error.issues;
-  throw new HttpError('invalid_parameter', `${path.join('.')} ${message}.`);
+  throw new HttpError('invalid_parameter', `${String(path[0])} ${message}.`);
 }
+
+/** Whether a parameter can be repeated. */
+const isList = (schema: unknown): boolean => schema instanceof z.ZodDefault && schema.unwrap() instanceof z.ZodArray;
 
 /** A whole number. */
 export function wholeNumber(min: number, max: number) {
@@ -62,3 +66,16 @@ export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 t
 /** In Unix time in ms. */
 export const msOf = (time: string | undefined): number | undefined =>
   time === undefined ? undefined : Date.parse(time);
+
+const TAG = must('be the name and the value of a tag, as customer:acme');
+
+const partsOf = (given: readonly string[]) =>
+  given.flatMap((text) => text.split(',')).map((text) => splitTag(text.trim()));
+
+/** Tags, each in a parameter of its own or several in one, as `customer:acme,env:prod`. A key must have all. */
+export const tag = z
+  .array(z.string().refine((text) => !partsOf([text]).includes(undefined), { error: TAG }))
+  .default([]);
+
+export const tagsIn = (given: readonly string[]): [name: string, value: string][] =>
+  partsOf(given).filter((one) => one !== undefined);

@@ -13,7 +13,7 @@ import {
 import { KEY_STATES } from '../api/key-view.ts';
 import { describeIdle, describeKeys, describeNear, describeTop } from './key-text.ts';
 import type { Session } from './session.ts';
-import { count, seconds } from './values.ts';
+import { count, seconds, TAG_FILTER, wantedTag } from './values.ts';
 
 /** Lists of keys. The gateway checks a limited number of keys per call, so each list asks until it has looked at all. */
 
@@ -21,6 +21,7 @@ interface Filters {
   readonly name?: string;
   readonly plan?: string;
   readonly state?: string;
+  readonly tag?: string;
   readonly near?: string;
   /** In seconds. */
   readonly unused?: number;
@@ -34,7 +35,8 @@ Examples:
   ctl keys list --name acme --json
   ctl keys list --near 95 --sort used          who is about to run into the day limit
   ctl keys list --unused 30d --sort idle       who has left
-  ctl keys list --plan pro --state banned`;
+  ctl keys list --plan pro --state banned
+  ctl keys list --tag customer=acme --tag env=prod`;
 
 /** Adds `keys list` and `keys top`. */
 export function addKeyLists(keys: Command, session: Session): void {
@@ -88,7 +90,8 @@ const withFilters = (command: Command): Command =>
   command
     .option('--name <text>', 'only keys whose name holds this text, in any case')
     .addOption(new Option('--plan <plan>', 'only keys of this plan').choices(PLAN_NAMES))
-    .addOption(new Option('--state <state>', 'only keys in this state').choices(KEY_STATES));
+    .addOption(new Option('--state <state>', 'only keys in this state').choices(KEY_STATES))
+    .option(...TAG_FILTER, wantedTag);
 
 function queryOf({ unused, ...filters }: Filters): Record<string, string> {
   return { ...filters, ...(unused !== undefined && { unusedSeconds: String(unused) }) };

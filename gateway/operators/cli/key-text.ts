@@ -1,3 +1,4 @@
+import { writeTags } from '../../limiter/tags.ts';
 import type { BucketView, FoundKey, KeySummary, KeyView, LoudKey, SecretView } from '../api/answers.ts';
 import { colour, type Style } from './session.ts';
 import { harmless, table } from './table.ts';
@@ -17,6 +18,7 @@ const paintState = (text: string, column: string): string =>
 
 export function describeKeys(views: readonly KeyView[]): string {
   const head = ['id', 'name', 'plan', 'state', 'minute', 'day', 'admitted', 'refused', 'created', 'expires'];
+  const hasTags = views.some(({ tags }) => tags !== undefined);
   const rows = views.map((key) => [
     key.id,
     key.name,
@@ -28,8 +30,9 @@ export function describeKeys(views: readonly KeyView[]): string {
     key.refused,
     timeText(key.createdAt),
     key.expiresAt && timeText(key.expiresAt),
+    ...(hasTags ? [writeTags(key.tags)] : []),
   ]);
-  return table(head, rows, paintState);
+  return table(hasTags ? [...head, 'tags'] : head, rows, paintState);
 }
 
 export function describeFound(views: readonly FoundKey[]): string {
@@ -103,6 +106,7 @@ export function describeKey(key: KeyView): string {
     ['secrets', key.secrets?.map(inWords).join('; ')],
     ['banned until', ban],
     ['own limits', ownLimits(key)],
+    ['tags', writeTags(key.tags)],
     ['admitted, refused', `${key.admitted}, ${key.refused}`],
     ['shadow refusals', key.shadowed?.toString()],
   ];

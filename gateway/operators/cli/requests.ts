@@ -6,7 +6,7 @@ import { followRequests } from './request-follow.ts';
 import { describeRequest, describeRequests } from './request-text.ts';
 import type { Session } from './session.ts';
 import { harmless } from './table.ts';
-import { count, seconds, time } from './values.ts';
+import { count, seconds, TAG_FILTER, time, wantedTag } from './values.ts';
 
 const SHOWN = 50;
 const SHOWN_BEFORE = 10;
@@ -14,6 +14,7 @@ const MOST_A_CALL = 200;
 
 interface RequestOptions {
   readonly key?: string;
+  readonly tag?: string;
   readonly status?: string;
   readonly code?: string;
   readonly text?: string;
@@ -30,6 +31,7 @@ export function addRequestsCommand(program: Command, session: Session): void {
     .command('requests')
     .description('list the last requests of all gateways, and say why they were answered so')
     .option('--key <key>', 'only of this key, by its id or its whole name')
+    .option(...TAG_FILTER, wantedTag)
     .option('--status <status>', 'only with this status, as 429, or of this class, as 4xx')
     .option('--code <code>', 'only with this error code, as key_banned')
     .option('--text <text>', 'only those whose request id, path, address, key id, code or outcome holds this text')
@@ -54,6 +56,7 @@ Examples:
   ctl requests                                      the last 50
   ctl requests --text 1d9d2e71-70ef-42a0-853b       one, by its X-Request-Id: why was it refused?
   ctl requests --key acme --status 4xx --why        what was refused to a client, and why
+  ctl requests --tag customer=acme --status 429     of all keys of a customer
   ctl requests --code bad_gateway --from 15m        what the core failed at in the last 15 minutes
   ctl requests --from 2030-12-31T10:00:00Z --to 2030-12-31T10:05:00Z --limit 1000
   ctl requests --status 5xx --follow                failures as they happen
@@ -70,11 +73,12 @@ Examples:
 async function filtersOf(
   session: Session,
   command: Command,
-  { key, status, code, text, from, to }: RequestOptions,
+  { key, tag, status, code, text, from, to }: RequestOptions,
 ): Promise<Record<string, string>> {
   const keyId = key === undefined ? undefined : (await findKey(session, key)).id;
   const given = {
     keyId,
+    tag,
     status,
     code,
     q: text === undefined ? undefined : withoutSecret(session, command, text),
