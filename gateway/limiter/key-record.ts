@@ -2,6 +2,7 @@ import type { Level } from './bucket.ts';
 import type { Secret, Validity } from './credential.ts';
 import type { PlanName } from './plans.ts';
 import { NO_REFUSALS, type Refusals } from './refusals.ts';
+import type { Tags } from './tags.ts';
 import { UNUSED, type Usage } from './usage-marks.ts';
 
 /** In characters, of a key's name and of its secrets' names. */
@@ -17,6 +18,8 @@ export interface KeyRecord extends Validity {
   /** Requests per minute and per day that override the plan's. */
   readonly minute?: number | undefined;
   readonly day?: number | undefined;
+  /** No decision reads them. */
+  readonly tags?: Tags | undefined;
 }
 
 /** A level, and the limit in force when it was stored. */

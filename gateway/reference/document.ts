@@ -49,9 +49,9 @@ export interface Operation {
   readonly description: string;
   readonly deprecated?: true;
   readonly parameters: readonly (Parameter | Ref)[];
-  readonly requestBody?: { readonly required: true; readonly description: string; readonly content: Content };
+  readonly requestBody?: { readonly required: boolean; readonly description: string; readonly content: Content };
   readonly responses: Responses;
-  readonly 'x-codeSamples': readonly CodeSample[];
+  readonly 'x-codeSamples'?: readonly CodeSample[];
   /** False if the reference has no try-it panel for the operation. */
   readonly 'x-try-it-out'?: false;
 }

@@ -1,4 +1,4 @@
-import { ERRORS, type ErrorCode } from '../../shared/http/errors.ts';
+import { ALL_ERRORS, type AnyErrorCode, ERRORS } from '../../shared/http/errors.ts';
 import { http } from '../../shared/http/node-http.ts';
 import { type Response, refTo } from './document.ts';
 import { ALLOW, EVERYWHERE, HELP, INSUFFICIENT_SCOPE, RETRY_AFTER_UNAVAILABLE, refsTo } from './header-schemas.ts';
@@ -21,13 +21,28 @@ const HEADERS_OF: Readonly<Record<number, Response['headers']>> = {
 
 /** Errors by status. */
 export const ERROR_RESPONSES: ReadonlyMap<number, ErrorResponse> = new Map(
-  [...new Set(Object.values(ERRORS).map(({ status }) => status))].map((status) => [status, errorResponse(status)]),
+  errorResponses(Object.keys(ERRORS) as AnyErrorCode[], (status) => ({
+    ...EVERYWHERE,
+    Link: HELP,
+    ...HEADERS_OF[status],
+  })),
 );
 
-function errorResponse(status: number): ErrorResponse {
-  const codes = (Object.keys(ERRORS) as ErrorCode[]).filter((code) => ERRORS[code].status === status);
+/**
+ * An answer for each status of some errors.
+ * @param headersOf the headers of an answer with a status
+ */
+export function errorResponses(
+  codes: readonly AnyErrorCode[],
+  headersOf: (status: number) => Response['headers'],
+): [status: number, ErrorResponse][] {
+  const byStatus = Map.groupBy(codes, (code) => ALL_ERRORS[code].status);
+  return [...byStatus].map(([status, those]) => [status, errorResponse(status, those, headersOf(status))]);
+}
+
+function errorResponse(status: number, codes: readonly AnyErrorCode[], headers: Response['headers']): ErrorResponse {
   const examples = codes.map((code) => {
-    const value = { code, message: ERRORS[code].message, status };
+    const value = { code, message: ALL_ERRORS[code].message, status };
     return [code, { value }] as const;
   });
   // With explicit types: a generator may take a constant without a type for a string.
@@ -38,8 +53,8 @@ function errorResponse(status: number): ErrorResponse {
   return {
     name: nameOf(status),
     response: {
-      description: codes.map((code) => `\`${code}\`: ${ERRORS[code].message}`).join('\n\n'),
-      headers: { ...EVERYWHERE, Link: HELP, ...HEADERS_OF[status] },
+      description: codes.map((code) => `\`${code}\`: ${ALL_ERRORS[code].message}`).join('\n\n'),
+      headers,
       content: {
         'application/json': {
           schema: { allOf: [refTo('schemas', 'Error'), narrowed] },

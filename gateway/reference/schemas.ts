@@ -45,29 +45,35 @@ const ABOUT_MEMBERS_OF: Readonly<Record<string, Readonly<Record<string, Schema>>
   NewPet: { status: { description: 'Whether the animal can be had; `available` when left out.' } },
 };
 
+/** How a schema is written so that generators of clients understand it. */
+export const FOR_GENERATORS = {
+  unrepresentable: 'any',
+  uri: (id: string) => refTo('schemas', id).$ref,
+  override: ({ zodSchema, jsonSchema }: { zodSchema: unknown; jsonSchema: Record<string, unknown> }) => {
+    // Generators assume that a member with a default is always present.
+    delete jsonSchema.default;
+    // They leave out of requests what can only be read.
+    delete jsonSchema.readOnly;
+    // The format says the same, and every language supports it.
+    if (jsonSchema.format === 'date-time' || jsonSchema.format === 'date') delete jsonSchema.pattern;
+    if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
+    if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
+    if (zodSchema !== int64) return;
+    delete jsonSchema.anyOf;
+    Object.assign(jsonSchema, { type: 'integer', format: 'int64' });
+  },
+} as const;
+
 /** All schemas, by name. */
 export function schemas(): Readonly<Record<string, Schema>> {
-  const { schemas: checked } = z.toJSONSchema(CHECKED, {
-    io: 'input',
-    unrepresentable: 'any',
-    uri: (id) => refTo('schemas', id).$ref,
-    override: ({ zodSchema, jsonSchema }) => {
-      // Generators assume that a member with a default is always present.
-      delete jsonSchema.default;
-      // The format says the same, and every language supports it.
-      if (jsonSchema.format === 'date-time') delete jsonSchema.pattern;
-      if (zodSchema !== int64) return;
-      delete jsonSchema.anyOf;
-      Object.assign(jsonSchema, { type: 'integer', format: 'int64' });
-    },
-  });
+  const { schemas: checked } = z.toJSONSchema(CHECKED, { ...FOR_GENERATORS, io: 'input' });
   const described = Object.entries(checked).map(([name, schema]) => [name, describe(name, schema)] as const);
   return {
     ...Object.fromEntries(described),
     Pets: listOf('Pet', 'Animals, by ascending id.', PET),
     Orders: listOf('Order', 'Orders, by ascending id.', ORDER),
     Limits: limitsSchema,
-    Error: errorSchema,
+    Error: errorSchema(Object.keys(ERRORS)),
   };
 }
 
@@ -88,14 +94,14 @@ const listOf = (name: string, description: string, example: unknown): Schema => 
   examples: [[example]],
 });
 
-const errorSchema: Schema = {
+export const errorSchema = (codes: readonly string[]): Schema => ({
   description: 'Every answer that is no success.',
   type: 'object',
   properties: {
     code: {
       description: 'What went wrong, for programs.',
       type: 'string',
-      enum: Object.keys(ERRORS),
+      enum: codes,
       examples: ['not_found'],
     },
     message: {
@@ -109,4 +115,4 @@ const errorSchema: Schema = {
   required: ['code', 'message', 'status'],
   additionalProperties: false,
   examples: [{ code: 'not_found', message: ERRORS.not_found.message, status: 404 }],
-};
+});

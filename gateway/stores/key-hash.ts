@@ -1,14 +1,15 @@
 import { full } from '../limiter/bucket.ts';
-import { DAY, MINUTE, SECOND } from '../limiter/clock.ts';
+import { DAY, MINUTE } from '../limiter/clock.ts';
 import { isDecidable, MAX_SECRETS, type Secret } from '../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord, KeyState, StoredLevel } from '../limiter/key-record.ts';
 import { isPlanName, MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
 import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
-import type { Mark } from '../limiter/usage-marks.ts';
+import { readTags, writeTags } from '../limiter/tags.ts';
 import type { FieldChange } from './audit.ts';
 import { isName, readSecrets, SECRET, secretsDigest, writeSecret } from './secret-fields.ts';
 import { type FieldChanges, type Fields, withChanges } from './storage.ts';
 import { readTime, writeTime } from './stored-time.ts';
+import { readMarks, readUsed, withoutSecrets, writeMarks, writeUsed } from './use-fields.ts';
 
 /**
  * The fields of an API key: its hash in Redis, and a line of a backup. Times are decimal Unix seconds, other values as
@@ -27,12 +28,13 @@ const RECORD = {
   disabled: 'disabled',
   minute: 'minute',
   day: 'day',
+  tags: 'tags',
 } as const satisfies Record<Exclude<keyof KeyRecord, 'secrets'>, string>;
 
 type Member = keyof typeof RECORD;
 
 /** FieldChanges that people edit by hand, and that therefore can hold anything. */
-const EDITABLE = ['plan', 'minute', 'day', 'expires_at', 'disabled', 'name'] as const;
+const EDITABLE = ['plan', 'minute', 'day', 'expires_at', 'disabled', 'name', 'tags'] as const;
 
 type Editable = (typeof EDITABLE)[number];
 
@@ -47,7 +49,7 @@ const KEPT_SECRETS = `${KEPT}secrets`;
 export const KEPT_FIELDS = [...EDITABLE.map((field) => KEPT + field), KEPT_SECRETS];
 
 /** The fields that are left of a revoked key. */
-export const REVOKED_FIELDS = ['name', 'plan', 'created_at', 'left', 'admitted', 'refused', 'usage_days'];
+export const REVOKED_FIELDS = ['name', 'plan', 'tags', 'created_at', 'left', 'admitted', 'refused', 'usage_days'];
 
 /** The fields of a key. One without a decision has no state. */
 export const writeKey = (record: KeyRecord, state?: KeyState): Fields =>
@@ -73,15 +75,17 @@ export interface RejectedField {
  */
 export function inForce(hash: Fields): { readonly fields: Fields; readonly rejected: readonly RejectedField[] } {
   const isUsable = (field: Editable) => hash[KEPT_SECRETS] !== undefined && isValid(field, hash[KEPT + field]);
+  const kept = (field: Editable) => (isUsable(field) ? hash[KEPT + field] : undefined);
+  // Without its tags, a key is still a key.
+  const isReplaced = (field: Editable) => isUsable(field) || field === 'tags';
   const without = (bad: readonly Editable[]): Fields =>
-    withChanges(hash, Object.fromEntries(bad.filter(isUsable).map((field) => [field, hash[KEPT + field]])));
+    withChanges(hash, Object.fromEntries(bad.filter(isReplaced).map((field) => [field, kept(field)])));
   let bad = EDITABLE.filter((field) => !isValid(field, hash[field]));
   if (!hasLimits(without(bad))) {
     const edited = OF_LIMITS.filter((field) => hash[field] !== hash[KEPT + field]);
     const together = hasLimits(without([...bad, ...edited])) ? edited : (['plan'] as const);
     bad = [...new Set([...bad, ...together])];
   }
-  const kept = (field: Editable) => (isUsable(field) ? hash[KEPT + field] : undefined);
   return {
     fields: bad.length === 0 ? hash : without(bad),
     rejected: bad.map((field) => ({ field, value: hash[field] ?? '', kept: kept(field) })),
@@ -149,6 +153,8 @@ function isValid(field: Editable, text: string | undefined): boolean {
       return text === '' || readTime(text) !== undefined;
     case 'name':
       return isName(text);
+    case 'tags':
+      return readTags(text) !== undefined;
     default:
       return true;
   }
@@ -205,6 +211,7 @@ function recordIn(stored: Fields) {
     disabled: !['', '0'].includes(fields.disabled ?? ''),
     minute: parseLimit(fields.minute ?? ''),
     day: parseLimit(fields.day ?? ''),
+    tags: fields.tags === undefined ? undefined : readTags(fields.tags),
   };
   const hasExpiry = record.expiresAt !== undefined || !fields.expires_at;
   return {
@@ -313,6 +320,8 @@ function writeMember(member: Member, value: KeyRecord[Member]): string | undefin
       return writeTime(value as number | undefined);
     case 'disabled':
       return value ? '1' : undefined;
+    case 'tags':
+      return writeTags(value as KeyRecord['tags']);
     default:
       return value?.toString();
   }
@@ -329,33 +338,6 @@ function readRefusals(text: string | undefined): Refusals {
   const [lineUntil = 0, strikesUntil = 0, fullAt = 0] = text.split(' ').map((time) => readTime(time));
   return { lineUntil, strikesUntil, fullAt };
 }
-
-const writeMarks = (marks: readonly Mark[]): string | undefined =>
-  marks.map(({ at, admitted, refused }) => `${at}:${admitted}:${refused}`).join(' ') || undefined;
-
-/** The first mark is not written before the second. Malformed ones, for example after an edit by hand, are left out. */
-function readMarks(text: string | undefined, asOf: number | undefined, unit: number): Mark[] {
-  if (text === undefined) return asOf === undefined ? [] : [{ at: Math.floor(asOf / unit), admitted: 0, refused: 0 }];
-  const marks = text.matchAll(/(?<!\S)(\d{1,8}):(\d{1,16}):(\d{1,16})(?!\S)/g);
-  return [...marks].map(([, ...numbers]) => {
-    const [at = 0, admitted = 0, refused = 0] = numbers.map(Number);
-    return { at, admitted, refused };
-  });
-}
-
-/** `k3JtQz81:1795132800`, for each secret that was used. */
-const writeUsed = (used: KeyState['used']): string | undefined =>
-  Object.entries(used)
-    .map(([id, at]) => `${id}:${at / SECOND}`)
-    .join(' ') || undefined;
-
-const withoutSecrets = (used: KeyState['used'], gone: readonly Secret[]): KeyState['used'] =>
-  Object.fromEntries(Object.entries(used).filter(([id]) => !gone.some((secret) => secret.id === id)));
-
-const readUsed = (text = ''): KeyState['used'] =>
-  Object.fromEntries(
-    [...text.matchAll(/(?<!\S)(\w+):(\d{1,10})(?!\S)/g)].map(([, id, seconds]) => [id, Number(seconds) * SECOND]),
-  );
 
 const writeCount = (count: number): string | undefined => (count === 0 ? undefined : String(count));
 

@@ -27,15 +27,11 @@ export const ERRORS = {
   http_version_not_supported: { status: 505, message: 'Only HTTP/1.1 and HTTP/1.0 are spoken here.' },
 } as const satisfies Record<string, { status: number; message: string }>;
 
-/** Additional errors of the operators' listener. */
-const OPERATORS_ERRORS = {
-  forbidden: { status: 403, message: 'This is not allowed.' },
-} as const;
-
-const ALL_ERRORS = { ...ERRORS, ...OPERATORS_ERRORS };
+/** With the one that only the operators' listener sends. */
+export const ALL_ERRORS = { ...ERRORS, forbidden: { status: 403, message: 'This is not allowed.' } } as const;
 
 export type ErrorCode = keyof typeof ERRORS;
-type AnyErrorCode = keyof typeof ALL_ERRORS;
+export type AnyErrorCode = keyof typeof ALL_ERRORS;
 
 interface HttpErrorOptions {
   /** The original fault; logged, never sent. */

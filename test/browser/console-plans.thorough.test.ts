@@ -182,6 +182,6 @@ test('the page can be used with the keyboard alone, and the focus is always visi
   expect(await focused()).toContain('Change Free');
   // From anywhere, a slash leads to the search.
   await page.keyboard.press('/');
-  expect(await page.evaluate('document.activeElement.id')).toBe('find');
+  expect(await page.evaluate('[document.activeElement.id, document.activeElement.value]')).toEqual(['find', '']);
   expect(faults).toEqual([]);
 });

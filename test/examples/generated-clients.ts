@@ -30,12 +30,17 @@ import { patientFetch } from '${ROOT}/test/examples/patient-fetch.ts';
 import { useStore } from '${ROOT}/test/support/use-store.ts';
 const { STORE_URL = '', API_KEY = '' } = process.env;`;
 
-const OPENAPI_TYPESCRIPT: Generator = {
-  name: 'openapi-typescript',
-  generate: `${WITH_COMPILER}
+/** Writes the types that openapi-typescript makes of a description. */
+export function typesOf(description: string, target: string): string {
+  return `${WITH_COMPILER}
 import { writeFileSync } from 'node:fs';
 const { default: openapiTypes, astToString } = await import('openapi-typescript');
-writeFileSync('store.d.ts', astToString(await openapiTypes(new URL('file://${DESCRIPTION}'))));`,
+writeFileSync('${target}', astToString(await openapiTypes(new URL('file://${description}'))));`;
+}
+
+const OPENAPI_TYPESCRIPT: Generator = {
+  name: 'openapi-typescript',
+  generate: typesOf(DESCRIPTION, 'store.d.ts'),
   use: `${IMPORTS}
 import createClient from 'openapi-fetch';
 import type { paths } from './store.d.ts';

@@ -1,10 +1,11 @@
 import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
-import { ctlWith } from '../support/ctl.ts';
+import { idOf } from '../support/api-key.ts';
+import { ctlWith, operatorOf } from '../support/ctl.ts';
 import { need } from '../support/install.ts';
 import { ROOT, startProcess } from '../support/process.ts';
-import { temporaryFolder } from '../support/stack.ts';
+import { startStack, temporaryFolder } from '../support/stack.ts';
 
 /** The command line where npm has installed it, and its completion for zsh. */
 
@@ -56,7 +57,7 @@ compadd() { print -rl -- "\${@[2,-1]}" }
 _describe() { print -rl -- "\${(@P)2}" }
 _files() { print -r -- files }
 source "$1"
-words=(ctl "\${@[2,-1]}") CURRENT=$#
+words=(gateway/operators/cli/bin.js "\${@[2,-1]}") CURRENT=$#
 _animal_store_ctl
 `;
 
@@ -64,8 +65,11 @@ test('zsh completes commands, options and their values', async () => {
   need('zsh');
   const script = join(await temporaryFolder(), '_ctl');
   writeFileSync(script, (await ctlWith({}, 'completion', 'zsh')).out);
+  const stack = await startStack();
+  const id = idOf(await stack.issueKey({ name: 'acme zoo' }));
   const offered = async (...words: string[]) => {
-    const { code, out, err } = await startProcess('zsh', ['-fc', ZSH, 'zsh', script, ...words], {}).ended;
+    const { code, out, err } = await startProcess('zsh', ['-fc', ZSH, 'zsh', script, ...words], operatorOf(stack))
+      .ended;
     expect([code, err]).toEqual([0, '']);
     const [first, ...rest] = out.trimEnd().split('\n');
     expect(first).toBe('completes _animal_store_ctl ctl animal-store');
@@ -78,4 +82,10 @@ test('zsh completes commands, options and their values', async () => {
   expect(await offered('keys', 'list', '--plan', '')).toEqual(['free', 'pro', 'business', 'enterprise']);
   expect(await offered('plans', 'diff', '-f', '')).toEqual(['files']);
   expect(await offered('keys', 'create', '--name', '')).toEqual([]);
+  expect(await offered('keys', 'show', '')).toEqual([id, 'acme zoo']);
+  expect(await offered('requests', '--key', "'acme z")).toEqual(['acme zoo']);
+  expect(await offered('keys', 'rotate', '--grace', '')).toEqual([]);
+  expect(await offered('keys', 'rotate', 'acme zoo', '')).toEqual(
+    expect.arrayContaining([expect.stringMatching('^--grace:')]),
+  );
 });

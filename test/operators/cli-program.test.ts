@@ -2,10 +2,12 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { createCommands, PROGRAM_NAMES } from '../../gateway/operators/cli/commands.ts';
+import { shownCommands } from '../../gateway/operators/cli/completion.ts';
 import { Session } from '../../gateway/operators/cli/session.ts';
-import { ctlWith } from '../support/ctl.ts';
+import { idOf } from '../support/api-key.ts';
+import { ctlWith, operatorOf } from '../support/ctl.ts';
 import { ROOT, startProcess } from '../support/process.ts';
-import { temporaryFolder } from '../support/stack.ts';
+import { startStack, temporaryFolder } from '../support/stack.ts';
 
 /** The command line as a program: its version, its errors as JSON, its completion. */
 
@@ -42,9 +44,12 @@ test('missing tokens and bad settings have codes too', async () => {
 });
 
 /** What a shell offers behind these words. */
-async function offered(script: string, ...words: readonly string[]): Promise<string[]> {
+const offered = (script: string, ...words: readonly string[]): Promise<string[]> =>
+  offeredTo({}, script, 'ctl', ...words);
+
+async function offeredTo(environment: NodeJS.ProcessEnv, script: string, ...words: string[]): Promise<string[]> {
   const asked = `source ${script}; COMP_WORDS=("$@"); COMP_CWORD=$((\${#COMP_WORDS[@]} - 1)); _animal_store_ctl; printf '%s\\n' "\${COMPREPLY[@]}"`;
-  const { code, out, err } = await startProcess('bash', ['-c', asked, 'bash', 'ctl', ...words], {}).ended;
+  const { code, out, err } = await startProcess('bash', ['-c', asked, 'bash', ...words], environment).ended;
   expect([code, err]).toEqual([0, '']);
   return out.split('\n').filter((word) => word !== '');
 }
@@ -56,7 +61,7 @@ test('bash completes commands, options and their values', async () => {
   expect(code).toBe(0);
   writeFileSync(script, out);
   const program = createCommands(new Session({}, () => ({})), () => false);
-  const namesOf = (group: typeof program) => group.commands.map((command) => command.name());
+  const namesOf = (group: typeof program) => shownCommands(group).map((command) => command.name());
   expect(await offered(script, '')).toEqual(expect.arrayContaining([...namesOf(program), '--json', '--version']));
   for (const group of program.commands.filter(({ commands }) => commands.length > 0))
     expect(await offered(script, group.name(), '')).toEqual(expect.arrayContaining(namesOf(group)));
@@ -69,6 +74,30 @@ test('bash completes commands, options and their values', async () => {
   expect(await offered(script, 'plans', 'set', 'b')).toEqual(['business']);
   expect(await offered(script, 'keys', 'create', '--name', '')).toEqual([]);
   expect(await offered(script, 'plans', 'diff', '-f', `${folder}/ct`)).toEqual([script]);
+});
+
+test('bash completes ids and names of keys, as far as a gateway answers', async () => {
+  const stack = await startStack();
+  const acme = idOf(await stack.issueKey({ name: 'acme zoo' }));
+  const farm = idOf(await stack.issueKey({ name: 'acme farm' }));
+  const whole = await stack.issueKey({ name: "o'neill" });
+  const script = join(await temporaryFolder(), 'ctl.bash');
+  writeFileSync(script, (await ctlWith({}, 'completion', 'bash')).out);
+  const bin = join(ROOT, 'gateway/operators/cli/bin.js');
+  const keys = (...words: string[]) => offeredTo(operatorOf(stack), script, bin, ...words);
+  const all = [idOf(whole), "o\\'neill", farm, 'acme\\ farm', acme, 'acme\\ zoo'];
+  expect(await keys('keys', 'show', '')).toEqual(all);
+  expect(await keys('requests', '--key', '')).toEqual(all);
+  expect(await keys('activity', '--target', 'acme\\ z')).toEqual(['acme\\ zoo']);
+  expect(await keys('keys', 'show', '"acme f')).toEqual(['acme farm']);
+  expect(await keys('bans', 'lift', '--json', acme.slice(0, 3))).toEqual([acme]);
+  expect(await keys('keys', 'set', 'acme zoo', '--plan', 'f')).toEqual(['free']);
+  expect(await keys('keys', 'secrets', 'revoke', acme, '')).not.toContain(farm);
+  expect(await keys('keys', 'show', '--js')).toEqual(['--json']);
+  expect(await keys('keys', 'show', whole)).toEqual([]);
+  expect(JSON.stringify(stack.log)).not.toContain(whole.slice(16));
+  await stack.stop();
+  expect(await keys('keys', 'show', '')).toEqual(expect.arrayContaining(['--json']));
 });
 
 test('the package brings ctl and animal-store', () => {

@@ -29,6 +29,7 @@ const recorded = (stack: Stack, id: string) =>
 
 test('requests are listed, found by key, status, code, text and time, and explained on demand', async () => {
   const stack = await startStack();
+  const NAME = 'ACME zoo';
   const acme = await stack.issueKey({ name: 'acme zoo', minute: 1 });
   const other = await stack.issueKey({ name: 'other' });
   for (const id of ['a-served', 'a-refused']) await ask(stack, id, acme);
@@ -41,7 +42,7 @@ test('requests are listed, found by key, status, code, text and time, and explai
   await recorded(stack, 'o-served');
   const rows = async (...words: string[]) => {
     const { code, out, err } = await ctl(stack, 'requests', ...words);
-    expect([words, code, err]).toEqual([words, 0, '']);
+    expect([words, code, err]).toEqual([words, 0, words[1] === NAME ? `Note: acme zoo is ${idOf(acme)}.\n` : '']);
     return out.trim().split('\n');
   };
   const idsOf = (lines: readonly string[]) => lines.slice(1).map((line) => line.split(/ +/).at(-1));
@@ -55,7 +56,7 @@ test('requests are listed, found by key, status, code, text and time, and explai
     ['200', 'admitted', '-', expect.any(String), idOf(acme), 'acme zoo', 'GET /v1/pets', 'a-served'],
   ]);
   expect(idsOf(await rows('--key', idOf(acme)))).toEqual(['a-refused', 'a-served']);
-  expect(idsOf(await rows('--key', 'ACME'))).toEqual(['a-refused', 'a-served']);
+  expect(idsOf(await rows('--key', NAME))).toEqual(['a-refused', 'a-served']);
   expect(idsOf(await rows('--status', '4xx'))).toEqual(['stranger', 'a-refused']);
   expect(idsOf(await rows('--text', 'served', '--limit', '2'))).toEqual(['o-served', 'a-served']);
   expect(idsOf(await rows('--from', '10m', '--to', '2199-01-01T00:00:00Z'))).toHaveLength(4);
@@ -98,13 +99,17 @@ test('more than one call holds are read, and what followed a refusal is counted'
   expect(refused).toMatch(/ id +more\n.* {2}1[34]\n/);
 });
 
-test('--key needs one key: several of a name are named, and a revoked key is found by its id', async () => {
+test('--key takes an id or a whole name, as every command does; a revoked key is found by its id', async () => {
   const stack = await startStack();
   const [first, second] = [await stack.issueKey({ name: 'twin' }), await stack.issueKey({ name: 'twin' })];
   const twins = await ctl(stack, 'requests', '--key', 'twin');
-  expect(twins).toMatchObject({ code: 2, out: '', err: expect.stringContaining('several keys have this name') });
-  for (const key of [first, second]) expect(twins.err).toContain(`${idOf(key)} (twin)`);
-  expect(await ctl(stack, 'requests', '--key', 'nobody')).toMatchObject({ code: 3, out: '' });
+  expect(twins).toMatchObject({ code: 2, out: '', err: expect.stringMatching(/^2 keys have the name “twin”/) });
+  for (const key of [first, second]) expect(twins.err).toContain(idOf(key));
+  expect(await ctl(stack, 'requests', '--key', 'twi')).toMatchObject({
+    code: 3,
+    out: '',
+    err: 'No key has the id or the name “twi”. These names hold it: twin, twin. Give the whole name.\n',
+  });
   await ask(stack, 'of-the-revoked', first);
   await stack.admin('DELETE', `/keys/${idOf(first)}`);
   expect((await ctl(stack, 'requests', '--key', idOf(first))).out).toMatch(/^id {16}of-the-revoked$/m);
@@ -160,7 +165,7 @@ test('--follow prints new requests once, oldest first, with those that end late,
   expect(ids().slice(10).toSorted()).toEqual(['new-1', 'new-2', 'new-3', 'slow']);
   expect(ids().slice(10, 12)).toEqual(['new-1', 'new-2']);
   started.child.kill('SIGINT');
-  expect(await started.ended).toMatchObject({ code: 0, err: '' });
+  expect(await started.ended).toMatchObject({ code: 0, err: `Note: followed is ${idOf(key)}.\n` });
 });
 
 test('--follow waits for a gateway that is away', async () => {

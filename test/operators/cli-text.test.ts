@@ -1,10 +1,12 @@
 import { stripVTControlCharacters } from 'node:util';
-import { expect, test } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 import { table } from '../../gateway/operators/cli/table.ts';
 import { preciseTimeText, timeText } from '../../gateway/operators/cli/time-text.ts';
-import { lengthText, seconds } from '../../gateway/operators/cli/values.ts';
+import { lengthText, seconds, time } from '../../gateway/operators/cli/values.ts';
 
 /** How the command line reads and writes values. */
+
+afterEach(() => vi.unstubAllEnvs());
 
 test.for([
   ['0', 0],
@@ -38,11 +40,21 @@ test.for([
   expect(lengthText(length)).toBe(text);
 });
 
-test('times are local on a terminal, and unchanged in a pipe', () => {
-  const time = new Date(2026, 10, 20, 22, 34, 6, 123).toISOString().replace('Z', '456Z');
-  expect(timeText(time, { isTTY: true })).toBe('2026-11-20 22:34:06');
-  expect(preciseTimeText(time, { isTTY: true })).toBe('2026-11-20 22:34:06.123');
-  expect([timeText(time, {}), preciseTimeText(time, { isTTY: false })]).toEqual([time, time]);
+const TIME = '2026-11-20T22:34:06.123456Z';
+
+test.for([
+  ['UTC', '2026-11-20 22:34:06 +00:00', '2026-11-20 22:34:06.123 +00:00'],
+  ['Europe/Berlin', '2026-11-20 23:34:06 +01:00', '2026-11-20 23:34:06.123 +01:00'],
+  ['Asia/Kathmandu', '2026-11-21 04:19:06 +05:45', '2026-11-21 04:19:06.123 +05:45'],
+  ['America/St_Johns', '2026-11-20 19:04:06 -03:30', '2026-11-20 19:04:06.123 -03:30'],
+] as const)('on a terminal in %s, times have its offset, and commands read them back', ([zone, shown, precise]) => {
+  vi.stubEnv('TZ', zone);
+  expect([timeText(TIME, { isTTY: true }), preciseTimeText(TIME, { isTTY: true })]).toEqual([shown, precise]);
+  expect([time(shown), time(precise)]).toEqual(['2026-11-20T22:34:06.000Z', '2026-11-20T22:34:06.123Z']);
+});
+
+test('times are unchanged in a pipe', () => {
+  expect([timeText(TIME, {}), preciseTimeText(TIME, { isTTY: false })]).toEqual([TIME, TIME]);
 });
 
 test('wide characters take two columns', () => {

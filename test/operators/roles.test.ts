@@ -32,6 +32,7 @@ const FORBIDDEN = { code: 'forbidden', message: expect.any(String), status: 403 
 
 /** The lowest role of each operation. A new operation must be added here. */
 const NEEDED: Readonly<Record<string, Role>> = {
+  describeApi: 'viewer',
   showPlans: 'viewer',
   showHistory: 'viewer',
   tryPlan: 'viewer',

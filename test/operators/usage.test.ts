@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { expect, test, vi } from 'vitest';
-import type { UsedOnDay } from '../../gateway/operators/api/usage.ts';
+import type { UsedOnDay } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
@@ -163,7 +163,7 @@ test('the command line exports all pages as a table, as CSV and as JSON', async 
   expect(words.out).toMatch(
     new RegExp(`^\\d{4}-\\d\\d-\\d\\d {2}${idOf(odd)} {2}free +3 +0 {2}=cmd\\("a"\\), b$`, 'm'),
   );
-  expect(csv.out).toContain(`,${idOf(odd)},free,3,0,"'=cmd(""a""), b"\r\n`);
+  expect(csv.out).toContain(`,${idOf(odd)},free,3,0,"'=cmd(""a""), b",\r\n`);
   expect(csv.out.trimEnd().split('\r\n')).toHaveLength(1 + 121);
   expect(summed((JSON.parse(json.out) as { usage: UsedOnDay[] }).usage)).toEqual(seen);
 });

@@ -75,7 +75,7 @@ async function restoreOne(stack: Stack): Promise<void> {
 async function operate(stack: Stack, id: string | undefined): Promise<void> {
   for (const [status, method, path, body] of [
     [200, 'PATCH', `/keys/${id}`, { disabled: true, expiresAt: '2100-01-01T00:00:00Z' }],
-    [200, 'PATCH', `/keys/${id}`, { disabled: false, expiresAt: null }],
+    [200, 'PATCH', `/keys/${id}`, { disabled: false, expiresAt: null, tags: { customer: 'acme' } }],
     [201, 'POST', `/keys/${id}/rotate`, { graceSeconds: 60 }],
     [200, 'PUT', `/keys/${id}/ban`, { seconds: 60, reason: 'test' }],
     [200, 'DELETE', `/keys/${id}/ban`],
@@ -210,6 +210,7 @@ test('SREs can read and edit plans and keys and inspect Redis, but cannot break 
   expect(await sre.hset('gateway:plans', 'free.minute', '120')).toBe(1);
   expect(await sre.hgetall('gateway:plans')).toEqual({ 'free.minute': '120' });
   expect(await sre.hset('gateway:key:{abc}', 'disabled', '1')).toBe(1);
+  expect(await sre.hset('gateway:tags:{abc}', 'tags', 'customer=acme')).toBe(1);
   expect(await sre.zcard('gateway:keys')).toBe(0);
   expect(await sre.xrevrange('gateway:activity', '+', '-')).toEqual([]);
   expect(await sre.info('memory')).toContain('used_memory');
@@ -222,7 +223,7 @@ test('SREs can read and edit plans and keys and inspect Redis, but cannot break 
     ['XTRIM', 'gateway:activity', 'MAXLEN', '0'],
   ])
     await expect(sre.call(name, ...rest), name).rejects.toThrow(REFUSED);
-  expect(await root.dbsize()).toBe(2);
+  expect(await root.dbsize()).toBe(3);
 });
 
 /** A server with this text as its ACL file. */

@@ -1,11 +1,13 @@
 import type { IncomingHttpHeaders } from 'node:http';
+import { describeOperations } from '../../gateway/operators/api/openapi.ts';
+import { ROUTES as OPERATIONS } from '../../gateway/operators/api/routes.ts';
 import type { Document, Header, Ref, Response, Responses } from '../../gateway/reference/document.ts';
 import { describeApi } from '../../gateway/reference/openapi.ts';
 import { createRouter } from '../../shared/http/router.ts';
 import { schemaValidator } from './json-schema.ts';
 
 /**
- * Compares the answers of a gateway that tests see with the API's description: status, body and headers. All required
+ * Compares the answers of a gateway that tests see with the descriptions of its two APIs: status, body and headers. All required
  * headers must be present, and no undescribed ones. So the two cannot drift apart.
  */
 
@@ -27,27 +29,41 @@ const TRANSPORT = new Set([
   ...['strict-transport-security', 'x-content-type-options'],
 ]);
 
-/** References rewritten so that they also work outside the document. */
-const api = JSON.parse(JSON.stringify(describeApi()).replaceAll('"#/', '"api#/')) as Document;
 const ajv = schemaValidator();
-ajv.addSchema(api, 'api');
 
-const [{ url: prefix = '' } = {}] = api.servers;
-const router = createRouter(
-  Object.entries(api.paths).flatMap(([path, methods]) =>
+/** References are rewritten so that they also work outside the document. */
+function readDocument<D extends Pick<Document, 'paths'>>(document: D, id: string, prefix: string) {
+  const api = JSON.parse(JSON.stringify(document).replaceAll('"#/', `"${id}#/`)) as D;
+  ajv.addSchema(api, id);
+  const operations = Object.entries(api.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, { responses }]) => {
       return { method: method.toUpperCase(), path: prefix + path, responses };
     }),
-  ),
-);
+  );
+  return { api, router: createRouter(operations) };
+}
+
+const store = describeApi();
+const { api, router } = readDocument(store, 'api', store.servers[0]?.url ?? '');
+const operators = readDocument(describeOperations(OPERATIONS), 'operators', '');
+const DOCUMENTS: Readonly<Record<string, unknown>> = { api, operators: operators.api };
 
 const ALL_RESPONSES: readonly Responses[] = [
   ...Object.values(api.paths).flatMap((methods) => Object.values(methods).map(({ responses }) => responses)),
   api['x-no-operation'],
 ];
 
-/** Our servers by URL. A gateway has those of its cores; a core has none. */
-const known = new Map<string, { coreUrls?: string }>();
+interface Known {
+  /** Of a gateway, those of its cores. */
+  readonly coreUrls?: string;
+  readonly isForOperators?: true;
+}
+
+/** Our servers by URL. */
+const known = new Map<string, Known>();
+
+/** Registers the operators' listener of a gateway. @returns a function that forgets it */
+export const knowOperators = (url: string): (() => void) => know(url, { isForOperators: true });
 
 /**
  * Registers a core of ours, whose answers match the description.
@@ -62,7 +78,7 @@ export const knowCore = (url: string): (() => void) => know(url, {});
  */
 export const knowGateway = (url: string, coreUrls: string): (() => void) => know(url, { coreUrls });
 
-function know(url: string, server: { coreUrls?: string }): () => void {
+function know(url: string, server: Known): () => void {
   known.set(url, server);
   return () => {
     if (known.get(url) === server) known.delete(url);
@@ -76,17 +92,32 @@ const isOurs = ({ status }: Seen, coreUrls: string): boolean => status >= 400 ||
 /** @throws {Error} with every difference between the answer and the description */
 export function checkAnswer({ url, method }: Asked, answer: Seen): void {
   const { origin, pathname } = new URL(url);
-  const coreUrls = known.get(origin)?.coreUrls;
+  const { coreUrls, isForOperators } = known.get(origin) ?? {};
+  if (isForOperators) report(faultsOfOperators(method, url, answer), { url, method }, answer);
   if (coreUrls === undefined) return;
   const isPreflight = method === 'OPTIONS' && answer.status === 204;
   const isWhole = isOurs(answer, coreUrls) && !isPreflight && !isOfReference(pathname, answer);
-  const faults = isWhole ? faultsOf(method, url, answer) : faultsOfLimits(answer);
-  if (faults.length > 0) {
-    throw new Error(
-      `${method} ${pathname}: ${answer.status} is not as described: ${faults.join('; ')}.\n${answer.text}`,
-    );
-  }
+  report(isWhole ? faultsOf(method, url, answer) : faultsOfLimits(answer), { url, method }, answer);
 }
+
+function report(faults: readonly string[], { url, method }: Asked, { status, text }: Seen): void {
+  if (faults.length === 0) return;
+  const { pathname } = new URL(url);
+  throw new Error(`${method} ${pathname}: ${status} is not as described: ${faults.join('; ')}.\n${text}`);
+}
+
+/** Pages, probes and unknown paths are no operations. */
+function faultsOfOperators(method: string, url: string, { headers, ...answer }: Seen): string[] {
+  const { 'cache-control': _, ...described } = headers;
+  const responses = operators.router.lookUp(method, pathOf(url))?.route.responses;
+  const response = responses?.[answer.status];
+  if (responses === undefined) return [];
+  if (response === undefined) return ['no such status is described'];
+  return faultsAgainst(response, method, { ...answer, headers: described });
+}
+
+/** As it was sent. */
+const pathOf = (url: string): string => url.slice(url.indexOf('/', url.indexOf('://') + 3)).split('?')[0] ?? '';
 
 /**
  * The same for the bytes of a connection. The operation is unknown, so any described answer may match. Incomplete
@@ -132,12 +163,7 @@ function faultsAgainst(response: Response | Ref, method: string, answer: Seen): 
 
 /** The possible answers of the operation, or those to an unknown path or method. */
 function responsesTo(method: string, url: string): Responses {
-  const [path = ''] = url.slice(url.indexOf('/', url.indexOf('://') + 3)).split('?');
-  try {
-    return router.find(method, path).route.responses;
-  } catch {
-    return api['x-no-operation'];
-  }
+  return router.lookUp(method, pathOf(url))?.route.responses ?? api['x-no-operation'];
 }
 
 function faultsOfRequired(given: IncomingHttpHeaders, described: Response['headers']): string[] {
@@ -171,8 +197,8 @@ function faultsOfBody({ headers, text }: Seen, schema: object): string[] {
 /** The target of a reference, or the value itself. */
 function resolved<T extends object>(part: T | Ref): T {
   if (!('$ref' in part)) return part;
-  const [, ...names] = part.$ref.split('/');
-  return names.reduce<unknown>((inside, name) => (inside as Record<string, unknown>)[name], api) as T;
+  const [document = '', ...names] = part.$ref.split(/#?\//);
+  return names.reduce<unknown>((inside, name) => (inside as Record<string, unknown>)[name], DOCUMENTS[document]) as T;
 }
 
 /** The answers in the bytes of a connection, without interim ones (1xx). */

@@ -11,6 +11,7 @@ export const schemaValidator = () =>
   new Ajv2020({
     allErrors: true,
     strictSchema: false,
+    allowUnionTypes: true,
     formats: {
       int64: { type: 'number', validate: isInt64 },
       'date-time': (text) => !Number.isNaN(Date.parse(text)),

@@ -1,7 +1,7 @@
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cleanUp } from './clean-up.ts';
-import { knowCore, knowGateway } from './described-answers.ts';
+import { knowCore, knowGateway, knowOperators } from './described-answers.ts';
 import { endsWithUs } from './ends-with-us.ts';
 import { watchFailures } from './failures.ts';
 import { parsedLines } from './log.ts';
@@ -64,6 +64,7 @@ export async function startService(
   failed.catch(() => {});
   if (addresses.core !== undefined) untilItEnds(started, knowCore(addresses.core));
   if (addresses.gateway !== undefined) untilItEnds(started, knowGateway(addresses.gateway, env.CORE_URL ?? ''));
+  if (addresses.admin !== undefined) untilItEnds(started, knowOperators(addresses.admin));
   const { child, out } = started;
   const isExcused = () => child.signalCode === 'SIGKILL' || !LEVELS_OF_FAILURES.includes(env.LOG_LEVEL ?? 'info');
   cleanUp(watchFailures(Object.values(addresses), { lines: parsedLines(out), isExcused }));

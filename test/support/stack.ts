@@ -9,7 +9,7 @@ import type { GatewayRoute } from '../../gateway/routes.ts';
 import type { ServerLimits } from '../../shared/http/connections.ts';
 import { cleanUp } from './clean-up.ts';
 import { miscounted, serverErrors } from './counted-decisions.ts';
-import { knowCore, knowGateway } from './described-answers.ts';
+import { knowCore, knowGateway, knowOperators } from './described-answers.ts';
 import { watchFailures } from './failures.ts';
 import { type Answer, post, send } from './http.ts';
 import { type LogLine, readableLog } from './log.ts';
@@ -69,7 +69,11 @@ export async function startStack(
   };
   const gateway = await startGateway(readGatewaySettings(settings), logger, limits, routes);
   const { gateway: url = '', admin: adminUrl = '' } = gateway.addresses;
-  const known = [knowCore(core.addresses.core ?? ''), knowGateway(url, settings.CORE_URL ?? '')];
+  const known = [
+    knowCore(core.addresses.core ?? ''),
+    knowGateway(url, settings.CORE_URL ?? ''),
+    knowOperators(adminUrl),
+  ];
 
   async function admin(method: string, path: string, body?: unknown): Promise<Answer> {
     const sent = { method, key: ADMIN_TOKEN };

@@ -2,6 +2,7 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import type { Secret } from '../../limiter/credential.ts';
 import type { KeyRecord } from '../../limiter/key-record.ts';
 import { describeNetwork } from '../../limiter/networks.ts';
+import { writeTags } from '../../limiter/tags.ts';
 import type { Activity, FieldChange } from '../../stores/audit.ts';
 import { redactSecrets } from '../access-token.ts';
 import { CTL } from '../user-agent.ts';
@@ -62,6 +63,7 @@ export const keyTexts = ({
   day,
   expiresAt,
   disabled,
+  tags,
 }: Omit<KeyRecord, 'secrets' | 'plan'> & { readonly plan: string }): Texts => ({
   name,
   plan,
@@ -69,6 +71,7 @@ export const keyTexts = ({
   day: day?.toString(),
   expiresAt: timeText(expiresAt),
   disabled: disabled ? 'true' : undefined,
+  tags: writeTags(tags),
 });
 
 export const secretTexts = ({ id, name, scope, networks, expiresAt }: Secret): Texts => ({

@@ -1,10 +1,11 @@
-import { HttpError } from '../../../shared/http/errors.ts';
+import { z } from 'zod';
+import { must } from '../../../shared/schemas/must.ts';
 import { isKeyId } from '../../limiter/credential.ts';
 import { type RecordedActivity, RecordId } from '../../stores/audit.ts';
 import { redactSecrets } from '../access-token.ts';
 import type { ActivityAnswer, ActivityView } from './answers.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
-import { timeIn, wholeNumber } from './query.ts';
+import { cursor, msOf, readQuery, time, wholeNumber } from './query.ts';
 
 const PAGE = 100;
 const MOST = 1_000;
@@ -12,8 +13,20 @@ const MOST = 1_000;
 /** Members by which a reader can search. */
 const SEARCHED = ['actor', 'action', 'target'] as const;
 
+const word = z.string({ error: must('be given once') }).optional();
+
 /** Names that are looked up for one answer. */
 const MOST_NAMES = 200;
+
+export const ActivityQuery = z.object({
+  limit: wholeNumber(1, MOST).default(PAGE),
+  after: cursor((given) => RecordId.safeParse(given).success),
+  actor: word,
+  action: word,
+  target: word,
+  from: time,
+  to: time,
+});
 
 /**
  * Who did what, when and why, the newest first. `after` is the `next` of another answer. With `actor`, `action`,
@@ -21,17 +34,10 @@ const MOST_NAMES = 200;
  * a `next`.
  */
 export const listActivity: AdminOperation = async ({ deps, query }) => {
-  const limit = wholeNumber(query, 'limit', { min: 1, max: MOST, fallback: PAGE });
-  const after = query.get('after') ?? undefined;
-  if (after !== undefined && !RecordId.safeParse(after).success)
-    throw new HttpError('invalid_parameter', 'after must be what `next` of an answer was.');
-  const wanted = SEARCHED.flatMap((member) => {
-    const text = query.get(member);
-    return text === null ? [] : [[member, text] as const];
-  });
-  const isWanted = (one: RecordedActivity) => wanted.every(([member, text]) => one[member] === text);
-  const [from, to] = [timeIn(query, 'from'), timeIn(query, 'to')];
-  const { activity, next } = await deps.activity.list({ after, limit, isWanted, from, to });
+  const { limit, after, from, to, ...wanted } = readQuery(ActivityQuery, query);
+  const isWanted = (one: RecordedActivity) =>
+    SEARCHED.every((member) => wanted[member] === undefined || one[member] === wanted[member]);
+  const { activity, next } = await deps.activity.list({ after, limit, isWanted, from: msOf(from), to: msOf(to) });
   const names = await namesOf(deps, activity);
   const views = activity.map((entry) => describe(entry, names.get(idIn(entry.target))));
   return { status: 200, body: { activity: views, next } satisfies ActivityAnswer };

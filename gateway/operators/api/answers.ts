@@ -1,202 +1,282 @@
-import type { GatewaySettings } from '../../config.ts';
-import type { PlanTable, RejectedValue } from '../../limiter/plans.ts';
-import type { RecordedActivity } from '../../stores/audit.ts';
-import type { RecordedChange } from '../../stores/plans.ts';
-import type { OperatorToken, Role } from '../../stores/tokens.ts';
-import type { DecisionReport } from '../../telemetry/decision-report.ts';
-import type { MinuteReport } from '../../telemetry/recent-minutes.ts';
-import type { RequestReport } from '../../telemetry/recent-requests.ts';
-import type { Totals } from '../../telemetry/totals.ts';
-import type { SeenCore, WorkersState } from '../../telemetry/watched-traffic.ts';
-import type { SeenFinding } from './findings-since.ts';
-import type { describeKey, describeKeyInFull, describeSecret } from './key-view.ts';
+import { z } from 'zod';
+import { FIELD_NAMES, PLAN_FIELDS, PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
+import { RecordedActivity } from '../../stores/audit.ts';
+import { RecordedChange } from '../../stores/plans.ts';
+import { OperatorToken, ROLES } from '../../stores/tokens.ts';
+import { count, listOf, time } from './answer-parts.ts';
+import { KEY_STATES } from './key-view.ts';
 
-/** The answers of the admin API. The operations produce these types. The console and the command line read them. */
+export * from './state-answers.ts';
 
-export type { DecisionReport, MinuteReport, PlanTable, RejectedValue, SeenFinding };
+/**
+ * The answers of the admin API. The operations produce these types, the OpenAPI document has these schemas, and the
+ * console and the command line read the types.
+ */
+
+const tags = z.record(z.string(), z.string());
+
+/** The offset at which the next call continues; undefined at the end. */
+const nextOffset = count.optional();
+/** The `after` of the next call; undefined at the end. */
+const nextCursor = z.string().optional();
+
+export const SecretView = z.object({
+  id: z.string(),
+  name: z.string(),
+  scope: listOf(z.string()),
+  networks: listOf(z.string()),
+  createdAt: time,
+  expiresAt: time.optional(),
+  /** What of it cannot be read, for example after an edit by hand. */
+  unreadable: listOf(z.string()).optional(),
+  /** To the minute. */
+  lastUsedAt: time.optional(),
+});
+export type SecretView = z.infer<typeof SecretView>;
 
 /** A key without its buckets. */
-export type KeySummary = ReturnType<typeof describeKey>;
-/** Without `buckets` if the key has no usable limits. */
-export type KeyView = KeySummary & Partial<Pick<Extract<ReturnType<typeof describeKeyInFull>, Bucketed>, 'buckets'>>;
-interface Bucketed {
-  readonly buckets: unknown;
-}
-export type BucketView = NonNullable<KeyView['buckets']>['day'];
-export type SecretView = ReturnType<typeof describeSecret>;
+export const KeySummary = z.object({
+  id: z.string(),
+  name: z.string(),
+  plan: z.string(),
+  tags: tags.optional(),
+  minute: count.optional(),
+  day: count.optional(),
+  state: z.enum(KEY_STATES),
+  createdAt: time,
+  expiresAt: time.optional(),
+  /** Of the last decision that its limits took part in. */
+  lastUsedAt: time.optional(),
+  secrets: listOf(SecretView),
+  bannedUntil: time.optional(),
+  banReason: z.string().optional(),
+  bans: count,
+  admitted: count,
+  refused: count,
+  /** How many of the admitted requests were over the limit of a plan in shadow mode. */
+  shadowed: count.optional(),
+});
+export type KeySummary = z.infer<typeof KeySummary>;
 
-export interface KeysAnswer {
-  /** All keys, whether they match or not. */
-  readonly total: number;
-  readonly offset: number;
-  readonly keys: readonly KeyView[];
-  readonly next: number | undefined;
-}
+export const BucketView = z.object({
+  limit: count,
+  remaining: count,
+  used: count,
+  /** Undefined for a full bucket. */
+  fullAt: time.optional(),
+});
+export type BucketView = z.infer<typeof BucketView>;
+
+/** Without `buckets` if the key has no usable limits. */
+export const KeyView = KeySummary.extend({ buckets: z.object({ minute: BucketView, day: BucketView }).optional() });
+export type KeyView = z.infer<typeof KeyView>;
+
+/** `total` counts all keys, whether they match or not. */
+export const KeysAnswer = z.object({ total: count, offset: count, keys: listOf(KeyView), next: nextOffset });
+export type KeysAnswer = z.infer<typeof KeysAnswer>;
 
 /** The answer that shows a whole key, this once. */
-export type IssuedKey = KeyView & { readonly key: string };
+export const IssuedKey = KeyView.extend({ key: z.string() });
+export type IssuedKey = z.infer<typeof IssuedKey>;
 
-export interface BansAnswer {
-  readonly bans: readonly KeySummary[];
-  readonly next: number | undefined;
-}
+/** The same for a further secret. */
+export const IssuedSecret = z.object({ id: z.string(), key: z.string() });
+export type IssuedSecret = z.infer<typeof IssuedSecret>;
+
+export const ReindexAnswer = z.object({ reindexed: count });
+export type ReindexAnswer = z.infer<typeof ReindexAnswer>;
+
+export const BansAnswer = z.object({ bans: listOf(KeySummary), next: nextOffset });
+export type BansAnswer = z.infer<typeof BansAnswer>;
+
+export const LoudKey = KeyView.extend({ recent: z.object({ admitted: count, refused: count }) });
+export type LoudKey = z.infer<typeof LoudKey>;
 
 /** The loudest keys of some minutes, the loudest first. */
-export interface TopAnswer extends KeysAnswer {
-  readonly minutes: number;
-  readonly keys: readonly (KeyView & { readonly recent: { readonly admitted: number; readonly refused: number } })[];
-}
+export const TopAnswer = KeysAnswer.extend({ minutes: count, keys: listOf(LoudKey) });
+export type TopAnswer = z.infer<typeof TopAnswer>;
 
-export interface FoundAnswer {
-  readonly keys: readonly (KeyView & { readonly foundBy: string })[];
-  readonly next: number | undefined;
-}
+/** A key that was found, and by what. */
+export const FoundKey = KeyView.extend({ foundBy: z.string() });
+export type FoundKey = z.infer<typeof FoundKey>;
 
-export interface UseOfTime {
-  /** The beginning of the minute, or the date. */
-  readonly at: string;
-  readonly admitted: number;
-  readonly refused: number;
-}
+export const FoundAnswer = z.object({ keys: listOf(FoundKey), next: nextOffset });
+export type FoundAnswer = z.infer<typeof FoundAnswer>;
 
-export interface KeyUsageAnswer {
-  /** The clock of decisions. */
-  readonly now: string;
-  readonly minutes: readonly UseOfTime[];
-  readonly days: readonly UseOfTime[];
-}
+/** `at` is the beginning of the minute, or the date. */
+export const UseOfTime = z.object({ at: z.string(), admitted: count, refused: count });
+export type UseOfTime = z.infer<typeof UseOfTime>;
 
-export interface DecisionsAnswer {
-  readonly decisions: readonly DecisionReport[];
-}
+/** `now` is on the clock of decisions. */
+export const KeyUsageAnswer = z.object({ now: time, minutes: listOf(UseOfTime), days: listOf(UseOfTime) });
+export type KeyUsageAnswer = z.infer<typeof KeyUsageAnswer>;
 
-export interface ExplainAnswer extends DecisionsAnswer {
-  readonly key: KeyView;
-  readonly planVersion: string | undefined;
-}
+/** The use of one key. Its name, plan and tags are the current ones, or those at its revocation. */
+export const UsageOfKey = z.object({
+  id: z.string(),
+  name: z.string(),
+  plan: z.string(),
+  tags: tags.optional(),
+  admitted: count,
+  refused: count,
+});
+export type UsageOfKey = z.infer<typeof UsageOfKey>;
 
-export type RequestView = Omit<RequestReport, 'cursor' | 'digest' | 'fault'> & {
-  /** Of the key as it is now; undefined if there is none any more. */
-  readonly keyName: string | undefined;
-  readonly secretId: string | undefined;
+/** On one day (UTC). */
+export const UsedOnDay = UsageOfKey.extend({ day: z.iso.date() });
+export type UsedOnDay = z.infer<typeof UsedOnDay>;
+
+/** The use of the keys with one value of a tag. `value` is undefined for those without the tag. */
+export const UsageSum = z.object({ value: z.string().optional(), keys: count, admitted: count, refused: count });
+export type UsageSum = z.infer<typeof UsageSum>;
+
+export const UsageAnswer = z.object({
+  keptFrom: z.iso.date(),
+  usage: z.union([listOf(UsedOnDay), listOf(UsageOfKey), listOf(UsageSum)]),
+  next: nextCursor,
+});
+export type UsageAnswer = z.infer<typeof UsageAnswer>;
+
+const Process = z.object({ host: z.string(), pid: count, worker: count.optional() });
+
+/** Tokens before the decision, after the refill; and after it. */
+const DecidedBucket = z.object({ limit: count, before: z.number(), after: z.number() });
+
+/** A decision. From `plan` on, members exist only for decisions on a valid key. */
+export const DecisionReport = z.object({
+  requestId: z.string(),
+  keyId: z.string(),
+  outcome: z.string(),
+  at: time,
+  shadow: z.literal('rate_limit_exceeded').optional(),
+  plan: z.string().optional(),
+  planVersion: z.string().optional(),
+  mode: z.enum(['shared', 'local']).optional(),
+  buckets: z.object({ minute: DecidedBucket, day: DecidedBucket }).optional(),
+  refusedBy: listOf(z.string()).optional(),
+  bannedUntil: time.optional(),
+  retryAt: time.optional(),
+  rejectedOverrides: listOf(z.string()).optional(),
+  gateway: Process,
+});
+export type DecisionReport = z.infer<typeof DecisionReport>;
+
+export const DecisionsAnswer = z.object({ decisions: listOf(DecisionReport) });
+export type DecisionsAnswer = z.infer<typeof DecisionsAnswer>;
+
+export const ExplainAnswer = DecisionsAnswer.extend({ key: KeyView, planVersion: z.string().optional() });
+export type ExplainAnswer = z.infer<typeof ExplainAnswer>;
+
+const milliseconds = z.number().optional();
+
+/** A request. Without a `status` it is under way. */
+export const RequestView = z.object({
+  at: time,
+  requestId: z.string(),
+  keyId: z.string().optional(),
+  method: z.string(),
+  path: z.string(),
+  status: count.optional(),
+  code: z.string().optional(),
+  durationMs: z.number(),
+  times: z.object({ decision: milliseconds, waiting: milliseconds, core: milliseconds, sending: milliseconds }),
+  address: z.string(),
+  outcome: z.string(),
+  repeated: count,
+  decision: DecisionReport.optional(),
+  gateway: Process,
+  /** Of the key as it is now; undefined if it does not exist any more. */
+  keyName: z.string().optional(),
+  secretId: z.string().optional(),
   /** Why it was answered so, and what to look at or to change. Undefined if it was served. */
-  readonly reason: string | undefined;
-  readonly advice: string | undefined;
+  reason: z.string().optional(),
+  advice: z.string().optional(),
+});
+export type RequestView = z.infer<typeof RequestView>;
+
+/** `missing` names the workers and gateways that did not answer. */
+export const RequestsAnswer = z.object({
+  requests: listOf(RequestView),
+  missing: listOf(z.string()),
+  next: nextCursor,
+});
+export type RequestsAnswer = z.infer<typeof RequestsAnswer>;
+
+const fieldValue = (field: (typeof FIELD_NAMES)[number]) => {
+  const rule = PLAN_FIELDS[field];
+  return 'options' in rule ? z.enum(rule.options) : count;
 };
 
-export interface RequestsAnswer {
-  readonly requests: readonly RequestView[];
-  /** The workers and gateways that did not answer. */
-  readonly missing: readonly string[];
-  readonly next: string | undefined;
-}
+const planFields = FIELD_NAMES.map((field) => [field, fieldValue(field).optional()]);
 
-export interface TrafficAnswer {
-  readonly since: string;
-  readonly mode: 'shared' | 'local';
-  readonly modeSince: string;
-  /** The worst of what is a fault or unknown now; undefined if all is well. */
-  readonly health: SeenFinding | undefined;
-  /** Only with WORKERS > 1. */
-  readonly workers: WorkersState | undefined;
-  /** Processes that serve clients: `cores` and `redis` are what these see. Other gateways are not in it. */
-  readonly processes: number;
-  readonly cores: readonly CoreView[];
-  readonly redis: RedisView;
-  readonly totals: Totals;
-  readonly plans: Readonly<Record<string, Readonly<Record<string, number>>>>;
-  readonly planTable: {
-    readonly version: string | undefined;
-    readonly changedAt: string;
-    readonly rejectedValues: number;
-    readonly rejected: readonly RejectedValue[];
-  };
-}
+/** The fields of a plan that are in force. */
+export const PlanView: z.ZodType<PlanTable[keyof PlanTable]> = z.object(Object.fromEntries(planFields));
+export const Plans: z.ZodType<PlanTable> = z.object(
+  Object.fromEntries(PLAN_NAMES.map((plan) => [plan, PlanView])) as Record<keyof PlanTable, typeof PlanView>,
+);
+export type { PlanTable };
 
-/** How decisions are shared: by the settings. */
-export type RedisMode = GatewaySettings['REDIS_MODE'] | 'embedded';
+export const PlanChangeView = RecordedChange.omit({ version: true }).extend({ at: time });
+export type PlanChangeView = z.infer<typeof PlanChangeView>;
 
-/** The connections to Redis of all processes that serve clients. */
-export interface RedisView {
-  readonly mode: RedisMode;
-  /** How many of these processes are connected. */
-  readonly connected: number;
-  /** When the last of them was connected, or the first lost its connection. */
-  readonly since: string | undefined;
-  readonly lastCall: { readonly at: string; readonly ms: number } | undefined;
-  /** Of the calls since the start; null before the first. */
-  readonly p99: number | null;
-  readonly missedDeadlines: number;
-}
-
-/** A core, as all processes that serve clients see it together. */
-export interface CoreView {
-  readonly origin: string;
-  /**
-   * The worst that a process sees. `silent`: its reads go to another core. `draining`: it has left CORE_URL and answers
-   * what it was asked. `unproven`: the only core, and it has answered no request yet.
-   */
-  readonly state: 'out' | 'silent' | 'draining' | 'up' | 'unproven';
-  /** How many processes see this state. */
-  readonly seenBy: number;
-  readonly since: string;
-  /** Why it is out. */
-  readonly reason: string | undefined;
-  readonly inFlight: number;
-  /** Of these, those that wait for a connection. */
-  readonly waiting: number;
-  /** Requests that it may be asked at once. */
-  readonly limit: number;
-  /** To a client's request: probes do not count. */
-  readonly lastAnswer: { readonly at: string; readonly ms: number } | undefined;
-  readonly lastFault: { readonly at: string; readonly kind: NonNullable<SeenCore['lastFault']>['kind'] } | undefined;
-}
-
-export interface MinutesAnswer {
-  /** The start of the gateway: there is nothing before it. */
-  readonly since: string;
-  readonly minutes: readonly MinuteReport[];
-}
-
-export type PlanChangeView = Omit<RecordedChange, 'version'> & { readonly at: string };
-
-export interface HistoryAnswer {
-  readonly history: readonly PlanChangeView[];
-}
+export const HistoryAnswer = z.object({ history: listOf(PlanChangeView) });
+export type HistoryAnswer = z.infer<typeof HistoryAnswer>;
 
 /** `targetName` is undefined for what has no name, or is gone and unnamed in the log. */
-export type ActivityView = RecordedActivity & { readonly at: string; readonly targetName: string | undefined };
+export const ActivityView = RecordedActivity.extend({ at: time, targetName: z.string().optional() });
+export type ActivityView = z.infer<typeof ActivityView>;
 
-export interface ActivityAnswer {
-  readonly activity: readonly ActivityView[];
-  readonly next?: string | undefined;
-}
+export const ActivityAnswer = z.object({ activity: listOf(ActivityView), next: nextCursor });
+export type ActivityAnswer = z.infer<typeof ActivityAnswer>;
 
-export type TokenView = Omit<OperatorToken, 'digest'> & { readonly id: string };
+export const TokenView = OperatorToken.omit({ digest: true }).extend({ id: z.string() });
+export type TokenView = z.infer<typeof TokenView>;
 
-export interface CallerAnswer {
-  /** Undefined for the shared token. */
-  readonly name: string | undefined;
-  readonly role: Role;
-}
+export const TokensAnswer = z.object({ tokens: listOf(TokenView) });
+export type TokensAnswer = z.infer<typeof TokensAnswer>;
 
-export interface TokensAnswer {
-  readonly tokens: readonly TokenView[];
-}
+/** The answer that shows a token, this once. */
+export const IssuedToken = TokenView.omit({ createdAt: true }).extend({ token: z.string() });
+export type IssuedToken = z.infer<typeof IssuedToken>;
 
-export interface TrialAnswer {
-  readonly keys: number;
-  readonly requests: number;
-  readonly affected: readonly {
-    readonly id: string;
-    readonly name: string;
-    readonly requests: number;
-    readonly refused: number;
-    readonly wouldRefuse: number;
-  }[];
-  readonly next: string | undefined;
-}
+/** The name is undefined for the shared token. */
+export const CallerAnswer = z.object({ name: z.string().optional(), role: z.enum(ROLES) });
+export type CallerAnswer = z.infer<typeof CallerAnswer>;
 
-export interface DoctorAnswer {
-  readonly findings: readonly SeenFinding[];
-}
+/** Keys of the plan that were used in the last hour, their requests, and whom the limits would have refused. */
+export const TrialAnswer = z.object({
+  keys: count,
+  requests: count,
+  affected: listOf(z.object({ id: z.string(), name: z.string(), requests: count, refused: count, wouldRefuse: count })),
+  next: nextCursor,
+});
+export type TrialAnswer = z.infer<typeof TrialAnswer>;
+
+const NotTaken = z.object({ id: z.string(), reason: z.string() });
+
+/** A page of a backup. The first one has the plans. */
+export const BackupAnswer = z.object({
+  at: time,
+  plans: z.record(z.string(), z.string().optional()).optional(),
+  keys: listOf(z.object({ id: z.string(), createdAt: z.number(), fields: z.record(z.string(), z.string()) })),
+  leftOut: listOf(NotTaken),
+  next: nextCursor,
+});
+export type BackupAnswer = z.infer<typeof BackupAnswer>;
+
+export const BackupNoted = z.object({ completedAt: time });
+
+export const RestoreAnswer = z.object({
+  restored: count,
+  present: count,
+  revoked: count,
+  rejected: listOf(NotTaken),
+  plans: z
+    .object({
+      restored: listOf(z.string()),
+      kept: listOf(z.object({ field: z.string(), value: z.string(), backup: z.string() })),
+      rejected: listOf(z.string()),
+    })
+    .optional(),
+});
+export type RestoreAnswer = z.infer<typeof RestoreAnswer>;

@@ -10,7 +10,7 @@ import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } f
 const OLD_AFTER_SECONDS = 26 * 3_600;
 
 /** A backup without a key is none: after a loss of data it would hide that. */
-const Made = z.strictObject({
+export const BackupMade = z.strictObject({
   keys: z.int({ error: must('be a whole number') }).min(1, { error: must('be at least 1') }),
 });
 
@@ -18,7 +18,7 @@ const Made = z.strictObject({
 export const noteBackup: AdminOperation = async (call) => {
   const { deps, request, response } = call;
   const about = aboutCall(call);
-  const { keys } = await readBody(Made, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { keys } = await readBody(BackupMade, request, response, ADMIN_BODY_LIMIT_BYTES);
   const seconds = Math.floor(Date.now() / 1_000);
   const activity = entry(about, 'backup.make', '*', allOf({ keys: String(keys) }));
   await deps.backups.note(seconds, activity);

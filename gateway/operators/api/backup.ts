@@ -9,11 +9,12 @@ import { type BackedUpKey, RESTORED_FOR_SECONDS } from '../../stores/key-backup.
 import { type MakeChanges, planOf } from '../../stores/plans.ts';
 import { writeCursor } from '../../stores/storage.ts';
 import { type About, aboutCall, allOf, entry } from './activity-of-call.ts';
+import type { BackupAnswer, RestoreAnswer } from './answers.ts';
 import { toTime } from './key-view.ts';
 import { time } from './keys.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
 import { applyChange } from './plans.ts';
-import { choice, cursorIn, wholeNumber } from './query.ts';
+import { after, choice, cursorIn, readQuery, wholeNumber } from './query.ts';
 
 /** Keys in one page: few enough not to block Redis or this process. */
 const BACKUP_PAGE = 100;
@@ -28,21 +29,23 @@ const MOST_SHOWN = 100;
 /** The day that a backup is restored for less than revocations are known. */
 const CLOCK_TOLERANCE_SECONDS = 86_400;
 
+export const BackupQuery = z.object({ limit: wholeNumber(1, BACKUP_PAGE).default(BACKUP_PAGE), after });
+
 /**
  * One page of all data that cannot be recreated, the oldest keys first, and the time at which it was read. The first
  * page includes the plans in force, also where the table has other values that are not valid. `leftOut` are keys that no
  * restore would take, and why.
  */
 export const backUp: AdminOperation = async ({ deps, query }) => {
-  const limit = wholeNumber(query, 'limit', { min: 1, max: BACKUP_PAGE, fallback: BACKUP_PAGE });
-  const after = cursorIn(query);
+  const { limit, after: given } = readQuery(BackupQuery, query);
+  const after = cursorIn(given);
   const at = toTime(await deps.keys.now());
   const plans = after === undefined ? { plans: await plansInForce(deps) } : {};
   const { keys, leftOut, next } = await deps.keys.export({ after, limit });
   // At the end too: what was lost meanwhile is missing from the pages before.
   if (after === undefined || next === undefined) await checkOrder(deps);
   const body = { at, ...plans, keys, leftOut, next: next && writeCursor(next) };
-  return { status: 200, body };
+  return { status: 200, body: body satisfies BackupAnswer };
 };
 
 async function plansInForce({ plans, planCache }: AdminDependencies): Promise<StoredPlans | undefined> {
@@ -63,7 +66,11 @@ async function checkOrder({ keys }: AdminDependencies): Promise<void> {
 }
 
 /** Keys are checked one by one: an invalid key does not block the others. */
-const Page = z.strictObject({
+const flag = choice(['true', 'false']).optional();
+
+export const RestoreQuery = z.object({ anyAge: flag, dryRun: flag });
+
+export const BackupPage = z.strictObject({
   at: time.optional(),
   plans: z.record(z.string(), z.unknown(), { error: must('be an object') }).optional(),
   keys: z
@@ -94,13 +101,13 @@ interface Rejected {
 export const restore: AdminOperation = async (call) => {
   const { deps, request, response, query } = call;
   const about = aboutCall(call);
-  const isAnyAge = choice(query, 'anyAge', ['true', 'false']) === 'true';
-  const isTrial = choice(query, 'dryRun', ['true', 'false']) === 'true';
+  const { anyAge, dryRun } = readQuery(RestoreQuery, query);
+  const [isAnyAge, isTrial] = [anyAge === 'true', dryRun === 'true'];
   const {
     at,
     plans,
     keys: given,
-  } = await readBody(Page, request, response, RESTORE_BODY_LIMIT_BYTES, RESTORE_MAX_VALUES);
+  } = await readBody(BackupPage, request, response, RESTORE_BODY_LIMIT_BYTES, RESTORE_MAX_VALUES);
   if (plans === undefined && given.length === 0)
     throw new HttpError('invalid_request', 'Nothing to restore was given.');
   if (!isAnyAge && (at !== undefined || given.length > 0)) checkAge(at, await deps.keys.now());
@@ -117,7 +124,7 @@ export const restore: AdminOperation = async (call) => {
   };
   const counts = { restored: count('restored'), present: count('present'), revoked: count('revoked') };
   const rejected = read.flatMap((key) => ('reason' in key ? [key] : refusalOf(key, keys.indexOf(key))));
-  return { status: 200, body: { ...counts, rejected, plans: restoredPlans } };
+  return { status: 200, body: { ...counts, rejected, plans: restoredPlans } satisfies RestoreAnswer };
 };
 
 /** @throws {HttpError} for a page that can have keys of which nobody knows any more that they were revoked */

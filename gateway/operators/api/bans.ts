@@ -10,7 +10,7 @@ import { apply } from './key-changes.ts';
 import { describeKey } from './key-view.ts';
 import { describe, findKey } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminCall, type AdminOperation } from './operation.ts';
-import { wholeNumber } from './query.ts';
+import { offset, readQuery } from './query.ts';
 import { who } from './values.ts';
 
 const PAGE = 100;
@@ -18,16 +18,18 @@ const PAGE = 100;
 const LONGEST_SECONDS = 366 * 86_400;
 const LENGTH = must(`be a whole number of seconds from 1 to ${LONGEST_SECONDS}`);
 
-const NewBan = z.strictObject({
+export const NewBan = z.strictObject({
   seconds: z.int({ error: LENGTH }).min(1, { error: LENGTH }).max(LONGEST_SECONDS, { error: LENGTH }),
   ...who,
 });
+
+export const BansQuery = z.object({ offset });
 
 /**
  * Running bans, the newest keys first. One call checks a few thousand keys; `next` is where the next call continues.
  */
 export const listBans: AdminOperation = async ({ deps, query }) => {
-  const offset = wholeNumber(query, 'offset', { min: 0, max: 999_999_999, fallback: 0 });
+  const { offset } = readQuery(BansQuery, query);
   const now = await deps.keys.now();
   const { keys, next } = await deps.keys.list({
     offset,
@@ -64,7 +66,7 @@ export const liftBan: AdminOperation = async (call) => {
   });
 };
 
-const NewReset = z.strictObject(who);
+export const NewReset = z.strictObject(who);
 
 /** Lifts a ban and fills both buckets: a fresh start. What was counted as use stays. The body can be left out. */
 export const resetKey: AdminOperation = async (call) => {

@@ -134,7 +134,9 @@ const invalidValues = ({ id, rejected = [] }: KeyEntry): CheckResult[] =>
     fault(
       'keys',
       `${id}: ${field} is ${JSON.stringify(value.slice(0, 64))}, which is not valid; ${stays ?? 'nothing'} stays in force`,
-      `HSET gateway:key:{${id}} ${field} … or ctl keys set ${id} --${field.replaceAll('_', '-')} …`,
+      field === 'tags'
+        ? `HSET gateway:tags:{${id}} tags … or ctl keys set ${id} --tag …`
+        : `HSET gateway:key:{${id}} ${field} … or ctl keys set ${id} --${field.replaceAll('_', '-')} …`,
     ),
   );
 

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, extname, join } from 'node:path';
+import { basename, dirname, extname, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { ServiceRoute } from '../../../shared/http/service.ts';
 import { safetyHeaders } from '../../static-file.ts';
@@ -15,24 +15,25 @@ const PAGE = 'index.html';
 /** The addresses of pages. All of them are the same file: its script shows what the address says. */
 const PAGES = [
   '/',
-  ...['keys', 'key', 'requests', 'plans', 'bans', 'activity', 'access', 'health'].map((page) => `/console/${page}`),
+  ...['keys', 'key', 'requests', 'usage', 'plans', 'bans', 'activity', 'access', 'health'].map(
+    (page) => `/console/${page}`,
+  ),
 ];
 
 /** @param of the package, or one of its files */
 const beside = (of: string, file: string): string => join(dirname(createRequire(import.meta.url).resolve(of)), file);
 
-/** Files from elsewhere. A module that imports `specifier` gets the file; the page checks plans by our own rules. */
+/** Files from elsewhere. A module that imports `specifier` gets the file; the page has our own rules for plans and tags. */
 const LIBRARIES: readonly { readonly name: string; readonly specifier?: string; readonly from: string }[] = [
   { name: 'preact.js', specifier: 'preact', from: beside('preact/package.json', 'dist/preact.mjs') },
   { name: 'preact-hooks.js', specifier: 'preact/hooks', from: beside('preact/package.json', 'hooks/dist/hooks.mjs') },
   { name: 'htm.js', specifier: 'htm', from: beside('htm', 'htm.mjs') },
   { name: 'uplot.js', specifier: 'uplot', from: beside('uplot/package.json', 'dist/uPlot.esm.js') },
   { name: 'uplot.css', from: beside('uplot/package.json', 'dist/uPlot.min.css') },
-  {
-    name: 'plans.ts',
-    specifier: '../../limiter/plans.ts',
-    from: join(import.meta.dirname, '../../limiter/plans.ts'),
-  },
+  ...['../../limiter/plans.ts', '../../limiter/tags.ts', '../api/usage-sums.ts'].map((specifier) => ({
+    ...{ name: basename(specifier), specifier },
+    from: join(FOLDER, specifier),
+  })),
 ];
 
 const TYPES: Readonly<Record<string, string>> = {

@@ -1,19 +1,19 @@
+import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
 import type { DecisionsAnswer, ExplainAnswer } from './answers.ts';
 import { describe, findKey } from './keys.ts';
 import type { AdminOperation } from './operation.ts';
-import { wholeNumber } from './query.ts';
+import { readQuery, wholeNumber } from './query.ts';
 
 /** Decisions in one answer. */
 const PAGE = 50;
 
-const limitIn = (query: URLSearchParams): number =>
-  wholeNumber(query, 'limit', { min: 1, max: MOST_DECISIONS, fallback: PAGE });
+export const DecisionsQuery = z.object({ limit: wholeNumber(1, MOST_DECISIONS).default(PAGE) });
 
 /** The current state of a key, and the last decisions on it by this gateway's processes, the newest first. */
 export const explainKey: AdminOperation = async ({ deps, params, query }) => {
-  const limit = limitIn(query);
+  const { limit } = readQuery(DecisionsQuery, query);
   const entry = await findKey(deps, params[0]);
   const [key, decisions] = await Promise.all([
     describe(deps, entry),
@@ -24,7 +24,8 @@ export const explainKey: AdminOperation = async ({ deps, params, query }) => {
 
 /** The decisions on a request. There are several, the newest first, if clients reuse an id. */
 export const explainRequest: AdminOperation = async ({ deps, params, query }) => {
-  const decisions = await deps.requests.findDecisions({ requestId: params[0], limit: limitIn(query) });
+  const { limit } = readQuery(DecisionsQuery, query);
+  const decisions = await deps.requests.findDecisions({ requestId: params[0], limit });
   if (decisions.length === 0) throw new HttpError('not_found', 'This gateway remembers no decision on such a request.');
   return { status: 200, body: { decisions } satisfies DecisionsAnswer };
 };

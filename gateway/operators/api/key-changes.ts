@@ -8,12 +8,12 @@ import { hasLimits } from '../../stores/key-hash.ts';
 import { aboutCall, differences, entry, keyTexts } from './activity-of-call.ts';
 import { describe, findKey, keyName, planName, time, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { limitValue, who } from './values.ts';
+import { limitValue, tags, who } from './values.ts';
 
 /** Changes of a key. They never change its buckets: used tokens stay used. A lower limit cuts what is left. */
 
-/** null removes the key's own limit or its end. An end in the past ends the key at once. */
-const Changes = z.strictObject({
+/** null removes the key's own limit, its end or its tags. An end in the past ends the key at once. */
+export const KeyChanges = z.strictObject({
   name: keyName.optional(),
   plan: planName.optional(),
   minute: limitValue.nullable().optional(),
@@ -23,6 +23,7 @@ const Changes = z.strictObject({
     .nullable()
     .optional(),
   disabled: z.boolean({ error: must('be true or false') }).optional(),
+  tags: tags.nullable().optional(),
   ...who,
 });
 
@@ -30,7 +31,7 @@ const Changes = z.strictObject({
 export const changeKey: AdminOperation = async (call) => {
   const { deps, params, request, response } = call;
   const { id } = await findKey(deps, params[0]);
-  const { author, reason, ...given } = await readBody(Changes, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { author, reason, ...given } = await readBody(KeyChanges, request, response, ADMIN_BODY_LIMIT_BYTES);
   if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'Nothing to change was given.');
   const about = aboutCall(call, { author, reason });
   const now = await deps.keys.now();
@@ -46,7 +47,7 @@ export const changeKey: AdminOperation = async (call) => {
   return { status: 200, body: await describe(deps, key, now) };
 };
 
-function toRecord({ expiresAt, ...given }: Omit<z.infer<typeof Changes>, keyof typeof who>): Partial<KeyRecord> {
+function toRecord({ expiresAt, ...given }: Omit<z.infer<typeof KeyChanges>, keyof typeof who>): Partial<KeyRecord> {
   const changes = expiresAt === undefined ? given : { ...given, expiresAt: expiresAt && toMicroseconds(expiresAt) };
   return Object.fromEntries(Object.entries(changes).map(([member, value]) => [member, value ?? undefined]));
 }

@@ -1,35 +1,43 @@
+import { z } from 'zod';
+import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
 import { bucketsAt } from '../../limiter/decide.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import type { BucketState } from '../../limiter/limiter.ts';
 import { isPlanName, PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
+import { hasTags } from '../../limiter/tags.ts';
 import { KEY_STATES, stateOf } from './key-view.ts';
-import { choice, wholeNumber } from './query.ts';
+import { choice, tag, tagsIn, wholeNumber } from './query.ts';
 
-const NEAR_PERCENT = 80;
 const LONGEST_UNUSED_SECONDS = 366 * 86_400;
 
 type Filter = (entry: KeyEntry) => boolean;
 
-/**
- * The filters of a query, all of which must match: `name` is a part of the name, case-insensitive; `plan`; `state`;
- * `near` is the used share of the day limit, in percent; `unusedSeconds` is the time since the last decision, or since
- * the key was issued.
- * @param now in microseconds
- * @throws {HttpError} 400 for an invalid value
- */
-export function wantedKeys(query: URLSearchParams, plans: PlanTable, now: number): Filter {
-  const name = query.get('name')?.toLowerCase();
-  const plan = choice(query, 'plan', PLAN_NAMES);
-  const state = choice(query, 'state', KEY_STATES);
-  const percent = wholeNumber(query, 'near', { min: 1, max: 100, fallback: NEAR_PERCENT });
-  const unused = wholeNumber(query, 'unusedSeconds', { min: 1, max: LONGEST_UNUSED_SECONDS, fallback: 1 }) * SECOND;
+/** The filters of a query, all of which must match. */
+export const KeyFilters = z.object({
+  /** A part of the name, in any case. */
+  name: z.string({ error: must('be given once') }).optional(),
+  plan: choice(PLAN_NAMES).optional(),
+  state: choice(KEY_STATES).optional(),
+  tag,
+  /** The used share of the day limit, in percent. */
+  near: wholeNumber(1, 100).optional(),
+  /** The time since the last decision, or since the key was issued. */
+  unusedSeconds: wholeNumber(1, LONGEST_UNUSED_SECONDS).optional(),
+});
+
+/** @param now in microseconds */
+export function wantedKeys(given: z.infer<typeof KeyFilters>, plans: PlanTable, now: number): Filter {
+  const { plan, state, near, unusedSeconds } = given;
+  const name = given.name?.toLowerCase();
+  const tags = tagsIn(given.tag);
   const filters: readonly (false | Filter)[] = [
     name !== undefined && (({ record }) => record.name.toLowerCase().includes(name)),
     plan !== undefined && (({ record }) => record.plan === plan),
     state !== undefined && ((entry) => stateOf(entry, now) === state),
-    query.has('near') && ((entry) => hasUsed(percent, entry, plans, now)),
-    query.has('unusedSeconds') && ((entry) => lastUsed(entry) + unused <= now),
+    tags.length > 0 && (({ record }) => hasTags(record.tags, tags)),
+    near !== undefined && ((entry) => hasUsed(near, entry, plans, now)),
+    unusedSeconds !== undefined && ((entry) => lastUsed(entry) + unusedSeconds * SECOND <= now),
   ];
   const chosen = filters.filter((filter) => filter !== false);
   return (entry) => chosen.every((isMatch) => isMatch(entry));

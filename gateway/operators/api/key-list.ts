@@ -1,4 +1,4 @@
-import { HttpError } from '../../../shared/http/errors.ts';
+import { z } from 'zod';
 import { MINUTE } from '../../limiter/clock.ts';
 import { holdsApiKey, isKeyId } from '../../limiter/credential.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
@@ -6,11 +6,11 @@ import type { PlanTable } from '../../limiter/plans.ts';
 import { countsOf } from '../../limiter/usage-marks.ts';
 import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
 import type { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
-import { dayBucket, wantedKeys } from './key-filter.ts';
+import { dayBucket, KeyFilters, wantedKeys } from './key-filter.ts';
 import { FirstOf, KEY_ORDER_NAMES, KEY_ORDERS, loudestFirst, type Sortable, TOP_BY } from './key-order.ts';
 import { describeKeyInFull } from './key-view.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
-import { choice, wholeNumber } from './query.ts';
+import { choice, offset, readQuery, wholeNumber } from './query.ts';
 
 /**
  * Lists of keys. One call checks a limited number of keys, so that a search in a large Redis delays nobody. `next` is
@@ -26,8 +26,11 @@ const LONGEST_TEXT = 200;
 /** Shorter texts are found in names only: they occur in ids by chance. */
 const SHORTEST_ID_PART = 4;
 
-const offsetIn = (query: URLSearchParams): number =>
-  wholeNumber(query, 'offset', { min: 0, max: 999_999_999, fallback: 0 });
+export const KeysQuery = KeyFilters.extend({
+  offset,
+  limit: wholeNumber(1, PAGE).default(PAGE),
+  sort: choice(KEY_ORDER_NAMES).default('newest'),
+});
 
 /**
  * The newest keys, with the current state of their buckets. `offset` skips keys; the filters are those of `wantedKeys`.
@@ -35,12 +38,10 @@ const offsetIn = (query: URLSearchParams): number =>
  * keys, follow `next` and merge.
  */
 export const listKeys: AdminOperation = async ({ deps, query }) => {
-  const offset = offsetIn(query);
-  const limit = wholeNumber(query, 'limit', { min: 1, max: PAGE, fallback: PAGE });
-  const sort = choice(query, 'sort', KEY_ORDER_NAMES) ?? 'newest';
+  const { offset, limit, sort, ...filters } = readQuery(KeysQuery, query);
   const now = await deps.keys.now();
   const { table } = deps.planCache;
-  const isWanted = wantedKeys(query, table, now);
+  const isWanted = wantedKeys(filters, table, now);
   const inFull = (entry: KeyEntry) => describeKeyInFull(entry, table, now);
   if (sort === 'newest') {
     const { total, keys, next } = await deps.keys.list({ offset, limit, isWanted });
@@ -73,18 +74,22 @@ async function visit({ keys }: AdminDependencies, offset: number, see: (entry: K
   return await keys.list({ offset, limit: 1, isWanted });
 }
 
+export const TopQuery = KeyFilters.extend({
+  offset,
+  limit: wholeNumber(1, PAGE).default(TOP),
+  minutes: wholeNumber(1, MOST_MINUTES).default(TOP_MINUTES),
+  by: choice(TOP_BY).default('requests'),
+});
+
 /**
  * The keys with the most requests in the last minutes, over all gateways: those of the last `minutes` full minutes, and
  * of the running one. `by=refused` sorts by what their limits refused. Requests during a ban are not counted.
  */
 export const topKeys: AdminOperation = async ({ deps, query }) => {
-  const offset = offsetIn(query);
-  const limit = wholeNumber(query, 'limit', { min: 1, max: PAGE, fallback: TOP });
-  const minutes = wholeNumber(query, 'minutes', { min: 1, max: MOST_MINUTES, fallback: TOP_MINUTES });
+  const { offset, limit, minutes, by, ...filters } = readQuery(TopQuery, query);
   const now = await deps.keys.now();
   const { table } = deps.planCache;
-  const isWanted = wantedKeys(query, table, now);
-  const by = choice(query, 'by', TOP_BY) ?? 'requests';
+  const isWanted = wantedKeys(filters, table, now);
   const first = new FirstOf<Loud>(limit, loudestFirst(by));
   const { total, next } = await visit(deps, offset, (entry) => {
     const recent = recentOf(entry, Math.floor(now / MINUTE) - minutes);
@@ -106,12 +111,24 @@ function recentOf(entry: KeyEntry, from: number): Loud['recent'] {
   return { admitted: sum('admitted'), refused: sum('refused') };
 }
 
+const TEXT = `must have 1 to ${LONGEST_TEXT} characters`;
+
+export const FindQuery = z.object({
+  offset,
+  text: z
+    .string(TEXT)
+    .trim()
+    .min(1, TEXT)
+    .max(LONGEST_TEXT, TEXT)
+    .refine((text) => !holdsApiKey(text), 'must hold no whole key: send its id'),
+});
+
 /**
  * The keys that a text names: the key with this id; otherwise the keys of the requests with this id, as far as this
  * gateway remembers them; otherwise those whose name holds it, or whose id begins with it.
  */
 export const findKeys: AdminOperation = async ({ deps, query }) => {
-  const [offset, text] = [offsetIn(query), textIn(query)];
+  const { offset, text } = readQuery(FindQuery, query);
   const now = await deps.keys.now();
   const found = (foundBy: string, entries: readonly KeyEntry[], next?: number) => {
     const keys = entries.map((entry) => ({ ...describeKeyInFull(entry, deps.planCache.table, now), foundBy }));
@@ -135,12 +152,4 @@ async function keysOfRequest({ requests, keys }: AdminDependencies, requestId: s
   const ids = (await requests.findDecisions({ requestId, limit: MOST_DECISIONS })).map(({ keyId }) => keyId);
   const found = await Promise.all([...new Set(ids)].map((id) => keys.get(id)));
   return found.filter((entry) => entry !== undefined);
-}
-
-/** @throws {HttpError} 400 for no text, a long one, or a whole key: its secret must not travel in a URL */
-function textIn(query: URLSearchParams): string {
-  const [text = '', ...more] = query.getAll('text').map((one) => one.trim());
-  if (holdsApiKey(text)) throw new HttpError('invalid_parameter', 'text must hold no whole key: send its id.');
-  if (text !== '' && text.length <= LONGEST_TEXT && more.length === 0) return text;
-  throw new HttpError('invalid_parameter', `text must have 1 to ${LONGEST_TEXT} characters.`);
 }

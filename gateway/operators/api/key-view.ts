@@ -5,6 +5,7 @@ import type { KeyEntry } from '../../limiter/key-record.ts';
 import type { BucketState } from '../../limiter/limiter.ts';
 import { describeNetwork } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable } from '../../limiter/plans.ts';
+import type { Tags } from '../../limiter/tags.ts';
 
 /** A secret as operators see it: everything except its digest. */
 export const describeSecret = (
@@ -21,6 +22,9 @@ export const describeSecret = (
   lastUsedAt: used[id] === undefined ? undefined : toTime(used[id]),
 });
 
+/** Left out if there are none. */
+export const shownTags = (tags: Tags = {}): Tags | undefined => (Object.keys(tags).length === 0 ? undefined : tags);
+
 /** A key as operators see it at a time in microseconds, without the digests of its secrets. */
 export function describeKey(entry: KeyEntry, now: number) {
   const { id, record, bannedUntil, banReason, bans, admitted, refused, shadowed } = entry;
@@ -29,6 +33,7 @@ export function describeKey(entry: KeyEntry, now: number) {
     id,
     name: record.name,
     plan: record.plan,
+    tags: shownTags(record.tags),
     minute: record.minute,
     day: record.day,
     state: stateOf(entry, now),

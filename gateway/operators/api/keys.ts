@@ -11,7 +11,7 @@ import { Unconfirmed, Unknown } from '../../stores/storage.ts';
 import { aboutCall, allOf, differences, entry, keyTexts } from './activity-of-call.ts';
 import { describeKeyInFull } from './key-view.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { limitValue, line, who } from './values.ts';
+import { limitValue, line, tags, who } from './values.ts';
 
 /** Times are exact in microseconds only until then. */
 const LATEST = '2255-01-01T00:00:00Z';
@@ -21,13 +21,14 @@ export const planName = z.enum(PLAN_NAMES, { error: must(`be one of ${PLAN_NAMES
 export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time') });
 export const futureTime = time.refine(isWithinReach, `must lie in the future, before ${LATEST}`);
 
-const NewKey = z
+export const NewKey = z
   .strictObject({
     name: keyName,
     plan: planName,
     minute: limitValue.optional(),
     day: limitValue.optional(),
     expiresAt: futureTime.optional(),
+    tags: tags.optional(),
     ...who,
   })
   .refine(hasLimits, { path: ['minute'], error: 'and day are required: an enterprise key carries its own limits' });

@@ -1,3 +1,4 @@
+import type { z } from 'zod';
 import type { Call, Operation, ServiceOptions, ServiceRoute } from '../../../shared/http/service.ts';
 import type { Logger } from '../../../shared/process/logger.ts';
 import type { CheckResult } from '../../check-result.ts';
@@ -40,8 +41,22 @@ export type AdminOperation = Operation<AdminDependencies, Operator>;
 
 export type AdminCall = Call<AdminDependencies, Operator>;
 
+/** An operation: what serves it, and what the OpenAPI document says of it. */
 export interface AdminRoute extends ServiceRoute<AdminDependencies, Operator> {
   readonly needs?: Role;
+  readonly summary: string;
+  readonly query?: z.ZodObject;
+  readonly body?: z.ZodType;
+  /** Whether the body can be left out. */
+  readonly isBodyOptional?: true;
+  /** The body of a success; undefined if it has none. */
+  readonly answer?: z.ZodType;
+  /** Whether it creates something, and answers with 201. */
+  readonly creates?: true;
+  /** Whether its answer has the version of the plan table as ETag. */
+  readonly isVersioned?: true;
+  /** Errors by status, besides those that its method, path and body imply. */
+  readonly errors?: readonly number[];
 }
 
 /** The largest body of an operator's request, apart from a restore. */

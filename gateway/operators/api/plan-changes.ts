@@ -8,18 +8,20 @@ import { aboutCall } from './activity-of-call.ts';
 import type { HistoryAnswer } from './answers.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
 import { applyChange, etag } from './plans.ts';
-import { wholeNumber } from './query.ts';
+import { readQuery, wholeNumber } from './query.ts';
 import { who } from './values.ts';
 
 const PAGE = 20;
 
+export const HistoryQuery = z.object({ limit: wholeNumber(1, HISTORY_LENGTH).default(PAGE) });
+
 /** The changes of limits: who, when and why, the newest first. */
 export const showHistory: AdminOperation = async ({ deps, query }) => {
-  const limit = wholeNumber(query, 'limit', { min: 1, max: HISTORY_LENGTH, fallback: PAGE });
+  const { limit } = readQuery(HistoryQuery, query);
   return { status: 200, body: { history: (await deps.plans.history(limit)).map(describe) } satisfies HistoryAnswer };
 };
 
-const Rollback = z.strictObject({
+export const Rollback = z.strictObject({
   /** The last change that the sender has seen. */
   id: RecordId.optional(),
   ...who,

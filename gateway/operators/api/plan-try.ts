@@ -9,7 +9,7 @@ import { leastRefused } from '../../limiter/what-if.ts';
 import { writeCursor } from '../../stores/storage.ts';
 import type { TrialAnswer } from './answers.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
-import { cursorIn } from './query.ts';
+import { after, cursorIn, readQuery } from './query.ts';
 import { limitValue } from './values.ts';
 
 /**
@@ -17,7 +17,9 @@ import { limitValue } from './values.ts';
  */
 const LOOKED_AT = 100;
 
-const Trial = z.strictObject({ minute: limitValue.optional(), day: limitValue.optional() });
+export const TrialQuery = z.object({ after });
+
+export const Trial = z.strictObject({ minute: limitValue.optional(), day: limitValue.optional() });
 
 /**
  * What other limits of a plan would have refused in the last hour, by key, before anyone sets them. Only keys with such
@@ -34,7 +36,10 @@ export const tryPlan: AdminOperation = async ({ deps, params, query, request, re
   const { minute, day } = deps.planCache.table[plan];
   const limits = { minute: given.minute ?? minute, day: given.day ?? day };
   const now = Math.floor((await deps.keys.now()) / MINUTE);
-  const { keys, next } = await deps.keys.walk({ after: cursorIn(query), limit: LOOKED_AT });
+  const { keys, next } = await deps.keys.walk({
+    after: cursorIn(readQuery(TrialQuery, query).after),
+    limit: LOOKED_AT,
+  });
   const tried = keys
     .filter(({ record, isRevoked }) => record.plan === plan && !isRevoked)
     .map((entry) => tryOn(entry, limits, now))

@@ -36,9 +36,9 @@ const fields = FIELD_NAMES.map((field) => [field, valueRule(field).optional()]);
 
 const planFields = Object.fromEntries(fields) as Record<PlanField, z.ZodOptional<z.ZodType<Value>>>;
 
-const Changes = z.strictObject({ ...planFields, ...who });
+export const PlanChanges = z.strictObject({ ...planFields, ...who });
 
-const TableChanges = z.strictObject({
+export const TableChanges = z.strictObject({
   plans: z.partialRecord(planName, z.strictObject(planFields), { error: must('be an object of plans') }),
   ...who,
 });
@@ -61,7 +61,7 @@ export const changePlan: AdminOperation = async (call) => {
   const { deps, params, request, response } = call;
   const plan = params[0] ?? '';
   if (!isPlanName(plan)) throw new HttpError('not_found', 'There is no such plan.');
-  const { author, reason, ...fields } = await readBody(Changes, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { author, reason, ...fields } = await readBody(PlanChanges, request, response, ADMIN_BODY_LIMIT_BYTES);
   const changes = unlessMoved(call, storedFields(plan, fields));
   const warning = await applyChange(deps, changes, { about: aboutCall(call, { author, reason }), action: 'set' });
   return { status: 200, body: deps.planCache.table[plan], headers: [...etag(deps), ...warning] };

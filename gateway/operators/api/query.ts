@@ -1,67 +1,81 @@
 import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
+import { must } from '../../../shared/schemas/must.ts';
+import { splitTag } from '../../limiter/tags.ts';
 import { type KeyCursor, readCursor } from '../../stores/storage.ts';
 
-/**
- * A whole number in a query.
- * @throws {HttpError} 400 for anything else, out of range or repeated
- */
-export function wholeNumber(
-  query: URLSearchParams,
-  name: string,
-  { min, max, fallback }: { min: number; max: number; fallback: number },
-): number {
-  const [text = String(fallback), ...more] = query.getAll(name);
-  const value = /^\d{1,9}$/.test(text) && more.length === 0 ? Number(text) : Number.NaN;
-  if (value >= min && value <= max) return value;
-  throw new HttpError('invalid_parameter', `${name} must be a whole number from ${min} to ${max}.`);
-}
+/** The parameters of queries. An operation reads only what its schema has, so the OpenAPI document lacks none. */
 
 /**
- * One of several words in a query; undefined if it is not given.
- * @throws {HttpError} 400 for anything else, or repeated
+ * The parameters of a query.
+ * @throws {HttpError} 400 for a value that its schema refuses, or a repeated one
  */
-export function choice<T extends string>(query: URLSearchParams, name: string, options: readonly T[]): T | undefined {
-  const [text, ...more] = query.getAll(name);
-  if (text === undefined) return undefined;
-  const option = options.find((one) => one === text);
-  if (option !== undefined && more.length === 0) return option;
-  throw new HttpError('invalid_parameter', `${name} must be one of ${options.join(', ')}.`);
+export function readQuery<S extends z.ZodObject>(schema: S, query: URLSearchParams): z.output<S> {
+  const given = Object.keys(schema.shape).map((name) => {
+    const [text, ...more] = query.getAll(name);
+    return [name, more.length === 0 && !isList(schema.shape[name]) ? text : query.getAll(name)];
+  });
+  const { success, data, error } = schema.safeParse(Object.fromEntries(given));
+  if (success) return data;
+  const [{ path, message } = { path: [], message: '' }] = error.issues;
+  throw new HttpError('invalid_parameter', `${String(path[0])} ${message}.`);
 }
 
-/**
- * Where a walk through the keys continues; undefined at its beginning.
- * @throws {HttpError} 400 for a text that no answer gave
- */
-export function cursorIn(query: URLSearchParams): KeyCursor | undefined {
-  const text = query.get('after');
-  const cursor = text === null ? undefined : readCursor(text);
-  if (text !== null && cursor === undefined)
-    throw new HttpError('invalid_parameter', 'after must be what `next` of an answer was.');
-  return cursor;
+/** Whether a parameter can be repeated. */
+const isList = (schema: unknown): boolean => schema instanceof z.ZodDefault && schema.unwrap() instanceof z.ZodArray;
+
+/** A whole number. */
+export function wholeNumber(min: number, max: number) {
+  const error = must(`be a whole number from ${min} to ${max}`);
+  const number = z.int({ error }).min(min, { error }).max(max, { error });
+  return z
+    .string({ error })
+    .regex(/^\d{1,9}$/, { error })
+    .transform(Number)
+    .pipe(number);
+}
+
+/** The keys that a call skips. */
+export const offset = wholeNumber(0, 999_999_999).default(0);
+
+/** One of several words. */
+export const choice = <const T extends readonly string[]>(options: T) =>
+  z.enum(options, { error: must(`be one of ${options.join(', ')}`) });
+
+/** Where a walk through the keys continues: the `next` of another answer. */
+export const after = cursor((text) => readCursor(text) !== undefined);
+
+export const cursorIn = (text: string | undefined): KeyCursor | undefined =>
+  text === undefined ? undefined : readCursor(text);
+
+/** The `next` of another answer. */
+export function cursor(isGiven: (text: string) => boolean) {
+  const error = must('be what `next` of an answer was');
+  return z.string({ error }).refine(isGiven, { error }).optional();
 }
 
 const LONGEST_TEXT = 200;
+const TEXT = must(`be given once, with at most ${LONGEST_TEXT} characters`);
 
-/**
- * A text in a query; undefined if it is not given, or empty.
- * @throws {HttpError} 400 for a long one, or repeated
- */
-export function textIn(query: URLSearchParams, name: string): string | undefined {
-  const [text, ...more] = query.getAll(name);
-  if (more.length > 0) throw new HttpError('invalid_parameter', `${name} is given more than once.`);
-  if ((text?.length ?? 0) > LONGEST_TEXT)
-    throw new HttpError('invalid_parameter', `${name} must have at most ${LONGEST_TEXT} characters.`);
-  return text === '' ? undefined : text;
-}
+/** A text. An empty one counts as none. */
+export const text = z.string({ error: TEXT }).max(LONGEST_TEXT, { error: TEXT }).optional();
 
-/**
- * A time in a query as Unix time in ms; undefined if it is not given.
- * @throws {HttpError} 400 for anything that is no RFC 3339 time
- */
-export function timeIn(query: URLSearchParams, name: string): number | undefined {
-  const text = textIn(query, name);
-  if (text === undefined) return undefined;
-  if (z.iso.datetime({ offset: true }).safeParse(text).success) return Date.parse(text);
-  throw new HttpError('invalid_parameter', `${name} must be an RFC 3339 time.`);
-}
+/** An RFC 3339 time. */
+export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time') }).optional();
+
+/** In Unix time in ms. */
+export const msOf = (time: string | undefined): number | undefined =>
+  time === undefined ? undefined : Date.parse(time);
+
+const TAG = must('be the name and the value of a tag, as customer:acme');
+
+const partsOf = (given: readonly string[]) =>
+  given.flatMap((text) => text.split(',')).map((text) => splitTag(text.trim()));
+
+/** Tags, each in a parameter of its own or several in one, as `customer:acme,env:prod`. A key must have all. */
+export const tag = z
+  .array(z.string().refine((text) => !partsOf([text]).includes(undefined), { error: TAG }))
+  .default([]);
+
+export const tagsIn = (given: readonly string[]): [name: string, value: string][] =>
+  partsOf(given).filter((one) => one !== undefined);

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { HttpError } from '../../../shared/http/errors.ts';
+import { hasTags, type Tags } from '../../limiter/tags.ts';
 import type { Peers } from '../../stores/stores.ts';
 import {
   newestRequestFirst,
@@ -9,7 +9,7 @@ import {
 } from '../../telemetry/recent-requests.ts';
 import type { RequestsAnswer, RequestView } from './answers.ts';
 import type { AdminDependencies, AdminOperation, RequestSource } from './operation.ts';
-import { textIn, timeIn, wholeNumber } from './query.ts';
+import { cursor, msOf, readQuery, tag, tagsIn, text, time, wholeNumber } from './query.ts';
 
 /** The last requests of all gateways, each with the reason for its answer in words. */
 
@@ -17,6 +17,8 @@ const PAGE = 50;
 const MOST = 200;
 /** Gateways that have not answered by then are listed as missing. */
 const ANSWER_WITHIN_MS = 1_000;
+/** How long one call looks for requests of keys with a tag. */
+const SEARCH_MS = 1_000;
 
 const Wanted = z.object({
   keyId: z.string().optional(),
@@ -29,14 +31,50 @@ const Wanted = z.object({
   limit: z.int().min(1).max(MOST),
 });
 
-/** The newest first; `after` is the `next` of another answer. */
+const STATUS = 'must be a status such as 429, or a class such as 4xx';
+
+export const RequestsQuery = z.object({
+  keyId: text,
+  tag,
+  status: z
+    .string(STATUS)
+    .regex(/^(?:[1-5]\d\d|[1-5][xX][xX])?$/, STATUS)
+    .optional(),
+  code: text,
+  /** A part of the request id, the path, the address, the key id, the code or the outcome. */
+  q: text,
+  from: time,
+  to: time,
+  after: cursor((given) => REQUEST_CURSOR.test(given)),
+  limit: wholeNumber(1, MOST).default(PAGE),
+});
+
+/**
+ * The newest first; `after` is the `next` of another answer. With `tag` only requests of keys that have each of these
+ * tags now. No request has them, so one call looks for them for a second: a page can be short and still have a `next`.
+ */
 export const listRequests: AdminOperation = async ({ deps, query }) => {
-  const wanted = wantedIn(query);
-  const { requests, missing } = await deps.requests.find(wanted);
-  const keys = await keysOf(deps, requests);
-  const views = requests.map((report) => describe(report, keys.get(report.keyId ?? '')));
-  const next = requests.length === wanted.limit ? requests.at(-1)?.cursor : undefined;
-  return { status: 200, body: { requests: views, missing, next } satisfies RequestsAnswer };
+  const { tag: given, ...asked } = readQuery(RequestsQuery, query);
+  const [wanted, tags] = [wantedIn(asked), tagsIn(given)];
+  const limit = tags.length === 0 ? wanted.limit : MOST;
+  const [views, missing, keys] = [[] as RequestView[], new Set<string>(), new Map<string, KnownKey | undefined>()];
+  const giveUpAt = performance.now() + SEARCH_MS;
+  let after = wanted.after;
+  let isAtEnd = false;
+  while (!isAtEnd && views.length < wanted.limit && performance.now() < giveUpAt) {
+    const found = await deps.requests.find({ ...wanted, after, limit });
+    for (const one of found.missing) missing.add(one);
+    await learnKeys(deps, found.requests, keys, tags.length > 0);
+    for (const report of found.requests) {
+      if (views.length === wanted.limit) break;
+      const key = keys.get(report.keyId ?? '');
+      if (hasTags(key?.tags, tags)) views.push(describe(report, key));
+      after = report.cursor;
+    }
+    isAtEnd = found.requests.length < limit;
+  }
+  const next = isAtEnd && views.length < wanted.limit ? undefined : after;
+  return { status: 200, body: { requests: views, missing: [...missing], next } satisfies RequestsAnswer };
 };
 
 /** Those of this gateway and of all others on its store. */
@@ -63,48 +101,46 @@ const Report = z.custom<RequestReport>((value) => typeof (value as RequestReport
 const Found = z.object({ requests: z.array(Report), missing: z.array(z.string()) });
 const NOTHING = { requests: [], missing: [] };
 
-/** @throws {HttpError} 400 */
-function wantedIn(query: URLSearchParams): RequestQuery {
-  const after = textIn(query, 'after');
-  if (after !== undefined && !REQUEST_CURSOR.test(after))
-    throw new HttpError('invalid_parameter', 'after must be what `next` of an answer was.');
-  return {
-    keyId: textIn(query, 'keyId'),
-    status: statusIn(query),
-    code: textIn(query, 'code'),
-    text: textIn(query, 'q')?.toLowerCase(),
-    from: timeIn(query, 'from'),
-    to: timeIn(query, 'to'),
-    after,
-    limit: wholeNumber(query, 'limit', { min: 1, max: MOST, fallback: PAGE }),
-  };
-}
+type Asked = Omit<z.infer<typeof RequestsQuery>, 'tag'>;
 
-function statusIn(query: URLSearchParams): number | undefined {
-  const text = textIn(query, 'status');
-  if (text === undefined) return undefined;
-  if (/^[1-5]\d\d$/.test(text)) return Number(text);
-  if (/^[1-5]xx$/i.test(text)) return Number(text[0]);
-  throw new HttpError('invalid_parameter', 'status must be a status such as 429, or a class such as 4xx.');
+function wantedIn({ keyId, status, code, q, from, to, after, limit }: Asked): RequestQuery {
+  return {
+    keyId: keyId || undefined,
+    // Of a class, its first digit.
+    status: status ? Number(status.replace(/xx$/i, '')) : undefined,
+    code: code || undefined,
+    text: q?.toLowerCase() || undefined,
+    from: msOf(from),
+    to: msOf(to),
+    after,
+    limit,
+  };
 }
 
 interface KnownKey {
   readonly name: string;
+  readonly tags: Tags | undefined;
   /** The ids of its secrets, by digest. */
   readonly secrets: ReadonlyMap<string, string>;
 }
 
-/** What is known of the keys now. Without the store, requests are shown without names. */
-async function keysOf({ keys }: AdminDependencies, requests: readonly RequestReport[]): Promise<Map<string, KnownKey>> {
+/**
+ * Adds what is known of the keys now. Without the store, requests are shown without names.
+ * @throws {Unavailable} without the store, if they must be known
+ */
+async function learnKeys(
+  { keys }: AdminDependencies,
+  requests: readonly RequestReport[],
+  known: Map<string, KnownKey | undefined>,
+  mustBeKnown: boolean,
+): Promise<void> {
   const ids = new Set(requests.flatMap(({ keyId, decision }) => (decision === undefined ? [] : (keyId ?? []))));
-  const found = await Promise.all([...ids].map((id) => keys.get(id).catch(() => undefined)));
-  return new Map(
-    found.flatMap((entry) => {
-      if (entry === undefined) return [];
-      const secrets = new Map(entry.record.secrets.map(({ id, digest }) => [digest, id]));
-      return [[entry.id, { name: entry.record.name, secrets }] as const];
-    }),
-  );
+  const learn = async (id: string) => {
+    const entry = await (mustBeKnown ? keys.get(id) : keys.get(id).catch(() => undefined));
+    const secrets = new Map(entry?.record.secrets.map((secret) => [secret.digest, secret.id]));
+    known.set(id, entry && { name: entry.record.name, tags: entry.record.tags, secrets });
+  };
+  await Promise.all([...ids].filter((id) => !known.has(id)).map(learn));
 }
 
 function describe(report: RequestReport, key: KnownKey | undefined): RequestView {

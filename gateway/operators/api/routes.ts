@@ -1,60 +1,206 @@
-import { listActivity } from './activity.ts';
-import { backUp, restore } from './backup.ts';
-import { noteBackup } from './backup-notes.ts';
-import { liftBan, listBans, resetKey, setBan } from './bans.ts';
-import { explainKey, explainRequest } from './decisions.ts';
+import { z } from 'zod';
+import { ActivityQuery, listActivity } from './activity.ts';
+import * as answers from './answers.ts';
+import { BackupPage, BackupQuery, backUp, RestoreQuery, restore } from './backup.ts';
+import { BackupMade, noteBackup } from './backup-notes.ts';
+import { BansQuery, liftBan, listBans, NewBan, NewReset, resetKey, setBan } from './bans.ts';
+import { DecisionsQuery, explainKey, explainRequest } from './decisions.ts';
 import { checkAll } from './doctor.ts';
-import { changeKey } from './key-changes.ts';
-import { findKeys, listKeys, topKeys } from './key-list.ts';
-import { createKey, getKey, reindexKeys, revokeKey } from './keys.ts';
-import type { AdminRoute } from './operation.ts';
-import { rollBack, showHistory } from './plan-changes.ts';
-import { tryPlan } from './plan-try.ts';
-import { changePlan, changePlans, showPlans } from './plans.ts';
-import { listRequests } from './requests.ts';
-import { addSecret, changeSecret, revokeSecret, rotateKey } from './secrets.ts';
-import { createToken, listTokens, revokeToken, whoAmI } from './tokens.ts';
+import { changeKey, KeyChanges } from './key-changes.ts';
+import { FindQuery, findKeys, KeysQuery, listKeys, TopQuery, topKeys } from './key-list.ts';
+import { createKey, getKey, NewKey, reindexKeys, revokeKey } from './keys.ts';
+import type { AdminOperation, AdminRoute } from './operation.ts';
+import { HistoryQuery, Rollback, rollBack, showHistory } from './plan-changes.ts';
+import { Trial, TrialQuery, tryPlan } from './plan-try.ts';
+import { changePlan, changePlans, PlanChanges, showPlans, TableChanges } from './plans.ts';
+import { listRequests, RequestsQuery } from './requests.ts';
+import { addSecret, changeSecret, NewSecret, Rotation, revokeSecret, rotateKey, SecretChanges } from './secrets.ts';
+import { createToken, listTokens, NewToken, revokeToken, whoAmI } from './tokens.ts';
 import { showMinutes, showTraffic } from './traffic.ts';
-import { listUsage, showKeyUsage } from './usage.ts';
+import { listUsage, showKeyUsage, UsageQuery } from './usage.ts';
 
-/** Reading needs the role viewer, anything else operator, unless `needs` says otherwise. */
+/**
+ * The operations of the admin API. What is no row here is not served, and the OpenAPI document is made of the rows.
+ * Reading needs the role viewer, anything else operator, unless `needs` says otherwise.
+ */
 export const ROUTES: readonly AdminRoute[] = [
-  { name: 'showPlans', method: 'GET', path: '/plans', operation: showPlans },
-  { name: 'showHistory', method: 'GET', path: '/plans/history', operation: showHistory },
-  { name: 'rollBackPlans', method: 'POST', path: '/plans/rollback', operation: rollBack },
-  { name: 'changePlans', method: 'PATCH', path: '/plans', operation: changePlans },
-  { name: 'changePlan', method: 'PATCH', path: '/plans/{plan}', operation: changePlan },
-  { name: 'tryPlan', method: 'POST', path: '/plans/{plan}/try', operation: tryPlan, needs: 'viewer' },
-  { name: 'listKeys', method: 'GET', path: '/keys', operation: listKeys },
-  { name: 'topKeys', method: 'GET', path: '/keys/top', operation: topKeys },
-  { name: 'findKeys', method: 'GET', path: '/keys/find', operation: findKeys },
-  { name: 'createKey', method: 'POST', path: '/keys', operation: createKey },
-  { name: 'reindexKeys', method: 'POST', path: '/keys/reindex', operation: reindexKeys },
-  { name: 'getKey', method: 'GET', path: '/keys/{id}', operation: getKey },
-  { name: 'changeKey', method: 'PATCH', path: '/keys/{id}', operation: changeKey },
-  { name: 'revokeKey', method: 'DELETE', path: '/keys/{id}', operation: revokeKey },
-  { name: 'rotateKey', method: 'POST', path: '/keys/{id}/rotate', operation: rotateKey },
-  { name: 'addSecret', method: 'POST', path: '/keys/{id}/secrets', operation: addSecret },
-  { name: 'changeSecret', method: 'PATCH', path: '/keys/{id}/secrets/{secretId}', operation: changeSecret },
-  { name: 'revokeSecret', method: 'DELETE', path: '/keys/{id}/secrets/{secretId}', operation: revokeSecret },
-  { name: 'showKeyUsage', method: 'GET', path: '/keys/{id}/usage', operation: showKeyUsage },
-  { name: 'explainKey', method: 'GET', path: '/keys/{id}/explain', operation: explainKey },
-  { name: 'listRequests', method: 'GET', path: '/requests', operation: listRequests },
-  { name: 'explainRequest', method: 'GET', path: '/decisions/{requestId}', operation: explainRequest },
-  { name: 'setBan', method: 'PUT', path: '/keys/{id}/ban', operation: setBan },
-  { name: 'liftBan', method: 'DELETE', path: '/keys/{id}/ban', operation: liftBan },
-  { name: 'resetKey', method: 'POST', path: '/keys/{id}/reset', operation: resetKey },
-  { name: 'listBans', method: 'GET', path: '/bans', operation: listBans },
-  { name: 'listActivity', method: 'GET', path: '/activity', operation: listActivity },
-  { name: 'whoAmI', method: 'GET', path: '/whoami', operation: whoAmI },
-  { name: 'listTokens', method: 'GET', path: '/tokens', operation: listTokens },
-  { name: 'createToken', method: 'POST', path: '/tokens', operation: createToken, needs: 'admin' },
-  { name: 'revokeToken', method: 'DELETE', path: '/tokens/{id}', operation: revokeToken, needs: 'admin' },
-  { name: 'showTraffic', method: 'GET', path: '/traffic', operation: showTraffic },
-  { name: 'showMinutes', method: 'GET', path: '/traffic/minutes', operation: showMinutes },
-  { name: 'doctor', method: 'GET', path: '/doctor', operation: checkAll },
-  { name: 'listUsage', method: 'GET', path: '/usage', operation: listUsage },
-  { name: 'backUp', method: 'GET', path: '/backup', operation: backUp },
-  { name: 'noteBackup', method: 'POST', path: '/backups', operation: noteBackup },
-  { name: 'restore', method: 'POST', path: '/restore', operation: restore, needs: 'admin' },
+  row(
+    'GET /admin/openapi.json',
+    'This description of the API',
+    { describeApi },
+    { answer: z.looseObject({ openapi: z.string() }) },
+  ),
+  row('GET /plans', 'The plans in force', { showPlans }, { answer: answers.Plans, isVersioned: true }),
+  row(
+    'GET /plans/history',
+    'The last changes of plans, the newest first',
+    { showHistory },
+    { query: HistoryQuery, answer: answers.HistoryAnswer },
+  ),
+  row(
+    'POST /plans/rollback',
+    'Take back the last change of plans',
+    { rollBackPlans: rollBack },
+    { body: Rollback, answer: answers.Plans, isVersioned: true, errors: [404] },
+  ),
+  row(
+    'PATCH /plans',
+    'Change several plans in one step',
+    { changePlans },
+    { body: TableChanges, answer: answers.Plans, isVersioned: true },
+  ),
+  row(
+    'PATCH /plans/{plan}',
+    'Change a plan',
+    { changePlan },
+    { body: PlanChanges, answer: answers.PlanView, isVersioned: true },
+  ),
+  row(
+    'POST /plans/{plan}/try',
+    'What other limits would have refused in the last hour',
+    { tryPlan },
+    { needs: 'viewer', query: TrialQuery, body: Trial, answer: answers.TrialAnswer },
+  ),
+  row('GET /keys', 'List keys', { listKeys }, { query: KeysQuery, answer: answers.KeysAnswer }),
+  row(
+    'GET /keys/top',
+    'The keys with the most requests in the last minutes',
+    { topKeys },
+    { query: TopQuery, answer: answers.TopAnswer },
+  ),
+  row(
+    'GET /keys/find',
+    'Find keys by name, id or request id',
+    { findKeys },
+    { query: FindQuery, answer: answers.FoundAnswer },
+  ),
+  row(
+    'POST /keys',
+    'Issue a key; only this answer shows it',
+    { createKey },
+    { body: NewKey, answer: answers.IssuedKey, creates: true },
+  ),
+  row(
+    'POST /keys/reindex',
+    'Put keys that are in no list into the list of keys again',
+    { reindexKeys },
+    { answer: answers.ReindexAnswer },
+  ),
+  row('GET /keys/{id}', 'Get a key', { getKey }, { answer: answers.KeyView }),
+  row('PATCH /keys/{id}', 'Change a key', { changeKey }, { body: KeyChanges, answer: answers.KeyView }),
+  row('DELETE /keys/{id}', 'Revoke a key', { revokeKey }),
+  row(
+    'POST /keys/{id}/rotate',
+    'Replace a secret of a key; only this answer shows the new one',
+    { rotateKey },
+    { body: Rotation, answer: answers.IssuedKey, creates: true },
+  ),
+  row(
+    'POST /keys/{id}/secrets',
+    'Add a secret to a key; only this answer shows it',
+    { addSecret },
+    { body: NewSecret, answer: answers.IssuedSecret, creates: true },
+  ),
+  row(
+    'PATCH /keys/{id}/secrets/{secretId}',
+    'Change a secret',
+    { changeSecret },
+    { body: SecretChanges, answer: answers.SecretView },
+  ),
+  row('DELETE /keys/{id}/secrets/{secretId}', 'Revoke a secret', { revokeSecret }),
+  row(
+    'GET /keys/{id}/usage',
+    'The use of a key by minute and by day',
+    { showKeyUsage },
+    { answer: answers.KeyUsageAnswer },
+  ),
+  row(
+    'GET /keys/{id}/explain',
+    'The last decisions on a key',
+    { explainKey },
+    { query: DecisionsQuery, answer: answers.ExplainAnswer },
+  ),
+  row(
+    'GET /requests',
+    'The last requests of all gateways, the newest first',
+    { listRequests },
+    { query: RequestsQuery, answer: answers.RequestsAnswer },
+  ),
+  row(
+    'GET /decisions/{requestId}',
+    'The decisions on a request',
+    { explainRequest },
+    { query: DecisionsQuery, answer: answers.DecisionsAnswer },
+  ),
+  row('PUT /keys/{id}/ban', 'Ban a key', { setBan }, { body: NewBan, answer: answers.KeyView }),
+  row('DELETE /keys/{id}/ban', 'Lift a ban', { liftBan }, { answer: answers.KeyView }),
+  row(
+    'POST /keys/{id}/reset',
+    'Lift a ban and fill both buckets',
+    { resetKey },
+    { body: NewReset, isBodyOptional: true, answer: answers.KeyView },
+  ),
+  row('GET /bans', 'The running bans', { listBans }, { query: BansQuery, answer: answers.BansAnswer }),
+  row(
+    'GET /activity',
+    'The audit log, the newest entry first',
+    { listActivity },
+    { query: ActivityQuery, answer: answers.ActivityAnswer },
+  ),
+  row('GET /whoami', 'The name and role of the token', { whoAmI }, { answer: answers.CallerAnswer }),
+  row('GET /tokens', 'The tokens of operators', { listTokens }, { answer: answers.TokensAnswer }),
+  row(
+    'POST /tokens',
+    'Create a token; only this answer shows it',
+    { createToken },
+    { needs: 'admin', body: NewToken, answer: answers.IssuedToken, creates: true },
+  ),
+  row('DELETE /tokens/{id}', 'Revoke a token', { revokeToken }, { needs: 'admin' }),
+  row(
+    'GET /traffic',
+    'The requests of clients since the start, and the state of the gateway',
+    { showTraffic },
+    { answer: answers.TrafficAnswer },
+  ),
+  row('GET /traffic/minutes', 'The last hour by minute', { showMinutes }, { answer: answers.MinutesAnswer }),
+  row('GET /doctor', 'Check what the gateway depends on', { doctor: checkAll }, { answer: answers.DoctorAnswer }),
+  row('GET /usage', 'The use of all keys by day', { listUsage }, { query: UsageQuery, answer: answers.UsageAnswer }),
+  row(
+    'GET /backup',
+    'A page of all data that cannot be recreated',
+    { backUp },
+    { query: BackupQuery, answer: answers.BackupAnswer, errors: [409] },
+  ),
+  row(
+    'POST /backups',
+    'Note that a backup is complete',
+    { noteBackup },
+    { body: BackupMade, answer: answers.BackupNoted, creates: true },
+  ),
+  row(
+    'POST /restore',
+    'Restore what is missing from a page of a backup',
+    { restore },
+    { needs: 'admin', query: RestoreQuery, body: BackupPage, answer: answers.RestoreAnswer },
+  ),
 ];
+
+/** Described when somebody asks. */
+async function describeApi() {
+  const { describeOperations } = await import('./openapi.ts');
+  return { status: 200, body: describeOperations(ROUTES) };
+}
+
+type Facts = Omit<AdminRoute, 'method' | 'path' | 'summary' | 'name' | 'operation'>;
+
+/** @param named the operation, by its name in metrics and in the document */
+function row(
+  at: string,
+  summary: string,
+  named: Readonly<Record<string, AdminOperation>>,
+  facts: Facts = {},
+): AdminRoute {
+  const [method = '', path = ''] = at.split(' ');
+  const [[name, operation]] = Object.entries(named) as [[string, AdminOperation]];
+  return { name, method, path, summary, operation, ...facts };
+}

@@ -30,7 +30,7 @@ const networks = z
   .refine((given) => given.every((text) => parseNetwork(text) !== undefined), { error: NETWORK })
   .transform((given) => [...new Set(given.map((text) => parseNetwork(text) as string))]);
 
-const NewSecret = z.strictObject({
+export const NewSecret = z.strictObject({
   name: keyName,
   scope: scope.optional(),
   networks: networks.optional(),
@@ -38,7 +38,7 @@ const NewSecret = z.strictObject({
   ...who,
 });
 
-const SecretChanges = z.strictObject({
+export const SecretChanges = z.strictObject({
   name: keyName.optional(),
   scope: scope.optional(),
   networks: networks.optional(),
@@ -113,7 +113,7 @@ export const revokeSecret: AdminOperation = async (call) => {
 const LONGEST_GRACE_SECONDS = 90 * 86_400;
 const GRACE = must(`be a whole number of seconds from 0 to ${LONGEST_GRACE_SECONDS}`);
 
-const Rotation = z.strictObject({
+export const Rotation = z.strictObject({
   graceSeconds: z.int({ error: GRACE }).min(0, { error: GRACE }).max(LONGEST_GRACE_SECONDS, { error: GRACE }),
   /** The secret to replace. Optional if the key has only one, or if only one does not expire. */
   secretId: z.string({ error: must('be the id of a secret') }).optional(),

@@ -11,7 +11,7 @@ import { line, who } from './values.ts';
 
 /** Operators' tokens with a name and a role. */
 
-const NewToken = z.strictObject({
+export const NewToken = z.strictObject({
   name: line(100),
   role: z.enum(ROLES, { error: must(`be one of ${ROLES.join(', ')}`) }),
   ...who,

@@ -1,42 +1,90 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
+import { must } from '../../../shared/schemas/must.ts';
 import { DAY, MINUTE } from '../../limiter/clock.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
+import { hasTags, TAG_NAME, valueOfTag } from '../../limiter/tags.ts';
 import { countsOf, DAYS_KEPT, dateOf, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
-import { writeCursor } from '../../stores/storage.ts';
-import type { KeyUsageAnswer } from './answers.ts';
+import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
+import type { KeyUsageAnswer, UsageAnswer, UsageOfKey, UsedOnDay } from './answers.ts';
+import { shownTags } from './key-view.ts';
 import { findKey } from './keys.ts';
 import type { AdminOperation } from './operation.ts';
-import { cursorIn, wholeNumber } from './query.ts';
+import { after, cursorIn, readQuery, tag, tagsIn, wholeNumber } from './query.ts';
+import { UsageSums } from './usage-sums.ts';
 
 const PAGE = 100;
+/** Keys that one sum checks. The answer says where to continue. */
+const SUMMED = 5_000;
 const DAY_MS = 86_400_000;
 /** Microseconds. */
 const MILLISECOND = 1_000;
 
-/** The use of one key on one day (UTC). Its name and plan are the current ones, or those at its revocation. */
-export interface UsedOnDay {
-  readonly day: string;
-  readonly id: string;
-  readonly name: string;
-  readonly plan: string;
-  readonly admitted: number;
-  readonly refused: number;
-}
+const DATE = must('be a date like 2026-11-01');
+const date = z.iso.date({ error: DATE }).optional();
+const BY = must('be day, key, or tag: and the name of a tag, as tag:customer');
+
+export const UsageQuery = z.object({
+  from: date,
+  to: date,
+  tag,
+  by: z
+    .string({ error: BY })
+    .refine((text) => text === 'day' || text === 'key' || TAG_NAME.test(tagIn(text)), { error: BY })
+    .default('day'),
+  limit: wholeNumber(1, PAGE).default(PAGE),
+  after,
+});
 
 /**
- * The use of keys by day, the oldest key first, including those revoked in the last 36 days. `limit` counts keys. To
- * continue, send `next` back as `after`.
+ * The use of keys by day, the oldest key first, including those revoked in the last 36 days: of all keys, or of those
+ * with each `tag`. `by=key` sums the days from `from` to `to` by key, `by=tag:<name>` by the value of a tag. `limit`
+ * counts keys; a sum by tag checks thousands. To continue, send `next` back as `after`, and add the sums up.
  */
 export const listUsage: AdminOperation = async ({ deps, query }) => {
   const today = Math.floor((await deps.keys.now()) / DAY);
   const keptFrom = today - DAYS_KEPT + 1;
-  const [from, to] = [dayIn(query, 'from', keptFrom), dayIn(query, 'to', today)];
+  const { limit, after, by, ...range } = readQuery(UsageQuery, query);
+  const [from, to] = [dayOf(range.from) ?? keptFrom, dayOf(range.to) ?? today];
   if (from > to) throw new HttpError('invalid_parameter', 'from must not be after to.');
-  const limit = wholeNumber(query, 'limit', { min: 1, max: PAGE, fallback: PAGE });
-  const { keys, next } = await deps.keys.walk({ after: cursorIn(query), limit });
-  const usage = keys.flatMap((key) => daysOf(key, Math.max(from, keptFrom), to));
-  return { status: 200, body: { keptFrom: dateOf(keptFrom), usage, next: next && writeCursor(next) } };
+  const wanted = tagsIn(range.tag);
+  const daysOfKey = (key: KeyEntry) =>
+    hasTags(key.record.tags, wanted) ? daysOf(key, Math.max(from, keptFrom), to) : [];
+  const answer = (usage: UsageAnswer['usage'], next: KeyCursor | undefined) => {
+    const body = { keptFrom: dateOf(keptFrom), usage, next: next && writeCursor(next) };
+    return { status: 200, body: body satisfies UsageAnswer };
+  };
+  let cursor = cursorIn(after);
+  if (by === 'day' || by === 'key') {
+    const { keys, next } = await deps.keys.walk({ after: cursor, limit });
+    return answer(by === 'day' ? keys.flatMap(daysOfKey) : keys.flatMap((key) => sumOf(daysOfKey(key))), next);
+  }
+  const sums = new UsageSums();
+  for (let checked = 0; checked < SUMMED; checked += PAGE) {
+    const { keys, next } = await deps.keys.walk({ after: cursor, limit: PAGE });
+    for (const sum of keys.flatMap((key) => sumOf(daysOfKey(key))))
+      sums.add({ ...sum, value: valueOfTag(sum.tags, tagIn(by)), keys: 1 });
+    cursor = next;
+    if (next === undefined) break;
+    await nextTurn();
+  }
+  return answer(sums.rows(), cursor);
 };
+
+/** The name of a tag in `tag:<name>`; empty if there is none. */
+function tagIn(by: string): string {
+  return /^tag:(.*)$/s.exec(by)?.[1] ?? '';
+}
+
+/** None for a key that was not used. */
+function sumOf(days: readonly UsedOnDay[]): UsageOfKey[] {
+  const [first] = days;
+  if (first === undefined) return [];
+  const { day: _day, ...key } = first;
+  const sum = (of: 'admitted' | 'refused') => days.reduce((total, one) => total + one[of], 0);
+  return [{ ...key, admitted: sum('admitted'), refused: sum('refused') }];
+}
 
 /** The use of one key: its last hour by minute, and its last 36 days (UTC), the oldest first. Idle times are left out. */
 export const showKeyUsage: AdminOperation = async ({ deps, params }) => {
@@ -59,13 +107,10 @@ export const showKeyUsage: AdminOperation = async ({ deps, params }) => {
 function daysOf(entry: KeyEntry, from: number, to: number): UsedOnDay[] {
   const { id, record } = entry;
   const days = countsOf(entry.usage.days, entry).filter(({ at }) => at >= from && at <= to);
-  return days.map(({ at, ...count }) => ({ day: dateOf(at), id, name: record.name, plan: record.plan, ...count }));
+  const key = { id, name: record.name, plan: record.plan, tags: shownTags(record.tags) };
+  return days.map(({ at, ...count }) => ({ day: dateOf(at), ...key, ...count }));
 }
 
-/** A date in a query, as days since 1970. @throws {HttpError} 400 for anything else */
-function dayIn(query: URLSearchParams, name: string, fallback: number): number {
-  const [text = dateOf(fallback), ...more] = query.getAll(name);
-  const time = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : Number.NaN;
-  if (more.length === 0 && !Number.isNaN(time) && dateOf(time / DAY_MS) === text) return time / DAY_MS;
-  throw new HttpError('invalid_parameter', `${name} must be a date like 2026-11-01.`);
-}
+/** In days since 1970. */
+const dayOf = (date: string | undefined): number | undefined =>
+  date === undefined ? undefined : Date.parse(date) / DAY_MS;

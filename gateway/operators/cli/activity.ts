@@ -8,7 +8,8 @@ import { AdminError } from './admin-client.ts';
 import { findKey } from './key-names.ts';
 import type { Session } from './session.ts';
 import { table } from './table.ts';
-import { count } from './values.ts';
+import { timeText } from './time-text.ts';
+import { count, time } from './values.ts';
 
 type Filter = Readonly<Partial<Record<'actor' | 'action' | 'target' | 'from' | 'to', string>>>;
 
@@ -23,8 +24,8 @@ export function addActivityCommand(program: Command, session: Session): void {
     .option('--actor <name>', 'only what this person or program did')
     .addOption(new Option('--action <action>', 'only this action').choices(ACTIONS))
     .option('--target <key>', 'only about this key, by its id or name, or about this plan or token')
-    .option('--from <time>', 'only from this RFC 3339 time on')
-    .option('--to <time>', 'only before this time')
+    .option('--from <time>', 'only from this RFC 3339 time on', time)
+    .option('--to <time>', 'only before this time', time)
     .option('--limit <number>', `how many at most; ${SHOWN} when left out, all with --csv`, count)
     .addOption(new Option('--csv', 'print comma-separated values with a head (RFC 4180)'))
     .addHelpText(
@@ -77,7 +78,7 @@ async function read(session: Session, filter: Filter, most: number): Promise<Act
 function describeActivity(entries: readonly ActivityView[]): string {
   if (entries.length === 0) return 'Nothing is recorded.';
   const rows = entries.map(({ at, actor, action, target, targetName, via, changes, reason }) => [
-    at,
+    timeText(at),
     actor,
     action,
     targetName === undefined || targetName === target ? target : `${target} (${targetName})`,

@@ -1,5 +1,6 @@
 import type { BackedUpKey } from '../../stores/key-backup.ts';
 import { writeCursor } from '../../stores/storage.ts';
+import type { BackupAnswer } from '../api/answers.ts';
 
 /**
  * A backup is a file of JSON lines: a header with the plan table, one line per key, and a last line with the number of
@@ -18,7 +19,7 @@ const LINE_FEED = 10;
 export interface Header {
   /** When the reading of it began. */
   readonly at: string;
-  readonly plans: Readonly<Record<string, string>>;
+  readonly plans: NonNullable<BackupAnswer['plans']>;
 }
 
 export interface Line {

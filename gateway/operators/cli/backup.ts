@@ -1,20 +1,11 @@
 import { createReadStream } from 'node:fs';
 import type { Command } from 'commander';
-import type { BackedUpKey, LeftOut } from '../../stores/key-backup.ts';
+import type { BackupAnswer } from '../api/answers.ts';
 import { AdminError } from './admin-client.ts';
 import { cursorOf, endLine, headerLine, keyLine, linesOf, readHeader, readLine } from './backup-file.ts';
 import { EXIT, endWith } from './outcome.ts';
 import type { Session } from './session.ts';
 import { harmless } from './table.ts';
-
-interface BackupPage {
-  /** Undefined from an older gateway. */
-  readonly at?: string;
-  readonly plans?: Readonly<Record<string, string>>;
-  readonly keys: readonly BackedUpKey[];
-  readonly leftOut?: readonly LeftOut[];
-  readonly next?: string;
-}
 
 /** Adds `backup`. Each page is written as it arrives. */
 export function addBackupCommand(program: Command, session: Session): void {
@@ -103,14 +94,13 @@ async function goOn(session: Session, begun: Begun | undefined): Promise<{ keys:
   let isHeaderDue = begun === undefined;
   do {
     const query = after === undefined ? '' : `?${new URLSearchParams({ after })}`;
-    const askedAt = new Date().toISOString();
-    const page = (await session.call('GET', `/backup${query}`)) as BackupPage;
-    if (isHeaderDue) session.write(headerLine({ at: page.at ?? askedAt, plans: page.plans ?? {} }));
+    const page = (await session.call('GET', `/backup${query}`)) as BackupAnswer;
+    if (isHeaderDue) session.write(headerLine({ at: page.at, plans: page.plans ?? {} }));
     isHeaderDue = false;
     session.write(page.keys.map(keyLine).join(''));
     keys += page.keys.length;
-    for (const { id, reason } of page.leftOut ?? []) session.tell(harmless(`Left out: ${id}: ${reason}`));
-    leftOut += page.leftOut?.length ?? 0;
+    for (const { id, reason } of page.leftOut) session.tell(harmless(`Left out: ${id}: ${reason}`));
+    leftOut += page.leftOut.length;
     session.progress(`${keys} keys`, page.next === undefined);
     after = page.next;
   } while (after !== undefined);

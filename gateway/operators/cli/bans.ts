@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
+import type { BansAnswer, KeySummary, KeyView } from '../api/answers.ts';
 import { KEY, pathTo } from './key-names.ts';
-import { describeBans, type KeyView } from './key-text.ts';
+import { describeBans } from './key-text.ts';
 import { showKey } from './keys.ts';
 import type { Session } from './session.ts';
 import { seconds } from './values.ts';
@@ -39,11 +40,11 @@ export function addBanCommands(program: Command, session: Session): void {
 }
 
 /** All bans: the gateway checks a limited number of keys per call, and says where to continue. */
-async function listBans(session: Session): Promise<KeyView[]> {
-  const found: KeyView[] = [];
+async function listBans(session: Session): Promise<KeySummary[]> {
+  const found: KeySummary[] = [];
   let offset: number | undefined = 0;
   while (offset !== undefined) {
-    const page = (await session.call('GET', `/bans?offset=${offset}`)) as { bans: KeyView[]; next?: number };
+    const page = (await session.call('GET', `/bans?offset=${offset}`)) as BansAnswer;
     found.push(...page.bans);
     offset = page.next;
   }

@@ -29,6 +29,7 @@ export function createCommands(session: Session, isJson: () => boolean): Command
     .version(packageFile.version, '-V, --version', 'print the version')
     .option('--json', 'print answers and errors as JSON')
     .option('-y, --yes', 'answer yes to all prompts')
+    .option('--utc', 'print times in UTC on a terminal too')
     .exitOverride()
     .configureOutput({ writeErr: (text) => isJson() || process.stderr.write(text) })
     .showHelpAfterError(HINT)
@@ -50,8 +51,8 @@ export function createCommands(session: Session, isJson: () => boolean): Command
 
 const HELP = `
 ctl finds the gateway by ADMIN_HOST, ADMIN_PORT and ADMIN_TOKEN, or the token in DATA_DIR/admin-token.
-Terminals show colours and local times, pipes times in UTC. NO_COLOR switches colours off.
-Irreversible changes ask for confirmation; without a terminal they need --yes.
+Terminals show colours, and times in their zone (TZ) with the offset; --utc prints UTC. Pipes and --json print UTC.
+NO_COLOR switches colours off. Irreversible changes ask for confirmation; without a terminal they need --yes.
 
 Examples:
   ctl keys create --plan pro --name acme       issue a key

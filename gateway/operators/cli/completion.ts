@@ -1,7 +1,13 @@
 import { Argument, type Command, type Option } from 'commander';
+import type { FoundAnswer } from '../api/answers.ts';
+import { searchText } from '../search-text.ts';
 import type { Session } from './session.ts';
+import { harmless } from './table.ts';
 
-/** Completion scripts for shells, made from the table of commands. They ask nobody: no gateway has to run. */
+/**
+ * Completion scripts for shells, made from the table of commands. The ids and names of keys come from the gateway when
+ * Tab is pressed; without a gateway, the scripts complete the rest.
+ */
 
 const SHELLS = { bash, zsh } as const;
 type Shell = keyof typeof SHELLS;
@@ -20,9 +26,35 @@ Example, for this shell and for the next ones:
   echo 'source <(ctl completion bash)' >> ~/.bashrc
   echo 'source <(ctl completion zsh)' >> ~/.zshrc        behind compinit
 
-It completes ${names.join(' and ')}: install one of them with npm, or use npx.`,
+It completes ${names.join(' and ')}: install one of them with npm, or use npx. Ids and names of keys are those of the gateway that
+the environment of the shell names.`,
     )
     .action((shell: Shell) => session.write(SHELLS[shell](placesOf(program), names)));
+
+  program
+    .command(COMPLETE_KEYS, { hidden: true })
+    .argument('[beginning]', 'what is typed already', '')
+    .action(async (beginning: string) => {
+      // A shell that waits for Tab does nothing else.
+      setTimeout(() => process.exit(), LONGEST_WAIT_MS).unref();
+      for (const word of await keysFrom(session, beginning)) session.write(`${word}\n`);
+    });
+}
+
+/** Called by the scripts. */
+const COMPLETE_KEYS = 'complete-keys';
+const LONGEST_WAIT_MS = 2_000;
+
+/** Ids and names of keys that begin so. Part of a pasted key is not sent. */
+async function keysFrom(session: Session, beginning: string): Promise<ReadonlySet<string>> {
+  const { text, hadSecret } = searchText(beginning);
+  if (hadSecret) return new Set();
+  // The search finds no short part of an id, so the newest keys are read too.
+  const paths = ['/keys', ...(text === '' ? [] : [`/keys/find?text=${encodeURIComponent(text)}`])];
+  const pages = (await Promise.all(paths.map((path) => session.call('GET', path)))) as Pick<FoundAnswer, 'keys'>[];
+  const words = pages.flatMap(({ keys }) => keys.flatMap(({ id, name }) => [id, name]));
+  const begins = (word: string) => word.toLowerCase().startsWith(text.toLowerCase());
+  return new Set(words.filter((word) => word !== '' && begins(word) && harmless(word) === word));
 }
 
 interface Word {
@@ -35,12 +67,23 @@ interface Place {
   /** The words that lead to it, as ` keys list`; empty behind the program. */
   readonly path: string;
   readonly words: readonly Word[];
+  /** Whether a key is the first argument. */
+  readonly takesKey: boolean;
   /** Options that take a value: all their names, and what may follow. */
   readonly values: readonly {
     readonly flags: readonly string[];
-    readonly choices: readonly string[] | 'file' | 'any';
+    readonly choices: readonly string[] | 'file' | 'key' | 'any';
   }[];
 }
+
+/** The commands of a group that its --help lists, without `help` itself. */
+const shownCommands = (group: Command): readonly Command[] => {
+  const shown = group.createHelp().visibleCommands(group);
+  return group.commands.filter((command) => shown.includes(command));
+};
+
+/** What may follow an option, by the name of its value. */
+const VALUES = ['file', 'key'] as const;
 
 function placesOf(command: Command, path = ''): Place[] {
   const root = command.parent === null ? [] : globalOptions(command);
@@ -55,13 +98,17 @@ function placesOf(command: Command, path = ''): Place[] {
     ),
     ...options.map((option) => ({ word: option.long ?? option.flags, help: option.description })),
   ];
-  const values = options
+  const values: Place['values'] = options
     .filter(({ required, optional }) => required || optional)
     .map((option) => ({
       flags: [option.short, option.long].filter((flag) => flag !== undefined),
-      choices: option.argChoices ?? (option.flags.includes('<file>') ? ('file' as const) : ('any' as const)),
+      choices: option.argChoices ?? VALUES.find((kind) => option.flags.includes(`<${kind}>`)) ?? 'any',
     }));
-  return [{ path, words, values }, ...command.commands.flatMap((one) => placesOf(one, `${path} ${one.name()}`))];
+  const takesKey = command.registeredArguments[0]?.name() === 'key';
+  return [
+    { path, words, takesKey, values },
+    ...shownCommands(command).flatMap((one) => placesOf(one, `${path} ${one.name()}`)),
+  ];
 }
 
 function globalOptions(command: Command): readonly Option[] {
@@ -73,6 +120,13 @@ function globalOptions(command: Command): readonly Option[] {
 /** https://www.gnu.org/software/bash/manual/html_node/Programmable-Completion.html */
 function bash(places: readonly Place[], names: readonly string[]): string {
   return `# Completion for bash, printed by \`ctl completion bash\`.
+_animal_store_keys() {
+  local typed=\${word//\\\\/} found
+  while IFS= read -r found; do
+    [[ $word == [\\"\\']* ]] || printf -v found %q "$found"
+    COMPREPLY+=("$found")
+  done < <("\${COMP_WORDS[0]}" ${COMPLETE_KEYS} -- "\${typed#[\\"\\']}" 2>/dev/null)
+}
 _animal_store_ctl() {
   local word=\${COMP_WORDS[COMP_CWORD]} before=\${COMP_WORDS[COMP_CWORD - 1]} place='' at
   COMPREPLY=()
@@ -85,8 +139,14 @@ _animal_store_ctl() {
 ${valueCases(places, {
   choices: (words) => `COMPREPLY=($(compgen -W ${quoted(words.join(' '))} -- "$word"))`,
   file: 'COMPREPLY=($(compgen -f -- "$word"))',
+  key: '_animal_store_keys',
 })}
   esac
+  if [[ $word != -* && ($place == *" $before" || $before == -*) ]]; then
+    case "$place" in
+      ${keyPattern(places)}) _animal_store_keys; [[ \${#COMPREPLY[@]} == 0 ]] || return ;;
+    esac
+  fi
   local words
   case "$place" in
 ${places.map(({ path, words }) => `    ${quoted(path)}) words=${quoted(words.map(({ word }) => word).join(' '))} ;;`).join('\n')}
@@ -102,6 +162,11 @@ function zsh(places: readonly Place[], names: readonly string[]): string {
   const described = ({ word, help }: Word) => quoted(`${word.replaceAll(':', '\\:')}:${help}`);
   return `#compdef ${names.join(' ')}
 # Completion for zsh, printed by \`ctl completion zsh\`.
+_animal_store_keys() {
+  local -a keys
+  keys=("\${(@f)$(\${words[1]} ${COMPLETE_KEYS} -- "\${\${(Q)words[CURRENT]}#[\\"\\']}" 2>/dev/null)}")
+  [[ -n $keys ]] && compadd -- $keys
+}
 _animal_store_ctl() {
   local place='' before=\${words[CURRENT-1]} at
   for ((at = 2; at < CURRENT; at++)); do
@@ -110,8 +175,17 @@ _animal_store_ctl() {
     esac
   done
   case "$place $before" in
-${valueCases(places, { choices: (words) => `compadd -- ${words.map(quoted).join(' ')}`, file: '_files' })}
+${valueCases(places, {
+  choices: (words) => `compadd -- ${words.map(quoted).join(' ')}`,
+  file: '_files',
+  key: '_animal_store_keys',
+})}
   esac
+  if [[ \${words[CURRENT]} != -* && ($place == *" $before" || $before == -*) ]]; then
+    case "$place" in
+      ${keyPattern(places)}) _animal_store_keys && return ;;
+    esac
+  fi
   local -a found
   case "$place" in
 ${places.map(({ path, words }) => `    ${quoted(path)}) found=(${words.map(described).join(' ')}) ;;`).join('\n')}
@@ -126,22 +200,23 @@ fi
 `;
 }
 
+const patternOf = (paths: readonly string[]): string => paths.map(quoted).join(' | ');
+
 const pathPattern = (places: readonly Place[]): string =>
-  places
-    .map(({ path }) => path)
-    .filter((path) => path !== '')
-    .map(quoted)
-    .join(' | ');
+  patternOf(places.map(({ path }) => path).filter((path) => path !== ''));
+
+const keyPattern = (places: readonly Place[]): string =>
+  patternOf(places.filter(({ takesKey }) => takesKey).map(({ path }) => path));
 
 /** Behind an option with a value, only that value is completed. */
 function valueCases(
   places: readonly Place[],
-  write: { choices(words: readonly string[]): string; file: string },
+  write: { choices(words: readonly string[]): string; file: string; key: string },
 ): string {
   const cases = places.flatMap(({ path, values }) =>
     values.map(({ flags, choices }) => {
-      const pattern = flags.map((flag) => quoted(`${path} ${flag}`)).join(' | ');
-      const action = choices === 'file' ? write.file : choices === 'any' ? ':' : write.choices(choices);
+      const pattern = patternOf(flags.map((flag) => `${path} ${flag}`));
+      const action = choices === 'any' ? ':' : typeof choices === 'string' ? write[choices] : write.choices(choices);
       return `    ${pattern}) ${action}; return ;;`;
     }),
   );

@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
-import type { CheckResult } from '../../check-result.ts';
+import type { DoctorAnswer, SeenFinding } from '../api/answers.ts';
 import { EXIT, endWith } from './outcome.ts';
 import { colour, type Session, type Style } from './session.ts';
 import { harmless } from './table.ts';
 
 const STYLES = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' } as const satisfies Record<
-  CheckResult['status'],
+  SeenFinding['status'],
   Style
 >;
 
@@ -19,18 +19,18 @@ export function addDoctorCommand(program: Command, session: Session): void {
       '\nIt changes nothing. Ends with 1 where there is a fault, or something gives no answer; with 0 where there are warnings only.',
     )
     .action(async () => {
-      const { findings } = (await session.call('GET', '/doctor')) as { findings: CheckResult[] };
+      const { findings } = (await session.call('GET', '/doctor')) as DoctorAnswer;
       session.print({ findings }, () => describe(findings));
       if (findings.some(({ status }) => status === 'fault' || status === 'unknown')) endWith(EXIT.fault);
     });
 }
 
-function describe(findings: readonly CheckResult[]): string {
+function describe(findings: readonly SeenFinding[]): string {
   const width = Math.max(...findings.map(({ about }) => about.length));
   return findings.flatMap((finding) => linesOf(finding, width)).join('\n');
 }
 
-function linesOf({ status, about, found, advice }: CheckResult, width: number): string[] {
+function linesOf({ status, about, found, advice }: SeenFinding, width: number): string[] {
   const line = `${colour(STYLES[status], status.padEnd('warning'.length))}  ${about.padEnd(width)}  ${harmless(found)}`;
   return advice === undefined ? [line] : [line, `${' '.repeat('warning'.length + width + 4)}${harmless(advice)}`];
 }

@@ -1,16 +1,10 @@
 import type { Command } from 'commander';
-import type { DecisionReport } from '../../telemetry/decision-report.ts';
+import type { DecisionReport, DecisionsAnswer, ExplainAnswer } from '../api/answers.ts';
 import { KEY, pathTo } from './key-names.ts';
-import { describeKey, type KeyView } from './key-text.ts';
+import { describeKey } from './key-text.ts';
 import type { Session } from './session.ts';
 import { harmless, table } from './table.ts';
 import { preciseTimeText, timeText } from './time-text.ts';
-
-interface Explained {
-  readonly key: KeyView;
-  readonly planVersion?: string;
-  readonly decisions: readonly DecisionReport[];
-}
 
 /** Adds `keys explain`: why requests were admitted or refused. */
 export function addExplain(keys: Command, session: Session): void {
@@ -45,7 +39,7 @@ Examples:
 
 async function explainKey(session: Session, given: string, limit: string): Promise<void> {
   const query = new URLSearchParams({ limit });
-  const explained = (await session.call('GET', `${await pathTo(session, given)}/explain?${query}`)) as Explained;
+  const explained = (await session.call('GET', `${await pathTo(session, given)}/explain?${query}`)) as ExplainAnswer;
   const { key, decisions } = explained;
   session.print(explained, () => `${describeKey(key)}\n\n${describeDecisions(decisions)}`);
 }
@@ -67,7 +61,7 @@ function describeDecisions(decisions: readonly DecisionReport[]): string {
 async function explainRequest(session: Session, request: string, limit: string): Promise<void> {
   const query = new URLSearchParams({ limit });
   const told = await session.call('GET', `/decisions/${encodeURIComponent(request)}?${query}`);
-  const { decisions } = told as { decisions: readonly DecisionReport[] };
+  const { decisions } = told as DecisionsAnswer;
   session.print(told, () => decisions.map(describeDecision).join('\n\n'));
 }
 

@@ -1,9 +1,10 @@
 import { createInterface } from 'node:readline/promises';
 import { text as textOf } from 'node:stream/consumers';
 import type { Command } from 'commander';
+import type { FoundAnswer, FoundKey } from '../api/answers.ts';
 import { searchText } from '../search-text.ts';
 import { AdminError } from './admin-client.ts';
-import { describeFound, describeKey, type FoundKey } from './key-text.ts';
+import { describeFound, describeKey } from './key-text.ts';
 import type { Session } from './session.ts';
 
 /** Keys that are shown at most. */
@@ -61,7 +62,7 @@ async function search(session: Session, text: string): Promise<FoundKey[]> {
   let offset: number | undefined = 0;
   while (offset !== undefined && found.size < MOST_FOUND) {
     const query = new URLSearchParams({ text, offset: String(offset) });
-    const page = (await session.call('GET', `/keys/find?${query}`)) as { keys: FoundKey[]; next?: number };
+    const page = (await session.call('GET', `/keys/find?${query}`)) as FoundAnswer;
     for (const key of page.keys) found.set(key.id, key);
     offset = page.next;
   }

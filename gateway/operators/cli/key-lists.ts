@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
+import type { KeysAnswer, KeyView, LoudKey } from '../api/answers.ts';
 import {
   FirstOf,
   KEY_ORDER_NAMES,
@@ -10,22 +11,17 @@ import {
   type TopBy,
 } from '../api/key-order.ts';
 import { KEY_STATES } from '../api/key-view.ts';
-import { describeIdle, describeKeys, describeNear, describeTop, type KeyView, type LoudKey } from './key-text.ts';
+import { describeIdle, describeKeys, describeNear, describeTop } from './key-text.ts';
 import type { Session } from './session.ts';
-import { count, seconds } from './values.ts';
+import { count, seconds, TAG_FILTER, wantedTag } from './values.ts';
 
 /** Lists of keys. The gateway checks a limited number of keys per call, so each list asks until it has looked at all. */
-
-interface Page<K extends KeyView> {
-  readonly total: number;
-  readonly keys: readonly K[];
-  readonly next?: number;
-}
 
 interface Filters {
   readonly name?: string;
   readonly plan?: string;
   readonly state?: string;
+  readonly tag?: string;
   readonly near?: string;
   /** In seconds. */
   readonly unused?: number;
@@ -39,7 +35,8 @@ Examples:
   ctl keys list --name acme --json
   ctl keys list --near 95 --sort used          who is about to run into the day limit
   ctl keys list --unused 30d --sort idle       who has left
-  ctl keys list --plan pro --state banned`;
+  ctl keys list --plan pro --state banned
+  ctl keys list --tag customer=acme --tag env=prod`;
 
 /** Adds `keys list` and `keys top`. */
 export function addKeyLists(keys: Command, session: Session): void {
@@ -93,7 +90,8 @@ const withFilters = (command: Command): Command =>
   command
     .option('--name <text>', 'only keys whose name holds this text, in any case')
     .addOption(new Option('--plan <plan>', 'only keys of this plan').choices(PLAN_NAMES))
-    .addOption(new Option('--state <state>', 'only keys in this state').choices(KEY_STATES));
+    .addOption(new Option('--state <state>', 'only keys in this state').choices(KEY_STATES))
+    .option(...TAG_FILTER, wantedTag);
 
 function queryOf({ unused, ...filters }: Filters): Record<string, string> {
   return { ...filters, ...(unused !== undefined && { unusedSeconds: String(unused) }) };
@@ -114,7 +112,7 @@ async function listNewest(session: Session, query: Record<string, string>, descr
     const page = (await session.call(
       'GET',
       `/keys?${new URLSearchParams({ ...query, offset: at ?? '0' })}`,
-    )) as Page<KeyView>;
+    )) as KeysAnswer;
     if (page.keys.length === 0 && page.next !== undefined) {
       at = String(page.next);
       continue;
@@ -152,10 +150,10 @@ async function offerAll<K extends KeyView>(
   let total = 0;
   while (offset !== undefined) {
     const asked = new URLSearchParams({ ...query, offset: String(offset) });
-    const page = (await session.call('GET', `${path}?${asked}`)) as Page<K>;
+    const page = (await session.call('GET', `${path}?${asked}`)) as KeysAnswer & { readonly keys: readonly K[] };
     for (const key of page.keys) if (!seen.has(key.id)) first.offer(key);
     for (const { id } of page.keys) seen.add(id);
-    ({ total, next: offset } = page as { total: number; next: number | undefined });
+    ({ total, next: offset } = page);
   }
   return total;
 }

@@ -1,7 +1,8 @@
 import { isKeyId } from '../../limiter/credential.ts';
+import type { KeysAnswer, KeyView } from '../api/answers.ts';
 import { searchText } from '../search-text.ts';
 import { AdminError } from './admin-client.ts';
-import { type KeyView, pathOf } from './key-text.ts';
+import { pathOf } from './key-text.ts';
 import type { Session } from './session.ts';
 import { harmless, table } from './table.ts';
 import { timeText } from './time-text.ts';
@@ -51,7 +52,7 @@ export const findToConfirm = async (session: Session, given: string): Promise<Na
   session.canConfirm ? await findKey(session, given) : { id: given, title: harmless(given) };
 
 /** Whether there is a key with this id. */
-export async function exists(session: Session, id: string): Promise<boolean> {
+async function exists(session: Session, id: string): Promise<boolean> {
   try {
     await session.call('GET', pathOf(id));
     return true;
@@ -69,12 +70,12 @@ async function named(session: Session, name: string): Promise<{ same: KeyView[];
 }
 
 /** The keys whose names hold a text. One call checks a limited number of keys, so it goes on until all were looked at. */
-export async function keysNamed(session: Session, name: string): Promise<KeyView[]> {
+async function keysNamed(session: Session, name: string): Promise<KeyView[]> {
   const found: KeyView[] = [];
   let offset: number | undefined = 0;
   while (offset !== undefined) {
     const query = new URLSearchParams({ name, offset: String(offset) });
-    const page = (await session.call('GET', `/keys?${query}`)) as { keys: readonly KeyView[]; next?: number };
+    const page = (await session.call('GET', `/keys?${query}`)) as KeysAnswer;
     found.push(...page.keys);
     offset = page.next;
   }

@@ -1,7 +1,8 @@
 import { type Command, Option } from 'commander';
 import { SCOPES } from '../../limiter/credential.ts';
+import type { IssuedSecret, KeyView, SecretView } from '../api/answers.ts';
 import { findToConfirm, KEY, pathTo } from './key-names.ts';
-import { type KeyView, pathOf, type SecretView } from './key-text.ts';
+import { pathOf } from './key-text.ts';
 import type { Session } from './session.ts';
 import { table } from './table.ts';
 import { timeText } from './time-text.ts';
@@ -44,7 +45,7 @@ Examples:
     )
     .action(async (key: string, about: About) => {
       const path = `${await pathTo(session, key)}/secrets`;
-      const added = (await session.call('POST', path, bodyOf(about))) as { id: string; key: string };
+      const added = (await session.call('POST', path, bodyOf(about))) as IssuedSecret;
       session.print(added, () => `Secret ${added.id}\n\nThe key, shown this once:\n${added.key}`);
     });
 

@@ -1,3 +1,5 @@
+import { writeTags } from '../../limiter/tags.ts';
+import type { BucketView, FoundKey, KeySummary, KeyView, LoudKey, SecretView } from '../api/answers.ts';
 import { colour, type Style } from './session.ts';
 import { harmless, table } from './table.ts';
 import { timeText } from './time-text.ts';
@@ -6,52 +8,8 @@ import { timeText } from './time-text.ts';
 
 export const pathOf = (id: string): string => `/keys/${encodeURIComponent(id)}`;
 
-/** A secret of a key as the admin API describes it. */
-export interface SecretView {
-  readonly id: string;
-  readonly name: string;
-  readonly scope: readonly string[];
-  readonly networks: readonly string[];
-  readonly createdAt: string;
-  readonly expiresAt?: string;
-  /** What of it cannot be read, for example after an edit by hand. */
-  readonly unreadable?: readonly string[];
-  /** To the minute. */
-  readonly lastUsedAt?: string;
-}
-
 const inWords = ({ id, name, expiresAt }: SecretView): string =>
   `${name} (${id})${expiresAt === undefined ? '' : ` until ${timeText(expiresAt)}`}`;
-
-/** A key as the admin API describes it. */
-export interface KeyView {
-  readonly id: string;
-  readonly name: string;
-  readonly plan: string;
-  readonly minute?: number;
-  readonly day?: number;
-  readonly state: string;
-  readonly createdAt: string;
-  readonly expiresAt?: string;
-  readonly lastUsedAt?: string;
-  readonly secrets?: readonly SecretView[];
-  readonly bannedUntil?: string;
-  readonly banReason?: string;
-  readonly bans: number;
-  readonly admitted: number;
-  readonly refused: number;
-  /** How many of the admitted requests were over the limit of a plan in shadow mode. */
-  readonly shadowed?: number;
-  readonly buckets?: { readonly minute: BucketView; readonly day: BucketView };
-}
-
-interface BucketView {
-  readonly limit: number;
-  readonly remaining: number;
-  readonly used: number;
-  /** Undefined for a full bucket. */
-  readonly fullAt?: string;
-}
 
 const STATES: Readonly<Record<string, Style>> = { active: 'green', banned: 'red', unreadable: 'red' };
 
@@ -60,6 +18,7 @@ const paintState = (text: string, column: string): string =>
 
 export function describeKeys(views: readonly KeyView[]): string {
   const head = ['id', 'name', 'plan', 'state', 'minute', 'day', 'admitted', 'refused', 'created', 'expires'];
+  const hasTags = views.some(({ tags }) => tags !== undefined);
   const rows = views.map((key) => [
     key.id,
     key.name,
@@ -71,15 +30,10 @@ export function describeKeys(views: readonly KeyView[]): string {
     key.refused,
     timeText(key.createdAt),
     key.expiresAt && timeText(key.expiresAt),
+    ...(hasTags ? [writeTags(key.tags)] : []),
   ]);
-  return table(head, rows, paintState);
+  return table(hasTags ? [...head, 'tags'] : head, rows, paintState);
 }
-
-/** A key that was found, and by what. */
-export type FoundKey = KeyView & { readonly foundBy: string };
-
-/** A key with its requests in the last minutes. */
-export type LoudKey = KeyView & { readonly recent: { readonly admitted: number; readonly refused: number } };
 
 export function describeFound(views: readonly FoundKey[]): string {
   const rows = views.map(({ id, name, plan, state, foundBy }) => [id, name, plan, state, foundBy]);
@@ -125,7 +79,7 @@ export function describeNear(views: readonly KeyView[]): string {
   return table(['id', 'name', 'plan', 'state', 'day', 'used', 'of it', 'full again'], rows, paintState);
 }
 
-export function describeBans(views: readonly KeyView[]): string {
+export function describeBans(views: readonly KeySummary[]): string {
   const rows = views.map((key) => [
     key.id,
     key.name,
@@ -152,6 +106,7 @@ export function describeKey(key: KeyView): string {
     ['secrets', key.secrets?.map(inWords).join('; ')],
     ['banned until', ban],
     ['own limits', ownLimits(key)],
+    ['tags', writeTags(key.tags)],
     ['admitted, refused', `${key.admitted}, ${key.refused}`],
     ['shadow refusals', key.shadowed?.toString()],
   ];

@@ -1,14 +1,16 @@
 import { type Command, Option } from 'commander';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
+import type { Tags } from '../../limiter/tags.ts';
+import type { IssuedKey, KeyView, ReindexAnswer } from '../api/answers.ts';
 import { addExplain } from './key-explain.ts';
 import { addFind } from './key-find.ts';
 import { addKeyLists } from './key-lists.ts';
 import { findKey, findToConfirm, KEY, pathTo } from './key-names.ts';
 import { addSecretCommands } from './key-secrets.ts';
-import { describeKey, describeKeys, type KeyView, pathOf } from './key-text.ts';
+import { describeKey, describeKeys, pathOf } from './key-text.ts';
 import type { Session } from './session.ts';
 import { timeText } from './time-text.ts';
-import { lengthText, limit, limitOrNone, orNull, seconds, time } from './values.ts';
+import { lengthText, limit, limitOrNone, orNull, seconds, tag, tagName, time } from './values.ts';
 
 /** Adds `keys …`: all commands for single API keys, except bans. */
 export function addKeyCommands(program: Command, session: Session): void {
@@ -41,15 +43,17 @@ function addIssuing(keys: Command, session: Session): void {
     .option('--minute <requests>', "requests a minute, in place of the plan's", limit)
     .option('--day <requests>', "requests a day, in place of the plan's", limit)
     .option('--expires <time>', 'when it ends, as 2030-12-31T00:00:00Z')
+    .option('--tag <name=value>', 'a tag to sort it by; can be repeated', tag)
     .addHelpText(
       'after',
       `
 Examples:
-  ctl keys create --plan pro --name acme
+  ctl keys create --plan pro --name acme --tag customer=acme --tag env=prod
   ctl keys create --plan enterprise --name big --minute 5000 --day 500000    both are required there`,
     )
-    .action(async ({ expires, ...options }: { expires?: string }) => {
-      showWholeKey(session, (await session.call('POST', '/keys', { ...options, expiresAt: expires })) as WholeKey);
+    .action(async ({ expires, tag: tags, ...options }: { expires?: string; tag?: Tags }) => {
+      const body = { ...options, expiresAt: expires, tags };
+      showWholeKey(session, (await session.call('POST', '/keys', body)) as IssuedKey);
     });
 
   keys
@@ -81,7 +85,7 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
       );
       const expiresAt = expires === 'never' ? null : expires;
       const body = { graceSeconds: grace, secretId: secret, expiresAt };
-      showWholeKey(session, (await session.call('POST', `${pathOf(id)}/rotate`, body)) as WholeKey);
+      showWholeKey(session, (await session.call('POST', `${pathOf(id)}/rotate`, body)) as IssuedKey);
     });
 
   keys
@@ -89,7 +93,7 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
     .description('add working keys that are missing from the list of keys')
     .addHelpText('after', '\n`doctor` and `backup` report such keys: gateway:keys in Redis was lost or edited by hand.')
     .action(async () => {
-      const answer = (await session.call('POST', '/keys/reindex')) as { reindexed: number };
+      const answer = (await session.call('POST', '/keys/reindex')) as ReindexAnswer;
       session.print(answer, () => `Put into the list of keys: ${answer.reindexed}.`);
     });
 
@@ -106,9 +110,11 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
     });
 }
 
-interface OwnLimits {
+interface Changed {
   readonly minute?: number | 'none';
   readonly day?: number | 'none';
+  readonly tag?: Tags;
+  readonly untag?: readonly string[];
 }
 
 function addChanging(keys: Command, session: Session): void {
@@ -117,19 +123,30 @@ function addChanging(keys: Command, session: Session): void {
 
   keys
     .command('set')
-    .description('change the name, the plan or the own limits of a key; what was used stays used')
+    .description('change the name, the plan, the own limits or the tags of a key; what was used stays used')
     .argument('<key>', KEY)
     .option('--name <name>', 'whose key it is')
     .addOption(new Option('--plan <plan>', 'the plan of the key').choices(PLAN_NAMES))
     .option('--minute <requests>', "requests a minute, in place of the plan's; none takes the plan's", limitOrNone)
     .option('--day <requests>', "requests a day, in place of the plan's; none takes the plan's", limitOrNone)
+    .option('--tag <name=value>', 'a tag to add, or its new value; can be repeated', tag)
+    .option('--untag <name>', 'a tag to remove; can be repeated', tagName)
     .addHelpText(
       'after',
-      '\nExamples:\n  ctl keys set 4fXk20LmQa9z --plan business\n  ctl keys set 4fXk20LmQa9z --minute 500 --day none',
+      `
+Examples:
+  ctl keys set 4fXk20LmQa9z --plan business
+  ctl keys set 4fXk20LmQa9z --minute 500 --day none
+  ctl keys set 4fXk20LmQa9z --tag env=test --untag customer`,
     )
-    .action((key: string, { minute, day, ...others }: OwnLimits) =>
-      change(key, { ...others, minute: orNull(minute), day: orNull(day) }),
-    );
+    .action(async (key: string, { minute, day, tag: added, untag: removed, ...others }: Changed) => {
+      const given = { ...others, minute: orNull(minute), day: orNull(day) };
+      if (added === undefined && removed === undefined) return await change(key, given);
+      const path = await pathTo(session, key);
+      const { tags } = (await session.call('GET', path)) as KeyView;
+      const kept = Object.entries({ ...tags, ...added }).filter(([name]) => removed?.includes(name) !== true);
+      showKey(session, (await session.call('PATCH', path, { ...given, tags: Object.fromEntries(kept) })) as KeyView);
+    });
 
   keys
     .command('expire')
@@ -185,9 +202,7 @@ Example:
 /** Of `keys expire`. */
 const endTime = (text: string): string => (text === 'never' ? text : time(text));
 
-type WholeKey = KeyView & { readonly key: string };
-
 export const showKey = (session: Session, key: KeyView): void => session.print(key, () => describeKey(key));
 
-const showWholeKey = (session: Session, key: WholeKey): void =>
+const showWholeKey = (session: Session, key: IssuedKey): void =>
   session.print(key, () => `${describeKeys([key])}\n\nThe key, shown this once:\n${key.key}`);

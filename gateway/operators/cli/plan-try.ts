@@ -1,24 +1,11 @@
 import { Argument, type Command } from 'commander';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
+import type { TrialAnswer } from '../api/answers.ts';
 import type { Session } from './session.ts';
 import { table } from './table.ts';
 import { limit } from './values.ts';
 
-interface Affected {
-  readonly id: string;
-  readonly name: string;
-  readonly requests: number;
-  readonly refused: number;
-  readonly wouldRefuse: number;
-}
-
-interface Trial {
-  /** Keys of the plan that were used in the last hour. */
-  readonly keys: number;
-  readonly requests: number;
-  /** Keys with requests that would have been refused. */
-  readonly affected: readonly Affected[];
-}
+type Trial = Omit<TrialAnswer, 'next'>;
 
 /** Adds `plans try`. */
 export function addTry(plans: Command, session: Session): void {
@@ -50,10 +37,10 @@ Examples:
 /** All pages in one, sorted by the number of requests that would have been refused. */
 async function tryOn(session: Session, path: string, limits: unknown): Promise<Trial> {
   let [keys, requests] = [0, 0];
-  const affected: Affected[] = [];
+  const affected: TrialAnswer['affected'][number][] = [];
   let query = '';
   for (;;) {
-    const page = (await session.call('POST', path + query, limits)) as Trial & { next?: string };
+    const page = (await session.call('POST', path + query, limits)) as TrialAnswer;
     keys += page.keys;
     requests += page.requests;
     affected.push(...page.affected);

@@ -20,6 +20,11 @@ const isJson = () => process.argv.includes('--json');
 
 const program = createCommands(new Session(process.env, () => program.opts()), isJson);
 
+// The zone of every time that Node prints.
+program.on('option:utc', () => {
+  process.env.TZ = 'UTC';
+});
+
 await program.parseAsync().catch((fault: unknown) => {
   const { exit, error } = outcomeOf(fault);
   process.exitCode = exit;

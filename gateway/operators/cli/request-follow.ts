@@ -12,7 +12,7 @@ const EVERY_MS = 1_000;
 const A_CALL = 200;
 const MOST_CALLS = 5;
 const MOST_REMEMBERED = 50_000;
-/** What was recorded so long before the beginning, and was not among the first answer, may be printed. */
+/** What was recorded so long before an answer, and was not in it, may be in the next one. */
 const BEFORE_MS = 10_000;
 
 /** @param shownBefore how many of those before are printed first */
@@ -57,12 +57,12 @@ export async function followRequests(
     return found.toReversed();
   }
 
-  /** Older ones were answered before, and need not be read again. */
+  /** Older ones were answered before, and need not be read again. Time passes by the clock of the gateways. */
   function since(): { from?: string } {
-    const last = before.at(-1);
-    const begun = [...open.values(), ...(last === undefined ? [] : [Date.parse(last.at) - BEFORE_MS])];
-    if (begun.length === 0) return {};
-    return { from: new Date(Math.max(Math.min(...begun), Date.parse(filters.from ?? '') || 0)).toISOString() };
+    if (newest === undefined) return {};
+    const now = Date.parse(newest.at) + performance.now() - startedAt;
+    const from = Math.max(Math.min(now - BEFORE_MS, ...open.values()), Date.parse(filters.from ?? '') || 0);
+    return { from: new Date(from).toISOString() };
   }
 
   function note(now: string): void {
@@ -73,12 +73,15 @@ export async function followRequests(
 
   const before = await next(filters, true);
   for (const request of before.slice(Math.max(0, before.length - shownBefore))) write(request);
-  const asked = { ...filters, ...since() };
+  const startedAt = performance.now();
+  let newest = before.at(-1) ?? ((await session.call('GET', '/requests?limit=1')) as RequestsAnswer).requests[0];
   let isAway = false;
   for (;;) {
     await sleep(EVERY_MS);
     try {
-      for (const request of await next(asked, false)) write(request);
+      const found = await next({ ...filters, ...since() }, false);
+      for (const request of found) write(request);
+      newest ??= found.at(-1);
       isAway = false;
     } catch (fault) {
       if (!(fault instanceof AdminError && fault.code === 'no_gateway')) throw fault;

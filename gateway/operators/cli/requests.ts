@@ -1,22 +1,20 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { isKeyId } from '../../limiter/credential.ts';
 import type { RequestsAnswer, RequestView } from '../api/answers.ts';
 import { searchText } from '../search-text.ts';
-import { AdminError } from './admin-client.ts';
-import { exists, keysNamed } from './key-names.ts';
+import { findKey } from './key-names.ts';
 import { followRequests } from './request-follow.ts';
 import { describeRequest, describeRequests } from './request-text.ts';
 import type { Session } from './session.ts';
 import { harmless } from './table.ts';
-import { count, seconds, time } from './values.ts';
+import { count, seconds, TAG_FILTER, time, wantedTag } from './values.ts';
 
 const SHOWN = 50;
 const SHOWN_BEFORE = 10;
 const MOST_A_CALL = 200;
-const MOST_NAMED = 5;
 
 interface RequestOptions {
   readonly key?: string;
+  readonly tag?: string;
   readonly status?: string;
   readonly code?: string;
   readonly text?: string;
@@ -32,7 +30,8 @@ export function addRequestsCommand(program: Command, session: Session): void {
   const requests = program
     .command('requests')
     .description('list the last requests of all gateways, and say why they were answered so')
-    .option('--key <id or name>', 'only of this key')
+    .option('--key <key>', 'only of this key, by its id or its whole name')
+    .option(...TAG_FILTER, wantedTag)
     .option('--status <status>', 'only with this status, as 429, or of this class, as 4xx')
     .option('--code <code>', 'only with this error code, as key_banned')
     .option('--text <text>', 'only those whose request id, path, address, key id, code or outcome holds this text')
@@ -57,6 +56,7 @@ Examples:
   ctl requests                                      the last 50
   ctl requests --text 1d9d2e71-70ef-42a0-853b       one, by its X-Request-Id: why was it refused?
   ctl requests --key acme --status 4xx --why        what was refused to a client, and why
+  ctl requests --tag customer=acme --status 429     of all keys of a customer
   ctl requests --code bad_gateway --from 15m        what the core failed at in the last 15 minutes
   ctl requests --from 2030-12-31T10:00:00Z --to 2030-12-31T10:05:00Z --limit 1000
   ctl requests --status 5xx --follow                failures as they happen
@@ -73,11 +73,12 @@ Examples:
 async function filtersOf(
   session: Session,
   command: Command,
-  { key, status, code, text, from, to }: RequestOptions,
+  { key, tag, status, code, text, from, to }: RequestOptions,
 ): Promise<Record<string, string>> {
-  const keyId = key === undefined ? undefined : await keyIdOf(session, command, key);
+  const keyId = key === undefined ? undefined : (await findKey(session, key)).id;
   const given = {
     keyId,
+    tag,
     status,
     code,
     q: text === undefined ? undefined : withoutSecret(session, command, text),
@@ -129,28 +130,8 @@ async function read(
 /** A time, or how long ago it was. @throws {InvalidArgumentError} for anything else */
 function moment(text: string): string {
   try {
-    return /^\d+[smhd]$/.test(text)
-      ? new Date(Date.now() - seconds(text) * 1_000).toISOString()
-      : new Date(time(text)).toISOString();
+    return /^\d+[smhd]$/.test(text) ? new Date(Date.now() - seconds(text) * 1_000).toISOString() : time(text);
   } catch {
     throw new InvalidArgumentError('It must be a time, as 2030-12-31T00:00:00Z, or how long ago it was, as 15m.');
   }
-}
-
-/** The id of a key that is given by its id or by its name or a part of it. */
-async function keyIdOf(session: Session, command: Command, given: string): Promise<string> {
-  const text = withoutSecret(session, command, given);
-  const isId = isKeyId(text);
-  if (isId && (await exists(session, text))) return text;
-  const named = text === '' ? [] : await keysNamed(session, text);
-  const exact = named.filter(({ name }) => name.toLowerCase() === text.toLowerCase());
-  const [only, ...others] = exact.length > 0 ? exact : named;
-  // A key that was revoked still has its last requests.
-  if (only === undefined && isId) return text;
-  if (only === undefined) throw new AdminError('not_found', 'No key has this id or name.', { status: 404 });
-  if (others.length > 0) {
-    const listed = [only, ...others].slice(0, MOST_NAMED).map(({ id, name }) => `${id} (${harmless(name)})`);
-    command.error(`error: several keys have this name; give the id of one: ${listed.join(', ')}.`);
-  }
-  return only.id;
 }

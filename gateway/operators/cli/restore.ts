@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import type { BackedUpKey } from '../../stores/key-backup.ts';
+import type { RestoreAnswer } from '../api/answers.ts';
 import { type Line, linesOf, readHeader, readLine } from './backup-file.ts';
 import { EXIT, endWith } from './outcome.ts';
 import type { Session } from './session.ts';
@@ -11,19 +12,7 @@ const BATCH_CHARACTERS = 64_000;
 /** Of the rejected keys. */
 const MOST_SHOWN = 20;
 
-interface PlansRestored {
-  readonly restored: readonly string[];
-  readonly kept: readonly { readonly field: string; readonly value: string; readonly backup: string }[];
-  readonly rejected: readonly string[];
-}
-
-interface Answer {
-  readonly restored: number;
-  readonly present: number;
-  readonly revoked: number;
-  readonly rejected: readonly { readonly id: string; readonly reason: string }[];
-  readonly plans?: PlansRestored;
-}
+type PlansRestored = NonNullable<RestoreAnswer['plans']>;
 
 /** Adds `restore`. */
 export function addRestoreCommand(program: Command, session: Session): void {
@@ -161,7 +150,7 @@ class Sum {
   }
 
   async send(page: { plans?: unknown; keys?: readonly BackedUpKey[] }): Promise<void> {
-    const answer = (await this.#session.call('POST', this.#path, { at: this.#at, ...page })) as Answer;
+    const answer = (await this.#session.call('POST', this.#path, { at: this.#at, ...page })) as RestoreAnswer;
     this.#plans ??= answer.plans;
     for (const name of ['restored', 'present', 'revoked'] as const) this.#counts[name] += answer[name];
     for (const { id, reason } of answer.rejected) this.reject(id, reason);

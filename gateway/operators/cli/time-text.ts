@@ -1,20 +1,26 @@
-/** Times of answers, for their reader: local on a terminal, unchanged (RFC 3339, UTC) in a pipe. */
+/**
+ * Times of answers for their reader: on a terminal in its time zone, with the offset; in a pipe unchanged (RFC 3339,
+ * UTC). Every command reads them back.
+ */
 
 interface Output {
   readonly isTTY?: boolean;
 }
 
 /** To the second on a terminal. */
-export const timeText = (time: string, output: Output = process.stdout): string => (output.isTTY ? local(time) : time);
+export const timeText = (time: string, output: Output = process.stdout): string =>
+  output.isTTY ? local(time, '2030-12-31T00:00:00'.length) : time;
 
 /** To the millisecond on a terminal, for what happens many times a second. */
 export const preciseTimeText = (time: string, output: Output = process.stdout): string =>
-  output.isTTY ? `${local(time)}.${(/\.(\d{3})/.exec(time)?.[1] ?? '').padEnd(3, '0')}` : time;
+  output.isTTY ? local(time, '2030-12-31T00:00:00.000'.length) : time;
 
-/** As ISO 8601 writes local times, with a space. */
-const LOCAL = new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyle: 'medium' });
+const MINUTE_MS = 60_000;
 
-function local(time: string): string {
+function local(time: string, length: number): string {
   const at = new Date(time);
-  return Number.isNaN(at.getTime()) ? time : LOCAL.format(at);
+  if (Number.isNaN(at.getTime())) return time;
+  const minutes = -at.getTimezoneOffset();
+  const clock = new Date(at.getTime() + minutes * MINUTE_MS).toISOString().slice(0, length).replace('T', ' ');
+  return `${clock} ${minutes < 0 ? '-' : '+'}${new Date(Math.abs(minutes) * MINUTE_MS).toISOString().slice(11, 16)}`;
 }

@@ -1,8 +1,9 @@
 import { type Command, Option } from 'commander';
 import { ROLES } from '../../stores/tokens.ts';
-import type { TokensAnswer, TokenView } from '../api/answers.ts';
+import type { IssuedToken, TokensAnswer, TokenView } from '../api/answers.ts';
 import type { Session } from './session.ts';
 import { table } from './table.ts';
+import { timeText } from './time-text.ts';
 
 /** Adds `tokens …`: who may use the console, this command line and the admin API. */
 export function addTokenCommands(program: Command, session: Session): void {
@@ -24,7 +25,7 @@ Examples:
   ctl tokens create --name "billing service" --role operator`,
     )
     .action(async ({ name, role }: { name: string; role: string }) => {
-      const made = (await session.call('POST', '/tokens', { name, role })) as { id: string; token: string };
+      const made = (await session.call('POST', '/tokens', { name, role })) as IssuedToken;
       session.print(made, () => `Token ${made.id} of ${name}, ${role}\n\nThe token, shown this once:\n${made.token}`);
     });
 
@@ -50,5 +51,5 @@ Examples:
 const describeTokens = (tokens: readonly TokenView[]): string =>
   table(
     ['id', 'name', 'role', 'created'],
-    tokens.map(({ id, name, role, createdAt }) => [id, name, role, createdAt]),
+    tokens.map(({ id, name, role, createdAt }) => [id, name, role, timeText(createdAt)]),
   );

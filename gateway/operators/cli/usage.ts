@@ -1,18 +1,18 @@
-import { type Command, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type Options, stringify } from 'csv-stringify/sync';
-import type { UsedOnDay } from '../api/usage.ts';
+import { TAG_NAME, writeTags } from '../../limiter/tags.ts';
+import type { UsageAnswer, UsageOfKey, UsageSum, UsedOnDay } from '../api/answers.ts';
+import { largestFirst, UsageSums } from '../api/usage-sums.ts';
 import type { Session } from './session.ts';
-import { harmless } from './table.ts';
+import { type Cell, harmless, table } from './table.ts';
+import { TAG_FILTER, wantedTag } from './values.ts';
 
-interface UsagePage {
-  readonly keptFrom: string;
-  readonly usage: readonly UsedOnDay[];
-  readonly next?: string;
-}
-
-type Range = { readonly from?: string; readonly to?: string };
+/** As the query has them. */
+type Asked = { readonly from?: string; readonly to?: string; readonly tag?: string; readonly by?: string };
 
 const COLUMNS = ['day', 'id', 'plan', 'admitted', 'refused', 'name'] as const;
+const OF_KEYS = ['id', 'plan', 'admitted', 'refused', 'name', 'tags'] as const;
+const OF_VALUES = ['keys', 'admitted', 'refused'] as const;
 /** Wide enough for the values; the last column has no fixed width. */
 const WIDTHS: readonly number[] = [10, 12, 10, 12, 12, 0];
 
@@ -23,6 +23,8 @@ export function addUsageCommand(program: Command, session: Session): void {
     .description('export what every key has used, day by day')
     .option('--from <date>', 'first day, as 2026-11-01; as far back as is kept when left out')
     .option('--to <date>', 'last day; today when left out')
+    .option(...TAG_FILTER, wantedTag)
+    .option('--by <key or tag>', 'sums of these days: key for each key, tag:<name> for each value of a tag', sumOf)
     .addOption(new Option('--csv', 'print comma-separated values with a head (RFC 4180)'))
     .addHelpText(
       'after',
@@ -30,25 +32,53 @@ export function addUsageCommand(program: Command, session: Session): void {
 Counted by the decisions themselves: admitted is what went through, refused what its limits refused. Not counted: what a
 running ban turns away, what was decided while Redis was away, and requests without a good key. Days are UTC; 35 days and
 the one that runs are kept, of a key that was revoked too. Name and plan are those of now. Days without a request have no
-line, and the keys come oldest first.
+line, and the keys come oldest first. Sums come largest first; the keys without the tag are one of them.
 
 Examples:
   ctl usage --from 2026-11-01 --to 2026-11-20
   ctl usage --from 2026-11-01 --csv > november.csv
+  ctl usage --from 2026-11-01 --by tag:customer    the bill of each customer
+  ctl usage --tag customer=acme --by key           which of their keys
   ctl usage --json | jq '.usage[] | select(.refused > 0)'`,
     )
-    .action(async ({ csv, ...range }: Range & { csv?: boolean }) => {
+    .action(async ({ csv, ...range }: Asked & { csv?: boolean }) => {
+      const { by } = range;
+      if (by !== undefined) return await showSums(session, { ...range, by }, csv === true);
       const write = session.isJson ? asJson : csv ? asCsv : asTable;
-      for await (const text of write(pagesOf(session, range))) session.write(text);
+      for await (const text of write(pagesOf<UsedOnDay>(session, range))) session.write(text);
     });
 }
 
-async function* pagesOf(session: Session, range: Range): AsyncGenerator<readonly UsedOnDay[]> {
+/** @throws {InvalidArgumentError} for anything else */
+function sumOf(text: string): string {
+  if (text === 'key' || TAG_NAME.test(/^tag:(.*)$/s.exec(text)?.[1] ?? '')) return text;
+  throw new InvalidArgumentError('It must be key, or tag: and the name of a tag, as tag:customer.');
+}
+
+/** The whole use, the largest first. */
+async function showSums(session: Session, asked: Asked & { readonly by: string }, isCsv: boolean): Promise<void> {
+  const sums = new UsageSums();
+  const ofKeys: UsageOfKey[] = [];
+  for await (const page of pagesOf<UsageOfKey | UsageSum>(session, asked))
+    for (const row of page) 'id' in row ? ofKeys.push(row) : sums.add(row);
+  const rows = asked.by === 'key' ? ofKeys.sort(largestFirst) : sums.rows();
+  const head = asked.by === 'key' ? OF_KEYS : [asked.by.slice('tag:'.length), ...OF_VALUES];
+  const cells = rows.map(cellsOf);
+  if (isCsv && !session.isJson) return session.write(stringify([[...head], ...cells], CSV));
+  session.print({ usage: rows }, () => (rows.length === 0 ? 'No key was used.' : table(head, cells)));
+}
+
+const cellsOf = (row: UsageOfKey | UsageSum): Cell[] =>
+  'id' in row
+    ? [row.id, row.plan, row.admitted, row.refused, row.name, writeTags(row.tags)]
+    : [row.value, row.keys, row.admitted, row.refused];
+
+async function* pagesOf<Row>(session: Session, range: Asked): AsyncGenerator<readonly Row[]> {
   let after: string | undefined;
   let isFirst = true;
   do {
     const query = new URLSearchParams({ ...range, ...(after !== undefined && { after }) });
-    const page = (await session.call('GET', `/usage?${query}`)) as UsagePage;
+    const page = (await session.call('GET', `/usage?${query}`)) as UsageAnswer & { readonly usage: readonly Row[] };
     if (isFirst && range.from !== undefined && range.from < page.keptFrom)
       session.tell(`Note: what was used before ${page.keptFrom} is not kept.`);
     isFirst = false;
@@ -75,8 +105,12 @@ function line(cells: readonly (string | number)[]): string {
 }
 
 async function* asCsv(pages: Pages): AsyncGenerator<string> {
-  yield stringify([[...COLUMNS]], CSV);
-  for await (const page of pages) yield stringify([...page], { ...CSV, columns: [...COLUMNS] });
+  yield stringify([[...COLUMNS, 'tags']], CSV);
+  for await (const page of pages)
+    yield stringify(
+      page.map((row) => [...COLUMNS.map((column) => row[column]), writeTags(row.tags)]),
+      CSV,
+    );
 }
 
 /** Adds an apostrophe before a text that a spreadsheet would read as a formula. */

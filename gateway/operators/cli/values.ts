@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from 'commander';
 import { leastOf, MAX_LIMIT, type PlanField, parseField, parseLimit, whenAbsent } from '../../limiter/plans.ts';
+import { splitTag, TAG_NAME, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags } from '../../limiter/tags.ts';
 
 /** Values as an operator types them. */
 
@@ -26,6 +27,35 @@ export const limitOrNone = (text: string): number | 'none' => (text === 'none' ?
 /** The value to send: null removes a limit; an option that was not given is left out. */
 export const orNull = (value: number | 'none' | undefined): number | null | undefined =>
   value === 'none' ? null : value;
+
+const NO_TAG = 'It must be the name and the value of a tag, as customer=acme.';
+
+/** Collects tags: the last value of a name counts. @throws {InvalidArgumentError} for what can be no tag */
+export function tag(text: string, before: Tags = {}): Tags {
+  const pair = splitTag(text);
+  if (pair === undefined)
+    throw new InvalidArgumentError(`${NO_TAG} A name has ${TAG_NAME_RULE}. A value has ${TAG_VALUE_RULE}.`);
+  return { ...before, [pair[0]]: pair[1] };
+}
+
+/** Collects tags that a key must have, in their form for a query. @throws {InvalidArgumentError} as above */
+export function wantedTag(text: string, before?: string): string {
+  const pair = splitTag(text);
+  if (pair === undefined) throw new InvalidArgumentError(NO_TAG);
+  return [...(before === undefined ? [] : [before]), pair.join(':')].join(',');
+}
+
+/** Of the option --tag that filters. */
+export const TAG_FILTER = [
+  '--tag <name=value>',
+  'only of keys with this tag; with several, those that have all',
+] as const;
+
+/** Collects names of tags. @throws {InvalidArgumentError} for anything else */
+export function tagName(text: string, before: readonly string[] = []): string[] {
+  if (!TAG_NAME.test(text)) throw new InvalidArgumentError(`It must be the name of a tag: ${TAG_NAME_RULE}.`);
+  return [...before, text];
+}
 
 /** A number of things, at least one. @throws {InvalidArgumentError} for anything else */
 export function count(text: string): number {
@@ -60,9 +90,10 @@ export function lengthText(length: number): string {
   return `${count} ${name}${count === 1 ? '' : 's'}`;
 }
 
-/** A time as an operator types it, in RFC 3339. @throws {InvalidArgumentError} for anything else */
+/** A time in RFC 3339, or as these commands print it. @throws {InvalidArgumentError} for anything else */
 export function time(text: string): string {
-  if (Number.isNaN(Date.parse(text)) || !/^\d{4}-\d\d-\d\dT/.test(text))
+  const at = new Date(text);
+  if (Number.isNaN(at.getTime()) || !/^\d{4}-\d\d-\d\d[T ]/.test(text))
     throw new InvalidArgumentError('It must be a time, as 2030-12-31T00:00:00Z.');
-  return text;
+  return at.toISOString();
 }

@@ -102,7 +102,7 @@ function read(text: string): unknown {
 }
 
 interface List {
-  readonly next: number | undefined;
+  readonly next?: number | undefined;
 }
 
 /**

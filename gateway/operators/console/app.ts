@@ -14,6 +14,7 @@ import { NowherePage } from './pages/nowhere-page.ts';
 import { OverviewPage } from './pages/overview-page.ts';
 import { PlansPage } from './pages/plans-page.ts';
 import { RequestsPage } from './pages/requests-page.ts';
+import { UsagePage } from './pages/usage-page.ts';
 import { Refusals } from './parts/action-button.ts';
 import { Finder } from './parts/finder.ts';
 import { LogIn } from './parts/log-in.ts';
@@ -31,6 +32,7 @@ const TITLES: Readonly<Record<PageName, string>> = {
   keys: 'Keys',
   key: 'Key',
   requests: 'Requests',
+  usage: 'Usage',
   plans: 'Plans',
   bans: 'Bans',
   activity: 'Audit log',
@@ -44,6 +46,7 @@ const VIEWS: Readonly<Record<PageName, (props: { route: Route }) => Content>> = 
   keys: KeysPage,
   key: KeyPage,
   requests: RequestsPage,
+  usage: UsagePage,
   plans: PlansPage,
   bans: BansPage,
   activity: AuditLogPage,

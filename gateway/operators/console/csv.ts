@@ -23,8 +23,12 @@ export function asCsv(entries: readonly ActivityView[]): string {
     const texts = { ...entry, changes: changesInWords(entry.changes) };
     return COLUMNS.map((column) => texts[column] ?? '');
   });
-  return [[...COLUMNS], ...rows].map((row) => row.map(cell).join(',') + END).join('');
+  return csvOf(COLUMNS, rows);
 }
+
+/** A head and rows of texts. */
+export const csvOf = (head: readonly string[], rows: readonly (readonly string[])[]): string =>
+  [head, ...rows].map((row) => row.map(cell).join(',') + END).join('');
 
 /** Texts that a spreadsheet reads as a formula begin with one of these, or with its full-width form. */
 const FORMULA = /^[=+\-@\t\r＝＋－＠]/;

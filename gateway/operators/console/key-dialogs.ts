@@ -1,12 +1,13 @@
 import type { IssuedKey, KeyView } from '../api/answers.ts';
 import { callApi, keyPath } from './api.ts';
 import { ask } from './dialog.ts';
-import type { Values } from './dialog-values.ts';
+import { FieldFaults, type Values } from './dialog-values.ts';
 import { html } from './html.ts';
 import type { FieldSpec } from './parts/field.ts';
 import { showKey } from './parts/whole-key.ts';
 import { PLAN_NAMES } from './plan-fields.ts';
 import { addressOfKey, navigate } from './router.ts';
+import { readTags, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags, writeTags } from './tags.ts';
 import { tell } from './toast.ts';
 import { whyField } from './who.ts';
 import { planInWords } from './words.ts';
@@ -63,6 +64,21 @@ const planField = (plan: string): FieldSpec => ({
   options: PLAN_NAMES.map((name) => [name, planInWords(name)]),
 });
 
+const tagsField = (tags?: Tags): FieldSpec => ({
+  name: 'tags',
+  label: 'Tags',
+  value: writeTags(tags) ?? '',
+  hint: 'What to sort it by, as customer=acme, env=prod.',
+});
+
+/** @throws {FieldFaults} for what are no tags */
+function tagsOf(text = ''): Tags {
+  const tags = readTags(text);
+  if (tags !== undefined) return tags;
+  const rule = `A name has ${TAG_NAME_RULE}. A value has ${TAG_VALUE_RULE}.`;
+  throw new FieldFaults({ tags: `At most ten tags, as customer=acme, env=prod, each name once. ${rule}` });
+}
+
 export function askForKey(): void {
   ask({
     title: 'Issue a key',
@@ -71,11 +87,12 @@ export function askForKey(): void {
       planField('free'),
       ...limitFields(),
       { name: 'expiresAt', label: 'Ends', type: 'datetime-local', hint: 'Empty: never.' },
+      tagsField(),
     ],
     confirm: 'Issue',
-    async act({ name, plan, minute, day, expiresAt }) {
+    async act({ name, plan, minute, day, expiresAt, tags }) {
       const own = { ...(minute && { minute: numberOf(minute) }), ...(day && { day: numberOf(day) }) };
-      const given = { name: name ?? '', plan, ...own, expiresAt: toIso(expiresAt) };
+      const given = { name: name ?? '', plan, ...own, expiresAt: toIso(expiresAt), tags: tags && tagsOf(tags) };
       const { body } = await callApi<IssuedKey>('POST', '/keys', { body: given });
       navigate(addressOfKey(body.id));
       showKey(body.name, body.key);
@@ -84,13 +101,14 @@ export function askForKey(): void {
 }
 
 /** Sends what was changed in the form, and nothing else. */
-export function askForChanges({ id, name, plan, minute, day, expiresAt }: KeyView, changed: Changed): void {
+export function askForChanges({ id, name, plan, minute, day, expiresAt, tags }: KeyView, changed: Changed): void {
   const before: Values = {
     name,
     plan,
     minute: minute?.toString(),
     day: day?.toString(),
     expiresAt: toLocal(expiresAt) || undefined,
+    tags: writeTags(tags),
   };
   ask({
     title: `Edit ${name}`,
@@ -105,6 +123,7 @@ export function askForChanges({ id, name, plan, minute, day, expiresAt }: KeyVie
         value: before.expiresAt ?? '',
         hint: 'Empty: never. A time in the past ends the key at once.',
       },
+      tagsField(tags),
       whyField,
     ],
     confirm: 'Save',
@@ -123,6 +142,7 @@ export function askForChanges({ id, name, plan, minute, day, expiresAt }: KeyVie
 
 function changeOf(field: string, value: string | undefined): unknown {
   if (field === 'expiresAt') return toIso(value) ?? null;
+  if (field === 'tags') return tagsOf(value);
   if (field === 'minute' || field === 'day') return value === undefined ? null : (numberOf(value) ?? value);
   return value ?? '';
 }

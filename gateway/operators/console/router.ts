@@ -2,7 +2,17 @@ import { useEffect, useState } from 'preact/hooks';
 
 /** The addresses of the pages. Each can be reloaded, and sent to a colleague. */
 
-export const PAGES = ['overview', 'keys', 'requests', 'plans', 'bans', 'activity', 'access', 'health'] as const;
+export const PAGES = [
+  'overview',
+  'keys',
+  'requests',
+  'usage',
+  'plans',
+  'bans',
+  'activity',
+  'access',
+  'health',
+] as const;
 export type PageName = (typeof PAGES)[number] | 'key' | 'nowhere';
 
 export interface Route {
@@ -31,6 +41,10 @@ function addressWith(page: (typeof PAGES)[number], filters: Filters): string {
 }
 
 export const addressOfRequests = (filters: Filters): string => addressWith('requests', filters);
+
+export const addressOfUsage = (filters: Filters): string => addressWith('usage', filters);
+
+export const addressOfKeys = (filters: Filters): string => addressWith('keys', filters);
 
 export const addressOfAuditLog = (filters: Filters): string => addressWith('activity', filters);
 

@@ -8,7 +8,7 @@
 -- ARGV[1]  JSON: { parts = list of { key, exists = true, false or missing,
 --                    expect = list of { field, text, or false if it must not exist },
 --                    set = fields and texts, alternating; remove = fields;
---                    to = place of the name to move `fields` to, with `mark`, for `seconds`, also from the hash at `marks`;
+--                    to = place of the name to move `fields` to, with `mark`, for `seconds`, also from the hashes `beside`;
 --                    missing for no move },
 --                  index = { key, score, id } of a new key; missing for none,
 --                  entries = list of { key, length = entries kept, as text; fields = names and texts, alternating;
@@ -52,17 +52,18 @@ end
 -- The mark is necessary: without it, a backup would restore a key that has none of the fields.
 local function move(from, to, part)
   local kept = { part.mark, '1' }
-  local marks = part.marks and KEYS[part.marks]
   for _, field in ipairs(part.type == 'hash' and part.fields or {}) do
     local value = call('HGET', from, field)
-    if not value and marks then value = pcall('HGET', marks, field) end
+    for _, at in ipairs(part.beside or {}) do
+      if type(value) ~= 'string' then value = pcall('HGET', KEYS[at], field) end
+    end
     if type(value) == 'string' then
       kept[#kept + 1] = field
       kept[#kept + 1] = value
     end
   end
   call('DEL', from, to)
-  if marks then call('DEL', marks) end
+  for _, at in ipairs(part.beside or {}) do call('DEL', KEYS[at]) end
   call('HSET', to, unpack(kept))
   call('EXPIRE', to, part.seconds)
 end

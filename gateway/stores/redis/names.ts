@@ -19,8 +19,19 @@ export const keyOf = (id: string): string => `gateway:key:{${id}}`;
 /** A key's usage marks: long, and seldom needed. They expire once all of them are too old. */
 export const marksOf = (id: string): string => `gateway:marks:{${id}}`;
 
-/** Whether a field of a key is among its marks. */
-export const isMark = (field: string): boolean => field.startsWith('usage_');
+/** A key's tags, as people type them. No decision reads them. */
+export const tagsOf = (id: string): string => `gateway:tags:{${id}}`;
+
+export const TAG_FIELDS = ['tags', 'kept_tags'] as const;
+
+/** The hashes beside a key's own. Its own one is as small as decisions need it. */
+export const hashesBeside = (id: string): string[] => [marksOf(id), tagsOf(id)];
+
+/** The hash in which a field of a key is. */
+export function hashOf(id: string, field: string): string {
+  if (field.startsWith('usage_')) return marksOf(id);
+  return TAG_FIELDS.some((one) => one === field) ? tagsOf(id) : keyOf(id);
+}
 
 /** What is left of a revoked key. */
 export const usageOf = (id: string): string => `gateway:usage:{${id}}`;

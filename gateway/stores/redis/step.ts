@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { LOOKED_BACK, REPEATED_MS } from '../audit.ts';
 import { type FieldChanges, type Fields, type KeyCursor, keyIdOf, NotMade, type Part, Unknown } from '../storage.ts';
 import { type RedisConnection, refusalIn } from './calls.ts';
-import { INDEX, isMark, markOf, marksOf, nameOf } from './names.ts';
+import { hashesBeside, hashOf, INDEX, keyOf, markOf, nameOf, TAG_FIELDS } from './names.ts';
 
 /**
  * One step in Redis: change.lua, and what became of it if its answer was lost. Each step has a random id, under which
@@ -75,14 +75,14 @@ function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrge
   const keys = [markOf(tag, id)];
   const at = (name: string): number => keys.indexOf(name) + 1 || keys.push(name);
   const change = {
-    parts: parts.flatMap(inHashes).map(({ name, exists, expect = {}, set = {}, moveTo, marks }) => ({
+    parts: parts.flatMap(inHashes).map(({ name, exists, expect = {}, set = {}, moveTo, beside }) => ({
       key: at(name),
       exists,
       expect: Object.entries(expect).flatMap(([field, text]) => (isExact(field, text) ? [[field, text ?? false]] : [])),
       set: Object.entries(set).flatMap(([field, text]) => (text === undefined ? [] : [field, text])),
       remove: Object.keys(set).filter((field) => set[field] === undefined),
       ...(moveTo && { ...moveTo, to: at(nameOf(moveTo.record)), mark: moveTo.mark ?? 'revoked' }),
-      marks: moveTo && marks && at(marks),
+      beside: moveTo && beside?.map(at),
     })),
     index: place && { key: at(INDEX), score: String(place.createdAt), id: place.id },
     entries: entries.map((entry) => ({ key: at(entry.name), ...written(entry) })),
@@ -92,20 +92,25 @@ function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrge
     redis.eval(isUrgent ? URGENT : TEXT, keys.length, ...keys, text, markSeconds, again) as Promise<Reply>;
 }
 
-/** A key is two hashes. A new one takes none of the marks of a key with its id that was deleted by hand. */
-function inHashes({ record, ...part }: Part): (Omit<Part, 'record'> & { name: string; marks?: string })[] {
-  const [name, id] = [nameOf(record), keyIdOf(record)];
-  if (id === undefined) return [{ name, ...part }];
+type PartOfHash = Omit<Part, 'record'> & { readonly name: string; readonly beside?: readonly string[] };
+
+/** A key is several hashes. A new one takes nothing from those of a key with its id that was deleted by hand. */
+function inHashes({ record, ...part }: Part): PartOfHash[] {
+  const id = keyIdOf(record);
+  if (id === undefined) return [{ name: nameOf(record), ...part }];
   const isNew = part.exists === false && part.set !== undefined;
-  const fields = Object.entries({ ...(isNew && NO_MARKS), ...part.set });
-  const own = Object.fromEntries(fields.filter(([field]) => !isMark(field)));
-  const ofMarks = Object.fromEntries(fields.filter(([field]) => isMark(field)));
-  const marks = marksOf(id);
-  const main = { name, marks, ...part, set: own };
-  return Object.keys(ofMarks).length === 0 ? [main] : [main, { name: marks, set: ofMarks }];
+  const { expect = {}, set = {} } = part;
+  const of = (name: string, fields: FieldChanges): FieldChanges =>
+    Object.fromEntries(Object.entries(fields).filter(([field]) => hashOf(id, field) === name));
+  const inOne = (name: string) => ({ name, expect: of(name, expect), set: of(name, isNew ? { ...NEW, ...set } : set) });
+  const beside = hashesBeside(id);
+  const changed = beside.map(inOne).filter((one) => Object.keys({ ...one.expect, ...one.set }).length > 0);
+  return [{ ...part, ...inOne(keyOf(id)), beside }, ...changed];
 }
 
-const NO_MARKS: FieldChanges = { usage_minutes: undefined, usage_days: undefined };
+const NEW: FieldChanges = Object.fromEntries(
+  ['usage_minutes', 'usage_days', ...TAG_FIELDS].map((field) => [field, undefined]),
+);
 
 /** A byte that is not UTF-8 was read as this character, and the text can be compared no more. */
 const isExact = (field: string, text: string | undefined): boolean => !`${field}${text}`.includes('\uFFFD');

@@ -15,13 +15,14 @@ import {
   type Part,
   type RecordName,
   type Storage,
+  withChanges,
 } from '../storage.ts';
 import { BulkReads } from './bulk-reads.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { isCluster } from './cluster.ts';
 import { nodesOf } from './info.ts';
 import { KeyPlaces, placeOf, scan } from './key-places.ts';
-import { isPassing, marksOf, nameOf, STREAMS, tagOf } from './names.ts';
+import { isPassing, keyOf, marksOf, nameOf, STREAMS, TAG_FIELDS, tagOf, tagsOf } from './names.ts';
 import { Outboxes, outboxEntries } from './outbox.ts';
 import { Replicas } from './replicas.ts';
 import { LATEST_SECONDS, newId, type StepEntry, take } from './step.ts';
@@ -79,12 +80,17 @@ export class RedisStorage implements Storage {
   /** Another value than a hash is a record without fields, so that it can be seen and removed. */
   async read(record: RecordName): Promise<Fields | undefined> {
     const id = keyIdOf(record);
-    const names = id === undefined ? [nameOf(record)] : [nameOf(record), marksOf(id)];
-    const reads = names.map((name) => this.#redis.hgetall(name).catch(otherThanHash));
-    const [hash = OTHER, marks] = await orUnavailable(Promise.all(reads));
+    const read = (name: string) => this.#redis.hgetall(name).catch(otherThanHash);
+    const reads = id === undefined ? [read(nameOf(record))] : [read(keyOf(id)), read(marksOf(id)), this.#readTags(id)];
+    const [hash = OTHER, ...beside] = await orUnavailable(Promise.all(reads));
     if (hash === OTHER) return hash;
-    if (Object.keys(hash).length === 0) return undefined;
-    return marks === undefined ? hash : { ...hash, ...marks };
+    return Object.keys(hash).length === 0 ? undefined : Object.assign(hash, ...beside);
+  }
+
+  /** Only these fields: what people type there must not look like another field of the key. */
+  async #readTags(id: string): Promise<Fields> {
+    const texts = await this.#redis.hmget(tagsOf(id), ...TAG_FIELDS).catch(otherThanTags);
+    return withChanges({}, Object.fromEntries(TAG_FIELDS.map((field, at) => [field, texts[at] ?? undefined])));
   }
 
   readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]> {
@@ -222,5 +228,11 @@ const OTHER: Fields = {};
 
 function otherThanHash(fault: Error): Fields {
   if (fault.message.startsWith('WRONGTYPE')) return OTHER;
+  throw fault;
+}
+
+/** Another value than a hash is no list of tags, as operators see. No change expects it: it cannot be compared. */
+function otherThanTags(fault: Error): string[] {
+  if (fault.message.startsWith('WRONGTYPE')) return ['\uFFFD'];
   throw fault;
 }

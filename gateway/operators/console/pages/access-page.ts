@@ -1,4 +1,4 @@
-import type { TokensAnswer, TokenView } from '../../api/answers.ts';
+import type { IssuedToken, TokensAnswer, TokenView } from '../../api/answers.ts';
 import { callApi, get } from '../api.ts';
 import { ask } from '../dialog.ts';
 import { html } from '../html.ts';
@@ -55,7 +55,7 @@ function askForToken(changed: Changed): void {
     ],
     confirm: 'Give access',
     async act({ name = '', role }) {
-      const { body } = await callApi<{ token: string }>('POST', '/tokens', { body: { name, role } });
+      const { body } = await callApi<IssuedToken>('POST', '/tokens', { body: { name, role } });
       await changed();
       showOnce(`The token of ${name}`, 'Token', body.token);
     },

@@ -15,7 +15,7 @@ import { AuditCard } from '../parts/audit-list.ts';
 import { KeyRequests } from '../parts/key-requests.ts';
 import { KeySecrets } from '../parts/key-secrets.ts';
 import { KeyUse } from '../parts/key-use.ts';
-import { Card, Meter, State, When } from '../parts/pieces.ts';
+import { Card, Meter, State, TagChips, When } from '../parts/pieces.ts';
 import { inWords } from '../parts/table.ts';
 import { usePolled } from '../polled.ts';
 import { addressOfAuditLog, type Route } from '../router.ts';
@@ -43,7 +43,7 @@ export function KeyPage({ route: { query } }: { route: Route }) {
       <h1 class="wordy">${key.name}</h1>
       <${Actions} of=${key} changed=${refresh} />
     </div>
-    <p class="under-title"><code class="id">${id}</code> <${State} state=${key.state} /> ${planInWords(key.plan)} plan</p>
+    <p class="under-title"><code class="id">${id}</code> <${State} state=${key.state} /> ${planInWords(key.plan)} plan <${TagChips} tags=${key.tags} /></p>
     ${fault !== undefined && html`<p class="stale" role="status">Not up to date: ${inWords(fault)}</p>`}
     <${StateNote} of=${key} />
     <div class="columns">

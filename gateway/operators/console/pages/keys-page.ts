@@ -1,10 +1,11 @@
+import { useEffect, useRef } from 'preact/hooks';
 import type { FoundAnswer, KeysAnswer, KeyView } from '../../api/answers.ts';
 import { listFrom } from '../api.ts';
 import { withoutSecret } from '../find.ts';
 import { html } from '../html.ts';
 import { askForKey } from '../key-dialogs.ts';
 import { ActionButton } from '../parts/action-button.ts';
-import { KeyLink, Meter, Pager, State, When } from '../parts/pieces.ts';
+import { KeyLink, Meter, Pager, State, TagChips, When } from '../parts/pieces.ts';
 import { type Column, Table } from '../parts/table.ts';
 import { PLAN_NAMES } from '../plan-fields.ts';
 import { usePolled } from '../polled.ts';
@@ -14,10 +15,10 @@ import { counted, planInWords, stateInWords } from '../words.ts';
 const EVERY_MS = 5_000;
 const SHOWN = 25;
 /** Parts of the address that choose keys; they are the gateway's own filters. */
-const FILTERS = ['name', 'plan', 'state', 'near', 'sort'] as const;
+const FILTERS = ['name', 'tag', 'plan', 'state', 'near', 'sort'] as const;
 
 const COLUMNS: readonly Column<KeyView>[] = [
-  { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
+  { title: 'Key', show: (key) => html`<${KeyLink} ...${key} /><${TagChips} tags=${key.tags} />` },
   { title: 'Plan', show: ({ plan }) => planInWords(plan) },
   { title: 'State', show: ({ state }) => html`<${State} state=${state} />` },
   { title: 'Used of the minute', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.minute} label="Minute" />` },
@@ -51,14 +52,21 @@ export function KeysPage({ route: { query } }: { route: Route }) {
     <${Filters} query=${query} />
     <section class="card" aria-label="Keys">
       <${Table} label="Keys" columns=${COLUMNS} rows=${value?.keys} fault=${fault} idOf=${({ id }: KeyView) => id} empty=${empty} />
-      <${Pager} isNewest=${offset === 0} next=${value?.next} onTurn=${(to: number | undefined) => turn(query, 'offset', to?.toString(), 'push')} />
+      <${Pager} isNewest=${offset === 0} next=${value?.next} onTurn=${(to: number | undefined) => turn(query, { offset: to?.toString() }, 'push')} />
       ${value !== undefined && 'total' in value && html`<p class="note">${counted(value.total, 'key')} in all.</p>`}
     </section>
   `;
 }
 
 function Filters({ query }: { query: URLSearchParams }) {
-  const choose = (name: string) => (event: Event) => turn(query, name, (event.target as HTMLSelectElement).value);
+  const form = useRef<HTMLFormElement>(null);
+  const [name, tag] = [query.get('name') ?? '', query.get('tag') ?? ''];
+  // Fields are set when the address changes, as by a tag that is followed.
+  useEffect(() => {
+    for (const [field, value] of Object.entries({ name, tag }))
+      (form.current?.elements.namedItem(field) as HTMLInputElement).value = value;
+  }, [name, tag]);
+  const choose = (name: string) => (event: Event) => turn(query, { [name]: (event.target as HTMLSelectElement).value });
   const select = (name: string, label: string, options: readonly (readonly [string, string])[]) => html`
     <label class="filter">${label}
       <select onChange=${choose(name)} value=${query.get(name) ?? ''}>
@@ -68,13 +76,17 @@ function Filters({ query }: { query: URLSearchParams }) {
   `;
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
-    const field = (event.target as HTMLFormElement).elements.namedItem('name') as HTMLInputElement;
-    turn(query, 'name', withoutSecret(field.value));
+    const typed = new FormData(event.target as HTMLFormElement);
+    const textOf = (name: string) => withoutSecret(String(typed.get(name) ?? ''));
+    turn(query, { name: textOf('name'), tag: textOf('tag') });
   };
   return html`
-    <form class="filters" onSubmit=${submit}>
+    <form class="filters" ref=${form} onSubmit=${submit}>
       <label class="filter">Name contains
-        <input name="name" type="search" autocomplete="off" maxlength="100" defaultValue=${query.get('name') ?? ''} />
+        <input name="name" type="search" autocomplete="off" maxlength="100" />
+      </label>
+      <label class="filter">Tag
+        <input name="tag" type="search" autocomplete="off" spellcheck=${false} maxlength="200" placeholder="customer:acme" />
       </label>
       <button type="submit">Filter</button>
       ${select('plan', 'Plan', [['', 'All'], ...PLAN_NAMES.map((plan) => [plan, planInWords(plan)] as const)])}
@@ -107,17 +119,18 @@ function pathOf(query: URLSearchParams): string {
   return `/keys?${asked}`;
 }
 
-/** Puts one part of the address. A changed filter begins at the first page. */
+/** Puts parts of the address. A changed filter begins at the first page. */
 function turn(
   query: URLSearchParams,
-  name: string,
-  value: string | undefined,
+  parts: Readonly<Record<string, string | undefined>>,
   how: 'push' | 'replace' = 'replace',
 ): void {
   const changed = new URLSearchParams(query);
   changed.delete('offset');
-  if (name !== 'offset') changed.delete('find');
-  if (value) changed.set(name, value);
-  else changed.delete(name);
+  if (!('offset' in parts)) changed.delete('find');
+  for (const [name, value] of Object.entries(parts)) {
+    if (value) changed.set(name, value);
+    else changed.delete(name);
+  }
   navigate(`/console/keys${changed.size > 0 ? `?${changed}` : ''}`, how);
 }

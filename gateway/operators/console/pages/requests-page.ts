@@ -6,7 +6,7 @@ import { addressOfRequests, navigate, type Route } from '../router.ts';
 
 const SHOWN = 50;
 /** Parts of the address that choose requests; they are the gateway's own filters. */
-const FILTERS = ['keyId', 'status', 'code', 'q', 'from', 'to'] as const;
+const FILTERS = ['keyId', 'tag', 'status', 'code', 'q', 'from', 'to'] as const;
 
 /** Those that are asked for most. Others can be typed. */
 const STATUSES = ['2xx', '4xx', '5xx', '401', '403', '429', '499', '502', '503', '504'];
@@ -22,6 +22,7 @@ const CODES = [
 
 const SPECS: readonly FilterSpec[] = [
   { name: 'keyId', label: 'Key id' },
+  { name: 'tag', label: 'Tag', placeholder: 'customer:acme' },
   { name: 'status', label: 'Status', suggestions: STATUSES, placeholder: '429 or 4xx' },
   { name: 'code', label: 'Error code', suggestions: CODES },
   { name: 'q', label: 'Contains', placeholder: 'id, path, address' },

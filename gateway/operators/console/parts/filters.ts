@@ -8,7 +8,7 @@ import { navigate } from '../router.ts';
 export interface FilterSpec {
   readonly name: string;
   readonly label: string;
-  readonly type?: 'time';
+  readonly type?: 'time' | 'date';
   readonly placeholder?: string;
   /** Suggestions. Other texts can be typed. */
   readonly suggestions?: readonly string[];
@@ -50,7 +50,7 @@ export function Filters({ specs, query, addressOf }: FiltersProps) {
     const given = specs.map((spec) => [spec.name, filterOf(spec, String(typed.get(spec.name) ?? ''))] as const);
     navigate(addressOf(Object.fromEntries(given.filter(([, value]) => value !== ''))), 'replace');
   };
-  const isTime = ({ type }: FilterSpec) => type === 'time';
+  const isTime = ({ type }: FilterSpec) => type !== undefined;
   return html`
     <form class="filters of-list" ref=${form} onSubmit=${submit}>
       ${specs.filter((spec) => !isTime(spec)).map(Labelled)}
@@ -66,7 +66,7 @@ export function Filters({ specs, query, addressOf }: FiltersProps) {
 const Labelled = (spec: FilterSpec) => html`<label class="filter">${spec.label}${inputOf(spec)}</label>`;
 
 function inputOf({ name, type, placeholder, suggestions, options }: FilterSpec) {
-  if (type === 'time') return html`<input name=${name} type="datetime-local" />`;
+  if (type !== undefined) return html`<input name=${name} type=${type === 'time' ? 'datetime-local' : type} />`;
   if (options !== undefined)
     return html`<select name=${name}>
       <option value="">Any</option>

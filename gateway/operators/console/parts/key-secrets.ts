@@ -1,4 +1,4 @@
-import type { KeyView, SecretView } from '../../api/answers.ts';
+import type { IssuedSecret, KeyView, SecretView } from '../../api/answers.ts';
 import { callApi, keyPath } from '../api.ts';
 import { ask } from '../dialog.ts';
 import type { Values } from '../dialog-values.ts';
@@ -99,7 +99,7 @@ function askForSecret({ id, name }: KeyView, changed: Changed): void {
     confirm: 'Add',
     async act(values) {
       const body = { ...givenIn(values), expiresAt: toIso(values.expiresAt) };
-      const answer = await callApi<{ key: string }>('POST', `${keyPath(id)}/secrets`, { body });
+      const answer = await callApi<IssuedSecret>('POST', `${keyPath(id)}/secrets`, { body });
       await changed();
       showKey(name, answer.body.key);
     },

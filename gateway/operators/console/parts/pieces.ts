@@ -1,12 +1,20 @@
 import type { BucketView } from '../../api/answers.ts';
 import { type Content, html } from '../html.ts';
-import { addressOfKey } from '../router.ts';
+import { addressOfKey, addressOfKeys } from '../router.ts';
+import type { Tags } from '../tags.ts';
 import { clock, exactTime, number, percent, relative, stateInWords } from '../words.ts';
 
 /** Small parts that several pages share. */
 
 export const KeyLink = ({ id, name }: { id: string; name: string }) =>
   html`<a class="key-link" href=${addressOfKey(id)}><span class="name">${name}</span></a><code class="id">${id}</code>`;
+
+/** The tags of a key. Each leads to the keys that have it. */
+export const TagChips = ({ tags }: { tags: Tags | undefined }) =>
+  tags !== undefined &&
+  html`<span class="tags">${Object.entries(tags).map(
+    ([name, value]) => html`<a class="tag" href=${addressOfKeys({ tag: `${name}:${value}` })}>${name}=${value}</a> `,
+  )}</span>`;
 
 export const State = ({ state }: { state: string }) =>
   html`<span class=${`badge ${state}`}>${stateInWords(state)}</span>`;

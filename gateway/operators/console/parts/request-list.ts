@@ -62,7 +62,12 @@ export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty
   };
   const { value, fault } = usePolled(path, EVERY_MS, async () => {
     if (isHeld() && shown.current !== undefined) return shown.current.answer;
-    const { body } = await get<RequestsAnswer>(path);
+    let { body } = await get<RequestsAnswer>(path);
+    // The gateway looks for those of a tag only a while per call.
+    for (const query = new URLSearchParams(asked); body.requests.length === 0 && body.next !== undefined; ) {
+      query.set('after', body.next);
+      ({ body } = await get<RequestsAnswer>(`/requests?${query}`));
+    }
     shown.current = { path, answer: body };
     return body;
   });

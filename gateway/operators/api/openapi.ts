@@ -1,0 +1,230 @@
+import { z } from 'zod';
+import { ALL_ERRORS, type AnyErrorCode } from '../../../shared/http/errors.ts';
+import {
+  type Document,
+  type Header,
+  type Operation,
+  type Parameter,
+  refTo,
+  type Schema,
+} from '../../reference/document.ts';
+import { HEADERS, refsTo } from '../../reference/header-schemas.ts';
+import { errorResponses } from '../../reference/responses.ts';
+import { errorSchema, FOR_GENERATORS } from '../../reference/schemas.ts';
+import * as answers from './answers.ts';
+import type { AdminRoute } from './operation.ts';
+import { who } from './values.ts';
+
+/** The OpenAPI 3.1 document of the admin API, made from the table of its operations. */
+
+const DESCRIPTION = `Operates a running gateway: keys, bans, plans, usage and the audit log.
+
+**Authentication.** Send a token of an operator as a bearer token. Each operation names the role that it needs; a viewer
+reads, an operator changes keys, bans and plans, an admin has every right.
+
+**Lists.** One call checks a limited number of keys. While an answer has a \`next\`, more have not been checked: send it back
+as \`offset\` or \`after\`.
+
+Members without a value are left out.`;
+
+type OperatorsDocument = Omit<Document, 'x-no-operation'>;
+
+/** Only the store's clients get these, or who calls no operation. */
+const OF_OTHERS: ReadonlySet<string> = new Set([
+  'method_not_allowed',
+  'insufficient_scope',
+  'key_banned',
+  'bad_gateway',
+  'gateway_timeout',
+]);
+const CODES = (Object.keys(ALL_ERRORS) as AnyErrorCode[]).filter((code) => !OF_OTHERS.has(code));
+
+/** Errors of any operation. */
+const COMMON_ERRORS = [400, 401, 403, 408, 414, 417, 429, 431, 500, 503, 505];
+
+const RETRY_AFTER: Header = { ...HEADERS['Retry-After'], description: 'Seconds after which to try again.' };
+
+const EVERYWHERE = refsTo(['X-Request-Id']);
+const HEADERS_OF: Readonly<Record<number, Readonly<Record<string, Header>>>> = {
+  401: { 'WWW-Authenticate': HEADERS['WWW-Authenticate'] },
+  429: { 'Retry-After': RETRY_AFTER },
+  503: { 'Retry-After': { ...RETRY_AFTER, required: false } },
+};
+
+const ERRORS = new Map(errorResponses(CODES, (status) => ({ ...EVERYWHERE, ...HEADERS_OF[status] })));
+
+const ETAG: Header = {
+  description: 'The version of the plan table: send it as If-Match with a change.',
+  required: false,
+  schema: { type: 'string' },
+  example: '"9f86d081884c7d65"',
+};
+const WARNING: Header = {
+  description: 'What could not be recorded of a change that is in force.',
+  required: false,
+  schema: { type: 'string' },
+  example: '199 - "The change is in force, but the history of changes could not be written."',
+};
+const IF_MATCH: Parameter = {
+  name: 'If-Match',
+  in: 'header',
+  required: false,
+  description: 'The ETag of the plans that the sender has seen. If the table has changed since, the answer is 409.',
+  schema: { type: 'string' },
+};
+
+/** By the parameter's name, which has the same meaning everywhere. */
+const ABOUT_PARAMETERS: Readonly<Record<string, string>> = {
+  action: 'Only this action.',
+  actor: 'Only what this person or program did.',
+  after: 'The `next` of another answer.',
+  anyAge: 'Also a backup so old that revoked keys could work again.',
+  author: 'Who makes the change. A token with a name has its own.',
+  by: 'What counts; of usage, what is summed: day, key, or tag: and the name of a tag.',
+  code: 'Only with this error code.',
+  dryRun: 'Write nothing, and answer what would be restored.',
+  from: 'From this time on.',
+  id: 'The id.',
+  keyId: 'Only of this key.',
+  limit: 'The most entries of the answer.',
+  minutes: 'How many minutes back.',
+  name: 'Only keys whose name holds this text, in any case.',
+  near: 'Only keys that have used so many percent of their day limit.',
+  offset: 'Where to continue.',
+  plan: 'The plan.',
+  q: 'Only those whose request id, path, address, key id, code or outcome holds this text.',
+  reason: 'Why the change is made.',
+  requestId: 'The id of the request.',
+  secretId: 'The id of the secret.',
+  sort: 'The order.',
+  state: 'Only keys in this state.',
+  status: 'Only with this status, such as 429, or of this class, such as 4xx.',
+  tag: 'Only keys with this tag, as customer:acme. Repeated: with each of them.',
+  target: 'Only about this key, plan or token.',
+  text: 'A name or a part of it, the id of a key or its beginning, or the id of a request.',
+  to: 'Before this time; of days, the last one.',
+  unusedSeconds: 'Only keys without a decision for so long.',
+};
+
+/** The document. Its parts are named after the exports of answers.ts, and after the operations. */
+export function describeOperations(routes: readonly AdminRoute[]): OperatorsDocument {
+  const named = Object.entries<unknown>(answers).filter(
+    (one): one is [string, z.ZodType] => one[1] instanceof z.ZodType,
+  );
+  const bodies = routes.flatMap(({ name, body }) => (body === undefined ? [] : [[bodyName(name), body] as const]));
+  const used = [...new Set(routes.map(({ path }) => tagOf(path)))];
+  const paths: Record<string, Record<string, Operation>> = {};
+  const schemas = { ...schemasOf(named, 'output'), ...schemasOf(bodies, 'input'), Error: errorSchema(CODES) };
+  for (const route of routes)
+    paths[route.path] = { ...paths[route.path], [route.method.toLowerCase()]: operationOf(route, named) };
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Animal store gateway: admin API',
+      version: '1.0.0',
+      description: DESCRIPTION,
+      license: { name: 'MIT', identifier: 'MIT' },
+    },
+    servers: [{ url: '/', description: 'The admin listener of this gateway.' }],
+    security: [{ operatorToken: [] }],
+    tags: used.map((name) => ({ name, description: `Operations of /${name}.` })),
+    paths,
+    components: {
+      schemas,
+      headers: { 'X-Request-Id': { ...HEADERS['X-Request-Id'], schema: { type: 'string' } } },
+      parameters: {},
+      responses: Object.fromEntries([...ERRORS.values()].map(({ name, response }) => [name, response])),
+      securitySchemes: {
+        operatorToken: { type: 'http', scheme: 'bearer', description: 'ADMIN_TOKEN, or a token of an operator.' },
+      },
+    },
+  };
+}
+
+const tagOf = (path: string): string => path.split('/')[1] ?? '';
+const bodyName = (operation: string): string => `${operation.charAt(0).toUpperCase()}${operation.slice(1)}Body`;
+
+function schemasOf(named: readonly (readonly [string, z.ZodType])[], io: 'input' | 'output'): Record<string, Schema> {
+  const registry = z.registry<{ id: string }>();
+  for (const [id, schema] of named) registry.add(schema, { id });
+  const { schemas } = z.toJSONSchema(registry, { ...FOR_GENERATORS, io });
+  return Object.fromEntries(Object.entries(schemas).map(([id, { $schema, $id, ...schema }]) => [id, schema]));
+}
+
+function operationOf(route: AdminRoute, named: readonly (readonly [string, z.ZodType])[]): Operation {
+  const { name, method, path, summary, needs, body, isBodyOptional, isVersioned } = route;
+  const isChange = method !== 'GET' && needs !== 'viewer';
+  const pathParameters = [...path.matchAll(/\{(\w+)\}/g)].map(([, parameter = '']) =>
+    parameterOf(parameter, 'path', { type: 'string' }, true),
+  );
+  const ofQuery = queryParameters({
+    ...(route.query?.shape as Record<string, z.ZodType> | undefined),
+    ...(isChange && who),
+  });
+  return {
+    operationId: name,
+    tags: [tagOf(path)],
+    summary,
+    description: `Needs the role ${needs ?? (method === 'GET' ? 'viewer' : 'operator')}.`,
+    parameters: [...pathParameters, ...ofQuery, ...(isVersioned && method === 'PATCH' ? [IF_MATCH] : [])],
+    ...(body && {
+      requestBody: {
+        required: isBodyOptional !== true,
+        description: summary,
+        content: { 'application/json': { schema: refTo('schemas', bodyName(name)) } },
+      },
+    }),
+    responses: {
+      ...successOf(route, named),
+      ...Object.fromEntries(
+        errorsOf(route).map((status) => [status, refTo('responses', ERRORS.get(status)?.name ?? '')]),
+      ),
+    },
+  };
+}
+
+function successOf(
+  { answer, summary, creates, isVersioned }: AdminRoute,
+  named: readonly (readonly [string, z.ZodType])[],
+) {
+  const headers = { ...EVERYWHERE, ...(isVersioned && { ETag: ETAG, Warning: WARNING }) };
+  if (answer === undefined) return { 204: { description: 'Done.', headers } };
+  const id = named.find(([, schema]) => schema === answer)?.[0];
+  const schema = id === undefined ? jsonSchema(answer) : refTo('schemas', id);
+  return {
+    [creates ? 201 : 200]: { description: `${summary}.`, headers, content: { 'application/json': { schema } } },
+  };
+}
+
+const errorsOf = ({ method, path, body, errors = [] }: AdminRoute): number[] => {
+  const implied = [
+    ...(path.includes('{') ? [404] : []),
+    ...(method === 'GET' ? [] : [409]),
+    ...(body === undefined ? [] : [413, 415]),
+  ];
+  return [...new Set([...COMMON_ERRORS, ...implied, ...errors])].sort();
+};
+
+function queryParameters(shape: Readonly<Record<string, z.ZodType>>): Parameter[] {
+  return Object.entries(shape).map(([name, schema]) => {
+    const isRequired = !schema.safeParse(undefined).success;
+    const fallback = isRequired ? undefined : schema.parse(undefined);
+    return parameterOf(
+      name,
+      'query',
+      { ...jsonSchema(schema), ...(fallback !== undefined && { default: fallback }) },
+      isRequired,
+    );
+  });
+}
+
+function parameterOf(name: string, place: Parameter['in'], schema: Schema, required: boolean): Parameter {
+  const description = ABOUT_PARAMETERS[name];
+  if (description === undefined) throw new Error(`The parameter ${name} is not described.`);
+  return { name, in: place, required, description, schema };
+}
+
+function jsonSchema(schema: z.core.$ZodType): Schema {
+  const { $schema, ...written } = z.toJSONSchema(schema, { ...FOR_GENERATORS, io: 'output' });
+  return written;
+}

@@ -1,0 +1,127 @@
+import { z } from 'zod';
+import type { SeenCore } from '../../telemetry/watched-traffic.ts';
+import { count, listOf, time } from './answer-parts.ts';
+
+/** The answers about the state of the gateway: findings, dependencies and traffic. */
+
+/** A finding of the doctor. One that is not good has the time of the first check that found it. */
+export const SeenFinding = z.object({
+  about: z.string(),
+  status: z.enum(['good', 'warning', 'fault', 'unknown']),
+  found: z.string(),
+  advice: z.string().optional(),
+  since: time.optional(),
+});
+export type SeenFinding = z.infer<typeof SeenFinding>;
+
+export const DoctorAnswer = z.object({ findings: listOf(SeenFinding) });
+export type DoctorAnswer = z.infer<typeof DoctorAnswer>;
+
+const Answered = z.object({ at: time, ms: z.number() });
+
+/** How decisions are shared: by the settings. */
+export const RedisMode = z.enum(['single', 'cluster', 'sentinel', 'embedded']);
+export type RedisMode = z.infer<typeof RedisMode>;
+
+/** The connections to Redis of all processes that serve clients. */
+export const RedisView = z.object({
+  mode: RedisMode,
+  /** How many of these processes are connected. */
+  connected: count,
+  /** When the last of them was connected, or the first lost its connection. */
+  since: time.optional(),
+  lastCall: Answered.optional(),
+  /** Of the calls since the start; null before the first. */
+  p99: z.number().nullable(),
+  missedDeadlines: count,
+});
+export type RedisView = z.infer<typeof RedisView>;
+
+type CoreFault = NonNullable<SeenCore['lastFault']>['kind'];
+
+/** A core, as all processes that serve clients see it together. */
+export const CoreView = z.object({
+  origin: z.string(),
+  /**
+   * The worst that a process sees. `silent`: its reads go to another core. `draining`: it has left CORE_URL and answers
+   * what it was asked. `unproven`: the only core, and it has answered no request yet.
+   */
+  state: z.enum(['out', 'silent', 'draining', 'up', 'unproven']),
+  /** How many processes see this state. */
+  seenBy: count,
+  since: time,
+  /** Why it is out. */
+  reason: z.string().optional(),
+  inFlight: count,
+  /** Of these, those that wait for a connection. */
+  waiting: count,
+  /** Requests that it may be asked at once. */
+  limit: count,
+  /** To a client's request: probes do not count. */
+  lastAnswer: Answered.optional(),
+  lastFault: z.object({ at: time, kind: z.string() as unknown as z.ZodType<CoreFault> }).optional(),
+});
+export type CoreView = z.infer<typeof CoreView>;
+
+const WorkerState = z.object({ worker: count, pid: count.optional(), since: time, silentMs: z.number() });
+
+const Totals = z.object({
+  admitted: count,
+  refused: count,
+  banned: count,
+  forbidden: count,
+  unauthorized: count,
+  shed: count,
+  undecided: count,
+  local: count,
+});
+
+/** A value in the plan table that is not in force, and the one that is. */
+const Rejected = z.object({
+  field: z.string(),
+  value: z.string().optional(),
+  kept: z.union([z.number(), z.string()]).optional(),
+});
+
+export const TrafficAnswer = z.object({
+  since: time,
+  mode: z.enum(['shared', 'local']),
+  modeSince: time,
+  /** The worst of what is a fault or unknown now; undefined if all is well. */
+  health: SeenFinding.optional(),
+  /** Only with WORKERS > 1. */
+  workers: z.object({ serving: count, wanted: count, each: listOf(WorkerState) }).optional(),
+  /** Processes that serve clients: `cores` and `redis` are what these see. Other gateways are not in it. */
+  processes: count,
+  cores: listOf(CoreView),
+  redis: RedisView,
+  totals: Totals,
+  plans: z.record(z.string(), z.record(z.string(), count)),
+  planTable: z.object({
+    version: z.string().optional(),
+    changedAt: time,
+    rejectedValues: count,
+    rejected: listOf(Rejected),
+  }),
+});
+export type TrafficAnswer = z.infer<typeof TrafficAnswer>;
+
+export const MinuteReport = z.object({
+  /** Its beginning. */
+  at: time,
+  admitted: count,
+  refused: count,
+  banned: count,
+  /** The keys of the banned requests. */
+  bannedKeys: count,
+  unauthorized: count,
+  serverErrors: count,
+  /** In milliseconds; null without a request. */
+  p50: z.number().nullable(),
+  p99: z.number().nullable(),
+});
+export type MinuteReport = z.infer<typeof MinuteReport>;
+
+/** `since` is the start of the gateway: nothing before it is known. */
+export const MinutesAnswer = z.object({ since: time, minutes: listOf(MinuteReport) });
+export type MinutesAnswer = z.infer<typeof MinutesAnswer>;

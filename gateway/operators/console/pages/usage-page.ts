@@ -1,0 +1,112 @@
+import type { UsageOfKey } from '../../api/answers.ts';
+import { get } from '../api.ts';
+import { csvOf } from '../csv.ts';
+import { download } from '../download.ts';
+import { html } from '../html.ts';
+import { type FilterSpec, Filters, filtersIn } from '../parts/filters.ts';
+import { KeyLink, TagChips } from '../parts/pieces.ts';
+import { type Column, Table } from '../parts/table.ts';
+import { usePolled } from '../polled.ts';
+import { addressOfUsage, type Route } from '../router.ts';
+import { largestFirst, type UsageSum, UsageSums, writeTags } from '../tags.ts';
+import { counted, number, planInWords } from '../words.ts';
+
+/** It takes long on many keys, and changes slowly. */
+const EVERY_MS = 60_000;
+/** The file has all of them. */
+const SHOWN = 100;
+
+const FILTERS = ['by', 'tag', 'from', 'to'] as const;
+
+const SPECS: readonly FilterSpec[] = [
+  { name: 'by', label: 'Sum by tag', placeholder: 'customer' },
+  { name: 'tag', label: 'Only with tag', placeholder: 'env:prod' },
+  { name: 'from', label: 'From', type: 'date' },
+  { name: 'to', label: 'To', type: 'date' },
+];
+
+type Row = UsageOfKey | UsageSum;
+
+interface UsagePageAnswer {
+  readonly keptFrom: string;
+  readonly usage: readonly Row[];
+  readonly next?: string;
+}
+
+interface Usage {
+  readonly keptFrom: string;
+  readonly rows: readonly Row[];
+}
+
+/** What keys have used in a period, over all gateways: by key, or by the value of a tag. */
+export function UsagePage({ route: { query } }: { route: Route }) {
+  const { by, ...filters } = filtersIn(FILTERS, query);
+  const asked = new URLSearchParams({ ...filters, by: by === undefined ? 'key' : `tag:${by}` });
+  const { value, fault } = usePolled(`usage ${asked}`, EVERY_MS, () => readUsage(asked));
+  const rows = value?.rows;
+  const sum = (of: 'admitted' | 'refused') => number((rows ?? []).reduce((total, row) => total + row[of], 0));
+  return html`
+    <div class="page-head">
+      <h1>Usage</h1>
+      ${rows !== undefined && html`<button type="button" onClick=${() => download('usage.csv', 'text/csv', csvOfRows(rows, by))}>Download CSV</button>`}
+    </div>
+    <p class="note">What the decisions counted, over all gateways, also of revoked keys. Days are UTC; 35 days and today are kept.</p>
+    <${Filters} specs=${SPECS} query=${query} addressOf=${addressOfUsage} />
+    <section class="card" aria-label="Usage">
+      <${Table} label="Usage" columns=${by === undefined ? OF_KEYS : columnsOfValues(by, filters)} rows=${rows?.slice(0, SHOWN)} fault=${fault}
+        idOf=${idOf} empty="No such key was used in this period." />
+      ${rows !== undefined && rows.length > 0 && html`<p class="note">In all ${sum('admitted')} admitted, ${sum('refused')} refused.${rows.length > SHOWN && ` These are the largest ${SHOWN} of ${counted(rows.length, 'row')}; the CSV has all.`}</p>`}
+      ${value !== undefined && (filters.from ?? '9') < value.keptFrom && html`<p class="note" role="status">What was used before ${value.keptFrom} is not kept.</p>`}
+    </section>
+  `;
+}
+
+const idOf = (row: Row): string => ('id' in row ? row.id : (row.value ?? ''));
+
+const COUNTS: readonly Column<Row>[] = [
+  { title: 'Admitted', isFigure: true, show: ({ admitted }) => number(admitted) },
+  { title: 'Refused', isFigure: true, show: ({ refused }) => number(refused) },
+];
+
+const OF_KEYS: readonly Column<UsageOfKey>[] = [
+  { title: 'Key', show: (key) => html`<${KeyLink} ...${key} /><${TagChips} tags=${key.tags} />` },
+  { title: 'Plan', show: ({ plan }) => planInWords(plan) },
+  ...COUNTS,
+];
+
+/** Each value leads to its keys. */
+const columnsOfValues = (tag: string, filters: Readonly<Record<string, string>>): readonly Column<UsageSum>[] => [
+  {
+    title: tag,
+    show: ({ value }) =>
+      value === undefined
+        ? html`<span class="note">keys without this tag</span>`
+        : html`<a class="wordy" href=${addressOfUsage({ ...filters, tag: [filters.tag, `${tag}:${value}`].filter(Boolean).join(',') })}>${value}</a>`,
+  },
+  { title: 'Keys', isFigure: true, show: ({ keys }) => number(keys) },
+  ...COUNTS,
+];
+
+/** All of it. The gateway checks a limited number of keys per call. */
+async function readUsage(asked: URLSearchParams): Promise<Usage> {
+  const sums = new UsageSums();
+  const ofKeys: UsageOfKey[] = [];
+  for (let query = asked; ; ) {
+    const { keptFrom, usage, next } = (await get<UsagePageAnswer>(`/usage?${query}`)).body;
+    for (const row of usage) 'id' in row ? ofKeys.push(row) : sums.add(row);
+    if (next === undefined)
+      return { keptFrom, rows: asked.get('by') === 'key' ? ofKeys.sort(largestFirst) : sums.rows() };
+    query = new URLSearchParams([...asked, ['after', next]]);
+  }
+}
+
+/** The same as `ctl usage --by … --csv` prints. */
+const csvOfRows = (rows: readonly Row[], tag: string | undefined): string =>
+  csvOf(
+    tag === undefined ? ['id', 'plan', 'admitted', 'refused', 'name', 'tags'] : [tag, 'keys', 'admitted', 'refused'],
+    rows.map((row) =>
+      'id' in row
+        ? [row.id, row.plan, String(row.admitted), String(row.refused), row.name, writeTags(row.tags) ?? '']
+        : [row.value ?? '', String(row.keys), String(row.admitted), String(row.refused)],
+    ),
+  );

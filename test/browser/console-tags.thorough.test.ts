@@ -1,0 +1,120 @@
+import { readFile } from 'node:fs/promises';
+import { expect, test, vi } from 'vitest';
+import type { KeyView } from '../../gateway/operators/api/answers.ts';
+import { shortcomings } from '../support/accessibility.ts';
+import { idOf } from '../support/api-key.ts';
+import { openBrowser } from '../support/browser.ts';
+import { confirm, isShown, openConsole, question, rowOf, takeKey } from '../support/console.ts';
+import { send } from '../support/http.ts';
+import { startStack } from '../support/stack.ts';
+
+// A browser is slow while other tests run.
+vi.setConfig({ testTimeout: 120_000 });
+
+const browser = await openBrowser();
+const stack = await startStack();
+const ask = (key: string) => send(`${stack.gateway}/v1/pets`, { key });
+
+const keys: string[] = [];
+for (const env of ['prod', 'test', 'prod'])
+  keys.push(await stack.issueKey({ name: `${env} ${keys.length}`, tags: { customer: 'acme', env } }));
+keys.push(await stack.issueKey({ name: 'untagged' }));
+for (const [at, key] of keys.entries()) for (let sent = 0; sent <= at; sent++) await ask(key);
+
+test('a key is issued with tags, edited, and shown with them; what are no tags is said at the field', async () => {
+  const { page, faults } = await openConsole(browser, stack, '/console/keys');
+  await page.getByRole('button', { name: 'Issue a key' }).click();
+  await question(page).getByLabel('Name').fill('new');
+  await question(page).getByLabel('Tags').fill('customer');
+  await question(page).getByRole('button', { name: 'Issue' }).click();
+  await question(page).getByText('At most ten tags, as customer=acme, env=prod').waitFor();
+  await question(page).getByLabel('Tags').fill('env=dev, customer=globex');
+  await question(page).getByRole('button', { name: 'Issue' }).click();
+  const key = await takeKey(page);
+  await page.locator('.under-title .tag', { hasText: 'customer=globex' }).waitFor();
+  const edit = async (typed: string) => {
+    await page.locator('.page-head').getByRole('button', { name: 'Edit' }).click();
+    await question(page).getByLabel('Tags').fill(typed);
+    const sent = page.waitForRequest((request) => request.method() === 'PATCH');
+    await confirm(page, 'Save');
+    return (await sent).postDataJSON();
+  };
+  expect(await edit('customer=globex')).toEqual({ tags: { customer: 'globex' } });
+  await expect.poll(() => page.locator('.under-title .tag').allTextContents()).toEqual(['customer=globex']);
+  await page.getByText('customer=globex, env=dev').first().waitFor();
+  expect(await edit('')).toEqual({ tags: {} });
+  await expect.poll(() => page.locator('.under-title .tag').count()).toBe(0);
+  expect((await stack.admin('GET', `/keys/${idOf(key)}`)).json as KeyView).not.toHaveProperty('tags');
+  expect(faults).toEqual([]);
+});
+
+test('the address filters keys by tag, a tag leads to its keys, and the field shows it', async () => {
+  const { page, faults } = await openConsole(browser, stack, '/console/keys?tag=customer:acme,env:prod');
+  const names = () => page.getByRole('table', { name: 'Keys' }).locator('tbody .name').allTextContents();
+  expect(await names()).toEqual(['prod 2', 'prod 0']);
+  await page.getByLabel('Tag').fill('customer:acme');
+  await page.getByLabel('Tag').press('Enter');
+  await expect.poll(names).toEqual(['prod 2', 'test 1', 'prod 0']);
+  expect(new URL(page.url()).search).toBe('?tag=customer%3Aacme');
+  await rowOf(page, 'Keys', 'test 1').getByRole('link', { name: 'env=test' }).click();
+  await expect.poll(names).toEqual(['test 1']);
+  expect(await page.getByLabel('Tag').inputValue()).toBe('env:test');
+  expect((await shortcomings(page)).found).toEqual([]);
+  expect(faults).toEqual([]);
+});
+
+test('the address filters requests by tag', async () => {
+  const { page, faults } = await openConsole(browser, stack, '/console/requests?tag=env:prod');
+  const names = () => page.getByRole('table', { name: 'Requests' }).locator('tbody .name').allTextContents();
+  expect(await names()).toEqual(['prod 2', 'prod 2', 'prod 2', 'prod 0']);
+  await page.getByLabel('Tag').fill('env:nowhere');
+  await page.getByRole('button', { name: 'Filter' }).click();
+  await page.getByText('No request that the gateways remember matches these filters.').waitFor();
+  expect(faults).toEqual([]);
+});
+
+test.for([1_280, 375])(
+  'at %i px usage is summed by key and by tag, filtered by the address, and downloaded',
+  async (width) => {
+    const { page, faults } = await openConsole(browser, stack, '/console/usage?tag=customer:acme', {
+      viewport: { width, height: 800 },
+    });
+    const rows = async () => {
+      const texts = await page.getByRole('table', { name: 'Usage' }).locator('tbody tr').allInnerTexts();
+      return texts.map((text) => text.replaceAll(/\s+/g, ' ').trim());
+    };
+    expect(await page.getByRole('table', { name: 'Usage' }).locator('tbody .name').allTextContents()).toEqual([
+      'prod 2',
+      'test 1',
+      'prod 0',
+    ]);
+    await page.getByText('In all 6 admitted, 0 refused.').waitFor();
+    const file = async () => {
+      const [download] = await Promise.all([
+        page.waitForEvent('download'),
+        page.getByRole('button', { name: 'Download CSV' }).click(),
+      ]);
+      return (await readFile(await download.path(), 'utf8')).split('\r\n');
+    };
+    expect((await file()).slice(0, 2)).toEqual([
+      'id,plan,admitted,refused,name,tags',
+      `${idOf(keys[2] as string)},free,3,0,prod 2,"customer=acme, env=prod"`,
+    ]);
+    await page.getByLabel('Sum by tag').fill('env');
+    await page.getByRole('button', { name: 'Filter' }).click();
+    await expect.poll(rows).toEqual(['prod 2 4 0', 'test 1 2 0']);
+    expect(new URL(page.url()).search).toBe('?by=env&tag=customer%3Aacme');
+    expect(await file()).toEqual(['env,keys,admitted,refused', 'prod,2,4,0', 'test,1,2,0', '']);
+    expect((await shortcomings(page)).found).toEqual([]);
+    await page.getByRole('link', { name: 'prod', exact: true }).click();
+    await isShown(page);
+    await expect
+      .poll(() => page.getByRole('table', { name: 'Usage' }).locator('tbody .name').allTextContents())
+      .toEqual(['prod 2', 'prod 0']);
+    await page.goto('/console/usage?by=env&from=2026-01-01&to=2026-01-02');
+    await page.getByText('No such key was used in this period.').waitFor();
+    await page.getByText(/^What was used before \d{4}-\d\d-\d\d is not kept\.$/).waitFor();
+    expect(await page.getByLabel('From').inputValue()).toBe('2026-01-01');
+    expect(faults).toEqual([]);
+  },
+);

@@ -1,0 +1,243 @@
+import { describe, expect, test, vi } from 'vitest';
+import type {
+  ActivityAnswer,
+  KeysAnswer,
+  KeyView,
+  RequestsAnswer,
+  UsageOfKey,
+  UsageSum,
+} from '../../gateway/operators/api/answers.ts';
+import { idOf } from '../support/api-key.ts';
+import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+vi.setConfig({ testTimeout: 30_000 });
+
+const { url: REDIS_URL, redis } = await emptyDatabase();
+const withRedis = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };
+
+const get = async <T>(stack: Stack, path: string): Promise<T> => (await stack.admin('GET', path)).json as T;
+const tagsOf = async (stack: Stack, key: string) => (await get<KeyView>(stack, `/keys/${idOf(key)}`)).tags;
+const change = (stack: Stack, key: string, changes: unknown) => stack.admin('PATCH', `/keys/${idOf(key)}`, changes);
+const ask = (stack: Stack, key: string) => send(`${stack.gateway}/v1/pets`, { key });
+
+const ACME = { customer: 'acme', env: 'prod' };
+
+describe.for([
+  ['the embedded store', {}],
+  ['Redis', withRedis],
+] as const)('with %s', async ([, environment]) => {
+  const stack = await startStack(environment);
+
+  test('a key has the tags that it was issued with, PATCH replaces all of them, and null and {} remove them', async () => {
+    const key = await stack.issueKey({ tags: ACME });
+    expect(await tagsOf(stack, key)).toEqual(ACME);
+    expect((await change(stack, key, { name: 'renamed' })).json).toMatchObject({ name: 'renamed', tags: ACME });
+    const others = { team: 'Zoë & sons'.replace(' &', ''), 'cost.center': 'eu:west/1 @home=+x' };
+    expect((await change(stack, key, { tags: others })).json).toMatchObject({ tags: others });
+    expect(await tagsOf(stack, key)).toEqual(others);
+    for (const none of [null, {}]) {
+      await change(stack, key, { tags: ACME });
+      expect((await change(stack, key, { tags: none })).json).not.toHaveProperty('tags');
+      expect(await tagsOf(stack, key)).toBeUndefined();
+    }
+    expect(await tagsOf(stack, await stack.issueKey({ tags: {} }))).toBeUndefined();
+  });
+
+  test('each change of tags is in the audit log with what it was and what it is, and no change is not', async () => {
+    const key = await stack.issueKey({ tags: { env: 'prod', customer: 'acme' } });
+    await change(stack, key, { tags: { customer: 'acme', env: 'test' } });
+    await change(stack, key, { tags: { env: 'test', customer: 'acme' } });
+    await change(stack, key, { tags: null });
+    const { activity } = await get<ActivityAnswer>(stack, `/activity?target=${idOf(key)}`);
+    expect(activity.map(({ action, changes }) => [action, changes.filter(({ field }) => field === 'tags')])).toEqual([
+      ['key.change', [{ field: 'tags', from: 'customer=acme, env=test' }]],
+      ['key.change', [{ field: 'tags', from: 'customer=acme, env=prod', to: 'customer=acme, env=test' }]],
+      ['key.create', [{ field: 'tags', to: 'customer=acme, env=prod' }]],
+    ]);
+  });
+
+  test('?tag= finds the keys that have all of the tags', async () => {
+    const [prod, test] = [
+      await stack.issueKey({ tags: { of: 'list', env: 'prod' } }),
+      await stack.issueKey({ tags: { of: 'list', env: 'test' } }),
+    ];
+    const found = async (query: string) =>
+      (await get<KeysAnswer>(stack, `/keys?${query}`)).keys.map(({ id, tags }) => [id, tags?.env]);
+    expect(await found('tag=of:list')).toEqual([
+      [idOf(test), 'test'],
+      [idOf(prod), 'prod'],
+    ]);
+    expect(await found('tag=of:list&tag=env:prod')).toEqual([[idOf(prod), 'prod']]);
+    expect(await found('tag=of:list&tag=env:prod&sort=name')).toEqual([[idOf(prod), 'prod']]);
+    expect(await found('tag=of:list&tag=env:prod&tag=env:test')).toEqual([]);
+    expect(await found('tag=constructor:list')).toEqual([]);
+  });
+
+  test('requests and usage are those of the keys with the tags, and usage is summed by key and by value', async () => {
+    const [one, other] = [
+      await stack.issueKey({ tags: { of: 'use', env: 'prod' } }),
+      await stack.issueKey({ tags: { of: 'use', env: 'test' } }),
+    ];
+    const [third, untagged] = [await stack.issueKey({ tags: { of: 'use', env: 'prod' } }), await stack.issueKey()];
+    for (const [key, times] of [
+      [one, 3],
+      [other, 2],
+      [third, 1],
+      [untagged, 4],
+    ] as const)
+      for (let sent = 0; sent < times; sent++) await ask(stack, key);
+    const requested = async (query: string) =>
+      (await get<RequestsAnswer>(stack, `/requests?${query}`)).requests.map(({ keyId }) => keyId);
+    expect(await requested('tag=of:use')).toEqual([third, other, other, one, one, one].map(idOf));
+    expect(await requested('tag=of:use&tag=env:prod&limit=2')).toEqual([third, one].map(idOf));
+    const { next } = await get<RequestsAnswer>(stack, '/requests?tag=of:use&tag=env:prod&limit=2');
+    expect(await requested(`tag=of:use&tag=env:prod&limit=2&after=${next}`)).toEqual([one, one].map(idOf));
+    // A revoked key has been used all the same, and by the same customer.
+    await stack.admin('DELETE', `/keys/${idOf(third)}`);
+    const usage = async <T>(query: string) => (await get<{ usage: T[] }>(stack, `/usage?${query}`)).usage;
+    const byKey = await usage<UsageOfKey>('tag=of:use&by=key');
+    expect(byKey.map(({ id, tags, admitted }) => [id, tags?.env, admitted]).sort()).toEqual(
+      [
+        [idOf(one), 'prod', 3],
+        [idOf(other), 'test', 2],
+        [idOf(third), 'prod', 1],
+      ].sort(),
+    );
+    expect(await usage('tag=of:use&tag=env:test')).toMatchObject([
+      { id: idOf(other), admitted: 2, day: expect.any(String) },
+    ]);
+    expect(await usage<UsageSum>('tag=of:use&by=tag:env')).toEqual([
+      { value: 'prod', keys: 2, admitted: 4, refused: 0 },
+      { value: 'test', keys: 1, admitted: 2, refused: 0 },
+    ]);
+    const all = await usage<UsageSum>('by=tag:env');
+    expect(all.find(({ value }) => value === undefined)).toMatchObject({ admitted: expect.any(Number) });
+    expect(await usage('by=tag:env&from=2026-01-01&to=2026-01-02')).toEqual([]);
+  });
+
+  test('tags stay when a key is rotated, and are in a backup', async () => {
+    const key = await stack.issueKey({ tags: ACME });
+    const { json } = await stack.admin('POST', `/keys/${idOf(key)}/rotate`, { graceSeconds: 0 });
+    expect(json).toMatchObject({ tags: ACME });
+    const { at, keys } = await get<{ at: string; keys: { id: string }[] }>(stack, '/backup');
+    const kept = keys.filter(({ id }) => id === idOf(key));
+    for (const target of [await startStack(), await startStack(withRedis)]) {
+      if (target !== stack) await target.admin('POST', '/restore', { at, keys: kept });
+      expect(await tagsOf(target, key)).toEqual(ACME);
+    }
+  });
+});
+
+const NAME = 'letters, digits, _ . and -, at most 64, and begins with a letter or digit';
+const VALUE = 'letters, digits, spaces and _ . : / = + @ -, at most 64, and no space at its ends';
+const long = 'x'.repeat(65);
+
+test.for([
+  [{ customer: 'a,b' }, `tags.customer must have ${VALUE}`],
+  [{ customer: '' }, `tags.customer must have ${VALUE}`],
+  [{ customer: ' acme' }, `tags.customer must have ${VALUE}`],
+  [{ customer: 'a\nb' }, `tags.customer must have ${VALUE}`],
+  [{ customer: long }, `tags.customer must have ${VALUE}`],
+  [{ customer: 7 }, 'tags.customer must be a text'],
+  [{ 'a:b': 'x' }, `tags.a:b is no name of a tag: it has ${NAME}`],
+  [{ '': 'x' }, `tags. is no name of a tag: it has ${NAME}`],
+  [{ [long]: 'x' }, `tags.${long} is no name of a tag: it has ${NAME}`],
+  [['customer'], 'tags must be an object of texts'],
+  ['customer=acme', 'tags must be an object of texts'],
+  [Object.fromEntries(Array.from({ length: 11 }, (_, at) => [`tag${at}`, 'x'])), 'tags must be at most 10'],
+] as const)('%j are no tags, for a new key and for a change', async ([tags, fault]) => {
+  const stack = await startStack();
+  const key = await stack.issueKey({ tags: ACME });
+  const refused = { code: 'invalid_request', message: `The body is not valid: ${fault}.`, status: 400 };
+  expect((await stack.admin('POST', '/keys', { name: 'x', plan: 'free', tags })).json).toEqual(refused);
+  expect((await change(stack, key, { tags })).json).toEqual(refused);
+  expect(await tagsOf(stack, key)).toEqual(ACME);
+});
+
+test('ten tags with names and values of 64 characters are taken', async () => {
+  const stack = await startStack(withRedis);
+  const tags = Object.fromEntries(
+    Array.from({ length: 10 }, (_, at) => [`${at}`.padEnd(64, 'n'), `${at}`.padEnd(64, 'ä')]),
+  );
+  expect(await tagsOf(stack, await stack.issueKey({ tags }))).toEqual(tags);
+});
+
+test.for([
+  ['/keys', 'tag=customer', 'tag must be the name and the value of a tag, as customer:acme.'],
+  ['/requests', 'tag=customer:', 'tag must be the name and the value of a tag, as customer:acme.'],
+  ['/usage', 'tag=:acme', 'tag must be the name and the value of a tag, as customer:acme.'],
+  ['/usage', 'by=tag:', 'by must be day, key, or tag: and the name of a tag, as tag:customer.'],
+  ['/usage', 'by=week', 'by must be day, key, or tag: and the name of a tag, as tag:customer.'],
+] as const)('GET %s?%s is refused with a message', async ([path, query, message]) => {
+  const stack = await startStack();
+  expect((await stack.admin('GET', `${path}?${query}`)).json).toEqual({
+    code: 'invalid_parameter',
+    message,
+    status: 400,
+  });
+});
+
+test('in Redis tags are beside the hash that decisions read, and go with a revoked key', async () => {
+  const stack = await startStack(withRedis);
+  const key = await stack.issueKey();
+  const [hash, tags] = [`gateway:key:{${idOf(key)}}`, `gateway:tags:{${idOf(key)}}`];
+  await ask(stack, key);
+  const before = Object.keys(await redis.hgetall(hash));
+  await change(stack, key, { tags: ACME });
+  expect(Object.keys(await redis.hgetall(hash))).toEqual(before);
+  expect(await redis.hgetall(tags)).toEqual({ tags: 'customer=acme, env=prod', kept_tags: 'customer=acme, env=prod' });
+  await stack.admin('DELETE', `/keys/${idOf(key)}`);
+  expect(await redis.exists(hash, tags)).toBe(0);
+});
+
+test.for([
+  ['typed well', 'customer=globex,env=prod', { customer: 'globex', env: 'prod' }],
+  ['of eleven', Array.from({ length: 11 }, (_, at) => `t${at}=x`).join(','), ACME],
+  ['without a value', 'customer', ACME],
+  ['twice', 'customer=a,customer=b', ACME],
+  ['with another separator', 'customer=acme;env=\u0007', ACME],
+] as const)(
+  'tags that were %s by hand: what is valid is in force, and what is not is an alarm',
+  async ([, typed, inForce]) => {
+    const stack = await startStack(withRedis);
+    const key = await stack.issueKey({ tags: ACME });
+    await redis.hset(`gateway:tags:{${idOf(key)}}`, 'tags', typed);
+    expect(await tagsOf(stack, key)).toEqual(inForce);
+    await expect
+      .poll(async () => (await get<ActivityAnswer>(stack, `/activity?target=${idOf(key)}`)).activity[0])
+      .toMatchObject({ via: 'by hand', action: 'key.change', changes: [{ field: 'tags', to: typed }] });
+    const { findings } = await get<{ findings: { found: string; advice: string }[] }>(stack, '/doctor');
+    const isBad = inForce === ACME;
+    const found = `${idOf(key)}: tags is ${JSON.stringify(typed.slice(0, 64))}, which is not valid; customer=acme, env=prod stays in force`;
+    const advice = `HSET gateway:tags:{${idOf(key)}} tags … or ctl keys set ${idOf(key)} --tag …`;
+    expect(findings.filter((one) => one.found === found)).toMatchObject(isBad ? [{ advice }] : []);
+    expect(stack.log.filter(({ msg }) => msg === 'value of a key rejected')).toHaveLength(isBad ? 1 : 0);
+    expect((await ask(stack, key)).status).toBe(200);
+    expect((await change(stack, key, { name: 'still changed' })).status).toBe(200);
+    expect((await change(stack, key, { tags: { fixed: 'yes' } })).json).toMatchObject({ tags: { fixed: 'yes' } });
+  },
+);
+
+test('what is no hash, in the place of the tags of a key, is an alarm, and the key works on', async () => {
+  const stack = await startStack(withRedis);
+  const key = await stack.issueKey({ tags: ACME });
+  const tags = `gateway:tags:{${idOf(key)}}`;
+  await redis.del(tags);
+  await redis.set(tags, 'customer=acme');
+  expect(await tagsOf(stack, key)).toBeUndefined();
+  const { findings } = await get<{ findings: { found: string }[] }>(stack, '/doctor');
+  expect(findings.map(({ found }) => found)).toContainEqual(expect.stringContaining(`${idOf(key)}: tags is `));
+  expect((await ask(stack, key)).status).toBe(200);
+  expect((await change(stack, key, { name: 'renamed' })).status).toBe(200);
+  expect((await stack.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
+  expect(await redis.exists(tags)).toBe(0);
+});
+
+test('fields that are no tags, typed beside them, change nothing of the key', async () => {
+  const stack = await startStack(withRedis);
+  const key = await stack.issueKey({ tags: ACME });
+  await redis.hset(`gateway:tags:{${idOf(key)}}`, { plan: 'business', minute: '7', disabled: '1' });
+  expect(await get<KeyView>(stack, `/keys/${idOf(key)}`)).toMatchObject({ plan: 'free', state: 'active', tags: ACME });
+});
