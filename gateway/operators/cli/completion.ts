@@ -77,7 +77,7 @@ interface Place {
 }
 
 /** The commands of a group that its --help lists, without `help` itself. */
-const shownCommands = (group: Command): readonly Command[] => {
+export const shownCommands = (group: Command): readonly Command[] => {
   const shown = group.createHelp().visibleCommands(group);
   return group.commands.filter((command) => shown.includes(command));
 };
