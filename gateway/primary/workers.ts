@@ -4,7 +4,7 @@ import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
 import type { Stopping } from '../../shared/process/run.ts';
 import { type DecisionQuery, type DecisionReport, newestFirst } from '../telemetry/decision-report.ts';
 import type { KeysOfMinute } from '../telemetry/key-watch.ts';
-import { type FoundRequests, newestRequestFirst, type RequestQuery } from '../telemetry/recent-requests.ts';
+import { type FoundRequests, mergeRequests, type RequestQuery } from '../telemetry/recent-requests.ts';
 import type { ProcessState, WorkerState } from '../telemetry/watched-traffic.ts';
 import type { Channel } from './channel.ts';
 import type { AskedOfPrimary, AskedOfWorker, Changed, WorkerReport } from './messages.ts';
@@ -132,10 +132,10 @@ export class Workers {
   /** The last requests of the serving workers, the newest first, and the workers that did not answer. */
   async find(query: RequestQuery): Promise<FoundRequests> {
     const found = await this.#askEach(({ channel }) => channel.ask('requests', query));
-    const requests = found
-      .flatMap(({ told = [] }) => told)
-      .sort(newestRequestFirst)
-      .slice(0, query.limit);
+    const requests = mergeRequests(
+      found.flatMap(({ told = [] }) => told),
+      query,
+    );
     return { requests, missing: found.flatMap(({ number, told }) => (told === undefined ? [`worker ${number}`] : [])) };
   }
 
