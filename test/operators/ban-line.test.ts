@@ -59,6 +59,17 @@ describe.for([
     expect(await view(stack, key)).not.toHaveProperty('banRefused');
   });
 
+  test('what the limits refused before the ban, in the same minute, is not counted, and hides nothing', async () => {
+    await stack.admin('PATCH', '/plans/free', { ban_after: 100, ban_grace_seconds: 0, ban_seconds: 300 });
+    const key = await stack.issueKey({ minute: 1 });
+    const codes: string[] = [];
+    while (codes.at(-1) !== 'key_banned' && codes.length < 200)
+      codes.push(((await send(`${stack.gateway}/v1/pets`, { key })).json as { code: string }).code);
+    expect(codes.length).toBeGreaterThan(100);
+    await refused(stack, key, 20);
+    await expect.poll(() => refusedOf(stack, key)).toBe(21);
+  });
+
   test('only what the running ban has refused is counted', async () => {
     const key = await banned(stack);
     await refused(stack, key, 5);
