@@ -11,7 +11,8 @@ const ORDINALS = ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seven
 const NUMBER = new Intl.NumberFormat('en-US');
 
 /**
- * `banned until 14:05 (in 3 min), second ban in a row, refused 1,204 since`. Only bans by decisions come in a row.
+ * What follows `banned until`: `14:05 (in 3 min), second ban in a row, refused 1,204 since`. Only bans by decisions
+ * come in a row.
  * @param until the time in the reader's form
  */
 export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: RunningBan, until: string): string {
@@ -19,7 +20,7 @@ export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: Ru
   const ofSeries = banReason === undefined && bans > 0 ? [`${which} in a row`] : [];
   const refused = banRefused === undefined ? [] : [`refused ${NUMBER.format(banRefused)} since`];
   const left = shortLength((Date.parse(bannedUntil) - Date.now()) / 1_000);
-  return [`banned until ${until} (in ${left})`, ...ofSeries, ...refused].join(', ');
+  return [`${until} (in ${left})`, ...ofSeries, ...refused].join(', ');
 }
 
 /** For a key whose limit is too small for its clients. */

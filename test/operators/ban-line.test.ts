@@ -87,10 +87,9 @@ test('what two gateways have refused is one sum, and the command line says until
   await refused(stack, key, 1_203);
   await refused(other, key, 10);
   await expect.poll(() => refusedOf(other, key)).toBe(1_214);
-  const ban =
-    /banned until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.\d{3}Z \(in \d min\), first ban in a row, refused 1,214 since/;
-  expect((await ctl(stack, 'keys', 'show', idOf(key))).out).toMatch(new RegExp(`^ban +${ban.source}$`, 'm'));
-  expect((await ctl(stack, 'keys', 'list', '--state', 'banned')).out).toMatch(ban);
+  const ban = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.\d{3}Z \(in \d min\), first ban in a row, refused 1,214 since/;
+  expect((await ctl(stack, 'keys', 'show', idOf(key))).out).toMatch(new RegExp(`^banned until +${ban.source}$`, 'm'));
+  expect((await ctl(stack, 'keys', 'list', '--state', 'banned')).out).toMatch(new RegExp(`banned until ${ban.source}`));
   expect((await ctl(other, 'bans', 'list')).out).toMatch(/ refused since +reason\n.* 1 +1214 +-\n/);
   // A second ban: as if the first one had just ended.
   await redis.hset(`gateway:key:{${idOf(key)}}`, { banned_until: '1', ban_decided: '1' });

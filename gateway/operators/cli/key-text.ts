@@ -87,7 +87,7 @@ export function describeKeys(views: readonly KeyView[]): string {
 
 /** That a key is banned, or too small. */
 function noteOf(key: KeyView): string | undefined {
-  if (key.bannedUntil !== undefined) return banInWords(key, timeText(key.bannedUntil));
+  if (key.bannedUntil !== undefined) return `banned until ${banInWords(key, timeText(key.bannedUntil))}`;
   return key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined;
 }
 
@@ -165,7 +165,7 @@ export function describeKey(key: KeyView): string {
     ['expires', key.expiresAt && timeText(key.expiresAt)],
     ['last used', key.lastUsedAt ? timeText(key.lastUsedAt) : 'never'],
     ['secrets', key.secrets?.map(inWords).join('; ')],
-    ['ban', key.bannedUntil && banInWords(key, timeText(key.bannedUntil))],
+    ['banned until', key.bannedUntil && banInWords(key, timeText(key.bannedUntil))],
     ['ban reason', key.banReason],
     ['line', key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined],
     ['own limits', ownLimits(key)],

@@ -95,5 +95,5 @@ export function relative(text: string, now = Date.now()): string {
 }
 
 /** A running ban, as the command line says it. */
-export const runningBan = (ban: RunningBan): string => banInWords(ban, clock(ban.bannedUntil ?? ''));
+export const runningBan = (ban: RunningBan): string => `banned until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
 export { tooSmallInWords } from '../ban-text.ts';
