@@ -55,7 +55,7 @@ export const patienceOf = (
 export const mostBanAfter = (minute: number): number => FORGOTTEN * minute;
 
 /** A line has at most this many minutes' worth of the minute limit in places, and ends at most an hour ahead. */
-const LINE_MINUTES = 15;
+export const LINE_MINUTES = 15;
 const LONGEST_LINE = 60 * MINUTE;
 
 const strikeTime = (minute: number): number => Math.max(1, Math.floor(MINUTE / (FORGOTTEN * minute)));

@@ -4,7 +4,7 @@ import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
 import type { Stopping } from '../../shared/process/run.ts';
 import { type DecisionQuery, type DecisionReport, newestFirst } from '../telemetry/decision-report.ts';
 import type { KeysOfMinute } from '../telemetry/key-watch.ts';
-import { type FoundRequests, newestRequestFirst, type RequestQuery } from '../telemetry/recent-requests.ts';
+import { type FoundRequests, mergeRequests, type RequestQuery } from '../telemetry/recent-requests.ts';
 import type { ProcessState, WorkerState } from '../telemetry/watched-traffic.ts';
 import type { Channel } from './channel.ts';
 import type { AskedOfPrimary, AskedOfWorker, Changed, WorkerReport } from './messages.ts';
@@ -132,14 +132,12 @@ export class Workers {
   /** The last requests of the serving workers, the newest first, and the workers that did not answer. */
   async find(query: RequestQuery): Promise<FoundRequests> {
     const found = await this.#askEach(({ channel }) => channel.ask('requests', query));
-    const requests = found
-      .flatMap(({ answers = [] }) => answers)
-      .sort(newestRequestFirst)
-      .slice(0, query.limit);
-    return {
-      requests,
-      missing: found.flatMap(({ number, answers }) => (answers === undefined ? [`worker ${number}`] : [])),
-    };
+    const requests = mergeRequests(
+      found.flatMap(({ answers = [] }) => answers),
+      query,
+    );
+    const missing = found.flatMap(({ number, answers }) => (answers === undefined ? [`worker ${number}`] : []));
+    return { requests, missing };
   }
 
   /** Asks each serving worker; `answers` is undefined if it gives none. */

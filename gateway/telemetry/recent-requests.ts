@@ -138,7 +138,9 @@ export class RecentRequests {
 
   /** @returns undefined if it is only counted, on the last one like it */
   #noteRefusal(seen: SeenRequest, kind: Kind): NotedRequest | undefined {
-    const who = kind === 'refused' ? (seen.keyId ?? '') : seen.network;
+    // Apart from its other refusals, so that it is known how many requests a ban has refused.
+    const ofBan = seen.outcome === 'banned' ? ' banned' : '';
+    const who = kind === 'refused' ? (seen.keyId ?? '') + ofBan : seen.network;
     const minute = Math.floor(Date.now() / MINUTE_MS);
     const before = this.#refusals.get(who);
     if (before?.minute === minute && before.count >= Math.max(LEAST_OF_ONE, this.#rings[kind].size * SHARE_OF_ONE)) {
@@ -195,13 +197,22 @@ export class RecentRequests {
   /** The requests that match, the newest first. */
   async find(query: RequestQuery): Promise<RequestReport[]> {
     const found: RequestReport[] = [];
+    const byBan = new Map<string, { report: RequestReport; refused: number }>();
     let looked = 0;
     for (const slot of this.#newestFirst()) {
       if (++looked % LOOKED_AT === 0) await nextTurn();
       if (!matches(slot, query)) continue;
-      found.push(reportOf(slot));
-      if (found.length === query.limit) break;
+      const report = reportOf(slot);
+      if (query.bansOf === undefined) {
+        found.push(report);
+        if (found.length === query.limit) break;
+      } else {
+        const ban = `${slot.keyId} ${report.decision?.bannedUntil}`;
+        const { report: newest, refused } = byBan.get(ban) ?? { report, refused: 0 };
+        byBan.set(ban, { report: newest, refused: refused + 1 + slot.repeated });
+      }
     }
+    for (const { report, refused } of byBan.values()) found.push({ ...report, repeated: refused - 1 });
     return found;
   }
 
@@ -295,6 +306,11 @@ export interface RequestQuery {
   /** Continues behind this one: `cursor` of a report. */
   readonly after?: string | undefined;
   readonly limit: number;
+  /**
+   * Only requests of these keys that a ban refused, and of each ban the newest alone: `repeated` counts all others. Each
+   * process reports its own, and `limit` counts for nothing.
+   */
+  readonly bansOf?: readonly string[] | undefined;
 }
 
 /** A request in words and numbers. It can be sent to another process. */
@@ -328,7 +344,8 @@ export interface FoundRequests {
   readonly missing: readonly string[];
 }
 
-function matches(slot: NotedRequest, { keyId, status, code, text, from, to, after }: RequestQuery): boolean {
+function matches(slot: NotedRequest, { keyId, status, code, text, from, to, after, bansOf }: RequestQuery): boolean {
+  if (bansOf !== undefined && !(slot.outcome === 'banned' && bansOf.includes(slot.keyId ?? ''))) return false;
   if (keyId !== undefined && slot.keyId !== keyId) return false;
   if (status !== undefined && slot.status !== status && Math.floor(slot.status / 100) !== status) return false;
   if (code !== undefined && slot.code !== code) return false;
@@ -348,9 +365,11 @@ const cursorOf = ({ recordedAt, order }: NotedRequest): string =>
 /** The form of a cursor. */
 export const REQUEST_CURSOR = /^\d{15}-\d{10}-\d{12}$/;
 
-/** Sorts the merged lists of several processes. */
-export const newestRequestFirst = ({ cursor: a }: RequestReport, { cursor: b }: RequestReport): number =>
-  a < b ? 1 : a > b ? -1 : 0;
+/** Merges the lists of several processes. */
+export function mergeRequests(found: RequestReport[], { limit, bansOf }: RequestQuery): RequestReport[] {
+  found.sort(({ cursor: a }, { cursor: b }) => (a < b ? 1 : a > b ? -1 : 0));
+  return bansOf === undefined ? found.slice(0, limit) : found;
+}
 
 function reportOf(slot: NotedRequest): RequestReport {
   const { requestId, keyId, digest, method, path, status, code, fault, address, outcome, repeated, verdict } = slot;

@@ -9,6 +9,7 @@ import type {
 } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
+import { inTurn } from '../support/in-turn.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
@@ -124,7 +125,7 @@ describe.for([
     const { at, keys } = await get<{ at: string; keys: { id: string }[] }>(stack, '/backup');
     const kept = keys.filter(({ id }) => id === idOf(key));
     for (const target of [await startStack(), await startStack(withRedis)]) {
-      if (target !== stack) await target.admin('POST', '/restore', { at, keys: kept });
+      await target.admin('POST', '/restore', { at, keys: kept });
       expect(await tagsOf(target, key)).toEqual(ACME);
     }
   });
@@ -187,7 +188,7 @@ test('in Redis tags are beside the hash that decisions read, and go with a revok
   const before = Object.keys(await redis.hgetall(hash));
   await change(stack, key, { tags: ACME });
   expect(Object.keys(await redis.hgetall(hash))).toEqual(before);
-  expect(await redis.hgetall(tags)).toEqual({ tags: 'customer=acme, env=prod', kept_tags: 'customer=acme, env=prod' });
+  expect(await redis.hgetall(tags)).toEqual({ tags: 'customer=acme, env=prod', ok_tags: 'customer=acme, env=prod' });
   await stack.admin('DELETE', `/keys/${idOf(key)}`);
   expect(await redis.exists(hash, tags)).toBe(0);
 });
@@ -233,6 +234,37 @@ test('what is no hash, in the place of the tags of a key, is an alarm, and the k
   expect((await change(stack, key, { name: 'renamed' })).status).toBe(200);
   expect((await stack.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
   expect(await redis.exists(tags)).toBe(0);
+});
+
+test('a key that was typed by hand with tags that are none works on, and is in the backup without them', async () => {
+  const stack = await startStack(withRedis);
+  const key = await stack.issueKey();
+  const [hash, tags] = [`gateway:key:{${idOf(key)}}`, `gateway:tags:{${idOf(key)}}`];
+  const kept = Object.keys(await redis.hgetall(hash)).filter((field) => field.startsWith('ok_'));
+  await redis
+    .multi()
+    .hdel(hash, ...kept)
+    .hset(tags, 'tags', 'acme')
+    .exec();
+  await expect
+    .poll(async () => (await get<ActivityAnswer>(stack, `/activity?target=${idOf(key)}`)).activity[0])
+    .toMatchObject({
+      via: 'by hand',
+      action: 'key.create',
+      reason: expect.stringContaining('tags is not valid: "acme"'),
+    });
+  expect((await ask(stack, key)).status).toBe(200);
+  const { keys } = await get<{ keys: { id: string; fields: object }[] }>(stack, '/backup');
+  expect(keys.find(({ id }) => id === idOf(key))?.fields).not.toHaveProperty('tags');
+});
+
+test('requests of a key with a tag are found behind many others', async () => {
+  const stack = await startStack();
+  const [tagged, other] = [await stack.issueKey({ tags: ACME }), await stack.issueKey({ minute: 9_000 })];
+  await ask(stack, tagged);
+  await inTurn(Array.from({ length: 450 }), 8, () => ask(stack, other));
+  const { requests, next } = await get<RequestsAnswer>(stack, '/requests?tag=customer:acme');
+  expect([requests.map(({ keyId }) => keyId), next]).toEqual([[idOf(tagged)], undefined]);
 });
 
 test('fields that are no tags, typed beside them, change nothing of the key', async () => {

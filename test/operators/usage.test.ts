@@ -153,6 +153,8 @@ test('the command line exports all pages as a table, as CSV and as JSON', async 
     await redis.zadd('gateway:keys', number, id);
     seen.set(id, { admitted: 1, refused: 0 });
   }
+  const { json: sums } = await stack.admin('GET', '/usage?by=tag:customer');
+  expect(sums).toMatchObject({ usage: [{ keys: 121, admitted: 123, refused: 0 }] });
   const [words, csv, json] = await Promise.all([
     ctl(stack, 'usage', '--from', '2020-01-01'),
     ctl(stack, 'usage', '--csv'),

@@ -50,7 +50,14 @@ export const KeySummary = z.object({
   secrets: listOf(SecretView),
   bannedUntil: time.optional(),
   banReason: z.string().optional(),
+  /** Requests that the running ban has refused, as far as the gateways remember. */
+  banRefused: count.optional(),
+  /** The ban's place in its series. */
   bans: count,
+  /** The end of its line: what a request that is refused now would be told to wait. */
+  waitSeconds: count.optional(),
+  /** Its line has stood over a minute for ten minutes: its limits are too small for its clients. */
+  tooSmall: z.boolean().optional(),
   admitted: count,
   refused: count,
   /** How many of the admitted requests were over the limit of a plan in shadow mode. */

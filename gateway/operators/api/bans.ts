@@ -6,6 +6,7 @@ import type { KeyEntry } from '../../limiter/key-record.ts';
 import type { Activity } from '../../stores/audit.ts';
 import { aboutCall, allOf, entry } from './activity-of-call.ts';
 import type { BansAnswer } from './answers.ts';
+import { withBanRefusals } from './ban-refusals.ts';
 import { apply } from './key-changes.ts';
 import { describeKey } from './key-view.ts';
 import { describe, findKey } from './keys.ts';
@@ -36,7 +37,8 @@ export const listBans: AdminOperation = async ({ deps, query }) => {
     limit: PAGE,
     isWanted: ({ bannedUntil }) => bannedUntil > now,
   });
-  return { status: 200, body: { bans: keys.map((key) => describeKey(key, now)), next } satisfies BansAnswer };
+  const bans = keys.map((key) => describeKey(key, now));
+  return { status: 200, body: { bans: await withBanRefusals(deps, bans), next } satisfies BansAnswer };
 };
 
 /** Bans a key from now on. Replaces a running ban. */

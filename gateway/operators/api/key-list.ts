@@ -5,7 +5,8 @@ import type { KeyEntry } from '../../limiter/key-record.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
 import { countsOf } from '../../limiter/usage-marks.ts';
 import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
-import type { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
+import type { FoundAnswer, KeysAnswer, KeyView, TopAnswer } from './answers.ts';
+import { withBanRefusals } from './ban-refusals.ts';
 import { dayBucket, KeyFilters, wantedKeys } from './key-filter.ts';
 import { FirstOf, KEY_ORDER_NAMES, KEY_ORDERS, loudestFirst, type Sortable, TOP_BY } from './key-order.ts';
 import { describeKeyInFull } from './key-view.ts';
@@ -42,19 +43,21 @@ export const listKeys: AdminOperation = async ({ deps, query }) => {
   const now = await deps.keys.now();
   const { table } = deps.planCache;
   const isWanted = wantedKeys(filters, table, now);
-  const inFull = (entry: KeyEntry) => describeKeyInFull(entry, table, now);
+  const shown = (entries: readonly KeyEntry[]) =>
+    withBanRefusals<KeyView>(
+      deps,
+      entries.map((entry) => describeKeyInFull(entry, table, now)),
+    );
   if (sort === 'newest') {
     const { total, keys, next } = await deps.keys.list({ offset, limit, isWanted });
-    return { status: 200, body: { total, offset, keys: keys.map(inFull), next } satisfies KeysAnswer };
+    return { status: 200, body: { total, offset, keys: await shown(keys), next } satisfies KeysAnswer };
   }
   const first = new FirstOf<Ranked>(limit, KEY_ORDERS[sort]);
   const { total, next } = await visit(deps, offset, (entry) => {
     if (isWanted(entry)) first.offer(ranked(entry, table, now));
   });
-  return {
-    status: 200,
-    body: { total, offset, keys: first.items.map(({ entry }) => inFull(entry)), next } satisfies KeysAnswer,
-  };
+  const keys = await shown(first.items.map(({ entry }) => entry));
+  return { status: 200, body: { total, offset, keys, next } satisfies KeysAnswer };
 };
 
 type Ranked = Sortable & { readonly entry: KeyEntry };

@@ -1,4 +1,5 @@
 import { ticksUntilFull } from '../../limiter/bucket.ts';
+import { SECOND } from '../../limiter/clock.ts';
 import { inactiveReason, type Secret } from '../../limiter/credential.ts';
 import { bucketsAt } from '../../limiter/decide.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
@@ -6,6 +7,7 @@ import type { BucketState } from '../../limiter/limiter.ts';
 import { describeNetwork } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable } from '../../limiter/plans.ts';
 import type { Tags } from '../../limiter/tags.ts';
+import { isTooSmall } from '../../limiter/too-small.ts';
 
 /** A secret as operators see it: everything except its digest. */
 export const describeSecret = (
@@ -27,7 +29,7 @@ export const shownTags = (tags: Tags = {}): Tags | undefined => (Object.keys(tag
 
 /** A key as operators see it at a time in microseconds, without the digests of its secrets. */
 export function describeKey(entry: KeyEntry, now: number) {
-  const { id, record, bannedUntil, banReason, bans, admitted, refused, shadowed } = entry;
+  const { id, record, bannedUntil, banReason, bans, admitted, refused, shadowed, refusals } = entry;
   const isBanned = bannedUntil > now;
   return {
     id,
@@ -46,7 +48,12 @@ export function describeKey(entry: KeyEntry, now: number) {
       .map((secret) => describeSecret(secret, entry.used)),
     bannedUntil: isBanned ? toTime(bannedUntil) : undefined,
     banReason: isBanned && banReason?.until === bannedUntil ? banReason.text || undefined : undefined,
+    /** Known where the running bans of a list are counted: ban-refusals.ts. */
+    banRefused: undefined as number | undefined,
     bans,
+    // What a request that is refused now would be told to wait.
+    waitSeconds: refusals.lineUntil > now ? Math.ceil((refusals.lineUntil - now) / SECOND) : undefined,
+    tooSmall: isTooSmall(entry, now) || undefined,
     admitted,
     refused,
     shadowed: shadowed || undefined,

@@ -9,6 +9,7 @@ import { PLAN_NAMES } from '../../limiter/plans.ts';
 import { hasLimits } from '../../stores/key-hash.ts';
 import { Unconfirmed, Unknown } from '../../stores/storage.ts';
 import { aboutCall, allOf, differences, entry, keyTexts } from './activity-of-call.ts';
+import { withBanRefusals } from './ban-refusals.ts';
 import { describeKeyInFull } from './key-view.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 import { limitValue, line, tags, who } from './values.ts';
@@ -81,7 +82,8 @@ export const toMicroseconds = (text: string): number => Date.parse(text) * 1_000
 
 /** A key with the current state of its buckets. */
 export const getKey: AdminOperation = async ({ deps, params }) => {
-  return { status: 200, body: await describe(deps, await findKey(deps, params[0])) };
+  const key = await describe(deps, await findKey(deps, params[0]));
+  return { status: 200, body: (await withBanRefusals(deps, [key]))[0] };
 };
 
 /** Puts keys that work and are in no list into the list of keys again, each by the time of its creation. */

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { hasTags, type Tags } from '../../limiter/tags.ts';
 import type { Peers } from '../../stores/stores.ts';
 import {
-  newestRequestFirst,
+  mergeRequests,
   REQUEST_CURSOR,
   type RequestQuery,
   type RequestReport,
@@ -29,6 +29,7 @@ const Wanted = z.object({
   to: z.number().optional(),
   after: z.string().optional(),
   limit: z.int().min(1).max(MOST),
+  bansOf: z.array(z.string()).optional(),
 });
 
 const STATUS = 'must be a status such as 429, or a class such as 4xx';
@@ -84,9 +85,9 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
     async find(query) {
       const [here, there] = await Promise.all([own.find(query), peers?.ask(query, ANSWER_WITHIN_MS)]);
       const told = (there?.answers ?? []).map((answer) => Found.safeParse(answer).data ?? NOTHING);
-      const requests = [here, ...told].flatMap((one) => one.requests).sort(newestRequestFirst);
+      const requests = [here, ...told].flatMap((one) => one.requests);
       const missing = [here, ...told].flatMap((one) => one.missing);
-      return { requests: requests.slice(0, query.limit), missing: [...missing, ...(there?.missing ?? [])] };
+      return { requests: mergeRequests(requests, query), missing: [...missing, ...(there?.missing ?? [])] };
     },
   };
 }

@@ -69,6 +69,7 @@ Examples:
   ctl plans diff -f plans.yaml                 is the gateway as the file in git says? exits with 4 if not
   ctl plans rollback
   ctl usage --from 2026-11-01 --csv            what every key has used, by day
+  ctl usage --by tag:customer                  what each customer has used
   ctl activity --target <id>                   who changed a key, when and why
   ctl tokens create --name ann --role viewer   read access for a colleague
   ctl backup > keys.jsonl                      all keys, for ctl restore < keys.jsonl

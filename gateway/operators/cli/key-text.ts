@@ -1,5 +1,6 @@
 import { writeTags } from '../../limiter/tags.ts';
 import type { BucketView, FoundKey, KeySummary, KeyView, LoudKey, SecretView } from '../api/answers.ts';
+import { banInWords, tooSmallInWords } from '../ban-text.ts';
 import { colour, type Style } from './session.ts';
 import { harmless, table } from './table.ts';
 import { timeText } from './time-text.ts';
@@ -19,6 +20,7 @@ const paintState = (text: string, column: string): string =>
 export function describeKeys(views: readonly KeyView[]): string {
   const head = ['id', 'name', 'plan', 'state', 'minute', 'day', 'admitted', 'refused', 'created', 'expires'];
   const hasTags = views.some(({ tags }) => tags !== undefined);
+  const hasNotes = views.some((key) => noteOf(key) !== undefined);
   const rows = views.map((key) => [
     key.id,
     key.name,
@@ -31,8 +33,15 @@ export function describeKeys(views: readonly KeyView[]): string {
     timeText(key.createdAt),
     key.expiresAt && timeText(key.expiresAt),
     ...(hasTags ? [writeTags(key.tags)] : []),
+    ...(hasNotes ? [noteOf(key)] : []),
   ]);
-  return table(hasTags ? [...head, 'tags'] : head, rows, paintState);
+  return table([...head, ...(hasTags ? ['tags'] : []), ...(hasNotes ? ['note'] : [])], rows, paintState);
+}
+
+/** That a key is banned, or too small. */
+function noteOf(key: KeyView): string | undefined {
+  if (key.bannedUntil !== undefined) return `banned until ${banInWords(key, timeText(key.bannedUntil))}`;
+  return key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined;
 }
 
 export function describeFound(views: readonly FoundKey[]): string {
@@ -86,15 +95,14 @@ export function describeBans(views: readonly KeySummary[]): string {
     key.plan,
     timeText(key.bannedUntil ?? ''),
     key.bans,
+    key.banRefused,
     key.banReason ?? '-',
   ]);
-  return table(['id', 'name', 'plan', 'until', 'bans', 'reason'], rows);
+  return table(['id', 'name', 'plan', 'until', 'bans', 'refused since', 'reason'], rows);
 }
 
 /** One key, with its buckets at the time of the call. */
 export function describeKey(key: KeyView): string {
-  const ban =
-    key.bannedUntil && `${timeText(key.bannedUntil)}${key.banReason === undefined ? '' : ` (${key.banReason})`}`;
   const facts: [name: string, fact: string | undefined][] = [
     ['id', key.id],
     ['name', key.name],
@@ -104,7 +112,9 @@ export function describeKey(key: KeyView): string {
     ['expires', key.expiresAt && timeText(key.expiresAt)],
     ['last used', key.lastUsedAt ? timeText(key.lastUsedAt) : 'never'],
     ['secrets', key.secrets?.map(inWords).join('; ')],
-    ['banned until', ban],
+    ['banned until', key.bannedUntil && banInWords(key, timeText(key.bannedUntil))],
+    ['ban reason', key.banReason],
+    ['line', key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined],
     ['own limits', ownLimits(key)],
     ['tags', writeTags(key.tags)],
     ['admitted, refused', `${key.admitted}, ${key.refused}`],

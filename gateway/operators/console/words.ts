@@ -1,3 +1,4 @@
+import { banInWords, type RunningBan } from '../ban-text.ts';
 import { PLAN_FIELDS, type PlanField } from './plan-fields.ts';
 
 /** The gateway's names in words for people. */
@@ -92,3 +93,7 @@ export function relative(text: string, now = Date.now()): string {
   if (Math.abs(seconds) < 5) return 'now';
   return seconds > 0 ? `${lengthInWords(seconds)} ago` : `in ${lengthInWords(-seconds)}`;
 }
+
+/** A running ban, as the command line says it. */
+export const runningBan = (ban: RunningBan): string => `banned until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
+export { tooSmallInWords } from '../ban-text.ts';

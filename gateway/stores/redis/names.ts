@@ -22,7 +22,7 @@ export const marksOf = (id: string): string => `gateway:marks:{${id}}`;
 /** A key's tags, as people type them. No decision reads them. */
 export const tagsOf = (id: string): string => `gateway:tags:{${id}}`;
 
-export const TAG_FIELDS = ['tags', 'kept_tags'] as const;
+export const TAG_FIELDS = ['tags', 'ok_tags'] as const;
 
 /** The hashes beside a key's own. Its own one is as small as decisions need it. */
 export const hashesBeside = (id: string): string[] => [marksOf(id), tagsOf(id)];

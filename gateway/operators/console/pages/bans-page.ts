@@ -27,6 +27,7 @@ export function BansPage({ route: { query } }: { route: Route }) {
         html`<span class="wordy">${banReason ?? 'Kept sending more than nine times its limit'}</span>`,
     },
     { title: 'Bans in a row', isFigure: true, show: ({ bans }) => number(bans) },
+    { title: 'Refused since', isFigure: true, show: ({ banRefused = 0 }) => number(banRefused) },
     {
       title: 'Action',
       show: (key) =>

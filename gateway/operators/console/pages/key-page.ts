@@ -19,7 +19,7 @@ import { Card, Meter, State, TagChips, When } from '../parts/pieces.ts';
 import { inWords } from '../parts/table.ts';
 import { usePolled } from '../polled.ts';
 import { addressOfAuditLog, type Route } from '../router.ts';
-import { clock, number, planInWords, relative } from '../words.ts';
+import { clock, number, planInWords, relative, runningBan, tooSmallInWords, upperFirst } from '../words.ts';
 
 const EVERY_MS = 2_000;
 
@@ -81,11 +81,12 @@ function Actions({ of: key, changed }: OfKey) {
 }
 
 /** Why the key is not active, and until when. */
-function StateNote({ of: { state, bannedUntil, banReason, bans, expiresAt } }: { of: KeyView }) {
+function StateNote({ of: key }: { of: KeyView }) {
+  const { state, bannedUntil, banReason, expiresAt, tooSmall, waitSeconds } = key;
   if (bannedUntil !== undefined)
     return html`<p class="notice bad">
-      Banned until ${clock(bannedUntil)}, ${relative(bannedUntil)}.
-      ${banReason === undefined ? ` It kept sending more than nine times its limit, without a pause. This is ban ${number(bans)} of its series; the next one is twice as long.` : ` Reason: ${banReason}`}
+      ${upperFirst(runningBan(key))}.
+      ${banReason === undefined ? ` It kept sending more than nine times its limit, without a pause. The next ban within a day is twice as long.` : ` Reason: ${banReason}`}
     </p>`;
   if (state === 'disabled')
     return html`<p class="notice">Disabled by an operator: its requests are answered with 401.</p>`;
@@ -93,6 +94,8 @@ function StateNote({ of: { state, bannedUntil, banReason, bans, expiresAt } }: {
     return html`<p class="notice">Ended at ${clock(expiresAt)}, ${relative(expiresAt)}: its requests are answered with 401.</p>`;
   if (state === 'unreadable')
     return html`<p class="notice bad">Its data cannot be read, so its requests are answered with 503. Fix it by hand, or revoke it.</p>`;
+  if (tooSmall)
+    return html`<p class="notice">The key is ${tooSmallInWords(waitSeconds)}. Its line of refused requests has stood over a minute for ten minutes. Raise its limit, or let its clients send less.</p>`;
   return undefined;
 }
 

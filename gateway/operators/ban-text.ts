@@ -1,0 +1,41 @@
+/** A running ban in words, for the command line and the console. */
+
+export interface RunningBan {
+  readonly bannedUntil?: string | undefined;
+  readonly banReason?: string | undefined;
+  readonly bans: number;
+  readonly banRefused?: number | undefined;
+}
+
+const ORDINALS = ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seventh', 'eighth', 'ninth', 'tenth'];
+const NUMBER = new Intl.NumberFormat('en-US');
+
+/**
+ * What follows `banned until`: `14:05 (in 3 min), second ban in a row, refused 1,204 since`. Only bans by decisions
+ * come in a row.
+ * @param until the time in the reader's form
+ */
+export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: RunningBan, until: string): string {
+  const which = ORDINALS[bans - 1] === undefined ? `ban ${bans}` : `${ORDINALS[bans - 1]} ban`;
+  const ofSeries = banReason === undefined && bans > 0 ? [`${which} in a row`] : [];
+  const refused = banRefused === undefined ? [] : [`refused ${NUMBER.format(banRefused)} since`];
+  const left = shortLength((Date.parse(bannedUntil) - Date.now()) / 1_000);
+  return [`${until} (in ${left})`, ...ofSeries, ...refused].join(', ');
+}
+
+/** For a key whose limit is too small for its clients. */
+export const tooSmallInWords = (waitSeconds = 0): string =>
+  `too small for its clients: a refused request waits ${shortLength(waitSeconds)}`;
+
+const UNITS = [
+  [86_400, 'd'],
+  [3_600, 'h'],
+  [60, 'min'],
+] as const;
+
+/** Rounded to the largest unit of which it has at least one. */
+export function shortLength(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  const [length, unit] = UNITS.find(([one]) => whole >= one) ?? [1, 's'];
+  return `${Math.round(whole / length)} ${unit}`;
+}

@@ -1,0 +1,56 @@
+import { expect, test, vi } from 'vitest';
+import { shortcomings } from '../support/accessibility.ts';
+import { idOf } from '../support/api-key.ts';
+import { openBrowser } from '../support/browser.ts';
+import { openConsole, rowOf, visit } from '../support/console.ts';
+import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startStack } from '../support/stack.ts';
+
+// A browser is slow while other tests run.
+vi.setConfig({ testTimeout: 120_000 });
+
+const browser = await openBrowser();
+const { url: REDIS_URL, redis } = await emptyDatabase();
+const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
+
+test.for([1_280, 375])(
+  'at %i px a ban is told with its end, its place in the series and what it has refused',
+  async (width) => {
+    await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
+    const key = await stack.issueKey({ name: `loud ${width}`, minute: 1 });
+    for (let sent = 0; sent < 9; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+    const { page, faults } = await openConsole(browser, stack, '/console/keys?state=banned', {
+      viewport: { width, height: 800 },
+    });
+    const line = /banned until (\d+ \w+, )?\d\d:\d\d \(in [45] min\), first ban in a row, refused 6 since/i;
+    await rowOf(page, 'Keys', `loud ${width}`).getByText(line).waitFor();
+    expect((await shortcomings(page)).found).toEqual([]);
+    await visit(page, `/console/key?id=${idOf(key)}`);
+    await page.locator('.notice').getByText(line).waitFor();
+    await visit(page, '/console/bans');
+    expect(await rowOf(page, 'Bans', `loud ${width}`).locator('[data-label="Refused since"]').innerText()).toMatch(
+      /6$/,
+    );
+    expect(faults).toEqual([]);
+  },
+);
+
+test('a key that is too small for its clients says so in the list and on its page', async () => {
+  const id = idOf(await stack.issueKey({ name: 'small' }));
+  const [now, minute] = [Date.now() / 1_000, Math.floor(Date.now() / 60_000)];
+  const marks = Array.from({ length: 15 }, (_, at) => `${minute - 15 + at}:0:${at === 0 ? 0 : 240 + 60 * at}`);
+  await redis.hset(`gateway:key:{${id}}`, {
+    left: `${now} 0/60 900/1000`,
+    refusals: `${now + 241} ${now + 5} 0`,
+    refused: 1_140,
+  });
+  await redis.hset(`gateway:marks:{${id}}`, { usage_minutes: marks.join(' ') });
+  const { page, faults } = await openConsole(browser, stack, '/console/keys');
+  const line = /too small for its clients: a refused request waits 4 min/i;
+  await rowOf(page, 'Keys', 'small').getByText(line).waitFor();
+  await visit(page, `/console/key?id=${id}`);
+  await page.locator('.notice').getByText(line).waitFor();
+  expect((await shortcomings(page)).found).toEqual([]);
+  expect(faults).toEqual([]);
+});

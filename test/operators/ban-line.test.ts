@@ -1,0 +1,129 @@
+import { describe, expect, test, vi } from 'vitest';
+import type { BansAnswer, KeysAnswer, KeyView } from '../../gateway/operators/api/answers.ts';
+import { idOf } from '../support/api-key.ts';
+import { ctl } from '../support/ctl.ts';
+import { send } from '../support/http.ts';
+import { inTurn } from '../support/in-turn.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+// Each command starts a process, which is slow on a busy machine.
+vi.setConfig({ testTimeout: 60_000 });
+
+const { url: REDIS_URL, redis } = await emptyDatabase();
+const withRedis = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };
+
+const get = async <T>(stack: Stack, path: string): Promise<T> => (await stack.admin('GET', path)).json as T;
+const view = (stack: Stack, key: string) => get<KeyView>(stack, `/keys/${idOf(key)}`);
+const refusedOf = async (stack: Stack, key: string) => (await view(stack, key)).banRefused;
+
+/** Sends so many requests, all of which a ban refuses. */
+async function refused(stack: Stack, key: string, times: number): Promise<void> {
+  const codes = await inTurn(Array.from({ length: times }), 8, async () => {
+    return ((await send(`${stack.gateway}/v1/pets`, { key })).json as { code: string }).code;
+  });
+  expect(new Set(codes)).toEqual(new Set(['key_banned']));
+}
+
+/** Issues a key and goes on until a decision bans it. @returns the key; its ban has refused one request */
+async function banned(stack: Stack, more = {}): Promise<string> {
+  await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
+  const key = await stack.issueKey({ minute: 1, ...more });
+  for (let sent = 0; sent < 4; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+  expect(await view(stack, key)).toMatchObject({ state: 'banned', bans: 1 });
+  return key;
+}
+
+describe.for([
+  ['the embedded limiter', {}],
+  ['Redis', withRedis],
+] as const)('with %s', async ([, environment]) => {
+  const stack = await startStack(environment);
+
+  test('what a ban has refused is counted, however many they are, in the key, the list of keys and that of bans', async () => {
+    const [key, other] = [await banned(stack), await banned(stack)];
+    await refused(stack, key, 150);
+    await refused(stack, other, 3);
+    await expect.poll(() => refusedOf(stack, key)).toBe(151);
+    const { keys } = await get<KeysAnswer>(stack, '/keys?state=banned');
+    const { bans } = await get<BansAnswer>(stack, '/bans');
+    const { keys: sorted } = await get<KeysAnswer>(stack, '/keys?state=banned&sort=oldest');
+    for (const list of [keys, bans, sorted])
+      expect(new Map(list.map(({ id, banRefused }) => [id, banRefused]))).toEqual(
+        new Map([
+          [idOf(key), 151],
+          [idOf(other), 4],
+        ]),
+      );
+    await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
+    expect(await view(stack, key)).not.toHaveProperty('banRefused');
+  });
+
+  test('what the limits refused before the ban, in the same minute, is not counted, and hides nothing', async () => {
+    await stack.admin('PATCH', '/plans/free', { ban_after: 100, ban_grace_seconds: 0, ban_seconds: 300 });
+    const key = await stack.issueKey({ minute: 1 });
+    const codes: string[] = [];
+    while (codes.at(-1) !== 'key_banned' && codes.length < 200)
+      codes.push(((await send(`${stack.gateway}/v1/pets`, { key })).json as { code: string }).code);
+    expect(codes.length).toBeGreaterThan(100);
+    await refused(stack, key, 20);
+    await expect.poll(() => refusedOf(stack, key)).toBe(21);
+  });
+
+  test('only what the running ban has refused is counted', async () => {
+    const key = await banned(stack);
+    await refused(stack, key, 5);
+    await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
+    await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 100, reason: 'by an operator' });
+    expect(await refusedOf(stack, key)).toBe(0);
+    await refused(stack, key, 2);
+    await expect.poll(() => refusedOf(stack, key)).toBe(2);
+  });
+});
+
+test('what two gateways have refused is one sum, and the command line says until when, which ban it is, and how many', async () => {
+  const [stack, other] = [await startStack(withRedis), await startStack(withRedis)];
+  const key = await banned(stack, { name: 'loud' });
+  await refused(stack, key, 1_203);
+  await refused(other, key, 10);
+  await expect.poll(() => refusedOf(other, key)).toBe(1_214);
+  const ban = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.\d{3}Z \(in \d min\), first ban in a row, refused 1,214 since/;
+  expect((await ctl(stack, 'keys', 'show', idOf(key))).out).toMatch(new RegExp(`^banned until +${ban.source}$`, 'm'));
+  expect((await ctl(stack, 'keys', 'list', '--state', 'banned')).out).toMatch(new RegExp(`banned until ${ban.source}`));
+  expect((await ctl(other, 'bans', 'list')).out).toMatch(/ refused since +reason\n.* 1 +1214 +-\n/);
+  // A second ban: as if the first one had just ended.
+  await redis.hset(`gateway:key:{${idOf(key)}}`, { banned_until: '1', ban_decided: '1' });
+  await redis.hset(`gateway:key:{${idOf(key)}}`, { banned_until: String(Date.now() / 1_000 - 1) });
+  for (let sent = 0; sent < 4; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+  expect((await ctl(stack, 'keys', 'show', idOf(key))).out).toMatch(
+    /\(in (9|10) min\), second ban in a row, refused \d since$/m,
+  );
+});
+
+test('a key whose line has stood over a minute for ten minutes is said to be too small', async () => {
+  const stack = await startStack(withRedis);
+  const [small, busy] = [idOf(await stack.issueKey({ name: 'small' })), idOf(await stack.issueKey({ name: 'busy' }))];
+  const [now, minute] = [Date.now() / 1_000, Math.floor(Date.now() / 60_000)];
+  // Its line grew to four minutes, and as many have come since as it lets through.
+  const marksOf = (minutes: number) =>
+    Array.from({ length: minutes }, (_, at) => `${minute - minutes + at}:0:${at === 0 ? 0 : 240 + 60 * at}`);
+  for (const [id, minutes] of [
+    [small, 15],
+    [busy, 5],
+  ] as const) {
+    await redis.hset(`gateway:key:{${id}}`, {
+      left: `${now} 0/60 900/1000`,
+      refusals: `${now + 241} ${now + 5} 0`,
+      refused: 240 + 60 * minutes,
+    });
+    await redis.hset(`gateway:marks:{${id}}`, { usage_minutes: marksOf(minutes).join(' ') });
+  }
+  const { tooSmall, waitSeconds = 0 } = await get<KeyView>(stack, `/keys/${small}`);
+  expect([tooSmall, waitSeconds > 200 && waitSeconds <= 241]).toEqual([true, true]);
+  const other = await get<KeyView>(stack, `/keys/${busy}`);
+  expect([other.tooSmall, (other.waitSeconds ?? 0) > 200]).toEqual([undefined, true]);
+  const said = /too small for its clients: a refused request waits 4 min/;
+  expect((await ctl(stack, 'keys', 'show', small)).out).toMatch(said);
+  const { out } = await ctl(stack, 'keys', 'list');
+  expect(out.split('\n').filter((line) => said.test(line))).toEqual([expect.stringContaining(small)]);
+});
