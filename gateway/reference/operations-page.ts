@@ -1,7 +1,7 @@
 import { ERRORS } from '../../shared/http/errors.ts';
 import type { Document, Operation, Parameter, Ref, Response, Schema } from './document.ts';
 
-/** The operations of the page: what each one takes, and its request and its answer side by side. */
+/** The operations of the page: what each one takes, and its request and its response side by side. */
 
 const escaped = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
@@ -71,13 +71,13 @@ ${body && canBeTried ? `<label for="${id}-body">Body to send</label><textarea id
 ${canBeTried ? '<button type="submit" class="send">Send request</button>' : ''}
 </div>
 <div class="answer">
-<div class="head"><h4>Answer</h4><span class="status" role="status">${status} · example</span><button type="button" class="copy" aria-live="polite">Copy</button></div>
+<div class="head"><h4>Response</h4><span class="status" role="status">${status} · example</span><button type="button" class="copy" aria-live="polite">Copy</button></div>
 <pre tabindex="0"><code>${pretty(answer?.example)}</code></pre>
 <details class="headers" hidden><summary>Headers</summary><pre tabindex="0"></pre></details>
 </div>
 </div>
 </form>
-${answer ? `<details><summary>Fields of the answer</summary>${tableOf('Fields of the answer', fieldRows(api, answer.schema))}</details>` : ''}
+${answer ? `<details><summary>Fields of the response</summary>${tableOf('Fields of the response', fieldRows(api, answer.schema))}</details>` : ''}
 <p class="outcomes"><b>${status}</b> ${inline(meaning)} ${errors.map(errorLinks).join('')} <a href="#errors">Errors of every operation</a></p>
 </section>`;
 }

@@ -194,7 +194,7 @@ test('every operation can be tried except store orders, and names only errors of
     expect(((await panelOf(page, operation).boundingBox()) ?? { height: Number.NaN }).height).toBeLessThan(1_600);
 });
 
-test('request and answer stand side by side on a wide page, to its right edge, and below each other on a phone', async () => {
+test('request and response stand side by side on a wide page, to its right edge, and below each other on a phone', async () => {
   const { page } = await openReference({ viewport: { width: 1_280, height: 800 } });
   const boxes = async (operation: string) =>
     await Promise.all(

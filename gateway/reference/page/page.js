@@ -14,7 +14,9 @@ const number = (value) => value.toLocaleString('en-US');
 function clock(unixSeconds) {
   const at = new Date(unixSeconds * 1_000);
   const isToday = at.toDateString() === new Date().toDateString();
-  return at.toLocaleString('en-GB', { timeStyle: 'medium', ...(!isToday && { dateStyle: 'medium' }) });
+  return isToday
+    ? at.toLocaleTimeString('en-GB')
+    : at.toLocaleString('en-GB', { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
 }
 
 const counted = (count, one) => `${number(count)} ${one}${count === 1 ? '' : 's'}`;
