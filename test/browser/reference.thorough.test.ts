@@ -2,6 +2,7 @@ import type { Locator, Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
 import { openBrowser, type WatchedPage, watchedPage } from '../support/browser.ts';
+import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 // A browser is slow while other tests run.
@@ -21,6 +22,8 @@ async function pasteKey(page: Page, key: string): Promise<void> {
   await page.getByRole('button', { name: 'Show limits' }).click();
   await page.locator('#key-report').waitFor();
 }
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const panelOf = (page: Page, operation: string): Locator => page.locator(`#${operation}`);
 
@@ -129,7 +132,6 @@ test('limits are asked for every five seconds at most, not while the page is hid
   page.on('request', (request) => {
     if (request.url().endsWith('/v1/limits')) asked++;
   });
-  const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
   await pasteKey(page, key);
   await pause(11_000);
   expect(asked).toBeGreaterThanOrEqual(2);
@@ -150,6 +152,27 @@ test('limits are asked for every five seconds at most, not while the page is hid
   expect(await page.locator('#key-report').isVisible()).toBe(false);
   asked = 0;
   await pause(6_000);
+  expect(asked).toBe(0);
+});
+
+test('while the gateway refuses the address, the page says so and waits as long as told', async () => {
+  const own = await startStack();
+  const { page } = await watchedPage(browser, own.gateway);
+  await page.goto(`${own.gateway}/docs`);
+  const key = await own.issueKey();
+  await pasteKey(page, key);
+  // More than an address has, until the page has noticed.
+  let isNoticed = false;
+  const noise = (async () => {
+    while (!isNoticed) await Promise.all(Array.from({ length: 30 }, () => send(`${own.gateway}/v1/limits`, { key })));
+  })();
+  await page.getByText(/^Not up to date: .+\. Next attempt in [\d,]+ seconds\.$/).waitFor();
+  isNoticed = true;
+  await noise;
+  expect(await page.locator('#key-report').isVisible()).toBe(true);
+  let asked = 0;
+  page.on('request', () => asked++);
+  await pause(7_000);
   expect(asked).toBe(0);
 });
 
