@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import type { PlanTable } from '../limiter/plans.ts';
 import type { GatewayRoute } from '../routes.ts';
 import { etagOf, safetyHeaders } from '../static-file.ts';
+import type { Document } from './document.ts';
+import { operationParts } from './operations-page.ts';
 import { pageParts } from './page-text.ts';
 
 /**
@@ -21,37 +22,30 @@ export interface Reference {
 const DESCRIPTION = '/v1/openapi.json';
 const PAGE = '/docs/';
 const OUR_PAGE = join(import.meta.dirname, 'page');
-const SWAGGER_UI = dirname(createRequire(import.meta.url).resolve('swagger-ui-dist/package.json'));
 
-/**
- * Per address. A first visit costs 33, so a hundred people behind one address can visit in the same minute, and no
- * address gets more than 4 MB a second.
- */
+/** Per address. Hundreds of people behind one address can visit in the same minute, and none gets over 4 MB a second. */
 export const READS_PER_MINUTE = 4_000;
 /** Each such amount costs one more read. */
 const BYTES_PER_READ = 65_536;
 
 /** Revalidated each time, and answered with 304 while unchanged. */
 const OURS = 'no-cache';
-/** Changes only with a release of the package. */
-const THEIRS = 'public, max-age=86400';
+/** For a redirect, which never changes. */
+const A_DAY = 'public, max-age=86400';
 /** With a version in the query, a file never changes: a reload does not ask for it. */
 const FOR_EVER = 'public, max-age=31536000, immutable';
 
 const FILES = [
   { path: DESCRIPTION, type: 'application/json', from: join(import.meta.dirname, 'openapi.json'), keep: OURS },
-  { path: '/docs/page.css', type: 'text/css; charset=utf-8', from: join(OUR_PAGE, 'page.css'), keep: OURS },
-  { path: '/docs/operations.css', type: 'text/css; charset=utf-8', from: join(OUR_PAGE, 'operations.css'), keep: OURS },
-  { path: '/docs/page.js', type: 'text/javascript; charset=utf-8', from: join(OUR_PAGE, 'page.js'), keep: OURS },
   ...[
-    { name: 'swagger-ui.css', type: 'text/css; charset=utf-8' },
-    { name: 'swagger-ui-bundle.js', type: 'text/javascript; charset=utf-8' },
-    { name: 'favicon-32x32.png', type: 'image/png' },
-  ].map(({ name, type }) => ({ path: `/docs/${name}`, type, from: join(SWAGGER_UI, name), keep: THEIRS })),
+    { name: 'page.css', type: 'text/css; charset=utf-8' },
+    { name: 'parts.css', type: 'text/css; charset=utf-8' },
+    { name: 'page.js', type: 'text/javascript; charset=utf-8' },
+    { name: 'icon.svg', type: 'image/svg+xml' },
+  ].map(({ name, type }) => ({ path: PAGE + name, type, from: join(OUR_PAGE, name), keep: OURS })),
 ];
 
-/** Swagger UI's style sheet has its icons as data: URLs. */
-const SAFETY = safetyHeaders("img-src 'self' data:");
+const SAFETY = safetyHeaders("img-src 'self'");
 
 const gzipped = promisify(gzip);
 
@@ -108,9 +102,11 @@ export function loadReference(plans: () => PlanTable): Reference {
     const readable = path === DESCRIPTION ? ['Access-Control-Allow-Origin', '*'] : [];
     return new ReferenceFile(path, 200, readFileSync(from), keep, ['Content-Type', type, ...readable]);
   });
-  const slash = new ReferenceFile('/docs', 308, Buffer.alloc(0), THEIRS, ['Location', PAGE]);
+  const slash = new ReferenceFile('/docs', 308, Buffer.alloc(0), A_DAY, ['Location', PAGE]);
   const fixed = new Map([...files, slash].map((file) => [file.path, file]));
-  const template = withVersions(readFileSync(join(OUR_PAGE, 'index.html'), 'utf8'), files);
+  const api = JSON.parse(String(fixed.get(DESCRIPTION)?.body)) as Document;
+  const text = withParts(readFileSync(join(OUR_PAGE, 'index.html'), 'utf8'), operationParts(api));
+  const template = withVersions(text, files);
   let shown = plans();
   let page = pageWith(template, shown);
   return {
@@ -134,20 +130,15 @@ function pageWith(template: string, plans: PlanTable): ReferenceFile {
   ]);
 }
 
-/** The page with its parts in place of their marks. */
-const textWith = (template: string, plans: PlanTable): string =>
-  Object.entries(pageParts(plans)).reduce(
-    (text, [mark, part]) => text.replace(`<!-- ${mark} -->`, () => part),
-    template,
-  );
+const textWith = (template: string, plans: PlanTable): string => withParts(template, pageParts(plans));
+
+/** The page with some parts in place of their marks. */
+const withParts = (template: string, parts: Readonly<Record<string, string>>): string =>
+  Object.entries(parts).reduce((text, [mark, part]) => text.replace(`<!-- ${mark} -->`, () => part), template);
 
 /** The page with the current version of each file in its URLs, so that a browser keeps them. */
 const withVersions = (page: string, files: readonly ReferenceFile[]): string =>
   files.reduce((text, { path, version }) => {
-    const name = path.replace(/^\/docs\//, '');
-    return text
-      .replace(`src="${name}"`, `src="${name}?${version}"`)
-      .replace(`rel="stylesheet" href="${name}"`, `rel="stylesheet" href="${name}?${version}"`)
-      .replace(`type="image/png" href="${name}"`, `type="image/png" href="${name}?${version}"`)
-      .replace(`type="application/json" href="${name}"`, `type="application/json" href="${name}?${version}"`);
+    const name = path.replace(PAGE, '');
+    return text.replaceAll(new RegExp(`(<(?:link|script) [^>]*(?:href|src)="${name})"`, 'g'), `$1?${version}"`);
   }, page);

@@ -17,14 +17,14 @@ export const HEADERS = {
     example: 60,
   },
   'X-RateLimit-Remaining': {
-    description: 'Requests that are left of it.',
+    description: 'Requests left of it.',
     required: true,
     schema: { type: 'integer', minimum: 0 },
     example: 59,
   },
   'X-RateLimit-Reset': {
     description:
-      'Unix second at which the whole limit is there again. On 429 the end of Retry-After: when to send the request again.',
+      'Unix second at which the limit is full again. On 429, the end of Retry-After: when to send the request again.',
     required: true,
     schema: { type: 'integer', minimum: 0 },
     example: 1795262400,
@@ -45,7 +45,7 @@ export const HEADERS = {
     example: '"minute";r=59;t=59;store-limit=60;store-remaining=59;store-reset=1, "day";r=999;t=86314',
   },
   'X-Request-Id': {
-    description: "The request's id: the client's own where it is fit, else a new one.",
+    description: "The request's id: the client's own if it is valid, otherwise a new one.",
     required: true,
     schema: { type: 'string', maxLength: 64, pattern: '^[0-9A-Za-z_.-]{1,64}$' },
     example: '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
@@ -98,7 +98,7 @@ export const HELP: Header = {
 
 /** On 503. */
 export const RETRY_AFTER_UNAVAILABLE: Header = {
-  description: 'Seconds after which another try is worth it; not on every 503.',
+  description: 'Seconds after which to try again; not on every 503.',
   required: false,
   schema: { type: 'integer', minimum: 1 },
   example: 1,

@@ -40,13 +40,13 @@ function objectOf(description: string, properties: Readonly<Record<string, Schem
 
 const bucket = (name: 'minute' | 'day'): Schema =>
   objectOf(
-    `Requests a ${name}.`,
+    `Requests per ${name}.`,
     {
-      limit: count('How many there are when all are there.', LIMITS[name].limit, 1),
-      remaining: count('How many are left.', LIMITS[name].remaining),
-      reset: count('Unix second at which all are there again.', LIMITS[name].reset),
+      limit: count('The limit: what a full bucket holds.', LIMITS[name].limit, 1),
+      remaining: count('Requests left.', LIMITS[name].remaining),
+      reset: count('Unix second at which the bucket is full again.', LIMITS[name].reset),
       refillPerSecond: {
-        description: 'How many come back each second.',
+        description: 'Requests that come back per second.',
         type: 'number',
         exclusiveMinimum: 0,
         examples: [LIMITS[name].refillPerSecond],
@@ -58,40 +58,40 @@ const bucket = (name: 'minute' | 'day'): Schema =>
 const BAN = { until: 1795262700, retryAfter: 300 };
 
 const ban = objectOf(
-  'The ban that runs.',
+  'The current ban.',
   {
-    until: count('Unix second at which it is over.', BAN.until),
+    until: count('Unix second at which the ban ends.', BAN.until),
     retryAfter: count('Seconds after which a request will be admitted.', BAN.retryAfter, 1),
   },
   BAN,
 );
 
 export const limitsSchema: Schema = objectOf(
-  'Where a key stands.',
+  'The limits and usage of a key.',
   {
     name: {
-      description: 'What the key was called when it was issued.',
+      description: 'The name that the key was issued with.',
       type: 'string',
       maxLength: MAX_KEY_NAME_LENGTH,
       examples: [LIMITS.name],
     },
-    plan: { description: 'Its plan.', type: 'string', enum: PLAN_NAMES, examples: [LIMITS.plan] },
+    plan: { description: 'The plan of the key.', type: 'string', enum: PLAN_NAMES, examples: [LIMITS.plan] },
     minute: bucket('minute'),
     day: bucket('day'),
     waitSeconds: count('Seconds until a request will be admitted; 0 if one is admitted now.', LIMITS.waitSeconds),
     strikesLeft: count(
-      'How many more refusals there is room for, before those come that can ban the key. They are forgotten with time.',
+      'Refusals that the key can still get before a ban becomes possible. Strikes are forgotten over time.',
       LIMITS.strikesLeft,
     ),
-    ban: { description: 'The ban that runs, or null.', anyOf: [ban, { type: 'null' }], examples: [null] },
+    ban: { description: 'The current ban, or null.', anyOf: [ban, { type: 'null' }], examples: [null] },
     bannedUntil: {
-      description: 'Unix second at which the ban that runs is over, or null.',
+      description: 'Unix second at which the current ban ends, or null.',
       type: ['integer', 'null'],
       minimum: 0,
       examples: [null],
     },
     scope: {
-      description: 'What the key may do.',
+      description: 'What the key is allowed to do.',
       type: 'array',
       minItems: 1,
       maxItems: SCOPES.length,
@@ -105,7 +105,8 @@ export const limitsSchema: Schema = objectOf(
       examples: ['2027-11-21T12:00:00.000Z'],
     },
     usage: {
-      description: 'What was admitted and refused on each of the last days with a request, in UTC, the oldest first.',
+      description:
+        'Requests admitted and refused on each of the last 36 days (UTC) with at least one, the oldest first.',
       type: 'array',
       maxItems: DAYS_KEPT,
       items: objectOf(

@@ -17,9 +17,9 @@ const DESCRIPTION = `Lists, adds and gets animals.
 **Authentication.** Send an API key as a bearer token: \`Authorization: Bearer <API_KEY>\`. A key that is missing,
 malformed, unknown, expired or revoked gets 401, always the same.
 
-**Limits.** A plan allows so many requests a minute and so many a day, refilled continuously. Every answer says in
-\`X-RateLimit-*\` where its caller stands. A refused request costs nothing and gets 429: it is told its place in line
-as \`Retry-After\`. Wait as long, then try again. A key that keeps sending more than nine times its limit, without a pause, is banned. \`GET /limits\` tells where a key stands and costs it nothing.
+**Limits.** A plan allows so many requests a minute and so many a day, refilled continuously. Every response reports in
+\`X-RateLimit-*\` what is left. A refused request costs nothing and gets 429: it is told its place in line
+as \`Retry-After\`. Wait that long, then try again. A key that keeps sending more than nine times its limit, without a pause, is banned. \`GET /limits\` returns the limits of a key and costs it nothing.
 
 **Numbers.** Ids are 64-bit integers. Some are beyond 2^53, where JavaScript's JSON.parse rounds.
 
@@ -42,9 +42,9 @@ export function describeApi(): Document {
     servers: [{ url: PREFIX, description: 'This gateway.' }],
     security: [{ apiKey: [] }],
     tags: [
-      { name: 'pets', description: 'The animals.' },
-      { name: 'store', description: 'Orders for them.' },
-      { name: 'limits', description: 'What your key may.' },
+      { name: 'pets', description: 'Animals.' },
+      { name: 'store', description: 'Orders of animals.' },
+      { name: 'limits', description: 'The limits of your key.' },
     ],
     paths: pathsOf(ROUTES),
     components: {
@@ -66,7 +66,7 @@ export function describeApi(): Document {
 
 /** The answer to OPTIONS on every operation's path, and on `*`. */
 const OPTIONS_ANSWER: Response = {
-  description: 'Which methods there are.',
+  description: 'The methods of the path.',
   headers: { ...EVERYWHERE, Allow: ALLOW },
 };
 

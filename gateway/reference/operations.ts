@@ -43,7 +43,7 @@ export const PARAMETERS = {
     name: 'limit',
     in: 'query',
     required: false,
-    description: 'How many to give at most.',
+    description: 'The maximum number of records to return.',
     schema: {
       type: 'integer',
       minimum: 1,
@@ -56,7 +56,7 @@ export const PARAMETERS = {
     name: 'after',
     in: 'query',
     required: false,
-    description: 'Only those with a greater id: the next page, as the Link header gives it.',
+    description: 'Returns records with a greater id only. The Link header has the value for the next page.',
     schema: { ...ID, examples: [0] },
   },
   requestId: {
@@ -64,8 +64,8 @@ export const PARAMETERS = {
     in: 'header',
     required: false,
     description:
-      'An id to find the request by, in the answer and in every log: 1 to 64 letters, digits, `_`, `.` or `-`. Any other ' +
-      'value is replaced by a new id, never refused.',
+      'Identifies the request in the response and in every log: 1 to 64 letters, digits, `_`, `.` or `-`. Any other ' +
+      'value is replaced by a new id.',
     schema: { type: 'string', minLength: 1, maxLength: MAX_REQUEST_ID_LENGTH, examples: ['order-4711'] },
   },
 } satisfies Readonly<Record<string, Parameter>>;
@@ -86,11 +86,11 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
   listPets: {
     tag: 'pets',
     summary: 'List animals',
-    description: 'Animals by ascending id, a page at a time. Parameters that are not known are ignored.',
-    parameters: [...PAGE, statusFilter('PetStatus', 'Only animals of this status.'), ...EVERY],
+    description: 'Returns animals by ascending id, one page at a time. Unknown parameters are ignored.',
+    parameters: [...PAGE, statusFilter('PetStatus', 'Returns animals with this status only.'), ...EVERY],
     success: {
       status: 200,
-      description: 'A page of the animals.',
+      description: 'One page of animals.',
       content: json('Pets', [PET]),
       headers: { Link: nextPage('/v1/pets') },
     },
@@ -100,13 +100,15 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
   createPet: {
     tag: 'pets',
     summary: 'Add an animal',
-    description: 'Adds an animal. With an `Idempotency-Key` it can be sent again without adding it twice.',
+    description:
+      'Adds an animal. With an `Idempotency-Key`, the request can be repeated without adding the animal twice.',
     parameters: [
       {
         name: 'Idempotency-Key',
         in: 'header',
         required: false,
-        description: 'The same key and the same body get the first answer again for 24 hours; another body gets 409.',
+        description:
+          'For 24 hours, the same key with the same body returns the first response again; with another body, it returns 409.',
         schema: {
           type: 'string',
           minLength: 1,
@@ -124,7 +126,7 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
   getPet: {
     tag: 'pets',
     summary: 'Get an animal',
-    description: 'To be removed on 5 December 2030. Use GET /pets with the status filter.',
+    description: 'This operation will be removed on 5 December 2030. Use GET /pets with the status filter.',
     parameters: [
       { name: 'petId', in: 'path', required: true, description: "The animal's id.", schema: { ...ID, examples: [1] } },
       ...EVERY,
@@ -136,11 +138,11 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
   listOrders: {
     tag: 'store',
     summary: 'List orders',
-    description: 'Orders by ascending id, a page at a time. Parameters that are not known are ignored.',
-    parameters: [...PAGE, statusFilter('OrderStatus', 'Only orders of this status.'), ...EVERY],
+    description: 'Returns orders by ascending id, one page at a time. Unknown parameters are ignored.',
+    parameters: [...PAGE, statusFilter('OrderStatus', 'Returns orders with this status only.'), ...EVERY],
     success: {
       status: 200,
-      description: 'A page of the orders.',
+      description: 'One page of orders.',
       content: json('Orders', [ORDER]),
       headers: { Link: nextPage('/v1/store/orders') },
     },
@@ -149,12 +151,13 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
   },
   getLimits: {
     tag: 'limits',
-    summary: 'See where you stand',
+    summary: 'Get your limits',
     description:
-      "The key's plan and both of its limits. It costs the key nothing and is answered with empty limits and during a ban " +
-      "too. Only the client's address pays for it, as for a request without a key. `X-RateLimit-*` are those of the key.",
+      "Returns the key's plan, both of its limits and its usage. It costs the key nothing, and it works with limits used " +
+      "up and during a ban. It counts against the limit of the client's address, as a request without a key does. " +
+      '`X-RateLimit-*` are those of the key.',
     parameters: EVERY,
-    success: { status: 200, description: 'Where the key stands.', content: json('Limits', LIMITS) },
+    success: { status: 200, description: 'The limits of the key.', content: json('Limits', LIMITS) },
     errors: [],
     canBeTried: true,
   },

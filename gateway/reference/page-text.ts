@@ -1,6 +1,7 @@
 import { ERRORS, type ErrorCode } from '../../shared/http/errors.ts';
 import { PLAN_NAMES, type PlanTable } from '../limiter/plans.ts';
 import { usualBanAfter } from '../limiter/refusals.ts';
+import { FIGURES } from './figures.ts';
 
 /** The parts of the page that are made from tables: plans with their numbers, the worked example, errors. */
 
@@ -14,6 +15,7 @@ export const pageParts = (plans: PlanTable): Readonly<Record<string, string>> =>
   plans: plansTable(plans),
   example: workedExample(plans),
   errors: errorsTable(),
+  ...FIGURES,
 });
 
 function plansTable(plans: PlanTable): string {
@@ -21,9 +23,10 @@ function plansTable(plans: PlanTable): string {
     const { minute, day, ban_after = minute && usualBanAfter(minute), ban_seconds = 0 } = plans[plan];
     const limits = [minute, day].map((limit) => (limit === undefined ? 'agreed with you' : number(limit)));
     const strikes = ban_after === undefined ? 'five times the minute limit' : number(ban_after);
+    const banned = ban_seconds % 60 === 0 ? plural(ban_seconds / 60, 'minute') : plural(ban_seconds, 'second');
     return [
       `<th scope="row">${plan[0]?.toUpperCase()}${plan.slice(1)}</th>`,
-      ...[...limits, `${strikes}, ${plural(ban_seconds, 'second')}`].map((text) => `<td>${text}</td>`),
+      ...[...limits, strikes, banned].map((text) => `<td>${text}</td>`),
     ];
   });
   return rows.map((cells) => `<tr>${cells.join('')}</tr>`).join('\n');
@@ -33,12 +36,7 @@ function plansTable(plans: PlanTable): string {
 function workedExample({ free: { minute = 1, day = 1 } }: PlanTable): string {
   const [perMinute, perDay] = [60 / minute, DAY_SECONDS / day];
   const seconds = (value: number) => (Number.isInteger(value) ? number(value) : value.toFixed(1));
-  return `<ol>
-<li>12:00:00. You have sent nothing for a while: the minute's ${plural(minute, 'request')} are all there. You send ${number(minute)} at once, and all are admitted. <code>X-RateLimit-Remaining</code> counts down to 0.</li>
-<li>12:00:00. One more gets <code>429</code> with <code>Retry-After: ${Math.ceil(perMinute)}</code>. It cost nothing: one request comes back every ${seconds(perMinute)} s.</li>
-<li>12:00:${String(Math.min(59, Math.ceil(perMinute))).padStart(2, '0')}. You have waited as told: the request is admitted. Had you sent it sooner, it would have been refused again, and told a later place in line.</li>
-<li>Later. The day's ${plural(day, 'request')} are used up. They come back one every ${seconds(perDay)} s, so the next refusal says <code>Retry-After: ${Math.ceil(perDay)}</code>.</li>
-</ol>`;
+  return `<p>With ${plural(minute, 'request')} per minute, one comes back every ${seconds(perMinute)} s: after ${number(minute)} requests at once, the next one gets <code>Retry-After: ${Math.ceil(perMinute)}</code>. With ${number(day)} per day, one comes back every ${seconds(perDay)} s: once all are used, it gets <code>Retry-After: ${Math.ceil(perDay)}</code>.</p>`;
 }
 
 /** What a client does about each error. */

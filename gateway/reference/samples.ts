@@ -1,6 +1,6 @@
 /** How each operation is called, in three languages. The key comes from the environment, so no sample shows one. */
 
-/** The extension that Redoc, Scalar and our own page show: https://redocly.com/docs/realm/author/reference/openapi-extensions/x-code-samples. */
+/** The extension that our page shows, as Redoc and Scalar do: https://redocly.com/docs/realm/author/reference/openapi-extensions/x-code-samples. */
 export interface CodeSample {
   readonly lang: string;
   readonly label: string;
@@ -18,7 +18,7 @@ export function samplesOf(method: string, path: string, example: unknown): CodeS
   const call = { method, url: SAMPLE_ORIGIN + path, body: example === undefined ? undefined : JSON.stringify(example) };
   return [
     { lang: 'Shell', label: 'curl', source: curl(call) },
-    { lang: 'JavaScript', label: 'JavaScript', source: javaScript(call) },
+    { lang: 'JavaScript', label: 'fetch', source: javaScript(call) },
     { lang: 'Python', label: 'Python', source: python(call) },
   ];
 }

@@ -23,16 +23,19 @@ export const NEW_PET = { name: 'Rex', categoryId: 1, status: 'available' };
 export const ORDER = { id: 1, petId: 1, status: 'placed', createdAt: '2026-11-21T12:00:00.000Z' };
 
 const ABOUT: Readonly<Record<string, Schema>> = {
-  Pet: { description: 'An animal as the store gives it out.', examples: [PET] },
-  NewPet: { description: 'An animal to be added.', examples: [NEW_PET] },
-  PetStatus: { description: 'Whether an animal can be had.', examples: ['available'] },
+  Pet: { description: 'An animal.', examples: [PET] },
+  NewPet: { description: 'An animal to add.', examples: [NEW_PET] },
+  PetStatus: { description: 'The availability of an animal.', examples: ['available'] },
   Order: { description: 'An order for one animal.', examples: [ORDER] },
-  OrderStatus: { description: 'How far an order is.', examples: ['placed'] },
+  OrderStatus: { description: 'The progress of an order.', examples: ['placed'] },
 };
 
 /** By the member's name, which has the same meaning everywhere. */
 const ABOUT_MEMBERS: Readonly<Record<string, Schema>> = {
-  id: { description: 'Given by the service. All of int64 is used: read it exactly, or as text.', examples: [1] },
+  id: {
+    description: 'Assigned by the service. It can be any 64-bit integer: read it exactly, or as text.',
+    examples: [1],
+  },
   name: { description: "The animal's name, counted in Unicode code points.", examples: ['Rex'] },
   categoryId: { description: 'The category that the animal belongs to.', examples: [1] },
   petId: { description: 'The animal that is ordered.', examples: [1] },
@@ -42,7 +45,7 @@ const ABOUT_MEMBERS: Readonly<Record<string, Schema>> = {
 
 /** For one schema only. */
 const ABOUT_MEMBERS_OF: Readonly<Record<string, Readonly<Record<string, Schema>>>> = {
-  NewPet: { status: { description: 'Whether the animal can be had; `available` when left out.' } },
+  NewPet: { status: { description: 'The availability of the animal. Default: `available`.' } },
 };
 
 /** How a schema is written so that generators of clients understand it. */
@@ -95,7 +98,7 @@ const listOf = (name: string, description: string, example: unknown): Schema => 
 });
 
 export const errorSchema = (codes: readonly string[]): Schema => ({
-  description: 'Every answer that is no success.',
+  description: 'The body of every response other than a success.',
   type: 'object',
   properties: {
     code: {

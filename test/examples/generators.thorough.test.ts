@@ -67,7 +67,7 @@ test.skipIf(thoroughly(0, 1) === 1)('a Postman collection, run by newman', { tim
     ['List animals', 200],
     ['Get an animal', 200],
     ['List orders', 200],
-    ['See where you stand', 200],
+    ['Get your limits', 200],
   ]);
   expect(JSON.parse(final.get('Add an animal without a status')?.text ?? '')).toMatchObject({ status: 'available' });
   expect(ran.filter(({ status }) => status === 429).length).toBeGreaterThan(0);

@@ -16,7 +16,7 @@ const operations = Object.values(description.paths).flatMap((path) => Object.val
 
 const RUN: Readonly<Record<string, (source: string) => readonly [string, ...string[]]>> = {
   curl: (source) => ['sh', '-c', source.replace('curl -i', 'curl -sS -i')],
-  JavaScript: (source) => [process.execPath, '--input-type=module', '-e', source],
+  fetch: (source) => [process.execPath, '--input-type=module', '-e', source],
   Python: (source) => ['python3', '-c', source],
 };
 

@@ -4,15 +4,7 @@ import { post, send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
-const FILES = [
-  '',
-  'page.css',
-  'operations.css',
-  'page.js',
-  'swagger-ui.css',
-  'swagger-ui-bundle.js',
-  'favicon-32x32.png',
-];
+const FILES = ['', 'page.css', 'parts.css', 'page.js', 'icon.svg'];
 
 test('the page and its files are public, isolated from other origins, and show the limits of the address', async () => {
   const { gateway } = await startStack();
@@ -22,7 +14,7 @@ test('the page and its files are public, isolated from other origins, and show t
     });
     expect([name, status]).toEqual([name, 200]);
     expect(headers).toMatchObject({
-      'content-type': expect.stringMatching(/^(text\/(html|css|javascript); charset=utf-8|image\/png)$/),
+      'content-type': expect.stringMatching(/^(text\/(html|css|javascript); charset=utf-8|image\/svg\+xml)$/),
       'x-content-type-options': 'nosniff',
       'x-frame-options': 'DENY',
       'referrer-policy': 'no-referrer',
@@ -61,14 +53,7 @@ test('/docs redirects to /docs/, and unknown paths below it are 404', async () =
   const key = await stack.issueKey();
   const moved = await send(`${stack.gateway}/docs`);
   expect([moved.status, moved.headers.location]).toEqual([308, '/docs/']);
-  for (const path of [
-    '/docs/x',
-    '/docs/page.js/',
-    '/docs/openapi.ts',
-    '/Docs/',
-    '/docs/swagger-ui.js',
-    '/openapi.json',
-  ]) {
+  for (const path of ['/docs/x', '/docs/page.js/', '/docs/openapi.ts', '/Docs/', '/docs/index.html', '/openapi.json']) {
     expect((await send(stack.gateway + path)).status).toBe(401);
     expect((await send(stack.gateway + path, { key })).status).toBe(404);
   }
@@ -95,7 +80,7 @@ test('only GET and HEAD are accepted, without a body', async () => {
 
 test('a cached file is not sent again', async () => {
   const { gateway } = await startStack();
-  for (const path of ['/docs/', '/docs/swagger-ui-bundle.js', '/v1/openapi.json']) {
+  for (const path of ['/docs/', '/docs/page.js', '/v1/openapi.json']) {
     const { etag = '' } = (await send(gateway + path)).headers;
     for (const given of [etag, `"other", ${etag}`, etag.replace('W/', ''), '*']) {
       const again = await send(gateway + path, { headers: { 'if-none-match': given } });
@@ -154,9 +139,9 @@ test('a hundred people behind one address can load and reload the page, and stil
 test('an address that reads endlessly is refused: a browser with a page, a program in the Error format', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
-  const bundle = `${stack.gateway}/docs/swagger-ui-bundle.js`;
+  const large = `${stack.gateway}/v1/openapi.json`;
   const begun = performance.now();
-  const reads = await Promise.all(Array.from({ length: 220 }, () => send(bundle, { method: 'HEAD' })));
+  const reads = await Promise.all(Array.from({ length: 2_500 }, () => send(large, { method: 'HEAD' })));
   const seconds = (performance.now() - begun) / 1_000;
   const bytes = reads.filter(({ status }) => status === 200).length * Number(reads[0]?.headers['content-length']);
   // A full allowance, what refills meanwhile, and one answer on credit.
@@ -164,7 +149,7 @@ test('an address that reads endlessly is refused: a browser with a page, a progr
   // The allowance refills meanwhile; another answer on credit empties it.
   const refusalFor = async (accept: string, path = '/docs/') => {
     for (;;) {
-      await send(bundle, { method: 'HEAD' });
+      await send(large, { method: 'HEAD' });
       const answer = await send(stack.gateway + path, { headers: { accept } });
       if (answer.status !== 200) return answer;
     }
@@ -196,17 +181,17 @@ test('the page has the plans in force in numbers, and follows them', async () =>
   const page = async () => (await send(`${stack.gateway}/docs/`)).text;
   const rowOf = (text: string, plan: string) => new RegExp(`<th scope="row">${plan}</th>(.*?)</tr>`).exec(text)?.[1];
   const first = await page();
-  expect(rowOf(first, 'Free')).toBe('<td>60</td><td>1,000</td><td>300, 300 seconds</td>');
+  expect(rowOf(first, 'Free')).toBe('<td>60</td><td>1,000</td><td>300</td><td>5 minutes</td>');
   expect(rowOf(first, 'Business')).toContain('<td>1,000</td><td>100,000</td>');
   expect(rowOf(first, 'Enterprise')).toContain(
-    '<td>agreed with you</td><td>agreed with you</td><td>five times the minute limit, 300 seconds</td>',
+    '<td>agreed with you</td><td>agreed with you</td><td>five times the minute limit</td><td>5 minutes</td>',
   );
   expect(first).toContain('<code>Retry-After: 87</code>');
   const { etag = '' } = (await send(`${stack.gateway}/docs/`)).headers;
   await stack.admin('PATCH', '/plans/free', { minute: 30, day: 864 });
   await expect
     .poll(async () => rowOf(await page(), 'Free'))
-    .toContain('<td>30</td><td>864</td><td>150, 300 seconds</td>');
+    .toContain('<td>30</td><td>864</td><td>150</td><td>5 minutes</td>');
   const changed = await page();
   // 60 s / 30 and 86,400 s / 864.
   expect(changed).toContain('<code>Retry-After: 2</code>');
@@ -221,4 +206,25 @@ test('the page lists every error once, and no mark is left in it', async () => {
   );
   expect(rows).toEqual(Object.entries(ERRORS).map(([code, { status }]) => `${code} ${status}`));
   expect(text).not.toMatch(/<!-- |undefined|NaN/);
+});
+
+test('the figures of the line, the ban and the 80 % signal have the truth as a text alternative', async () => {
+  const { gateway, issueKey } = await startStack();
+  const { text } = await send(`${gateway}/docs/`);
+  const alternatives = [...text.matchAll(/<svg [^>]*role="img" aria-labelledby="([^"]+)"><desc id="\1">([^<]+)</g)];
+  const [day = '', line = '', ban = ''] = alternatives.map(([, , alternative]) => alternative);
+  expect(alternatives.map(([, id]) => id)).toEqual(['figure-day', 'figure-line', 'figure-ban']);
+  // What the figure shows is what the gateway does.
+  const key = await issueKey({ minute: 60, day: 1_000 });
+  const answers = await Promise.all(Array.from({ length: 80 }, () => send(`${gateway}/v1/pets`, { key })));
+  const waits = answers.filter(({ status }) => status === 429).map(({ headers }) => Number(headers['retry-after']));
+  expect(waits.length).toBeGreaterThanOrEqual(18);
+  expect(waits.length).toBeLessThanOrEqual(20);
+  expect(line).toContain('60 take all tokens, and 20 are refused');
+  expect(line).toContain(`Retry-After of 1 to 20 seconds`);
+  expect(Math.max(...waits)).toBeGreaterThanOrEqual(waits.length - 1);
+  expect(Math.max(...waits)).toBeLessThanOrEqual(20);
+  expect(ban).toContain('after 336 seconds in all, the key is banned for 300 seconds');
+  // 1,000 tokens go at 100 - 1,000 / 24 an hour: 800 of them in 13.7 hours, all in 17.1.
+  expect(day).toMatch(/After 14 hours 80 % are used.*After 17 hours none is left/);
 });

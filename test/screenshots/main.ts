@@ -68,23 +68,26 @@ async function takeAll(browser: Browser, demo: Demo, folder: string): Promise<vo
   }
 }
 
-/** The page as it opens, and with an operation opened. */
+/** The whole page, with the limits of a key. */
 async function takeReference(
   browser: Browser,
-  { gateway }: Demo,
+  demo: Demo,
   colorScheme: 'light' | 'dark',
   viewport: typeof WIDE,
   file: string,
 ): Promise<void> {
   const page = await browser.newPage({ colorScheme, viewport });
-  await page.goto(`${gateway}/docs/`);
-  await page.locator('.opblock').first().waitFor();
+  await showReference(page, demo);
   await page.screenshot({ path: `${file}.png`, fullPage: true });
-  const operation = page.locator('.opblock[id$="-createPet"]');
-  await operation.locator('.opblock-summary-control').click();
-  await operation.locator('.responses-table').waitFor();
-  await operation.screenshot({ path: `${file}-operation.png` });
   await page.close();
+}
+
+/** The reference of the API at the limits of a key. */
+async function showReference(page: Page, { gateway, keys }: Demo): Promise<void> {
+  await page.goto(`${gateway}/docs/#your-key`);
+  await page.getByLabel('API key').fill(keys.get('acme web shop')?.key ?? '');
+  await page.getByRole('button', { name: 'Show limits' }).click();
+  await page.getByText('acme web shop, plan Pro').waitFor();
 }
 
 /** A page that is logged in, at the time of the demo. */

@@ -1,143 +1,285 @@
-/** Shows the operations of the API, with a panel to try each one that does not have it switched off. */
+/** A customer's own key, its limits, and requests sent from the page. The key is kept in a variable, nowhere else. */
 
 const SAMPLE_ORIGIN = 'http://127.0.0.1:8080';
+const REFRESH_MS = 5_000;
+const SLOWEST_MS = 60_000;
+const COPIED_MS = 2_000;
+const REFUSALS_SHOWN = 5;
 
-const operationOf = (state, path, method) => state.getIn(['json', 'paths', path, method]);
+const byId = (id) => document.getElementById(id);
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+const number = (value) => value.toLocaleString('en-US');
 
-const panelsPerOperation = () => ({
-  statePlugins: {
-    spec: {
-      wrapSelectors: {
-        allowTryItOutFor: () => (state, path, method) => operationOf(state, path, method).get('x-try-it-out') !== false,
-      },
-    },
-  },
-});
-
-/** Only the key and the operations. All else that Swagger UI shows is said above, once. */
-const ourLayout = ({ React: { createElement } }) => ({
-  components: {
-    OurLayout({ getComponent }) {
-      const part = (name) => createElement(getComponent(name, true), { key: name });
-      return createElement('div', { className: 'swagger-ui' }, [
-        createElement(getComponent('SvgAssets'), { key: 'SvgAssets' }),
-        createElement('div', { key: 'key', className: 'key' }, part('AuthorizeBtnContainer')),
-        createElement('div', { key: 'operations', role: 'presentation' }, part('operations')),
-      ]);
-    },
-  },
-});
-
-/** Every answer has the same six headers: folded away, they do not hide the rest. The panel's own answer shows its headers. */
-const foldedHeaders = ({ React: { createElement } }) => ({
-  wrapComponents: {
-    headers: (Headers) => (props) =>
-      createElement('details', null, createElement('summary', null, 'Headers'), createElement(Headers, props)),
-  },
-});
-
-const isError = (status) => Number(status) >= 400;
-
-/** The errors of most operations, which the page lists once. */
-function commonErrors(paths) {
-  const operations = paths.toList().flatMap((path) => path.toList());
-  const statuses = operations.flatMap((operation) => operation.get('responses').keySeq());
-  return statuses.countBy((status) => status).filter((count, status) => isError(status) && count * 2 > operations.size);
+/** A time of today, or with its date. */
+function clock(unixSeconds) {
+  const at = new Date(unixSeconds * 1_000);
+  const isToday = at.toDateString() === new Date().toDateString();
+  return isToday
+    ? at.toLocaleTimeString('en-GB')
+    : at.toLocaleString('en-GB', { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
 }
 
-const ownResponses = ({ React: { createElement } }) => ({
-  wrapComponents: {
-    responses: (Responses) => (props) => {
-      const { path, method, specSelectors, responses } = props;
-      const paths = specSelectors.specJson().get('paths');
-      const common = commonErrors(paths);
-      const own = responses
-        .filter((_, status) => !common.has(status))
-        // The body of an error is shown once, above.
-        .map((response, status) => (isError(status) ? response.delete('content').delete('headers') : response));
-      return createElement(
-        'div',
-        null,
-        createElement(Samples, { createElement, operation: paths.getIn([path, method]) }),
-        createElement(Responses, { ...props, responses: own }),
-        createElement('p', { className: 'others' }, 'Others: ', createElement('a', { href: '#errors' }, 'Errors')),
-      );
-    },
-  },
+const counted = (count, one) => `${number(count)} ${one}${count === 1 ? '' : 's'}`;
+
+/** A length such as `20 seconds` or `57 min 29 s`. */
+const lengthOf = (seconds) =>
+  seconds < 120 ? counted(seconds, 'second') : `${number(Math.floor(seconds / 60))} min ${seconds % 60} s`;
+
+function element(name, text, attributes = {}) {
+  const made = document.createElementNS(
+    name === 'rect' ? 'http://www.w3.org/2000/svg' : document.documentElement.namespaceURI,
+    name,
+  );
+  made.textContent = text;
+  for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
+  return made;
+}
+
+let key;
+
+/* Samples: of this gateway, with the key. */
+
+const samples = all('pre code').map((place) => ({
+  place,
+  source: place.textContent.replaceAll(SAMPLE_ORIGIN, location.origin),
+}));
+
+const withKey = (source) =>
+  key === undefined
+    ? source
+    : source
+        .replace(/^read -rs KEY.*\n/, '')
+        .replace('$KEY', key)
+        .replace("Bearer ' + process.env.KEY", `Bearer ${key}'`)
+        .replace('Bearer " + os.environ["KEY"]', `Bearer ${key}"`)
+        .replace('import os, urllib.request', 'import urllib.request');
+
+function showSamples() {
+  for (const { place, source } of samples) if (place.isConnected) place.textContent = withKey(source);
+}
+
+function chooseLanguage(language) {
+  for (const button of all('button[data-language]'))
+    button.setAttribute('aria-pressed', String(button.dataset.language === language));
+  for (const sample of all('pre[data-language]')) sample.hidden = sample.dataset.language !== language;
+}
+
+async function copy(button) {
+  const text = all('pre:not([hidden]) code', button.closest('.head').parentElement)[0];
+  try {
+    await navigator.clipboard.writeText(text.textContent);
+    button.textContent = 'Copied';
+  } catch {
+    // Without TLS, a browser lets no script write to the clipboard.
+    getSelection().selectAllChildren(text);
+    button.textContent = 'Selected: press Ctrl+C';
+  }
+  setTimeout(() => {
+    button.textContent = 'Copy';
+  }, COPIED_MS);
+}
+
+document.addEventListener('click', ({ target }) => {
+  const button = target.closest('button');
+  if (button?.dataset.language !== undefined) chooseLanguage(button.dataset.language);
+  if (button?.classList.contains('copy')) void copy(button);
 });
 
-/** The first one is open; without a script of their own, since a group of details shares a name. */
-const Samples = ({ createElement, operation }) => {
-  const name = `sample-${operation.get('operationId')}`;
-  const folded = ({ label, source }, at) =>
-    createElement(
-      'details',
-      { key: label, name, open: at === 0 },
-      createElement('summary', null, label),
-      createElement('pre', null, createElement('code', null, source.replaceAll(SAMPLE_ORIGIN, location.origin))),
-    );
-  return createElement('div', { className: 'samples' }, operation.get('x-codeSamples').toJS().map(folded));
-};
+/* Limits: asked for while the page is visible, and less often the longer they cannot be had. */
 
-/** The command for what was sent is there to be copied and passed on: without the key. */
-const maskedKey = ({ React: { createElement } }) => ({
-  wrapComponents: {
-    curl:
-      (Curl) =>
-      ({ request, ...props }) => {
-        const masked = request.update('headers', (headers) =>
-          headers?.map((value, name) => (/^authorization$/i.test(name) ? 'Bearer $KEY' : value)),
-        );
-        return createElement(Curl, { ...props, request: masked });
-      },
-  },
+let timer;
+let waitMs = REFRESH_MS;
+/** The request that is under way: the answer to one for another key, or for a forgotten one, is dropped. */
+let asking;
+
+function say(text, isBad = false) {
+  byId('key-state').textContent = text;
+  byId('key-state').className = isBad ? 'bad' : '';
+}
+
+async function refresh() {
+  clearTimeout(timer);
+  if (key === undefined || document.hidden || asking !== undefined) return;
+  const asked = new AbortController();
+  asking = asked;
+  let next;
+  try {
+    const response = await fetch('/v1/limits', {
+      headers: { authorization: `Bearer ${key}` },
+      signal: asked.signal,
+      cache: 'no-store',
+    });
+    const body = await response.json();
+    if (asking === asked) next = response.ok ? showLimits(body) : showFault(response, body);
+  } catch {
+    if (asking === asked) next = later('The gateway does not answer');
+  }
+  if (asking !== asked) return;
+  asking = undefined;
+  if (next !== undefined) timer = setTimeout(refresh, next);
+}
+
+/** @returns when to ask again */
+function showLimits({ name, plan, minute, day, waitSeconds, strikesLeft, bannedUntil, expiresAt, usage }) {
+  waitMs = REFRESH_MS;
+  byId('key-report').hidden = false;
+  const until = expiresAt === null ? '' : ` It expires on ${new Date(expiresAt).toLocaleString('en-GB')}.`;
+  if (bannedUntil === null) say(`${name}, plan ${plan[0].toUpperCase()}${plan.slice(1)}.${until}`);
+  else say(`${name} is banned until ${clock(bannedUntil)}. Stop sending until then.`, true);
+  for (const [id, { limit, remaining, reset }] of Object.entries({ minute, day })) {
+    const isFull = remaining === limit;
+    Object.assign(byId(id), { max: limit, low: limit / 5, optimum: limit, value: remaining });
+    byId(`${id}-left`).textContent = `${number(remaining)} of ${number(limit)} left`;
+    byId(`${id}-full`).textContent = isFull ? 'Full' : `Full again at ${clock(reset)}`;
+  }
+  byId('wait').textContent = waitSeconds === 0 ? 'None' : lengthOf(waitSeconds);
+  byId('wait-note').textContent = waitSeconds === 0 ? 'A request is admitted now' : 'Until a request is admitted';
+  byId('strikes').textContent = number(strikesLeft);
+  byId('strikes-note').textContent = bannedUntil === null ? 'Not banned' : `Banned until ${clock(bannedUntil)}`;
+  showUsage(usage);
+  return REFRESH_MS;
+}
+
+/** @returns when to ask again; undefined if that is of no use */
+function showFault({ status, headers }, { message }) {
+  if (status !== 401) return later(message, 1_000 * Number(headers.get('retry-after') ?? 0));
+  byId('key-report').hidden = true;
+  say(
+    'The gateway does not accept this key: it is mistyped, revoked, disabled, expired or bound to other networks.',
+    true,
+  );
+}
+
+function later(why, atLeastMs = 0) {
+  waitMs = Math.min(2 * waitMs, SLOWEST_MS);
+  const next = Math.max(waitMs, atLeastMs);
+  say(
+    `Not up to date: ${why.replace(/\.$/, '')}. Next attempt in ${counted(Math.ceil(next / 1_000), 'second')}.`,
+    true,
+  );
+  return next;
+}
+
+const [BARS_WIDTH, BARS_HEIGHT] = [440, 120];
+
+function showUsage(usage) {
+  byId('usage').tBodies[0].replaceChildren(
+    ...usage.toReversed().map(({ day, admitted, refused }) => {
+      const row = element('tr', '');
+      row.append(element('th', day, { scope: 'row' }), element('td', number(admitted)), element('td', number(refused)));
+      return row;
+    }),
+  );
+  const most = Math.max(1, ...usage.map(({ admitted, refused }) => admitted + refused));
+  const last = Math.floor(Date.now() / 86_400_000);
+  const width = BARS_WIDTH / 36;
+  const barsOf = ({ day, admitted, refused }) => {
+    const x = BARS_WIDTH - (last - Date.parse(day) / 86_400_000 + 1) * width;
+    const bar = (kind, from, count) =>
+      element('rect', '', {
+        class: kind,
+        x,
+        width: width - 2,
+        y: BARS_HEIGHT * (1 - (from + count) / most),
+        height: (BARS_HEIGHT * count) / most,
+      });
+    return [bar('admitted', 0, admitted), bar('refused', admitted, refused)];
+  };
+  byId('usage-bars').replaceChildren(...usage.flatMap(barsOf));
+  const total = (of) => number(usage.reduce((sum, one) => sum + one[of], 0));
+  const words = `The last 36 days: ${total('admitted')} requests admitted, ${total('refused')} refused.`;
+  byId('usage-bars').setAttribute('aria-label', words);
+  byId('usage-words').textContent = words;
+}
+
+document.addEventListener('visibilitychange', refresh);
+
+function useKey(given) {
+  key = given;
+  asking?.abort();
+  asking = undefined;
+  waitMs = REFRESH_MS;
+  byId('key').value = '';
+  byId('forget').hidden = key === undefined;
+  byId('key-report').hidden = true;
+  byId('refusals').replaceChildren();
+  byId('no-refusals').hidden = false;
+  showSamples();
+  say(key === undefined ? '' : 'Asking the gateway …');
+  void refresh();
+}
+
+byId('key-form').addEventListener('submit', (event) => {
+  event.preventDefault();
+  const given = byId('key').value.trim();
+  if (given !== '') useKey(given);
 });
+byId('forget').addEventListener('click', () => useKey(undefined));
 
-/** A link inside a button is none for a screen reader. The address bar follows what is opened. */
-const plainNames = ({ React: { createElement } }) => ({
-  wrapComponents: {
-    DeepLink:
-      () =>
-      ({ text }) =>
-        createElement('span', null, text),
-  },
-});
+/* Requests from the page. */
 
-/** Fields, lists and tables that Swagger UI leaves without a name. */
-function nameControls(root) {
-  for (const table of root.querySelectorAll('[role="region"]:not([aria-label])'))
-    table.setAttribute('aria-label', table.id);
-  for (const control of root.querySelectorAll(
-    'select:not([aria-label]), textarea:not([aria-label]), input:not([aria-label])',
-  )) {
-    const row = control.closest('[data-param-name]');
-    const name = row?.getAttribute('data-param-name') ?? (control.closest('.auth-container') ? 'API key' : undefined);
-    control.setAttribute(
-      'aria-label',
-      name ?? (control.closest('.opblock-section-request-body') ? 'Request body' : 'Example'),
-    );
+/** @returns what the fields of an operation ask for */
+function requestOf(operation) {
+  const { method, path } = operation.dataset;
+  const filled = all('[data-in]', operation).filter(({ value }) => value !== '');
+  const of = (place) => filled.filter(({ dataset }) => dataset.in === place).map(({ name, value }) => [name, value]);
+  const query = new URLSearchParams(of('query')).toString();
+  const target = of('path').reduce((text, [name, value]) => text.replace(`{${name}}`, encodeURIComponent(value)), path);
+  const body = operation.querySelector('textarea')?.value;
+  const headers = new Headers(of('header'));
+  if (key !== undefined) headers.set('authorization', `Bearer ${key}`);
+  if (body !== undefined) headers.set('content-type', 'application/json');
+  return [target + (query && `?${query}`), { method, headers, body, cache: 'no-store' }];
+}
+
+function prettyJson(text) {
+  // Numbers beyond 2^53 are shown as they came.
+  try {
+    return /\d{16}/.test(text) ? text : JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
   }
 }
 
-const dark = matchMedia('(prefers-color-scheme: dark)');
-const followColourScheme = () => document.documentElement.classList.toggle('dark-mode', dark.matches);
-dark.addEventListener('change', followColourScheme);
-followColourScheme();
+async function send(operation) {
+  const status = operation.querySelector('.status');
+  const place = operation.querySelector('.answer code');
+  const headers = operation.querySelector('.headers');
+  const begun = performance.now();
+  status.textContent = 'Waiting …';
+  try {
+    const [target, init] = requestOf(operation);
+    const response = await fetch(target, init);
+    const text = await response.text();
+    status.textContent = `${response.status} ${response.statusText} · ${Math.round(performance.now() - begun)} ms`;
+    place.textContent = prettyJson(text);
+    headers.querySelector('pre').textContent = [...response.headers]
+      .map(([name, value]) => `${name}: ${value}`)
+      .join('\n');
+    headers.hidden = false;
+    if (response.status === 429 && key !== undefined)
+      noteRefusal(`${init.method} ${target}`, response, JSON.parse(text));
+  } catch (fault) {
+    status.textContent = 'No answer';
+    place.textContent = fault.message;
+  }
+  void refresh();
+}
 
-for (const place of document.querySelectorAll('[data-origin]')) place.textContent = location.origin;
+function noteRefusal(request, response, { code, message }) {
+  const wait = lengthOf(Number(response.headers.get('retry-after')));
+  const entry = element('li', `${new Date().toLocaleTimeString('en-GB')} `);
+  const link = element('a', 'What to do', { href: `#error-${code}` });
+  entry.append(element('code', request), ` ${message.replace(/\.$/, '')}: ${wait}. `, link);
+  byId('refusals').prepend(entry);
+  while (byId('refusals').children.length > REFUSALS_SHOWN) byId('refusals').lastChild.remove();
+  byId('no-refusals').hidden = true;
+}
 
-const reference = document.querySelector('#reference');
-new MutationObserver(() => nameControls(reference)).observe(reference, { childList: true, subtree: true });
+for (const operation of all('.operation'))
+  operation.querySelector('form').addEventListener('submit', (event) => {
+    event.preventDefault();
+    void send(operation);
+  });
 
-window.SwaggerUIBundle({
-  url: document.querySelector('#description').getAttribute('href'),
-  domNode: reference,
-  deepLinking: true,
-  displayRequestDuration: true,
-  layout: 'OurLayout',
-  defaultModelsExpandDepth: -1,
-  syntaxHighlight: { activated: false },
-  plugins: [panelsPerOperation, ourLayout, foldedHeaders, ownResponses, maskedKey, plainNames],
-  // Nothing leaves this origin: no badge of an outside validator.
-  validatorUrl: null,
-});
+showSamples();

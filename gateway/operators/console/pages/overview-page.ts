@@ -1,3 +1,4 @@
+import { useState } from 'preact/hooks';
 import type { HistoryAnswer, MinuteReport, MinutesAnswer, PlanChangeView } from '../../api/answers.ts';
 import { get } from '../api.ts';
 import { html } from '../html.ts';
@@ -6,12 +7,13 @@ import type { Mark, Series } from '../parts/chart-options.ts';
 import { LoudestKeys, NearTheirLimit } from '../parts/key-rankings.ts';
 import { Card } from '../parts/pieces.ts';
 import { inWords } from '../parts/table.ts';
+import { LONGEST, rangeInWords, TimeRange, timesUpTo } from '../parts/time-range.ts';
 import { usePolled } from '../polled.ts';
 import { clock, counted, milliseconds, number, percent, tableFieldInWords, valueInWords } from '../words.ts';
 
 const EVERY_MS = 3_000;
 
-/** The last hour of this gateway, and the keys to look at. */
+/** The last hour of this gateway, or a quarter of it, and the keys to look at. */
 export function OverviewPage() {
   const { value, fault } = usePolled(
     'minutes',
@@ -19,11 +21,14 @@ export function OverviewPage() {
     async () => (await get<MinutesAnswer>('/traffic/minutes')).body,
   );
   const history = usePolled('history', 10_000, async () => (await get<HistoryAnswer>('/plans/history?limit=20')).body);
-  const minutes = value?.minutes ?? [];
+  const [length, choose] = useState<number>(LONGEST.minute);
   return html`
-    <h1>Overview</h1>
+    <div class="page-head">
+      <h1>Overview</h1>
+      <${TimeRange} step="minute" ...${{ length, choose }} />
+    </div>
     ${value === undefined && html`<p class="empty">${fault === undefined ? 'Asking the gateway …' : inWords(fault)}</p>`}
-    ${value !== undefined && html`<${Hour} minutes=${minutes} since=${value.since} changes=${history.value?.history ?? []} />`}
+    ${value !== undefined && html`<${Traffic} ...${value} length=${length} changes=${history.value?.history ?? []} />`}
     <div class="columns">
       <${LoudestKeys} />
       <${NearTheirLimit} />
@@ -31,21 +36,26 @@ export function OverviewPage() {
   `;
 }
 
-interface HourProps {
-  readonly minutes: readonly MinuteReport[];
-  readonly since: string;
+interface TrafficProps extends MinutesAnswer {
+  readonly length: number;
   readonly changes: readonly PlanChangeView[];
 }
 
-function Hour({ minutes, since, changes }: HourProps) {
+/** A minute; undefined before the gateway started. */
+type Minute = MinuteReport | undefined;
+
+function Traffic({ minutes: known, since, length, changes }: TrafficProps) {
+  const byTime = new Map(known.map((minute) => [Date.parse(minute.at) / 1_000, minute]));
+  const times = timesUpTo(Math.max(...byTime.keys()), 'minute', length);
+  const shown = times.map((at) => byTime.get(at));
+  const minutes = shown.filter((minute) => minute !== undefined);
   const sum = (of: (minute: MinuteReport) => number) => minutes.reduce((total, minute) => total + of(minute), 0);
   const [admitted, refused, banned] = [sum((m) => m.admitted), sum((m) => m.refused), sum((m) => m.banned)];
   const decided = admitted + refused + banned;
   const errors = sum(({ serverErrors }) => serverErrors);
   const last = minutes.findLast(({ p99 }) => p99 !== null);
-  const times = minutes.map(({ at }) => Date.parse(at) / 1_000);
   const marks = marksOf(changes, times[0] ?? 0);
-  const isYoung = minutes.length < 60;
+  const isYoung = Date.parse(since) / 1_000 > (times[0] ?? 0);
   return html`
     <dl class="tiles">
       <${Tile} name="Admitted" value=${number(admitted)} note=${percent(admitted, decided)} color="admitted" />
@@ -55,25 +65,25 @@ function Hour({ minutes, since, changes }: HourProps) {
       <${Tile} name="Time to answer" value=${milliseconds(last?.p50 ?? null)} note=${`p99 ${milliseconds(last?.p99 ?? null)}`} color="p50" />
     </dl>
     <p class="note">
-      The last hour of this gateway, by minute${isYoung ? `. It started at ${clock(since)}; there is nothing before` : ''}.
+      The last ${rangeInWords('minute', length)} of this gateway, by minute${isYoung ? `. It started at ${clock(since)}; there is nothing before` : ''}.
     </p>
     <${Card} title="Requests a minute" id="requests-title">
       <${Chart}
         title="Requests a minute"
         step="minute"
         times=${times}
-        series=${requestSeries(minutes)}
+        series=${requestSeries(shown)}
         marks=${marks}
         format=${count}
-        noteAt=${(at: number) => keysNote(minutes[at])}
+        noteAt=${(at: number) => keysNote(shown[at])}
       />
     <//>
     <div class="columns">
       <${Card} title="Time to answer" id="time-title">
-        <${Chart} title="Time to answer" step="minute" times=${times} series=${timeSeries(minutes)} format=${milliseconds} />
+        <${Chart} title="Time to answer" step="minute" times=${times} series=${timeSeries(shown)} format=${milliseconds} />
       <//>
       <${Card} title="Server errors a minute" id="errors-title">
-        <${Chart} title="Server errors a minute" step="minute" times=${times} series=${errorSeries(minutes)} format=${count} />
+        <${Chart} title="Server errors a minute" step="minute" times=${times} series=${errorSeries(shown)} format=${count} />
       <//>
     </div>
   `;
@@ -85,22 +95,30 @@ const Tile = ({ name, value, note, color }: { name: string; value: string; note:
 const count = (value: number | null): string => (value === null ? '–' : number(value));
 const most = (minutes: readonly MinuteReport[]): number => Math.max(0, ...minutes.map(({ bannedKeys }) => bannedKeys));
 
-const keysNote = (minute: MinuteReport | undefined): string =>
+const keysNote = (minute: Minute): string =>
   minute === undefined || minute.banned === 0 ? '' : `of ${counted(minute.bannedKeys, 'banned key')}`;
 
-const requestSeries = (minutes: readonly MinuteReport[]): Series[] => [
-  { label: 'Admitted', color: 'admitted', kind: 'bars', values: minutes.map(({ admitted }) => admitted) },
-  { label: 'Refused', color: 'refused', kind: 'bars', values: minutes.map(({ refused }) => refused) },
-  { label: 'Refused by a ban', color: 'banned', kind: 'bars', values: minutes.map(({ banned }) => banned) },
+const valuesOf = (minutes: readonly Minute[], of: (minute: MinuteReport) => number | null): (number | null)[] =>
+  minutes.map((minute) => (minute === undefined ? null : of(minute)));
+
+const requestSeries = (minutes: readonly Minute[]): Series[] => [
+  { label: 'Admitted', color: 'admitted', kind: 'bars', values: valuesOf(minutes, ({ admitted }) => admitted) },
+  { label: 'Refused', color: 'refused', kind: 'bars', values: valuesOf(minutes, ({ refused }) => refused) },
+  { label: 'Refused by a ban', color: 'banned', kind: 'bars', values: valuesOf(minutes, ({ banned }) => banned) },
 ];
 
-const timeSeries = (minutes: readonly MinuteReport[]): Series[] => [
-  { label: 'p50', color: 'p50', kind: 'line', values: minutes.map(({ p50 }) => p50) },
-  { label: 'p99', color: 'p99', kind: 'line', values: minutes.map(({ p99 }) => p99) },
+const timeSeries = (minutes: readonly Minute[]): Series[] => [
+  { label: 'p50', color: 'p50', kind: 'line', values: valuesOf(minutes, ({ p50 }) => p50) },
+  { label: 'p99', color: 'p99', kind: 'line', values: valuesOf(minutes, ({ p99 }) => p99) },
 ];
 
-const errorSeries = (minutes: readonly MinuteReport[]): Series[] => [
-  { label: 'Server errors', color: 'failed', kind: 'bars', values: minutes.map(({ serverErrors }) => serverErrors) },
+const errorSeries = (minutes: readonly Minute[]): Series[] => [
+  {
+    label: 'Server errors',
+    color: 'failed',
+    kind: 'bars',
+    values: valuesOf(minutes, ({ serverErrors }) => serverErrors),
+  },
 ];
 
 /** The changes of plans since a time, as marks in the chart. */

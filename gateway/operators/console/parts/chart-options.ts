@@ -18,19 +18,23 @@ export interface Mark {
   readonly text: string;
 }
 
+export type Step = 'minute' | 'day';
+
 export interface ChartProps {
   readonly title: string;
   /** Unix times in seconds, ascending. */
   readonly times: readonly number[];
   readonly series: readonly Series[];
   readonly marks?: readonly Mark[];
-  readonly step: 'minute' | 'day';
+  readonly step: Step;
   format(value: number | null): string;
   /** Adds to the values below the pointer. */
   noteAt?(index: number): string;
 }
 
-const STEP_SECONDS = { minute: 60, day: 86_400 } as const;
+export const STEP_SECONDS = { minute: 60, day: 86_400 } as const;
+/** Steps from one time on the axis to the next: with less than one, several would have the same text. */
+const STEPS_APART = { minute: [1, 2, 5, 10, 20, 30, 60], day: [1, 2, 4, 7, 14] } as const;
 export const CHART_HEIGHT = 200;
 const FONT = '12px system-ui, sans-serif';
 
@@ -80,6 +84,7 @@ export function optionsOf(
         grid: { show: false },
         size: 28,
         space: 60,
+        incrs: STEPS_APART[step].map((steps) => steps * STEP_SECONDS[step]),
         values: (_, times) => times.map((at) => tickText(at, step)),
       },
       { ...axis, size: 56, space: 36, values: (_, values) => values.map((value) => format(value)) },
@@ -89,7 +94,13 @@ export function optionsOf(
       ...series
         .map(({ color, kind }) => {
           const stroke = colorOf(color);
-          if (kind === 'line') return { stroke, width: 2, points: { show: false }, spanGaps: false };
+          if (kind === 'line')
+            return {
+              stroke,
+              width: 2,
+              points: { show: false, filter: lonely, size: 7, fill: stroke },
+              spanGaps: false,
+            };
           return { stroke, fill: stroke, width: 0, points: { show: false }, ...(bars && { paths: bars }) };
         })
         .reverse(),
@@ -101,10 +112,16 @@ export function optionsOf(
   };
 }
 
+/** The values without a neighbour: no line leads to them, so each is drawn as a dot. */
+function lonely({ data }: uPlot, series: number): number[] {
+  const values = data[series] ?? [];
+  const isKnown = (at: number) => typeof values[at] === 'number';
+  return [...values.keys()].filter((at) => isKnown(at) && !isKnown(at - 1) && !isKnown(at + 1));
+}
+
 const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
 const DATE = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
-const tickText = (seconds: number, step: 'minute' | 'day'): string =>
-  (step === 'minute' ? CLOCK : DATE).format(seconds * 1_000);
+const tickText = (seconds: number, step: Step): string => (step === 'minute' ? CLOCK : DATE).format(seconds * 1_000);
 
 function drawMarks({ ctx, bbox, valToPos }: uPlot, { marks = [] }: ChartProps, color: string): void {
   ctx.save();

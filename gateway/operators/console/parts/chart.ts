@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { html } from '../html.ts';
-import { type ChartProps, isDark, optionsOf } from './chart-options.ts';
+import { type ChartProps, isDark, optionsOf, type Step } from './chart-options.ts';
 
 /** A chart with axes. The values below the pointer are told in its legend; a table has all of them. */
 export function Chart(props: ChartProps) {
@@ -71,7 +71,9 @@ export function Chart(props: ChartProps) {
   `;
 }
 
+/** The newest first, without times at the start of which nothing is known. */
 function AsTable({ title, times, series, step, format }: ChartProps) {
+  const firstKnown = times.findIndex((_, row) => series.some(({ values }) => typeof values[row] === 'number'));
   return html`
     <div class="scrolls" tabindex="0" role="region" aria-label=${title}>
       <table>
@@ -86,6 +88,7 @@ function AsTable({ title, times, series, step, format }: ChartProps) {
                 ${series.map(({ values }) => html`<td class="figure">${format(values[row] ?? null)}</td>`)}
               </tr>`,
             )
+            .slice(Math.max(0, firstKnown))
             .reverse()}
         </tbody>
       </table>
@@ -112,5 +115,5 @@ const MINUTE = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-di
 /** Days are those of UTC, as the gateway counts them. */
 const DAY = new Intl.DateTimeFormat('en-GB', { weekday: 'short', day: 'numeric', month: 'short', timeZone: 'UTC' });
 
-export const timeText = (seconds: number, step: 'minute' | 'day'): string =>
+export const timeText = (seconds: number, step: Step): string =>
   (step === 'minute' ? MINUTE : DAY).format(seconds * 1_000);
