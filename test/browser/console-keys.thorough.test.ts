@@ -161,7 +161,7 @@ test('a key is disabled, enabled, rotated, banned, lifted and, after confirmatio
   expect((await ask(key)).status).toBe(200);
   await press(page, 'Revoke');
   await confirm(page, 'Revoke for good');
-  await page.getByRole('heading', { name: 'Keys' }).waitFor();
+  await page.getByRole('heading', { name: 'Keys', exact: true }).waitFor();
   expect((await ask(key)).status).toBe(401);
   await visit(page, pageOf(key));
   await page.getByText('There is no such key').waitFor();
@@ -216,7 +216,7 @@ test("a key's page charts its hour and its days, and lists its last requests wit
     await chart.getByText(`${title} as a table`).click();
     const rows = chart.locator('tbody tr');
     const counts = (await rows.allInnerTexts()).map((row) => row.split('\t').slice(1).map(Number));
-    expect(counts.length).toBe(title === 'Requests a minute' ? 60 : 36);
+    expect(counts.length).toBe(title === 'Requests a minute' ? 61 : 36);
     const sum = (column: number) => counts.reduce((total, row) => total + (row[column] ?? 0), 0);
     expect([sum(0), sum(1)]).toEqual([2, 1]);
   }
@@ -240,14 +240,14 @@ test('a key is found by name, part of it, id and the whole key, and a request by
     await page.getByRole('heading', { name: 'Findable & Sons' }).waitFor();
   }
   await find('request-of-a-log-line');
-  await page.getByRole('heading', { name: 'Requests' }).waitFor();
+  await page.getByRole('heading', { name: 'Requests', exact: true }).waitFor();
   expect(new URL(page.url()).search).toBe('?q=request-of-a-log-line');
   await page.locator('.request', { hasText: 'was answered with 200' }).waitFor();
   await send(`${stack.gateway}/v1/pets`, { headers: { 'X-Request-Id': 'of-a-stranger' } });
   await find('of-a-stranger');
   await page.locator('.request', { hasText: 'The request had no API key' }).waitFor();
   await find('find');
-  await page.getByRole('heading', { name: 'Keys' }).waitFor();
+  await page.getByRole('heading', { name: 'Keys', exact: true }).waitFor();
   await expect.poll(() => page.locator('tbody tr').count()).toBe(2);
   await find('nobody-has-this');
   await page.getByText('No key, name or recent request matches “nobody-has-this”').waitFor();

@@ -15,7 +15,8 @@ const key = await stack.issueKey({ name: 'acme' });
 await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 6_000, reason: 'a test' });
 await stack.admin('PATCH', '/plans/pro', { minute: 301, author: 'a', reason: 'b' });
 
-const FREE_TO_ALL = ['Check again', 'Download CSV', 'Filter', 'Find', 'Log out'];
+const RANGES = ['15 minutes', '1 hour', '7 days', '35 days'];
+const FREE_TO_ALL = ['Check again', 'Download CSV', 'Filter', 'Find', 'Log out', ...RANGES];
 
 /** A console with a token of its own, once it knows the token's role. */
 async function openAs(role: string): Promise<Page> {
