@@ -10,6 +10,8 @@ import type { Totals } from '../../telemetry/totals.ts';
 import type { SeenCore, WorkersState } from '../../telemetry/watched-traffic.ts';
 import type { SeenFinding } from './findings-since.ts';
 import type { describeKey, describeKeyInFull, describeSecret } from './key-view.ts';
+import type { UsageOfKey, UsedOnDay } from './usage.ts';
+import type { UsageSum } from './usage-sums.ts';
 
 /** The answers of the admin API. The operations produce these types. The console and the command line read them. */
 
@@ -64,6 +66,14 @@ export interface KeyUsageAnswer {
   readonly now: string;
   readonly minutes: readonly UseOfTime[];
   readonly days: readonly UseOfTime[];
+}
+
+/** By day, or as sums: of each key, or of each value of a tag. */
+export interface UsageAnswer<Row = UsedOnDay | UsageOfKey | UsageSum> {
+  /** Nothing is kept of the days before. */
+  readonly keptFrom: string;
+  readonly usage: readonly Row[];
+  readonly next: string | undefined;
 }
 
 export interface DecisionsAnswer {

@@ -5,7 +5,7 @@ import type { KeyEntry } from '../../limiter/key-record.ts';
 import { hasTags, TAG_NAME, type Tags, valueOfTag } from '../../limiter/tags.ts';
 import { countsOf, DAYS_KEPT, dateOf, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
 import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
-import type { KeyUsageAnswer } from './answers.ts';
+import type { KeyUsageAnswer, UsageAnswer } from './answers.ts';
 import { shownTags } from './key-view.ts';
 import { findKey } from './keys.ts';
 import type { AdminOperation } from './operation.ts';
@@ -47,9 +47,9 @@ export const listUsage: AdminOperation = async ({ deps, query }) => {
   const by = byIn(query);
   const daysOfKey = (key: KeyEntry) =>
     hasTags(key.record.tags, wanted) ? daysOf(key, Math.max(from, keptFrom), to) : [];
-  const answer = (usage: readonly unknown[], next: KeyCursor | undefined) => ({
+  const answer = (usage: UsageAnswer['usage'], next: KeyCursor | undefined) => ({
     status: 200,
-    body: { keptFrom: dateOf(keptFrom), usage, next: next && writeCursor(next) },
+    body: { keptFrom: dateOf(keptFrom), usage, next: next && writeCursor(next) } satisfies UsageAnswer,
   });
   let after = cursorIn(query);
   if (by === 'day' || by === 'key') {

@@ -1,4 +1,5 @@
-import { type Tags, writeTags } from '../../limiter/tags.ts';
+import { writeTags } from '../../limiter/tags.ts';
+import type { BucketView, FoundAnswer, KeyView, SecretView, TopAnswer } from '../api/answers.ts';
 import { banInWords, tooSmallInWords } from '../ban-text.ts';
 import { colour, type Style } from './session.ts';
 import { harmless, table } from './table.ts';
@@ -6,58 +7,12 @@ import { timeText } from './time-text.ts';
 
 /** API keys in words. */
 
-export const pathOf = (id: string): string => `/keys/${encodeURIComponent(id)}`;
+export type { KeyView, SecretView };
 
-/** A secret of a key as the admin API describes it. */
-export interface SecretView {
-  readonly id: string;
-  readonly name: string;
-  readonly scope: readonly string[];
-  readonly networks: readonly string[];
-  readonly createdAt: string;
-  readonly expiresAt?: string;
-  /** What of it cannot be read, for example after an edit by hand. */
-  readonly unreadable?: readonly string[];
-  /** To the minute. */
-  readonly lastUsedAt?: string;
-}
+export const pathOf = (id: string): string => `/keys/${encodeURIComponent(id)}`;
 
 const inWords = ({ id, name, expiresAt }: SecretView): string =>
   `${name} (${id})${expiresAt === undefined ? '' : ` until ${timeText(expiresAt)}`}`;
-
-/** A key as the admin API describes it. */
-export interface KeyView {
-  readonly id: string;
-  readonly name: string;
-  readonly plan: string;
-  readonly tags?: Tags;
-  readonly minute?: number;
-  readonly day?: number;
-  readonly state: string;
-  readonly createdAt: string;
-  readonly expiresAt?: string;
-  readonly lastUsedAt?: string;
-  readonly secrets?: readonly SecretView[];
-  readonly bannedUntil?: string;
-  readonly banReason?: string;
-  readonly bans: number;
-  readonly banRefused?: number;
-  readonly waitSeconds?: number;
-  readonly tooSmall?: boolean;
-  readonly admitted: number;
-  readonly refused: number;
-  /** How many of the admitted requests were over the limit of a plan in shadow mode. */
-  readonly shadowed?: number;
-  readonly buckets?: { readonly minute: BucketView; readonly day: BucketView };
-}
-
-interface BucketView {
-  readonly limit: number;
-  readonly remaining: number;
-  readonly used: number;
-  /** Undefined for a full bucket. */
-  readonly fullAt?: string;
-}
 
 const STATES: Readonly<Record<string, Style>> = { active: 'green', banned: 'red', unreadable: 'red' };
 
@@ -92,10 +47,10 @@ function noteOf(key: KeyView): string | undefined {
 }
 
 /** A key that was found, and by what. */
-export type FoundKey = KeyView & { readonly foundBy: string };
+export type FoundKey = FoundAnswer['keys'][number];
 
 /** A key with its requests in the last minutes. */
-export type LoudKey = KeyView & { readonly recent: { readonly admitted: number; readonly refused: number } };
+export type LoudKey = TopAnswer['keys'][number];
 
 export function describeFound(views: readonly FoundKey[]): string {
   const rows = views.map(({ id, name, plan, state, foundBy }) => [id, name, plan, state, foundBy]);

@@ -1,17 +1,12 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type Options, stringify } from 'csv-stringify/sync';
 import { TAG_NAME, writeTags } from '../../limiter/tags.ts';
+import type { UsageAnswer } from '../api/answers.ts';
 import type { UsageOfKey, UsedOnDay } from '../api/usage.ts';
 import { largestFirst, type UsageSum, UsageSums } from '../api/usage-sums.ts';
 import type { Session } from './session.ts';
 import { type Cell, harmless, table } from './table.ts';
 import { TAG_FILTER, wantedTag } from './values.ts';
-
-interface UsagePage<Row> {
-  readonly keptFrom: string;
-  readonly usage: readonly Row[];
-  readonly next?: string;
-}
 
 /** As the query has them. */
 type Asked = { readonly from?: string; readonly to?: string; readonly tag?: string; readonly by?: string };
@@ -84,7 +79,7 @@ async function* pagesOf<Row>(session: Session, range: Asked): AsyncGenerator<rea
   let isFirst = true;
   do {
     const query = new URLSearchParams({ ...range, ...(after !== undefined && { after }) });
-    const page = (await session.call('GET', `/usage?${query}`)) as UsagePage<Row>;
+    const page = (await session.call('GET', `/usage?${query}`)) as UsageAnswer<Row>;
     if (isFirst && range.from !== undefined && range.from < page.keptFrom)
       session.tell(`Note: what was used before ${page.keptFrom} is not kept.`);
     isFirst = false;
