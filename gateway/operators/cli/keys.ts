@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
 import type { Tags } from '../../limiter/tags.ts';
+import type { IssuedKey } from '../api/answers.ts';
 import { addExplain } from './key-explain.ts';
 import { addFind } from './key-find.ts';
 import { addKeyLists } from './key-lists.ts';
@@ -52,7 +53,7 @@ Examples:
     )
     .action(async ({ expires, tag: tags, ...options }: { expires?: string; tag?: Tags }) => {
       const body = { ...options, expiresAt: expires, tags };
-      showWholeKey(session, (await session.call('POST', '/keys', body)) as WholeKey);
+      showWholeKey(session, (await session.call('POST', '/keys', body)) as IssuedKey);
     });
 
   keys
@@ -84,7 +85,7 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
       );
       const expiresAt = expires === 'never' ? null : expires;
       const body = { graceSeconds: grace, secretId: secret, expiresAt };
-      showWholeKey(session, (await session.call('POST', `${pathOf(id)}/rotate`, body)) as WholeKey);
+      showWholeKey(session, (await session.call('POST', `${pathOf(id)}/rotate`, body)) as IssuedKey);
     });
 
   keys
@@ -201,9 +202,7 @@ Example:
 /** Of `keys expire`. */
 const endTime = (text: string): string => (text === 'never' ? text : time(text));
 
-type WholeKey = KeyView & { readonly key: string };
-
 export const showKey = (session: Session, key: KeyView): void => session.print(key, () => describeKey(key));
 
-const showWholeKey = (session: Session, key: WholeKey): void =>
+const showWholeKey = (session: Session, key: IssuedKey): void =>
   session.print(key, () => `${describeKeys([key])}\n\nThe key, shown this once:\n${key.key}`);
