@@ -17,7 +17,7 @@ const NUMBER = new Intl.NumberFormat('en-US');
  */
 export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: RunningBan, until: string): string {
   const which = ORDINALS[bans - 1] === undefined ? `ban ${bans}` : `${ORDINALS[bans - 1]} ban`;
-  const ofSeries = banReason === undefined && bans > 0 ? [`${which} in a row`] : [];
+  const ofSeries = banReason === undefined && bans > 0 ? [bans === 1 ? which : `${which} in a row`] : [];
   const refused = banRefused === undefined ? [] : [`refused ${NUMBER.format(banRefused)} since`];
   const left = shortLength((Date.parse(bannedUntil) - Date.now()) / 1_000);
   return [`${until} (in ${left})`, ...ofSeries, ...refused].join(', ');

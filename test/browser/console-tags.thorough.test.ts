@@ -108,6 +108,7 @@ test.for([1_280, 375])(
     expect((await shortcomings(page)).found).toEqual([]);
     await page.getByRole('link', { name: 'prod', exact: true }).click();
     await isShown(page);
+    expect(new URL(page.url()).search).toBe('?tag=customer%3Aacme%2Cenv%3Aprod');
     await expect
       .poll(() => page.getByRole('table', { name: 'Usage' }).locator('tbody .name').allTextContents())
       .toEqual(['prod 2', 'prod 0']);

@@ -1,11 +1,13 @@
+import http from 'node:http';
 import { describe, expect, test, vi } from 'vitest';
-import type { BansAnswer, KeysAnswer, KeyView } from '../../gateway/operators/api/answers.ts';
+import type { BansAnswer, KeysAnswer, KeyView, RequestsAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
-import { send } from '../support/http.ts';
+import { post, send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
+import { ADMIN_TOKEN, startWorkers } from '../support/workers.ts';
 
 // Each command starts a process, which is slow on a busy machine.
 vi.setConfig({ testTimeout: 60_000 });
@@ -87,7 +89,7 @@ test('what two gateways have refused is one sum, and the command line says until
   await refused(stack, key, 1_203);
   await refused(other, key, 10);
   await expect.poll(() => refusedOf(other, key)).toBe(1_214);
-  const ban = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.\d{3}Z \(in \d min\), first ban in a row, refused 1,214 since/;
+  const ban = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.\d{3}Z \(in \d min\), first ban, refused 1,214 since/;
   expect((await ctl(stack, 'keys', 'show', idOf(key))).out).toMatch(new RegExp(`^banned until +${ban.source}$`, 'm'));
   expect((await ctl(stack, 'keys', 'list', '--state', 'banned')).out).toMatch(new RegExp(`banned until ${ban.source}`));
   expect((await ctl(other, 'bans', 'list')).out).toMatch(/ refused since +reason\n.* 1 +1214 +-\n/);
@@ -98,6 +100,20 @@ test('what two gateways have refused is one sum, and the command line says until
   expect((await ctl(stack, 'keys', 'show', idOf(key))).out).toMatch(
     /\(in (9|10) min\), second ban in a row, refused \d since$/m,
   );
+});
+
+test('what the workers of a gateway have refused is one sum, and requests of tagged keys are those of both', async () => {
+  const workers = await startWorkers();
+  const key = await workers.issueKey({ plan: 'pro', tags: { customer: 'acme' } });
+  const body = { seconds: 100, reason: 'a test' };
+  await post(`${workers.adminUrl}/keys/${idOf(key)}/ban`, body, { method: 'PUT', key: ADMIN_TOKEN });
+  const agent = new http.Agent({ maxSockets: 16 });
+  await Promise.all(Array.from({ length: 100 }, () => send(`${workers.gateway}/v1/pets`, { key, agent })));
+  agent.destroy();
+  const view = async () => (await workers.admin(`/keys/${idOf(key)}`)).json as KeyView;
+  await expect.poll(async () => (await view()).banRefused).toBe(100);
+  const { requests } = (await workers.admin('/requests?tag=customer:acme&limit=200')).json as RequestsAnswer;
+  expect(new Set(requests.map(({ gateway }) => gateway.pid))).toEqual(new Set(workers.pids()));
 });
 
 test('a key whose line has stood over a minute for ten minutes is said to be too small', async () => {

@@ -133,9 +133,9 @@ export const FindQuery = z.object({
 export const findKeys: AdminOperation = async ({ deps, query }) => {
   const { offset, text } = readQuery(FindQuery, query);
   const now = await deps.keys.now();
-  const found = (foundBy: string, entries: readonly KeyEntry[], next?: number) => {
+  const found = async (foundBy: string, entries: readonly KeyEntry[], next?: number) => {
     const keys = entries.map((entry) => ({ ...describeKeyInFull(entry, deps.planCache.table, now), foundBy }));
-    return { status: 200, body: { keys, next } satisfies FoundAnswer };
+    return { status: 200, body: { keys: await withBanRefusals(deps, keys), next } satisfies FoundAnswer };
   };
   if (offset === 0) {
     const named = isKeyId(text) ? await deps.keys.get(text) : undefined;

@@ -94,6 +94,6 @@ export function relative(text: string, now = Date.now()): string {
   return seconds > 0 ? `${lengthInWords(seconds)} ago` : `in ${lengthInWords(-seconds)}`;
 }
 
-/** A running ban, as the command line says it. */
-export const runningBan = (ban: RunningBan): string => `banned until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
+/** A running ban, from its end on, as the command line says it. */
+export const runningBan = (ban: RunningBan): string => `until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
 export { tooSmallInWords } from '../ban-text.ts';

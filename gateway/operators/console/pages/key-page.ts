@@ -19,7 +19,7 @@ import { Card, Meter, State, TagChips, When } from '../parts/pieces.ts';
 import { inWords } from '../parts/table.ts';
 import { usePolled } from '../polled.ts';
 import { addressOfAuditLog, type Route } from '../router.ts';
-import { clock, number, planInWords, relative, runningBan, tooSmallInWords, upperFirst } from '../words.ts';
+import { clock, number, planInWords, relative, runningBan, tooSmallInWords } from '../words.ts';
 
 const EVERY_MS = 2_000;
 
@@ -85,7 +85,7 @@ function StateNote({ of: key }: { of: KeyView }) {
   const { state, bannedUntil, banReason, expiresAt, tooSmall, waitSeconds } = key;
   if (bannedUntil !== undefined)
     return html`<p class="notice bad">
-      ${upperFirst(runningBan(key))}.
+      Banned ${runningBan(key)}, among the recent requests of all gateways.
       ${banReason === undefined ? ` It kept sending more than nine times its limit, without a pause. The next ban within a day is twice as long.` : ` Reason: ${banReason}`}
     </p>`;
   if (state === 'disabled')

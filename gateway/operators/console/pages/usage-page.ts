@@ -27,12 +27,6 @@ const SPECS: readonly FilterSpec[] = [
 
 type Row = UsageOfKey | UsageSum;
 
-interface UsagePageAnswer {
-  readonly keptFrom: string;
-  readonly usage: readonly Row[];
-  readonly next?: string;
-}
-
 interface Usage {
   readonly keptFrom: string;
   readonly rows: readonly Row[];
@@ -92,7 +86,7 @@ async function readUsage(asked: URLSearchParams): Promise<Usage> {
   const sums = new UsageSums();
   const ofKeys: UsageOfKey[] = [];
   for (let query = asked; ; ) {
-    const { keptFrom, usage, next } = (await get<UsagePageAnswer>(`/usage?${query}`)).body;
+    const { keptFrom, usage, next } = (await get<UsageAnswer<Row>>(`/usage?${query}`)).body;
     for (const row of usage) 'id' in row ? ofKeys.push(row) : sums.add(row);
     if (next === undefined)
       return { keptFrom, rows: asked.get('by') === 'key' ? ofKeys.sort(largestFirst) : sums.rows() };
