@@ -7,7 +7,7 @@ import { timeText } from './time-text.ts';
 
 /** API keys in words. */
 
-export type { KeyView, SecretView };
+export const pathOf = (id: string): string => `/keys/${encodeURIComponent(id)}`;
 
 const inWords = ({ id, name, expiresAt }: SecretView): string =>
   `${name} (${id})${expiresAt === undefined ? '' : ` until ${timeText(expiresAt)}`}`;

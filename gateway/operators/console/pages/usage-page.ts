@@ -1,4 +1,4 @@
-import type { UsageOfKey } from '../../api/answers.ts';
+import type { UsageAnswer, UsageOfKey } from '../../api/answers.ts';
 import { get } from '../api.ts';
 import { csvOf } from '../csv.ts';
 import { download } from '../download.ts';
@@ -86,7 +86,7 @@ async function readUsage(asked: URLSearchParams): Promise<Usage> {
   const sums = new UsageSums();
   const ofKeys: UsageOfKey[] = [];
   for (let query = asked; ; ) {
-    const { keptFrom, usage, next } = (await get<UsageAnswer<Row>>(`/usage?${query}`)).body;
+    const { keptFrom, usage, next } = (await get<UsageAnswer & { usage: readonly Row[] }>(`/usage?${query}`)).body;
     for (const row of usage) 'id' in row ? ofKeys.push(row) : sums.add(row);
     if (next === undefined)
       return { keptFrom, rows: asked.get('by') === 'key' ? ofKeys.sort(largestFirst) : sums.rows() };
