@@ -11,8 +11,8 @@ import { pageParts } from './page-text.ts';
 
 /**
  * The API reference: exactly these files under these paths, kept in memory. The page has the plans that are in force. It is
- * Swagger UI, because Scalar has no styles without inline ones, asks a proxy of its maker, and switches its test panel off for
- * all operations or for none.
+ * made here: of the known renderers, none shows the limits of the reader's key or puts it into the samples, Swagger UI
+ * takes 12 MB, and Scalar needs inline styles and a proxy of its maker.
  */
 export interface Reference {
   /** Undefined if there is no such file. */
