@@ -97,7 +97,7 @@ test('text from people is shown as text and never executed', async () => {
   await confirm(page, 'Lift ban');
   await page.getByText(`The ban of ${HOSTILE} is lifted.`).waitFor();
   await visit(page, `/console/key?id=${idOf(key)}`);
-  await page.getByRole('button', { name: 'Revoke' }).click();
+  await page.getByRole('button', { name: 'Revoke', exact: true }).click();
   await question(page).getByText(`Revoke ${HOSTILE}?`).waitFor();
   await confirm(page, 'Cancel');
   await visit(page, `/console/keys?find=${encodeURIComponent(HOSTILE)}`);

@@ -72,12 +72,12 @@ test.for([1_280, 375])(
   'a gateway of one minute has times on the axis, and one sample is a dot: %d px',
   async (width) => {
     const { page, faults } = await openCharts('/', { viewport: { width, height: 800 } });
-    for (const title of ['Requests a minute', 'Time to answer', 'Server errors a minute']) {
+    for (const title of ['Requests a minute', 'Response time', 'Server errors a minute']) {
       await expect.poll(async () => (await painted(page, title, CLOCK)).length).toBeGreaterThanOrEqual(3);
       const times = await painted(page, title, CLOCK);
       expect(new Set(times).size).toBe(times.length);
     }
-    await expect.poll(() => pixelsOf(page, 'Time to answer', P50)).toBeGreaterThan(15);
+    await expect.poll(() => pixelsOf(page, 'Response time', P50)).toBeGreaterThan(15);
     expect(faults).toEqual([]);
   },
 );

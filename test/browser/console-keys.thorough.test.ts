@@ -110,7 +110,7 @@ test("a key's page changes its name, plan, limits and end, and sends nothing els
 
   await press(page, 'Edit');
   await question(page).getByLabel('Own limit a minute').fill('');
-  await question(page).getByLabel('Ends').fill('2199-01-01T00:00');
+  await question(page).getByLabel('Expires').fill('2199-01-01T00:00');
   await confirm(page, 'Save');
   await page.getByText('0 / 1,000').waitFor();
   await page.getByText('1 Jan').waitFor();
@@ -186,7 +186,7 @@ test('secrets of a key are added, changed and ended, and the others stay', async
   await row.getByText('10.0.0.0/8, 2001:db8::/32').waitFor();
   expect((await ask(second)).status).toBe(401);
 
-  await row.getByRole('button', { name: 'End reports' }).click();
+  await row.getByRole('button', { name: 'Revoke reports' }).click();
   await confirm(page, 'Revoke it');
   await row.waitFor({ state: 'detached' });
   expect((await ask(first)).status).toBe(200);

@@ -27,7 +27,7 @@ test('the last hour is there after a reload, with its plan changes, and hovering
     expect(await tile('Refused by a ban')).toBe('2');
     await page.locator('.tile', { hasText: 'Refused by a ban' }).getByText('at most 1 key at once').waitFor();
     expect(await tile('Server errors')).toBe('0');
-    expect(await tile('Time to answer')).toMatch(/^[\d.]+ (ms|s)$/);
+    expect(await tile('Response time')).toMatch(/^[\d.]+ (ms|s)$/);
     await page.getByText('anna changed Free, requests a minute: 60 → 61').waitFor();
     await page.reload();
     await isShown(page);
@@ -52,7 +52,7 @@ test('it lists the loudest keys, and those near their day limit, with a way to t
   for (let sent = 0; sent < 20; sent++) await ask(loud);
   for (let sent = 0; sent < 4; sent++) await ask(near);
   const { page, faults } = await openConsole(browser, stack);
-  const first = page.getByRole('table', { name: 'Loudest keys' }).locator('tbody tr').first();
+  const first = page.getByRole('table', { name: 'Busiest keys' }).locator('tbody tr').first();
   await expect.poll(() => first.innerText()).toMatch(/loudest of all[\s\S]*20/);
   await rowOf(page, 'Near their day limit', 'nearly out').getByText('4 / 5').waitFor();
   expect(await rowOf(page, 'Near their day limit', 'loudest of all').count()).toBe(0);

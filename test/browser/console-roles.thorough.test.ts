@@ -69,10 +69,10 @@ test('a viewer is told at each button that it may not be used, and pressing it d
   const why = (needs: string) => `This needs the role ${needs}. Your token has the role Viewer.`;
   expect(refused).toEqual(
     [
-      ...['Access: End', 'Access: Give access'].map((name) => `${name}: ${why('Admin')}`),
+      ...['Access: Revoke', 'Access: Create token'].map((name) => `${name}: ${why('Admin')}`),
       ...[
         ...['Bans: Lift', 'Keys: Issue a key', 'Plans: Change', 'Plans: Roll back'],
-        ...['Add a secret', 'Change', 'Disable', 'Edit', 'End', 'Lift ban', 'Reset limits', 'Revoke', 'Rotate'].map(
+        ...['Add a secret', 'Change', 'Disable', 'Edit', 'Lift ban', 'Reset limits', 'Revoke', 'Rotate'].map(
           (name) => `acme: ${name}`,
         ),
       ].map((name) => `${name}: ${why('Operator')}`),
@@ -95,7 +95,7 @@ test('a viewer is told at each button that it may not be used, and pressing it d
 test('an operator may change all but access', async () => {
   const { refused, usable } = await buttonsOf(await openAs('operator'));
   const why = 'This needs the role Admin. Your token has the role Operator.';
-  expect(refused).toEqual([`Access: End: ${why}`, `Access: Give access: ${why}`]);
+  expect(refused).toEqual([`Access: Revoke: ${why}`, `Access: Create token: ${why}`]);
   expect(usable).toEqual(expect.arrayContaining(['Issue a key', 'Edit', 'Revoke', 'Roll back']));
 });
 
@@ -104,6 +104,6 @@ test('an admin, and the shared token, may use every button', async () => {
   expect(refused).toEqual([]);
   const { page } = await openConsole(browser, stack, '/console/access');
   await page.getByText('Shared token, Admin').waitFor();
-  await page.getByRole('button', { name: 'Give access' }).click();
+  await page.getByRole('button', { name: 'Create token' }).click();
   await question(page).getByLabel('Role').waitFor();
 });

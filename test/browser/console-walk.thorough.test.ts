@@ -57,7 +57,7 @@ test('find who is loudest, and ban it: 3 clicks', async () => {
   const key = await stack.issueKey({ name: 'the loudest' });
   for (let sent = 0; sent < 30; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   const { page, click, clicks } = await startWalk();
-  const loudest = page.getByRole('table', { name: 'Loudest keys' }).locator('tbody tr').first();
+  const loudest = page.getByRole('table', { name: 'Busiest keys' }).locator('tbody tr').first();
   await expect.poll(() => loudest.innerText()).toContain('the loudest');
   await click('link', 'the loudest', loudest);
   await click('button', 'Ban', page.locator('.page-head'));
@@ -85,7 +85,7 @@ test("see whether last night's alert hurt clients: no click for the last hour, 1
   for (let sent = 0; sent < 2; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   const { page, click, clicks } = await startWalk();
   await page.locator('.tile', { hasText: 'Server errors' }).waitFor();
-  await page.getByText('Time to answer as a table').waitFor();
+  await page.getByText('Response time as a table').waitFor();
   expect(clicks()).toBe(0);
   await page.locator('#find').fill('perhaps');
   await click('button', 'Find');
@@ -101,9 +101,9 @@ test('hand a colleague read access, whose changes are refused: 3 clicks', async 
   const key = await stack.issueKey({ name: 'only looked at' });
   const { page, click, clicks } = await startWalk();
   await click('link', 'Access');
-  await click('button', 'Give access');
+  await click('button', 'Create token');
   await question(page).getByLabel('Name').fill('carla');
-  await click('button', 'Give access', question(page));
+  await click('button', 'Create token', question(page));
   const token = await question(page).getByLabel('Token').inputValue();
   expect(clicks()).toBe(3);
   const colleague = await visitConsole(browser, stack, `/console/key?id=${idOf(key)}`);

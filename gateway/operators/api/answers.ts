@@ -99,7 +99,7 @@ export type BansAnswer = z.infer<typeof BansAnswer>;
 export const LoudKey = KeyView.extend({ recent: z.object({ admitted: count, refused: count }) });
 export type LoudKey = z.infer<typeof LoudKey>;
 
-/** The loudest keys of some minutes, the loudest first. */
+/** The busiest keys of some minutes, the busiest first. */
 export const TopAnswer = KeysAnswer.extend({ minutes: count, keys: listOf(LoudKey) });
 export type TopAnswer = z.infer<typeof TopAnswer>;
 

@@ -94,7 +94,7 @@ export const changeSecret: AdminOperation = async (call) => {
   return { status: 200, body: describeSecret(secret, key?.used ?? {}) };
 };
 
-/** Ends a secret at once. The other secrets stay valid. */
+/** Revokes a secret at once. The other secrets stay valid. */
 export const revokeSecret: AdminOperation = async (call) => {
   const { deps, params } = call;
   const { id } = await findKey(deps, params[0]);

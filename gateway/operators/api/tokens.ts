@@ -45,7 +45,7 @@ export const listTokens: AdminOperation = async ({ deps }) => {
   return { status: 200, body: { tokens: inOrder } satisfies TokensAnswer };
 };
 
-/** Ends a token: its next request is 401. */
+/** Revokes a token: its next request is 401. */
 export const revokeToken: AdminOperation = async (call) => {
   const { deps, params } = call;
   const [id = ''] = params;

@@ -16,7 +16,7 @@ export function addDoctorCommand(program: Command, session: Session): void {
     .description('check what the gateway depends on (Redis, cores, plan table) and report what to fix')
     .addHelpText(
       'after',
-      '\nIt changes nothing. Ends with 1 where there is a fault, or something gives no answer; with 0 where there are warnings only.',
+      '\nIt changes nothing. Exits with 1 where there is a fault, or something gives no answer; with 0 where there are warnings only.',
     )
     .action(async () => {
       const { findings } = (await session.call('GET', '/doctor')) as DoctorAnswer;

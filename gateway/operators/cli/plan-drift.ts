@@ -33,7 +33,7 @@ export function addPlanFiles(plans: Command, session: Session, withAuthor: (comm
     .addHelpText(
       'after',
       `
-Shown is what \`plans apply\` would do: the value in force, and the one of the file. Ends with 4 where they differ, with 0 where they do
+Shown is what \`plans apply\` would do: the value in force, and the one of the file. Exits with 4 where they differ, with 0 where they do
 not. What the file does not name is not compared.
 
 Example:

@@ -31,7 +31,7 @@ A key that was revoked since stays revoked. Gateways know that for 36 days, so a
 Where Redis (or DATA_DIR) was lost, that knowledge is lost too, and a key that was revoked after the backup comes back: revoke it
 again.
 
-Ends with 0 when everything is there, with 1 where a line was not taken or the file was cut off (the rest is restored), with 2
+Exits with 0 when everything is there, with 1 where a line was not taken or the file was cut off (the rest is restored), with 2
 for what is no backup and with 4 for one that is too old (nothing is done).
 
 Examples:

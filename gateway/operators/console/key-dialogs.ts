@@ -86,7 +86,7 @@ export function askForKey(): void {
       { name: 'name', label: 'Name', maxlength: 100, hint: 'Whose it is.' },
       planField('free'),
       ...limitFields(),
-      { name: 'expiresAt', label: 'Ends', type: 'datetime-local', hint: 'Empty: never.' },
+      { name: 'expiresAt', label: 'Expires', type: 'datetime-local', hint: 'Empty: never.' },
       tagsField(),
     ],
     confirm: 'Issue',
@@ -118,7 +118,7 @@ export function askForChanges({ id, name, plan, minute, day, expiresAt, tags }: 
       ...limitFields(minute, day),
       {
         name: 'expiresAt',
-        label: 'Ends',
+        label: 'Expires',
         type: 'datetime-local',
         value: before.expiresAt ?? '',
         hint: 'Empty: never. A time in the past ends the key at once.',

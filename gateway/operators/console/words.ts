@@ -7,7 +7,7 @@ const STATES: Readonly<Record<string, string>> = {
   active: 'Active',
   banned: 'Banned',
   disabled: 'Disabled',
-  expired: 'Ended',
+  expired: 'Expired',
   unreadable: 'Unreadable',
 };
 

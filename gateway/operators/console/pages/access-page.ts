@@ -29,13 +29,13 @@ export function AccessPage() {
     {
       title: 'Action',
       show: (token) =>
-        html`<${ActionButton} kind="small danger" needs="admin" onClick=${() => askToEnd(token, refresh)}>End<span class="unseen"> ${token.name}</span><//>`,
+        html`<${ActionButton} kind="small danger" needs="admin" onClick=${() => askToRevoke(token, refresh)}>Revoke<span class="unseen"> ${token.name}</span><//>`,
     },
   ];
   return html`
     <div class="page-head">
       <h1>Access</h1>
-      <${ActionButton} kind="main" needs="admin" onClick=${() => askForToken(refresh)}>Give access<//>
+      <${ActionButton} kind="main" needs="admin" onClick=${() => askForToken(refresh)}>Create token<//>
     </div>
     <p class="note">Each person or program gets a token of its own. The audit log records its name with each change that it makes.</p>
     <section class="card" aria-label="Tokens">
@@ -48,12 +48,12 @@ export function AccessPage() {
 
 function askForToken(changed: Changed): void {
   ask({
-    title: 'Give access',
+    title: 'Create token',
     fields: [
       { name: 'name', label: 'Name', maxlength: 100, hint: 'Of the person or program that gets it.' },
       { name: 'role', label: 'Role', options: ROLES },
     ],
-    confirm: 'Give access',
+    confirm: 'Create token',
     async act({ name = '', role }) {
       const { body } = await callApi<IssuedToken>('POST', '/tokens', { body: { name, role } });
       await changed();
@@ -62,17 +62,17 @@ function askForToken(changed: Changed): void {
   });
 }
 
-function askToEnd({ id, name }: TokenView, changed: Changed): void {
+function askToRevoke({ id, name }: TokenView, changed: Changed): void {
   ask({
-    title: `End the access of ${name}?`,
+    title: `Revoke the token of ${name}?`,
     content: html`<p>Requests with this token are refused from now on.</p>`,
     fields: [whyField],
-    confirm: 'End it',
+    confirm: 'Revoke it',
     isDangerous: true,
     async act({ reason }) {
       await callApi('DELETE', `/tokens/${encodeURIComponent(id)}`, { reason });
       await changed();
-      tell(`The access of ${name} has ended.`);
+      tell(`The token of ${name} is revoked.`);
     },
   });
 }

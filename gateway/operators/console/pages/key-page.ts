@@ -91,7 +91,7 @@ function StateNote({ of: key }: { of: KeyView }) {
   if (state === 'disabled')
     return html`<p class="notice">Disabled by an operator: its requests are answered with 401.</p>`;
   if (state === 'expired' && expiresAt !== undefined)
-    return html`<p class="notice">Ended at ${clock(expiresAt)}, ${relative(expiresAt)}: its requests are answered with 401.</p>`;
+    return html`<p class="notice">Expired at ${clock(expiresAt)}, ${relative(expiresAt)}: its requests are answered with 401.</p>`;
   if (state === 'unreadable')
     return html`<p class="notice bad">Its data cannot be read, so its requests are answered with 503. Fix it by hand, or revoke it.</p>`;
   if (tooSmall)
@@ -127,7 +127,7 @@ function Facts({ of: { createdAt, expiresAt, lastUsedAt, admitted, refused, shad
       <dl class="facts">
         <div><dt>Last used</dt><dd>${when(lastUsedAt, 'never')}</dd></div>
         <div><dt>Issued</dt><dd>${when(createdAt, '–')}</dd></div>
-        <div><dt>Ends</dt><dd>${when(expiresAt, 'never')}</dd></div>
+        <div><dt>Expires</dt><dd>${when(expiresAt, 'never')}</dd></div>
         <div>
           <dt>Requests so far</dt>
           <dd>

@@ -21,8 +21,8 @@ const COLUMNS: readonly Column<KeyView>[] = [
   { title: 'Key', show: (key) => html`<${KeyLink} ...${key} /><${TagChips} tags=${key.tags} />` },
   { title: 'Plan', show: ({ plan }) => planInWords(plan) },
   { title: 'State', show: (key) => html`<${State} state=${key.state} /> <${StateNote} of=${key} />` },
-  { title: 'Used of the minute', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.minute} label="Minute" />` },
-  { title: 'Used of the day', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.day} label="Day" />` },
+  { title: 'Used this minute', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.minute} label="Minute" />` },
+  { title: 'Used today', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.day} label="Day" />` },
   {
     title: 'Last used',
     show: ({ lastUsedAt }) =>

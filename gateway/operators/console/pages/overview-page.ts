@@ -4,7 +4,7 @@ import { get } from '../api.ts';
 import { html } from '../html.ts';
 import { Chart } from '../parts/chart.ts';
 import type { Mark, Series } from '../parts/chart-options.ts';
-import { LoudestKeys, NearTheirLimit } from '../parts/key-rankings.ts';
+import { BusiestKeys, NearTheirLimit } from '../parts/key-rankings.ts';
 import { Card } from '../parts/pieces.ts';
 import { inWords } from '../parts/table.ts';
 import { LONGEST, rangeInWords, TimeRange, timesUpTo } from '../parts/time-range.ts';
@@ -30,7 +30,7 @@ export function OverviewPage() {
     ${value === undefined && html`<p class="empty">${fault === undefined ? 'Asking the gateway …' : inWords(fault)}</p>`}
     ${value !== undefined && html`<${Traffic} ...${value} length=${length} changes=${history.value?.history ?? []} />`}
     <div class="columns">
-      <${LoudestKeys} />
+      <${BusiestKeys} />
       <${NearTheirLimit} />
     </div>
   `;
@@ -62,10 +62,10 @@ function Traffic({ minutes: known, since, length, changes }: TrafficProps) {
       <${Tile} name="Refused" value=${number(refused)} note=${percent(refused, decided)} color="refused" />
       <${Tile} name="Refused by a ban" value=${number(banned)} note=${`at most ${counted(most(minutes), 'key')} at once`} color="banned" />
       <${Tile} name="Server errors" value=${number(errors)} note="answers with 5xx" color=${errors > 0 ? 'failed' : 'quiet'} />
-      <${Tile} name="Time to answer" value=${milliseconds(last?.p50 ?? null)} note=${`p99 ${milliseconds(last?.p99 ?? null)}`} color="p50" />
+      <${Tile} name="Response time" value=${milliseconds(last?.p50 ?? null)} note=${`p99 ${milliseconds(last?.p99 ?? null)}`} color="p50" />
     </dl>
     <p class="note">
-      The last ${rangeInWords('minute', length)} of this gateway, by minute${isYoung ? `. It started at ${clock(since)}; there is nothing before` : ''}.
+      The last ${rangeInWords('minute', length).replace('1 hour', 'hour')} of this gateway, by minute${isYoung ? `. It started at ${clock(since)}; there is nothing before` : ''}.
     </p>
     <${Card} title="Requests a minute" id="requests-title">
       <${Chart}
@@ -79,8 +79,8 @@ function Traffic({ minutes: known, since, length, changes }: TrafficProps) {
       />
     <//>
     <div class="columns">
-      <${Card} title="Time to answer" id="time-title">
-        <${Chart} title="Time to answer" step="minute" times=${times} series=${timeSeries(shown)} format=${milliseconds} />
+      <${Card} title="Response time" id="time-title">
+        <${Chart} title="Response time" step="minute" times=${times} series=${timeSeries(shown)} format=${milliseconds} />
       <//>
       <${Card} title="Server errors a minute" id="errors-title">
         <${Chart} title="Server errors a minute" step="minute" times=${times} series=${errorSeries(shown)} format=${count} />

@@ -24,13 +24,13 @@ const LOUD: readonly Column<LoudKey>[] = [
 ];
 
 /** The keys with the most requests in the last minutes. */
-export function LoudestKeys() {
+export function BusiestKeys() {
   const { value, fault } = usePolled('top', EVERY_MS, () =>
     listFrom<TopAnswer>(`/keys/top?limit=${SHOWN}`, 0, ({ keys }) => keys),
   );
   return html`
-    <${Card} title="Loudest keys" id="loudest-title" actions=${html`<span class="note">last ${value?.minutes ?? 5} minutes</span>`}>
-      <${Table} label="Loudest keys" columns=${LOUD} rows=${value?.keys} fault=${fault} idOf=${idOf}
+    <${Card} title="Busiest keys" id="busiest-title" actions=${html`<span class="note">last ${value?.minutes ?? 5} minutes</span>`}>
+      <${Table} label="Busiest keys" columns=${LOUD} rows=${value?.keys} fault=${fault} idOf=${idOf}
         empty="No key had a request in these minutes." />
     <//>
   `;
@@ -39,7 +39,7 @@ export function LoudestKeys() {
 const NEAR: readonly Column<KeyView>[] = [
   { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
   { title: 'Plan', show: ({ plan }) => planInWords(plan) },
-  { title: 'Used of the day', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.day} label="Day" />` },
+  { title: 'Used today', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.day} label="Day" />` },
 ];
 
 /** The keys that have used at least 80 % of their day limit. */

@@ -31,7 +31,7 @@ export function KeySecrets({ of: key, changed }: { of: KeyView; changed: Changed
     },
     { title: 'Last used', show: ({ lastUsedAt }) => whenOr(lastUsedAt, 'never') },
     {
-      title: 'Ends',
+      title: 'Expires',
       show: ({ expiresAt, unreadable }) =>
         whenOr(expiresAt, unreadable ? `cannot be read: ${unreadable.join(', ')}` : 'never'),
     },
@@ -40,7 +40,7 @@ export function KeySecrets({ of: key, changed }: { of: KeyView; changed: Changed
       show: (secret) => html`
         <span class="bar">
           <${ActionButton} kind="small" onClick=${() => askForSecretChanges(key, secret, changed)}>Change<span class="unseen"> ${secret.name}</span><//>
-          <${ActionButton} kind="small danger" onClick=${() => askToEnd(key, secret, changed)}>End<span class="unseen"> ${secret.name}</span><//>
+          <${ActionButton} kind="small danger" onClick=${() => askToRevoke(key, secret, changed)}>Revoke<span class="unseen"> ${secret.name}</span><//>
         </span>
       `,
     },
@@ -77,7 +77,7 @@ const fieldsOf = (secret?: SecretView): FieldSpec[] => [
   },
   {
     name: 'expiresAt',
-    label: 'Ends',
+    label: 'Expires',
     type: 'datetime-local',
     value: toLocal(secret?.expiresAt),
     hint: 'Empty: never.',
@@ -125,7 +125,7 @@ function askForSecretChanges(key: KeyView, secret: SecretView, changed: Changed)
   });
 }
 
-function askToEnd(key: KeyView, secret: SecretView, changed: Changed): void {
+function askToRevoke(key: KeyView, secret: SecretView, changed: Changed): void {
   ask({
     title: `Revoke the secret ${secret.name}?`,
     content: html`<p>Requests with it are refused from now on. The other secrets of ${key.name} stay as they are.</p>`,
