@@ -95,7 +95,7 @@ test('a viewer is told at each button that it may not be used, and pressing it d
 test('an operator may change all but access', async () => {
   const { refused, usable } = await buttonsOf(await openAs('operator'));
   const why = 'This needs the role Admin. Your token has the role Operator.';
-  expect(refused).toEqual([`Access: Revoke: ${why}`, `Access: Create token: ${why}`]);
+  expect(refused).toEqual([`Access: Create token: ${why}`, `Access: Revoke: ${why}`]);
   expect(usable).toEqual(expect.arrayContaining(['Issue a key', 'Edit', 'Revoke', 'Roll back']));
 });
 
