@@ -7,15 +7,18 @@ export type Tags = Readonly<Record<string, string>>;
 
 export const MAX_TAGS = 10;
 
-/** No separator of a text or of a filter is among these characters, so both can be read back. */
 export const TAG_NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
 export const TAG_NAME_RULE = 'letters, digits, _ . and -, at most 64, and begins with a letter or digit';
-export const TAG_VALUE = /^(?! )[\p{L}\p{M}\p{N} _.:/=+@-]{1,64}(?<! )$/u;
-export const TAG_VALUE_RULE = 'letters, digits, spaces and _ . : / = + @ -, at most 64, and no space at its ends';
+/** What reads as the beginning of another tag is no part of a value, so that texts and filters can be read back. */
+export const TAG_VALUE =
+  /^(?=[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]{1,64}$)(?!.*,\s*[A-Za-z0-9][A-Za-z0-9_.-]{0,63}[=:])\S(?:.*\S)?$/u;
+export const TAG_VALUE_RULE =
+  '1 to 64 characters, none of them a control character, no space at its ends, and no “, name=” in it';
+const BETWEEN = /,\s*(?=[A-Za-z0-9][A-Za-z0-9_.-]{0,63}[=:])/;
 
 /** Undefined for a text that is not valid. */
 export function readTags(text: string): Tags | undefined {
-  const pairs = text.trim() === '' ? [] : text.split(',').map((pair) => splitTag(pair.trim()));
+  const pairs = text.trim() === '' ? [] : splitTags(text);
   if (pairs.length > MAX_TAGS || pairs.includes(undefined)) return undefined;
   const tags = Object.fromEntries(pairs as [string, string][]);
   return Object.keys(tags).length === pairs.length ? tags : undefined;
@@ -27,6 +30,10 @@ export const writeTags = (tags: Tags = {}): string | undefined =>
     .map(([name, value]) => `${name}=${value}`)
     .sort()
     .join(', ') || undefined;
+
+/** Undefined in place of each that is no tag. */
+export const splitTags = (text: string): ReturnType<typeof splitTag>[] =>
+  text.split(BETWEEN).map((pair) => splitTag(pair.trim()));
 
 /** `customer=acme` or, as queries have it, `customer:acme`. Undefined if it is no tag. */
 export function splitTag(text: string): [name: string, value: string] | undefined {

@@ -35,9 +35,12 @@ describe.for([
     const key = await stack.issueKey({ tags: ACME });
     expect(await tagsOf(stack, key)).toEqual(ACME);
     expect((await change(stack, key, { name: 'renamed' })).json).toMatchObject({ name: 'renamed', tags: ACME });
-    const others = { team: 'Zoë & sons'.replace(' &', ''), 'cost.center': 'eu:west/1 @home=+x' };
+    const others = { team: 'Zoë & Sons, Inc. (“the” 50 %)', 'cost.center': 'eu:west/1 @home=+x' };
     expect((await change(stack, key, { tags: others })).json).toMatchObject({ tags: others });
     expect(await tagsOf(stack, key)).toEqual(others);
+    const filter = Object.entries(others).map(([name, value]) => `tag=${encodeURIComponent(`${name}:${value}`)}`);
+    const { keys } = await get<KeysAnswer>(stack, `/keys?${filter.join('&')}`);
+    expect(keys.map(({ id }) => id)).toEqual([idOf(key)]);
     for (const none of [null, {}]) {
       await change(stack, key, { tags: ACME });
       expect((await change(stack, key, { tags: none })).json).not.toHaveProperty('tags');
@@ -132,11 +135,12 @@ describe.for([
 });
 
 const NAME = 'letters, digits, _ . and -, at most 64, and begins with a letter or digit';
-const VALUE = 'letters, digits, spaces and _ . : / = + @ -, at most 64, and no space at its ends';
+const VALUE = '1 to 64 characters, none of them a control character, no space at its ends, and no “, name=” in it';
 const long = 'x'.repeat(65);
 
 test.for([
-  [{ customer: 'a,b' }, `tags.customer must have ${VALUE}`],
+  [{ customer: 'a, env=b' }, `tags.customer must have ${VALUE}`],
+  [{ customer: 'a,env:b' }, `tags.customer must have ${VALUE}`],
   [{ customer: '' }, `tags.customer must have ${VALUE}`],
   [{ customer: ' acme' }, `tags.customer must have ${VALUE}`],
   [{ customer: 'a\nb' }, `tags.customer must have ${VALUE}`],

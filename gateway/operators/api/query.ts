@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
-import { splitTag } from '../../limiter/tags.ts';
+import { splitTags } from '../../limiter/tags.ts';
 import { type KeyCursor, readCursor } from '../../stores/storage.ts';
 
 /** The parameters of queries. An operation reads only what its schema has, so the OpenAPI document lacks none. */
@@ -69,8 +69,7 @@ export const msOf = (time: string | undefined): number | undefined =>
 
 const TAG = must('be the name and the value of a tag, as customer:acme');
 
-const partsOf = (given: readonly string[]) =>
-  given.flatMap((text) => text.split(',')).map((text) => splitTag(text.trim()));
+const partsOf = (given: readonly string[]) => given.flatMap(splitTags);
 
 /** Tags, each in a parameter of its own or several in one, as `customer:acme,env:prod`. A key must have all. */
 export const tag = z
