@@ -1,0 +1,12 @@
+import { expect, test } from 'vitest';
+import { countPerRequest } from './per-request.ts';
+import { setStage } from './setup/stage.ts';
+
+// Facts of one admitted GET, not times: they are the same on every machine.
+test('an admitted request awaits the decision and nothing else: no step before or behind it makes a promise', async () => {
+  const stage = await setStage();
+  const [gateway] = await countPerRequest(stage);
+  // handle, the decision, its await, ioredis' command, and two that continue it; some more are those of timers.
+  expect(gateway?.promises).toBeLessThan(7);
+  expect(gateway?.files).toBeLessThanOrEqual(64);
+}, 120_000);
