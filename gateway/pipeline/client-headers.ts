@@ -15,8 +15,7 @@ export function clientHeaders(
 ): string[] {
   const headers = ['X-Request-Id', id, ...NO_SNIFF];
   // A status request gets no Retry-After.
-  const headersOf = limitStatus === keyStatus ? limitStatusHeaders : limitHeaders;
-  if (limitStatus !== undefined) headers.push(...headersOf(limitStatus, draftFields));
+  if (limitStatus !== undefined) addLimits(headers, limitStatus, draftFields, limitStatus !== keyStatus);
   if (cors.length > 0 && !beside.includes('Access-Control-Allow-Origin')) headers.push(...cors);
   if (route?.deprecation !== undefined) headers.push(...route.deprecation);
   return headers;
@@ -40,25 +39,31 @@ export function serverTiming({ startedAt, decidedAt, sentAt, answeredAt }: Excha
  * draft-ietf-httpapi-ratelimit-headers-11 unless they are disabled.
  */
 export function limitHeaders(status: LimitStatus, draftFields: boolean): string[] {
-  const headers = limitStatusHeaders(status, draftFields);
-  const retryAfter = retryAfterSeconds(status);
-  if (retryAfter !== undefined) headers.push('Retry-After', String(retryAfter));
+  const headers: string[] = [];
+  addLimits(headers, status, draftFields, true);
   return headers;
 }
 
-/** The same without Retry-After, for an answer that only reports a limit status. */
-function limitStatusHeaders(status: LimitStatus, draftFields: boolean): string[] {
+/** @param withRetryAfter not for an answer that only reports a limit status */
+function addLimits(headers: string[], status: LimitStatus, draftFields: boolean, withRetryAfter: boolean): void {
   const bucket = describedBucket(status);
-  const headers = [
+  const retryAfter = retryAfterSeconds(status);
+  const remaining = remainingOf(status, bucket);
+  const ticksUntilReset =
+    retryAfter === undefined ? ticksUntilFull(bucket, bucket.limit, bucket.window) : ticksUntilRetry(status);
+  headers.push(
     'X-RateLimit-Limit',
     String(bucket.limit),
     'X-RateLimit-Remaining',
-    String(remainingOf(status, bucket)),
+    String(remaining),
+    // The Unix second when the bucket is full again; of a refused or banned request, when to try again.
     'X-RateLimit-Reset',
-    String(resetAt(status, bucket)),
-  ];
-  if (draftFields) headers.push(...rateLimitFields(status, bucket, retryAfterSeconds(status)));
-  return headers;
+    String(Math.ceil((status.now + ticksUntilReset) / SECOND)),
+  );
+  // For parsers of an earlier draft, which look for these names anywhere. For all others they are vendor parameters.
+  const earlier = `;store-limit=${bucket.limit};store-remaining=${remaining};store-reset=${Math.ceil(ticksUntilReset / SECOND)}`;
+  if (draftFields) addRateLimitFields(headers, status, bucket, retryAfter, earlier);
+  if (withRetryAfter && retryAfter !== undefined) headers.push('Retry-After', String(retryAfter));
 }
 
 /**
@@ -83,46 +88,45 @@ const isLimited = (outcome: LimitStatus['outcome']): boolean => outcome === 'ref
 /** The bucket with the fewest tokens left. For a refused request: the one with the longest wait. */
 function describedBucket({ outcome, buckets }: LimitStatus): BucketState {
   const refused = isLimited(outcome);
-  const tighter = (a: BucketState, b: BucketState) =>
-    refused ? ticksUntilToken(b, b.limit, b.window) > ticksUntilToken(a, a.limit, a.window) : b.tokens < a.tokens;
-  return buckets.reduce((tightest, bucket) => (tighter(tightest, bucket) ? bucket : tightest));
+  let described = buckets[0] as BucketState;
+  for (const bucket of buckets) {
+    const isTighter = refused
+      ? ticksUntilToken(bucket, bucket.limit, bucket.window) >
+        ticksUntilToken(described, described.limit, described.window)
+      : bucket.tokens < described.tokens;
+    if (isTighter) described = bucket;
+  }
+  return described;
 }
 
 const remainingOf = ({ outcome }: LimitStatus, { tokens }: BucketState): number =>
   isLimited(outcome) ? 0 : Math.max(0, tokens);
-
-/** The Unix second when the bucket is full again; of a refused or banned request, when to try again. */
-const resetAt = (status: LimitStatus, bucket: BucketState): number =>
-  Math.ceil((status.now + ticksUntilReset(status, bucket)) / SECOND);
-
-const ticksUntilReset = (status: LimitStatus, bucket: BucketState): number =>
-  isLimited(status.outcome) ? ticksUntilRetry(status) : ticksUntilFull(bucket, bucket.limit, bucket.window);
 
 /**
  * Two lists of strings with parameters (RFC 9651). Policy: q requests in w seconds. Limit: r requests in t seconds. r/t
  * is the refill rate: a client that spreads r requests over t seconds is not refused and wastes no token. A refusal
  * lists only the limit that refused, with t = Retry-After.
  */
-function rateLimitFields(status: LimitStatus, described: BucketState, retryAfter: number | undefined): string[] {
-  const { outcome, buckets } = status;
-  const policies = buckets.map(({ name, limit, window }) => `"${name}";q=${limit};w=${window / SECOND}`);
-  const listed = isLimited(outcome) ? [described] : buckets;
-  const limits = listed.map((bucket) => {
+function addRateLimitFields(
+  headers: string[],
+  status: LimitStatus,
+  described: BucketState,
+  retryAfter: number | undefined,
+  earlier: string,
+): void {
+  let policies = '';
+  let limits = '';
+  for (const bucket of status.buckets) {
     const { name, limit, window } = bucket;
-    const r = remainingOf(status, bucket);
+    policies += `${policies === '' ? '' : ', '}"${name}";q=${limit};w=${window / SECOND}`;
+    if (retryAfter !== undefined && bucket !== described) continue;
     const t = retryAfter ?? Math.ceil(ticksOf(bucket, limit, window) / SECOND);
-    return `"${name}";r=${r};t=${t}${bucket === described ? earlierDraftParameters(status, described, r) : ''}`;
-  });
-  return ['RateLimit-Policy', policies.join(', '), 'RateLimit', limits.join(', ')];
+    limits += `${limits === '' ? '' : ', '}"${name}";r=${remainingOf(status, bucket)};t=${t}${bucket === described ? earlier : ''}`;
+  }
+  headers.push('RateLimit-Policy', policies, 'RateLimit', limits);
 }
 
 /** Ticks that the refill takes for as many tokens as are left; with none left, until the next token. */
 function ticksOf(bucket: BucketState, limit: number, window: number): number {
   return bucket.tokens < 1 ? ticksUntilNextToken(bucket, limit, window) : (bucket.tokens * window) / limit;
-}
-
-/** For parsers of an earlier draft, which look for these names anywhere. For all others they are vendor parameters. */
-function earlierDraftParameters(status: LimitStatus, bucket: BucketState, remaining: number): string {
-  const reset = Math.ceil(ticksUntilReset(status, bucket) / SECOND);
-  return `;store-limit=${bucket.limit};store-remaining=${remaining};store-reset=${reset}`;
 }
