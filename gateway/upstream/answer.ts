@@ -84,6 +84,11 @@ interface Head {
   readonly isLast: boolean;
 }
 
+/** Of the names of headers that frame an answer. */
+const FRAMING_LENGTHS: ReadonlySet<number> = new Set(
+  ['content-length', 'transfer-encoding', 'connection'].map(({ length }) => length),
+);
+
 /** @param head well-formed */
 function readHead(head: string): Head {
   const headers: string[] = [];
@@ -96,7 +101,7 @@ function readHead(head: string): Head {
     const name = head.slice(at + 2, colon);
     const value = trimmed(head, colon + 1, next === -1 ? head.length : next);
     headers.push(name, value);
-    switch (name.toLowerCase()) {
+    switch (FRAMING_LENGTHS.has(name.length) ? name.toLowerCase() : '') {
       case 'content-length':
         if (length !== undefined || !/^\d{1,15}$/.test(value)) throw new Unreadable('It has no certain length.');
         length = Number(value);

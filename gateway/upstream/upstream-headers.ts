@@ -64,7 +64,7 @@ const NOT_THE_CORES: ReadonlySet<string> = new Set([
 
 /** The headers for the core: those of the client that it may set, then `ours`. */
 export function requestHeaders(rawHeaders: readonly string[], ours: readonly string[]): string[] {
-  const kept = filter(rawHeaders, (name) => !OURS.has(name) && isPlain(name));
+  const kept = filter(rawHeaders, OF_CLIENTS);
   kept.push(...ours);
   return kept;
 }
@@ -76,7 +76,7 @@ const OURS_TO_SAY = /^(?:x-ratelimit|access-control)-/;
  * decision; every 503 has one.
  */
 export function responseHeaders(rawHeaders: readonly string[], status: number): string[] {
-  const kept = filter(rawHeaders, (name) => !NOT_THE_CORES.has(name) && !OURS_TO_SAY.test(name));
+  const kept = filter(rawHeaders, OF_CORES);
   if (status === 503) kept.push('Retry-After', waitOf(rawHeaders));
   return kept;
 }
@@ -131,15 +131,49 @@ const TIMEOUT = /\btimeout=(\d{1,9})/i;
 const isPlain = (name: string): boolean => PLAIN.test(name) && !name.startsWith('x-forwarded');
 const PLAIN = /^[a-z0-9-]+$/;
 
+type Treatment = 'keep' | 'drop' | 'connection';
+
+/** Senders spell the same few names in the same way all the time. Further and longer names are looked up each time. */
+const MAX_SPELLINGS = 500;
+const MAX_SPELLING_LENGTH = 64;
+
+/** What is done with each header, by its name as it is spelt. */
+class Treatments {
+  readonly #known = new Map<string, Treatment>();
+  readonly #isWanted: (name: string) => boolean;
+
+  /** @param isWanted gets the name in lower case */
+  constructor(isWanted: (name: string) => boolean) {
+    this.#isWanted = isWanted;
+  }
+
+  of(header: string): Treatment {
+    return this.#known.get(header) ?? this.#find(header);
+  }
+
+  #find(header: string): Treatment {
+    const name = header.toLowerCase();
+    const isKept = !HOP_BY_HOP.has(name) && this.#isWanted(name);
+    const found = name === 'connection' ? name : isKept ? 'keep' : 'drop';
+    // A copy: the text of a name can be a part of the whole head, which would stay with it.
+    if (this.#known.size < MAX_SPELLINGS && header.length <= MAX_SPELLING_LENGTH)
+      this.#known.set(Buffer.from(header, 'latin1').toString('latin1'), found);
+    return found;
+  }
+}
+
+const OF_CLIENTS = new Treatments((name) => !OURS.has(name) && isPlain(name));
+const OF_CORES = new Treatments((name) => !NOT_THE_CORES.has(name) && !OURS_TO_SAY.test(name));
+
 /** Drops the headers for one connection only: the fixed list, and those that the sender names (RFC 9110 §7.6.1). */
-function filter(rawHeaders: readonly string[], isWanted: (name: string) => boolean): string[] {
+function filter(rawHeaders: readonly string[], treatments: Treatments): string[] {
   const kept: string[] = [];
   let named: Set<string> | undefined;
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const header = rawHeaders[at] as string;
-    const name = header.toLowerCase();
-    if (name === 'connection') named = addNamed(named, rawHeaders[at + 1] as string);
-    else if (!HOP_BY_HOP.has(name) && isWanted(name)) kept.push(header, rawHeaders[at + 1] as string);
+    const treatment = treatments.of(header);
+    if (treatment === 'keep') kept.push(header, rawHeaders[at + 1] as string);
+    else if (treatment === 'connection') named = addNamed(named, rawHeaders[at + 1] as string);
   }
   return named === undefined ? kept : without(kept, named);
 }
