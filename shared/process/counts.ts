@@ -48,12 +48,17 @@ export interface About {
 export class Counter {
   readonly #about: About;
   readonly #labels: readonly [Label, Label, Label];
+  /** How many values the second and the third label have. */
+  readonly #seconds: number;
+  readonly #thirds: number;
   readonly #cells: Float64Array;
   readonly #declared = new Set<number>();
 
   constructor(about: About, first = NO_LABEL, second = NO_LABEL, third = NO_LABEL) {
     this.#about = about;
     this.#labels = [first, second, third];
+    this.#seconds = second.values.length;
+    this.#thirds = third.values.length;
     this.#cells = new Float64Array(first.values.length * second.values.length * third.values.length);
   }
 
@@ -84,8 +89,7 @@ export class Counter {
   }
 
   #cellOf(first: number, second: number, third: number): number {
-    const [, two, three] = this.#labels;
-    return (first * two.values.length + second) * three.values.length + third;
+    return (first * this.#seconds + second) * this.#thirds + third;
   }
 
   #labelsOf(cell: number): Record<string, string> {

@@ -207,12 +207,13 @@ export class RedisLimiter implements RemoteLimiter, Charger {
   }
 
   #run(groups: readonly Group[], onText: () => void): Promise<string[]> {
-    const keys = groups.map(([{ credential }]) => keyOf(credential.id));
-    const presented = groups.flatMap(([{ credential }, ...more]) => [
-      credential.digest,
-      countText(1 + more.length, this.#isBound(credential.cacheKey) ? credential.use : undefined),
-    ]);
-    return runDecide(this.#redis, groups.length, [...keys, this.#now(), this.#planText(), ...presented], onText);
+    const words = groups.map(([{ credential }]) => keyOf(credential.id));
+    words.push(this.#now(), this.#planText());
+    for (const group of groups) {
+      const { digest, cacheKey, use } = group[0].credential;
+      words.push(digest, countText(group.length, this.#isBound(cacheKey) ? use : undefined));
+    }
+    return runDecide(this.#redis, groups.length, words, onText);
   }
 
   /** Groups requests with the same key and secret, and the same use if it matters, in the order of arrival. */
@@ -264,9 +265,10 @@ function readVerdict(reply: string): Verdict {
     case 'refused':
     case 'banned':
     case 'forbidden': {
-      const decision = readDecision(outcome === 'shadowed' ? 'admitted' : outcome, words);
+      const isShadowed = outcome === 'shadowed';
+      const decision = readDecision(isShadowed ? 'admitted' : outcome, words, isShadowed);
       if (decision === undefined) break;
-      return { ...decision, isShadowed: outcome === 'shadowed' };
+      return decision;
     }
     case 'unknown':
     case 'elsewhere':
@@ -291,7 +293,11 @@ function readCharged(reply: string): Charged {
   return decision === undefined ? 'gone' : { decision: { ...decision, retryAt: 0 }, forgiven: Number(words[6]) };
 }
 
-function readDecision(outcome: Decision['outcome'], words: readonly string[]): Decision | undefined {
+function readDecision(
+  outcome: Decision['outcome'],
+  words: readonly string[],
+  isShadowed = false,
+): Decision | undefined {
   const [, plan = '', now, minute, day, bannedUntil, retryAt, endsAt, bounds, own = ''] = words;
   if (!isPlanName(plan)) return undefined;
   return {
@@ -306,8 +312,8 @@ function readDecision(outcome: Decision['outcome'], words: readonly string[]): D
     endsAt: Number(endsAt),
     bounds: readBounds(bounds as string),
     mode: 'shared',
-    isShadowed: false,
-    rejected: words.slice(10).join(' '),
+    isShadowed,
+    rejected: words.length > 10 ? words.slice(10).join(' ') : '',
   };
 }
 
