@@ -2,7 +2,14 @@ import type { Logger } from '../../shared/process/logger.ts';
 import type { LocalDecisions } from './clients.ts';
 import { monotonicClock } from './clock.ts';
 import { type Credential, credentialOf } from './credential.ts';
-import { type Limiter, type Question, type RemoteLimiter, StoreUnavailable, type Verdict } from './limiter.ts';
+import {
+  type Limiter,
+  NO_DECISION,
+  type Question,
+  type RemoteLimiter,
+  StoreUnavailable,
+  type Verdict,
+} from './limiter.ts';
 
 export interface OutageOptions {
   readonly logger: Logger;
@@ -99,7 +106,7 @@ export function surviveOutages(
   };
 }
 
-const unknownKey = () => new StoreUnavailable('Redis is away, and the key was not seen before.');
+const unknownKey = () => new StoreUnavailable('Redis is away, and the key was not seen before.', NO_DECISION);
 
 /** Interval of probes while a node is away, so that no client's request has to test it. */
 const PROBE_EVERY_MS = 50;

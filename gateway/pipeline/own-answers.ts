@@ -85,9 +85,12 @@ export class OwnAnswers {
     const verdict = await this.#deps.limiter.peek(credential);
     if (verdict.outcome === 'undecided' || verdict.outcome === 'unauthorized')
       throw refusalOf(verdict, exchange.addressStatus, undefined);
-    const known = await this.#deps.facts.of(credential);
-    if (known === undefined) throw UNAUTHORIZED;
     exchange.keyStatus = verdict;
+    const known = await this.#deps.facts.of(credential);
+    if (known === undefined) {
+      exchange.keyStatus = undefined;
+      throw UNAUTHORIZED;
+    }
     const body = JSON.stringify(describeLimits(verdict, known, this.#deps.plans()));
     return { status: 200, headers: ['Content-Type', 'application/json'], body };
   }

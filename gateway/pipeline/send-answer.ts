@@ -1,4 +1,4 @@
-import { errorBody, type HttpError } from '../../shared/http/errors.ts';
+import { errorBody, type HttpError, helpFor } from '../../shared/http/errors.ts';
 import { clientHeaders } from './client-headers.ts';
 import type { Exchange } from './exchange.ts';
 
@@ -36,10 +36,8 @@ export function sendError(exchange: Exchange, error: HttpError, draftFields: boo
   }
   if (error.closes || exchange.limitStatus?.closesConnection) response.shouldKeepAlive = false;
   const body = errorBody(error);
-  const headers = [...head(body), ...clientHeaders(exchange, draftFields), ...error.headers];
+  const headers = [...head(body), ...clientHeaders(exchange, draftFields), ...error.headers, ...helpFor(error.code)];
   if (error.status === 401) headers.push('WWW-Authenticate', 'Bearer');
-  // A deprecated operation has a Link of its own.
-  if (exchange.route?.deprecation === undefined) headers.push('Link', `</docs#error-${error.code}>; rel="help"`);
   if (exchange.lateHeaders !== undefined) headers.push(...exchange.lateHeaders());
   response.writeHead(error.status, headers);
   response.end(request.method === 'HEAD' ? undefined : body);

@@ -88,7 +88,7 @@ export const ALLOW: Header = {
   example: 'GET, HEAD, POST',
 };
 
-/** On errors of the gateway itself. */
+/** On errors. */
 export const HELP: Header = {
   description: 'Where the error is explained (RFC 8288).',
   required: false,

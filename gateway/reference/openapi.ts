@@ -1,6 +1,14 @@
 import { type GatewayRoute, ROUTES } from '../routes.ts';
-import { type Document, type Operation, type Ref, type Response, type Responses, refTo } from './document.ts';
-import { ALLOW, deprecationHeaders, EVERYWHERE, HEADERS } from './header-schemas.ts';
+import {
+  type Document,
+  type Header,
+  type Operation,
+  type Ref,
+  type Response,
+  type Responses,
+  refTo,
+} from './document.ts';
+import { ALLOW, deprecationHeaders, EVERYWHERE, HEADERS, HELP } from './header-schemas.ts';
 import { type About, COMMON_ERRORS, OPERATIONS, PARAMETERS } from './operations.ts';
 import { ERROR_RESPONSES, type ErrorResponse } from './responses.ts';
 import { samplesOf } from './samples.ts';
@@ -135,13 +143,24 @@ const AFTER_ROUTING: Readonly<Record<number, 'always' | 'sometimes'>> = {
   504: 'always',
 };
 
+/** An error of a deprecated operation has two links, which some clients join. */
+function andHelp({ schema, ...link }: Header): Header {
+  const own = String(schema.const).replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&');
+  const help = String(HELP.schema.pattern).slice(1, -1);
+  return {
+    ...link,
+    schema: { type: 'string', pattern: `^(?:${own}, )?${help}$` },
+    example: `${link.example}, ${HELP.example}`,
+  };
+}
+
 function withDeprecation(responses: Responses, deprecation: readonly string[]): Responses {
   const entries = Object.entries(responses).map(([status, response]): [string, Response | Ref] => {
     const when = AFTER_ROUTING[Number(status)];
     const shared = ERROR_RESPONSES.get(Number(status))?.response;
     if (when === undefined || shared === undefined) return [status, response];
-    const headers = { ...shared.headers, ...deprecationHeaders(deprecation, when === 'always') };
-    return [status, { ...shared, headers }];
+    const { Link, ...others } = deprecationHeaders(deprecation, when === 'always');
+    return [status, { ...shared, headers: { ...shared.headers, ...others, ...(Link && { Link: andHelp(Link) }) } }];
   });
   return Object.fromEntries(entries);
 }

@@ -7,6 +7,9 @@ import { StoreUnavailable } from '../limiter/limiter.ts';
 import { countsOf, DAYS_KEPT } from '../limiter/usage-marks.ts';
 import type { Keys } from './keys.ts';
 
+const NO_FACTS =
+  'The usage of this API key cannot be read: the store of the gateway does not answer. Retry after the time in Retry-After.';
+
 /** Reads the facts of keys. The last ones are remembered for outages. Call this only after the secret has been verified. */
 export class KeyFactsReader {
   readonly #keys: Pick<Keys, 'get'>;
@@ -30,7 +33,8 @@ export class KeyFactsReader {
       return facts;
     } catch (fault) {
       const facts = this.#clients.facts(id);
-      if (!(fault instanceof StoreUnavailable) || facts === undefined) throw fault;
+      if (!(fault instanceof StoreUnavailable)) throw fault;
+      if (facts === undefined) throw new StoreUnavailable(fault, NO_FACTS);
       return facts;
     }
   }

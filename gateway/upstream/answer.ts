@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http';
+import { ERRORS, helpFor } from '../../shared/http/errors.ts';
 import { listed } from '../../shared/lists.ts';
 import { AnswerTooLarge, EndUnknown, Unreadable } from './faults.ts';
 import { hasBody, hasHeader, responseHeaders } from './upstream-headers.ts';
@@ -167,6 +168,14 @@ function readChunks(bytes: Buffer, from: number): Body | undefined {
   }
 }
 
+const CODE = /"code":"([a-z_]+)"/;
+
+/** The link to the explanation of an error of the core, if it is one of ours. */
+function helpWith(body: Answer['body']): readonly string[] {
+  const code = typeof body === 'string' ? CODE.exec(body)?.[1] : undefined;
+  return code !== undefined && Object.hasOwn(ERRORS, code) ? helpFor(code) : [];
+}
+
 /** Sends an answer. If it is short, head and body are one text and one write, and latin1 keeps every byte. */
 export function sendAnswer(
   { status, headers, body }: Answer,
@@ -178,6 +187,7 @@ export function sendAnswer(
   if (hasBody(response.req.method === 'HEAD', status) && !hasHeader(kept, 'content-length'))
     kept.push('Content-Length', String(body.length));
   kept.push(...extra);
+  if (status >= 400) kept.push(...helpWith(body));
   response.writeHead(status, kept);
   response.end(body, 'latin1');
 }

@@ -78,6 +78,9 @@ export function toHttpError(thrown: unknown): HttpError {
   return new HttpError('internal_error', undefined, { cause: thrown });
 }
 
+/** Where the reference explains an error (RFC 8288), as a flat list. */
+export const helpFor = (code: string): readonly string[] => ['Link', `</docs#error-${code}>; rel="help"`];
+
 /** A message can quote the request. */
 export const MAX_MESSAGE_LENGTH = 1_000;
 

@@ -590,7 +590,7 @@ export interface operations {
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     "Server-Timing": components["headers"]["Server-Timing"];
-                    Link?: "</v1/pets>; rel=\"successor-version\"";
+                    Link?: string;
                     Deprecation?: "@1795132800";
                     Sunset?: "Thu, 05 Dec 2030 00:00:00 GMT";
                     [name: string]: unknown;
@@ -613,7 +613,7 @@ export interface operations {
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     "Server-Timing": components["headers"]["Server-Timing"];
-                    Link: "</v1/pets>; rel=\"successor-version\"";
+                    Link: string;
                     Deprecation: "@1795132800";
                     Sunset: "Thu, 05 Dec 2030 00:00:00 GMT";
                     [name: string]: unknown;
@@ -639,7 +639,7 @@ export interface operations {
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     "Server-Timing": components["headers"]["Server-Timing"];
-                    Link?: "</v1/pets>; rel=\"successor-version\"";
+                    Link?: string;
                     Deprecation?: "@1795132800";
                     Sunset?: "Thu, 05 Dec 2030 00:00:00 GMT";
                     [name: string]: unknown;
@@ -660,7 +660,7 @@ export interface operations {
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     "Server-Timing": components["headers"]["Server-Timing"];
-                    Link: "</v1/pets>; rel=\"successor-version\"";
+                    Link: string;
                     Deprecation: "@1795132800";
                     Sunset: "Thu, 05 Dec 2030 00:00:00 GMT";
                     [name: string]: unknown;
@@ -681,7 +681,7 @@ export interface operations {
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     "Server-Timing": components["headers"]["Server-Timing"];
-                    Link?: "</v1/pets>; rel=\"successor-version\"";
+                    Link?: string;
                     "Retry-After"?: number;
                     Deprecation?: "@1795132800";
                     Sunset?: "Thu, 05 Dec 2030 00:00:00 GMT";
@@ -703,7 +703,7 @@ export interface operations {
                     RateLimit: components["headers"]["RateLimit"];
                     "X-Request-Id": components["headers"]["X-Request-Id"];
                     "Server-Timing": components["headers"]["Server-Timing"];
-                    Link: "</v1/pets>; rel=\"successor-version\"";
+                    Link: string;
                     Deprecation: "@1795132800";
                     Sunset: "Thu, 05 Dec 2030 00:00:00 GMT";
                     [name: string]: unknown;

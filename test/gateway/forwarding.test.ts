@@ -76,7 +76,7 @@ test('the deprecated operation has deprecation headers, on its 404 too; other op
     expect((await send(stack.gateway + path, { key })).headers).toMatchObject({
       deprecation: '@1795132800',
       sunset: 'Thu, 05 Dec 2030 00:00:00 GMT',
-      link: '</v1/pets>; rel="successor-version"',
+      link: expect.stringContaining('</v1/pets>; rel="successor-version"'),
     });
   }
   expect(pet.headers.deprecation).toBeUndefined();

@@ -40,10 +40,25 @@ test('an error leads to its line in the reference, which says what to do', async
     await send(`${stack.gateway}/v1/pets`, { key }),
     await send(`${stack.gateway}/v1/../pets`, { key }),
   ];
+  const free = await stack.issueKey();
+  answers.push(
+    await send(`${stack.gateway}/v1/pets?limit=0`, { key: free }),
+    await send(`${stack.gateway}/v1/pets/999999`, { key: free }),
+    await send(`${stack.gateway}/v1/pets`, {
+      key: free,
+      method: 'POST',
+      body: '{}',
+      headers: { 'Content-Type': 'application/json' },
+    }),
+  );
   expect(answers.map(({ status, headers }) => [status, headers.link])).toEqual([
     [401, '</docs#error-unauthorized>; rel="help"'],
     [200, undefined],
     [429, '</docs#error-rate_limit_exceeded>; rel="help"'],
+    [400, '</docs#error-invalid_request>; rel="help"'],
+    // Those of the core.
+    [400, '</docs#error-invalid_parameter>; rel="help"'],
+    [404, '</v1/pets>; rel="successor-version", </docs#error-not_found>; rel="help"'],
     [400, '</docs#error-invalid_request>; rel="help"'],
   ]);
 });
