@@ -75,7 +75,7 @@ test('a banned request leads to the bans, and its runbook page has the heading t
   const { page, faults } = await openConsole(browser, stack, '/console/requests?q=b-banned');
   // The only one is open.
   await opened(page).getByText('The key was banned until').waitFor();
-  expect(await opened(page).innerText()).toMatch(/Requests work again in (10|9) minutes\./);
+  expect(await opened(page).innerText()).toMatch(/Unless it is lifted, the ban ends in (10|9) minutes\./);
   expect(await opened(page).getByRole('link', { name: 'Bans' }).getAttribute('href')).toBe('/console/bans');
   await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
   await opened(page).getByRole('link', { name: 'Runbook' }).click();

@@ -146,7 +146,7 @@ test('limits are asked for every five seconds at most, not while the page is hid
   expect(asked).toBe(0);
   await show(false);
   await expect.poll(() => asked).toBe(1);
-  await page.getByLabel('API key').fill('as_nonsense');
+  await page.getByLabel('API key').fill('as_abcdefghijkl_wrong');
   await page.getByRole('button', { name: 'Show limits' }).click();
   await page.getByText('The gateway does not accept this key').waitFor();
   expect(await page.locator('#key-report').isVisible()).toBe(false);
@@ -202,6 +202,12 @@ test('samples are of this gateway and show the pasted key until it is forgotten;
   expect(await page.locator('body').innerText()).not.toContain(key);
   expect(await sample.innerText()).toContain('os.environ["KEY"]');
   expect(await page.locator('#key-report').isVisible()).toBe(false);
+  await page.getByLabel('API key').fill('not a key');
+  await page.getByRole('button', { name: 'Show limits' }).click();
+  await page.getByText('This is no API key.').waitFor();
+  expect(await sample.innerText()).toContain('os.environ["KEY"]');
+  await pasteKey(page, `Bearer ${key}`);
+  expect(await sample.innerText()).toContain(`Bearer ${key}"`);
   expect(faults).toEqual([]);
 });
 

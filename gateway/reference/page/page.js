@@ -209,10 +209,16 @@ function useKey(given) {
   void refresh();
 }
 
+const KEY = /^as_[0-9A-Za-z]+_[0-9A-Za-z]+$/;
+
 byId('key-form').addEventListener('submit', (event) => {
   event.preventDefault();
-  const given = byId('key').value.trim();
-  if (given !== '') useKey(given);
+  const given = byId('key')
+    .value.trim()
+    .replace(/^bearer +/i, '');
+  if (given === '') return;
+  useKey(KEY.test(given) ? given : undefined);
+  if (key === undefined) say('This is no API key. A key begins with as_.', true);
 });
 byId('forget').addEventListener('click', () => useKey(undefined));
 

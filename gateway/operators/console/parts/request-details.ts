@@ -25,7 +25,7 @@ export function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps)
     <div class="request">
       <p class="wordy">
         ${happened(request)} ${reason !== undefined && html`${withLocalTimes(reason)} `}
-        ${again !== undefined && html`${Date.parse(again) > Date.now() ? `Requests work again ${relative(again)}. ` : 'That time has passed. '}`}
+        ${again !== undefined && html`${againInWords(again, request)}`}
         ${advice !== undefined && html`${advice} `}
         ${repeated > 0 && repeatedInWords(request)}
       </p>
@@ -33,6 +33,14 @@ export function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps)
       <${Links} of=${request} leadsToKey=${leadsToKey} />
     </div>
   `;
+}
+
+/** A ban can be lifted before its end. */
+function againInWords(again: string, { outcome }: RequestView): string {
+  if (Date.parse(again) <= Date.now()) return 'That time has passed. ';
+  return outcome === 'banned'
+    ? `Unless it is lifted, the ban ends ${relative(again)}. `
+    : `Requests work again ${relative(again)}. `;
 }
 
 const TIME = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
