@@ -30,3 +30,11 @@ export const unknown = (about: string, found: string, advice: string): CheckResu
   found,
   advice,
 });
+
+/** A core that gave no answer in time. */
+export const silentCore = (about: string): CheckResult =>
+  unknown(about, 'does not answer', 'Look at its CPU and its database.');
+
+/** A core without a connection. */
+export const unreachableCore = (about: string, why: string | undefined): CheckResult =>
+  fault(about, `cannot be reached: ${why}`, 'Is it there, and does CORE_URL name it?');

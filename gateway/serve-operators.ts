@@ -9,6 +9,7 @@ import { keptToken } from './operators/admin-token.ts';
 import { OperatorsAccess } from './operators/api/access.ts';
 import { lastBackup } from './operators/api/backup-notes.ts';
 import { consoleRoutes } from './operators/api/console-files.ts';
+import { checkAnswers, coresOf } from './operators/api/dependencies.ts';
 import { checkWorkers } from './operators/api/doctor.ts';
 import { FindingsSince } from './operators/api/findings-since.ts';
 import { OperatorsGuard } from './operators/api/guard.ts';
@@ -21,6 +22,7 @@ import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } fro
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { exposeBackup, exposeRedisMemory } from './telemetry/state.ts';
 import { watchTraffic } from './telemetry/watched-traffic.ts';
+import { checkCores } from './upstream/check-cores.ts';
 import { probeCores } from './upstream/probe-core.ts';
 
 /** For a few people, the command line and Prometheus. */
@@ -44,7 +46,11 @@ export async function serveOperators(
   exposeBackup(about.metrics, () => lastBackup(stores));
   const health = new Health({
     redis: () => backend.check(),
-    cores: () => probeCores(settings.CORE_URL),
+    cores(isWatched) {
+      const seen = coresOf(traffic.processes()).filter(({ state }) => state !== 'draining');
+      // Several cores are probed by the workers anyway.
+      return isWatched || seen.length > 1 ? probeCores(settings.CORE_URL) : seen.flatMap(checkAnswers);
+    },
     workers: () => checkWorkers(workers?.()),
   });
   const server = await startServer({
@@ -63,8 +69,7 @@ export async function serveOperators(
         findings: new FindingsSince(),
         checkDependencies: {
           redis: () => backend.check(),
-          // Its HTTP client takes 10 MB, and nothing else here needs one.
-          cores: async () => (await import('./upstream/check-cores.ts')).checkCores(settings.CORE_URL, coreToken()),
+          cores: () => checkCores(settings.CORE_URL, coreToken()),
           'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
         },
         health,

@@ -29,11 +29,23 @@ export interface RedisState {
   readonly lastCall: { readonly at: number; readonly ms: number } | undefined;
 }
 
+export interface PeerAnswer {
+  /** Its host and its process. */
+  readonly gateway: string;
+  readonly answer: unknown;
+}
+
 /** Gateways that ask each other. */
 export interface Peers {
   start(): void;
-  /** Asks all others. Never rejects. @returns their answers, and those that gave none in time */
-  ask(content: unknown, withinMs: number): Promise<{ answers: readonly unknown[]; missing: readonly string[] }>;
+  /**
+   * Asks all others. Never rejects.
+   * @returns their answers, and those that gave none in time: undefined if it is unknown who there is
+   */
+  ask(
+    content: unknown,
+    withinMs: number,
+  ): Promise<{ answers: readonly PeerAnswer[]; missing: readonly string[] | undefined }>;
   stop(): Promise<void>;
 }
 

@@ -1,14 +1,14 @@
 import https from 'node:https';
 import { http } from '../../shared/http/node-http.ts';
-import { type CheckResult, fault, good, unknown } from '../check-result.ts';
+import { type CheckResult, fault, good, silentCore, unreachableCore } from '../check-result.ts';
 import { resolveCores } from './core-names.ts';
 import type { CoreAddress } from './core-url.ts';
 
-/** A quick look at the cores, which does without an HTTP library: the process of operators has none. */
+/** A quick look at the cores, without an HTTP library: the process of operators has none. */
 
 const TIMEOUT_MS = 2_000;
 /** Who asks, for the log of a core. */
-export const PROBE_AGENT = 'animal-store-gateway-health';
+const PROBE_AGENT = 'animal-store-gateway-health';
 const READY = 200;
 
 /** Asks each core whether it is ready. @param urls entries of CORE_URL */
@@ -28,27 +28,36 @@ async function lookAtAll(url: string, look: (address: CoreAddress) => Promise<Ch
   }
 }
 
-async function probe(address: CoreAddress): Promise<CheckResult> {
+/** Asks a core whether it is ready. */
+export async function probe(address: CoreAddress): Promise<CheckResult> {
   const about = `core ${address.origin}`;
   try {
-    const status = await statusOf(address);
+    const status = await statusOf(address, '/readyz');
     if (status === READY) return good(about, 'is ready');
-    if (status === undefined)
-      return unknown(about, `has not answered for ${TIMEOUT_MS / 1_000} s`, 'Look at its CPU and its database.');
+    if (status === undefined) return silentCore(about);
     return fault(about, `is not ready: /readyz answers ${status}`, 'Its log says why.');
   } catch (thrown) {
-    return fault(about, `cannot be reached: ${(thrown as Error).message}`, 'Is it there, and does CORE_URL name it?');
+    return unreachableCore(about, (thrown as Error).message);
   }
 }
 
-/** @returns undefined without an answer in time  @throws the fault of the connection */
-function statusOf({ url, connect }: CoreAddress): Promise<number | undefined> {
+/**
+ * The status of the answer to a GET.
+ * @returns undefined without an answer in time
+ * @throws the fault of the connection
+ */
+export function statusOf(
+  { url, connect }: CoreAddress,
+  path: string,
+  given: Readonly<Record<string, string>> = {},
+): Promise<number | undefined> {
   const { promise, resolve, reject } = Promise.withResolvers<number | undefined>();
   const { request } = url.startsWith('https:') ? https : http;
-  const headers = { 'user-agent': PROBE_AGENT };
-  const asked = request(`${url}/readyz`, { ...connect, headers, agent: false }, (answer) => {
+  const headers = { 'user-agent': PROBE_AGENT, ...given };
+  const asked = request(`${url}${path}`, { ...connect, headers, agent: false }, (answer) => {
+    answer.once('error', reject);
+    answer.once('end', () => resolve(answer.statusCode));
     answer.resume();
-    resolve(answer.statusCode);
   });
   const timer = setTimeout(() => {
     resolve(undefined);

@@ -1,13 +1,16 @@
 import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
 import { describe, expect, test, vi } from 'vitest';
 import type { RequestsAnswer, RequestView } from '../../gateway/operators/api/answers.ts';
 import { RecentRequests, type SeenRequest } from '../../gateway/telemetry/recent-requests.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { type Answer, post, send } from '../support/http.ts';
+import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
-import { ADMIN_TOKEN, eventually, signalAll, startWorkers } from '../support/workers.ts';
+import { ADMIN_TOKEN, eventually, signalAll, startWorkers, type Workers } from '../support/workers.ts';
 
 /** What a gateway remembers of requests, and how operators ask for it. */
 
@@ -252,6 +255,37 @@ test('with two gateways of two workers all are heard, and one that hangs is list
   there.child.kill('SIGTERM');
   await there.ended;
   expect((await list()).missing).toEqual([]);
+});
+
+test('a worker that hangs is named with its gateway, unless that is the one that is asked', async () => {
+  const { url } = await emptyDatabase();
+  const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
+  const missingAt = async ({ admin }: Workers) => ((await admin('/requests')).json as RequestsAnswer).missing;
+  await eventually(() => missingAt(there)).toEqual([]);
+  const pid = here.pids()[1] as number;
+  process.kill(pid, 'SIGSTOP');
+  const missing = await Promise.all([missingAt(here), missingAt(there)]);
+  process.kill(pid, 'SIGCONT');
+  expect(missing).toEqual([['worker 2'], [`${hostname()}:${here.child.pid} worker 2`]]);
+});
+
+test('while Redis hangs, a list comes after about a second, without the names of keys, and one by tags says why not', async () => {
+  const redis = await startRedisServer();
+  cleanUp(redis.stop);
+  const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
+  const key = await stack.issueKey();
+  await ask(stack.gateway, key);
+  const list = async () => (await stack.admin('GET', '/requests')).json as RequestsAnswer;
+  await expect.poll(async () => (await list()).requests.length).toBe(1);
+  redis.pause();
+  cleanUp(() => redis.resume());
+  for (let at = 0; at < 4; at++) {
+    const askedAt = performance.now();
+    const { requests, missing } = await list();
+    expect(performance.now() - askedAt).toBeLessThan(1_800);
+    expect([requests.length, requests[0]?.keyName, missing]).toEqual([1, undefined, ['gateways that Redis knows of']]);
+  }
+  expect((await stack.admin('GET', '/requests?tag=team:a')).status).toBe(503);
 });
 
 test('a viewer may read them, and nobody without a token', async () => {

@@ -1,5 +1,5 @@
 import type { Family } from '../../../shared/process/counts.ts';
-import { type CheckResult, good, warning } from '../../check-result.ts';
+import { type CheckResult, good, silentCore, unreachableCore, warning } from '../../check-result.ts';
 import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/calls.ts';
 import { bucketsOf, quantile } from '../../telemetry/recent-minutes.ts';
 import type { ProcessState, SeenCore } from '../../telemetry/watched-traffic.ts';
@@ -57,6 +57,14 @@ export const checkRequests = (cores: readonly CoreView[], processes: number): Ch
     if (state === 'draining') return good(about, `it has left CORE_URL: ${inFlight} under way`);
     return good(about, `${load}; ${last}`);
   });
+
+/** Whether the last request to a single core was answered, which only requests of clients can show: nobody probes it. */
+export function checkAnswers({ origin, state, reason, lastAnswer, lastFault }: CoreView): CheckResult[] {
+  const about = `core ${origin}`;
+  if (state === 'out') return [unreachableCore(about, reason)];
+  const hasAnsweredSince = lastFault === undefined || (lastAnswer !== undefined && lastAnswer.at > lastFault.at);
+  return lastFault?.kind === 'timeout' && !hasAnsweredSince ? [silentCore(about)] : [];
+}
 
 export function redisOf(processes: readonly ProcessState[], counted: readonly Family[], mode: RedisMode): RedisView {
   const seen = processes.flatMap(({ redis }) => redis ?? []);

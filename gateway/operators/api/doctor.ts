@@ -26,7 +26,7 @@ export const checkAll: AdminOperation = async ({ deps }) => {
     answered('keys', () => checkKeys(keys)),
     answered('backup', () => checkBackup(deps)),
   ];
-  const findings = deps.findings.seen((await Promise.all(asked)).flat());
+  const findings = deps.findings.seen((await Promise.all(asked)).flat(), deps.health.seen);
   return { status: 200, body: { findings } satisfies DoctorAnswer };
 };
 

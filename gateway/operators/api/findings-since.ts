@@ -9,12 +9,17 @@ export interface SeenFinding extends CheckResult {
 export class FindingsSince {
   #since: ReadonlyMap<string, string> = new Map();
 
-  /** Adds the times to the findings of a check. */
-  seen(findings: readonly CheckResult[], now = new Date()): SeenFinding[] {
+  /**
+   * Adds the times to the findings of a check.
+   * @param known findings of another check that runs more often: their times count
+   */
+  seen(findings: readonly CheckResult[], known: readonly SeenFinding[] = []): SeenFinding[] {
+    const now = new Date().toISOString();
+    const others = new Map(known.map((one) => [nameOf(one), one.since]));
     const seen = findings.map((finding) =>
       finding.status === 'good'
         ? finding
-        : { ...finding, since: this.#since.get(nameOf(finding)) ?? now.toISOString() },
+        : { ...finding, since: others.get(nameOf(finding)) ?? this.#since.get(nameOf(finding)) ?? now },
     );
     this.#since = new Map(seen.flatMap((one) => ('since' in one ? [[nameOf(one), one.since]] : [])));
     return seen;

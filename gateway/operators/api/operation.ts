@@ -21,7 +21,7 @@ export interface AdminDependencies extends OperatorsStores {
   readonly redisMode: RedisMode;
   /** Looks at what the gateway depends on, by what they are about. */
   readonly checkDependencies: Readonly<Record<string, () => Promise<CheckResult[]> | CheckResult[]>>;
-  readonly health: Pick<Health, 'watch' | 'worst'>;
+  readonly health: Pick<Health, 'watch' | 'seen' | 'worst'>;
   readonly requests: RequestSource;
   readonly findings: FindingsSince;
 }

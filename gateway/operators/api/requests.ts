@@ -1,4 +1,6 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { Unavailable } from '../../../shared/domain-errors.ts';
 import { hasTags, type Tags } from '../../limiter/tags.ts';
 import type { Peers } from '../../stores/stores.ts';
 import {
@@ -15,10 +17,12 @@ import { cursor, msOf, readQuery, tag, tagsIn, text, time, wholeNumber } from '.
 
 const PAGE = 50;
 const MOST = 200;
-/** Gateways that have not answered by then are listed as missing. */
-const ANSWER_WITHIN_MS = 1_000;
+/** Gateways that have not answered by then are listed as missing. Each waits a second for its own workers. */
+const ANSWER_WITHIN_MS = 1_500;
 /** How long one call looks for requests of keys with a tag. */
 const SEARCH_MS = 1_000;
+/** The names of keys are worth this wait. */
+const NAMES_WITHIN_MS = 500;
 
 const Wanted = z.object({
   keyId: z.string().optional(),
@@ -84,10 +88,17 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
     findDecisions: (query) => own.findDecisions(query),
     async find(query) {
       const [here, there] = await Promise.all([own.find(query), peers?.ask(query, ANSWER_WITHIN_MS)]);
-      const told = (there?.answers ?? []).map((answer) => Found.safeParse(answer).data ?? NOTHING);
+      if (there === undefined) return here;
+      const told = there.answers.map(({ gateway, answer }) => {
+        const { requests, missing } = Found.safeParse(answer).data ?? NOTHING;
+        return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
+      });
       const requests = [here, ...told].flatMap((one) => one.requests);
       const missing = [here, ...told].flatMap((one) => one.missing);
-      return { requests: mergeRequests(requests, query), missing: [...missing, ...(there?.missing ?? [])] };
+      return {
+        requests: mergeRequests(requests, query),
+        missing: [...missing, ...(there.missing ?? ['gateways that Redis knows of'])],
+      };
     },
   };
 }
@@ -141,7 +152,13 @@ async function learnKeys(
     const secrets = new Map(entry?.record.secrets.map((secret) => [secret.digest, secret.id]));
     known.set(id, entry && { name: entry.record.name, tags: entry.record.tags, secrets });
   };
-  await Promise.all([...ids].filter((id) => !known.has(id)).map(learn));
+  const late = sleep(NAMES_WITHIN_MS, undefined, { ref: false }).then(() => {
+    throw new Unavailable('The keys were not read in time.', 'Redis does not answer.');
+  });
+  const learnt = Promise.all([...ids].filter((id) => !known.has(id)).map(learn));
+  await Promise.race([learnt, late]).catch((fault) => {
+    if (mustBeKnown) throw fault;
+  });
 }
 
 function describe(report: RequestReport, key: KnownKey | undefined): RequestView {

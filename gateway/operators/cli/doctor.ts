@@ -30,7 +30,7 @@ function describe(findings: readonly SeenFinding[]): string {
   return findings.flatMap((finding) => linesOf(finding, width)).join('\n');
 }
 
-function linesOf({ status, about, found, advice }: SeenFinding, width: number): string[] {
-  const line = `${colour(STYLES[status], status.padEnd('warning'.length))}  ${about.padEnd(width)}  ${harmless(found)}`;
+function linesOf({ status, about, found, advice, since }: SeenFinding, width: number): string[] {
+  const line = `${colour(STYLES[status], status.padEnd('warning'.length))}  ${about.padEnd(width)}  ${harmless(found)}${status === 'unknown' ? `, since ${since}` : ''}`;
   return advice === undefined ? [line] : [line, `${' '.repeat('warning'.length + width + 4)}${harmless(advice)}`];
 }

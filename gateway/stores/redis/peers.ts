@@ -22,6 +22,12 @@ const FORGOTTEN_AFTER_SECONDS = 300;
 const EXPIRES_SECONDS = 30;
 const MOST_QUESTIONS = 16;
 const ANSWER_EVERY_MS = 20;
+const LIST_WITHIN_MS = 1_000;
+
+/** A gateway for operators: its host and its process. */
+const nameOf = (gateway: string): string => gateway.replace(/:\w+$/, '');
+
+const waited = (ms: number): Promise<undefined> => sleep(ms, undefined, { ref: false });
 
 interface Question {
   readonly id: string;
@@ -47,14 +53,23 @@ export class Peers implements Asked {
     this.#ended = this.#run();
   }
 
-  /** Asks all others. Never rejects: while Redis is away, nobody is heard. */
+  /** Asks all others. Never rejects, and keeps its time: while Redis is away or hangs, nobody is heard. */
   async ask(content: unknown, withinMs: number): ReturnType<Asked['ask']> {
-    const answers = new Map<string, unknown>();
-    const id = randomBytes(12).toString('hex');
     const until = performance.now() + withinMs;
-    let asked: string[] = [];
+    const answers = new Map<string, unknown>();
+    const asked = await Promise.race([this.#others(), waited(LIST_WITHIN_MS)]).catch(() => undefined);
+    if (asked === undefined) return { answers: [], missing: undefined };
+    await Promise.race([this.#hear(asked, content, answers, until), waited(Math.max(0, until - performance.now()))]);
+    return {
+      answers: [...answers].map(([gateway, answer]) => ({ gateway: nameOf(gateway), answer })),
+      missing: asked.filter((gateway) => !answers.has(gateway)).map(nameOf),
+    };
+  }
+
+  /** Collects the answers of those that are asked. Never rejects. */
+  async #hear(asked: readonly string[], content: unknown, answers: Map<string, unknown>, until: number): Promise<void> {
+    const id = randomBytes(12).toString('hex');
     try {
-      asked = await this.#others();
       const question = JSON.stringify({ id, content } satisfies Question);
       await Promise.all(asked.map((gateway) => this.#put(questionsOf(gateway), question)));
       while (answers.size < asked.length && performance.now() < until) {
@@ -65,10 +80,8 @@ export class Peers implements Asked {
         if (answers.size < asked.length) await sleep(ANSWER_EVERY_MS);
       }
     } catch {
-      if (asked.length === 0) return { answers: [], missing: ['gateways that Redis knows of'] };
+      // Who has not answered is missing.
     }
-    const missing = asked.filter((gateway) => !answers.has(gateway)).map((gateway) => gateway.replace(/:\w+$/, ''));
-    return { answers: [...answers.values()], missing };
   }
 
   /** Others need not wait for this one any longer. */

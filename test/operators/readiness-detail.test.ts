@@ -1,0 +1,87 @@
+import type { Socket } from 'node:net';
+import { expect, test, vi } from 'vitest';
+import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../../gateway/operators/api/answers.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { ctl } from '../support/ctl.ts';
+import { faultyCore, OK } from '../support/faulty-core.ts';
+import { type Answer, send } from '../support/http.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { type Stack, startStack } from '../support/stack.ts';
+
+/** What /readyz says of a dependency that hangs, if nobody asks anything else. */
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const PATIENT = { timeout: 15_000, interval: 200 };
+
+const readyz = async ({ adminUrl }: Stack): Promise<Answer> => await send(`${adminUrl}/readyz`);
+
+const polled = (stack: Stack) =>
+  expect.poll(async () => ((await readyz(stack)).json as { detail?: string }).detail ?? 'well', PATIENT);
+
+/** A core that can hang, and what it was asked. */
+async function hangingCore() {
+  const core = { url: '', hangs: false, heads: [] as string[] };
+  core.url = await faultyCore((socket: Socket, head) => {
+    core.heads.push(head.split('\r\n', 1)[0] ?? '');
+    if (!core.hangs) socket.end(OK);
+  });
+  return core;
+}
+
+test('a Redis that hangs is reported to who polls readiness only, which waits for nothing and probes no core', async () => {
+  const [redis, core] = [await startRedisServer(), await hangingCore()];
+  cleanUp(redis.stop);
+  const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250', CORE_URL: core.url });
+  await polled(stack).toBe('well');
+  redis.pause();
+  cleanUp(() => redis.resume());
+  await polled(stack).toMatch(/^redis .+ \((?:fault|unknown) since \d{4}-\S+Z\)\.$/);
+  const askedAt = performance.now();
+  const first = await readyz(stack);
+  expect(performance.now() - askedAt).toBeLessThan(1_000);
+  expect(first).toMatchObject({ status: 200, json: { status: 'ready' } });
+  redis.resume();
+  await polled(stack).toBe('well');
+  expect(core.heads).toEqual([]);
+});
+
+test('one of several cores that hangs is reported, the workers probe it anyway', async () => {
+  const [hangs, works] = [await hangingCore(), await hangingCore()];
+  const stack = await startStack({ CORE_URL: `${hangs.url},${works.url}` });
+  await polled(stack).toBe('well');
+  hangs.hangs = true;
+  await polled(stack).toMatch(new RegExp(`^core ${hangs.url} does not answer \\(unknown since \\S+Z\\)\\.$`));
+});
+
+test('a single core that hangs is reported from a client’s request that got no answer, until one gets an answer', async () => {
+  const core = await hangingCore();
+  const stack = await startStack({ CORE_URL: core.url, CORE_TIMEOUT_MS: '300' });
+  const key = await stack.issueKey();
+  core.hangs = true;
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(504);
+  await polled(stack).toContain(`core ${core.url} does not answer (unknown since `);
+  core.hangs = false;
+  await expect.poll(async () => (await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  await polled(stack).toBe('well');
+  expect(core.heads.filter((head) => !head.includes('/v1/pets'))).toEqual([]);
+});
+
+test('a core that hangs is one finding for the console, readiness, the doctor and its command', async () => {
+  const core = await hangingCore();
+  const stack = await startStack({ CORE_URL: core.url });
+  const about = `core ${core.url}`;
+  core.hangs = true;
+  const shown = async () => ((await stack.admin('GET', '/traffic')).json as TrafficAnswer).health;
+  await expect.poll(shown, PATIENT).toMatchObject({ about, status: 'unknown', found: 'does not answer' });
+  const health = (await shown()) as SeenFinding;
+  const { findings } = (await stack.admin('GET', '/doctor')).json as DoctorAnswer;
+  expect(findings.filter((one) => one.about === about)).toEqual([health]);
+  expect(((await readyz(stack)).json as { detail?: string }).detail).toBe(
+    `${about} does not answer (unknown since ${health.since}).`,
+  );
+  await shown();
+  expect((await ctl(stack, 'doctor')).out).toMatch(
+    new RegExp(`^unknown +${about} +does not answer, since ${health.since}$`, 'm'),
+  );
+});
