@@ -138,6 +138,16 @@ describe.for([
     await lift('one');
     await ban(90, 'two');
     expect((await told()).slice(0, 2)).toEqual(['ban.set', 'ban.lift']);
+    const reset = (requestId: string) =>
+      post(`${stack.adminUrl}/keys/${id}/reset`, {}, { key: ADMIN_TOKEN, headers: withId(requestId) });
+    await reset('one');
+    await reset('one');
+    await reset('two');
+    expect((await activityOf(stack)).slice(0, 3)).toMatchObject([
+      { action: 'key.reset', changes: [] },
+      { action: 'key.reset', changes: [{ field: 'bannedUntil' }] },
+      { action: 'ban.set' },
+    ]);
   });
 
   test('the lift of a ban is told where there was one', async () => {
