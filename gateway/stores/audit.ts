@@ -72,7 +72,7 @@ export interface ActivityQuery {
   /** Unix times in ms: the earliest, and the one that follows the latest. */
   readonly from?: number | undefined;
   readonly to?: number | undefined;
-  isWanted(entry: RecordedActivity): boolean;
+  isWanted(entry: RecordedActivity): boolean | Promise<boolean>;
 }
 
 export interface ActivityPage {
@@ -119,7 +119,7 @@ export class AuditLog {
         if (activity.length === limit) return { activity, next: last };
         last = id;
         const entry = readEntry(id, fields);
-        if (entry !== undefined && isWanted(entry)) activity.push(entry);
+        if (entry !== undefined && (await isWanted(entry))) activity.push(entry);
       }
       if (page.length < count) return { activity, next: undefined };
     }

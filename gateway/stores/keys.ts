@@ -116,6 +116,11 @@ export class Keys {
     return this.#storage.countKeys();
   }
 
+  /** The name of a key, also of one that was revoked in the last 36 days. */
+  async nameOf(id: string): Promise<string | undefined> {
+    return ((await this.get(id)) ?? (await this.#revoked(id)))?.record.name || undefined;
+  }
+
   /** Newest first, page by page, with other work of this process between two pages. */
   async list(query: KeyQuery): Promise<KeyList> {
     const total = await this.#storage.countKeys();

@@ -19,6 +19,8 @@ async function freshStack(environment: Record<string, string>): Promise<Stack> {
 
 type Write = readonly [route: string, method: string, path: string, body: unknown, told: object | undefined];
 
+const BACKWARDS = 'from=2026-11-02T00:00:00Z&to=2026-11-01T00:00:00Z';
+
 /** Every route that changes something, in an order in which each works, and the entry that it leaves. */
 function writesTo(id: string): Write[] {
   const key = `/keys/${id}`;
@@ -136,6 +138,16 @@ describe.for([
     await lift('one');
     await ban(90, 'two');
     expect((await told()).slice(0, 2)).toEqual(['ban.set', 'ban.lift']);
+    const reset = (requestId: string) =>
+      post(`${stack.adminUrl}/keys/${id}/reset`, {}, { key: ADMIN_TOKEN, headers: withId(requestId) });
+    await reset('one');
+    await reset('one');
+    await reset('two');
+    expect((await activityOf(stack)).slice(0, 3)).toMatchObject([
+      { action: 'key.reset', changes: [] },
+      { action: 'key.reset', changes: [{ field: 'bannedUntil' }] },
+      { action: 'ban.set' },
+    ]);
   });
 
   test('the lift of a ban is told where there was one', async () => {
@@ -186,17 +198,51 @@ describe.for([
     expect(await names(`?from=${third}`)).toEqual(['second', 'third']);
     expect(await names(`?to=${third}`)).toEqual(['second', 'first']);
     expect(await names(`?from=${second}&to=${third}`)).toEqual(['second']);
+    expect(await names('?to=1970-01-01T00:00:00Z')).toEqual([]);
+    expect(await names('?to=0001-01-01T00:00:00Z')).toEqual([]);
+    expect(await names('?after=0-0')).toEqual([]);
+    expect(await names('?after=0000-00&from=1970-01-01T00:00:00Z')).toEqual([]);
     expect(await names(`?from=${third}&target=${ids[0]}`)).toEqual([]);
   });
 
-  test.for(['?limit=0', '?limit=1001', '?limit=x', '?after=yesterday', '?after=1-1-1', '?from=today', '?to=1'])(
-    '%s is 400',
-    async (query) => {
-      const stack = await startStack(environment);
-      const answer = await stack.admin('GET', `/activity${query}`);
-      expect([answer.status, answer.json]).toEqual([400, expect.objectContaining({ code: 'invalid_parameter' })]);
-    },
-  );
+  test('entries are found by their target in any case: a plan, a key by its id or name, also once it is revoked', async () => {
+    const stack = await freshStack(environment);
+    const id = idOf(await stack.issueKey({ name: 'Demo Pro' }));
+    await stack.admin('POST', `/keys/${id}/secrets`, { name: 'second' });
+    await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 60 });
+    await stack.issueKey({ name: 'demo' });
+    await stack.admin('PATCH', '/plans/free', { minute: 61 });
+    await stack.admin('POST', '/tokens', { name: 'Ann', role: 'viewer' });
+    const found = async (target: string) => {
+      const entries = await activityOf(stack, `?target=${encodeURIComponent(target)}`);
+      return entries.map(({ action, targetName }) => [action, targetName]);
+    };
+    const ofKey = [...['ban.set', 'secret.create', 'key.create'].map((action) => [action, 'Demo Pro'])];
+    expect(await found('demo pro')).toEqual(ofKey);
+    expect(await found(id.toLowerCase())).toEqual(ofKey);
+    expect(await found('Free')).toEqual([['plan.change', undefined]]);
+    expect(await found('ann')).toEqual([['token.create', 'Ann']]);
+    expect(await found('pro')).toEqual([]);
+    await stack.admin('DELETE', `/keys/${id}`);
+    expect(await found('demo pro')).toEqual([['key.revoke', 'Demo Pro'], ...ofKey]);
+    expect(await activityOf(stack, '?action=ban.set')).toMatchObject([{ target: id, targetName: 'Demo Pro' }]);
+  });
+
+  test.for([
+    '?limit=0',
+    '?limit=1001',
+    '?limit=x',
+    '?after=yesterday',
+    '?after=1-1-1',
+    '?from=today',
+    '?to=1',
+    '?action=typo',
+    `?${BACKWARDS}`,
+  ])('%s is 400', async (query) => {
+    const stack = await startStack(environment);
+    const answer = await stack.admin('GET', `/activity${query}`);
+    expect([answer.status, answer.json]).toEqual([400, expect.objectContaining({ code: 'invalid_parameter' })]);
+  });
 
   test.for(['author=', `author=${'a'.repeat(101)}`, 'reason=a%0Ab', 'author=a&author=b'])(
     'a write with ?%s is 400 and does nothing',

@@ -35,12 +35,16 @@ test.for([
   [
     'too many keys',
     { keys: Array.from({ length: 101 }, () => key('x')) },
-    'The body is not valid: keys must be at most 100.',
+    'The body is not valid: keys must have at most 100 entries.',
   ],
   ['plans that are no object', { plans: 'free' }, 'The body is not valid: plans must be an object.'],
   ['what is not known', { keys: [], drop: true }, 'The body is not valid: "drop" is not known.'],
   ['keys of an unknown time', { keys: [key('x')] }, 'at must say when the backup was made.'],
-  ['keys of a bad time', { at: '1970', keys: [key('x')] }, 'The body is not valid: at must be an RFC 3339 time.'],
+  [
+    'keys of a bad time',
+    { at: '1970', keys: [key('x')] },
+    'The body is not valid: at must be an RFC 3339 time like 2026-11-25T14:05:00Z.',
+  ],
 ] as const)('%s is refused in the Error shape', async ([, body, message]) => {
   for (const [, stack] of stacks) {
     const { status, json } = await stack.admin('POST', '/restore', body);

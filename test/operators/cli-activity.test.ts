@@ -1,6 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { ctl, ctlWith, operatorOf } from '../support/ctl.ts';
+import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 // Each command starts a process, which is slow on a busy machine.
@@ -31,6 +32,37 @@ test('ctl activity shows who did what to a key, and why', async () => {
   expect(lines).toHaveLength(6);
   // A spreadsheet must not read a reason as a formula.
   expect(lines[2]).toContain(`,disabled true,'=1+1,`);
+});
+
+test('ctl activity finds its target as other commands do, and names what a part of a name may stand for', async () => {
+  const stack = await startStack();
+  const gone = idOf(await stack.issueKey({ name: 'gone corp' }));
+  await stack.issueKey({ name: 'noisy shop' });
+  await stack.admin('DELETE', `/keys/${gone}`);
+  await stack.admin('PATCH', '/plans/free', { minute: 61 });
+  await stack.admin('POST', '/tokens', { name: 'ann', role: 'viewer' });
+  const linesOf = async (target: string) => {
+    const { code, out } = await ctl(stack, 'activity', '--target', target);
+    return [code, out.trim().split('\n').length - 1];
+  };
+  expect(await linesOf('Gone Corp')).toEqual([0, 2]);
+  expect(await linesOf('FREE')).toEqual([0, 1]);
+  expect(await linesOf('Ann')).toEqual([0, 1]);
+  expect(await ctl(stack, 'activity', '--target', 'noisy')).toMatchObject({
+    code: 3,
+    out: '',
+    err: 'No key has the id or the name “noisy”. These names hold it: noisy shop. Give the whole name.\n',
+  });
+});
+
+test('a token that is wrong, or was revoked, is called so', async () => {
+  const stack = await startStack();
+  expect(await ctlWith({ ...operatorOf(stack), ADMIN_TOKEN: 'of-another-gateway' }, 'plans', 'show')).toMatchObject({
+    code: 1,
+    err: 'The token is wrong, or it was revoked.\n',
+  });
+  const { text } = await send(`${stack.adminUrl}/plans`);
+  expect(text).toContain('The token of this service is required.');
 });
 
 test('all entries are exported, page by page', async () => {

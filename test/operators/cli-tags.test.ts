@@ -59,6 +59,7 @@ test('tags are given to a new key, added, replaced, removed and shown', async ()
 test.for([
   [['keys', 'create', '--plan', 'free', '--name', 'x', '--tag', 'customer'], 'as customer=acme'],
   [['keys', 'set', 'x', '--tag', 'customer=a, env=b'], 'A value has 1 to 64 characters'],
+  [['keys', 'create', '--plan', 'free', '--name', 'x', '--tag', 'a=b', '--tag', 'a=c'], 'The tag a is given twice.'],
   [['keys', 'set', 'x', '--untag', 'a=b'], 'the name of a tag'],
   [['keys', 'list', '--tag', '=acme'], 'as customer=acme'],
   [['usage', '--by', 'customer'], 'as tag:customer'],

@@ -32,6 +32,9 @@ const REFUSED: readonly [args: readonly string[], message: string][] = [
   [['keys', 'list', '--state', 'asleep'], 'Allowed choices are active, banned, disabled, expired, unreadable.'],
   [['keys', 'top', '--minutes', '61'], 'minutes must be a whole number from 1 to 60.'],
   [['keys', 'explain', '000000000000', '--limit', '2000'], 'limit must be a whole number from 1 to 1000.'],
+  [['usage', '--from', '2200-01-01'], 'from must not be after to.'],
+  [['usage', '--from', '2200-01-01', '--csv'], 'from must not be after to.'],
+  [['usage', '--from', '2200-01-01', '--json'], 'from must not be after to.'],
   [['fly'], "unknown command 'fly'"],
 ];
 

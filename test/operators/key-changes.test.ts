@@ -134,7 +134,7 @@ describe.for([
     [{ plan: 'gold' }, 'plan must be one of'],
     [{ minute: 'many' }, 'minute must be a whole number'],
     [{ disabled: 'yes' }, 'disabled must be true or false'],
-    [{ expiresAt: 'soon' }, 'expiresAt must be an RFC 3339 time'],
+    [{ expiresAt: 'soon' }, 'expiresAt must be an RFC 3339 time like 2026-11-25T14:05:00Z'],
     [{ expiresAt: '2300-01-01T00:00:00Z' }, 'expiresAt must lie between 1970 and 2255'],
     [{ name: '\ud800' }, 'name must be well-formed Unicode'],
     [{ secret: 'mine' }, '"secret" is not known'],

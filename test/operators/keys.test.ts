@@ -16,7 +16,7 @@ const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' };
 test.for([
   ['in the past', '2020-01-01T00:00:00Z', 'must lie in the future'],
   ['too far ahead to be counted exactly', '9999-12-31T00:00:00Z', 'must lie in the future, before 2255'],
-  ['no time', 'soon', 'must be an RFC 3339 time'],
+  ['no time', 'soon', 'must be an RFC 3339 time like 2026-11-25T14:05:00Z'],
 ] as const)('an end %s is refused', async ([, expiresAt, message]) => {
   const stack = await startStack();
   const answer = await stack.admin('POST', '/keys', { name: 'a', plan: 'free', expiresAt });

@@ -92,6 +92,20 @@ describe.for([
     expect(await historyOf(stack, '?limit=1')).toEqual(history.slice(0, 1));
   });
 
+  test.for([
+    ['/plans', { plans: { free: { minute: 7 }, __proto: { minute: 7 } } }, '"__proto" is not known'],
+    ['/plans', JSON.parse('{"plans": {"free": {"minute": 7}, "__proto__": {}}}'), 'plans.__proto__ is no plan'],
+    ['/plans', { plans: 'free' }, 'plans must be an object of plans'],
+    ['/plans', { plans: { free: 7 } }, 'plans.free must be an object'],
+    ['/plans/rollback', { id: 7 }, 'id must be the id of a change'],
+    ['/plans/rollback', { id: 'last' }, 'id must be the id of a change'],
+  ])('%s with %j is refused in words, and changes nothing', async ([path, body, fault]) => {
+    const stack = await freshStack(environment);
+    const { status, json } = await stack.admin(path === '/plans' ? 'PATCH' : 'POST', path as string, body);
+    expect([status, (json as { message: string }).message]).toEqual([400, expect.stringContaining(fault as string)]);
+    expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 60 } });
+  });
+
   test('a rollback reverts the whole last change; a second one restores it', async () => {
     const stack = await freshStack(environment);
     expect((await stack.admin('POST', '/plans/rollback', {})).status).toBe(404);

@@ -133,6 +133,7 @@ test('requests are found by key, status, code, text and time, in pages that hold
     'limit=201',
     'after=x',
     'from=yesterday',
+    'from=2026-11-02T00:00:00Z&to=2026-11-01T00:00:00Z',
     'q=a&q=b',
     `q=${'a'.repeat(201)}`,
   ]) {

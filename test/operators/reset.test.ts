@@ -86,6 +86,21 @@ describe.for([
     expect(await viewOf(stack, key)).toMatchObject({ admitted: 5 });
   });
 
+  test('its entry has what it ended: the ban, and the refusals that count', async () => {
+    const stack = await startStack(environment);
+    const key = await bannedKey(stack);
+    const { bannedUntil } = (await viewOf(stack, key)) as { bannedUntil: string };
+    const changes = async (path: string) => {
+      await stack.admin('POST', `/keys/${idOf(key)}/${path}`, {});
+      return (await activityOf(stack, `?target=${idOf(key)}&limit=1`))[0]?.changes;
+    };
+    const refusals = { field: 'refusals', from: 'remembered' };
+    expect(await changes('reset')).toEqual([{ field: 'bannedUntil', from: bannedUntil }, refusals]);
+    expect(await changes('reset')).toEqual([]);
+    for (let sent = 0; sent < 6; sent++) await ask(stack, key);
+    expect(await changes('reset')).toEqual([refusals]);
+  });
+
   test('each reset leaves one entry, also of a key that nothing was kept of', async () => {
     const stack = await startStack(environment);
     const id = idOf(await stack.issueKey());
@@ -126,7 +141,7 @@ describe.for([
   test.for([
     [{ seconds: 5 }, '"seconds" is not known'],
     [{ reason: 'a\nb' }, 'reason must not be empty or have control characters'],
-    [{ reason: 7 }, 'reason'],
+    [{ reason: 7 }, 'reason must be a string'],
     [[], 'object'],
   ] as const)('%j is refused, and changes nothing', async ([body, message]) => {
     const stack = await startStack(environment);

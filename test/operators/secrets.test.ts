@@ -146,6 +146,8 @@ describe.for([
   test.for([
     [{}, 'name is required'],
     [{ name: 'a', scope: [] }, 'scope must hold read or write'],
+    [{ name: 'a', scope: 'read' }, 'scope must be a list'],
+    [{ name: 'a', networks: '10.0.0.0/8' }, 'networks must be a list'],
     [{ name: 'a', scope: ['admin'] }, 'must hold read or write'],
     [{ name: 'a', networks: ['10.1.2.3/8'] }, 'networks must hold addresses, or blocks'],
     [{ name: 'a', networks: ['example.com'] }, 'networks must hold addresses, or blocks'],

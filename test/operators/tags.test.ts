@@ -147,11 +147,12 @@ test.for([
   [{ customer: long }, `tags.customer must have ${VALUE}`],
   [{ customer: 7 }, 'tags.customer must be a text'],
   [{ 'a:b': 'x' }, `tags.a:b is no name of a tag: it has ${NAME}`],
-  [{ '': 'x' }, `tags. is no name of a tag: it has ${NAME}`],
+  [JSON.parse('{"__proto__": "x"}'), `tags.__proto__ is no name of a tag: it has ${NAME}`],
+  [{ '': 'x' }, `tags."" is no name of a tag: it has ${NAME}`],
   [{ [long]: 'x' }, `tags.${long} is no name of a tag: it has ${NAME}`],
   [['customer'], 'tags must be an object of texts'],
   ['customer=acme', 'tags must be an object of texts'],
-  [Object.fromEntries(Array.from({ length: 11 }, (_, at) => [`tag${at}`, 'x'])), 'tags must be at most 10'],
+  [Object.fromEntries(Array.from({ length: 11 }, (_, at) => [`tag${at}`, 'x'])), 'tags must have at most 10 entries'],
 ] as const)('%j are no tags, for a new key and for a change', async ([tags, fault]) => {
   const stack = await startStack();
   const key = await stack.issueKey({ tags: ACME });

@@ -57,8 +57,9 @@ export class OperatorsAccess implements Access<Operator> {
     const { authorization } = request.headers;
     const operator = await this.#holderOf(authorization, shared);
     if (operator === undefined) {
-      if (authorization !== undefined) guard.wrongToken(request);
-      throw noToken();
+      if (authorization === undefined) throw noToken();
+      guard.wrongToken(request);
+      throw new HttpError('unauthorized', 'The token is wrong, or it was revoked.');
     }
     return { ...operator, name: this.#toldByProxy(request) ?? operator.name };
   }

@@ -1,31 +1,25 @@
 import { z } from 'zod';
 import { must } from '../../../shared/schemas/must.ts';
 import { isKeyId } from '../../limiter/credential.ts';
-import { type RecordedActivity, RecordId } from '../../stores/audit.ts';
+import { ACTIONS, type RecordedActivity, RecordId } from '../../stores/audit.ts';
 import { redactSecrets } from '../access-token.ts';
 import type { ActivityAnswer, ActivityView } from './answers.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
-import { cursor, msOf, readQuery, time, wholeNumber } from './query.ts';
+import { checkOrder, choice, cursor, msOf, period, readQuery, wholeNumber } from './query.ts';
 
 const PAGE = 100;
 const MOST = 1_000;
 
-/** Members by which a reader can search. */
-const SEARCHED = ['actor', 'action', 'target'] as const;
-
 const word = z.string({ error: must('be given once') }).optional();
-
-/** Names that are looked up for one answer. */
-const MOST_NAMES = 200;
 
 export const ActivityQuery = z.object({
   limit: wholeNumber(1, MOST).default(PAGE),
   after: cursor((given) => RecordId.safeParse(given).success),
   actor: word,
-  action: word,
+  action: choice(ACTIONS).optional(),
+  /** The id or the name of a key or a token, or the name of a plan, in upper or lower case. */
   target: word,
-  from: time,
-  to: time,
+  ...period,
 });
 
 /**
@@ -34,39 +28,68 @@ export const ActivityQuery = z.object({
  * a `next`.
  */
 export const listActivity: AdminOperation = async ({ deps, query }) => {
-  const { limit, after, from, to, ...wanted } = readQuery(ActivityQuery, query);
-  const isWanted = (one: RecordedActivity) =>
-    SEARCHED.every((member) => wanted[member] === undefined || one[member] === wanted[member]);
-  const { activity, next } = await deps.activity.list({ after, limit, isWanted, from: msOf(from), to: msOf(to) });
-  const names = await namesOf(deps, activity);
-  const views = activity.map((entry) => describe(entry, names.get(idIn(entry.target))));
-  return { status: 200, body: { activity: views, next } satisfies ActivityAnswer };
+  const { limit, after, actor, action, target, ...given } = readQuery(ActivityQuery, query);
+  const [from, to] = [msOf(given.from), msOf(given.to)];
+  checkOrder(from, to);
+  const names = new TargetNames(deps);
+  const isWanted = async (one: RecordedActivity) =>
+    (actor ?? one.actor) === one.actor &&
+    (action ?? one.action) === one.action &&
+    (target === undefined || (await names.isAbout(one, target)));
+  const { activity, next } = await deps.activity.list({ after, limit, isWanted, from, to });
+  const logged = new Map(activity.toReversed().flatMap((one) => (nameIn(one) ? [[one.target, nameIn(one)]] : [])));
+  const views = activity.map(async (one) => describe(one, (await names.of(one)) ?? logged.get(idIn(one))));
+  return { status: 200, body: { activity: await Promise.all(views), next } satisfies ActivityAnswer };
 };
 
-function describe({ id, ...entry }: RecordedActivity, targetName: string | undefined): ActivityView {
+function describe({ id, ...entry }: RecordedActivity, name: string | undefined): ActivityView {
+  // Somebody may have written a secret into a name.
+  const targetName = name && redactSecrets(name);
   return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...entry, targetName };
 }
 
-/** The key of a secret, `id/secret`, or of the target itself. */
-const idIn = (target: string): string => target.split('/', 1)[0] as string;
+/** The key of a secret, `id/secret`, or the target itself. */
+const idIn = ({ target }: RecordedActivity): string => target.split('/', 1)[0] as string;
 
-/** The present names of keys and tokens; of those that are gone, the one that the log still has. */
-async function namesOf(
-  { keys, tokens }: AdminDependencies,
-  activity: readonly RecordedActivity[],
-): Promise<Map<string, string>> {
-  const names = new Map<string, string>();
-  for (const { target, changes } of activity.toReversed()) {
-    const named = changes.find(({ field }) => field === 'name');
-    const name = named?.to ?? named?.from;
-    if (name !== undefined && !target.includes('/')) names.set(target, name);
+/** The name that a key or a token got, or had, in an entry. */
+function nameIn({ action, changes }: RecordedActivity): string | undefined {
+  const named = /^(?:key|token)\./.test(action) ? changes.find(({ field }) => field === 'name') : undefined;
+  return named?.to ?? named?.from;
+}
+
+/**
+ * The names of keys, also of those that were revoked in the last 36 days, and the present ones of tokens. Each is looked
+ * up once for one answer. Without the store, the log is shown without them.
+ */
+class TargetNames {
+  readonly #deps: AdminDependencies;
+  readonly #ofKeys = new Map<string, Promise<string | undefined>>();
+  #tokens: ReturnType<AdminDependencies['tokens']['list']> | undefined;
+
+  constructor(deps: AdminDependencies) {
+    this.#deps = deps;
   }
-  const ids = [...new Set(activity.map(({ target }) => idIn(target)))].filter(isKeyId).slice(0, MOST_NAMES);
-  // Without the store, the log is shown without them.
-  const found = await Promise.all(ids.map((id) => keys.get(id).catch(() => undefined)));
-  for (const entry of found) if (entry !== undefined) names.set(entry.id, entry.record.name);
-  if (activity.some(({ action }) => action.startsWith('token.')))
-    for (const [id, { name }] of await tokens.list().catch(() => [])) names.set(id, name);
-  // Somebody may have written a secret into one.
-  return new Map([...names].map(([id, name]) => [id, redactSecrets(name)]));
+
+  async of(entry: RecordedActivity): Promise<string | undefined> {
+    return await (entry.action.startsWith('token.') ? this.#ofToken(entry.target) : this.#ofKey(idIn(entry))).catch(
+      () => undefined,
+    );
+  }
+
+  /** Whether an entry is about a target, by its id or its name. */
+  async isAbout(entry: RecordedActivity, target: string): Promise<boolean> {
+    const isSame = (text: string | undefined) => text?.toLowerCase() === target.toLowerCase();
+    return isSame(entry.target) || isSame(idIn(entry)) || isSame(nameIn(entry)) || isSame(await this.of(entry));
+  }
+
+  async #ofToken(id: string): Promise<string | undefined> {
+    this.#tokens ??= this.#deps.tokens.list();
+    return (await this.#tokens).get(id)?.name;
+  }
+
+  async #ofKey(id: string): Promise<string | undefined> {
+    const name = this.#ofKeys.get(id) ?? (isKeyId(id) ? this.#deps.keys.nameOf(id) : Promise.resolve(undefined));
+    this.#ofKeys.set(id, name);
+    return await name;
+  }
 }

@@ -11,10 +11,10 @@ import { writeCursor } from '../../stores/storage.ts';
 import { type About, aboutCall, allOf, entry } from './activity-of-call.ts';
 import type { BackupAnswer, RestoreAnswer } from './answers.ts';
 import { toTime } from './key-view.ts';
-import { time } from './keys.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
 import { applyChange } from './plans.ts';
 import { after, choice, cursorIn, readQuery, wholeNumber } from './query.ts';
+import { time } from './values.ts';
 
 /** Keys in one page: few enough not to block Redis or this process. */
 const BACKUP_PAGE = 100;
@@ -75,7 +75,7 @@ export const BackupPage = z.strictObject({
   plans: z.record(z.string(), z.unknown(), { error: must('be an object') }).optional(),
   keys: z
     .array(z.unknown(), { error: must('be a list') })
-    .max(BACKUP_PAGE, { error: `must be at most ${BACKUP_PAGE}` })
+    .max(BACKUP_PAGE, { error: `must have at most ${BACKUP_PAGE} entries` })
     .default([]),
   leftOut: z.unknown().optional(),
   next: z.unknown().optional(),

@@ -3,12 +3,12 @@ import { announcesBody, readBody } from '../../../shared/http/body.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
-import type { Activity } from '../../stores/audit.ts';
+import type { Activity, FieldChange } from '../../stores/audit.ts';
 import { aboutCall, allOf, entry } from './activity-of-call.ts';
 import type { BansAnswer } from './answers.ts';
 import { withBanRefusals } from './ban-refusals.ts';
 import { apply } from './key-changes.ts';
-import { describeKey } from './key-view.ts';
+import { describeKey, toTime } from './key-view.ts';
 import { describe, findKey } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminCall, type AdminOperation } from './operation.ts';
 import { offset, readQuery } from './query.ts';
@@ -60,11 +60,9 @@ export const setBan: AdminOperation = async (call) => {
 export const liftBan: AdminOperation = async (call) => {
   const { id } = await findKey(call.deps, call.params[0]);
   const about = aboutCall(call);
-  const forgotten = entry(about, 'key.change', id, [{ field: 'refusals', from: 'remembered' }]);
-  return await forgive(call, id, 'lift', ({ bannedUntil, bans, refusals }, now) => {
-    if (bannedUntil > now) return entry(about, 'ban.lift', id);
-    const isRemembered = bans > 0 || refusals.lineUntil > now || refusals.strikesUntil > now;
-    return isRemembered ? forgotten : undefined;
+  return await forgive(call, id, 'lift', (ended) => {
+    const action = ended.some(({ field }) => field === 'bannedUntil') ? 'ban.lift' : 'key.change';
+    return ended.length === 0 ? undefined : entry(about, action, id, ended);
   });
 };
 
@@ -75,17 +73,25 @@ export const resetKey: AdminOperation = async (call) => {
   const { deps, params, request, response } = call;
   const { id } = await findKey(deps, params[0]);
   const given = announcesBody(request) ? await readBody(NewReset, request, response, ADMIN_BODY_LIMIT_BYTES) : {};
-  const activity = entry(aboutCall(call, given), 'key.reset', id);
-  return await forgive(call, id, 'reset', () => activity);
+  const about = aboutCall(call, given);
+  return await forgive(call, id, 'reset', (ended) => entry(about, 'key.reset', id, ended));
 };
+
+/** What a key loses: its ban, and what is remembered of its refusals. */
+const endedOf = ({ bannedUntil, bans, refusals }: KeyEntry, now: number): FieldChange[] => [
+  ...(bannedUntil > now ? [{ field: 'bannedUntil', from: toTime(bannedUntil) }] : []),
+  ...(bans > 0 || refusals.lineUntil > now || refusals.strikesUntil > now
+    ? [{ field: 'refusals', from: 'remembered' }]
+    : []),
+];
 
 async function forgive(
   { deps }: AdminCall,
   id: string,
   ban: 'lift' | 'reset',
-  activityOf: (before: KeyEntry, now: number) => Activity | undefined,
+  activityOf: (ended: readonly FieldChange[]) => Activity | undefined,
 ) {
   const now = await deps.keys.now();
-  const key = await apply(deps, id, (_, before) => ({ ban, activity: activityOf(before, now) }));
+  const key = await apply(deps, id, (_, before) => ({ ban, activity: activityOf(endedOf(before, now)) }));
   return { status: 200, body: await describe(deps, key, now) };
 }

@@ -6,9 +6,9 @@ import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts
 import type { WithActivity } from '../../stores/audit.ts';
 import { hasLimits } from '../../stores/key-hash.ts';
 import { aboutCall, differences, entry, keyTexts } from './activity-of-call.ts';
-import { describe, findKey, keyName, planName, time, toMicroseconds } from './keys.ts';
+import { describe, findKey, keyName, planName, toMicroseconds } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { limitValue, tags, who } from './values.ts';
+import { limitValue, tags, time, who } from './values.ts';
 
 /** Changes of a key. They never change its buckets: used tokens stay used. A lower limit cuts what is left. */
 

@@ -12,14 +12,13 @@ import { aboutCall, allOf, differences, entry, keyTexts } from './activity-of-ca
 import { withBanRefusals } from './ban-refusals.ts';
 import { describeKeyInFull } from './key-view.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { limitValue, line, tags, who } from './values.ts';
+import { limitValue, line, tags, time, who } from './values.ts';
 
 /** Times are exact in microseconds only until then. */
 const LATEST = '2255-01-01T00:00:00Z';
 
 export const keyName = line(MAX_KEY_NAME_LENGTH);
 export const planName = z.enum(PLAN_NAMES, { error: must(`be one of ${PLAN_NAMES.join(', ')}`) });
-export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time') });
 export const futureTime = time.refine(isWithinReach, `must lie in the future, before ${LATEST}`);
 
 export const NewKey = z

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
+import { must } from '../../../shared/schemas/must.ts';
 import { isUsable, type StoredPlans, storedValue } from '../../limiter/plans.ts';
 import { type FieldChange, RecordId } from '../../stores/audit.ts';
 import { HISTORY_LENGTH, type RecordedChange } from '../../stores/plans.ts';
@@ -21,9 +22,12 @@ export const showHistory: AdminOperation = async ({ deps, query }) => {
   return { status: 200, body: { history: (await deps.plans.history(limit)).map(describe) } satisfies HistoryAnswer };
 };
 
+const CHANGE = must('be the id of a change, as the history of plans has it');
+const isRecordId = (text: string) => RecordId.safeParse(text).success;
+
 export const Rollback = z.strictObject({
   /** The last change that the sender has seen. */
-  id: RecordId.optional(),
+  id: z.string({ error: CHANGE }).refine(isRecordId, { error: CHANGE }).optional(),
   ...who,
 });
 

@@ -20,7 +20,7 @@ import { type MakeChanges, type PlanChange, planActivity, versionOf } from '../.
 import { type About, aboutCall } from './activity-of-call.ts';
 import { planName } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminCall, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { numberFrom, who } from './values.ts';
+import { numberFrom, refusingProto, who } from './values.ts';
 
 type Value = number | string | null;
 
@@ -39,7 +39,10 @@ const planFields = Object.fromEntries(fields) as Record<PlanField, z.ZodOptional
 export const PlanChanges = z.strictObject({ ...planFields, ...who });
 
 export const TableChanges = z.strictObject({
-  plans: z.partialRecord(planName, z.strictObject(planFields), { error: must('be an object of plans') }),
+  plans: refusingProto(
+    z.partialRecord(planName, z.strictObject(planFields), { error: must('be an object of plans') }),
+    'is no plan',
+  ),
   ...who,
 });
 

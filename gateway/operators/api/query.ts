@@ -3,6 +3,7 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { splitTags } from '../../limiter/tags.ts';
 import { type KeyCursor, readCursor } from '../../stores/storage.ts';
+import { time } from './values.ts';
 
 /** The parameters of queries. An operation reads only what its schema has, so the OpenAPI document lacks none. */
 
@@ -60,8 +61,14 @@ const TEXT = must(`be given once, with at most ${LONGEST_TEXT} characters`);
 /** A text. An empty one counts as none. */
 export const text = z.string({ error: TEXT }).max(LONGEST_TEXT, { error: TEXT }).optional();
 
-/** An RFC 3339 time. */
-export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time') }).optional();
+/** The bounds of a search, each an RFC 3339 time. */
+export const period = { from: time.optional(), to: time.optional() };
+
+/** @throws {HttpError} 400 unless they are in order */
+export function checkOrder(from: number | undefined, to: number | undefined): void {
+  if (from !== undefined && to !== undefined && from > to)
+    throw new HttpError('invalid_parameter', 'from must not be after to.');
+}
 
 /** In Unix time in ms. */
 export const msOf = (time: string | undefined): number | undefined =>

@@ -11,7 +11,7 @@ import {
 } from '../../telemetry/recent-requests.ts';
 import type { RequestsAnswer, RequestView } from './answers.ts';
 import type { AdminDependencies, AdminOperation, RequestSource } from './operation.ts';
-import { cursor, msOf, readQuery, tag, tagsIn, text, time, wholeNumber } from './query.ts';
+import { checkOrder, cursor, msOf, period, readQuery, tag, tagsIn, text, wholeNumber } from './query.ts';
 
 /** The last requests of all gateways, each with the reason for its answer in words. */
 
@@ -48,8 +48,7 @@ export const RequestsQuery = z.object({
   code: text,
   /** A part of the request id, the path, the address, the key id, the code or the outcome. */
   q: text,
-  from: time,
-  to: time,
+  ...period,
   after: cursor((given) => REQUEST_CURSOR.test(given)),
   limit: wholeNumber(1, MOST).default(PAGE),
 });
@@ -61,6 +60,7 @@ export const RequestsQuery = z.object({
 export const listRequests: AdminOperation = async ({ deps, query }) => {
   const { tag: given, ...asked } = readQuery(RequestsQuery, query);
   const [wanted, tags] = [wantedIn(asked), tagsIn(given)];
+  checkOrder(wanted.from, wanted.to);
   const limit = tags.length === 0 ? wanted.limit : MOST;
   const [views, missing, keys] = [[] as RequestView[], new Set<string>(), new Map<string, KnownKey | undefined>()];
   const giveUpAt = performance.now() + SEARCH_MS;

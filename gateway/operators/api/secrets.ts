@@ -18,14 +18,16 @@ import { who } from './values.ts';
 /** The secrets of a key. Each can have its own scope, networks, name and end. A change affects no other secret. */
 
 const scope = z
-  .array(z.enum(SCOPES, { error: must(`hold ${SCOPES.join(' or ')}`) }))
+  .array(z.enum(SCOPES, { error: must(`hold ${SCOPES.join(' or ')}`) }), {
+    error: must('be a list, as ["read"] or ["read", "write"]'),
+  })
   .min(1, { error: must(`hold ${SCOPES.join(' or ')}`) })
   .transform((given) => SCOPES.filter((one) => given.includes(one)));
 
 const NETWORK = must('hold addresses, or blocks such as 10.0.0.0/8 or 2001:db8::/32 with no bits behind their prefix');
 
 const networks = z
-  .array(z.string({ error: NETWORK }))
+  .array(z.string({ error: NETWORK }), { error: must('be a list of networks, as ["10.0.0.0/8"]') })
   .max(MAX_NETWORKS, { error: must(`have at most ${MAX_NETWORKS} entries`) })
   .refine((given) => given.every((text) => parseNetwork(text) !== undefined), { error: NETWORK })
   .transform((given) => [...new Set(given.map((text) => parseNetwork(text) as string))]);

@@ -1,6 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { z } from 'zod';
-import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { DAY, MINUTE } from '../../limiter/clock.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
@@ -11,7 +10,7 @@ import type { KeyUsageAnswer, UsageAnswer, UsageOfKey, UsedOnDay } from './answe
 import { shownTags } from './key-view.ts';
 import { findKey } from './keys.ts';
 import type { AdminOperation } from './operation.ts';
-import { after, cursorIn, readQuery, tag, tagsIn, wholeNumber } from './query.ts';
+import { after, checkOrder, cursorIn, readQuery, tag, tagsIn, wholeNumber } from './query.ts';
 import { UsageSums } from './usage-sums.ts';
 
 const PAGE = 100;
@@ -47,7 +46,7 @@ export const listUsage: AdminOperation = async ({ deps, query }) => {
   const keptFrom = today - DAYS_KEPT + 1;
   const { limit, after, by, ...range } = readQuery(UsageQuery, query);
   const [from, to] = [dayOf(range.from) ?? keptFrom, dayOf(range.to) ?? today];
-  if (from > to) throw new HttpError('invalid_parameter', 'from must not be after to.');
+  checkOrder(from, to);
   const wanted = tagsIn(range.tag);
   const daysOfKey = (key: KeyEntry) =>
     hasTags(key.record.tags, wanted) ? daysOf(key, Math.max(from, keptFrom), to) : [];

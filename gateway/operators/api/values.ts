@@ -14,20 +14,36 @@ export const line = (maxCharacters: number) =>
 /** Who makes a change, and why. */
 export const who = {
   author: line(100).optional(),
-  reason: line(500).or(z.literal('')).optional(),
+  reason: z.union([line(500), z.literal('')], { error: must('be a string') }).optional(),
 };
 
+/** An RFC 3339 time. */
+export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time like 2026-11-25T14:05:00Z') });
+
+/**
+ * Zod's records drop a member `__proto__` silently: here it is refused, as any other bad name.
+ * @param fault follows the name
+ */
+export const refusingProto = <S extends z.ZodType>(record: S, fault: string) =>
+  z.preprocess((given, context) => {
+    if (typeof given === 'object' && given !== null && Object.hasOwn(given, '__proto__'))
+      context.addIssue({ code: 'custom', path: ['__proto__'], message: fault });
+    return given;
+  }, record);
+
+const NO_TAG_NAME = `is no name of a tag: it has ${TAG_NAME_RULE}`;
+
 /** The tags of a key: all of them. */
-export const tags = z
-  .record(
-    z.string().regex(TAG_NAME),
-    z.string({ error: must('be a text') }).regex(TAG_VALUE, `must have ${TAG_VALUE_RULE}`),
-    {
-      error: ({ code }) =>
-        code === 'invalid_key' ? `is no name of a tag: it has ${TAG_NAME_RULE}` : 'must be an object of texts',
-    },
-  )
-  .refine((given) => Object.keys(given).length <= MAX_TAGS, `must be at most ${MAX_TAGS}`);
+export const tags = refusingProto(
+  z
+    .record(
+      z.string().regex(TAG_NAME),
+      z.string({ error: must('be a text') }).regex(TAG_VALUE, `must have ${TAG_VALUE_RULE}`),
+      { error: ({ code }) => (code === 'invalid_key' ? NO_TAG_NAME : 'must be an object of texts') },
+    )
+    .refine((given) => Object.keys(given).length <= MAX_TAGS, `must have at most ${MAX_TAGS} entries`),
+  NO_TAG_NAME,
+);
 
 /** A number in an operator's request, from the least one to that of the largest limit. */
 export function numberFrom(least: number) {

@@ -43,20 +43,27 @@ Examples:
     )
     .action(async ({ csv, limit, target, ...others }: Filter & { csv?: boolean; limit?: number }) => {
       const most = limit ?? (csv ? Number.POSITIVE_INFINITY : SHOWN);
-      const filter = { ...others, ...(target !== undefined && { target: await targetOf(session, target) }) };
-      const entries = await read(session, filter, most);
+      const { id, fault }: Target = target === undefined ? {} : await targetOf(session, target);
+      const entries = await read(session, { ...others, ...(id !== undefined && { target: id }) }, most);
+      if (entries.length === 0 && fault !== undefined) throw fault;
       if (csv && !session.isJson) session.write(asCsv(entries));
       else session.print({ activity: entries }, () => describeActivity(entries));
     });
 }
 
-/** A text that is the name of no key is the target itself: a plan, a token, or a key that was revoked. */
-async function targetOf(session: Session, given: string): Promise<string> {
-  if (isPlanName(given)) return given;
+interface Target {
+  readonly id?: string;
+  /** Why it is no key. */
+  readonly fault?: AdminError;
+}
+
+/** A text that is the name of no key may be in the log all the same: of a token, or of a key that was revoked. */
+async function targetOf(session: Session, given: string): Promise<Target> {
+  if (isPlanName(given.toLowerCase())) return { id: given };
   try {
-    return (await findKey(session, given)).id;
+    return { id: (await findKey(session, given)).id };
   } catch (fault) {
-    if (fault instanceof AdminError && fault.status === 404) return given;
+    if (fault instanceof AdminError && fault.status === 404) return { id: given, fault };
     throw fault;
   }
 }

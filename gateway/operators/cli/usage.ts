@@ -89,9 +89,14 @@ async function* pagesOf<Row>(session: Session, range: Asked): AsyncGenerator<rea
 
 type Pages = AsyncGenerator<readonly UsedOnDay[]>;
 
+/** Each format writes its head with the first page: after a fault nothing is on standard output. */
+
 async function* asTable(pages: Pages): AsyncGenerator<string> {
-  yield line(COLUMNS);
-  for await (const page of pages) yield page.map((row) => line(COLUMNS.map((column) => row[column]))).join('');
+  let head = line(COLUMNS);
+  for await (const page of pages) {
+    yield head + page.map((row) => line(COLUMNS.map((column) => row[column]))).join('');
+    head = '';
+  }
 }
 
 /** Right-aligns numbers. */
@@ -105,21 +110,22 @@ function line(cells: readonly (string | number)[]): string {
 }
 
 async function* asCsv(pages: Pages): AsyncGenerator<string> {
-  yield stringify([[...COLUMNS, 'tags']], CSV);
-  for await (const page of pages)
-    yield stringify(
-      page.map((row) => [...COLUMNS.map((column) => row[column]), writeTags(row.tags)]),
-      CSV,
-    );
+  let head: string[][] = [[...COLUMNS, 'tags']];
+  for await (const page of pages) {
+    const rows = page.map((row) => [...COLUMNS.map((column) => row[column]), writeTags(row.tags)]);
+    yield stringify([...head, ...rows], CSV);
+    head = [];
+  }
 }
 
 /** Adds an apostrophe before a text that a spreadsheet would read as a formula. */
 const CSV: Options = { escape_formulas: true, record_delimiter: 'windows' };
 
 async function* asJson(pages: Pages): AsyncGenerator<string> {
-  yield '{ "usage": [';
-  let separator = '\n';
+  let [head, separator] = ['{ "usage": [', '\n'];
   for await (const page of pages) {
+    yield head;
+    head = '';
     for (const row of page) {
       yield `${separator}  ${JSON.stringify(row)}`;
       separator = ',\n';

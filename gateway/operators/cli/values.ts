@@ -30,12 +30,15 @@ export const orNull = (value: number | 'none' | undefined): number | null | unde
 
 const NO_TAG = 'It must be the name and the value of a tag, as customer=acme.';
 
-/** Collects tags: the last value of a name counts. @throws {InvalidArgumentError} for what can be no tag */
+/** Collects tags. @throws {InvalidArgumentError} for what can be no tag, and for a second value of a name */
 export function tag(text: string, before: Tags = {}): Tags {
   const pair = splitTag(text);
   if (pair === undefined)
     throw new InvalidArgumentError(`${NO_TAG} A name has ${TAG_NAME_RULE}. A value has ${TAG_VALUE_RULE}.`);
-  return { ...before, [pair[0]]: pair[1] };
+  const [name, value] = pair;
+  if (Object.hasOwn(before, name))
+    throw new InvalidArgumentError(`The tag ${name} is given twice. A key has one value for each tag.`);
+  return { ...before, [name]: value };
 }
 
 /** Collects tags that a key must have, in their form for a query. @throws {InvalidArgumentError} as above */

@@ -41,6 +41,7 @@ export const viaInWords = (via: ActivityView['via']): string => VIAS[via] ?? via
 const FIELDS: Readonly<Record<string, string>> = {
   expiresAt: 'Expires',
   graceSeconds: 'Old secret works for seconds',
+  bannedUntil: 'Banned until',
   seconds: 'Ban for seconds',
 };
 

@@ -96,10 +96,12 @@ local function target_of(fields)
   end
 end
 
-local function are_equal(a, b)
-  if #a ~= #b then return false end
-  for at = 1, #a do
-    if a[at] ~= b[at] then return false end
+-- A repetition may find nothing left to change.
+local function is_same(before, fields)
+  if #before ~= #fields then return false end
+  for at = 1, #fields do
+    local is_empty = fields[at - 1] == 'changes' and fields[at] == '[]'
+    if before[at] ~= fields[at] and not is_empty then return false end
   end
   return true
 end
@@ -109,7 +111,7 @@ local function is_repetition(stream, entry)
   local target, now = target_of(entry.fields), call('TIME')[1] * 1000
   for _, other in ipairs(pcall('XREVRANGE', stream, '+', '-', 'COUNT', entry.look_back)) do
     if target_of(other[2]) == target then
-      return now - other[1]:match('%d+') <= entry.within and are_equal(other[2], entry.fields)
+      return now - other[1]:match('%d+') <= entry.within and is_same(other[2], entry.fields)
     end
   end
   return false

@@ -166,6 +166,8 @@ export class RedisStorage implements Storage {
     log: LogName,
     { after, count }: { readonly after?: string | undefined; readonly count: number },
   ): Promise<LoggedEntry[]> {
+    // Redis refuses an interval that ends before the lowest id.
+    if (after !== undefined && /^0+-0+$/.test(after)) return [];
     const from = after === undefined ? '+' : `(${after}`;
     const found = await orUnavailable(this.#redis.xrevrange(STREAMS[log], from, '-', 'COUNT', count));
     return found.map(([id, flat]) => [id, Object.fromEntries(pairsOf(flat))]);

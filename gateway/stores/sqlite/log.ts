@@ -42,10 +42,12 @@ export class Log {
   }
 
   #isRepeated(fields: Fields): boolean {
-    const text = JSON.stringify(fields);
-    for (const { fields: other, ms } of this.#read('audit', LOOKED_BACK)) {
-      if (other === text) return Date.now() - ms <= REPEATED_MS;
-      if (JSON.parse(other).target === fields.target) return false;
+    for (const { fields: text, ms } of this.#read('audit', LOOKED_BACK)) {
+      const before: Fields = JSON.parse(text);
+      if (before.target !== fields.target) continue;
+      // A repetition may find nothing left to change.
+      const { changes } = fields.changes === '[]' ? before : fields;
+      return JSON.stringify({ ...fields, changes }) === text && Date.now() - ms <= REPEATED_MS;
     }
     return false;
   }
