@@ -15,7 +15,7 @@ import { FindingsSince } from './operators/api/findings-since.ts';
 import { OperatorsGuard } from './operators/api/guard.ts';
 import { Health } from './operators/api/health.ts';
 import type { AboutGateway } from './operators/api/operation.ts';
-import { answerPeer, ofAllGateways } from './operators/api/requests.ts';
+import { answerPeer, checkPeers, ofAllGateways } from './operators/api/requests.ts';
 import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
 import { runbookRoutes } from './operators/api/runbook-pages.ts';
 import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './pipeline/client-address.ts';
@@ -52,6 +52,7 @@ export async function serveOperators(
       return isWatched || seen.length > 1 ? probeCores(settings.CORE_URL) : seen.flatMap(checkAnswers);
     },
     workers: () => checkWorkers(workers?.()),
+    gateways: (isWatched) => (isWatched ? checkPeers(peers) : []),
   });
   const server = await startServer({
     host: settings.ADMIN_HOST,
@@ -70,6 +71,7 @@ export async function serveOperators(
         checkDependencies: {
           redis: () => backend.check(),
           cores: () => checkCores(settings.CORE_URL, coreToken()),
+          gateways: () => checkPeers(peers),
           'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
         },
         health,

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { describe, expect, test, vi } from 'vitest';
-import type { RequestsAnswer, RequestView } from '../../gateway/operators/api/answers.ts';
+import type { DoctorAnswer, RequestsAnswer, RequestView, TrafficAnswer } from '../../gateway/operators/api/answers.ts';
 import { RecentRequests, type SeenRequest } from '../../gateway/telemetry/recent-requests.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -243,6 +243,12 @@ test('with two gateways of two workers all are heard, and one that hangs is list
   const times = requests.map(({ at }) => Date.parse(at));
   // Recorded at about the time that they came.
   for (const [at, time] of times.entries()) expect(time).toBeLessThan((times[at - 1] ?? Infinity) + 1_000);
+  const findings = async () => {
+    const traffic = (await here.admin('/traffic')).json as TrafficAnswer;
+    const doctor = (await here.admin('/doctor')).json as DoctorAnswer;
+    return [traffic.health, doctor.findings.find(({ about }) => about.startsWith('gateway'))];
+  };
+  expect(await findings()).toEqual([undefined, undefined]);
   signalAll(there.child.pid as number, 'SIGSTOP');
   try {
     const askedAt = performance.now();
@@ -250,6 +256,11 @@ test('with two gateways of two workers all are heard, and one that hangs is list
     expect(performance.now() - askedAt).toBeLessThan(2_500);
     expect(partial.missing).toEqual([expect.stringContaining(String(there.child.pid))]);
     expect(new Set(partial.requests.map(({ gateway }) => gateway.pid)).size).toBe(2);
+    const about = `gateway ${hostname()}:${there.child.pid}`;
+    const silent = expect.objectContaining({ about, status: 'unknown', found: 'does not answer' });
+    await eventually(findings).toEqual([silent, silent]);
+    const [shown, checked] = await findings();
+    expect(checked).toEqual(shown);
   } finally {
     signalAll(there.child.pid as number, 'SIGCONT');
   }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
+import { type CheckResult, unknown } from '../../check-result.ts';
 import { hasTags, type Tags } from '../../limiter/tags.ts';
 import type { Peers } from '../../stores/stores.ts';
 import {
@@ -19,6 +20,7 @@ const PAGE = 50;
 const MOST = 200;
 /** Gateways that have not answered by then are listed as missing. Each waits a second for its own workers. */
 const ANSWER_WITHIN_MS = 1_500;
+const PEER_KNOWN_WITHIN_MS = 2_500;
 /** How long one call looks for requests of keys with a tag. */
 const SEARCH_MS = 1_000;
 /** The names of keys are worth this wait. */
@@ -101,6 +103,13 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
       };
     },
   };
+}
+
+/** Whether the other gateways answer. Where Redis does not say which there are, Redis has a finding of its own. */
+export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[]> {
+  const { missing } = (await peers?.ask({ limit: 1 } satisfies RequestQuery, PEER_KNOWN_WITHIN_MS)) ?? {};
+  const advice = 'It hangs, or its machine does, or it was killed: then this ends five minutes after its last sign.';
+  return (missing ?? []).map((gateway) => unknown(`gateway ${gateway}`, 'does not answer', advice));
 }
 
 /** The answer to another gateway. */
