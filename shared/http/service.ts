@@ -119,8 +119,9 @@ export function createService<Parts, Caller extends { readonly name: string | un
       [path, search] = splitTarget(originForm(request.url ?? '', host));
       // Node keeps the first one of two.
       if (authorization === '') request.headers.authorization = authorization;
-      caller = await access.identify(request, open.has(path));
-      const match = router.find(request.method ?? '', path);
+      const found = router.lookUp(request.method ?? '', path);
+      caller = await access.identify(request, found?.route.isOpen ?? open.has(path));
+      const match = found ?? router.find(request.method ?? '', path);
       route = match.route;
       if (!route.isOpen) access.authorize?.(caller, route);
       const query = new URLSearchParams(search);

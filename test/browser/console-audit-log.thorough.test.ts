@@ -76,6 +76,34 @@ test('an entry shows when, who, what with a link, each field from and to, why, a
   expect([...faults, ...second.faults]).toEqual([]);
 });
 
+test('at 1280 pixels no reason is cut within a word of usual length', async () => {
+  const other = await startStack();
+  const key = await other.issueKey({ name: 'international shipping', plan: 'free' });
+  const reason = 'subscription upgraded';
+  // Long values in one column take room from the others.
+  const tags = Object.fromEntries(['customer', 'env', 'team', 'region'].map((tag) => [tag, `${tag} of many words`]));
+  await other.admin('PATCH', `/keys/${idOf(key)}`, {
+    plan: 'pro',
+    minute: 1_500,
+    tags,
+    author: 'administrator',
+    reason,
+  });
+  const { page } = await openConsole(browser, other, LOG, { viewport: { width: 1280, height: 800 } });
+  const cell = rowOf(page, 'Audit log', 'subscription').locator('.reason');
+  expect(await cell.count()).toBe(1);
+  // As wide as its longest word at least.
+  const widths = await page.evaluate<[number, number]>(`(() => {
+    const cell = document.querySelector('.reason');
+    const { width } = cell.parentElement.getBoundingClientRect();
+    cell.style.cssText = 'display: block; width: min-content; min-width: 0; overflow-wrap: normal';
+    return [cell.getBoundingClientRect().width, width];
+  })()`);
+  expect(widths[0]).toBeGreaterThan(50);
+  expect(widths[0]).toBeLessThanOrEqual(widths[1]);
+  expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(1280);
+});
+
 test('a name of digits only is shown as it is', async () => {
   const key = await stack.issueKey({ name: '1234567' });
   const { page } = await openConsole(browser, stack, `${LOG}?target=${idOf(key)}`);

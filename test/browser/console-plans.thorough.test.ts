@@ -26,8 +26,11 @@ test('a change is reviewed, made, told in the history, and taken back', async ()
   await question(page).getByRole('button', { name: 'Apply' }).click();
   await question(page).getByText('A reason is required.').waitFor();
   expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 60 } });
+  // The audit log below shows the change sooner than by its next question, which follows in 5 s.
+  await page.waitForResponse((response) => response.url().includes('/activity?'));
   await agree(page, 'Apply', 'anna', 'too many of them');
   await question(page).waitFor({ state: 'detached' });
+  await rowOf(page, 'Audit log', 'too many of them').waitFor({ timeout: 3_000 });
   const row = rowOf(page, 'Changes', 'too many of them');
   expect(await row.innerText()).toContain('Free, requests a minute: 60 → 30');
   expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 30, day: 1_000, ban_after: 20 } });

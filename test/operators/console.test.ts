@@ -98,22 +98,21 @@ test('they contain no data: they are always the same, for everyone', async () =>
   }
 });
 
-test('everything else requires the token, including files that the page does not have', async () => {
-  for (const path of [
-    '/plans',
-    '/keys',
-    '/bans',
-    '/traffic',
-    '/whoami',
-    '/console',
-    '/console/',
-    '/console/x.js',
-    '/index.html',
-  ]) {
+test('everything else requires the token, including files beside those of the console', async () => {
+  for (const path of ['/plans', '/keys', '/bans', '/traffic', '/whoami', '/console', '/console/', '/index.html']) {
     expect([path, (await send(adminUrl + path)).status]).toEqual([path, 401]);
   }
   for (const path of ['/console/', '/console/../main.ts', '/console/%2e%2e/console.ts', '/console/index.html'])
     expect([path, (await send(adminUrl + path, { key: ADMIN_TOKEN })).status]).toEqual([path, 404]);
+});
+
+test('an address of no page is 404 with the file of all pages, which says so', async () => {
+  const { text } = await send(`${adminUrl}/`);
+  for (const path of ['/console/x.js', '/console/foo', '/console/keys/4fXk20LmQa9z', '/console/main.ts/x']) {
+    const answer = await send(adminUrl + path);
+    expect([path, answer.status, answer.text]).toEqual([path, 404, text]);
+    expect(answer.headers['content-type']).toBe('text/html; charset=utf-8');
+  }
 });
 
 test('only GET and HEAD are accepted, and a cached file is not sent again', async () => {

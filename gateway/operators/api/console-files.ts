@@ -20,6 +20,9 @@ const PAGES = [
   ),
 ];
 
+/** Other addresses below: there the script says that there is no such page. */
+const NO_PAGES = ['/console/{page}', '/console/{page}/{more}'];
+
 /** @param of the package, or one of its files */
 const beside = (of: string, file: string): string => join(dirname(createRequire(import.meta.url).resolve(of)), file);
 
@@ -57,13 +60,15 @@ export function consoleRoutes(): ServiceRoute<unknown, unknown>[] {
   const files = names.filter((name) => extname(name) in TYPES && name !== PAGE);
   return [
     ...PAGES.map((path) => routeOf(path, join(FOLDER, PAGE))),
+    ...NO_PAGES.map((path) => routeOf(path, join(FOLDER, PAGE), 404)),
     ...files.map((name) => routeOf(`/console/${name}`, join(FOLDER, name))),
     ...LIBRARIES.map(({ name, from }) => routeOf(`/console/lib/${name}`, from)),
   ];
 }
 
-const routeOf = (path: string, file: string): ServiceRoute<unknown, unknown> =>
+const routeOf = (path: string, file: string, status = 200): ServiceRoute<unknown, unknown> =>
   textRoute('console', path, {
+    status,
     type: TYPES[extname(file)] ?? (TYPES['.js'] as string),
     headers: SAFETY,
     read: () => forBrowser(file),

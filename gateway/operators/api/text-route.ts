@@ -2,6 +2,7 @@ import type { ServiceRoute } from '../../../shared/http/service.ts';
 import { etagOf, isCurrent } from '../../static-file.ts';
 
 interface TextFile {
+  readonly status?: number;
   /** The media type. */
   readonly type: string;
   /** Besides those for the cache. */
@@ -14,7 +15,7 @@ interface TextFile {
 export function textRoute(
   name: string,
   path: string,
-  { type, headers, read }: TextFile,
+  { status = 200, type, headers, read }: TextFile,
 ): ServiceRoute<unknown, unknown> {
   let file: { readonly etag: string; readonly text: string } | undefined;
   async function load() {
@@ -29,8 +30,9 @@ export function textRoute(
     async operation({ request }) {
       file ??= await load();
       const all = ['ETag', file.etag, 'Cache-Control', 'no-cache', ...headers];
-      if (isCurrent(request.headers['if-none-match'], file.etag)) return { status: 304, headers: all };
-      return { status: 200, json: file.text, headers: ['Content-Type', type, ...all] };
+      if (status === 200 && isCurrent(request.headers['if-none-match'], file.etag))
+        return { status: 304, headers: all };
+      return { status, json: file.text, headers: ['Content-Type', type, ...all] };
     },
   };
 }

@@ -12,8 +12,9 @@ export interface Polled<T> {
  * Asks again and again while the page is visible. The next question follows the last answer.
  * @param name of what is asked: another name forgets the value
  * @param ask may throw
+ * @param cause asks at once when it changes
  */
-export function usePolled<T>(name: string, everyMs: number, ask: () => Promise<T>): Polled<T> {
+export function usePolled<T>(name: string, everyMs: number, ask: () => Promise<T>, cause?: string): Polled<T> {
   const [state, setState] = useState<{ name: string; value?: T; fault?: Error | undefined }>({ name });
   const latest = useRef(ask);
   latest.current = ask;
@@ -48,7 +49,7 @@ export function usePolled<T>(name: string, everyMs: number, ask: () => Promise<T
       clearTimeout(timer);
       document.removeEventListener('visibilitychange', seen);
     };
-  }, [name, everyMs, refresh]);
+  }, [name, everyMs, cause, refresh]);
 
   const isCurrent = state.name === name;
   return { value: isCurrent ? state.value : undefined, fault: isCurrent ? state.fault : undefined, refresh };

@@ -18,7 +18,7 @@ const MOST = 10_000;
 const SPECS: readonly FilterSpec[] = [
   { name: 'actor', label: 'Who', placeholder: 'the whole name' },
   { name: 'action', label: 'Action', options: Object.entries(ACTIONS) },
-  { name: 'target', label: 'Target', placeholder: 'id of a key or token, or plan' },
+  { name: 'target', label: 'Target', placeholder: 'name or id of a key, a token or a plan' },
   { name: 'from', label: 'From', type: 'time' },
   { name: 'to', label: 'To', type: 'time' },
 ];

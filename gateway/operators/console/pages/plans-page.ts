@@ -49,7 +49,7 @@ export function PlansPage() {
       }
     <//>
     <${PlanHistory} history=${history} changed=${changed} />
-    <${AuditCard} filters=${{ action: 'plan.change' }} />
+    <${AuditCard} filters=${{ action: 'plan.change' }} version=${plans.value?.etag} />
   `;
 }
 

@@ -22,7 +22,7 @@ const columnsOf = (isOfOneTarget: boolean): readonly Column<ActivityView>[] => [
     title: 'Difference',
     show: ({ action, changes }) => html`<${Changes} changes=${changes} areNew=${!action.endsWith('.change')} />`,
   },
-  { title: 'Why', show: ({ reason }) => html`<span class="wordy">${reason || '–'}</span>` },
+  { title: 'Why', show: ({ reason }) => html`<span class="reason wordy">${reason || '–'}</span>` },
   { title: 'Via', show: ({ via }) => viaInWords(via) },
 ];
 
@@ -33,13 +33,15 @@ interface AuditListProps extends EntriesQuery {
   /** Whether the target is known from the page. */
   readonly isOfOneTarget?: boolean;
   readonly empty: string;
+  /** Changes with what the entries are about, and so calls for the newest ones. */
+  readonly version?: string | undefined;
   /** What follows the table. @param next continues the list */
   below?(next: string | undefined): Content;
 }
 
 /** Entries of the audit log: who did what, when, why and by which way. */
-export function AuditList({ isOfOneTarget = false, empty, below, ...query }: AuditListProps) {
-  const { value, fault } = usePolled(`audit ${JSON.stringify(query)}`, EVERY_MS, () => readEntries(query));
+export function AuditList({ isOfOneTarget = false, empty, below, version, ...query }: AuditListProps) {
+  const { value, fault } = usePolled(`audit ${JSON.stringify(query)}`, EVERY_MS, () => readEntries(query), version);
   return html`
     <${Table} label="Audit log" columns=${isOfOneTarget ? COLUMNS_OF_ONE_TARGET : COLUMNS} rows=${value?.activity} fault=${fault}
       idOf=${({ id }: ActivityView) => id} empty=${empty} />
@@ -51,11 +53,15 @@ export function AuditList({ isOfOneTarget = false, empty, below, ...query }: Aud
 const FEW = 5;
 
 /** The last entries that the filters select, with a link to all of them. */
-export function AuditCard({ filters, isOfOneTarget }: Pick<AuditListProps, 'filters' | 'isOfOneTarget'>) {
+export function AuditCard({
+  filters,
+  isOfOneTarget,
+  version,
+}: Pick<AuditListProps, 'filters' | 'isOfOneTarget' | 'version'>) {
   const all = html`<a href=${addressOfAuditLog(filters)}>All entries</a>`;
   return html`
     <${Card} title="Audit log" id="audit-title" actions=${all}>
-      <${AuditList} filters=${filters} limit=${FEW} isOfOneTarget=${isOfOneTarget} empty="The audit log has no entry about this." />
+      <${AuditList} filters=${filters} limit=${FEW} version=${version} isOfOneTarget=${isOfOneTarget} empty="The audit log has no entry about this." />
     <//>
   `;
 }
