@@ -11,6 +11,9 @@ import type { AskedOfPrimary, AskedOfWorker, Changed, WorkerReport } from './mes
 import { Slot, type SlotOptions } from './slot.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
+/** Less than other gateways wait for this one: a worker that hangs must not make all of it missing. */
+const LIST_WITHIN_MS = 700;
+
 /** The workers of a gateway: a fixed number of slots, each with a process that serves clients. */
 export class Workers {
   readonly #slots: readonly Slot[];
@@ -131,7 +134,7 @@ export class Workers {
 
   /** The last requests of the serving workers, the newest first, and the workers that did not answer. */
   async find(query: RequestQuery): Promise<FoundRequests> {
-    const found = await this.#askEach(({ channel }) => channel.ask('requests', query));
+    const found = await this.#askEach(({ channel }) => channel.ask('requests', query, LIST_WITHIN_MS));
     const requests = mergeRequests(
       found.flatMap(({ answers = [] }) => answers),
       query,

@@ -18,8 +18,8 @@ import { checkOrder, cursor, msOf, period, readQuery, tag, tagsIn, text, wholeNu
 
 const PAGE = 50;
 const MOST = 200;
-/** Gateways that have not answered by then are listed as missing. Each waits a second for its own workers. */
-const ANSWER_WITHIN_MS = 1_500;
+/** Gateways that have not answered by then are listed as missing. Each waits less for its own workers. */
+const ANSWER_WITHIN_MS = 1_000;
 const PEER_KNOWN_WITHIN_MS = 2_500;
 /** How long one call looks for requests of keys with a tag. */
 const SEARCH_MS = 1_000;
