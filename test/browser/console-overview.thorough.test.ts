@@ -91,6 +91,8 @@ test('every page survives a reload, and Back leads to the page before', async ()
   await page.getByRole('heading', { level: 1, name: 'Health' }).waitFor();
   await visit(page, '/console/key?id=000000000000');
   await page.getByText('There is no such key').waitFor();
+  await visit(page, '/console/keys/000000000000');
+  await page.getByRole('heading', { level: 1, name: 'There is no such page' }).waitFor();
   expect(faults.filter((fault) => !fault.includes('404'))).toEqual([]);
 });
 

@@ -38,6 +38,11 @@ test.for([
     'The body is not valid: keys must have at most 100 entries.',
   ],
   ['plans that are no object', { plans: 'free' }, 'The body is not valid: plans must be an object.'],
+  [
+    'a plan field that is no name',
+    JSON.parse('{"plans": {"__proto__": "x"}}'),
+    'The body is not valid: plans.__proto__ is no field of a plan.',
+  ],
   ['what is not known', { keys: [], drop: true }, 'The body is not valid: "drop" is not known.'],
   ['keys of an unknown time', { keys: [key('x')] }, 'at must say when the backup was made.'],
   [

@@ -14,7 +14,7 @@ import { toTime } from './key-view.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
 import { applyChange } from './plans.ts';
 import { after, choice, cursorIn, readQuery, wholeNumber } from './query.ts';
-import { time } from './values.ts';
+import { refusingProto, time } from './values.ts';
 
 /** Keys in one page: few enough not to block Redis or this process. */
 const BACKUP_PAGE = 100;
@@ -72,7 +72,10 @@ export const RestoreQuery = z.object({ anyAge: flag, dryRun: flag });
 
 export const BackupPage = z.strictObject({
   at: time.optional(),
-  plans: z.record(z.string(), z.unknown(), { error: must('be an object') }).optional(),
+  plans: refusingProto(
+    z.record(z.string(), z.unknown(), { error: must('be an object') }),
+    'is no field of a plan',
+  ).optional(),
   keys: z
     .array(z.unknown(), { error: must('be a list') })
     .max(BACKUP_PAGE, { error: `must have at most ${BACKUP_PAGE} entries` })
