@@ -325,7 +325,9 @@ export class Call implements Asked {
     this.#fail(new CoreTooSlow());
   }
 
+  /** Does nothing if it has ended: one sweep can find the same call again. */
   #fail(fault: unknown): void {
+    if (!this.isWanted) return;
     this.#end();
     this.forwarding.done(upstreamFault(fault));
   }
