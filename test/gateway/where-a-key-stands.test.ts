@@ -175,3 +175,18 @@ test('without Redis a known key gets its local limit status', async () => {
   expect([status, json]).toMatchObject([200, { name: 'seen', plan: 'free', day: { limit: 10, remaining: 8 } }]);
   expect(await limits(stack, stranger)).toMatchObject({ status: 503, headers: { 'retry-after': '1' } });
 });
+
+test('without Redis, a known key whose facts were never read gets 503 with its own limits and what is away', async () => {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
+  const key = await stack.issueKey({ plan: 'pro' });
+  expect((await spend(stack, key)).status).toBe(200);
+  await server.stop();
+  const answers = { 'the key': await limits(stack, key), 'a stranger': await limits(stack, createApiKey().apiKey) };
+  for (const { status, json } of Object.values(answers)) {
+    expect(status).toBe(503);
+    expect((json as { message: string }).message).toContain('the store of the gateway does not answer');
+  }
+  expect(answers['the key'].headers).toMatchObject({ 'x-ratelimit-limit': '300', 'retry-after': '1' });
+});
