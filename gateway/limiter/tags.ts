@@ -7,14 +7,17 @@ export type Tags = Readonly<Record<string, string>>;
 
 export const MAX_TAGS = 10;
 
-export const TAG_NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
+const NAME = '[A-Za-z0-9][A-Za-z0-9_.-]{0,63}';
+/** How another tag begins behind a tag. */
+const NEXT = `,\\s*${NAME}[=:]`;
+
+export const TAG_NAME = new RegExp(`^${NAME}$`);
 export const TAG_NAME_RULE = 'letters, digits, _ . and -, at most 64, and begins with a letter or digit';
 /** What reads as the beginning of another tag is no part of a value, so that texts and filters can be read back. */
-export const TAG_VALUE =
-  /^(?=[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]{1,64}$)(?!.*,\s*[A-Za-z0-9][A-Za-z0-9_.-]{0,63}[=:])\S(?:.*\S)?$/u;
+export const TAG_VALUE = new RegExp(`^(?=[^\\p{Cc}\\p{Cs}\\p{Zl}\\p{Zp}]{1,64}$)(?!.*${NEXT})\\S(?:.*\\S)?$`, 'u');
 export const TAG_VALUE_RULE =
   '1 to 64 characters, none of them a control character, no space at its ends, and no “, name=” in it';
-const BETWEEN = /,\s*(?=[A-Za-z0-9][A-Za-z0-9_.-]{0,63}[=:])/;
+const BETWEEN = new RegExp(`(?=${NEXT}),\\s*`);
 
 /** Undefined for a text that is not valid. */
 export function readTags(text: string): Tags | undefined {

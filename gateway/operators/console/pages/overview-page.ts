@@ -7,7 +7,7 @@ import type { Mark, Series } from '../parts/chart-options.ts';
 import { BusiestKeys, NearTheirLimit } from '../parts/key-rankings.ts';
 import { Card } from '../parts/pieces.ts';
 import { inWords } from '../parts/table.ts';
-import { LONGEST, rangeInWords, TimeRange, timesUpTo } from '../parts/time-range.ts';
+import { LONGEST, lastInWords, TimeRange, timesUpTo } from '../parts/time-range.ts';
 import { usePolled } from '../polled.ts';
 import { clock, counted, milliseconds, number, percent, tableFieldInWords, valueInWords } from '../words.ts';
 
@@ -65,7 +65,7 @@ function Traffic({ minutes: known, since, length, changes }: TrafficProps) {
       <${Tile} name="Response time" value=${milliseconds(last?.p50 ?? null)} note=${`p99 ${milliseconds(last?.p99 ?? null)}`} color="p50" />
     </dl>
     <p class="note">
-      The last ${rangeInWords('minute', length).replace('1 hour', 'hour')} of this gateway, by minute${isYoung ? `. It started at ${clock(since)}; there is nothing before` : ''}.
+      ${lastInWords('minute', length)} of this gateway, by minute${isYoung ? `. It started at ${clock(since)}; there is nothing before` : ''}.
     </p>
     <${Card} title="Requests a minute" id="requests-title">
       <${Chart}

@@ -16,8 +16,9 @@ const RANGES = {
 /** The longest range of each step: all that the gateway keeps. */
 export const LONGEST = { minute: 60, day: 35 } as const;
 
-export const rangeInWords = (step: Step, length: number): string =>
-  RANGES[step].find(([one]) => one === length)?.[1] ?? '';
+/** `The last 15 minutes`, `The last hour`. */
+export const lastInWords = (step: Step, length: number): string =>
+  `The last ${(RANGES[step].find(([one]) => one === length)?.[1] ?? '').replace(/^1 /, '')}`;
 
 interface TimeRangeProps {
   readonly step: Step;
