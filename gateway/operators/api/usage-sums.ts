@@ -2,8 +2,6 @@ import type { UsageSum } from './answers.ts';
 
 /** Sums of usage by the value of a tag. Each answer sums the keys that it checked; readers add the answers up. */
 
-export type { UsageSum };
-
 export class UsageSums {
   readonly #sums = new Map<string | undefined, UsageSum>();
 

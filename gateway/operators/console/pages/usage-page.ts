@@ -1,4 +1,4 @@
-import type { UsageAnswer, UsageOfKey } from '../../api/answers.ts';
+import type { UsageAnswer, UsageOfKey, UsageSum } from '../../api/answers.ts';
 import { get } from '../api.ts';
 import { csvOf } from '../csv.ts';
 import { download } from '../download.ts';
@@ -8,7 +8,7 @@ import { KeyLink, TagChips } from '../parts/pieces.ts';
 import { type Column, Table } from '../parts/table.ts';
 import { usePolled } from '../polled.ts';
 import { addressOfUsage, type Route } from '../router.ts';
-import { largestFirst, type UsageSum, UsageSums, writeTags } from '../tags.ts';
+import { largestFirst, UsageSums, writeTags } from '../tags.ts';
 import { counted, number, planInWords } from '../words.ts';
 
 /** It takes long on many keys, and changes slowly. */
