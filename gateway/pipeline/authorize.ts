@@ -62,19 +62,14 @@ export class Authorizer {
   }
 
   /**
-   * Under overload there is no decision but a 503, before anything is spent. Call `noteVerdict` once a promise has
-   * resolved to a verdict.
+   * Under overload there is no decision but a 503, before anything is spent. If it has set the client when it returns a
+   * promise, the caller notes the verdict: a promise more would cost every request.
    */
   decide(credential: Credential, exchange: Exchange, slot: Slot): Decided | Promise<Decided> {
     const client = this.#clients.verified(credential);
     return client === undefined
       ? this.#decideUnverified(credential, exchange, slot)
       : this.#decideVerified(client, credential, exchange, slot);
-  }
-
-  /** @param askedAt when the decision was asked for, in microseconds that never go back */
-  noteVerdict(credential: Credential, exchange: Exchange, verdict: Verdict, askedAt: number): void {
-    if (exchange.client !== undefined) this.#clients.note(credential, verdict, askedAt);
   }
 
   #decideVerified(client: Client, credential: Credential, exchange: Exchange, slot: Slot): Decided | Promise<Decided> {
@@ -94,7 +89,14 @@ export class Authorizer {
     try {
       // An earlier request may have verified the key meanwhile.
       const client = this.#clients.verified(credential);
-      if (client !== undefined) return await this.#decideVerified(client, credential, exchange, slot);
+      if (client !== undefined) {
+        const askedAt = monotonicClock();
+        const asked = this.#decideVerified(client, credential, exchange, slot);
+        const decided = await asked;
+        if (asked instanceof Promise && !(decided instanceof HttpError))
+          this.#clients.note(credential, decided, askedAt);
+        return decided;
+      }
       // Overload says nothing about the key, so the address does not pay for it.
       if (turn === 'crowded') return shed();
       if (turn === 'exhausted') return this.#refuseNewcomer(exchange);

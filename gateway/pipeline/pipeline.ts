@@ -79,9 +79,11 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       if (credential !== undefined) {
         const askedAt = monotonicClock();
         const asked = authorizer.decide(credential, exchange, slot);
+        const isVerified = exchange.client !== undefined;
         const decided = asked instanceof Promise ? await asked : asked;
         if (decided instanceof HttpError) return end(decided);
-        if (asked instanceof Promise) authorizer.noteVerdict(credential, exchange, decided, askedAt);
+        // A remembered ban comes without a promise, and must not be remembered for longer.
+        if (isVerified && asked instanceof Promise) deps.clients.note(credential, decided, askedAt);
         if (decided.outcome !== 'undecided') exchange.decidedAt = performance.now();
         verdict = decided;
       }
