@@ -1,5 +1,6 @@
 import http from 'node:http';
 import { expect, test, vi } from 'vitest';
+import type { RequestsAnswer } from '../../gateway/operators/api/answers.ts';
 import { confirmed } from '../../gateway/primary/confirmed.ts';
 import type { Changed } from '../../gateway/primary/messages.ts';
 import { NotMade, type Storage, Unknown } from '../../gateway/stores/storage.ts';
@@ -20,15 +21,26 @@ const admin = (gateway: Workers, method: string, path: string, body?: unknown): 
     ? send(gateway.adminUrl + path, { method, key: ADMIN_TOKEN })
     : post(gateway.adminUrl + path, body, { method, key: ADMIN_TOKEN });
 
-/** Requests on so many open connections that every worker has some. */
-function onEveryWorker(gateway: Workers) {
-  const agents = Array.from({ length: 12 }, () => new http.Agent({ keepAlive: true, maxSockets: 1 }));
+/** Requests on six open connections to each of the two workers. The kernel chooses the worker of a connection. */
+async function onEveryWorker(gateway: Workers) {
+  const key = await gateway.issueKey();
+  const byWorker = new Map(gateway.pids().map((pid) => [pid, [] as http.Agent[]]));
+  const open = () => [...byWorker.values()].flat();
   cleanUp(() => {
-    for (const agent of agents) agent.destroy();
+    for (const agent of open()) agent.destroy();
   });
+  for (let at = 0; open().length < 12; at++) {
+    if (at === 1_000) throw new Error('The kernel gave too few connections to one of the workers.');
+    const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+    const answer = await send(`${gateway.gateway}/v1/pets`, { key, agent });
+    const { requests } = (await gateway.admin(`/requests?q=${answer.headers['x-request-id']}`)).json as RequestsAnswer;
+    const agents = byWorker.get(requests[0]?.gateway.pid ?? 0);
+    if (agents !== undefined && agents.length < 6) agents.push(agent);
+    else agent.destroy();
+  }
   const ask = async (key: string): Promise<Answer[]> => {
     const answers: Answer[] = [];
-    for (const agent of agents) answers.push(await send(`${gateway.gateway}/v1/pets`, { key, agent }));
+    for (const agent of open()) answers.push(await send(`${gateway.gateway}/v1/pets`, { key, agent }));
     return answers;
   };
   const codes = async (key: string) =>
@@ -38,7 +50,7 @@ function onEveryWorker(gateway: Workers) {
 
 test('a lifted ban, new limits and new plans are in force on every worker', async () => {
   const gateway = await startWorkers();
-  const { ask, codes } = onEveryWorker(gateway);
+  const { ask, codes } = await onEveryWorker(gateway);
   const key = await gateway.issueKey({ plan: 'free' });
   for (let round = 0; round < 3; round++) {
     await admin(gateway, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
@@ -53,7 +65,7 @@ test('a lifted ban, new limits and new plans are in force on every worker', asyn
 
 test('a reset binds the very next request on every worker', async () => {
   const gateway = await startWorkers();
-  const { ask, codes } = onEveryWorker(gateway);
+  const { ask, codes } = await onEveryWorker(gateway);
   const key = await gateway.issueKey({ plan: 'enterprise', minute: 12, day: 100 });
   for (let round = 0; round < 3; round++) {
     // All its tokens, and a line.
@@ -74,7 +86,7 @@ test('a key that is revoked just before Redis goes away is not decided locally: 
   const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(() => server.stop());
   const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
-  const { codes } = onEveryWorker(gateway);
+  const { codes } = await onEveryWorker(gateway);
   const [revoked, other] = [await gateway.issueKey(), await gateway.issueKey()];
   for (const key of [revoked, other]) expect(await codes(key)).toEqual(new Set([200]));
   // What workers know comes together in the primary.
@@ -93,7 +105,7 @@ test('a key that is reset just before Redis goes away is not decided by its old 
   const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(() => server.stop());
   const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
-  const { ask, codes } = onEveryWorker(gateway);
+  const { ask, codes } = await onEveryWorker(gateway);
   const key = await gateway.issueKey({ plan: 'enterprise', minute: 1_000, day: 40 });
   const back = (times: number) =>
     eventually(() => gateway.logged('decisions are shared again').length).toBeGreaterThanOrEqual(times);
