@@ -4,7 +4,7 @@ import { listed } from '../../shared/lists.ts';
 import { AnswerTooLarge, EndUnknown, Unreadable } from './faults.ts';
 import { hasBody, hasHeader, responseHeaders } from './upstream-headers.ts';
 
-/** Parses whole answers that follow each other on one connection. */
+/** Parses the answers that follow each other on one connection: small ones whole, large ones in pieces. */
 
 /** A longer body is streamed: what its client does not read must not be kept. */
 const MAX_BODY_BYTES = 65_536;
@@ -13,11 +13,16 @@ const MAX_TEXT_BYTES = 16_384;
 /** Enough for a head, and a body in the smallest realistic chunks. */
 const MAX_BYTES = 2 * MAX_BODY_BYTES;
 
-/** The answer to one request, as received. */
-export interface Answer {
+export interface AnswerHead {
   readonly status: number;
   /** Flat list of names and values. */
   readonly headers: readonly string[];
+  /** Whether the core closes its connection after this answer. */
+  readonly isLast: boolean;
+}
+
+/** The answer to one request, as received. */
+export interface Answer extends AnswerHead {
   /** A short one is a text, one character per byte: head and body are then one write. A long text would be copied. */
   readonly body: string | Buffer;
 }
@@ -26,8 +31,6 @@ interface Framed {
   readonly answer: Answer;
   /** Where the next answer begins. */
   readonly end: number;
-  /** Whether the core closes its connection after this answer. */
-  readonly isLast: boolean;
 }
 
 const STATUS_LINE = 'HTTP/1.1 ';
@@ -52,10 +55,13 @@ export function readAnswer(bytes: Buffer, start: number, isHead: boolean): Frame
   if (found === undefined) return undefined;
   const { head, status, end: from } = found;
   const { headers, length, isChunked, isLast } = readHead(head);
-  if (!hasBody(isHead, status)) return { answer: { status, headers, body: '' }, end: from, isLast };
+  if (!hasBody(isHead, status)) return { answer: { status, headers, isLast, body: '' }, end: from };
   const framed = isChunked ? readChunks(bytes, from) : readBody(bytes, from, length);
-  return framed && { answer: { status, headers, body: framed.body }, end: framed.end, isLast };
+  if (framed === TOO_LARGE) throw new AnswerTooLarge({ status, headers, isLast }, from, length);
+  return framed && { answer: { status, headers, isLast, body: framed.body }, end: framed.end };
 }
+
+const TOO_LARGE = 'too large';
 
 /** The head after any interim answers. Nobody asked for those, and they are not forwarded (RFC 9110 §15.2). */
 function findHead(bytes: Buffer, start: number): { head: string; status: number; end: number } | undefined {
@@ -136,10 +142,10 @@ interface Body {
   readonly end: number;
 }
 
-function readBody(bytes: Buffer, from: number, length: number | undefined): Body | undefined {
+function readBody(bytes: Buffer, from: number, length: number | undefined): Body | typeof TOO_LARGE | undefined {
   if (length === undefined) throw new EndUnknown();
   const end = from + length;
-  if (length > MAX_BODY_BYTES) throw new AnswerTooLarge(end);
+  if (length > MAX_BODY_BYTES) return TOO_LARGE;
   if (end > bytes.length) return undefined;
   // The read buffer is reused.
   return {
@@ -149,7 +155,7 @@ function readBody(bytes: Buffer, from: number, length: number | undefined): Body
 }
 
 /** Reads chunks without extensions or trailers (RFC 9112 §7.1), because those would not be forwarded. */
-function readChunks(bytes: Buffer, from: number): Body | undefined {
+function readChunks(bytes: Buffer, from: number): Body | typeof TOO_LARGE | undefined {
   let body = '';
   for (let at = from; ; ) {
     const endOfSize = bytes.indexOf('\r\n', at, 'latin1');
@@ -159,12 +165,82 @@ function readChunks(bytes: Buffer, from: number): Body | undefined {
     if (endOfSize === -1) return undefined;
     const start = endOfSize + 2;
     const end = start + Number.parseInt(size, 16);
-    if (body.length + end - start > MAX_BODY_BYTES || at - from > MAX_BYTES) throw new AnswerTooLarge(undefined);
+    if (body.length + end - start > MAX_BODY_BYTES || at - from > MAX_BYTES) return TOO_LARGE;
     if (end + 2 > bytes.length) return undefined;
     if (bytes.toString('latin1', end, end + 2) !== '\r\n') throw new Unreadable('It has a malformed chunk.');
     if (end === start) return { body, end: end + 2 };
     body += bytes.toString('latin1', start, end);
     at = end + 2;
+  }
+}
+
+/** A chunk of a long answer may be long too. */
+const SIZE_LINE = /^[0-9A-Fa-f]{1,12}\r\n$/;
+/** Of the lines between two chunks, or behind the last one. */
+const MAX_LINES_BYTES = 16_384;
+
+/** Reads a body that is passed on in the pieces in which it arrives. */
+export class BodyReader {
+  readonly #isChunked: boolean;
+  /** Bytes of the body, or of the present chunk, that have not been read. */
+  #left: number;
+  #next: 'size' | 'end of chunk' | 'end' = 'size';
+  /** What has arrived of the line between two chunks, and the length of all lines since the last chunk. */
+  #line = '';
+  #lines = 0;
+
+  /** @param length of the body in bytes; undefined if it comes in chunks */
+  constructor(length: number | undefined) {
+    this.#isChunked = length === undefined;
+    this.#left = length ?? 0;
+  }
+
+  isComplete = false;
+
+  /**
+   * Reads on.
+   * @param pass called with each part of the body: a part of `bytes`
+   * @returns where the answer ends, or the end of `bytes`
+   * @throws {Unreadable}
+   */
+  read(bytes: Buffer, from: number, pass: (part: Buffer) => void): number {
+    let at = from;
+    while (at < bytes.length && !this.isComplete)
+      at = this.#left > 0 ? this.#pass(bytes, at, pass) : this.#readLine(bytes, at);
+    return at;
+  }
+
+  #pass(bytes: Buffer, at: number, pass: (part: Buffer) => void): number {
+    const end = Math.min(at + this.#left, bytes.length);
+    pass(bytes.subarray(at, end));
+    this.#left -= end - at;
+    this.#lines = 0;
+    this.isComplete = this.#left === 0 && !this.#isChunked;
+    return end;
+  }
+
+  #readLine(bytes: Buffer, at: number): number {
+    const feed = bytes.indexOf('\n', at, 'latin1');
+    const end = feed === -1 ? bytes.length : feed + 1;
+    this.#lines += end - at;
+    if (this.#lines > MAX_LINES_BYTES) throw new Unreadable('It has a malformed chunk.');
+    this.#line += bytes.toString('latin1', at, end);
+    if (feed === -1) return end;
+    this.#endLine(this.#line);
+    this.#line = '';
+    return end;
+  }
+
+  #endLine(line: string): void {
+    if (this.#next === 'size') {
+      if (!SIZE_LINE.test(line)) throw new Unreadable('It has a malformed chunk.');
+      this.#left = Number.parseInt(line, 16);
+      this.#next = this.#left === 0 ? 'end' : 'end of chunk';
+    } else if (line === '\r\n') {
+      this.isComplete = this.#next === 'end';
+      this.#next = 'size';
+    } else if (this.#next === 'end of chunk') throw new Unreadable('It has a malformed chunk.');
+    // Trailers are dropped (RFC 9112 §7.1.2).
   }
 }
 

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { type HttpError, unavailable } from '../../shared/http/errors.ts';
-import { type Answer, sendAnswer } from './answer.ts';
+import { type Answer, type AnswerHead, sendAnswer } from './answer.ts';
 import { type Core, LATE_AFTER_MS, type SharedWires } from './core.ts';
 import type { Cores } from './cores.ts';
 import {
@@ -14,10 +14,8 @@ import {
   upstreamFault,
   WrongAnswer,
 } from './faults.ts';
-import { Relay } from './relay.ts';
 import { attemptIdOf, isRepeatable, type Sender, type UpstreamRequest } from './request-head.ts';
-import { type AnsweredSocket, streamAnswer } from './streamed-answer.ts';
-import { requestIdOf } from './upstream-headers.ts';
+import { requestIdOf, responseHeaders } from './upstream-headers.ts';
 import type { Asked, Wire } from './wire.ts';
 
 /** A read is sent again once, a write never. Cores that cannot be reached do not count. */
@@ -94,6 +92,9 @@ export class Call implements Asked {
   /** The core that was late, if it was asked again for that. */
   #late: Core | undefined;
   #unreachable: readonly Core[] = NONE;
+  /** The head of the answer that is streamed, and since when its next piece is awaited, as of performance.now(). */
+  #streamed: AnswerHead | undefined;
+  #readSince = 0;
   #attempts = 0;
 
   constructor(context: CallContext, forwarding: Forwarding, place: number) {
@@ -141,6 +142,7 @@ export class Call implements Asked {
 
   checkDeadlines(now: number, silentAfterMs: number): void {
     if (this.forwarding.response.destroyed) this.#fail(new ClientGone());
+    else if (this.#streamed !== undefined) this.#checkStream(now);
     else if (this.forwarding.deadline <= now) this.#giveUp(now);
     else if (now - this.forwarding.askedAt >= silentAfterMs && this.mayBeAskedAgain) {
       const core = this.#core;
@@ -149,6 +151,12 @@ export class Call implements Asked {
       core.isSilent = core.newestAnswered < this.sentAt;
       this.askAgain(other, now);
     }
+  }
+
+  #checkStream(now: number): void {
+    const isLate = !this.forwarding.response.headersSent && this.forwarding.deadline <= now;
+    // While its client does not take what was read, the core has nothing to do.
+    if (isLate || now - this.#readSince >= this.#context.timeoutMs) this.#wire?.end(new CoreTooSlow());
   }
 
   /** A place for a wire of its own is free. */
@@ -198,35 +206,41 @@ export class Call implements Asked {
     }
   }
 
-  /** Sends an answer that is too large to be taken whole while it arrives. */
-  streamed(socket: AnsweredSocket): void {
+  streamed(head: AnswerHead, now: number): void {
     const core = this.#core as Core;
-    if (!this.isWanted) {
-      this.#endOwn();
-      return;
-    }
-    this.#noteLarge(performance.now());
-    this.isWanted = false;
-    this.#context.remove(this);
-    const relay = new Relay({
-      ...this.forwarding,
-      extraHeaders: () => withLate(this.forwarding.extraHeaders, this.forwarding.destination),
-      id: this.id,
-      onBegin: (echoes) => {
-        this.#began(core, performance.now());
-        core.echoes = echoes;
-      },
-      release: () => this.#endOwn(),
-    });
-    const { done } = this.forwarding;
-    relay.done.then(
-      () => done(),
-      (fault: unknown) => {
-        core.counts.failed(faultKind(fault));
-        done(upstreamFault(fault));
-      },
-    );
-    streamAnswer(socket, relay, this.request, this.#context.timeoutMs);
+    this.#noteLarge(now);
+    this.#began(core, now);
+    core.echoes = requestIdOf(head.headers) === this.id;
+    this.#streamed = head;
+    this.#readSince = now;
+    if (CoreRefusedUs.saysSo(head.status)) this.#wire?.end(new CoreRefusedUs(head.status));
+  }
+
+  /** The head is sent with the first piece: until then a fault of the core has an answer of its own. */
+  piece(parts: readonly Buffer[], isEnd: boolean): void {
+    const { response, destination, extraHeaders, done } = this.forwarding;
+    const { status, headers } = this.#streamed as AnswerHead;
+    const wire = this.#wire as Wire;
+    const id = this.id;
+    const sent = (fault?: Error | null) => {
+      // It may have ended meanwhile, and another request may have the wire.
+      if (fault || !this.isWanted || this.id !== id) return;
+      this.#readSince = performance.now();
+      wire.goOn();
+      if (!isEnd) return;
+      this.#context.remove(this);
+      this.isWanted = false;
+      if (!(this.#core as Core).echoes) wire.end();
+      this.#leave();
+      done();
+    };
+    this.#readSince = Number.POSITIVE_INFINITY;
+    if (response.destroyed) return;
+    if (!response.headersSent)
+      response.writeHead(status, responseHeaders(headers, status).concat(withLate(extraHeaders, destination)));
+    const last = parts.length - 1;
+    for (const [at, part] of parts.entries()) response.write(part, at === last && !isEnd ? sent : undefined);
+    if (isEnd) response.end(sent);
   }
 
   failed(fault: unknown): void {
@@ -235,7 +249,8 @@ export class Call implements Asked {
     this.#endOwn();
     if (!this.isWanted) return;
     core.counts.failed(faultKind(fault));
-    if (fault instanceof AnswerTooLarge) this.#askForLarge();
+    if (this.#streamed !== undefined) this.#fail(fault);
+    else if (fault instanceof AnswerTooLarge) this.#askForLarge();
     else if (this.forwarding.response.destroyed) this.#fail(new ClientGone());
     else if (!this.#tryElsewhere(core, fault)) this.#fail(fault);
   }
@@ -325,10 +340,14 @@ export class Call implements Asked {
     this.#fail(new CoreTooSlow());
   }
 
-  /** Does nothing if it has ended: one sweep can find the same call again. */
+  /**
+   * Does nothing if it has ended: one sweep can find the same call again. An answer of which a part was sent is cut, so
+   * that it never looks complete.
+   */
   #fail(fault: unknown): void {
     if (!this.isWanted) return;
     this.#end();
+    if (this.#streamed !== undefined && this.forwarding.response.headersSent) this.forwarding.response.destroy();
     this.forwarding.done(upstreamFault(fault));
   }
 

@@ -1,4 +1,5 @@
 import { HttpError } from '../../shared/http/errors.ts';
+import type { AnswerHead } from './answer.ts';
 
 /** The ways in which a request to a core can fail, and their meaning. */
 
@@ -47,12 +48,17 @@ export class WrongAnswer extends Error {
 
 /** The answer must be streamed. Nothing of it was forwarded, so the request can be repeated. */
 export class AnswerTooLarge extends Error {
-  /** Its end in the bytes read; undefined if unknown. */
-  readonly end: number | undefined;
+  readonly head: AnswerHead;
+  /** Where its body begins in the bytes read. */
+  readonly from: number;
+  /** Of its body, in bytes; undefined if it comes in chunks. */
+  readonly length: number | undefined;
 
-  constructor(end: number | undefined) {
+  constructor(head: AnswerHead, from: number, length: number | undefined) {
     super('The answer is too large to be taken whole.');
-    this.end = end;
+    this.head = head;
+    this.from = from;
+    this.length = length;
   }
 }
 
@@ -62,10 +68,8 @@ export function upstreamFault(cause: unknown): HttpError {
   return new HttpError(isTooSlow(cause) ? 'gateway_timeout' : 'bad_gateway', undefined, { cause });
 }
 
-function isTooSlow(cause: unknown): boolean {
-  const code = (cause as { code?: string }).code ?? '';
-  return cause instanceof CoreTooSlow || TOO_SLOW.has(code) || code === 'UND_ERR_CONNECT_TIMEOUT';
-}
+const isTooSlow = (cause: unknown): boolean =>
+  cause instanceof CoreTooSlow || (cause as { code?: string }).code === 'UND_ERR_CONNECT_TIMEOUT';
 
 /** The kinds of core failures in metrics; `full`: the request was not sent because the core had too many. */
 export const FAULT_KINDS = ['broken', 'timeout', 'unreachable', 'token', 'full'] as const;
@@ -79,8 +83,6 @@ export function faultKind(cause: unknown): FaultKind | undefined {
   if (neverArrived(cause)) return 'unreachable';
   return isTooSlow(cause) ? 'timeout' : 'broken';
 }
-
-const TOO_SLOW: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT']);
 
 /**
  * Whether the request certainly never reached the core, because no connection was made. Another core may then be asked.

@@ -1,13 +1,14 @@
 import type { Socket } from 'node:net';
 import Denque from 'denque';
 import { buildConnector } from 'undici';
-import { type Answer, readAnswer } from './answer.ts';
+import { type Answer, type AnswerHead, BodyReader, readAnswer } from './answer.ts';
 import type { Connect } from './core-url.ts';
 import { AnswerTooLarge, ConnectionLost, WrongAnswer } from './faults.ts';
 import { type UpstreamRequest, writeRequest } from './request-head.ts';
-import { AnsweredSocket, READ_BYTES } from './streamed-answer.ts';
 import { keepAliveMs, requestIdOf } from './upstream-headers.ts';
 
+/** The most that is read from a connection at once. */
+const READ_BYTES = 65_536;
 /** Maximum requests on one connection: the most that one fault can delay. */
 export const MAX_DEPTH = 128;
 /** Of an incomplete answer. A longer one would not be kept. */
@@ -17,7 +18,7 @@ const MAX_SKIPPED_BYTES = 4_194_304;
 /** An idle connection is closed this much sooner than the core says that it closes it. */
 const KEEP_ALIVE_MARGIN_MS = 1_000;
 
-/** A request on a wire. The wire calls `answered`, `streamed` or `failed`, once. */
+/** A request on a wire. The wire calls `answered` or `failed`, once; before `failed` it may call `streamed`. */
 export interface Asked {
   readonly request: UpstreamRequest;
   /** The X-Request-Id of this attempt, which its answer repeats. */
@@ -30,8 +31,14 @@ export interface Asked {
   readonly isAlone: boolean;
   /** @param now when it was read, as of performance.now() */
   answered(answer: Answer, now: number): void;
-  /** The answer is too large to be taken whole. */
-  streamed(socket: AnsweredSocket): void;
+  /** The answer is too large to be taken whole: its head. Its body follows in pieces. */
+  streamed(head: AnswerHead, now: number): void;
+  /**
+   * A piece of its body. Nothing more is read, and the parts stay as they are, until it calls `goOn` of the wire: so its
+   * client sets the pace.
+   * @param isEnd whether it is the last one
+   */
+  piece(parts: readonly Buffer[], isEnd: boolean): void;
   failed(fault: unknown): void;
 }
 
@@ -64,7 +71,7 @@ export class Wire {
   /** The bytes of an incomplete answer. */
   #rest: Buffer | undefined;
   /** The answer that is streamed. */
-  #streamed: AnsweredSocket | undefined;
+  #streamed: Streamed | undefined;
   /** Remaining bytes of an answer that was too large. */
   #skipped = 0;
   /** When the oldest request became the oldest. */
@@ -143,9 +150,10 @@ export class Wire {
     this.#unsent = '';
     this.#rest = undefined;
     this.#skipped = 0;
-    this.#streamed?.destroy();
+    const streamed = this.#streamed;
     this.#streamed = undefined;
     socket?.destroy();
+    streamed?.asked.failed(fault);
     for (let { length } = this.#asked; length > 0; length--) this.#asked.shift()?.failed(fault);
   }
 
@@ -180,8 +188,6 @@ export class Wire {
     this.#socket = socket;
     const lost = (fault?: Error) => {
       if (this.#socket !== socket) return;
-      this.#streamed?.lost(fault);
-      this.#streamed = undefined;
       this.end(fault);
     };
     // An error comes one phase of the event loop before the close. No request may be sent in between.
@@ -198,13 +204,14 @@ export class Wire {
   /** Called with every piece of data. Only one socket at a time uses the buffer. */
   #read(length: number): boolean {
     const piece = this.#incoming.subarray(0, length);
-    if (this.#streamed !== undefined) return this.#streamed.receive(piece);
     this.#readAt = performance.now();
     try {
-      this.#take(this.#rest === undefined ? piece : Buffer.concat([this.#rest, piece]));
+      if (this.#streamed !== undefined) this.#pass(piece, 0);
+      else this.#take(this.#rest === undefined ? piece : Buffer.concat([this.#rest, piece]));
     } catch (fault) {
-      // The oldest request gets the fault. Those behind it only lost their connection.
-      const first = this.#asked.shift();
+      // The request whose answer is read gets the fault. Those behind it only lost their connection.
+      const first = this.#streamed?.asked ?? this.#asked.shift();
+      this.#streamed = undefined;
       this.end();
       first?.failed(fault);
     }
@@ -233,18 +240,25 @@ export class Wire {
       if (framed === undefined) return undefined;
       this.#check(framed.answer, first);
       const asked = this.#shift();
-      if (framed.isLast || (this.#isRetired && this.#isUnwanted)) this.end();
+      if (framed.answer.isLast || (this.#isRetired && this.#isUnwanted)) this.end();
       else if (this.#asked.length === 0) this.#idle(framed.answer, framed.end < bytes.length);
       asked.answered(framed.answer, this.#readAt);
       return this.#socket === undefined ? bytes.length : framed.end;
     } catch (fault) {
       if (!(fault instanceof AnswerTooLarge)) throw fault;
       if (first.isAlone && this.#socket !== undefined) {
-        this.#streamed = new AnsweredSocket(this.#socket, Buffer.from(bytes.subarray(at)));
-        this.#shift().streamed(this.#streamed);
+        this.#check(fault.head, first);
+        this.#streamed = {
+          asked: this.#shift(),
+          head: fault.head,
+          body: new BodyReader(fault.length),
+          hasStrayBytes: false,
+        };
+        first.streamed(fault.head, this.#readAt);
+        if (this.#streamed !== undefined) this.#pass(bytes, fault.from);
         return bytes.length;
       }
-      const length = fault.end === undefined ? undefined : fault.end - at;
+      const length = fault.length === undefined ? undefined : fault.from + fault.length - at;
       if (length === undefined || length > MAX_SKIPPED_BYTES) throw fault;
       this.#skipped = length;
       this.#shift().failed(fault);
@@ -252,8 +266,30 @@ export class Wire {
     }
   }
 
+  /** Passes a piece of the answer that is streamed on. */
+  #pass(bytes: Buffer, from: number): void {
+    const streamed = this.#streamed as Streamed;
+    const { asked, body } = streamed;
+    const parts: Buffer[] = [];
+    streamed.hasStrayBytes = body.read(bytes, from, (part) => parts.push(part)) < bytes.length;
+    if (parts.length > 0 || body.isComplete) asked.piece(parts, body.isComplete);
+    else this.goOn();
+  }
+
+  /** Goes on reading, as the last piece has been sent. After the last one the wire is free for another request. */
+  goOn(): void {
+    if (this.#streamed === undefined) return;
+    const { head, body, hasStrayBytes } = this.#streamed;
+    const socket = this.#socket as Socket;
+    if (body.isComplete) this.#streamed = undefined;
+    if (body.isComplete && head.isLast) this.end();
+    else if (body.isComplete) this.#idle(head, hasStrayBytes);
+    // In another turn, so that other requests are served in between.
+    setImmediate(() => socket.resume());
+  }
+
   /** Ends the connection if the core may close it soon, or if it is not certain where the next answer begins. */
-  #idle({ headers }: Answer, hasStrayBytes: boolean): void {
+  #idle({ headers }: AnswerHead, hasStrayBytes: boolean): void {
     const socket = this.#socket as Socket;
     const ms = Math.min(this.#options.keepAliveMs, (keepAliveMs(headers) ?? Infinity) - KEEP_ALIVE_MARGIN_MS);
     // An answer can come before its request was sent.
@@ -261,7 +297,7 @@ export class Wire {
     else if (socket.timeout !== ms) socket.setTimeout(ms);
   }
 
-  #check({ headers }: Answer, { id }: Asked): void {
+  #check({ headers }: AnswerHead, { id }: Asked): void {
     const echoed = requestIdOf(headers);
     if (echoed === id || (echoed === undefined && !this.#options.needsEcho)) return;
     throw new WrongAnswer();
@@ -279,6 +315,14 @@ export class Wire {
   }
 }
 
+interface Streamed {
+  readonly asked: Asked;
+  readonly head: AnswerHead;
+  readonly body: BodyReader;
+  /** Whether bytes for which nobody asked stand behind it. */
+  hasStrayBytes: boolean;
+}
+
 /** The place of a request that is asked elsewhere. */
 const nobodys = ({ request, id, sentAt }: Asked): Asked => ({
   request,
@@ -288,6 +332,7 @@ const nobodys = ({ request, id, sentAt }: Asked): Asked => ({
   isAlone: false,
   answered() {},
   streamed() {},
+  piece() {},
   failed() {},
 });
 

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { readAnswer } from '../../gateway/upstream/answer.ts';
+import { BodyReader, readAnswer } from '../../gateway/upstream/answer.ts';
+import { Unreadable } from '../../gateway/upstream/faults.ts';
 import { anyPlace, damaged, outcomeOf, written } from '../support/answers.ts';
 import { thoroughly } from '../support/thorough.ts';
 
@@ -21,11 +22,11 @@ test('consecutive answers are read back as written, wherever their stream is cut
       const stream = Buffer.concat(answers.map(({ bytes }) => bytes));
       const ends = answers.map((_, at) => answers.slice(0, at + 1).reduce((sum, { bytes }) => sum + bytes.length, 0));
       let start = 0;
-      for (const [at, { isHead, answer, isLast }] of answers.entries()) {
+      for (const [at, { isHead, answer }] of answers.entries()) {
         const end = ends[at] as number;
         for (const length of lengths(stream.length, cuts, ends).filter((there) => there >= start)) {
           const read = readAnswer(stream.subarray(0, length), start, isHead);
-          expect(read).toEqual(length < end ? undefined : { answer, end, isLast });
+          expect(read).toEqual(length < end ? undefined : { answer, end });
         }
         start = end;
       }
@@ -36,10 +37,10 @@ test('consecutive answers are read back as written, wherever their stream is cut
 
 test('an incomplete answer is undefined at each of its bytes', () => {
   fc.assert(
-    fc.property(written, ({ bytes, isHead, answer, isLast }) => {
+    fc.property(written, ({ bytes, isHead, answer }) => {
       for (let length = 0; length < bytes.length; length++)
         expect(readAnswer(bytes.subarray(0, length), 0, isHead)).toBeUndefined();
-      expect(readAnswer(bytes, 0, isHead)).toEqual({ answer, end: bytes.length, isLast });
+      expect(readAnswer(bytes, 0, isHead)).toEqual({ answer, end: bytes.length });
     }),
     { numRuns: numRuns / 4 },
   );
@@ -78,4 +79,57 @@ test('the result for a damaged answer does not depend on how much has arrived', 
     }),
     { numRuns: numRuns * 2 },
   );
+});
+
+/** Reads a body that arrives in pieces of these sizes. */
+function readBody(bytes: string, length: number | undefined, sizes: readonly number[]) {
+  const body = new BodyReader(length);
+  const read: string[] = [];
+  let ended = 0;
+  for (let at = 0, piece = 0; at < bytes.length && !body.isComplete; piece++) {
+    const size = sizes[piece % sizes.length] as number;
+    const from = Buffer.from(bytes.slice(at, at + size), 'latin1');
+    ended = at + body.read(from, 0, (part) => read.push(part.toString('latin1')));
+    at += size;
+  }
+  return { read: read.join(''), ended, isComplete: body.isComplete };
+}
+
+const sizes = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 8 });
+const parts = fc.array(fc.string({ minLength: 1, maxLength: 60, unit: 'binary-ascii' }), { maxLength: 6 });
+const trailers = fc.constantFrom('', 'X: a\r\n', 'X: a\r\nContent-Length: 9\r\n');
+
+test('a body that is streamed is read as written, wherever it is cut, and to its end only', () => {
+  fc.assert(
+    fc.property(parts, trailers, sizes, fc.string(), (parts, trailers, sizes, behind) => {
+      const body = parts.join('');
+      const chunks = parts.map((part) => `${part.length.toString(16)}\r\n${part}\r\n`).join('');
+      const chunked = `${chunks}0\r\n${trailers}\r\n`;
+      expect(readBody(chunked + behind, undefined, sizes)).toEqual({
+        read: body,
+        ended: chunked.length,
+        isComplete: true,
+      });
+      expect(readBody(chunked.slice(0, -1), undefined, sizes)).toMatchObject({ isComplete: false });
+      if (body === '') return;
+      expect(readBody(body + behind, body.length, sizes)).toEqual({ read: body, ended: body.length, isComplete: true });
+      expect(readBody(body.slice(0, -1), body.length, sizes)).toMatchObject({ isComplete: false });
+    }),
+    { numRuns },
+  );
+});
+
+test.for([
+  ['no size', '\r\n'],
+  ['a sign', '-1\r\n'],
+  ['a prefix', '0x1\r\n'],
+  ['a size that is too long', '1000000000000\r\n'],
+  ['LF alone', '1\na\r\n'],
+  ['an extension', '1;a=b\r\na\r\n'],
+  ['more than its size', '1\r\nab\r\n0\r\n\r\n'],
+  ['less than its size', '3\r\nab\r\n0\r\n\r\n'],
+  ['a size without an end', '0'.repeat(20_000)],
+  ['trailers without an end', `0\r\n${'X: a\r\n'.repeat(4_000)}`],
+] as const)('a chunk that is streamed with %s is refused', ([, bytes]) => {
+  for (const sizes of [[1], [100_000]]) expect(() => readBody(bytes, undefined, sizes)).toThrow(Unreadable);
 });

@@ -5,9 +5,11 @@ import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
+import { faultyCore, withIdOf } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
-import { startStack } from '../support/stack.ts';
+import { eventuallyScraped } from '../support/metrics.ts';
+import { type Stack, startStack } from '../support/stack.ts';
 
 /** Large answers are streamed, each to its client as the core sent it. What a client does not read harms no other. */
 
@@ -16,6 +18,9 @@ const MEGABYTE = 1_000_000;
 /** Half of the connections to a core that carry one request each. */
 const MOST_ALONE = 32;
 let asked = 0;
+
+const untilNothingIsHeld = ({ adminUrl }: Stack) =>
+  eventuallyScraped(adminUrl, (metrics) => metrics.sum('gateway_upstream_in_flight')).toBe(0);
 
 const made = new Map<string, Buffer>();
 
@@ -101,4 +106,69 @@ test('a client that reads none of its answers holds a few connections to the cor
   expect([...statuses]).toEqual([200]);
   // Of thousands. On a slow machine some of those that are sent are given up too, and others are sent.
   expect(asked).toBeLessThanOrEqual(10 * MOST_ALONE);
+});
+
+describe('a large answer that its core does not complete', () => {
+  const HEAD = 'HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n';
+  const CHUNKS = `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n186A0\r\n${'x'.repeat(100_000)}\r\n`;
+
+  const close = (socket: net.Socket): void => void socket.end();
+  const reset = (socket: net.Socket): void => void sleep(100).then(() => socket.resetAndDestroy());
+
+  /** What a client gets from a core that sends this, and then does that with the connection. */
+  async function answerTo(text: string, then: (socket: net.Socket) => void = () => {}) {
+    const url = await faultyCore((socket, head) => {
+      socket.write(withIdOf(head, text));
+      then(socket);
+    });
+    const stack = await startStack({ CORE_URL: url, CORE_TIMEOUT_MS: '500' });
+    const key = await stack.issueKey(unlimited);
+    const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1').on('error', () => {});
+    cleanUp(() => socket.destroy());
+    socket.write(`GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`);
+    const pieces: string[] = [];
+    socket.on('data', (piece) => pieces.push(piece.toString('latin1')));
+    await once(socket, 'close', { signal: AbortSignal.timeout(20_000) });
+    await untilNothingIsHeld(stack);
+    return pieces.join('');
+  }
+
+  test.for([
+    ['stops', HEAD + 'x'.repeat(500_000), undefined],
+    ['stops between chunks', CHUNKS, undefined],
+    ['closes', HEAD + 'x'.repeat(500_000), close],
+    ['closes between chunks', CHUNKS, close],
+    ['resets its connection', CHUNKS, reset],
+    ['goes on with no chunk', `${CHUNKS}no chunk\r\n`, undefined],
+  ] as const)('is cut if the core %s', async ([, text, then]) => {
+    const received = await answerTo(text, then);
+    expect(received).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+    expect(received).not.toMatch(/\r\n0\r\n\r\n$/);
+    expect(received.length).toBeLessThan(600_000);
+  });
+
+  test('has an error in its place as long as nothing of its body came', async () => {
+    const url = await faultyCore((socket, head) => void socket.write(withIdOf(head, HEAD)));
+    const stack = await startStack({ CORE_URL: url, CORE_TIMEOUT_MS: '500' });
+    const { status, json } = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(unlimited) });
+    expect([status, (json as { code: string }).code]).toEqual([504, 'gateway_timeout']);
+    await untilNothingIsHeld(stack);
+  });
+});
+
+test('a large answer with trailers arrives without them, and its connection carries the next', async () => {
+  const sockets = new Set<net.Socket>();
+  const url = await faultyCore((socket, head) => {
+    sockets.add(socket);
+    const chunks = `186A0\r\n${'x'.repeat(100_000)}\r\n`.repeat(5);
+    socket.write(withIdOf(head, `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}0\r\nX: a\r\n\r\n`));
+  });
+  const stack = await startStack({ CORE_URL: url });
+  const key = await stack.issueKey(unlimited);
+  for (let round = 0; round < 5; round++) {
+    const { status, text, headers } = await send(`${stack.gateway}/v1/pets`, { key });
+    expect([status, text === 'x'.repeat(500_000), headers.trailer]).toEqual([200, true, undefined]);
+  }
+  // The first one came on a wire that other reads would share, and was asked for once more.
+  expect(sockets.size).toBeLessThanOrEqual(2);
 });

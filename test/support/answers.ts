@@ -14,7 +14,6 @@ export interface Written {
   readonly bytes: Buffer;
   readonly isHead: boolean;
   readonly answer: Answer;
-  readonly isLast: boolean;
 }
 
 const character = (...ranges: [from: number, to: number][]) =>
@@ -108,8 +107,12 @@ export const written: fc.Arbitrary<Written> = fc
     return {
       bytes: Buffer.from(interims.join('') + head + framing.behind, 'latin1'),
       isHead: framing.isHead,
-      answer: { status: code, headers: fields.flatMap(({ read }) => read), body: framing.data },
-      isLast: CLOSES.has(connection?.read[1] ?? ''),
+      answer: {
+        status: code,
+        headers: fields.flatMap(({ read }) => read),
+        body: framing.data,
+        isLast: CLOSES.has(connection?.read[1] ?? ''),
+      },
     };
   });
 
