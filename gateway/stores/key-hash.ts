@@ -182,9 +182,10 @@ export function writeRecord(
   const digests = new Set(secrets.map(({ digest }) => digest));
   const gone = before.filter(({ digest }) => !digests.has(digest));
   const written = secrets.filter((secret) => !before.includes(secret));
+  const createdAt = fields.created_at ?? stored.created_at;
   return {
     ...fields,
-    ...Object.fromEntries(written.map((secret) => [SECRET + secret.digest, writeSecret(secret)])),
+    ...Object.fromEntries(written.map((secret) => [SECRET + secret.digest, writeSecret(secret, createdAt)])),
     ...Object.fromEntries(gone.map(({ digest }) => [SECRET + digest, undefined])),
     ...(gone.length > 0 && { [USED]: writeUsed(withoutSecrets(readUsed(stored[USED]), gone)) }),
   };

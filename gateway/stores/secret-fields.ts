@@ -45,16 +45,24 @@ export const isName = (text: string | undefined): boolean =>
 
 export const secretsDigest = (hash: Fields): string => {
   const secrets = Object.entries(hash).filter(([field]) => field.startsWith(SECRET));
-  return digestOf('sha256', JSON.stringify(secrets.sort(([a], [b]) => (a < b ? -1 : 1))), 'base64url').slice(0, 12);
+  return digestOf('sha256', JSON.stringify(secrets.sort(([a], [b]) => (a < b ? -1 : 1))), 'base64url').slice(0, 8);
 };
 
-/** In decide.lua's format: id, end, scope, networks, beginning (after `/`, its own expiry if it was replaced), name. */
-export function writeSecret({ id, expiresAt, scope, networks, createdAt, name, own }: StoredSecret): string {
-  const created = `${writeTime(createdAt)}${own === undefined ? '' : `/${writeTime(own.expiresAt) ?? '-'}`}`;
+/**
+ * In decide.lua's format: id, end, scope, networks, beginning (after `/`, its own expiry if it was replaced), name. Most
+ * secrets begin with their key: `-`, since few bytes are what keeps a key in Redis' compact encoding.
+ * @param keyCreatedAt the key's field `created_at`
+ */
+export function writeSecret(
+  { id, expiresAt, scope, networks, createdAt, name, own }: StoredSecret,
+  keyCreatedAt: string | undefined,
+): string {
+  const began = writeTime(createdAt);
+  const created = `${began === keyCreatedAt ? '-' : began}${own === undefined ? '' : `/${writeTime(own.expiresAt) ?? '-'}`}`;
   return [id, writeTime(expiresAt) ?? '-', scope.join(','), networks.join(',') || '-', created, name].join(' ');
 }
 
-function readSecret(digest: string, text: string): StoredSecret {
+function readSecret(digest: string, text: string, keyCreatedAt: string | undefined): StoredSecret {
   const [, id = shortOf(digest + text), end = '', scope = '', networks = '', created = '', ownEnd, name = ''] =
     /^(\w{1,32}) (\S+) (\S+) (\S+) ([^\s/]*)(\/\S*)? ?(.*)$/s.exec(text) ?? [];
   const expiresAt = readTime(end);
@@ -67,11 +75,12 @@ function readSecret(digest: string, text: string): StoredSecret {
     scope: scope.split(',').every((one) => SCOPES.some((known) => known === one)),
     networks: networks !== '' && bounds.networks.length <= MAX_NETWORKS && bounds.networks.every(isGivenNetwork),
     expiresAt: end === '-' || expiresAt !== undefined,
-    createdAt: /^[\d.]*$/.test(created) && (own === undefined) === (ownEnd === undefined),
+    createdAt: /^(?:-|[\d.]*)$/.test(created) && (own === undefined) === (ownEnd === undefined),
   };
   const bad = (Object.keys(isGood) as UnreadablePart[]).filter((part) => !isGood[part]);
   const unreadable = bad.length === 0 ? undefined : bad;
-  return { id, digest, name, createdAt: readTime(created) ?? 0, expiresAt, own, unreadable, ...bounds };
+  const createdAt = readTime(created === '-' ? keyCreatedAt : created) ?? 0;
+  return { id, digest, name, createdAt, expiresAt, own, unreadable, ...bounds };
 }
 
 /** The id of a secret that has none. */
@@ -80,6 +89,6 @@ const shortOf = (text: string): string => digestOf('sha256', text, 'hex').slice(
 /** All secrets among the fields, whether an operator could have made them so or not. */
 export function readSecrets(hash: Fields): StoredSecret[] {
   const fields = Object.entries(hash).filter(([field]) => field.startsWith(SECRET));
-  const secrets = fields.map(([field, text]) => readSecret(field.slice(SECRET.length), text));
+  const secrets = fields.map(([field, text]) => readSecret(field.slice(SECRET.length), text, hash.created_at));
   return secrets.sort((a, b) => a.createdAt - b.createdAt);
 }

@@ -14,6 +14,7 @@ interface Added {
 interface Secret {
   readonly id: string;
   readonly name: string;
+  readonly createdAt: string;
   readonly lastUsedAt?: string;
 }
 
@@ -53,6 +54,21 @@ describe.for([
     for (const { lastUsedAt = '' } of [own, added] as Secret[])
       expect(Math.abs(Date.now() - Date.parse(lastUsedAt))).toBeLessThan(120_000);
     expect((await stack.admin('GET', `/keys/${idOf(first)}`)).text).not.toContain(key.slice(16, 48));
+  });
+
+  test('the first secret is as old as its key, also once it has another name or was replaced', async () => {
+    const first = await stack.issueKey();
+    const { createdAt } = (await stack.admin('GET', `/keys/${idOf(first)}`)).json as { createdAt: string };
+    const [{ id = '' } = {}] = await secretsOf(stack, first);
+    const created = async () => (await secretsOf(stack, first)).map((secret) => secret.createdAt);
+    expect(await created()).toEqual([createdAt]);
+    expect((await stack.admin('PATCH', path(first, id), { name: 'renamed' })).status).toBe(200);
+    expect(await created()).toEqual([createdAt]);
+    const rotated = await stack.admin('POST', `/keys/${idOf(first)}/rotate`, { graceSeconds: 600 });
+    expect(rotated.status).toBe(201);
+    const [oldest, newest] = await created();
+    expect(oldest).toBe(createdAt);
+    expect(Date.parse(newest ?? '')).toBeGreaterThan(Date.parse(createdAt));
   });
 
   test('a revoked secret ends at once, the others stay valid; revoking the key ends all', async () => {
