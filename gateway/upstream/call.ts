@@ -14,14 +14,14 @@ import {
   upstreamFault,
   WrongAnswer,
 } from './faults.ts';
-import { attemptIdOf, isRepeatable, type Sender, type UpstreamRequest } from './request-head.ts';
+import { attemptIdOf, isRepeatable, type UpstreamRequest } from './request-head.ts';
 import { requestIdOf, responseHeaders } from './upstream-headers.ts';
 import type { Asked, Wire } from './wire.ts';
 
 /** A read is sent again once, a write never. Cores that cannot be reached do not count. */
 const MAX_ATTEMPTS = { read: 2, write: 1 };
 /** What was noted of a client holds for this long. */
-const NOTED_MS = 10_000;
+export const NOTED_MS = 10_000;
 
 const NONE: readonly never[] = [];
 
@@ -30,7 +30,7 @@ export interface Destination {
   readonly response: ServerResponse;
   /** When the last attempt was handed to a wire. */
   sentAt: number | undefined;
-  /** When the core began to answer. */
+  /** When the core began to answer, or was given up. */
   answeredAt: number | undefined;
   /** Headers that are known only when the answer begins, as a flat list. */
   lateHeaders?: (() => readonly string[]) | undefined;
@@ -50,11 +50,6 @@ export interface Forwarding {
   readonly askedAt: number;
   /** The deadline of all attempts together, as of performance.now(). */
   readonly deadline: number;
-}
-
-/** A read of this client blocked others. */
-export function noteSlow(client: Sender, now: number): void {
-  client.slowUntil = now + NOTED_MS;
 }
 
 const withLate = (headers: readonly string[], { lateHeaders }: Destination): readonly string[] =>
@@ -316,12 +311,15 @@ export class Call implements Asked {
 
   /** The core has begun to answer. */
   #began(core: Core, now: number): void {
-    const { destination } = this.forwarding;
-    destination.sentAt = this.sentAt;
-    destination.answeredAt = now;
+    this.#noteTimes(now);
     core.answered(this.#begunAt, this.sentAt, now);
     if (this.#late !== undefined && now - this.sentAt < LATE_AFTER_MS) this.#late.noteAgainRight();
     if (this.#context.cores.isAnswerProof) core.setReady(true);
+  }
+
+  #noteTimes(now: number): void {
+    this.forwarding.destination.sentAt = this.sentAt;
+    this.forwarding.destination.answeredAt = now;
   }
 
   /** False while all wires that its client may have are in use. */
@@ -346,6 +344,7 @@ export class Call implements Asked {
    */
   #fail(fault: unknown): void {
     if (!this.isWanted) return;
+    if (this.#isSent && this.#streamed === undefined) this.#noteTimes(performance.now());
     this.#end();
     if (this.#streamed !== undefined && this.forwarding.response.headersSent) this.forwarding.response.destroy();
     this.forwarding.done(upstreamFault(fault));

@@ -1,6 +1,6 @@
 import type { Family } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
-import { Call, type CallContext, type Destination, type Done, type Forwarding, noteSlow } from './call.ts';
+import { Call, type CallContext, type Destination, type Done, type Forwarding, NOTED_MS } from './call.ts';
 import { type Core, type CoreState, LATE_AFTER_MS } from './core.ts';
 import { familiesOf } from './core-counts.ts';
 import { CoreNames } from './core-names.ts';
@@ -130,7 +130,7 @@ class Calls implements CallContext {
       if (probe !== undefined && core.mayProbe(now)) probe.askAgain(this.cores.other(core) ?? core, now);
       return;
     }
-    if (front !== undefined) noteSlow(front.request.client, now);
+    if (front !== undefined) front.request.client.slowUntil = now + NOTED_MS;
     for (const call of behind) call.askAgain(this.cores.other(core) ?? core, now);
     core.retire(wire);
   }

@@ -155,6 +155,15 @@ test('the time of a request is split, and one that is under way is listed', asyn
   expect(Math.abs(decision + waiting + inCore + sending - (view?.durationMs ?? 0))).toBeLessThan(1);
 });
 
+test("the time of a request that the core does not answer is the core's", async () => {
+  const stack = await startStack({ CORE_URL: await faultyCore(() => {}), CORE_TIMEOUT_MS: '400' });
+  const answer = await ask(stack.gateway, await stack.issueKey());
+  expect(answer.status).toBe(504);
+  const { core: inCore = -1, sending = -1 } = (await one(stack, answer.id))?.times ?? {};
+  expect(inCore).toBeGreaterThan(350);
+  expect(sending).toBeLessThan(inCore);
+});
+
 test('with SERVER_TIMING, answers say where their time went; otherwise none does', async () => {
   const core = await faultyCore((socket, head) => void setTimeout(() => socket.write(okTo(head)), 100));
   const [shown, hidden] = [
