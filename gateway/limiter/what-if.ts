@@ -11,14 +11,14 @@ import type { Count } from './usage-marks.ts';
 const MINUTES_A_DAY = 1_440;
 
 /**
- * @param counts of some minutes, in any order; minutes without requests may be missing
+ * @param counts of minutes in any order; minutes without requests may be missing
  * @param limits requests per minute and per day
  */
 export function leastRefused(
   counts: readonly Count[],
   { minute, day }: Required<Pick<Plan, 'minute' | 'day'>>,
 ): number {
-  // Both levels in 1/1440 of a request, the share of one minute in a day's limit: all integers.
+  // Both levels count in 1/1440 of a request, one minute's share of a daily request, so all numbers are integers.
   const [minuteFull, dayFull] = [minute * MINUTES_A_DAY, day * MINUTES_A_DAY];
   let [minuteLeft, dayLeft, refused] = [minuteFull, dayFull, 0];
   let last: number | undefined;
