@@ -135,7 +135,7 @@ export class Exchange {
     return verdict !== undefined && verdict.outcome !== 'undecided' && verdict.mode === 'local' ? 'local' : undefined;
   }
 
-  /** The status of the answer, or 499 if the client left before the answer was complete. */
+  /** The status of the answer. If the client left first, the status of the error it would have received, or 499. */
   get status(): number {
     if (this.tunnel !== undefined) return SWITCHING_PROTOCOLS;
     if (this.response.writableFinished) return this.response.statusCode;
