@@ -25,7 +25,7 @@ const NEXT: Readonly<Record<OrderStatus, readonly OrderStatus[]>> = {
   cancelled: [],
 };
 
-/** The pet's status after its order has ended. */
+/** The pet's status after its order is closed. */
 const PET_AFTER: Readonly<Partial<Record<OrderStatus, PetStatus>>> = { delivered: 'sold', cancelled: 'available' };
 
 export function* selectOrders(page: Page<OrderStatus>): Transaction<readonly Order[]> {
