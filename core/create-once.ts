@@ -29,7 +29,8 @@ const ANSWERS: Answers = {
 };
 
 /**
- * The key, prefixed with its caller. The draft requires a structured-field string; a bare word counts as the same key.
+ * The key, prefixed with its caller. The draft requires a structured-field string; the same text without quotes is the
+ * same key.
  */
 function idempotencyKey({ request }: CoreCall): string | undefined {
   if (request.headers[IDEMPOTENCY_KEY] === undefined) return undefined;

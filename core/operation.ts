@@ -2,7 +2,6 @@ import { HttpError } from '../shared/http/errors.ts';
 import type { Answer, Call, Operation } from '../shared/http/service.ts';
 import type { Store } from './store/store.ts';
 
-/** The dependencies of the core's operations. */
 export interface CoreDependencies {
   readonly store: Store;
   readonly bodyLimitBytes: number;

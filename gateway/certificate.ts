@@ -74,7 +74,6 @@ const REJECTED_AFTER = 2;
 
 export interface CertificateWatch {
   readonly files: CertificateFiles;
-  /** The certificate in use. */
   readonly first: Certificate;
   readonly onRenewed: (certificate: Certificate) => void;
   readonly logger: Logger;

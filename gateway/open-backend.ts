@@ -40,7 +40,6 @@ export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStor
 }
 
 export interface OpenOptions {
-  /** The keys that this process knows. */
   readonly clients?: Clients | undefined;
   /** Decides while Redis is away. By default `clients` does. */
   readonly locals?: LocalDecisions | undefined;
@@ -159,7 +158,7 @@ function currentCredentials(settings: GatewaySettings, logger: Logger): () => Cr
   return () => credentialsOf(urls()?.[0] ?? '', sentinelPassword());
 }
 
-/** The present certificates to check that of Redis with. The file is read again for every new connection. */
+/** The present CA certificates for Redis. The file is read again for every new connection. */
 function currentAuthorities({ REDIS_CA_FILE: path }: GatewaySettings, logger: Logger): (() => string) | undefined {
   if (path === undefined) return undefined;
   return rereadFile('REDIS_CA_FILE', path, certificatesIn(readSecretFile(path)), certificatesIn, {

@@ -8,7 +8,7 @@ import type { Row, Statement, Transaction } from './transaction.ts';
 export class StatementNames {
   readonly #names = new Map<string, string>();
 
-  /** The names are limited in number, because the SQL texts are those in the code. */
+  /** The number of names is limited, because all SQL texts are constants. */
   of(sql: string): string {
     const name = this.#names.get(sql) ?? `s${this.#names.size}`;
     this.#names.set(sql, name);

@@ -10,7 +10,7 @@ export class Changes {
 
   /**
    * @param now in microseconds that never go back
-   * @param elsewhere when another gateway made the change, by the store's clock
+   * @param elsewhere the time of a change at another gateway, by the store's clock
    */
   note(now: number, elsewhere?: number): void {
     if (elsewhere === undefined) {
@@ -21,7 +21,6 @@ export class Changes {
     this.#heardAt = now;
   }
 
-  /** When this gateway made the last change; minus infinity for never. */
   get changedAt(): number {
     return this.#changedAt;
   }

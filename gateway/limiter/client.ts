@@ -16,7 +16,7 @@ export interface KeyFacts {
   readonly name: string;
   readonly expiresAt: number | undefined;
   readonly refusals: Refusals;
-  /** Requests by day, in days since 1970, the oldest first. */
+  /** Requests by day, the oldest first. Days are counted from 1970. */
   readonly days: readonly Count[];
 }
 
@@ -54,7 +54,7 @@ export interface KnownKey {
 
 export type KnownPage = readonly (readonly [id: string, KnownKey])[];
 
-/** The record of a key about which nothing is known yet. */
+/** A record without any knowledge. */
 export const newClient = (id: string): Client => ({
   id,
   heard: undefined,

@@ -21,18 +21,18 @@ const PAGE = 250;
 /** Decides in place of the store. */
 export interface LocalDecisions {
   /**
-   * Decides without the store. Undefined if the key is not verified, or no longer.
+   * Decides without the store. Undefined if the key is not, or no longer, verified.
    * @param owes whether the store is to charge for the request later: not if it may have done so already
    */
   decide(credential: Credential, owes: boolean): Verdict | undefined | Promise<Verdict | undefined>;
-  /** Reads the status of a key without the store, and takes nothing. Undefined as for `decide`. */
+  /** Reads the status of a key without the store. Undefined as for `decide`. */
   peek(credential: Credential): Verdict | undefined | Promise<Verdict | undefined>;
 }
 
 /**
  * The keys in use, one record each: the store's last decision, and what was decided here since then. While the store is
- * away, this class decides: by the same rules, from the last levels, and with the running bans. It does not decide for
- * a key that an operator has changed until the store has answered about that key again.
+ * away, this class decides: by the same rules, from the last levels, and with the running bans. After an operator's
+ * change of a key, it decides for that key only once the store has answered again.
  */
 export class Clients implements LocalDecisions {
   readonly #clients = boundedMap<string, Client>(MAX_CLIENTS);
@@ -42,7 +42,7 @@ export class Clients implements LocalDecisions {
   readonly #monotonic: () => number;
   /** When `doubtAll` was last called. */
   #doubtedAt = Number.NEGATIVE_INFINITY;
-  /** Changes of keys without a record, in one: a restore of many keys must not evict those in use. */
+  /** All changes of keys without a record. A record for each restored key would evict those in use. */
   readonly #otherChanges = new Changes();
 
   /** @param plans in force, undefined until they have been read @param monotonic microseconds that never go back */
@@ -51,7 +51,7 @@ export class Clients implements LocalDecisions {
     this.#monotonic = monotonic;
   }
 
-  /** The client, if the store accepted the credential's secret last time. Any other credential may be invented. */
+  /** The client, if the store accepted the credential's secret last time. */
   verified({ id, digest }: Credential): Client | undefined {
     const client = this.#find(id);
     return client?.secrets.has(digest) ? client : undefined;
@@ -59,7 +59,7 @@ export class Clients implements LocalDecisions {
 
   /**
    * The verdict on a client with a remembered ban, which saves a call to the store. Bans are remembered by secret: a
-   * wrong secret must not reveal that the key is banned, nor may a right one used from outside its networks.
+   * wrong secret must not reveal that the key is banned, and neither must a right one from a wrong network.
    */
   bannedVerdict(client: Client, { digest, use }: Credential): Decision | undefined {
     const heard = client.secrets.get(digest);
@@ -92,10 +92,10 @@ export class Clients implements LocalDecisions {
 
   #reject(id: string, digest: string, { reason, isOfKey }: Unauthorized): void {
     const client = this.#find(id);
-    // A secret used from a wrong network is still valid in its own network.
+    // The secret is still valid in its own network.
     if (reason !== 'elsewhere') client?.secrets.delete(digest);
     if (!isOfKey) return;
-    // The key may have been revoked by hand. In that case no operator's change reports it.
+    // The key may have been revoked by hand, which no operator's change reports.
     client?.secrets.clear();
     client?.changes.note(this.#monotonic());
   }
@@ -246,7 +246,6 @@ export class Clients implements LocalDecisions {
     return decision.now + this.#monotonic() - at;
   }
 
-  /** Whether the store reported a ban that is still running. */
   #isBanned(changes: Changes, heard: Heard): boolean {
     const { decision, at } = heard;
     if (decision.outcome !== 'banned' || this.#isOutdated(changes, at, decision)) return false;
@@ -263,7 +262,7 @@ export class Clients implements LocalDecisions {
     return client;
   }
 
-  /** Keeps a debt missing from the levels: the store has not charged it yet. */
+  /** Subtracts the debt from the levels, because the store has not charged it yet. */
   #hear(client: Client, heard: Heard): void {
     client.heard = heard;
     const owed = owedBy(client.debt);
@@ -281,7 +280,7 @@ export class Clients implements LocalDecisions {
     return this.#monotonic() - at <= VERDICT_HOLDS && !this.#isOutdated(client.changes, at, decision);
   }
 
-  /** All inputs of a local decision; undefined if the credential is not, or no longer, known to be valid. */
+  /** The inputs of a local decision; undefined if the credential is not, or no longer, verified. */
   #localFacts({ id, digest }: Credential): LocalFacts | Unauthorized | undefined {
     const client = this.#find(id);
     const proof = client?.secrets.get(digest);
@@ -299,7 +298,6 @@ export class Clients implements LocalDecisions {
 
 interface LocalFacts {
   readonly client: Client;
-  /** The time of the store's last verdict, by its clock. */
   readonly heardAt: number;
   readonly record: KeyRecord;
   readonly state: KeyState;
@@ -322,7 +320,7 @@ const stateAfter = ({ now, buckets: [minute, day], bannedUntil, isBannedByOperat
   banReason: isBannedByOperator ? { text: '', until: bannedUntil } : undefined,
 });
 
-/** The key with only the presented secret. If the plan has no limit, the last one that the store reported applies. */
+/** The key with only the presented secret. If the plan has no limit, the last one reported by the store applies. */
 const recordOf = ({ plan, buckets, own }: Decision, limits: Plan, digest: string, bounds = UNBOUND): KeyRecord => ({
   plan,
   name: '',

@@ -26,7 +26,6 @@ export interface Credential {
   readonly digest: string;
   /** Id and digest together identify the presenter. Either of them alone does not. */
   readonly cacheKey: string;
-  /** What the request needs from the key. */
   readonly use: Use;
 }
 
@@ -127,7 +126,6 @@ export interface Validity {
   readonly disabled?: boolean | undefined;
 }
 
-/** What a request needs from a key, and the address that it comes from. */
 export interface Use {
   /** Undefined if a secret of any scope will do. */
   readonly scope: Scope | undefined;
@@ -152,7 +150,7 @@ export const secretOf = ({ secrets }: { readonly secrets: readonly Secret[] }, d
 /** Why a secret is not accepted for its key. */
 export interface Rejection {
   readonly reason: 'unknown' | 'disabled' | 'expired' | 'elsewhere';
-  /** Set if the key accepts no other secret either. */
+  /** Set if the key accepts no secret at all. */
   readonly isOfKey?: true;
 }
 
@@ -172,7 +170,7 @@ export function rejectionOf(
   return reason && { reason, isOfKey: true };
 }
 
-/** Why a key is not valid, whatever the secret. The order is that of the checks in a decision. */
+/** Why a key is not valid for any secret. The checks have the order of those in a decision. */
 export function inactiveReason({ disabled, expiresAt }: Validity, now: number): 'disabled' | 'expired' | undefined {
   if (disabled) return 'disabled';
   return expiresAt !== undefined && expiresAt <= now ? 'expired' : undefined;

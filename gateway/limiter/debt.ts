@@ -5,7 +5,7 @@ import type { Decision } from './limiter.ts';
 export interface Debt {
   /** Admitted requests, for each of which the store takes a token unless it is spared. */
   admitted: number;
-  /** How many of them, counted from the first, take no token because the key has been reset since. */
+  /** How many of the admitted requests, counted from the first, take no token because the key has been reset since. */
   spared: number;
   /** The time of the levels from which the first token was taken, by the store's clock; 0 for none. */
   asOf: number;
@@ -25,7 +25,6 @@ export function owe(debt: Debt, { outcome, isShadowed, retryAt }: Decision, asOf
   debt.retryAt = Math.max(debt.retryAt, retryAt ?? 0);
 }
 
-/** The tokens that the store has to take. */
 export const owedBy = ({ admitted, spared }: Debt): number => admitted - spared;
 
 /** Forgives the tokens owed so far, because the key was reset. The requests still count as usage. */
@@ -51,7 +50,7 @@ export function debited(state: KeyState, owed: number): KeyState {
   return { ...state, minute: lowered(state.minute, owed, -1), day: lowered(state.day, owed, 0) };
 }
 
-/** Lowers a level to the floor at most (in capacities). A level below the floor stays as it is. */
+/** Lowers a level, but not below the floor (in capacities). A level below the floor stays as it is. */
 function lowered(level: StoredLevel, owed: number, floor: -1 | 0): StoredLevel {
   const least = floor * (level.limit ?? 0);
   if (level.tokens - owed >= least) return { ...level, tokens: level.tokens - owed };

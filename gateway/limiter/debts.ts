@@ -4,7 +4,7 @@ import type { Clients } from './clients.ts';
 import type { Debt } from './debt.ts';
 import type { Decision } from './limiter.ts';
 
-/** The outcome of a call that charges. A call that certainly did not run can be repeated. */
+/** The outcome of a call that charges. A call with `not run` can be repeated. */
 export type Charged =
   | { readonly decision: Decision; readonly forgiven: number }
   /** The key has no levels any more. */
@@ -12,11 +12,10 @@ export type Charged =
   | 'not run'
   | 'unknown';
 
-/** Charges debts. */
 export interface Charger {
   /** The most keys that one call can charge. */
   readonly atOnce: number;
-  /** Whether the store answers questions about this key now. Never throws. */
+  /** Whether the store answers for this key now. Never throws. */
   answers(id: string): Promise<boolean>;
   /** Charges each key for what was decided without the store. Never throws. */
   charge(debts: readonly (Debt & { readonly id: string })[]): Promise<readonly Charged[]>;
@@ -30,7 +29,7 @@ const CALLS_AT_ONCE = 8;
 
 /**
  * Charges what was admitted while the store was away, as soon as the store answers again. No debt is sent twice. Debts
- * with an unknown outcome, and those that the store forgives, are counted.
+ * that the store forgives, and those with an unknown outcome, are counted.
  */
 export class Debts {
   readonly #clients: Clients;
@@ -55,7 +54,7 @@ export class Debts {
   /** Counts a local admission for which the store may have charged as well. */
   readonly noteUnknown = (): void => this.#counted.addMany(1, 'unknown');
 
-  /** Charges all debts, if the store answers. */
+  /** Charges all debts if the store answers. */
   async settle(): Promise<void> {
     if (this.#isUnderWay) return;
     this.#isUnderWay = true;

@@ -11,25 +11,26 @@
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
 --                   or '-', and the address in the format of networks.ts or '-'
 --                   'charge admitted shadowed refused retry_at as_of spared' charges the key for requests that were
---                   decided without Redis; only those admitted took a token. The secret does not matter. The minute
---                   bucket goes to at most one capacity below zero, the day bucket to zero. Until `retry_at`, the
---                   latest moment in microseconds at which those refused may return, or 0, no refusal bans. `as_of` is the time in
---                   microseconds of the levels that the first token was taken from: if the key was reset since, none
---                   is taken. `spared` are admitted too, before a reset that their gateway knows of
+--                   decided without Redis, whatever the secret. Only admitted requests take a token. The minute bucket
+--                   goes to at most one capacity below zero, the day bucket to zero. No refusal bans before `retry_at`,
+--                   the latest moment in microseconds at which a refused request may return, or 0. `as_of` is the time
+--                   in microseconds of the levels from which the first token was taken: after a reset since then, no
+--                   token is taken. `spared` requests were admitted before a reset that their gateway knows of, and
+--                   take no token.
 --
 -- reply             one verdict for each request, in the order of the keys. Each is a text of words separated by
 --                   spaces: one text is cheaper for both sides than a list.
 --   unknown | gone | disabled | ended | expired | elsewhere | misconfigured | unreadable
 --     gone: there is no such key. ended: the secret has expired; expired: the key has
 --   bound: the secret is bound, but scope and address were not given; nothing was decided
---   charged: as below, with the tokens that were forgiven in place of retry_at
+--   charged: as below, but with the number of forgiven tokens in place of retry_at
 --   admitted | shadowed | refused | banned | forbidden, plan, now and the levels as in the field `left`,
 --     banned_until in microseconds, retry_at in microseconds (0 when admitted),
 --     end of the credential in microseconds (0 = none), bounds of the secret ('scope;networks', or '-'),
---     letters for what is the key's own: m and d for its limits, b for a running ban by an operator, or '-',
+--     letters for what belongs to the key itself: m and d for its limits, b for a running ban by an operator, or '-',
 --     names of override fields that hold no limit
 --
--- The hash holds times as decimal Unix seconds and levels as decimal tokens, in a form that people can read. The script
+-- The hash holds times as decimal Unix seconds and levels as decimal tokens, so that people can read them. The script
 -- uses integers: microseconds, whole tokens, and a fraction counted in 1/window of a token. Nothing is rounded
 -- (bucket.ts says why). Replies are texts because Redis truncates Lua's floats. Everything is checked before anything
 -- is written: Redis does not roll back. The first line (Redis 7) makes Redis check first: if it would refuse a write
@@ -98,8 +99,8 @@ local function with_mark(marks, first, at, totals, kept)
   return format('%s%d:%s', mark and sub(marks, from) .. ' ' or '', at, totals)
 end
 
--- The marks are long and seldom needed, so they have a key of their own on the same slot. While the slot moves to
--- another node, that key may still be on the other one. The use then counts for the minute before.
+-- The marks are long and seldom needed, so they have a key of their own on the same slot. While the slot migrates, that
+-- key may be on the other node, and the use counts for the minute before.
 local function note_use(key, last, now, admitted)
   local minute, day = floor(now / MINUTE), floor(now / DAY)
   local last_minute, last_day = floor((last or now) / MINUTE), floor((last or now) / DAY)
@@ -161,7 +162,7 @@ local function in_places(line, now, is_of_day, minute_then, minute_limit, day_th
   return min(line, now + ceil((line - now) / ceil(window / limit_then)) * ceil(window / limit))
 end
 
--- A time that has passed means nothing.
+-- A time that has passed is written as 0.
 local NO_REFUSALS = '0 0 0'
 local function time_or_none(time, past)
   return time > past and write_time(time) or '0'
@@ -176,14 +177,13 @@ local function strike_times(plan, minute_limit)
   return strike, (plan.ban_after or HELD * minute_limit) * strike
 end
 
--- Subtracts what is owed from a level, down to the floor at most. A level below the floor stays as it is.
+-- Subtracts what is owed from a level, but not below the least. A level below that stays as it is.
 local function debited(tokens, fraction, owed, least)
   if tokens - owed >= least then return tokens - owed, fraction end
   if tokens < least then return tokens, fraction end
   return least, 0
 end
 
--- Ticks until a bucket holds a whole token.
 local function ticks_until_token(limit, window, tokens, fraction)
   if tokens >= 1 then return 0 end
   -- window * missing / limit, in two halves as above.
@@ -255,7 +255,7 @@ end
 
 local verdicts = {}
 
--- The last good value of a field with a bad value, such as a typing error (key-hash.ts).
+-- The last good value of a field that holds a bad one (key-hash.ts).
 -- @return false if no gateway has written the key; nil if the field had no value
 local function kept_value(key, field)
   local kept = call('HMGET', key, 'ok_secrets', 'ok_' .. field)
@@ -263,8 +263,8 @@ local function kept_value(key, field)
   return kept[2] or nil
 end
 
--- Decides `count` requests with the same key and secret. @return one verdict for all of them if the key is not usable.
--- This is one function: a table for the key's data would cost a third more.
+-- Decides `count` requests with the same key and secret. This is one function, because a table for the key's data would
+-- cost a third more.
 -- @param charge in place of a count: the six numbers that the head of this file describes
 local function decide(key, digest, count, wanted, address, charge)
   local fields = pcall('HMGET', key, 'secret:' .. digest, 'used', 'disabled', 'expires_at', 'plan', 'minute', 'day',
@@ -367,7 +367,7 @@ local function decide(key, digest, count, wanted, address, charge)
     local line_until, strikes_until, first_full = match(refusals, '^(%S+) (%S+) (%S+)$')
     line, strikes = time_of(line_until, now, shift), time_of(strikes_until, now, shift)
     full_at = max((read_time(first_full) or 0) - shift, 0)
-    -- Under a higher limit, clients were asked to return sooner than this limit forgets their strikes.
+    -- Under a higher limit, clients were asked to return before this limit forgets their strikes.
     if line > now and minute_limit < limit_then then full_at = max(full_at, line) end
     line = in_places(line, now, day_tokens < 1, minute_then, minute_limit, day_then, day_limit)
   end
@@ -376,7 +376,7 @@ local function decide(key, digest, count, wanted, address, charge)
     full_at = excused
   else
     strike, most = strike_times(plan, minute_limit)
-    -- A changed limit changes the time of a strike, not their number.
+    -- A changed limit changes the time of a strike, not the number of strikes.
     local ceiling = most
     if limit_then ~= minute_limit then
       strikes = now + floor((strikes - now) * strike / strike_time(limit_then))

@@ -89,7 +89,6 @@ export function peek(
   return answer(facts, 'refused', levels, nextPlace(refusals, now, bucketsOf(limits, levels)));
 }
 
-/** All inputs of a decision. */
 interface Facts {
   readonly record: KeyRecord;
   readonly secret: Secret;
@@ -203,7 +202,6 @@ const stored = ({ minute, day }: Levels, limits: AllLimits): { minute: StoredLev
   day: { ...day, limit: limits.day },
 });
 
-/** The limits that a decision needs. */
 type AllLimits = Required<Pick<Plan, 'minute' | 'day' | 'ban_after' | 'ban_grace_seconds' | 'ban_seconds'>>;
 
 function limitsOf(record: Pick<KeyRecord, 'minute' | 'day'>, plan: Plan): AllLimits | undefined {

@@ -5,7 +5,7 @@ import { NO_REFUSALS, type Refusals } from './refusals.ts';
 import type { Tags } from './tags.ts';
 import { UNUSED, type Usage } from './usage-marks.ts';
 
-/** The limit of characters in the name of a key and of a secret. */
+/** The most characters in the name of a key or a secret. */
 export const MAX_KEY_NAME_LENGTH = 100;
 
 /** The record of an API key. Times are Unix time in microseconds. */
@@ -39,15 +39,15 @@ export interface KeyState {
   readonly bans: number;
   readonly admitted: number;
   readonly refused: number;
-  /** How many of the admitted requests the limits would have refused, if the plan were not in shadow mode. */
+  /** How many admitted requests the limits would have refused without shadow mode. */
   readonly shadowed: number;
   readonly usage: Usage;
   /**
-   * The time of the last decision for each secret, by the secret's id and to the minute. It may list secrets that no
-   * longer exist.
+   * The time of the last decision for each secret, by the secret's id and to the minute. Removed secrets can be among
+   * them.
    */
   readonly used: Readonly<Record<string, number>>;
-  /** Why an operator banned the key, and until when. Ignored if the running ban ends at another time. */
+  /** An operator's reason for a ban, and the end of that ban. It does not apply to a ban that ends at another time. */
   readonly banReason?: BanReason | undefined;
 }
 
@@ -76,7 +76,7 @@ export interface KeyEntry extends KeyState {
   readonly id: string;
   /** False if the data allows no decision, for example after an edit by hand. */
   readonly isReadable: boolean;
-  /** Values that are not valid, for example after an edit by hand. The last good values are in force. */
+  /** Invalid values, for example after an edit by hand. The last good ones are in force. */
   readonly rejected?: readonly { readonly field: string; readonly value: string; readonly kept: string | undefined }[];
   /** Set for a revoked key: only its name, plan and use are left. */
   readonly isRevoked?: boolean;

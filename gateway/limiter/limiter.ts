@@ -5,7 +5,6 @@ import type { PlanName } from './plans.ts';
 
 /** Decides requests: whether the key is valid, whether it is banned, and whether its buckets allow the request. */
 export interface Limiter {
-  /** @throws {StoreUnavailable} if no decision is possible */
   decide(credential: Credential): Promise<Verdict>;
   /**
    * Returns the verdict of a decision, but takes, counts and writes nothing. @throws {StoreUnavailable} if no verdict
@@ -54,7 +53,7 @@ export interface LimitStatus {
   readonly outcome: 'admitted' | 'refused' | 'banned' | 'forbidden';
   readonly now: number;
   readonly buckets: readonly BucketState[];
-  /** The end of the running ban. Meaningless without one. */
+  /** The end of the running ban, if there is one. */
   readonly bannedUntil: number;
   /** The moment at which a refused request may return: its place in line. */
   readonly retryAt?: number | undefined;
@@ -84,7 +83,6 @@ export interface Decision extends LimitStatus {
   readonly isBannedByOperator: boolean;
   /** When the credential expires, as far as known: with the key or with the secret. 0 for never. */
   readonly endsAt: number;
-  /** The bounds of the secret; undefined for an unbound one. */
   readonly bounds?: Bounds | undefined;
   /** Local: this gateway took the decision from the last known state, because Redis was away. */
   readonly mode: 'shared' | 'local';

@@ -17,8 +17,8 @@ type Turn = 'entered' | 'exhausted' | 'crowded';
 const MAX_WAITING = 1_000;
 
 /**
- * Limits decisions on unverified keys by address. An address pays from an allowance for each credential that matches no
- * key, the first time. A credential that was refused recently is refused again without a decision, so a client with an
+ * Limits decisions on unverified keys by address. An address pays from an allowance for each new credential that
+ * matches no key. A credential that was refused recently is refused again without a decision, so a client with an
  * invalid key costs its neighbours nothing. No more decisions run at once than the address could pay for if all its
  * keys were invented; the others wait. Requests without a key have an allowance of their own, so they never keep a new
  * key from a decision.
@@ -26,7 +26,6 @@ const MAX_WAITING = 1_000;
 export class Newcomers {
   readonly #clients: Pick<Clients, 'hasChangedSince'>;
   readonly #monotonic: () => number;
-  /** Recent refusals, by address and credential. */
   readonly #refused = boundedMap<string, { readonly verdict: Unauthorized; readonly askedAt: number }>(MAX_REFUSED);
   readonly #allowance = new AddressAllowance();
   readonly #asking = new KeyedCount();
@@ -38,7 +37,7 @@ export class Newcomers {
     this.#monotonic = monotonic;
   }
 
-  /** The verdict on a credential that was refused lately. */
+  /** The verdict on a credential that was refused recently. */
   refusal(address: string, credential: Credential): Unauthorized | undefined {
     if (this.#refused.size === 0) return undefined;
     const refused = this.#refused.get(nameOf(address, credential));
@@ -62,7 +61,6 @@ export class Newcomers {
     this.#refused.set(name, { verdict, askedAt });
   }
 
-  /** The limit status of an address whose turn was refused. */
   status(address: string): LimitStatus {
     return this.#allowance.consume(address);
   }

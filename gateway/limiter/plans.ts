@@ -9,11 +9,11 @@ export type PlanName = (typeof PLAN_NAMES)[number];
 interface Field {
   /** The label in forms. */
   readonly label: string;
-  /** The text in `--help` and deploy/SETTINGS.md. */
+  /** The text for `--help` and deploy/SETTINGS.md. */
   readonly help: string;
   /** For a number from 1 to 10^9: the default of each plan. A plan without a default does not have the field. */
   readonly defaults?: { readonly [plan in PlanName]?: number };
-  /** For a number that may be absent: what then applies, unless the plan has a default. */
+  /** For a number that may be absent: what applies without it, unless the plan has a default. */
   readonly absent?: string;
   /** The minimum, if it is not 1. */
   readonly least?: 0;
@@ -60,7 +60,7 @@ export const FIELD_NAMES = Object.keys(PLAN_FIELDS) as PlanField[];
 
 type ValueOf<F extends Field> = F extends { readonly options: readonly (infer Option)[] } ? Option : number;
 
-/** The values of a plan, without fields that the plan does not have and choices that are not set. */
+/** The values of a plan. It lacks fields that the plan does not have and choices that are not set. */
 export type Plan = { readonly [F in PlanField]?: ValueOf<(typeof PLAN_FIELDS)[F]> };
 export type PlanTable = { readonly [plan in PlanName]: Plan };
 
@@ -129,7 +129,7 @@ export const STORED_FIELDS: readonly string[] = PLAN_NAMES.flatMap((plan) =>
   fieldsOf(plan).map((field) => `${plan}.${field}`),
 );
 
-/** The stored text of a name, or else the default: the first option of a choice, or the default of a number. */
+/** The stored text of a name, or else its default. */
 export function storedValue(stored: StoredPlans, name: string): string | undefined {
   if (stored[name] !== undefined || !STORED_FIELDS.includes(name)) return stored[name];
   return firstOption(fieldIn(name)) ?? defaultOf(name)?.toString();
@@ -140,7 +140,7 @@ function defaultOf(name: string): number | undefined {
   return absent === undefined ? undefined : defaults?.[planIn(name)];
 }
 
-/** Whether a stored text is valid. No text is valid for a name that may be absent. */
+/** Whether a stored text is valid. A missing text is valid for a name that may be absent. */
 export const isUsable = (name: string, text: string | undefined): boolean =>
   STORED_FIELDS.includes(name) &&
   (text === undefined ? mayBeAbsent(fieldIn(name)) : parseField(fieldIn(name), text) !== undefined);
@@ -169,14 +169,14 @@ export function storedChanges(
   return 'ban_after' in values ? { ...changes, [`${plan}.${FORMER_FIELD}`]: undefined } : changes;
 }
 
-/** A value that could not be used, and the value that stays in force. */
+/** An unusable value, and the value that stays in force. */
 export interface RejectedValue {
   readonly field: string;
   readonly value: string | undefined;
   readonly kept: number | string | undefined;
 }
 
-/** Reads a stored table. An invalid or missing value is reported, and the last valid one stays in force. */
+/** Reads a stored table. Reports invalid and missing values, in whose place the last valid ones stay in force. */
 export function readPlans(stored: StoredPlans, last: PlanTable): { table: PlanTable; rejected: RejectedValue[] } {
   const rejected: RejectedValue[] = [];
   const isGone = Object.keys(stored).length === 0;
@@ -185,7 +185,7 @@ export function readPlans(stored: StoredPlans, last: PlanTable): { table: PlanTa
     const name = `${plan}.${field}`;
     if (isOfFormerRule(stored, name)) return undefined;
     const text = stored[name];
-    // A missing table is an accident, so the last values stay. A single field may be removed on purpose.
+    // An empty table is an accident, so the last values stay. A single field may be removed on purpose.
     if (text === undefined && mayBeAbsent(field)) return isGone ? last[plan][field] : defaultOf(name);
     const value = parseField(field, text ?? '');
     if (value === undefined) rejected.push({ field: name, value: text, kept: valueIn(last[plan], field) });
@@ -237,10 +237,10 @@ function isSet(entry: readonly unknown[]): boolean {
   return entry[1] !== undefined;
 }
 
-/** Every request needs the result, so it is computed once for each table. */
+/** Computed once for each table, because every request needs it. */
 const WITHOUT_BANS = new WeakMap<PlanTable, PlanTable>();
 
-/** The plans with a number of strikes that no key reaches. */
+/** The plans, but with more strikes than any key reaches. */
 export function withoutBans(table = NO_PLANS): PlanTable {
   let plans = WITHOUT_BANS.get(table);
   if (plans === undefined) {

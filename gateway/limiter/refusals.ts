@@ -30,23 +30,22 @@ export interface Refusals {
 
 export const NO_REFUSALS: Refusals = { lineUntil: 0, strikesUntil: 0, fullAt: 0 };
 
-/** The limits by which strikes are judged. */
 export interface Patience {
   readonly minute: number;
   readonly ban_after: number;
   readonly ban_grace_seconds: number;
 }
 
-/** Strikes are forgotten at this many times the minute limit; a key holds that many times the minute limit of them. */
+/** Strikes are forgotten at FORGOTTEN times the minute limit, and a key holds HELD times the minute limit of them. */
 const FORGOTTEN = 8;
 const HELD = 5;
 
 const DEFAULT_GRACE_SECONDS = 30;
 
-/** The `ban_after` of a key whose plan sets none. */
+/** The `ban_after` of a key if its plan sets none. */
 export const usualBanAfter = (minute: number): number => HELD * minute;
 
-/** The patience with a key of this minute limit, under its plan if it has one. */
+/** How many strikes a key of this minute limit may have, under its plan if it has one. */
 export const patienceOf = (
   { ban_after, ban_grace_seconds = DEFAULT_GRACE_SECONDS }: Partial<Patience>,
   minute: number,
@@ -55,7 +54,7 @@ export const patienceOf = (
 /** With a higher `ban_after`, strikes stand for more than a minute, so bursts once a minute could ban. */
 export const mostBanAfter = (minute: number): number => FORGOTTEN * minute;
 
-/** A line has at most this many minutes' worth of the minute limit in places, and ends at most an hour ahead. */
+/** The most places of a line, in minutes' worth of the minute limit. A line ends at most an hour ahead. */
 export const LINE_MINUTES = 15;
 const LONGEST_LINE = 60 * MINUTE;
 
@@ -80,8 +79,7 @@ function inPlaces(line: number, { window, before, limit }: ChangedLimit): number
 
 /**
  * What still counts at `now`. If the clock was set back, all times move back by `shift`.
- * @param minuteThen the minute limit when the refusals were stored. A changed limit changes the time of a strike, not
- *   the number of strikes
+ * @param minuteThen the minute limit when the refusals were stored. A changed limit keeps the number of strikes
  * @param ofLine the limit of the bucket that refused the requests
  */
 export function refusalsAt(
@@ -101,14 +99,14 @@ export function refusalsAt(
   const strikes = now + inTimes(time, strikeTime(minuteThen), stored.strikesUntil - shift - now);
   if (strikes <= now) return lineUntil + excused === 0 ? NO_REFUSALS : { lineUntil, strikesUntil: 0, fullAt: excused };
   const most = patience.ban_after * time;
-  // There are more strikes than a key can hold, or the limit was changed. That alone must not ban, so this makes room
-  // for the next strike.
+  // If there are more strikes than a key holds, or the limit was changed, this leaves room for one more. Neither alone
+  // must ban.
   if (strikes - now > (minuteThen === patience.minute ? most : most - time))
     return { lineUntil, strikesUntil: most > time ? now + most - time : 0, fullAt: excused };
   return { lineUntil, strikesUntil: strikes, fullAt };
 }
 
-/** How many refusals are left before one can ban the key. */
+/** How many more refusals cannot ban the key. */
 export function strikesLeft({ strikesUntil }: Refusals, now: number, { minute, ban_after }: Patience): number {
   const held = Math.ceil(Math.max(0, strikesUntil - now) / strikeTime(minute));
   return Math.max(0, ban_after - held);
@@ -133,7 +131,7 @@ export function nextPlace({ lineUntil }: Refusals, now: number, buckets: readonl
   return Math.max(token, Math.min(lineUntil + tokenTime, now + ahead));
 }
 
-/** The refusals after one more, which takes `place`; and whether it bans the key. */
+/** The refusals after one more, which takes `place`, and whether it bans the key. */
 export function withRefusal(
   { strikesUntil, fullAt }: Refusals,
   now: number,

@@ -8,12 +8,12 @@ export type Tags = Readonly<Record<string, string>>;
 export const MAX_TAGS = 10;
 
 const NAME = '[A-Za-z0-9][A-Za-z0-9_.-]{0,63}';
-/** What begins the next tag in a text. */
+/** How the next tag in a text begins. */
 const NEXT = `,\\s*${NAME}[=:]`;
 
 export const TAG_NAME = new RegExp(`^${NAME}$`);
 export const TAG_NAME_RULE = 'letters, digits, _ . and -, at most 64, and begins with a letter or digit';
-/** A value must not contain what looks like the next tag, so that texts and filters can be parsed. */
+/** A value must not look like the next tag, so that texts and filters can be parsed. */
 export const TAG_VALUE = new RegExp(`^(?=[^\\p{Cc}\\p{Cs}\\p{Zl}\\p{Zp}]{1,64}$)(?!.*${NEXT})\\S(?:.*\\S)?$`, 'u');
 export const TAG_VALUE_RULE =
   '1 to 64 characters, none of them a control character, no space at its ends, and no “, name=” in it';
@@ -34,7 +34,7 @@ export const writeTags = (tags: Tags = {}): string | undefined =>
     .sort()
     .join(', ') || undefined;
 
-/** Undefined takes the place of each invalid tag. */
+/** Contains undefined in place of each invalid tag. */
 export const splitTags = (text: string): ReturnType<typeof splitTag>[] =>
   text.split(BETWEEN).map((pair) => splitTag(pair.trim()));
 

@@ -2,7 +2,7 @@ import { DAY, MILLISECOND, MINUTE } from './clock.ts';
 
 /**
  * The usage of a key by minute and by day (UTC), derived from the totals that every decision updates anyway. The first
- * decision of a minute stores the totals before it. A decision therefore costs only one comparison, and the counts are
+ * decision of a minute stores the totals before it, so other decisions cost only one comparison, and the counts are
  * exact.
  */
 
@@ -11,7 +11,7 @@ export const MINUTES_KEPT = 61;
 /** 35 full days, plus the current one. */
 export const DAYS_KEPT = 36;
 
-/** The limit is reached only if the clock is set back again and again. */
+/** A list this long can only result from a clock that is set back again and again. */
 const MOST_MARKS = 100;
 
 /** The totals before the first decision of a minute, or of a day. */

@@ -2,10 +2,9 @@ import type { Plan } from './plans.ts';
 import type { Count } from './usage-marks.ts';
 
 /**
- * A lower bound of what other limits would have refused. Counts per minute do not show when in the minute the requests
- * came, so the best case is assumed: both buckets were full at the beginning, and requests came whenever there was a
- * token for them. In reality at least as many would have been refused. A client that is refused and then banned has
- * even more refused.
+ * A lower bound of what other limits would have refused. Counts per minute do not show when in the minute requests
+ * arrived, so this assumes the best case: full buckets at the beginning, and requests that arrive whenever there is a
+ * token. Bans would refuse even more.
  */
 
 const MINUTES_A_DAY = 1_440;

@@ -61,7 +61,7 @@ export class Authorizer {
 
   /**
    * Returns a 503 instead of a decision under overload, before anything is spent. If it returns a promise and has set
-   * the client, the caller must note the verdict: another promise here would cost every request.
+   * the client, the caller must note the verdict: one more promise here would slow every request.
    */
   decide(credential: Credential, exchange: Exchange, slot: Slot): Decided | Promise<Decided> {
     const client = this.#clients.verified(credential);

@@ -4,7 +4,7 @@ const OVERSHOOT = 2;
 /** The share of the limit for all unverified callers together. */
 const UNVERIFIED_SHARE = 0.25;
 
-/** What a request's capacity is counted for: the record of its key or, while the key is unverified, of its address. */
+/** The record whose capacity a request takes: that of its key or, while the key is unverified, that of its address. */
 export interface Caller {
   inFlight: number;
 }

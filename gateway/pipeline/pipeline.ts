@@ -82,7 +82,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
         const isVerified = exchange.client !== undefined;
         const decided = asked instanceof Promise ? await asked : asked;
         if (decided instanceof HttpError) return end(decided);
-        // A verdict without a promise is a remembered ban. Noting it would extend its memory.
+        // A verdict without a promise is a remembered ban. Noting it would extend how long it is remembered.
         if (isVerified && asked instanceof Promise) deps.clients.note(credential, decided, askedAt);
         if (decided.outcome !== 'undecided') exchange.decidedAt = performance.now();
         verdict = decided;

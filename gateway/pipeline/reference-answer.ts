@@ -16,7 +16,7 @@ interface FileRequest {
   readonly hasBody: boolean;
 }
 
-/** The cost of a file in reads. @param the request's headers: a file that the client already has costs one */
+/** The cost of a file in reads. @param headers the request's headers: a file that the client already has costs one */
 export const costOf = (file: ReferenceFile, headers: IncomingHttpHeaders): number =>
   isCurrent(headers['if-none-match'], file.etag) ? 1 : file.cost;
 

@@ -16,7 +16,7 @@ const SERVED_FOR_ONE = 4;
  * milliseconds.
  */
 const WHEN_IDLE = 32;
-/** How long refusals make way after the last served request. */
+/** How long refusals are slowed after another client's last served request. */
 const MAKES_ROOM_MS = 1_000;
 const MAX_WAITING = 10_000;
 /** Delayed refusals on a connection before it is closed. */

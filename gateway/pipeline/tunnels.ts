@@ -30,7 +30,6 @@ const LOOK_EVERY_MS = 500;
  * when the gateway stops.
  */
 export class Tunnels {
-  /** The open WebSockets, each with the credential that opened it. */
   readonly #open = new Map<Tunnel, Credential>();
   readonly #keys: Pick<Keys, 'isValid'>;
   readonly #idleMs: number;

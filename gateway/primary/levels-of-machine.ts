@@ -14,10 +14,10 @@ const FRESH_MS = 100;
 type Worker = Pick<Channel<AskedOfWorker, AskedOfPrimary>, 'ask'>;
 
 /**
- * Local decisions for all workers of a machine, taken in their primary. So a key has one allowance, and all workers
- * know a key that one of them knows, even a replacement. For each key in question, every worker reports the last
- * decision of Redis. This is repeated after 100 ms, and when a worker has newer data than the primary. At the beginning
- * of an outage, every worker also reports all its keys, because a crash would lose what only one worker knew.
+ * Local decisions for all workers of a machine, taken in their primary. So a key has one allowance, and a key known to
+ * one worker is known to all, replacements included. For each key in question, every worker reports the last decision
+ * of Redis. This is repeated after 100 ms, and when a worker has newer data than the primary. At the beginning of an
+ * outage, every worker also reports all its keys, because a crash would lose what only one worker knew.
  */
 export class LevelsOfMachine {
   readonly #known: Clients;

@@ -20,7 +20,7 @@ export interface AskedOfWorker {
   readonly decisions: readonly [DecisionQuery, readonly DecisionReport[]];
   /** The worker's last requests that match, the newest first. */
   readonly requests: readonly [RequestQuery, readonly RequestReport[]];
-  /** What the worker knows of a key from Redis. */
+  /** What the worker knows of a key. */
   readonly key: readonly [id: string, KnownKey | undefined];
   /**
    * What the worker knows of all keys: the first page or the next one, the last used keys first. The page after the
@@ -72,7 +72,6 @@ export interface WorkerReport extends ProcessState {
   readonly metrics?: MetricsSnapshot | undefined;
   /** Whether plans and script were loaded from Redis. */
   readonly isLoaded: boolean;
-  /** Whether decisions are local because Redis is unavailable. */
   readonly isLocal: boolean;
   readonly banned: KeysOfMinute;
 }
@@ -103,7 +102,6 @@ export interface LoadedKey {
 
 export interface SaveOrder {
   readonly states: readonly SavedState[];
-  /** Whether the states must survive a power cut. */
   readonly mustBeDurable: boolean;
 }
 

@@ -12,8 +12,8 @@ const PAGES = [20, 500];
 const USUAL_MS = 2_000;
 
 /**
- * Follows the audit log, so that another gateway's change is in force here within a second, and stays so if the store
- * goes away later. If the last entry seen is gone, or too many followed, any key may have changed.
+ * Follows the audit log, so that another gateway's change is in force here within a second, and stays in force while
+ * the store is away. If the last entry seen is gone, or too many followed, any key may have changed.
  */
 export class TailFollower {
   readonly #storage: Pick<Storage, 'tail'>;

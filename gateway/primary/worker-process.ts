@@ -36,7 +36,6 @@ export interface AnswersWithoutRedis {
 
 /** What a worker gets from its primary. */
 export interface WorkerOptions {
-  /** The port for clients. */
   readonly port: number;
   order(): StartOrder;
   /** The texts of the settings' files, if one of the files is bad now. */
@@ -55,7 +54,7 @@ const LOADS_WITHIN_S = 60;
 /** How long a change waits for a worker. A starting worker needs longer, because it has much to load. */
 const CONFIRMS_WITHIN_MS = 1_000;
 const CONFIRMS_AT_START_WITHIN_MS = 10_000;
-/** Longer than a server needs to stop after the last wait for its connections. */
+/** Longer than a server needs to stop after the lame-duck and linger times. */
 const STOP_WITHIN_MS = 20_000;
 /** The most characters that are kept of its standard error: a log line of that length is written atomically. */
 const MAX_SAID = 2_000;
@@ -147,7 +146,6 @@ export class WorkerProcess {
     this.#killWhenSilent();
   }
 
-  /** How long the worker has sent nothing, in ms. */
   get silentMs(): number {
     return performance.now() - this.channel.receivedAt;
   }

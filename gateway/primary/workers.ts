@@ -11,7 +11,9 @@ import type { AskedOfPrimary, AskedOfWorker, Changed, WorkerReport } from './mes
 import { Slot, type SlotOptions } from './slot.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
-/** Shorter than other gateways wait for this one: a hanging worker must not make the whole gateway missing. */
+/**
+ * Shorter than other gateways wait for this one, so that a hanging worker does not make the whole gateway seem missing.
+ */
 const LIST_WITHIN_MS = 700;
 
 /** The workers of a gateway: a fixed number of slots, each with a process that serves clients. */
@@ -19,7 +21,6 @@ export class Workers {
   readonly #slots: readonly Slot[];
   readonly #logger: Logger;
   #stopping = false;
-  /** Whether any worker has served. */
   #hasBegun = false;
   /** Actions on all workers run one after the other: the start and every rolling restart. */
   #work: Promise<unknown> = Promise.resolve();

@@ -60,8 +60,7 @@ export const ACTIVITY_LENGTH = 10_000;
 /** The number of newest entries that are searched for a repetition. */
 export const LOOKED_BACK = 50;
 /**
- * A repetition follows within this time, in milliseconds. The time is short because some clients give all their
- * requests one id.
+ * A repetition follows within this time, in milliseconds. It is short because some clients use one id for all requests.
  */
 export const REPEATED_MS = 60_000;
 
@@ -102,7 +101,7 @@ export class AuditLog {
     this.#storage = storage;
   }
 
-  /** Adds an entry about something that has already happened. */
+  /** Adds an entry about a past event. */
   async record(entry: Activity): Promise<void> {
     await this.#storage.change({ parts: [], entries: auditEntries(entry) });
   }

@@ -9,10 +9,10 @@ import type { PlanTable } from '../limiter/plans.ts';
 import { isUnknownSecret, readKey, writeStateChanges } from './key-hash.ts';
 import type { FieldChanges, Fields } from './storage.ts';
 
-/** The most keys whose state is stored. The limit applies again to keys whose state is not. */
+/** The most keys with a stored state. As many more may have an unsaved one. */
 const MAX_KEYS = 50_000;
 const SAVE_EVERY_MS = 1_000;
-/** The number of states written at once, which takes a few milliseconds and serves no request meanwhile. */
+/** The number of states written at once, so that it takes only a few milliseconds. */
 const STATES_AT_ONCE = 250;
 
 /** The state of a key, as changes of its record. */
@@ -38,7 +38,7 @@ interface HeldKey {
   state: KeyState;
   /** The state that was last sent to the store, unless that failed. */
   sent?: KeyState | undefined;
-  /** Present from a decision that bans the key until the ban is stored. Resolves to whether it is stored. */
+  /** Present from a decision that bans the key until the ban is stored. It resolves to whether the ban is stored. */
   ban?: Promise<boolean> | undefined;
 }
 
@@ -61,7 +61,6 @@ export class EmbeddedLimiter implements Limiter {
   /** Keys whose state is not stored yet. They are never evicted. */
   readonly #unsaved = new Map<string, HeldKey>();
   readonly #loads = new Map<string, Load>();
-  /** The saves that are in progress. */
   readonly #saves = new Set<Promise<boolean>>();
   readonly #timer: NodeJS.Timeout;
 
@@ -116,7 +115,6 @@ export class EmbeddedLimiter implements Limiter {
     this.#stored.clear();
   };
 
-  /** Stores the states that are not stored yet. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await this.flush();

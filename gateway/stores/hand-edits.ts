@@ -25,7 +25,7 @@ interface HandEdits {
   readonly changes: FieldChanges;
 }
 
-/** The field with the invalid values that were found, so that each is reported only once. */
+/** The field that lists reported invalid values, so that each is reported only once. */
 const REJECTED = 'rejected';
 
 /** The invalid values in a record. A secret has no last good value. */
@@ -58,7 +58,7 @@ export function handEditsOf(id: string, hash: Fields, now: number): HandEdits {
 
 const BAN_FIELDS = ['banned_until', 'ban_reason_until', 'ban_decided'] as const;
 
-/** What a change expects of a record. It fails if another gateway has accepted the edit. */
+/** What a change expects of a record, so that it fails if another gateway accepts the edit first. */
 export const seenOf = (hash: Fields): FieldChanges => ({
   ...recordFields(hash),
   ...Object.fromEntries([...KEPT_FIELDS, REJECTED, ...BAN_FIELDS].map((field) => [field, hash[field]])),
@@ -112,7 +112,7 @@ function recordEdit(hash: Fields): Edit | undefined {
   };
 }
 
-/** From now on, a key that was typed by hand is a key like any other, except for its invalid values. */
+/** Makes a key that was typed by hand a key like any other, except for its invalid values. */
 function adoption(hash: Fields, shown: readonly FieldChange[]): Edit {
   const fault = faultIn(hash);
   const why = fault === undefined ? 'In Redis.' : `The key is not valid. ${fault}`;

@@ -4,7 +4,7 @@ import { faultIn } from './key-hash.ts';
 import type { Fields, KeyCursor, Storage } from './storage.ts';
 
 /**
- * How long the usage of a revoked key is kept, in seconds: until operators can no longer query the day of its
+ * How long the usage of a revoked key is kept, in seconds. After that, operators can no longer query the day of its
  * revocation.
  */
 export const REVOKED_KEPT_SECONDS = DAYS_KEPT * 86_400;
@@ -35,8 +35,8 @@ export interface BackupPage {
 export type RestoreOutcome = 'restored' | 'present' | 'revoked' | { readonly refused: string };
 
 /**
- * The age up to which a backup can be restored, in seconds. Every key revoked since such a backup is still known as
- * revoked. One day is subtracted because clocks differ.
+ * The age up to which a backup can be restored, in seconds. All revocations since such a backup are still known. One
+ * day is subtracted because clocks differ.
  */
 export const RESTORED_FOR_SECONDS = REVOKED_KEPT_SECONDS - 86_400;
 

@@ -40,7 +40,7 @@ type Editable = (typeof EDITABLE)[number];
 
 /**
  * The editable fields as a gateway last left them, and a digest of the secrets. A difference shows an edit by hand.
- * decide.lua too uses these copies in place of bad values. The digest also reveals concurrent changes of the secrets.
+ * decide.lua also uses these copies in place of bad values. The digest also reveals concurrent changes of the secrets.
  */
 const KEPT = 'ok_';
 const KEPT_SECRETS = `${KEPT}secrets`;
@@ -112,8 +112,8 @@ export function editedFields(hash: Fields): FieldChange[] | undefined {
 }
 
 /**
- * Why fields do not make a key; undefined if they do. Keys that are issued, typed by hand or restored from a backup all
- * pass this one check.
+ * Why fields do not make a key; undefined if they do. This check applies to keys that are issued, typed by hand or
+ * restored.
  */
 export function faultIn(fields: Fields): string | undefined {
   const bad = EDITABLE.find((field) => !isValid(field, fields[field]));

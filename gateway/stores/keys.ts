@@ -110,7 +110,6 @@ export class Keys {
     return rejectionOf(entry.record, secret, await this.now()) === undefined;
   }
 
-  /** The number of existing keys. */
   count(): Promise<number> {
     return this.#storage.countKeys();
   }

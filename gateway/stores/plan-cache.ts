@@ -45,8 +45,8 @@ export class PlanCache {
   }
 
   /**
-   * The table in force; undefined until one has been read. Before that the limits are unknown, because the stored ones
-   * may differ from the built-in ones.
+   * The table in force; undefined until one has been read. Until then the limits are unknown: the built-in ones may be
+   * wrong.
    */
   get ifKnown(): PlanTable | undefined {
     return this.#isKnown ? this.#table : undefined;

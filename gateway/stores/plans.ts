@@ -73,7 +73,7 @@ export interface AboutChange extends Pick<PlanChange, 'author' | 'reason' | 'act
   entriesFor(changes: readonly FieldChange[]): readonly Activity[];
 }
 
-/** A change of plans: an entry for each plan. */
+/** The audit entries of a change of plans, one for each plan. */
 export function planActivity(
   changes: readonly FieldChange[],
   about: Omit<Activity, 'action' | 'target' | 'changes'>,
@@ -102,7 +102,6 @@ const ATTEMPTS = 10;
 
 export type MakeChanges = (before: StoredPlans, untouched: readonly string[]) => StoredPlans;
 
-/** The result of a change of the table. */
 export interface PlansChanged {
   readonly after: StoredPlans;
   /** The record of the change; undefined if nothing changed. */

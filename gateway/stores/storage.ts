@@ -42,7 +42,7 @@ export type LoggedEntry = readonly [id: string, fields: Fields];
 /** What a change requires of one record, and how it changes the record. */
 export interface Part {
   readonly record: RecordName;
-  /** Whether the record must exist; undefined if it need not matter. */
+  /** Whether the record must exist; undefined if either will do. */
   readonly exists?: boolean;
   /** The required values of fields. Values that are not valid UTF-8 are not compared. */
   readonly expect?: FieldChanges;
@@ -67,11 +67,11 @@ interface Move {
  * Redis cluster cannot change several nodes in one step.
  */
 export interface Change {
-  /** Empty if the entries are about something that has already happened. */
+  /** Empty if the entries are about a past event. */
   readonly parts: readonly Part[];
   /**
-   * Added to their logs in the same step. In the audit log, an entry is left out if it repeats the newest entry about
-   * its target, request id included, within a minute.
+   * These are added to their logs in the same step. The audit log leaves an entry out if it repeats the newest entry
+   * about its target, with the same request id and within a minute.
    */
   readonly entries: readonly LogEntry[];
   /** Whether the change takes something away from a client. It may then use the room reserved for a full disk. */

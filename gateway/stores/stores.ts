@@ -9,8 +9,8 @@ import type { Storage } from './storage.ts';
 import type { Tokens } from './tokens.ts';
 
 /**
- * The stores for operators. Their timeouts are longer than those of decisions; otherwise a completed change could look
- * like a failed one.
+ * The stores for operators. Their timeouts are longer than those of decisions, so that a slow change does not look like
+ * a failed one.
  */
 export interface OperatorsStores {
   readonly keys: Keys;
@@ -40,7 +40,7 @@ export interface Peers {
   start(): void;
   /**
    * Asks all other gateways. Never rejects.
-   * @returns their answers, and the gateways without an answer in time: undefined if the gateways are unknown
+   * @returns their answers, and the gateways that did not answer in time, undefined if unknown
    */
   ask(
     content: unknown,

@@ -9,7 +9,7 @@ import type { Mark } from '../limiter/usage-marks.ts';
 export const writeMarks = (marks: readonly Mark[]): string | undefined =>
   marks.map(({ at, admitted, refused }) => `${at}:${admitted}:${refused}`).join(' ') || undefined;
 
-/** The first mark is only written with the second. Skips malformed marks, for example after an edit by hand. */
+/** A single mark is not stored, but follows from `asOf`. Skips malformed marks, for example after an edit by hand. */
 export function readMarks(text: string | undefined, asOf: number | undefined, unit: number): Mark[] {
   if (text === undefined) return asOf === undefined ? [] : [{ at: Math.floor(asOf / unit), admitted: 0, refused: 0 }];
   const marks = text.matchAll(/(?<!\S)(\d{1,8}):(\d{1,16}):(\d{1,16})(?!\S)/g);

@@ -9,7 +9,6 @@ export interface Happening {
   readonly plan: string;
   /** When it happened by the clock of the decision, in microseconds. */
   readonly at: number;
-  /** The day limit. */
   readonly limit: number;
   readonly used: number;
   readonly bannedUntil: number;

@@ -22,7 +22,6 @@ export class StoreError extends Error {
   readonly code: StoreErrorCode;
   /** HTTP status; 0 without an answer. */
   readonly status: number;
-  /** The core's Retry-After. */
   readonly retryAfterSeconds?: number | undefined;
 
   constructor(code: StoreErrorCode, message: string, { status = 0, retryAfterSeconds, cause }: StoreErrorDetails = {}) {
@@ -35,7 +34,6 @@ export class StoreError extends Error {
 
 /** Limits of one call. */
 export interface CallOptions {
-  /** Aborts the call. */
   readonly signal?: AbortSignal | undefined;
   /** The time for the whole call, including retries. By default the client's own timeout applies. */
   readonly timeoutMs?: number | undefined;
@@ -198,7 +196,9 @@ async function exchange(pool: Pool, written: Dispatcher.RequestOptions): Promise
   return { status: statusCode, headers, bytes: await body.bytes() };
 }
 
-/** undici reports an abort to a waiting request only when that gets a connection. This does not wait so long. */
+/**
+ * undici reports an abort to a waiting request only when that gets a connection. This function does not wait for that.
+ */
 async function unlessAborted<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
   signal.throwIfAborted();
   const aborted = Promise.withResolvers<never>();

@@ -48,10 +48,7 @@ function isJson(contentType: string): boolean {
 
 const UTF_8 = /^charset="?utf-?8"?$/;
 
-/**
- * Ends the reading of a body that will not be complete with an error. A request whose body is not read stays
- * unaffected.
- */
+/** Ends the reading of an incomplete body with an error. A request whose body is not read stays unaffected. */
 export function breakBody(request: BrokenRequest, fault: HttpError): void {
   request[FAULT] = fault;
   request.emit('close');

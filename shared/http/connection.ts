@@ -277,7 +277,6 @@ export class Connection {
 
 const closes = ({ shouldKeepAlive }: ServerResponse): boolean => !shouldKeepAlive;
 
-/** The buffer into which all connections are read. */
 const READ = Buffer.allocUnsafeSlow(65_536);
 
 /** Copies the bytes if they lie in the shared buffer. */

@@ -38,7 +38,6 @@ interface HttpErrorOptions {
   cause?: unknown;
   /** Response headers of this answer, as a flat list of names and values. */
   headers?: readonly string[];
-  /** Whether the answer closes its connection. */
   closes?: boolean;
 }
 

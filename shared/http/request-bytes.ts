@@ -13,7 +13,7 @@ const MANY_CHUNKS: Fault = { code: 'MANY_CHUNKS' };
 
 const LINE_FEED = 0x0a;
 const RETURN = 0x0d;
-/** A chunk costs as much as many bytes, so a body may have this many chunks, and one more for each so many bytes. */
+/** A chunk costs as much as many bytes. A body may have FREE_CHUNKS, and one more for every BYTES_A_CHUNK bytes. */
 const FREE_CHUNKS = 500;
 const BYTES_A_CHUNK = 128;
 /** The length of the line break behind the data of a chunk. */

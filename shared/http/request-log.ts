@@ -33,7 +33,7 @@ export function logRequest(
   else logInfoLine(logger, line, message);
 }
 
-/** Only a failure that the core answered has no error here. */
+/** The reason for a failure without an error of the gateway. */
 const ANSWERED_BY_CORE = 'The core answered so; its log says why.';
 
 /** Milliseconds since a time of performance.now(), rounded for the log. */

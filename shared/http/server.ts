@@ -77,8 +77,8 @@ export interface Listening extends ConnectionCaps {
   /** 0 takes a free port. */
   port: number;
   /**
-   * The name of the port's setting, for the fault if the address cannot be taken. The host's setting has the analogous
-   * name.
+   * The name of the port's setting, for the fault if the address cannot be taken. The host's setting has the same name
+   * with HOST in place of PORT.
    */
   portSetting?: string;
   /**
@@ -91,7 +91,6 @@ export interface Listening extends ConnectionCaps {
   certificate?: Certificate | undefined;
   /** Node's default if undefined. */
   maxHeaderBytes?: number | undefined;
-  /** Limits that differ from the defaults. */
   limits?: Partial<ServerLimits> | undefined;
 }
 

@@ -41,7 +41,6 @@ export interface Answer {
 export type Operation<Parts, Caller = undefined> = (call: Call<Parts, Caller>) => Promise<Answer>;
 
 export interface ServiceRoute<Parts, Caller = undefined> extends Route {
-  /** The operation's name in metrics. */
   readonly name: string;
   readonly operation: Operation<Parts, Caller>;
   /** What a caller needs, in terms of the access rules; undefined for their default. */

@@ -7,7 +7,7 @@ const LOOK_EVERY_MS = 1_000;
  * Checks once a second whether a file descriptor is left, and logs an error if not. Node does not report this: libuv
  * closes connections that it cannot accept.
  * @param onExhausted called for every such error
- * @returns stops the checks
+ * @returns a function that stops the checks
  */
 export function watchDescriptors(logger: Logger, onExhausted: () => void): () => void {
   async function look(): Promise<void> {

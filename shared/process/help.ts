@@ -6,7 +6,6 @@ import { fileSetting, isSecret } from './env.ts';
 export interface Program {
   /** One or more sentences. */
   readonly about: string;
-  /** The command that starts it. */
   readonly command: string;
   readonly settings: z.core.$ZodShape;
 }

@@ -34,7 +34,6 @@ export interface Metrics {
   expose(others?: readonly MetricsSnapshot[]): Promise<{ text: string; type: string }>;
 }
 
-/** Values by their label. */
 export type LabelledValues = Iterable<readonly [of: string, value: number]>;
 
 /** A value for structured clone. Its holder only passes it on. */

@@ -27,7 +27,6 @@ interface RedisBackendOptions {
   readonly locals?: LocalDecisions | undefined;
   /** Creates the connection for operators, with longer timeouts. */
   readonly connectOperators?: () => Promise<RedisConnection>;
-  /** The number of entries that the audit log keeps. */
   readonly auditLength?: number | undefined;
 }
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Keys that are read at once: a decision waits for at most so many reads. */
+/** Keys that are read at once: a decision waits for at most this many reads. */
 const AT_ONCE = 32;
 /**
  * Reads pause after this many keys, and other lists get their turn. A page for an operator has no more, so it needs no
@@ -9,8 +9,8 @@ const AT_ONCE = 32;
 const PAGE = 100;
 
 /**
- * Reads many keys without slowing decisions: a few keys at a time for all lists together, and after a page a pause as
- * long as the page took, of at least a millisecond. Lists take turns.
+ * Reads many keys without slowing decisions: all lists together read a few keys at a time, and pause after each page as
+ * long as it took, at least a millisecond. Lists take turns.
  */
 export class BulkReads<Id extends string, Found> {
   readonly #read: (id: Id) => Promise<Found>;

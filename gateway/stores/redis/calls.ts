@@ -52,7 +52,7 @@ const send = (redis: RedisConnection, name: string, script: string, keyCount: nu
     string[]
   >;
 
-/** Names of metrics, for those who sum them up. */
+/** Names of metrics that other files sum up. */
 export const REDIS_CALL = 'gateway_redis_call_duration_seconds';
 export const DEADLINES_MISSED = 'gateway_redis_deadlines_missed_total';
 

@@ -16,7 +16,7 @@
 --                    within = how old it may be, in milliseconds }
 --                    or { key, text } for an outbox }
 -- ARGV[2]  seconds that the mark is kept
--- ARGV[3]  '1' if it was sent before, without an answer: then one that cannot be made is called off
+-- ARGV[3]  '1' if the step was sent before without an answer: it is then called off if it cannot be made
 --
 -- reply    { 1 made, 0 not as required, -1 called off; list of { place of an entry from 0, why it could not be added } }
 

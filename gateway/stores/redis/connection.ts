@@ -15,7 +15,7 @@ const LOADING_RETRY_MS = 100;
 
 export const retryDelayMs = (attempt: number): number => Math.min(50 * attempt, LONGEST_RETRY_MS);
 
-/** A retry strategy that connects with the credentials in force at that time. */
+/** A retry strategy that uses the credentials in force at each attempt. */
 export function retryAs(redis: Redis, credentials: () => Credentials, attempt: number): number {
   Object.assign(redis.options, credentials());
   return retryDelayMs(attempt);
@@ -45,7 +45,6 @@ export function prepare(redis: Redis): void {
 }
 
 interface ConnectOptions {
-  /** The timeout of a command, which may still run afterwards. */
   readonly timeoutMs: number;
   readonly logger: Logger;
   /** The present certificates for rediss:// in PEM. Node's own apply if undefined. */
@@ -104,9 +103,8 @@ export function logOutages(redis: RedisConnection, logger: Logger, onAway: () =>
 const SILENT_PARTS = 5;
 
 /**
- * Closes a connection without an answer for `socketTimeout`: it is dead, even if TCP has not noticed. This replaces the
- * library's timer, which also closes good connections after a stall of this process, because that timer fires before
- * the waiting answer is read.
+ * Closes a connection without an answer for `socketTimeout`. The library's own timer would also close good connections
+ * after a stall of this process, because it fires before a waiting answer is read.
  */
 function endWhenSilent(redis: Redis): void {
   const { socketTimeout: ms = Infinity } = redis.options;

@@ -22,7 +22,7 @@ import { keyOf } from './names.ts';
 
 const MAX_BATCH = 256;
 /**
- * After a call that took longer, the next call need not wait for the present one to end. Otherwise a request could wait
+ * If the last call took longer, the next one need not wait for the present one to end. Otherwise a request could wait
  * for two slow calls.
  */
 const SLOW_MS = 20;
@@ -58,7 +58,6 @@ export class RedisLimiter implements RemoteLimiter, Charger {
   readonly #redis: RedisConnection;
   readonly #plans: () => PlanTable;
   readonly #options: RedisLimiterOptions;
-  /** Secrets that are bound to a scope or to networks, by their cache keys. */
   readonly #bound: BoundedMap<string, true>;
   #waiting: Question[] = [];
   readonly #underWay = new Set<readonly Question[]>();
@@ -177,10 +176,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     }
   }
 
-  /**
-   * Also fails the requests that wait for the next call: they have waited for this one, and should not wait for
-   * another.
-   */
+  /** Also fails the requests that wait for the next call: they should not wait for another deadline. */
   #fail(batch: readonly Question[], cause: Error): void {
     const fault = new StoreUnavailable(`Redis gave no decision: ${cause.message}`, NO_DECISION);
     const isUnknown = mayHaveRun(cause);

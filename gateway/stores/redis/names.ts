@@ -1,8 +1,8 @@
 import type { LogName, RecordName } from '../storage.ts';
 
 /**
- * Names in Redis. All names that one step changes have the same tag (a key's id, or the name of a table), and are
- * therefore in one slot of a cluster.
+ * Names in Redis. All names that one step changes share a tag (a key's id, or the name of a table), and are therefore
+ * in one slot of a cluster.
  */
 
 /** Ids by time of creation in Unix seconds: one set for existing keys, and one for those revoked recently. */

@@ -5,9 +5,9 @@ import { markOf, OUTBOXES, outboxOf } from './names.ts';
 import { LATEST_SECONDS, type StepEntry } from './step.ts';
 
 /**
- * Entries on a cluster, where a stream is in another slot than the change. A change is announced in a set, then writes
- * its entries to a list beside its record in its own step, and then the entries are moved. So wherever a gateway stops,
- * others find its entries, and can remove the place of a key that it did not issue.
+ * Entries on a cluster, where a stream is in another slot than the change. A change is first announced in a set. It
+ * writes its entries to a list beside its record in the same step, and then they are moved. So wherever a gateway
+ * stops, others find its entries, and can remove the place of a key that it did not issue.
  */
 
 /** A change that was announced this long ago was left behind. In milliseconds. */
@@ -23,7 +23,6 @@ const Waiting = z.object({
 /** Adds an entry to its stream, unless it was added under this id before. */
 type Move = (entry: LogEntry, id: string) => Promise<unknown>;
 
-/** An announced change. */
 interface Announced {
   readonly tag: string;
   readonly id: string;
@@ -42,7 +41,7 @@ export class Outboxes {
   readonly #move: Move;
   readonly #forget: (tag: string) => Promise<void>;
   readonly #leftBehindMs: number;
-  /** When this gateway first saw each announcement. It uses its own clock, so that no two clocks are compared. */
+  /** When this gateway first saw each announcement, by its own clock. */
   #seen = new Map<string, number>();
 
   /** @param forget removes the place of a key that was to be issued, if there is no such key */
@@ -84,7 +83,7 @@ export class Outboxes {
     }
   }
 
-  /** Calls the change off unless it was made: it must not be made once its announcement is gone. */
+  /** Calls the change off unless it was made: it must not be made after its announcement is gone. */
   async #takeOver(text: string): Promise<void> {
     const [id = '', tag] = text.split(' ');
     if (tag === undefined) return void (await orUnavailable(this.#redis.srem(OUTBOXES, text)));

@@ -48,7 +48,6 @@ export class Peers implements Asked {
     this.#answer = answer;
   }
 
-  /** Begins to answer questions. */
   start(): void {
     this.#ended = this.#run();
   }

@@ -43,8 +43,8 @@ export class Replicas {
   }
 
   /**
-   * Call this as soon as Redis has answered a change of `name`, and the result to wait for the confirmation.
-   * @throws {Unconfirmed} by the result, if replicas are connected and none confirms the change within 1 s
+   * Call this as soon as Redis has answered a change of `name`. The returned function waits for the confirmation.
+   * @throws {Unconfirmed} (by that function) if replicas are connected and none confirms the change within 1 s
    */
   noteWrite(name: string): () => Promise<void> {
     const node = servingNode(this.#redis, name);

@@ -16,7 +16,7 @@ const URGENT = TEXT.replace('#!lua', '#!lua flags=allow-oom');
 
 /** A mark lives longer than all repetitions of its step. */
 const MARK_SECONDS = 60;
-/** A call that reaches Redis later than this after it was sent is not possible. */
+/** No call arrives at Redis later than this after it was sent. */
 export const LATEST_SECONDS = 86_400;
 
 /**
@@ -26,7 +26,7 @@ const ASKED_MS = 4_000;
 const ASK_EVERY_MS = 100;
 
 export interface Step {
-  /** The part that all names have in common, so that they are in one slot of a cluster. */
+  /** The part that all names share, so that they are in one slot of a cluster. */
   readonly tag: string;
   readonly id: string;
   readonly parts: readonly Part[];

@@ -33,7 +33,6 @@ const LONGEST_MOVE_MS = 1_000;
 type OnLost = (entry: LogEntry, why: string) => void;
 
 export interface RedisStorageOptions {
-  /** The number of entries that the audit log keeps. */
   readonly auditLength?: number | undefined;
   /** Called, before the change is acknowledged, for an entry that could not be added. */
   readonly onLost?: OnLost;
@@ -42,7 +41,7 @@ export interface RedisStorageOptions {
    * replica has them.
    */
   readonly isConfirmed?: boolean;
-  /** The age of an entry in an outbox, in milliseconds, at which its gateway has left it behind. */
+  /** Entries in an outbox that are older than this, in milliseconds, were left behind by their gateway. */
   readonly leftBehindMs?: number;
 }
 

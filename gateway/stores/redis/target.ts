@@ -3,12 +3,10 @@ import type { ConnectionOptions } from 'node:tls';
 /** How long a start waits for Redis by default. */
 export const START_MS = 3_000;
 
-/** The address of a Redis of any kind. */
 export interface RedisTarget {
   readonly mode: 'single' | 'cluster' | 'sentinel';
   /** The URLs of the Redis, of cluster nodes, or of sentinels. They differ only in host and port. */
   readonly urls: readonly string[];
-  /** The name of the primary for the sentinels. */
   readonly masterName: string | undefined;
   readonly sentinelUsername: string | undefined;
   /** The present credentials: they can change while the gateway runs. */

@@ -31,8 +31,7 @@ export function lockFolder(folder: string): () => void {
           'user who owns it.',
         { cause: fault },
       );
-    // This process cannot create the file, so another one that could would have left it here, where its lock would
-    // show.
+    // A lock would have shown: the file is readable, or it does not exist and nobody like this process can create it.
     return () => undefined;
   }
   held.add(path);
@@ -42,9 +41,7 @@ export function lockFolder(folder: string): () => void {
   };
 }
 
-/**
- * Creates the file itself, because SQLite would let others read it. SQLite reports it if the folder cannot be written.
- */
+/** Creates the file itself, because SQLite would let others read it. SQLite reports a folder that cannot be written. */
 export function createForOwner(path: string): void {
   try {
     closeSync(openSync(path, 'wx', 0o600));

@@ -52,7 +52,6 @@ export interface Opened {
   readonly room: Room | undefined;
   /** Why changes are refused; undefined if they are not. */
   readonly why: string | undefined;
-  /** Releases the folder. */
   unlock(): void;
 }
 

@@ -16,7 +16,7 @@ interface Held {
   readonly freed: PromiseWithResolvers<void>;
 }
 
-/** Changes by decisions, which the deciding process has handed over and which are not yet in the database. */
+/** Changes by decisions that are not yet in the database. */
 export class States {
   readonly #owner: Owner | undefined;
   readonly #unsaved = new Map<string, FieldChanges>();

@@ -31,7 +31,6 @@ const PROBE_MS = 3_000;
 export interface SqliteOptions {
   /** The deciding process, if it is another one. Without an owner, decisions change no record. */
   readonly owner?: Owner | undefined;
-  /** The number of entries that the audit log keeps. */
   readonly auditLength?: number | undefined;
   readonly clock?: Clock;
   /** How often a full disk is checked for room, in milliseconds. */
@@ -39,9 +38,8 @@ export interface SqliteOptions {
 }
 
 /**
- * One SQLite file, which this process alone has open. Changes made in one turn of the event loop share one commit. The
- * results of decisions in another process reach the records before anybody reads or changes these (`owner`, `load`,
- * `saveStates`).
+ * One SQLite file, which this process alone has open. Changes made in one turn of the event loop share one commit. What
+ * another process decides reaches a record before anybody reads or changes it (`owner`, `load`, `saveStates`).
  */
 export class SqliteStorage implements Storage {
   readonly #opened: Opened;
