@@ -129,5 +129,4 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
   };
 }
 
-/** When the first certificate of the chain expires, in Unix seconds. */
 const endOf = ({ cert }: Certificate): number => new X509Certificate(cert).validToDate.getTime() / 1_000;

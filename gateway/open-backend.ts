@@ -47,9 +47,7 @@ export interface OpenOptions {
   readonly announce?: Announce | undefined;
   /** Required without Redis. */
   readonly embedded?: Embedded | undefined;
-  /** The plans in force until the table has been read. */
   readonly plans?: StoredPlans | undefined;
-  /** How long to wait for the store. */
   readonly withinMs?: number | undefined;
 }
 

@@ -32,7 +32,6 @@ export class DatabaseUrl {
     this.#lastRefused = url === this.#read() ? { url, at: performance.now() } : undefined;
   }
 
-  /** Whether another URL than the refused one can be tried. */
   get hasOther(): boolean {
     return this.#lastAccepted !== undefined && this.#lastAccepted !== this.#read();
   }

@@ -17,7 +17,6 @@ interface OrderRow extends Omit<Order, 'createdAt'> {
   readonly createdAt: bigint;
 }
 
-/** The allowed next statuses of an order. */
 const NEXT: Readonly<Record<OrderStatus, readonly OrderStatus[]>> = {
   placed: ['approved', 'cancelled'],
   approved: ['delivered', 'cancelled'],

@@ -97,7 +97,6 @@ export class PostgresStore implements Store {
   }
 }
 
-/** A connection outside of the pool. */
 async function openAlone(Client: ReturnType<typeof connectionsTo>): Promise<pg.Client> {
   const client = new Client(CONNECTION_OPTIONS);
   client.on('error', ignore);

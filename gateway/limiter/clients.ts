@@ -40,7 +40,6 @@ export class Clients implements LocalDecisions {
   readonly #debtors = new Map<string, Client>();
   readonly #plans: () => PlanTable | undefined;
   readonly #monotonic: () => number;
-  /** When `doubtAll` was last called. */
   #doubtedAt = Number.NEGATIVE_INFINITY;
   /** All changes of keys without a record. A record for each restored key would evict those in use. */
   readonly #otherChanges = new Changes();

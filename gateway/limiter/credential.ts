@@ -106,7 +106,6 @@ export interface Bounds {
 export interface Secret extends Bounds {
   /** Public; may appear in logs. */
   readonly id: string;
-  /** SHA-256 of the secret, in base64url. */
   readonly digest: string;
   readonly name: string;
   readonly createdAt: number;

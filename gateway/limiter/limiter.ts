@@ -53,7 +53,6 @@ export interface LimitStatus {
   readonly outcome: 'admitted' | 'refused' | 'banned' | 'forbidden';
   readonly now: number;
   readonly buckets: readonly BucketState[];
-  /** The end of the running ban, if there is one. */
   readonly bannedUntil: number;
   /** The moment at which a refused request may return: its place in line. */
   readonly retryAt?: number | undefined;

@@ -37,7 +37,6 @@ export class Newcomers {
     this.#monotonic = monotonic;
   }
 
-  /** The verdict on a credential that was refused recently. */
   refusal(address: string, credential: Credential): Unauthorized | undefined {
     if (this.#refused.size === 0) return undefined;
     const refused = this.#refused.get(nameOf(address, credential));

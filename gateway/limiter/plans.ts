@@ -7,7 +7,6 @@ export const PLAN_NAMES = ['free', 'pro', 'business', 'enterprise'] as const;
 export type PlanName = (typeof PLAN_NAMES)[number];
 
 interface Field {
-  /** The label in forms. */
   readonly label: string;
   /** The text for `--help` and deploy/SETTINGS.md. */
   readonly help: string;
@@ -102,7 +101,6 @@ export function parseField(field: PlanField, text: string): number | string | un
   return least === 0 && /^0{1,10}$/.test(text) ? 0 : parseLimit(text);
 }
 
-/** The default of a choice; undefined for a number. */
 function firstOption(field: PlanField): string | undefined {
   return ruleOf(field).options?.[0];
 }
@@ -113,7 +111,6 @@ export const valueIn = (plan: Plan, field: PlanField): number | string | undefin
 /** What applies if a field is absent; undefined for a number that must be present. */
 export const whenAbsent = (field: PlanField): string | undefined => ruleOf(field).absent;
 
-/** Whether a field may be missing from the stored table. */
 function mayBeAbsent(field: PlanField): boolean {
   const { options, absent } = ruleOf(field);
   return options !== undefined || absent !== undefined;

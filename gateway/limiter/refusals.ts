@@ -18,7 +18,6 @@ import { MINUTE, SECOND } from './clock.ts';
 export interface Refusals {
   /** The last place given in line. */
   readonly lineUntil: number;
-  /** When the last strike is forgotten. */
   readonly strikesUntil: number;
   /**
    * When a refusal first found no room for its strike; 0 for never. It is cleared with the last strike. If it lies in

@@ -37,7 +37,6 @@ export interface Totals {
 /** The part of a key's state from which marks are made. */
 interface Used extends Totals {
   readonly usage: Usage;
-  /** The time of the last decision, in microseconds. */
   readonly asOf: number | undefined;
 }
 

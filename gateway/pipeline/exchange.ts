@@ -56,13 +56,11 @@ export class Exchange {
   decidedAt: number | undefined;
   /** The limit status of the key if there is no decision: the request asked for the status, or was shed. */
   keyStatus: Decision | undefined;
-  /** The limit status of the address, if the address pays. */
   addressStatus: LimitStatus | undefined;
   route: GatewayRoute | undefined;
   /** When the request was sent to the core, and when the core began to answer. */
   sentAt: number | undefined;
   answeredAt: number | undefined;
-  /** Bytes in both directions of the WebSocket, if there is one. */
   tunnel: { readonly bytesFromClient: number; readonly bytesFromCore: number } | undefined;
   /** The error in the answer. Its cause is the original fault. */
   error: HttpError | undefined;

@@ -17,7 +17,6 @@ export interface Caller {
  */
 export class LoadShedder {
   readonly #limit: () => number;
-  /** Addresses with unverified requests in progress. */
   readonly #addresses = new Map<string, Address>();
   #callers = 0;
   #total = 0;

@@ -101,7 +101,6 @@ export class OwnAnswers {
     return methods && `${methods}, OPTIONS`;
   }
 
-  /** Charges the address before anything else is done. */
   #charge(exchange: Exchange): void {
     exchange.ownAnswer = 'own';
     exchange.addressStatus = this.#deps.allowance.consume(exchange.network);

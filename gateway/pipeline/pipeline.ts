@@ -110,7 +110,6 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     }
   }
 
-  /** Records a decision for operators. */
   function record(exchange: Exchange, verdict: Verdict): void {
     const { id, keyId, client, clientAddress, outcome } = exchange;
     deps.recent.decided(exchange);

@@ -34,7 +34,6 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
   #outgoing: Item[] = [];
   #number = 0;
   #isSilent = false;
-  /** The messages received so far. */
   received = 0;
   /** When the last message arrived, as of performance.now(). */
   receivedAt = performance.now();

@@ -94,6 +94,5 @@ export class LevelsOfMachine {
 
 interface Outage {
   readonly asked: Set<Worker>;
-  /** The ids of the reported keys. */
   readonly learned: Set<string>;
 }

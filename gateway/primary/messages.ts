@@ -39,7 +39,6 @@ export interface AskedOfWorker {
 }
 
 export interface AskedOfPrimary {
-  /** The worker asks how to start. */
   readonly start: readonly [undefined, StartOrder];
   /** Sent at intervals, so that a crash loses few counts. Undefined while there is nothing to count. */
   readonly report: readonly [WorkerReport | undefined, undefined];
@@ -58,7 +57,6 @@ export interface AskedOfPrimary {
 }
 
 export interface StartOrder {
-  /** The plan table until the worker has read it. */
   readonly plans?: StoredPlans | undefined;
   /** The worker must not serve before it has loaded plans and script from Redis. */
   readonly mustLoad: boolean;
@@ -70,7 +68,6 @@ export interface WorkerReport extends ProcessState {
   readonly counted: readonly Family[];
   /** All other measurements; sent only on request. */
   readonly metrics?: MetricsSnapshot | undefined;
-  /** Whether plans and script were loaded from Redis. */
   readonly isLoaded: boolean;
   readonly isLocal: boolean;
   readonly banned: KeysOfMinute;
@@ -82,7 +79,6 @@ export interface LocalQuestion {
   readonly use: Use;
   /** When the worker last had an answer of Redis about the key, by Redis' clock; 0 for never. */
   readonly heardAt: number;
-  /** Whether Redis is to charge for the decision later. */
   readonly owes: boolean;
 }
 

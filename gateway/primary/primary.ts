@@ -21,7 +21,6 @@ import type { Reason } from './slot.ts';
 import { WorkerProcess } from './worker-process.ts';
 import { Workers } from './workers.ts';
 
-/** How often the primary checks whether Redis is away. */
 const WATCH_MS = 100;
 /** How long a replacement waits for Redis if this process already has the plans. */
 const REPLACED_WITHIN_MS = 250;

@@ -39,12 +39,10 @@ export class Slot {
     this.#hasBegun = hasBegun;
   }
 
-  /** The process that serves. */
   get current(): WorkerProcess | undefined {
     return this.#current;
   }
 
-  /** All processes that have not ended. */
   get processes(): readonly WorkerProcess[] {
     return [...this.#processes];
   }

@@ -247,7 +247,6 @@ interface Errors {
   passOn(): void;
 }
 
-/** Keeps the end of a process's standard error. */
 function keepErrors({ stderr }: ChildProcess): Errors {
   let said = '';
   const add = (text: string) => {

@@ -49,7 +49,6 @@ export class Workers {
     return this.#reports;
   }
 
-  /** The channels of the serving workers. */
   channels(): Channel<AskedOfWorker, AskedOfPrimary>[] {
     return this.#serving.map(({ channel }) => channel);
   }

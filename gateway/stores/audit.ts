@@ -90,7 +90,6 @@ export interface WithActivity {
 
 /** Entries that one call checks. The result says where to continue. */
 const CHECKED_AT_ONCE = 5_000;
-/** Entries that are read at once. */
 const PAGE = 500;
 
 /** The audit log: who changed what, when and why. Most changes write their entry in the same step. */
@@ -131,7 +130,6 @@ export class AuditLog {
   }
 }
 
-/** The earlier of two ids. */
 function earlier(one: string, other: string): string {
   const [a = 0, b = 0] = one.split('-').map(Number);
   const [c = 0, d = 0] = other.split('-').map(Number);

@@ -6,7 +6,6 @@ import type { PlanCache } from './plan-cache.ts';
 import type { Plans } from './plans.ts';
 import type { KeyCursor, Storage } from './storage.ts';
 
-/** Keys that are read in each round. */
 const AT_ONCE = 50;
 
 /** The check is cheap: it does nothing until the cache has read another table. */
@@ -37,7 +36,6 @@ export class EditWatch {
   /** When each listed key without data was first seen, by id. */
   readonly #missing = new Map<string, number>();
   #at: number | undefined;
-  /** The last version of the plan table that was checked. */
   #checkedVersion: string | undefined;
 
   constructor(parts: EditWatchParts, times = USUAL) {

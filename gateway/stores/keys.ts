@@ -28,7 +28,6 @@ import {
 import { isNarrower } from './secret-fields.ts';
 import { type KeyCursor, NotMade, type RecordName, type Storage, withChanges } from './storage.ts';
 
-/** Keys that a list reads at once. */
 const PAGE = 100;
 const ATTEMPTS = 10;
 /** Keys that one search checks. The result says where to continue. */
@@ -47,7 +46,6 @@ export class Unreadable extends Conflict {
 export interface KeyQuery {
   readonly offset: number;
   readonly limit: number;
-  /** Whether a key matches the search. */
   isWanted(entry: KeyEntry): boolean;
 }
 

@@ -78,7 +78,6 @@ export class PlanCache {
     return this.#changedAt;
   }
 
-  /** The invalid values in the table last read. */
   get rejected(): readonly RejectedValue[] {
     return this.#rejected;
   }

@@ -24,7 +24,6 @@ export const PlanChange = z.object({
   /** 'by hand': edited in the table, not through a gateway. */
   action: z.enum(['set', 'rollback', 'by hand']),
   changes: z.array(FieldChange),
-  /** The version of the resulting table. */
   version: z.string(),
 });
 
@@ -104,7 +103,7 @@ export type MakeChanges = (before: StoredPlans, untouched: readonly string[]) =>
 
 export interface PlansChanged {
   readonly after: StoredPlans;
-  /** The record of the change; undefined if nothing changed. */
+  /** Undefined if nothing changed. */
   readonly change: PlanChange | undefined;
   /** Why the history lacks the change; undefined if it is recorded. */
   readonly unrecorded: string | undefined;
@@ -316,7 +315,6 @@ function keeps(table: StoredPlans, last: StoredPlans = {}): Record<string, strin
   return { ...Object.fromEntries(good), [SEEN]: JSON.stringify(pick(table)), [BUILT_IN]: builtIn };
 }
 
-/** The entries of a change in both logs. */
 const entriesOf = ({ changes, ...rest }: PlanChange, activity: readonly Activity[]): LogEntry[] => [
   { log: 'plan history', fields: { ...rest, changes: JSON.stringify(changes) } },
   ...auditEntries(...activity),

@@ -106,7 +106,6 @@ export interface KeyListQuery {
   readonly offset?: number | undefined;
   readonly limit: number;
   readonly newestFirst?: boolean;
-  /** Whether to list recently revoked keys too. */
   readonly withRevoked?: boolean;
 }
 

@@ -30,7 +30,6 @@ export interface RedisState {
 }
 
 export interface PeerAnswer {
-  /** The gateway's host and process. */
   readonly gateway: string;
   readonly answer: unknown;
 }
@@ -71,7 +70,6 @@ export interface Backend {
    * @param answer answers the question of another gateway
    */
   peers?(answer: (content: unknown) => Promise<unknown>): Peers;
-  /** The state of the store, for operators. */
   check(): Promise<CheckResult[]>;
   close(): Promise<void>;
 }

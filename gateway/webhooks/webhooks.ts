@@ -32,7 +32,6 @@ interface Pending {
    * in force.
    */
   readonly claimant: string;
-  /** Set once this process has claimed the event. */
   message: Message | undefined;
   failed: number;
 }

@@ -42,7 +42,6 @@ export interface CallOptions {
 export interface StoreRequest {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   readonly path: string;
-  /** The body, which is sent as JSON. */
   readonly body?: unknown;
   /** Makes a POST safe to repeat. Every POST needs one. */
   readonly idempotencyKey?: string;

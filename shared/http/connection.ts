@@ -13,7 +13,6 @@ interface Parser {
   /** The request being read, or the last one. */
   readonly incoming: Upgradable | null;
   onIncoming(request: Upgradable, keepAlive: boolean): number;
-  /** Returns the number of bytes read. */
   execute(bytes: Buffer): number | Fault;
 }
 type Upgradable = IncomingMessage & { upgrade?: boolean };
@@ -126,7 +125,6 @@ export class Connection {
     if (!(socket instanceof TLSSocket)) readIntoOneBuffer(socket, this.#take);
   }
 
-  /** Whether no more requests may begin. */
   get #isClosing(): boolean {
     return !this.#socket.writable || this.answers.some(closes);
   }

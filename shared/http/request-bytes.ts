@@ -22,7 +22,6 @@ const LINE_BREAK = 2;
 const EMPTY_LINE = '\r\n\r\n';
 /** A whole line that is not a method, a target and a version of HTTP, separated by one space each. */
 const OTHER_LINE = /^(?![^ \r\n]+ [^ \r\n]+ HTTP\/)[^\r\n]*[\r\n]/;
-/** The line before the data of a chunk. */
 const CHUNK_LINE = /^([\da-f]+)[^\r\n]*\r\n/i;
 /**
  * Heads are rarely longer, and lines before chunks never. Searching a text takes a third of the time of searching a

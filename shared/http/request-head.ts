@@ -90,7 +90,6 @@ export function checkHead(request: BrokenRequest, limits: HeadLimits): CheckedHe
   return head;
 }
 
-/** Reads the header lines in one pass. */
 function readHeaders({ url = '', rawHeaders }: IncomingMessage, { lines, bytes }: HeadLimits): CheckedHead {
   let host: string | undefined;
   let authorization: string | undefined;

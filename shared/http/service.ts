@@ -45,7 +45,6 @@ export interface ServiceRoute<Parts, Caller = undefined> extends Route {
   readonly operation: Operation<Parts, Caller>;
   /** What a caller needs, in terms of the access rules; undefined for their default. */
   readonly needs?: string;
-  /** Whether the operation needs no token. */
   readonly isOpen?: boolean;
   /** Whether machines call the operation all the time, so that only its failures are logged. */
   readonly isRoutine?: boolean;

@@ -33,7 +33,6 @@ export class LogOutput {
   /** Whole lines that are written after #underWay. */
   #chunks: Buffer[] = [];
   #underWay: Buffer = NOTHING;
-  /** Bytes in #chunks and #underWay. */
   #bytes = 0;
   #unreported = 0;
   #dropped = 0;
@@ -47,7 +46,6 @@ export class LogOutput {
     setInterval(() => this.flush(), FLUSH_EVERY_MS).unref();
   }
 
-  /** The number of lines dropped so far. */
   get dropped(): number {
     return this.#dropped;
   }

@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs';
 
-/** The text that was last read from each file. */
 const read = new Map<string, string>();
 let instead: ReadonlyMap<string, string> = new Map();
 

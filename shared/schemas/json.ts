@@ -257,7 +257,6 @@ function endOfString(text: string, start: number): number {
   return end + 1;
 }
 
-/** Whether the character follows an odd number of backslashes. */
 function isEscaped(text: string, at: number): boolean {
   let backslashes = 0;
   while (text[at - 1 - backslashes] === '\\') backslashes++;

@@ -21,11 +21,9 @@ const DEFAULT_TIMEOUT_MS = 250;
 const MOVE_EVERY_MS = 250;
 
 interface RedisBackendOptions {
-  /** The keys that this process knows. */
   readonly clients?: Clients | undefined;
   /** Decides while Redis is away. By default `clients` does. */
   readonly locals?: LocalDecisions | undefined;
-  /** Creates the connection for operators, with longer timeouts. */
   readonly connectOperators?: () => Promise<RedisConnection>;
   readonly auditLength?: number | undefined;
 }

@@ -14,7 +14,6 @@ import { INDEX, keyOf, REVOKED_INDEX, usageOf } from './names.ts';
  * shrinks.
  */
 const CHECKED = 10;
-/** The number of names that one SCAN visits. */
 const SCANNED = 1_000;
 
 /** The place of a key. A time of creation that was typed by hand may not be a time. */

@@ -28,7 +28,7 @@ const MAX_BATCH = 256;
 const SLOW_MS = 20;
 
 export interface RedisLimiterOptions {
-  /** The clock of tests. By default Redis' clock applies. */
+  /** By default Redis' clock applies. */
   readonly clock?: Clock | undefined;
   readonly calls?: CallCounts | undefined;
   /**
@@ -38,7 +38,6 @@ export interface RedisLimiterOptions {
   readonly timeoutMs?: number | undefined;
   /** The secrets known to be bound, shared by the limiters of one process. */
   readonly bound?: BoundedMap<string, true>;
-  /** Called when no call is running or waiting. */
   readonly onIdle?: (() => void) | undefined;
 }
 

@@ -16,7 +16,6 @@ const CONFIRM_MS = 1_000;
 const LOOK_EVERY_MS = 1_000;
 const LOOK_AGAIN_MS = 50;
 
-/** The node that serves a name, if known. */
 function servingNode(redis: RedisConnection, name: string): Node | undefined {
   if (!isCluster(redis)) return redis;
   const address = redis.slots[slotOf(name)]?.[0];

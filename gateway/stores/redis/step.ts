@@ -34,7 +34,6 @@ export interface Step {
   readonly place?: KeyCursor | undefined;
   readonly entries: readonly StepEntry[];
   readonly isUrgent?: boolean | undefined;
-  /** How long the mark is kept, in seconds. */
   readonly markSeconds?: number;
 }
 

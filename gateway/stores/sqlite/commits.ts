@@ -50,7 +50,6 @@ export interface CommitOptions {
   readonly onCommitted: () => void;
   /** Called after a step or a whole transaction was undone. */
   readonly onUndone: () => void;
-  /** How often a full disk is checked for room. */
   readonly probeMs: number;
 }
 
@@ -132,7 +131,6 @@ export class Commits {
     this.#probing ??= setInterval(() => this.#probe(room), probeMs).unref();
   }
 
-  /** Runs the waiting steps. */
   close(): void {
     while (this.#waiting.length > 0) this.#commitWaiting();
     this.#isClosed = true;

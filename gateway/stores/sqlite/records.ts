@@ -102,7 +102,6 @@ export class Records {
     if (moveTo !== undefined) this.#move(record, row, moveTo);
   }
 
-  /** Changes a key, if it exists. */
   addToKey(id: string, changes: FieldChanges): void {
     const row = this.#select.get('key', id, this.#now()) as Row | undefined;
     if (row !== undefined) this.#update.run(JSON.stringify({ ...JSON.parse(row.fields), ...changes }), 'key', id);
