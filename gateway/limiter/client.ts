@@ -11,7 +11,7 @@ export interface Heard {
   readonly at: number;
 }
 
-/** What the owner of a key may see of it besides its limits. Times are in microseconds. */
+/** What the owner of a key may see about the key, apart from its limits. Times are in microseconds. */
 export interface KeyFacts {
   readonly name: string;
   readonly expiresAt: number | undefined;

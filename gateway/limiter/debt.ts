@@ -3,7 +3,7 @@ import type { Decision } from './limiter.ts';
 
 /** Requests that were decided here and that the store has not charged yet. */
 export interface Debt {
-  /** Admitted requests, for each of which the store takes a token unless it is spared. */
+  /** Admitted requests. The store takes a token for each, unless it is spared. */
   admitted: number;
   /** How many of the admitted requests, counted from the first, take no token because the key has been reset since. */
   spared: number;

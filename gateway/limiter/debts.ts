@@ -7,7 +7,7 @@ import type { Decision } from './limiter.ts';
 /** The outcome of a call that charges. A call with `not run` can be repeated. */
 export type Charged =
   | { readonly decision: Decision; readonly forgiven: number }
-  /** The key has no levels any more. */
+  /** The key was deleted, or its data allows no decision. */
   | 'gone'
   | 'not run'
   | 'unknown';

@@ -343,7 +343,7 @@ local function decide(key, digest, count, wanted, address, charge)
     refill(minute_sign, minute_left, minute_decimals, minute_then, minute_limit, MINUTE, elapsed)
   local day_tokens, day_fraction = refill(day_sign, day_left, day_decimals, day_then, day_limit, DAY, elapsed)
 
-  -- Bans set by decisions move back with the clock, and a plan in shadow mode ignores them. Those of operators stay.
+  -- Bans set by decisions move back with the clock, and a plan in shadow mode ignores them. Bans by operators stay.
   banned_until = read_time(banned_until) or 0
   local is_decided, is_ignored = false, false
   if banned_until > 0 and (shift > 0 or banned_until > now) then

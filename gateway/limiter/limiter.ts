@@ -25,7 +25,7 @@ export interface Question {
    * @param wasSent whether the request may have been charged
    */
   late(wasSent: boolean): void;
-  /** No answer will come. @param mayHaveRun whether the request may have been charged */
+  /** No answer will arrive. @param mayHaveRun whether the request may have been charged */
   failed(fault: StoreUnavailable, mayHaveRun: boolean): void;
 }
 

@@ -130,7 +130,7 @@ class Contact {
     this.#logger = logger;
   }
 
-  /** @param id the key that could not be decided. Probes ask about it until one is answered in time */
+  /** @param id the key that got no decision. Probes ask about it until one is answered in time */
   lose(reason: string, { id }: Credential): void {
     if (this.isAway) return;
     this.isAway = true;

@@ -12,7 +12,7 @@ interface Field {
   readonly help: string;
   /** For a number from 1 to 10^9: the default of each plan. A plan without a default does not have the field. */
   readonly defaults?: { readonly [plan in PlanName]?: number };
-  /** For a number that may be absent: what applies without it, unless the plan has a default. */
+  /** Set for a number that may be absent: what applies then, unless the plan has a default. */
   readonly absent?: string;
   /** The minimum, if it is not 1. */
   readonly least?: 0;
@@ -143,8 +143,8 @@ export const isUsable = (name: string, text: string | undefined): boolean =>
   (text === undefined ? mayBeAbsent(fieldIn(name)) : parseField(fieldIn(name), text) !== undefined);
 
 /**
- * A field of an earlier rule, by which `ban_after` early requests within so many seconds banned a key. Where this field
- * is stored, `ban_after` was set for that rule and is ignored.
+ * A field of an earlier rule, which banned a key for `ban_after` early requests within this many seconds. Where this
+ * field is stored, `ban_after` was set for that rule and is ignored.
  */
 const FORMER_FIELD = 'ban_within_seconds';
 
@@ -155,8 +155,8 @@ export const isOfFormerRule = (stored: Readonly<Record<string, unknown>>, name: 
   fieldIn(name) === 'ban_after' && stored[`${planIn(name)}.${FORMER_FIELD}`] !== undefined;
 
 /**
- * The stored form of a plan's changes. Whoever sets or removes `ban_after` means the present rule, so this also removes
- * the field of the earlier one.
+ * The stored form of a plan's changes. Setting or removing `ban_after` selects the present rule, so it also removes the
+ * field of the earlier one.
  */
 export function storedChanges(
   plan: PlanName,

@@ -53,7 +53,7 @@ export const patienceOf = (
 /** With a higher `ban_after`, strikes stand for more than a minute, so bursts once a minute could ban. */
 export const mostBanAfter = (minute: number): number => FORGOTTEN * minute;
 
-/** The most places of a line, in minutes' worth of the minute limit. A line ends at most an hour ahead. */
+/** The most places in a line: this many minutes' worth of the minute limit. A line ends at most an hour ahead. */
 export const LINE_MINUTES = 15;
 const LONGEST_LINE = 60 * MINUTE;
 
@@ -105,7 +105,7 @@ export function refusalsAt(
   return { lineUntil, strikesUntil: strikes, fullAt };
 }
 
-/** How many more refusals cannot ban the key. */
+/** How many strikes the key has left before one can ban it. */
 export function strikesLeft({ strikesUntil }: Refusals, now: number, { minute, ban_after }: Patience): number {
   const held = Math.ceil(Math.max(0, strikesUntil - now) / strikeTime(minute));
   return Math.max(0, ban_after - held);
