@@ -7,7 +7,7 @@ import type { Backend } from './stores.ts';
 
 /** The parts of a gateway without Redis. Some exist only in one of its processes. */
 export interface Embedded {
-  /** The process that has the storage open knows why changes are refused, and whether they are until the next start. */
+  /** The process that has the storage open knows why changes are refused, and whether only a restart can help. */
   readonly storage: Storage & { fault?(): string | undefined; readonly isCopy?: boolean };
   /** Creates the limiter, in a process that serves clients. */
   readonly limiterOf?: (plans: () => PlanTable) => EmbeddedLimiter;

@@ -38,7 +38,7 @@ interface HeldKey {
   state: KeyState;
   /** The state that was last sent to the store, unless that failed. */
   sent?: KeyState | undefined;
-  /** Present from a decision that bans the key until the ban is stored. It resolves to whether the ban is stored. */
+  /** Set until a new ban of the key is stored. Resolves to whether that succeeded. */
   ban?: Promise<boolean> | undefined;
 }
 

@@ -53,7 +53,9 @@ export const REVOKED_FIELDS = ['name', 'plan', 'tags', 'created_at', 'left', 'ad
 export const writeKey = (record: KeyRecord, state?: KeyState): Fields =>
   withChanges({}, { ...writeRecord(record), ...(state && writeStateChanges(state)) });
 
-/** Changes of a record, together with those of its kept copies. @param before the present fields that are in force */
+/**
+ * Changes of a record, together with the changes of its kept copies. @param before the present fields that are in force
+ */
 export function withKept(changes: FieldChanges, before: Fields = {}): FieldChanges {
   const after = withChanges(before, changes);
   const kept = EDITABLE.map((field) => [KEPT + field, after[field]]);

@@ -127,7 +127,7 @@ export class PlanCache {
     }
   }
 
-  /** Uses a value that a gateway kept where somebody typed a bad one before this process started. */
+  /** If somebody typed a bad value before this process started, uses the last good one that a gateway kept. */
   async #begin(): Promise<void> {
     let kept = await this.#store.readKept();
     if (kept === undefined) {

@@ -298,7 +298,7 @@ function readSeen({ [SEEN]: text = '' }: StoredPlans): StoredPlans | undefined {
 export const isWhole = (table: StoredPlans = {}): boolean =>
   STORED_FIELDS.every((field) => isUsable(field, table[field]));
 
-/** Every field of a table; undefined for those that it lacks. */
+/** All fields of a table. Missing ones are undefined. */
 const pick = (table: StoredPlans): Record<string, string | undefined> =>
   Object.fromEntries(STORED_FIELDS.map((field) => [field, table[field]]));
 

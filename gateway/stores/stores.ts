@@ -39,7 +39,7 @@ export interface Peers {
   start(): void;
   /**
    * Asks all other gateways. Never rejects.
-   * @returns their answers, and the gateways that did not answer in time, undefined if unknown
+   * @returns the answers, and the gateways without one (undefined if the gateways are unknown)
    */
   ask(
     content: unknown,

@@ -25,7 +25,7 @@ export const writeUsed = (used: KeyState['used']): string | undefined =>
     .map(([id, at]) => `${id}:${at / SECOND}`)
     .join(' ') || undefined;
 
-/** The last uses without those of removed secrets. */
+/** The last uses, without removed secrets. */
 export const withoutSecrets = (used: KeyState['used'], gone: readonly Secret[]): KeyState['used'] =>
   Object.fromEntries(Object.entries(used).filter(([id]) => !gone.some((secret) => secret.id === id)));
 

@@ -69,7 +69,7 @@ local function move(from, to, part)
   call('EXPIRE', to, part.seconds)
 end
 
--- A byte that is not UTF-8 in a field's name was read as U+FFFD. No gateway uses such names, so this matches all fields
+-- A byte that is not UTF-8 in a field's name was read as U+FFFD. No gateway uses such names, so this returns all names
 -- that look like the given one.
 local function named(name, field)
   local found, shape = { field }, field:gsub('[\128-\255]+', '?')

@@ -35,7 +35,7 @@ export async function connectCluster(target: RedisTarget, logger: Logger): Promi
   logOutages(cluster, logger, () => logRefusedTls(nodes, common.tls, logger));
   logNodeOutages(cluster, logger);
   cluster.on('+node', prepare);
-  // The event comes for each new connection to a node, before it connects.
+  // The event is emitted for each new connection to a node, before the node is connected.
   cluster.on('+node', ({ options }: Redis) => Object.assign(options, target.credentials()));
   cluster.on('+node', connectSoon);
   await Promise.race([connectAll(cluster), sleep(target.startMs, undefined, { ref: false })]);

@@ -74,7 +74,9 @@ export async function connectRedis(
   return redis;
 }
 
-/** If a server has no such database, ioredis only emits an error and continues with database 0, which is not ours. */
+/**
+ * If a server has no such database, ioredis only emits an error and continues with database 0, which belongs to others.
+ */
 export async function checkDatabase(redis: Redis): Promise<void> {
   const wanted = redis.options.db ?? 0;
   if (wanted === 0 || (await redis.client('INFO')).includes(` db=${wanted} `)) return;

@@ -219,7 +219,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     return runDecide(this.#redis, groups.length, words, onText);
   }
 
-  /** Groups requests with the same key and secret, and the same use if it matters, in the order of arrival. */
+  /** Groups requests by key, secret and (if it matters) use, in the order of arrival. */
   #inGroups(batch: readonly Question[]): Group[] {
     const groups = new Map<string, Group>();
     for (const question of batch) {

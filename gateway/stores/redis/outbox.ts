@@ -10,7 +10,7 @@ import { LATEST_SECONDS, type StepEntry } from './step.ts';
  * stops, others find its entries, and can remove the place of a key that it did not issue.
  */
 
-/** A change that was announced this long ago was left behind. In milliseconds. */
+/** The age of an announcement, in milliseconds, at which its gateway has left it behind. */
 const LEFT_BEHIND_MS = 5_000;
 
 /** The id of an entry marks it as moved, so that it is not added twice. */

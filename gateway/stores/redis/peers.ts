@@ -10,7 +10,7 @@ import type { RedisConnection } from './calls.ts';
  * their answers into a list of the question. All lists expire.
  */
 
-/** Gateways, by the time in Unix seconds when they last looked for questions. */
+/** The gateways, scored by when they last looked for questions, in Unix seconds. */
 const GATEWAYS = 'gateway:gateways';
 const questionsOf = (gateway: string): string => `gateway:questions:{${gateway}}`;
 const answersOf = (question: string): string => `gateway:answers:{${question}}`;
@@ -52,7 +52,7 @@ export class Peers implements Asked {
     this.#ended = this.#run();
   }
 
-  /** Asks all others. Never rejects, and never takes longer, even if Redis is away or hangs. */
+  /** Asks all others. Never rejects, and returns in time even if Redis is away or hangs. */
   async ask(content: unknown, withinMs: number): ReturnType<Asked['ask']> {
     const until = performance.now() + withinMs;
     const answers = new Map<string, unknown>();

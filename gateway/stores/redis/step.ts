@@ -96,8 +96,8 @@ function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrge
 type PartOfHash = Omit<Part, 'record'> & { readonly name: string; readonly beside?: readonly string[] };
 
 /**
- * A key consists of several hashes. A new key takes nothing from those of a key that had its id and was deleted by
- * hand.
+ * A key consists of several hashes. A new key takes nothing from hashes that were left when a key with the same id was
+ * deleted by hand.
  */
 function inHashes({ record, ...part }: Part): PartOfHash[] {
   const id = keyIdOf(record);

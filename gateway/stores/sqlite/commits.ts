@@ -15,8 +15,8 @@ const LOG_PAGES = 200;
 const MOST_IN_NEED = 25;
 
 /**
- * Room within the files of the database, which nobody else on the disk can take: this many bytes of free pages, and a
- * log that has once been four times as long. If fewer pages are free, more are made.
+ * Room within the files of the database, which nobody else on the disk can take: free pages of this many bytes, and a
+ * log file of four times this length. If too few pages are free, more are made.
  */
 const ROOM_BYTES = 458_752;
 const LEAST_FREE_PAGES = 64;
@@ -205,7 +205,7 @@ export class Commits {
     }
   }
 
-  /** Steps that are not urgent leave the room within the files to those that are. */
+  /** Only urgent steps may use up the room within the files. */
   #checkRoom(): void {
     const { room } = this.#options;
     if (this.#fault === FULL || room === undefined || this.#freePageCount() >= LEAST_FREE_PAGES) return;

@@ -17,7 +17,7 @@ import { dirname } from 'node:path';
 import { sentenceOf } from './faults.ts';
 
 const RESERVED_BYTES = 1_048_576;
-/** The disk counts as full if it has less free space than this besides the reserved room. */
+/** The disk counts as full if, apart from the reserved room, it has less free space than this. */
 const SPARE_BYTES = 262_144;
 const CHUNK_BYTES = 65_536;
 /** The length of the header of SQLite's log. */
