@@ -18,7 +18,7 @@ const CLOSED_WITHIN_MS = 1_000;
 const ENDED_WITHIN_MS = 10_000;
 const LOOK_EVERY_MS = 50;
 
-/** Kills hanging workers of earlier primaries: at once those that listen on this port, later any others. */
+/** Kills hanging workers of earlier primaries: first those that listen on this port, later any others. */
 export async function endLeftBehind(port: number, logger: Logger): Promise<void> {
   const found = leftBehind();
   const left = () => leftBehind().filter((pid) => found.includes(pid));
@@ -39,7 +39,7 @@ function kill(pids: readonly number[], logger: Logger): void {
   if (killed.length > 0) logger.warn({ pids: killed }, 'workers of an earlier primary hung and were killed');
 }
 
-/** Empty if /proc belongs to another PID namespace: its process ids would mean nothing here. */
+/** Empty if /proc belongs to another PID namespace: its process ids differ from those seen here. */
 const leftBehind = (): number[] => (link('self') === String(process.pid) ? pidsIn('/proc').filter(isLeftBehind) : []);
 
 /** Whether a process is a worker of a gateway and no longer the child of the primary that started it. */

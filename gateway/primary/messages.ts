@@ -16,9 +16,9 @@ import type { Happening } from '../webhooks/message.ts';
 
 export interface AskedOfWorker {
   readonly report: readonly [undefined, WorkerReport | undefined];
-  /** The worker's last decisions that match, the newest first. */
+  /** The worker's last matching decisions, the newest first. */
   readonly decisions: readonly [DecisionQuery, readonly DecisionReport[]];
-  /** The worker's last requests that match, the newest first. */
+  /** The worker's last matching requests, the newest first. */
   readonly requests: readonly [RequestQuery, readonly RequestReport[]];
   /** What the worker knows of a key. */
   readonly key: readonly [id: string, KnownKey | undefined];

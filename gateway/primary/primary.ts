@@ -174,8 +174,8 @@ async function openStorage({ DATA_DIR, ACTIVITY_LENGTH }: GatewaySettings, owner
 }
 
 /**
- * How a worker starts. A replacement hardly waits for Redis, which may be away: the primary sends it the plans and
- * decides for it. A renewal waits for Redis, because the worker that it replaces still serves.
+ * How a worker starts. A replacement hardly waits for Redis, which may be away: the primary sends the plans to the
+ * replacement and takes its decisions. A renewal waits for Redis, because the worker that it replaces still serves.
  */
 function orderFor(reason: Reason, planCache: PlanCache | undefined): StartOrder {
   const plans = planCache?.stored;

@@ -127,7 +127,7 @@ export class Workers {
     return reports.flatMap((report) => (report?.metrics === undefined ? [] : [report.metrics]));
   }
 
-  /** The last decisions of the serving workers that match, the newest first. */
+  /** The last matching decisions of the serving workers, the newest first. */
   async findDecisions(query: DecisionQuery): Promise<DecisionReport[]> {
     const found = await this.#askEach(({ channel }) => channel.ask('decisions', query));
     return found
@@ -136,7 +136,7 @@ export class Workers {
       .slice(0, query.limit);
   }
 
-  /** The last requests of the serving workers that match, the newest first, and the workers that did not answer. */
+  /** The last matching requests of the serving workers, the newest first, and the workers that did not answer. */
   async find(query: RequestQuery): Promise<FoundRequests> {
     const found = await this.#askEach(({ channel }) => channel.ask('requests', query, LIST_WITHIN_MS));
     const requests = mergeRequests(
