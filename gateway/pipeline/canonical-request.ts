@@ -21,7 +21,7 @@ export interface CanonicalRequest {
 const MAX_TARGET_LENGTH = 8_192;
 /** The server accepts heads of twice this length, so that this check can answer those that are too long. */
 export const HEAD_LIMITS: HeadLimits = { lines: 100, bytes: 16_384 };
-/** Methods that routes use or that clients may reasonably try. Others are refused without a look at the routes. */
+/** Methods that routes use or that clients may reasonably try. Others are refused before routing. */
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 /** Non-empty segments of unreserved characters, sub-delimiters and percent-encodings (RFC 3986 §3.3). */

@@ -67,7 +67,7 @@ function* lastHops(forwarded: string): Generator<string> {
   for (let hop = 0; hop < MAX_HOPS && end >= 0; hop++) {
     const comma = end === 0 ? -1 : forwarded.lastIndexOf(',', end - 1);
     const entry = forwarded.slice(comma + 1, end).trim();
-    // Empty elements mean nothing (RFC 9110 §5.6.1.2).
+    // Empty elements count for nothing (RFC 9110 §5.6.1.2).
     if (entry !== '') yield entry;
     end = comma;
   }

@@ -101,7 +101,6 @@ export class Exchange {
     if (this.addressStatus !== undefined) this.addressStatus = later(this.addressStatus, elapsed);
   }
 
-  /** The public part of the key. */
   get keyId(): string | undefined {
     return this.credential?.id;
   }

@@ -62,7 +62,6 @@ export class RefusalPacing {
     this.#earned = Math.min(this.#earned + 1 / SERVED_FOR_ONE, WHEN_IDLE - PER_TICK);
   }
 
-  /** Whether a client other than this one was served recently. */
   #othersAreServed(client: string | undefined): boolean {
     const othersServedAt = client === this.#served ? this.#otherServedAt : this.#servedAt;
     return performance.now() - othersServedAt < MAKES_ROOM_MS;
