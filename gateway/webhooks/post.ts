@@ -5,8 +5,8 @@ import type { Message } from './message.ts';
 export class NotDelivered extends Error {}
 
 /**
- * Sends a message to its receiver. Does not follow redirects, because they could lead to another host, and does not
- * read the body of the response.
+ * Sends a message to its receiver. Follows no redirects, because they could lead to another host, and ignores the
+ * response's body.
  * @throws {NotDelivered} unless the status is 2xx
  */
 export async function post(url: string, secret: Buffer, { id, body }: Message, signal: AbortSignal): Promise<void> {

@@ -27,10 +27,7 @@ type Keys = Pick<AllKeys, 'claim' | 'get'>;
 
 interface Pending {
   readonly happening: Happening;
-  /**
-   * The name under which the event is claimed. Each retry uses the same name, because a claim without an answer may be
-   * in force.
-   */
+  /** Each retry claims the event under this name, because a claim without an answer may be in force. */
   readonly claimant: string;
   message: Message | undefined;
   failed: number;
@@ -174,8 +171,8 @@ export class Webhooks {
   }
 
   /**
-   * The wait before a retry. It doubles each time, with jitter, so that a receiver that is back does not get all
-   * messages at once.
+   * The wait before a retry doubles each time, with jitter, so that a receiver that is back does not get all messages
+   * at once.
    */
   #restMs(failed: number): number {
     const { firstRetryMs, longestRetryMs } = this.#patience;
