@@ -59,7 +59,7 @@ export class FairQueue<T> {
     this.#size += 1;
   }
 
-  /** @returns false if the entry is not in the queue any more */
+  /** @returns false if the entry is no longer in the queue */
   remove(client: string, one: T): boolean {
     const queue = this.#queues.get(client);
     if (!queue?.delete(one)) return false;
@@ -127,7 +127,7 @@ export class FairShare {
     for (let waiter = next(); waiter !== undefined; waiter = next()) this.#start(waiter);
   }
 
-  /** Removes a waiter from the queue. @returns false if it is not in the queue any more */
+  /** Removes a waiter from the queue. @returns false if it is no longer in the queue */
   cancel(waiter: Waiter): boolean {
     return this.#queue.remove(waiter.client, waiter);
   }

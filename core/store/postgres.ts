@@ -9,7 +9,7 @@ import { inTransaction, run, StatementNames } from './postgres-transaction.ts';
 import type { Store } from './store.ts';
 import type { Transaction } from './transaction.ts';
 
-/** The connections of each core, besides one for readiness. */
+/** The connections of each core. Readiness has another one. */
 export const CONNECTIONS = 10;
 const MAX_ATTEMPTS = 3;
 /** Any number works if all cores use the same one. */

@@ -24,7 +24,7 @@ const TLS: https.ServerOptions = {
   minVersion: 'TLSv1.2',
   // Only TLS 1.2 has renegotiation, which costs the server ten times what it costs the client.
   secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
-  // Only ciphers with forward secrecy and AEAD. The first three are those of TLS 1.3.
+  // Only ciphers with forward secrecy and AEAD. The first three are for TLS 1.3.
   ciphers: [
     'TLS_AES_256_GCM_SHA384',
     'TLS_CHACHA20_POLY1305_SHA256',
@@ -96,7 +96,7 @@ export interface Listening extends ConnectionCaps {
 
 const DEFAULT_GRACE_MS = 10_000;
 
-/** Faults of a connection on which nobody reads an answer any more. */
+/** Faults of connections on which nobody reads an answer. */
 const LOST: readonly string[] = ['ECONNRESET', 'EPIPE'];
 
 /**

@@ -53,7 +53,7 @@ export function isSecret(schema: z.core.$ZodType | undefined): boolean {
   return z.globalRegistry.get(schema)?.secret === true || isSecret(innerType);
 }
 
-/** The value of each secret that is given as a file, and the files. */
+/** The values of secrets that are given as files, and those files. */
 function withSecretFiles(set: NodeJS.ProcessEnv, secrets: readonly string[]) {
   const given = { ...set };
   const files: Record<string, string> = {};
