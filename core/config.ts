@@ -6,7 +6,7 @@ const databaseUrl = z
   .regex(/^(?:sqlite:|postgres(?:ql)?:\/\/).+$/, 'must be sqlite:<path> or postgres://…')
   .meta({ secret: true });
 
-/** The core's settings, one line each: name, check, default and the description for --help and deploy/SETTINGS.md. */
+/** The core's settings, one line each: name, check, default, and the description for --help and deploy/SETTINGS.md. */
 export const CoreSettings = z.object({
   HOST: host.default('127.0.0.1').describe('address to listen on'),
   PORT: port().default(7001).describe('port to listen on; 0 picks a free one'),

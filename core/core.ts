@@ -18,12 +18,12 @@ import type { Store } from './store/store.ts';
 const FORGET_EVERY_MS = 3_600_000;
 /** Twice the gateway's limit, because the gateway adds headers. */
 const MAX_HEADER_BYTES = 32_768;
-/** Requests of a connection that run at once: gateways send reads one behind the other. */
+/** Requests of a connection that are served at once. Gateways send several reads without waiting for the answers. */
 const UNANSWERED = 16;
-/** How long tokens that were read from a file are used before the file is read again. */
+/** How long tokens from a file are used before the file is read again. */
 const TOKEN_AGE_MS = 1_000;
 
-/** Wires the core: store, operations, server; stops in reverse order. */
+/** Starts the core: store, operations, server. It stops in reverse order. */
 export async function startCore(settings: CoreSettings, logger: Logger): Promise<Running> {
   const metrics = createMetrics('core');
   metrics.counts(() => [droppedLines('core')]);

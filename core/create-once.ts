@@ -8,8 +8,8 @@ import { type Answers, once } from './store/idempotency.ts';
 import type { Transaction } from './store/transaction.ts';
 
 /**
- * Runs the transaction of a POST and answers 201 with its result. With an Idempotency-Key, the same key and the same
- * `body` get the first answer again, for a day.
+ * Runs the transaction of a POST and answers 201 with its result. With an Idempotency-Key, the same key and `body` get
+ * the first answer again for a day.
  * @throws {HttpError} 400 for an invalid key, 409 for a key that was used for another request
  */
 export async function createOnce<T>(call: CoreCall, body: unknown, transaction: () => Transaction<T>): Promise<Answer> {
@@ -28,7 +28,10 @@ const ANSWERS: Answers = {
   },
 };
 
-/** The key, prefixed with its caller. The draft requires a structured-field string; a bare word means the same. */
+/**
+ * The key, prefixed with its caller. The draft requires a structured-field string; the same text without quotes is the
+ * same key.
+ */
 function idempotencyKey({ request }: CoreCall): string | undefined {
   if (request.headers[IDEMPOTENCY_KEY] === undefined) return undefined;
   const given = request.headersDistinct[IDEMPOTENCY_KEY] ?? [];

@@ -2,7 +2,6 @@ import { HttpError } from '../shared/http/errors.ts';
 import type { Answer, Call, Operation } from '../shared/http/service.ts';
 import type { Store } from './store/store.ts';
 
-/** The dependencies of the core's operations. */
 export interface CoreDependencies {
   readonly store: Store;
   readonly bodyLimitBytes: number;
@@ -20,8 +19,8 @@ export function found(what: string, id: bigint, value: unknown): Answer {
 export const notFound = (what: string, id: bigint) => new HttpError('not_found', `There is no ${what} ${id}.`);
 
 /**
- * Answers with a page of a list. The store was asked for one entry more than the page. If it came, there is a next
- * page, and the Link header names it (RFC 8288).
+ * Answers with a page of a list. `entries` has one entry more than the page if there is a next page. The Link header
+ * then names that page (RFC 8288).
  */
 export function pageAnswer({ request, path }: CoreCall, limit: number, entries: readonly { id: bigint }[]): Answer {
   if (entries.length <= limit) return { status: 200, body: entries };
@@ -30,11 +29,11 @@ export function pageAnswer({ request, path }: CoreCall, limit: number, entries: 
   return { status: 200, body, headers: ['Link', `<${path}?${next}>; rel="next"`] };
 }
 
-/** In any spelling. */
+/** `after=` in any percent-encoding. */
 const AFTER = /^(?:a|%61)(?:f|%66)(?:t|%74)(?:e|%65)(?:r|%72)(?:=|$)/;
 
 /**
- * Keeps the caller's parameters as they came, unknown ones too. Encoding them again could make them three times as
+ * Keeps the caller's parameters as received, even unknown ones. Encoding them again could make them three times as
  * long.
  */
 function nextQuery(target: string, after: bigint | undefined): string {

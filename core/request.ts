@@ -4,9 +4,8 @@ import { parseInt64 } from '../shared/schemas/int64.ts';
 import { DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE } from '../shared/schemas/page.ts';
 import type { Page } from './store/store.ts';
 
-/** Reads and checks the parameters of a request. Faults are refused with a message. */
+/** Reads and checks the parameters of a request, and refuses invalid ones with a message. */
 
-/** The id in the path. */
 export function pathId(text: string | undefined, name: string): bigint {
   const id = parseInt64(text ?? '');
   if (id === undefined) throw invalidParameter(name, 'must be an integer from -2^63 to 2^63-1');

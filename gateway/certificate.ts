@@ -4,13 +4,12 @@ import type { Certificate } from '../shared/http/server.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { readSettingFile } from '../shared/process/setting-files.ts';
 
-/** The files of the server certificate, which may be replaced while the gateway runs. */
+/** The files of the server certificate, which can be replaced while the gateway runs. */
 export interface CertificateFiles {
   readonly certFile: string;
   readonly keyFile: string;
 }
 
-/** A fault of one of the two files. */
 export class CertificateFault extends Error {
   readonly file: keyof CertificateFiles;
 
@@ -20,7 +19,7 @@ export class CertificateFault extends Error {
   }
 }
 
-/** All faults of the two files. If each is usable alone, also whether they match. */
+/** All faults of the two files. If each is usable by itself, checks that they match. */
 export function certificateFaults(files: CertificateFiles): CertificateFault[] {
   const ofEach = [() => readLeaf(files), () => readKey(files)].flatMap(faultOf);
   return ofEach.length > 0 ? ofEach : faultOf(() => readCertificate(files));
@@ -36,7 +35,7 @@ function faultOf(make: () => unknown): CertificateFault[] {
   }
 }
 
-/** @throws {CertificateFault} when a file cannot be read or used, or the two do not match */
+/** @throws {CertificateFault} if a file cannot be read or used, or the two do not match */
 export function readCertificate(files: CertificateFiles): Certificate {
   const [cert, leaf] = readLeaf(files);
   const [key, privateKey] = readKey(files);
@@ -70,12 +69,11 @@ function usable<T>(file: keyof CertificateFiles, message: string, make: () => T)
 const secret = (key: string): KeyObject => createPrivateKey({ key, format: 'pem' });
 
 const LOOK_EVERY_MS = 1_000;
-/** Looks in a row that must find the same fault. */
+/** Files are rejected once this many checks in a row find the same fault. */
 const REJECTED_AFTER = 2;
 
 export interface CertificateWatch {
   readonly files: CertificateFiles;
-  /** The certificate in use. */
   readonly first: Certificate;
   readonly onRenewed: (certificate: Certificate) => void;
   readonly logger: Logger;
@@ -83,7 +81,7 @@ export interface CertificateWatch {
 
 /** The state of the watched files. */
 export interface WatchedCertificate {
-  /** When the certificate in use ends, in Unix seconds. */
+  /** When the certificate in use expires, in Unix seconds. */
   expiresAt(): number;
   /** Whether the files are bad, so that the last good ones are in use. */
   isRejected(): boolean;
@@ -93,7 +91,7 @@ export interface WatchedCertificate {
 /**
  * Checks the files once a second and reports new content. It compares content because Kubernetes renews mounted files
  * by changing a symbolic link, which fs.watch and modification times do not report reliably. Bad files are logged once,
- * and only if found twice in a row: while two files are being written, one comes first.
+ * and only if two checks in a row find them: a check can fall between the writes of the two files.
  */
 export function watchCertificate({ files, first, onRenewed, logger }: CertificateWatch): WatchedCertificate {
   let inUse = first;
@@ -131,5 +129,4 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
   };
 }
 
-/** When the first certificate of the chain ends, in Unix seconds. */
 const endOf = ({ cert }: Certificate): number => new X509Certificate(cert).validToDate.getTime() / 1_000;

@@ -1,10 +1,13 @@
 /** What an operator should know about one dependency of the gateway. */
 export interface CheckResult {
   readonly about: string;
-  /** A warning has no effect yet. A fault has one, or will at the next incident. Unknown: it gave no answer. */
+  /**
+   * A warning has no effect yet. A fault has an effect now or in the next incident. Unknown means that the dependency
+   * did not answer.
+   */
   readonly status: 'good' | 'warning' | 'fault' | 'unknown';
   readonly found: string;
-  /** What to do about it. */
+  /** What the operator can do. */
   readonly advice?: string | undefined;
 }
 
@@ -31,7 +34,7 @@ export const unknown = (about: string, found: string, advice: string): CheckResu
   advice,
 });
 
-/** A core that gave no answer in time. */
+/** A core that did not answer in time. */
 export const silentCore = (about: string): CheckResult =>
   unknown(about, 'does not answer', 'Look at its CPU and its database.');
 

@@ -66,11 +66,13 @@ function tlsFaults(certFile?: string, keyFile?: string): [setting: string, error
 
 const RECENT_REQUESTS = 10_000;
 
-/** Exactly as a browser sends it in Origin. */
+/** The setting must equal what a browser sends in Origin. */
 const isBrowserOrigin = (text: string): boolean =>
   /^https?:/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 
-/** The gateway's settings, one line each: name, check, default and the description for --help and deploy/SETTINGS.md. */
+/**
+ * The gateway's settings, one line each: name, check, default, and the description for --help and deploy/SETTINGS.md.
+ */
 export const GatewaySettings = z
   .object({
     HOST: host.default('127.0.0.1').describe('address to listen on for clients'),
@@ -198,7 +200,7 @@ export type GatewaySettings = Settings<typeof GatewaySettings>;
 export const readGatewaySettings = (environment: NodeJS.ProcessEnv, args?: readonly string[]): GatewaySettings =>
   readSettings(GatewaySettings, environment, args);
 
-/** How long a token that was read from a file is used before the file is read again. */
+/** How long a token from a file is used before the file is read again. */
 const TOKEN_AGE_MS = 1_000;
 
 /** The token that is sent to the core: the first of several. */

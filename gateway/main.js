@@ -1,15 +1,15 @@
 /**
- * Plain JavaScript, and `main.ts` is a link to it: once the code is in the cache, no process of the gateway loads Node's
- * compiler of TypeScript, which would take 18 MB of each as long as it runs.
+ * This is plain JavaScript, and `main.ts` is a link to it. Once the code is in the compile cache, no process of the
+ * gateway loads Node's TypeScript compiler, which would take 18 MB in each.
  */
 import { enableCompileCache, flushCompileCache } from 'node:module';
 import { join } from 'node:path';
 
-// Its default action ends the process, and what a reload would read again is not read yet.
+// By default SIGHUP ends the process. Nothing has been read yet that a reload would have to read again.
 process.on('SIGHUP', () => {});
 enableCompileCache(join(import.meta.dirname, '../node_modules/.cache/compiled'));
 const { asksForHelp } = await import('../shared/process/arguments.ts');
 if (asksForHelp(process.argv)) await import('./help.ts');
 else await (await import('./program.ts')).runGateway();
-// Once it runs: a process that is killed later would not keep what it compiled.
+// Saves the compiled code now: a process that is killed later would not save it.
 flushCompileCache();

@@ -24,9 +24,9 @@ import { Tokens } from './stores/tokens.ts';
 import { BannedKeys } from './telemetry/key-watch.ts';
 import { RecentRequests } from './telemetry/recent-requests.ts';
 
-/** A backend with its stores and the current plans, and what is remembered of the last decisions. */
+/** A backend with its stores, the plans in force, and what is remembered of recent decisions. */
 export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStorage'> {
-  /** With the deadline of decisions. */
+  /** Keys, read with the deadline of decisions. */
   readonly keys: Keys;
   readonly clients: Clients;
   readonly planCache: PlanCache;
@@ -34,29 +34,26 @@ export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStor
   readonly banned: BannedKeys;
   /** Opens the operators' stores. Called once, by the process that serves operators. */
   operators(): Promise<OperatorsStores>;
-  /** Resolves once plans and script were loaded from the store. Never rejects. */
+  /** Resolves once plans and script have been loaded from the store. Never rejects. */
   readonly loaded: Promise<void>;
   isLoaded(): boolean;
 }
 
 export interface OpenOptions {
-  /** What this process knows of keys. */
   readonly clients?: Clients | undefined;
-  /** Decides while Redis is away; otherwise what this process knows. */
+  /** Decides while Redis is away. By default `clients` does. */
   readonly locals?: LocalDecisions | undefined;
-  /** Announces to all processes that decide an operator's change, before it is acknowledged. */
+  /** Announces an operator's change to all deciding processes, before the change is acknowledged. */
   readonly announce?: Announce | undefined;
   /** Required without Redis. */
   readonly embedded?: Embedded | undefined;
-  /** The plans until they are read. */
   readonly plans?: StoredPlans | undefined;
-  /** How long to wait for the store. */
   readonly withinMs?: number | undefined;
 }
 
 const LOAD_AGAIN_MS = 250;
 
-/** Opens what decisions and operators need: keys, and plans that are read at intervals. */
+/** Opens what decisions and operators need: keys, and plans that are read regularly. */
 export async function openBackend(
   settings: GatewaySettings,
   logger: Logger,
@@ -91,10 +88,10 @@ export async function openBackend(
       const own = logged(await operatorsStorage(), logger);
       edits = new EditWatch({ storage: own, plans: new Plans(own), planCache });
       void edits.run();
-      // Without Redis, nobody else changes anything.
+      // Without Redis, nobody else changes the store.
       if (options.embedded === undefined) {
         tail = new TailFollower(storage, announce, settings.REDIS_MODE !== 'cluster');
-        // The first look makes all that was heard before doubtful, so it comes before the gateway calls itself started.
+        // The first read makes all earlier data doubtful, so it comes before the gateway reports that it has started.
         await tail.follow().catch(() => undefined);
         void tail.run();
       }
@@ -120,7 +117,7 @@ const storesOver = (storage: Storage): OperatorsStores => ({
   backups: new Backups(storage),
 });
 
-/** Each process loads the code that it needs. */
+/** Loads only the code that the process needs. */
 async function backendOf(
   settings: GatewaySettings,
   logger: Logger,
@@ -151,7 +148,7 @@ async function backendOf(
     connectOperators: () => connectOperators(target, logger, redis.status !== 'ready'),
   });
 }
-/** Read for every new connection, from the files that have them. */
+/** The present credentials. Files are read again for every new connection. */
 function currentCredentials(settings: GatewaySettings, logger: Logger): () => Credentials {
   const options = { logger, maxAgeMs: 0 };
   const urls = currentSecret(GatewaySettings, settings, 'REDIS_URL', options);
@@ -159,7 +156,7 @@ function currentCredentials(settings: GatewaySettings, logger: Logger): () => Cr
   return () => credentialsOf(urls()?.[0] ?? '', sentinelPassword());
 }
 
-/** Likewise, those that a certificate of Redis is checked with. */
+/** The present CA certificates for Redis. The file is read again for every new connection. */
 function currentAuthorities({ REDIS_CA_FILE: path }: GatewaySettings, logger: Logger): (() => string) | undefined {
   if (path === undefined) return undefined;
   return rereadFile('REDIS_CA_FILE', path, certificatesIn(readSecretFile(path)), certificatesIn, {

@@ -13,12 +13,12 @@ interface RoleOfProcess {
   readAgain(): GatewaySettings;
 }
 
-/** Of a worker; its primary gives it. */
+/** A worker's number, which its primary passes. */
 const number = Number(process.argv[2]);
 
 /**
- * V8 collects garbage sooner and optimizes less code, which saves the primary 20 MB. Every process loads its code so:
- * compiled code in the cache is only good for the flags that it was compiled with.
+ * V8 collects garbage sooner and optimizes less code, which saves the primary 20 MB. Every process loads its code with
+ * these flags, because compiled code in the cache is only valid for the flags that it was compiled with.
  */
 const SMALL = ['--semi-space-growth-factor=1', '--optimize-for-size'];
 const FAST = ['--semi-space-growth-factor=2', '--no-optimize-for-size'];

@@ -3,14 +3,14 @@ import { z } from 'zod';
 import { listed } from '../shared/lists.ts';
 import { readSettingFile } from '../shared/process/setting-files.ts';
 
-/** Checks of the Redis settings, each alone and all together. */
+/** Checks of the Redis settings, each by itself and all together. */
 
 const redisUrl = z
   .url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' })
   .refine((url) => !URL.canParse(url) || /^\/?\d*$/.test(new URL(url).pathname), {
     error: 'must name a database by its number, as in redis://host:6379/0',
   })
-  // The client library would read options from the query, some of which disable its safety.
+  // The client library would read options from the query. Some of them disable its safety.
   .refine((url) => !URL.canParse(url) || new URL(url).search + new URL(url).hash === '', {
     error: 'must have no query and no fragment',
   });
@@ -28,7 +28,7 @@ export const redisMode = z.enum(['single', 'cluster', 'sentinel'], { error: 'mus
 
 export const masterName = z.string().regex(/^[\w.-]+$/, 'must be the name that the sentinels watch a primary by');
 
-/** The path of a file of certificates. */
+/** The path of a file that contains certificates. */
 export const caFile = z.string().refine(hasCertificates, { error: 'must be a file that holds certificates in PEM' });
 
 function hasCertificates(path: string): boolean {
@@ -39,13 +39,13 @@ function hasCertificates(path: string): boolean {
   }
 }
 
-/** @throws {Error} if the text begins with no certificate in PEM */
+/** @throws {Error} if the text does not begin with a certificate in PEM */
 export function certificatesIn(text: string): string {
   new X509Certificate(text);
   return text;
 }
 
-/** As read so far; some settings may have faults of their own. */
+/** The settings read so far. Some of them may be invalid. */
 interface RedisSettings {
   readonly REDIS_URL?: readonly string[] | undefined;
   readonly REDIS_MODE?: z.infer<typeof redisMode> | undefined;
@@ -57,7 +57,7 @@ interface RedisSettings {
 
 type Fault = readonly [setting: keyof RedisSettings, isFault: boolean, error: string];
 
-/** Faults between the settings: the setting and the message. */
+/** Conflicts between settings: the setting and the message. */
 export function redisFaults(settings: RedisSettings): (readonly [setting: keyof RedisSettings, error: string])[] {
   const { REDIS_MODE: mode, REDIS_URL: given } = settings;
   const urls = (given ?? []).filter((url) => URL.canParse(url)).map((url) => new URL(url));

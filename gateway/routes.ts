@@ -1,13 +1,13 @@
 import type { Route } from '../shared/http/router.ts';
 import type { Scope } from './limiter/credential.ts';
 
-/** An operation that clients may reach. No other can be reached. */
+/** An operation that clients may reach. They cannot reach any other. */
 export interface GatewayRoute extends Route {
   /** The operation's name in the OpenAPI document, for logs. */
   readonly operation: string;
-  /** The scope that a key's secret needs. Undefined where every secret will do. */
+  /** The scope that a secret needs. Undefined if any secret will do. */
   readonly scope?: Scope;
-  /** Whether the operation takes a body. Any other body is refused. */
+  /** Whether the operation takes a body. Other operations refuse one. */
   readonly takesBody: boolean;
   /** Whether a GET may upgrade to WebSocket here. Elsewhere an upgrade is ignored. */
   readonly webSocket?: boolean;
@@ -25,7 +25,7 @@ const GET_PET_DEPRECATION = [
   '</v1/pets>; rel="successor-version"',
 ];
 
-/** The caller's limit status. The gateway answers it; the core never sees it. */
+/** The caller's limit status. The gateway answers it itself. */
 export const LIMITS_ROUTE: GatewayRoute = {
   operation: 'getLimits',
   method: 'GET',

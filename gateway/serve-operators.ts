@@ -25,7 +25,7 @@ import { watchTraffic } from './telemetry/watched-traffic.ts';
 import { checkCores } from './upstream/check-cores.ts';
 import { probeCores } from './upstream/probe-core.ts';
 
-/** For a few people, the command line and Prometheus. */
+/** Enough for a few people, the command line and Prometheus. */
 const OPERATORS_LIMITS: Partial<ServerLimits> = { connections: 200, connectionsPerAddress: 50 };
 const OPERATORS_HEAD_BYTES = 8_192;
 
@@ -48,7 +48,7 @@ export async function serveOperators(
     redis: () => backend.check(),
     cores(isWatched) {
       const seen = coresOf(traffic.processes()).filter(({ state }) => state !== 'draining');
-      // Several cores are probed by the workers anyway.
+      // The workers probe several cores anyway.
       return isWatched || seen.length > 1 ? probeCores(settings.CORE_URL) : seen.flatMap(checkAnswers);
     },
     workers: () => checkWorkers(workers?.()),
@@ -105,7 +105,7 @@ export async function serveOperators(
   };
 }
 
-/** ADMIN_TOKEN; if it is not set, the token kept in DATA_DIR, as it was at the start. */
+/** Returns ADMIN_TOKEN or, if that is not set, the token kept in DATA_DIR as it was at the start. */
 async function sharedTokenOf(settings: GatewaySettings, logger: Logger): Promise<() => string> {
   const current = adminTokenOf(settings, logger);
   const first = current() ?? (await keptToken(settings.DATA_DIR));

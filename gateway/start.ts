@@ -24,7 +24,10 @@ import type { CoreState } from './upstream/core.ts';
 import { createForwarder } from './upstream/forwarder.ts';
 import { type Happening, happeningOf } from './webhooks/message.ts';
 
-/** Serves clients: upstream, then gateway. @param notify takes each event of a key, for WEBHOOK_URL */
+/**
+ * Serves clients: opens the upstream, then the listener. @param notify is called with each event of a key, for
+ * WEBHOOK_URL
+ */
 export async function serveClients(
   settings: GatewaySettings,
   backend: PlannedBackend,
@@ -73,7 +76,7 @@ export async function serveClients(
       coreToken: coreTokenOf(settings, logger),
     }),
     certificate,
-    // Requests that are too long get a normal error answer, so the server must accept more.
+    // Heads that are too long get a normal error answer, so the server must accept longer ones.
     maxHeaderBytes: 2 * HEAD_LIMITS.bytes,
     limits,
     countedAs: (remoteAddress) => countedAs(remoteAddress, trustedProxies),
@@ -110,7 +113,7 @@ export async function serveClients(
   };
 }
 
-/** The settings schema requires both or neither. */
+/** The settings' schema requires both or neither. */
 function certificateFiles({ TLS_CERT_FILE, TLS_KEY_FILE }: GatewaySettings): CertificateFiles | undefined {
   if (TLS_CERT_FILE === undefined || TLS_KEY_FILE === undefined) return undefined;
   return { certFile: TLS_CERT_FILE, keyFile: TLS_KEY_FILE };

@@ -1,22 +1,20 @@
 import { hash } from 'node:crypto';
 import { listed } from '../shared/lists.ts';
 
-/** The common parts of files for browsers: the entity tag, and headers that isolate the page from other origins. */
-
-/** Weak (RFC 9110 §8.8.3): the same for the file and its compressed form. */
+/** A weak tag (RFC 9110 §8.8.3): the file and its compressed form share it. */
 export const etagOf = (body: string | Buffer): string => `W/"${hash('sha256', body, 'base64url').slice(0, 22)}"`;
 
 /** A longer list in a header is ignored, because each entry costs time. */
 export const MAX_LIST_LENGTH = 1_024;
 
-/** Whether the browser has this version of the file; weak comparison (RFC 9110 §13.1.2). */
+/** Whether the browser has this version of the file. The comparison is weak (RFC 9110 §13.1.2). */
 export function isCurrent(ifNoneMatch: string | undefined, etag: string): boolean {
   if (ifNoneMatch === undefined || ifNoneMatch.length > MAX_LIST_LENGTH) return false;
   const given = listed(ifNoneMatch).map((one) => one.replace(/^W\//, ''));
   return given.includes('*') || given.includes(etag.slice('W/'.length));
 }
 
-/** Scripts, styles and requests of this origin only; no inline script, no eval, no framing. */
+/** Allows scripts, styles and requests of this origin only; no inline script, no eval, no framing. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 export type BoundedMap<Key extends {}, Value extends {}> = LRUCache<Key, Value>;
 
 /**
- * A map of at most this many entries, whose least recently used one leaves first. It counts them as sizes of 1: told
+ * A map of at most this many entries, which evicts the least recently used one. It counts them as sizes of 1: given
  * `max`, the library allocates every place at once, which for all maps of a gateway takes 5 MB and 30 ms of its start.
  */
 export const boundedMap = <Key extends {}, Value extends {}>(entries: number): BoundedMap<Key, Value> =>

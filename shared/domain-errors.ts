@@ -3,14 +3,13 @@
  * (errors.ts) knows their status codes.
  */
 
-/** A dependency is unavailable. A retry may succeed. The cause is logged and never sent. */
 export class Unavailable extends Error {
-  /** What the caller may know of it; undefined for the usual message. */
+  /** What the caller may learn of the fault; undefined for the usual message. */
   readonly shown: string | undefined;
 
   /**
    * @param reason the original fault: a text or the thrown value
-   * @param shown public, in place of the usual message
+   * @param shown the public message, in place of the usual one
    */
   constructor(reason: unknown, shown?: string) {
     super(reason instanceof Error ? reason.message : String(reason), reason instanceof Error ? { cause: reason } : {});

@@ -23,9 +23,9 @@ export class KeyedCount {
 }
 
 /**
- * The most that one holder may have of a shared total: as much as is still free, which is half for a single holder
- * (dynamic thresholds, Choudhury and Hahne 1998), or an equal part if that is more.
- * @param holders the number of holders that have some of it
+ * The most of a shared total that one holder may have: as much as is still free (dynamic thresholds, Choudhury and
+ * Hahne 1998; half for a single holder), or an equal part if that is more.
+ * @param holders the number of holders with some part of the total
  */
 export const fairPart = (total: number, taken: number, holders: number): number =>
   Math.max(total - taken, total / (holders + 1));
@@ -43,12 +43,12 @@ export class FairQueue<T> {
     return this.#size;
   }
 
-  /** How many clients wait. */
+  /** How many clients have something in the queue. */
   get clients(): number {
     return this.#queues.size;
   }
 
-  /** How many of a client wait. */
+  /** How many entries a client has in the queue. */
   of(client: string): number {
     return this.#queues.get(client)?.size ?? 0;
   }
@@ -59,7 +59,7 @@ export class FairQueue<T> {
     this.#size += 1;
   }
 
-  /** @returns false if it no longer waits */
+  /** @returns false if the entry is no longer in the queue */
   remove(client: string, one: T): boolean {
     const queue = this.#queues.get(client);
     if (!queue?.delete(one)) return false;
@@ -69,8 +69,8 @@ export class FairQueue<T> {
   }
 
   /**
-   * Takes out the oldest of the client whose turn it is. That client goes to the end.
-   * @param mayHaveTurn passes over clients that may not
+   * Takes out the oldest entry of the client whose turn it is. That client goes to the end of the line.
+   * @param mayHaveTurn returns false for clients to pass over
    */
   take(mayHaveTurn: (client: string) => boolean = () => true): T | undefined {
     for (const [client, queue] of this.#queues) {
@@ -93,7 +93,7 @@ export interface Waiter {
   start(): void;
 }
 
-/** A fixed number of places, shared fairly by clients (fairPart). Those who wait for one take turns. */
+/** A fixed number of places, shared fairly by clients (fairPart). Waiting clients take turns. */
 export class FairShare {
   readonly #places: number;
   readonly #held = new KeyedCount();
@@ -108,18 +108,18 @@ export class FairShare {
     return this.#queue.size;
   }
 
-  /** Whether `take` would call `start` now. */
+  /** Whether `take` would call `start` at once. */
   hasRoomFor(client: string): boolean {
     return mayHoldMore(this.#held.of(client), this.#places, this.#taken, this.#held.size);
   }
 
-  /** Calls `start` now, or as soon as there is a place. */
+  /** Calls `start` now, or as soon as a place is free. */
   take(waiter: Waiter): void {
     if (this.hasRoomFor(waiter.client)) this.#start(waiter);
     else this.#queue.add(waiter.client, waiter);
   }
 
-  /** Frees a place. One place can admit several: a client's share grows as places become free. */
+  /** Frees a place. This can admit several waiters, because a client's share grows as places become free. */
   release(client: string): void {
     this.#held.remove(client);
     this.#taken -= 1;
@@ -127,7 +127,7 @@ export class FairShare {
     for (let waiter = next(); waiter !== undefined; waiter = next()) this.#start(waiter);
   }
 
-  /** Removes a waiter from the queue. @returns false if it no longer waits */
+  /** Removes a waiter from the queue. @returns false if it is no longer in the queue */
   cancel(waiter: Waiter): boolean {
     return this.#queue.remove(waiter.client, waiter);
   }

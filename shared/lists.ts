@@ -6,9 +6,9 @@ export const pairsOf = (flat: readonly string[]): [name: string, value: string][
 export const listed = (text: string): string[] => text.split(',').map((entry) => entry.trim());
 
 /**
- * Removes one element from a list. For elements that come and go with each request, a list needs less memory than a
- * Set. V8 replaces a Set's tables as its members change, and each old table keeps the next one alive with its contents.
- * Once one table is in old space, all later ones follow, until a full collection of old space.
+ * Removes one element from a list. For elements that change with each request, a list needs less memory than a Set: V8
+ * replaces a Set's tables as its members change, and each old table keeps the next one and its contents alive. Once one
+ * table is in old space, all later ones follow, until a full collection of old space.
  */
 export function takeOut<T>(list: T[], one: T): void {
   // The oldest element usually leaves first.

@@ -1,21 +1,21 @@
-/** How long a URL that was refused is not tried again. */
+/** How long a refused URL is not tried again. */
 const REFUSED_MS = 1_000;
 
 /**
- * The URL of a database whose password is changed while the core runs. A password is changed in two places, one after
- * the other. In between the database refuses one of the two, and the other one still works.
+ * The URL of a database whose password can change while the core runs. It changes in two places, the database and the
+ * URL, one after the other. In between, the database refuses either the present or the last URL and accepts the other.
  */
 export class DatabaseUrl {
   readonly #read: () => string;
   #lastAccepted: string | undefined;
   #lastRefused: { readonly url: string; readonly at: number } | undefined;
 
-  /** @param read the URL at present */
+  /** @param read returns the present URL */
   constructor(read: () => string) {
     this.#read = read;
   }
 
-  /** The present URL, or if it was just refused, the last one that was accepted. */
+  /** The present URL or, if that was just refused, the last one that was accepted. */
   forNewConnection(): string {
     const url = this.#read();
     const { url: refused, at = Number.NEGATIVE_INFINITY } = this.#lastRefused ?? {};
@@ -27,12 +27,11 @@ export class DatabaseUrl {
     this.#lastAccepted = url;
   }
 
-  /** If the last accepted one is refused, the present one is tried at once. */
+  /** Notes a refused URL. If it is the last accepted one, the present one is tried at once. */
   refused(url: string): void {
     this.#lastRefused = url === this.#read() ? { url, at: performance.now() } : undefined;
   }
 
-  /** Whether there is another URL to try than the one that was refused. */
   get hasOther(): boolean {
     return this.#lastAccepted !== undefined && this.#lastAccepted !== this.#read();
   }

@@ -1,15 +1,15 @@
 import { Conflict } from '../../shared/domain-errors.ts';
 import { query, queryOne, type Transaction } from './transaction.ts';
 
-/** Stored answers that are given again: draft-ietf-httpapi-idempotency-key-header. */
+/** Stored answers, which are returned again (draft-ietf-httpapi-idempotency-key-header). */
 
 const KEPT_MS = 24 * 3_600 * 1_000;
 
 /** A request that its sender may repeat. */
 export interface Repeatable {
-  /** Prefixed with its caller, so that callers cannot see each other's answers. */
+  /** The key, prefixed with its caller so that callers cannot see each other's answers. */
   readonly key: string;
-  /** Digest of the request: a key stands for one request only. */
+  /** A digest of the request, because a key is valid for one request only. */
   readonly fingerprint: string;
   /** Unix time in milliseconds. */
   readonly now: number;
@@ -20,16 +20,16 @@ export interface StoredAnswer {
   readonly json: string;
 }
 
-/** What to store as the answer to a success and to a conflict. */
+/** The answers to store for a success and for a conflict. */
 export interface Answers {
   made(result: unknown): StoredAnswer;
   refused(conflict: Conflict): StoredAnswer;
 }
 
 /**
- * Runs a transaction for the first request with a key and returns its answer to all others. Concurrent ones wait: the
- * first statement takes the key, and the database lets only one take it.
- * @throws {Conflict} when the key was used for another request
+ * Runs a transaction for the first request with a key and returns its answer to all others. Concurrent requests wait:
+ * the first statement claims the key, and the database lets only one of them do so.
+ * @throws {Conflict} if the key was used for another request
  */
 export function* once<T>(
   { key, fingerprint, now }: Repeatable,
@@ -58,7 +58,7 @@ function* earlierAnswer(key: string, fingerprint: string): Transaction<StoredAns
   return { status: Number(row.status), json: row.answer };
 }
 
-/** A conflict is an answer too. Rules are checked before any write, so nothing needs to be undone. */
+/** A conflict is an answer too, and is stored. Rules are checked before any write, so nothing needs to be undone. */
 function* answerOf<T>(transaction: () => Transaction<T>, answers: Answers): Transaction<StoredAnswer> {
   try {
     return answers.made(yield* transaction());

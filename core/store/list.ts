@@ -3,7 +3,7 @@ import { query, type Transaction } from './transaction.ts';
 
 const BEFORE_ALL_IDS = -(2n ** 63n);
 
-/** SQLite plans a query again whenever the parameter of a plain LIMIT is bound; an expression avoids that. */
+/** SQLite plans a query again whenever the parameter of a plain LIMIT is bound. An expression avoids that. */
 const limited = (parameter: string) => `LIMIT ${parameter} + 0`;
 
 /** A page of a table with the primary key `id` and an index on (status, id). */

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 
-/** The schema as numbered steps, one SQL file each. The table `migrations` records the steps a database has taken. */
+/** The schema as numbered steps, one SQL file each. The table `migrations` records which steps a database has. */
 
 export interface Migration {
   readonly version: number;

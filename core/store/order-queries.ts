@@ -17,7 +17,6 @@ interface OrderRow extends Omit<Order, 'createdAt'> {
   readonly createdAt: bigint;
 }
 
-/** The allowed next statuses of an order. */
 const NEXT: Readonly<Record<OrderStatus, readonly OrderStatus[]>> = {
   placed: ['approved', 'cancelled'],
   approved: ['delivered', 'cancelled'],
@@ -25,7 +24,7 @@ const NEXT: Readonly<Record<OrderStatus, readonly OrderStatus[]>> = {
   cancelled: [],
 };
 
-/** The pet's status after its order has ended. */
+/** The pet's status after its order is closed. */
 const PET_AFTER: Readonly<Partial<Record<OrderStatus, PetStatus>>> = { delivered: 'sold', cancelled: 'available' };
 
 export function* selectOrders(page: Page<OrderStatus>): Transaction<readonly Order[]> {

@@ -22,7 +22,7 @@ export function* insertPet({ name, categoryId, status }: NewPet): Transaction<Pe
   return (yield* queryOne<Pet>(sql, name, categoryId, status)) as Pet;
 }
 
-/** @throws {Conflict} when an open order determines the status */
+/** @throws {Conflict} if an open order determines the status */
 export function* updatePet(id: bigint, changes: PetChanges): Transaction<Pet | undefined> {
   const pet = yield* holdPet(id);
   if (pet === undefined) return undefined;

@@ -4,12 +4,15 @@ import type { DatabaseUrl } from './database-url.ts';
 import { isPasswordRefused, PostgresSilent } from './postgres-faults.ts';
 
 const CONNECT_TIMEOUT_MS = 1_000;
-/** Together with the wait for a connection less than the 5 s that a gateway waits, so that its client gets our 503. */
+/**
+ * Together with the wait for a connection, this is less than the 5 s that a gateway waits, so that its client gets the
+ * core's 503.
+ */
 const STATEMENT_TIMEOUT_MS = 3_500;
-/** If PostgreSQL itself is too slow to end a statement. */
+/** Applies if PostgreSQL itself is too slow to end a statement. */
 const QUERY_TIMEOUT_MS = 3_800;
 
-/** int8 and count() as bigint; everything else as in pg. */
+/** Reads int8 and count() as bigint, and everything else as pg does. */
 const types = {
   getTypeParser: (oid: number, format?: 'text' | 'binary') =>
     oid === pg.types.builtins.INT8 ? BigInt : pg.types.getTypeParser(oid, format as 'text'),
@@ -22,7 +25,7 @@ export const CONNECTION_OPTIONS = {
   types,
 } satisfies pg.ClientConfig;
 
-/** The class of connections that use the URL of the time when they are made. */
+/** The class of connections that read the present URL when they connect. */
 export const connectionsTo = (url: DatabaseUrl) =>
   class extends pg.Client {
     readonly #url: string;

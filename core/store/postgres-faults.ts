@@ -1,9 +1,9 @@
-/** The meaning of PostgreSQL's faults and connection faults. Any fault not listed here is our own. */
+/** The meaning of PostgreSQL's faults and connection faults. Any other fault is one of the core itself. */
 
 /** Codes of a shutdown or a lost connection, by their first characters (appendix A of PostgreSQL's manual). */
 const LOST_CLASSES = ['08', '57P'];
 
-/** System codes, before or while a connection is open. */
+/** System codes of faults before or while a connection is open. */
 const LOST_CODES: ReadonlySet<string> = new Set([
   'ECONNREFUSED',
   'ECONNRESET',
@@ -40,17 +40,17 @@ export const LOCK_NOT_AVAILABLE = '55P03';
 /** Wrong password, unknown user, or not allowed from here. */
 const PASSWORD_REFUSED: ReadonlySet<string> = new Set(['28P01', '28000']);
 
-/** PostgreSQL accepted the connection and then said nothing in time: it is there. */
+/** PostgreSQL accepted the connection but did not answer in time, so it can be reached. */
 export class PostgresSilent extends Error {
   constructor() {
     super('PostgreSQL accepted the connection and did not answer in time.');
   }
 }
 
-/** PostgreSQL is there, and short of time, memory or connections. */
+/** PostgreSQL answers, but is short of time, memory or connections. */
 const SHORT = /^(53...|57014|55P03)$/;
 
-/** Whether the database is slow or busy, in contrast to one that cannot be reached or refuses us. */
+/** Whether the database is slow or busy, as opposed to out of reach or refusing the core. */
 export const isSlow = (fault: unknown): boolean =>
   fault instanceof PostgresSilent ||
   SHORT.test(codeOf(fault)) ||

@@ -10,11 +10,12 @@ export const CHECK_WITHIN_MS = 500;
 const LOCK_TIMEOUT_MS = 100;
 
 /**
- * Whether PostgreSQL can serve, asked on a connection of its own: in the pool a check would wait behind requests.
+ * Checks whether PostgreSQL can serve. The check has its own connection, because in the pool it would wait behind
+ * requests.
  *
- * A slow database makes requests slow, and no core unready: it is slow for all of them, and they would all leave at
- * once. Only a fact changes readiness: PostgreSQL cannot be reached, refuses us, lacks a table or takes no writes.
- * Silence changes nothing: a check that takes too long repeats the last result.
+ * A slow database makes no core unready: it is slow for all cores, so they would all become unready at once. Only a
+ * fact changes readiness: PostgreSQL cannot be reached, refuses the core, lacks a table or takes no writes. A check
+ * that takes too long returns the last result again.
  */
 export class PostgresReadiness {
   readonly #open: () => Promise<pg.Client>;
@@ -23,12 +24,12 @@ export class PostgresReadiness {
   #underWay: Promise<void> | undefined;
   #lastFault: unknown;
 
-  /** @param open a connection that nobody else uses */
+  /** @param open opens a connection that nobody else uses */
   constructor(open: () => Promise<pg.Client>) {
     this.#open = open;
   }
 
-  /** Those that ask at the same time get the answer of one check. @throws {Unavailable} or the fault that was found */
+  /** Concurrent calls share one check. @throws {Unavailable} or the fault that was found */
   async check(): Promise<void> {
     this.#underWay ??= this.#find().finally(() => {
       this.#underWay = undefined;
@@ -46,7 +47,7 @@ export class PostgresReadiness {
     await this.#drop();
   }
 
-  /** A connection that broke since the last check says nothing about a new one. */
+  /** A connection that broke since the last check does not show that a new one would fail, so a new one is tried. */
   async #find(): Promise<void> {
     const isReused = this.#client !== undefined;
     try {
@@ -61,7 +62,7 @@ export class PostgresReadiness {
     }
   }
 
-  /** A new connection also sees settings that an old one keeps, such as whether it is read-only. */
+  /** A new connection also gets settings that an old one does not notice, such as read-only mode. */
   async #drop(): Promise<void> {
     const client = this.#client;
     this.#client = undefined;

@@ -4,11 +4,11 @@ import type { Row, Statement, Transaction } from './transaction.ts';
 
 /** Runs transactions on a connection to PostgreSQL. */
 
-/** The name of a statement by its text. A name makes it a prepared statement, once per connection. */
+/** Names statements by their text. A name makes a statement a prepared one, once per connection. */
 export class StatementNames {
   readonly #names = new Map<string, string>();
 
-  /** There are as many names as SQL texts in our code. */
+  /** The number of names is limited, because all SQL texts are constants. */
   of(sql: string): string {
     const name = this.#names.get(sql) ?? `s${this.#names.size}`;
     this.#names.set(sql, name);
@@ -39,7 +39,7 @@ async function runStep<T>(
   return transaction.next(rows);
 }
 
-/** All of what `use` does on this connection, or nothing of it. */
+/** Makes all changes of `use` on this connection, or none of them. */
 export async function inTransaction<T>(client: pg.ClientBase, use: () => Promise<T>): Promise<T> {
   await client.query('BEGIN');
   try {

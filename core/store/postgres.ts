@@ -9,10 +9,10 @@ import { inTransaction, run, StatementNames } from './postgres-transaction.ts';
 import type { Store } from './store.ts';
 import type { Transaction } from './transaction.ts';
 
-/** Of each core, besides one for readiness. */
+/** The connections of each core. Readiness has another one. */
 export const CONNECTIONS = 10;
 const MAX_ATTEMPTS = 3;
-/** Any number works if every core uses the same one. */
+/** Any number works if all cores use the same one. */
 const MIGRATION_LOCK = 7_261_001;
 
 /**
@@ -29,7 +29,8 @@ export class PostgresStore implements Store {
     const Client = connectionsTo(url);
     this.#url = url;
     this.#pool = new pg.Pool({ ...CONNECTION_OPTIONS, max: CONNECTIONS, Client });
-    // A broken idle connection is replaced when the next one is needed. Without a listener it would end the process.
+    // A broken idle connection is replaced when the next one is needed. Without this listener its error would end the
+    // process.
     this.#pool.on('error', () => {});
     this.#readiness = new PostgresReadiness(() => this.#retryRefused(() => openAlone(Client)));
   }
@@ -66,7 +67,7 @@ export class PostgresStore implements Store {
     await this.#pool.end();
   }
 
-  /** @throws {Unavailable} when no connection is available, it broke, or PostgreSQL currently lacks something */
+  /** @throws {Unavailable} if no connection is available, if it breaks, or if PostgreSQL lacks something at present */
   async #withConnection<T>(use: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     let broken = false;
     const client = await this.#retryRefused(() => this.#pool.connect()).catch((cause: unknown) => {
@@ -84,7 +85,7 @@ export class PostgresStore implements Store {
     }
   }
 
-  /** Connects. If the password is refused while it is being changed, the other one is tried. */
+  /** Connects. If the password is refused during its change, tries the other one. */
   async #retryRefused<T>(connect: () => Promise<T>): Promise<T> {
     for (let attempt = 1; ; attempt++) {
       try {
@@ -96,7 +97,6 @@ export class PostgresStore implements Store {
   }
 }
 
-/** A connection outside of the pool. */
 async function openAlone(Client: ReturnType<typeof connectionsTo>): Promise<pg.Client> {
   const client = new Client(CONNECTION_OPTIONS);
   client.on('error', ignore);

@@ -2,7 +2,7 @@ import { selectOrders } from './order-queries.ts';
 import { selectPets } from './pet-queries.ts';
 import { query, type Transaction } from './transaction.ts';
 
-/** Reads what serving needs from each table, as little as possible. */
+/** Reads as little as possible from each table that serving needs. */
 export function* readTables(): Transaction<void> {
   yield* selectPets({ limit: 1 });
   yield* selectOrders({ limit: 1 });

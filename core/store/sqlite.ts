@@ -36,8 +36,8 @@ interface Waiting {
 type Outcome = { readonly result: unknown } | { readonly fault: unknown };
 
 /**
- * One SQLite file. The writes of one turn of the event loop share one commit – one fsync for all – and are answered
- * after it. A failed write is undone alone.
+ * One SQLite file. The writes of one turn of the event loop share one commit and one fsync, and are answered after it.
+ * A failed write is undone alone.
  */
 export class SqliteStore implements Store {
   readonly #database: DatabaseSync;
@@ -46,7 +46,7 @@ export class SqliteStore implements Store {
   readonly #maxGroup: number;
   #waiting: Waiting[] = [];
 
-  /** @param path of the file; file and folder are created if missing */
+  /** @param path the file, which is created if missing, with its folder */
   constructor(path: string, { onCommit = () => {}, maxGroup = Number.POSITIVE_INFINITY }: SqliteOptions = {}) {
     mkdirSync(dirname(path), { recursive: true });
     this.#onCommit = onCommit;
@@ -110,12 +110,15 @@ export class SqliteStore implements Store {
     }
   }
 
-  /** If one fails, all begin again, each with a savepoint: it costs as much as a usual write, which needs none. */
+  /**
+   * If one write fails, all begin again, each with a savepoint. A savepoint costs as much as a usual write, which does
+   * without.
+   */
   #attemptAll(group: readonly Waiting[]): Outcome[] {
     try {
       return group.map(({ run }) => ({ result: run() }));
     } catch (fault) {
-      // On a full or failing disk SQLite rolls back the whole transaction itself.
+      // On a full or failing disk, SQLite itself rolls back the whole transaction.
       if (!this.#database.isTransaction) throw fault;
       this.#execute('ROLLBACK');
       this.#execute('BEGIN IMMEDIATE');
@@ -123,7 +126,7 @@ export class SqliteStore implements Store {
     }
   }
 
-  /** One write of a group, undone alone when it fails. */
+  /** Runs one write of a group, which is undone alone if it fails. */
   #attempt({ run }: Waiting): Outcome {
     this.#execute('SAVEPOINT one_write');
     try {
@@ -184,8 +187,8 @@ export class SqliteStore implements Store {
 }
 
 /**
- * A statement that reads rows as arrays and names the columns here: node:sqlite's own objects are slow to create and to
- * read.
+ * A statement that reads rows as arrays. It names the columns itself, because node:sqlite's objects are slow to create
+ * and to read.
  */
 class Prepared {
   readonly #statement: StatementSync;

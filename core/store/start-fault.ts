@@ -1,8 +1,11 @@
 import { Unavailable } from '../../shared/domain-errors.ts';
 
-/** Explains why the core cannot use its database at the start: with the setting's name, without the password. */
+/**
+ * Explains why the core cannot use its database at the start. The explanation names the setting and leaves out the
+ * password.
+ */
 
-/** The system's error codes in words. PostgreSQL and SQLite have messages of their own. */
+/** What the system's error codes mean. PostgreSQL and SQLite have messages of their own. */
 const WORDS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing listens there',
   ENOTFOUND: 'there is no host of this name',

@@ -6,7 +6,7 @@
 export type Value = string | number | bigint | null;
 
 export interface Statement {
-  /** Parameters are $1, $2, …; column names that are not lower case are quoted. Both databases accept it. */
+  /** Parameters are $1, $2, …, and column names that are not in lower case are quoted, which both databases accept. */
   readonly sql: string;
   readonly values: readonly Value[];
 }

@@ -30,7 +30,7 @@ export class AddressAllowance {
 
   /**
    * Takes a request from the allowance if one is left. @returns the limit status of the address
-   * @param cost in requests. If less is left, the rest is a debt: requests are refused until it is paid
+   * @param cost in requests. The bucket can go below zero: requests are then refused until it has refilled
    */
   consume(address: string, cost = 1): LimitStatus {
     const { now, bucket, refusals } = this.#standing(address);
@@ -45,7 +45,7 @@ export class AddressAllowance {
     return { ...statusOf('refused', now, bucket), retryAt, closesConnection: after.isTooMany };
   }
 
-  /** The limit status of the address. Nothing is taken. */
+  /** The limit status of the address. Takes nothing. */
   peek(address: string): LimitStatus {
     const { now, bucket } = this.#standing(address);
     return statusOf('admitted', now, bucket);
@@ -53,10 +53,10 @@ export class AddressAllowance {
 
   #standing(address: string): { now: number; bucket: BucketState; refusals: Refusals } {
     const now = this.#clock();
-    // A peek does not make the entry younger.
+    // Reading an entry must not protect it from eviction.
     const entry = this.#entries.peek(address);
     const common = { name: 'address', limit: this.#limit, window: MINUTE } as const;
-    // If the clock was set back, nobody is refused for it.
+    // If the clock was set back, the address starts again with a full bucket, so nobody is refused for it.
     if (entry === undefined || entry.asOf > now)
       return { now, bucket: { ...common, ...full(this.#limit) }, refusals: NO_REFUSALS };
     const level = refill(entry.level, this.#limit, MINUTE, now - entry.asOf);

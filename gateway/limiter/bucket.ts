@@ -24,7 +24,7 @@ export function refill(level: Level, limit: number, window: number, elapsed: num
   return tokens >= limit ? full(limit) : { tokens, fraction: fraction - carry * window };
 }
 
-/** Ticks until the bucket holds a whole token; 0 if it does. */
+/** Ticks until the bucket holds a whole token. 0 if it already does. */
 export const ticksUntilToken = (level: Level, limit: number, window: number): number =>
   ticksUntil(1, level, limit, window);
 
@@ -36,12 +36,11 @@ export function ticksUntil(wanted: number, level: Level, limit: number, window: 
   return ticks + Math.ceil((rest - level.fraction) / limit);
 }
 
-/** Ticks until the bucket holds one more token than now; 0 if it is full. */
+/** Ticks until the bucket holds one more token than it does now. 0 if it is full. */
 export function ticksUntilNextToken(level: Level, limit: number, window: number): number {
   return level.tokens >= limit ? 0 : Math.ceil((window - level.fraction) / limit);
 }
 
-/** Ticks until the bucket is full. */
 export function ticksUntilFull(level: Level, limit: number, window: number): number {
   const [ticks, rest] = multiplyDivide(window, limit - level.tokens, limit);
   return ticks + Math.ceil((rest - level.fraction) / limit);

@@ -1,16 +1,16 @@
 import type { Decision } from './limiter.ts';
 
-/** When operators last changed a key, or any of several. What the store said before is not used. */
+/** When operators last changed a key, or any of several keys. Verdicts from before a change are not used. */
 export class Changes {
-  /** At this gateway, in microseconds that never go back. */
+  /** When this gateway made the last change, in microseconds that never go back. */
   #changedAt = Number.NEGATIVE_INFINITY;
-  /** At another one by the store's clock, and when that was heard here. */
+  /** When another gateway made the last change, by the store's clock. */
   #changedElsewhere = Number.NEGATIVE_INFINITY;
   #heardAt = Number.NEGATIVE_INFINITY;
 
   /**
    * @param now in microseconds that never go back
-   * @param elsewhere when it was changed at another gateway, by the store's clock
+   * @param elsewhere the time of a change at another gateway, by the store's clock
    */
   note(now: number, elsewhere?: number): void {
     if (elsewhere === undefined) {
@@ -21,14 +21,13 @@ export class Changes {
     this.#heardAt = now;
   }
 
-  /** When it was changed at this gateway; minus infinity for never. */
   get changedAt(): number {
     return this.#changedAt;
   }
 
   /**
-   * Whether what was asked for at this time may be older than a change.
-   * @param decision what was answered. One that the store took after a change elsewhere is not older
+   * Whether an answer to a question of `askedAt` may be older than a change.
+   * @param decision the answer. It is not outdated if the store took it after the change at another gateway
    */
   areSince(askedAt: number, decision?: Decision): boolean {
     if (this.#changedAt >= askedAt) return true;

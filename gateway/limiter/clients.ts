@@ -10,56 +10,55 @@ import { type BucketState, type Decision, later, type Unauthorized, type Verdict
 import { type Plan, type PlanTable, withoutBans } from './plans.ts';
 import { UNUSED } from './usage-marks.ts';
 
-/** A verdict of the store serves local decisions for this long. */
+/** How long a verdict of the store serves local decisions. */
 const VERDICT_HOLDS = 15 * 60 * SECOND;
-/** When an operator of another gateway lifts a ban, it is over here after this time. */
+/** How long this process remembers a ban: another gateway's operator may have lifted it. */
 const BAN_HOLDS = SECOND;
 export const MAX_CLIENTS = 50_000;
-/** Keys that another process takes over at once: so few that no event loop is held for long. */
+/** Another process takes over this many keys at once: few enough not to block its event loop. */
 const PAGE = 250;
 
 /** Decides in place of the store. */
 export interface LocalDecisions {
   /**
-   * The decision without the store; undefined for a key that is not known, or no longer.
-   * @param owes whether the store is to charge for it: not if it may have done so already
+   * Decides without the store. Undefined if the key is not, or no longer, verified.
+   * @param owes whether the store is to charge for the request later: not if it may have done so already
    */
   decide(credential: Credential, owes: boolean): Verdict | undefined | Promise<Verdict | undefined>;
-  /** The status of a key without the store; nothing is taken. Undefined as for `decide`. */
+  /** Reads the status of a key without the store. Undefined as for `decide`. */
   peek(credential: Credential): Verdict | undefined | Promise<Verdict | undefined>;
 }
 
 /**
- * The keys in use, one record for each: what the store last said, and what was decided here since. While the store is
- * away, the next decisions are taken here: with the same rules, from the last levels, with the running bans. What an
- * operator has changed is not decided here until the store was asked again.
+ * The keys in use, one record each: the store's last decision, and what was decided here since then. While the store is
+ * away, this class decides: by the same rules, from the last levels, and with the running bans. After an operator's
+ * change of a key, it decides for that key only once the store has answered again.
  */
 export class Clients implements LocalDecisions {
   readonly #clients = boundedMap<string, Client>(MAX_CLIENTS);
-  /** Those that owe something, which stay. */
+  /** Clients with a debt. They are never evicted. */
   readonly #debtors = new Map<string, Client>();
   readonly #plans: () => PlanTable | undefined;
   readonly #monotonic: () => number;
-  /** When all that was known became doubtful. */
   #doubtedAt = Number.NEGATIVE_INFINITY;
-  /** Of keys without a record: a restore of many keys must not push out those in use. */
+  /** All changes of keys without a record. A record for each restored key would evict those in use. */
   readonly #otherChanges = new Changes();
 
-  /** @param plans in force, undefined until they were read  @param monotonic microseconds that never go back */
+  /** @param plans in force, undefined until they have been read @param monotonic microseconds that never go back */
   constructor(plans: () => PlanTable | undefined, monotonic = monotonicClock) {
     this.#plans = plans;
     this.#monotonic = monotonic;
   }
 
-  /** The client whose secret the store accepted last time. Any other credential may be invented. */
+  /** The client, if the store accepted the credential's secret last time. */
   verified({ id, digest }: Credential): Client | undefined {
     const client = this.#find(id);
     return client?.secrets.has(digest) ? client : undefined;
   }
 
   /**
-   * The verdict on a client whose ban is remembered, which costs no call of the store. Bans are remembered by secret: a
-   * wrong one must not reveal that the key is banned, nor a right one from outside its networks.
+   * The verdict on a client with a remembered ban, which saves a call to the store. Bans are remembered by secret: a
+   * wrong secret must not reveal that the key is banned, and neither must a right one from a wrong network.
    */
   bannedVerdict(client: Client, { digest, use }: Credential): Decision | undefined {
     const heard = client.secrets.get(digest);
@@ -73,10 +72,7 @@ export class Clients implements LocalDecisions {
     return later(heard.decision, age);
   }
 
-  /**
-   * Notes a verdict of the store. An invalid secret is forgotten.
-   * @param askedAt when the store was asked, in microseconds that never go back
-   */
+  /** Remembers a verdict of the store. Forgets a secret that the store found invalid. */
   note({ id, digest }: Credential, verdict: Verdict, askedAt = this.#monotonic()): void {
     if (verdict.outcome === 'undecided' || verdict.mode === 'local') return;
     if (verdict.outcome === 'unauthorized') {
@@ -87,7 +83,7 @@ export class Clients implements LocalDecisions {
     if (client === undefined) return;
     const heard = { decision: verdict, at: this.#monotonic() };
     this.#hear(client, heard);
-    // In the order of their last use, so that one that is gone leaves before those that work.
+    // Keeps secrets in the order of their last use, so that a revoked one is evicted before those in use.
     if (client.secrets.size > 1) client.secrets.delete(digest);
     if (client.secrets.size === MAX_SECRETS) client.secrets.delete(client.secrets.keys().next().value as string);
     client.secrets.set(digest, heard);
@@ -95,10 +91,10 @@ export class Clients implements LocalDecisions {
 
   #reject(id: string, digest: string, { reason, isOfKey }: Unauthorized): void {
     const client = this.#find(id);
-    // A secret used from a wrong network is still valid from its own.
+    // The secret is still valid in its own network.
     if (reason !== 'elsewhere') client?.secrets.delete(digest);
     if (!isOfKey) return;
-    // It may have been done by hand: then no operator's change reports it.
+    // The key may have been revoked by hand, which no operator's change reports.
     client?.secrets.clear();
     client?.changes.note(this.#monotonic());
   }
@@ -109,7 +105,7 @@ export class Clients implements LocalDecisions {
     const { client, record, state, plans, now } = facts;
     const decided = decide(record, state, credential, plans, now);
     const { verdict } = decided;
-    // Usage is counted with the debt, so its marks would only take memory.
+    // The next charge of the debt counts usage, so its marks would only take memory.
     if (decided.state !== undefined) client.state = { ...decided.state, usage: UNUSED, used: {} };
     if (owes && (verdict.outcome === 'admitted' || verdict.outcome === 'refused')) {
       owe(client.debt, verdict, facts.heardAt);
@@ -127,8 +123,8 @@ export class Clients implements LocalDecisions {
 
   /**
    * Notes that an operator has changed a key.
-   * @param changed when, by the store's clock. What it decided later is not outdated
-   * @param isReset whether both buckets were filled: then nothing is owed that was admitted before
+   * @param changed the time of the change by the store's clock. Decisions that the store took later are not outdated
+   * @param isReset whether both buckets were filled, which cancels the debt for earlier requests
    */
   noteChange(id: string, changed?: number, isReset = false): void {
     this.#changesOf(id).note(this.#monotonic(), changed);
@@ -141,12 +137,12 @@ export class Clients implements LocalDecisions {
     this.#doubtedAt = this.#monotonic();
   }
 
-  /** Whether what was asked for at this time may be older than a change of the key. */
+  /** Whether an answer to a question of `askedAt` may be older than a change of the key. */
   hasChangedSince(id: string, askedAt: number): boolean {
     return this.#doubtedAt >= askedAt || this.#changesOf(id).areSince(askedAt);
   }
 
-  /** Remembers what the owner of a verified key may see, for when the store is away. */
+  /** Remembers what the owner of a verified key may see, for outages of the store. */
   noteFacts(id: string, facts: KeyFacts | undefined, askedAt: number): void {
     const client = this.#find(id);
     if (client !== undefined) client.facts = facts && { facts, askedAt };
@@ -159,14 +155,13 @@ export class Clients implements LocalDecisions {
     return remembered.facts;
   }
 
-  /** Those that owe something. */
   debtors(): Client[] {
     return [...this.#debtors.values()];
   }
 
   /**
-   * Takes what was charged from the debt of a client.
-   * @param decision the levels after it; undefined if nobody knows
+   * Subtracts what was charged from the debt of a client.
+   * @param decision the levels after the charge; undefined if they are unknown
    */
   settle(client: Client, charged: Debt, decision: Decision | undefined): void {
     if (settled(client.debt, charged)) this.#debtors.delete(client.id);
@@ -179,18 +174,20 @@ export class Clients implements LocalDecisions {
     return this.#find(id)?.heard?.decision.now ?? 0;
   }
 
-  /** All that are known. */
   all(): Iterable<Client> {
     return this.#clients.values();
   }
 
-  /** What is known of a key, for another process. */
+  /** What this process knows of a key, for another process. */
   known(id: string): KnownKey | undefined {
     const client = this.#find(id);
     return client && this.#knownOf(client);
   }
 
-  /** The same of all keys in pages, those used last first. One that is used meanwhile may come twice, or not any more. */
+  /**
+   * The same for all keys in pages, starting with the key used last. A key that is used meanwhile may appear twice or
+   * not at all.
+   */
   *pages(): Generator<KnownPage> {
     let page: [string, KnownKey][] = [];
     for (const client of this.#clients.values()) {
@@ -215,7 +212,7 @@ export class Clients implements LocalDecisions {
   }
 
   /**
-   * Takes over what another process knows of a key, as far as it is newer.
+   * Takes over what another process knows of a key, unless this process has something newer.
    * @param askedAt when that process was asked
    * @returns false if the key may have changed since
    */
@@ -243,19 +240,18 @@ export class Clients implements LocalDecisions {
     return this.#clients.get(id) ?? this.#debtors.get(id);
   }
 
-  /** The time now by the store's clock. */
+  /** The current time by the store's clock. */
   #storeTime({ decision, at }: Heard): number {
     return decision.now + this.#monotonic() - at;
   }
 
-  /** Whether the store reported a ban that is still running. */
   #isBanned(changes: Changes, heard: Heard): boolean {
     const { decision, at } = heard;
     if (decision.outcome !== 'banned' || this.#isOutdated(changes, at, decision)) return false;
     return decision.bannedUntil > this.#storeTime(heard);
   }
 
-  /** The record of a key, or a new one; undefined if the key was changed since it was asked about. */
+  /** The record of a key, or a new one; undefined if the key was changed after `askedAt`. */
   #recordFor(id: string, askedAt: number, decision: Decision): Client | undefined {
     const known = this.#find(id);
     if (this.#isOutdated(known?.changes ?? this.#otherChanges, askedAt, decision)) return undefined;
@@ -265,14 +261,14 @@ export class Clients implements LocalDecisions {
     return client;
   }
 
-  /** What is owed is still missing from the levels that the store said. */
+  /** Subtracts the debt from the levels, because the store has not charged it yet. */
   #hear(client: Client, heard: Heard): void {
     client.heard = heard;
     const owed = owedBy(client.debt);
     client.state = owed === 0 ? undefined : debited(stateAfter(heard.decision), owed);
   }
 
-  /** It is no use of the key. */
+  /** Reads the record without marking it as used. */
   #changesOf = (id: string): Changes =>
     (this.#clients.peek(id) ?? this.#debtors.get(id))?.changes ?? this.#otherChanges;
 
@@ -283,7 +279,7 @@ export class Clients implements LocalDecisions {
     return this.#monotonic() - at <= VERDICT_HOLDS && !this.#isOutdated(client.changes, at, decision);
   }
 
-  /** All inputs of a local decision; undefined if it is not known, or no longer, that the credential is valid. */
+  /** The inputs of a local decision; undefined if the credential is not, or no longer, verified. */
   #localFacts({ id, digest }: Credential): LocalFacts | Unauthorized | undefined {
     const client = this.#find(id);
     const proof = client?.secrets.get(digest);
@@ -292,7 +288,7 @@ export class Clients implements LocalDecisions {
     const now = this.#storeTime(client.heard);
     const { endsAt, bounds } = proof.decision;
     if (endsAt !== 0 && endsAt <= now) return EXPIRED;
-    // An outage must not ban anyone: a refused request gets a place in line, but it is no strike.
+    // An outage must not ban anyone, so a refused request gets a place in line but is no strike.
     const plans = withoutBans(this.#plans());
     const record = recordOf(decision, plans[decision.plan], digest, bounds);
     return { client, heardAt: decision.now, record, state: client.state ?? stateAfter(decision), plans, now };
@@ -301,7 +297,6 @@ export class Clients implements LocalDecisions {
 
 interface LocalFacts {
   readonly client: Client;
-  /** The time of the store's last verdict, by its clock. */
   readonly heardAt: number;
   readonly record: KeyRecord;
   readonly state: KeyState;
@@ -324,7 +319,7 @@ const stateAfter = ({ now, buckets: [minute, day], bannedUntil, isBannedByOperat
   banReason: isBannedByOperator ? { text: '', until: bannedUntil } : undefined,
 });
 
-/** The key with only the presented secret. If the plan has no limit, the one that the store last said stays. */
+/** The key with only the presented secret. If the plan has no limit, the last one reported by the store applies. */
 const recordOf = ({ plan, buckets, own }: Decision, limits: Plan, digest: string, bounds = UNBOUND): KeyRecord => ({
   plan,
   name: '',

@@ -19,18 +19,16 @@ const WHOLE_API_KEY = new RegExp(PATTERN, 'g');
 const API_KEY_IN_TEXT = new RegExp(`as_([0-9A-Za-z]{${ID_LENGTH}})_[0-9A-Za-z]+`, 'g');
 const KEY_ID = new RegExp(`^[0-9A-Za-z]{${ID_LENGTH}}$`);
 
-/** The content of a presented key. The limiter decides whether it is valid. */
+/** A presented API key. The limiter decides whether it is valid. */
 export interface Credential {
   readonly id: string;
   /** SHA-256 of the secret, in base64url. Only this form is stored or compared. */
   readonly digest: string;
   /** Id and digest together identify the presenter. Either of them alone does not. */
   readonly cacheKey: string;
-  /** What the request needs. */
   readonly use: Use;
 }
 
-/** The digest of a credential, and its use. */
 export type Presented = Pick<Credential, 'digest' | 'use'>;
 
 export const credentialOf = (id: string, digest: string, use = NO_USE): Credential => ({
@@ -50,13 +48,13 @@ export function parseApiKey(text: string, use = NO_USE): Credential | undefined 
 export const redactApiKeys = (text: string): string =>
   text.includes('as_') ? text.replaceAll(API_KEY_IN_TEXT, 'as_$1_…') : text;
 
-/** Whether a text contains a whole key, with a correct check. */
+/** Whether a text contains a complete key with a correct check. */
 export const holdsApiKey = (text: string): boolean =>
   text.includes('as_') && (text.match(WHOLE_API_KEY) ?? []).some((found) => parseApiKey(found) !== undefined);
 
 /**
- * A new key: the full key, shown only once to its owner, and the credential that is stored.
- * @param id of an existing key that gets a new secret; a new key gets a new id
+ * Creates an API key: the full key, shown once to its owner, and the credential to store.
+ * @param id an existing key that gets a new secret; a new key gets a new id
  */
 export function createApiKey(id = randomText(ID_LENGTH)): { apiKey: string; credential: Credential } {
   const secret = randomText(SECRET_LENGTH);
@@ -71,7 +69,10 @@ const SECRET_ID_LENGTH = 8;
 /** The public id of a secret, unique within its key. */
 export const createSecretId = (): string => randomText(SECRET_ID_LENGTH);
 
-/** With a name before it, it still fits in 64 bytes: Redis keeps a hash of such fields in half of the memory. */
+/**
+ * Base64url rather than hex: with a name before it, the digest stays within 64 bytes, and Redis keeps a hash of such
+ * fields in half the memory.
+ */
 const digestOf = (secret: string): string => hash('sha256', secret, 'base64url');
 
 const randomText = (length: number): string =>
@@ -88,13 +89,13 @@ function checkOf(text: string): string {
   return check;
 }
 
-/** A key has up to 20 secrets. They share its pair of buckets. */
+/** The most secrets of a key. They share its buckets. */
 export const MAX_SECRETS = 20;
 
 export const SCOPES = ['read', 'write'] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/** What a secret is bound to: operations, and the networks of its requests. */
+/** What a secret is bound to: the scopes of its operations, and the networks that its requests come from. */
 export interface Bounds {
   readonly scope: readonly Scope[];
   /** In the format of networks.ts. If empty, any network is allowed. */
@@ -105,12 +106,11 @@ export interface Bounds {
 export interface Secret extends Bounds {
   /** Public; may appear in logs. */
   readonly id: string;
-  /** SHA-256 of the secret, in base64url. */
   readonly digest: string;
   readonly name: string;
   readonly createdAt: number;
   readonly expiresAt?: number | undefined;
-  /** What of it cannot be read, for example after an edit by hand. */
+  /** The parts that cannot be read, for example after an edit by hand. */
   readonly unreadable?: readonly UnreadablePart[] | undefined;
 }
 
@@ -119,20 +119,19 @@ export type UnreadablePart = 'digest' | 'name' | 'scope' | 'networks' | 'expires
 /** Whether decisions can use a secret. */
 export const isDecidable = ({ unreadable }: Secret): boolean => !unreadable?.includes('expiresAt');
 
-/** What ends a key, whatever the secret. */
+/** What makes a key invalid for all its secrets. */
 export interface Validity {
   readonly expiresAt?: number | undefined;
   readonly disabled?: boolean | undefined;
 }
 
-/** What a request needs from a key, and the address that it comes from. */
 export interface Use {
-  /** Undefined if any secret will do. */
+  /** Undefined if a secret of any scope will do. */
   readonly scope: Scope | undefined;
   readonly address: string;
 }
 
-/** For a use without a scope and an address: it matches secrets that are not bound to a network. */
+/** A use without scope and address. It matches only secrets that are not bound to a network. */
 const NO_USE: Use = { scope: undefined, address: '' };
 
 export function isFromAllowedNetwork({ networks }: Bounds, { address }: Use): boolean {
@@ -147,14 +146,17 @@ export const allowsScope = ({ scope }: Bounds, use: Use): boolean =>
 export const secretOf = ({ secrets }: { readonly secrets: readonly Secret[] }, digest: string): Secret | undefined =>
   secrets.find((secret) => secret.digest === digest);
 
-/** Why a secret does not open its key. */
+/** Why a secret is not accepted for its key. */
 export interface Rejection {
   readonly reason: 'unknown' | 'disabled' | 'expired' | 'elsewhere';
-  /** Set if no other secret opens it either. */
+  /** Set if the key accepts no secret at all. */
   readonly isOfKey?: true;
 }
 
-/** @returns undefined if the secret opens the key. @param use undefined for a use that began earlier */
+/**
+ * @returns undefined if the secret is accepted
+ * @param use undefined for a use that was checked before
+ */
 export function rejectionOf(
   key: Validity,
   secret: Pick<Secret, 'expiresAt'> & Bounds,
@@ -167,7 +169,7 @@ export function rejectionOf(
   return reason && { reason, isOfKey: true };
 }
 
-/** Why a key is not valid, whatever the secret. The order is that of the checks in a decision. */
+/** Why a key is not valid for any secret. Checks in the same order as a decision. */
 export function inactiveReason({ disabled, expiresAt }: Validity, now: number): 'disabled' | 'expired' | undefined {
   if (disabled) return 'disabled';
   return expiresAt !== undefined && expiresAt <= now ? 'expired' : undefined;
@@ -175,7 +177,7 @@ export function inactiveReason({ disabled, expiresAt }: Validity, now: number): 
 
 export const isBound = ({ scope, networks }: Bounds): boolean => scope.length < SCOPES.length || networks.length > 0;
 
-/** When the credential ends: with the key or with its secret, whichever is first. 0 for never. */
+/** When the credential expires: with the key or with the secret, whichever is first. 0 for never. */
 export function endsAt({ expiresAt = Infinity }: Validity, secret: Secret): number {
   const end = Math.min(expiresAt, secret.expiresAt ?? Infinity);
   return end === Infinity ? 0 : end;

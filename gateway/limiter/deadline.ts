@@ -1,11 +1,11 @@
-/** A stall of the event loop counts as one of this many parts of a deadline, however long it is. */
+/** A deadline has this many parts. A stall of the event loop counts as one part, however long it lasts. */
 const PARTS = 5;
 
 /**
- * Calls `onMissed` after `ms`, and again after each `ms` more; and `onPart` five times as often. A process that stalls or
- * gets little CPU misses no deadline: the time is counted in parts in which the event loop turned, and every socket is
- * read once more before the call.
- * @returns a function that stops it
+ * Calls `onMissed` every `ms`, and `onPart` five times as often. A process that stalls or gets little CPU misses no
+ * deadline: it counts the parts in which the event loop turned, and lets every socket be read once more before the
+ * call.
+ * @returns a function that stops the deadline
  */
 export function startDeadline(ms: number, onMissed: () => void, onPart = () => {}): () => void {
   let parts = 0;

@@ -1,40 +1,42 @@
 import type { KeyState, StoredLevel } from './key-record.ts';
 import type { Decision } from './limiter.ts';
 
-/** What was decided here, and the store has not charged yet. */
+/** Requests that were decided here and that the store has not charged yet. */
 export interface Debt {
-  /** With a token that the store has to take. */
+  /** Admitted requests. The store takes a token for each, unless it is spared. */
   admitted: number;
-  /** How many of these, the first ones, take no token: the key was reset since. */
+  /** How many of the admitted requests, counted from the first, take no token because the key has been reset since. */
   spared: number;
-  /** The time of the levels that the first of the others was taken from, by the store's clock; 0 for none. */
+  /** The time of the levels from which the first token was taken, by the store's clock; 0 for none. */
   asOf: number;
-  /** Without a token, because the plan is in shadow mode. */
+  /** Requests admitted without a token, because the plan is in shadow mode. */
   shadowed: number;
   refused: number;
-  /** The latest Retry-After moment of those refused, by the store's clock; 0 for none. */
+  /** The latest Retry-After moment of the refused requests, by the store's clock; 0 for none. */
   retryAt: number;
 }
 
 export const noDebt = (): Debt => ({ admitted: 0, spared: 0, asOf: 0, shadowed: 0, refused: 0, retryAt: 0 });
 
-/** Adds a local decision. @param asOf the time of the levels that it was taken from, by the store's clock */
+/** Adds a local decision. @param asOf the time of the levels from which it was taken, by the store's clock */
 export function owe(debt: Debt, { outcome, isShadowed, retryAt }: Decision, asOf: number): void {
   debt[outcome === 'refused' ? outcome : isShadowed ? 'shadowed' : 'admitted'] += 1;
   if (owedBy(debt) > 0) debt.asOf ||= asOf;
   debt.retryAt = Math.max(debt.retryAt, retryAt ?? 0);
 }
 
-/** The tokens that the store has to take. */
 export const owedBy = ({ admitted, spared }: Debt): number => admitted - spared;
 
-/** Forgives the tokens owed so far, because the key was reset. The requests still count as use. */
+/** Forgives the tokens owed so far, because the key was reset. The requests still count as usage. */
 export function spare(debt: Debt): void {
   debt.spared = debt.admitted;
   debt.asOf = 0;
 }
 
-/** Takes off what was charged, which is the oldest part. @returns whether nothing is left */
+/**
+ * Subtracts what was charged, which is the oldest part.
+ * @returns whether nothing is left
+ */
 export function settled(debt: Debt, charged: Debt): boolean {
   for (const kind of ['admitted', 'shadowed', 'refused'] as const) debt[kind] -= charged[kind];
   debt.spared = Math.max(0, debt.spared - charged.admitted);
@@ -43,12 +45,12 @@ export function settled(debt: Debt, charged: Debt): boolean {
   return debt.admitted + debt.shadowed + debt.refused === 0;
 }
 
-/** A state less the tokens owed: to at most one minute below zero, and a day bucket to zero. */
+/** A state minus the tokens owed. The minute bucket goes to at most one capacity below zero, the day bucket to zero. */
 export function debited(state: KeyState, owed: number): KeyState {
   return { ...state, minute: lowered(state.minute, owed, -1), day: lowered(state.day, owed, 0) };
 }
 
-/** A debt takes a bucket to a floor, in capacities. One that is below it stays there. */
+/** Lowers a level, but not below the floor (in capacities). A level below the floor stays as it is. */
 function lowered(level: StoredLevel, owed: number, floor: -1 | 0): StoredLevel {
   const least = floor * (level.limit ?? 0);
   if (level.tokens - owed >= least) return { ...level, tokens: level.tokens - owed };

@@ -4,19 +4,18 @@ import type { Clients } from './clients.ts';
 import type { Debt } from './debt.ts';
 import type { Decision } from './limiter.ts';
 
-/** How a call that charged ended. A call that nobody ran can be repeated. */
+/** The outcome of a call that charges. A call with `not run` can be repeated. */
 export type Charged =
   | { readonly decision: Decision; readonly forgiven: number }
-  /** The key has no levels any more. */
+  /** The key was deleted, or its data allows no decision. */
   | 'gone'
   | 'not run'
   | 'unknown';
 
-/** Where debts are charged. */
 export interface Charger {
-  /** Keys that one call can charge. */
+  /** The most keys that one call can charge. */
   readonly atOnce: number;
-  /** Whether the store answers now about this key. Never throws. */
+  /** Whether the store answers for this key now. Never throws. */
   answers(id: string): Promise<boolean>;
   /** Charges each key for what was decided without the store. Never throws. */
   charge(debts: readonly (Debt & { readonly id: string })[]): Promise<readonly Charged[]>;
@@ -25,12 +24,12 @@ export interface Charger {
 const FATES = ['charged', 'forgiven', 'unknown'];
 
 const EVERY_MS = 250;
-/** Keys that one round charges, between decisions. */
+/** Calls that run at once if each of them can charge only one key. */
 const CALLS_AT_ONCE = 8;
 
 /**
- * Charges what was admitted while the store was away, soon after contact: a debt is sent only once the store answers,
- * and never twice. What nobody knows, and what the store forgives, is counted.
+ * Charges what was admitted while the store was away, as soon as the store answers again. No debt is sent twice. Debts
+ * that the store forgives, and those with an unknown outcome, are counted.
  */
 export class Debts {
   readonly #clients: Clients;
@@ -52,10 +51,10 @@ export class Debts {
     this.#timer = setInterval(() => void this.settle(), EVERY_MS).unref();
   }
 
-  /** Counts a local admission that the store may have charged for, or not. */
+  /** Counts a local admission for which the store may have charged as well. */
   readonly noteUnknown = (): void => this.#counted.addMany(1, 'unknown');
 
-  /** Charges all debts, if the store answers. */
+  /** Charges all debts if the store answers. */
   async settle(): Promise<void> {
     if (this.#isUnderWay) return;
     this.#isUnderWay = true;
@@ -77,7 +76,7 @@ export class Debts {
     return [this.#counted.family()];
   }
 
-  /** Charges what it can. */
+  /** Charges what it can before the process stops. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await this.settle();

@@ -11,25 +11,26 @@
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
 --                   or '-', and the address in the format of networks.ts or '-'
 --                   'charge admitted shadowed refused retry_at as_of spared' charges the key for requests that were
---                   decided without Redis; only those admitted took a token. The secret does not matter. The minute
---                   bucket goes to at most one capacity below zero, the day bucket to zero. Until `retry_at`, the
---                   latest moment in microseconds at which those refused may return, or 0, no refusal bans. `as_of` is the time in
---                   microseconds of the levels that the first token was taken from: if the key was reset since, none
---                   is taken. `spared` are admitted too, before a reset that their gateway knows of
+--                   decided without Redis, whatever the secret. Only admitted requests take a token. The minute bucket
+--                   goes to at most one capacity below zero, the day bucket to zero. No refusal bans before `retry_at`,
+--                   the latest moment in microseconds at which a refused request may return, or 0. `as_of` is the time
+--                   in microseconds of the levels from which the first token was taken: after a reset since then, no
+--                   token is taken. `spared` requests were admitted before a reset that their gateway knows of, and
+--                   take no token.
 --
 -- reply             one verdict for each request, in the order of the keys. Each is a text of words separated by
 --                   spaces: one text is cheaper for both sides than a list.
 --   unknown | gone | disabled | ended | expired | elsewhere | misconfigured | unreadable
 --     gone: there is no such key. ended: the secret has expired; expired: the key has
 --   bound: the secret is bound, but scope and address were not given; nothing was decided
---   charged: as below, with the tokens that were forgiven in place of retry_at
+--   charged: as below, but with the number of forgiven tokens in place of retry_at
 --   admitted | shadowed | refused | banned | forbidden, plan, now and the levels as in the field `left`,
 --     banned_until in microseconds, retry_at in microseconds (0 when admitted),
 --     end of the credential in microseconds (0 = none), bounds of the secret ('scope;networks', or '-'),
---     letters for what is the key's own: m and d for its limits, b for a running ban by an operator, or '-',
+--     letters for what belongs to the key itself: m and d for its limits, b for a running ban by an operator, or '-',
 --     names of override fields that hold no limit
 --
--- The hash holds times as decimal Unix seconds and levels as decimal tokens, in a form that people can read. The script
+-- The hash holds times as decimal Unix seconds and levels as decimal tokens, so that people can read them. The script
 -- uses integers: microseconds, whole tokens, and a fraction counted in 1/window of a token. Nothing is rounded
 -- (bucket.ts says why). Replies are texts because Redis truncates Lua's floats. Everything is checked before anything
 -- is written: Redis does not roll back. The first line (Redis 7) makes Redis check first: if it would refuse a write
@@ -39,13 +40,13 @@ local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
 local LONGEST_BAN, SERIES, MAX_DOUBLINGS = DAY, DAY, 17
 local HELD, FORGOTTEN, GRACE, LINE_MINUTES, LONGEST_LINE = 5, 8, 30, 15, 60 * MINUTE
 local MINUTES_KEPT, DAYS_KEPT, LONGEST_MARKS = 61, 36, 4096
--- Twenty secrets, each with its last use.
+-- Room for twenty secrets, each with its last use.
 local LONGEST_USED = 400
--- What follows the eight characters of a secret's id, if it has no end, no scope and no networks.
+-- What follows the eight characters of a secret's id if the secret has no expiry, both scopes and no networks.
 local USUAL_SECRET, USUAL_PLACE = ' - read,write - ', 9
 local ANY_SECRET = '--------' .. USUAL_SECRET
 local MAX_LIMIT, HALF, LATEST = 1000000000, 32768, 10000000000
--- When the levels were so, and those of both buckets: `1795132800.125000 59.50000000/60 999/1000`.
+-- The field `left`: the time of the levels, then both levels: `1795132800.125000 59.50000000/60 999/1000`.
 local LEFT, LONGEST_LEFT = '^(%S+) (%-?)(%d+)%.?(%d*)/?(%d*) (%-?)(%d+)%.?(%d*)/?(%d*)$', 100
 
 local call, pcall = redis.call, redis.pcall
@@ -85,8 +86,8 @@ local function add(changes, field, value)
 end
 
 -- Usage (usage-marks.ts): adds a mark with the totals before the first decision of a minute or a day, and drops old
--- marks. A damaged list starts again. The first mark is only written with the second: until then, all that was counted
--- was counted in the minute of the last decision.
+-- marks. A damaged list starts again. The first mark is only written with the second: until then, all requests belong
+-- to the minute of the last decision.
 local function with_mark(marks, first, at, totals, kept)
   local from = 1
   if not marks then marks = format('%d:0:0', first) end
@@ -98,8 +99,8 @@ local function with_mark(marks, first, at, totals, kept)
   return format('%s%d:%s', mark and sub(marks, from) .. ' ' or '', at, totals)
 end
 
--- The marks are seldom needed and long, so they have a key of their own on the slot. While the slot moves to another
--- node, they may be on the other one: then the use counts for the minute before.
+-- The marks are long and seldom needed, so they have a key of their own on the same slot. While the slot migrates, that
+-- key may be on the other node, and the use counts for the minute before.
 local function note_use(key, last, now, admitted)
   local minute, day = floor(now / MINUTE), floor(now / DAY)
   local last_minute, last_day = floor((last or now) / MINUTE), floor((last or now) / DAY)
@@ -114,8 +115,8 @@ local function note_use(key, last, now, admitted)
   pcall('EXPIRE', marks_key, DAYS_KEPT * DAY / SECOND)
 end
 
--- A level: `59.50000000/60`, the tokens and the limit now. So many decimals distinguish any two fractions of a minute and
--- of a day. Levels of many keys are full, or have whole tokens.
+-- A level: `59.50000000/60`, the tokens and the limit now. The decimals distinguish any two fractions of a minute and
+-- of a day. Many levels have no fraction.
 local function write_level(tokens, fraction, window, limit)
   if fraction == 0 then return tokens .. '/' .. limit end
   local sign, shape, unit = '', '%s%d.%08d/%d', 1e8
@@ -124,8 +125,8 @@ local function write_level(tokens, fraction, window, limit)
   return format(shape, sign, tokens, floor(fraction / window * unit + 0.5), limit)
 end
 
--- The level after `elapsed` ticks, which count at the lower of the limit then and the limit now. A missing or unreadable
--- level counts as full: this gives away at most one capacity.
+-- The level after `elapsed` ticks, which count at the lower of the old and the new limit. A missing or unreadable level
+-- counts as full: this gives away at most one capacity.
 local function refill(sign, tokens, decimals, limit_then, limit, window, elapsed)
   if not tokens or #tokens > 10 or #decimals > 12 then return limit, 0 end
   limit = min(read_limit(limit_then) or limit, limit)
@@ -146,12 +147,13 @@ local function refill(sign, tokens, decimals, limit_then, limit, window, elapsed
   return tokens, fraction
 end
 
--- The rule of refusals, which refusals.ts explains: a time of a key that still counts; `now` if it does not.
+-- Reads a time that the rule of refusals uses (refusals.ts explains it). A time that has passed counts as `now`.
 local function time_of(text, now, shift)
   return max((read_time(text) or 0) - shift, now)
 end
 
--- A raised limit shortens the time of a place, not the number of places. If the day bucket is empty, the line is its.
+-- A raised limit shortens the time of a place, not the number of places. If the day bucket is empty, the line waits for
+-- that bucket.
 local function in_places(line, now, is_of_day, minute_then, minute_limit, day_then, day_limit)
   local window, limit_then, limit = MINUTE, minute_then, minute_limit
   if is_of_day then window, limit_then, limit = DAY, day_then, day_limit end
@@ -160,13 +162,13 @@ local function in_places(line, now, is_of_day, minute_then, minute_limit, day_th
   return min(line, now + ceil((line - now) / ceil(window / limit_then)) * ceil(window / limit))
 end
 
--- A time that has passed means nothing.
+-- A time that has passed is written as 0.
 local NO_REFUSALS = '0 0 0'
 local function time_or_none(time, past)
   return time > past and write_time(time) or '0'
 end
 
--- Ticks in which a strike is forgotten, and in which as many as a key holds are.
+-- Ticks in which one strike is forgotten, and in which a key forgets as many strikes as it holds.
 local function strike_time(minute_limit)
   return max(1, floor(MINUTE / (FORGOTTEN * minute_limit)))
 end
@@ -175,14 +177,13 @@ local function strike_times(plan, minute_limit)
   return strike, (plan.ban_after or HELD * minute_limit) * strike
 end
 
--- A level less what is owed. It goes to this floor, or stays where it is below that.
+-- Subtracts what is owed from a level, but not below the least. A level below that stays as it is.
 local function debited(tokens, fraction, owed, least)
   if tokens - owed >= least then return tokens - owed, fraction end
   if tokens < least then return tokens, fraction end
   return least, 0
 end
 
--- Ticks until a bucket holds a whole token.
 local function ticks_until_token(limit, window, tokens, fraction)
   if tokens >= 1 then return 0 end
   -- window * missing / limit, in two halves as above.
@@ -192,7 +193,7 @@ local function ticks_until_token(limit, window, tokens, fraction)
   return floor(high / limit) * HALF + floor(rest / limit) + ceil((rest % limit - fraction) / limit)
 end
 
--- The moment at which a refused request may return: a token's time after the last one in line.
+-- The moment at which a refused request may return: one token's time after the last one in line.
 local function next_place(line_until, now, minute_limit, minute_tokens, minute_fraction, day_limit, day_tokens, day_fraction)
   local minute_wait = ticks_until_token(minute_limit, MINUTE, minute_tokens, minute_fraction)
   local day_wait = ticks_until_token(day_limit, DAY, day_tokens, day_fraction)
@@ -202,8 +203,8 @@ local function next_place(line_until, now, minute_limit, minute_tokens, minute_f
   return max(token, min(line_until + token_time, now + min(LINE_MINUTES * minute_limit * token_time, LONGEST_LINE)))
 end
 
--- Read on first use and kept for the rest of the batch. A name must be one word: with spaces or line feeds it could
--- imitate lines of the table or of the reply.
+-- Plans are parsed on first use and kept for the rest of the batch. A name must be one word: with spaces or line feeds
+-- it could imitate lines of the table or of the reply.
 local plans = {}
 local function plan_of(name)
   local plan = plans[name]
@@ -223,7 +224,6 @@ if not clock then
   clock = tonumber(time[1]) * SECOND + tonumber(time[2])
 end
 
--- Written for each key that is decided now.
 local clock_text, minute = write_time(clock) .. ' ', floor(clock / MINUTE)
 local clock_minute = format('%d', minute * 60)
 
@@ -239,7 +239,7 @@ local function is_within(networks, address)
   for network in gmatch(networks, '[^,]+') do
     local digits, bits = match(network, '^([46]:%x*)/(%d%d?%d?)$')
     local whole, rest = 2 + floor((bits or 0) / 4), (bits or 0) % 4
-    -- A malformed network has no address in it.
+    -- A malformed network contains no address.
     if bits and #digits == 2 + ceil(bits / 4) and sub(digits, 1, whole) == sub(address, 1, whole) then
       local own, other = tonumber(sub(digits, whole + 1, whole + 1), 16), tonumber(sub(address, whole + 1, whole + 1), 16)
       if rest == 0 or own and other and floor(own / 2 ^ (4 - rest)) == floor(other / 2 ^ (4 - rest)) then return true end
@@ -255,7 +255,7 @@ end
 
 local verdicts = {}
 
--- The last good value of a field into which somebody has typed a bad one (key-hash.ts).
+-- The last good value of a field that holds a bad one (key-hash.ts).
 -- @return false if no gateway has written the key; nil if the field had no value
 local function kept_value(key, field)
   local kept = call('HMGET', key, 'ok_secrets', 'ok_' .. field)
@@ -263,8 +263,8 @@ local function kept_value(key, field)
   return kept[2] or nil
 end
 
--- Decides `count` requests with the same key and secret. @return one verdict for all of them if the key is not usable.
--- This is one function: a table for the key's data would cost a third more.
+-- Decides `count` requests with the same key and secret. This is one function, because a table for the key's data would
+-- cost a third more.
 -- @param charge in place of a count: the six numbers that the head of this file describes
 local function decide(key, digest, count, wanted, address, charge)
   local fields = pcall('HMGET', key, 'secret:' .. digest, 'used', 'disabled', 'expires_at', 'plan', 'minute', 'day',
@@ -273,7 +273,7 @@ local function decide(key, digest, count, wanted, address, charge)
   local secret, used, disabled, expires_at, plan_name, own_minute, own_day, stored, refusals, banned_until, admitted =
     unpack(fields)
 
-  -- If the clock was set back, all stored times are moved back too, so that nothing lasts longer.
+  -- If the clock was set back, all stored times move back with it, so that nothing lasts longer.
   local as_of, minute_sign, minute_left, minute_decimals, minute_then, day_sign, day_left, day_decimals, day_then
   if stored and #stored <= LONGEST_LEFT then
     as_of, minute_sign, minute_left, minute_decimals, minute_then, day_sign, day_left, day_decimals, day_then = match(stored, LEFT)
@@ -282,7 +282,6 @@ local function decide(key, digest, count, wanted, address, charge)
   local last, now, shift = as_of, clock, 0
   if as_of and as_of > clock then as_of, shift = clock, as_of - clock end
 
-  -- Identify the key and secret.
   if charge then
     if call('EXISTS', key) == 0 then return 'gone' end
     secret, disabled, expires_at = ANY_SECRET, nil, nil
@@ -315,7 +314,6 @@ local function decide(key, digest, count, wanted, address, charge)
     if ends_at == 0 or expiry < ends_at then ends_at = expiry end
   end
 
-  -- Find the limits.
   local plan = plan_of(plan_name or '')
   if not plan.ban_seconds then
     plan_name = kept_value(key, 'plan') or plan_name
@@ -340,13 +338,12 @@ local function decide(key, digest, count, wanted, address, charge)
   minute_limit, day_limit = minute_limit or plan.minute, day_limit or plan.day
   if not (minute_limit and day_limit and plan.ban_seconds) then return 'misconfigured' end
 
-  -- Compute the levels.
   local elapsed = as_of and now - as_of or DAY
   local minute_tokens, minute_fraction =
     refill(minute_sign, minute_left, minute_decimals, minute_then, minute_limit, MINUTE, elapsed)
   local day_tokens, day_fraction = refill(day_sign, day_left, day_decimals, day_then, day_limit, DAY, elapsed)
 
-  -- Bans set by decisions move back with the clock, and a plan in shadow mode ignores them. Those of operators stay.
+  -- Bans set by decisions move back with the clock, and a plan in shadow mode ignores them. Bans by operators stay.
   banned_until = read_time(banned_until) or 0
   local is_decided, is_ignored = false, false
   if banned_until > 0 and (shift > 0 or banned_until > now) then
@@ -362,15 +359,15 @@ local function decide(key, digest, count, wanted, address, charge)
   local rest = ends_at == 0 and bounds == '-' and ' 0 - ' .. own .. rejected
     or format(' %d %s %s%s', ends_at, bounds, own, rejected)
 
-  -- The refusals that still count. More strikes than a key holds: a limit was changed. That alone must not ban, so there
-  -- is room for the next one.
+  -- Drops the refusals that no longer count. If there are more strikes than a key holds, a limit was changed. That
+  -- alone must not ban, so there is room for the next strike.
   local line, strikes, full_at, strike, most = now, now, 0, nil, nil
   local limit_then = read_limit(minute_then) or minute_limit
   if refusals then
     local line_until, strikes_until, first_full = match(refusals, '^(%S+) (%S+) (%S+)$')
     line, strikes = time_of(line_until, now, shift), time_of(strikes_until, now, shift)
     full_at = max((read_time(first_full) or 0) - shift, 0)
-    -- Under a higher limit, clients were asked to return sooner than this one forgets their strikes.
+    -- Under a higher limit, clients were asked to return before this limit forgets their strikes.
     if line > now and minute_limit < limit_then then full_at = max(full_at, line) end
     line = in_places(line, now, day_tokens < 1, minute_then, minute_limit, day_then, day_limit)
   end
@@ -379,7 +376,7 @@ local function decide(key, digest, count, wanted, address, charge)
     full_at = excused
   else
     strike, most = strike_times(plan, minute_limit)
-    -- A changed limit changes the time of a strike, not their number.
+    -- A changed limit changes the time of a strike, not the number of strikes.
     local ceiling = most
     if limit_then ~= minute_limit then
       strikes = now + floor((strikes - now) * strike / strike_time(limit_then))
@@ -390,13 +387,14 @@ local function decide(key, digest, count, wanted, address, charge)
   end
 
   -- A request takes from both buckets or from neither. In shadow mode every request is admitted and counted as
-  -- admitted. A refusal is a strike, and takes the next place in line. It bans if it finds no room for its strike, and an
-  -- earlier one found none a grace ago. A ban that begins less than a day after the last one ended is twice as long.
+  -- admitted. A refusal is a strike, and takes the next place in line. It bans the key if there is no room for its
+  -- strike, and an earlier refusal found no room at least the grace period ago. A ban that begins less than a day after
+  -- the last one ended is twice as long.
   local more_admitted, more_refused, more_shadowed, bans, left = 0, 0, 0, nil, nil
   if charge then
     local admitted_there, owed, before = charge[1] + charge[6], charge[1], minute_tokens
     if charge[5] <= (read_time(call('HGET', key, 'reset_at')) or -1) then owed = 0 end
-    -- Each gateway gave its refused clients times of its own, so they come back together.
+    -- Each gateway gave its refused clients times of its own, so clients of several gateways return together.
     if charge[4] > now then full_at = max(full_at, min(charge[4], now + LONGEST_LINE)) end
     minute_tokens, minute_fraction = debited(minute_tokens, minute_fraction, owed, -minute_limit)
     day_tokens, day_fraction = debited(day_tokens, day_fraction, owed, 0)
@@ -445,7 +443,6 @@ local function decide(key, digest, count, wanted, address, charge)
     verdicts[#verdicts + 1] = describe(outcome, plan_name, left, is_ignored and 0 or banned_until, retry_at, rest)
   end
 
-  -- Write what has changed.
   local is_counted = more_admitted + more_refused > 0
   if count == 0 and not charge or shift == 0 and not is_counted then return end
   local changes = { 'left', left }
@@ -453,7 +450,7 @@ local function decide(key, digest, count, wanted, address, charge)
   if more_refused > 0 then add(changes, 'refused', read_count(call('HGET', key, 'refused')) + more_refused) end
   if more_shadowed > 0 then add(changes, 'shadowed', read_count(call('HGET', key, 'shadowed')) + more_shadowed) end
   if is_counted and not charge then
-    -- People type secrets too: an id that is no word is not noted.
+    -- People type secrets too: an id that is not one word is not recorded.
     local secret_id = match(secret, '^(%w+) ')
     local use = secret_id and secret_id .. ':' .. clock_minute
     if use and used ~= use and not (used and find(used, use, 1, true)) then

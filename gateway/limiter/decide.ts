@@ -72,7 +72,7 @@ export function decide(
   return { verdict, state: { ...refused, ...ban, refusals: NO_REFUSALS } };
 }
 
-/** The verdict for the next request. Nothing is taken or counted. */
+/** The verdict for the next request. Takes and counts nothing. */
 export function peek(
   record: KeyRecord,
   state: KeyState,
@@ -89,7 +89,6 @@ export function peek(
   return answer(facts, 'refused', levels, nextPlace(refusals, now, bucketsOf(limits, levels)));
 }
 
-/** All inputs of a decision. */
 interface Facts {
   readonly record: KeyRecord;
   readonly secret: Secret;
@@ -101,7 +100,7 @@ interface Facts {
   readonly levels: Levels;
   /** The end of the stored ban. */
   readonly banEnd: number;
-  /** The same, or 0 if the ban does not bind: a plan in shadow mode ignores bans that decisions set. */
+  /** The end of the ban if it binds, else 0: a plan in shadow mode ignores bans that decisions set. */
   readonly bannedUntil: number;
   readonly isBannedByOperator: boolean;
   readonly refusals: Refusals;
@@ -128,7 +127,7 @@ function gatherFacts(
   const banEnd = isByOperator ? state.bannedUntil : Math.max(state.bannedUntil - shift, 0);
   const isIgnored = plan.mode === 'shadow' && banEnd > now && !isByOperator;
   const levels = levelsOf(state, limits, now);
-  // If the day bucket is empty, the line is its.
+  // If the day bucket is empty, the line waits for that bucket.
   const ofLine =
     levels.day.tokens < 1
       ? { window: DAY, before: state.day.limit ?? limits.day, limit: limits.day }
@@ -170,7 +169,10 @@ const answer = (
   rejected: '',
 });
 
-/** Both buckets of a key at this time, for display. Nothing is taken. @returns undefined for a key without limits */
+/**
+ * Both buckets of a key at this time, for display.
+ * @returns undefined for a key without limits
+ */
 export function bucketsAt(
   record: Pick<KeyRecord, 'minute' | 'day'>,
   state: KeyState,
@@ -186,13 +188,12 @@ interface Levels {
   readonly day: Level;
 }
 
-/** If the clock was set back, no time has passed. */
 function levelsOf({ asOf, minute, day }: KeyState, limits: AllLimits, now: number): Levels {
   const elapsed = asOf === undefined ? DAY : Math.max(now - asOf, 0);
   return { minute: refilled(minute, limits.minute, MINUTE, elapsed), day: refilled(day, limits.day, DAY, elapsed) };
 }
 
-/** The time since the last decision counts at the lower of the limit then and the limit now. */
+/** The time since the last decision counts at the lower of the old and the new limit. */
 const refilled = (level: StoredLevel, limit: number, window: number, elapsed: number): Level =>
   refill(level, Math.min(level.limit ?? limit, limit), window, elapsed);
 
@@ -201,7 +202,6 @@ const stored = ({ minute, day }: Levels, limits: AllLimits): { minute: StoredLev
   day: { ...day, limit: limits.day },
 });
 
-/** The numbers that a decision needs. Other fields of a plan change nothing here. */
 type AllLimits = Required<Pick<Plan, 'minute' | 'day' | 'ban_after' | 'ban_grace_seconds' | 'ban_seconds'>>;
 
 function limitsOf(record: Pick<KeyRecord, 'minute' | 'day'>, plan: Plan): AllLimits | undefined {
@@ -211,7 +211,7 @@ function limitsOf(record: Pick<KeyRecord, 'minute' | 'day'>, plan: Plan): AllLim
   return { ...patienceOf(plan, minute), day, ban_seconds };
 }
 
-/** A ban that begins within a day of the last one's end is twice as long. */
+/** A ban that begins within a day of the end of the last one is twice as long. */
 function nextBan(
   state: Pick<KeyState, 'bans' | 'bannedUntil'>,
   limits: AllLimits,

@@ -5,20 +5,20 @@ import { NO_REFUSALS, type Refusals } from './refusals.ts';
 import type { Tags } from './tags.ts';
 import { UNUSED, type Usage } from './usage-marks.ts';
 
-/** In characters, of a key's name and of its secrets' names. */
+/** The most characters in the name of a key or a secret. */
 export const MAX_KEY_NAME_LENGTH = 100;
 
 /** The record of an API key. Times are Unix time in microseconds. */
 export interface KeyRecord extends Validity {
   readonly plan: PlanName;
   readonly name: string;
-  /** At least one. */
+  /** Never empty. */
   readonly secrets: readonly Secret[];
   readonly createdAt: number;
   /** Requests per minute and per day that override the plan's. */
   readonly minute?: number | undefined;
   readonly day?: number | undefined;
-  /** No decision reads them. */
+  /** Decisions do not read the tags. */
   readonly tags?: Tags | undefined;
 }
 
@@ -27,24 +27,27 @@ export interface StoredLevel extends Level {
   readonly limit?: number | undefined;
 }
 
-/** What decisions store for a key. */
+/** The part of a key's data that decisions write. */
 export interface KeyState {
   readonly minute: StoredLevel;
   readonly day: StoredLevel;
   readonly refusals: Refusals;
-  /** The time of the levels above. Undefined for a key without a decision: its buckets are full. */
+  /** The time of the levels above. Undefined before the first decision: the buckets are then full. */
   readonly asOf: number | undefined;
   readonly bannedUntil: number;
-  /** Bans in the running series. Each is twice as long as the one before. */
+  /** The number of bans in the running series. Each is twice as long as the one before. */
   readonly bans: number;
   readonly admitted: number;
   readonly refused: number;
-  /** How many of the admitted requests the limits would have refused, were the plan not in shadow mode. */
+  /** How many admitted requests the limits would have refused without shadow mode. */
   readonly shadowed: number;
   readonly usage: Usage;
-  /** The time of the last decision for each secret, to the minute, by its id. Secrets that are gone may be among them. */
+  /**
+   * The time of the last decision for each secret, by the secret's id and to the minute. Removed secrets can be among
+   * them.
+   */
   readonly used: Readonly<Record<string, number>>;
-  /** Why an operator banned the key, and until when. Ignored if the running ban has another end. */
+  /** An operator's reason for a ban, and the end of that ban. It does not apply to a ban that ends at another time. */
   readonly banReason?: BanReason | undefined;
 }
 
@@ -73,7 +76,7 @@ export interface KeyEntry extends KeyState {
   readonly id: string;
   /** False if the data allows no decision, for example after an edit by hand. */
   readonly isReadable: boolean;
-  /** Values that are not valid, for example after an edit by hand. The last good ones are in force. */
+  /** Invalid values, for example after an edit by hand. The last good ones are in force. */
   readonly rejected?: readonly { readonly field: string; readonly value: string; readonly kept: string | undefined }[];
   /** Set for a revoked key: only its name, plan and use are left. */
   readonly isRevoked?: boolean;
@@ -84,10 +87,10 @@ export interface KeyEntry extends KeyState {
 export interface KeyChange {
   readonly record?: Partial<KeyRecord>;
   /**
-   * A ban to set. 'lift' ends a ban, and forgets the line, the strikes and the series. 'reset' does that and fills both
-   * buckets. Nothing else changes their levels.
+   * Sets a ban; 'lift' ends the ban and clears the line, the strikes and the series; 'reset' also fills both buckets.
+   * No other change alters levels.
    */
   readonly ban?: BanReason | 'lift' | 'reset';
-  /** It takes a secret away. */
+  /** Whether the change takes a secret away. */
   readonly isUrgent?: boolean;
 }

@@ -3,13 +3,12 @@ import { type Level, refill } from './bucket.ts';
 import type { Bounds, Credential, Rejection } from './credential.ts';
 import type { PlanName } from './plans.ts';
 
-/** Decides requests: which key it is, whether it is banned, and what its buckets still allow. */
+/** Decides requests: whether the key is valid, whether it is banned, and whether its buckets allow the request. */
 export interface Limiter {
-  /** @throws {StoreUnavailable} if there is no decision */
   decide(credential: Credential): Promise<Verdict>;
   /**
-   * The verdict of a decision, but nothing is taken, counted or written.
-   * @throws {StoreUnavailable} if there is none
+   * Returns the verdict of a decision, but takes, counts and writes nothing. @throws {StoreUnavailable} if no verdict
+   * is possible
    */
   peek(credential: Credential): Promise<Verdict>;
 }
@@ -17,27 +16,27 @@ export interface Limiter {
 /** A decision that a request waits for. */
 export interface Question {
   readonly credential: Credential;
-  /** False once nobody waits any longer. A question that was not sent by then is never sent. */
+  /** False once nobody waits for the decision. A question that was not sent by then is never sent. */
   readonly isOpen: boolean;
-  /** Called also when nobody waits any longer. */
+  /** Called even if nobody waits any longer. */
   answered(verdict: Verdict): void;
   /**
-   * A deadline has passed. It may have been charged if it was sent. Called again at every further deadline, while it is
-   * open.
+   * A deadline has passed; called again at every further one while the question is open.
+   * @param wasSent whether the request may have been charged
    */
   late(wasSent: boolean): void;
-  /** No answer will come. @param mayHaveRun whether it may have been charged */
+  /** No answer will arrive. @param mayHaveRun whether the request may have been charged */
   failed(fault: StoreUnavailable, mayHaveRun: boolean): void;
 }
 
-/** A limiter that can be slow. */
+/** A limiter that may answer late. */
 export interface RemoteLimiter extends Limiter {
   ask(question: Question): void;
 }
 
 /**
- * The store cannot be reached. For a decision: it may have been charged. Redis faults are given in words only: a command
- * contains digests, and the library's error can contain the command.
+ * The store cannot be reached. A decision that fails with this may have been charged. The message describes a Redis
+ * fault in words, without the library's error: that can contain the command, and so digests.
  */
 export class StoreUnavailable extends Unavailable {}
 
@@ -48,21 +47,20 @@ export interface BucketState extends Level {
   readonly window: number;
 }
 
-/** The limit status of a client. Everything that is reported to a client about its limits is derived from it. */
+/** The limit status of a client. All that a client sees of its limits is derived from it. */
 export interface LimitStatus {
-  /** Forbidden: the secret does not allow this operation. Nothing was taken. */
+  /** Forbidden: the secret lacks the scope, and nothing was taken. */
   readonly outcome: 'admitted' | 'refused' | 'banned' | 'forbidden';
   readonly now: number;
   readonly buckets: readonly BucketState[];
-  /** The end of the running ban. Meaningless unless banned. */
   readonly bannedUntil: number;
-  /** The place in line of a refused request. */
+  /** The moment at which a refused request may return: its place in line. */
   readonly retryAt?: number | undefined;
-  /** Whether a refusal would have banned a key: for an address, it closes the connection. */
+  /** Set if the refusal would have banned a key. An address has no ban, so its connection closes instead. */
   readonly closesConnection?: boolean;
 }
 
-/** The same status after so many microseconds. */
+/** The same status after `elapsed` microseconds. */
 export function later<Status extends LimitStatus>(status: Status, elapsed: number): Status {
   const buckets = status.buckets.map((bucket) => ({
     ...bucket,
@@ -78,27 +76,26 @@ export const NO_DECISION =
 /** The decision on a request with a known key. */
 export interface Decision extends LimitStatus {
   readonly plan: PlanName;
-  /** Which limits are the key's own. The others are its plan's. */
+  /** Which limits are the key's own. The plan sets the others. */
   readonly own: { readonly minute: boolean; readonly day: boolean };
   /** Whether the running ban is an operator's, which binds in shadow mode too. */
   readonly isBannedByOperator: boolean;
-  /** When the credential ends, as far as is known: with the key or with its secret. 0 for never. */
+  /** When the credential expires, as far as known: with the key or with the secret. 0 for never. */
   readonly endsAt: number;
-  /** The bounds of the secret; undefined for an unbound one. */
   readonly bounds?: Bounds | undefined;
-  /** Local: Redis was away, and the decision was taken here from its last one. */
+  /** Local: this gateway took the decision from the last known state, because Redis was away. */
   readonly mode: 'shared' | 'local';
-  /** It was admitted because its plan is in shadow mode. Otherwise it would have been refused. */
+  /** Set if only shadow mode admitted the request. */
   readonly isShadowed?: boolean;
-  /** Fields of the key without a usable number. The plan's limits are used instead. */
+  /** Fields of the key without a usable value. The last good value or the plan's limit applies instead. */
   readonly rejected: string;
 }
 
-/** The key is not valid, or not from this address. The reason is only for the log; it is never sent to the client. */
+/** The key is not valid, or not from this address. Only the log records the reason; the client never sees it. */
 export interface Unauthorized extends Omit<Rejection, 'reason'> {
   readonly outcome: 'unauthorized';
   readonly reason: 'malformed' | Rejection['reason'];
-  /** Set if the decision was taken here, from the last one of Redis. */
+  /** Set if this gateway took the decision while Redis was away. */
   readonly mode?: 'local';
 }
 

@@ -1,9 +1,9 @@
 import ipaddr from 'ipaddr.js';
 
 /**
- * Addresses and networks in the format that decide.lua and this file compare: the IP version, then hex digits.
- * `10.0.0.1` is `4:0a000001`. A network has the digits that its prefix covers and the prefix length in bits:
- * `10.0.0.0/9` is `4:0a0/9`.
+ * Addresses and networks as decide.lua and this file compare them: the IP version, then hex digits. `10.0.0.1` is
+ * `4:0a000001`. A network has the digits that its prefix covers and the prefix length in bits: `10.0.0.0/9` is
+ * `4:0a0/9`.
  */
 
 const BITS_A_DIGIT = 4;
@@ -25,7 +25,7 @@ export function parseNetwork(text: string): string | undefined {
 
 const NETWORK = /^([46]:[\da-f]*)\/(\d{1,3})$/;
 
-/** Whether a text, which a hand may have written, is a network. One that is not has no address in it. */
+/** Whether a text, possibly typed by hand, is a network. A malformed network contains no address. */
 export function isNetwork(text: string): boolean {
   const [, digits = '', bits] = NETWORK.exec(text) ?? [];
   const most = digits.startsWith('4') ? 32 : 128;
@@ -36,7 +36,7 @@ export function isNetwork(text: string): boolean {
   );
 }
 
-/** The network in CIDR notation; a text that is none as it is. */
+/** The network in CIDR notation. Returns a text that is not a network unchanged. */
 export function describeNetwork(network: string): string {
   if (!isNetwork(network)) return network;
   const [digits = '', bits] = network.split('/');
@@ -52,7 +52,7 @@ export function addressDigits(address: string): string {
   return `${parsed.kind() === 'ipv4' ? 4 : 6}:${Buffer.from(parsed.toByteArray()).toString('hex')}`;
 }
 
-/** @param own the digits of an address; '' is in no network */
+/** @param own the digits of an address. No network contains '' */
 export function isWithin(network: string, own: string): boolean {
   const [digits = '', bits] = network.split('/');
   const whole = VERSION_LENGTH + Math.floor(Number(bits) / BITS_A_DIGIT);

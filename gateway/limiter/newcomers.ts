@@ -6,26 +6,26 @@ import { monotonicClock, SECOND } from './clock.ts';
 import type { Credential } from './credential.ts';
 import type { LimitStatus, Unauthorized } from './limiter.ts';
 
-/** A refused credential is asked for again after this time: its key may have been edited by hand. */
+/** A refused credential is decided again after this time: its key may have been edited by hand. */
 const VERDICT_HOLDS = 5 * SECOND;
 const MAX_REFUSED = 20_000;
 
-/** `exhausted`: the address has used up its allowance. `crowded`: too many of its requests wait already. */
+/** `exhausted`: the address has used up its allowance. `crowded`: too many of its requests are waiting. */
 type Turn = 'entered' | 'exhausted' | 'crowded';
 
-/** Requests of one address that may wait for each other. */
+/** Requests of one address that may wait for a turn. */
 const MAX_WAITING = 1_000;
 
 /**
- * Limits decisions on unverified keys by address: each that finds no key is paid from an allowance, the first time. What
- * was refused lately is refused again without a decision, so that one client with a dead key costs its neighbours
- * nothing. No more decisions run at once than the address could pay for if all its keys were invented. The others wait
- * until that is known. This allowance is separate, so that requests without a key never keep a new key from a decision.
+ * Limits decisions on unverified keys by address. An address pays from an allowance for each new credential that
+ * matches no key. A credential that was refused recently is refused again without a decision, so a client with an
+ * invalid key costs its neighbours nothing. No more decisions run at once than the address could pay for if all its
+ * keys were invented; the others wait. Requests without a key have an allowance of their own, so they never keep a new
+ * key from a decision.
  */
 export class Newcomers {
   readonly #clients: Pick<Clients, 'hasChangedSince'>;
   readonly #monotonic: () => number;
-  /** By address and credential. */
   readonly #refused = boundedMap<string, { readonly verdict: Unauthorized; readonly askedAt: number }>(MAX_REFUSED);
   readonly #allowance = new AddressAllowance();
   readonly #asking = new KeyedCount();
@@ -37,7 +37,6 @@ export class Newcomers {
     this.#monotonic = monotonic;
   }
 
-  /** The verdict on a credential that was refused lately. */
   refusal(address: string, credential: Credential): Unauthorized | undefined {
     if (this.#refused.size === 0) return undefined;
     const refused = this.#refused.get(nameOf(address, credential));
@@ -45,7 +44,7 @@ export class Newcomers {
     return this.#clients.hasChangedSince(credential.id, refused.askedAt) ? undefined : refused.verdict;
   }
 
-  /** Takes a turn, now or later. If it is `entered`, call `leave` after the decision and after any charge for it. */
+  /** Takes a turn, now or later. After `entered`, call `leave` once the decision is made and paid for. */
   enter(address: string): Turn | Promise<Turn> {
     const left = this.#left(address);
     if (left < 1) return this.#refuse(address);
@@ -54,14 +53,13 @@ export class Newcomers {
     return 'entered';
   }
 
-  /** Notes a decision that found no key. The address pays for it once for each credential. */
+  /** Notes a decision that found no valid key. The address pays for each credential once. */
   refuse(address: string, credential: Credential, verdict: Unauthorized, askedAt: number): void {
     const name = nameOf(address, credential);
     if (!this.#refused.has(name)) this.#allowance.consume(address);
     this.#refused.set(name, { verdict, askedAt });
   }
 
-  /** The limit status of an address whose turn was refused. */
   status(address: string): LimitStatus {
     return this.#allowance.consume(address);
   }
@@ -85,7 +83,7 @@ export class Newcomers {
     return promise.then(() => this.enter(address));
   }
 
-  /** One at a time: each wakes the next one when it leaves or is refused. */
+  /** Wakes one request. That request wakes the next one when it leaves or is refused. */
   #wake(address: string): void {
     const waiting = this.#waiting.get(address);
     waiting?.shift()?.();
@@ -95,5 +93,5 @@ export class Newcomers {
   #left = (address: string): number => this.#allowance.peek(address).buckets[0]?.tokens ?? 0;
 }
 
-/** A secret can be refused because of its address. */
+/** The name includes the address, because a secret can be refused for its address. */
 const nameOf = (address: string, { cacheKey, use }: Credential): string => `${address} ${cacheKey} ${use.address}`;

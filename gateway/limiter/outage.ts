@@ -13,20 +13,19 @@ import {
 
 export interface OutageOptions {
   readonly logger: Logger;
-  /**
-   * The node that decides on a key. Each node can be away on its own. Empty if there is only one.
-   */
+  /** The node of Redis that decides on a key; empty if there is only one. Each node can be away by itself. */
   readonly nodeOf?: ((credential: Credential) => string) | undefined;
-  /** Called for a local admission for which the store may have charged as well: nobody knows. */
+  /** Called for a local admission for which the store may have charged as well. */
   readonly onUnknown?: () => void;
-  /** Takes a verdict that came after its request was decided locally. Its levels are the newest. */
+  /** Called with a verdict that arrived after its request was decided locally. Its levels are the newest. */
   readonly onLate?: (credential: Credential, verdict: Verdict, askedAt: number) => void;
 }
 
 /**
- * A limiter that survives an outage of Redis. Slow is not away: a decision waits for its answer up to the deadline. Redis
- * is away once its connection is lost, it answers with an error, or a call stayed unanswered for that long. Then known
- * keys are decided locally, and all others are refused with Retry-After, until Redis answers a probe in time.
+ * A limiter that survives an outage of Redis. Slow is not away: a decision waits for its answer up to the deadline.
+ * Redis is away once its connection is lost, it answers with an error, or a call stayed unanswered until the deadline.
+ * Verified keys are then decided locally, and all others are refused with Retry-After, until Redis answers a probe in
+ * time.
  */
 export function surviveOutages(
   shared: RemoteLimiter,
@@ -45,7 +44,7 @@ export function surviveOutages(
     return contact;
   }
 
-  /** @param owes whether Redis is to charge for it later: not if it may have done so already */
+  /** @param owes whether Redis is to charge for the request later: not if Redis may have done so already */
   async function decideHere(credential: Credential, owes: boolean): Promise<Verdict> {
     const verdict = await locals.decide(credential, owes);
     if (verdict === undefined) throw unknownKey();
@@ -66,7 +65,7 @@ export function surviveOutages(
       answered(verdict: Verdict) {
         if (!question.isOpen) return onLate(credential, verdict, askedAt);
         question.isOpen = false;
-        // Data that no decision can be taken on is no fault of Redis and no verdict on the key.
+        // Unreadable data is neither a fault of Redis nor a verdict on the key.
         if (verdict.outcome !== 'undecided') resolve(verdict);
         else resolve(decideHere(credential, true).catch(() => verdict));
       },
@@ -88,7 +87,7 @@ export function surviveOutages(
       const contact = contactFor(credential);
       return contact.isAway ? decideHere(credential, true) : ask(credential, contact);
     },
-    /** A failed peek is no outage; decisions notice those. */
+    /** A failed peek does not begin an outage; only decisions do. */
     async peek(credential) {
       try {
         if (!contactFor(credential).isAway) return await shared.peek(credential);
@@ -108,15 +107,15 @@ export function surviveOutages(
 
 const unknownKey = () => new StoreUnavailable('Redis is away, and the key was not seen before.', NO_DECISION);
 
-/** Interval of probes while a node is away, so that no client's request has to test it. */
+/** While a node is away, probes test it at this interval, so that no client's request has to. */
 const PROBE_EVERY_MS = 50;
-/** Another outage within this time counts as the same one. */
+/** An outage that follows within this time counts as the same one. */
 const SETTLED_AFTER_MS = 1_000;
 
-/** A secret that no key has: asking with it runs the script, but writes nothing. */
+/** No key has this secret: a question with it runs the script but writes nothing. */
 const NO_SECRET = '-';
 
-/** Contact with a node. Logs the beginning of an outage once, and once that the node is back for good. */
+/** The contact with one node. Logs the beginning of an outage once, and its end once. */
 class Contact {
   isAway = false;
   readonly #shared: RemoteLimiter;
@@ -131,7 +130,7 @@ class Contact {
     this.#logger = logger;
   }
 
-  /** @param id of the key that could not be decided; it is probed until an answer comes in time */
+  /** @param id the key that got no decision. Probes ask about it until one is answered in time */
   lose(reason: string, { id }: Credential): void {
     if (this.isAway) return;
     this.isAway = true;

@@ -1,5 +1,5 @@
 /**
- * Plans: their fields and defaults, and how the editable table is read. The console's page loads this file too, so it
+ * Plans: their fields and defaults, and how the plan table is read. The console's page loads this file too, so it
  * imports nothing.
  */
 
@@ -7,17 +7,16 @@ export const PLAN_NAMES = ['free', 'pro', 'business', 'enterprise'] as const;
 export type PlanName = (typeof PLAN_NAMES)[number];
 
 interface Field {
-  /** For forms. */
   readonly label: string;
-  /** For `--help` and deploy/SETTINGS.md. */
+  /** The text for `--help` and deploy/SETTINGS.md. */
   readonly help: string;
-  /** A number, 1 to 10^9: the default of each plan. A plan without one does not have the field. */
+  /** For a number from 1 to 10^9: the default of each plan. A plan without a default does not have the field. */
   readonly defaults?: { readonly [plan in PlanName]?: number };
-  /** A number that may be absent. Its default is then in force; without one, what is said here. */
+  /** Set for a number that may be absent: what applies then, unless the plan has a default. */
   readonly absent?: string;
-  /** The least number, if it is not 1. */
+  /** The minimum, if it is not 1. */
   readonly least?: 0;
-  /** A choice. The first option is the default. */
+  /** For a choice: its options. The first one is the default. */
   readonly options?: readonly [string, ...string[]];
 }
 
@@ -25,8 +24,8 @@ const forAll = (value: number) => ({ free: value, pro: value, business: value, e
 
 /**
  * Every field of a plan by its name in `gateway:plans`, after `<plan>.`. The text for decide.lua, the checks, the admin
- * API, the command line, the console and deploy/SETTINGS.md are made from this table. Enterprise has no limits: each of its
- * keys has its own.
+ * API, the command line, the console and deploy/SETTINGS.md derive from this table. Enterprise has no limits: each of
+ * its keys has its own.
  */
 export const PLAN_FIELDS = {
   minute: { label: 'Requests a minute', help: 'requests a minute', defaults: { free: 60, pro: 300, business: 1_000 } },
@@ -60,11 +59,11 @@ export const FIELD_NAMES = Object.keys(PLAN_FIELDS) as PlanField[];
 
 type ValueOf<F extends Field> = F extends { readonly options: readonly (infer Option)[] } ? Option : number;
 
-/** The values of a plan. Fields that the plan does not have, and choices that nobody made, are left out. */
+/** The values of a plan. It lacks fields that the plan does not have and choices that are not set. */
 export type Plan = { readonly [F in PlanField]?: ValueOf<(typeof PLAN_FIELDS)[F]> };
 export type PlanTable = { readonly [plan in PlanName]: Plan };
 
-/** Shadow mode only decides, counts and logs: requests over the limit are admitted. */
+/** In shadow mode, requests over the limit are counted and logged but admitted. */
 export type PlanMode = NonNullable<Plan['mode']>;
 
 /** The stored values of the table: `{ 'free.minute': '60', … }`. In a change, undefined removes a value. */
@@ -92,28 +91,26 @@ export function parseLimit(text: string): number | undefined {
   return value >= 1 && value <= MAX_LIMIT ? value : undefined;
 }
 
-/** The least number that a field takes. */
+/** The minimum of a field. */
 export const leastOf = (field: PlanField): number => ruleOf(field).least ?? 1;
 
-/** @returns the value of a text in a field; undefined if it is invalid */
+/** @returns the value that a text stands for; undefined if it is invalid */
 export function parseField(field: PlanField, text: string): number | string | undefined {
   const { options, least } = ruleOf(field);
   if (options !== undefined) return options.find((option) => option === text);
   return least === 0 && /^0{1,10}$/.test(text) ? 0 : parseLimit(text);
 }
 
-/** The option of a choice that nobody made; undefined for a number. */
 function firstOption(field: PlanField): string | undefined {
   return ruleOf(field).options?.[0];
 }
 
-/** The value in force of a field. Undefined for a number that is absent. */
+/** The value in force of a field; undefined for a number that is absent. */
 export const valueIn = (plan: Plan, field: PlanField): number | string | undefined => plan[field] ?? firstOption(field);
 
-/** What is in force if a field is absent; undefined for a number that may not be. */
+/** What applies if a field is absent; undefined for a number that must be present. */
 export const whenAbsent = (field: PlanField): string | undefined => ruleOf(field).absent;
 
-/** Whether nothing is wrong if a field is not stored. */
 function mayBeAbsent(field: PlanField): boolean {
   const { options, absent } = ruleOf(field);
   return options !== undefined || absent !== undefined;
@@ -129,36 +126,38 @@ export const STORED_FIELDS: readonly string[] = PLAN_NAMES.flatMap((plan) =>
   fieldsOf(plan).map((field) => `${plan}.${field}`),
 );
 
-/** The stored text of a name. If a choice is not stored, its first option; if a number is not, its default. */
+/** The stored text of a name, or else its default. */
 export function storedValue(stored: StoredPlans, name: string): string | undefined {
   if (stored[name] !== undefined || !STORED_FIELDS.includes(name)) return stored[name];
   return firstOption(fieldIn(name)) ?? defaultOf(name)?.toString();
 }
 
-/** The default of a number that may be absent. */
 function defaultOf(name: string): number | undefined {
   const { absent, defaults } = ruleOf(fieldIn(name));
   return absent === undefined ? undefined : defaults?.[planIn(name)];
 }
 
-/** Whether a text is valid for a stored name, as is nothing for one that may be absent. */
+/** Whether a stored text is valid. A missing text is valid for a name that may be absent. */
 export const isUsable = (name: string, text: string | undefined): boolean =>
   STORED_FIELDS.includes(name) &&
   (text === undefined ? mayBeAbsent(fieldIn(name)) : parseField(fieldIn(name), text) !== undefined);
 
 /**
- * A field of plans as they were: a key was banned after `ban_after` early requests within so many seconds. Where it is
- * stored, `ban_after` was set for that rule, and is ignored.
+ * A field of an earlier rule, which banned a key for `ban_after` early requests within this many seconds. Where this
+ * field is stored, `ban_after` was set for that rule and is ignored.
  */
 const FORMER_FIELD = 'ban_within_seconds';
 
 export const isFormer = (name: string): boolean => PLAN_NAMES.some((plan) => name === `${plan}.${FORMER_FIELD}`);
 
-/** Whether a stored `ban_after` was set for the former rule. */
+/** Whether a stored `ban_after` was set for the earlier rule. */
 export const isOfFormerRule = (stored: Readonly<Record<string, unknown>>, name: string): boolean =>
   fieldIn(name) === 'ban_after' && stored[`${planIn(name)}.${FORMER_FIELD}`] !== undefined;
 
-/** Changes of a plan as they are stored: who sets or removes `ban_after` means the present rule. */
+/**
+ * The stored form of a plan's changes. Setting or removing `ban_after` selects the present rule, so it also removes the
+ * field of the earlier one.
+ */
 export function storedChanges(
   plan: PlanName,
   values: Readonly<Partial<Record<PlanField, string | undefined>>>,
@@ -167,14 +166,14 @@ export function storedChanges(
   return 'ban_after' in values ? { ...changes, [`${plan}.${FORMER_FIELD}`]: undefined } : changes;
 }
 
-/** A value that could not be used, and the value that stays in force. */
+/** An unusable value, and the value that stays in force. */
 export interface RejectedValue {
   readonly field: string;
   readonly value: string | undefined;
   readonly kept: number | string | undefined;
 }
 
-/** Reads a stored table. An invalid or missing value is reported, and the last valid one stays in force. */
+/** Reads a stored table. Reports invalid and missing values, in whose place the last valid ones stay in force. */
 export function readPlans(stored: StoredPlans, last: PlanTable): { table: PlanTable; rejected: RejectedValue[] } {
   const rejected: RejectedValue[] = [];
   const isGone = Object.keys(stored).length === 0;
@@ -183,7 +182,7 @@ export function readPlans(stored: StoredPlans, last: PlanTable): { table: PlanTa
     const name = `${plan}.${field}`;
     if (isOfFormerRule(stored, name)) return undefined;
     const text = stored[name];
-    // Nobody deletes the whole table on purpose, but a single field that may be absent is intended.
+    // An empty table is an accident, so the last values stay. A single field may be removed on purpose.
     if (text === undefined && mayBeAbsent(field)) return isGone ? last[plan][field] : defaultOf(name);
     const value = parseField(field, text ?? '');
     if (value === undefined) rejected.push({ field: name, value: text, kept: valueIn(last[plan], field) });
@@ -201,7 +200,7 @@ export function readPlans(stored: StoredPlans, last: PlanTable): { table: PlanTa
   return { table: Object.fromEntries(table), rejected: [...rejected, ...unknownFields(stored)] };
 }
 
-/** A misspelt field would otherwise be ignored silently. */
+/** Without this report, a misspelt field would be ignored silently. */
 function unknownFields(stored: StoredPlans): RejectedValue[] {
   const unknown = Object.entries(stored).filter(
     ([name, value]) => value !== undefined && !STORED_FIELDS.includes(name),
@@ -235,10 +234,10 @@ function isSet(entry: readonly unknown[]): boolean {
   return entry[1] !== undefined;
 }
 
-/** Created once for each table, because they are needed for every request. */
+/** Computed once for each table, because every request needs it. */
 const WITHOUT_BANS = new WeakMap<PlanTable, PlanTable>();
 
-/** The plans, with strikes and bans that no key reaches. */
+/** The plans, but with more strikes than any key reaches. */
 export function withoutBans(table = NO_PLANS): PlanTable {
   let plans = WITHOUT_BANS.get(table);
   if (plans === undefined) {

@@ -2,65 +2,64 @@ import { type Level, ticksUntilToken } from './bucket.ts';
 import { MINUTE, SECOND } from './clock.ts';
 
 /**
- * The rule of refusals: a line and strikes. Each refused request is told its place in line; a key that keeps sending more
- * than nine times its limit, without a pause, is banned.
+ * The rule of refusals: a line and strikes. Each refused request gets a place in line, and a key that keeps sending
+ * more than nine times its limit, without a pause, is banned.
  *
- * A refused request takes the next place: the moment told to the last one, plus one token's time. Nobody is held back
- * from a token that is there. A refused request is also a strike. Strikes are forgotten at eight times the minute limit;
- * a key holds `ban_after` of them. A refusal that finds no room for its strike, `ban_grace_seconds` or more after the
- * first one that found none, is one too many.
+ * A refused request takes the next place: one token's time after the last place given. A request that finds a token
+ * takes it, whatever the line. A refused request is also a strike. Strikes are forgotten at eight times the minute
+ * limit; a key holds `ban_after` of them. A refusal that finds no room for its strike, `ban_grace_seconds` or more
+ * after the first one that found none, bans the key.
  *
- * These are the rules of decide.lua; a property test holds the two equal. Times are Unix time in microseconds, and whole
- * numbers: a token's time is rounded up, the time of a strike down.
+ * These are the rules of decide.lua; a property test holds the two equal. Times are Unix time in microseconds, and
+ * whole numbers: a token's time is rounded up, a strike's time down.
  */
 
-/** All that is remembered of refusals. A time that has passed means nothing. */
+/** All that is remembered of refusals. A time in the past has no effect. */
 export interface Refusals {
-  /** The moment told to the last one in line. */
+  /** The last place given in line. */
   readonly lineUntil: number;
-  /** When the last strike is forgotten. */
   readonly strikesUntil: number;
   /**
-   * When a refusal first found no room for its strike; 0 for never. Forgotten with the last strike. A time to come: no
-   * refusal before it bans, because clients do as they were told under a higher limit, or without Redis.
+   * When a refusal first found no room for its strike; 0 for never. It is cleared with the last strike. If it lies in
+   * the future, no refusal bans before it: clients may then return at moments that a higher limit, or a gateway without
+   * Redis, gave them.
    */
   readonly fullAt: number;
 }
 
 export const NO_REFUSALS: Refusals = { lineUntil: 0, strikesUntil: 0, fullAt: 0 };
 
-/** What the strikes of a key are judged by. */
 export interface Patience {
   readonly minute: number;
   readonly ban_after: number;
   readonly ban_grace_seconds: number;
 }
 
-/** How many times its minute limit a key's strikes are forgotten at, and how many times of it the key holds. */
+/** Strikes are forgotten at FORGOTTEN times the minute limit, and a key holds HELD times the minute limit of them. */
 const FORGOTTEN = 8;
 const HELD = 5;
 
 const DEFAULT_GRACE_SECONDS = 30;
 
-/** What a key holds unless its plan says otherwise. */
+/** The `ban_after` of a key if its plan sets none. */
 export const usualBanAfter = (minute: number): number => HELD * minute;
 
-/** What a plan, or none, says of it for a key with this minute limit. */
+/** How many strikes a key of this minute limit may have, under its plan if it has one. */
 export const patienceOf = (
   { ban_after, ban_grace_seconds = DEFAULT_GRACE_SECONDS }: Partial<Patience>,
   minute: number,
 ): Patience => ({ minute, ban_after: ban_after ?? usualBanAfter(minute), ban_grace_seconds });
 
-/** With more, strikes stand for more than a minute: bursts once a minute can ban. */
+/** With a higher `ban_after`, strikes stand for more than a minute, so bursts once a minute could ban. */
 export const mostBanAfter = (minute: number): number => FORGOTTEN * minute;
 
-/** A line has at most this many minutes' worth of the minute limit in places, and ends at most an hour ahead. */
+/** The most places in a line: this many minutes' worth of the minute limit. A line ends at most an hour ahead. */
 export const LINE_MINUTES = 15;
 const LONGEST_LINE = 60 * MINUTE;
 
 const strikeTime = (minute: number): number => Math.max(1, Math.floor(MINUTE / (FORGOTTEN * minute)));
 
-/** As many strikes, whose times are those of another limit now. */
+/** Converts the time of strikes to that of another limit. The number of strikes stays. */
 const inTimes = (time: number, timeThen: number, strikes: number): number =>
   time === timeThen ? strikes : Math.floor((strikes * time) / timeThen);
 
@@ -78,9 +77,9 @@ function inPlaces(line: number, { window, before, limit }: ChangedLimit): number
 }
 
 /**
- * What still counts at `now`. If the clock was set back, `shift` moves all times back with it.
- * @param minuteThen the minute limit when they were stored: a changed limit changes the time of a strike, not their number
- * @param ofLine the limit of the bucket that refused them
+ * What still counts at `now`. If the clock was set back, all times move back by `shift`.
+ * @param minuteThen the minute limit when the refusals were stored. A changed limit keeps the number of strikes
+ * @param ofLine the limit of the bucket that refused the requests
  */
 export function refusalsAt(
   stored: Refusals,
@@ -99,13 +98,14 @@ export function refusalsAt(
   const strikes = now + inTimes(time, strikeTime(minuteThen), stored.strikesUntil - shift - now);
   if (strikes <= now) return lineUntil + excused === 0 ? NO_REFUSALS : { lineUntil, strikesUntil: 0, fullAt: excused };
   const most = patience.ban_after * time;
-  // More than a key can hold, or a changed limit. That alone must not ban, so there is room for the next strike.
+  // If there are more strikes than a key holds, or the limit was changed, this leaves room for one more. Neither alone
+  // must ban.
   if (strikes - now > (minuteThen === patience.minute ? most : most - time))
     return { lineUntil, strikesUntil: most > time ? now + most - time : 0, fullAt: excused };
   return { lineUntil, strikesUntil: strikes, fullAt };
 }
 
-/** How many more refusals a key has room for, before those come that can ban it. */
+/** How many strikes the key has left before one can ban it. */
 export function strikesLeft({ strikesUntil }: Refusals, now: number, { minute, ban_after }: Patience): number {
   const held = Math.ceil(Math.max(0, strikesUntil - now) / strikeTime(minute));
   return Math.max(0, ban_after - held);
@@ -116,7 +116,10 @@ export interface RefusingBucket extends Level {
   readonly window: number;
 }
 
-/** The place of a request that these buckets refuse. @param buckets that of the minute first */
+/**
+ * The place of a request that these buckets refuse.
+ * @param buckets the minute bucket first
+ */
 export function nextPlace({ lineUntil }: Refusals, now: number, buckets: readonly RefusingBucket[]): number {
   const waitOf = (bucket: RefusingBucket) => ticksUntilToken(bucket, bucket.limit, bucket.window);
   const slowest = buckets.reduce((slow, bucket) => (waitOf(bucket) > waitOf(slow) ? bucket : slow));
@@ -127,7 +130,7 @@ export function nextPlace({ lineUntil }: Refusals, now: number, buckets: readonl
   return Math.max(token, Math.min(lineUntil + tokenTime, now + ahead));
 }
 
-/** The memory of refusals after one more, whose place is `place`; and whether that is one too many. */
+/** The refusals after one more, which takes `place`, and whether it bans the key. */
 export function withRefusal(
   { strikesUntil, fullAt }: Refusals,
   now: number,

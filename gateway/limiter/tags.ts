@@ -1,6 +1,6 @@
 /**
- * Tags of keys: what operators sort customers by. As one text they are `customer=acme, env=prod`, sorted by name: in the
- * stores, in the audit log, on the command line and in files.
+ * Tags of keys, by which operators group customers. Their text is `customer=acme, env=prod`, sorted by name; the
+ * stores, the audit log, the command line and files use it.
  */
 
 export type Tags = Readonly<Record<string, string>>;
@@ -8,18 +8,18 @@ export type Tags = Readonly<Record<string, string>>;
 export const MAX_TAGS = 10;
 
 const NAME = '[A-Za-z0-9][A-Za-z0-9_.-]{0,63}';
-/** How another tag begins behind a tag. */
+/** How the next tag in a text begins. */
 const NEXT = `,\\s*${NAME}[=:]`;
 
 export const TAG_NAME = new RegExp(`^${NAME}$`);
 export const TAG_NAME_RULE = 'letters, digits, _ . and -, at most 64, and begins with a letter or digit';
-/** What reads as the beginning of another tag is no part of a value, so that texts and filters can be read back. */
+/** A value must not look like the next tag, so that texts and filters can be parsed. */
 export const TAG_VALUE = new RegExp(`^(?=[^\\p{Cc}\\p{Cs}\\p{Zl}\\p{Zp}]{1,64}$)(?!.*${NEXT})\\S(?:.*\\S)?$`, 'u');
 export const TAG_VALUE_RULE =
   '1 to 64 characters, none of them a control character, no space at its ends, and no “, name=” in it';
 const BETWEEN = new RegExp(`(?=${NEXT}),\\s*`);
 
-/** Undefined for a text that is not valid. */
+/** Undefined for an invalid text. */
 export function readTags(text: string): Tags | undefined {
   const pairs = text.trim() === '' ? [] : splitTags(text);
   if (pairs.length > MAX_TAGS || pairs.includes(undefined)) return undefined;
@@ -34,11 +34,11 @@ export const writeTags = (tags: Tags = {}): string | undefined =>
     .sort()
     .join(', ') || undefined;
 
-/** Undefined in place of each that is no tag. */
+/** Contains undefined in place of each invalid tag. */
 export const splitTags = (text: string): ReturnType<typeof splitTag>[] =>
   text.split(BETWEEN).map((pair) => splitTag(pair.trim()));
 
-/** `customer=acme` or, as queries have it, `customer:acme`. Undefined if it is no tag. */
+/** Splits `customer=acme` or, as in queries, `customer:acme`. Undefined if the text is not a tag. */
 export function splitTag(text: string): [name: string, value: string] | undefined {
   const at = text.search(/[=:]/);
   const [name, value] = [text.slice(0, Math.max(0, at)), text.slice(at + 1)];

@@ -3,12 +3,12 @@ import type { KeyState } from './key-record.ts';
 import { LINE_MINUTES } from './refusals.ts';
 import { countsOf, MINUTES_KEPT } from './usage-marks.ts';
 
-/** A key is too small for its clients if its line stood over a minute for so many minutes. */
+/** A key counts as too small if its line was longer than a minute in this many minutes. */
 const STOOD_MINUTES = 10;
 
 /**
  * Whether the minute limit of a key is too small for its clients. The line at the end of each minute follows from the
- * refusals in the minutes before: each makes it longer by a token's time, and time makes it shorter.
+ * refusals before: each one adds a token's time, and the line shrinks as time passes.
  * @param now in microseconds
  */
 export function isTooSmall({ refusals, minute, usage, ...totals }: KeyState, now: number): boolean {

@@ -1,8 +1,8 @@
 import { DAY, MILLISECOND, MINUTE } from './clock.ts';
 
 /**
- * The use of a key by minute and by day (UTC), derived from the totals that every decision updates anyway. The first
- * decision of a minute notes the totals before it. A decision therefore costs only one comparison, and the counts are
+ * The usage of a key by minute and by day (UTC), derived from the totals that every decision updates anyway. The first
+ * decision of a minute stores the totals before it, so other decisions cost only one comparison, and the counts are
  * exact.
  */
 
@@ -11,7 +11,7 @@ export const MINUTES_KEPT = 61;
 /** 35 full days, plus the current one. */
 export const DAYS_KEPT = 36;
 
-/** Only reached if the clock is set back again and again. */
+/** A list this long can only result from a clock that is set back again and again. */
 const MOST_MARKS = 100;
 
 /** The totals before the first decision of a minute, or of a day. */
@@ -37,7 +37,6 @@ export interface Totals {
 /** The part of a key's state from which marks are made. */
 interface Used extends Totals {
   readonly usage: Usage;
-  /** The time of the last decision, in microseconds. */
   readonly asOf: number | undefined;
 }
 
@@ -49,7 +48,7 @@ export type Count = Mark;
 
 export const UNUSED: Usage = { minutes: [], days: [] };
 
-/** The marks of a key for a decision at `now`, in microseconds. The decision before was at `state.asOf`. */
+/** The marks of a key for a decision at `now`, in microseconds. The previous decision was at `state.asOf`. */
 export function marked({ usage, asOf, ...totals }: Used, now: number): Usage {
   return {
     minutes: withMark(usage.minutes, totals, asOf, now, MINUTE, MINUTES_KEPT),
@@ -72,8 +71,8 @@ function withMark(
 }
 
 /**
- * The decisions in each minute or on each day that has a mark: the difference to the next mark, and for the last one to
- * the current totals. If the clock was set back, the same minute can occur twice; its counts are then added.
+ * The decisions in each minute or on each day with a mark: the difference to the next mark or, for the last one, to the
+ * current totals. If the clock was set back, a minute can occur twice; its counts are then added up.
  */
 export function countsOf(marks: readonly Mark[], totals: Totals): Count[] {
   const counts = new Map<number, Count>();

@@ -2,23 +2,22 @@ import type { Plan } from './plans.ts';
 import type { Count } from './usage-marks.ts';
 
 /**
- * A lower bound of what other limits would have refused. Counts per minute do not show when in the minute the requests
- * came, so the best case is assumed: both buckets were full at the beginning, and requests came whenever there was a
- * token for them. In reality at least as many would have been refused. A client that is refused and then banned has
- * even more refused.
+ * A lower bound of what other limits would have refused. Counts per minute do not show when in the minute requests
+ * arrived, so this assumes the best case: full buckets at the beginning, and requests that arrive whenever there is a
+ * token. Bans would refuse even more.
  */
 
 const MINUTES_A_DAY = 1_440;
 
 /**
- * @param counts of some minutes, in any order; minutes without requests may be missing
+ * @param counts of minutes in any order; minutes without requests may be missing
  * @param limits requests per minute and per day
  */
 export function leastRefused(
   counts: readonly Count[],
   { minute, day }: Required<Pick<Plan, 'minute' | 'day'>>,
 ): number {
-  // Both levels in 1/1440 of a request, the share of one minute in a day's limit: all integers.
+  // Both levels count in 1/1440 of a request, one minute's share of a daily request, so all numbers are integers.
   const [minuteFull, dayFull] = [minute * MINUTES_A_DAY, day * MINUTES_A_DAY];
   let [minuteLeft, dayLeft, refused] = [minuteFull, dayFull, 0];
   let last: number | undefined;

@@ -9,12 +9,10 @@ import { Newcomers } from '../limiter/newcomers.ts';
 import type { Exchange } from './exchange.ts';
 import { Shed, type Slot } from './load-shedder.ts';
 
-/** Authentication, the decision on a request, and the refusal that follows from it. */
-
-/** Errors without variable parts, created once. */
+/** Errors without variable parts are created once. */
 export const UNAUTHORIZED = new HttpError('unauthorized');
 const RATE_LIMITED = new HttpError('rate_limit_exceeded');
-/** By the scope that is missing: a secret with both is never refused for it. */
+/** Errors by the missing scope. A secret with both scopes is never refused for one. */
 const FORBIDDEN = { read: forbidden('read', 'write'), write: forbidden('write', 'read') };
 const BANNED = new HttpError('key_banned');
 const UNREADABLE_KEY = 'The stored data of this API key cannot be read. Its issuer can fix it.';
@@ -46,9 +44,9 @@ export function authenticate(authorization: string | undefined, use: Use): Crede
 type Decided = Verdict | HttpError;
 
 /**
- * Asks for decisions. A key is unverified until a decision finds it valid: it may be made up. Requests with unverified
- * keys share the capacity of their address. Only as many are decided at once as the address could pay for, and when its
- * allowance is used up they are refused.
+ * Asks for decisions. A key is unverified until a decision finds it valid, because it may be made up. Requests with
+ * unverified keys share the capacity of their address. No more of them are decided at once than the address could pay
+ * for, and they are refused when its allowance is used up.
  */
 export class Authorizer {
   readonly #limiter: Limiter;
@@ -62,8 +60,8 @@ export class Authorizer {
   }
 
   /**
-   * Under overload there is no decision but a 503, before anything is spent. If it has set the client when it returns a
-   * promise, the caller notes the verdict: a promise more would cost every request.
+   * Returns a 503 instead of a decision under overload, before anything is spent. If it returns a promise and has set
+   * the client, the caller must note the verdict: one more promise here would slow every request.
    */
   decide(credential: Credential, exchange: Exchange, slot: Slot): Decided | Promise<Decided> {
     const client = this.#clients.verified(credential);
@@ -97,7 +95,7 @@ export class Authorizer {
           this.#clients.note(credential, decided, askedAt);
         return decided;
       }
-      // Overload says nothing about the key, so the address does not pay for it.
+      // Overload is no fault of the key, so the address does not pay for it.
       if (turn === 'crowded') return shed();
       if (turn === 'exhausted') return this.#refuseNewcomer(exchange);
       return await this.#decideNewcomer(credential, exchange, slot);
@@ -116,7 +114,7 @@ export class Authorizer {
       return verdict;
     }
     exchange.client = this.#clients.verified(credential);
-    // It stays with its address if the key was changed meanwhile.
+    // If the key was changed meanwhile, the slot stays with the address.
     if (exchange.client !== undefined) slot.moveTo(exchange.client);
     return verdict;
   }
@@ -129,8 +127,8 @@ export class Authorizer {
 
 /**
  * The 401, 403, 429 or 503 that follows from a verdict.
- * @param addressStatus the limit status of the address, when it paid
- * @param scope that the request needs
+ * @param addressStatus the limit status of the address, if it paid
+ * @param scope the scope that the request needs
  * @returns undefined if the verdict admits the request
  */
 export function refusalOf(
@@ -154,7 +152,10 @@ export function refusalOf(
   }
 }
 
-/** URLs are kept in browser histories, Referer headers and foreign logs (RFC 6750 §5.3). @throws {HttpError} 400 */
+/**
+ * Refuses a key in the URL: browser histories, Referer headers and logs of others keep URLs (RFC 6750 §5.3). @throws
+ * {HttpError} 400
+ */
 export function refuseKeyInTarget(target: string): void {
   if (holdsApiKey(target))
     throw new HttpError('invalid_request', 'An API key belongs in the Authorization header, never in the URL.');

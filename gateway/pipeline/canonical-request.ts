@@ -5,12 +5,13 @@ import { checkHead, type HeadLimits, originForm, refuse } from '../../shared/htt
 
 /**
  * The single form in which a request is checked, decided on and forwarded. Node's parser accepts requests that another
- * parser may read differently (RFC 9112 §11.2). Such a request has no canonical form and is refused first.
+ * parser may read differently (RFC 9112 §11.2). Such a request has no canonical form and is refused before anything
+ * else.
  */
 export interface CanonicalRequest {
   readonly method: string;
   readonly path: string;
-  /** Path and query exactly as they arrived. They are forwarded unchanged. */
+  /** Path and query exactly as received. They are forwarded unchanged. */
   readonly target: string;
   readonly host: string;
   readonly authorization: string | undefined;
@@ -18,16 +19,16 @@ export interface CanonicalRequest {
 }
 
 const MAX_TARGET_LENGTH = 8_192;
-/** The server accepts heads twice as long, so this check answers requests that are too long. */
+/** The server accepts heads of twice this length, so that this check can answer those that are too long. */
 export const HEAD_LIMITS: HeadLimits = { lines: 100, bytes: 16_384 };
-/** Methods that can be routed, and those a client may reasonably try. The route table says which are allowed where. */
+/** Methods that routes use or that clients may reasonably try. Others are refused before routing. */
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 /** Non-empty segments of unreserved characters, sub-delimiters and percent-encodings (RFC 3986 §3.3). */
 const PATH = /^(?:\/(?:[\w.~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)*\/?$/;
 /**
- * A dot segment in any spelling, also with parameters; and encodings that a second decoder reads as a slash or as the
- * end of the text.
+ * A dot segment in any spelling, even with parameters, or an encoding that a second decoder would read as a slash or as
+ * the end of the text.
  */
 const AMBIGUOUS = /\/(?:\.|%2e){1,2}(?:\/|;|%3b|$)|%(?:2f|5c|00)/i;
 const QUERY = /^(?:[\w.~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*$/;

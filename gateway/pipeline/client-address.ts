@@ -5,7 +5,7 @@ import ipaddr from 'ipaddr.js';
 import { isHost } from '../../shared/http/request-head.ts';
 import { isLoopback } from '../../shared/process/env.ts';
 
-/** The client's identity and how it reached us. Only our own proxies may state these (RFC 7239 §8.1). */
+/** The client's identity and how the request arrived. Only trusted proxies may state these (RFC 7239 §8.1). */
 
 /** The peers whose X-Forwarded-* headers are trusted. */
 export class TrustedProxies {
@@ -32,8 +32,8 @@ export class TrustedProxies {
 
 /**
  * The client's address: the peer's, unless the peer is a trusted proxy. Each proxy appends the address of its own
- * client. So the list is read from its end up to the first address that is not a trusted proxy; entries before it may
- * be forged.
+ * client, so the list is read from its end to the first address that is not a trusted proxy. Earlier entries may be
+ * forged.
  */
 export function clientAddress({ socket, headers }: IncomingMessage, proxies: TrustedProxies): string {
   let client = plainAddress(socket.remoteAddress);
@@ -56,24 +56,24 @@ function withoutPort(entry: string): string {
   return ipv4 ?? ipv6;
 }
 
-/** Trusted proxies between a client and us. */
+/** The most trusted proxies between a client and the gateway. */
 const MAX_HOPS = 16;
 /**
- * The last MAX_HOPS entries, the last one first. Earlier entries are not read, however many there are: the package
- * proxy-addr reads them all.
+ * The last MAX_HOPS entries, the last one first. Earlier entries are not read, unlike in the package proxy-addr,
+ * because a header can hold any number of them.
  */
 function* lastHops(forwarded: string): Generator<string> {
   let end = forwarded.length;
   for (let hop = 0; hop < MAX_HOPS && end >= 0; hop++) {
     const comma = end === 0 ? -1 : forwarded.lastIndexOf(',', end - 1);
     const entry = forwarded.slice(comma + 1, end).trim();
-    // Empty elements mean nothing (RFC 9110 §5.6.1.2).
+    // Empty elements count for nothing (RFC 9110 §5.6.1.2).
     if (entry !== '') yield entry;
     end = comma;
   }
 }
 
-/** X-Forwarded-* for the core, as a flat list. Usable values of a trusted proxy are kept; all others are ours. */
+/** X-Forwarded-* for the core, as a flat list. Keeps usable values of a trusted proxy and sets all others. */
 export function forwardedHeaders(
   { socket, headers }: IncomingMessage,
   proxies: TrustedProxies,
@@ -95,7 +95,7 @@ export function forwardedHeaders(
 }
 
 /**
- * The name under which a peer's connections are counted. Undefined for our proxies and for this machine, whose
+ * The name under which a peer's connections are counted. Undefined for trusted proxies and for this machine, whose
  * connections carry many clients.
  */
 export function countedAs(remoteAddress: string | undefined, proxies: TrustedProxies): string | undefined {
@@ -103,7 +103,10 @@ export function countedAs(remoteAddress: string | undefined, proxies: TrustedPro
   return isLoopback(address) || proxies.has(address) ? undefined : networkOf(address);
 }
 
-/** An IPv6 host can use any address of its /64, so the whole /64 counts as one. An IPv4 address counts as itself. */
+/**
+ * An IPv6 host can use any address of its /64, so the whole /64 counts as one network. An IPv4 address is a network of
+ * its own.
+ */
 export const networkOf = (address: string): string => (isIPv6(address) ? prefix64(address) : address);
 
 const MAPPED = /^[0:]*:ffff:/i;

@@ -5,8 +5,8 @@ import type { BucketState, LimitStatus } from '../limiter/limiter.ts';
 import type { Exchange } from './exchange.ts';
 
 /**
- * Our headers on every answer to a client, as a flat list.
- * @param beside headers of the answer itself. If they allow any origin already, the CORS headers are left out.
+ * The gateway's headers on every answer to a client, as a flat list.
+ * @param beside headers of the answer itself. If they already allow any origin, the CORS headers are left out.
  */
 export function clientHeaders(
   { id, limitStatus, keyStatus, cors, route }: Exchange,
@@ -14,14 +14,14 @@ export function clientHeaders(
   beside: readonly string[] = [],
 ): string[] {
   const headers = ['X-Request-Id', id, ...NO_SNIFF];
-  // A status request gets no Retry-After.
+  // An answer that reports the limit status has no Retry-After.
   if (limitStatus !== undefined) addLimits(headers, limitStatus, draftFields, limitStatus !== keyStatus);
   if (cors.length > 0 && !beside.includes('Access-Control-Allow-Origin')) headers.push(...cors);
   if (route?.deprecation !== undefined) headers.push(...route.deprecation);
   return headers;
 }
 
-/** Where the time of a request went until its answer began, in ms (W3C Server Timing). */
+/** How long each step of a request took until its answer began, in ms (W3C Server Timing). */
 export function serverTiming({ startedAt, decidedAt, sentAt, answeredAt }: Exchange): string[] {
   const parts: [name: string, from: number | undefined, to: number | undefined][] = [
     ['decision', startedAt, decidedAt],
@@ -44,7 +44,7 @@ export function limitHeaders(status: LimitStatus, draftFields: boolean): string[
   return headers;
 }
 
-/** @param withRetryAfter not for an answer that only reports a limit status */
+/** @param withRetryAfter is false for an answer that only reports a limit status */
 function addLimits(headers: string[], status: LimitStatus, draftFields: boolean, withRetryAfter: boolean): void {
   const bucket = describedBucket(status);
   const retryAfter = retryAfterSeconds(status);
@@ -56,36 +56,36 @@ function addLimits(headers: string[], status: LimitStatus, draftFields: boolean,
     String(bucket.limit),
     'X-RateLimit-Remaining',
     String(remaining),
-    // The Unix second when the bucket is full again; of a refused or banned request, when to try again.
+    // The Unix second when the bucket is full again or, after a refusal or ban, when to try again.
     'X-RateLimit-Reset',
     String(Math.ceil((status.now + ticksUntilReset) / SECOND)),
   );
-  // For parsers of an earlier draft, which look for these names anywhere. For all others they are vendor parameters.
+  // Parsers of an earlier draft look for these names anywhere. For all others they are vendor parameters.
   const earlier = `;store-limit=${bucket.limit};store-remaining=${remaining};store-reset=${Math.ceil(ticksUntilReset / SECOND)}`;
   if (draftFields) addRateLimitFields(headers, status, bucket, retryAfter, earlier);
   if (withRetryAfter && retryAfter !== undefined) headers.push('Retry-After', String(retryAfter));
 }
 
 /**
- * Seconds until the caller should try again, rounded up; undefined unless a limit or a ban refused it. Whoever returns
- * then finds a token, unless somebody else took it.
+ * Seconds until the caller should try again, rounded up; undefined unless a limit or a ban refused it. A caller that
+ * returns then finds a token, unless another request took it.
  */
 export const retryAfterSeconds = (status: LimitStatus): number | undefined =>
   isLimited(status.outcome) ? Math.max(1, Math.ceil(ticksUntilRetry(status) / SECOND)) : undefined;
 
 /**
- * A refused request waits for its place behind the others that wait. A banned one waits for the end of the ban, and for
- * a token if there is none by then.
+ * A refused request waits for its place in line. A banned one waits for the end of the ban, and then for a token if
+ * there is none.
  */
 function ticksUntilRetry({ outcome, now, buckets, bannedUntil, retryAt = 0 }: LimitStatus): number {
   const waits = buckets.map((bucket) => ticksUntilToken(bucket, bucket.limit, bucket.window));
   return Math.max(...waits, (outcome === 'banned' ? bannedUntil : retryAt) - now);
 }
 
-/** Whether a limit refused it. A forbidden request is sent what is left, like an admitted one. */
+/** Whether a limit refused the request. A forbidden request gets the remaining limit, like an admitted one. */
 const isLimited = (outcome: LimitStatus['outcome']): boolean => outcome === 'refused' || outcome === 'banned';
 
-/** The bucket with the fewest tokens left. For a refused request: the one with the longest wait. */
+/** The bucket with the fewest tokens left or, for a refused request, with the longest wait. */
 function describedBucket({ outcome, buckets }: LimitStatus): BucketState {
   const refused = isLimited(outcome);
   let described = buckets[0] as BucketState;
@@ -126,7 +126,7 @@ function addRateLimitFields(
   headers.push('RateLimit-Policy', policies, 'RateLimit', limits);
 }
 
-/** Ticks that the refill takes for as many tokens as are left; with none left, until the next token. */
+/** Ticks that it takes to refill as many tokens as are left or, with none left, to get one. */
 function ticksOf(bucket: BucketState, limit: number, window: number): number {
   return bucket.tokens < 1 ? ticksUntilNextToken(bucket, limit, window) : (bucket.tokens * window) / limit;
 }

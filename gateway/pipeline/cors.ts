@@ -1,10 +1,11 @@
 import type { IncomingMessage } from 'node:http';
 
-/**
- * What pages of other origins may do here (CORS, in the Fetch standard): nothing, unless their origin is configured.
- */
+/** What pages of other origins may do (CORS in the Fetch standard): nothing, unless their origin is configured. */
 
-/** These need no listing: Cache-Control, Content-Language, Content-Length, Content-Type, Expires, Last-Modified. */
+/**
+ * The response headers that pages may read. Cache-Control, Content-Language, Content-Length, Content-Type, Expires and
+ * Last-Modified need no listing.
+ */
 const EXPOSED = [
   'X-RateLimit-Limit',
   'X-RateLimit-Remaining',
@@ -18,7 +19,7 @@ const EXPOSED = [
   'Sunset',
 ].join(', ');
 
-/** Listed by name because the wildcard does not cover Authorization. */
+/** The headers are listed by name, because the wildcard does not cover Authorization. */
 const ALLOWED_HEADERS = 'Authorization, Content-Type, Idempotency-Key, X-Request-Id, traceparent, tracestate';
 const ALLOWED_METHODS = 'GET, HEAD, POST';
 /** How long a browser caches a preflight answer. Chromium accepts no more. */
@@ -34,7 +35,9 @@ export class Cors {
     this.#origins = new Set(origins);
   }
 
-  /** Headers for every answer to a request from `origin`, as a flat list. Pages need them to read errors too. */
+  /**
+   * Headers for every answer to a request from `origin`, as a flat list. Without them pages could not even read errors.
+   */
   headersFor(origin: string | undefined): readonly string[] {
     if (this.#origins.size === 0) return NONE;
     const allowed = this.#allowed(origin);

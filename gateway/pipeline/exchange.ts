@@ -24,15 +24,14 @@ export interface Arrival {
   readonly clientAddress: string;
   /** The address at the other end of the connection: the client's, or a proxy's. */
   readonly peerAddress: string;
-  /** Whose allowance pays when no valid key does: the client's IPv4 address or IPv6 /64. */
+  /** The client's IPv4 address or IPv6 /64. Its allowance pays for a request without a valid key. */
   readonly network: string;
   /** CORS headers of the answer, so that pages of other origins can read it. */
   readonly cors: readonly string[];
 }
 
 /**
- * One request and what has been learned of it. Each step adds what it has learned. Limit headers, log line and metrics
- * are derived from that.
+ * One request and what is known of it. Each step adds to it, and limit headers, log line and metrics derive from it.
  */
 export class Exchange {
   readonly request: IncomingMessage;
@@ -43,33 +42,31 @@ export class Exchange {
   readonly cors: readonly string[];
   readonly id: string;
   readonly trace: Trace;
-  /** From performance.now(), like all times here. */
+  /** The start, from performance.now() like all times here. */
   readonly startedAt = performance.now();
 
   canonical: CanonicalRequest | undefined;
-  /** Which of the gateway's own answers the request gets. There is no decision on these. */
+  /** Which of the gateway's own answers the request gets. Such requests have no decision. */
   ownAnswer: 'reference' | 'own' | undefined;
-  /** The credential as presented, if well-formed. It may be invalid. It holds a digest, so it must not be logged. */
+  /** The presented credential, if well-formed. It may be invalid. It contains a digest, so it must not be logged. */
   credential: Credential | undefined;
-  /** The record of its key, if the key is valid. */
+  /** The record of the key, if the key is valid. */
   client: Client | undefined;
   verdict: Verdict | undefined;
   decidedAt: number | undefined;
-  /** The limit status of the key without a decision: the request asked for it, or was shed. */
+  /** The limit status of the key if there is no decision: the request asked for the status, or was shed. */
   keyStatus: Decision | undefined;
-  /** The limit status of the address, when it pays. */
   addressStatus: LimitStatus | undefined;
   route: GatewayRoute | undefined;
-  /** When it was sent to the core, and when the core began to answer. */
+  /** When the request was sent to the core, and when the core began to answer. */
   sentAt: number | undefined;
   answeredAt: number | undefined;
-  /** Bytes in both directions of the WebSocket, if one was opened. */
   tunnel: { readonly bytesFromClient: number; readonly bytesFromCore: number } | undefined;
-  /** The error that was answered. Its cause is the original fault. */
+  /** The error in the answer. Its cause is the original fault. */
   error: HttpError | undefined;
   /** Headers that are known only when the answer begins. */
   lateHeaders: (() => readonly string[]) | undefined;
-  /** Where it is recorded for operators. */
+  /** The record of the request for operators. */
   noted: NotedRequest | undefined;
   notedPlace = 0;
 
@@ -97,14 +94,13 @@ export class Exchange {
     return this.decision ?? this.keyStatus ?? this.addressStatus;
   }
 
-  /** Brings the limit status up to date after the answer was held back for so many milliseconds. */
+  /** Updates the limit status after the answer was held back for this many milliseconds. */
   heldFor(ms: number): void {
     const elapsed = Math.round(ms * MILLISECOND);
     if (this.decision !== undefined) this.verdict = later(this.decision, elapsed);
     if (this.addressStatus !== undefined) this.addressStatus = later(this.addressStatus, elapsed);
   }
 
-  /** The public part of the key. */
   get keyId(): string | undefined {
     return this.credential?.id;
   }
@@ -136,7 +132,7 @@ export class Exchange {
     return verdict !== undefined && verdict.outcome !== 'undecided' && verdict.mode === 'local' ? 'local' : undefined;
   }
 
-  /** The status that was answered, or would have been if the client had not left. */
+  /** The status of the answer. If the client left first, the status of the error it would have received, or 499. */
   get status(): number {
     if (this.tunnel !== undefined) return SWITCHING_PROTOCOLS;
     if (this.response.writableFinished) return this.response.statusCode;

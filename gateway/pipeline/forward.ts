@@ -15,8 +15,8 @@ import type { Exchange } from './exchange.ts';
 import { checkHandshake, type Tunnels } from './tunnels.ts';
 
 /**
- * The last step of an admitted request: to the core, and its answer back. Calls `done` once, with the fault if there is
- * one. @throws {HttpError} before anything is sent; then it does not call it
+ * The last step of an admitted request: sends the request to the core and the answer back. Calls `done` once, with the
+ * fault if there is one. @throws {HttpError} if it fails before anything is sent; `done` is not called then
  */
 export type Forward = (exchange: Exchange, request: CanonicalRequest, body: Buffer | undefined, done: Done) => void;
 
@@ -27,7 +27,7 @@ export interface ForwardDependencies {
   readonly coreTimeoutMs: number;
   /** Whether the IETF draft's RateLimit fields are sent. */
   readonly draftFields: boolean;
-  /** The token for the core at present, if it needs one. */
+  /** The core's present token, if it needs one. */
   readonly coreToken: () => string | undefined;
 }
 

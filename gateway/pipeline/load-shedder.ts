@@ -1,23 +1,22 @@
 import { fairPart } from '../../shared/fair-share.ts';
 
 const OVERSHOOT = 2;
-/** Of the limit, for all unverified callers together. */
+/** The share of the limit for all unverified callers together. */
 const UNVERIFIED_SHARE = 0.25;
 
-/** Whose capacity a request takes: the record of its key, or of its address while the key is unverified. */
+/** The record whose capacity a request takes: that of its key or, while the key is unverified, that of its address. */
 export interface Caller {
   inFlight: number;
 }
 
 /**
- * Load shedding: a request that would only wait, and make others wait, is refused before it costs anything. The
- * capacity of the cores limits the requests in the gateway. Each caller has a fair part of it (fairPart). A caller
- * below its part is admitted even when the total exceeds the limit. Unverified callers share a fixed part, so that
- * made-up keys never take the capacity of valid ones.
+ * Load shedding refuses a request that would only wait and make others wait, before it costs anything. The capacity of
+ * the cores limits the requests in the gateway, and each caller has a fair part of it (fairPart). A caller below its
+ * part is admitted even when the total exceeds the limit. Unverified callers share a fixed part, so that made-up keys
+ * never take the capacity of valid ones.
  */
 export class LoadShedder {
   readonly #limit: () => number;
-  /** Addresses that have unverified requests under way. */
   readonly #addresses = new Map<string, Address>();
   #callers = 0;
   #total = 0;
@@ -87,19 +86,19 @@ export class Slot {
     return true;
   }
 
-  /** The same for an unverified request from an address. */
+  /** Takes a place for an unverified request from an address. */
   takeUnverified(address: string): boolean {
     return this.take(this.#shedder.address(address));
   }
 
-  /** Moves the slot to its key once the key is verified. */
+  /** Moves the slot to the record of its key once the key is verified. */
   moveTo(caller: Caller): void {
     this.release();
     this.#hold(caller);
   }
 
   /**
-   * Releases the capacity while a request waits for its own client, so that slow clients do not hold it. The request is
+   * Releases the capacity while the request waits for its client, so that slow clients do not hold it. The request is
    * already decided on, so it takes the capacity back without a check.
    */
   async during<T>(wait: () => Promise<T>): Promise<T> {

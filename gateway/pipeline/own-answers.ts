@@ -31,7 +31,7 @@ export interface OwnAnswersDependencies {
 }
 
 /**
- * Requests that the gateway answers itself: preflights, the reference, limit status, OPTIONS. The address pays, never a
+ * Answers preflights, OPTIONS, and requests for the reference or the limit status. The address pays for these, never a
  * key.
  */
 export class OwnAnswers {
@@ -66,7 +66,7 @@ export class OwnAnswers {
     return { status: 204, headers: ['Allow', allowed] };
   }
 
-  /** Free, because a browser sends no key with it. */
+  /** A preflight is free, because a browser sends no key with it. */
   #preflight(exchange: Exchange, headers: readonly string[]): OwnAnswer {
     exchange.ownAnswer = 'own';
     exchange.addressStatus = this.#deps.allowance.peek(exchange.network);
@@ -101,7 +101,6 @@ export class OwnAnswers {
     return methods && `${methods}, OPTIONS`;
   }
 
-  /** Charges the address before anything else is done. */
   #charge(exchange: Exchange): void {
     exchange.ownAnswer = 'own';
     exchange.addressStatus = this.#deps.allowance.consume(exchange.network);

@@ -33,7 +33,7 @@ export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDep
   readonly logger: Logger;
   readonly traffic: Traffic;
   readonly bodyLimitBytes: number;
-  /** Whether answers say where their time went. */
+  /** Whether answers report how long each step took (Server-Timing). */
   readonly showsTiming: boolean;
 }
 
@@ -47,7 +47,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
   const pacing = new RefusalPacing();
   const elsewhere = new ElsewhereLog(deps.logger);
 
-  /** The steps of a request, in order. Frequent refusals are not thrown: throwing is slow. */
+  /** The steps of a request, in order. Frequent refusals are returned rather than thrown, because throwing is slow. */
   async function handle(exchange: Exchange, forward: Forward): Promise<void> {
     const slot = shedder.slot();
     const end = (fault?: HttpError) => {
@@ -59,7 +59,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       const request = canonicalRequest(exchange.request);
       exchange.canonical = request;
 
-      // 2. Answer what the gateway answers itself.
+      // 2. Answer requests that do not concern the core.
       const own = ownAnswers.answerTo(request, exchange);
       if (own !== undefined) {
         sendOwnAnswer(exchange, await own, draftFields);
@@ -82,7 +82,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
         const isVerified = exchange.client !== undefined;
         const decided = asked instanceof Promise ? await asked : asked;
         if (decided instanceof HttpError) return end(decided);
-        // A remembered ban comes without a promise, and must not be remembered for longer.
+        // A verdict without a promise is a remembered ban. Noting it would extend how long it is remembered.
         if (isVerified && asked instanceof Promise) deps.clients.note(credential, decided, askedAt);
         if (decided.outcome !== 'undecided') exchange.decidedAt = performance.now();
         verdict = decided;
@@ -110,7 +110,6 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     }
   }
 
-  /** Records a decision for operators. */
   function record(exchange: Exchange, verdict: Verdict): void {
     const { id, keyId, client, clientAddress, outcome } = exchange;
     deps.recent.decided(exchange);
@@ -120,7 +119,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
   }
 
   async function fail(exchange: Exchange, error: HttpError): Promise<void> {
-    // The address pays for a refusal before a decision. It does not pay for our own faults.
+    // The address pays for a refusal before a decision, but not for faults of the gateway or the core.
     if (exchange.limitStatus === undefined) {
       if (error.status < 500) allowance.consume(exchange.network);
       exchange.addressStatus = allowance.peek(exchange.network);

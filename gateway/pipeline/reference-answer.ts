@@ -16,12 +16,12 @@ interface FileRequest {
   readonly hasBody: boolean;
 }
 
-/** The cost of a file in reads. @param headers of the request: a file that the client already has costs one */
+/** The cost of a file in reads. @param headers the request's headers: a file that the client already has costs one */
 export const costOf = (file: ReferenceFile, headers: IncomingHttpHeaders): number =>
   isCurrent(headers['if-none-match'], file.etag) ? 1 : file.cost;
 
 /**
- * Answers with a file of the reference. No key is needed; the address's allowance pays.
+ * Answers with a file of the reference. It needs no key; the address's allowance pays.
  * @throws {HttpError} 429, 405 or 400
  */
 export async function answerWithFile(
@@ -56,15 +56,15 @@ function takesGzip(acceptEncoding = ''): boolean {
   });
 }
 
-/** The description of the API is read by programs only. */
+/** Only programs read the description of the API. */
 const isPage = (target: string): boolean => target.startsWith('/docs');
 
-/** Browsers list text/html when they open a page. Scripts ask for other types. */
+/** Browsers accept text/html when they open a page. Scripts accept other types. */
 const takesHtml = (accept = ''): boolean => accept.toLowerCase().includes('text/html');
 
 /**
- * The 429 page for a person who asked for the reference too often. Programs get the Error shape.
- * @param addressStatus says how long to wait
+ * The 429 page for people who open the reference too often. Programs get the Error shape.
+ * @param addressStatus determines the time to wait
  */
 function waitingPage(addressStatus: LimitStatus): OwnAnswer {
   const seconds = retryAfterSeconds(addressStatus) ?? 1;

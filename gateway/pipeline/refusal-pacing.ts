@@ -6,20 +6,23 @@ import { systemClock } from '../limiter/clock.ts';
 
 /** Refusals per client and minute that are sent at once. */
 const PROMPT_A_MINUTE = 60;
-/** While requests of other clients are served: 1,000 delayed refusals a second. */
+/** Delayed refusals per tick while other clients are served, which makes 1,000 a second. */
 const PER_TICK = 4;
 const TICK_MS = 4;
-/** So many served requests earn one refusal more. */
+/** This many served requests earn one more refusal. */
 const SERVED_FOR_ONE = 4;
-/** Otherwise, before each turn of the event loop. A request that comes then waits for them, about two milliseconds. */
+/**
+ * Delayed refusals per turn of the event loop while no other client is served. They delay a new request by about two
+ * milliseconds.
+ */
 const WHEN_IDLE = 32;
-/** How long after the last served request refusals still make room. */
+/** How long refusals are slowed after another client's last served request. */
 const MAKES_ROOM_MS = 1_000;
 const MAX_WAITING = 10_000;
 /** Delayed refusals on a connection before it is closed. */
 const MOST_ON_CONNECTION = 100;
 
-/** To read so many bytes of a body and refuse it costs as much as a refusal without a body. */
+/** Reading and refusing this many bytes of a body costs as much as a refusal without a body. */
 const BYTES_PER_REFUSAL = 2_048;
 const MAX_COST = 500;
 
@@ -32,10 +35,11 @@ interface Waiting {
 }
 
 /**
- * Delays refusals. A client that keeps sending after refusals costs as much as a served one, so its cost is bounded:
- * its first refusals in a minute are sent at once. The others wait in a queue that serves its clients in turn. A waiting
- * client sends nothing meanwhile. While other clients are served, a few refusals are sent every few milliseconds: the
- * more requests are served, the more refusals. Otherwise as many are sent as a turn of the event loop can bear.
+ * Delays refusals. A refusal costs about as much as a served request, so a client that keeps sending after refusals is
+ * slowed down. Its first refusals in a minute are sent at once, and the others wait in a queue that takes turns between
+ * clients. A client that waits sends nothing meanwhile. While other clients are served, a few refusals are sent every
+ * few milliseconds, and more of them the more requests are served. Otherwise each turn of the event loop sends as many
+ * as it can bear.
  */
 export class RefusalPacing {
   readonly #prompt = new AddressAllowance(systemClock, PROMPT_A_MINUTE);
@@ -45,12 +49,12 @@ export class RefusalPacing {
   #left = 0;
   /** What served requests have earned, in refusals. */
   #earned = 0;
-  /** The client that was served last, and when; and when another client was. */
+  /** The client that was served last, when that was, and when another client was last served. */
   #served = '';
   #servedAt = Number.NEGATIVE_INFINITY;
   #otherServedAt = Number.NEGATIVE_INFINITY;
 
-  /** Notes an admitted request. From now on the refusals of other clients are slow; it earns them a part of a refusal. */
+  /** Notes an admitted request, which delays the refusals of other clients and earns them part of a refusal. */
   noteAdmitted(client: string): void {
     if (client !== this.#served) this.#otherServedAt = this.#servedAt;
     this.#served = client;
@@ -58,17 +62,16 @@ export class RefusalPacing {
     this.#earned = Math.min(this.#earned + 1 / SERVED_FOR_ONE, WHEN_IDLE - PER_TICK);
   }
 
-  /** Whether a client other than this one was served a moment ago. */
   #othersAreServed(client: string | undefined): boolean {
     const othersServedAt = client === this.#served ? this.#otherServedAt : this.#servedAt;
     return performance.now() - othersServedAt < MAKES_ROOM_MS;
   }
 
   /**
-   * Undefined if a refusal may be sent at once, otherwise a promise that resolves when it may. If too many wait, the
-   * connection is cut.
+   * Returns undefined if a refusal may be sent at once, else a promise that resolves when it may. Cuts the connection
+   * if too many refusals wait.
    * @param client the name of a verified key, or an address
-   * @param cost of this refusal, in refusals without a body
+   * @param cost in refusals without a body
    */
   delay(client: string, response: ServerResponse, cost = 1): Promise<void> | undefined {
     if (this.#prompt.consume(client).outcome === 'admitted') return undefined;

@@ -5,7 +5,7 @@ import type { Exchange } from './exchange.ts';
 /** An answer that the gateway makes itself. */
 export interface OwnAnswer {
   readonly status: number;
-  /** As a flat list, without the headers that every answer has. */
+  /** A flat list, without the headers that every answer has. */
   readonly headers: readonly string[];
   readonly body?: string | Buffer | undefined;
 }
@@ -28,7 +28,7 @@ export function sendError(exchange: Exchange, error: HttpError, draftFields: boo
     response.destroy();
     return;
   }
-  // The rest of a body would be read as the next request. Node reads and drops a short one; after a long one the
+  // The rest of a body must not be read as the next request. Node reads and drops a short rest; after a long one the
   // connection closes.
   if (!request.complete) {
     if (mayBeLong(exchange)) response.shouldKeepAlive = false;

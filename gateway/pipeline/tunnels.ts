@@ -22,7 +22,7 @@ export function checkHandshake({ headers }: IncomingMessage): void {
   }
 }
 
-/** Twice within the second after which a revoked key or secret must no longer work. */
+/** A revoked key or secret must stop working within a second, so this checks twice a second. */
 const LOOK_EVERY_MS = 500;
 
 /**
@@ -30,7 +30,6 @@ const LOOK_EVERY_MS = 500;
  * when the gateway stops.
  */
 export class Tunnels {
-  /** Each with the credential that opened it. */
   readonly #open = new Map<Tunnel, Credential>();
   readonly #keys: Pick<Keys, 'isValid'>;
   readonly #idleMs: number;
@@ -44,7 +43,7 @@ export class Tunnels {
     this.#timer = setInterval(() => this.#closeInvalid(), LOOK_EVERY_MS).unref();
   }
 
-  /** True once all are closed for good. */
+  /** True once all WebSockets are closed for good. */
   get stopped(): boolean {
     return this.#stopped;
   }
@@ -65,7 +64,7 @@ export class Tunnels {
     if (this.#isLooking || this.#open.size === 0) return;
     this.#isLooking = true;
     this.#closeIdle();
-    // Each credential once, however many tunnels it has. The Redis client sends concurrent queries together.
+    // Checks each credential once, however many WebSockets it has. The Redis client sends concurrent queries together.
     const credentials = new Map([...this.#open.values()].map((credential) => [credential.cacheKey, credential]));
     await Promise.all([...credentials.values()].map((credential) => this.#closeUnlessValid(credential)));
     this.#isLooking = false;
@@ -78,13 +77,13 @@ export class Tunnels {
   }
 
   async #closeUnlessValid({ id, digest, cacheKey }: Credential): Promise<void> {
-    // This costs the key nothing. While key data cannot be read, keys count as still valid.
+    // This check costs the key nothing. While key data cannot be read, keys count as valid.
     if (await this.#keys.isValid(id, digest).catch(() => true)) return;
     for (const [tunnel, opener] of this.#open)
       if (opener.cacheKey === cacheKey) this.#close(tunnel, CLOSE_CODES.policyViolation);
   }
 
-  /** Only once: a message during the closing handshake must not close it again. */
+  /** Closes a WebSocket only once: a message during the closing handshake must not close it again. */
   #close(tunnel: Tunnel, code: number): void {
     this.#open.delete(tunnel);
     tunnel.close(code);

@@ -17,7 +17,7 @@ import type { AskedOfPrimary, AskedOfWorker, CallAnswer, StorageCall } from './m
 
 const NO_ANSWER = 'The primary process does not answer.';
 
-/** The storage of a worker without Redis: its primary has it open. A call may wait for its commit. */
+/** The storage of a worker without Redis. The worker's primary has it open, so a call can wait for a commit there. */
 export class ChannelStorage implements Storage, KeySource {
   readonly #primary: Channel<AskedOfPrimary, AskedOfWorker>;
 
@@ -46,7 +46,7 @@ export class ChannelStorage implements Storage, KeySource {
   tail = (log: LogName, query: { readonly after?: string | undefined; readonly count: number }) =>
     this.#call<LoggedEntry[]>('tail', log, query);
 
-  /** A lost entry is not reported: a function cannot be sent. */
+  /** `onLost` is left out because a function cannot be sent, so a lost entry is not reported. */
   change = ({ onLost: _, ...change }: Change) => this.#call<boolean>('change', change);
 
   async #call<T>(method: StorageCall['method'], ...args: readonly unknown[]): Promise<T> {
@@ -57,7 +57,7 @@ export class ChannelStorage implements Storage, KeySource {
   }
 }
 
-/** Makes a call for a worker. Never throws. */
+/** Calls the storage for a worker. Never throws. */
 export async function callFor(storage: Storage, { method, args }: StorageCall): Promise<CallAnswer> {
   try {
     const call = storage[method] as (...given: readonly unknown[]) => Promise<unknown>;
@@ -69,7 +69,7 @@ export async function callFor(storage: Storage, { method, args }: StorageCall): 
   }
 }
 
-/** The fault of the primary, thrown again with its message and what its caller may know. */
+/** The fault of the primary, with its message and what the caller may learn of it. */
 function faultOf({ fault, message, shown }: Extract<CallAnswer, { fault: unknown }>): Unavailable {
   if (fault === 'unavailable') return new Unavailable(message, shown);
   const thrown = fault === 'unknown' ? new Unknown(message) : new NotMade(message);

@@ -1,6 +1,6 @@
 import { startDeadline } from '../limiter/deadline.ts';
 
-/** Questions by name, each with the type of its content and of its answer. */
+/** Questions by name, each with the types of the question and of its answer. */
 export type Questions<Q> = { readonly [name in keyof Q]: readonly [question: unknown, answer: unknown] };
 
 type Answerers<Q extends Questions<Q>> = {
@@ -15,11 +15,11 @@ interface Peer {
   readonly connected?: boolean;
 }
 
-/** A question has a name, an answer has none. */
+/** A question has a name; an answer has none. */
 type Item = readonly [number: number, name: string | undefined, content: unknown];
 
 const ANSWER_WITHIN_MS = 1_000;
-/** Questions that wait for an answer. Above this limit, none is asked. */
+/** The most questions without an answer. Beyond this limit no more are asked. */
 const MAX_WAITING = 4_096;
 
 /**
@@ -34,12 +34,11 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
   #outgoing: Item[] = [];
   #number = 0;
   #isSilent = false;
-  /** The messages received so far. */
   received = 0;
-  /** When the last one came, as of performance.now(). */
+  /** When the last message arrived, as of performance.now(). */
   receivedAt = performance.now();
 
-  /** @param answerers answer the other process's questions; they must not throw */
+  /** @param answerers answer the other process's questions, and must not throw */
   constructor(peer: Peer, answerers: Answerers<Theirs>) {
     this.#peer = peer;
     this.#answerers = answerers;
@@ -47,7 +46,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
     peer.on('disconnect', () => this.#waiting.forEach((end) => void end(undefined)));
   }
 
-  /** @returns the answer; undefined if none came in time, or the other process is gone */
+  /** @returns the answer; undefined if none arrived in time or the other process is gone */
   ask<Name extends keyof Mine & string>(
     name: Name,
     question: Mine[Name][0],
@@ -57,7 +56,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
     return this.insist(name, question, withinMs);
   }
 
-  /** Asks also a process that missed a deadline. For questions that it must answer. */
+  /** Also asks a process that missed a deadline, for questions that it must answer. */
   insist<Name extends keyof Mine & string>(
     name: Name,
     question: Mine[Name][0],
@@ -80,7 +79,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
     return promise;
   }
 
-  /** Sends a question whose answer nobody waits for. */
+  /** Sends a question without waiting for an answer. */
   send<Name extends keyof Mine & string>(name: Name, content: Mine[Name][0]): void {
     this.#post([this.#number++, name, content]);
   }
@@ -94,7 +93,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
     setImmediate(() => {
       const items = this.#outgoing;
       this.#outgoing = [];
-      // A message that cannot be sent shows in the end of the process.
+      // If a message cannot be sent, the other process has ended, and its end is handled elsewhere.
       if (this.#isConnected) this.#peer.send?.({ items }, () => {});
     });
   }

@@ -5,11 +5,11 @@ import type { Changed } from './messages.ts';
 export type Announce = (changed: Changed) => Promise<void>;
 
 /**
- * The storage of operators: a change is acknowledged once every worker of this gateway acts on it.
+ * The storage of operators, which acknowledges a change once every worker of this gateway acts on it.
  * @param announce resolves when no worker acts on older data
  */
 export function confirmed(storage: Storage, announce: Announce): Storage {
-  /** Records that may have been changed: who reads such a change back acknowledges it. */
+  /** Records that may have been changed. Reading one of them back acknowledges the change, so it is announced first. */
   const doubtful = new Set<RecordName>();
   let hasPlans = false;
 
@@ -24,7 +24,7 @@ export function confirmed(storage: Storage, announce: Announce): Storage {
 
   async function change(given: Change): Promise<boolean> {
     const watched = watchedIn(given);
-    // A store with a key in it is no longer empty, and gets no plans.
+    // A store that contains a key is no longer empty, and would then get no plans.
     if (!hasPlans) await new Plans(storage).begin();
     hasPlans = true;
     try {
@@ -46,7 +46,7 @@ export function confirmed(storage: Storage, announce: Announce): Storage {
     );
   }
 
-  /** They are sent along: the connection of a worker may be slower than that of operators. */
+  /** The plans are sent along, because a worker's connection may be slower than that of operators. */
   async function announcePlans(): Promise<void> {
     const plans = await storage.read('plans').catch((cause) => Promise.reject(new Unknown(cause)));
     if (plans !== undefined) await announce({ plans });
@@ -58,7 +58,10 @@ export function confirmed(storage: Storage, announce: Announce): Storage {
 /** Records that workers keep in memory. */
 type Watched = 'plans' | `key:${string}`;
 
-/** A new key has an id that nobody has presented yet. One that was restored may have been refused lately. */
+/**
+ * A key that is new need not be announced, because nobody has presented its id yet. A restored key may have been
+ * refused before.
+ */
 function watchedIn({ parts, entries }: Change): Watched[] {
   const isNew = entries.some(({ fields }) => fields.action === 'key.create');
   return parts.flatMap(({ record, exists }) => (isWatched(record) && !(isNew && exists === false) ? record : []));

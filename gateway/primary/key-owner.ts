@@ -4,21 +4,22 @@ import { callFor } from './channel-storage.ts';
 import type { CallAnswer, LoadedKey, SaveOrder, StorageCall } from './messages.ts';
 import type { AnswersWithoutRedis, WorkerProcess } from './worker-process.ts';
 
-/** A storage that is open in this process alone. */
+/** A storage that only this process has open. */
 export interface OwnStorage extends Storage {
-  /** A key for a worker, which keeps its state from then on. */
+  /** A key for a worker, which owns the key's state from then on. */
   load(id: string): Promise<Fields | undefined>;
   /** Takes states over at once, and stores them. @returns whether they are stored */
   saveStates(states: readonly SavedState[], options: { readonly mustBeDurable: boolean }): Promise<boolean>;
 }
 
 /**
- * The keys that workers hold without Redis. Each key is held by one process: before its record changes, and before
- * another worker loads it, its holder sends its state and forgets it. There is one worker, or two during a restart.
+ * The keys that workers hold without Redis. One process holds a key: before the key's record changes, and before
+ * another worker loads it, the holder sends the state and forgets the key. There is one worker, or two during a
+ * restart.
  */
 export class KeyOwner implements AnswersWithoutRedis {
   readonly #workers: () => readonly WorkerProcess[];
-  /** While two workers have keys, a key is loaded by one after the other. */
+  /** While two workers hold keys, only one of them loads a key at a time. */
   readonly #loads = new Map<string, Promise<unknown>>();
   #flush: Promise<readonly []> | undefined;
   #storage: OwnStorage | undefined;
@@ -27,7 +28,7 @@ export class KeyOwner implements AnswersWithoutRedis {
     this.#workers = workers;
   }
 
-  /** Answers the workers from this storage. Before that they get no answer. */
+  /** Starts to answer the workers from this storage. Until then they get no answer. */
   serve(storage: OwnStorage): void {
     this.#storage = storage;
   }
@@ -37,7 +38,10 @@ export class KeyOwner implements AnswersWithoutRedis {
     await Promise.all(this.#workers().map((worker) => worker.release(id)));
   }
 
-  /** Resolves when the storage has all states. A worker that does not answer is left out. One message for each turn. */
+  /**
+   * Resolves when the storage has all states, except those of workers that do not answer. Calls in the same turn of the
+   * event loop share one message.
+   */
   flush(): Promise<readonly []> {
     this.#flush ??= this.#flushAll();
     return this.#flush;

@@ -5,8 +5,8 @@ import type { Channel } from './channel.ts';
 import type { AskedOfPrimary, AskedOfWorker } from './messages.ts';
 
 /**
- * A worker's local decisions. The primary takes them because it knows what all workers know. If the primary is gone,
- * does not answer in time or knows nothing of the key, the worker decides with its own data.
+ * A worker's local decisions. The primary takes them because it knows what all workers know. If it is gone, does not
+ * answer in time or does not know the key, the worker decides from its own data.
  */
 export class KeysOfMachine implements LocalDecisions {
   readonly #own: Clients;

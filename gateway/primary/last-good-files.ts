@@ -2,28 +2,28 @@ import { readSettingFile, textsRead } from '../../shared/process/setting-files.t
 
 const LOOK_EVERY_MS = 1_000;
 
-/** In the environment of a worker: it asks its primary for the texts of the settings' files. */
+/** Set in the environment of a worker that must ask its primary for the texts of the settings' files. */
 export const ASKS_FOR_FILES = 'GATEWAY_ASKS_FOR_FILES';
-/** What it asks with, and what it is answered. */
+/** The worker's question, and the answer. */
 export interface FilesMessage {
   readonly files: ReadonlyMap<string, string> | 'please';
 }
 
 /**
- * The last good texts of the files that settings name. A file that is no good changes nothing for the workers that run.
- * One that starts meanwhile gets the last good text from its primary.
+ * The last good texts of the files that settings name. A bad file changes nothing for running workers. A worker that
+ * starts meanwhile gets the last good text from its primary.
  */
 export class LastGoodFiles {
   readonly #readSettings: () => unknown;
   #good = textsRead();
 
-  /** @param readSettings throws if they have a fault */
+  /** @param readSettings throws if the settings have a fault */
   constructor(readSettings: () => unknown) {
     this.#readSettings = readSettings;
     if (this.#good.size > 0) setInterval(() => this.#areGood(), LOOK_EVERY_MS).unref();
   }
 
-  /** Undefined if all files are good: then a worker reads them itself. */
+  /** Undefined if all files are good: a worker then reads them itself. */
   insteadOfBad(): ReadonlyMap<string, string> | undefined {
     return this.#areGood() ? undefined : this.#good;
   }
@@ -41,7 +41,7 @@ export class LastGoodFiles {
   }
 }
 
-/** In a worker, before it reads its settings. */
+/** Called in a worker before it reads its settings. */
 export async function filesOfPrimary(): Promise<ReadonlyMap<string, string>> {
   const { promise, resolve } = Promise.withResolvers<ReadonlyMap<string, string>>();
   const take = ({ files }: Partial<FilesMessage>) => files instanceof Map && resolve(files);

@@ -3,22 +3,22 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../shared/process/logger.ts';
 
 /**
- * Workers whose primary died. They end by themselves, but for one that hangs: it might keep the port, and never ends. A
- * worker carries the process id of its primary in its environment, which the kernel keeps as it was at the start
- * (proc_pid_environ(5)); so nothing is written to disk, and no other process is taken for one.
+ * Finds workers whose primary died. They end by themselves unless they hang; a worker that hangs might keep the port
+ * for ever. A worker carries the process id of its primary in its environment. The kernel keeps the environment as it
+ * was at the start (proc_pid_environ(5)), so nothing is written to disk, and no other process is mistaken for a worker.
  */
 
 const MARK = 'GATEWAY_WORKER_OF';
 
-/** The variable that marks a worker of this process. */
+/** The variable that marks workers of this process. */
 export const mark = () => ({ [MARK]: process.pid });
 
-/** How long workers that do not hang may take to close the port after their primary died, and to end. */
+/** How long workers that do not hang may take, after their primary died, to close the port and end. */
 const CLOSED_WITHIN_MS = 1_000;
 const ENDED_WITHIN_MS = 10_000;
 const LOOK_EVERY_MS = 50;
 
-/** Kills the workers of earlier primaries that hang: now where they listen on this port, later where they only exist. */
+/** Kills hanging workers of earlier primaries: first those that listen on this port, later any others. */
 export async function endLeftBehind(port: number, logger: Logger): Promise<void> {
   const found = leftBehind();
   const left = () => leftBehind().filter((pid) => found.includes(pid));
@@ -29,7 +29,8 @@ export async function endLeftBehind(port: number, logger: Logger): Promise<void>
     if (listeners().length === 0) break;
   }
   kill(listeners(), logger);
-  // The socket may be on its way to a worker that hung when it started. Then no process has it, and its end frees it.
+  // The socket may be on its way to a worker that hung at its start. No process has it then, and it closes when that
+  // worker ends.
   while (left().length > 0 && socketsAt(port, 'self').length > 0) await sleep(LOOK_EVERY_MS);
 }
 
@@ -38,15 +39,15 @@ function kill(pids: readonly number[], logger: Logger): void {
   if (killed.length > 0) logger.warn({ pids: killed }, 'workers of an earlier primary hung and were killed');
 }
 
-/** None where /proc is of another PID namespace: its process ids would not be ours. */
+/** Empty if /proc belongs to another PID namespace: its process ids differ from those seen here. */
 const leftBehind = (): number[] => (link('self') === String(process.pid) ? pidsIn('/proc').filter(isLeftBehind) : []);
 
-/** It is a worker of a gateway, and the primary that started it is no longer its parent. */
+/** Whether a process is a worker of a gateway and no longer the child of the primary that started it. */
 function isLeftBehind(pid: number): boolean {
   const [, primary] = new RegExp(`(?:^|\0)${MARK}=(\\d+)\0`).exec(text(pid, 'environ')) ?? [];
-  // In another PID namespace, its primary has another process id for us than for itself.
+  // In another PID namespace, the primary would have a different process id here.
   if (primary === undefined || link(`${pid}/ns/pid`) !== link('self/ns/pid')) return false;
-  // The fields behind the name of the program, which may hold anything: state, parent.
+  // The fields after the program's name, which may contain anything: state, parent.
   const [, parent] = text(pid, 'stat').split(') ').at(-1)?.split(' ') ?? [];
   return parent !== primary;
 }
@@ -59,7 +60,7 @@ function isListening(pid: number, port: number): boolean {
 /** The inodes of the sockets that listen on this port, in the network of a process. */
 function socketsAt(port: number, pid: number | 'self'): string[] {
   const at = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
-  // There can be tens of thousands.
+  // The tables can have tens of thousands of lines.
   const lines = `${text(pid, 'net/tcp')}${text(pid, 'net/tcp6')}`.split('\n').filter((line) => line.includes(at));
   const sockets = lines.map((line) => line.trim().split(/\s+/));
   return sockets.flatMap(([, local, , state, , , , , , inode = '']) =>
@@ -78,7 +79,7 @@ const text = (pid: number | 'self', file: string): string =>
   attempt(() => readFileSync(`/proc/${pid}/${file}`, 'latin1'), '');
 const link = (path: string): string => attempt(() => readlinkSync(`/proc/${path}`), '');
 
-/** A process may end meanwhile, may be another user's, and not every system has /proc. */
+/** The process may end meanwhile or belong to another user, and not every system has /proc. */
 function attempt<T>(act: () => T, otherwise: T): T {
   try {
     return act();

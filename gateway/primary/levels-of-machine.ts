@@ -8,16 +8,16 @@ import type { AskedOfPrimary, AskedOfWorker, LocalQuestion } from './messages.ts
 
 /** Shorter than a worker waits for the primary. */
 const ANSWER_WITHIN_MS = 500;
-/** The workers' data on a key is collected again after this time, because Redis may have been back. */
+/** After this time the workers' data on a key is collected again, because Redis may have answered meanwhile. */
 const FRESH_MS = 100;
 
 type Worker = Pick<Channel<AskedOfWorker, AskedOfPrimary>, 'ask'>;
 
 /**
  * Local decisions for all workers of a machine, taken in their primary. So a key has one allowance, and a key known to
- * one worker is known to all, also to one that replaces it. For each key in question, every worker reports what it last
- * heard from Redis. This is repeated after 100 ms, and when a worker has newer data than the primary. At the beginning of
- * an outage, every worker also reports all its keys, because a worker that crashes takes with it what it alone knew.
+ * one worker is known to all, replacements included. For each key in question, every worker reports the last decision
+ * of Redis. This is repeated after 100 ms, and when a worker has newer data than the primary. At the beginning of an
+ * outage, every worker also reports all its keys, because a crash would lose what only one worker knew.
  */
 export class LevelsOfMachine {
   readonly #known: Clients;
@@ -42,7 +42,7 @@ export class LevelsOfMachine {
     return name === 'decide' ? this.#known.decide(credential, owes) : this.#known.peek(credential);
   }
 
-  /** To be called at intervals. Once in an outage, each worker is asked for all its keys. */
+  /** Call this at intervals. Asks each worker once in an outage for all its keys. */
   watch(isRedisAway: boolean): void {
     if (!isRedisAway) {
       this.#outage = undefined;
@@ -63,10 +63,10 @@ export class LevelsOfMachine {
       if (page === undefined) outage.asked.delete(worker);
       if (page === undefined || page.length === 0) return;
       for (const [id, known] of page) {
-        // More would push out those that were used later.
+        // More keys would evict those that were used later, because workers send the last used keys first.
         if (outage.learned.size === MAX_CLIENTS) return;
         outage.learned.add(id);
-        // A change meanwhile outdates more than the key that was changed.
+        // A change may outdate more keys than this one, so the worker is asked again from the start.
         if (!this.#known.takeOver(id, known, askedAt)) next = 'first';
       }
     }
@@ -92,10 +92,7 @@ export class LevelsOfMachine {
   }
 }
 
-/** A time without Redis. */
 interface Outage {
-  /** The workers that were asked for all their keys. */
   readonly asked: Set<Worker>;
-  /** The keys that they reported, by id. */
   readonly learned: Set<string>;
 }

@@ -12,61 +12,63 @@ import type { RequestQuery, RequestReport } from '../telemetry/recent-requests.t
 import type { ProcessState } from '../telemetry/watched-traffic.ts';
 import type { Happening } from '../webhooks/message.ts';
 
-/** What the primary and its workers ask each other: for each question its content and its answer. */
+/** What the primary asks a worker: for each question its content and its answer. */
 
 export interface AskedOfWorker {
   readonly report: readonly [undefined, WorkerReport | undefined];
-  /** The worker's last decisions, the newest first. */
+  /** The worker's last matching decisions, the newest first. */
   readonly decisions: readonly [DecisionQuery, readonly DecisionReport[]];
-  /** Likewise its last requests. */
+  /** The worker's last matching requests, the newest first. */
   readonly requests: readonly [RequestQuery, readonly RequestReport[]];
-  /** What it last heard of a key from Redis. */
+  /** What the worker knows of a key. */
   readonly key: readonly [id: string, KnownKey | undefined];
-  /** The same of all keys: the first page, or the next one. Those used last come first. Empty after the last one. */
+  /**
+   * What the worker knows of all keys: the first page or the next one, the last used keys first. The page after the
+   * last one is empty.
+   */
   readonly keys: readonly ['first' | 'next', KnownPage];
-  /** A change that was made. From its answer on, the worker no longer acts on older data. */
+  /** A change was made. Once the worker has answered, it no longer acts on older data. */
   readonly changed: readonly [Changed, true];
-  /** The record of a key changes: before it answers, the worker sends the key's state to be saved, and forgets the key. */
+  /**
+   * The record of a key is about to change. The worker sends the key's state to be saved and forgets the key, then
+   * answers.
+   */
   readonly release: readonly [id: string, true];
-  /** Before it answers, the worker sends all states that are not stored to be saved. */
+  /** The worker sends all states that are not stored, then answers. */
   readonly flush: readonly [undefined, true];
 }
 
 export interface AskedOfPrimary {
-  /** How to start. */
   readonly start: readonly [undefined, StartOrder];
-  /** Sent at intervals, so that counts are not lost with the process. Undefined until there is something to count. */
+  /** Sent at intervals, so that a crash loses few counts. Undefined while there is nothing to count. */
   readonly report: readonly [WorkerReport | undefined, undefined];
-  /** An event of a key, for WEBHOOK_URL: it outlives the worker. */
+  /** An event of a key, for WEBHOOK_URL. The primary keeps it if the worker ends. */
   readonly happened: readonly [Happening, undefined];
-  /** A local decision, because Redis is away. Without a verdict if no worker knows the key. */
+  /** A local decision, because Redis is away. Undefined if no worker knows the key. */
   readonly decide: readonly [LocalQuestion, Verdict | undefined];
-  /** Likewise the limit status of a key. */
+  /** The limit status of a key, under the same conditions. */
   readonly peek: readonly [LocalQuestion, Verdict | undefined];
-  /** Without Redis, as the two below: the fields of a key. Undefined if they cannot be read now. */
+  /** Without Redis, like the next two: loads the fields of a key. Undefined if they cannot be read now. */
   readonly load: readonly [id: string, LoadedKey | undefined];
-  /** States to store, and whether they are stored. */
+  /** Stores states. The answer says whether they are stored. */
   readonly save: readonly [SaveOrder, boolean];
-  /** A call of the storage, which the primary alone has open. */
+  /** A call of the storage, which only the primary has open. */
   readonly call: readonly [StorageCall, CallAnswer];
 }
 
 export interface StartOrder {
-  /** The plan table, for the time until the worker has read it. */
   readonly plans?: StoredPlans | undefined;
-  /** It must not serve before plans and script were loaded from Redis. */
+  /** The worker must not serve before it has loaded plans and script from Redis. */
   readonly mustLoad: boolean;
-  /** How long to wait for Redis otherwise, if not as long as usual. */
+  /** How long to wait for Redis otherwise, if not for the usual time. */
   readonly redisWithinMs?: number | undefined;
 }
 
 export interface WorkerReport extends ProcessState {
   readonly counted: readonly Family[];
-  /** Everything else that is measured; only on request. */
+  /** All other measurements; sent only on request. */
   readonly metrics?: MetricsSnapshot | undefined;
-  /** Whether plans and script were loaded from Redis. */
   readonly isLoaded: boolean;
-  /** Whether decisions are local because Redis is unavailable. */
   readonly isLocal: boolean;
   readonly banned: KeysOfMinute;
 }
@@ -75,15 +77,14 @@ export interface LocalQuestion {
   readonly id: string;
   readonly digest: string;
   readonly use: Use;
-  /** When the worker last heard of the key, on Redis' clock; 0 for never. */
+  /** When the worker last had an answer of Redis about the key, by Redis' clock; 0 for never. */
   readonly heardAt: number;
-  /** Whether Redis is to charge for the decision later. */
   readonly owes: boolean;
 }
 
 /**
- * What an operator changed: a key, by its id, or the plan table, which is sent with it; or perhaps any key. `at` is when
- * another gateway did it, by the clock of Redis. `isReset` if both buckets of the key were filled.
+ * What an operator changed: a key, the plan table (which is included), or possibly any key. `at` is when another
+ * gateway made the change, by the clock of Redis. `isReset` is set if the change filled both buckets.
  */
 export type Changed =
   | { readonly key: string; readonly at?: number; readonly isReset?: boolean }
@@ -97,7 +98,6 @@ export interface LoadedKey {
 
 export interface SaveOrder {
   readonly states: readonly SavedState[];
-  /** Whether a power cut may not undo it. */
   readonly mustBeDurable: boolean;
 }
 

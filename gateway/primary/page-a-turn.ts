@@ -2,8 +2,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type RecordName, type Storage, withOwn } from '../stores/storage.ts';
 
 /**
- * A storage that is read in this process, and whose lists are read one page a turn of the event loop, however many
- * operators read them: between two pages, a worker gets the keys that it asks for.
+ * The storage of this process, with lists read one page per turn of the event loop, however many operators read them.
+ * Between two pages, a worker gets the keys that it asks for.
  */
 export function pageATurn(storage: Storage): Storage {
   let before: Promise<unknown> = Promise.resolve();

@@ -21,16 +21,15 @@ import type { Reason } from './slot.ts';
 import { WorkerProcess } from './worker-process.ts';
 import { Workers } from './workers.ts';
 
-/** How often the primary looks whether Redis is away. */
 const WATCH_MS = 100;
-/** How long a replacement waits for Redis if this process has the plans. */
+/** How long a replacement waits for Redis if this process already has the plans. */
 const REPLACED_WITHIN_MS = 250;
 
 /**
  * The gateway: this process serves operators and supervises the workers, which serve clients. The workers start before
- * this process loads what it needs for operators, and it can be stopped meanwhile. Without Redis, it has the storage
- * open for its worker.
- * @param readAgain reads the settings, and throws if they have a fault
+ * this process loads what operators need, and it can be stopped meanwhile. Without Redis, it opens the storage for its
+ * worker.
+ * @param readAgain reads the settings, and throws if the settings have a fault
  * @returns addresses that reject with the errors of workers that cannot start, and of the operators' listener
  * @throws the error of DATA_DIR or PORT
  */
@@ -43,10 +42,11 @@ export async function startPrimary(
   process.on('SIGHUP', () => void begun.promise.then((workers) => workers.renew()));
   const owner = settings.REDIS_URL === undefined ? new KeyOwner(() => workers.all()) : undefined;
   const storage = owner && (await openStorage(settings, owner));
-  // A worker that replaces the only one must find the same port.
+  // If there is only one worker, its replacement must find the same port.
   const port = settings.PORT === 0 ? await tryPort(settings.HOST, 0, 'PORT') : settings.PORT;
   await endLeftBehind(port, logger);
-  // Before a worker serves. Who has the port of clients may be about to end.
+  // These checks run before a worker serves. A taken PORT alone does not stop the start, because the process that has
+  // it may be about to end.
   const tried = await Promise.allSettled([
     tryPort(settings.HOST, port, 'PORT'),
     tryPort(settings.ADMIN_HOST, settings.ADMIN_PORT, 'ADMIN_PORT'),
@@ -71,7 +71,7 @@ export async function startPrimary(
   const workers = new Workers(settings.WORKERS, {
     logger,
     onCrash: () => crashes.add(),
-    // Its connections are used once more or become idle, so the limits of clients and cores end them all.
+    // A connection is used once more or becomes idle, so the limits of clients and cores end all connections by then.
     replacedMs: LONGEST_USE_MS + settings.CORE_TIMEOUT_MS,
     launch: (number, reason) =>
       new WorkerProcess(number, {
@@ -91,7 +91,7 @@ export async function startPrimary(
     levels.watch(isUnreadable || workers.isLocal);
   };
   if (owner === undefined) setInterval(watch, WATCH_MS).unref();
-  // At a first start, a worker then loads what this process has compiled, here and once more below.
+  // Workers of a first start can then load what this process has compiled. The call is repeated below.
   flushCompileCache();
   begun.resolve(workers);
 
@@ -165,7 +165,7 @@ export async function startPrimary(
 const reasonsOf = (ends: readonly PromiseSettledResult<unknown>[]): unknown[] =>
   ends.flatMap((end) => (end.status === 'rejected' ? [end.reason] : []));
 
-/** @throws {Error} for operators: DATA_DIR is in use by another gateway, or cannot be used */
+/** @throws {Error} with a message for operators, if another gateway uses DATA_DIR, or DATA_DIR cannot be used */
 async function openStorage({ DATA_DIR, ACTIVITY_LENGTH }: GatewaySettings, owner: KeyOwner): Promise<SqliteStorage> {
   const { SqliteStorage } = await import('../stores/sqlite/storage.ts');
   const storage = new SqliteStorage(DATA_DIR, { owner, auditLength: ACTIVITY_LENGTH });
@@ -174,8 +174,8 @@ async function openStorage({ DATA_DIR, ACTIVITY_LENGTH }: GatewaySettings, owner
 }
 
 /**
- * A replacement hardly waits for Redis, which may be away: the primary sends it the plans, and decides for it. A renewal
- * waits for Redis, while the worker that it replaces serves.
+ * How a worker starts. A replacement hardly waits for Redis, which may be away: the primary sends the plans to the
+ * replacement and takes its decisions. A renewal waits for Redis, because the worker that it replaces still serves.
  */
 function orderFor(reason: Reason, planCache: PlanCache | undefined): StartOrder {
   const plans = planCache?.stored;

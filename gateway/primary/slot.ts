@@ -5,46 +5,44 @@ import type { Stopping } from '../../shared/process/run.ts';
 import type { WorkerState } from '../telemetry/watched-traffic.ts';
 import type { WorkerEnd, WorkerProcess } from './worker-process.ts';
 
-/** Why a worker starts: the first one of its slot, one in place of a crashed one, or in place of one that serves. */
+/** Why a worker starts: as the first one of its slot, in place of a crashed one, or in place of one that serves. */
 export type Reason = 'first' | 'replacement' | 'renewal';
 
 export interface SlotOptions {
   readonly logger: Logger;
   launch(number: number, reason: Reason): WorkerProcess;
-  /** How long the connections of a replaced worker may be used. Other workers accept new ones meanwhile. */
+  /** How long a replaced worker may use its connections. Other workers accept new ones meanwhile. */
   readonly replacedMs: number;
   /** Called for every worker that ends unexpectedly. */
   onCrash(): void;
 }
 
-/** The slot of one worker. A process always serves in it; when one ends, another replaces it. */
+/** The slot of one worker. A process always serves in it; when that process ends, another one replaces it. */
 export class Slot {
   readonly #number: number;
   readonly #options: SlotOptions;
   readonly #hasBegun: () => boolean;
   readonly #backOff = new BackOff();
-  /** All processes of this slot that have not ended: the serving one, and those that start or stop. */
+  /** All processes of this slot that have not ended: the serving one, and those that are starting or stopping. */
   readonly #processes = new Set<WorkerProcess>();
   /** The counts of ended processes, so that totals never fall. */
   #past: readonly Family[] = [];
   #current: WorkerProcess | undefined;
-  /** When the current process began to serve, or the last one ended. */
+  /** When the current process began to serve, or when the last one ended. */
   #changedAt = new Date();
   #stopping = new AbortController();
 
-  /** @param hasBegun whether a worker of this slot or another has served */
+  /** @param hasBegun whether a worker of any slot has served */
   constructor(number: number, options: SlotOptions, hasBegun: () => boolean) {
     this.#number = number;
     this.#options = options;
     this.#hasBegun = hasBegun;
   }
 
-  /** The process that serves. */
   get current(): WorkerProcess | undefined {
     return this.#current;
   }
 
-  /** All processes that have not ended. */
   get processes(): readonly WorkerProcess[] {
     return [...this.#processes];
   }
@@ -64,9 +62,9 @@ export class Slot {
   }
 
   /**
-   * Starts a worker. Once it serves, the one that served before finishes its requests and ends.
+   * Starts a worker. Once it serves, the worker that served before finishes its requests and ends.
    * @returns the address of the new worker
-   * @throws the new worker's error if it could not start; the old one then stays
+   * @throws the error of a new worker that could not start; the old one then stays
    */
   async start(reason: Reason): Promise<string> {
     const { launch, logger, replacedMs } = this.#options;
@@ -102,7 +100,7 @@ export class Slot {
       logger.info(fields, 'worker stopped');
       return;
     }
-    // Without a first success there is no replacement: the start fails.
+    // If no worker has ever served, there is no replacement: the start of the gateway fails.
     if (!this.#hasBegun()) return;
     logger.error(fields, 'worker ended');
     onCrash();
@@ -113,7 +111,7 @@ export class Slot {
     void this.#refill(servedMs);
   }
 
-  /** Starts workers until one serves, after waits that grow with every early end. */
+  /** Starts workers until one serves. The waits in between grow with every early end. */
   async #refill(servedMs: number): Promise<void> {
     const { signal } = this.#stopping;
     for (let lastedMs = servedMs; this.#current === undefined && !signal.aborted; lastedMs = 0) {

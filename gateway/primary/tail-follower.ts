@@ -6,28 +6,28 @@ import type { Announce } from './confirmed.ts';
 import type { Changed } from './messages.ts';
 
 const EVERY_MS = 250;
-/** Entries that are read each time; more when there are more new ones. */
+/** Entries that are read each time. The second number applies if there are more new ones. */
 const PAGES = [20, 500];
-/** An age of the tail that is no fault. */
+/** The tail may be this old without a warning. */
 const USUAL_MS = 2_000;
 
 /**
- * Follows the audit log, so that a change that another gateway made binds here within a second of contact, and stays when
- * contact is lost. If the last entry seen is gone from the log, or too many came since, anything may have changed.
+ * Follows the audit log, so that another gateway's change is in force here within a second, and stays in force while
+ * the store is away. If the last entry seen is gone, or too many followed, any key may have changed.
  */
 export class TailFollower {
   readonly #storage: Pick<Storage, 'tail'>;
   readonly #announce: Announce;
   readonly #hasOneClock: boolean;
   readonly #stopped = new AbortController();
-  /** The id of the newest entry seen; '' for an empty log, undefined before the first look. */
+  /** The id of the newest entry seen; '' if the log was empty, undefined before the first read. */
   #last: string | undefined;
   #readAt = performance.now();
 
   /**
-   * @param storage with the deadline of decisions: a dead connection must not be waited for
+   * @param storage with the deadline of decisions, so that reading does not wait for a dead connection
    * @param announce resolves when no process of this gateway acts on older data
-   * @param hasOneClock whether entries have the time of the clock that decides
+   * @param hasOneClock whether entries have their time from the clock that decides
    */
   constructor(storage: Pick<Storage, 'tail'>, announce: Announce, hasOneClock: boolean) {
     this.#storage = storage;
@@ -35,7 +35,7 @@ export class TailFollower {
     this.#hasOneClock = hasOneClock;
   }
 
-  /** Ends after `stop`. Never throws: while the store is away, nothing is read. */
+  /** Runs until `stop`. Never throws: while the store is away, it reads nothing. */
   async run(): Promise<void> {
     const { signal } = this.#stopped;
     while (!signal.aborted) {
@@ -48,7 +48,7 @@ export class TailFollower {
     this.#stopped.abort();
   }
 
-  /** Reads what is new, and announces it. @throws {Unavailable} if the store is away */
+  /** Reads and announces the new entries. @throws {Unavailable} if the store is away */
   async follow(): Promise<void> {
     const since = this.#last;
     let page: readonly LoggedEntry[] = [];
@@ -64,7 +64,7 @@ export class TailFollower {
     this.#readAt = performance.now();
   }
 
-  /** One change for each key, the newest. An entry's id begins with its time in whole milliseconds. */
+  /** The newest change of each key. An entry's id begins with its time in whole milliseconds. */
   #changesIn(entries: readonly LoggedEntry[]): Changed[] {
     const changes = new Map<string, Changed>();
     const resets = new Set<string>();
@@ -77,7 +77,6 @@ export class TailFollower {
     return [...changes.values()];
   }
 
-  /** For the doctor. */
   check(): CheckResult {
     const age = performance.now() - this.#readAt;
     const seconds = (age / 1_000).toFixed(1);

@@ -23,24 +23,22 @@ import type {
 export interface WorkerEnd {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
-  /** The end of its standard error. */
+  /** The end of the worker's standard error. */
   readonly said: string;
 }
 
-/** Answers a worker that has no Redis. */
+/** Answers the questions of workers without Redis. */
 export interface AnswersWithoutRedis {
   load(worker: WorkerProcess, id: string): Promise<LoadedKey | undefined>;
   save(order: SaveOrder): Promise<boolean>;
   call(call: StorageCall): Promise<CallAnswer>;
 }
 
-/** What a worker needs of its primary. */
+/** What a worker gets from its primary. */
 export interface WorkerOptions {
-  /** That of clients. */
   readonly port: number;
-  /** How to start. */
   order(): StartOrder;
-  /** The texts of the settings' files, where one of them is no good now. */
+  /** The texts of the settings' files, if one of the files is bad now. */
   files(): ReadonlyMap<string, string> | undefined;
   onReport(report: WorkerReport): void;
   onHappened(happening: Happening): void;
@@ -49,19 +47,19 @@ export interface WorkerOptions {
   readonly withoutRedis?: AnswersWithoutRedis | undefined;
 }
 
-/** A worker that says nothing for this long hangs. */
+/** A worker that sends nothing for this long hangs. */
 const HANGS_AFTER_S = 10;
-/** The same for one that loads its code, and says nothing meanwhile. */
+/** The limit for a worker that still loads its code, during which it sends nothing. */
 const LOADS_WITHIN_S = 60;
-/** How long a change waits for a worker. One that starts has to load much in between. */
+/** How long a change waits for a worker. A starting worker needs longer, because it has much to load. */
 const CONFIRMS_WITHIN_MS = 1_000;
 const CONFIRMS_AT_START_WITHIN_MS = 10_000;
-/** Longer than a server needs to stop once its connections have lingered. */
+/** Longer than a server needs to stop after the lame-duck and linger times. */
 const STOP_WITHIN_MS = 20_000;
-/** Characters of its standard error: what fits in a log line that is written atomically. */
+/** The most characters that are kept of its standard error: a log line of that length is written atomically. */
 const MAX_SAID = 2_000;
 
-/** Settings for the primary only: the operators' address and token, and the receiver of webhooks. */
+/** Settings for the primary alone: the operators' address and token, and the receiver of webhooks. */
 const NOT_FOR_WORKERS = {
   ADMIN_HOST: undefined,
   ADMIN_PORT: undefined,
@@ -73,34 +71,34 @@ const NOT_FOR_WORKERS = {
 };
 
 /**
- * The workers accept from one shared socket when they have time. Distribution by the primary is more even, but costs it
- * 60 µs per connection, and a connection on its way to a killed worker would never be answered.
+ * The workers accept from one shared socket when they have time. Distribution by the primary is more even, but costs 60
+ * µs per connection, and a connection on its way to a killed worker would never be answered.
  */
 cluster.schedulingPolicy = cluster.SCHED_NONE;
 
 const KILLED: CallAnswer = { fault: 'unavailable', message: 'The worker was killed.', shown: undefined };
 
-/** A worker, seen from its primary: this program again, with the worker's number as its argument. */
+/** A worker as its primary sees it: this program again, with the worker's number as its argument. */
 export class WorkerProcess {
   /** Its number among the workers. Its replacement has the same number. */
   readonly number: number;
-  /** The client address, once it serves. Rejects with the worker's error if it ended before. */
+  /** The address for clients, once the worker serves. Rejects with the worker's error if it ends before. */
   readonly serving: Promise<string>;
   readonly ended: Promise<WorkerEnd>;
   readonly channel: Channel<AskedOfWorker, AskedOfPrimary>;
-  /** The last one, also after the process has ended. */
+  /** The last report, which stays after the process has ended. */
   report: WorkerReport | undefined;
   isStopping = false;
-  /** Whether it has asked for a key, and may hold it. */
+  /** Whether the worker has asked for a key, and may hold one. */
   hasKeys = false;
   readonly #worker: Worker;
   readonly #stderr: Errors;
-  /** Whether it has asked how to start: from then on it reads what may change. */
+  /** Whether the worker has asked how to start. From then on it reads data that may change. */
   #hasStarted = false;
   #serves = false;
-  /** Whether it may have connections, a moment before it says that it serves. */
+  /** Whether the worker may have connections, which is shortly before it reports that it serves. */
   #listens = false;
-  /** A message of a killed worker must not undo what was changed after it. */
+  /** Set so that a late message of a killed worker cannot undo a newer change. */
   #isKilled = false;
 
   constructor(number: number, options: WorkerOptions) {
@@ -110,14 +108,14 @@ export class WorkerProcess {
     // JSON has no undefined, which removes a field of a record.
     const serialization = 'advanced';
     cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'], serialization });
-    // One arena of malloc: only the main thread allocates much, and others would keep 10 MB.
+    // One arena of malloc is enough: only the main thread allocates much, and more arenas would keep 10 MB.
     const own = { ...mark(), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
     const asks = files && { [ASKS_FOR_FILES]: '1' };
     this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own, ...asks });
     this.#worker.once('listening', () => {
       this.#listens = true;
     });
-    // A failed message or signal shows in the end of the process.
+    // If a message or signal fails, the process has ended, and its end is handled elsewhere.
     this.#worker.on('error', () => {});
     this.#worker.on('message', (message: Partial<FilesMessage>) => {
       if (files !== undefined && message?.files === 'please')
@@ -148,7 +146,6 @@ export class WorkerProcess {
     this.#killWhenSilent();
   }
 
-  /** For how long it has said nothing, in ms. */
   get silentMs(): number {
     return performance.now() - this.channel.receivedAt;
   }
@@ -157,7 +154,10 @@ export class WorkerProcess {
     return this.#worker.process.pid;
   }
 
-  /** Lets it finish its requests and kills it after a timeout, or at once if it has none. Resolves when it is gone. */
+  /**
+   * Lets a serving worker finish its requests, and kills it after a timeout; kills any other worker at once. Resolves
+   * when the worker is gone.
+   */
   async stop(how: Stopping): Promise<void> {
     this.isStopping = true;
     const { lameDuckMs, lingerMs = lameDuckMs } = how;
@@ -174,24 +174,24 @@ export class WorkerProcess {
     this.#worker.process.kill('SIGKILL');
   }
 
-  /** Its state as of now, with its metrics; undefined if it does not answer in time. */
+  /** The worker's present state with its metrics; undefined if it does not answer in time. */
   async askReport(): Promise<WorkerReport | undefined> {
     const report = await this.channel.ask('report', undefined);
     if (report !== undefined) this.report = report;
     return report;
   }
 
-  /** Announces a change. Resolves when it no longer acts on older data, or is gone. */
+  /** Announces a change. Resolves when the worker no longer acts on older data, or is gone. */
   async confirm(changed: Changed): Promise<void> {
     if (this.#hasStarted) await this.#insist('changed', changed, 'It did not confirm a change in time.');
   }
 
-  /** Makes it send the state of a key and forget the key. Resolves when it no longer decides on it. */
+  /** Makes the worker send the state of a key and forget the key. Resolves when it no longer decides on the key. */
   async release(id: string): Promise<void> {
     if (this.hasKeys) await this.#insist('release', id, 'It did not release a key in time. Its last counts are lost.');
   }
 
-  /** Makes it send all states that are not stored. */
+  /** Makes the worker send all states that are not stored. */
   async flush(): Promise<void> {
     if (this.hasKeys) await this.channel.ask('flush', undefined);
   }
@@ -203,7 +203,7 @@ export class WorkerProcess {
   ): Promise<void> {
     const withinMs = this.#serves ? CONFIRMS_WITHIN_MS : CONFIRMS_AT_START_WITHIN_MS;
     if ((await this.channel.insist(name, question, withinMs)) === true) return;
-    // One that is no longer connected ends by itself. Of several changes that it does not confirm, one is its end.
+    // A disconnected worker ends by itself. If it misses several changes, one complaint is enough.
     if (this.#worker.isConnected() && !this.#isKilled) this.#stderr.add(complaint);
     this.kill();
     await this.ended;
@@ -225,7 +225,7 @@ export class WorkerProcess {
     return address;
   }
 
-  /** Seconds are counted, not measured: a stall of this process is one of them, however long it is. */
+  /** Counts seconds instead of measuring time: a stall of this process counts as one second, however long it lasts. */
   #killWhenSilent(): void {
     let received = 0;
     let silentSeconds = 0;
@@ -243,11 +243,10 @@ export class WorkerProcess {
 interface Errors {
   add(text: string): void;
   said(): string;
-  /** Also writes what follows to our own standard error. */
+  /** From now on, also writes to this process's standard error. */
   passOn(): void;
 }
 
-/** Keeps the end of a process's standard error. */
 function keepErrors({ stderr }: ChildProcess): Errors {
   let said = '';
   const add = (text: string) => {

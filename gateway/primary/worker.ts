@@ -14,16 +14,19 @@ import { ChannelStorage } from './channel-storage.ts';
 import { KeysOfMachine } from './keys-of-machine.ts';
 import type { AskedOfPrimary, AskedOfWorker, WorkerReport } from './messages.ts';
 
-/** Also shows the primary that this worker does not hang. */
+/** A report also shows the primary that this worker does not hang. */
 const REPORT_EVERY_MS = 500;
 
-/** A worker: serves clients on the port shared by all workers. Operators talk to the primary. @param number its own */
+/**
+ * A worker: serves clients on the port shared by all workers. Operators talk to the primary. @param number the worker's
+ * own
+ */
 export async function startWorker(
   settings: GatewaySettings,
   logger: Logger,
   { number }: { readonly number: number },
 ): Promise<Starting> {
-  // A closing terminal signals all its processes; only the primary must react.
+  // A terminal that closes signals all its processes; only the primary must react.
   process.on('SIGHUP', () => {});
   const clients = new Clients(() => opened?.planCache.ifKnown);
   let pages = clients.pages();
@@ -75,7 +78,7 @@ export async function startWorker(
     withinMs: order?.redisWithinMs,
   });
   opened = backend;
-  // What was read meanwhile may be older.
+  // A table that was read meanwhile may be older.
   if (changedPlans !== undefined) backend.planCache.take(changedPlans);
   if (order?.mustLoad) await backend.loaded;
   const server = await serveClients(settings, backend, logger, metrics, (event) => primary.send('happened', event));
@@ -90,7 +93,7 @@ export async function startWorker(
   void backend.loaded.then(reportNow);
   outliveThePrimary();
   return {
-    // A turn later, so that the primary hears that the plans are loaded before it hears that this worker serves.
+    // Waits a turn, so that the primary learns that the plans are loaded before it learns that this worker serves.
     addresses: nextTurn()
       .then(() => nextTurn())
       .then(() => ({ gateway: server.url })),
@@ -99,7 +102,7 @@ export async function startWorker(
       clearInterval(reporting);
       const last = report?.();
       await backend.close();
-      // The answer shows that the last counts have arrived, and the state of each key that was released.
+      // The answer confirms that the last counts have arrived, and the state of each released key.
       await primary.ask('report', last);
     },
   };
@@ -107,7 +110,7 @@ export async function startWorker(
 
 /**
  * By default, node:cluster ends a worker at once when its primary is gone. With this mark a serving worker finishes its
- * requests; one that does not serve yet still ends at once.
+ * requests first; a worker that does not serve yet still ends at once.
  */
 function outliveThePrimary(): void {
   if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;

@@ -11,7 +11,9 @@ import type { AskedOfPrimary, AskedOfWorker, Changed, WorkerReport } from './mes
 import { Slot, type SlotOptions } from './slot.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
-/** Less than other gateways wait for this one: a worker that hangs must not make all of it missing. */
+/**
+ * Shorter than other gateways wait for this one, so that a hanging worker does not make the whole gateway seem missing.
+ */
 const LIST_WITHIN_MS = 700;
 
 /** The workers of a gateway: a fixed number of slots, each with a process that serves clients. */
@@ -19,9 +21,8 @@ export class Workers {
   readonly #slots: readonly Slot[];
   readonly #logger: Logger;
   #stopping = false;
-  /** Whether one has served. */
   #hasBegun = false;
-  /** Actions on all workers run one after the other: the start, and every rolling restart. */
+  /** Actions on all workers run one after the other: the start and every rolling restart. */
   #work: Promise<unknown> = Promise.resolve();
   #isRenewalWaiting = false;
 
@@ -38,33 +39,36 @@ export class Workers {
     return this.#serving.length;
   }
 
-  /** All slots, whether a process serves in them or not. */
+  /** The states of all slots, including those in which no process serves. */
   states(): WorkerState[] {
     return this.#slots.map((slot) => slot.state());
   }
 
-  /** What each serving worker sees of the dependencies, as of the last half second. */
+  /** What each serving worker reports about the gateway's dependencies, at most half a second old. */
   processes(): ProcessState[] {
     return this.#reports;
   }
 
-  /** Those of the serving workers. */
   channels(): Channel<AskedOfWorker, AskedOfPrimary>[] {
     return this.#serving.map(({ channel }) => channel);
   }
 
-  /** All that have not ended: those that serve, start or stop. */
+  /** All workers that have not ended: those that serve, start or stop. */
   all(): WorkerProcess[] {
     return this.#slots.flatMap(({ processes }) => processes);
   }
 
-  /** Announces a change to all. Resolves when none acts on older data; those that do not confirm it are killed. */
+  /**
+   * Announces a change to all workers. Resolves when none acts on older data. Workers that do not confirm it are
+   * killed.
+   */
   async confirm(changed: Changed): Promise<void> {
     await Promise.all(this.all().map((worker) => worker.confirm(changed)));
   }
 
   /**
-   * Starts them all, and resolves when the first one serves. From then on one that does not start is a crash.
+   * Starts all workers, and resolves when the first one serves. After that, a worker that cannot start counts as
+   * crashed.
    * @returns their shared address
    * @throws the error of a worker that could not start before one served
    */
@@ -77,8 +81,8 @@ export class Workers {
   }
 
   /**
-   * A rolling restart: each slot in turn gets a new process, and the old one ends once the new one serves. A request
-   * during a restart starts another one after it.
+   * A rolling restart: each slot in turn gets a new process, and the old one ends once the new one serves. A call
+   * during a restart makes another one follow.
    */
   renew(): void {
     if (this.#isRenewalWaiting) return;
@@ -89,7 +93,7 @@ export class Workers {
     });
   }
 
-  /** Stops them all, also those that are still starting. */
+  /** Stops all workers, even those that are still starting. */
   async stop(how: Stopping): Promise<void> {
     this.#stopping = true;
     // If an operator ends this process early, its workers end with it.
@@ -102,7 +106,7 @@ export class Workers {
     for (const slot of this.#slots) slot.kill();
   }
 
-  /** The sum of all counts since the start, ended workers included. */
+  /** The sum of all counts since the start, including those of ended workers. */
   counted(): Family[] {
     return sumOf(this.#slots.map((slot) => slot.counted()));
   }
@@ -117,13 +121,13 @@ export class Workers {
     return this.#reports.map(({ banned }) => banned);
   }
 
-  /** The metrics of the serving workers, and their counts as of now. A worker that does not answer is left out. */
+  /** The metrics of the serving workers, with up-to-date counts. A worker that does not answer is left out. */
   async metrics(): Promise<MetricsSnapshot[]> {
     const reports = await Promise.all(this.#serving.map((worker) => worker.askReport()));
     return reports.flatMap((report) => (report?.metrics === undefined ? [] : [report.metrics]));
   }
 
-  /** The last decisions of the serving workers, the newest first. */
+  /** The last matching decisions of the serving workers, the newest first. */
   async findDecisions(query: DecisionQuery): Promise<DecisionReport[]> {
     const found = await this.#askEach(({ channel }) => channel.ask('decisions', query));
     return found
@@ -132,7 +136,7 @@ export class Workers {
       .slice(0, query.limit);
   }
 
-  /** The last requests of the serving workers, the newest first, and the workers that did not answer. */
+  /** The last matching requests of the serving workers, the newest first, and the workers that did not answer. */
   async find(query: RequestQuery): Promise<FoundRequests> {
     const found = await this.#askEach(({ channel }) => channel.ask('requests', query, LIST_WITHIN_MS));
     const requests = mergeRequests(
@@ -143,7 +147,7 @@ export class Workers {
     return { requests, missing };
   }
 
-  /** Asks each serving worker; `answers` is undefined if it gives none. */
+  /** Asks each serving worker. `answers` is undefined for a worker that gives none. */
   #askEach<T extends { readonly gateway: object }>(ask: (worker: WorkerProcess) => Promise<readonly T[] | undefined>) {
     return Promise.all(
       this.#serving.map(async (worker) => {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { type Fields, type LogEntry, type Storage, withChanges } from './storage.ts';
 
-/** One field, named as in `gateway:plans`. Undefined if there was, or is, no value. */
+/** A changed field, named as in `gateway:plans`. `from` or `to` is undefined if the field was, or is, absent. */
 export const FieldChange = z.object({ field: z.string(), from: z.string().optional(), to: z.string().optional() });
 
 export type FieldChange = Readonly<z.infer<typeof FieldChange>>;
@@ -9,7 +9,7 @@ export type FieldChange = Readonly<z.infer<typeof FieldChange>>;
 /** The id of a record in a Redis stream: Unix time in milliseconds, and a sequence number. */
 export const RecordId = z.string().regex(/^\d{1,16}-\d{1,9}$/);
 
-/** What operators do to keys, secrets, bans, plans and tokens. No entry holds a secret. */
+/** What operators do to keys, secrets, bans, plans and tokens. No entry contains a secret. */
 export const ACTIONS = [
   'key.create',
   'key.change',
@@ -31,11 +31,11 @@ export const ACTIONS = [
 
 export type Action = (typeof ACTIONS)[number];
 
-/** 'by hand': found in the table of plans or in a key, not made through a gateway. 'gateway': by itself. */
+/** 'by hand': edited in the store, not through a gateway. 'gateway': done by a gateway itself. */
 export const VIAS = ['console', 'cli', 'api', 'by hand', 'gateway'] as const;
 
 export const Activity = z.object({
-  /** A person or a program, as far as known; else 'unknown'. */
+  /** A person or a program; 'unknown' if neither is known. */
   actor: z.string(),
   action: z.enum(ACTIONS),
   /** The id of the key or the token, or the name of the plan. `*` for a restore. */
@@ -54,45 +54,45 @@ export const RecordedActivity = Activity.extend({ id: RecordId });
 
 export type RecordedActivity = Readonly<z.infer<typeof RecordedActivity>>;
 
-/** Entries that are kept by default. */
+/** The number of entries that are kept by default. */
 export const ACTIVITY_LENGTH = 10_000;
 
-/** Entries that are searched for a repetition. */
+/** The number of newest entries that are searched for a repetition. */
 export const LOOKED_BACK = 50;
-/** A repetition comes within this time, in milliseconds. Some clients give all their requests one id. */
+/**
+ * A repetition follows within this time, in milliseconds. It is short because some clients use one id for all requests.
+ */
 export const REPEATED_MS = 60_000;
 
-/** Whether an entry can be a repetition: an operator's write may be sent again with its request id. */
+/** Whether an entry can be a repetition: operators may repeat a write with its request id. */
 export const canRepeat = ({ log, fields }: LogEntry): boolean => log === 'audit' && fields.requestId !== undefined;
 
 export interface ActivityQuery {
-  /** The id behind which the answer begins; undefined for the newest. */
+  /** The last id of the page before; undefined for the first page. */
   readonly after: string | undefined;
   readonly limit: number;
-  /** Unix times in ms: the earliest, and the one that follows the latest. */
+  /** The earliest time, and the first one after the latest: Unix time in ms. */
   readonly from?: number | undefined;
   readonly to?: number | undefined;
   isWanted(entry: RecordedActivity): boolean | Promise<boolean>;
 }
 
 export interface ActivityPage {
-  /** Newest first. */
   readonly activity: readonly RecordedActivity[];
   /** Where to continue; undefined at the end. */
   readonly next: string | undefined;
 }
 
-/** The result of a change of a key, with its audit entry. */
+/** The result of a change to a key, with its audit entry. */
 export interface WithActivity {
   readonly activity?: Activity | undefined;
 }
 
-/** Entries that one call checks. The answer says where to continue. */
+/** Entries that one call checks. The result says where to continue. */
 const CHECKED_AT_ONCE = 5_000;
-/** Entries that are read together. */
 const PAGE = 500;
 
-/** The audit log: who changed what, when and why. Most entries are written in the step that makes the change. */
+/** The audit log: who changed what, when and why. Most changes write their entry in the same step. */
 export class AuditLog {
   readonly #storage: Storage;
 
@@ -100,12 +100,15 @@ export class AuditLog {
     this.#storage = storage;
   }
 
-  /** Adds an entry about something that was done already. */
+  /** Adds an entry about a past event. */
   async record(entry: Activity): Promise<void> {
     await this.#storage.change({ parts: [], entries: auditEntries(entry) });
   }
 
-  /** One call checks a limited number of entries. Entries that were made unreadable by hand are left out. */
+  /**
+   * Lists the newest entries first. One call checks a limited number of entries, and skips those that were made
+   * unreadable by hand.
+   */
   async list({ after, limit, from = 0, to, isWanted }: ActivityQuery): Promise<ActivityPage> {
     const activity: RecordedActivity[] = [];
     const behind = to === undefined ? undefined : `${Math.max(0, to)}-0`;
@@ -127,14 +130,13 @@ export class AuditLog {
   }
 }
 
-/** The earlier of two ids. */
 function earlier(one: string, other: string): string {
   const [a = 0, b = 0] = one.split('-').map(Number);
   const [c = 0, d = 0] = other.split('-').map(Number);
   return a < c || (a === c && b < d) ? one : other;
 }
 
-/** Entries as a change takes them along. */
+/** Entries in the form that a change takes. */
 export const auditEntries = (...entries: readonly (Activity | undefined)[]): LogEntry[] =>
   entries.filter((entry) => entry !== undefined).map((entry) => ({ log: 'audit', fields: toFields(entry) }));
 
@@ -142,7 +144,7 @@ function toFields({ changes, ...entry }: Activity): Fields {
   return withChanges({}, { ...entry, changes: JSON.stringify(changes) });
 }
 
-/** @throws {Error} for fields that are no entry */
+/** @throws {Error} if the fields are not an entry */
 export const activityIn = (fields: Fields): Activity =>
   Activity.parse({ ...fields, changes: JSON.parse(fields.changes ?? '') });
 

@@ -6,15 +6,14 @@ import type { PlanCache } from './plan-cache.ts';
 import type { Plans } from './plans.ts';
 import type { KeyCursor, Storage } from './storage.ts';
 
-/** Keys that are read each time. */
 const AT_ONCE = 50;
 
-/** This costs nothing until the cache has read another table. */
+/** The check is cheap: it does nothing until the cache has read another table. */
 const PLANS_EVERY_MS = 100;
 
 const USUAL = {
   everyMs: 1_000,
-  /** A new or restored key has its place in the order before its data, for less than this. */
+  /** A new or restored key has its place in the order before it has data, for less than this time. */
   withoutDataMs: 60_000,
 };
 
@@ -25,9 +24,10 @@ interface EditWatchParts {
 }
 
 /**
- * Records in the audit log what was edited in the store by hand: plans, records, secrets and bans of keys, and keys that
- * were deleted. Each gateway reads a few keys a second, from a random one on, so more gateways find an edit sooner. An
- * edit is accepted and recorded in one step, and therefore recorded once. A missing plan table is written back.
+ * Records in the audit log what was edited in the store by hand: plans, records, secrets and bans of keys, and keys
+ * that were deleted. Each gateway reads a few keys a second, starting at a random key, so more gateways find an edit
+ * sooner. It accepts and records an edit in one step, so the edit is recorded once. It writes a missing plan table
+ * back.
  */
 export class EditWatch {
   readonly #parts: EditWatchParts;
@@ -36,7 +36,6 @@ export class EditWatch {
   /** When each listed key without data was first seen, by id. */
   readonly #missing = new Map<string, number>();
   #at: number | undefined;
-  /** Of the plan table. */
   #checkedVersion: string | undefined;
 
   constructor(parts: EditWatchParts, times = USUAL) {
@@ -44,7 +43,7 @@ export class EditWatch {
     this.#times = times;
   }
 
-  /** Ends after `stop`. Never throws: while the store is away, nothing is found. */
+  /** Runs until `stop`. Never throws: while the store is away, it finds nothing. */
   async run(): Promise<void> {
     await Promise.all([
       this.#every(PLANS_EVERY_MS, () => this.#checkPlans()),
@@ -77,7 +76,7 @@ export class EditWatch {
 
   async #checkKeys(): Promise<void> {
     const { storage, plans, planCache } = this.#parts;
-    // While a bad value is stored, the last good one must not be lost.
+    // While the table holds a bad value, the last good one must stay stored.
     if (planCache.rejected.length > 0) await plans.acceptEdit(planCache.lastGood);
     this.#at ??= Math.floor(Math.random() * (await storage.countKeys()));
     const cursors = await storage.listKeys({ offset: this.#at, limit: AT_ONCE, newestFirst: true });
@@ -102,7 +101,7 @@ export class EditWatch {
     this.#missing.set(id, since);
     if (Date.now() - since < this.#times.withoutDataMs) return;
     this.#missing.delete(id);
-    // Whoever types a place gives it whole seconds.
+    // A place added by hand has whole seconds.
     const wasKey = !Number.isInteger(createdAt) || (await this.#isInAuditLog(id));
     await this.#parts.storage.change({
       parts: [

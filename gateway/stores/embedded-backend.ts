@@ -5,15 +5,15 @@ import type { EmbeddedLimiter } from './embedded-limiter.ts';
 import type { Storage } from './storage.ts';
 import type { Backend } from './stores.ts';
 
-/** The parts of a gateway without Redis, as far as a process has them. */
+/** The parts of a gateway without Redis. Some exist only in one of its processes. */
 export interface Embedded {
-  /** The one that has the storage open can say why changes are refused, and whether until the next start. */
+  /** The process that has the storage open knows why changes are refused, and whether only a restart can help. */
   readonly storage: Storage & { fault?(): string | undefined; readonly isCopy?: boolean };
-  /** Creates what decides, in a process that serves clients. */
+  /** Creates the limiter, in a process that serves clients. */
   readonly limiterOf?: (plans: () => PlanTable) => EmbeddedLimiter;
 }
 
-/** Keys, plans and decisions of one gateway, without Redis. Its storage is opened and closed by others. */
+/** Keys, plans and decisions of one gateway, without Redis. The caller opens and closes the storage. */
 export function embeddedBackend({ storage, limiterOf }: Embedded, plans: () => PlanTable): Backend {
   const limiter = limiterOf?.(plans);
   return {

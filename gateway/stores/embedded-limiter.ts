@@ -9,25 +9,24 @@ import type { PlanTable } from '../limiter/plans.ts';
 import { isUnknownSecret, readKey, writeStateChanges } from './key-hash.ts';
 import type { FieldChanges, Fields } from './storage.ts';
 
-/** Keys whose state is stored, and as many whose state is not. */
+/** The most keys with a stored state. As many more may have an unsaved one. */
 const MAX_KEYS = 50_000;
 const SAVE_EVERY_MS = 1_000;
-/** So many states are written in a few milliseconds, while no request is served. */
+/** The number of states written at once, so that it takes only a few milliseconds. */
 const STATES_AT_ONCE = 250;
 
 /** The state of a key, as changes of its record. */
 export type SavedState = readonly [id: string, changes: FieldChanges];
 
-/** Where keys are stored. */
 export interface KeySource {
   /**
-   * The fields of a key; undefined for one that does not exist.
-   * @throws {Unavailable} if they cannot be read now
+   * Loads the fields of a key; undefined for a key that does not exist. @throws {Unavailable} if they cannot be read
+   * now
    */
   load(id: string): Promise<Fields | undefined>;
   /**
-   * Stores states. They are known there before anything that is sent later.
-   * @param mustBeDurable whether a power cut may not undo it
+   * Stores states. The store knows them before anything that is sent later.
+   * @param mustBeDurable whether they must survive a power cut
    * @returns whether they are stored
    */
   save(states: readonly SavedState[], mustBeDurable: boolean): Promise<boolean>;
@@ -37,32 +36,31 @@ interface HeldKey {
   readonly id: string;
   readonly record: KeyRecord;
   state: KeyState;
-  /** The state that was sent last to be stored, unless that failed. */
+  /** The state that was last sent to the store, unless that failed. */
   sent?: KeyState | undefined;
-  /** Set by a decision that bans the key, until the ban is stored: whether it is. */
+  /** Set until a new ban of the key is stored. Resolves to whether that succeeded. */
   ban?: Promise<boolean> | undefined;
 }
 
 interface Load {
   readonly fields: Promise<Fields | undefined>;
-  /** Whether the key was released meanwhile: the data may be older than the change. */
+  /** Whether the key was released during the load, so that the data may be older than the change. */
   isOutdated: boolean;
 }
 
 /**
- * The embedded limiter: the rules of decide.lua in this process. It decides on keys that it holds and loads all others.
- * States are stored once a second, and a ban before its verdict is returned.
+ * The embedded limiter: the rules of decide.lua in this process. It decides on the keys that it holds and loads all
+ * others. It stores states once a second, and a ban before it returns the verdict.
  */
 export class EmbeddedLimiter implements Limiter {
   readonly #source: KeySource;
   readonly #plans: () => PlanTable;
   readonly #clock: Clock;
-  /** Keys whose state is stored. The one used longest ago leaves first. */
+  /** Keys whose state is stored. The least recently used one is evicted first. */
   readonly #stored = boundedMap<string, HeldKey>(MAX_KEYS);
-  /** Keys whose state is not stored yet. All stay. */
+  /** Keys whose state is not stored yet. They are never evicted. */
   readonly #unsaved = new Map<string, HeldKey>();
   readonly #loads = new Map<string, Load>();
-  /** Those under way. */
   readonly #saves = new Set<Promise<boolean>>();
   readonly #timer: NodeJS.Timeout;
 
@@ -87,8 +85,8 @@ export class EmbeddedLimiter implements Limiter {
   }
 
   /**
-   * Forgets a key because its record changes. The next decision on it loads it again.
-   * @returns its state, if that is not stored
+   * Forgets a key because its record changes. The next decision on the key loads it again.
+   * @returns the key's state, if that is not stored
    */
   release(id: string): FieldChanges | undefined {
     const load = this.#loads.get(id);
@@ -99,7 +97,9 @@ export class EmbeddedLimiter implements Limiter {
     return held && writeStateChanges(held.state);
   }
 
-  /** Sends all states that are not stored yet, in parts, with requests between them. Resolves once they are sent. */
+  /**
+   * Sends all states that are not stored yet, in parts, and serves requests between them. Resolves once they are sent.
+   */
   async flush(): Promise<void> {
     const keys = [...this.#unsaved.values()];
     for (let at = 0; at < keys.length; at += STATES_AT_ONCE) {
@@ -108,14 +108,13 @@ export class EmbeddedLimiter implements Limiter {
     }
   }
 
-  /** Forgets all keys, because nothing can be stored any more. */
+  /** Forgets all keys, because nothing can be stored any longer. */
   readonly forgetAll = (): void => {
     for (const load of this.#loads.values()) load.isOutdated = true;
     this.#unsaved.clear();
     this.#stored.clear();
   };
 
-  /** Stores what is not stored yet. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await this.flush();
@@ -156,7 +155,7 @@ export class EmbeddedLimiter implements Limiter {
     }
   }
 
-  /** Concurrent requests for one key are one load. */
+  /** Concurrent requests for one key share a load. */
   #load(id: string): Promise<Fields | undefined> {
     const underWay = this.#loads.get(id);
     if (underWay !== undefined) return underWay.fields;
@@ -179,7 +178,7 @@ export class EmbeddedLimiter implements Limiter {
     return fields;
   }
 
-  /** Without those that were sent already, or released meanwhile. */
+  /** Skips states that were sent already, and keys that were released meanwhile. */
   #send(keys: readonly HeldKey[]): void {
     const unsent = keys.filter((held) => held.sent !== held.state && this.#unsaved.get(held.id) === held);
     if (unsent.length === 0) return;
@@ -211,7 +210,7 @@ export class EmbeddedLimiter implements Limiter {
     this.#stored.set(held.id, held);
   }
 
-  /** It stays unsaved, and is sent again. */
+  /** The state stays unsaved, so the next flush sends it again. */
   #wasNotStored(held: HeldKey, state: KeyState): void {
     if (held.sent === state) held.sent = undefined;
   }

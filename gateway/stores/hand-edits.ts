@@ -14,21 +14,21 @@ import type { FieldChanges, Fields } from './storage.ts';
 import { readTime } from './stored-time.ts';
 
 /**
- * Recognizes what was edited by hand in the record of a key. The fields differ from those that a gateway kept. A running
- * ban was set by a decision (`ban_decided`) or by an operator (`ban_reason_until`), or else by hand; and one of these
- * that is gone was lifted by hand.
+ * Recognizes what was edited by hand in the record of a key. Edited fields differ from the copies that a gateway kept.
+ * A running ban that neither a decision (`ban_decided`) nor an operator (`ban_reason_until`) has set was set by hand. A
+ * ban that one of them has set, but that is missing, was lifted by hand.
  */
 
 interface HandEdits {
   readonly entries: readonly Activity[];
-  /** Accepts the edits, so that they are recorded once. */
+  /** Accepts the edits, so that they are recorded only once. */
   readonly changes: FieldChanges;
 }
 
-/** The values that were found not valid, so that each is reported once. */
+/** The field that lists reported invalid values, so that each is reported only once. */
 const REJECTED = 'rejected';
 
-/** The values in a record that are not valid. A secret has no last good value. */
+/** The invalid values in a record. A secret has no last good value. */
 function rejectedIn(hash: Fields): RejectedField[] {
   const secrets = Object.entries(hash).flatMap(([field, value]) =>
     readSecrets({ [field]: value }).flatMap(({ id, unreadable }) =>
@@ -38,7 +38,7 @@ function rejectedIn(hash: Fields): RejectedField[] {
   return [...inForce(hash).rejected, ...secrets];
 }
 
-/** Notes the values in a record that are not valid as reported. */
+/** Notes that the invalid values in a record were reported. */
 export const reported = (hash: Fields): FieldChanges => ({
   [REJECTED]:
     rejectedIn(hash)
@@ -58,20 +58,20 @@ export function handEditsOf(id: string, hash: Fields, now: number): HandEdits {
 
 const BAN_FIELDS = ['banned_until', 'ban_reason_until', 'ban_decided'] as const;
 
-/** What a change of a record expects of it. Another gateway that accepts an edit first changes it. */
+/** What a change expects of a record, so that it fails if another gateway accepts the edit first. */
 export const seenOf = (hash: Fields): FieldChanges => ({
   ...recordFields(hash),
   ...Object.fromEntries([...KEPT_FIELDS, REJECTED, ...BAN_FIELDS].map((field) => [field, hash[field]])),
 });
 
-/** @param id of a key that has a place in the order of keys, and no data */
+/** @param id a key with a place in the order of keys but without data */
 export const deletionByHand = (id: string): Activity => byHand('key.revoke', id, 'Its data is gone.');
 
-/** @param id which was put into the order of keys, and of which nothing shows that it ever was a key */
+/** @param id an entry in the order of keys that, as far as is known, never was a key */
 export const foreignPlace = (id: string): Activity =>
   byHand('key.reindex', id, 'It was in the list of keys, and is no key.');
 
-/** Who did it is not known. */
+/** The actor is unknown. */
 export const byHand = (
   action: Activity['action'],
   target: string,
@@ -93,7 +93,7 @@ interface Edit {
   readonly changes: FieldChanges;
 }
 
-/** The present values are kept from now on; one that is not valid is reported, and the last good one stays kept. */
+/** Keeps the present values from now on. An invalid value is reported, and the last good one stays. */
 function recordEdit(hash: Fields): Edit | undefined {
   const edited = editedFields(hash);
   if (edited === undefined) return undefined;
@@ -112,7 +112,7 @@ function recordEdit(hash: Fields): Edit | undefined {
   };
 }
 
-/** A key that was typed by hand is a key like any other from now on, as far as it is valid. */
+/** Makes a key that was typed by hand a key like any other, except for its invalid values. */
 function adoption(hash: Fields, shown: readonly FieldChange[]): Edit {
   const fault = faultIn(hash);
   const why = fault === undefined ? 'In Redis.' : `The key is not valid. ${fault}`;

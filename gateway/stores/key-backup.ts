@@ -3,14 +3,17 @@ import { type Activity, auditEntries } from './audit.ts';
 import { faultIn } from './key-hash.ts';
 import type { Fields, KeyCursor, Storage } from './storage.ts';
 
-/** How long the use of a revoked key is kept, in seconds: until the day of its end can no longer be queried. */
+/**
+ * How long the usage of a revoked key is kept, in seconds. After that, operators can no longer query the day of its
+ * revocation.
+ */
 export const REVOKED_KEPT_SECONDS = DAYS_KEPT * 86_400;
 
-/** Keys in a backup: the stored fields of each, as text, including digests and use. No secret is among them. */
+/** A key in a backup: its stored fields as text, including digests and usage, but no secret. */
 
 export interface BackedUpKey {
   readonly id: string;
-  /** The key's place in the order of keys, in Unix seconds: where a backup that was cut off continues. */
+  /** The key's place in the order of keys, in Unix seconds: an interrupted backup continues there. */
   readonly createdAt: number;
   readonly fields: Fields;
 }
@@ -22,32 +25,32 @@ export interface LeftOut {
 
 export interface BackupPage {
   readonly keys: readonly BackedUpKey[];
-  /** Keys that exist, and that no restore would take. */
+  /** Existing keys that no restore would accept. */
   readonly leftOut: readonly LeftOut[];
   /** Where to continue; undefined at the end. */
   readonly next: KeyCursor | undefined;
 }
 
-/** The result for one key of a backup. A present key is not changed, a revoked key stays revoked. */
+/** The result of restoring one key. A present key is not changed, and a revoked key stays revoked. */
 export type RestoreOutcome = 'restored' | 'present' | 'revoked' | { readonly refused: string };
 
 /**
- * The age up to which a backup is restored, in seconds: every key that was revoked since is still known as revoked. It
- * is a day less than that is known, for clocks that differ.
+ * The age up to which a backup can be restored, in seconds. All revocations since such a backup are still known. One
+ * day is subtracted because clocks differ.
  */
 export const RESTORED_FOR_SECONDS = REVOKED_KEPT_SECONDS - 86_400;
 
-/** More than a key has, and few enough for one command, and for one line of a file. */
+/** More fields than a key has, but few enough for one command and for one line of a file. */
 const MAX_FIELDS = 1_000;
 const MAX_BYTES = 200_000;
 
 const isFieldName = (name: string): boolean => /^[\w:-]{1,100}$/.test(name);
 
-/** The fields that a gateway can have written. Fields added by hand have no meaning and are not backed up. */
+/** The fields that a gateway writes. Fields added by hand have no meaning and are not backed up. */
 export const ownFields = (hash: Fields): Fields =>
   Object.fromEntries(Object.entries(hash).filter(([name]) => isFieldName(name)));
 
-/** Why a backup does not hold a key with these fields, and a restore does not take it; undefined if they do. */
+/** Why a backup or a restore must leave out a key with these fields; undefined if it need not. */
 export function whyNotBackedUp(fields: Fields): string | undefined {
   const names = Object.keys(fields);
   if (names.length === 0) return 'It has no fields.';
@@ -58,7 +61,7 @@ export function whyNotBackedUp(fields: Fields): string | undefined {
   return faultIn(fields);
 }
 
-/** When the last complete backup was made: every gateway reports the same. */
+/** Reports when the last complete backup was made. All gateways report the same. */
 export class Backups {
   readonly #storage: Storage;
 

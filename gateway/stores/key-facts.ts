@@ -10,7 +10,9 @@ import type { Keys } from './keys.ts';
 const NO_FACTS =
   'The usage of this API key cannot be read: the store of the gateway does not answer. Retry after the time in Retry-After.';
 
-/** Reads the facts of keys. The last ones are remembered for outages. Call this only after the secret has been verified. */
+/**
+ * Reads the facts of keys, and remembers the last ones for outages. Call this only after the secret has been verified.
+ */
 export class KeyFactsReader {
   readonly #keys: Pick<Keys, 'get'>;
   readonly #clients: Clients;

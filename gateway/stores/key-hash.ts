@@ -12,14 +12,14 @@ import { readTime, writeTime } from './stored-time.ts';
 import { readMarks, readUsed, withoutSecrets, writeMarks, writeUsed } from './use-fields.ts';
 
 /**
- * The fields of an API key: its hash in Redis, and a line of a backup. Times are decimal Unix seconds, other values as
- * people would type them. Functions that read never fail, since people edit hashes.
+ * The fields of an API key, in its hash in Redis and in a line of a backup. Times are decimal Unix seconds, and other
+ * values are as people type them. Functions that read never fail, because people edit hashes.
  */
 
-/** The ids of secrets, each with its last use. */
+/** A list of secrets' ids, each with the last use. */
 const USED = 'used';
 
-/** The other fields of the record, each with its member. */
+/** The other fields of the record, and the member for each. */
 const RECORD = {
   plan: 'plan',
   name: 'name',
@@ -33,36 +33,36 @@ const RECORD = {
 
 type Member = keyof typeof RECORD;
 
-/** FieldChanges that people edit by hand, and that therefore can hold anything. */
+/** Fields that people edit by hand and that can therefore hold anything. */
 const EDITABLE = ['plan', 'minute', 'day', 'expires_at', 'disabled', 'name', 'tags'] as const;
 
 type Editable = (typeof EDITABLE)[number];
 
 /**
- * The editable fields as a gateway last left them, and a digest of the secrets. They show what was edited by hand, and
- * are the last good values in place of bad ones (decide.lua reads them too, then). The digest also reveals concurrent
- * changes of the secrets.
+ * The editable fields as a gateway last left them, and a digest of the secrets. A difference shows an edit by hand.
+ * decide.lua also uses these copies in place of bad values. The digest also reveals concurrent changes of the secrets.
  */
 const KEPT = 'ok_';
 const KEPT_SECRETS = `${KEPT}secrets`;
-/** All of them. */
 export const KEPT_FIELDS = [...EDITABLE.map((field) => KEPT + field), KEPT_SECRETS];
 
-/** The fields that are left of a revoked key. */
+/** The fields that stay when a key is revoked. */
 export const REVOKED_FIELDS = ['name', 'plan', 'tags', 'created_at', 'left', 'admitted', 'refused', 'usage_days'];
 
-/** The fields of a key. One without a decision has no state. */
+/** The fields of a key. Before its first decision a key has no state. */
 export const writeKey = (record: KeyRecord, state?: KeyState): Fields =>
   withChanges({}, { ...writeRecord(record), ...(state && writeStateChanges(state)) });
 
-/** Changes of a record, and with them what is kept of it. @param before the present fields, as far as they are in force */
+/**
+ * Changes of a record, together with the changes of its kept copies. @param before the present fields that are in force
+ */
 export function withKept(changes: FieldChanges, before: Fields = {}): FieldChanges {
   const after = withChanges(before, changes);
   const kept = EDITABLE.map((field) => [KEPT + field, after[field]]);
   return { ...changes, ...Object.fromEntries(kept), [KEPT_SECRETS]: secretsDigest(after) };
 }
 
-/** A value in a stored key that is not valid, and what is in force instead; undefined for nothing. */
+/** An invalid value in a stored key, and the value in force instead; undefined for none. */
 export interface RejectedField {
   readonly field: string;
   readonly value: string;
@@ -70,13 +70,13 @@ export interface RejectedField {
 }
 
 /**
- * The fields in force: in place of a value that is not valid, the last good one. A plan and limits that do not go
- * together are not valid together.
+ * The fields in force: the last good value in place of an invalid one. A plan and limits that do not match are invalid
+ * together.
  */
 export function inForce(hash: Fields): { readonly fields: Fields; readonly rejected: readonly RejectedField[] } {
   const isUsable = (field: Editable) => hash[KEPT_SECRETS] !== undefined && isValid(field, hash[KEPT + field]);
   const kept = (field: Editable) => (isUsable(field) ? hash[KEPT + field] : undefined);
-  // Without its tags, a key is still a key.
+  // A key with invalid tags still works.
   const isReplaced = (field: Editable) => isUsable(field) || field === 'tags';
   const without = (bad: readonly Editable[]): Fields =>
     withChanges(hash, Object.fromEntries(bad.filter(isReplaced).map((field) => [field, kept(field)])));
@@ -102,10 +102,10 @@ export const hasLimits = ({
 }: { readonly [field in (typeof OF_LIMITS)[number]]?: unknown }): boolean =>
   plan !== 'enterprise' || (minute !== undefined && day !== undefined);
 
-/** Whether no gateway has written a key. */
+/** Whether no gateway has ever written the key. */
 export const isTyped = (hash: Fields): boolean => KEPT_FIELDS.every((field) => hash[field] === undefined);
 
-/** What was edited by hand since a gateway last wrote the record; undefined if that is not known any more. */
+/** What was edited by hand since a gateway last wrote the record; undefined if that is unknown. */
 export function editedFields(hash: Fields): FieldChange[] | undefined {
   if (hash[KEPT_SECRETS] === undefined && !isTyped(hash)) return undefined;
   const changes = EDITABLE.map((field) => ({ field, from: hash[KEPT + field], to: hash[field] }));
@@ -114,8 +114,8 @@ export function editedFields(hash: Fields): FieldChange[] | undefined {
 }
 
 /**
- * Why fields do not make a key; undefined if they do. This is the one check of keys that are issued, typed by hand or
- * restored from a backup.
+ * Why fields do not make a key; undefined if they do. This check applies to keys that are issued, typed by hand or
+ * restored.
  */
 export function faultIn(fields: Fields): string | undefined {
   const bad = EDITABLE.find((field) => !isValid(field, fields[field]));
@@ -132,11 +132,11 @@ export function faultIn(fields: Fields): string | undefined {
 function faultInCreation({ created_at: text }: Fields): string | undefined {
   const createdAt = readTime(text);
   if (createdAt === undefined) return 'created_at is not a time in Unix seconds.';
-  // Lists are sorted by it. Clocks differ.
+  // Lists are sorted by this time. The tolerance of a day allows for clocks that differ.
   return createdAt > (Date.now() + 86_400_000) * 1_000 ? 'created_at lies in the future.' : undefined;
 }
 
-/** The fields of a key for a backup: those in force, so that a restore takes them. */
+/** The fields of a key for a backup: those in force, which a restore accepts. */
 export function fieldsForBackup(stored: Fields): Fields {
   const { fields } = inForce(stored);
   return faultInCreation(fields) === undefined ? fields : { ...fields, created_at: '0.000000' };
@@ -167,8 +167,8 @@ export function readKey(fields: Fields): { record: KeyRecord; state: KeyState } 
 }
 
 /**
- * The members as fields.
- * @param before the present secrets: those missing from the new ones are removed
+ * Writes the members as fields.
+ * @param before the present secrets, of which those missing from the record are removed
  * @param stored the present fields
  */
 export function writeRecord(
@@ -191,11 +191,11 @@ export function writeRecord(
   };
 }
 
-/** Whether a hash that makes no key shows at least that it has no such secret, as decide.lua sees it. */
+/** Whether an invalid hash at least shows that it has no such secret, as decide.lua sees it. */
 export const isUnknownSecret = (digest: string, hash: Fields): boolean =>
   hash[SECRET + digest] === undefined && hash[KEPT_SECRETS] !== undefined;
 
-/** The whole record; undefined for a hash that makes none. One may lack limits: they may be added. */
+/** The whole record; undefined for an invalid hash. A record may lack limits, which can be added later. */
 export function readRecord(hash: Fields): KeyRecord | undefined {
   const { record, isWhole } = recordIn(hash);
   return isWhole && isPlanName(record.plan) ? { ...record, plan: record.plan } : undefined;
@@ -235,7 +235,7 @@ export function readEntry(id: string, stored: Fields): KeyEntry {
   return { id, isReadable: isWhole && hasLimits(record), record, rejected, ...readState(fields) };
 }
 
-/** What is left of a key once it is revoked. */
+/** What remains of a revoked key. */
 export function readRevoked(id: string, hash: Fields): KeyEntry {
   const left = Object.entries(hash).filter(([field]) => REVOKED_FIELDS.includes(field));
   const entry = readEntry(id, Object.fromEntries(left));
@@ -243,7 +243,7 @@ export function readRevoked(id: string, hash: Fields): KeyEntry {
 }
 
 /**
- * Lifting a ban also forgets the line, the strikes and the series. A reset fills both buckets too.
+ * Lifting a ban also clears the line, the strikes and the series. A reset also fills both buckets.
  * @param stored the present fields
  * @param now the time of a reset in microseconds
  */
@@ -259,8 +259,9 @@ export function writeBan(ban: KeyChange['ban'], stored: Fields = {}, now = 0): F
 }
 
 /**
- * Levels above every limit, which each decision takes for full. The time of the last decision stays: use is counted by
- * it. What a gateway admitted from levels of `reset_at` or before, and charges later, costs no token.
+ * Levels above every limit, which the next decision takes for full. The time of the last decision stays, because usage
+ * is counted by it. Requests that a gateway admitted from levels of `reset_at` or before, and charges later, cost no
+ * token.
  */
 function writeFull({ left }: Fields, now: number): FieldChanges {
   const { asOf } = readLeft(left);
@@ -270,7 +271,7 @@ function writeFull({ left }: Fields, now: number): FieldChanges {
   };
 }
 
-/** The results of decisions, as decide.lua writes them. What is over, such as a ban, is a field that is removed. */
+/** The results of decisions, as decide.lua writes them. Removes the field of anything that is over, such as a ban. */
 export function writeStateChanges(state: KeyState): FieldChanges {
   const { asOf, bannedUntil, bans, admitted, refused, shadowed, usage, used, refusals, banReason } = state;
   const levels = [writeLevel(state.minute, MINUTE), writeLevel(state.day, DAY)];
@@ -291,7 +292,7 @@ export function writeStateChanges(state: KeyState): FieldChanges {
   };
 }
 
-/** The results of decisions, read as decide.lua does. */
+/** Reads the results of decisions as decide.lua does. */
 function readState(hash: Fields): KeyState {
   const banReasonUntil = readTime(hash.ban_reason_until);
   const left = readLeft(hash.left);
@@ -328,7 +329,10 @@ function writeMember(member: Member, value: KeyRecord[Member]): string | undefin
   }
 }
 
-/** `1795132800.125000 1795132810.125000 0`: the last place in line, the last strike, and since when there is no room. */
+/**
+ * `1795132800.125000 1795132810.125000 0`: the last place in line, the end of the last strike, and since when there is
+ * no room for another.
+ */
 function writeRefusals({ lineUntil, strikesUntil, fullAt }: Refusals): string | undefined {
   if (lineUntil + strikesUntil + fullAt === 0) return undefined;
   return [lineUntil, strikesUntil, fullAt].map((time) => (time === 0 ? '0' : writeTime(time))).join(' ');
@@ -344,18 +348,18 @@ const writeCount = (count: number): string | undefined => (count === 0 ? undefin
 
 const readCount = (text = ''): number => (/^\d{1,15}$/.test(text) ? Number(text) : 0);
 
-/** The time of the levels, and those of both buckets. */
+/** The time of the levels, then both levels. */
 const LEFT = /^(\S+) (-?\d+\.?\d*\/?\d*) (-?\d+\.?\d*\/?\d*)$/;
 const LONGEST_LEFT = 100;
 const LEVEL = /^(-?)(\d{1,10})\.?(\d{0,12})\/?(\d*)$/;
 
-/** If it is missing or unreadable, both buckets are full. */
+/** If the text is missing or unreadable, both buckets are full. */
 function readLeft(text = ''): Pick<KeyState, 'asOf' | 'minute' | 'day'> {
   const [, time, minute, day] = (text.length <= LONGEST_LEFT && LEFT.exec(text)) || [];
   return { asOf: readTime(time), minute: readLevel(minute, MINUTE), day: readLevel(day, DAY) };
 }
 
-/** As many decimals as distinguish any two fractions of a window, whose unit is a microsecond. */
+/** The decimals that distinguish any two fractions of a window in microseconds. */
 const decimalsOf = (window: number): number => (window === DAY ? 11 : 8);
 
 /** `59.50000000/60`: the tokens, which can be below zero, and the limit at that time. */
@@ -367,7 +371,7 @@ function writeLevel({ tokens, fraction, limit }: StoredLevel, window: number): s
   return `${whole}.${String(Math.floor((part / window) * unit + 0.5)).padStart(decimalsOf(window), '0')}${of}`;
 }
 
-/** A level as decide.lua writes it. A missing or unreadable one counts as full. */
+/** A level as decide.lua writes it. A missing or unreadable level counts as full. */
 export function readLevel(text = '', window: number): StoredLevel {
   const [, sign, tokens, decimals = '', limit = ''] = LEVEL.exec(text) ?? [];
   if (tokens === undefined) return full(MAX_LIMIT);

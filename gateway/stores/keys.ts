@@ -28,10 +28,9 @@ import {
 import { isNarrower } from './secret-fields.ts';
 import { type KeyCursor, NotMade, type RecordName, type Storage, withChanges } from './storage.ts';
 
-/** Keys that a list reads together. */
 const PAGE = 100;
 const ATTEMPTS = 10;
-/** Keys that one search checks. The answer says where to continue. */
+/** Keys that one search checks. The result says where to continue. */
 const CHECKED_AT_ONCE = 5_000;
 
 const key = (id: string): RecordName => `key:${id}`;
@@ -47,7 +46,6 @@ export class Unreadable extends Conflict {
 export interface KeyQuery {
   readonly offset: number;
   readonly limit: number;
-  /** Whether a key matches the search. */
   isWanted(entry: KeyEntry): boolean;
 }
 
@@ -55,14 +53,13 @@ export interface KeyList {
   /** The number of all keys, matching or not. */
   readonly total: number;
   readonly keys: readonly KeyEntry[];
-  /** Where to continue, if the list is full or enough keys were checked. Undefined at the end. */
+  /** Where to continue if the list is full, or if the search has checked enough keys. Undefined at the end. */
   readonly next: number | undefined;
 }
 
 export interface WalkQuery {
-  /** Undefined to begin. */
+  /** Undefined for the first page. */
   readonly after: KeyCursor | undefined;
-  /** Maximum number of keys. */
   readonly limit: number;
 }
 
@@ -72,7 +69,7 @@ export interface KeyPage {
   readonly next: KeyCursor | undefined;
 }
 
-/** API keys: a record for each, and its place in the order of their creation. */
+/** API keys: a record for each, and a place in the order of creation. */
 export class Keys {
   readonly #storage: Storage;
 
@@ -85,7 +82,7 @@ export class Keys {
     return this.#storage.now();
   }
 
-  /** @param activity the entry of the activity, here and below: written in the same step, where the store allows */
+  /** @param activity here and below: an audit entry that is written in the same step, where the store allows */
   async create(id: string, record: KeyRecord, activity?: Activity): Promise<void> {
     const isMade = await this.#storage.change({
       parts: [
@@ -102,7 +99,7 @@ export class Keys {
     return fields && readEntry(id, fields);
   }
 
-  /** Whether the key is valid now with the secret of this digest. Unreadable data counts as valid. */
+  /** Whether the key is now valid with the secret of this digest. Unreadable data counts as valid. */
   async isValid(id: string, digest: string): Promise<boolean> {
     const entry = await this.get(id);
     if (entry === undefined) return false;
@@ -111,17 +108,16 @@ export class Keys {
     return rejectionOf(entry.record, secret, await this.now()) === undefined;
   }
 
-  /** The number of existing keys. */
   count(): Promise<number> {
     return this.#storage.countKeys();
   }
 
-  /** The name of a key, also of one that was revoked in the last 36 days. */
+  /** The name of a key that exists or was revoked in the last 36 days. */
   async nameOf(id: string): Promise<string | undefined> {
     return ((await this.get(id)) ?? (await this.#revoked(id)))?.record.name || undefined;
   }
 
-  /** Newest first, page by page, with other work of this process between two pages. */
+  /** Lists the newest keys first, page by page, with other work of this process between two pages. */
   async list(query: KeyQuery): Promise<KeyList> {
     const total = await this.#storage.countKeys();
     const keys: KeyEntry[] = [];
@@ -130,7 +126,7 @@ export class Keys {
     while (at < total && keys.length < query.limit && at - query.offset < CHECKED_AT_ONCE) {
       const place = after === undefined ? { offset: at } : { after };
       const cursors = await this.#storage.listKeys({ ...place, limit: PAGE, newestFirst: true });
-      // If keys were revoked meanwhile, the list ends earlier.
+      // The list ends early if keys were revoked meanwhile.
       if (cursors.length === 0) return { total, keys, next: undefined };
       for (const entry of await this.#entries(cursors)) {
         if (keys.length === query.limit) break;
@@ -144,10 +140,10 @@ export class Keys {
   }
 
   /**
-   * Changes a key to the result of `make`, which gets its record, and with it its state. Calls it again if another change
-   * came first.
+   * Changes a key to the result of `make`, which gets the record and state. Calls `make` again if another change came
+   * first.
    * @returns the key after the change; undefined if there is no such key
-   * @throws {Unreadable} for malformed data that would stay so, unless the change stops clients
+   * @throws {Unreadable} if malformed data would remain, unless the change stops clients
    */
   async change(
     id: string,
@@ -160,7 +156,7 @@ export class Keys {
       const { record } = before;
       const made = make(record, before);
       const { record: changes = {}, ban, activity } = made;
-      // Edits by hand first, because this change hides them.
+      // Records edits by hand first, because this change would hide them.
       const byHand = handEditsOf(id, stored, Date.now() * 1_000);
       const now = ban === 'reset' ? await this.now() : 0;
       const written = { ...writeRecord(changes, record.secrets, stored), ...writeBan(ban, stored, now) };
@@ -180,8 +176,9 @@ export class Keys {
   }
 
   /**
-   * Revokes a key. That it is revoked, and its use, are kept for 36 days.
-   * @returns false if there is none. This is confirmed as a revocation is, because the call can repeat one
+   * Revokes a key. The revocation and the key's usage stay on record for 36 days.
+   * @returns false if there is no such key. That answer is confirmed like a revocation, because the call can be a
+   *   repetition
    */
   async remove(id: string, activity?: Activity): Promise<boolean> {
     const moveTo = { record: revoked(id), fields: REVOKED_FIELDS, seconds: REVOKED_KEPT_SECONDS };
@@ -191,7 +188,7 @@ export class Keys {
     return false;
   }
 
-  /** All keys, page by page, the oldest first, including those revoked in the last 36 days. */
+  /** All keys page by page, the oldest first, including those revoked in the last 36 days. */
   async walk({ after, limit }: WalkQuery): Promise<KeyPage> {
     const cursors = await this.#storage.listKeys({ after, limit, withRevoked: true });
     const live = await this.#entries(cursors);
@@ -199,13 +196,12 @@ export class Keys {
     return { keys: keys.filter((entry) => entry !== undefined), next: nextOf(cursors, limit) };
   }
 
-  /** The existing keys in their stored form, page by page, the oldest first. */
+  /** The existing keys in stored form, page by page, the oldest first. */
   async export({ after, limit }: WalkQuery): Promise<BackupPage> {
     const cursors = await this.#storage.listKeys({ after, limit });
     const stored = await this.#storage.readMany(cursors.map(({ id }) => key(id)));
     const leftOut: LeftOut[] = [];
     const keys = cursors.flatMap(({ id, createdAt }, at) => {
-      // It was revoked meanwhile.
       if (stored[at] === undefined) return [];
       const fields = ownFields(fieldsForBackup(stored[at]));
       const reason = whyNotBackedUp(fields);
@@ -216,11 +212,11 @@ export class Keys {
   }
 
   /**
-   * Restores keys from a backup if their ids are free. Can be repeated. The caller checks the age of the backup: a key
-   * that was revoked more than 36 days ago is not known as revoked any more.
-   * @param entryFor the entry of the audit log for a key that is restored
-   * @param isTrial whether nothing is to be written
-   * @returns the result for each, in order
+   * Restores keys from a backup if their ids are free. It can be repeated. The caller checks the age of the backup:
+   * revocations are known for only 36 days.
+   * @param entryFor the audit entry for a restored key
+   * @param isTrial whether to write nothing
+   * @returns the result for each key, in order
    */
   restore(
     keys: readonly BackedUpKey[],
@@ -230,20 +226,21 @@ export class Keys {
     return Promise.all(keys.map((one) => this.#restore(one, entryFor, isTrial)));
   }
 
-  /** Ids of keys that work and are in no list: the order of keys was lost or edited by hand. */
+  /** Ids of keys that work but are in no list: the order of keys was lost or edited by hand. */
   unlisted(): Promise<readonly string[]> {
     return this.#storage.unlistedKeys();
   }
 
-  /** Puts them into the order of keys again. @returns their number */
+  /** Puts those keys into the order again. @returns their number */
   relist(): Promise<number> {
     return this.#storage.relistKeys();
   }
 
   /**
-   * Claims an event of a key for a day (UTC, days since 1970). Nothing is written for a key that does not exist.
-   * @param claimant a name of the one attempt to report it, without spaces: who asks again under it gets the same answer
-   * @returns whether the caller must report it: false if another claimant has it, or there is no such key
+   * Claims an event of a key for a day (UTC, days since 1970). Writes nothing for a key that does not exist.
+   * @param claimant the name of one attempt to report the event, without spaces: a repetition under this name gets the
+   *   same answer
+   * @returns whether the caller must report the event: false if another claimant reports it, or the key does not exist
    */
   async claim(id: string, event: string, day: number, claimant: string): Promise<boolean> {
     const [field, claim] = [`told_${event}`, `${day} ${claimant}`];
@@ -252,7 +249,7 @@ export class Keys {
       if (fields === undefined) return false;
       const last = fields[field] ?? '';
       if (last === claim) return true;
-      // An event can wait past midnight.
+      // An event can wait past midnight, so a claim for the next day counts too.
       const claimed = Number.parseInt(last, 10);
       if (claimed === day || claimed === day + 1) return false;
       const part = { record: key(id), exists: true, expect: { [field]: fields[field] }, set: { [field]: claim } };
@@ -270,7 +267,7 @@ export class Keys {
     if (fault !== undefined) return { refused: fault };
     const [live, gone] = await Promise.all([this.#storage.read(key(id)), this.#storage.read(revoked(id))]);
     if (live !== undefined) return 'present';
-    // A key that was deleted by hand comes back.
+    // A key that was deleted by hand can be restored.
     const byHand = gone?.deleted_by_hand === '1' ? gone : undefined;
     if (gone !== undefined && byHand === undefined) return 'revoked';
     if (isTrial) return 'restored';
@@ -302,7 +299,7 @@ const nextOf = (cursors: readonly KeyCursor[], limit: number): KeyCursor | undef
 const stopsClients = ({ record = {}, ban, isUrgent = false }: KeyChange): boolean =>
   isUrgent || record.disabled === true || typeof ban === 'object';
 
-/** Whether a change takes something away from clients: it must work on a full disk too. */
+/** Whether a change takes something away from clients. Such a change must work on a full disk too. */
 function isUrgent(change: KeyChange, before: KeyEntry['record']): boolean {
   const { expiresAt, minute, day, secrets = [] } = change.record ?? {};
   return (

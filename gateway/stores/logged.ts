@@ -3,8 +3,8 @@ import { activityIn } from './audit.ts';
 import { type Change, type Storage, Unconfirmed, withOwn } from './storage.ts';
 
 /**
- * The storage of operators, with a log line for each entry of the audit log. It is written as soon as the change is
- * made, whether it is acknowledged or not.
+ * The storage of operators, with a log line for each audit entry. The line is written as soon as the change is made,
+ * whether or not the change is acknowledged.
  */
 export function logged(storage: Storage, logger: Logger): Storage {
   async function change(given: Change): Promise<boolean> {
@@ -18,7 +18,7 @@ export function logged(storage: Storage, logger: Logger): Storage {
     }
   }
 
-  /** A value that was typed by hand and is not valid is an alarm too. */
+  /** An invalid value that was typed by hand is an alarm too. */
   function log({ entries }: Change): void {
     for (const { log, fields } of entries) {
       if (log !== 'audit') continue;

@@ -10,12 +10,12 @@ import {
 } from '../limiter/plans.ts';
 import { changesBetween, isWhole, type Plans, versionOf } from './plans.ts';
 
-/** Four times a second, so that a change is live within a second, even on a busy machine. */
+/** A change must be in force within a second, even on a busy machine. */
 const REFRESH_MS = 250;
 
 /**
- * The plan table in force. It is read regularly from the store, where people edit it. For an invalid value an alarm is
- * logged, and the last valid one stays. If the table cannot be read, all of it stays.
+ * The plan table in force, read regularly from the store, where people edit it. An invalid value is logged as an alarm,
+ * and the last valid one stays. If the table cannot be read, the last one stays as a whole.
  */
 export class PlanCache {
   #table: PlanTable = DEFAULT_PLANS;
@@ -44,72 +44,74 @@ export class PlanCache {
     return this.#table;
   }
 
-  /** The same, but undefined until a table was read. Nobody knows the limits before: the built-in ones may be none of them. */
+  /**
+   * The table in force; undefined until one has been read. Until then the limits are unknown: the built-in ones may be
+   * wrong.
+   */
   get ifKnown(): PlanTable | undefined {
     return this.#isKnown ? this.#table : undefined;
   }
 
-  /** @throws {StoreUnavailable} until a table was read */
+  /** @throws {StoreUnavailable} until a table has been read */
   get known(): PlanTable {
     if (!this.#isKnown) throw new StoreUnavailable('The plans were not read yet.');
     return this.#table;
   }
 
-  /** The same in its stored form; undefined until one was read. */
+  /** The table in force in its stored form; undefined until one has been read. */
   get lastGood(): StoredPlans | undefined {
     return this.#isKnown ? storedPlans(this.#table) : undefined;
   }
 
-  /** The version of the table as last read; undefined before that. */
+  /** The version of the table last read; undefined before that. */
   get version(): string | undefined {
     return this.#version;
   }
 
-  /** The table as last read, with its invalid values; undefined before that. */
+  /** The table last read, including its invalid values; undefined before that. */
   get stored(): StoredPlans | undefined {
     return this.#stored;
   }
 
-  /** The time when the table came into force in this process. */
+  /** When the table came into force in this process. */
   get changedAt(): Date {
     return this.#changedAt;
   }
 
-  /** The invalid values in the table as last read. */
   get rejected(): readonly RejectedValue[] {
     return this.#rejected;
   }
 
-  /** Whether the last attempt to read it succeeded. */
+  /** Whether the last attempt to read the table succeeded. */
   get isReadable(): boolean {
     return this.#readable;
   }
 
-  /** Whether there was no table at the last attempt. */
+  /** Whether the last attempt found no table. */
   get isMissing(): boolean {
     return this.#isMissing;
   }
 
-  /** Takes the plans that another process has read, until this one reads the table itself. */
+  /** Takes the plans that another process has read, until this process reads the table itself. */
   assume(stored: StoredPlans): void {
     this.#adopt(readPlans(stored, this.#table).table);
   }
 
-  /** Reads the table, and keeps reading it. In an empty store it is written first. */
+  /** Reads the table now and regularly. Writes it first if the store is empty. */
   async start(): Promise<void> {
     this.#reading = this.refresh();
     await this.#reading;
     if (!this.#stopped) this.#timer = setTimeout(() => void this.start(), REFRESH_MS).unref();
   }
 
-  /** Ends once nothing is being read or written. */
+  /** Resolves once nothing is being read or written. */
   async stop(): Promise<void> {
     this.#stopped = true;
     clearTimeout(this.#timer);
     await this.#reading;
   }
 
-  /** Reads the table now. If the store does not respond, or has no table, the last good one stays. */
+  /** Reads the table now. If the store does not respond or has no table, the last good one stays. */
   async refresh(): Promise<void> {
     try {
       if (!this.#hasBegun) await this.#begin();
@@ -125,7 +127,7 @@ export class PlanCache {
     }
   }
 
-  /** What a gateway kept is in force where somebody has typed a bad value before this process started. */
+  /** If somebody typed a bad value before this process started, uses the last good one that a gateway kept. */
   async #begin(): Promise<void> {
     let kept = await this.#store.readKept();
     if (kept === undefined) {
@@ -143,11 +145,14 @@ export class PlanCache {
     this.#readable = false;
   }
 
-  /** Takes a table that was just read or written. A read that began earlier may be outdated and is ignored. */
+  /**
+   * Takes a table that was just read or written. The result of a read that began earlier is ignored, because it may be
+   * outdated.
+   */
   take(stored: StoredPlans): void {
     this.#taken += 1;
     const { table, rejected } = readPlans(stored, this.#table);
-    // What is missing or bad in the first one has no last good value: the built-in ones are none.
+    // A missing or bad value in the first table has no last good value: the built-in ones do not count.
     const isUsable = this.#isKnown || isWhole(stored);
     this.#rejected = isUsable ? rejected : rejected.map((value) => ({ ...value, kept: undefined }));
     this.#alarm(this.#rejected);
@@ -168,7 +173,7 @@ export class PlanCache {
     this.#changedAt = new Date();
   }
 
-  /** Once per set of invalid values, not once per read. */
+  /** Logs an alarm once per set of invalid values, not once per read. */
   #alarm(rejected: readonly RejectedValue[]): void {
     const fingerprint = JSON.stringify(rejected);
     if (fingerprint === this.#alarmed) return;

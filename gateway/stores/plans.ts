@@ -15,16 +15,15 @@ import {
 import { type Activity, auditEntries, FieldChange, RecordId } from './audit.ts';
 import { type Fields, type LogEntry, NotMade, notTheRecord, type Storage } from './storage.ts';
 
-/** Entries of the history of the plan table that are kept. */
+/** The number of entries that the history of the plan table keeps. */
 export const HISTORY_LENGTH = 1_000;
 
 export const PlanChange = z.object({
   author: z.string(),
   reason: z.string(),
-  /** 'by hand': found in the table, not made through a gateway. */
+  /** 'by hand': edited in the table, not through a gateway. */
   action: z.enum(['set', 'rollback', 'by hand']),
   changes: z.array(FieldChange),
-  /** The version of the resulting table. */
   version: z.string(),
 });
 
@@ -34,7 +33,6 @@ export const RecordedChange = PlanChange.extend({ id: RecordId });
 
 export type RecordedChange = Readonly<z.infer<typeof RecordedChange>>;
 
-/** Equal tables have equal versions. */
 export const versionOf = (stored: StoredPlans): string =>
   hash('sha256', JSON.stringify(STORED_FIELDS.map((field) => [field, storedValue(stored, field)])), 'hex').slice(0, 16);
 
@@ -58,7 +56,7 @@ export function changesBetween(before: StoredPlans, after: StoredPlans): FieldCh
   return changes.filter(({ from, to }) => from !== to);
 }
 
-/** The stored table was deleted, and nobody has the last good one. */
+/** The stored table was deleted, and no last good one is known. */
 export class NoTable extends Conflict {
   constructor() {
     super(
@@ -67,14 +65,14 @@ export class NoTable extends Conflict {
   }
 }
 
-/** Who changes the table of plans and why; and its audit entries. */
+/** Who changes the plan table and why, and the audit entries of the change. */
 export interface AboutChange extends Pick<PlanChange, 'author' | 'reason' | 'action'> {
-  /** The table in force. It is written back first where the stored one is missing. */
+  /** The table in force. If the stored table is missing, this one is written back first. */
   readonly last?: StoredPlans | undefined;
   entriesFor(changes: readonly FieldChange[]): readonly Activity[];
 }
 
-/** A change of plans: an entry for each plan. */
+/** The audit entries of a change of plans, one for each plan. */
 export function planActivity(
   changes: readonly FieldChange[],
   about: Omit<Activity, 'action' | 'target' | 'changes'>,
@@ -88,7 +86,7 @@ export function planActivity(
   }));
 }
 
-/** Longest text of a plan's value in an entry: people can write anything into the table. */
+/** The most characters of a plan's value in an entry: people can write anything into the table. */
 const MOST_CHARACTERS = 100;
 
 const shown = ({ field, from, to }: FieldChange): FieldChange => ({
@@ -103,18 +101,17 @@ const ATTEMPTS = 10;
 
 export type MakeChanges = (before: StoredPlans, untouched: readonly string[]) => StoredPlans;
 
-/** The result of a change of the table. */
 export interface PlansChanged {
   readonly after: StoredPlans;
-  /** The record of the change, if there was an effect. */
+  /** Undefined if nothing changed. */
   readonly change: PlanChange | undefined;
-  /** Why the history does not have it; undefined if it does. */
+  /** Why the history lacks the change; undefined if it is recorded. */
   readonly unrecorded: string | undefined;
 }
 
 /**
- * The plan table, which people edit: `HSET gateway:plans free.minute 120`. Beside it stands the table as a gateway last
- * left it (`plans:kept`). The two show what was edited by hand; and a table that was deleted is written back.
+ * The plan table, which people edit: `HSET gateway:plans free.minute 120`. `plans:kept` holds the table as a gateway
+ * last left it. A difference shows an edit by hand, and a deleted table is written back from there.
  */
 export class Plans {
   readonly #storage: Storage;
@@ -123,7 +120,7 @@ export class Plans {
     this.#storage = storage;
   }
 
-  /** @returns undefined if there is none. @throws {Unavailable} also if somebody put another value in its place */
+  /** @returns undefined if there is no table. @throws {Unavailable} also if the name holds a value of another type */
   async read(): Promise<StoredPlans | undefined> {
     const table = await this.#storage.read('plans');
     if (table !== undefined && Object.keys(table).length === 0) {
@@ -133,15 +130,18 @@ export class Plans {
     return table;
   }
 
-  /** The table as a gateway last left it: every value of a plan in it is good. Undefined also for another value there. */
+  /**
+   * The table as a gateway last left it, with good values only. Undefined also if the name holds a value of another
+   * type.
+   */
   async readKept(): Promise<StoredPlans | undefined> {
     const kept = await this.#storage.read('plans:kept');
     return kept !== undefined && Object.keys(kept).length > 0 ? kept : undefined;
   }
 
   /**
-   * Writes the built-in table into a store in which nothing of a gateway was ever stored, and completes one that people
-   * typed there before. In any other store it does nothing, or keeps what is kept of a whole table.
+   * Writes the built-in table into an empty store, and completes a table that people typed into one. In any other
+   * store, it only keeps a copy of a complete table.
    */
   async begin(): Promise<void> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
@@ -161,7 +161,7 @@ export class Plans {
     });
   }
 
-  /** The plans that are still as `begin` wrote them: nobody has changed them. */
+  /** The plans that nobody has changed since `begin` wrote them. */
   async untouched(): Promise<readonly string[]> {
     const [table = {}, kept] = await Promise.all([this.read(), this.readKept()]);
     return untouchedIn(table, kept);
@@ -169,10 +169,10 @@ export class Plans {
 
   /**
    * Sets fields and records the change, in one step. A change without effect is not recorded.
-   * @param make the changes of the present table, of which some plans are still the built-in ones. Called again if
-   * another change came first
-   * @returns undefined if there are none
-   * @throws {NoTable} if there is no table, and the fields do not make one
+   * @param make returns the changes of the present table, given the plans that are still built-in. Called again if
+   *   another change came first
+   * @returns undefined if `make` returns no changes
+   * @throws {NoTable} if there is no table and the fields do not make a complete one
    */
   async change(make: MakeChanges, about: AboutChange): Promise<PlansChanged | undefined> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -200,7 +200,7 @@ export class Plans {
     about: AboutChange,
   ): Promise<PlansChanged | undefined> {
     const last = lastOf(kept, about.last);
-    // An edit by hand first, because this change hides it.
+    // Records edits by hand first, because this change would hide them.
     const byHand = editsIn(before, last);
     const after = { ...before, ...changes };
     const change = changeFrom(before, after, about);
@@ -219,8 +219,8 @@ export class Plans {
   }
 
   /**
-   * Records what was edited by hand, once over all gateways. What is kept is written again if it was lost.
-   * @param lastGood the table in force, if one is known
+   * Records edits by hand, once over all gateways. Writes the kept copy again if it was lost.
+   * @param lastGood the table in force, if it is known
    */
   async acceptEdit(lastGood?: StoredPlans): Promise<void> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
@@ -237,7 +237,7 @@ export class Plans {
     });
   }
 
-  /** Writes a missing table back from what is kept of it; from `last` if that is missing too. */
+  /** Writes a missing table back from the kept copy, or from `last` if that is missing too. */
   async writeBack(last: StoredPlans | undefined): Promise<void> {
     const kept = await this.readKept();
     const table = isWhole(kept) ? kept : last;
@@ -254,19 +254,21 @@ export class Plans {
     });
   }
 
-  /** Newest first. */
   async history(limit: number): Promise<RecordedChange[]> {
     const entries = await this.#storage.tail('plan history', { count: limit });
     return entries.flatMap(([id, fields]) => readChange(id, fields) ?? []);
   }
 }
 
-/** The whole table as it was last seen, bad values included, as JSON: so each edit is recorded once. */
+/**
+ * Holds the whole table as last seen, including bad values, as JSON. It makes sure that each edit is recorded only
+ * once.
+ */
 const SEEN = 'seen';
 /** The plans that nobody has changed since `begin` wrote them, by name. */
 const BUILT_IN = 'built_in';
 
-/** What is kept; what was lost of it is as in the table in force. */
+/** The kept copy. Values missing from it come from the table in force. */
 const lastOf = (kept: StoredPlans | undefined, inForce: StoredPlans | undefined): StoredPlans | undefined =>
   kept === undefined ? inForce : { ...inForce, ...kept };
 
@@ -275,7 +277,7 @@ function untouchedIn(table: StoredPlans, kept: StoredPlans = {}): readonly strin
   return (kept[BUILT_IN] ?? '').split(' ').filter((plan) => isPlanName(plan) && !changed.includes(plan));
 }
 
-/** The entries of what was edited by hand since a gateway last saw the table. */
+/** The entries for the edits by hand since a gateway last saw the table. */
 function editsIn(table: StoredPlans, last: StoredPlans | undefined): LogEntry[] {
   const about = { author: 'unknown', reason: '', action: 'by hand' } as const;
   const change = last && changeFrom(readSeen(last) ?? last, table, about);
@@ -283,7 +285,7 @@ function editsIn(table: StoredPlans, last: StoredPlans | undefined): LogEntry[] 
   return entriesOf(change, planActivity(change.changes, { actor: 'unknown', reason: '', via: 'by hand' }));
 }
 
-/** Undefined if somebody has edited that too. */
+/** Undefined if somebody has edited this field too. */
 function readSeen({ [SEEN]: text = '' }: StoredPlans): StoredPlans | undefined {
   try {
     return z.record(z.string(), z.string()).parse(JSON.parse(text));
@@ -292,20 +294,20 @@ function readSeen({ [SEEN]: text = '' }: StoredPlans): StoredPlans | undefined {
   }
 }
 
-/** Whether a table has every value that it needs, and only good ones. */
+/** Whether a table has all required values, and only good ones. */
 export const isWhole = (table: StoredPlans = {}): boolean =>
   STORED_FIELDS.every((field) => isUsable(field, table[field]));
 
-/** Every field of a table, undefined where it has none. */
+/** All fields of a table. Missing ones are undefined. */
 const pick = (table: StoredPlans): Record<string, string | undefined> =>
   Object.fromEntries(STORED_FIELDS.map((field) => [field, table[field]]));
 
 const pickKept = (kept: StoredPlans = {}) => ({ ...pick(kept), [SEEN]: kept[SEEN], [BUILT_IN]: kept[BUILT_IN] });
 
-/** What is kept of a table: its values that can be in force, or else the last good ones. */
+/** The values to keep of a table: a good one as it is, the last good one in place of a bad one. */
 function keeps(table: StoredPlans, last: StoredPlans = {}): Record<string, string | undefined> {
   const good = STORED_FIELDS.map((field) => {
-    // A choice that nobody made is good too.
+    // A choice without a stored value is good too.
     const value = storedValue(table, field);
     return [field, value !== undefined && isUsable(field, value) ? table[field] : last[field]];
   });
@@ -313,7 +315,6 @@ function keeps(table: StoredPlans, last: StoredPlans = {}): Record<string, strin
   return { ...Object.fromEntries(good), [SEEN]: JSON.stringify(pick(table)), [BUILT_IN]: builtIn };
 }
 
-/** The entries of a change in both logs. */
 const entriesOf = ({ changes, ...rest }: PlanChange, activity: readonly Activity[]): LogEntry[] => [
   { log: 'plan history', fields: { ...rest, changes: JSON.stringify(changes) } },
   ...auditEntries(...activity),

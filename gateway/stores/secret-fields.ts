@@ -10,17 +10,17 @@ import { readTime, writeTime } from './stored-time.ts';
 /** Each secret has a field named by its digest, so that a decision reads it with everything else. */
 export const SECRET = 'secret:';
 
-/** A secret that was replaced: the rotation has set when it expires, and its own expiry is kept. */
+/** A secret that was replaced. The rotation has set when it expires; `own` keeps its own expiry. */
 export interface StoredSecret extends Secret {
   readonly own?: Pick<Secret, 'expiresAt'> | undefined;
 }
 
-/** When a secret expires, or would if it had not been replaced. */
+/** When a secret expires, or would have expired without the rotation. */
 export const ownExpiry = ({ expiresAt, own = { expiresAt } }: StoredSecret): number | undefined => own.expiresAt;
 
 export const MAX_NETWORKS = 20;
 
-/** Whether a secret allows less than before, and nothing else. */
+/** Whether a secret allows less than before, and nothing more. */
 export function isNarrower(secret: Secret, before: Secret | undefined): boolean {
   if (before === undefined) return false;
   const ends = (secret.expiresAt ?? Infinity) - (before.expiresAt ?? Infinity) || 0;
@@ -39,7 +39,7 @@ const isGivenNetwork = (text: string): boolean => {
   return isNetwork(text) && Number(text.split('/')[1]) <= most && parseNetwork(describeNetwork(text)) === text;
 };
 
-/** Of a key or a secret. */
+/** Whether a text can be the name of a key or a secret. */
 export const isName = (text: string | undefined): boolean =>
   text !== undefined && text.length <= MAX_KEY_NAME_LENGTH && !/\p{Cc}/u.test(text);
 
@@ -49,8 +49,9 @@ export const secretsDigest = (hash: Fields): string => {
 };
 
 /**
- * In decide.lua's format: id, end, scope, networks, beginning (after `/`, its own expiry if it was replaced), name. Most
- * secrets begin with their key: `-`, since few bytes are what keeps a key in Redis' compact encoding.
+ * In decide.lua's format: id, expiry, scope, networks, creation (followed by `/` and the own expiry of a replaced
+ * secret), name. The creation is `-` for a secret as old as its key: the fewer bytes, the more keys keep Redis' compact
+ * encoding.
  * @param keyCreatedAt the key's field `created_at`
  */
 export function writeSecret(
@@ -83,10 +84,10 @@ function readSecret(digest: string, text: string, keyCreatedAt: string | undefin
   return { id, digest, name, createdAt, expiresAt, own, unreadable, ...bounds };
 }
 
-/** The id of a secret that has none. */
+/** Makes an id for a secret without one. */
 const shortOf = (text: string): string => digestOf('sha256', text, 'hex').slice(0, 8);
 
-/** All secrets among the fields, whether an operator could have made them so or not. */
+/** All secrets among the fields, including those that operators could not have created. */
 export function readSecrets(hash: Fields): StoredSecret[] {
   const fields = Object.entries(hash).filter(([field]) => field.startsWith(SECRET));
   const secrets = fields.map(([field, text]) => readSecret(field.slice(SECRET.length), text, hash.created_at));

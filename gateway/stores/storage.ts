@@ -3,9 +3,9 @@ import { isKeyId } from '../limiter/credential.ts';
 
 /**
  * The narrow interface under all stores (keys, plans, audit log, tokens). It has two implementations: Redis, shared by
- * gateways, and one SQLite file. What a call acknowledges is durable and binds every later call.
+ * gateways, and one SQLite file. An acknowledged change is durable and binds every later call.
  *
- * A record is a set of fields with text. These exist:
+ * A record is a set of fields with text. There are these records:
  * - `key:<id>`: an API key, and what decisions keep for it.
  * - `revoked:<id>`: what is left of a key that was revoked. It expires.
  * - `plans`: the plan table, which people edit. `plans:kept`: the table as a gateway last left it.
@@ -15,7 +15,7 @@ export type RecordName = 'plans' | 'plans:kept' | 'tokens' | 'backup' | `key:${s
 
 export type Fields = Readonly<Record<string, string>>;
 
-/** Undefined stands for a field that is not there, or is removed. */
+/** Undefined removes a field or, where fields are expected, means that there is none. */
 export type FieldChanges = Readonly<Record<string, string | undefined>>;
 
 /** Fields after changes. */
@@ -36,21 +36,20 @@ export interface LogEntry {
   readonly fields: Fields;
 }
 
-/** An entry of a log: its id is Unix time in milliseconds and a sequence number, as in a Redis stream. */
+/** An entry of a log. Its id is Unix time in milliseconds and a sequence number, as in a Redis stream. */
 export type LoggedEntry = readonly [id: string, fields: Fields];
 
-/** What a change requires of one record, and what it makes of it. */
+/** What a change requires of one record, and how it changes the record. */
 export interface Part {
   readonly record: RecordName;
   /** Whether the record must exist; undefined if either will do. */
   readonly exists?: boolean;
-  /** A value for each field that matters. Values that are not valid UTF-8 are not compared. */
+  /** The required values of fields. Values that are not valid UTF-8 are not compared. */
   readonly expect?: FieldChanges;
   readonly set?: FieldChanges;
   /**
-   * Removes the record. Of its fields, as they are in this step, those named here are moved to another record, which
-   * also gets `mark: '1'` and expires after `seconds`. It replaces whatever was there. A key loses its place among the
-   * existing ones.
+   * Removes the record, and moves the named fields, as they are in this step, to another record. That record also gets
+   * `mark: '1'`, replaces any earlier one, and expires after `seconds`. A key loses its place among the existing ones.
    */
   readonly moveTo?: Move;
 }
@@ -59,25 +58,25 @@ interface Move {
   readonly record: RecordName;
   readonly fields: readonly string[];
   readonly seconds: number;
-  /** 'deleted_by_hand' for a key without data. */
+  /** 'deleted_by_hand' is for a key without data. */
   readonly mark?: 'revoked' | 'deleted_by_hand';
 }
 
 /**
- * One step: either all of it is made or nothing. All parts concern one key, or the plan table, or one of the other
- * records, because a Redis cluster changes only what lies on one node together.
+ * One step: all of it is made, or nothing. All parts concern one key, or the plan table, or one other record, because a
+ * Redis cluster cannot change several nodes in one step.
  */
 export interface Change {
-  /** None if the entries are about something that was done already. */
+  /** Empty if the entries are about a past event. */
   readonly parts: readonly Part[];
   /**
-   * Added to their logs in the same step. In the audit log, an entry with a request id that repeats the newest about its
-   * target within a minute is left out.
+   * These are added to their logs in the same step. The audit log leaves an entry out if it repeats the newest entry
+   * about its target, with the same request id and within a minute.
    */
   readonly entries: readonly LogEntry[];
-  /** It takes something away from a client, so it may use the room that is reserved for a full disk. */
+  /** Whether the change takes something away from a client. It may then use the room reserved for a full disk. */
   readonly isUrgent?: boolean | undefined;
-  /** Called for an entry that could not be added because somebody put another value in the place of its log. */
+  /** Called for an entry that could not be added because somebody put a value of another type in place of its log. */
   onLost?(entry: LogEntry, why: string): void;
 }
 
@@ -101,45 +100,44 @@ export function readCursor(text: string): KeyCursor | undefined {
 }
 
 export interface KeyListQuery {
-  /** Keys behind this one; undefined to begin. */
+  /** List keys behind this one; undefined for the first page. */
   readonly after?: KeyCursor | undefined;
-  /** Existing keys to skip, in place of `after`. Not with revoked ones. */
+  /** Skip this many existing keys, in place of `after`. Not for revoked ones. */
   readonly offset?: number | undefined;
   readonly limit: number;
   readonly newestFirst?: boolean;
-  /** Whether keys that were revoked recently are listed too. */
   readonly withRevoked?: boolean;
 }
 
-/** All calls throw {Unavailable} if the storage cannot be reached or cannot be written. */
+/** All calls throw {Unavailable} if the storage cannot be reached or written. */
 export interface Storage {
   /** The clock of decisions: Unix time in microseconds. */
   now(): Promise<number>;
-  /** Undefined if there is no such record. Bytes that are not UTF-8 are read as U+FFFD. */
+  /** Undefined if there is no such record. U+FFFD replaces bytes that are not UTF-8. */
   read(record: RecordName): Promise<Fields | undefined>;
-  /** Many records at once, without a burden on decisions. */
+  /** Reads many records without slowing decisions. */
   readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]>;
-  /** Whether nothing of a gateway was ever stored here. */
+  /** Whether no gateway has ever stored anything here. */
   isEmpty(): Promise<boolean>;
   /** The number of existing keys. */
   countKeys(): Promise<number>;
-  /** A page of keys by the time of their creation. A key keeps its place, also when it is revoked. */
+  /** A page of keys in the order of creation. A key keeps its place when it is revoked. */
   listKeys(query: KeyListQuery): Promise<readonly KeyCursor[]>;
-  /** Keys that work and have no place in the order, so that no list and no backup has them. */
+  /** Keys that work but have no place in the order, so that lists and backups lack them. */
   unlistedKeys(): Promise<readonly string[]>;
-  /** Gives them their places. @returns their number */
+  /** Gives those keys their places. @returns their number */
   relistKeys(): Promise<number>;
   /**
    * Compares and changes in one step.
-   * @returns false if a record is not as required; then nothing was changed
-   * @throws {NotMade} if it was certainly not made, {Unknown} if nobody knows, {Unconfirmed} if it was made
+   * @returns false if a record is not as required; nothing was changed then
+   * @throws {NotMade} if the change was certainly not made, {Unknown} if nobody knows, {Unconfirmed} if it was made
    */
   change(change: Change): Promise<boolean>;
-  /** Entries of a log, the newest first, behind an id. */
+  /** Entries of a log behind an id, the newest first. */
   tail(log: LogName, query: { readonly after?: string | undefined; readonly count: number }): Promise<LoggedEntry[]>;
 }
 
-/** A storage that does some things in its own way. */
+/** A storage with some methods replaced. */
 export const withOwn = (storage: Storage, own: Partial<Storage>): Storage =>
   new Proxy(storage, {
     get(target, name: keyof Storage) {
@@ -148,13 +146,13 @@ export const withOwn = (storage: Storage, own: Partial<Storage>): Storage =>
     },
   });
 
-/** For operators, of a name in Redis. */
+/** A sentence for operators about a name in Redis. */
 export const notTheRecord = (name: string): string =>
   `Somebody has put another value in the place of ${name} in Redis. See what it is, then delete it.`;
 
 /** A change was not made, and will not be made later. */
 export class NotMade extends Unavailable {
-  /** @param why a sentence for operators */
+  /** @param why is a sentence for operators */
   constructor(why: string, reason: unknown = why) {
     super(reason, `The change was not made. ${why}`);
   }

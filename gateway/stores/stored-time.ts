@@ -5,7 +5,7 @@ import { SECOND } from '../limiter/clock.ts';
 export const writeTime = (time: number | undefined): string | undefined =>
   time === undefined ? undefined : (time / SECOND).toFixed(6);
 
-/** As decide.lua reads it. */
+/** Reads a time as decide.lua does. */
 export function readTime(text: string | undefined): number | undefined {
   if (text === undefined || text.length > LONGEST_TIME || !/^\d+\.?\d*$/.test(text)) return undefined;
   return Number(text) < LATEST_TIME ? Math.round(Number(text) * SECOND) : undefined;

@@ -9,8 +9,8 @@ import type { Storage } from './storage.ts';
 import type { Tokens } from './tokens.ts';
 
 /**
- * The stores for operators. They wait longer than decisions do; otherwise a completed change could look like a failed
- * one.
+ * The stores for operators. Their timeouts are longer than those of decisions, so that a slow change does not look like
+ * a failed one.
  */
 export interface OperatorsStores {
   readonly keys: Keys;
@@ -20,17 +20,16 @@ export interface OperatorsStores {
   readonly backups: Backups;
 }
 
-/** A connection for decisions. Times are Unix times in ms. */
+/** The connection for decisions. Times are Unix times in ms. */
 export interface RedisState {
   readonly isConnected: boolean;
-  /** When it was connected, or lost. */
+  /** When it was last connected or lost. */
   readonly since: number;
-  /** The last call that decided, whether it failed or not. */
+  /** The last call for decisions, whether or not it failed. */
   readonly lastCall: { readonly at: number; readonly ms: number } | undefined;
 }
 
 export interface PeerAnswer {
-  /** Its host and its process. */
   readonly gateway: string;
   readonly answer: unknown;
 }
@@ -39,8 +38,8 @@ export interface PeerAnswer {
 export interface Peers {
   start(): void;
   /**
-   * Asks all others. Never rejects.
-   * @returns their answers, and those that gave none in time: undefined if it is unknown who there is
+   * Asks all other gateways. Never rejects.
+   * @returns the answers, and the gateways without one (undefined if the gateways are unknown)
    */
   ask(
     content: unknown,
@@ -49,29 +48,28 @@ export interface Peers {
   stop(): Promise<void>;
 }
 
-/** A limiter and the storage under all stores, in Redis or in this gateway, and how to close them. */
+/** A limiter and the storage under all stores, in Redis or in this gateway. Closing it closes both. */
 export interface Backend {
   readonly limiter: Limiter;
-  /** With the deadline of decisions. */
+  /** The storage with the deadline of decisions. */
   readonly storage: Storage;
   /** Opens the storage for operators. Called once, by the process that serves operators. */
   operatorsStorage(): Promise<Storage>;
-  /** @returns whether the script of decisions is there, and may be run */
+  /** @returns whether decide.lua is loaded and may be run */
   loadScript(): Promise<boolean>;
-  /** Nodes that are away. Their decisions are taken locally. */
+  /** The number of nodes that are away. Their keys are decided locally. */
   nodesAway(): number;
-  /** The connection for decisions, as last seen; undefined without one. */
+  /** The last known state of the connection for decisions; undefined without Redis. */
   redis(): RedisState | undefined;
-  /** Counts of the calls that decide. */
+  /** Metrics of the calls for decisions. */
   counted(): Family[];
-  /** The share of its memory that each node of Redis uses, 0 to 1; nodes that do not answer are left out. */
+  /** The share of its memory that each node of Redis uses, 0 to 1; without nodes that do not answer. */
   memoryUsed(): Promise<[node: string, share: number][]>;
   /**
    * The other gateways on the same store, once `operatorsStorage` was opened; undefined if there can be none.
-   * @param answer of this gateway to what another one asks
+   * @param answer answers the question of another gateway
    */
   peers?(answer: (content: unknown) => Promise<unknown>): Peers;
-  /** The state of the store, for operators. */
   check(): Promise<CheckResult[]>;
   close(): Promise<void>;
 }

@@ -3,7 +3,7 @@ import { Conflict } from '../../shared/domain-errors.ts';
 import { type Activity, auditEntries } from './audit.ts';
 import type { Fields, Storage } from './storage.ts';
 
-/** Each can do what the ones before it can. */
+/** Each role includes those before it. */
 export const ROLES = ['viewer', 'operator', 'admin'] as const;
 
 export type Role = (typeof ROLES)[number];
@@ -21,15 +21,16 @@ export class TooManyTokens extends Conflict {
 export const OperatorToken = z.object({
   name: z.string(),
   role: z.enum(ROLES),
-  /** RFC 3339. */
   createdAt: z.string(),
-  /** SHA-256 of the whole token, in hex. */
+  /** SHA-256 of the complete token, in hex. */
   digest: z.string().regex(/^[0-9a-f]{64}$/),
 });
 
 export type OperatorToken = Readonly<z.infer<typeof OperatorToken>>;
 
-/** Operators' tokens: one record, a field for each id. A token that was made unreadable by hand does not exist. */
+/**
+ * Operators' tokens: one record with a field for each id. A token that was made unreadable by hand counts as missing.
+ */
 export class Tokens {
   readonly #storage: Storage;
 
@@ -52,8 +53,9 @@ export class Tokens {
   }
 
   /**
-   * @param entryFor makes the entry from the token that is revoked
-   * @returns false if there is none. This is confirmed as a revocation is, because the call can repeat one
+   * @param entryFor makes the audit entry from the revoked token
+   * @returns false if there is no such token. That answer is confirmed like a revocation, because the call can be a
+   *   repetition
    */
   async remove(id: string, entryFor: (token: OperatorToken) => Activity): Promise<boolean> {
     const text = (await this.#read())[id];
@@ -62,7 +64,7 @@ export class Tokens {
     return isMade && token !== undefined;
   }
 
-  /** @returns false if the token is not as expected any more */
+  /** @returns false if the token has changed meanwhile */
   #change(id: string, from: string | undefined, to: string | undefined, activity?: Activity): Promise<boolean> {
     return this.#storage.change({
       parts: [{ record: 'tokens', expect: { [id]: from }, set: { [id]: to } }],

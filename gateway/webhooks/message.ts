@@ -7,21 +7,20 @@ export interface Happening {
   readonly event: KeyEvent;
   readonly keyId: string;
   readonly plan: string;
-  /** By the clock of the decision, in microseconds. */
+  /** When it happened by the clock of the decision, in microseconds. */
   readonly at: number;
-  /** The day limit. */
   readonly limit: number;
   readonly used: number;
   readonly bannedUntil: number;
 }
 
 export interface Message {
-  /** The same for every attempt and every gateway, so that a receiver recognizes repetitions. */
+  /** All attempts and all gateways use the same id, so that a receiver recognizes repetitions. */
   readonly id: string;
   readonly body: string;
 }
 
-/** Its UTC day, in days since 1970. */
+/** The UTC day of the event, in days since 1970. */
 export const dayOf = ({ at }: Happening): number => Math.floor(at / DAY);
 
 export function happeningOf(event: KeyEvent, keyId: string, decision: Decision): Happening {

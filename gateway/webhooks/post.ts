@@ -1,12 +1,12 @@
 import { createHmac } from 'node:crypto';
 import type { Message } from './message.ts';
 
-/** A failed attempt, described for the log without the URL and the secret. */
+/** A failed attempt. The message leaves out the URL and the secret, so it may be logged. */
 export class NotDelivered extends Error {}
 
 /**
- * Sends a message to its receiver. Redirects are not followed, because they could lead to another host. The response
- * body is not read.
+ * Sends a message to its receiver. Follows no redirects, because they could lead to another host, and ignores the
+ * response's body.
  * @throws {NotDelivered} unless the status is 2xx
  */
 export async function post(url: string, secret: Buffer, { id, body }: Message, signal: AbortSignal): Promise<void> {
@@ -33,7 +33,7 @@ function reasonOf({ name, cause }: Error): string {
   return code ?? message;
 }
 
-/** Signatures according to Standard Webhooks (standardwebhooks.com), so that its libraries can verify them. */
+/** Signatures follow Standard Webhooks (standardwebhooks.com), so that its libraries can verify them. */
 
 const PREFIX = 'whsec_';
 

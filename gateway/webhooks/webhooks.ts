@@ -27,17 +27,16 @@ type Keys = Pick<AllKeys, 'claim' | 'get'>;
 
 interface Pending {
   readonly happening: Happening;
-  /** Under this name it is claimed. A claim that got no answer in time may be in force, so each retry has the same. */
+  /** Each retry claims the event under this name, because a claim without an answer may be in force. */
   readonly claimant: string;
-  /** Set once this process has claimed the event. */
   message: Message | undefined;
   failed: number;
 }
 
 /**
  * Reports events of keys to a receiver. Events go to a queue of limited length, so that no request waits for a
- * delivery. Each is claimed in the store before it is sent: only one of all gateways sends it, at most once per key and
- * UTC day.
+ * delivery. A gateway claims each event in the store before sending it, so only one gateway sends it, at most once per
+ * key and UTC day.
  */
 export class Webhooks {
   readonly #url: string;
@@ -60,7 +59,7 @@ export class Webhooks {
   #isStopped = false;
   #onIdle: () => void = () => {};
 
-  /** @param keys once they can be reached */
+  /** @param keys the keys, or a promise that resolves once they can be reached */
   constructor(keys: Keys | Promise<Keys>, logger: Logger, { url, secret, ...patience }: WebhookOptions) {
     this.#url = url ?? '';
     this.#secret = secret;
@@ -70,7 +69,7 @@ export class Webhooks {
     for (const result of RESULTS) this.#counts.declare(result);
   }
 
-  /** Returns at once. */
+  /** Adds the event to the queue and returns at once. */
   send(happening: Happening): void {
     if (this.#url === '') return;
     if (this.#isStopping || this.#size >= MAX_WAITING) {
@@ -85,7 +84,7 @@ export class Webhooks {
     return [this.#counts.family()];
   }
 
-  /** Sends what waits once more, for at most one second. */
+  /** Sends the waiting events once more, for at most one second. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     for (const [pending, timer] of this.#resting) {
@@ -132,7 +131,7 @@ export class Webhooks {
     this.#sendNext();
   }
 
-  /** @throws if it must be tried again */
+  /** @throws if the event must be sent again */
   async #deliver(pending: Pending, attempt: AbortController): Promise<void> {
     pending.message ??= await this.#claim(pending);
     if (pending.message === undefined) return;
@@ -142,7 +141,7 @@ export class Webhooks {
     this.#count('delivered');
   }
 
-  /** @returns undefined if another gateway sends it, or the key no longer exists: then the event is dropped */
+  /** @returns undefined if another gateway sends the event or the key no longer exists: the event is dropped then */
   async #claim({ happening, claimant }: Pending): Promise<Message | undefined> {
     const { keyId, event } = happening;
     const keys = await this.#keys;
@@ -171,7 +170,10 @@ export class Webhooks {
     this.#resting.set(pending, timer);
   }
 
-  /** Doubles each time, with jitter: a receiver that comes back does not get all messages at once. */
+  /**
+   * The wait before a retry doubles each time, with jitter, so that a receiver that is back does not get all messages
+   * at once.
+   */
   #restMs(failed: number): number {
     const { firstRetryMs, longestRetryMs } = this.#patience;
     return Math.min(firstRetryMs * 2 ** (failed - 1), longestRetryMs) * (0.5 + Math.random() / 2);

@@ -15,17 +15,14 @@ export interface StoreClientOptions {
   readonly url: string;
   /** The core's CORE_TOKEN, if it has one. */
   readonly token?: string | undefined;
-  /** For each call, retries included. */
+  /** The time for each call, including retries. */
   readonly timeoutMs?: number;
-  /** The maximum number of connections to the core. Further calls wait. */
+  /** The maximum number of connections to the core. More calls wait. */
   readonly connections?: number;
 }
 
 export interface CreateOptions extends CallOptions {
-  /**
-   * Identifies this creation for a day: the same key returns the same answer. A new one is created for each call by
-   * default.
-   */
+  /** Identifies this creation for a day: the same key returns the same answer. By default each call gets a new one. */
   readonly idempotencyKey?: string | undefined;
 }
 
@@ -39,11 +36,11 @@ export interface Filter<Status> {
 export interface PageOptions<Status> extends Filter<Status> {
   /** 1 to 100; the core's default is 20. */
   readonly limit?: number | undefined;
-  /** Starts after this id: the `next` of the previous page. */
+  /** Entries after this id: the `next` of the previous page. */
   readonly after?: Id | undefined;
 }
 
-/** `next` is present if there are more. */
+/** A page of pets. `next` is present if there are more. */
 export interface PetPage {
   readonly pets: readonly Pet[];
   readonly next?: bigint | undefined;
@@ -69,9 +66,9 @@ const IdempotencyKey = z.string().regex(/^[ !#-[\]-~]{1,255}$/, {
 
 /**
  * Opens a client of the core at `url` with its own connections; one per process is enough. Every method throws only
- * `StoreError`. GETs and POSTs are retried up to twice when the connection breaks and after 502, 503 and 504; other
- * methods only if nothing can have reached the core.
- * @throws at once for a URL that is not a plain origin, or a token that is not a valid header value
+ * `StoreError`. GETs and POSTs are retried up to twice when the connection breaks or the core answers 502, 503 or 504;
+ * other methods are retried only if nothing can have reached the core.
+ * @throws for a URL that is not a plain origin, or a token that is not a valid header value
  */
 export function createStoreClient({ url, token, timeoutMs = 5_000, connections = 16 }: StoreClientOptions) {
   const { call, close } = openTransport({ url, token, timeoutMs, connections });
@@ -102,7 +99,7 @@ export function createStoreClient({ url, token, timeoutMs = 5_000, connections =
       return { pets, next };
     },
 
-    /** All pets, by ascending id, read page by page; the timeout is per page. */
+    /** All pets, by ascending id, read page by page. The timeout applies to each page. */
     pets(filter: Filter<PetStatus> = {}, options?: CallOptions): AsyncGenerator<Pet, void, undefined> {
       return walk(KnownPet, PETS, filter, options);
     },
@@ -133,7 +130,7 @@ export function createStoreClient({ url, token, timeoutMs = 5_000, connections =
       return { orders, next };
     },
 
-    /** All orders, by ascending id, read page by page; the timeout is per page. */
+    /** All orders, by ascending id, read page by page. The timeout applies to each page. */
     orders(filter: Filter<OrderStatus> = {}, options?: CallOptions): AsyncGenerator<Order, void, undefined> {
       return walk(KnownOrder, ORDERS, filter, options);
     },
@@ -154,12 +151,12 @@ export function createStoreClient({ url, token, timeoutMs = 5_000, connections =
       return readAnswer(KnownOrder, await call({ method: 'PATCH', path: pathOf(ORDERS, id), body }, options));
     },
 
-    /** Finishes the calls in flight and closes the connections; later calls are `aborted`. */
+    /** Finishes the calls in progress and closes the connections; later calls are `aborted`. */
     close,
   };
 }
 
-/** Checks before sending: a number above 2^53 has lost its value before the core can check it. */
+/** Checks a value before sending it: a number above 2^53 has lost digits before the core could check it. */
 function checked<S extends z.ZodType>(schema: S, value: z.input<S>): z.output<S> {
   const { success, data, error } = schema.safeParse(value);
   if (success) return data;

@@ -22,7 +22,6 @@ export class StoreError extends Error {
   readonly code: StoreErrorCode;
   /** HTTP status; 0 without an answer. */
   readonly status: number;
-  /** The core's Retry-After. */
   readonly retryAfterSeconds?: number | undefined;
 
   constructor(code: StoreErrorCode, message: string, { status = 0, retryAfterSeconds, cause }: StoreErrorDetails = {}) {
@@ -35,18 +34,16 @@ export class StoreError extends Error {
 
 /** Limits of one call. */
 export interface CallOptions {
-  /** Aborts the call. */
   readonly signal?: AbortSignal | undefined;
-  /** For the whole call, retries included; the client's own by default. */
+  /** The time for the whole call, including retries. By default the client's own timeout applies. */
   readonly timeoutMs?: number | undefined;
 }
 
 export interface StoreRequest {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   readonly path: string;
-  /** Written as JSON. */
   readonly body?: unknown;
-  /** Makes a POST safe to repeat; every POST has one. */
+  /** Makes a POST safe to repeat. Every POST needs one. */
   readonly idempotencyKey?: string;
 }
 
@@ -66,7 +63,7 @@ export interface TransportOptions {
 export interface Transport {
   /** @throws {StoreError} unless the answer is a success */
   call(request: StoreRequest, options?: CallOptions): Promise<StoreAnswer>;
-  /** Finishes the calls in flight; later calls are refused. */
+  /** Finishes the calls in progress; later calls are refused. */
   close(): Promise<void>;
 }
 
@@ -75,13 +72,13 @@ const CONNECT_TIMEOUT_MS = 1_000;
 const KEEP_ALIVE_MS = 4_000;
 /** The longest timer of Node, 24 days. A longer one would fire after a millisecond. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
-/** Before the second and the third attempt. */
+/** The pauses in ms before the second and the third attempt. */
 const PAUSES_MS = [50, 200];
 
-/** Worth a retry: the request was not carried out, or an Idempotency-Key protects it. */
+/** Statuses worth a retry: the request was not carried out, or an Idempotency-Key protects it. */
 const PASSING: ReadonlySet<number> = new Set([502, 503, 504]);
 const REPEATABLE: ReadonlySet<string> = new Set(['GET', 'POST']);
-/** Faults before there was a connection, so nothing can have arrived. */
+/** Faults before a connection existed, so nothing can have arrived. */
 const NEVER_SENT: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT']);
 const CLOSED: ReadonlySet<string> = new Set(['UND_ERR_CLOSED', 'UND_ERR_DESTROYED']);
 const MALFORMED: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_OVERFLOW', 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH']);
@@ -92,9 +89,9 @@ const MALFORMED: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_OVERFLOW', 'UND
  */
 export function openTransport({ url, token, timeoutMs, connections }: TransportOptions): Transport {
   const authorization: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
-  // A request that undici cannot write blocks its connection for good, so none may reach undici.
+  // A request that undici cannot write blocks its connection for good, so it is checked before.
   for (const [name, value] of Object.entries(authorization)) http.validateHeaderValue(name, value);
-  // The call's own timeout is the only one. Those of undici are coarse and do not run while a request waits for a
+  // Only the call's own timeout applies. Those of undici are coarse and do not run while a request waits for a
   // connection.
   const pool = new Pool(url, {
     connections,
@@ -129,7 +126,7 @@ function write(request: StoreRequest, authorization: Record<string, string>): Di
 }
 
 /**
- * An answer's body, checked against `schema`.
+ * The body of an answer, checked against `schema`.
  * @throws {StoreError} `invalid_answer` if it does not match
  */
 export function readAnswer<S extends z.ZodType>(schema: S, answer: StoreAnswer): z.output<S> {
@@ -143,7 +140,7 @@ export function readAnswer<S extends z.ZodType>(schema: S, answer: StoreAnswer):
 
 interface Limit {
   readonly signal: AbortSignal;
-  /** On the clock of `performance.now()`. */
+  /** When the time is up, by `performance.now()`. */
   readonly endsAt: number;
   end(): void;
 }
@@ -162,14 +159,14 @@ function startLimit(timeoutMs: number, signal: AbortSignal | undefined): Limit {
   };
 }
 
-/** Up to three attempts. If the next one would begin after the timeout, the fault is thrown at once. */
+/** Makes up to three attempts. If the next one would begin after the timeout, it throws the fault at once. */
 async function repeatWhereSafe<T>(method: string, { signal, endsAt }: Limit, once: () => Promise<T>): Promise<T> {
   for (const pauseMs of PAUSES_MS) {
     try {
       return await once();
     } catch (fault) {
       if (!(fault instanceof StoreError) || !mayRepeat(method, fault)) throw fault;
-      // Half to one and a half times the pause, so that callers that failed together do not retry together.
+      // Waits half to one and a half times the pause, so that callers that failed together do not retry together.
       const waitMs = pauseMs * (0.5 + Math.random()) + (fault.retryAfterSeconds ?? 0) * 1_000;
       if (performance.now() + waitMs >= endsAt) throw fault;
       await sleep(waitMs, undefined, { signal }).catch(() => {
@@ -199,8 +196,7 @@ async function exchange(pool: Pool, written: Dispatcher.RequestOptions): Promise
 }
 
 /**
- * undici reports an abort to a waiting request only when it gets a connection. The caller does not have to wait for
- * that.
+ * undici reports an abort to a waiting request only when that gets a connection. This function does not wait for that.
  */
 async function unlessAborted<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
   signal.throwIfAborted();
@@ -232,7 +228,7 @@ function noAnswer(cause: unknown): StoreError {
 
 const codeOf = (fault: unknown): string => String((fault as { code?: unknown } | undefined)?.code);
 
-/** A newer core may have codes that this client does not know. They are passed on. */
+/** A newer core may have codes that this client does not know. They are passed on unchanged. */
 const ErrorAnswer = z.object({
   code: z.custom<ErrorCode>((code) => typeof code === 'string'),
   message: z.string(),

@@ -17,7 +17,7 @@ export async function readJsonBytes(
 ): Promise<Buffer> {
   if (!isPlainJson(request)) throw new HttpError('unsupported_media_type');
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes);
-  // HTTP/1.0 has no interim answers, even if its client expects one (RFC 9110 §10.1.1).
+  // HTTP/1.0 has no interim answers, even for a client that expects one (RFC 9110 §10.1.1).
   if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
   return await collect(request, maxBytes);
 }
@@ -30,7 +30,7 @@ export function announcesBody({ headers }: IncomingMessage): boolean {
   return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
 }
 
-/** For a body where the operation has none. Its unread bytes would be taken for the next request. */
+/** Refuses a body where the operation has none: its unread bytes would be taken for the next request. */
 export const takesNoBody = (): HttpError => new HttpError('invalid_request', 'This operation takes no body.');
 
 function isPlainJson(request: IncomingMessage): boolean {
@@ -39,7 +39,7 @@ function isPlainJson(request: IncomingMessage): boolean {
   return isJson(type) && coding.toLowerCase() === 'identity';
 }
 
-/** JSON is UTF-8 (RFC 8259 §8.1), so no other charset is taken. Other parameters have no meaning. */
+/** JSON is UTF-8 (RFC 8259 §8.1), so no other charset is accepted. Other parameters have no meaning. */
 function isJson(contentType: string): boolean {
   if (contentType === 'application/json') return true;
   const [type, ...parameters] = contentType.split(';').map((part) => part.trim().toLowerCase());
@@ -48,15 +48,17 @@ function isJson(contentType: string): boolean {
 
 const UTF_8 = /^charset="?utf-?8"?$/;
 
-/** Ends the reading of a body, which will not be complete, with an error. A request that reads none is not affected. */
+/** Ends the reading of an incomplete body with an error. A request whose body is not read stays unaffected. */
 export function breakBody(request: BrokenRequest, fault: HttpError): void {
   request[FAULT] = fault;
   request.emit('close');
 }
 
-/** Uses listeners because leaving a `for await` loop early destroys the connection, and the 413 could not be sent. */
+/**
+ * Listeners are used because leaving a `for await` loop early destroys the connection, and the 413 could not be sent.
+ */
 function collect(request: BrokenRequest, maxBytes: number): Promise<Buffer> {
-  // A request that announces no body has ended from the start, and emits nothing (optimizeEmptyRequests).
+  // A request that announces no body has ended from the start and emits no event (optimizeEmptyRequests).
   if (request.readableEnded) return Promise.resolve(Buffer.alloc(0));
   const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
   const chunks: Buffer[] = [];
@@ -79,12 +81,12 @@ function collect(request: BrokenRequest, maxBytes: number): Promise<Buffer> {
   return promise;
 }
 
-/** No body of one resource has nearly as many. */
+/** No valid body has nearly as many values. */
 export const MAX_VALUES = 1_000;
 
 /**
- * The body, checked against `schema`.
- * @param maxValues in all its objects and arrays together
+ * Reads the body and checks it against `schema`.
+ * @param maxValues the most values in all its objects and arrays together
  * @throws {HttpError} 413 above `maxBytes`, 415 for another media type, 400 for anything the schema refuses
  */
 export async function readBody<S extends z.ZodType>(
@@ -110,7 +112,7 @@ function parse(bytes: Buffer, maxValues: number): unknown {
   }
 }
 
-/** The words for a value of another type, where a schema has none of its own. */
+/** The message for a value of another type, unless the schema has its own. */
 const ofType: z.core.$ZodErrorMap = (issue) =>
   issue.code === 'invalid_type' ? must(`be ${TYPES[issue.expected] ?? `a ${issue.expected}`}`)(issue) : undefined;
 

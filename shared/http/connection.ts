@@ -8,26 +8,25 @@ import { http } from './node-http.ts';
 import { type Fault, RequestBytes } from './request-bytes.ts';
 import { type BrokenRequest, FAULT } from './request-head.ts';
 
-/** Parts of Node's server that are missing in its types. */
+/** Parts of Node's server that its types lack. */
 interface Parser {
-  /** The request that is being read, or the last one. */
+  /** The request being read, or the last one. */
   readonly incoming: Upgradable | null;
   onIncoming(request: Upgradable, keepAlive: boolean): number;
-  /** Returns how many bytes it has read. */
   execute(bytes: Buffer): number | Fault;
 }
 type Upgradable = IncomingMessage & { upgrade?: boolean };
-/** Node sets `_paused` while too much of the answers is unsent. Its parser accepts nothing then. */
+/** Node sets `_paused` while too many bytes of the answers are unsent. Its parser must not get any bytes then. */
 type ParsedSocket = Socket & { readonly _paused?: boolean; readonly parser?: Parser | null };
 
 const CONNECT: Fault = { code: 'CONNECT' };
-/** Node reports no error behind an upgrade that was ignored, but its parser reads on no more. */
+/** Behind an upgrade that was ignored, Node's parser stops reading without an error. */
 const UNREPORTED: Fault = { code: 'HPE_UNREPORTED' };
 /** OpenSSL's code for a request without TLS instead of a handshake. */
 export const PLAIN_HTTP = 'ERR_SSL_HTTP_REQUEST';
-/** What llhttp says of a version that is one, and not ours. All else that is wrong behind HTTP/ is bad syntax. */
+/** llhttp's message for a well-formed version that is not supported. Anything else wrong behind HTTP/ is bad syntax. */
 const OTHER_VERSION = 'Invalid HTTP version';
-/** Everything else is an invalid request. */
+/** The errors for faults. All other faults are invalid requests. */
 const ERRORS: Readonly<Record<string, readonly [code: ErrorCode, message?: string]>> = {
   HPE_HEADER_OVERFLOW: ['headers_too_large'],
   HPE_CHUNK_EXTENSIONS_OVERFLOW: ['payload_too_large'],
@@ -37,14 +36,14 @@ const ERRORS: Readonly<Record<string, readonly [code: ErrorCode, message?: strin
 };
 
 function errorOf({ code = '', reason }: Fault): HttpError {
-  // A request to open a tunnel, which no server here does.
+  // CONNECT asks for a tunnel, which no server here opens.
   if (code === 'CONNECT') return methodNotAllowed('GET, HEAD, POST');
   if (reason === OTHER_VERSION) return new HttpError('http_version_not_supported', undefined, { cause: code });
   const [answered, message] = ERRORS[code] ?? ['invalid_request'];
   return new HttpError(answered, message, { cause: code });
 }
 
-/** Stands for bytes that are no request for this server, so that their refusal is sent in its turn. */
+/** A placeholder for bytes that are not a request for this server, so that their refusal is sent in its turn. */
 export function noRequest(socket: Socket, fault: Fault): IncomingMessage {
   const request: BrokenRequest = new http.IncomingMessage(socket);
   request.complete = true;
@@ -54,25 +53,25 @@ export function noRequest(socket: Socket, fault: Fault): IncomingMessage {
 
 const NOTHING = Buffer.alloc(0);
 
-/** Limits of one lingering close, as nginx has them. A client that sends for longer may lose the answer. */
+/** The limits of a lingering close are those of nginx. A client that sends for longer may lose the answer. */
 const LINGER_MS = 30_000;
 const SILENCE_MS = 5_000;
-/** Of all connections that are being closed together: 8 MB a second, in 400 reads at most. */
+/** The limits of all closing connections together: 8 MB a second, in at most 400 reads. */
 const BYTES_PER_MS = 8_192;
 const MS_PER_READ = 2.5;
 
-/** What holds for all connections of a server. */
+/** What all connections of a server share. */
 export class Rules {
-  /** Unfinished answers per connection, above which the next request waits. */
+  /** The number of unfinished answers of a connection at which the next request waits. */
   readonly unanswered: number;
-  /** When the next connection that is being closed may be read, as of performance.now(). */
+  /** When the next closing connection may be read, as of performance.now(). */
   #nextReadAt = 0;
 
   constructor(unanswered: number) {
     this.unanswered = unanswered;
   }
 
-  /** How long the next read has to wait behind one of so many bytes that were dropped. */
+  /** How long the next read must wait after a read of this many bytes, which were dropped. */
   turnBehind(bytes: number, now: number): number {
     this.#nextReadAt = Math.max(this.#nextReadAt, now) + Math.max(bytes / BYTES_PER_MS, MS_PER_READ);
     return this.#nextReadAt - now;
@@ -81,13 +80,13 @@ export class Rules {
 
 /**
  * One connection of a server: its unfinished answers, and the request behind them. A request begins when the answers
- * before it have ended, so a close is final: what follows an answer that closes the connection never begins (RFC 9112
- * §9.3.2 and §9.6). Node's parser would read all that arrives at once. Here it gets one request at a time, and what
- * follows goes back into the socket.
+ * before it have ended, so a close is final: no request begins after an answer that closes the connection (RFC 9112
+ * §9.3.2 and §9.6). Node's parser would read everything that has arrived. Here it gets one request at a time, and the
+ * rest goes back into the socket.
  *
  * Closing a connection with unread bytes resets it, and the client may lose an answer that it has not read (RFC 9112
- * §9.6). So the server ends only its own side. What a client sends on is read and dropped until the client closes or a
- * limit is reached. It is read slowly, because each byte costs work.
+ * §9.6). So the server ends only its own side. It reads and drops what the client still sends, until the client closes
+ * or a limit is reached. It reads slowly, because each byte costs work.
  */
 export class Connection {
   /** The unfinished answers, in the order of their requests. */
@@ -96,14 +95,14 @@ export class Connection {
   readonly #rules: Rules;
   readonly #parser: Parser;
   readonly #bytes = new RequestBytes();
-  /** Node's: begins a request. */
+  /** Node's own handler, which begins a request. */
   readonly #begin: Parser['onIncoming'];
-  /** Node's: gives bytes to the parser, and up the connection behind an upgrade. */
+  /** Node's own listener, which passes bytes to the parser, and hands the connection over behind an upgrade. */
   readonly #onData: (bytes: Buffer) => void;
-  /** The answer that waits for its reader, and since when. */
+  /** The answer whose reader is slow, and since when. */
   #slow: ServerResponse | undefined;
   #slowSince = 0;
-  /** Once the connection is being closed: until when the client may send on. */
+  /** Until when the client of a closing connection may send. */
   #lingersUntil = 0;
 
   constructor(socket: ParsedSocket, rules: Rules) {
@@ -115,7 +114,7 @@ export class Connection {
     this.#begin = parser.onIncoming;
     parser.onIncoming = (request, keepAlive) => {
       if (request.method !== 'CONNECT') return this.#begin.call(parser, request, keepAlive);
-      // Otherwise Node would give up the connection, even behind answers in progress.
+      // Otherwise Node would give up the connection, even with answers in progress.
       request.upgrade = false;
       this.#refuse(CONNECT);
       return 0;
@@ -126,22 +125,20 @@ export class Connection {
     if (!(socket instanceof TLSSocket)) readIntoOneBuffer(socket, this.#take);
   }
 
-  /** Whether no further request begins. */
   get #isClosing(): boolean {
     return !this.#socket.writable || this.answers.some(closes);
   }
 
-  /** Whether nothing is in progress, and nothing waits. */
+  /** Whether no request is in progress and none waits. */
   get isIdle(): boolean {
     return this.answers.length === 0 && !this.#hasWaiting;
   }
 
-  /** Whether requests wait. */
   get #hasWaiting(): boolean {
     return this.#socket.writable && this.#socket.readableLength > 0;
   }
 
-  /** Bytes of its unread answers, and of requests that wait. The first answer's bytes are in the socket's buffer. */
+  /** Bytes of unread answers and of waiting requests. The first answer's bytes are in the socket's buffer. */
   get heldBytes(): number {
     const { writableLength, readableLength } = this.#socket;
     const [, ...behind] = this.answers;
@@ -149,7 +146,7 @@ export class Connection {
   }
 
   /**
-   * For how long an answer has waited for its reader, as of `now`. Node's own timeout detects only silence, and a client
+   * How long an answer has waited for its reader, as of `now`. Node's own timeout detects only silence, and a client
    * that reads a byte now and then is never silent.
    */
   waitsForReader(now: number): number {
@@ -159,7 +156,6 @@ export class Connection {
     return answer === undefined ? 0 : now - this.#slowSince;
   }
 
-  /** The answer to a request that begins. */
   add(response: ServerResponse): void {
     this.answers.push(response);
     response.once('close', () => {
@@ -169,7 +165,7 @@ export class Connection {
   }
 
   /**
-   * Bytes that are no request, or the end of the client's patience with one. The rest of a request has no answer of its
+   * Handles bytes that are not a request, or a request that takes too long. The rest of a request gets no answer of its
    * own.
    */
   fail(fault: Fault): void {
@@ -180,17 +176,20 @@ export class Connection {
     this.#bytes.isInBody = false;
     const last = this.answers.at(-1);
     if (last === undefined) {
-      // The answer to an upgrade is not among them, and closes the connection.
+      // An answer to an upgrade is not in the list, and closes the connection itself.
       if (this.#parser.incoming?.upgrade !== true) this.#socket.destroySoon();
     } else {
       last.shouldKeepAlive = false;
       if (last.headersSent) last.once('close', () => this.#socket.destroySoon());
-      // Its own answer says so, with the limits of its caller.
+      // The request's own answer reports the fault, with the limits of its caller.
       else breakBody(last.req, errorOf(fault));
     }
   }
 
-  /** The server stops: the last answer closes the connection. That is the one in progress if no request waits behind it. */
+  /**
+   * The server stops, so the last answer closes the connection. The answer in progress is the last one if no request
+   * waits behind it.
+   */
   drain(): void {
     const last = this.answers.at(-1);
     if (last?.headersSent === false && !this.#hasWaiting) last.shouldKeepAlive = false;
@@ -213,12 +212,12 @@ export class Connection {
     }
   };
 
-  /** @returns where it ends */
+  /** @returns the end of the part */
   #parsePart(bytes: Buffer, at: number): number {
     const socket = this.#socket;
     const end = this.#bytes.endOfPart(bytes, at);
     if (typeof end !== 'number') this.fail(end);
-    // Nothing is read behind what the parser cannot read.
+    // Nothing is read behind bytes that the parser cannot read.
     if (typeof end !== 'number' || !this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end)))
       return bytes.length;
     if (socket.parser != null) {
@@ -240,7 +239,7 @@ export class Connection {
     return read === bytes.length;
   }
 
-  /** In a turn of the event loop of its own, so that connections take turns. */
+  /** Runs in a turn of the event loop of its own, so that connections take turns. */
   readonly #proceed = (): void => {
     if (this.answers.length <= this.#rules.unanswered >> 1) this.#socket.resume();
   };
@@ -256,12 +255,12 @@ export class Connection {
     socket.end();
     this.#lingersUntil = performance.now() + LINGER_MS;
     socket.setTimeout(SILENCE_MS, () => socket.destroy());
-    // A refused upgrade has no listener any more.
+    // After a refused upgrade the socket has no listener.
     if (socket.listenerCount('data') === 0) socket.on('data', this.#take);
     socket.resume();
   };
 
-  /** What follows a close is not wanted. Until the close it is not even read. */
+  /** Drops bytes that follow a close. Before the close they are not even read. */
   #drop(bytes: number): void {
     const socket = this.#socket;
     socket.pause();
@@ -276,10 +275,9 @@ export class Connection {
 
 const closes = ({ shouldKeepAlive }: ServerResponse): boolean => !shouldKeepAlive;
 
-/** What all connections are read into. */
 const READ = Buffer.allocUnsafeSlow(65_536);
 
-/** Its own copy of what was read. */
+/** Copies the bytes if they lie in the shared buffer. */
 const own = (bytes: Buffer): Buffer => (bytes.buffer === READ.buffer ? Buffer.from(bytes) : bytes);
 
 /** The fields behind `onread` of net.connect, which a server's connections lack. */
@@ -287,7 +285,7 @@ const [BUFFER, ON_READ] = ['kBuffer', 'kBufferCb'].map((name) =>
   Object.getOwnPropertySymbols(new Socket()).find(({ description }) => description === name),
 );
 
-/** Without it, Node creates a buffer for each read, which takes longer than to parse a usual request. */
+/** Otherwise Node would create a buffer for each read, which takes longer than parsing a usual request. */
 function readIntoOneBuffer(socket: ParsedSocket, take: (bytes: Buffer) => void): void {
   const { _handle: handle } = socket as unknown as { _handle?: { useUserBuffer?(buffer: Buffer): void } | null };
   if (BUFFER === undefined || ON_READ === undefined || handle?.useUserBuffer === undefined) return;

@@ -5,30 +5,33 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { KeyedCount } from '../fair-share.ts';
 import { Connection, Rules } from './connection.ts';
 
-/** What a server allows its clients. Times in milliseconds. */
+/** What a server allows its clients. Times are in milliseconds. */
 export interface ServerLimits {
-  /** For the head of a request to arrive; also for the first request of a connection. */
+  /** Time until the head of a request has arrived, and for the first request of a connection to begin. */
   readonly headersMs: number;
-  /** For a whole request to arrive. */
+  /** Time until a whole request has arrived. */
   readonly requestMs: number;
-  /** For the client to read an answer, from the first time it has to wait. */
+  /** Time for the client to read an answer, from the moment when the answer first waits for it. */
   readonly answerMs: number;
-  /** Between an answer and the next request. */
+  /** Time between an answer and the next request. */
   readonly keepAliveMs: number;
-  /** Without data on a WebSocket. Most clients and servers ping twice a minute. */
+  /** Time without data on a WebSocket. Most clients and servers ping twice a minute. */
   readonly webSocketIdleMs: number;
   /** How often these limits are checked. */
   readonly checkEveryMs: number;
-  /** Bytes of unread answers and waiting requests in this process. Above it, the connections with the most are cut. */
+  /**
+   * The most bytes of unread answers and waiting requests in this process. Above this, the connections with the most
+   * are cut.
+   */
   readonly unreadBytes: number;
-  /** Requests of a connection that run at once. The next one begins when answers have ended. */
+  /** Requests of a connection that are served at once. The next one begins when answers have ended. */
   readonly unanswered: number;
   readonly connections: number;
   readonly connectionsPerAddress: number;
 }
 
 /**
- * The limits of our HTTP servers. Node's own defaults give a slow client minutes (headersTimeout 60 s, checked every 30
+ * The limits of all servers here. Node's own defaults give a slow client minutes (headersTimeout 60 s, checked every 30
  * s), never drop a client that does not read, and accept any number of connections.
  */
 export const DEFAULT_LIMITS: ServerLimits = {
@@ -44,16 +47,16 @@ export const DEFAULT_LIMITS: ServerLimits = {
   connectionsPerAddress: 1_000,
 };
 
-/** Which limit a connection exceeded. */
+/** The limit that a connection exceeded. */
 export type ConnectionLimit = 'total' | 'address';
 
-/** Why a connection was cut: its reader was too slow for one answer, or it held most of all unread bytes. */
+/** Why a connection was cut: its client was too slow for one answer, or had the most unread bytes. */
 type CutFor = 'slow_reader' | 'unread_answers';
 
 export interface ConnectionCaps {
   /**
-   * The name under which a peer's connections are counted. Undefined if they are not counted, as for a proxy that
-   * serves many clients. Without this function, only the total is limited.
+   * The name under which a peer's connections are counted. Undefined if they are not counted, as for a proxy with many
+   * clients. Without this function, only the total is limited.
    */
   readonly countedAs?: ((remoteAddress: string | undefined) => string | undefined) | undefined;
   /** Called for every connection that was closed because there were too many. */
@@ -64,7 +67,7 @@ export interface ConnectionCaps {
 
 /** The connections of a server, and their limits. */
 export class Connections {
-  /** A connection below TLS has no {Connection} of its own. It is here during the handshake. */
+  /** A TCP connection below TLS has no {Connection}, and is listed only during the handshake. */
   readonly #connections = new Map<Socket, Connection | undefined>();
   readonly #perAddress = new KeyedCount();
   readonly #limits: ServerLimits;
@@ -75,7 +78,7 @@ export class Connections {
     this.#limits = limits;
     this.#caps = caps;
     this.#rules = new Rules(limits.unanswered);
-    // Above this limit Node closes a connection as soon as it accepts it, which is the cheapest way.
+    // Above this limit Node closes connections as soon as it accepts them, which is the cheapest way.
     server.maxConnections = limits.connections;
     server.on('drop', () => caps.onRefused?.('total'));
     const isTls = server instanceof https.Server;
@@ -91,8 +94,8 @@ export class Connections {
   }
 
   /**
-   * Counts a connection from its first packet on, handshake included. Returns false if there are too many; the
-   * connection is then closed.
+   * Counts a connection from its first packet on, handshake included. Returns false if there are too many, and closes
+   * the connection.
    */
   #count(socket: Socket): boolean {
     const name = this.#caps.countedAs?.(socket.remoteAddress);
@@ -112,22 +115,22 @@ export class Connections {
     socket.once('close', () => this.#connections.delete(socket));
   }
 
-  /** The connection below a failed TLS handshake. Data written to it is not encrypted. */
+  /** The TCP connection below a failed TLS handshake. Data written to it is not encrypted. */
   handshakeOf(secure: Socket): Socket | undefined {
     return this.#connections.has(below(secure)) ? below(secure) : undefined;
   }
 
-  /** Undefined for a peer without TLS, in the middle of its handshake, or gone. */
+  /** Undefined on a TLS server until the handshake is complete, and for a connection that is gone. */
   of(socket: Socket): Connection | undefined {
     return this.#connections.get(socket);
   }
 
-  /** Lets every connection end with an answer that says so. */
+  /** Makes every connection end with an answer that announces it. */
   drain(): void {
     for (const connection of this.#connections.values()) connection?.drain();
   }
 
-  /** Closes every connection: after `lingerMs` those that are idle, after `graceMs` more all others. */
+  /** Closes idle connections after `lingerMs`, and all others after another `graceMs`. */
   async end(lingerMs: number, graceMs: number): Promise<void> {
     const begin = performance.now() + lingerMs;
     for (; this.#connections.size > 0; await sleep(10)) {
@@ -140,7 +143,7 @@ export class Connections {
     }
   }
 
-  /** Runs twice per interval, so that no cut is more than one interval late. */
+  /** Runs twice per interval, so that no connection is cut more than one interval late. */
   #sweep(): void {
     const now = performance.now();
     const held: { readonly socket: Socket; readonly bytes: number }[] = [];
@@ -164,5 +167,5 @@ export class Connections {
   }
 }
 
-/** What a TLS connection is on top of, which Node's types do not know. */
+/** The connection below a TLS connection, which Node's types lack. */
 const below = (socket: Socket): Socket => (socket as unknown as { _parent: Socket })._parent;

@@ -27,7 +27,7 @@ export const ERRORS = {
   http_version_not_supported: { status: 505, message: 'Only HTTP/1.1 and HTTP/1.0 are spoken here.' },
 } as const satisfies Record<string, { status: number; message: string }>;
 
-/** With the one that only the operators' listener sends. */
+/** These include the error that only the operators' listener sends. */
 export const ALL_ERRORS = { ...ERRORS, forbidden: { status: 403, message: 'This is not allowed.' } } as const;
 
 export type ErrorCode = keyof typeof ERRORS;
@@ -38,7 +38,6 @@ interface HttpErrorOptions {
   cause?: unknown;
   /** Response headers of this answer, as a flat list of names and values. */
   headers?: readonly string[];
-  /** Whether the answer closes its connection. */
   closes?: boolean;
 }
 
@@ -50,7 +49,7 @@ export class HttpError extends Error {
   readonly closes: boolean;
 
   constructor(code: AnyErrorCode, message: string = ALL_ERRORS[code].message, options: HttpErrorOptions = {}) {
-    // Errors are frequent answers. Their stack says nothing, and collecting it is expensive.
+    // Errors are frequent answers. A stack would add nothing, and collecting it is expensive.
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
@@ -78,10 +77,10 @@ export function toHttpError(thrown: unknown): HttpError {
   return new HttpError('internal_error', undefined, { cause: thrown });
 }
 
-/** Where the reference explains an error (RFC 8288), as a flat list. */
+/** A link to the explanation of an error (RFC 8288), as a flat list. */
 export const helpFor = (code: string): readonly string[] => ['Link', `</docs#error-${code}>; rel="help"`];
 
-/** A message can quote the request. */
+/** A message can quote the request, so its length is limited. */
 export const MAX_MESSAGE_LENGTH = 1_000;
 
 /** The Error shape on the wire: exactly `code`, `message` and `status`. */

@@ -3,28 +3,30 @@ import type { IncomingMessage } from 'node:http';
 
 /** Header rules for every hop. Names are in lower case. */
 
-/** On every answer: browsers must not guess another type (Fetch §3.6). */
+/** Every answer has this header: browsers must not guess another type (Fetch §3.6). */
 export const NO_SNIFF = ['X-Content-Type-Options', 'nosniff'] as const;
 
-/** Of a request id that the gateway accepts from a client. */
+/** The longest request id that the gateway accepts from a client. */
 export const MAX_REQUEST_ID_LENGTH = 64;
-/** Of one that a service accepts: with the gateway's attempt, a dot, six characters and up to 16 digits. */
+/** A service accepts longer ids: the gateway appends a dot, six characters and up to 16 digits. */
 const REQUEST_ID = /^[\w.-]{1,87}$/;
 
-/** The request's id: the caller's X-Request-Id if it is safe for logs and headers, otherwise a new one. */
+/** The request's id: the caller's X-Request-Id if it is safe for logs and headers, else a new one. */
 export function requestIdOf({ headers }: IncomingMessage, isFit: (id: string) => boolean = () => true): string {
   const given = headers['x-request-id'];
   return typeof given === 'string' && REQUEST_ID.test(given) && isFit(given) ? given : randomUUID();
 }
 
-/** A key that a client gives to a POST so that it can repeat it (draft-ietf-httpapi-idempotency-key-header). */
+/** A key that makes a POST safe to repeat (draft-ietf-httpapi-idempotency-key-header). */
 export const IDEMPOTENCY_KEY = 'idempotency-key';
 export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
 
-/** Names the sender of the request to the core: the request: the public part of an API key. It is never taken from a client. */
+/**
+ * Names the sender of a request to the core: the public part of an API key. The gateway never takes it from a client.
+ */
 export const CALLER_ID = 'x-caller-id';
 
-/** The scheme in any case, spaces, one token (`1*SP`, RFC 6750 §2.1, RFC 9110 §11.4). */
+/** The scheme in any case, then spaces, then one token (`1*SP`, RFC 6750 §2.1, RFC 9110 §11.4). */
 const BEARER = /^bearer +([\w.~+/=-]+)$/i;
 
 /** The token of an Authorization header, never empty; undefined if there is none. */
@@ -33,8 +35,8 @@ export function bearerToken(authorization: string | undefined): string | undefin
 }
 
 /**
- * Whether an Authorization header carries one of these tokens. All are compared, each in constant time. A header
- * without a token never matches, and neither does an empty expected token, or none.
+ * Whether an Authorization header carries one of these tokens. Compares all of them, each in constant time. A missing
+ * or empty token never matches, on either side.
  */
 export function carriesToken(authorization: string | undefined, expected: readonly string[]): boolean {
   const presented = bearerToken(authorization);
@@ -46,7 +48,7 @@ export function carriesToken(authorization: string | undefined, expected: readon
   return isOne;
 }
 
-/** The trace that a request belongs to (W3C Trace Context), for logs and for the next service. */
+/** The trace of a request (W3C Trace Context), for logs and for the next service. */
 export interface Trace {
   /** 32 hexadecimal digits. */
   readonly id: string;
@@ -56,7 +58,7 @@ export interface Trace {
   readonly state?: string | undefined;
 }
 
-/** Later versions may add fields after a hyphen; version 00 may not (§3.2.2.3 and §3.2.2.5 of the standard). */
+/** Later versions may add fields after a hyphen; version 00 must not (§3.2.2.3 and §3.2.2.5 of the standard). */
 const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
 const NO_TRACE = '0'.repeat(32);
 const NO_SPAN = '0'.repeat(16);
@@ -65,12 +67,12 @@ const KNOWN_FLAGS = 0b11;
 const NOT_SAMPLED = '00';
 
 /**
- * Everyone must pass on at least 512 characters of tracestate (§3.3.1.5). A longer or non-text value is dropped
- * completely.
+ * Everyone must pass on at least 512 characters of tracestate (§3.3.1.5). A longer value, or one that is not text, is
+ * dropped completely.
  */
 const TRACESTATE = /^[\t\x20-\x7e]{1,512}$/;
 
-/** The trace of a request: the caller's if it is well-formed, otherwise a new one. */
+/** The trace of a request: the caller's if it is well-formed, else a new one. */
 export function traceOf({ headers: { traceparent, tracestate } }: IncomingMessage): Trace {
   if (traceparent === undefined) return beginTrace();
   const [, version, id, span, flags = '', more] = TRACEPARENT.exec(String(traceparent)) ?? [];
@@ -81,7 +83,7 @@ export function traceOf({ headers: { traceparent, tracestate } }: IncomingMessag
   return { id, flags: known, state: TRACESTATE.test(state) ? state : undefined };
 }
 
-/** Starts a new trace. Later services decide whether to record it. */
+/** Starts a new trace. Later services decide whether to record the trace. */
 export const beginTrace = (): Trace => ({ id: randomHex(32), flags: NOT_SAMPLED });
 
 /** Headers for the next service, as a flat list: the same trace, with this request as the parent. */
@@ -94,7 +96,7 @@ const POOL_BYTES = 8_192;
 let pool = '';
 let used = 0;
 
-/** Random digits, drawn in bulk: a few cost as much as thousands. */
+/** Random digits. They are drawn in bulk, because a few cost as much as thousands. */
 function randomHex(digits: number): string {
   if (used + digits > pool.length) {
     pool = randomBytes(POOL_BYTES).toString('hex');

@@ -1,53 +1,58 @@
 import type { IncomingMessage } from 'node:http';
 
-/** What is wrong with the bytes of a connection, in the words of Node and llhttp, or ours. */
+/** What is wrong with the bytes of a connection, by the codes of Node and llhttp, or by those below. */
 export interface Fault {
   readonly code?: string;
   readonly reason?: string;
 }
 const NO_REQUEST_LINE: Fault = { code: 'NO_REQUEST_LINE' };
 const NO_CHUNK_SIZE: Fault = { code: 'NO_CHUNK_SIZE' };
-/** As llhttp says of long extensions. */
+/** llhttp's code for long extensions. */
 const LONG_CHUNK_LINE: Fault = { code: 'HPE_CHUNK_EXTENSIONS_OVERFLOW' };
 const MANY_CHUNKS: Fault = { code: 'MANY_CHUNKS' };
 
 const LINE_FEED = 0x0a;
 const RETURN = 0x0d;
-/** A chunk costs as much as many bytes. A body may have so many, and one more for so many bytes. */
+/** A chunk costs as much as many bytes. A body may have FREE_CHUNKS, and one more for every BYTES_A_CHUNK bytes. */
 const FREE_CHUNKS = 500;
 const BYTES_A_CHUNK = 128;
-/** Behind the data of a chunk. */
+/** The length of the line break behind the data of a chunk. */
 const LINE_BREAK = 2;
-/** Ends a head, and trailers. Node's parser accepts no other line endings. */
+/** The end of a head and of trailers. Node's parser accepts no other line endings. */
 const EMPTY_LINE = '\r\n\r\n';
-/** A whole line that is not a method, a target and a version of HTTP, with one space between them. */
+/** A whole line that is not a method, a target and a version of HTTP, separated by one space each. */
 const OTHER_LINE = /^(?![^ \r\n]+ [^ \r\n]+ HTTP\/)[^\r\n]*[\r\n]/;
-/** The line before the data of a chunk. */
 const CHUNK_LINE = /^([\da-f]+)[^\r\n]*\r\n/i;
-/** Heads are seldom longer, and lines before chunks never. A text is searched in a third of the time that a buffer takes. */
+/**
+ * Heads are rarely longer, and lines before chunks never. Searching a text takes a third of the time of searching a
+ * buffer.
+ */
 const USUAL_BYTES = 1_024;
 
 /**
  * Divides the bytes of a connection before Node's parser gets them, so that the parser gets at most one request at a
- * time. Also checks the request line, because the parser skips further spaces, which another parser may not (RFC 9112
- * §3), and takes RTSP and lines without a version. What else is malformed, the parser refuses.
+ * time. It also checks the request line: the parser skips extra spaces, which another parser may not (RFC 9112 §3), and
+ * accepts RTSP and lines without a version. The parser itself refuses all else that is malformed.
  */
 export class RequestBytes {
-  /** Whether the next bytes belong to a request that has begun. */
+  /** Whether the next bytes belong to the body of a request. */
   isInBody = false;
-  /** The beginning of what is not complete: of a request line, or of chunks; otherwise of an empty line. */
+  /**
+   * The bytes read so far of an incomplete request line or chunk line; otherwise the beginning of a possible empty
+   * line.
+   */
   #begun = '';
-  /** Whether a head has begun whose line is complete. */
+  /** Whether the request line of the present head is complete. */
   #hasLine = false;
-  /** Of a body with a length, or of a chunk. */
+  /** The bytes left of a body with a length, or of a chunk. */
   #left = 0;
-  /** How many chunks more the body may have. */
+  /** How many more chunks the body may have. */
   #chunksLeft = 0;
   #isEnded = false;
 
   /**
-   * Where the part ends that begins here: a head, a body with a length, a chunk, or trailers. A fault if the request line
-   * is none, a chunk has no size, or there are too many.
+   * The end of the part that begins here: a head, a body with a length, a chunk, or trailers. A fault if the request
+   * line is invalid, a chunk has no size, or there are too many chunks.
    */
   endOfPart(bytes: Buffer, at: number): number | Fault {
     if (this.#left > 0) return this.#endOfLength(bytes, at);
@@ -72,7 +77,7 @@ export class RequestBytes {
     const near = text.indexOf(EMPTY_LINE);
     const far = near === -1 ? bytes.indexOf(EMPTY_LINE, Math.max(from, read - EMPTY_LINE.length), 'latin1') : -1;
     this.#isEnded = near !== -1 || far !== -1;
-    // Otherwise other requests can follow, which are not made a text here.
+    // If the part ends here, other requests can follow. They are not converted to text.
     if (!this.#isEnded) text += bytes.toString('latin1', read);
     if (!this.isInBody && !this.#hasLine && OTHER_LINE.test(text)) return NO_REQUEST_LINE;
     this.#hasLine = !this.#isEnded && !this.isInBody && (this.#hasLine || text.includes('\n'));
@@ -81,7 +86,10 @@ export class RequestBytes {
     return EMPTY_LINE.length + (near === -1 ? far : from + near - begun.length);
   }
 
-  /** Called when the parser has read a part. @param request the one that it reads, or read last */
+  /**
+   * Called when the parser has read a part.
+   * @param request the request that the parser is reading, or has read last
+   */
   follow(request: IncomingMessage | null): void {
     if (!this.#isEnded) return;
     if (!this.isInBody) this.#chunksLeft = FREE_CHUNKS;

@@ -8,31 +8,31 @@ import { type ErrorCode, HttpError } from './errors.ts';
  */
 
 /**
- * What is wrong with the bytes of a request, whose head or body will not be complete. On the request itself: a map or a
- * further listener costs 4 % of a POST.
+ * What is wrong with the bytes of a request that will not be complete. It is stored on the request itself, because a
+ * map or another listener costs 4 % of a POST.
  */
 export const FAULT = Symbol('fault of a request');
 export type BrokenRequest = IncomingMessage & { [FAULT]?: HttpError };
 
-/** What a head may have. Node drops lines above KEPT_HEADER_LINES silently, so `lines` is lower. */
+/** The limits of a request's head. Node drops lines above KEPT_HEADER_LINES silently, so `lines` is lower. */
 export interface HeadLimits {
   readonly lines: number;
-  /** Target, header names and values together. */
+  /** The length of target, header names and values together. */
   readonly bytes: number;
 }
 
-/** What the checks have read on the way. */
+/** What the checks have read. */
 export interface CheckedHead {
   /** Undefined only in HTTP/1.0. */
   readonly host: string | undefined;
-  /** The empty text for two credentials, which count as an invalid one. */
+  /** Empty for two credentials, which count as an invalid one. */
   readonly authorization: string | undefined;
 }
 
-/** The number of header lines that our servers keep. */
+/** The number of header lines that every server here keeps. */
 export const KEPT_HEADER_LINES = 200;
 
-/** In all Connection headers together. Every other header is compared with each option. */
+/** The most options of all Connection headers together. Every other header is compared with each option. */
 const MAX_CONNECTION_OPTIONS = 16;
 
 /** host [ ":" port ], with an IP literal in brackets (RFC 9110 §7.2). The length limit is that of DNS. */
@@ -42,8 +42,8 @@ const HOST = /^(?=.{1,259}$)(?:[\w.~!$&'()*+,;=-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5
 export const isHost = (text: string): boolean => HOST.test(text);
 
 /**
- * Headers that decide something and must not repeat. Node takes the first value or joins them, other parsers take the
- * last, so a repeated header is ambiguous.
+ * Headers with consequences, which must not repeat: Node takes the first value or joins them, while other parsers take
+ * the last.
  */
 const SINGLE: ReadonlySet<string> = new Set([
   'content-encoding',
@@ -55,7 +55,7 @@ const SINGLE: ReadonlySet<string> = new Set([
   'transfer-encoding',
 ]);
 
-/** Of the names that are read here: a number is compared sooner than a name. */
+/** The lengths of the names that are read here, because comparing numbers is faster than comparing names. */
 const LENGTHS_READ: ReadonlySet<number> = new Set(
   [...SINGLE, 'authorization', 'connection'].map(({ length }) => length),
 );
@@ -82,7 +82,7 @@ export function checkHead(request: BrokenRequest, limits: HeadLimits): CheckedHe
   if (fault !== undefined) throw fault;
   if (httpVersion !== '1.1' && httpVersion !== '1.0') refuse(undefined, 'http_version_not_supported');
   const head = readHeaders(request, limits);
-  // HTTP/1.0 has no Host, and health checks still speak it (RFC 9112 §3.2).
+  // HTTP/1.0 has no Host, and some health checks still use it (RFC 9112 §3.2).
   if (head.host === undefined ? httpVersion === '1.1' : !isHost(head.host)) {
     refuse('Exactly one well-formed Host header is required.');
   }
@@ -90,7 +90,6 @@ export function checkHead(request: BrokenRequest, limits: HeadLimits): CheckedHe
   return head;
 }
 
-/** One pass over the header lines. */
 function readHeaders({ url = '', rawHeaders }: IncomingMessage, { lines, bytes }: HeadLimits): CheckedHead {
   let host: string | undefined;
   let authorization: string | undefined;

@@ -1,10 +1,10 @@
 import { type Logger, logInfoLine } from '../process/logger.ts';
 import type { HttpError } from './errors.ts';
 
-/** No path of ours is longer. Longer paths could make a log line too long for one atomic write. */
+/** No path of the API is longer. Longer paths could make a log line too long for one atomic write. */
 export const MAX_LOGGED_PATH = 1_024;
 
-/** The fields that every service logs for a request; a service adds its own. */
+/** The fields that every service logs for a request. A service adds its own. */
 interface RequestLine {
   readonly requestId: string;
   readonly traceId: string;
@@ -15,8 +15,8 @@ interface RequestLine {
 /**
  * Writes the log line of a request. Every failure includes its cause: `err` with the stack for unknown faults,
  * otherwise `reason`.
- * @param error the one that was answered
- * @param isRoutine whether machines send it all the time, so that a success is logged at debug level only
+ * @param error the error in the answer
+ * @param isRoutine whether machines send this request all the time, so that a success is logged at debug level only
  */
 export function logRequest(
   logger: Logger,
@@ -33,7 +33,7 @@ export function logRequest(
   else logInfoLine(logger, line, message);
 }
 
-/** The only failure without an error of ours. */
+/** The reason for a failure without an error of the gateway. */
 const ANSWERED_BY_CORE = 'The core answered so; its log says why.';
 
 /** Milliseconds since a time of performance.now(), rounded for the log. */

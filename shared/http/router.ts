@@ -2,7 +2,7 @@ import { HttpError, methodNotAllowed } from './errors.ts';
 
 /**
  * A route table: maps a method and a path to an operation. Path templates use OpenAPI syntax; a `{name}` matches one
- * non-empty segment. Paths are compared as they arrive, so each has exactly one spelling.
+ * non-empty segment. Paths are compared as received, so each has exactly one spelling.
  */
 
 export interface Route {
@@ -12,11 +12,11 @@ export interface Route {
 
 interface Match<R> {
   readonly route: R;
-  /** The segments matched by `{name}`s, in order, as they arrived. */
+  /** The segments that the `{name}`s match, in order and as received. */
   readonly params: readonly string[];
 }
 
-/** Builds the router once. A fixed path then costs one lookup, any other a few comparisons. */
+/** Builds the router once. A lookup of a fixed path is then one map access, any other a few comparisons. */
 export function createRouter<R extends Route>(routes: readonly R[]) {
   const compiled = routes.map((route) => ({ route, pattern: toPattern(route.path) }));
   const fixed = new Map<string, Match<R>>(

@@ -12,19 +12,19 @@ import { KEPT_HEADER_LINES } from './request-head.ts';
 
 /**
  * How long a client may take until it begins a request, to send it, and to read the answer. Node keeps an idle
- * connection one second longer than it announces.
+ * connection a second longer than it announces.
  */
 export const LONGEST_USE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500 + DEFAULT_LIMITS.requestMs + DEFAULT_LIMITS.answerMs;
 
 /**
- * Fixed here, so that Node's command-line options have no effect. ALPN selects HTTP/1.1 and refuses clients that offer
- * only other protocols (RFC 7301 §3.2).
+ * These options are fixed, so that Node's command-line options have no effect. ALPN selects HTTP/1.1 and refuses
+ * clients that offer only other protocols (RFC 7301 §3.2).
  */
 const TLS: https.ServerOptions = {
   minVersion: 'TLSv1.2',
-  // TLS 1.2 alone knows renegotiation, which costs the server ten times what it costs the client.
+  // Only TLS 1.2 has renegotiation, which costs the server ten times what it costs the client.
   secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
-  // Only ciphers with forward secrecy and AEAD. The first three are those of TLS 1.3.
+  // Only ciphers with forward secrecy and AEAD. The first three are for TLS 1.3.
   ciphers: [
     'TLS_AES_256_GCM_SHA384',
     'TLS_CHACHA20_POLY1305_SHA256',
@@ -38,30 +38,30 @@ const TLS: https.ServerOptions = {
   ].join(':'),
 };
 
-/** A browser then uses only TLS for a year (RFC 6797). */
+/** After this header, a browser uses only TLS for a year (RFC 6797). */
 const STRICT_TRANSPORT_SECURITY = 'max-age=31536000';
 
 export interface StopOptions {
   /**
-   * How long to keep accepting connections while readiness is red and answers close theirs. Load balancers use this
-   * time to turn away.
+   * How long to keep accepting connections while readiness probes fail and answers close their connections. Load
+   * balancers use this time to choose other servers.
    */
   lameDuckMs?: number | undefined;
   /**
-   * How long open connections may then still be used, for one answer each, before idle ones are closed. Defaults to
-   * lameDuckMs. 0 closes idle ones at once.
+   * How long open connections may then still get one answer each, before idle ones are closed. Defaults to lameDuckMs.
+   * 0 closes idle ones at once.
    */
   lingerMs?: number | undefined;
-  /** How long requests in flight may then take. */
+  /** How long the remaining requests may then take. */
   graceMs?: number;
 }
 
 export interface RunningServer {
-  /** Base URL with the actual port. */
+  /** The base URL with the actual port. */
   readonly url: string;
-  /** True as soon as `stop` is called: readiness probes turn red and answers carry `Connection: close`. */
+  /** True as soon as `stop` is called: readiness probes fail and answers carry `Connection: close`. */
   readonly stopping: boolean;
-  /** Uses another certificate for new connections; open ones continue. Only for a server that has one. */
+  /** Uses another certificate for new connections; open ones continue. Only for servers with TLS. */
   renew(certificate: Certificate): void;
   stop(options?: StopOptions): Promise<void>;
 }
@@ -76,27 +76,32 @@ export interface Listening extends ConnectionCaps {
   host: string;
   /** 0 takes a free port. */
   port: number;
-  /** The setting of the port, named when the address cannot be taken; that of the host is named likewise. */
+  /**
+   * The name of the port's setting, for the fault if the address cannot be taken. The host's setting has the same name
+   * with HOST in place of PORT.
+   */
   portSetting?: string;
-  /** Also gets what is no request, or came too slowly, which `checkHead` refuses. The answer closes the connection. */
+  /**
+   * Also called for bytes that are not a request and for requests that take too long. `checkHead` refuses them, and the
+   * answer closes the connection.
+   */
   onRequest: RequestListener;
   upgrades?: Upgrades | undefined;
-  /** With it, the server speaks only TLS. */
+  /** With a certificate, the server speaks only TLS. */
   certificate?: Certificate | undefined;
   /** Node's default if undefined. */
   maxHeaderBytes?: number | undefined;
-  /** Limits that differ from the defaults. */
   limits?: Partial<ServerLimits> | undefined;
 }
 
 const DEFAULT_GRACE_MS = 10_000;
 
-/** The connection itself has failed, so that nobody reads an answer. */
+/** Faults of connections on which nobody reads an answer. */
 const LOST: readonly string[] = ['ECONNRESET', 'EPIPE'];
 
 /**
- * Opens an HTTP/1.1 server with our limits, over TLS if there is a certificate.
- * @throws the system's error, for instance EADDRINUSE, with the `setting`, when the address cannot be taken
+ * Opens an HTTP/1.1 server, over TLS if there is a certificate.
+ * @throws the system's error, for instance EADDRINUSE, with the `setting`, if the address cannot be taken
  */
 export async function startServer(listening: Listening): Promise<RunningServer> {
   const { host, port, portSetting = 'PORT', onRequest, upgrades, certificate } = listening;
@@ -107,7 +112,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     optimizeEmptyRequests: true,
     joinDuplicateHeaders: false,
     noDelay: true,
-    // Otherwise Node would answer in its own format. Our code checks Host anyway.
+    // Otherwise Node would answer in its own format. `checkHead` checks Host anyway.
     requireHostHeader: false,
     maxHeaderSize: listening.maxHeaderBytes,
     headersTimeout: limits.headersMs,
@@ -117,7 +122,7 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     shouldUpgradeCallback: (request) => upgrades?.accepts(request) === true,
   };
   const server = certificate === undefined ? http.createServer(options) : createTlsServer(options, certificate);
-  // A client that has ended its side still gets the answers to what it sent.
+  // A client that has ended its side still gets the answers to its requests.
   Object.assign(server, { httpAllowHalfOpen: true });
   server.maxHeadersCount = KEPT_HEADER_LINES;
   if (upgrades !== undefined) takeUpgrades(server, upgrades);
@@ -130,7 +135,8 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     if (stopping) response.shouldKeepAlive = false;
     onRequest(request, response);
   };
-  // The reader of the body sends 100 Continue. A request refused before that never sends its body (RFC 9110 §10.1.1).
+  // The reader of the body sends 100 Continue. After an earlier refusal, the client does not send its body (RFC 9110
+  // §10.1.1).
   for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) server.on(event, answer);
   server.on('clientError', (fault: NodeJS.ErrnoException & Fault, stream) => {
     const socket = stream as Socket;
@@ -138,7 +144,8 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket) : undefined;
     if (bare !== undefined) {
       const request = noRequest(bare, fault);
-      // Node destroys it in this turn, with the handshake. The client has time to read the answer.
+      // Node destroys the connection in this turn, with the handshake. Keeping it gives the client time to read the
+      // answer.
       bare.destroy = () => bare;
       setImmediate(() => Reflect.deleteProperty(bare, 'destroy'));
       bare.destroySoon = () => bare.end();
@@ -185,21 +192,21 @@ function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
 export interface Upgrades {
   /** Whether a request is such an upgrade. If so, `take` must answer it. */
   accepts(request: IncomingMessage): boolean;
-  /** Takes the connection over, or answers with the response, which closes it. */
+  /** Takes the connection over, or sends an answer that closes it. */
   take(request: IncomingMessage, response: ServerResponse, socket: Socket): void;
 }
 
-/** Node gives up the connection with this event and creates no response, so this creates one. */
+/** Node gives up the connection with this event and creates no response, so this function creates one. */
 function takeUpgrades(server: Server, { take }: Upgrades): void {
   server.on('upgrade', (request, stream) => {
-    // While a body is not read, the stream is not the connection but one of Node's own on top of it (Node 26).
+    // While a body is unread, the event's socket is not the connection but a stream of Node on top of it (Node 26).
     const { socket } = request;
     for (const side of [socket, stream]) side.on('error', () => socket.destroy());
     take(request, lastResponse(request, socket), socket);
   });
 }
 
-/** A response on a connection that Node has given up. Behind it the connection is closed. */
+/** A response on a connection that Node has given up. It closes the connection. */
 function lastResponse(request: IncomingMessage, socket: Socket): ServerResponse {
   const response = new http.ServerResponse(request);
   response.shouldKeepAlive = false;

@@ -9,14 +9,14 @@ import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from './request-log.ts
 import { createRouter, type Route } from './router.ts';
 import type { Listening } from './server.ts';
 
-/** More lines than the gateway accepts, because it adds headers to what it forwards. The parser limits the bytes. */
+/** The gateway adds headers to what it forwards, so this limit is above the gateway's. The parser limits the bytes. */
 const HEAD_LIMITS: HeadLimits = { lines: 150, bytes: Number.POSITIVE_INFINITY };
 const MAX_LOGGED_CALLER = 64;
 
 /** The input of an operation. */
 export interface Call<Parts, Caller = undefined> {
   readonly deps: Parts;
-  /** Who calls, as the service's access rules found. */
+  /** The caller, as identified by the access rules. */
   readonly caller: Caller;
   readonly requestId: string;
   readonly request: IncomingMessage;
@@ -28,8 +28,8 @@ export interface Call<Parts, Caller = undefined> {
 }
 
 /**
- * The answer of an operation: a status, and a value to write as JSON or a text. The text is JSON unless a header says
- * otherwise.
+ * The answer of an operation: a status, and either a value to write as JSON or a text. A text is JSON unless a header
+ * names another type.
  */
 export interface Answer {
   readonly status: number;
@@ -41,28 +41,26 @@ export interface Answer {
 export type Operation<Parts, Caller = undefined> = (call: Call<Parts, Caller>) => Promise<Answer>;
 
 export interface ServiceRoute<Parts, Caller = undefined> extends Route {
-  /** The operation's name in metrics. */
   readonly name: string;
   readonly operation: Operation<Parts, Caller>;
-  /** What a caller needs, in the words of the access rules; undefined for their default. */
+  /** What a caller needs, in terms of the access rules; undefined for their default. */
   readonly needs?: string;
-  /** Whether it is answered without a token. */
   readonly isOpen?: boolean;
-  /** Whether machines call it all the time, so that only its failures are logged. */
+  /** Whether machines call the operation all the time, so that only its failures are logged. */
   readonly isRoutine?: boolean;
 }
 
-/** The access rules of a service. To refuse a request, a function throws an {HttpError}. */
+/** The access rules of a service. A function refuses a request by throwing an {HttpError}. */
 export interface Access<Caller> {
   /** Called first for every request. @param isOpen whether the path needs no caller */
   identify(request: IncomingMessage, isOpen: boolean): Promise<Caller>;
-  /** Called for every route that is not open. Without it, every caller may call every route. */
+  /** Called for every route that is not open. By default every caller may call every route. */
   authorize?(caller: Caller, route: Pick<ServiceRoute<never>, 'method' | 'needs'>): void;
 }
 
 /**
- * Bearer tokens, each for everything; undefined requires none.
- * @param tokens read for every request
+ * Bearer tokens, each of which allows everything. Undefined requires no token.
+ * @param tokens is called for every request
  * @throws {RangeError} for an empty token or list of tokens, because its meaning is unclear
  */
 export function bearerTokens(tokens: () => readonly string[] | undefined): Access<undefined> {
@@ -84,15 +82,18 @@ export interface ServiceOptions<Parts, Caller = undefined> {
   readonly routes: readonly ServiceRoute<Parts, Caller>[];
   readonly deps: Parts;
   readonly logger: Logger;
-  /** The Cache-Control of answers that have none of their own. */
+  /** The Cache-Control of answers without one of their own. */
   readonly cacheControl?: string;
-  /** The message of its log lines; `request` by default. */
+  /** The message of the service's log lines; `request` by default. */
   readonly logsAs?: string;
   /** Removes secrets from logged text. */
   readonly redact?: (text: string) => string;
   readonly metrics: Metrics;
   readonly access: Access<Caller>;
-  /** For `/readyz`. Throws when the service cannot work. @returns what is wrong all the same; undefined if nothing is */
+  /**
+   * The check behind `/readyz`. Throws if the service cannot work. @returns a problem that does not stop the service;
+   * undefined if there is none
+   */
   check(): Promise<string | undefined>;
 }
 
@@ -114,10 +115,10 @@ export function createService<Parts, Caller extends { readonly name: string | un
     let route: ServiceRoute<Parts, Caller> | undefined;
     let error: HttpError | undefined;
     try {
-      // Before anything is waited for: no request begins behind a head that closes the connection.
+      // This check comes before any wait, so that no request begins behind a head that closes the connection.
       const { authorization, host } = checkHead(request, HEAD_LIMITS);
       [path, search] = splitTarget(originForm(request.url ?? '', host));
-      // Node keeps the first one of two.
+      // Node keeps the first one of two credentials.
       if (authorization === '') request.headers.authorization = authorization;
       const found = router.lookUp(request.method ?? '', path);
       caller = await access.identify(request, found?.route.isOpen ?? open.has(path));
@@ -168,7 +169,7 @@ function refusal(error: HttpError): Answer {
   return { status: error.status, json: errorBody(error), headers: [...challenge, ...error.headers] };
 }
 
-/** What every service answers about itself, without a token. */
+/** What every service reports about itself, without a token. */
 function ownRoutes<Parts, Caller>({ metrics, check }: ServiceOptions<Parts, Caller>): ServiceRoute<Parts, Caller>[] {
   const operations: Record<string, Operation<Parts, Caller>> = {
     livez: async () => ({ status: 200, body: { status: 'alive' } }),
@@ -182,7 +183,7 @@ function ownRoutes<Parts, Caller>({ metrics, check }: ServiceOptions<Parts, Call
   return Object.entries(operations).map(([name, operation]) => ({ ...common, name, path: `/${name}`, operation }));
 }
 
-/** A service with an unknown fault is not ready either. */
+/** A service with an unknown fault is not ready. */
 function notReady(fault: unknown): never {
   throw fault instanceof HttpError ? fault : unavailable(fault);
 }

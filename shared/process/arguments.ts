@@ -2,13 +2,13 @@ import { looksLike } from './misspelt.ts';
 
 /** Settings are environment variables. The only argument of a program is `--help`. */
 
-/** Whether the arguments ask what the program is, instead of starting it. */
+/** Whether the arguments ask for help instead of a start. */
 export const asksForHelp = (given: readonly string[]): boolean => given.includes('--help') || given.includes('-h');
 
 /**
- * The faults of arguments: each argument, and a message that suggests the setting that it resembles. What is neither
- * an option nor a setting's name is reported by its position if it is as long as a token, because it may be one.
- * @param secrets those of the settings whose values must not be repeated
+ * The faults of arguments: each argument, with a message that suggests the setting it resembles. A long argument that
+ * is neither an option nor a setting's name is reported only by its position, because it may be a token.
+ * @param secrets the settings whose values must not be repeated
  */
 export function argumentFaults(
   given: readonly string[],
@@ -36,7 +36,7 @@ function settingOf(name: string, settings: readonly string[]): string | undefine
 
 const NO_ARGUMENT = 'is no argument; settings come from the environment.';
 
-/** Values that need no quotes. Others are not repeated: a URL can hold a password. */
+/** Values that need no quotes. Others are not repeated, because a URL can contain a password. */
 const PLAIN = /^[\w.,:-]{1,60}$/;
 
 const suggestion = (setting: string, value = ''): string =>

@@ -1,10 +1,9 @@
 /**
- * Counters that cost some nanoseconds: numbers in a table of fixed size. Names and labels are added when they are read.
- * The metrics library looks up labels for every value. That costs 1.2 to 2.3 µs a request instead of 0.1, some 2 %
- * of the gateway's CPU (`node test/bench/steps.ts`, the rows on counting).
+ * Counters that cost some nanoseconds: numbers in a table of fixed size, which get their names and labels when they are
+ * read. The metrics library looks up labels for every value. That costs 1.2 to 2.3 µs a request instead of 0.1, or some
+ * 2 % of the gateway's CPU (`node test/bench/steps.ts`, the rows on counting).
  */
 
-/** All series of one name, in the format of the metrics library. */
 export interface Family {
   readonly name: string;
   readonly help: string;
@@ -15,11 +14,11 @@ export interface Family {
 export interface Series {
   readonly labels: Readonly<Record<string, string>>;
   readonly value: number;
-  /** The name of a part of a histogram; otherwise the family's name is used. */
+  /** The name of a part of a histogram; undefined for the family's own name. */
   readonly metricName?: string;
 }
 
-/** A label and all its values. An unknown value counts as the first, so callers cannot add series. */
+/** A label and all its values. An unknown value counts as the first one, so callers cannot add series. */
 export class Label {
   readonly name: string;
   readonly values: readonly string[];
@@ -44,7 +43,7 @@ export interface About {
   readonly help: string;
 }
 
-/** A counter with up to three labels. A combination is shown once it was counted or declared. */
+/** A counter with up to three labels. A combination appears once it has been counted or declared. */
 export class Counter {
   readonly #about: About;
   readonly #labels: readonly [Label, Label, Label];
@@ -72,7 +71,7 @@ export class Counter {
     (this.#cells[this.#cellOf(this.#labels[0].positionOf(first), 0, 0)] as number) += count;
   }
 
-  /** Shows a combination as 0 from the start. A rate misses the first count of a series that begins with 1. */
+  /** Shows a combination as 0 from the start. Otherwise a rate would miss the first count of a series. */
   declare(first: string, second = '', third = ''): void {
     const [one, two, three] = this.#labels;
     this.#declared.add(this.#cellOf(one.positionOf(first), two.positionOf(second), three.positionOf(third)));

@@ -6,9 +6,9 @@ const OWNER_ONLY = 0o600;
 
 /**
  * Writes a file for the owner only. The text goes into a draft in the same folder, and `place` puts the draft in its
- * place: with rename(2) to replace a file, with link(2) only if there is none. Draft and folder are synced, so even
- * after a crash readers see a whole file or none. The draft is always removed.
- * @param path its folder is created if missing
+ * place: with rename(2) to replace a file, with link(2) only if there is none. Draft and folder are synced, so that
+ * readers see a whole file or none, even after a crash. The draft is always removed.
+ * @param path the file, whose folder is created if missing
  * @throws the system's error, and what `place` throws
  */
 export async function throughDraft(

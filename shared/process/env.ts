@@ -13,7 +13,7 @@ const NEVER_EMPTY = 'CORE_TOKEN';
 /**
  * Reads a service's settings from the environment. An empty variable counts as unset. Messages do not repeat values:
  * some are secret.
- * @param args of the program: each is a fault
+ * @param args the arguments of the program, each of which is a fault
  * @throws {SettingsError} naming every missing, bad or misspelt setting, and every argument
  */
 export function readSettings<S extends z.ZodObject>(
@@ -40,20 +40,20 @@ export function readSettings<S extends z.ZodObject>(
   throw new SettingsError(`The settings have ${lines.length === 1 ? 'a fault' : 'faults'}:\n${lines.join('\n')}`);
 }
 
-/** The values of all settings, and the files that the secret ones among them were read from, by setting. */
+/** The values of all settings, and for secret settings the files from which they were read. */
 export type Settings<S extends z.ZodObject> = z.infer<S> & { readonly secretFiles: Readonly<Record<string, string>> };
 
 /** The setting that names a file with the value of a secret setting. */
 export const fileSetting = (name: string): string => `${name}_FILE`;
 
-/** Whether the value of a setting must not be seen. Such a setting can also be read from a file. */
+/** Whether the value of a setting is secret. Such a setting can also be read from a file. */
 export function isSecret(schema: z.core.$ZodType | undefined): boolean {
   if (schema === undefined) return false;
   const { innerType } = schema._zod.def as { innerType?: z.core.$ZodType };
   return z.globalRegistry.get(schema)?.secret === true || isSecret(innerType);
 }
 
-/** The value of each secret that is given as a file, and the files. */
+/** The values of secrets that are given as files, and those files. */
 function withSecretFiles(set: NodeJS.ProcessEnv, secrets: readonly string[]) {
   const given = { ...set };
   const files: Record<string, string> = {};
@@ -97,7 +97,7 @@ export const addressBlock = z.string().refine(isAddressBlock, 'must be an IP add
 function isAddressBlock(text: string): boolean {
   const [address = '', prefix] = text.split('/');
   const bits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
-  // Of an IPv4 address within IPv6, a shorter prefix would have all IPv4 addresses in it.
+  // A shorter prefix of an IPv4-mapped address would contain all IPv4 addresses.
   const least = /^::ffff:/i.test(address) ? 96 : 0;
   const length = prefix === undefined ? bits : /^\d{1,3}$/.test(prefix) ? Number(prefix) : -1;
   const isPrefix = length >= least && length <= bits;
@@ -113,7 +113,7 @@ export const token = z
   .regex(new RegExp(`^${TOKEN}$`), TOKEN_FAULT)
   .meta({ secret: true });
 
-/** Bearer tokens between our services, with commas between. An empty one is a fault. */
+/** Bearer tokens between services, separated by commas. An empty one is a fault. */
 export const tokens = z
   .string()
   .regex(new RegExp(`^${TOKEN}(?:,${TOKEN})*$`), `${TOKEN_FAULT}; several with commas between, none of them empty`)

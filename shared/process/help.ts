@@ -1,17 +1,16 @@
 import { z } from 'zod';
 import { fileSetting, isSecret } from './env.ts';
 
-/** What a program is for, with its settings. The tables in deploy/SETTINGS.md and the output of `--help` have the same rows. */
+/** A program's purpose and settings. The tables in deploy/SETTINGS.md and the output of `--help` have the same rows. */
 
 export interface Program {
   /** One or more sentences. */
   readonly about: string;
-  /** What starts it. */
   readonly command: string;
   readonly settings: z.core.$ZodShape;
 }
 
-/** A setting as it is shown: its name, its default or '–', and its meaning in Markdown. */
+/** A row of the table: a setting's name, its default or '–', and its meaning in Markdown. */
 type SettingRow = readonly [name: string, defaultValue: string, meaning: string];
 
 export const settingRows = (settings: z.core.$ZodShape): SettingRow[] =>
@@ -56,7 +55,7 @@ function settingsTable(settings: z.core.$ZodShape, width: number): string {
     .join('');
 }
 
-/** The text in lines of at most this width; a word that is longer has a line of its own. */
+/** The text in lines of at most this width. A longer word has a line of its own. */
 const wrapped = (text: string, width: number): string[] =>
   [...text.matchAll(new RegExp(`(.{1,${width}}|\\S+)(?: |$)`, 'g'))].map(([, line = '']) => line);
 

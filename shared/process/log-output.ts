@@ -2,11 +2,13 @@ import fs from 'node:fs';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Lines are written together, at this length or after this time: one system call costs more than ten lines. */
+/**
+ * Lines are written together once they have this length, or after this time: one system call costs more than ten lines.
+ */
 const TOGETHER_CHARACTERS = 32_768;
 const FLUSH_EVERY_MS = 500;
 
-/** Bytes that may wait for a slow reader: some 12,000 lines. */
+/** Bytes that may wait for a slow reader, which is some 12,000 lines. */
 const MAX_WAITING_BYTES = 4_194_304;
 
 /** Several processes may write to one pipe. Writes of up to PIPE_BUF = 4,096 bytes are atomic (pipe(7)). */
@@ -20,18 +22,17 @@ const NOTHING = Buffer.alloc(0);
 /**
  * Writes lines of text to an open file, pipe or socket. A slow or stopped reader blocks nobody: lines wait up to a
  * limit, and further lines are dropped and counted. A partial write continues where it stopped, so no line is torn. A
- * failed write is retried, because disks are freed and readers come back.
+ * failed write is retried, because a disk can get free space and a reader can return.
  */
 export class LogOutput {
   readonly #target: Target;
   /** Called with the number of dropped lines once there is room again. */
   readonly #onDropped: (lines: number) => void;
-  /** Lines not yet encoded. */
+  /** Lines that are not encoded yet. */
   #lines = '';
-  /** Whole lines, to be written after #underWay. */
+  /** Whole lines that are written after #underWay. */
   #chunks: Buffer[] = [];
   #underWay: Buffer = NOTHING;
-  /** Bytes in #chunks and #underWay. */
   #bytes = 0;
   #unreported = 0;
   #dropped = 0;
@@ -45,7 +46,6 @@ export class LogOutput {
     setInterval(() => this.flush(), FLUSH_EVERY_MS).unref();
   }
 
-  /** The number of lines dropped so far. */
   get dropped(): number {
     return this.#dropped;
   }
@@ -79,7 +79,7 @@ export class LogOutput {
     try {
       while (this.#next()) this.#wrote(fs.writeSync(this.#target.fd, this.#piece()));
     } catch {
-      // The reader is stuck or gone; nobody can be informed.
+      // The reader is stuck or gone, so nobody can be informed.
     }
   }
 
@@ -101,7 +101,7 @@ export class LogOutput {
     for (const done of this.#whenWritten.splice(0)) done();
   }
 
-  /** Makes sure that something is under way. Returns false if nothing is left. */
+  /** Starts the next write unless one is in progress. Returns false if nothing is left. */
   #next(): boolean {
     if (this.#underWay.length > 0) return true;
     if (this.#unreported > 0) this.#reportDropped();
@@ -111,7 +111,7 @@ export class LogOutput {
     return this.#underWay.length > 0;
   }
 
-  /** Reports dropped lines after all lines that came before them. */
+  /** Reports dropped lines after all lines before them. */
   #reportDropped(): void {
     const lines = this.#unreported;
     this.#unreported = 0;
@@ -122,8 +122,8 @@ export class LogOutput {
   }
 
   /**
-   * The bytes of the next write: all for a file, otherwise whole lines of at most PIPE_BUF, because others may write
-   * too.
+   * The bytes of the next write: all for a file, otherwise whole lines of at most PIPE_BUF, because other processes may
+   * write too.
    */
   #piece(): Buffer {
     const all = this.#underWay;
@@ -148,14 +148,14 @@ export class LogOutput {
 
 interface Target {
   readonly fd: number;
-  /** A file takes a write of any size in one piece. */
+  /** Whether the target is a file, which takes a write of any size in one piece. */
   readonly isFile: boolean;
-  /** The number of bytes taken. @throws when it can take none now */
+  /** @returns the number of bytes written. @throws if none can be written now */
   write(bytes: Buffer): number | Promise<number>;
 }
 
 /**
- * Files are written in the background, because a disk may be slow. Other targets must be non-blocking: a thread that
+ * Files are written in the background, because a disk may be slow. Other targets are made non-blocking: a thread that
  * waits for a reader would keep the process from ending.
  */
 function targetOf(fd: number): Target {
@@ -173,7 +173,7 @@ function writeFile(fd: number, bytes: Buffer): Promise<number> {
 const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = fs.constants;
 
 /**
- * Reopens the same pipe or terminal, so that other processes that have it open are not affected. A socket cannot be
+ * Reopens the same pipe or terminal, so that other processes with the same pipe stay blocking. A socket cannot be
  * reopened.
  */
 function nonBlocking(fd: number): number {
@@ -189,7 +189,7 @@ function madeNonBlocking(fd: number): number {
   try {
     new net.Socket({ fd, readable: false, writable: true }).unref();
   } catch {
-    // Neither a pipe nor a socket.
+    // The target is neither a pipe nor a socket.
   }
   return fd;
 }

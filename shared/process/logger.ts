@@ -11,8 +11,8 @@ let output: LogOutput | undefined;
 
 /**
  * The service's log: JSON lines on standard output. A slow reader never blocks a request or the end of the process, and
- * the waiting lines are limited. kill -9 loses the waiting lines: with a fast reader, the last half second. Callers log
- * named fields only, never a whole request: no header, no key.
+ * the waiting lines are limited. kill -9 loses the waiting lines, which with a fast reader are those of the last half
+ * second. Callers log named fields only. They never log a whole request, a header or a key.
  * @param worker the number of this process among several of the service
  */
 export function createLogger(service: string, level: Level | 'silent', worker?: number): Logger {
@@ -43,9 +43,9 @@ export function loggerTo(destination: DestinationStream, base: object, level: Le
 }
 
 /**
- * Writes a line at level info. The line is the same as pino's, for half to two thirds of the cost
- * (`node test/bench/steps.ts`): there is one for every request.
- * @param fields plain values, none of them an error
+ * Writes the same line as pino at level info, for half to two thirds of the cost (`node test/bench/steps.ts`). Every
+ * request has such a line.
+ * @param fields plain values, but no errors
  */
 export function logInfoLine(logger: Logger, fields: object, message: string): void {
   const write = infoLines.get(logger);
@@ -64,7 +64,7 @@ export const droppedLines = (service: 'gateway' | 'core'): Family => ({
 let writtenAt = 0;
 let written = '';
 
-/** Like pino's own, but computed once per millisecond. */
+/** Formats like pino, but only once per millisecond. */
 function isoTime(): string {
   const now = Date.now();
   if (now !== writtenAt) {

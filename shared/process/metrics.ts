@@ -12,13 +12,12 @@ import type { Family } from './counts.ts';
 /** A service's metrics for Prometheus. Only this file knows the client library. */
 
 export interface Metrics {
-  /** Counts the service's answers. Returns the function that counts one. */
   requests(): (operation: string, status: number, seconds: number) => void;
   /** A histogram of the service. Returns the function that adds a value. */
   histogram(name: string, help: string, buckets: number[]): (value: number) => void;
   /** A value that is read on each scrape; undefined shows no series. `name` is the full name. */
   gauge(name: string, help: string, read: () => number | undefined | Promise<number | undefined>): void;
-  /** Such a value for each of several things, distinguished by the label. */
+  /** As `gauge`, with a value for each of several things, which the label distinguishes. */
   gauges(name: string, help: string, label: string, read: () => LabelledValues | Promise<LabelledValues>): void;
   /**
    * A counter; `name` is the full name. Returns the function that adds one for a value of the label.
@@ -35,7 +34,6 @@ export interface Metrics {
   expose(others?: readonly MetricsSnapshot[]): Promise<{ text: string; type: string }>;
 }
 
-/** Values by their label. */
 export type LabelledValues = Iterable<readonly [of: string, value: number]>;
 
 /** A value for structured clone. Its holder only passes it on. */
@@ -46,7 +44,7 @@ const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 /**
  * @param service the prefix of every name, as in `core_requests_total`
  * @param worker the number of this process among several of the service. It becomes the label `worker` on everything
- * except `counts`, so that the restart of one process is visible. A sum over all would just fall.
+ *   except `counts`. This makes the restart of one process visible, where a sum over all would only fall.
  */
 export function createMetrics(service: string, worker?: number): Metrics {
   const registry = new Registry();
@@ -68,7 +66,7 @@ export function createMetrics(service: string, worker?: number): Metrics {
         registers,
         async collect() {
           const value = await read();
-          // A reset would show 0.
+          // A reset would show 0 instead of no series.
           if (value === undefined) this.remove();
           else this.set(value);
         },
@@ -82,7 +80,7 @@ export function createMetrics(service: string, worker?: number): Metrics {
         labelNames: [label],
         async collect() {
           const values = await read();
-          // Removes series that are no longer there.
+          // Removes series that no longer exist.
           this.reset();
           for (const [of, value] of values) this.set({ [label]: of }, value);
         },
@@ -108,11 +106,12 @@ export function createMetrics(service: string, worker?: number): Metrics {
 
 let ofProcess: readonly Metric[] | undefined;
 
-/** What the library measures of the process, once for all registries in it: it never stops measuring. */
+/** The library's measurements of the process. All registries share them, because the library never stops measuring. */
 function metricsOfProcess(): readonly Metric[] {
   if (ofProcess === undefined) {
     const registry = new Registry();
-    // By default it wakes the process a hundred and ten times a second, which is most of what an idle one takes.
+    // By default the library wakes the process a hundred and ten times a second, which is most of what an idle process
+    // costs.
     const seldom = { eventLoopUtilizationTimeout: 1_000, eventLoopMonitoringPrecision: 50 };
     collectDefaultMetrics({ register: registry, ...seldom });
     ofProcess = registry.getMetricsAsArray().map(({ name }) => registry.getSingleMetric(name) as Metric);
@@ -141,7 +140,7 @@ function countRequests(service: string, registry: Registry): ReturnType<Metrics[
   };
 }
 
-/** The library asks for an aggregator. The labels of each process are its own, so nothing is added. */
+/** The library requires an aggregator. Each process has its own labels, so nothing is added up. */
 const mergeable = <T extends object>(metric: T) => ({ ...metric, aggregator: 'sum' });
 
 async function snapshotOf(registry: Registry): Promise<MetricsSnapshot> {

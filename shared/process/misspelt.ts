@@ -1,8 +1,8 @@
-/** Finds variables that are probably misspelt settings. They would be ignored and the defaults used. */
+/** Finds variables that are probably misspelt settings. Otherwise they would be ignored and the defaults used. */
 
 /**
- * Names of one word, such as HOST and PORT, are too similar to other programs' variables (GHOST, PORTS, WORKER): there
- * only two swapped letters are a slip, because a word like PROT is nobody's name.
+ * Names of one word, such as HOST and PORT, are too similar to other programs' variables (GHOST, PORTS, WORKER): for
+ * these, only two swapped letters count as a slip, because no program uses a word like PROT.
  */
 const canBeMeant = (name: string, setting: string): boolean =>
   setting.includes('_') || (name !== setting && sorted(name) === sorted(setting));

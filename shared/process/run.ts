@@ -5,8 +5,8 @@ import { explain } from './start-faults.ts';
 
 /**
  * V8 records which code creates long-lived objects, and then allocates them in old space. When load begins, everything
- * in a small young generation is still in use. V8 then takes the objects of every request for long-lived, for good. Each
- * of them keeps others alive: with 512 concurrent requests, 15 MB at every scavenge.
+ * in a small young generation is still in use. V8 then treats the objects of all later requests as long-lived. Each of
+ * them keeps others alive, which makes 15 MB at every scavenge with 512 concurrent requests.
  */
 function disablePretenuring(): void {
   setFlagsFromString('--no-allocation-site-pretenuring');
@@ -14,7 +14,7 @@ function disablePretenuring(): void {
 
 /** How a service stops. */
 export interface Stopping {
-  /** How long to keep serving while announcing the stop. */
+  /** How long to keep serving while the stop is announced. */
   readonly lameDuckMs: number;
   /** How long open connections may be used after that; the same time by default. */
   readonly lingerMs?: number | undefined;
@@ -29,40 +29,40 @@ type Addresses = Readonly<Record<string, string>>;
 
 /** A running service. */
 export interface Running {
-  /** Its addresses by name. They are logged, and sent to the parent process if there is one. */
+  /** The service's addresses by name. They are logged, and sent to the parent process if there is one. */
   readonly addresses: Addresses;
   stop(lameDuckMs: number, lingerMs?: number): Promise<void>;
 }
 
-/** A service that may serve already while it still starts. Its addresses reject with the fault of its start. */
+/** A service that may already serve during its start. Its addresses reject with the fault of the start. */
 export interface Starting extends Omit<Running, 'addresses'> {
   readonly addresses: Addresses | Promise<Addresses>;
 }
 
-/** SIGTERM from an operator or orchestrator leaves time for load balancers; Ctrl-C does not. */
+/** SIGTERM from an operator or orchestrator leaves time for load balancers. Ctrl-C does not. */
 const LAME_DUCK_MS = 1_000;
 const LAST_LINES_MS = 2_000;
-/** A process whose parent is gone ends within 10 s: nobody else would end it if its stop took longer. */
+/** A process whose parent is gone must end within 10 s, because nobody else would end it. */
 const ORPHAN_MS = 9_000;
 
 /**
  * Runs a service until SIGTERM or SIGINT, or until a parent process with a message channel asks it to stop or ends. A
- * start fault is written to standard error and exits with status 1. So does a second signal. The first signal after a
- * stop message does not count as second: a terminal or supervisor may signal all processes when the parent has already
- * asked its own to stop.
+ * fault at the start is written to standard error and exits with status 1; a second signal exits with status 1 too. The
+ * first signal after a stop message does not count as the second: a terminal or supervisor may signal all processes
+ * after the parent has asked its children to stop.
  */
 export async function run(start: () => Promise<{ running: Starting; logger: Logger }>): Promise<void> {
   disablePretenuring();
   let stopping = false;
   let signalled = false;
-  // Nothing listens yet, so nothing has to finish.
+  // Nothing listens yet, so there is nothing to finish.
   let stop = (_reason: string, _how: Stopping): void => process.exit(0);
   const onSignal = (signal: string) => {
     if (signalled) process.exit(1);
     signalled = true;
     stop(signal, { lameDuckMs: signal === 'SIGTERM' ? LAME_DUCK_MS : 0 });
   };
-  // Never removed: between two handlers, a signal would be lost.
+  // The handlers stay, because a signal between two handlers would be lost.
   process.on('SIGTERM', onSignal);
   process.on('SIGINT', onSignal);
 
@@ -96,7 +96,7 @@ export async function run(start: () => Promise<{ running: Starting; logger: Logg
     logger.info(addresses, 'listening');
     process.send?.(addresses);
   } catch (fault) {
-    // What is stopped while it starts need not succeed.
+    // A service that is stopped during its start need not succeed.
     if (!stopping) failedToStart(fault);
   }
 }

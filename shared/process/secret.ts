@@ -4,13 +4,13 @@ import type { Logger } from './logger.ts';
 
 interface RereadOptions {
   readonly logger: Logger;
-  /** How long a value that was read from the file is used, in milliseconds. */
+  /** How long a value from the file is used, in milliseconds. */
   readonly maxAgeMs: number;
 }
 
 /**
- * The present value of a secret setting. One that was given as a file is read from it again.
- * @param schema that the settings were read with
+ * The present value of a secret setting. A value from a file is read again.
+ * @param schema the schema with which the settings were read
  */
 export function currentSecret<S extends z.ZodObject, N extends keyof z.infer<S> & string>(
   schema: S,
@@ -31,10 +31,10 @@ export function currentSecret<S extends z.ZodObject, N extends keyof z.infer<S> 
 
 /**
  * The present value of a setting that is in a file. The file is read again, so that it can be changed while the service
- * runs. A file that cannot be read or holds no valid value is logged once, and the last good value stays. It is read
- * synchronously: it is small, and local.
- * @param first value
- * @param parse of the file's text; throws if it has no valid value
+ * runs. If it cannot be read or contains no valid value, this is logged once, and the last good value stays. The file
+ * is small and local, so it is read synchronously.
+ * @param first the first value
+ * @param parse reads the value from the file's text, and throws if there is no valid one
  */
 export function rereadFile<T>(
   setting: string,
@@ -61,7 +61,7 @@ export function rereadFile<T>(
     }
   }
 
-  /** The value is in no message. */
+  /** The log line must not contain the value. */
   function reject(reason: string): void {
     if (fault !== reason)
       logger.error({ setting, reason }, 'the file of a setting is invalid; the last good value stays');

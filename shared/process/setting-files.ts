@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs';
 
-/** What was last read from each file. */
 const read = new Map<string, string>();
 let instead: ReadonlyMap<string, string> = new Map();
 
@@ -11,10 +10,10 @@ export function readSettingFile(path: string): string {
   return text;
 }
 
-/** What was last read from each file that a setting names. */
+/** The text last read from each file that a setting names. */
 export const textsRead = (): ReadonlyMap<string, string> => new Map(read);
 
-/** From now on these texts stand for their files; none if undefined. */
+/** Uses these texts in place of their files from now on; undefined goes back to the files. */
 export function readInstead(texts: ReadonlyMap<string, string> | undefined): void {
   instead = texts ?? new Map();
 }

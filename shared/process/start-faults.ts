@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import net, { type AddressInfo } from 'node:net';
 
-/** The fault of a server that cannot take its address, with the setting of its port. */
 type ListenFault = NodeJS.ErrnoException & { address?: string; port?: number; setting?: string };
 
 const LISTEN_FAULTS: Readonly<Record<string, (setting: string) => string>> = {
@@ -11,7 +10,7 @@ const LISTEN_FAULTS: Readonly<Record<string, (setting: string) => string>> = {
     `this machine has no such address. Set ${setting.replace('PORT', 'HOST')} to one of its own.`,
 };
 
-/** In words for operators; of several faults, each in a line of its own. */
+/** Describes a fault for operators. Several faults get a line each. */
 export function explain(fault: unknown): string {
   if (fault instanceof AggregateError) return [...new Set(fault.errors.map(explain))].join('\n');
   if (!(fault instanceof Error)) return String(fault);
@@ -21,10 +20,10 @@ export function explain(fault: unknown): string {
 }
 
 /**
- * Takes a port for a moment.
- * @param setting that of the port
- * @returns its number: for 0 a free one
- * @throws the system's fault, to be explained
+ * Takes a port briefly.
+ * @param setting the port's setting
+ * @returns the port's number; for 0 a free one
+ * @throws the system's fault, which `explain` describes
  */
 export async function tryPort(host: string, port: number, setting: string): Promise<number> {
   const server = net.createServer().listen(port, host);

@@ -1,7 +1,7 @@
 /**
  * JSON (RFC 8259) that keeps every int64 exact and accepts nothing ambiguous. Integers beyond 2^53 are read as bigint,
- * and bigints are written digit by digit. Invalid UTF-8, a byte order mark, duplicate members and deep nesting are
- * refused.
+ * and bigints are written digit by digit. It refuses invalid UTF-8, a byte order mark, duplicate members and deep
+ * nesting.
  */
 
 declare global {
@@ -10,7 +10,7 @@ declare global {
   }
 }
 
-/** The fault of a JSON text, in words for its sender. */
+/** The fault of a JSON text. The message is for its sender. */
 export class JsonError extends Error {}
 
 const MAX_DEPTH = 32;
@@ -42,7 +42,8 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
  * The value of a JSON text. Integers that fit a number exactly are numbers; larger ones of up to 19 digits are bigints.
- * @param maxValues in all objects and arrays together. Each costs time, and V8 is slow for members with new names
+ * @param maxValues the most values in all objects and arrays together: each costs time, and V8 is slow for members with
+ *   new names
  * @throws {JsonError} unless the input is one unambiguous JSON text in UTF-8
  */
 export function parseJson(bytes: Uint8Array, maxValues = Number.POSITIVE_INFINITY): unknown {
@@ -54,7 +55,7 @@ export function toJson(value: unknown): string {
   return JSON.stringify(withoutBigInts(value));
 }
 
-/** A copy that JSON.stringify can write without callbacks. A callback for every member costs three times as much. */
+/** A copy that JSON.stringify can write without a callback per member, which would cost three times as much. */
 function withoutBigInts(value: unknown): unknown {
   if (typeof value === 'bigint') {
     const number = Number(value);
@@ -85,8 +86,8 @@ function decode(bytes: Uint8Array): string {
 }
 
 /**
- * Reads a text in one pass. JSON.parse cannot: it drops digits and duplicate members, and with a reviver, which sees the
- * digits, it costs ten times as much for many small values.
+ * Reads a text in one pass. JSON.parse drops digits and duplicate members. With a reviver it sees the digits, but costs
+ * ten times as much for many small values.
  */
 class Reader {
   readonly #text: string;
@@ -106,7 +107,7 @@ class Reader {
     return value;
   }
 
-  /** The code of the next character that is no white space, at which the reader then is; NaN at the end. */
+  /** Moves to the next character that is not white space, and returns its code; NaN at the end. */
   #next(): number {
     let code = this.#text.charCodeAt(this.#at);
     while (code === SPACE || code === LINE_FEED || code === RETURN || code === TAB)
@@ -225,21 +226,24 @@ function setMember(members: Record<string, unknown>, name: string, value: unknow
   else Object.defineProperty(members, name, { value, enumerable: true, configurable: true, writable: true });
 }
 
-/** A fraction that reads as an integer, as 1.00000000000000000001 does, becomes NaN. */
+/** A fraction that a double would round to an integer, such as 1.00000000000000000001, becomes NaN. */
 function exactNumber([source, whole = '', fraction = '', exponent = '0']: RegExpExecArray): number | bigint {
   const value = Number(source);
   const written = whole + fraction;
   const end = endOfDigits(written);
   const digits = written.slice(0, end).replace(/^0+/, '');
   if (digits === '') return value;
-  // The value is the digits and this many zeros.
+  // The value consists of the digits and this many zeros.
   const zeros = Number(exponent) + whole.length - end;
   if (zeros < 0) return Number.isInteger(value) ? Number.NaN : value;
   if (digits.length + zeros > MAX_INT64_DIGITS || Number.isSafeInteger(value)) return value;
   return BigInt((source.startsWith('-') ? '-' : '') + digits + '0'.repeat(zeros));
 }
 
-/** Where the zeros begin that end a number. A pattern would begin anew at every zero within: 8 s for 64 kB of them. */
+/**
+ * Where the trailing zeros of a number begin. A pattern would start again at every zero inside it: 8 s for 64 kB of
+ * them.
+ */
 function endOfDigits(text: string): number {
   let end = text.length;
   while (text[end - 1] === '0') end--;
@@ -253,7 +257,6 @@ function endOfString(text: string, start: number): number {
   return end + 1;
 }
 
-/** Whether the character follows an odd number of backslashes. */
 function isEscaped(text: string, at: number): boolean {
   let backslashes = 0;
   while (text[at - 1 - backslashes] === '\\') backslashes++;

@@ -10,8 +10,8 @@ const MAX_NAME_CHARACTERS = 200;
 
 /**
  * Patterns use only what JavaScript (with and without the u flag), Python, Java, Go and Perl have in common: no \p, no
- * \s, only \xHH. `$` differs: in Python, Java and Perl it also matches before a final line feed. So a second pattern
- * without an anchor refuses control characters.
+ * \s, only \xHH. In Python, Java and Perl, `$` also matches before a final line feed, so a second pattern without an
+ * anchor refuses control characters.
  */
 const CONTROL_CHARACTER = '[\\x00-\\x1f\\x7f-\\x9f]';
 const NOT_BLANK = '^[\\x20\\xa0]*[^\\x00-\\x20\\x7f-\\xa0][^\\x00-\\x1f\\x7f-\\x9f]*$';

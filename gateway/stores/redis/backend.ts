@@ -16,18 +16,15 @@ import { RedisLimiter } from './limiter.ts';
 import { Peers } from './peers.ts';
 import { RedisStorage } from './storage.ts';
 
-/** For a connection without its own. */
+/** Applies to a connection without a timeout of its own. */
 const DEFAULT_TIMEOUT_MS = 250;
 const MOVE_EVERY_MS = 250;
 
 interface RedisBackendOptions {
-  /** What this process knows of keys. */
   readonly clients?: Clients | undefined;
-  /** Decides while Redis is away; otherwise what this process knows. */
+  /** Decides while Redis is away. By default `clients` does. */
   readonly locals?: LocalDecisions | undefined;
-  /** Creates the connection for operators, with longer timeouts. */
   readonly connectOperators?: () => Promise<RedisConnection>;
-  /** Entries of the audit log that are kept. */
   readonly auditLength?: number | undefined;
 }
 
@@ -87,7 +84,7 @@ export function redisBackend(
   };
 }
 
-/** The storage of operators: a call that fails without a reason for them gets one. */
+/** The storage of operators, which explains a failed call that has no reason for operators. */
 function explained(storage: Storage): Storage {
   const explain = (fault: unknown) => {
     if (!(fault instanceof StoreUnavailable) || fault.shown !== undefined) throw fault;
@@ -102,7 +99,7 @@ function explained(storage: Storage): Storage {
   });
 }
 
-/** Never throws: while Redis is away, nothing is moved. */
+/** Never throws: while Redis is away, it moves nothing. */
 async function moveOutboxes(storage: RedisStorage, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     await sleep(MOVE_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
@@ -116,7 +113,7 @@ function watchConnection(redis: RedisConnection): () => number {
   const look = () => {
     if (wasReady !== (redis.status === 'ready')) [wasReady, since] = [!wasReady, Date.now()];
   };
-  // The library changes the status before it reports it; an attempt that fails is no new loss.
+  // The library changes the status before it emits the event, and an attempt that fails is not another loss.
   for (const event of ['ready', 'close']) redis.on(event, look);
   return () => since;
 }

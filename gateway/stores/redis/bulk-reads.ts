@@ -1,13 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Keys that are read together: Redis answers this many before it turns to a decision. */
+/** Keys that are read at once: a decision waits for at most this many reads. */
 const AT_ONCE = 32;
-/** Keys after which other lists have their turn: a page that an operator sees needs no pause. */
+/**
+ * Reads pause after this many keys, and other lists get their turn. A page for an operator has no more, so it needs no
+ * pause.
+ */
 const PAGE = 100;
 
 /**
- * Reads many keys without a burden on decisions: a few keys at a time, over all lists together, and after a page a pause
- * as long as that took, at least a millisecond. Lists take turns.
+ * Reads many keys without slowing decisions: all lists together read a few keys at a time, and pause after each page as
+ * long as it took, at least a millisecond. Lists take turns.
  */
 export class BulkReads<Id extends string, Found> {
   readonly #read: (id: Id) => Promise<Found>;

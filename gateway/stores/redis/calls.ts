@@ -5,7 +5,7 @@ import { Counter, type Family, Histogram } from '../../../shared/process/counts.
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { notTheRecord } from '../storage.ts';
 
-/** Calls to Redis: decide.lua, the counts of its calls, and the fault of a failed command. */
+/** Calls to Redis: decide.lua, metrics of its calls, and the fault of a failed command. */
 
 export type RedisConnection = Redis | Cluster;
 
@@ -18,8 +18,8 @@ class DecideCommand extends Command {
 }
 
 /**
- * Runs decide.lua; the head of that file describes the parameters. If a node does not know the script, its text is
- * sent.
+ * Runs decide.lua; the head of that file describes the parameters. Sends the script's text to a node that does not know
+ * it.
  * @param onText called before the text is sent, which is a call of its own
  */
 export const runDecide = (
@@ -29,18 +29,18 @@ export const runDecide = (
   onText = () => {},
 ): Promise<string[]> =>
   send(redis, 'evalsha', SHA, keyCount, parameters).catch((fault: Error) => {
-    // Nothing was run.
+    // Any other fault may mean that the script ran.
     if (!fault.message.startsWith('NOSCRIPT ')) throw fault;
     onText();
     return send(redis, 'eval', TEXT, keyCount, parameters);
   });
 
-/** Makes every new connection run the script's text once, without keys, so that no decision has to carry the text. */
+/** Makes every new connection run the script's text once, without keys, so that no decision has to send the text. */
 export function loadOnConnect(redis: Redis): void {
   redis.on('ready', () => void send(redis, 'eval', TEXT, 0, ['', '']).catch(() => undefined));
 }
 
-/** @returns whether the script is there, and may be run */
+/** @returns whether the script is loaded and may be run */
 export const loadScript = (redis: RedisConnection): Promise<boolean> =>
   runDecide(redis, 0, ['', '']).then(
     () => true,
@@ -52,7 +52,7 @@ const send = (redis: RedisConnection, name: string, script: string, keyCount: nu
     string[]
   >;
 
-/** Family names, for readers of totals. */
+/** Names of metrics that other files sum up. */
 export const REDIS_CALL = 'gateway_redis_call_duration_seconds';
 export const DEADLINES_MISSED = 'gateway_redis_deadlines_missed_total';
 
@@ -72,7 +72,7 @@ export class CallCounts {
     help: 'Such calls that were not answered within REDIS_TIMEOUT_MS: their answer came late, or not at all.',
   });
 
-  /** The end of the last call, as Unix time in ms, 0 before the first; and how long it took. */
+  /** When the last call ended, as Unix time in ms (0 before the first), and how long it took. */
   #endedAt = 0;
   #tookMs = 0;
 
@@ -100,10 +100,10 @@ export class CallCounts {
   }
 }
 
-/** How the fault of a command begins. */
+/** The beginning of a message about a failed command. */
 export const FAILED = 'Redis failed: ';
 
-/** Returns Redis' answer. Any failed command means that Redis is unavailable. */
+/** Returns the answer of Redis. Any failed command means that Redis is unavailable. */
 export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
   try {
     return await answer;
@@ -112,7 +112,7 @@ export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
   }
 }
 
-/** Faults with which nothing was run, by how they begin, and why for operators. */
+/** Faults that show that nothing was run: how they begin, and the reason for operators. */
 const REFUSALS: readonly [beginning: RegExp, why: string][] = [
   [/^(Stream isn't writeable|Cluster isn't ready)/, 'Redis is not connected.'],
   [/^OOM /, 'Redis is out of memory.'],
@@ -127,7 +127,7 @@ const REFUSALS: readonly [beginning: RegExp, why: string][] = [
   [/^WRONGTYPE /, 'Somebody has put another value in its place in Redis.'],
 ];
 
-/** Why Redis did not even begin; undefined if that is not certain. */
+/** Why Redis did not run the command; undefined if it may have. */
 export function refusalIn({ name, message }: Error): string | undefined {
   const [, record] = /^WRONGTYPE in (\S+)/.exec(message) ?? [];
   if (record !== undefined) return notTheRecord(record);

@@ -16,7 +16,7 @@
 --                    within = how old it may be, in milliseconds }
 --                    or { key, text } for an outbox }
 -- ARGV[2]  seconds that the mark is kept
--- ARGV[3]  '1' if it was sent before, without an answer: then one that cannot be made is called off
+-- ARGV[3]  '1' if the step was sent before without an answer: it is then called off if it cannot be made
 --
 -- reply    { 1 made, 0 not as required, -1 called off; list of { place of an entry from 0, why it could not be added } }
 
@@ -29,7 +29,7 @@ if mark then
   return { mark == 'made' and 1 or -1, {} }
 end
 
--- A value of another type, put there by hand, is a record without fields.
+-- A value of another type, put there by hand, counts as a record without fields.
 local function is_as_required(part)
   part.type = call('TYPE', KEYS[part.key]).ok
   if part.exists ~= nil and part.exists ~= (part.type ~= 'none') then return false end
@@ -49,7 +49,8 @@ for _, part in ipairs(change.parts) do
   if not is_hash and #part.set > 0 and not part.to then return redis.error_reply('WRONGTYPE in ' .. KEYS[part.key]) end
 end
 
--- The mark is necessary: without it, a backup would restore a key that has none of the fields.
+-- The mark is necessary: without it, a key that has none of the fields would leave nothing, and a backup would restore
+-- it.
 local function move(from, to, part)
   local kept = { part.mark, '1' }
   for _, field in ipairs(part.type == 'hash' and part.fields or {}) do
@@ -68,8 +69,8 @@ local function move(from, to, part)
   call('EXPIRE', to, part.seconds)
 end
 
--- A byte of a field's name that is not UTF-8 was read as U+FFFD. No gateway gives such names, so all that look like this
--- one are meant.
+-- A byte that is not UTF-8 in a field's name was read as U+FFFD. No gateway uses such names, so this returns all names
+-- that look like the given one.
 local function named(name, field)
   local found, shape = { field }, field:gsub('[\128-\255]+', '?')
   if not field:find('\239\191\189', 1, true) then return found end
@@ -80,7 +81,7 @@ local function named(name, field)
   return found
 end
 
--- First, since it fails if somebody has put another value there.
+-- This write comes first, because it fails if somebody has put a value of another type there.
 if change.index then call('ZADD', KEYS[change.index.key], 'NX', change.index.score, change.index.id) end
 for _, part in ipairs(change.parts) do
   local name = KEYS[part.key]
@@ -96,7 +97,7 @@ local function target_of(fields)
   end
 end
 
--- A repetition may find nothing left to change.
+-- A repetition may list no changes, because nothing was left to change.
 local function is_same(before, fields)
   if #before ~= #fields then return false end
   for at = 1, #fields do
@@ -106,7 +107,7 @@ local function is_same(before, fields)
   return true
 end
 
--- A repetition equals the newest entry about its target, and comes soon after it.
+-- A repetition equals the newest entry about its target, and follows soon after it.
 local function is_repetition(stream, entry)
   local target, now = target_of(entry.fields), call('TIME')[1] * 1000
   for _, other in ipairs(pcall('XREVRANGE', stream, '+', '-', 'COUNT', entry.look_back)) do
@@ -123,7 +124,8 @@ local function add(stream, entry)
   return pcall('XADD', stream, 'MAXLEN', '=', entry.length, '*', unpack(entry.fields))
 end
 
--- An entry is lost if somebody has put another value in the place of its stream. The change itself is made all the same.
+-- An entry is lost if somebody has put a value of another type in place of its stream. The change itself is made all
+-- the same.
 local lost = {}
 for at, entry in ipairs(change.entries) do
   local added = add(KEYS[entry.key], entry)

@@ -6,7 +6,7 @@ import { fieldsOf, followersIn, type Node, nodesOf } from './info.ts';
 
 /** Checks whether a Redis meets the gateway's needs. For the fields see https://redis.io/docs/latest/commands/info/. */
 
-/** In every cluster (Redis Cluster specification). */
+/** The number of slots in every cluster (Redis Cluster specification). */
 const SLOTS = 16_384;
 const OLDEST_VERSION = 7;
 const FULL = 0.9;
@@ -55,7 +55,7 @@ function checkServer(about: string, { redis_version: version = '', role }: Field
   return good(about, found);
 }
 
-/** An evicted key is an API key lost for good, or a fresh allowance. */
+/** If a key is evicted, an API key is lost for good, or gets a fresh allowance. */
 function checkMemory(
   about: string,
   { maxmemory = '0', maxmemory_policy: policy = '', used_memory: used }: Fields,
@@ -120,7 +120,7 @@ function checkUser(about: string, user: string, { acl_access_denied_cmd: denied 
   return good(name, user);
 }
 
-/** Decisions use the clock of Redis. Readers compare log lines and Reset headers with other clocks. */
+/** Decisions use the clock of Redis, and people compare log lines and Reset headers with other clocks. */
 function checkClock(about: string, aheadMs: number): CheckResult {
   const name = `${about} clock`;
   const found = `${Math.abs(Math.round(aheadMs))} ms ${aheadMs < 0 ? 'behind' : 'ahead of'} the gateway's`;

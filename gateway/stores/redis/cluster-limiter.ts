@@ -15,7 +15,7 @@ export class ClusterLimiter implements RemoteLimiter, Charger {
   readonly #cluster: ClusterConnection;
   readonly #plans: () => PlanTable;
   readonly #options: RedisLimiterOptions;
-  /** For each key that is being decided on. */
+  /** A limiter for each key with a decision in progress. */
   readonly #lanes = new Map<string, RedisLimiter>();
 
   constructor(cluster: ClusterConnection, plans: () => PlanTable, options: RedisLimiterOptions = {}) {
@@ -44,7 +44,7 @@ export class ClusterLimiter implements RemoteLimiter, Charger {
     return this.#alone().charge(debts);
   }
 
-  /** For calls beside the decisions of a key. */
+  /** A limiter for calls that need not wait for the decisions of a key. */
   #alone(): RedisLimiter {
     return new RedisLimiter(this.#cluster, this.#plans, this.#options);
   }

@@ -9,14 +9,12 @@ import { failFast, logOutages, prepare, retryDelayMs } from './connection.ts';
 import { addresses, commonOptions, type RedisTarget } from './target.ts';
 import { logRefusedTls, TlsConnector } from './tls.ts';
 
-/** Connects to a Redis Cluster. */
-
 const DEFAULT_PORT = 6379;
 
 /**
- * Connects to a cluster, or keeps trying in the background. A decision that a node redirects (MOVED, ASK) follows: it
- * was not taken there. If the node closes the connection or answers CLUSTERDOWN, it fails: the library would send it
- * again.
+ * Connects to a cluster, or keeps trying in the background. A decision follows a redirect (MOVED, ASK), because the
+ * first node did not take it. It fails if the node closes the connection or answers CLUSTERDOWN, because the library
+ * would send it again.
  */
 export async function connectCluster(target: RedisTarget, logger: Logger): Promise<Cluster> {
   const { db: _db, ...common } = commonOptions(target);
@@ -24,20 +22,20 @@ export async function connectCluster(target: RedisTarget, logger: Logger): Promi
   const cluster = new Cluster(nodes, {
     lazyConnect: true,
     enableOfflineQueue: false,
-    // The check would ask a node that is not connected yet, and then start over. A cluster that is not ready says
-    // CLUSTERDOWN.
+    // The check would ask a node that is not connected yet, and then start over. A cluster that is not ready answers
+    // CLUSTERDOWN anyway.
     enableReadyCheck: false,
     retryDelayOnFailover: 0,
     retryDelayOnClusterDown: 0,
     clusterRetryStrategy: retryDelayMs,
-    // Names are not resolved here: certificates are checked against them.
+    // Names stay unresolved because certificates are checked against them.
     dnsLookup: (name, done) => done(null, name),
     redisOptions: { ...failFast(target.timeoutMs), ...common, ...(common.tls && { Connector: TlsConnector }) },
   });
   logOutages(cluster, logger, () => logRefusedTls(nodes, common.tls, logger));
   logNodeOutages(cluster, logger);
   cluster.on('+node', prepare);
-  // A node is created for every new connection, and is not connected yet.
+  // The event is emitted for each new connection to a node, before the node is connected.
   cluster.on('+node', ({ options }: Redis) => Object.assign(options, target.credentials()));
   cluster.on('+node', connectSoon);
   await Promise.race([connectAll(cluster), sleep(target.startMs, undefined, { ref: false })]);
@@ -59,8 +57,8 @@ async function connectAll(cluster: Cluster): Promise<void> {
 const settled = (node: Redis): Promise<unknown> => once(node, 'ready').catch(() => undefined);
 
 /**
- * The library reports every failed attempt to connect to a node, and drops the node until others name it again. Its own
- * queries to nodes, which it repeats elsewhere, are not reported here.
+ * The library reports every failed attempt to connect to a node, and drops the node until other nodes name it again.
+ * This function does not report the library's own queries, which the library repeats elsewhere.
  */
 function logNodeOutages(cluster: Cluster, logger: Logger): void {
   const away = new Set<string>();
@@ -80,7 +78,7 @@ export type ClusterConnection = Cluster;
 
 export const isCluster = (redis: RedisConnection): redis is ClusterConnection => redis instanceof Cluster;
 
-/** The node that decides on a key, as far as known. */
+/** The node that decides on a key, if known. */
 export const nodeOf =
   (cluster: Cluster) =>
   ({ id }: Credential): string =>

@@ -5,14 +5,14 @@ import { connectRedis } from './connection.ts';
 import { connectBySentinels } from './sentinel.ts';
 import type { RedisTarget } from './target.ts';
 
-/** Timeout of an operator's command: far longer than Redis is busy or takes to fail over. */
+/** The timeout of an operator's command: far longer than Redis is ever busy or takes to fail over. */
 const OPERATORS_TIMEOUT_MS = 5_000;
 
 const AWAY_MS = 1_000;
 
 /**
  * Opens a second connection, for operators, with longer timeouts. The connection for decisions already logs the state
- * of this Redis. If the start has waited for that one in vain, it waits only briefly for this one.
+ * of this Redis. If that one could not connect in time, this one gets only a short time.
  * @throws as `connect` does
  */
 export function connectOperators(target: RedisTarget, logger: Logger, isAway: boolean): Promise<RedisConnection> {

@@ -5,11 +5,9 @@ import { loadOnConnect, type RedisConnection } from './calls.ts';
 import { addresses, type Credentials, credentialsOf, START_MS, tlsOptions } from './target.ts';
 import { logRefusedTls, TlsConnector } from './tls.ts';
 
-/** Connects to a Redis. */
-
 const DEFAULT_PORT = 6379;
 export const CONNECT_TIMEOUT_MS = 300;
-/** A connection without an answer for this long is dead, whatever TCP says. */
+/** A connection without an answer for this long is dead, even if TCP has not noticed. */
 const SILENT_MS = 500;
 const LONGEST_RETRY_MS = 100;
 /** Without this, ioredis waits for Redis' own estimate of its loading time, in whole seconds. */
@@ -17,7 +15,7 @@ const LOADING_RETRY_MS = 100;
 
 export const retryDelayMs = (attempt: number): number => Math.min(50 * attempt, LONGEST_RETRY_MS);
 
-/** A retry strategy that connects with the credentials of the time. */
+/** A retry strategy that uses the credentials in force at each attempt. */
 export function retryAs(redis: Redis, credentials: () => Credentials, attempt: number): number {
   Object.assign(redis.options, credentials());
   return retryDelayMs(attempt);
@@ -26,7 +24,7 @@ export function retryAs(redis: Redis, credentials: () => Credentials, attempt: n
 /**
  * Options of every connection. Everything fails fast, and nothing is queued or sent twice: a repeated decision would
  * charge a request twice.
- * @param timeoutMs timeout of a command; it may still run after that
+ * @param timeoutMs the timeout of a command, which may still run afterwards
  */
 export const failFast = (timeoutMs: number) =>
   ({
@@ -40,21 +38,20 @@ export const failFast = (timeoutMs: number) =>
     maxLoadingRetryTime: LOADING_RETRY_MS,
   }) satisfies RedisOptions;
 
-/** Listeners of every connection. Call this before it connects. */
+/** Adds the listeners that every connection needs. Call this before it connects. */
 export function prepare(redis: Redis): void {
   endWhenSilent(redis);
   loadOnConnect(redis);
 }
 
 interface ConnectOptions {
-  /** Timeout of a command. It may still run after that. */
   readonly timeoutMs: number;
   readonly logger: Logger;
-  /** Certificates for rediss:// in PEM at present; those of Node if undefined. */
+  /** The present certificates for rediss:// in PEM. Node's own apply if undefined. */
   readonly ca?: (() => string) | undefined;
-  /** Maximum time to wait for it. */
+  /** How long a start waits for the connection at most. */
   readonly startMs?: number;
-  /** Those at present, if they may be changed while the gateway runs. */
+  /** The present credentials, if they can change while the gateway runs. */
   readonly credentials?: () => Credentials;
 }
 
@@ -77,7 +74,9 @@ export async function connectRedis(
   return redis;
 }
 
-/** If a server has no such database, ioredis only emits an error and continues with database 0, which is not ours. */
+/**
+ * If a server has no such database, ioredis only emits an error and continues with database 0, which belongs to others.
+ */
 export async function checkDatabase(redis: Redis): Promise<void> {
   const wanted = redis.options.db ?? 0;
   if (wanted === 0 || (await redis.client('INFO')).includes(` db=${wanted} `)) return;
@@ -85,7 +84,7 @@ export async function checkDatabase(redis: Redis): Promise<void> {
   throw new Error(`REDIS_URL: this Redis has no database ${wanted}.`);
 }
 
-/** ioredis reports every failed attempt. We log only that Redis went away and that it came back. */
+/** ioredis reports every failed attempt. This logs only that Redis went away and that it came back. */
 export function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknown = () => undefined): void {
   let away = false;
   const noteAway = (reason: string) => {
@@ -102,13 +101,12 @@ export function logOutages(redis: RedisConnection, logger: Logger, onAway: () =>
   });
 }
 
-/** A stall of this process counts as one of this many parts of the time. */
+/** The time has this many parts. A stall of this process counts as one part. */
 const SILENT_PARTS = 5;
 
 /**
- * Closes a connection without an answer for `socketTimeout`: it is dead, whatever TCP says. This replaces the library's
- * own timer, which also closes good connections after a stall of this process: it fires before the answer in the socket
- * is read.
+ * Closes a connection without an answer for `socketTimeout`. The library's own timer would also close good connections
+ * after a stall of this process, because it fires before a waiting answer is read.
  */
 function endWhenSilent(redis: Redis): void {
   const { socketTimeout: ms = Infinity } = redis.options;

@@ -2,7 +2,7 @@ import type { Fields } from '../storage.ts';
 import type { RedisConnection } from './calls.ts';
 import { type ClusterConnection, isCluster } from './cluster.ts';
 
-/** What a node of Redis reports about itself. For the fields see https://redis.io/docs/latest/commands/info/. */
+/** What a node of Redis reports about itself; see https://redis.io/docs/latest/commands/info/ for the fields. */
 
 export type Node = Exclude<RedisConnection, ClusterConnection>;
 
@@ -12,16 +12,18 @@ export function nodesOf(redis: RedisConnection): [name: string, node: Node][] {
   return redis.nodes('master').map((node) => [`redis ${node.options.host}:${node.options.port}`, node]);
 }
 
-/** The fields of an answer to INFO. */
 export const fieldsOf = (info: string): Fields =>
   Object.fromEntries([...info.matchAll(/^(\w+):(.*?)\r?$/gm)].map(([, name, value]) => [name, value]));
 
-/** How many replicas follow a node. One that is still being filled confirms nothing. @param replication of INFO */
+/**
+ * How many replicas follow a node. A replica that is still being filled confirms nothing.
+ * @param replication that section of INFO
+ */
 export const followersIn = (replication: Fields): number =>
   Object.entries(replication).filter(([field, state]) => /^slave\d+$/.test(field) && state?.includes('state=online'))
     .length;
 
-/** The share of its memory that each primary uses, 0 to 1. A node that does not answer is left out. */
+/** The share of its memory that each primary uses, 0 to 1. Leaves out a node that does not answer. */
 export async function memoryUsed(redis: RedisConnection): Promise<[node: string, share: number][]> {
   const asked = nodesOf(redis).map(async ([name, node]): Promise<[string, number][]> => {
     if (node.status !== 'ready') return [];
@@ -31,7 +33,7 @@ export async function memoryUsed(redis: RedisConnection): Promise<[node: string,
   return (await Promise.all(asked.map((one) => one.catch(() => [])))).flat();
 }
 
-/** Of `maxmemory`; where that is not set, of the machine's. Undefined when a field is missing. */
+/** The share of `maxmemory` or, if that is not set, of the machine's memory. Undefined if a field is missing. */
 function shareOf({ used_memory: used, maxmemory, total_system_memory: machine }: Fields): number | undefined {
   const share = Number(used) / (Number(maxmemory) || Number(machine));
   return Number.isFinite(share) ? share : undefined;

@@ -9,12 +9,14 @@ import { orUnavailable, type RedisConnection } from './calls.ts';
 import { type Node, nodesOf } from './info.ts';
 import { INDEX, keyOf, REVOKED_INDEX, usageOf } from './names.ts';
 
-/** Revoked keys that each revocation checks for expired use: more than it adds. */
+/**
+ * Revoked keys that each revocation checks for expired usage. They are more than the revocation adds, so the set
+ * shrinks.
+ */
 const CHECKED = 10;
-/** Names that one SCAN goes through. */
 const SCANNED = 1_000;
 
-/** The place of a key: what was typed by hand as its time of creation may be no time. */
+/** The place of a key. A time of creation that was typed by hand may not be a time. */
 export const placeOf = (id: string, createdAt: string | undefined): KeyCursor => ({
   id,
   createdAt: (readTime(createdAt) ?? 0) / SECOND,
@@ -22,7 +24,7 @@ export const placeOf = (id: string, createdAt: string | undefined): KeyCursor =>
 
 /**
  * The order of keys: two sorted sets, of existing keys and of those revoked recently. A key is in one of them before it
- * exists, and as long as anything is left of it. A place without a key can be left over; readers find no record there.
+ * exists and until nothing is left of it. A place can outlast its key; readers then find no record.
  */
 export class KeyPlaces {
   readonly #redis: RedisConnection;
@@ -35,7 +37,7 @@ export class KeyPlaces {
     return orUnavailable(this.#redis.zcard(INDEX));
   }
 
-  /** Existing keys are read first: one that is revoked in between is found among the revoked ones. */
+  /** Reads existing keys first: a key that is revoked in between then appears among the revoked ones. */
   async list(query: KeyListQuery): Promise<KeyCursor[]> {
     const { limit, newestFirst = false, withRevoked = false } = query;
     const byId = new Map<string, KeyCursor>();
@@ -45,7 +47,7 @@ export class KeyPlaces {
     return inOrder.slice(0, limit);
   }
 
-  /** A page or more behind the cursor; fewer at the end. Redis begins with all keys of the cursor's time. */
+  /** Returns a page or more behind the cursor, or less at the end. Redis starts with all keys of the cursor's time. */
   async #page(set: string, { after, offset = 0, limit, newestFirst = false }: KeyListQuery): Promise<KeyCursor[]> {
     const isBehind = (cursor: KeyCursor) =>
       after === undefined || (newestFirst ? compareCursors(cursor, after) < 0 : compareCursors(cursor, after) > 0);
@@ -55,10 +57,10 @@ export class KeyPlaces {
         ? [boundOf(after), newestFirst ? '-inf' : '+inf', 'BYSCORE', 'LIMIT', from, limit]
         : [from, from + limit - 1];
       const order = newestFirst ? ['REV'] : [];
-      // Of its many overloads this stands for all.
+      // One of many overloads stands for all of them.
       const options = [...range, ...order, 'WITHSCORES'] as unknown as [from: number, to: string, 'WITHSCORES'];
       const page = toCursors(await orUnavailable(this.#redis.zrange(set, ...options)));
-      // What is no key id was put there by hand. It is taken out, or it would shift all pages behind it.
+      // An entry that is not a key id was added by hand. It is removed, because it would shift all pages behind it.
       const foreign = page.map(({ id }) => id).filter((id) => !isKeyId(id));
       if (foreign.length > 0 && (await orUnavailable(this.#redis.zrem(set, ...foreign))) > 0) continue;
       found.push(...page.filter((cursor) => isKeyId(cursor.id) && isBehind(cursor)));
@@ -67,24 +69,24 @@ export class KeyPlaces {
     }
   }
 
-  /** @returns whether it had none */
+  /** @returns whether the key had no place */
   async add({ id, createdAt }: KeyCursor): Promise<boolean> {
     return (await orUnavailable(this.#redis.zadd(INDEX, 'NX', createdAt, id))) === 1;
   }
 
-  /** Gives a key that is about to be revoked the same place among the revoked ones. */
+  /** Gives a key that is about to be revoked its place among the revoked ones. */
   async addRevoked(id: string): Promise<void> {
     const score = (await orUnavailable(this.#redis.zscore(INDEX, id))) ?? (await this.#placeOf(id)).createdAt;
     await orUnavailable(this.#redis.zadd(REVOKED_INDEX, 'NX', score, id));
   }
 
-  /** Cleans up behind a key that was revoked, and behind some of those whose use has expired. */
+  /** Removes the place of a revoked key, and of some keys whose usage has expired. */
   async tidyUp(id: string): Promise<void> {
     const others = await orUnavailable(this.#redis.zrandmember(REVOKED_INDEX, CHECKED));
     await Promise.all([id, ...others].map((one) => this.forgetIfGone(one)));
   }
 
-  /** The key is checked first: while it is being revoked, it is always in one of the two. */
+  /** Checks the key before what is left of it: while the key is being revoked, it is always in one of the two. */
   async forgetIfGone(id: string): Promise<void> {
     if (await orUnavailable(this.#redis.exists(keyOf(id)))) return;
     await orUnavailable(this.#redis.zrem(INDEX, id));
@@ -96,7 +98,7 @@ export class KeyPlaces {
   async unlisted(): Promise<string[]> {
     const found: string[] = [];
     for await (const ids of this.#existing()) found.push(...(await this.#withoutPlace(ids)));
-    // Keys come and go meanwhile, and SCAN can return one twice.
+    // Keys appear and disappear meanwhile, and SCAN can return a name twice.
     const exist = new BulkReads(async (id) => {
       const isThere = (await orUnavailable(this.#redis.exists(keyOf(id)))) === 1;
       return isThere ? await this.#withoutPlace([id]) : [];
@@ -104,7 +106,7 @@ export class KeyPlaces {
     return (await exist.read([...new Set(found)])).flat();
   }
 
-  /** The ids of existing keys, page by page. One can come twice. */
+  /** The ids of existing keys, page by page. An id can occur twice. */
   async *#existing(): AsyncGenerator<string[]> {
     for (const [, node] of nodesOf(this.#redis))
       for await (const names of scan(node, keyOf('*'), 'TYPE', 'hash'))
@@ -117,15 +119,15 @@ export class KeyPlaces {
     return ids.filter((_, at) => scores[at] === null);
   }
 
-  /** Gives each existing key the place of its time of creation. @returns how many had none, or another */
+  /** Gives each existing key the place of its time of creation. @returns how many had another place or none */
   async relist(): Promise<number> {
-    // Another value there, put by hand, is no list of keys.
+    // A value of another type, put there by hand, is not a list of keys.
     const type = await orUnavailable(this.#redis.type(INDEX));
     if (type !== 'zset' && type !== 'none') await orUnavailable(this.#redis.del(INDEX));
     const place = new BulkReads(async (id: string) => {
       const { createdAt } = await this.#placeOf(id);
       const isChanged = (await orUnavailable(this.#redis.zadd(INDEX, 'CH', createdAt, id))) === 1;
-      // It may have been revoked meanwhile.
+      // The key may have been revoked meanwhile.
       if (isChanged) await this.forgetIfGone(id);
       return isChanged;
     });
@@ -143,13 +145,13 @@ export class KeyPlaces {
 const toCursors = (flat: readonly string[]): KeyCursor[] =>
   pairsOf(flat).map(([id, score]) => ({ id, createdAt: scoreOf(score) }));
 
-/** A score without end, put there by hand, is no number in JSON. */
+/** JSON has no infinite numbers, but a score set by hand can be infinite. */
 const MOST = Number.MAX_VALUE;
 const scoreOf = (text: string) => (text.endsWith('inf') ? (text.startsWith('-') ? -MOST : MOST) : Number(text));
 const boundOf = ({ createdAt }: KeyCursor) =>
   Math.abs(createdAt) === MOST ? (createdAt > 0 ? '+inf' : '-inf') : createdAt;
 
-/** The names on one node that match, page by page, with pauses for decisions. */
+/** The matching names on one node, page by page, with pauses for decisions. */
 export async function* scan(node: Node, pattern: string, ...more: string[]): AsyncGenerator<string[]> {
   let cursor = '0';
   do {

@@ -21,19 +21,23 @@ import { type CallCounts, mayHaveRun, type RedisConnection, runDecide } from './
 import { keyOf } from './names.ts';
 
 const MAX_BATCH = 256;
-/** If a call took longer, the next one is soon sent beside the one under way, so that nobody waits for two. */
+/**
+ * If the last call took longer, the next one need not wait for the present one to end. Otherwise a request could wait
+ * for two slow calls.
+ */
 const SLOW_MS = 20;
 
 export interface RedisLimiterOptions {
-  /** For tests. Otherwise the clock of Redis is used. */
+  /** By default Redis' clock applies. */
   readonly clock?: Clock | undefined;
-  /** Called for every call. */
   readonly calls?: CallCounts | undefined;
-  /** Deadline of a call in milliseconds. After it, waiting requests are answered. Without one they keep waiting. */
+  /**
+   * The deadline of a call in milliseconds. After it, waiting requests are answered. Without a deadline they keep
+   * waiting.
+   */
   readonly timeoutMs?: number | undefined;
-  /** Knowledge about bound secrets, shared by the limiters of one process. */
+  /** The secrets known to be bound, shared by the limiters of one process. */
   readonly bound?: BoundedMap<string, true>;
-  /** Called when no call is running or waiting. */
   readonly onIdle?: (() => void) | undefined;
 }
 
@@ -44,16 +48,15 @@ export const boundSecrets = () => boundedMap<string, true>(MAX_BOUND_SECRETS);
 type Group = [Question, ...Question[]];
 
 /**
- * Decides in Redis with decide.lua. One call runs at a time, unless Redis is slow. Requests that arrive meanwhile, and in
- * the turn of the event loop in which it ends, are sent together in the next one: the busier it is, the cheaper a
- * decision becomes. A batch is never sent twice: a failed one may have been charged, and its requests are not admitted.
+ * Decides in Redis with decide.lua. One call runs at a time, unless Redis is slow. Requests that arrive during a call,
+ * or in the turn of the event loop in which it ends, share the next call, so a decision becomes cheaper under load. A
+ * batch is never sent twice, because a failed one may have been charged.
  */
 export class RedisLimiter implements RemoteLimiter, Charger {
   readonly atOnce = MAX_BATCH;
   readonly #redis: RedisConnection;
   readonly #plans: () => PlanTable;
   readonly #options: RedisLimiterOptions;
-  /** Secrets that are bound to a scope or to networks, by their cache keys. */
   readonly #bound: BoundedMap<string, true>;
   #waiting: Question[] = [];
   readonly #underWay = new Set<readonly Question[]>();
@@ -78,7 +81,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     if (this.#waiting.push(question) === 1 && this.#underWay.size === 0) setImmediate(() => this.#flush());
   }
 
-  /** A separate call: peeks are rare, and need not wait for decisions. */
+  /** A peek has its own call: peeks are rare, and need not wait for decisions. */
   async peek({ id, digest, use }: Credential): Promise<Verdict> {
     try {
       const asked = [keyOf(id), this.#now(), this.#planText(), digest, countText(0, use)];
@@ -126,7 +129,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
 
   #nextBatch(): Question[] {
     const batch = this.#waiting.slice(0, MAX_BATCH).filter(({ isOpen }) => isOpen);
-    // A new list: after shift() or splice() of a long one, V8 keeps what was in it for long.
+    // A new list frees memory: after shift() or splice() of a long list, V8 keeps the removed entries for long.
     this.#waiting = this.#waiting.slice(MAX_BATCH);
     return batch;
   }
@@ -151,12 +154,12 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     try {
       this.#run(grouped, onText).then((replies) => end(this.#answer(grouped, replies)), end);
     } catch (fault) {
-      // There are no plans yet.
+      // No plans are known yet.
       end(fault as Error);
     }
   }
 
-  /** @returns the fault of a reply that cannot be read */
+  /** @returns the fault if a reply cannot be read */
   #answer(groups: readonly Group[], replies: readonly string[]): Error | undefined {
     let at = 0;
     try {
@@ -172,7 +175,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     }
   }
 
-  /** Requests that wait for their turn fail too: they have waited for this call, and need not wait for another. */
+  /** Also fails the requests that wait for the next call: they should not wait for another deadline. */
   #fail(batch: readonly Question[], cause: Error): void {
     const fault = new StoreUnavailable(`Redis gave no decision: ${cause.message}`, NO_DECISION);
     const isUnknown = mayHaveRun(cause);
@@ -180,7 +183,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     for (const question of this.#waiting.splice(0)) if (question.isOpen) question.failed(fault, false);
   }
 
-  /** Of a call. Requests that wait for it, or for another, are answered: Redis is away. */
+  /** Starts the deadline of a call. When it passes, Redis counts as away, and all waiting requests are answered. */
   #startDeadline(): () => void {
     const { calls, timeoutMs } = this.#options;
     if (timeoutMs === undefined) return () => {};
@@ -196,7 +199,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     });
   }
 
-  /** Nothing was decided. From now on scope and address are sent with this secret. */
+  /** Nothing was decided. From now on, the call includes scope and address for this secret. */
   #askAgain(question: Question): void {
     this.#bound.set(question.credential.cacheKey, true);
     if (question.isOpen) this.#waiting.push(question);
@@ -216,7 +219,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     return runDecide(this.#redis, groups.length, words, onText);
   }
 
-  /** Groups requests with the same key and secret, and the same use if it matters, in the order of arrival. */
+  /** Groups requests by key, secret and (if it matters) use, in the order of arrival. */
   #inGroups(batch: readonly Question[]): Group[] {
     const groups = new Map<string, Group>();
     for (const question of batch) {
@@ -229,13 +232,13 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     return [...groups.values()];
   }
 
-  /** Empty for the clock of Redis. */
+  /** Empty selects the clock of Redis. */
   #now(): string {
     const { clock } = this.#options;
     return clock === undefined ? '' : String(clock());
   }
 
-  /** The table in the script's format, rebuilt only when the table changes. */
+  /** The plan table in the script's format, rebuilt only when the table changes. */
   #planText(): string {
     const table = this.#plans();
     if (table !== this.#table) {
@@ -255,7 +258,7 @@ const countText = (count: number, use: Use | undefined): string =>
 const chargeText = (debt: Debt): string =>
   `charge ${owedBy(debt)} ${debt.shadowed} ${debt.refused} ${debt.retryAt} ${debt.asOf} ${debt.spared}`;
 
-/** One verdict of decide.lua's reply. The head of that file describes the words. */
+/** Reads one verdict of decide.lua's reply. The head of that file describes the words. */
 function readVerdict(reply: string): Verdict {
   const words = reply.split(' ');
   const outcome = words[0] as string;

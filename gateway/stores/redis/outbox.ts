@@ -5,15 +5,15 @@ import { markOf, OUTBOXES, outboxOf } from './names.ts';
 import { LATEST_SECONDS, type StepEntry } from './step.ts';
 
 /**
- * Entries on a cluster, where a stream is in another slot than the change. A change writes them to a list beside
- * its record, in the same step, and then they are moved. Before that step it is announced in a set. So a gateway that
- * ends at any moment leaves no entry that nobody finds, and no place of a key that it did not issue.
+ * Entries on a cluster, where a stream is in another slot than the change. A change is first announced in a set. It
+ * writes its entries to a list beside its record in the same step, and then they are moved. So wherever a gateway
+ * stops, others find its entries, and can remove the place of a key that it did not issue.
  */
 
-/** A change that was announced this long ago was left behind, in milliseconds. */
+/** The age of an announcement, in milliseconds, at which its gateway has left it behind. */
 const LEFT_BEHIND_MS = 5_000;
 
-/** The id of an entry marks it as moved. */
+/** The id of an entry marks it as moved, so that it is not added twice. */
 const Waiting = z.object({
   id: z.string(),
   log: z.enum(['audit', 'plan history']),
@@ -23,7 +23,6 @@ const Waiting = z.object({
 /** Adds an entry to its stream, unless it was added under this id before. */
 type Move = (entry: LogEntry, id: string) => Promise<unknown>;
 
-/** An announced change. */
 interface Announced {
   readonly tag: string;
   readonly id: string;
@@ -42,7 +41,7 @@ export class Outboxes {
   readonly #move: Move;
   readonly #forget: (tag: string) => Promise<void>;
   readonly #leftBehindMs: number;
-  /** When each announcement was first seen here, so that no two clocks are compared. */
+  /** When this gateway first saw each announcement, by its own clock. */
   #seen = new Map<string, number>();
 
   /** @param forget removes the place of a key that was to be issued, if there is no such key */
@@ -62,7 +61,7 @@ export class Outboxes {
     await orUnavailable(this.#redis.sadd(OUTBOXES, announcement(change)));
   }
 
-  /** Moves what is in the outbox of a change that was made, or will not be made. */
+  /** Moves the entries of a change that was made or will never be made. */
   async empty(change: Announced, move = this.#move): Promise<void> {
     const outbox = outboxOf(change.tag);
     for (const text of await orUnavailable(this.#redis.lrange(outbox, 0, -1))) {
@@ -73,18 +72,18 @@ export class Outboxes {
     await orUnavailable(this.#redis.srem(OUTBOXES, announcement(change)));
   }
 
-  /** Moves what gateways left behind that have ended. */
+  /** Moves the entries of gateways that have ended. */
   async emptyLeftBehind(): Promise<void> {
     const announced = await orUnavailable(this.#redis.smembers(OUTBOXES));
     const now = performance.now();
     this.#seen = new Map(announced.map((text) => [text, this.#seen.get(text) ?? now]));
     for (const [text, since] of this.#seen) {
-      // Another outbox may be on a node that is away.
+      // The next outbox may be on another node, so a failure does not stop the loop.
       if (now - since >= this.#leftBehindMs) await this.#takeOver(text).catch(() => undefined);
     }
   }
 
-  /** The change is called off first, if it was not made: it must not arrive once it is no longer announced. */
+  /** Calls the change off unless it was made: it must not be made after its announcement is gone. */
   async #takeOver(text: string): Promise<void> {
     const [id = '', tag] = text.split(' ');
     if (tag === undefined) return void (await orUnavailable(this.#redis.srem(OUTBOXES, text)));
@@ -94,7 +93,7 @@ export class Outboxes {
   }
 }
 
-/** Undefined for a text that was put there by hand. */
+/** Undefined for a text put there by hand. */
 function read(text: string): z.infer<typeof Waiting> | undefined {
   try {
     return Waiting.parse(JSON.parse(text));

@@ -6,25 +6,25 @@ import type { Peers as Asked } from '../stores.ts';
 import type { RedisConnection } from './calls.ts';
 
 /**
- * The gateways on one Redis ask each other: who asks puts the question into the list of each of the others, and they
- * put their answers into a list of the question. All of it expires.
+ * The gateways on one Redis ask each other. A gateway puts its question into a list of each other gateway, and they put
+ * their answers into a list of the question. All lists expire.
  */
 
-/** Gateways by when they last looked for questions, in Unix seconds. */
+/** The gateways, scored by when they last looked for questions, in Unix seconds. */
 const GATEWAYS = 'gateway:gateways';
 const questionsOf = (gateway: string): string => `gateway:questions:{${gateway}}`;
 const answersOf = (question: string): string => `gateway:answers:{${question}}`;
 
 const LOOK_EVERY_MS = 250;
 const LISTED_EVERY_MS = 5_000;
-/** One that was not seen for this long has ended without saying so. */
+/** A gateway that has not looked for this long has ended without signing off. */
 const FORGOTTEN_AFTER_SECONDS = 300;
 const EXPIRES_SECONDS = 30;
 const MOST_QUESTIONS = 16;
 const ANSWER_EVERY_MS = 20;
 const LIST_WITHIN_MS = 1_000;
 
-/** A gateway for operators: its host and its process. */
+/** How operators see a gateway: its host and its process. */
 const nameOf = (gateway: string): string => gateway.replace(/:\w+$/, '');
 
 const waited = (ms: number): Promise<undefined> => sleep(ms, undefined, { ref: false });
@@ -42,18 +42,17 @@ export class Peers implements Asked {
   #listedAt = Number.NEGATIVE_INFINITY;
   #ended: Promise<void> = Promise.resolve();
 
-  /** @param answer of this gateway to what another one asks */
+  /** @param answer answers the question of another gateway */
   constructor(redis: RedisConnection, answer: (content: unknown) => Promise<unknown>) {
     this.#redis = redis;
     this.#answer = answer;
   }
 
-  /** Begins to answer. */
   start(): void {
     this.#ended = this.#run();
   }
 
-  /** Asks all others. Never rejects, and keeps its time: while Redis is away or hangs, nobody is heard. */
+  /** Asks all others. Never rejects, and returns in time even if Redis is away or hangs. */
   async ask(content: unknown, withinMs: number): ReturnType<Asked['ask']> {
     const until = performance.now() + withinMs;
     const answers = new Map<string, unknown>();
@@ -66,7 +65,7 @@ export class Peers implements Asked {
     };
   }
 
-  /** Collects the answers of those that are asked. Never rejects. */
+  /** Collects the answers. Never rejects. */
   async #hear(asked: readonly string[], content: unknown, answers: Map<string, unknown>, until: number): Promise<void> {
     const id = randomBytes(12).toString('hex');
     try {
@@ -80,11 +79,11 @@ export class Peers implements Asked {
         if (answers.size < asked.length) await sleep(ANSWER_EVERY_MS);
       }
     } catch {
-      // Who has not answered is missing.
+      // Gateways that have not answered are reported as missing.
     }
   }
 
-  /** Others need not wait for this one any longer. */
+  /** Signs off, so that others do not wait for this gateway. */
   async stop(): Promise<void> {
     this.#stopped.abort();
     await this.#ended;
@@ -116,11 +115,10 @@ export class Peers implements Asked {
       const answer = await this.#answer(content);
       await this.#put(answersOf(id), JSON.stringify({ gateway: this.#own, answer }));
     } catch {
-      // Who asks hears nothing, and says so.
+      // The asking gateway reports this one as missing.
     }
   }
 
-  /** The other gateways that look for questions. */
   async #others(): Promise<string[]> {
     const seen = pairsOf(await this.#redis.zrange(GATEWAYS, 0, '-1', 'WITHSCORES'));
     const oldest = Date.now() / 1_000 - FORGOTTEN_AFTER_SECONDS;

@@ -5,25 +5,27 @@ import type { RedisConnection } from './calls.ts';
 import { isCluster } from './cluster.ts';
 import { fieldsOf, followersIn, type Node } from './info.ts';
 
-/** What replicas have of a change. Redis answers before it sends a change to them, and they may take over. */
+/**
+ * Waits until a replica has a change. Redis answers before it sends the change to its replicas, and one of them may
+ * take over.
+ */
 
-/** A replica that takes longer to confirm is as good as none. */
+/** A replica that takes longer to confirm does not count. */
 const CONFIRM_MS = 1_000;
-/** Without a replica no change waits, and a new one is noticed within this time. */
+/** How often a node without replicas is checked for new ones. Until then no change waits. */
 const LOOK_EVERY_MS = 1_000;
 const LOOK_AGAIN_MS = 50;
 
-/** The node that serves a name, as far as known. */
 function servingNode(redis: RedisConnection, name: string): Node | undefined {
   if (!isCluster(redis)) return redis;
   const address = redis.slots[slotOf(name)]?.[0];
   return redis.nodes('master').find(({ options }) => `${options.host}:${options.port}` === address);
 }
 
-/** The end of a connection: WAIT concerns what was written on the same one. */
+/** Identifies a connection: WAIT covers only what was written on the same one. */
 type Socket = Node['stream'];
 
-/** How many replicas followed, at a time, and the id of what they followed. A replica that takes over has another id. */
+/** How many replicas a node had, when, and its replication id. A replica that takes over has another id. */
 interface Seen {
   readonly at: number;
   readonly count: number;
@@ -40,8 +42,8 @@ export class Replicas {
   }
 
   /**
-   * Call this as soon as Redis has answered a change of `name`. The result is called for the confirmation.
-   * @throws {Unconfirmed} by the result: replicas are connected, and none has confirmed the change within 1 s
+   * Call this as soon as Redis has answered a change of `name`. The returned function waits for the confirmation.
+   * @throws {Unconfirmed} (by that function) if replicas are connected and none confirms the change within 1 s
    */
   noteWrite(name: string): () => Promise<void> {
     const node = servingNode(this.#redis, name);
@@ -59,7 +61,7 @@ export class Replicas {
     return (await this.#wait(node, socket)) || (await this.#look(node)).count === 0;
   }
 
-  /** After a connection was lost: whether the same node had no replica before, and has none now. */
+  /** After a lost connection: whether this is the same node, and still has no replica. */
   async #isStillAlone(node: Node): Promise<boolean> {
     const before = this.#seen.get(node);
     for (let waited = 0; before?.count === 0 && waited < CONFIRM_MS; waited += LOOK_AGAIN_MS) {
@@ -70,7 +72,7 @@ export class Replicas {
     return false;
   }
 
-  /** Only replicas that follow: changes do not wait for one that is still being filled. */
+  /** Counts only replicas that follow: changes do not wait for one that is still being filled. */
   async #look(node: Node): Promise<Seen> {
     const replication = fieldsOf(await node.info('replication'));
     const seen = { at: performance.now(), count: followersIn(replication), id: replication.master_replid };
@@ -78,7 +80,7 @@ export class Replicas {
     return seen;
   }
 
-  /** WAIT holds up its connection. So one covers all changes that were answered before it was sent. */
+  /** WAIT blocks its connection, so one WAIT covers all changes that were answered before it was sent. */
   #wait(node: Node, socket: Socket): Promise<boolean> {
     const waits = this.#waits.get(socket) ?? { running: Promise.resolve(), next: undefined };
     this.#waits.set(socket, waits);
@@ -92,7 +94,7 @@ export class Replicas {
   }
 }
 
-/** On a new connection, perhaps to another node, WAIT would know nothing of the change. */
+/** On a new connection, perhaps to another node, WAIT would not cover the change. */
 async function sendWait(node: Node, socket: Socket): Promise<boolean> {
   return node.stream === socket && (await node.wait(1, CONFIRM_MS)) > 0;
 }

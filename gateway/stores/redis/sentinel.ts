@@ -6,11 +6,14 @@ import { addresses, commonOptions, type RedisTarget } from './target.ts';
 import { logRefusedTls, SentinelTlsConnector } from './tls.ts';
 
 const DEFAULT_PORT = 26_379;
-/** Longer than a connection may take: the library must not close one during a handshake (tls.ts explains why). */
+/**
+ * Longer than a connection may take: the library must not close a connection during its handshake (tls.ts explains
+ * why).
+ */
 const SENTINEL_TIMEOUT_MS = 2 * CONNECT_TIMEOUT_MS;
 
 /**
- * Connects to the primary that the sentinels name, or keeps asking them in the background. If it answers READONLY, it
+ * Connects to the primary that the sentinels name, or keeps asking them in the background. A node that answers READONLY
  * is no longer the primary: the decision fails, and the sentinels are asked again.
  */
 export async function connectBySentinels(target: RedisTarget, logger: Logger): Promise<Redis> {
@@ -24,10 +27,10 @@ export async function connectBySentinels(target: RedisTarget, logger: Logger): P
     sentinels,
     name: target.masterName ?? '',
     role: 'master',
-    // Only the configured sentinels are asked: an address that a sentinel names may be unreachable from here.
+    // Uses only the configured sentinels: an address that a sentinel reports may be unreachable from here.
     updateSentinels: false,
     sentinelCommandTimeout: SENTINEL_TIMEOUT_MS,
-    // While no sentinel answers, the library asks nothing else.
+    // While no sentinel answers, the library calls only this strategy.
     sentinelRetryStrategy: (attempt) => retryAs(redis, credentials, attempt),
     ...(sentinelUsername !== undefined && { sentinelUsername }),
     ...(common.tls && {

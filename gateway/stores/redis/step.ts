@@ -7,36 +7,37 @@ import { type RedisConnection, refusalIn } from './calls.ts';
 import { hashesBeside, hashOf, INDEX, keyOf, markOf, nameOf, TAG_FIELDS } from './names.ts';
 
 /**
- * One step in Redis: change.lua, and what became of it if its answer was lost. Each step has a random id, under which
- * Redis keeps a mark of it. So it can be sent again, and a call that arrives late does nothing.
+ * One step in Redis: runs change.lua, and finds out what happened if its answer was lost. Redis keeps a mark of each
+ * step under a random id. So a step can be sent again, and a call that arrives late does nothing.
  */
 
 const TEXT = readFileSync(new URL('./change.lua', import.meta.url), 'utf8');
 const URGENT = TEXT.replace('#!lua', '#!lua flags=allow-oom');
 
-/** A mark outlives all repetitions of its step. */
+/** A mark lives longer than all repetitions of its step. */
 const MARK_SECONDS = 60;
-/** No call reaches Redis later than this after it was sent. */
+/** No call arrives at Redis later than this after it was sent. */
 export const LATEST_SECONDS = 86_400;
 
-/** A lost answer is asked for until then. By then Redis has failed over, or the connection is back. */
+/**
+ * After a lost answer, the step is repeated for this long. By then Redis has failed over, or the connection is back.
+ */
 const ASKED_MS = 4_000;
 const ASK_EVERY_MS = 100;
 
 export interface Step {
-  /** What all names have in them, so that they are in one slot of a cluster. */
+  /** The part that all names share, so that they are in one slot of a cluster. */
   readonly tag: string;
   readonly id: string;
   readonly parts: readonly Part[];
-  /** The place of a new key in the index; undefined if it has one, or there is no new key. */
+  /** The place of a new key in the index; undefined if there is no new key or it already has a place. */
   readonly place?: KeyCursor | undefined;
   readonly entries: readonly StepEntry[];
   readonly isUrgent?: boolean | undefined;
-  /** How long the mark is kept, in seconds. */
   readonly markSeconds?: number;
 }
 
-/** An entry of a stream, of which `length` are kept; or a text for an outbox. */
+/** An entry for a stream, which keeps the newest `length`; or a text for an outbox. */
 export type StepEntry = { readonly name: string } & (
   | { readonly text: string }
   | { readonly fields: Fields; readonly length: number; readonly isOnce: boolean }
@@ -45,14 +46,14 @@ export type StepEntry = { readonly name: string } & (
 export interface Outcome {
   /** False if a record is not as required. */
   readonly isMade: boolean;
-  /** Entries that could not be added, by their places, and why. */
+  /** The places of entries that could not be added, and why. */
   readonly lost: readonly (readonly [place: number, why: string])[];
 }
 
 export const newId = (): string => randomBytes(12).toString('base64url');
 
 /**
- * @throws {NotMade} if it was not made and will not be
+ * @throws {NotMade} if the step was not made and will not be
  * @throws {Unknown} if the answer was lost and nobody answers for 4 s
  */
 export async function take(redis: RedisConnection, step: Step): Promise<Outcome> {
@@ -61,7 +62,7 @@ export async function take(redis: RedisConnection, step: Step): Promise<Outcome>
     return outcomeOf(await send(step.markSeconds ?? MARK_SECONDS, ''));
   } catch (fault) {
     if (fault instanceof NotMade) throw fault;
-    // As text: the fault of the library contains the command.
+    // Only the text is safe: the library's fault contains the command.
     const reason = `Redis failed: ${(fault as Error).message.split(', with args')[0]}`;
     const why = refusalIn(fault as Error);
     if (why !== undefined) throw new NotMade(why, reason);
@@ -94,7 +95,10 @@ function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrge
 
 type PartOfHash = Omit<Part, 'record'> & { readonly name: string; readonly beside?: readonly string[] };
 
-/** A key is several hashes. A new one takes nothing from those of a key with its id that was deleted by hand. */
+/**
+ * A key consists of several hashes. A new key takes nothing from hashes that were left when a key with the same id was
+ * deleted by hand.
+ */
 function inHashes({ record, ...part }: Part): PartOfHash[] {
   const id = keyIdOf(record);
   if (id === undefined) return [{ name: nameOf(record), ...part }];
@@ -112,7 +116,7 @@ const NEW: FieldChanges = Object.fromEntries(
   ['usage_minutes', 'usage_days', ...TAG_FIELDS].map((field) => [field, undefined]),
 );
 
-/** A byte that is not UTF-8 was read as this character, and the text can be compared no more. */
+/** U+FFFD replaces a byte that is not UTF-8, so such a text cannot be compared. */
 const isExact = (field: string, text: string | undefined): boolean => !`${field}${text}`.includes('\uFFFD');
 
 function written(entry: StepEntry) {

@@ -27,28 +27,27 @@ import { Outboxes, outboxEntries } from './outbox.ts';
 import { Replicas } from './replicas.ts';
 import { LATEST_SECONDS, newId, type StepEntry, take } from './step.ts';
 
-/** A change waits for its entries to be moved, but not for longer than this. */
+/** How long a change waits for its entries to be moved. */
 const LONGEST_MOVE_MS = 1_000;
 
 type OnLost = (entry: LogEntry, why: string) => void;
 
 export interface RedisStorageOptions {
-  /** Entries of the audit log that are kept. */
   readonly auditLength?: number | undefined;
-  /** Called for an entry that could not be added although its change is made, before the change is acknowledged. */
+  /** Called, before the change is acknowledged, for an entry that could not be added. */
   readonly onLost?: OnLost;
   /**
-   * False for a connection that makes decisions: WAIT would hold them up. Then a change is acknowledged before a replica
-   * has it.
+   * False for a connection that makes decisions, because WAIT would block them. Changes are then acknowledged before a
+   * replica has them.
    */
   readonly isConfirmed?: boolean;
-  /** Age of an entry in an outbox that its gateway has left behind, in milliseconds. */
+  /** Entries in an outbox that are older than this, in milliseconds, were left behind by their gateway. */
   readonly leftBehindMs?: number;
 }
 
 /**
  * The storage that gateways share: a hash for each record, a stream for each log, and two sorted sets of keys. Every
- * change is one script, and waits for a replica if one is connected.
+ * change is one script. It waits for a replica if one is connected.
  */
 export class RedisStorage implements Storage {
   readonly #redis: RedisConnection;
@@ -77,7 +76,7 @@ export class RedisStorage implements Storage {
     return Number(seconds) * 1e6 + Number(microseconds);
   }
 
-  /** Another value than a hash is a record without fields, so that it can be seen and removed. */
+  /** A value of another type is a record without fields, so that it can be seen and removed. */
   async read(record: RecordName): Promise<Fields | undefined> {
     const id = keyIdOf(record);
     const read = (name: string) => this.#redis.hgetall(name).catch(otherThanHash);
@@ -87,7 +86,7 @@ export class RedisStorage implements Storage {
     return Object.keys(hash).length === 0 ? undefined : Object.assign(hash, ...beside);
   }
 
-  /** Only these fields: what people type there must not look like another field of the key. */
+  /** Reads only the fields of tags: what people type there must not look like another field of the key. */
   async #readTags(id: string): Promise<Fields> {
     const texts = await this.#redis.hmget(tagsOf(id), ...TAG_FIELDS).catch(otherThanTags);
     return withChanges({}, Object.fromEntries(TAG_FIELDS.map((field, at) => [field, texts[at] ?? undefined])));
@@ -97,7 +96,7 @@ export class RedisStorage implements Storage {
     return this.#bulk.read(records);
   }
 
-  /** Whether no gateway has stored anything. Goes through all names there are. */
+  /** Whether no gateway has stored anything. Goes through all names in Redis. */
   async isEmpty(): Promise<boolean> {
     for (const [, node] of nodesOf(this.#redis)) {
       for await (const names of scan(node, 'gateway:*')) if (!names.every(isPassing)) return false;
@@ -113,20 +112,20 @@ export class RedisStorage implements Storage {
     return this.#places.list(query);
   }
 
-  /** Existing keys that have no place in the order. Goes through all names there are, with pauses. */
+  /** Existing keys that have no place in the order. Goes through all names in Redis, with pauses. */
   unlistedKeys(): Promise<readonly string[]> {
     return this.#places.unlisted();
   }
 
-  /** Gives them their places. @returns their number */
+  /** Gives those keys their places. @returns their number */
   relistKeys(): Promise<number> {
     return this.#places.relist();
   }
 
   /**
-   * @throws {NotMade} if it was certainly not made
+   * @throws {NotMade} if the change was certainly not made
    * @throws {Unknown} if the answer was lost and nobody answers for 4 s
-   * @throws {Unconfirmed} if it was made, and none of the connected replicas has it after 1 s
+   * @throws {Unconfirmed} if the change was made, but none of the connected replicas has it after 1 s
    */
   async change(change: Change & { readonly onLost?: OnLost }): Promise<boolean> {
     const { parts, entries, isUrgent } = change;
@@ -156,7 +155,7 @@ export class RedisStorage implements Storage {
     for (const [at, why] of lost) onLost(entries[at] as LogEntry, why);
     if (isSpread && born !== undefined && !isMade) await this.#places.forgetIfGone(born.id).catch(() => undefined);
     if (isAnnounced) await this.#follow(about, onLost);
-    // If cleaning up fails now, a later revocation does it.
+    // If this fails, a later revocation cleans up.
     if (revoked !== undefined) await this.#places.tidyUp(revoked).catch(() => undefined);
     if (isMade) await confirm?.();
     return isMade;
@@ -174,16 +173,16 @@ export class RedisStorage implements Storage {
   }
 
   /**
-   * Moves the entries of gateways that ended before they could. Call it once a second on any gateway: entries are left
-   * behind once they were seen by two calls with 5 s between them. Has nothing to do without a cluster.
+   * Moves the entries of gateways that ended before they could. Call it once a second on any gateway. It counts entries
+   * as left behind if it sees them in two calls 5 s apart. Without a cluster it does nothing.
    */
   async moveOutboxes(): Promise<void> {
     if (isCluster(this.#redis)) await this.#outboxes.emptyLeftBehind();
   }
 
   /**
-   * On a cluster, the index and the set of outboxes are in other slots than the record. A change that is announced and
-   * then fails leaves its place to whoever takes over.
+   * On a cluster, the index and the set of outboxes are in other slots than the record. If a change is announced and
+   * then fails, another gateway removes its place in the index.
    */
   async #prepare(born: KeyCursor | undefined, about: { readonly tag: string; readonly id: string }) {
     try {
@@ -194,7 +193,7 @@ export class RedisStorage implements Storage {
     }
   }
 
-  /** If it fails or takes long, because the stream's node is away, the watcher of any gateway does it. */
+  /** If this fails or takes long, because the stream's node is away, any gateway does it later (moveOutboxes). */
   async #follow(about: { readonly tag: string; readonly id: string }, onLost: OnLost): Promise<void> {
     const moved = this.#outboxes.empty(about, (entry, id) => this.#move(entry, id, onLost)).catch(() => undefined);
     await Promise.race([moved, sleep(LONGEST_MOVE_MS, undefined, { ref: false })]);
@@ -233,7 +232,7 @@ function otherThanHash(fault: Error): Fields {
   throw fault;
 }
 
-/** Another value than a hash is no list of tags, as operators see. No change expects it: it cannot be compared. */
+/** A value of another type is not a list of tags. Operators see it as this text, which no change expects. */
 function otherThanTags(fault: Error): string[] {
   if (fault.message.startsWith('WRONGTYPE')) return ['\uFFFD'];
   throw fault;

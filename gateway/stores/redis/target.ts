@@ -3,32 +3,29 @@ import type { ConnectionOptions } from 'node:tls';
 /** How long a start waits for Redis by default. */
 export const START_MS = 3_000;
 
-/** The address of a Redis of any kind. */
 export interface RedisTarget {
   readonly mode: 'single' | 'cluster' | 'sentinel';
-  /** Of the Redis, of cluster nodes, or of sentinels. They differ only in host and port. */
+  /** The URLs of the Redis, of cluster nodes, or of sentinels. They differ only in host and port. */
   readonly urls: readonly string[];
-  /** The name of the primary for the sentinels. */
   readonly masterName: string | undefined;
   readonly sentinelUsername: string | undefined;
-  /** Those at present: they may be changed while the gateway runs. */
+  /** The present credentials: they can change while the gateway runs. */
   readonly credentials: () => Credentials;
-  /** Certificates for rediss:// in PEM at present; those of Node if undefined. */
+  /** The present certificates for rediss:// in PEM. Node's own apply if undefined. */
   readonly ca: (() => string) | undefined;
-  /** Timeout of a command; it may still run after that. */
+  /** The timeout of a command, which may still run afterwards. */
   readonly timeoutMs: number;
-  /** Maximum time that a start waits for it. Connecting continues after that. */
+  /** How long a start waits for the connection at most. Connecting continues after that. */
   readonly startMs: number;
 }
 
-/** User and password, as options of the client library. */
 export interface Credentials {
   readonly username: string;
   readonly password: string;
   readonly sentinelPassword?: string;
 }
 
-/** @param url one of a target: they agree in user and password */
+/** @param url any URL of a target: all of them have the same user and password */
 export function credentialsOf(url: string, sentinelPassword?: string): Credentials {
   const { username, password } = new URL(url);
   return {
@@ -38,7 +35,10 @@ export function credentialsOf(url: string, sentinelPassword?: string): Credentia
   };
 }
 
-/** Options of the client library. It reads them for every new connection. @param ca those at present; those of Node if undefined */
+/**
+ * Options of the client library, which reads them for every new connection. @param ca the present certificates; Node's
+ * own apply if undefined
+ */
 export const tlsOptions = (ca?: () => string): ConnectionOptions =>
   ca === undefined
     ? {}

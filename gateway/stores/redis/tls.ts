@@ -4,7 +4,7 @@ import type { Logger } from '../../../shared/process/logger.ts';
 import type { Address } from './target.ts';
 
 /**
- * Connections over TLS. The library handles only the first error of a socket. A socket closed during a handshake whose
+ * Connections over TLS. The library handles only the first error of a socket. A socket that is closed while its
  * certificate is refused emits two, and the second would end the process.
  */
 
@@ -30,7 +30,6 @@ export class TlsConnector extends AbstractConnector {
   }
 }
 
-/** Connects to the primary that the sentinels name. */
 export class SentinelTlsConnector extends SentinelConnector {
   constructor(options: unknown) {
     super(options as ConstructorParameters<typeof SentinelConnector>[0]);
@@ -41,7 +40,7 @@ export class SentinelTlsConnector extends SentinelConnector {
   }
 }
 
-/** ioredis does not report a refused certificate. Connects once more to each address and logs the reason. */
+/** ioredis does not report a refused certificate. This connects once more to each address and logs the reason. */
 export async function logRefusedTls(
   addresses: readonly Address[],
   options: ConnectionOptions | undefined,

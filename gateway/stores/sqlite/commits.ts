@@ -6,23 +6,23 @@ import { WAL } from './open.ts';
 import type { Room } from './room.ts';
 
 /**
- * Steps of one transaction, and pages after which the log is moved into the database. They are few, because on a full
- * disk the reserved room must do to move what is in the log.
+ * The most steps of one transaction, and the pages after which the log is moved into the database. On a full disk the
+ * reserved room must be enough to move the log, so both are small.
  */
 const MOST_AT_ONCE = 250;
 const LOG_PAGES = 200;
-/** Urgent steps of one transaction on a full disk: with the pages that they change, the log stays as long as it is. */
+/** The most urgent steps of one transaction on a full disk: the pages that they change fit into the log as it is. */
 const MOST_IN_NEED = 25;
 
 /**
- * Room within the files of the database, which nobody else on the disk can take: so many bytes of free pages, and a log
- * that has been four times as long already. Once there are fewer free pages, more are made.
+ * Room within the files of the database, which nobody else on the disk can take: free pages of this many bytes, and a
+ * log file of four times this length. If too few pages are free, more are made.
  */
 const ROOM_BYTES = 458_752;
 const LEAST_FREE_PAGES = 64;
 const LOG_ROOMS = 4;
 
-/** Changes would be made in a file that nobody finds again. */
+/** Without this file, changes would be made where nobody finds them again. */
 const GONE =
   'The file of the database was removed or replaced. This gateway still has it open: make a backup with ctl backup, ' +
   'restart the gateway, and restore the backup.';
@@ -31,7 +31,7 @@ export interface Step {
   run(): unknown;
   /** The keys whose states are saved in any case. */
   readonly ids: readonly string[];
-  /** Whether it may use the reserved room. */
+  /** Whether the step may use the reserved room. */
   readonly isUrgent: boolean;
 }
 
@@ -45,18 +45,17 @@ type Outcome = { readonly result: unknown } | { readonly fault: unknown };
 
 export interface CommitOptions {
   readonly room: Room | undefined;
-  /** What is saved with a transaction: of all keys, or of these alone. */
+  /** Saves the states of these keys, or of all, with a transaction. */
   readonly saveStates: (ids: readonly string[] | 'all') => void;
   readonly onCommitted: () => void;
-  /** After a step, or all of a transaction, was undone. */
+  /** Called after a step or a whole transaction was undone. */
   readonly onUndone: () => void;
-  /** How often a full disk is checked for room. */
   readonly probeMs: number;
 }
 
 /**
- * The transactions. The steps of one turn of the event loop share one – one fsync for all – and are answered after it. A
- * failed step is undone alone. On a full disk only urgent steps are made.
+ * Runs steps in transactions. The steps of one turn of the event loop share one transaction and one fsync, and are
+ * answered after it. A failed step is undone alone. On a full disk only urgent steps are made.
  */
 export class Commits {
   readonly #database: DatabaseSync;
@@ -95,12 +94,12 @@ export class Commits {
     if (why !== undefined) this.failed(why);
   }
 
-  /** Why steps fail at present; undefined if all is well. */
+  /** Why steps fail at present; undefined if they do not. */
   get fault(): string | undefined {
     return this.#isGone() ? GONE : this.#fault;
   }
 
-  /** A copy has no file. */
+  /** A copy in memory has no file. */
   #isGone(): boolean {
     return this.#options.room !== undefined && inodeOf(this.#path) !== this.#inode;
   }
@@ -111,7 +110,7 @@ export class Commits {
   }
 
   /**
-   * @throws {NotMade} if it was certainly not made
+   * @throws {NotMade} if the step was certainly not made
    * @throws {Unknown} if nobody knows
    * @throws what `run` throws
    */
@@ -123,7 +122,7 @@ export class Commits {
     return promise;
   }
 
-  /** Steps fail from now on. On a full disk, room is looked for until there is some. */
+  /** Makes steps fail from now on. On a full disk, it probes for room until there is some. */
   failed(why: string): void {
     const { room, probeMs } = this.#options;
     if (room === undefined) return;
@@ -132,7 +131,6 @@ export class Commits {
     this.#probing ??= setInterval(() => this.#probe(room), probeMs).unref();
   }
 
-  /** Makes what waits. */
   close(): void {
     while (this.#waiting.length > 0) this.#commitWaiting();
     this.#isClosed = true;
@@ -155,14 +153,16 @@ export class Commits {
     if (this.#fault === FULL && this.#options.room !== undefined) this.#saveRoom(this.#options.room);
   }
 
-  /** While the disk is full, all but the urgent are refused. */
+  /** While the disk is full, refuses all steps but the urgent ones. */
   #admitted(group: readonly Waiting[]): Waiting[] {
     if (this.#fault !== FULL) return [...group];
     for (const { step, reject } of group) if (!step.isUrgent) reject(new NotMade(FULL));
     return group.filter(({ step }) => step.isUrgent);
   }
 
-  /** What the disk has no room for is made a few at a time, with the room in the files, or else with the reserved one. */
+  /**
+   * Makes urgent steps a few at a time on a full disk: first with the room in the files, then with the reserved room.
+   */
   #commitInNeed(urgent: readonly Waiting[]): void {
     const { room } = this.#options;
     for (let at = 0; at < urgent.length; at += MOST_IN_NEED) {
@@ -175,23 +175,23 @@ export class Commits {
   }
 
   /**
-   * The log is moved into the database, so that the next urgent step writes over it and needs no room. The reserved room
-   * is given back only if this needs it; what is left of it is taken again before others take it.
+   * Moves the log into the database, so that the next urgent step writes over it and needs no room. Gives the reserved
+   * room back only if moving the log needs it, and takes what is left again before others can.
    */
   #saveRoom(room: Room): void {
     checkpoint(this.#database, room);
     room.hold();
   }
 
-  /** A full disk is noticed before what is left of it is used. */
+  /** Notices a full disk before the last of its room is used. */
   #watchRoom(): void {
     if (this.#options.room?.isDiskFull()) this.failed(FULL);
     else if (this.#freePageCount() < LEAST_FREE_PAGES) this.begin(1);
   }
 
-  /** @returns why not */
+  /** @returns why no room could be made */
   #makeRoom(room: Room, rooms: number): string | undefined {
-    // What the log had room for and the database has not would need the reserved room.
+    // The pages would first fill the log and then the database, which could need the reserved room.
     if (room.available() < (rooms + 1) * ROOM_BYTES) return FULL;
     const make = `BEGIN IMMEDIATE; DELETE FROM room; INSERT INTO room VALUES (randomblob(${ROOM_BYTES})); COMMIT;`;
     try {
@@ -205,7 +205,7 @@ export class Commits {
     }
   }
 
-  /** What is not urgent leaves the room within the files to what is. */
+  /** Only urgent steps may use up the room within the files. */
   #checkRoom(): void {
     const { room } = this.#options;
     if (this.#fault === FULL || room === undefined || this.#freePageCount() >= LEAST_FREE_PAGES) return;
@@ -216,7 +216,7 @@ export class Commits {
     return Number(this.#freePages.get()?.freelist_count);
   }
 
-  /** @returns false if the disk is full; then the group is not settled */
+  /** @returns false if the disk is full; the group is then not settled */
   #commit(group: readonly Waiting[]): boolean {
     let isCommitting = false;
     try {
@@ -242,7 +242,7 @@ export class Commits {
     }
   }
 
-  /** A step, undone alone when it fails. */
+  /** Runs a step, which is undone alone if it fails. */
   #attempt(step: Step): Outcome {
     this.#statements.save.run();
     try {
@@ -250,7 +250,7 @@ export class Commits {
       this.#statements.release.run();
       return { result };
     } catch (fault) {
-      // The disk's faults concern all, and SQLite may have rolled back the whole transaction.
+      // A fault of the disk concerns all steps, and SQLite may have rolled back the whole transaction.
       if (whyOf(fault) !== undefined || !this.#database.isTransaction) throw fault;
       this.#statements.undo.run();
       this.#options.onUndone();
@@ -259,7 +259,7 @@ export class Commits {
     }
   }
 
-  /** Some faults of the disk end the transaction by themselves. */
+  /** The transaction may have ended already: some faults of the disk end it. */
   #rollBack(): void {
     try {
       if (this.#database.isTransaction) this.#statements.rollback.run();
@@ -277,12 +277,12 @@ export class Commits {
     else this.failed(why);
   }
 
-  /** @param pages 0: not by itself */
+  /** @param pages 0 for never */
   #moveLogAfter(pages: number): void {
     this.#database.exec(`PRAGMA wal_autocheckpoint = ${pages}`);
   }
 
-  /** States that had no room are saved now. */
+  /** Saves the states for which there was no room. */
   #recovered(): void {
     if (this.#fault === undefined) return;
     this.#fault = undefined;
@@ -300,14 +300,14 @@ function settle({ resolve, reject }: Waiting, outcome: Outcome): void {
 
 const inodeOf = (path: string): number | undefined => statSync(path, { throwIfNoEntry: false })?.ino;
 
-/** By how many bytes the file of a database grows when the log is moved into it. */
+/** By how many bytes the database's file grows when the log is moved into it. */
 function growthOf(database: DatabaseSync): number {
   const { page_count = 0 } = database.prepare('PRAGMA page_count').get() as { page_count?: number };
   const { page_size = 0 } = database.prepare('PRAGMA page_size').get() as { page_size?: number };
   return page_count * page_size - statSync(database.location() ?? '').size;
 }
 
-/** Half of the log would take all the room, and leave the log in use. */
+/** Moves the whole log or nothing: half of it would take all the room and leave the log in use. */
 function checkpoint(database: DatabaseSync, room: Room): void {
   try {
     const growth = growthOf(database);

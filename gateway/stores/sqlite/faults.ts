@@ -5,7 +5,7 @@ const READ_ONLY = 'DATA_DIR is read-only.';
 const DAMAGED = 'The database in DATA_DIR is damaged.';
 const LOCKED = 'Another process has locked the database in DATA_DIR.';
 
-/** By result code (sqlite.org/rescode.html). */
+/** Reasons by SQLite's result code (sqlite.org/rescode.html). */
 const OF_SQLITE: Readonly<Record<number, string>> = {
   5: LOCKED,
   6: LOCKED,
@@ -55,7 +55,7 @@ const IOERR_WRITE = 778;
 export const isFailedWrite = (fault: unknown): boolean => (fault as Coded).errcode === IOERR_WRITE;
 
 /**
- * Whether a commit that failed may be found after a crash all the same: its frames were written, but not synced. A
- * frame that was not written ends the log before the commit.
+ * Whether a failed commit may still be found after a crash: its frames were written but not synced. If a frame was not
+ * written, the log ends before the commit.
  */
 export const mayBeMade = (fault: unknown): boolean => primaryCode(fault as Coded) === IOERR && !isFailedWrite(fault);

@@ -6,14 +6,14 @@ import { isBusy, isDamage } from './faults.ts';
 /** Where SQLite stores `user_version` in a file: 4 bytes, the highest first. */
 const USER_VERSION_AT = 60;
 
-/** The locks of this process. Their files must not be opened: to close one would end its lock (fcntl(2)). */
+/** The locks of this process. It must not open their files otherwise: closing one would release its lock (fcntl(2)). */
 const held = new Set<string>();
 
 /**
- * Locks a folder for this process, until it is released or the process ends: a file of its own, on which SQLite holds an
- * exclusive transaction. Its `user_version` is the id of the process, for the message alone. Where the file cannot be
- * written, the lock is shared with others who cannot write either.
- * @returns releases it
+ * Locks a folder until the lock is released or the process ends. The lock is a file on which SQLite holds an exclusive
+ * transaction; its `user_version` is the id of the process, which the message names. Processes that cannot write the
+ * file share the lock.
+ * @returns a function that releases the lock
  * @throws {Error} if another gateway uses the folder, or may use it
  */
 export function lockFolder(folder: string): () => void {
@@ -31,7 +31,7 @@ export function lockFolder(folder: string): () => void {
           'user who owns it.',
         { cause: fault },
       );
-    // Without the file, and without a way to create it, nobody else can have it. One that can be read shows its locks.
+    // A lock would have shown: the file is readable, or it does not exist and nobody like this process can create it.
     return () => undefined;
   }
   held.add(path);
@@ -41,7 +41,7 @@ export function lockFolder(folder: string): () => void {
   };
 }
 
-/** SQLite itself would let others read a new file. The system's error of an unwritable folder is left to SQLite. */
+/** Creates the file itself, because SQLite would let others read it. SQLite reports a folder that cannot be written. */
 export function createForOwner(path: string): void {
   try {
     closeSync(openSync(path, 'wx', 0o600));
@@ -61,7 +61,7 @@ function lockFile(path: string): DatabaseSync {
   try {
     return holdTransaction(path);
   } catch (fault) {
-    // A power cut left it half written. Its content does not matter; a lock on it stays.
+    // A power cut damaged the file. Its content does not matter, and emptying it keeps the locks on it.
     if (!isDamage(fault)) throw fault;
     truncateSync(path);
     return holdTransaction(path);
@@ -71,12 +71,13 @@ function lockFile(path: string): DatabaseSync {
 function holdTransaction(path: string): DatabaseSync {
   const database = new DatabaseSync(path, { timeout: 0 });
   try {
-    // In this mode the lock outlasts the commit of the process's id. No journal: nothing is ever rolled back.
+    // In this mode the lock outlasts the commit of the process's id. The journal can stay in memory, because nothing is
+    // ever rolled back.
     database.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
     try {
       database.exec(`PRAGMA user_version = ${process.pid}; COMMIT`);
     } catch {
-      // A full or read-only disk: the lock counts without the id.
+      // On a full or read-only disk, the lock holds without the id.
       if (database.isTransaction) database.exec('ROLLBACK');
     }
     database.exec('BEGIN EXCLUSIVE');
@@ -98,7 +99,7 @@ function readHolder(path: string): number {
   }
 }
 
-/** @param pid 0 if unknown */
+/** @param pid the process that uses the folder; 0 if unknown */
 export function inUse(folder: string, pid: number): Error {
   const who = pid > 0 ? `process ${pid}` : 'another process';
   return new Error(

@@ -11,7 +11,7 @@ interface Row {
 
 const NONE: Row = { place: 0, ms: 0, seq: 0, fields: '{}' };
 
-/** The logs, each pruned to its length with every entry. */
+/** The logs. Each new entry prunes its log to the length that it keeps. */
 export class Log {
   readonly #lengths: Readonly<Record<LogName, number>>;
   readonly #add: StatementSync;
@@ -29,7 +29,7 @@ export class Log {
     );
   }
 
-  /** A repetition of the newest about its target is left out, if it comes soon. */
+  /** Adds an entry, unless it soon repeats the newest one about its target. */
   add(entry: LogEntry): void {
     const { log, fields } = entry;
     if (canRepeat(entry) && this.#isRepeated(fields)) return;
@@ -45,14 +45,14 @@ export class Log {
     for (const { fields: text, ms } of this.#read('audit', LOOKED_BACK)) {
       const before: Fields = JSON.parse(text);
       if (before.target !== fields.target) continue;
-      // A repetition may find nothing left to change.
+      // A repetition may list no changes, because nothing was left to change.
       const { changes } = fields.changes === '[]' ? before : fields;
       return JSON.stringify({ ...fields, changes }) === text && Date.now() - ms <= REPEATED_MS;
     }
     return false;
   }
 
-  /** The newest first, behind an id. */
+  /** Lists entries behind an id, the newest first. */
   tail(log: LogName, after: string | undefined, count: number): LoggedEntry[] {
     const rows = after === undefined ? this.#read(log, count) : this.#behind.all(log, ...numbersOf(after), count);
     return (rows as unknown as Row[]).map((row) => [idOf(row), fieldsOf(row)]);

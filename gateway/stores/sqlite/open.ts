@@ -20,8 +20,8 @@ const FILE = 'gateway.db';
 export const WAL = '-wal';
 
 /**
- * `room` is empty: commits.ts makes free pages with it. `created`, in Unix seconds, is a key's place in lists. `expires` is Unix seconds. `place` numbers the entries of a log
- * without a gap.
+ * `room` is empty: commits.ts uses it to make free pages. `created` is a key's place in lists. `created` and `expires`
+ * are Unix seconds. `place` numbers the entries of a log without a gap.
  */
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS records (
@@ -50,16 +50,16 @@ export interface Opened {
   readonly database: DatabaseSync;
   /** Undefined if the database is a copy. */
   readonly room: Room | undefined;
-  /** Why changes are refused; undefined if all is well. */
+  /** Why changes are refused; undefined if they are not. */
   readonly why: string | undefined;
-  /** Releases the folder. */
   unlock(): void;
 }
 
 /**
- * Opens the database of a folder, which is created if missing. If it cannot be written, a copy is opened, so that what
- * is stored is in force.
- * @throws {Error} if another gateway uses the folder, if it can be neither written nor copied, or if it is damaged
+ * Opens the database of a folder, which is created if missing. If the database cannot be written, opens a copy, so that
+ * the stored data is in force.
+ * @throws {Error} if another gateway uses the folder, or if the database is damaged or can be neither written nor
+ *   copied
  */
 export function openFolder(folder: string): Opened {
   createFolder(folder);
@@ -81,7 +81,7 @@ function createFolder(folder: string): void {
   }
 }
 
-/** For a read-only file system, the recursive call reports that there is no such file. */
+/** On a read-only file system, `recursive` reports that a folder is missing instead of the reason. */
 function createWithReason(folder: string): void {
   try {
     mkdirSync(folder, { mode: 0o700 });
@@ -90,7 +90,7 @@ function createWithReason(folder: string): void {
   }
 }
 
-/** SQLite syncs the folder of its files, but not the folder above. */
+/** SQLite syncs the folder that holds its files, but not the folder above. */
 function syncFolder(folder: string): void {
   const descriptor = openSync(folder, 'r');
   fsyncSync(descriptor);
@@ -111,7 +111,7 @@ function openOrCopy(folder: string): Omit<Opened, 'unlock'> {
   try {
     return { database: openDatabase(path), room, why };
   } catch (fault) {
-    // Somebody removed the lock file of a gateway that runs.
+    // The database is locked although its lock file is free: somebody removed the lock file of a running gateway.
     if (isBusy(fault)) throw inUse(folder, 0);
     if (whyOf(fault) === undefined || isDamage(fault)) throw fault;
     return copied(why ?? sentenceOf(fault));
@@ -124,8 +124,8 @@ function openDatabase(path: string): DatabaseSync {
   createForOwner(path);
   const database = new DatabaseSync(path, { timeout: 0 });
   try {
-    // FULL: a commit is on disk before it is acknowledged, so it survives a power cut as well as a crash. EXCLUSIVE: the
-    // index of the log is in memory, and needs no file. MEMORY: nor do savepoints.
+    // FULL: a commit is on disk before it is acknowledged, so it survives a power cut as well as a crash. EXCLUSIVE:
+    // the index of the log is in memory and needs no file. MEMORY: savepoints need no file either.
     database.exec(`
       PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
       PRAGMA temp_store = MEMORY;
@@ -139,8 +139,8 @@ function openDatabase(path: string): DatabaseSync {
 }
 
 /**
- * A database with a log does not open where nothing can be written, and to open it as immutable would leave the log out.
- * The copy has no name once it is open, so that none is left behind.
+ * SQLite cannot open a database with a log where it cannot write, and opening it as immutable would leave the log out.
+ * The copy is unlinked once it is open, so that none is left behind.
  */
 function openCopy(folder: string, why: string): DatabaseSync {
   const faults: unknown[] = [];

@@ -12,7 +12,7 @@ import {
 } from '../storage.ts';
 import { readTime } from '../stored-time.ts';
 
-/** Records past their time that a revocation removes: more than it adds. */
+/** Expired records that one revocation removes. They are more than it adds, so the table shrinks. */
 const PURGED = 100;
 
 interface Row {
@@ -20,7 +20,7 @@ interface Row {
   readonly fields: string;
 }
 
-/** The records of the database: their fields are one JSON text each, which is parsed when it is read. */
+/** The records of the database. The fields of each are one JSON text, which is parsed when the record is read. */
 export class Records {
   readonly #database: DatabaseSync;
   readonly #clock: Clock;
@@ -30,7 +30,7 @@ export class Records {
   readonly #remove: StatementSync;
   readonly #purge: StatementSync;
   readonly #count: StatementSync;
-  /** Noted, because to count them takes long. */
+  /** The number of keys is kept here, because counting takes long. */
   #keyCount: number;
   readonly #lists = new Map<string, StatementSync>();
 
@@ -64,12 +64,12 @@ export class Records {
     return this.#keyCount;
   }
 
-  /** Call this when a change was undone. */
+  /** Call this after a change was undone. */
   countAnew(): void {
     this.#keyCount = this.#counted();
   }
 
-  /** SQLite steps over each key that it skips, so a page behind the middle is read from the end. */
+  /** SQLite visits each key that it skips, so a page in the second half is read from the end. */
   listKeys(query: KeyListQuery): KeyCursor[] {
     const { offset = 0, limit, newestFirst = false } = query;
     if (offset <= this.countKeys() / 2) return this.#list(query);
@@ -102,7 +102,6 @@ export class Records {
     if (moveTo !== undefined) this.#move(record, row, moveTo);
   }
 
-  /** Adds to a key, if it exists. */
   addToKey(id: string, changes: FieldChanges): void {
     const row = this.#select.get('key', id, this.#now()) as Row | undefined;
     if (row !== undefined) this.#update.run(JSON.stringify({ ...JSON.parse(row.fields), ...changes }), 'key', id);
@@ -118,7 +117,7 @@ export class Records {
     else this.#put.run(kind, name, kind === '' ? null : createdIn(fields), null, JSON.stringify(fields));
   }
 
-  /** The key keeps its place in lists. What never was a key gets none. */
+  /** A revoked key keeps its place in lists. A record without a key gets none. */
   #move(
     record: RecordName,
     row: Row | undefined,
@@ -146,7 +145,6 @@ export class Records {
     return statement;
   }
 
-  /** Unix seconds. */
   #now(): number {
     return this.#clock() / SECOND;
   }

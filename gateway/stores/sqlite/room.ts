@@ -17,15 +17,15 @@ import { dirname } from 'node:path';
 import { sentenceOf } from './faults.ts';
 
 const RESERVED_BYTES = 1_048_576;
-/** What must be free besides, for the disk to count as not full. */
+/** The disk counts as full if, apart from the reserved room, it has less free space than this. */
 const SPARE_BYTES = 262_144;
 const CHUNK_BYTES = 65_536;
-/** Of SQLite's log. */
+/** The length of the header of SQLite's log. */
 const HEADER_BYTES = 32;
 
 /**
- * Room on the disk for the changes that must be possible on a full one. It is held by a file of random bytes, which no
- * file system can compress or leave out.
+ * Room on the disk for the changes that must be possible on a full disk. A file of random bytes holds it, which no file
+ * system can compress or leave out.
  */
 export class Room {
   readonly #path: string;
@@ -35,18 +35,18 @@ export class Room {
   }
 
   /**
-   * Takes the room, or as much of it as there is.
+   * Takes the room, or as much of it as is free.
    * @returns why not, if the disk is full or cannot be written; undefined if there is room to spare
    */
   hold(): string | undefined {
     try {
       const file = openSync(this.#path, 'a', 0o600);
       const { size } = fstatSync(file);
-      // More of it, if a log was kept, is given up only once there is room.
+      // A kept log can be longer. The excess is given up only once there is room.
       let held = Math.max(size, RESERVED_BYTES);
       try {
         append(file, held + SPARE_BYTES - size);
-        // Some file systems find out only then that there is no room.
+        // Some file systems report only here that there is no room.
         fsyncSync(file);
         held = RESERVED_BYTES;
       } finally {
@@ -60,8 +60,8 @@ export class Room {
   }
 
   /**
-   * Makes the room the log of a database that has none: SQLite writes over it, and nobody else can take it. Without its
-   * header it holds no frames.
+   * Makes the room the log of a database without one. SQLite writes over it, and nobody else can take it. Without a
+   * header, a log holds no frames.
    */
   becomeLog(log: string): void {
     try {
@@ -77,7 +77,7 @@ export class Room {
     } catch {}
   }
 
-  /** Keeps a log as the room when SQLite removes it, if it is more than what is left of the room. */
+  /** Keeps a log as the room when SQLite removes the log, if the log is longer than what is left of the room. */
   keepLog(log: string): void {
     try {
       if (statSync(log).size < (statSync(this.#path, { throwIfNoEntry: false })?.size ?? 0)) return;
@@ -86,7 +86,7 @@ export class Room {
     } catch {}
   }
 
-  /** Free bytes of the disk, as far as they are known. Some file systems keep a part for root. */
+  /** Free bytes of the disk; infinite if unknown. Some file systems reserve a part for root. */
   available(): number {
     try {
       const { bavail, bfree, bsize } = statfsSync(dirname(this.#path));
@@ -100,7 +100,7 @@ export class Room {
     return this.available() < SPARE_BYTES;
   }
 
-  /** A file that cannot be removed leaves the disk full, and the next write says so. */
+  /** If the file cannot be removed, the disk stays full and the next write reports it. */
   giveBack(): void {
     try {
       rmSync(this.#path, { force: true });

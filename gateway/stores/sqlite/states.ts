@@ -1,22 +1,22 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type FieldChanges, NotMade } from '../storage.ts';
 
-/** The process that decides. Its answers must be passed on in the order in which it gave them. */
+/** The process that decides. The storage must handle its answers in the order in which they were given. */
 export interface Owner {
-  /** Forgets a key, and hands over what decisions changed of it since they were last handed over. */
+  /** Forgets a key, and returns what decisions have changed of it since the last release or flush. */
   release(id: string): Promise<FieldChanges | undefined>;
-  /** Hands over all that decisions changed. It goes on deciding. */
+  /** Returns all that decisions have changed, and goes on deciding. */
   flush(): Promise<Iterable<readonly [id: string, changes: FieldChanges]>>;
 }
 
-/** A key that is being changed: its owner was asked to release it, and must not load it yet. */
+/** A key that is being changed. Its owner was asked to release it and must not load it yet. */
 interface Held {
   users: number;
   readonly released: Promise<void>;
   readonly freed: PromiseWithResolvers<void>;
 }
 
-/** What decisions changed of keys: taken over from the process that decides, and not yet in the database. */
+/** Changes by decisions that are not yet in the database. */
 export class States {
   readonly #owner: Owner | undefined;
   readonly #unsaved = new Map<string, FieldChanges>();
@@ -46,7 +46,7 @@ export class States {
     for (const [id, changes] of (await this.#owner?.flush()) ?? []) this.keep(id, changes);
   }
 
-  /** Runs a change of keys, which nobody loads until it is settled. */
+  /** Runs a change of keys. Nobody loads these keys until it is settled. */
   async whileHeld<T>(ids: readonly string[], change: () => Promise<T>): Promise<T> {
     const { release } = this.#owner ?? {};
     if (release === undefined || ids.length === 0) return await change();
@@ -78,7 +78,7 @@ export class States {
     held.freed.resolve();
   }
 
-  /** What was loaded in this turn is sent before: the owner must have it when it is asked to forget it. */
+  /** Waits a turn first, so that a key loaded in this turn reaches the owner before the request to release it. */
   async #release(id: string): Promise<void> {
     await nextTurn();
     const changes = await this.#owner?.release(id).catch((fault: unknown) => {

@@ -29,9 +29,8 @@ const READ_AT_ONCE = 500;
 const PROBE_MS = 3_000;
 
 export interface SqliteOptions {
-  /** The process that decides, if it is another. Without one, decisions change no record. */
+  /** The deciding process, if it is another one. Without an owner, decisions change no record. */
   readonly owner?: Owner | undefined;
-  /** Entries of the audit log that are kept. */
   readonly auditLength?: number | undefined;
   readonly clock?: Clock;
   /** How often a full disk is checked for room, in milliseconds. */
@@ -39,9 +38,8 @@ export interface SqliteOptions {
 }
 
 /**
- * One SQLite file, which this process alone has open. Changes of one turn of the event loop share one commit.
- *
- * What another process decides reaches the records before anybody reads or changes them (`owner`, `load`, `saveStates`).
+ * One SQLite file, which this process alone has open. Changes made in one turn of the event loop share one commit. What
+ * another process decides reaches a record before anybody reads or changes it (`owner`, `load`, `saveStates`).
  */
 export class SqliteStorage implements Storage {
   readonly #opened: Opened;
@@ -53,7 +51,8 @@ export class SqliteStorage implements Storage {
 
   /**
    * @param folder DATA_DIR, created if missing
-   * @throws {Error} for operators: another gateway uses the folder, or nothing can be stored and nothing is
+   * @throws {Error} with a message for operators, if another gateway uses the folder, or if it can be neither written
+   *   nor read
    */
   constructor(folder: string, options: SqliteOptions = {}) {
     const { owner, auditLength = ACTIVITY_LENGTH, clock = systemClock, probeMs = PROBE_MS } = options;
@@ -77,7 +76,7 @@ export class SqliteStorage implements Storage {
     return this.#clock();
   }
 
-  /** Why changes are refused at present, as a sentence; undefined if all is well. */
+  /** Why changes are refused at present, as a sentence; undefined if they are not. */
   fault(): string | undefined {
     return this.#refusal ?? this.#commits.fault;
   }
@@ -109,7 +108,7 @@ export class SqliteStorage implements Storage {
     return readable(() => this.#records.listKeys(query));
   }
 
-  /** The order is read from the keys themselves. */
+  /** Lists are read from the keys themselves, so no key can be missing. */
   async unlistedKeys(): Promise<readonly string[]> {
     return [];
   }
@@ -134,8 +133,8 @@ export class SqliteStorage implements Storage {
   }
 
   /**
-   * A key for the process that decides, which owns the key's state from then on. It waits until a pending change of the
-   * key is settled. The answer must be sent before anything else is waited for.
+   * Loads a key for the deciding process, which owns the key's state from then on. Waits until a pending change of the
+   * key is settled. Send the answer before waiting for anything else.
    */
   async load(id: string): Promise<Fields | undefined> {
     await this.#states.untilFree(id);
@@ -143,11 +142,10 @@ export class SqliteStorage implements Storage {
   }
 
   /**
-   * Saves what decisions changed of keys, as far as the keys exist. What cannot be saved, for example on a full disk, is
+   * Saves the changes by decisions to keys that exist. Changes that cannot be saved, for example on a full disk, are
    * kept and saved later.
-   * @param mustBeDurable for what is reported to somebody, such as a ban: it may use the room that is reserved for a full
-   * disk
-   * @returns false if it must be durable and could not be written; it is known here all the same
+   * @param mustBeDurable for changes that a client sees, such as a ban. They may use the room reserved for a full disk
+   * @returns false if they must be durable but could not be written. This process still knows them
    */
   async saveStates(
     states: Iterable<readonly [id: string, changes: FieldChanges]>,
@@ -162,7 +160,7 @@ export class SqliteStorage implements Storage {
     return await saved.catch(() => !mustBeDurable);
   }
 
-  /** Makes what waits, and releases the folder. */
+  /** Runs the waiting changes, and releases the folder. */
   async close(): Promise<void> {
     const { database, unlock } = this.#opened;
     if (!database.isOpen) return;
@@ -172,7 +170,7 @@ export class SqliteStorage implements Storage {
     unlock();
   }
 
-  /** Whether DATA_DIR could not be written at the start. Then no change is made until the next one. */
+  /** Whether DATA_DIR could not be written at the start. If so, no change is made until the next start. */
   get isCopy(): boolean {
     return this.#opened.room === undefined;
   }
@@ -186,7 +184,7 @@ export class SqliteStorage implements Storage {
     this.#commits.refuse(isUrgent);
   }
 
-  /** Runs in a transaction, where the records have their states. */
+  /** Makes a change in a transaction that has already saved the records' states. */
   #make({ parts, entries }: Change): boolean {
     if (!parts.every((part) => this.#records.isAsRequired(part))) return false;
     for (const part of parts) this.#records.apply(part);
@@ -194,7 +192,7 @@ export class SqliteStorage implements Storage {
     return true;
   }
 
-  /** A record, with what decisions changed of it since. */
+  /** A record, including changes by decisions that are not saved yet. */
   #read(record: RecordName): Fields | undefined {
     const fields = readable(() => this.#records.read(record));
     const changes = this.#states.of(keyIdOf(record) ?? '');

@@ -6,7 +6,7 @@ CREATE TABLE pets (
 );
 CREATE INDEX pets_by_status ON pets (status, id);
 
--- An order outlives its pet, so pet_id is no foreign key. created_at is Unix time in milliseconds.
+-- An order outlives its pet, so pet_id is not a foreign key. created_at is Unix time in milliseconds.
 CREATE TABLE orders (
   id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   pet_id BIGINT NOT NULL,

@@ -1,4 +1,4 @@
--- created_at is Unix time in milliseconds; status and answer are what was answered.
+-- created_at is Unix time in milliseconds; status and answer are those of the response.
 CREATE TABLE idempotency (
   key TEXT PRIMARY KEY,
   fingerprint TEXT NOT NULL,

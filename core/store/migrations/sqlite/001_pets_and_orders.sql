@@ -7,7 +7,7 @@ CREATE TABLE pets (
 ) STRICT;
 CREATE INDEX pets_by_status ON pets (status, id);
 
--- An order outlives its pet, so pet_id is no foreign key. created_at is Unix time in milliseconds.
+-- An order outlives its pet, so pet_id is not a foreign key. created_at is Unix time in milliseconds.
 CREATE TABLE orders (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   pet_id INTEGER NOT NULL,
