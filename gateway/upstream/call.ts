@@ -338,15 +338,11 @@ export class Call implements Asked {
     this.#fail(new CoreTooSlow());
   }
 
-  /**
-   * Does nothing if it has ended: one sweep can find the same call again. An answer of which a part was sent is cut, so
-   * that it never looks complete.
-   */
+  /** Does nothing if it has ended: one sweep can find the same call again. */
   #fail(fault: unknown): void {
     if (!this.isWanted) return;
     if (this.#isSent && this.#streamed === undefined) this.#noteTimes(performance.now());
     this.#end();
-    if (this.#streamed !== undefined && this.forwarding.response.headersSent) this.forwarding.response.destroy();
     this.forwarding.done(upstreamFault(fault));
   }
 
