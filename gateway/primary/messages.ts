@@ -6,7 +6,6 @@ import type { Verdict } from '../limiter/limiter.ts';
 import type { StoredPlans } from '../limiter/plans.ts';
 import type { SavedState } from '../stores/embedded-limiter.ts';
 import type { Fields, Storage } from '../stores/storage.ts';
-import type { DecisionQuery, DecisionReport } from '../telemetry/decision-report.ts';
 import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import type { RequestQuery, RequestReport } from '../telemetry/recent-requests.ts';
 import type { ProcessState } from '../telemetry/watched-traffic.ts';
@@ -16,9 +15,7 @@ import type { Happening } from '../webhooks/message.ts';
 
 export interface AskedOfWorker {
   readonly report: readonly [undefined, WorkerReport | undefined];
-  /** The worker's last decisions, the newest first. */
-  readonly decisions: readonly [DecisionQuery, readonly DecisionReport[]];
-  /** Likewise its last requests. */
+  /** The worker's last requests, the newest first. */
   readonly requests: readonly [RequestQuery, readonly RequestReport[]];
   /** What it last heard of a key from Redis. */
   readonly key: readonly [id: string, KnownKey | undefined];

@@ -15,14 +15,6 @@ export const newestFirst = ({ at: a }: DecisionReport, { at: b }: DecisionReport
 export const isOfAKey = (verdict: Verdict): boolean =>
   verdict.outcome !== 'unauthorized' || ['disabled', 'expired', 'elsewhere'].includes(verdict.reason);
 
-/** What to look for; undefined matches anything. */
-export interface DecisionQuery {
-  readonly keyId?: string | undefined;
-  readonly requestId?: string | undefined;
-  /** The most decisions in the answer. */
-  readonly limit: number;
-}
-
 /** A decision in words and numbers that a person can check. It can be sent to another process. */
 export interface DecisionReport {
   readonly requestId: string;

@@ -4,12 +4,7 @@ import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type CheckResult, unknown } from '../../check-result.ts';
 import { hasTags, type Tags } from '../../limiter/tags.ts';
 import type { Peers } from '../../stores/stores.ts';
-import {
-  mergeRequests,
-  REQUEST_CURSOR,
-  type RequestQuery,
-  type RequestReport,
-} from '../../telemetry/recent-requests.ts';
+import { mergeFound, REQUEST_CURSOR, RequestQuery, type RequestReport } from '../../telemetry/recent-requests.ts';
 import type { RequestsAnswer, RequestView } from './answers.ts';
 import type { AdminDependencies, AdminOperation, RequestSource } from './operation.ts';
 import { checkOrder, cursor, msOf, period, readQuery, tag, tagsIn, text, wholeNumber } from './query.ts';
@@ -25,18 +20,6 @@ const PEER_KNOWN_WITHIN_MS = 2_500;
 const SEARCH_MS = 1_000;
 /** The names of keys are worth this wait. */
 const NAMES_WITHIN_MS = 500;
-
-const Wanted = z.object({
-  keyId: z.string().optional(),
-  status: z.int().optional(),
-  code: z.string().optional(),
-  text: z.string().optional(),
-  from: z.number().optional(),
-  to: z.number().optional(),
-  after: z.string().optional(),
-  limit: z.int().min(1).max(MOST),
-  bansOf: z.array(z.string()).optional(),
-});
 
 const STATUS = 'must be a status such as 429, or a class such as 4xx';
 
@@ -87,20 +70,18 @@ export const listRequests: AdminOperation = async ({ deps, query }) => {
 /** Those of this gateway and of all others on its store. */
 export function ofAllGateways(own: RequestSource, peers: Peers | undefined): RequestSource {
   return {
-    findDecisions: (query) => own.findDecisions(query),
     async find(query) {
-      const [here, there] = await Promise.all([own.find(query), peers?.ask(query, ANSWER_WITHIN_MS)]);
+      const [here, there] = await Promise.all([
+        own.find(query),
+        query.isDecided ? undefined : peers?.ask(query, ANSWER_WITHIN_MS),
+      ]);
       if (there === undefined) return here;
-      const told = there.answers.map(({ gateway, answer }) => {
+      const answers = there.answers.map(({ gateway, answer }) => {
         const { requests, missing } = Found.safeParse(answer).data ?? NOTHING;
         return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
       });
-      const requests = [here, ...told].flatMap((one) => one.requests);
-      const missing = [here, ...told].flatMap((one) => one.missing);
-      return {
-        requests: mergeRequests(requests, query),
-        missing: [...missing, ...(there.missing ?? ['gateways that Redis knows of'])],
-      };
+      const silent = { requests: [], missing: there.missing ?? ['gateways that Redis knows of'] };
+      return mergeFound([here, ...answers, silent], query);
     },
   };
 }
@@ -116,7 +97,7 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
 export const answerPeer =
   (own: RequestSource) =>
   async (content: unknown): Promise<unknown> =>
-    await own.find(Wanted.parse(content));
+    await own.find(RequestQuery.parse(content));
 
 const Report = z.custom<RequestReport>((value) => typeof (value as RequestReport | null)?.cursor === 'string');
 const Found = z.object({ requests: z.array(Report), missing: z.array(z.string()) });
