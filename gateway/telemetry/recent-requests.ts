@@ -1,8 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { z } from 'zod';
 import { boundedMap } from '../../shared/bounded-map.ts';
+import { count, time } from '../../shared/schemas/answer-parts.ts';
 import type { Verdict } from '../limiter/limiter.ts';
-import { type DecisionReport, describeDecision, HOST, isOfAKey, MOST_DECISIONS } from './decision-report.ts';
+import { DecisionReport, describeDecision, GatewayProcess, HOST, isOfAKey, MOST_DECISIONS } from './decision-report.ts';
 import type { Outcome } from './outcomes.ts';
 
 /**
@@ -45,19 +46,7 @@ export interface SeenRequest {
   notedPlace: number;
 }
 
-/** How long the parts of a request took, in ms; undefined for a part that it did not reach. */
-export interface RequestTimes {
-  /** From its head to the decision. */
-  readonly decision?: number | undefined;
-  /** For the rest of its body, and for a connection to the core. */
-  readonly waiting?: number | undefined;
-  /** Until the core began to answer. */
-  readonly core?: number | undefined;
-  /** Until the answer was handed over. */
-  readonly sending?: number | undefined;
-}
-
-const NO_TIMES: RequestTimes = {};
+const NO_TIMES: RequestReport['times'] = {};
 
 export class RecentRequests {
   readonly #rings: Readonly<Record<Kind, Ring>>;
@@ -252,7 +241,7 @@ export class NotedRequest {
   status = 0;
   code: string | undefined;
   fault: string | undefined;
-  times: RequestTimes = NO_TIMES;
+  times = NO_TIMES;
   durationMs = 0;
   /** How many like it followed in the same minute, which are not kept. */
   repeated = 0;
@@ -286,30 +275,37 @@ export const RequestQuery = z.object({
 });
 export type RequestQuery = z.infer<typeof RequestQuery>;
 
+const milliseconds = z.number().optional();
+
 /** A request in words and numbers. It can be sent to another process. */
-export interface RequestReport {
+export const RequestReport = z.object({
   /** Sorts the reports of several processes by when they were recorded. */
-  readonly cursor: string;
-  readonly at: string;
-  readonly requestId: string;
-  readonly keyId: string | undefined;
+  cursor: z.string(),
   /** Of the presented secret. It must not leave the gateway. */
-  readonly digest: string | undefined;
-  readonly method: string;
-  readonly path: string;
+  digest: z.string().optional(),
+  fault: z.string().optional(),
+  at: time,
+  requestId: z.string(),
+  keyId: z.string().optional(),
+  method: z.string(),
+  path: z.string(),
   /** Undefined until it was answered. */
-  readonly status: number | undefined;
-  readonly code: string | undefined;
-  readonly fault: string | undefined;
-  readonly durationMs: number;
-  readonly times: RequestTimes;
-  readonly address: string;
-  readonly outcome: string;
-  readonly repeated: number;
+  status: count.optional(),
+  code: z.string().optional(),
+  durationMs: z.number(),
+  /**
+   * How long its parts took, undefined for a part that it did not reach: from its head to the decision; for the rest of
+   * its body, and for a connection to the core; until the core began to answer; until the answer was handed over.
+   */
+  times: z.object({ decision: milliseconds, waiting: milliseconds, core: milliseconds, sending: milliseconds }),
+  address: z.string(),
+  outcome: z.string(),
+  repeated: count,
   /** The decision, if there was one on a valid key. */
-  readonly decision: DecisionReport | undefined;
-  readonly gateway: { readonly host: string; readonly pid: number; readonly worker?: number };
-}
+  decision: DecisionReport.optional(),
+  gateway: GatewayProcess,
+});
+export type RequestReport = z.infer<typeof RequestReport>;
 
 /** Requests that were found, and the processes that did not answer. */
 export interface FoundRequests {

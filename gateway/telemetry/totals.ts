@@ -1,24 +1,27 @@
+import { z } from 'zod';
 import type { Family, Series } from '../../shared/process/counts.ts';
+import { count } from '../../shared/schemas/answer-parts.ts';
 import { DECISION_OUTCOMES, type DecisionOutcome, NO_DECISION_REASONS, type NoDecisionReason } from './outcomes.ts';
 import { DECISIONS, NONE, WITHOUT_DECISION } from './request-metrics.ts';
 
 /** Decisions since the start, in the terms of the operators' API. */
-export interface Totals {
-  readonly admitted: number;
+export const Totals = z.object({
+  admitted: count,
   /** Over the limit of the minute or the day. */
-  readonly refused: number;
-  readonly banned: number;
+  refused: count,
+  banned: count,
   /** The secret is not for such an operation. */
-  readonly forbidden: number;
+  forbidden: count,
   /** No valid key, for any reason. */
-  readonly unauthorized: number;
+  unauthorized: count,
   /** Refused before a decision because of overload. */
-  readonly shed: number;
+  shed: count,
   /** No decision was possible. */
-  readonly undecided: number;
+  undecided: count,
   /** How many of all these were decided in the gateway while Redis was unavailable. */
-  readonly local: number;
-}
+  local: count,
+});
+type Totals = z.infer<typeof Totals>;
 
 type Total = keyof Omit<Totals, 'local'>;
 

@@ -1,4 +1,6 @@
+import { z } from 'zod';
 import type { Family } from '../../shared/process/counts.ts';
+import { count, listOf, time } from '../../shared/schemas/answer-parts.ts';
 import type { RedisState } from '../stores/stores.ts';
 import type { CoreState } from '../upstream/core.ts';
 import type { KeysOfMinute } from './key-watch.ts';
@@ -19,21 +21,19 @@ export interface TrafficSource {
   processes(): readonly ProcessState[];
 }
 
-export interface WorkersState {
-  readonly serving: number;
-  readonly wanted: number;
-  readonly each: readonly WorkerState[];
-}
-
-export interface WorkerState {
-  readonly worker: number;
+const WorkerState = z.object({
+  worker: count,
   /** Undefined while no process serves in its place. */
-  readonly pid: number | undefined;
+  pid: count.optional(),
   /** When it began to serve, or the one before it ended. */
-  readonly since: string;
+  since: time,
   /** For how long it has said nothing, in ms. */
-  readonly silentMs: number;
-}
+  silentMs: z.number(),
+});
+export type WorkerState = z.infer<typeof WorkerState>;
+
+export const WorkersState = z.object({ serving: count, wanted: count, each: listOf(WorkerState) });
+export type WorkersState = z.infer<typeof WorkersState>;
 
 /** A core as one process sees it. */
 export type SeenCore = CoreState;
