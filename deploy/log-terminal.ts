@@ -1,17 +1,34 @@
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { styleText } from 'node:util';
+import { LRUCache } from 'lru-cache';
 import { type AdminAddress, callAdmin } from '../gateway/operators/cli/admin-client.ts';
-import { beganAt, describeLine, isShown, isWarning, painter, parseLine } from './log-text.ts';
+import type { Activity } from '../gateway/stores/audit.ts';
 
-/** The log of services on the terminal of `npm start`. Anywhere else it stays JSON. */
+/** The log of services on the terminal of `npm start`: one short line each. Anywhere else it stays JSON. */
+
+type LogLine = Readonly<Record<string, unknown>>;
 
 const MOST_NAMES = 1_000;
+const INFO = 30;
+const FATAL = 60;
+const LEVELS: Readonly<Record<number, readonly [name: string, style: Parameters<typeof styleText>[0]]>> = {
+  20: ['debug', 'dim'],
+  [INFO]: ['info', 'cyan'],
+  40: ['warn', 'yellow'],
+  50: ['error', 'red'],
+  [FATAL]: ['fatal', 'red'],
+};
 
 export class TerminalLog {
-  readonly #names = new Map<string, Promise<string | undefined>>();
   #admin: (() => Promise<AdminAddress>) | undefined;
   #since = Number.POSITIVE_INFINITY;
+  /** Each key is asked for once; empty for one that is gone. */
+  readonly #names = new LRUCache<string, string>({
+    max: MOST_NAMES,
+    fetchMethod: (id) => this.#ask(id).catch(() => ''),
+  });
 
   /** What begins from now on is shown; of what began before, warnings only. */
   showRequests(): void {
@@ -25,33 +42,106 @@ export class TerminalLog {
 
   /** Shows the lines of a service. A terminal that is held up slows the service's log, and nothing else. */
   show(output: Readable): void {
-    const paint = painter(process.stdout);
-    const named = this.#nameOf.bind(this);
-    const since = () => this.#since;
-    async function* texts(): AsyncGenerator<string> {
-      for await (const text of createInterface({ input: output })) {
-        const line = parseLine(text);
-        if (line === undefined) yield `${text}\n`;
-        else if (isShown(line) && (isWarning(line) || beganAt(line) >= since()))
-          yield `${describeLine(line, await named(line.keyId), paint)}\n`;
-      }
-    }
-    pipeline(texts, process.stdout, { end: false }).catch(() => undefined);
+    pipeline(this.texts(output), process.stdout, { end: false }).catch(() => undefined);
   }
 
-  /** The name of a key; undefined if there is none any more. Each key is asked for once. */
-  #nameOf(keyId: unknown): Promise<string | undefined> | undefined {
-    if (typeof keyId !== 'string' || this.#admin === undefined) return undefined;
-    const known = this.#names.get(keyId);
-    if (known !== undefined) return known;
-    const [oldest] = this.#names.keys();
-    if (this.#names.size >= MOST_NAMES && oldest !== undefined) this.#names.delete(oldest);
-    const asked = nameAt(this.#admin, keyId).catch(() => undefined);
-    this.#names.set(keyId, asked);
-    return asked;
+  /** What is shown of a service's lines. */
+  async *texts(output: Readable): AsyncGenerator<string> {
+    for await (const text of createInterface({ input: output })) {
+      const line = parseLine(text);
+      if (line === undefined) yield `${text}\n`;
+      else if (isShown(line, this.#since)) yield `${describeLine(line, await this.#nameOf(line.keyId))}\n`;
+    }
+  }
+
+  async #nameOf(keyId: unknown): Promise<unknown> {
+    if (typeof keyId !== 'string' || this.#admin === undefined) return keyId;
+    return (await this.#names.fetch(keyId)) || keyId;
+  }
+
+  async #ask(keyId: string): Promise<string> {
+    const admin = (await this.#admin?.()) as AdminAddress;
+    return ((await callAdmin(admin, 'GET', `/keys/${encodeURIComponent(keyId)}`)) as { name: string }).name;
   }
 }
 
-async function nameAt(admin: () => Promise<AdminAddress>, keyId: string): Promise<string> {
-  return ((await callAdmin(await admin(), 'GET', `/keys/${encodeURIComponent(keyId)}`)) as { name: string }).name;
+/** A line of a log; undefined if it is none. Clients choose paths, so characters that control a terminal are replaced. */
+function parseLine(text: string): LogLine | undefined {
+  try {
+    const value: unknown = JSON.parse(text, (member, of) => (typeof of === 'string' ? harmless(of, member) : of));
+    return typeof value === 'object' && value !== null ? (value as LogLine) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Only a stack has several lines. */
+const harmless = (text: string, member: string): string =>
+  text.replaceAll(member === 'stack' ? /(?!\n)\p{Cc}/gu : /\p{Cc}/gu, '\u{fffd}');
+
+/**
+ * Whether a person wants to see a line. The core's line of a forwarded request repeats the gateway's. Whatever the
+ * console asks to show is no event. The line of a request is written after its answer.
+ */
+function isShown({ msg, service, level, status, method, callerId, time, durationMs }: LogLine, since: number): boolean {
+  if (msg === 'request' && service === 'core' && callerId !== undefined && Number(status) < 500) return false;
+  if (Number(level) > INFO) return true;
+  return (
+    !(msg === 'operator request' && method === 'GET') && Date.parse(String(time)) - Number(durationMs ?? 0) >= since
+  );
+}
+
+/** A log line as text. @param who its key, by name if it is known */
+function describeLine({ err, ...others }: LogLine, who: unknown): string {
+  const { message, stack } = (err ?? {}) as Partial<Error>;
+  const line: LogLine = { reason: message, ...others };
+  const { time, level, status, code, msg } = line;
+  const isRequest = typeof status === 'number';
+  const words = isRequest ? requestWords(line, who) : msg === 'activity' ? activityWords(line) : eventWords(line);
+  // Local time of the day.
+  const clock = styleText('dim', new Date(String(time)).toLocaleTimeString('sv-SE'));
+  const text = [clock, ...words].filter(Boolean).join(' ');
+  const isUnknown = code === 'internal_error' || Number(level) >= FATAL;
+  return isUnknown && stack !== undefined ? `${text}\n${styleText('dim', stack)}` : text;
+}
+
+function requestWords(line: LogLine, who: unknown): unknown[] {
+  const { status, method, path = '-', durationMs, plan, code, shadow, reason, service, msg } = line;
+  const style = Number(status) >= 500 ? 'red' : Number(status) >= 400 ? 'yellow' : 'green';
+  const took = styleText('dim', `${Math.max(1, Math.round(Number(durationMs)))} ms`);
+  const listener = msg === 'operator request' ? 'operators' : service === 'core' && 'core';
+  const refusal = code && styleText('yellow', String(code));
+  return [
+    styleText(style, String(status)),
+    method,
+    path,
+    took,
+    listener,
+    plan,
+    who,
+    shadow && `shadow: ${shadow}`,
+    refusal,
+    reason,
+  ];
+}
+
+/** What an operator did. */
+function activityWords({ activity }: LogLine): unknown[] {
+  const { actor, action, target, reason, changes } = activity as Activity;
+  const changed = changes.map(({ field, from = 'none', to = 'none' }) => `${field} ${from} -> ${to}`);
+  return [styleText('cyan', action), target, 'by', [actor, ...changed, reason].filter(Boolean).join(', ')];
+}
+
+function eventWords({ level, time: _time, service, worker: _worker, msg, reason, ...others }: LogLine): unknown[] {
+  const [name, style] = LEVELS[Number(level)] ?? ['info', 'cyan'];
+  const inText = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value));
+  const facts = Object.entries(others)
+    .map(([member, value]) => `${member}=${inText(value)}`)
+    .join(' ');
+  return [
+    styleText(style, name),
+    service,
+    reason === undefined ? msg : `${msg}: ${reason}`,
+    facts && styleText('dim', facts),
+  ];
 }

@@ -21,7 +21,7 @@ import { runbookRoutes } from './operators/api/runbook-pages.ts';
 import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './pipeline/client-address.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { exposeBackup, exposeRedisMemory } from './telemetry/state.ts';
-import { watchTraffic } from './telemetry/watched-traffic.ts';
+import { WatchedTraffic } from './telemetry/watched-traffic.ts';
 import { checkCores } from './upstream/check-cores.ts';
 import { probeCores } from './upstream/probe-core.ts';
 
@@ -41,13 +41,13 @@ export async function serveOperators(
   const stores = await backend.operators();
   const peers = backend.peers?.(answerPeer(requests));
   peers?.start();
-  const traffic = watchTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
+  const traffic = new WatchedTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
   exposeRedisMemory(about.metrics, backend);
   exposeBackup(about.metrics, () => lastBackup(stores));
   const health = new Health({
     redis: () => backend.check(),
     cores(isWatched) {
-      const seen = coresOf(traffic.processes()).filter(({ state }) => state !== 'draining');
+      const seen = coresOf(processes()).filter(({ state }) => state !== 'draining');
       // The workers probe several cores anyway.
       return isWatched || seen.length > 1 ? probeCores(settings.CORE_URL) : seen.flatMap(checkAnswers);
     },

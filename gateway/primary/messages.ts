@@ -6,7 +6,6 @@ import type { Verdict } from '../limiter/limiter.ts';
 import type { StoredPlans } from '../limiter/plans.ts';
 import type { SavedState } from '../stores/embedded-limiter.ts';
 import type { Fields, Storage } from '../stores/storage.ts';
-import type { DecisionQuery, DecisionReport } from '../telemetry/decision-report.ts';
 import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import type { RequestQuery, RequestReport } from '../telemetry/recent-requests.ts';
 import type { ProcessState } from '../telemetry/watched-traffic.ts';
@@ -16,8 +15,6 @@ import type { Happening } from '../webhooks/message.ts';
 
 export interface AskedOfWorker {
   readonly report: readonly [undefined, WorkerReport | undefined];
-  /** The worker's last matching decisions, the newest first. */
-  readonly decisions: readonly [DecisionQuery, readonly DecisionReport[]];
   /** The worker's last matching requests, the newest first. */
   readonly requests: readonly [RequestQuery, readonly RequestReport[]];
   /** What the worker knows of a key. */

@@ -37,7 +37,6 @@ export async function startWorker(
   const metrics = createMetrics('gateway', number);
   const primary = new Channel<AskedOfPrimary, AskedOfWorker>(process, {
     report: async () => report && { ...report(), metrics: await metrics.snapshot() },
-    decisions: (query) => opened?.recent.findDecisions(query) ?? [],
     requests: (query) => opened?.recent.find(query) ?? [],
     key: (id) => clients.known(id),
     keys(page) {

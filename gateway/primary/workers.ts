@@ -2,9 +2,8 @@ import { type Family, sumOf } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
 import type { Stopping } from '../../shared/process/run.ts';
-import { type DecisionQuery, type DecisionReport, newestFirst } from '../telemetry/decision-report.ts';
 import type { KeysOfMinute } from '../telemetry/key-watch.ts';
-import { type FoundRequests, mergeRequests, type RequestQuery } from '../telemetry/recent-requests.ts';
+import { type FoundRequests, mergeFound, type RequestQuery } from '../telemetry/recent-requests.ts';
 import type { ProcessState, WorkerState } from '../telemetry/watched-traffic.ts';
 import type { Channel } from './channel.ts';
 import type { AskedOfPrimary, AskedOfWorker, Changed, WorkerReport } from './messages.ts';
@@ -127,35 +126,17 @@ export class Workers {
     return reports.flatMap((report) => (report?.metrics === undefined ? [] : [report.metrics]));
   }
 
-  /** The last matching decisions of the serving workers, the newest first. */
-  async findDecisions(query: DecisionQuery): Promise<DecisionReport[]> {
-    const found = await this.#askEach(({ channel }) => channel.ask('decisions', query));
-    return found
-      .flatMap(({ answers = [] }) => answers)
-      .sort(newestFirst)
-      .slice(0, query.limit);
-  }
-
   /** The last matching requests of the serving workers, the newest first, and the workers that did not answer. */
   async find(query: RequestQuery): Promise<FoundRequests> {
-    const found = await this.#askEach(({ channel }) => channel.ask('requests', query, LIST_WITHIN_MS));
-    const requests = mergeRequests(
-      found.flatMap(({ answers = [] }) => answers),
-      query,
-    );
-    const missing = found.flatMap(({ number, answers }) => (answers === undefined ? [`worker ${number}`] : []));
-    return { requests, missing };
-  }
-
-  /** Asks each serving worker. `answers` is undefined for a worker that gives none. */
-  #askEach<T extends { readonly gateway: object }>(ask: (worker: WorkerProcess) => Promise<readonly T[] | undefined>) {
-    return Promise.all(
-      this.#serving.map(async (worker) => {
-        const { number } = worker;
-        const answers = await ask(worker);
-        return { number, answers: answers?.map((one) => ({ ...one, gateway: { ...one.gateway, worker: number } })) };
-      }),
-    );
+    const ask = async ({ number, channel }: WorkerProcess): Promise<FoundRequests> => {
+      const requests = await channel.ask('requests', query, LIST_WITHIN_MS);
+      if (requests === undefined) return { requests: [], missing: [`worker ${number}`] };
+      return {
+        requests: requests.map((one) => ({ ...one, gateway: { ...one.gateway, worker: number } })),
+        missing: [],
+      };
+    };
+    return mergeFound(await Promise.all(this.#serving.map(ask)), query);
   }
 
   get #serving(): WorkerProcess[] {

@@ -1,6 +1,7 @@
 import type { Family } from '../../shared/process/counts.ts';
 import { type CheckResult, fault, good, warning } from '../check-result.ts';
 import { CLIENT_ADDRESSES, type Network, type Source } from './request-metrics.ts';
+import { seriesOf } from './totals.ts';
 
 /** Checks what is known of clients' addresses: on them depend the allowance of clients without a key, and networks of secrets. */
 
@@ -64,7 +65,7 @@ const seen = (requests: Requests): string =>
 type Requests = (wanted?: { readonly source?: Source; readonly network?: Network }) => number;
 
 function requestsIn(counted: readonly Family[]): Requests {
-  const series = counted.find(({ name }) => name === CLIENT_ADDRESSES)?.values ?? [];
+  const series = seriesOf(counted, CLIENT_ADDRESSES);
   return ({ source, network } = {}) =>
     series
       .filter(({ labels }) => (source ?? labels.source) === labels.source)

@@ -1,6 +1,8 @@
 import { hostname } from 'node:os';
+import { z } from 'zod';
+import { count, listOf, time } from '../../shared/schemas/answer-parts.ts';
 import { SECOND } from '../limiter/clock.ts';
-import type { BucketState, Decision, Verdict } from '../limiter/limiter.ts';
+import type { BucketState, Verdict } from '../limiter/limiter.ts';
 
 /** A decision in words and numbers, for operators. */
 
@@ -15,48 +17,41 @@ export const newestFirst = ({ at: a }: DecisionReport, { at: b }: DecisionReport
 export const isOfAKey = (verdict: Verdict): boolean =>
   verdict.outcome !== 'unauthorized' || ['disabled', 'expired', 'elsewhere'].includes(verdict.reason);
 
-/** What to look for; undefined matches anything. */
-export interface DecisionQuery {
-  readonly keyId?: string | undefined;
-  readonly requestId?: string | undefined;
-  /** The most decisions in the answer. */
-  readonly limit: number;
-}
+/** A process of a gateway; a worker has a number. */
+export const GatewayProcess = z.object({ host: z.string(), pid: count, worker: count.optional() });
+
+/** Tokens before the decision, after the refill; and after it. */
+const BucketReport = z.object({ limit: count, before: z.number(), after: z.number() });
+type BucketReport = z.infer<typeof BucketReport>;
 
 /** A decision in words and numbers that a person can check. It can be sent to another process. */
-export interface DecisionReport {
-  readonly requestId: string;
-  readonly keyId: string;
-  readonly outcome: string;
+export const DecisionReport = z.object({
+  requestId: z.string(),
+  keyId: z.string(),
+  outcome: z.string(),
   /**
    * The time on the clock that decided: Redis' clock, to the microsecond. If that is not known, because the key is not
    * valid, the time on the gateway's clock, to the millisecond.
    */
-  readonly at: string;
+  at: time,
   /** What would have been answered without shadow mode. */
-  readonly shadow?: 'rate_limit_exceeded';
-  /** The fields below exist only for decisions on a valid key. */
-  readonly plan?: string;
+  shadow: z.literal('rate_limit_exceeded').optional(),
+  /** From here on, members exist only for decisions on a valid key. */
+  plan: z.string().optional(),
   /** The version of this process's plan table at that time. */
-  readonly planVersion?: string | undefined;
-  readonly mode?: Decision['mode'];
-  readonly buckets?: { readonly minute: BucketReport; readonly day: BucketReport };
+  planVersion: z.string().optional(),
+  mode: z.enum(['shared', 'local']).optional(),
+  buckets: z.object({ minute: BucketReport, day: BucketReport }).optional(),
   /** What refused it: the current ban, otherwise every bucket with less than one token. */
-  readonly refusedBy?: readonly string[];
-  readonly bannedUntil?: string;
+  refusedBy: listOf(z.string()).optional(),
+  bannedUntil: time.optional(),
   /** When a refused request may come back. */
-  readonly retryAt?: string;
+  retryAt: time.optional(),
   /** Overrides of the key that are not usable limits. */
-  readonly rejectedOverrides?: readonly string[];
-  readonly gateway: { readonly host: string; readonly pid: number; readonly worker?: number };
-}
-
-interface BucketReport {
-  readonly limit: number;
-  /** Tokens before the decision, after the refill. */
-  readonly before: number;
-  readonly after: number;
-}
+  rejectedOverrides: listOf(z.string()).optional(),
+  gateway: GatewayProcess,
+});
+export type DecisionReport = z.infer<typeof DecisionReport>;
 
 export const HOST = hostname();
 

@@ -117,22 +117,14 @@ export interface KeysOfMinute {
 
 /** Distinguishes the banned keys of the current minute, so that operators see keys and not only requests. */
 export class BannedKeys {
-  readonly #now: () => number;
   #minute = -1;
   #ids = new Set<string>();
 
-  /** @param now Unix time in ms */
-  constructor(now: () => number = Date.now) {
-    this.#now = now;
-  }
-
   note(keyId: string | undefined, { outcome }: Verdict): void {
     if (outcome !== 'banned' || keyId === undefined) return;
-    const minute = Math.floor(this.#now() / MINUTE_MS);
-    if (minute !== this.#minute) {
-      this.#minute = minute;
-      this.#ids = new Set();
-    }
+    const minute = Math.floor(Date.now() / MINUTE_MS);
+    if (minute !== this.#minute) this.#ids = new Set();
+    this.#minute = minute;
     if (this.#ids.size < MAX_KEYS_PER_MINUTE) this.#ids.add(keyId);
   }
 

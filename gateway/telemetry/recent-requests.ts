@@ -1,7 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { z } from 'zod';
 import { boundedMap } from '../../shared/bounded-map.ts';
+import { count, time } from '../../shared/schemas/answer-parts.ts';
 import type { Verdict } from '../limiter/limiter.ts';
-import { type DecisionQuery, type DecisionReport, describeDecision, HOST, isOfAKey } from './decision-report.ts';
+import { DecisionReport, describeDecision, GatewayProcess, HOST, isOfAKey, MOST_DECISIONS } from './decision-report.ts';
 import type { Outcome } from './outcomes.ts';
 
 /**
@@ -44,49 +46,7 @@ export interface SeenRequest {
   notedPlace: number;
 }
 
-/** A slot. */
-export interface NotedRequest {
-  /** Counts what this process has recorded; 0 for a slot that holds nothing. */
-  place: number;
-  /** The place that the slot got when it was last used. */
-  order: number;
-  /** When it was recorded: Unix time in ms that never goes back. */
-  recordedAt: number;
-  kind: Kind;
-  requestId: string;
-  /** When it arrived: Unix time in ms, on this machine's clock. */
-  at: number;
-  method: string;
-  path: string;
-  address: string;
-  keyId: string | undefined;
-  digest: string | undefined;
-  verdict: Verdict | undefined;
-  planVersion: string | undefined;
-  outcome: Outcome;
-  /** 0 until it was answered. */
-  status: number;
-  code: string | undefined;
-  fault: string | undefined;
-  times: RequestTimes;
-  durationMs: number;
-  /** How many like it followed in the same minute, which are not kept. */
-  repeated: number;
-}
-
-/** How long the parts of a request took, in ms; undefined for a part that it did not reach. */
-export interface RequestTimes {
-  /** From its head to the decision. */
-  readonly decision?: number | undefined;
-  /** For the rest of its body, and for a connection to the core. */
-  readonly waiting?: number | undefined;
-  /** Until the core began to answer. */
-  readonly core?: number | undefined;
-  /** Until the answer was handed over. */
-  readonly sending?: number | undefined;
-}
-
-const NO_TIMES: RequestTimes = {};
+const NO_TIMES: RequestReport['times'] = {};
 
 export class RecentRequests {
   readonly #rings: Readonly<Record<Kind, Ring>>;
@@ -216,19 +176,6 @@ export class RecentRequests {
     return found;
   }
 
-  /** The decisions on existing keys, the newest first. */
-  findDecisions({ keyId, requestId, limit }: DecisionQuery): DecisionReport[] {
-    const found: DecisionReport[] = [];
-    for (const slot of this.#newestFirst()) {
-      if (found.length === limit) break;
-      const { verdict } = slot;
-      if (verdict === undefined || slot.kind === 'strangers') continue;
-      if ((keyId ?? slot.keyId) === slot.keyId && (requestId ?? slot.requestId) === slot.requestId)
-        found.push(describeDecision(slot, verdict));
-    }
-    return found;
-  }
-
   /** One that comes meanwhile may be left out. */
   *#newestFirst(): Generator<NotedRequest> {
     const rings = Object.values(this.#rings).map((ring) => ring.newestFirst());
@@ -257,7 +204,7 @@ class Ring {
   }
 
   next(): NotedRequest {
-    const slot = this.#slots[this.#next] ?? emptySlot(this.#kind);
+    const slot = this.#slots[this.#next] ?? new NotedRequest(this.#kind);
     this.#slots[this.#next] = slot;
     this.#next = (this.#next + 1) % this.size;
     return slot;
@@ -270,73 +217,95 @@ class Ring {
   }
 }
 
-const emptySlot = (kind: Kind): NotedRequest => ({
-  place: 0,
-  order: 0,
-  recordedAt: 0,
-  kind,
-  requestId: '',
-  at: 0,
-  method: '',
-  path: '',
-  address: '',
-  keyId: undefined,
-  digest: undefined,
-  verdict: undefined,
-  planVersion: undefined,
-  outcome: 'left',
-  status: 0,
-  code: undefined,
-  fault: undefined,
-  times: NO_TIMES,
-  durationMs: 0,
-  repeated: 0,
-});
+/** A slot. */
+export class NotedRequest {
+  /** Counts what this process has recorded; 0 for a slot that holds nothing. */
+  place = 0;
+  /** The place that the slot got when it was last used. */
+  order = 0;
+  /** When it was recorded: Unix time in ms that never goes back. */
+  recordedAt = 0;
+  readonly kind: Kind;
+  requestId = '';
+  /** When it arrived: Unix time in ms, on this machine's clock. */
+  at = 0;
+  method = '';
+  path = '';
+  address = '';
+  keyId: string | undefined;
+  digest: string | undefined;
+  verdict: Verdict | undefined;
+  planVersion: string | undefined;
+  outcome: Outcome = 'left';
+  /** 0 until it was answered. */
+  status = 0;
+  code: string | undefined;
+  fault: string | undefined;
+  times = NO_TIMES;
+  durationMs = 0;
+  /** How many like it followed in the same minute, which are not kept. */
+  repeated = 0;
 
-/** What to look for; undefined matches anything. Times are Unix times in ms. */
-export interface RequestQuery {
-  readonly keyId?: string | undefined;
+  constructor(kind: Kind) {
+    this.kind = kind;
+  }
+}
+
+/** What to look for; undefined matches anything. Times are Unix times in ms. It can come from another gateway. */
+export const RequestQuery = z.object({
+  keyId: z.string().optional(),
+  requestId: z.string().optional(),
+  /** Only those with a decision on an existing key, by this gateway alone. */
+  isDecided: z.boolean().optional(),
   /** A status, or its first digit. */
-  readonly status?: number | undefined;
-  readonly code?: string | undefined;
+  status: z.int().optional(),
+  code: z.string().optional(),
   /** A part of the request's id, path, address, key id, code or outcome, in lower case. */
-  readonly text?: string | undefined;
-  readonly from?: number | undefined;
-  readonly to?: number | undefined;
+  text: z.string().optional(),
+  from: z.number().optional(),
+  to: z.number().optional(),
   /** Continues behind this one: `cursor` of a report. */
-  readonly after?: string | undefined;
-  readonly limit: number;
+  after: z.string().optional(),
+  limit: z.int().min(1).max(MOST_DECISIONS),
   /**
    * Only requests of these keys that a ban refused, and of each ban the newest alone: `repeated` counts all others. Each
    * process reports its own, and `limit` counts for nothing.
    */
-  readonly bansOf?: readonly string[] | undefined;
-}
+  bansOf: z.array(z.string()).optional(),
+});
+export type RequestQuery = z.infer<typeof RequestQuery>;
+
+const milliseconds = z.number().optional();
 
 /** A request in words and numbers. It can be sent to another process. */
-export interface RequestReport {
+export const RequestReport = z.object({
   /** Sorts the reports of several processes by when they were recorded. */
-  readonly cursor: string;
-  readonly at: string;
-  readonly requestId: string;
-  readonly keyId: string | undefined;
+  cursor: z.string(),
   /** Of the presented secret. It must not leave the gateway. */
-  readonly digest: string | undefined;
-  readonly method: string;
-  readonly path: string;
+  digest: z.string().optional(),
+  fault: z.string().optional(),
+  at: time,
+  requestId: z.string(),
+  keyId: z.string().optional(),
+  method: z.string(),
+  path: z.string(),
   /** Undefined until it was answered. */
-  readonly status: number | undefined;
-  readonly code: string | undefined;
-  readonly fault: string | undefined;
-  readonly durationMs: number;
-  readonly times: RequestTimes;
-  readonly address: string;
-  readonly outcome: string;
-  readonly repeated: number;
+  status: count.optional(),
+  code: z.string().optional(),
+  durationMs: z.number(),
+  /**
+   * How long its parts took, undefined for a part that it did not reach: from its head to the decision; for the rest of
+   * its body, and for a connection to the core; until the core began to answer; until the answer was handed over.
+   */
+  times: z.object({ decision: milliseconds, waiting: milliseconds, core: milliseconds, sending: milliseconds }),
+  address: z.string(),
+  outcome: z.string(),
+  repeated: count,
   /** The decision, if there was one on a valid key. */
-  readonly decision: DecisionReport | undefined;
-  readonly gateway: { readonly host: string; readonly pid: number; readonly worker?: number };
-}
+  decision: DecisionReport.optional(),
+  gateway: GatewayProcess,
+});
+export type RequestReport = z.infer<typeof RequestReport>;
 
 /** Requests that were found, and the processes that did not answer. */
 export interface FoundRequests {
@@ -344,9 +313,12 @@ export interface FoundRequests {
   readonly missing: readonly string[];
 }
 
-function matches(slot: NotedRequest, { keyId, status, code, text, from, to, after, bansOf }: RequestQuery): boolean {
+function matches(slot: NotedRequest, query: RequestQuery): boolean {
+  const { keyId, requestId, isDecided, status, code, text, from, to, after, bansOf } = query;
   if (bansOf !== undefined && !(slot.outcome === 'banned' && bansOf.includes(slot.keyId ?? ''))) return false;
+  if (isDecided && decisionIn(slot) === undefined) return false;
   if (keyId !== undefined && slot.keyId !== keyId) return false;
+  if (requestId !== undefined && slot.requestId !== requestId) return false;
   if (status !== undefined && slot.status !== status && Math.floor(slot.status / 100) !== status) return false;
   if (code !== undefined && slot.code !== code) return false;
   if (from !== undefined && slot.at < from) return false;
@@ -365,14 +337,18 @@ const cursorOf = ({ recordedAt, order }: NotedRequest): string =>
 /** The form of a cursor. */
 export const REQUEST_CURSOR = /^\d{15}-\d{10}-\d{12}$/;
 
-/** Merges the lists of several processes. */
-export function mergeRequests(found: RequestReport[], { limit, bansOf }: RequestQuery): RequestReport[] {
-  found.sort(({ cursor: a }, { cursor: b }) => (a < b ? 1 : a > b ? -1 : 0));
-  return bansOf === undefined ? found.slice(0, limit) : found;
+/** Merges what several processes have found. */
+export function mergeFound(found: readonly FoundRequests[], { limit, bansOf }: RequestQuery): FoundRequests {
+  const requests = found
+    .flatMap((one) => one.requests)
+    .sort(({ cursor: a }, { cursor: b }) => (a < b ? 1 : a > b ? -1 : 0));
+  const missing = found.flatMap((one) => one.missing);
+  return { requests: bansOf === undefined ? requests.slice(0, limit) : requests, missing };
 }
 
 function reportOf(slot: NotedRequest): RequestReport {
-  const { requestId, keyId, digest, method, path, status, code, fault, address, outcome, repeated, verdict } = slot;
+  const { requestId, keyId, digest, method, path, status, code, fault, address, outcome, repeated } = slot;
+  const verdict = decisionIn(slot);
   return {
     cursor: cursorOf(slot),
     at: new Date(slot.at).toISOString(),
@@ -380,10 +356,14 @@ function reportOf(slot: NotedRequest): RequestReport {
     status: status === 0 ? undefined : status,
     durationMs: rounded(slot.durationMs),
     times: Object.fromEntries(Object.entries(slot.times).map(([part, ms]) => [part, ms && rounded(ms)])),
-    decision: verdict !== undefined && slot.kind !== 'strangers' ? describeDecision(slot, verdict) : undefined,
+    decision: verdict && describeDecision(slot, verdict),
     gateway: { host: HOST, pid: process.pid },
   };
 }
+
+/** Its decision, if that was on an existing key. */
+const decisionIn = ({ kind, verdict }: NotedRequest): Verdict | undefined =>
+  kind === 'strangers' ? undefined : verdict;
 
 const rounded = (ms: number): number => Math.round(ms * 1_000) / 1_000;
 

@@ -1,24 +1,27 @@
+import { z } from 'zod';
 import type { Family, Series } from '../../shared/process/counts.ts';
+import { count } from '../../shared/schemas/answer-parts.ts';
 import { DECISION_OUTCOMES, type DecisionOutcome, NO_DECISION_REASONS, type NoDecisionReason } from './outcomes.ts';
 import { DECISIONS, NONE, WITHOUT_DECISION } from './request-metrics.ts';
 
 /** Decisions since the start, in the terms of the operators' API. */
-export interface Totals {
-  readonly admitted: number;
+export const Totals = z.object({
+  admitted: count,
   /** Over the limit of the minute or the day. */
-  readonly refused: number;
-  readonly banned: number;
+  refused: count,
+  banned: count,
   /** The secret is not for such an operation. */
-  readonly forbidden: number;
+  forbidden: count,
   /** No valid key, for any reason. */
-  readonly unauthorized: number;
+  unauthorized: count,
   /** Refused before a decision because of overload. */
-  readonly shed: number;
+  shed: count,
   /** No decision was possible. */
-  readonly undecided: number;
+  undecided: count,
   /** How many of all these were decided in the gateway while Redis was unavailable. */
-  readonly local: number;
-}
+  local: count,
+});
+type Totals = z.infer<typeof Totals>;
 
 type Total = keyof Omit<Totals, 'local'>;
 
@@ -69,9 +72,38 @@ export function totalsOf(counted: readonly Family[]): TrafficTotals {
   return { totals, plans };
 }
 
-const seriesOf = (counted: readonly Family[], wanted: string): readonly Series[] =>
+/** The series of a family; none before it is counted. */
+export const seriesOf = (counted: readonly Family[], wanted: string): readonly Series[] =>
   counted.find(({ name }) => name === wanted)?.values ?? [];
 
 const SHOWN: ReadonlySet<string> = new Set([...DECISION_OUTCOMES, ...NO_DECISION_REASONS]);
 
 const isShown = (text: string): text is Shown => SHOWN.has(text);
+
+/** A bucket of a histogram: its bound in seconds, and the count up to it. */
+export type Bucket = readonly [bound: number, count: number];
+
+/** The buckets of a histogram, over all its labels, ascending. */
+export function bucketsOf(counted: readonly Family[], wanted: string): Bucket[] {
+  const buckets = new Map<number, number>();
+  for (const { metricName, labels, value } of seriesOf(counted, wanted)) {
+    if (metricName !== `${wanted}_bucket`) continue;
+    const bound = labels.le === '+Inf' ? Infinity : Number(labels.le);
+    buckets.set(bound, (buckets.get(bound) ?? 0) + value);
+  }
+  return [...buckets];
+}
+
+/**
+ * As histogram_quantile of Prometheus: linear within a bucket, and the last finite bound above it.
+ * @returns milliseconds, with two digits after the point; null without a count
+ */
+export function quantile(buckets: readonly Bucket[], share: number): number | null {
+  const total = buckets.at(-1)?.[1] ?? 0;
+  if (total <= 0) return null;
+  const rank = share * total;
+  const at = buckets.findIndex(([, count]) => count >= rank);
+  const [[bound, count], [lower, below]] = [buckets[at] as Bucket, buckets[at - 1] ?? [0, 0]];
+  const seconds = bound === Infinity ? lower : lower + ((bound - lower) * (rank - below)) / (count - below);
+  return Math.round(seconds * 1e5) / 100;
+}

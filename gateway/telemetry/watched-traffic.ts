@@ -1,36 +1,39 @@
+import { z } from 'zod';
 import type { Family } from '../../shared/process/counts.ts';
+import { count, listOf, time } from '../../shared/schemas/answer-parts.ts';
 import type { RedisState } from '../stores/stores.ts';
 import type { CoreState } from '../upstream/core.ts';
-import { type MinuteSource, RecentMinutes } from './recent-minutes.ts';
+import type { KeysOfMinute } from './key-watch.ts';
+import { REQUEST_DURATION, REQUESTS } from './request-metrics.ts';
+import { type Bucket, bucketsOf, quantile, seriesOf, totalsOf } from './totals.ts';
 
-/** The counts of the processes that serve clients, their last hour, and their mode of decision. */
-export interface WatchedTraffic {
-  readonly since: Date;
+/** What the operators' listener knows of the processes that serve clients. */
+export interface TrafficSource {
+  /** Their counts since the start. */
   counted(): readonly Family[];
-  readonly mode: ModeWatch;
-  readonly minutes: RecentMinutes;
-  /** The processes beside this one that serve clients; undefined if this one does. */
-  readonly workers: (() => WorkersState) | undefined;
-  /** What each process that serves clients sees of the dependencies. */
+  /** The keys that each of them last refused because of a ban. */
+  banned(): readonly KeysOfMinute[];
+  /** Whether any of them decides locally although it should ask Redis. */
+  isLocal(): boolean;
+  /** Those beside this process; undefined if this one serves clients. */
+  readonly workers?: (() => WorkersState) | undefined;
+  /** What each of them sees of the dependencies. */
   processes(): readonly ProcessState[];
-  stop(): void;
 }
 
-export interface WorkersState {
-  readonly serving: number;
-  readonly wanted: number;
-  readonly each: readonly WorkerState[];
-}
-
-export interface WorkerState {
-  readonly worker: number;
+const WorkerState = z.object({
+  worker: count,
   /** Undefined while no process serves in its place. */
-  readonly pid: number | undefined;
+  pid: count.optional(),
   /** When it began to serve, or the one before it ended. */
-  readonly since: string;
+  since: time,
   /** For how long it has said nothing, in ms. */
-  readonly silentMs: number;
-}
+  silentMs: z.number(),
+});
+export type WorkerState = z.infer<typeof WorkerState>;
+
+export const WorkersState = z.object({ serving: count, wanted: count, each: listOf(WorkerState) });
+export type WorkersState = z.infer<typeof WorkersState>;
 
 /** A core as one process sees it. */
 export type SeenCore = CoreState;
@@ -42,55 +45,65 @@ export interface ProcessState {
   readonly redis: RedisState | undefined;
 }
 
-export interface TrafficSource extends MinuteSource {
-  /** Whether any of the processes decides locally although it should ask Redis. */
-  isLocal(): boolean;
-  readonly workers?: WatchedTraffic['workers'];
-  readonly processes: WatchedTraffic['processes'];
-}
-
-/** Watches the traffic until it is stopped. */
-export function watchTraffic({ counted, banned, isLocal, workers, processes }: TrafficSource): WatchedTraffic {
-  const minutes = new RecentMinutes({ counted, banned });
-  const mode = new ModeWatch(isLocal);
-  return {
-    since: new Date(),
-    counted,
-    mode,
-    minutes,
-    workers,
-    processes,
-    stop() {
-      minutes.stop();
-      mode.stop();
-    },
-  };
-}
-
 const LOOK_EVERY_MS = 500;
+const MINUTE_MS = 60_000;
+/** An hour of full minutes, plus the current one. */
+const KEPT = 61;
+const FIRST_SERVER_ERROR = 500;
 
-/** Watches whether decisions are local because Redis is away, and since when. */
-class ModeWatch {
-  readonly #isLocalNow: () => boolean;
+interface Minute {
+  /** Since 1970. */
+  readonly minute: number;
+  /** The running totals at its beginning and at its end. */
+  readonly before: Counts;
+  after?: Counts;
+  /** At most 1,000 per process are distinguished. */
+  readonly bannedKeys: Set<string>;
+}
+
+/**
+ * Watches the requests of clients until it is stopped: their last hour by minute, and whether decisions are local. The
+ * running totals are read once a minute, so no request costs more. A restart begins anew.
+ */
+export class WatchedTraffic {
+  readonly since = new Date();
+  readonly source: TrafficSource;
   readonly #timer: NodeJS.Timeout;
-  #isLocal: boolean;
-  #since = new Date();
+  #minutes: readonly Minute[] = [];
+  #mode: { readonly isLocal: boolean; readonly since: Date };
 
-  constructor(isLocalNow: () => boolean) {
-    this.#isLocalNow = isLocalNow;
-    this.#isLocal = isLocalNow();
+  constructor(source: TrafficSource) {
+    this.source = source;
+    this.#mode = { isLocal: source.isLocal(), since: this.since };
+    this.#look();
     this.#timer = setInterval(() => this.#look(), LOOK_EVERY_MS).unref();
   }
 
-  get isLocal(): boolean {
+  /** Whether decisions are local because Redis is away, and when that last changed, or the start. */
+  get mode() {
     this.#look();
-    return this.#isLocal;
+    return this.#mode;
   }
 
-  /** The last change, or the start. */
-  get since(): Date {
+  /** The minutes of the last hour, the oldest first. The last one is not over. */
+  minutes() {
     this.#look();
-    return this.#since;
+    const now = countsOf(this.source.counted());
+    return this.#minutes.map(({ minute, before, after = now, bannedKeys }) => {
+      const inMinute = (total: keyof Counts['totals']) => Math.max(0, after.totals[total] - before.totals[total]);
+      const answered = after.answered.map(([le, count], at): Bucket => [le, count - (before.answered[at]?.[1] ?? 0)]);
+      return {
+        at: new Date(minute * MINUTE_MS).toISOString(),
+        admitted: inMinute('admitted'),
+        refused: inMinute('refused'),
+        banned: inMinute('banned'),
+        bannedKeys: bannedKeys.size,
+        unauthorized: inMinute('unauthorized'),
+        serverErrors: inMinute('serverErrors'),
+        p50: quantile(answered, 0.5),
+        p99: quantile(answered, 0.99),
+      };
+    });
   }
 
   stop(): void {
@@ -98,9 +111,30 @@ class ModeWatch {
   }
 
   #look(): void {
-    const isLocal = this.#isLocalNow();
-    if (isLocal === this.#isLocal) return;
-    this.#isLocal = isLocal;
-    this.#since = new Date();
+    const isLocal = this.source.isLocal();
+    if (isLocal !== this.#mode.isLocal) this.#mode = { isLocal, since: new Date() };
+    const minute = Math.floor(Date.now() / MINUTE_MS);
+    const last = this.#minutes.at(-1);
+    if (last?.minute !== minute) {
+      const before = countsOf(this.source.counted());
+      if (last !== undefined) last.after = before;
+      // The clock can be set back; a minute is reported once.
+      const kept = this.#minutes.filter((one) => one.minute > minute - KEPT && one.minute < minute);
+      this.#minutes = [...kept, { minute, before, bannedKeys: new Set() }];
+    }
+    // A process can report a key when its minute is over.
+    for (const { minute, ids } of this.source.banned()) {
+      const known = this.#minutes.find((one) => one.minute === minute)?.bannedKeys;
+      for (const id of ids) known?.add(id);
+    }
   }
+}
+
+type Counts = ReturnType<typeof countsOf>;
+
+/** The running totals of which a minute is the difference. */
+function countsOf(counted: readonly Family[]) {
+  const failed = seriesOf(counted, REQUESTS).filter(({ labels }) => Number(labels.status) >= FIRST_SERVER_ERROR);
+  const serverErrors = failed.reduce((sum, { value }) => sum + value, 0);
+  return { totals: { ...totalsOf(counted).totals, serverErrors }, answered: bucketsOf(counted, REQUEST_DURATION) };
 }

@@ -69,13 +69,13 @@ test("after the operators' token in a file was changed, the terminal and the com
   const DATA_DIR = await temporaryFolder();
   const ADMIN_TOKEN_FILE = join(DATA_DIR, 'token');
   await writeFile(ADMIN_TOKEN_FILE, 'the-old-token-of-the-operators');
-  const environment = { ...FREE_PORTS, DATA_DIR, ADMIN_TOKEN_FILE };
+  const environment = { ...FREE_PORTS, DATA_DIR, ADMIN_TOKEN_FILE, NO_COLOR: '1' };
   const onTerminal = startProcess('script', ['-qec', 'npm start --silent', '/dev/null'], environment);
   const { keys, gateway, admin } = await opened(onTerminal);
   await writeFile(ADMIN_TOKEN_FILE, 'the-new-token-of-the-operators');
   await sleep(1_000);
   await send(`${gateway}/v1/pets`, { key: keys[1] });
-  await expect.poll(() => stripVTControlCharacters(onTerminal.out())).toMatch(/GET \/v1\/pets \d+ ms pro demo pro\r/);
+  await expect.poll(onTerminal.out).toMatch(/^\d\d:\d\d:\d\d 200 GET \/v1\/pets \d+ ms pro demo pro\r/m);
   const { code } = await ctlWith(
     { ADMIN_TOKEN: '', ADMIN_TOKEN_FILE, ADMIN_PORT: new URL(admin).port },
     'keys',

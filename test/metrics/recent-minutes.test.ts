@@ -1,8 +1,7 @@
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import type { KeysOfMinute } from '../../gateway/telemetry/key-watch.ts';
-import { quantile, RecentMinutes } from '../../gateway/telemetry/recent-minutes.ts';
-import { DECISIONS, REQUEST_DURATION, REQUESTS } from '../../gateway/telemetry/request-metrics.ts';
-import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
+import { quantile } from '../../gateway/telemetry/totals.ts';
+import { WatchedTraffic } from '../../gateway/telemetry/watched-traffic.ts';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
@@ -10,105 +9,90 @@ import { startStack } from '../support/stack.ts';
 const MINUTE_MS = 60_000;
 const START = Date.parse('2026-11-20T12:00:00Z');
 
-/** Minutes on a clock and counts of the test's own. */
-function minutesOf() {
-  let now = START;
-  const outcomes = new Counter({ name: DECISIONS, help: '' }, new Label('outcome', ['admitted', 'banned']));
-  const requests = new Counter({ name: REQUESTS, help: '' }, new Label('status', ['200', '503']));
-  const seconds = new Histogram({ name: REQUEST_DURATION, help: '' }, [0.01, 0.1]);
-  const banned: KeysOfMinute[] = [];
-  const counted = (): Family[] => [outcomes, requests, seconds].map((one) => one.family());
-  const minutes = new RecentMinutes({ counted, banned: () => banned }, () => now);
-  onTestFinished(() => minutes.stop());
+type Minutes = { readonly at: string; readonly admitted: number; readonly p50: number | null }[];
+
+/** A stack on a clock of the test's own, and its minutes. */
+async function minutesOf() {
+  vi.useFakeTimers({ toFake: ['Date'], now: START });
+  onTestFinished(() => void vi.useRealTimers());
+  const stack = await startStack();
+  const key = await stack.issueKey({ plan: 'pro' });
   return {
-    minutes,
-    outcomes,
-    requests,
-    seconds,
-    banned,
-    moveTo(minute: number) {
-      now = START + minute * MINUTE_MS;
-      minutes.closeMinute();
-    },
+    moveTo: (minute: number) => vi.setSystemTime(START + minute * MINUTE_MS),
+    ask: () => send(`${stack.gateway}/v1/pets`, { key }),
+    reports: async () => ((await stack.admin('GET', '/traffic/minutes')).json as { minutes: Minutes }).minutes,
   };
 }
 
-test('each minute has what was counted in it, and an hour is kept', () => {
-  const { minutes, outcomes, requests, seconds, moveTo } = minutesOf();
+test('each minute has what was counted in it, and an hour is kept', async () => {
+  const { moveTo, ask, reports } = await minutesOf();
   for (let minute = 0; minute < 100; minute++) {
     moveTo(minute);
-    for (let request = 0; request < minute; request++) outcomes.add(0);
-    requests.add(minute % 2);
-    seconds.observe(0.005);
+    await reports();
+    for (let request = 0; request < minute % 3; request++) await ask();
   }
-  const reports = minutes.reports();
-  expect(reports.length).toBe(61);
-  expect(reports.map(({ admitted }) => admitted)).toEqual(Array.from({ length: 61 }, (_, at) => 39 + at));
-  expect(reports[0]).toMatchObject({ at: '2026-11-20T12:39:00.000Z', serverErrors: 1, p50: 5, p99: 9.9 });
-  expect(reports.at(-1)).toMatchObject({ at: '2026-11-20T13:39:00.000Z', admitted: 99 });
+  const minutes = await reports();
+  expect(minutes.map(({ admitted }) => admitted)).toEqual(Array.from({ length: 61 }, (_, at) => (39 + at) % 3));
+  expect(minutes.map(({ p50 }) => p50 === null)).toEqual(minutes.map(({ admitted }) => admitted === 0));
+  expect([minutes[0]?.at, minutes.at(-1)?.at]).toEqual(['2026-11-20T12:39:00.000Z', '2026-11-20T13:39:00.000Z']);
 });
 
-test('banned keys are told apart, over all processes, also when they are reported late', () => {
-  const { minutes, outcomes, banned, moveTo } = minutesOf();
-  const minute = START / MINUTE_MS;
-  for (let request = 0; request < 9; request++) outcomes.add(1);
-  banned.push({ minute, ids: ['a', 'b'] }, { minute, ids: ['b', 'c'] });
-  expect(minutes.reports().at(-1)).toMatchObject({ banned: 9, bannedKeys: 3 });
-  moveTo(1);
-  banned.push({ minute, ids: ['d'] });
-  expect(minutes.reports().map(({ banned, bannedKeys }) => [banned, bannedKeys])).toEqual([
-    [9, 4],
-    [0, 0],
+test('a clock that is set back tells no minute twice', async () => {
+  const { moveTo, ask, reports } = await minutesOf();
+  for (const minute of [0, 1, 2, 3, 1, 2]) {
+    moveTo(minute);
+    await reports();
+    await ask();
+  }
+  expect((await reports()).map(({ at, admitted }) => [at.slice(11, 16), admitted])).toEqual([
+    ['12:00', 1],
+    ['12:01', 1],
+    ['12:02', 1],
   ]);
 });
 
-test('a clock that is set back tells no minute twice', () => {
-  const { minutes, moveTo } = minutesOf();
-  for (const minute of [1, 2, 3, 1, 2]) moveTo(minute);
-  const times = minutes.reports().map(({ at }) => at);
-  expect(times).toEqual([...new Set(times)].sort());
+test('banned keys are distinguished over all processes, also when a process reports them late', () => {
+  vi.useFakeTimers({ now: START });
+  onTestFinished(() => void vi.useRealTimers());
+  const [reported, minute] = [[] as KeysOfMinute[], START / MINUTE_MS];
+  const source = { counted: () => [], isLocal: () => false, processes: () => [] };
+  const traffic = new WatchedTraffic({ ...source, banned: () => reported });
+  reported.push({ minute, ids: ['a', 'b'] }, { minute, ids: ['b', 'c'] });
+  expect(traffic.minutes().map(({ bannedKeys }) => bannedKeys)).toEqual([3]);
+  vi.advanceTimersByTime(MINUTE_MS);
+  reported.push({ minute, ids: ['d'] });
+  expect(traffic.minutes().map(({ bannedKeys }) => bannedKeys)).toEqual([4, 0]);
+  traffic.stop();
 });
 
-test('quantiles are those of Prometheus', () => {
-  expect(quantile([], 0.5)).toBeNull();
-  expect(
-    quantile(
-      [
-        [0.1, 0],
-        [Infinity, 0],
-      ],
-      0.5,
-    ),
-  ).toBeNull();
-  expect(
-    quantile(
-      [
-        [0.1, 10],
-        [0.2, 20],
-        [Infinity, 20],
-      ],
-      0.5,
-    ),
-  ).toBe(100);
-  expect(
-    quantile(
-      [
-        [0.1, 10],
-        [0.2, 20],
-        [Infinity, 20],
-      ],
-      0.75,
-    ),
-  ).toBe(150);
-  expect(
-    quantile(
-      [
-        [0.1, 10],
-        [Infinity, 20],
-      ],
-      0.99,
-    ),
-  ).toBe(100);
+const BUCKETS = [
+  [0.1, 10],
+  [0.2, 20],
+  [Infinity, 20],
+] as const;
+
+test.for([
+  [[], 0.5, null],
+  [
+    [
+      [0.1, 0],
+      [Infinity, 0],
+    ],
+    0.5,
+    null,
+  ],
+  [BUCKETS, 0.5, 100],
+  [BUCKETS, 0.75, 150],
+  [
+    [
+      [0.1, 10],
+      [Infinity, 20],
+    ],
+    0.99,
+    100,
+  ],
+] as const)('quantiles are those of Prometheus: of %j the %d is %d', ([buckets, share, expected]) => {
+  expect(quantile(buckets, share)).toBe(expected);
 });
 
 test('the admin API tells the minutes of this gateway, and the use of a key', async () => {

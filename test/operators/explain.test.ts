@@ -102,6 +102,10 @@ describe.for([
       decisions: [{ requestId: asked[1]?.id }, { requestId: asked[0]?.id }],
     });
     expect((json as { decisions: unknown[] }).decisions).toHaveLength(2);
+    // A request without a decision counts for nothing.
+    await send(`${stack.gateway}/v1/limits`, { key });
+    const last = await stack.admin('GET', `/keys/${idOf(key)}/explain?limit=1`);
+    expect(last.json).toMatchObject({ decisions: [{ requestId: asked[1]?.id }] });
     for (const whole of [key, other])
       for (const hidden of [whole.slice(16), digestIn(whole)]) expect(text).not.toContain(hidden);
     expect((await stack.admin('GET', '/keys/000000000000/explain')).status).toBe(404);

@@ -1,7 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { describe, expect, test, vi } from 'vitest';
-import type { DoctorAnswer, RequestsAnswer, RequestView, TrafficAnswer } from '../../gateway/operators/api/answers.ts';
+import type {
+  DoctorAnswer,
+  ExplainAnswer,
+  RequestsAnswer,
+  RequestView,
+  TrafficAnswer,
+} from '../../gateway/operators/api/answers.ts';
 import { RecentRequests, type SeenRequest } from '../../gateway/telemetry/recent-requests.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -252,6 +258,9 @@ test('with two gateways of two workers all are heard, and one that hangs is list
   const times = requests.map(({ at }) => Date.parse(at));
   // Recorded at about the time that they came.
   for (const [at, time] of times.entries()) expect(time).toBeLessThan((times[at - 1] ?? Infinity) + 1_000);
+  // Decisions are those of the gateway that is asked.
+  const { decisions } = (await here.admin(`/keys/${idOf(key)}/explain?limit=200`)).json as ExplainAnswer;
+  expect(new Set(decisions.map(({ gateway }) => gateway.pid))).toEqual(new Set(here.pids()));
   const findings = async () => {
     const traffic = (await here.admin('/traffic')).json as TrafficAnswer;
     const doctor = (await here.admin('/doctor')).json as DoctorAnswer;

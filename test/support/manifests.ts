@@ -85,9 +85,10 @@ export const manifestsOf = (folder: string): Manifest[] =>
   );
 
 function documentsOf(file: string): Manifest[] {
-  return parseAllDocuments(readFileSync(file, 'utf8')).map((document) => {
+  return parseAllDocuments(readFileSync(file, 'utf8'), { merge: true }).flatMap((document) => {
     if (document.errors.length > 0) throw new Error(`${file}: ${document.errors.join(' ')}`);
-    return document.toJS() as Manifest;
+    const manifest = document.toJS() as Manifest | { readonly items: Manifest[] };
+    return 'items' in manifest ? manifest.items : manifest;
   });
 }
 

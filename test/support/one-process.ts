@@ -52,7 +52,6 @@ export async function startGateway(
     metrics,
     requests: {
       find: async (query) => ({ requests: await backend.recent.find(query), missing: [] }),
-      findDecisions: (query) => backend.recent.findDecisions(query),
     },
     banned: () => [backend.banned.latest()],
     isLocal: () => backend.nodesAway() > 0,

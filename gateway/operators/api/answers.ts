@@ -1,9 +1,11 @@
 import { z } from 'zod';
+import { count, listOf, time } from '../../../shared/schemas/answer-parts.ts';
 import { FIELD_NAMES, PLAN_FIELDS, PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
 import { RecordedActivity } from '../../stores/audit.ts';
 import { RecordedChange } from '../../stores/plans.ts';
 import { OperatorToken, ROLES } from '../../stores/tokens.ts';
-import { count, listOf, time } from './answer-parts.ts';
+import { DecisionReport } from '../../telemetry/decision-report.ts';
+import { RequestReport } from '../../telemetry/recent-requests.ts';
 import { KEY_STATES } from './key-view.ts';
 
 export * from './state-answers.ts';
@@ -144,29 +146,7 @@ export const UsageAnswer = z.object({
 });
 export type UsageAnswer = z.infer<typeof UsageAnswer>;
 
-const Process = z.object({ host: z.string(), pid: count, worker: count.optional() });
-
-/** Tokens before the decision, after the refill; and after it. */
-const DecidedBucket = z.object({ limit: count, before: z.number(), after: z.number() });
-
-/** A decision. From `plan` on, members exist only for decisions on a valid key. */
-export const DecisionReport = z.object({
-  requestId: z.string(),
-  keyId: z.string(),
-  outcome: z.string(),
-  at: time,
-  shadow: z.literal('rate_limit_exceeded').optional(),
-  plan: z.string().optional(),
-  planVersion: z.string().optional(),
-  mode: z.enum(['shared', 'local']).optional(),
-  buckets: z.object({ minute: DecidedBucket, day: DecidedBucket }).optional(),
-  refusedBy: listOf(z.string()).optional(),
-  bannedUntil: time.optional(),
-  retryAt: time.optional(),
-  rejectedOverrides: listOf(z.string()).optional(),
-  gateway: Process,
-});
-export type DecisionReport = z.infer<typeof DecisionReport>;
+export { DecisionReport };
 
 export const DecisionsAnswer = z.object({ decisions: listOf(DecisionReport) });
 export type DecisionsAnswer = z.infer<typeof DecisionsAnswer>;
@@ -174,24 +154,8 @@ export type DecisionsAnswer = z.infer<typeof DecisionsAnswer>;
 export const ExplainAnswer = DecisionsAnswer.extend({ key: KeyView, planVersion: z.string().optional() });
 export type ExplainAnswer = z.infer<typeof ExplainAnswer>;
 
-const milliseconds = z.number().optional();
-
 /** A request. Without a `status` it is under way. */
-export const RequestView = z.object({
-  at: time,
-  requestId: z.string(),
-  keyId: z.string().optional(),
-  method: z.string(),
-  path: z.string(),
-  status: count.optional(),
-  code: z.string().optional(),
-  durationMs: z.number(),
-  times: z.object({ decision: milliseconds, waiting: milliseconds, core: milliseconds, sending: milliseconds }),
-  address: z.string(),
-  outcome: z.string(),
-  repeated: count,
-  decision: DecisionReport.optional(),
-  gateway: Process,
+export const RequestView = RequestReport.omit({ cursor: true, digest: true, fault: true }).extend({
   /** Of the key as it is now; undefined if it does not exist any more. */
   keyName: z.string().optional(),
   secretId: z.string().optional(),

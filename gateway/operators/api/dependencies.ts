@@ -1,7 +1,7 @@
 import type { Family } from '../../../shared/process/counts.ts';
 import { type CheckResult, good, silentCore, unreachableCore, warning } from '../../check-result.ts';
 import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/calls.ts';
-import { bucketsOf, quantile } from '../../telemetry/recent-minutes.ts';
+import { bucketsOf, quantile, seriesOf } from '../../telemetry/totals.ts';
 import type { ProcessState, SeenCore } from '../../telemetry/watched-traffic.ts';
 import type { CoreView, RedisMode, RedisView } from './answers.ts';
 
@@ -71,14 +71,13 @@ export function redisOf(processes: readonly ProcessState[], counted: readonly Fa
   const lost = seen.filter(({ isConnected }) => !isConnected).map(({ since }) => since);
   const since = lost.length > 0 ? Math.min(...lost) : Math.max(...seen.map((one) => one.since));
   const call = newest(seen.map(({ lastCall }) => lastCall));
-  const missed = counted.find(({ name }) => name === DEADLINES_MISSED)?.values ?? [];
   return {
     mode,
     connected: seen.length - lost.length,
     since: seen.length === 0 ? undefined : timeOf(since),
     lastCall: call && { ...call, at: timeOf(call.at) },
     p99: quantile(bucketsOf(counted, REDIS_CALL), 0.99),
-    missedDeadlines: sum(missed.map(({ value }) => value)),
+    missedDeadlines: sum(seriesOf(counted, DEADLINES_MISSED).map(({ value }) => value)),
   };
 }
 

@@ -17,11 +17,11 @@ import { shownRejected } from './rejected-values.ts';
  */
 export const checkAll: AdminOperation = async ({ deps }) => {
   const { checkDependencies, planCache, keys, traffic } = deps;
-  const processes = traffic.processes();
+  const processes = traffic.source.processes();
   const asked = [
     ...Object.entries(checkDependencies).map(([about, look]) => answered(about, look)),
     answered('requests to cores', () => checkRequests(coresOf(processes), processes.length)),
-    answered('workers', () => checkWorkers(traffic.workers?.())),
+    answered('workers', () => checkWorkers(traffic.source.workers?.())),
     answered('plan table', () => checkPlans(planCache)),
     answered('keys', () => checkKeys(keys)),
     answered('backup', () => checkBackup(deps)),

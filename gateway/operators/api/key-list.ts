@@ -7,6 +7,7 @@ import { countsOf } from '../../limiter/usage-marks.ts';
 import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
 import type { FoundAnswer, KeysAnswer, KeyView, TopAnswer } from './answers.ts';
 import { withBanRefusals } from './ban-refusals.ts';
+import { decisionsOn } from './decisions.ts';
 import { dayBucket, KeyFilters, wantedKeys } from './key-filter.ts';
 import { FirstOf, KEY_ORDER_NAMES, KEY_ORDERS, loudestFirst, type Sortable, TOP_BY } from './key-order.ts';
 import { describeKeyInFull } from './key-view.ts';
@@ -151,8 +152,8 @@ export const findKeys: AdminOperation = async ({ deps, query }) => {
   return found('name', keys, next);
 };
 
-async function keysOfRequest({ requests, keys }: AdminDependencies, requestId: string): Promise<KeyEntry[]> {
-  const ids = (await requests.findDecisions({ requestId, limit: MOST_DECISIONS })).map(({ keyId }) => keyId);
-  const found = await Promise.all([...new Set(ids)].map((id) => keys.get(id)));
+async function keysOfRequest(deps: AdminDependencies, requestId: string): Promise<KeyEntry[]> {
+  const ids = (await decisionsOn(deps, { requestId, limit: MOST_DECISIONS })).map(({ keyId }) => keyId);
+  const found = await Promise.all([...new Set(ids)].map((id) => deps.keys.get(id)));
   return found.filter((entry) => entry !== undefined);
 }

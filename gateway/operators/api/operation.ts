@@ -5,7 +5,6 @@ import type { CheckResult } from '../../check-result.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
 import type { OperatorsStores } from '../../stores/stores.ts';
 import type { Role } from '../../stores/tokens.ts';
-import type { DecisionQuery, DecisionReport } from '../../telemetry/decision-report.ts';
 import type { FoundRequests, RequestQuery } from '../../telemetry/recent-requests.ts';
 import type { TrafficSource, WatchedTraffic } from '../../telemetry/watched-traffic.ts';
 import type { Operator } from './access.ts';
@@ -29,7 +28,6 @@ export interface AdminDependencies extends OperatorsStores {
 /** The last requests of the processes that serve clients, the newest first. */
 export interface RequestSource {
   find(query: RequestQuery): Promise<FoundRequests>;
-  findDecisions(query: DecisionQuery): Promise<readonly DecisionReport[]> | readonly DecisionReport[];
 }
 
 /** What the operators' listener gets from the processes that serve clients, be it this one or others. */

@@ -2,14 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type CheckResult, unknown } from '../../check-result.ts';
-import { hasTags, type Tags } from '../../limiter/tags.ts';
+import type { KeyEntry } from '../../limiter/key-record.ts';
+import { hasTags } from '../../limiter/tags.ts';
 import type { Peers } from '../../stores/stores.ts';
-import {
-  mergeRequests,
-  REQUEST_CURSOR,
-  type RequestQuery,
-  type RequestReport,
-} from '../../telemetry/recent-requests.ts';
+import { mergeFound, REQUEST_CURSOR, RequestQuery, type RequestReport } from '../../telemetry/recent-requests.ts';
 import type { RequestsAnswer, RequestView } from './answers.ts';
 import type { AdminDependencies, AdminOperation, RequestSource } from './operation.ts';
 import { checkOrder, cursor, msOf, period, readQuery, tag, tagsIn, text, wholeNumber } from './query.ts';
@@ -25,18 +21,6 @@ const PEER_KNOWN_WITHIN_MS = 2_500;
 const SEARCH_MS = 1_000;
 /** The names of keys are worth this wait. */
 const NAMES_WITHIN_MS = 500;
-
-const Wanted = z.object({
-  keyId: z.string().optional(),
-  status: z.int().optional(),
-  code: z.string().optional(),
-  text: z.string().optional(),
-  from: z.number().optional(),
-  to: z.number().optional(),
-  after: z.string().optional(),
-  limit: z.int().min(1).max(MOST),
-  bansOf: z.array(z.string()).optional(),
-});
 
 const STATUS = 'must be a status such as 429, or a class such as 4xx';
 
@@ -64,7 +48,7 @@ export const listRequests: AdminOperation = async ({ deps, query }) => {
   const [wanted, tags] = [wantedIn(asked), tagsIn(given)];
   checkOrder(wanted.from, wanted.to);
   const limit = tags.length === 0 ? wanted.limit : MOST;
-  const [views, missing, keys] = [[] as RequestView[], new Set<string>(), new Map<string, KnownKey | undefined>()];
+  const [views, missing, keys] = [[] as RequestView[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
   const giveUpAt = performance.now() + SEARCH_MS;
   let after = wanted.after;
   let isAtEnd = false;
@@ -75,7 +59,7 @@ export const listRequests: AdminOperation = async ({ deps, query }) => {
     for (const report of found.requests) {
       if (views.length === wanted.limit) break;
       const key = keys.get(report.keyId ?? '');
-      if (hasTags(key?.tags, tags)) views.push(describe(report, key));
+      if (hasTags(key?.record.tags, tags)) views.push(describe(report, key));
       after = report.cursor;
     }
     isAtEnd = found.requests.length < limit;
@@ -87,20 +71,18 @@ export const listRequests: AdminOperation = async ({ deps, query }) => {
 /** Those of this gateway and of all others on its store. */
 export function ofAllGateways(own: RequestSource, peers: Peers | undefined): RequestSource {
   return {
-    findDecisions: (query) => own.findDecisions(query),
     async find(query) {
-      const [here, there] = await Promise.all([own.find(query), peers?.ask(query, ANSWER_WITHIN_MS)]);
+      const [here, there] = await Promise.all([
+        own.find(query),
+        query.isDecided ? undefined : peers?.ask(query, ANSWER_WITHIN_MS),
+      ]);
       if (there === undefined) return here;
-      const told = there.answers.map(({ gateway, answer }) => {
+      const answers = there.answers.map(({ gateway, answer }) => {
         const { requests, missing } = Found.safeParse(answer).data ?? NOTHING;
         return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
       });
-      const requests = [here, ...told].flatMap((one) => one.requests);
-      const missing = [here, ...told].flatMap((one) => one.missing);
-      return {
-        requests: mergeRequests(requests, query),
-        missing: [...missing, ...(there.missing ?? ['gateways that Redis knows of'])],
-      };
+      const silent = { requests: [], missing: there.missing ?? ['gateways that Redis knows of'] };
+      return mergeFound([here, ...answers, silent], query);
     },
   };
 }
@@ -116,7 +98,7 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
 export const answerPeer =
   (own: RequestSource) =>
   async (content: unknown): Promise<unknown> =>
-    await own.find(Wanted.parse(content));
+    await own.find(RequestQuery.parse(content));
 
 const Report = z.custom<RequestReport>((value) => typeof (value as RequestReport | null)?.cursor === 'string');
 const Found = z.object({ requests: z.array(Report), missing: z.array(z.string()) });
@@ -138,13 +120,6 @@ function wantedIn({ keyId, status, code, q, from, to, after, limit }: Asked): Re
   };
 }
 
-interface KnownKey {
-  readonly name: string;
-  readonly tags: Tags | undefined;
-  /** The ids of its secrets, by digest. */
-  readonly secrets: ReadonlyMap<string, string>;
-}
-
 /**
  * Adds what is known of the keys now. Without the store, requests are shown without names.
  * @throws {Unavailable} without the store, if they must be known
@@ -152,14 +127,12 @@ interface KnownKey {
 async function learnKeys(
   { keys }: AdminDependencies,
   requests: readonly RequestReport[],
-  known: Map<string, KnownKey | undefined>,
+  known: Map<string, KeyEntry | undefined>,
   mustBeKnown: boolean,
 ): Promise<void> {
   const ids = new Set(requests.flatMap(({ keyId, decision }) => (decision === undefined ? [] : (keyId ?? []))));
   const learn = async (id: string) => {
-    const entry = await (mustBeKnown ? keys.get(id) : keys.get(id).catch(() => undefined));
-    const secrets = new Map(entry?.record.secrets.map((secret) => [secret.digest, secret.id]));
-    known.set(id, entry && { name: entry.record.name, tags: entry.record.tags, secrets });
+    known.set(id, await (mustBeKnown ? keys.get(id) : keys.get(id).catch(() => undefined)));
   };
   const late = sleep(NAMES_WITHIN_MS, undefined, { ref: false }).then(() => {
     throw new Unavailable('The keys were not read in time.', 'Redis does not answer.');
@@ -170,15 +143,14 @@ async function learnKeys(
   });
 }
 
-function describe(report: RequestReport, key: KnownKey | undefined): RequestView {
+function describe(report: RequestReport, key: KeyEntry | undefined): RequestView {
   const { cursor: _cursor, digest, fault: _fault, ...shown } = report;
-  const why = whyOf(report);
+  const { name, secrets = [] } = key?.record ?? {};
   return {
     ...shown,
-    keyName: key?.name,
-    secretId: key?.secrets.get(digest ?? ''),
-    reason: why?.reason,
-    advice: why?.advice,
+    keyName: name,
+    secretId: secrets.find((secret) => secret.digest === digest)?.id,
+    ...whyOf(report),
   };
 }
 

@@ -1,6 +1,7 @@
 import { z } from 'zod';
-import type { SeenCore } from '../../telemetry/watched-traffic.ts';
-import { count, listOf, time } from './answer-parts.ts';
+import { count, listOf, time } from '../../../shared/schemas/answer-parts.ts';
+import { Totals } from '../../telemetry/totals.ts';
+import { type SeenCore, WorkersState } from '../../telemetry/watched-traffic.ts';
 
 /** The answers about the state of the gateway: findings, dependencies and traffic. */
 
@@ -63,19 +64,6 @@ export const CoreView = z.object({
 });
 export type CoreView = z.infer<typeof CoreView>;
 
-const WorkerState = z.object({ worker: count, pid: count.optional(), since: time, silentMs: z.number() });
-
-const Totals = z.object({
-  admitted: count,
-  refused: count,
-  banned: count,
-  forbidden: count,
-  unauthorized: count,
-  shed: count,
-  undecided: count,
-  local: count,
-});
-
 /** A value in the plan table that is not in force, and the one that is. */
 const Rejected = z.object({
   field: z.string(),
@@ -90,7 +78,7 @@ export const TrafficAnswer = z.object({
   /** The worst of what is a fault or unknown now; undefined if all is well. */
   health: SeenFinding.optional(),
   /** Only with WORKERS > 1. */
-  workers: z.object({ serving: count, wanted: count, each: listOf(WorkerState) }).optional(),
+  workers: WorkersState.optional(),
   /** Processes that serve clients: `cores` and `redis` are what these see. Other gateways are not in it. */
   processes: count,
   cores: listOf(CoreView),

@@ -10,7 +10,7 @@ import { shownRejected } from './rejected-values.ts';
  */
 export const showTraffic: AdminOperation = async ({ deps: { traffic, planCache, redisMode, health } }) => {
   await health.watch();
-  const [counted, processes] = [traffic.counted(), traffic.processes()];
+  const [counted, processes] = [traffic.source.counted(), traffic.source.processes()];
   const { totals, plans } = totalsOf(counted);
   return {
     status: 200,
@@ -19,7 +19,7 @@ export const showTraffic: AdminOperation = async ({ deps: { traffic, planCache, 
       mode: traffic.mode.isLocal ? 'local' : 'shared',
       modeSince: traffic.mode.since.toISOString(),
       health: health.worst(),
-      workers: traffic.workers?.(),
+      workers: traffic.source.workers?.(),
       processes: processes.length,
       cores: coresOf(processes),
       redis: redisOf(processes, counted, redisMode),
@@ -38,5 +38,5 @@ export const showTraffic: AdminOperation = async ({ deps: { traffic, planCache, 
 /** The last hour by minute, the oldest first. The last minute is not over. */
 export const showMinutes: AdminOperation = async ({ deps: { traffic } }) => ({
   status: 200,
-  body: { since: traffic.since.toISOString(), minutes: traffic.minutes.reports() } satisfies MinutesAnswer,
+  body: { since: traffic.since.toISOString(), minutes: traffic.minutes() } satisfies MinutesAnswer,
 });

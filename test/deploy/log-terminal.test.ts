@@ -1,0 +1,107 @@
+import { Readable } from 'node:stream';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { TerminalLog } from '../../deploy/log-terminal.ts';
+
+/** Log lines on the terminal of `npm start`. */
+
+const BEGAN = new Date(2026, 10, 20, 22, 34, 6);
+
+const REQUEST = {
+  level: 30,
+  time: BEGAN.toISOString(),
+  service: 'gateway',
+  method: 'GET',
+  path: '/v1/pets',
+  status: 200,
+  keyId: '4fXk20LmQa9z',
+  plan: 'pro',
+  outcome: 'admitted',
+  address: '127.0.0.1',
+  durationMs: 4.21,
+  msg: 'request',
+};
+
+/** What a terminal shows of lines. @param since when it began to show requests, in ms after theirs */
+async function shown(lines: readonly unknown[], since = -1_000): Promise<string> {
+  vi.useFakeTimers({ toFake: ['Date'], now: BEGAN.getTime() + since });
+  onTestFinished(() => void vi.useRealTimers());
+  const log = new TerminalLog();
+  log.showRequests();
+  const input = lines.map((line) => `${typeof line === 'string' ? line : JSON.stringify(line)}\n`);
+  let all = '';
+  for await (const text of log.texts(Readable.from(input))) all += text;
+  return all;
+}
+
+test('a request is one short line', async () => {
+  expect(await shown([REQUEST])).toBe('22:34:06 200 GET /v1/pets 4 ms pro 4fXk20LmQa9z\n');
+});
+
+test('a request began before its line, by as long as it took; an event began with its line', async () => {
+  const event = { level: 30, time: REQUEST.time, service: 'gateway', msg: 'redis is back' };
+  expect(await shown([REQUEST, event], -5)).toContain('GET');
+  expect(await shown([REQUEST, event], -4)).toBe('22:34:06 info gateway redis is back\n');
+  expect(await shown([event, { ...event, level: 40 }], 1)).toBe('22:34:06 warn gateway redis is back\n');
+});
+
+test('the status has the colour of its class, and a refusal its code', async () => {
+  vi.stubEnv('NO_COLOR', undefined);
+  vi.stubEnv('FORCE_COLOR', '1');
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const codeOf = async (status: number) =>
+    /\[(\d+)m\d{3}/.exec(await shown([{ ...REQUEST, status, code: 'a_code' }]))?.[1];
+  expect(await Promise.all([200, 304, 429, 503].map(codeOf))).toEqual(['32', '32', '33', '31']);
+  vi.unstubAllEnvs();
+  vi.stubEnv('NO_COLOR', '1');
+  const refused = { ...REQUEST, status: 429, code: 'rate_limit_exceeded' };
+  expect(await shown([refused])).toBe('22:34:06 429 GET /v1/pets 4 ms pro 4fXk20LmQa9z rate_limit_exceeded\n');
+  const failed = { ...REQUEST, level: 40, status: 502, code: 'bad_gateway', reason: 'connect ECONNREFUSED' };
+  expect(await shown([failed])).toBe(
+    '22:34:06 502 GET /v1/pets 4 ms pro 4fXk20LmQa9z bad_gateway connect ECONNREFUSED\n',
+  );
+});
+
+test('other lines have their level, their service, and what they say', async () => {
+  const { time } = REQUEST;
+  const away = { level: 50, time, service: 'gateway', reason: 'connect ECONNREFUSED', msg: 'redis is away' };
+  const changed = { level: 30, time, service: 'gateway', changes: ['free.minute: 60 -> 61'], msg: 'plans changed' };
+  expect(await shown([away, changed])).toBe(
+    '22:34:06 error gateway redis is away: connect ECONNREFUSED\n' +
+      '22:34:06 info gateway plans changed changes=["free.minute: 60 -> 61"]\n',
+  );
+});
+
+test('what an operator did is said with who and why', async () => {
+  const about = { actor: 'ann', action: 'plan.change', target: 'pro', via: 'cli' };
+  const activity = { ...about, reason: 'acme asked', changes: [{ field: 'pro.minute', from: '300', to: '400' }] };
+  const line = { level: 30, time: REQUEST.time, service: 'gateway', activity, msg: 'activity' };
+  expect(await shown([line])).toBe('22:34:06 plan.change pro by ann, pro.minute 300 -> 400, acme asked\n');
+});
+
+test('an unknown fault has its stack', async () => {
+  const err = { message: 'broken', stack: 'Error: broken\n    at here' };
+  const failed = { ...REQUEST, level: 50, status: 500, code: 'internal_error', err };
+  expect(await shown([failed])).toBe(
+    '22:34:06 500 GET /v1/pets 4 ms pro 4fXk20LmQa9z internal_error broken\nError: broken\n    at here\n',
+  );
+});
+
+test('what repeats another line, or is only looked at, is not shown; failures are', async () => {
+  const isShown = async (line: object) => (await shown([line])) !== '';
+  const operator = { ...REQUEST, msg: 'operator request' };
+  expect(await isShown(operator)).toBe(false);
+  expect(await isShown({ ...operator, method: 'PATCH' })).toBe(true);
+  expect(await isShown({ ...operator, level: 40, status: 503 })).toBe(true);
+  const forwarded = { ...REQUEST, service: 'core', callerId: '4fXk20LmQa9z' };
+  expect(await isShown(forwarded)).toBe(false);
+  expect(await isShown({ ...forwarded, status: 500, level: 50 })).toBe(true);
+  expect(await isShown({ ...forwarded, callerId: undefined })).toBe(true);
+  expect(await isShown(REQUEST)).toBe(true);
+});
+
+test('a client cannot manipulate the terminal, and other lines are left as they are', async () => {
+  expect(await shown([{ ...REQUEST, path: '/v1/\u001b[2J\npets\u009b' }])).toContain(
+    ' GET /v1/\u{fffd}[2J\u{fffd}pets\u{fffd} ',
+  );
+  expect(await shown(['{"a":', '3'])).toBe('{"a":\n3\n');
+});
