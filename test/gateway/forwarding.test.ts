@@ -1,7 +1,7 @@
 import http from 'node:http';
 import { expect, test } from 'vitest';
 import { parseApiKey } from '../../gateway/limiter/credential.ts';
-import { faultyCore, listeningCore, OK } from '../support/faulty-core.ts';
+import { faultyCore, listeningCore, OK, okTo } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
@@ -33,6 +33,19 @@ test('the key stays at the gateway, and the core learns of the client only what 
   expect(head).not.toMatch(/6\.6\.6\.6|evil|x-secret|proxy-authorization|timeout=9|\r\nte:/i);
   expect(head).not.toContain(key);
   expect(head.match(/\r\n(x-forwarded-for|authorization|host|x-request-id):/gi)).toHaveLength(4);
+});
+
+test('headers that the gateway sets, and cookies, are not taken from the core', async () => {
+  const own = { Date: 'a', Server: 'b', 'Set-Cookie': 'c=d', RateLimit: 'e', 'X-RateLimit-Limit': '1', 'X-Kept': 'f' };
+  const lines = Object.entries(own).map(([name, value]) => `${name}: ${value}\r\n`);
+  const core = await faultyCore(
+    (socket, head) => void socket.write(okTo(head).replace('\r\n', `\r\n${lines.join('')}`)),
+  );
+  const stack = await startStack({ CORE_URL: core });
+  const { headers } = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() });
+  expect(headers).toMatchObject({ 'x-kept': 'f', 'x-ratelimit-limit': '60', date: expect.stringMatching(/ GMT$/) });
+  for (const name of ['server', 'set-cookie']) expect(headers).not.toHaveProperty(name);
+  expect(headers.ratelimit).not.toBe('e');
 });
 
 test('a request id is kept if it is safe to log, otherwise replaced, and sent to both sides', async () => {
