@@ -1,11 +1,11 @@
 import { Argument, type Command, Option } from 'commander';
 import {
   FIELD_NAMES,
-  PLAN_FIELDS,
   PLAN_NAMES,
   type Plan,
   type PlanField,
   type PlanTable,
+  ruleOf,
   valueIn,
   whenAbsent,
 } from '../../limiter/plans.ts';
@@ -96,12 +96,12 @@ Examples:
 }
 
 function optionOf(field: PlanField): Option {
-  const rule = PLAN_FIELDS[field];
+  const { options, help } = ruleOf(field);
   const name = `--${field.replaceAll('_', '-')}`;
-  if ('options' in rule) return new Option(`${name} <${field}>`, rule.help).choices(rule.options);
+  if (options !== undefined) return new Option(`${name} <${field}>`, help).choices(options);
   const absent = whenAbsent(field);
-  const help = absent === undefined ? rule.help : `${rule.help}; none for ${absent}`;
-  return new Option(`${name} <number>`, help).argParser(planNumber(field));
+  const all = absent === undefined ? help : `${help}; none for ${absent}`;
+  return new Option(`${name} <number>`, all).argParser(planNumber(field));
 }
 
 function announce(session: Session, plan: string, before: Plan, changes: GivenPlan): void {

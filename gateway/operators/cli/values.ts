@@ -1,15 +1,8 @@
 import { InvalidArgumentError } from 'commander';
-import { leastOf, MAX_LIMIT, type PlanField, parseField, parseLimit, whenAbsent } from '../../limiter/plans.ts';
+import { type PlanField, parseField, rangeOf, whenAbsent } from '../../limiter/plans.ts';
 import { splitTag, TAG_NAME, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags } from '../../limiter/tags.ts';
 
 /** Values as an operator types them. */
-
-/** @throws {InvalidArgumentError} for an invalid limit */
-export function limit(text: string): number {
-  const value = parseLimit(text);
-  if (value === undefined) throw new InvalidArgumentError(`It must be a whole number from 1 to ${MAX_LIMIT}.`);
-  return value;
-}
 
 /** Reads a number of a plan; `none` removes one that may be absent. @throws {InvalidArgumentError} */
 export const planNumber =
@@ -18,8 +11,11 @@ export const planNumber =
     if (text === 'none' && whenAbsent(field) !== undefined) return text;
     const value = parseField(field, text);
     if (typeof value === 'number') return value;
-    throw new InvalidArgumentError(`It must be a whole number from ${leastOf(field)} to ${MAX_LIMIT}.`);
+    throw new InvalidArgumentError(`It must be ${rangeOf(field)}.`);
   };
+
+/** @throws {InvalidArgumentError} for an invalid limit */
+export const limit = planNumber('minute') as (text: string) => number;
 
 /** A limit, or `none` to remove the key's own. Not null, which commander turns into an empty text. */
 export const limitOrNone = (text: string): number | 'none' => (text === 'none' ? text : limit(text));

@@ -13,7 +13,10 @@ const STATES: Readonly<Record<string, string>> = {
 
 export const stateInWords = (state: string): string => STATES[state] ?? state;
 
-export const planInWords = (plan: string): string => plan.charAt(0).toUpperCase() + plan.slice(1);
+export const lowerFirst = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
+export const upperFirst = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+export const planInWords = upperFirst;
 
 /** A field of a plan as in its form. */
 export const fieldInWords = (field: string): string => PLAN_FIELDS[field as PlanField]?.label ?? field;
@@ -27,9 +30,6 @@ export function tableFieldInWords(name: string): string {
 /** A value of a plan, with separators for thousands. */
 export const valueInWords = (value: string | number | undefined): string =>
   value === undefined || value === '' ? 'none' : /^\d+$/.test(String(value)) ? number(Number(value)) : String(value);
-
-export const lowerFirst = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
-export const upperFirst = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 const NUMBER = new Intl.NumberFormat('en-US');
 export const number = (value: number): string => NUMBER.format(value);
