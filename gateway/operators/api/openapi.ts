@@ -29,18 +29,7 @@ Members without a value are left out.`;
 
 type OperatorsDocument = Omit<Document, 'x-no-operation'>;
 
-/** Only the store's clients get these, or who calls no operation. */
-const OF_OTHERS: ReadonlySet<string> = new Set([
-  'method_not_allowed',
-  'insufficient_scope',
-  'key_banned',
-  'bad_gateway',
-  'gateway_timeout',
-]);
-const CODES = (Object.keys(ALL_ERRORS) as AnyErrorCode[]).filter((code) => !OF_OTHERS.has(code));
-
-/** Errors of any operation. */
-const COMMON_ERRORS = [400, 401, 403, 408, 414, 417, 429, 431, 500, 503, 505];
+const CODES = (Object.keys(ALL_ERRORS) as AnyErrorCode[]).filter((code) => !('isForClientsOnly' in ALL_ERRORS[code]));
 
 const RETRY_AFTER: Header = { ...HEADERS['Retry-After'], description: 'Seconds after which to try again.' };
 
@@ -52,6 +41,10 @@ const HEADERS_OF: Readonly<Record<number, Readonly<Record<string, Header>>>> = {
 };
 
 const ERRORS = new Map(errorResponses(CODES, (status) => ({ ...EVERYWHERE, ...HEADERS_OF[status] })));
+/** Errors of some operations only. */
+const SPECIAL_ERRORS = [404, 409, 413, 415];
+/** Errors of any operation. */
+const COMMON_ERRORS = [...ERRORS.keys()].filter((status) => !SPECIAL_ERRORS.includes(status));
 
 const ETAG: Header = {
   description: 'The version of the plan table: send it as If-Match with a change.',
