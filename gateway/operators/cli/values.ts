@@ -50,6 +50,9 @@ export const TAG_FILTER = [
   'only of keys with this tag; with several, those that have all',
 ] as const;
 
+/** Of a command that changes something, unless it needs more than that. The session sends it with each change. */
+export const REASON = ['--reason <text>', 'why; recorded in the audit log'] as const;
+
 /** Collects names of tags. @throws {InvalidArgumentError} for anything else */
 export function tagName(text: string, before: readonly string[] = []): string[] {
   if (!TAG_NAME.test(text)) throw new InvalidArgumentError(`It must be the name of a tag: ${TAG_NAME_RULE}.`);

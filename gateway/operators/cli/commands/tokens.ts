@@ -1,12 +1,15 @@
 import { type Command, Option } from 'commander';
-import { ROLES } from '../../stores/tokens.ts';
-import type { IssuedToken, TokensAnswer, TokenView } from '../api/answers.ts';
-import type { Session } from './session.ts';
-import { table } from './table.ts';
-import { timeText } from './time-text.ts';
+import { ROLES } from '../../../stores/tokens.ts';
+import type { IssuedToken, TokensAnswer, TokenView } from '../../api/answers.ts';
+import type { Session } from '../session.ts';
+import { table } from '../table.ts';
+import { timeText } from '../time-text.ts';
+import { REASON } from '../values.ts';
+
+export const PLACE = 7;
 
 /** Adds `tokens …`: who may use the console, this command line and the admin API. */
-export function addTokenCommands(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   const tokens = program.command('tokens').description("create, list and revoke operators' tokens");
 
   tokens
@@ -14,6 +17,7 @@ export function addTokenCommands(program: Command, session: Session): void {
     .description('create a token; it is shown only once')
     .requiredOption('--name <name>', 'whose it is; the audit log shows this name')
     .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).makeOptionMandatory())
+    .option(...REASON)
     .addHelpText(
       'after',
       `
@@ -41,6 +45,7 @@ Examples:
     .command('revoke')
     .description('revoke a token; its next request is refused')
     .argument('<id>', 'the id of the token, as `tokens list` shows it')
+    .option(...REASON)
     .action(async (id: string) => {
       await session.confirmForGood(`Revoke the token ${id} for good?`);
       await session.call('DELETE', `/tokens/${encodeURIComponent(id)}`);

@@ -1,11 +1,11 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type Options, stringify } from 'csv-stringify/sync';
-import { TAG_NAME, writeTags } from '../../limiter/tags.ts';
-import type { UsageAnswer, UsageOfKey, UsageSum, UsedOnDay } from '../api/answers.ts';
-import { largestFirst, UsageSums } from '../api/usage-sums.ts';
-import type { Session } from './session.ts';
-import { type Cell, harmless, table } from './table.ts';
-import { TAG_FILTER, wantedTag } from './values.ts';
+import { TAG_NAME, writeTags } from '../../../limiter/tags.ts';
+import type { UsageAnswer, UsageOfKey, UsageSum, UsedOnDay } from '../../api/answers.ts';
+import { largestFirst, UsageSums } from '../../api/usage-sums.ts';
+import type { Session } from '../session.ts';
+import { type Cell, harmless, table } from '../table.ts';
+import { TAG_FILTER, wantedTag } from '../values.ts';
 
 /** As the query has them. */
 type Asked = { readonly from?: string; readonly to?: string; readonly tag?: string; readonly by?: string };
@@ -16,8 +16,10 @@ const OF_VALUES = ['keys', 'admitted', 'refused'] as const;
 /** Wide enough for the values; the last column has no fixed width. */
 const WIDTHS: readonly number[] = [10, 12, 10, 12, 12, 0];
 
+export const PLACE = 5;
+
 /** Adds `usage`: the use of keys by day, for bills and reports. Each page is written as it arrives. */
-export function addUsageCommand(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   program
     .command('usage')
     .description('export what every key has used, day by day')

@@ -1,13 +1,15 @@
 import type { Command } from 'commander';
-import type { BansAnswer, KeySummary, KeyView } from '../api/answers.ts';
-import { KEY, pathTo } from './key-names.ts';
-import { describeBans } from './key-text.ts';
+import type { BansAnswer, KeySummary, KeyView } from '../../api/answers.ts';
+import { KEY, pathTo } from '../key-names.ts';
+import { describeBans } from '../key-text.ts';
+import type { Session } from '../session.ts';
+import { REASON, seconds } from '../values.ts';
 import { showKey } from './keys.ts';
-import type { Session } from './session.ts';
-import { seconds } from './values.ts';
+
+export const PLACE = 2;
 
 /** Adds `bans …`. */
-export function addBanCommands(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   const bans = program.command('bans').description('show, lift and set bans');
 
   bans
@@ -22,6 +24,7 @@ export function addBanCommands(program: Command, session: Session): void {
     .command('lift')
     .description('lift a ban and clear its strikes; the key works again within a second')
     .argument('<key>', KEY)
+    .option(...REASON)
     .action(async (key: string) =>
       showKey(session, (await session.call('DELETE', `${await pathTo(session, key)}/ban`)) as KeyView),
     );

@@ -1,23 +1,25 @@
 import { type Command, Option } from 'commander';
 import { type Options, stringify } from 'csv-stringify/sync';
-import { isPlanName } from '../../limiter/plans.ts';
-import { ACTIONS } from '../../stores/audit.ts';
-import type { ActivityAnswer, ActivityView } from '../api/answers.ts';
-import { COLUMNS, changesInWords } from '../console/csv.ts';
-import { AdminError } from './admin-client.ts';
-import { findKey } from './key-names.ts';
-import type { Session } from './session.ts';
-import { table } from './table.ts';
-import { timeText } from './time-text.ts';
-import { count, time } from './values.ts';
+import { isPlanName } from '../../../limiter/plans.ts';
+import { ACTIONS } from '../../../stores/audit.ts';
+import type { ActivityAnswer, ActivityView } from '../../api/answers.ts';
+import { COLUMNS, changesInWords } from '../../console/csv.ts';
+import { AdminError } from '../admin-client.ts';
+import { findKey } from '../key-names.ts';
+import type { Session } from '../session.ts';
+import { table } from '../table.ts';
+import { timeText } from '../time-text.ts';
+import { count, time } from '../values.ts';
 
 type Filter = Readonly<Partial<Record<'actor' | 'action' | 'target' | 'from' | 'to', string>>>;
 
 const SHOWN = 50;
 const MOST_A_CALL = 1_000;
 
+export const PLACE = 6;
+
 /** Adds `activity`: who did what, when and why. */
-export function addActivityCommand(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   program
     .command('activity')
     .description('show the audit log: who changed keys, bans, plans and tokens, when and why')

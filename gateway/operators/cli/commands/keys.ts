@@ -1,19 +1,21 @@
 import { type Command, Option } from 'commander';
-import { PLAN_NAMES } from '../../limiter/plans.ts';
-import type { Tags } from '../../limiter/tags.ts';
-import type { IssuedKey, KeyView, ReindexAnswer } from '../api/answers.ts';
-import { addExplain } from './key-explain.ts';
-import { addFind } from './key-find.ts';
-import { addKeyLists } from './key-lists.ts';
-import { findKey, findToConfirm, KEY, pathTo } from './key-names.ts';
-import { addSecretCommands } from './key-secrets.ts';
-import { describeKey, describeKeys, pathOf } from './key-text.ts';
-import type { Session } from './session.ts';
-import { timeText } from './time-text.ts';
-import { lengthText, limit, limitOrNone, orNull, seconds, tag, tagName, time } from './values.ts';
+import { PLAN_NAMES } from '../../../limiter/plans.ts';
+import type { Tags } from '../../../limiter/tags.ts';
+import type { IssuedKey, KeyView, ReindexAnswer } from '../../api/answers.ts';
+import { addExplain } from '../key-explain.ts';
+import { addFind } from '../key-find.ts';
+import { addKeyLists } from '../key-lists.ts';
+import { findKey, findToConfirm, KEY, pathTo } from '../key-names.ts';
+import { addSecretCommands } from '../key-secrets.ts';
+import { describeKey, describeKeys, pathOf } from '../key-text.ts';
+import type { Session } from '../session.ts';
+import { timeText } from '../time-text.ts';
+import { lengthText, limit, limitOrNone, orNull, REASON, seconds, tag, tagName, time } from '../values.ts';
+
+export const PLACE = 1;
 
 /** Adds `keys …`: all commands for single API keys, except bans. */
-export function addKeyCommands(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   const keys = program.command('keys').description('issue, show, change and revoke API keys');
   addKeyLists(keys, session);
   addFind(keys, session);
@@ -44,6 +46,7 @@ function addIssuing(keys: Command, session: Session): void {
     .option('--day <requests>', "requests a day, in place of the plan's", limit)
     .option('--expires <time>', 'when it ends, as 2030-12-31T00:00:00Z')
     .option('--tag <name=value>', 'a tag to sort it by; can be repeated', tag)
+    .option(...REASON)
     .addHelpText(
       'after',
       `
@@ -67,6 +70,7 @@ Examples:
     )
     .option('--secret <id>', 'which secret is replaced, where several could be')
     .option('--expires <time>', 'when the new secret expires, as 2030-12-31T00:00:00Z; never for no expiry', endTime)
+    .option(...REASON)
     .addHelpText(
       'after',
       `
@@ -101,6 +105,7 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
     .command('revoke')
     .description('revoke a key for good; its next request is refused')
     .argument('<key>', KEY)
+    .option(...REASON)
     .addHelpText('after', '\nTo be able to take it back, use `keys disable`.')
     .action(async (key: string) => {
       const { id, title } = await findToConfirm(session, key);
@@ -131,6 +136,7 @@ function addChanging(keys: Command, session: Session): void {
     .option('--day <requests>', "requests a day, in place of the plan's; none takes the plan's", limitOrNone)
     .option('--tag <name=value>', 'a tag to add, or its new value; can be repeated', tag)
     .option('--untag <name>', 'a tag to remove; can be repeated', tagName)
+    .option(...REASON)
     .addHelpText(
       'after',
       `
@@ -153,6 +159,7 @@ Examples:
     .description('expire a key, now or at a time; another expiry can be set later')
     .argument('<key>', KEY)
     .argument('[time]', 'when it ends, as 2030-12-31T00:00:00Z; now when left out; never takes the end away', endTime)
+    .option(...REASON)
     .addHelpText(
       'after',
       '\nAn end that lies in the past is asked for; without a terminal it takes --yes.\n\nExamples:\n  ctl keys expire 4fXk20LmQa9z 2030-12-31T00:00:00Z\n  ctl keys expire 4fXk20LmQa9z never',
@@ -173,18 +180,21 @@ Examples:
     .command('disable')
     .description('refuse a key until it is enabled again')
     .argument('<key>', KEY)
+    .option(...REASON)
     .action((key: string) => change(key, { disabled: true }));
 
   keys
     .command('enable')
     .description('enable a disabled key')
     .argument('<key>', KEY)
+    .option(...REASON)
     .action((key: string) => change(key, { disabled: false }));
 
   keys
     .command('reset')
     .description('give a key a fresh start: both buckets full, no ban, no place in line, no strikes')
     .argument('<key>', KEY)
+    .option(...REASON)
     .addHelpText(
       'after',
       `

@@ -8,24 +8,26 @@ import {
   ruleOf,
   valueIn,
   whenAbsent,
-} from '../../limiter/plans.ts';
-import type { HistoryAnswer } from '../api/answers.ts';
-import { addPlanFiles } from './plan-drift.ts';
-import { type GivenPlan, withGiven } from './plan-file.ts';
-import { describeChanges, describeHistory, describePlans, warningsOf } from './plan-text.ts';
-import { addTry } from './plan-try.ts';
-import { operator, type Session } from './session.ts';
-import { harmless } from './table.ts';
-import { timeText } from './time-text.ts';
-import { planNumber } from './values.ts';
+} from '../../../limiter/plans.ts';
+import type { HistoryAnswer } from '../../api/answers.ts';
+import { addPlanFiles } from '../plan-drift.ts';
+import { type GivenPlan, withGiven } from '../plan-file.ts';
+import { describeChanges, describeHistory, describePlans, warningsOf } from '../plan-text.ts';
+import { addTry } from '../plan-try.ts';
+import { operator, type Session } from '../session.ts';
+import { harmless } from '../table.ts';
+import { timeText } from '../time-text.ts';
+import { planNumber } from '../values.ts';
 
 interface Author {
   readonly author: string;
   readonly reason: string;
 }
 
+export const PLACE = 3;
+
 /** Adds `plans …`: the limits of every plan, and the history of their changes. */
-export function addPlanCommands(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   const plans = program.command('plans').description('show and set plan limits, and who set them');
   addReading(plans, session);
   addTry(plans, session);

@@ -1,14 +1,16 @@
 import { createReadStream } from 'node:fs';
 import type { Command } from 'commander';
-import type { BackupAnswer } from '../api/answers.ts';
-import { AdminError } from './admin-client.ts';
-import { cursorOf, endLine, headerLine, keyLine, linesOf, readHeader, readLine } from './backup-file.ts';
-import { EXIT, endWith } from './outcome.ts';
-import type { Session } from './session.ts';
-import { harmless } from './table.ts';
+import type { BackupAnswer } from '../../api/answers.ts';
+import { AdminError } from '../admin-client.ts';
+import { cursorOf, endLine, headerLine, keyLine, linesOf, readHeader, readLine } from '../backup-file.ts';
+import { EXIT, endWith } from '../outcome.ts';
+import type { Session } from '../session.ts';
+import { harmless } from '../table.ts';
+
+export const PLACE = 8;
 
 /** Adds `backup`. Each page is written as it arrives. */
-export function addBackupCommand(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   const backup = program
     .command('backup')
     .description('write all keys and the plan table to standard output, for `restore`')
