@@ -33,7 +33,7 @@ const LIBRARIES: readonly { readonly name: string; readonly specifier?: string; 
   { name: 'htm.js', specifier: 'htm', from: beside('htm', 'htm.mjs') },
   { name: 'uplot.js', specifier: 'uplot', from: beside('uplot/package.json', 'dist/uPlot.esm.js') },
   { name: 'uplot.css', from: beside('uplot/package.json', 'dist/uPlot.min.css') },
-  ...['../../limiter/plans.ts', '../../limiter/tags.ts', '../api/usage-sums.ts', '../ban-text.ts'].map((specifier) => ({
+  ...['../../limiter/plans.ts', '../../limiter/tags.ts', '../whole-answers.ts', '../ban-text.ts'].map((specifier) => ({
     ...{ name: basename(specifier), specifier },
     from: join(FOLDER, specifier),
   })),

@@ -146,14 +146,11 @@ async function offerAll<K extends KeyView>(
   first: FirstOf<K>,
 ): Promise<number> {
   const seen = new Set<string>();
-  let offset: number | undefined = 0;
   let total = 0;
-  while (offset !== undefined) {
-    const asked = new URLSearchParams({ ...query, offset: String(offset) });
-    const page = (await session.call('GET', `${path}?${asked}`)) as KeysAnswer & { readonly keys: readonly K[] };
+  for await (const page of session.parts<KeysAnswer & { readonly keys: readonly K[] }>(path, query)) {
     for (const key of page.keys) if (!seen.has(key.id)) first.offer(key);
     for (const { id } of page.keys) seen.add(id);
-    ({ total, next: offset } = page);
+    ({ total } = page);
   }
   return total;
 }

@@ -16,7 +16,8 @@ export function add(program: Command, session: Session): void {
     .command('list')
     .description('list active bans')
     .action(async () => {
-      const running = await listBans(session);
+      const running: KeySummary[] = [];
+      for await (const { bans } of session.parts<BansAnswer>('/bans')) running.push(...bans);
       session.print({ bans: running }, () => (running.length === 0 ? 'No key is banned.' : describeBans(running)));
     });
 
@@ -40,16 +41,4 @@ export function add(program: Command, session: Session): void {
       const body = { seconds: options.for, reason: options.reason };
       showKey(session, (await session.call('PUT', `${await pathTo(session, key)}/ban`, body)) as KeyView);
     });
-}
-
-/** All bans: the gateway checks a limited number of keys per call, and says where to continue. */
-async function listBans(session: Session): Promise<KeySummary[]> {
-  const found: KeySummary[] = [];
-  let offset: number | undefined = 0;
-  while (offset !== undefined) {
-    const page = (await session.call('GET', `/bans?offset=${offset}`)) as BansAnswer;
-    found.push(...page.bans);
-    offset = page.next;
-  }
-  return found;
 }

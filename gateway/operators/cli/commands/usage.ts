@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type Options, stringify } from 'csv-stringify/sync';
 import { TAG_NAME, writeTags } from '../../../limiter/tags.ts';
 import type { UsageAnswer, UsageOfKey, UsageSum, UsedOnDay } from '../../api/answers.ts';
-import { largestFirst, UsageSums } from '../../api/usage-sums.ts';
+import { readUsage } from '../../whole-answers.ts';
 import type { Session } from '../session.ts';
 import { type Cell, harmless, table } from '../table.ts';
 import { TAG_FILTER, wantedTag } from '../values.ts';
@@ -47,7 +47,7 @@ Examples:
       const { by } = range;
       if (by !== undefined) return await showSums(session, { ...range, by }, csv === true);
       const write = session.isJson ? asJson : csv ? asCsv : asTable;
-      for await (const text of write(pagesOf<UsedOnDay>(session, range))) session.write(text);
+      for await (const text of write(daysOf(session, range))) session.write(text);
     });
 }
 
@@ -59,11 +59,8 @@ function sumOf(text: string): string {
 
 /** The whole use, the largest first. */
 async function showSums(session: Session, asked: Asked & { readonly by: string }, isCsv: boolean): Promise<void> {
-  const sums = new UsageSums();
-  const ofKeys: UsageOfKey[] = [];
-  for await (const page of pagesOf<UsageOfKey | UsageSum>(session, asked))
-    for (const row of page) 'id' in row ? ofKeys.push(row) : sums.add(row);
-  const rows = asked.by === 'key' ? ofKeys.sort(largestFirst) : sums.rows();
+  const { keptFrom, rows } = await readUsage((path) => session.call('GET', path), { ...asked });
+  noteKept(session, asked, keptFrom);
   const head = asked.by === 'key' ? OF_KEYS : [asked.by.slice('tag:'.length), ...OF_VALUES];
   const cells = rows.map(cellsOf);
   if (isCsv && !session.isJson) return session.write(stringify([[...head], ...cells], CSV));
@@ -75,18 +72,17 @@ const cellsOf = (row: UsageOfKey | UsageSum): Cell[] =>
     ? [row.id, row.plan, row.admitted, row.refused, row.name, writeTags(row.tags)]
     : [row.value, row.keys, row.admitted, row.refused];
 
-async function* pagesOf<Row>(session: Session, range: Asked): AsyncGenerator<readonly Row[]> {
-  let after: string | undefined;
+async function* daysOf(session: Session, range: Asked): Pages {
   let isFirst = true;
-  do {
-    const query = new URLSearchParams({ ...range, ...(after !== undefined && { after }) });
-    const page = (await session.call('GET', `/usage?${query}`)) as UsageAnswer & { readonly usage: readonly Row[] };
-    if (isFirst && range.from !== undefined && range.from < page.keptFrom)
-      session.tell(`Note: what was used before ${page.keptFrom} is not kept.`);
+  for await (const { keptFrom, usage } of session.parts<UsageAnswer>('/usage', { ...range })) {
+    if (isFirst) noteKept(session, range, keptFrom);
     isFirst = false;
-    yield page.usage;
-    after = page.next;
-  } while (after !== undefined);
+    yield usage as readonly UsedOnDay[];
+  }
+}
+
+function noteKept(session: Session, { from }: Asked, keptFrom: string): void {
+  if (from !== undefined && from < keptFrom) session.tell(`Note: what was used before ${keptFrom} is not kept.`);
 }
 
 type Pages = AsyncGenerator<readonly UsedOnDay[]>;
