@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ACTIONS, VIAS } from './audit-words.ts';
 import { type Fields, type LogEntry, type Storage, withChanges } from './storage.ts';
 
 /** One field, named as in `gateway:plans`. Undefined if there was, or is, no value. */
@@ -9,31 +10,7 @@ export type FieldChange = Readonly<z.infer<typeof FieldChange>>;
 /** The id of a record in a Redis stream: Unix time in milliseconds, and a sequence number. */
 export const RecordId = z.string().regex(/^\d{1,16}-\d{1,9}$/);
 
-/** What operators do to keys, secrets, bans, plans and tokens. No entry holds a secret. */
-export const ACTIONS = [
-  'key.create',
-  'key.change',
-  'key.reset',
-  'key.rotate',
-  'key.revoke',
-  'key.restore',
-  'key.reindex',
-  'backup.make',
-  'secret.create',
-  'secret.change',
-  'secret.revoke',
-  'ban.set',
-  'ban.lift',
-  'plan.change',
-  'token.create',
-  'token.revoke',
-] as const;
-
-export type Action = (typeof ACTIONS)[number];
-
-/** 'by hand': found in the table of plans or in a key, not made through a gateway. 'gateway': by itself. */
-export const VIAS = ['console', 'cli', 'api', 'by hand', 'gateway'] as const;
-
+/** What an operator did. No entry holds a secret. */
 export const Activity = z.object({
   /** A person or a program, as far as known; else 'unknown'. */
   actor: z.string(),

@@ -2,7 +2,8 @@ import { z } from 'zod';
 import { FIELD_NAMES, PLAN_NAMES, type PlanField, type PlanTable, ruleOf } from '../../limiter/plans.ts';
 import { RecordedActivity } from '../../stores/audit.ts';
 import { RecordedChange } from '../../stores/plans.ts';
-import { OperatorToken, ROLES } from '../../stores/tokens.ts';
+import { ROLES } from '../../stores/roles.ts';
+import { OperatorToken } from '../../stores/tokens.ts';
 import { count, listOf, time } from './answer-parts.ts';
 import { KEY_STATES } from './key-view.ts';
 

@@ -26,14 +26,21 @@ const NO_PAGES = ['/console/{page}', '/console/{page}/{more}'];
 /** @param of the package, or one of its files */
 const beside = (of: string, file: string): string => join(dirname(createRequire(import.meta.url).resolve(of)), file);
 
-/** Files from elsewhere. A module that imports `specifier` gets the file; the page has our own rules for plans and tags. */
+/** Files from elsewhere. A module that imports `specifier` gets the file; the page has rules and words of ours. */
 const LIBRARIES: readonly { readonly name: string; readonly specifier?: string; readonly from: string }[] = [
   { name: 'preact.js', specifier: 'preact', from: beside('preact/package.json', 'dist/preact.mjs') },
   { name: 'preact-hooks.js', specifier: 'preact/hooks', from: beside('preact/package.json', 'hooks/dist/hooks.mjs') },
   { name: 'htm.js', specifier: 'htm', from: beside('htm', 'htm.mjs') },
   { name: 'uplot.js', specifier: 'uplot', from: beside('uplot/package.json', 'dist/uPlot.esm.js') },
   { name: 'uplot.css', from: beside('uplot/package.json', 'dist/uPlot.min.css') },
-  ...['../../limiter/plans.ts', '../../limiter/tags.ts', '../whole-answers.ts', '../ban-text.ts'].map((specifier) => ({
+  ...[
+    '../../limiter/plans.ts',
+    '../../limiter/tags.ts',
+    '../../stores/audit-words.ts',
+    '../../stores/roles.ts',
+    '../common-words.ts',
+    '../whole-answers.ts',
+  ].map((specifier) => ({
     ...{ name: basename(specifier), specifier },
     from: join(FOLDER, specifier),
   })),

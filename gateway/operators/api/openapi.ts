@@ -11,6 +11,7 @@ import {
 import { HEADERS, refsTo } from '../../reference/header-schemas.ts';
 import { errorResponses } from '../../reference/responses.ts';
 import { errorSchema, FOR_GENERATORS } from '../../reference/schemas.ts';
+import { roleFor } from '../../stores/roles.ts';
 import * as answers from './answers.ts';
 import type { AdminRoute } from './operation.ts';
 import { who } from './values.ts';
@@ -158,7 +159,7 @@ function operationOf(route: AdminRoute, named: readonly (readonly [string, z.Zod
     operationId: name,
     tags: [tagOf(path)],
     summary,
-    description: `Needs the role ${needs ?? (method === 'GET' ? 'viewer' : 'operator')}.`,
+    description: `Needs the role ${roleFor(method, needs)}.`,
     parameters: [...pathParameters, ...ofQuery, ...(isVersioned && method === 'PATCH' ? [IF_MATCH] : [])],
     ...(body && {
       requestBody: {

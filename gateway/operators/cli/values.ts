@@ -1,6 +1,7 @@
 import { InvalidArgumentError } from 'commander';
 import { type PlanField, parseField, rangeOf, whenAbsent } from '../../limiter/plans.ts';
 import { splitTag, TAG_NAME, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags } from '../../limiter/tags.ts';
+import { UNITS } from '../common-words.ts';
 
 /** Values as an operator types them. */
 
@@ -65,7 +66,7 @@ export function count(text: string): number {
   return Number(text);
 }
 
-const UNITS = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
+const TYPED_UNITS = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
 
 /**
  * A duration in seconds, typed as 90s, 15m, 24h or 7d. Only 0 needs no unit.
@@ -76,19 +77,13 @@ export function seconds(text: string): number {
   if (digits === undefined) throw new InvalidArgumentError('It must be a length of time, as 90s, 15m, 24h or 7d.');
   if (unit === '' && Number(digits) > 0)
     throw new InvalidArgumentError(`It needs a unit: ${digits}s, ${digits}m, ${digits}h or ${digits}d.`);
-  return Number(digits) * UNITS[(unit || 's') as keyof typeof UNITS];
+  return Number(digits) * TYPED_UNITS[(unit || 's') as keyof typeof TYPED_UNITS];
 }
 
 /** A length in the largest unit in which it is whole: `24 hours`. */
 export function lengthText(length: number): string {
-  const [unit, name] = (
-    [
-      ['d', 'day'],
-      ['h', 'hour'],
-      ['m', 'minute'],
-    ] as const
-  ).find(([one]) => length % UNITS[one] === 0) ?? ['s', 'second'];
-  const count = length / UNITS[unit];
+  const { unit, name } = UNITS.find(({ unit }) => length % unit === 0) ?? UNITS[3];
+  const count = length / unit;
   return `${count} ${name}${count === 1 ? '' : 's'}`;
 }
 

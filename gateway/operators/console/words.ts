@@ -1,4 +1,4 @@
-import { banInWords, type RunningBan } from '../ban-text.ts';
+import { banInWords, inLargestUnit, type RunningBan } from '../common-words.ts';
 import { PLAN_FIELDS, type PlanField } from './plan-fields.ts';
 
 /** The gateway's names in words for people. */
@@ -74,17 +74,10 @@ export function clockToSecond(text: string, now = new Date()): string {
 /** To the second, with the date. */
 export const exactTime = (text: string): string => EXACT.format(new Date(text));
 
-const UNITS = [
-  [86_400, 'day'],
-  [3_600, 'hour'],
-  [60, 'minute'],
-  [1, 'second'],
-] as const;
-
 /** A length in its largest unit, such as `5 minutes`. */
 export function lengthInWords(seconds: number): string {
-  const [length, name] = UNITS.find(([unit]) => seconds >= unit) ?? [1, 'second'];
-  return counted(Math.round(Math.max(0, seconds) / length), name);
+  const { count, name } = inLargestUnit(seconds);
+  return counted(count, name);
 }
 
 /** How long ago, or in how long. */
@@ -96,4 +89,4 @@ export function relative(text: string, now = Date.now()): string {
 
 /** A running ban, from its end on, as the command line says it. */
 export const runningBan = (ban: RunningBan): string => `until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
-export { tooSmallInWords } from '../ban-text.ts';
+export { tooSmallInWords } from '../common-words.ts';

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { type Options, stringify } from 'csv-stringify/sync';
 import { isPlanName } from '../../../limiter/plans.ts';
-import { ACTIONS } from '../../../stores/audit.ts';
+import { ACTIONS } from '../../../stores/audit-words.ts';
 import type { ActivityAnswer, ActivityView } from '../../api/answers.ts';
 import { COLUMNS, changesInWords } from '../../console/csv.ts';
 import { readEntries } from '../../whole-answers.ts';

@@ -27,15 +27,23 @@ export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: Ru
 export const tooSmallInWords = (waitSeconds = 0): string =>
   `too small for its clients: a refused request waits ${shortLength(waitSeconds)}`;
 
-const UNITS = [
-  [86_400, 'd'],
-  [3_600, 'h'],
-  [60, 'min'],
+/** Units of time, in seconds. */
+export const UNITS = [
+  { unit: 86_400, name: 'day', short: 'd' },
+  { unit: 3_600, name: 'hour', short: 'h' },
+  { unit: 60, name: 'minute', short: 'min' },
+  { unit: 1, name: 'second', short: 's' },
 ] as const;
 
-/** Rounded to the largest unit of which it has at least one. */
-export function shortLength(seconds: number): string {
+/** A length, rounded, in the largest unit of which it has at least one. */
+export function inLargestUnit(seconds: number): (typeof UNITS)[number] & { readonly count: number } {
   const whole = Math.max(0, Math.round(seconds));
-  const [length, unit] = UNITS.find(([one]) => whole >= one) ?? [1, 's'];
-  return `${Math.round(whole / length)} ${unit}`;
+  const largest = UNITS.find(({ unit }) => whole >= unit) ?? UNITS[3];
+  return { ...largest, count: Math.round(whole / largest.unit) };
+}
+
+/** A length such as `5 min`. */
+export function shortLength(seconds: number): string {
+  const { count, short } = inLargestUnit(seconds);
+  return `${count} ${short}`;
 }
