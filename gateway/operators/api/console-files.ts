@@ -5,6 +5,7 @@ import { basename, dirname, extname, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { ServiceRoute } from '../../../shared/http/service.ts';
 import { safetyHeaders } from '../../static-file.ts';
+import { addressOf, type PageName, TITLES } from '../console/page-names.ts';
 import { textRoute } from './text-route.ts';
 
 /** The operators' console as routes of their listener: its pages, the files in console/, and its libraries. */
@@ -13,12 +14,7 @@ const FOLDER = join(import.meta.dirname, '../console');
 const PAGE = 'index.html';
 
 /** The addresses of pages. All of them are the same file: its script shows what the address says. */
-const PAGES = [
-  '/',
-  ...['keys', 'key', 'requests', 'usage', 'plans', 'bans', 'activity', 'access', 'health'].map(
-    (page) => `/console/${page}`,
-  ),
-];
+const PAGES = (Object.keys(TITLES) as PageName[]).filter((page) => page !== 'nowhere').map(addressOf);
 
 /** Other addresses below: there the script says that there is no such page. */
 const NO_PAGES = ['/console/{page}', '/console/{page}/{more}'];
