@@ -1,9 +1,8 @@
 import { type Command, Option } from 'commander';
-import { type Options, stringify } from 'csv-stringify/sync';
 import { isPlanName } from '../../../limiter/plans.ts';
 import { ACTIONS } from '../../../stores/audit-words.ts';
 import type { ActivityAnswer, ActivityView } from '../../api/answers.ts';
-import { COLUMNS, changesInWords } from '../../console/csv.ts';
+import { asCsv, changesInWords } from '../../console/csv.ts';
 import { readEntries } from '../../whole-answers.ts';
 import { AdminError } from '../admin-client.ts';
 import { findKey } from '../key-names.ts';
@@ -88,12 +87,3 @@ function describeActivity(entries: readonly ActivityView[]): string {
   ]);
   return table(['at', 'who', 'did', 'to', 'via', 'changes', 'reason'], rows);
 }
-
-/** Adds an apostrophe before a text that a spreadsheet would read as a formula. */
-const CSV: Options = { escape_formulas: true, record_delimiter: 'windows', header: true };
-
-const asCsv = (entries: readonly ActivityView[]): string =>
-  stringify(
-    entries.map((entry) => ({ ...entry, changes: changesInWords(entry.changes) })),
-    { ...CSV, columns: [...COLUMNS] },
-  );

@@ -1,18 +1,16 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { type Options, stringify } from 'csv-stringify/sync';
 import { TAG_NAME, writeTags } from '../../../limiter/tags.ts';
-import type { UsageAnswer, UsageOfKey, UsageSum, UsedOnDay } from '../../api/answers.ts';
+import type { UsageAnswer, UsedOnDay } from '../../api/answers.ts';
+import { csvOf, usageCells } from '../../console/csv.ts';
 import { readUsage } from '../../whole-answers.ts';
 import type { Session } from '../session.ts';
-import { type Cell, harmless, table } from '../table.ts';
+import { harmless, table } from '../table.ts';
 import { TAG_FILTER, wantedTag } from '../values.ts';
 
 /** As the query has them. */
 type Asked = { readonly from?: string; readonly to?: string; readonly tag?: string; readonly by?: string };
 
 const COLUMNS = ['day', 'id', 'plan', 'admitted', 'refused', 'name'] as const;
-const OF_KEYS = ['id', 'plan', 'admitted', 'refused', 'name', 'tags'] as const;
-const OF_VALUES = ['keys', 'admitted', 'refused'] as const;
 /** Wide enough for the values; the last column has no fixed width. */
 const WIDTHS: readonly number[] = [10, 12, 10, 12, 12, 0];
 
@@ -61,16 +59,10 @@ function sumOf(text: string): string {
 async function showSums(session: Session, asked: Asked & { readonly by: string }, isCsv: boolean): Promise<void> {
   const { keptFrom, rows } = await readUsage((path) => session.call('GET', path), { ...asked });
   noteKept(session, asked, keptFrom);
-  const head = asked.by === 'key' ? OF_KEYS : [asked.by.slice('tag:'.length), ...OF_VALUES];
-  const cells = rows.map(cellsOf);
-  if (isCsv && !session.isJson) return session.write(stringify([[...head], ...cells], CSV));
-  session.print({ usage: rows }, () => (rows.length === 0 ? 'No key was used.' : table(head, cells)));
+  const [head = [], ...cells] = usageCells(rows, asked.by);
+  if (isCsv && !session.isJson) return session.write(csvOf([head, ...cells]));
+  session.print({ usage: rows }, () => (rows.length === 0 ? 'No key was used.' : table(head.map(String), cells)));
 }
-
-const cellsOf = (row: UsageOfKey | UsageSum): Cell[] =>
-  'id' in row
-    ? [row.id, row.plan, row.admitted, row.refused, row.name, writeTags(row.tags)]
-    : [row.value, row.keys, row.admitted, row.refused];
 
 async function* daysOf(session: Session, range: Asked): Pages {
   let isFirst = true;
@@ -111,13 +103,10 @@ async function* asCsv(pages: Pages): AsyncGenerator<string> {
   let head: string[][] = [[...COLUMNS, 'tags']];
   for await (const page of pages) {
     const rows = page.map((row) => [...COLUMNS.map((column) => row[column]), writeTags(row.tags)]);
-    yield stringify([...head, ...rows], CSV);
+    yield csvOf([...head, ...rows]);
     head = [];
   }
 }
-
-/** Adds an apostrophe before a text that a spreadsheet would read as a formula. */
-const CSV: Options = { escape_formulas: true, record_delimiter: 'windows' };
 
 async function* asJson(pages: Pages): AsyncGenerator<string> {
   let [head, separator] = ['{ "usage": [', '\n'];

@@ -1,6 +1,6 @@
 import type { UsageOfKey, UsageSum } from '../../api/answers.ts';
 import { bodyOf } from '../api.ts';
-import { csvOf } from '../csv.ts';
+import { csvOf, usageCells } from '../csv.ts';
 import { download } from '../download.ts';
 import { html } from '../html.ts';
 import { type FilterSpec, Filters, filtersIn } from '../parts/filters.ts';
@@ -8,7 +8,6 @@ import { KeyLink, TagChips } from '../parts/pieces.ts';
 import { type Column, Table } from '../parts/table.ts';
 import { usePolled } from '../polled.ts';
 import { addressOfUsage, type Route } from '../router.ts';
-import { writeTags } from '../tags.ts';
 import { readUsage } from '../whole-answers.ts';
 import { counted, number, planInWords } from '../words.ts';
 
@@ -38,7 +37,7 @@ export function UsagePage({ route: { query } }: { route: Route }) {
   return html`
     <div class="page-head">
       <h1>Usage</h1>
-      ${rows !== undefined && html`<button type="button" onClick=${() => download('usage.csv', 'text/csv', csvOfRows(rows, by))}>Download CSV</button>`}
+      ${rows !== undefined && html`<button type="button" onClick=${() => download('usage.csv', 'text/csv', csvOf(usageCells(rows, asked.by)))}>Download CSV</button>`}
     </div>
     <p class="note">What the decisions counted, over all gateways, also of revoked keys. Days are UTC; 35 days and today are kept.</p>
     <${Filters} specs=${SPECS} query=${query} addressOf=${addressOfUsage} />
@@ -76,14 +75,3 @@ const columnsOfValues = (tag: string, filters: Readonly<Record<string, string>>)
   { title: 'Keys', isFigure: true, show: ({ keys }) => number(keys) },
   ...COUNTS,
 ];
-
-/** The same as `ctl usage --by … --csv` prints. */
-const csvOfRows = (rows: readonly Row[], tag: string | undefined): string =>
-  csvOf(
-    tag === undefined ? ['id', 'plan', 'admitted', 'refused', 'name', 'tags'] : [tag, 'keys', 'admitted', 'refused'],
-    rows.map((row) =>
-      'id' in row
-        ? [row.id, row.plan, String(row.admitted), String(row.refused), row.name, writeTags(row.tags) ?? '']
-        : [row.value ?? '', String(row.keys), String(row.admitted), String(row.refused)],
-    ),
-  );
