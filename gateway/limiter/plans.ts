@@ -126,8 +126,8 @@ export function rangeOf(field: PlanField, write: (value: number) => string = Str
 export function parseField(field: PlanField, text: string): number | string | undefined {
   const { options, least, most } = ruleOf(field);
   if (options !== undefined) return options.find((option) => option === text);
-  const value = least === 0 && /^0{1,10}$/.test(text) ? 0 : parseLimit(text);
-  return value !== undefined && value <= most ? value : undefined;
+  const value = /^0{1,10}$/.test(text) ? 0 : parseLimit(text);
+  return value !== undefined && value >= least && value <= most ? value : undefined;
 }
 
 /** The option of a choice that nobody made; undefined for a number. */
