@@ -109,10 +109,7 @@ type Describe = (keys: readonly KeyView[]) => string;
 async function listNewest(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
   let at = query.offset;
   for (;;) {
-    const page = (await session.call(
-      'GET',
-      `/keys?${new URLSearchParams({ ...query, offset: at ?? '0' })}`,
-    )) as KeysAnswer;
+    const page = await session.call<KeysAnswer>('GET', `/keys?${new URLSearchParams({ ...query, offset: at ?? '0' })}`);
     if (page.keys.length === 0 && page.next !== undefined) {
       at = String(page.next);
       continue;

@@ -29,7 +29,7 @@ export function addSecretCommands(keys: Command, session: Session): void {
     .description('list the secrets of a key')
     .argument('<key>', KEY)
     .action(async (key: string) => {
-      const { secrets: shown = [] } = (await session.call('GET', await pathTo(session, key))) as KeyView;
+      const { secrets: shown = [] } = await session.call<KeyView>('GET', await pathTo(session, key));
       session.print({ secrets: shown }, () => describeSecrets(shown));
     });
 
@@ -47,7 +47,7 @@ Examples:
     )
     .action(async (key: string, about: About) => {
       const path = `${await pathTo(session, key)}/secrets`;
-      const added = (await session.call('POST', path, bodyOf(about))) as IssuedSecret;
+      const added = await session.call<IssuedSecret>('POST', path, bodyOf(about));
       session.print(added, () => `Secret ${added.id}\n\nThe key, shown this once:\n${added.key}`);
     });
 
@@ -61,7 +61,7 @@ Examples:
     .action(async (key: string, secretId: string, { anywhere, ...about }: About & { anywhere?: boolean }) => {
       const body = { ...bodyOf(about), ...(anywhere && { networks: [] }) };
       const path = ofSecret(await pathTo(session, key), secretId);
-      const changed = (await session.call('PATCH', path, body)) as SecretView;
+      const changed = await session.call<SecretView>('PATCH', path, body);
       session.print(changed, () => describeSecrets([changed]));
     });
 

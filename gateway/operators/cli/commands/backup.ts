@@ -96,7 +96,7 @@ async function goOn(session: Session, begun: Begun | undefined): Promise<{ keys:
   let isHeaderDue = begun === undefined;
   do {
     const query = after === undefined ? '' : `?${new URLSearchParams({ after })}`;
-    const page = (await session.call('GET', `/backup${query}`)) as BackupAnswer;
+    const page = await session.call<BackupAnswer>('GET', `/backup${query}`);
     if (isHeaderDue) session.write(headerLine({ at: page.at, plans: page.plans ?? {} }));
     isHeaderDue = false;
     session.write(page.keys.map(keyLine).join(''));

@@ -27,7 +27,7 @@ export function add(program: Command, session: Session): void {
     .argument('<key>', KEY)
     .option(...REASON)
     .action(async (key: string) =>
-      showKey(session, (await session.call('DELETE', `${await pathTo(session, key)}/ban`)) as KeyView),
+      showKey(session, await session.call<KeyView>('DELETE', `${await pathTo(session, key)}/ban`)),
     );
 
   bans
@@ -39,6 +39,6 @@ export function add(program: Command, session: Session): void {
     .addHelpText('after', '\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything"')
     .action(async (key: string, options: { for: number; reason: string }) => {
       const body = { seconds: options.for, reason: options.reason };
-      showKey(session, (await session.call('PUT', `${await pathTo(session, key)}/ban`, body)) as KeyView);
+      showKey(session, await session.call<KeyView>('PUT', `${await pathTo(session, key)}/ban`, body));
     });
 }

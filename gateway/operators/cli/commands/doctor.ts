@@ -21,7 +21,7 @@ export function add(program: Command, session: Session): void {
       '\nIt changes nothing. Exits with 1 where there is a fault, or something gives no answer; with 0 where there are warnings only.',
     )
     .action(async () => {
-      const { findings } = (await session.call('GET', '/doctor')) as DoctorAnswer;
+      const { findings } = await session.call<DoctorAnswer>('GET', '/doctor');
       session.print({ findings }, () => describe(findings));
       if (findings.some(({ status }) => status === 'fault' || status === 'unknown')) endWith(EXIT.fault);
     });

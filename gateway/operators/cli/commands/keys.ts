@@ -31,9 +31,7 @@ function addShow(keys: Command, session: Session): void {
     .command('show')
     .description('show a key: its limits, both buckets as they stand now, its use, its ban')
     .argument('<key>', KEY)
-    .action(async (key: string) =>
-      showKey(session, (await session.call('GET', await pathTo(session, key))) as KeyView),
-    );
+    .action(async (key: string) => showKey(session, await session.call<KeyView>('GET', await pathTo(session, key))));
 }
 
 function addIssuing(keys: Command, session: Session): void {
@@ -56,7 +54,7 @@ Examples:
     )
     .action(async ({ expires, tag: tags, ...options }: { expires?: string; tag?: Tags }) => {
       const body = { ...options, expiresAt: expires, tags };
-      showWholeKey(session, (await session.call('POST', '/keys', body)) as IssuedKey);
+      showWholeKey(session, await session.call<IssuedKey>('POST', '/keys', body));
     });
 
   keys
@@ -89,7 +87,7 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
       );
       const expiresAt = expires === 'never' ? null : expires;
       const body = { graceSeconds: grace, secretId: secret, expiresAt };
-      showWholeKey(session, (await session.call('POST', `${pathOf(id)}/rotate`, body)) as IssuedKey);
+      showWholeKey(session, await session.call<IssuedKey>('POST', `${pathOf(id)}/rotate`, body));
     });
 
   keys
@@ -97,7 +95,7 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
     .description('add working keys that are missing from the list of keys')
     .addHelpText('after', '\n`doctor` and `backup` report such keys: gateway:keys in Redis was lost or edited by hand.')
     .action(async () => {
-      const answer = (await session.call('POST', '/keys/reindex')) as ReindexAnswer;
+      const answer = await session.call<ReindexAnswer>('POST', '/keys/reindex');
       session.print(answer, () => `Put into the list of keys: ${answer.reindexed}.`);
     });
 
@@ -124,7 +122,7 @@ interface Changed {
 
 function addChanging(keys: Command, session: Session): void {
   const change = async (key: string, changes: unknown) =>
-    showKey(session, (await session.call('PATCH', await pathTo(session, key), changes)) as KeyView);
+    showKey(session, await session.call<KeyView>('PATCH', await pathTo(session, key), changes));
 
   keys
     .command('set')
@@ -149,9 +147,9 @@ Examples:
       const given = { ...others, minute: orNull(minute), day: orNull(day) };
       if (added === undefined && removed === undefined) return await change(key, given);
       const path = await pathTo(session, key);
-      const { tags } = (await session.call('GET', path)) as KeyView;
+      const { tags } = await session.call<KeyView>('GET', path);
       const kept = Object.entries({ ...tags, ...added }).filter(([name]) => removed?.includes(name) !== true);
-      showKey(session, (await session.call('PATCH', path, { ...given, tags: Object.fromEntries(kept) })) as KeyView);
+      showKey(session, await session.call<KeyView>('PATCH', path, { ...given, tags: Object.fromEntries(kept) }));
     });
 
   keys
@@ -173,7 +171,7 @@ Examples:
           'Its next request would be refused',
         );
       const changes = { expiresAt: at === 'never' ? null : (at ?? new Date().toISOString()) };
-      showKey(session, (await session.call('PATCH', pathOf(id), changes)) as KeyView);
+      showKey(session, await session.call<KeyView>('PATCH', pathOf(id), changes));
     });
 
   keys
@@ -205,7 +203,7 @@ Example:
   ctl keys reset 4fXk20LmQa9z --reason "their retry loop is fixed"`,
     )
     .action(async (key: string) =>
-      showKey(session, (await session.call('POST', `${await pathTo(session, key)}/reset`)) as KeyView),
+      showKey(session, await session.call<KeyView>('POST', `${await pathTo(session, key)}/reset`)),
     );
 }
 

@@ -41,7 +41,7 @@ function addReading(plans: Command, session: Session): void {
     .command('show')
     .description('show the plan table in force')
     .action(async () => {
-      const shown = (await session.call('GET', '/plans')) as PlanTable;
+      const shown = await session.call<PlanTable>('GET', '/plans');
       session.print(shown, () => describePlans(shown));
     });
 
@@ -133,7 +133,7 @@ function addRollback(plans: Command, session: Session): void {
           `Take back the change by ${harmless(last.author)} of ${timeText(last.at, process.stderr)}?`,
         );
       const body = { author, reason, ...(last && { id: last.id }) };
-      const changed = (await session.call('POST', '/plans/rollback', body)) as PlanTable;
+      const changed = await session.call<PlanTable>('POST', '/plans/rollback', body);
       session.print(changed, () => describePlans(changed));
     });
 }

@@ -121,7 +121,7 @@ async function read(
   do {
     const limit = String(Math.min(most - requests.length, MOST_A_CALL));
     const query = new URLSearchParams({ ...filters, limit, ...(after !== undefined && { after }) });
-    const page = (await session.call('GET', `/requests?${query}`)) as RequestsAnswer;
+    const page = await session.call<RequestsAnswer>('GET', `/requests?${query}`);
     requests.push(...page.requests);
     for (const one of page.missing) missing.add(one);
     after = page.next;

@@ -29,7 +29,7 @@ Examples:
   ctl tokens create --name "billing service" --role operator`,
     )
     .action(async ({ name, role }: { name: string; role: string }) => {
-      const made = (await session.call('POST', '/tokens', { name, role })) as IssuedToken;
+      const made = await session.call<IssuedToken>('POST', '/tokens', { name, role });
       session.print(made, () => `Token ${made.id} of ${name}, ${role}\n\nThe token, shown this once:\n${made.token}`);
     });
 
@@ -37,7 +37,7 @@ Examples:
     .command('list')
     .description('list the tokens; ADMIN_TOKEN is not among them')
     .action(async () => {
-      const { tokens: shown } = (await session.call('GET', '/tokens')) as TokensAnswer;
+      const { tokens: shown } = await session.call<TokensAnswer>('GET', '/tokens');
       session.print({ tokens: shown }, () => (shown.length === 0 ? 'There are no tokens.' : describeTokens(shown)));
     });
 
