@@ -92,11 +92,9 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
  */
 async function goOn(session: Session, begun: Begun | undefined): Promise<{ keys: number; leftOut: number }> {
   let leftOut = 0;
-  let { keys, after } = begun ?? { keys: 0, after: undefined };
+  let keys = begun?.keys ?? 0;
   let isHeaderDue = begun === undefined;
-  do {
-    const query = after === undefined ? '' : `?${new URLSearchParams({ after })}`;
-    const page = await session.call<BackupAnswer>('GET', `/backup${query}`);
+  for await (const page of session.parts<BackupAnswer>('/backup', begun?.after ? { after: begun.after } : {})) {
     if (isHeaderDue) session.write(headerLine({ at: page.at, plans: page.plans ?? {} }));
     isHeaderDue = false;
     session.write(page.keys.map(keyLine).join(''));
@@ -104,7 +102,6 @@ async function goOn(session: Session, begun: Begun | undefined): Promise<{ keys:
     for (const { id, reason } of page.leftOut) session.tell(harmless(`Left out: ${id}: ${reason}`));
     leftOut += page.leftOut.length;
     session.progress(`${keys} keys`, page.next === undefined);
-    after = page.next;
-  } while (after !== undefined);
+  }
   return { keys, leftOut };
 }
