@@ -1,5 +1,6 @@
-/** A running ban in words, for the command line and the console. */
+/** Words of the command line and the console. */
 
+/** A running ban, as answers say it. */
 export interface RunningBan {
   readonly bannedUntil?: string | undefined;
   readonly banReason?: string | undefined;
@@ -46,4 +47,15 @@ export function inLargestUnit(seconds: number): (typeof UNITS)[number] & { reado
 export function shortLength(seconds: number): string {
   const { count, short } = inLargestUnit(seconds);
   return `${count} ${short}`;
+}
+
+const PARTS = ['decision', 'waiting', 'core', 'sending'] as const;
+
+/** How the time of a request is split; undefined if it reached no part. @param write a time */
+export function timesInWords(
+  times: { readonly [part in (typeof PARTS)[number]]?: number | undefined },
+  write: (ms: number) => string,
+): string | undefined {
+  const parts = PARTS.flatMap((part) => (times[part] === undefined ? [] : [`${part} ${write(times[part])}`]));
+  return parts.length === 0 ? undefined : parts.join(', ');
 }
